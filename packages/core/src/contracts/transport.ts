@@ -1,0 +1,26 @@
+import type { EngineDirectory } from "./engine-client.js";
+
+/** A family of routes (the native API, OpenAI's, …) that shares a transport with others. */
+export interface Protocol<Router = unknown> {
+  readonly name: string;
+  /** Adds its routes to the transport's router. Called once, before listening. */
+  mount(router: Router, directory: EngineDirectory): void;
+}
+
+/** Where it can be reached. */
+export interface TransportAddress {
+  /** Such as `http://127.0.0.1:8080`. */
+  readonly url: string;
+}
+
+/** Brings requests in and answers out: HTTP, a socket, a queue. */
+export interface Transport {
+  readonly name: string;
+  /** Resolves when requests can come. */
+  listen(): Promise<TransportAddress>;
+  /**
+   * Takes no new connections, lets what is under way finish until `deadline` (milliseconds of the
+   * clock), then cuts it.
+   */
+  close(deadline: number): Promise<void>;
+}
