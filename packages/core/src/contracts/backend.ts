@@ -1,86 +1,86 @@
-import type { SamplingParams } from "./sampling.js";
-import type { TokenId, Tokenizer } from "./tokenizer.js";
+import type { SamplingParams } from './sampling.js'
+import type { TokenId, Tokenizer } from './tokenizer.js'
 
 /** The number of a KV slot, 0 to `limits.slots − 1`. */
-export type SlotId = number;
+export type SlotId = number
 
 /** What is known of the loaded model. */
 export interface ModelInfo {
   /** The name that clients see, such as `tinyllama-1.1b-chat`. */
-  readonly id: string;
+  readonly id: string
   /** `llama`, `qwen3`, … */
-  readonly architecture: string;
+  readonly architecture: string
   /** Count of weights. */
-  readonly parameters: number;
-  readonly vocabularySize: number;
+  readonly parameters: number
+  readonly vocabularySize: number
   /** The context the model was trained with, in tokens. */
-  readonly trainingContext: number;
+  readonly trainingContext: number
   /** Such as `Q4_K_M`. */
-  readonly quantization: string;
+  readonly quantization: string
   /** Weights, in bytes. */
-  readonly sizeBytes: number;
+  readonly sizeBytes: number
   /** File the model was read from, where there is one. */
-  readonly path?: string;
+  readonly path?: string
   /** Shape and the like: `hiddenSize`, `layers`, `attentionHeads`, `keyValueHeads`, `ropeTheta`, … */
-  readonly details?: Readonly<Record<string, string | number | boolean>>;
+  readonly details?: Readonly<Record<string, string | number | boolean>>
 }
 
 /** What fits. */
 export interface BackendLimits {
   /** Sequences that can be in memory at once. */
-  readonly slots: number;
+  readonly slots: number
   /** Tokens per slot. */
-  readonly contextSize: number;
+  readonly contextSize: number
   /** Tokens per step, over all sequences. */
-  readonly batchSize: number;
+  readonly batchSize: number
 }
 
 /** What the backend can do beyond plain generation. A request for what is missing gets a 400. */
 export interface BackendCapabilities {
-  readonly grammar: boolean;
-  readonly logprobs: boolean;
-  readonly embeddings: boolean;
-  readonly lora: boolean;
+  readonly grammar: boolean
+  readonly logprobs: boolean
+  readonly embeddings: boolean
+  readonly lora: boolean
   /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
-  readonly gpu: string | false;
+  readonly gpu: string | false
 }
 
 /** Draws tokens for one sequence. Opaque to the engine, made and understood by the backend. */
 export interface Sampler {
   /** Gives back what it holds. Called once, between steps. */
-  dispose(): void;
+  dispose(): void
 }
 
 /** Some tokens of one sequence: a prompt chunk, or the one token of a decode. */
 export interface BatchItem {
-  readonly slot: SlotId;
+  readonly slot: SlotId
   /** Where `tokens[0]` goes: the number of tokens already in the slot. */
-  readonly position: number;
-  readonly tokens: readonly TokenId[];
+  readonly position: number
+  readonly tokens: readonly TokenId[]
   /**
    * The positions (not indexes) whose next token is wanted, rising, each within this item. None:
    * prefill only; several: speculation, echo.
    */
-  readonly outputs: readonly number[];
+  readonly outputs: readonly number[]
   /** Needed when there are outputs. */
-  readonly sampler?: Sampler;
+  readonly sampler?: Sampler
 }
 
 /** What came out for one wanted position. */
 export interface StepOutput {
   /** The position that was asked for; the token drawn belongs at `position + 1`. */
-  readonly position: number;
-  readonly token: TokenId;
+  readonly position: number
+  readonly token: TokenId
 }
 
 /** The result of one step. */
 export interface StepResult {
   /** Per item of the batch, in its order, one entry per wanted position. */
-  readonly outputs: readonly (readonly StepOutput[])[];
+  readonly outputs: readonly (readonly StepOutput[])[]
   /** Milliseconds in the forward pass. */
-  readonly decodeMs: number;
+  readonly decodeMs: number
   /** Milliseconds in sampling. */
-  readonly sampleMs: number;
+  readonly sampleMs: number
 }
 
 /**
@@ -88,45 +88,45 @@ export interface StepResult {
  * engine, never two at once. `truncate`, `copyPrefix` and `release` are only called between steps.
  */
 export interface Backend {
-  readonly specificationVersion: 1;
-  readonly model: ModelInfo;
-  readonly limits: BackendLimits;
-  readonly capabilities: BackendCapabilities;
-  readonly tokenizer: Tokenizer;
+  readonly specificationVersion: 1
+  readonly model: ModelInfo
+  readonly limits: BackendLimits
+  readonly capabilities: BackendCapabilities
+  readonly tokenizer: Tokenizer
 
   /**
    * A sampler for the sequence whose tokens so far (prompt and generated) are `tokens`. Draws are a
    * function of (seed, position) alone, so that a sequence that was preempted, moved or continued
    * elsewhere draws the same tokens.
    */
-  createSampler(params: SamplingParams, tokens: readonly TokenId[]): Sampler;
+  createSampler(params: SamplingParams, tokens: readonly TokenId[]): Sampler
 
   /**
    * One forward pass over the whole batch, then the sampling. Not abortable, never re-entrant. When
    * it rejects, no slot has changed.
    */
-  step(batch: readonly BatchItem[]): Promise<StepResult>;
+  step(batch: readonly BatchItem[]): Promise<StepResult>
 
   /**
    * Drops what is in the slot from `length` on and returns the length really kept: a sliding-window
    * or recurrent model may have to drop more.
    */
-  truncate(slot: SlotId, length: number): number;
+  truncate(slot: SlotId, length: number): number
 
   /**
    * Makes the first `length` tokens of `from` the content of `to` and returns the length really
    * there.
    */
-  copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number>;
+  copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number>
 
   /** Empties the slot. */
-  release(slot: SlotId): void;
+  release(slot: SlotId): void
 
   /**
    * Says which free slot it likes for a new sequence. `free` is never empty and ordered by what is
    * cheapest to lose: empty slots first, then least recently used.
    */
-  preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId;
+  preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId
 
-  dispose(): Promise<void>;
+  dispose(): Promise<void>
 }

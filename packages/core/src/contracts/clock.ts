@@ -1,16 +1,16 @@
 /** Time, injected: the same engine and policies run on real and on simulated time. */
 export interface Clock {
   /** Milliseconds since the epoch, with fractions; never goes back. */
-  now(): number;
+  now(): number
   /**
    * Calls back once `now()` has reached `at`. The returned function cancels it. A timer alone does
    * not keep a process alive.
    */
-  at(at: number, callback: () => void): () => void;
+  at(at: number, callback: () => void): () => void
 }
 
 /** A source of random 32-bit numbers, injected. */
 export interface Random {
   /** An integer from 0 to 4294967295. */
-  uint32(): number;
+  uint32(): number
 }

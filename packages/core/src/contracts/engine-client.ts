@@ -1,144 +1,144 @@
-import type { SerializedError } from "../errors/cllm-error.js";
-import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from "./backend.js";
-import type { SamplingParams } from "./sampling.js";
-import type { RequestState } from "./scheduler-policy.js";
+import type { SerializedError } from '../errors/cllm-error.js'
+import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from './backend.js'
+import type { SamplingParams } from './sampling.js'
+import type { RequestState } from './scheduler-policy.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
   EncodeOptions,
   RenderedChat,
   TokenId,
-} from "./tokenizer.js";
+} from './tokenizer.js'
 
 /** What is to be continued: text, a conversation, or tokens. */
 export type Prompt =
   | { readonly text: string }
   | { readonly messages: readonly ChatMessage[]; readonly template?: ChatRenderOptions }
-  | { readonly tokens: readonly TokenId[] };
+  | { readonly tokens: readonly TokenId[] }
 
 /** A request for text. Everything but the prompt is optional. */
 export interface GenerateRequest {
-  readonly prompt: Prompt;
+  readonly prompt: Prompt
   /** Unique among the requests under way; by default 32 random hex digits. */
-  readonly id?: string;
+  readonly id?: string
   /** Default 100; what does not fit the slot ends with `length`. */
-  readonly maxTokens?: number;
-  readonly sampling?: Partial<SamplingParams>;
+  readonly maxTokens?: number
+  readonly sampling?: Partial<SamplingParams>
   /** Generation ends before the first of these texts. */
-  readonly stop?: readonly string[];
+  readonly stop?: readonly string[]
   /** Higher is more urgent; default 0. */
-  readonly priority?: number;
+  readonly priority?: number
   /** Milliseconds from arrival to the first token that the client can use. */
-  readonly deadlineMs?: number;
+  readonly deadlineMs?: number
   /** Milliseconds from arrival to the end; by default the engine's `requestTimeoutMs`. */
-  readonly timeoutMs?: number;
-  readonly tenant?: string;
-  readonly session?: string;
+  readonly timeoutMs?: number
+  readonly tenant?: string
+  readonly session?: string
   /** Only requests of one group share a step. */
-  readonly stepGroup?: string;
+  readonly stepGroup?: string
   /** Whether kept tokens of earlier requests may be used; default true. */
-  readonly cache?: boolean;
+  readonly cache?: boolean
 }
 
 /** Why generation ended. */
-export type FinishReason = "stop" | "length";
+export type FinishReason = 'stop' | 'length'
 
 /** Tokens of a request. */
 export interface Usage {
-  readonly promptTokens: number;
+  readonly promptTokens: number
   /** Those of the prompt that a slot already held. */
-  readonly cachedTokens: number;
-  readonly generatedTokens: number;
+  readonly cachedTokens: number
+  readonly generatedTokens: number
 }
 
 /** Milliseconds by the engine's clock. */
 export interface Timings {
   /** Arrival to admission. */
-  readonly queueMs: number;
+  readonly queueMs: number
   /** Admission to first token. */
-  readonly prefillMs: number;
+  readonly prefillMs: number
   /** Arrival to first token (TTFT). */
-  readonly firstTokenMs: number;
+  readonly firstTokenMs: number
   /** First token to the last. */
-  readonly decodeMs: number;
+  readonly decodeMs: number
   /** Arrival to end. */
-  readonly totalMs: number;
+  readonly totalMs: number
 }
 
 /** What a request's stream carries, in this order: one `start`, tokens, one `end`. */
 export type GenerateEvent =
   /** The request is valid and waits for its turn. */
-  | { readonly type: "start"; readonly id: string; readonly promptTokens: number }
+  | { readonly type: 'start'; readonly id: string; readonly promptTokens: number }
   | {
-      readonly type: "token";
-      readonly token: TokenId;
+      readonly type: 'token'
+      readonly token: TokenId
       /** The text that became certain with it; empty while a character or a stop text may go on. */
-      readonly text: string;
+      readonly text: string
     }
   | {
-      readonly type: "end";
-      readonly reason: FinishReason;
+      readonly type: 'end'
+      readonly reason: FinishReason
       /** The stop text that was met. */
-      readonly stop?: string;
+      readonly stop?: string
       /** Text that was held back until it was certain. */
-      readonly text: string;
-      readonly usage: Usage;
-      readonly timings: Timings;
-    };
+      readonly text: string
+      readonly usage: Usage
+      readonly timings: Timings
+    }
 
 /** The same with the failure that a stream throws, as it travels between processes. */
 export type RequestEvent =
   | GenerateEvent
-  | { readonly type: "error"; readonly error: SerializedError };
+  | { readonly type: 'error'; readonly error: SerializedError }
 
 /** An event with its request. */
 export interface AddressedEvent {
-  readonly id: string;
-  readonly event: RequestEvent;
+  readonly id: string
+  readonly event: RequestEvent
 }
 
 /** What the engine serves. */
 export interface EngineInfo {
-  readonly model: ModelInfo;
-  readonly limits: BackendLimits;
-  readonly capabilities: BackendCapabilities;
+  readonly model: ModelInfo
+  readonly limits: BackendLimits
+  readonly capabilities: BackendCapabilities
 }
 
 /** A slot as seen from outside. */
 export interface SlotStatistics {
-  readonly slot: SlotId;
+  readonly slot: SlotId
   /** The request in it, or undefined when it is idle. */
-  readonly request: string | undefined;
-  readonly state: RequestState | "idle";
+  readonly request: string | undefined
+  readonly state: RequestState | 'idle'
   /** Tokens in it; an idle slot keeps them for reuse. */
-  readonly tokens: number;
+  readonly tokens: number
 }
 
 /** Counters since the start, and what is going on. Times are milliseconds. */
 export interface EngineStatistics {
-  readonly waiting: number;
-  readonly running: number;
-  readonly slots: readonly SlotStatistics[];
-  readonly requests: Readonly<Record<"done" | "cancelled" | "failed" | "timed_out", number>>;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly generatedTokens: number;
-  readonly preemptions: number;
-  readonly steps: number;
+  readonly waiting: number
+  readonly running: number
+  readonly slots: readonly SlotStatistics[]
+  readonly requests: Readonly<Record<'done' | 'cancelled' | 'failed' | 'timed_out', number>>
+  readonly promptTokens: number
+  readonly cachedTokens: number
+  readonly generatedTokens: number
+  readonly preemptions: number
+  readonly steps: number
   /** In the backend's forward passes. */
-  readonly decodeMs: number;
+  readonly decodeMs: number
   /** In the backend's sampling. */
-  readonly sampleMs: number;
+  readonly sampleMs: number
   /** In steps and between a step and the next one that follows at once: all of the loop's work. */
-  readonly busyMs: number;
+  readonly busyMs: number
 }
 
 /** The policy in force. */
 export interface SchedulerInfo {
-  readonly policy: string;
-  readonly options: Readonly<Record<string, unknown>>;
+  readonly policy: string
+  readonly options: Readonly<Record<string, unknown>>
   /** Every name that can be set. */
-  readonly available: readonly string[];
+  readonly available: readonly string[]
 }
 
 /**
@@ -153,30 +153,30 @@ export interface EngineClient {
   submit(
     request: GenerateRequest,
     options?: { readonly signal?: AbortSignal },
-  ): AsyncIterableIterator<GenerateEvent>;
+  ): AsyncIterableIterator<GenerateEvent>
   /** Cancels by id; unknown ids are ignored. The request's stream throws `cancelled`. */
-  cancel(id: string): void;
-  tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]>;
-  detokenize(tokens: readonly TokenId[]): Promise<string>;
+  cancel(id: string): void
+  tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]>
+  detokenize(tokens: readonly TokenId[]): Promise<string>
   applyTemplate(
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
-  ): Promise<RenderedChat>;
-  info(): Promise<EngineInfo>;
-  statistics(): Promise<EngineStatistics>;
-  getScheduler(): Promise<SchedulerInfo>;
+  ): Promise<RenderedChat>
+  info(): Promise<EngineInfo>
+  statistics(): Promise<EngineStatistics>
+  getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */
-  setScheduler(policy: string, options?: Readonly<Record<string, unknown>>): Promise<SchedulerInfo>;
+  setScheduler(policy: string, options?: Readonly<Record<string, unknown>>): Promise<SchedulerInfo>
   /** Takes no new requests and resolves when the last is done. */
-  drain(): Promise<void>;
+  drain(): Promise<void>
   /** Ends at once: what is under way fails with `shutting_down`. */
-  close(): Promise<void>;
+  close(): Promise<void>
 }
 
 /** The engines that transports can reach. */
 export interface EngineDirectory {
   /** Names of the models, the default one first. */
-  list(): readonly string[];
+  list(): readonly string[]
   /** The engine of this name, or the default one. Throws `model_not_found`. */
-  open(id?: string): EngineClient;
+  open(id?: string): EngineClient
 }

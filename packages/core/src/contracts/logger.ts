@@ -1,15 +1,15 @@
 /** A line with its fields. */
-export type LogMethod = (fields: Readonly<Record<string, unknown>>, message: string) => void;
+export type LogMethod = (fields: Readonly<Record<string, unknown>>, message: string) => void
 
 /** Where log lines go; pino's loggers fit. */
 export interface Logger {
-  readonly debug: LogMethod;
-  readonly info: LogMethod;
-  readonly warn: LogMethod;
-  readonly error: LogMethod;
+  readonly debug: LogMethod
+  readonly info: LogMethod
+  readonly warn: LogMethod
+  readonly error: LogMethod
 }
 
-const nothing: LogMethod = () => {};
+const nothing: LogMethod = () => {}
 
 /** Logs nothing. */
 export const silentLogger: Logger = Object.freeze({
@@ -17,4 +17,4 @@ export const silentLogger: Logger = Object.freeze({
   info: nothing,
   warn: nothing,
   error: nothing,
-});
+})

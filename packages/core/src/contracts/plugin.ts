@@ -1,35 +1,35 @@
-import type { Backend } from "./backend.js";
-import type { SchedulerPolicy } from "./scheduler-policy.js";
-import type { Protocol } from "./transport.js";
+import type { Backend } from './backend.js'
+import type { SchedulerPolicy } from './scheduler-policy.js'
+import type { Protocol } from './transport.js'
 
 /** Checks options and fills in defaults; zod's schemas fit. Throws on what is wrong. */
 export interface OptionsSchema<Options> {
-  parse(value: unknown): Options;
+  parse(value: unknown): Options
 }
 
 /** Makes a policy from its options, which it checks itself. */
-export type PolicyFactory = (options: Readonly<Record<string, unknown>>) => SchedulerPolicy;
+export type PolicyFactory = (options: Readonly<Record<string, unknown>>) => SchedulerPolicy
 
 /** Makes a backend for a model. */
 export type BackendFactory = (
   options: Readonly<Record<string, unknown>>,
-) => Backend | Promise<Backend>;
+) => Backend | Promise<Backend>
 
 /** Makes a protocol. */
-export type ProtocolFactory = (options: Readonly<Record<string, unknown>>) => Protocol;
+export type ProtocolFactory = (options: Readonly<Record<string, unknown>>) => Protocol
 
 /** What a plugin can add. A name can be taken once; a second one throws `plugin_conflict`. */
 export interface PluginHost {
-  registerPolicy(name: string, create: PolicyFactory): void;
-  registerBackend(name: string, create: BackendFactory): void;
-  registerProtocol(name: string, create: ProtocolFactory): void;
+  registerPolicy(name: string, create: PolicyFactory): void
+  registerBackend(name: string, create: BackendFactory): void
+  registerProtocol(name: string, create: ProtocolFactory): void
 }
 
 /** A plugin: made with {@link definePlugin}, the default export of its module. */
 export interface Plugin<Options = unknown> {
-  readonly name: string;
+  readonly name: string
   /** The version of this interface. */
-  readonly apiVersion: 1;
-  readonly options?: OptionsSchema<Options>;
-  register(host: PluginHost, options: Options): void | Promise<void>;
+  readonly apiVersion: 1
+  readonly options?: OptionsSchema<Options>
+  register(host: PluginHost, options: Options): void | Promise<void>
 }

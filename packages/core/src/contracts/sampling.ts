@@ -1,34 +1,34 @@
-import type { TokenId } from "./tokenizer.js";
+import type { TokenId } from './tokenizer.js'
 
 /** How the next token is chosen from the model's distribution. All fields are always set. */
 export interface SamplingParams {
   /** 0 is greedy; default 0.7. */
-  readonly temperature: number;
+  readonly temperature: number
   /** Only the k likeliest tokens; 0 switches it off (default). */
-  readonly topK: number;
+  readonly topK: number
   /** Nucleus sampling: the likeliest tokens up to this probability; 1 switches it off (default). */
-  readonly topP: number;
+  readonly topP: number
   /** Drops tokens below this share of the likeliest one's probability; 0 switches it off (default). */
-  readonly minP: number;
+  readonly minP: number
   /** 0 to 4294967295. The engine picks one when the request has none. */
-  readonly seed: number;
+  readonly seed: number
   /** Divides the logits of tokens seen in the last 64; 1 switches it off (default). */
-  readonly repetitionPenalty: number;
+  readonly repetitionPenalty: number
   /** OpenAI's presence penalty, −2 to 2; default 0. */
-  readonly presencePenalty: number;
+  readonly presencePenalty: number
   /** OpenAI's frequency penalty, −2 to 2; default 0. */
-  readonly frequencyPenalty: number;
+  readonly frequencyPenalty: number
   /** Added to the logits of single tokens. */
-  readonly logitBias: readonly (readonly [token: TokenId, bias: number])[];
+  readonly logitBias: readonly (readonly [token: TokenId, bias: number])[]
   /** Never draws an end-of-generation token; default false. */
-  readonly ignoreEos: boolean;
+  readonly ignoreEos: boolean
 }
 
 /**
  * The one table of defaults for every protocol: penalties are off and nothing is cut unless the
  * request, the protocol's documented default or the configuration says so.
  */
-export const defaultSampling: Omit<SamplingParams, "seed"> = Object.freeze({
+export const defaultSampling: Omit<SamplingParams, 'seed'> = Object.freeze({
   temperature: 0.7,
   topK: 0,
   topP: 1,
@@ -38,7 +38,7 @@ export const defaultSampling: Omit<SamplingParams, "seed"> = Object.freeze({
   frequencyPenalty: 0,
   logitBias: [],
   ignoreEos: false,
-});
+})
 
 /** How many of the latest tokens (prompt included) the penalties look at, as in llama.cpp. */
-export const penaltyWindow = 64;
+export const penaltyWindow = 64

@@ -1,26 +1,26 @@
 /** A token's number in the model's vocabulary. */
-export type TokenId = number;
+export type TokenId = number
 
 /** One message of a conversation, as chat templates know it. */
 export interface ChatMessage {
   /** `system`, `user`, `assistant`, `tool` or what else the model's template knows. */
-  readonly role: string;
-  readonly content: string;
+  readonly role: string
+  readonly content: string
 }
 
 /** How a conversation is rendered. */
 export interface ChatRenderOptions {
   /** Ends with the opening of the assistant's turn; default true. */
-  readonly addGenerationPrompt?: boolean;
+  readonly addGenerationPrompt?: boolean
   /** Further variables for the template, such as `enable_thinking`. */
-  readonly variables?: Readonly<Record<string, unknown>>;
+  readonly variables?: Readonly<Record<string, unknown>>
 }
 
 /** A rendered conversation. */
 export interface RenderedChat {
-  readonly text: string;
+  readonly text: string
   /** Its tokens; special tokens inside the messages' own text stay plain text. */
-  readonly tokens: readonly TokenId[];
+  readonly tokens: readonly TokenId[]
 }
 
 /** Turns tokens into text piece by piece; one per running request. */
@@ -29,17 +29,17 @@ export interface TokenDecoder {
    * Takes the next token and returns the text that is complete with it: the empty string while a
    * UTF-8 character is still incomplete, never a broken character.
    */
-  push(token: TokenId): string;
+  push(token: TokenId): string
   /** Ends the text. What is still incomplete is dropped. */
-  end(): string;
+  end(): string
 }
 
 /** Options of {@link Tokenizer.encode}. */
 export interface EncodeOptions {
   /** Puts the model's begin-of-sequence token in front where the model wants one; default true. */
-  readonly addBos?: boolean;
+  readonly addBos?: boolean
   /** Reads special tokens such as `<|im_end|>` in the text as such; default true. */
-  readonly special?: boolean;
+  readonly special?: boolean
 }
 
 /**
@@ -47,18 +47,18 @@ export interface EncodeOptions {
  * one can be registered under the `TOKENIZER` token.
  */
 export interface Tokenizer {
-  readonly vocabularySize: number;
+  readonly vocabularySize: number
   /**
    * The longest text, in UTF-8 bytes, that one token can stand for. A prompt with more bytes than
    * slot size × this cannot fit and is refused before it is tokenized.
    */
-  readonly maxTokenBytes: number;
-  encode(text: string, options?: EncodeOptions): TokenId[];
+  readonly maxTokenBytes: number
+  encode(text: string, options?: EncodeOptions): TokenId[]
   /** The whole text of these tokens. Ids outside the vocabulary throw `invalid_token`. */
-  decode(tokens: readonly TokenId[]): string;
+  decode(tokens: readonly TokenId[]): string
   /** A decoder for text that continues `before` (which is not returned again). */
-  createDecoder(before?: readonly TokenId[]): TokenDecoder;
+  createDecoder(before?: readonly TokenId[]): TokenDecoder
   /** Whether the model means to stop with this token. */
-  isEndOfGeneration(token: TokenId): boolean;
-  renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat;
+  isEndOfGeneration(token: TokenId): boolean
+  renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat
 }

@@ -1,26 +1,39 @@
-import type { EngineDirectory } from "./engine-client.js";
+import type { Clock, Random } from './clock.js'
+import type { EngineDirectory } from './engine-client.js'
+import type { Logger } from './logger.js'
 
 /** A family of routes (the native API, OpenAI's, …) that shares a transport with others. */
 export interface Protocol<Router = unknown> {
-  readonly name: string;
+  readonly name: string
   /** Adds its routes to the transport's router. Called once, before listening. */
-  mount(router: Router, directory: EngineDirectory): void;
+  mount(router: Router, directory: EngineDirectory): void
 }
 
 /** Where it can be reached. */
 export interface TransportAddress {
   /** Such as `http://127.0.0.1:8080`. */
-  readonly url: string;
+  readonly url: string
 }
 
 /** Brings requests in and answers out: HTTP, a socket, a queue. */
 export interface Transport {
-  readonly name: string;
+  readonly name: string
   /** Resolves when requests can come. */
-  listen(): Promise<TransportAddress>;
+  listen(): Promise<TransportAddress>
   /**
    * Takes no new connections, lets what is under way finish until `deadline` (milliseconds of the
    * clock), then cuts it.
    */
-  close(deadline: number): Promise<void>;
+  close(deadline: number): Promise<void>
 }
+
+/** What a server gives its transports. */
+export interface TransportContext {
+  readonly directory: EngineDirectory
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly random: Random
+}
+
+/** Makes a transport for a server; see `createServer`. */
+export type TransportFactory = (context: TransportContext) => Transport

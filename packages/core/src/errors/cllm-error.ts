@@ -1,54 +1,54 @@
-import { errorTable, type ErrorCode } from "./error-table.js";
+import { errorTable, type ErrorCode } from './error-table.js'
 
-const marker = Symbol.for("cllm.error");
+const marker = Symbol.for('cllm.error')
 
 /** An error as it travels between processes. */
 export interface SerializedError {
-  readonly code: ErrorCode;
-  readonly message: string;
-  readonly details?: Readonly<Record<string, unknown>>;
+  readonly code: ErrorCode
+  readonly message: string
+  readonly details?: Readonly<Record<string, unknown>>
 }
 
 /** What more can be said of an error. */
 export interface CllmErrorOptions {
   /** Facts for programs: `field`, `expected`, `received`, numbers. */
-  readonly details?: Readonly<Record<string, unknown>>;
-  readonly cause?: unknown;
+  readonly details?: Readonly<Record<string, unknown>>
+  readonly cause?: unknown
 }
 
 /** The only error that cLLM throws on purpose. Its codes are those of {@link errorTable}. */
 export class CllmError extends Error {
-  readonly code: ErrorCode;
+  readonly code: ErrorCode
   /** The HTTP status of its code. */
-  readonly status: number;
-  readonly details: Readonly<Record<string, unknown>>;
+  readonly status: number
+  readonly details: Readonly<Record<string, unknown>>
 
   constructor(code: ErrorCode, message: string, options: CllmErrorOptions = {}) {
-    super(message, options.cause === undefined ? undefined : { cause: options.cause });
-    this.name = "CllmError";
-    this.code = code;
-    this.status = errorTable[code].status;
-    this.details = options.details ?? {};
-    Object.defineProperty(this, marker, { value: true });
+    super(message, options.cause === undefined ? undefined : { cause: options.cause })
+    this.name = 'CllmError'
+    this.code = code
+    this.status = errorTable[code].status
+    this.details = options.details ?? {}
+    Object.defineProperty(this, marker, { value: true })
   }
 
   /** Recognises errors of other copies of this package, which `instanceof` does not. */
   static isInstance(value: unknown): value is CllmError {
-    return typeof value === "object" && value !== null && marker in value;
+    return typeof value === 'object' && value !== null && marker in value
   }
 
   /** The error itself, or `internal` with it as the cause. */
-  static from(value: unknown, code: ErrorCode = "internal"): CllmError {
-    if (CllmError.isInstance(value)) return value;
-    const message = value instanceof Error ? value.message : String(value);
-    return new CllmError(code, message, { cause: value });
+  static from(value: unknown, code: ErrorCode = 'internal'): CllmError {
+    if (CllmError.isInstance(value)) return value
+    const message = value instanceof Error ? value.message : String(value)
+    return new CllmError(code, message, { cause: value })
   }
 
   serialize(): SerializedError {
-    return { code: this.code, message: this.message, details: this.details };
+    return { code: this.code, message: this.message, details: this.details }
   }
 
   static deserialize(error: SerializedError): CllmError {
-    return new CllmError(error.code, error.message, { details: error.details ?? {} });
+    return new CllmError(error.code, error.message, { details: error.details ?? {} })
   }
 }

@@ -1,51 +1,51 @@
 /** One kind of failure. */
 export interface ErrorEntry {
   /** The HTTP status that transports answer with. */
-  readonly status: number;
+  readonly status: number
   /** What it means and what a client or operator does about it. */
-  readonly description: string;
+  readonly description: string
 }
 
-const entry = (status: number, description: string): ErrorEntry => ({ status, description });
+const entry = (status: number, description: string): ErrorEntry => ({ status, description })
 
 /** Every failure that cLLM reports, by its stable code. `docs/errors.md` is made from this table. */
 export const errorTable = {
   // What a client sends
-  invalid_json: entry(400, "The body is not valid JSON."),
-  invalid_request: entry(400, "A field is missing, has a wrong type or is out of its range."),
+  invalid_json: entry(400, 'The body is not valid JSON.'),
+  invalid_request: entry(400, 'A field is missing, has a wrong type or is out of its range.'),
   invalid_token: entry(400, "A token id is outside the model's vocabulary."),
-  prompt_too_long: entry(400, "The prompt has more tokens than a slot holds."),
-  unsupported: entry(400, "The request asks for something that this backend cannot do."),
-  duplicate_request: entry(400, "A request with this id is under way."),
-  rejected: entry(503, "The scheduling policy refused the request, with its reason."),
-  cancelled: entry(499, "The client left or cancelled the request."),
-  timeout: entry(408, "The request did not end within its time limit."),
-  not_found: entry(404, "There is no such path."),
-  model_not_found: entry(404, "There is no such model here."),
-  method_not_allowed: entry(405, "The path does not take this method."),
-  body_too_large: entry(413, "The body is larger than the server accepts."),
-  unsupported_media_type: entry(415, "The body is not sent as application/json."),
-  queue_full: entry(429, "As many requests wait as may; try again later."),
+  prompt_too_long: entry(400, 'The prompt has more tokens than a slot holds.'),
+  unsupported: entry(400, 'The request asks for something that this backend cannot do.'),
+  duplicate_request: entry(400, 'A request with this id is under way.'),
+  rejected: entry(503, 'The scheduling policy refused the request, with its reason.'),
+  cancelled: entry(499, 'The client left or cancelled the request.'),
+  timeout: entry(408, 'The request did not end within its time limit.'),
+  not_found: entry(404, 'There is no such path.'),
+  model_not_found: entry(404, 'There is no such model here.'),
+  method_not_allowed: entry(405, 'The path does not take this method.'),
+  body_too_large: entry(413, 'The body is larger than the server accepts.'),
+  unsupported_media_type: entry(415, 'The body is not sent as application/json.'),
+  queue_full: entry(429, 'As many requests wait as may; try again later.'),
   // What an operator configures
-  invalid_configuration: entry(500, "Settings are unknown, have a wrong type or contradict."),
+  invalid_configuration: entry(500, 'Settings are unknown, have a wrong type or contradict.'),
   invalid_policy: entry(
     400,
-    "There is no scheduling policy of this name, or its options are wrong.",
+    'There is no scheduling policy of this name, or its options are wrong.',
   ),
-  plugin_not_found: entry(500, "A plugin cannot be found or loaded."),
-  plugin_invalid: entry(500, "A module is not a plugin of a version that works here."),
-  plugin_conflict: entry(500, "Two plugins register the same name."),
-  model_unavailable: entry(500, "A model cannot be found, fetched or verified."),
-  model_invalid: entry(500, "A file is not a model that can be loaded."),
-  insufficient_memory: entry(500, "The weights and slots do not fit into memory."),
-  address_in_use: entry(500, "The address to listen on is taken or not allowed."),
+  plugin_not_found: entry(500, 'A plugin cannot be found or loaded.'),
+  plugin_invalid: entry(500, 'A module is not a plugin of a version that works here.'),
+  plugin_conflict: entry(500, 'Two plugins register the same name.'),
+  model_unavailable: entry(500, 'A model cannot be found, fetched or verified.'),
+  model_invalid: entry(500, 'A file is not a model that can be loaded.'),
+  insufficient_memory: entry(500, 'The weights and slots do not fit into memory.'),
+  address_in_use: entry(500, 'The address to listen on is taken or not allowed.'),
   // What goes wrong inside
-  policy_failed: entry(500, "The scheduling policy threw or made a plan that is not possible."),
-  backend_failed: entry(500, "The backend failed on this request."),
-  engine_unavailable: entry(503, "The engine is starting or has stopped."),
-  shutting_down: entry(503, "The server is shutting down."),
-  internal: entry(500, "A defect of cLLM."),
-} as const satisfies Record<string, ErrorEntry>;
+  policy_failed: entry(500, 'The scheduling policy threw or made a plan that is not possible.'),
+  backend_failed: entry(500, 'The backend failed on this request.'),
+  engine_unavailable: entry(503, 'The engine is starting or has stopped.'),
+  shutting_down: entry(503, 'The server is shutting down.'),
+  internal: entry(500, 'A defect of cLLM.'),
+} as const satisfies Record<string, ErrorEntry>
 
 /** The stable code of a failure. */
-export type ErrorCode = keyof typeof errorTable;
+export type ErrorCode = keyof typeof errorTable
