@@ -1,1 +1,6 @@
-export {}
+export * from './gguf-types.js'
+export * from './gguf-values.js'
+export * from './gguf-writer.js'
+export * from './quantize-q8-0.js'
+export * from './stories.js'
+export * from './synth.js'

@@ -1,0 +1,57 @@
+import { bytePairMetadata, bytePairVocabulary } from './byte-pair-vocabulary.js'
+import type { GgufMetadata } from './gguf-types.js'
+import { float32, text, uint32 } from './gguf-values.js'
+import { writeGguf } from './gguf-writer.js'
+import { learnMerges } from './byte-pair-merges.js'
+import { COMMON_WORDS } from './common-words.js'
+import { RandomBits } from './random-bits.js'
+import { SYNTHETIC_SHAPES } from './synthetic-shapes.js'
+import type { ModelShape, SyntheticModelName } from './synthetic-shapes.js'
+import { syntheticTensors } from './synthetic-tensors.js'
+
+/** What {@link writeSyntheticModel} writes. */
+export interface SyntheticModelOptions {
+  /** The model to imitate. */
+  readonly like: SyntheticModelName
+  /** Path of the GGUF file to write. */
+  readonly out: string
+  /** Seed of the weights; the same seed gives the same file. Default 0. */
+  readonly seed?: number
+}
+
+const FILE_TYPES = { Q8_0: 7, Q4_K_M: 15 } as const
+
+/**
+ * Writes a GGUF model of the exact shape and quantization of a known one, with random weights: its speed is that of the
+ * original, its text is noise. `tiny` is for tests.
+ * @returns the size of the file in bytes.
+ */
+export async function writeSyntheticModel(options: SyntheticModelOptions): Promise<number> {
+  const { like, out, seed = 0 } = options
+  const shape = SYNTHETIC_SHAPES[like]
+  const vocabulary = bytePairVocabulary(learnMerges(COMMON_WORDS, 400), shape.vocabulary)
+  return await writeGguf(
+    out,
+    { ...architecture(shape), ...bytePairMetadata(vocabulary) },
+    syntheticTensors(shape, new RandomBits(seed)),
+  )
+}
+
+function architecture(shape: ModelShape): GgufMetadata {
+  return {
+    'general.architecture': text('qwen3'),
+    'general.name': text(shape.name),
+    'general.file_type': uint32(FILE_TYPES[shape.quantization]),
+    'general.quantization_version': uint32(2),
+    'qwen3.block_count': uint32(shape.layers),
+    'qwen3.context_length': uint32(shape.context),
+    'qwen3.embedding_length': uint32(shape.embedding),
+    'qwen3.feed_forward_length': uint32(shape.feedForward),
+    'qwen3.attention.head_count': uint32(shape.heads),
+    'qwen3.attention.head_count_kv': uint32(shape.keyValueHeads),
+    'qwen3.attention.key_length': uint32(shape.headSize),
+    'qwen3.attention.value_length': uint32(shape.headSize),
+    'qwen3.attention.layer_norm_rms_epsilon': float32(1e-6),
+    'qwen3.rope.freq_base': float32(shape.ropeBase),
+  }
+}
