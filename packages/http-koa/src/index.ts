@@ -1,1 +1,11 @@
-export {}
+export * from './koa-context.js'
+export * from './koa-transport.js'
+export * from './error-body.js'
+export * from './error-handler.js'
+export * from './read-json-body.js'
+export * from './parse-fields.js'
+export * from './abort-on-close.js'
+export * from './public-error.js'
+export * from './sse.js'
+export * from './native/generate-request.js'
+export * from './native/native-protocol.js'

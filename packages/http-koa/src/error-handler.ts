@@ -1,0 +1,68 @@
+import { CllmError, type Logger } from '@cllm/core'
+import type { Context, Middleware } from 'koa'
+import { errorBody, errorHeaders } from './error-body.js'
+import type { KoaState } from './koa-context.js'
+import { publicError } from './public-error.js'
+import { refuseBody } from './refuse-body.js'
+
+const goneCodes: ReadonlySet<unknown> = new Set([
+  'ECONNABORTED',
+  'ECONNRESET',
+  'EPIPE',
+  'ERR_STREAM_DESTROYED',
+  'ERR_STREAM_PREMATURE_CLOSE',
+])
+
+/** Whether a failure only says that the client has left. */
+export function isClientGone(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && goneCodes.has(error.code)
+}
+
+/** Turns what later middleware throws, and paths and methods nobody serves, into answers. */
+export function handleErrors(logger: Logger): Middleware<KoaState> {
+  return async (ctx, next) => {
+    try {
+      await next()
+      refuseUnserved(ctx)
+    } catch (error) {
+      if (!ctx.writable || ctx.headerSent) {
+        if (!isClientGone(error) && !isCancelled(error)) logger.error({ err: error }, 'too late')
+        ctx.res.destroy()
+        return
+      }
+      if (isClientError(error)) {
+        ctx.status = error.status
+        ctx.body = { success: false, error: error.message }
+        return
+      }
+      const shown = publicError(error, logger)
+      ctx.status = shown.status
+      ctx.set(errorHeaders(shown))
+      if (shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(errorBody(shown)))
+      else ctx.body = errorBody(shown)
+    }
+  }
+}
+
+function refuseUnserved(ctx: Context): void {
+  if (ctx.respond === false || ctx.body !== undefined) return
+  const allow = ctx.response.get('Allow')
+  if (allow !== '' && (ctx.status === 405 || ctx.status === 501)) {
+    const message = `${ctx.path} takes ${allow}, not ${ctx.method}.`
+    throw new CllmError('method_not_allowed', message)
+  }
+  if (ctx.status === 404 || ctx.status === 501) {
+    throw new CllmError('not_found', `There is nothing at ${ctx.path}.`)
+  }
+}
+
+function isCancelled(error: unknown): boolean {
+  return CllmError.isInstance(error) && error.code === 'cancelled'
+}
+
+/** What `ctx.throw(4xx, message)` throws, in protocols that use it. */
+function isClientError(error: unknown): error is Error & { readonly status: number } {
+  if (!(error instanceof Error) || CllmError.isInstance(error)) return false
+  const { status, expose } = error as { readonly status?: unknown; readonly expose?: unknown }
+  return expose === true && typeof status === 'number'
+}

@@ -1,0 +1,119 @@
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import {
+  CllmError,
+  type Transport,
+  type TransportAddress,
+  type TransportContext,
+  type TransportFactory,
+} from '@cllm/core'
+import { Router } from '@koa/router'
+import Koa from 'koa'
+import { handleErrors, isClientGone } from './error-handler.js'
+import type { KoaProtocol, KoaState, TransportServices } from './koa-context.js'
+import { listenError } from './listen-error.js'
+
+/** Settings of {@link koaTransport}. */
+export interface KoaTransportOptions {
+  /** A name or address; default `127.0.0.1`. */
+  readonly host?: string
+  /** Default 8080; 0 takes any free one. */
+  readonly port?: number
+  /** What is served. Where two claim a path, the first one has it. */
+  readonly protocols: readonly KoaProtocol[]
+  /** The largest body that is read, in bytes; default 1 MiB. */
+  readonly bodyLimitBytes?: number
+}
+
+/** Clients and load balancers keep idle connections for up to a minute; close later than they do. */
+const keepAliveMs = 65_000
+
+/** One HTTP server for any number of protocols. */
+export class KoaTransport implements Transport {
+  readonly name = 'http-koa'
+  readonly #host: string
+  readonly #port: number
+  readonly #services: TransportServices
+  readonly #server: Server
+  #closing = false
+
+  constructor(options: KoaTransportOptions, context: TransportContext) {
+    this.#host = options.host ?? '127.0.0.1'
+    this.#port = options.port ?? 8080
+    this.#services = {
+      clock: context.clock,
+      logger: context.logger,
+      random: context.random,
+      bodyLimitBytes: options.bodyLimitBytes ?? 1024 * 1024,
+    }
+    const router = new Router<KoaState>()
+    for (const protocol of options.protocols) protocol.mount(router, context.directory)
+    const app = this.#createApp(router)
+    this.#server = createServer(
+      { noDelay: true, keepAliveTimeout: keepAliveMs },
+      // koa answers its own failures; what it returns is never rejected
+      app.callback() as (...args: Parameters<ReturnType<Koa['callback']>>) => void,
+    )
+  }
+
+  /** Throws `address_in_use` when it cannot listen there. */
+  async listen(): Promise<TransportAddress> {
+    const server = this.#server
+    await new Promise<void>((resolve, reject) => {
+      const fail = (error: Error) => reject(listenError(error, this.#host, this.#port))
+      server.once('error', fail)
+      server.listen(this.#port, this.#host, () => {
+        server.off('error', fail)
+        resolve()
+      })
+    })
+    server.on('error', (error) => this.#services.logger.error({ err: error }, 'HTTP server failed'))
+    const { port } = server.address() as AddressInfo
+    const host = this.#host.includes(':') ? `[${this.#host}]` : this.#host
+    return { url: `http://${host}:${port}` }
+  }
+
+  async close(deadline: number): Promise<void> {
+    this.#closing = true
+    const server = this.#server
+    if (!server.listening) return
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+    const cancel = this.#services.clock.at(deadline, () => server.closeAllConnections())
+    await closed
+    cancel()
+  }
+
+  #createApp(router: Router<KoaState>): Koa<KoaState> {
+    const { logger } = this.#services
+    const app = new Koa<KoaState>()
+    app.on('error', (error: unknown) => {
+      if (!isClientGone(error)) logger.error({ err: error }, 'response failed')
+    })
+    app.use(async (ctx, next) => {
+      ctx.state.transport = this.#services
+      ctx.res.once('finish', () => {
+        // a kept-alive connection would hold up close() until its client leaves
+        if (this.#closing) ctx.req.socket.destroySoon()
+      })
+      await next()
+    })
+    app.use(handleErrors(logger))
+    app.use(async (_ctx, next) => {
+      if (this.#closing) throw new CllmError('shutting_down', 'The server is shutting down.')
+      await next()
+    })
+    app.use(router.routes())
+    app.use(router.allowedMethods())
+    return app
+  }
+}
+
+/**
+ * Serves protocols over HTTP/1.1 with koa.
+ *
+ * @example
+ * const transport = koaTransport({ port: 8080, protocols: [nativeProtocol()] })
+ */
+export function koaTransport(options: KoaTransportOptions): TransportFactory {
+  return (context) => new KoaTransport(options, context)
+}

@@ -1,0 +1,16 @@
+import { z } from 'zod'
+import type { KoaContext } from '../koa-context.js'
+import { parseFields } from '../parse-fields.js'
+import { readJsonBody } from '../read-json-body.js'
+import type { NativeContext } from './native-context.js'
+
+const tokenExpected = 'a token id'
+const decodeSchema = z.object({
+  tokens: z.array(z.int(tokenExpected).min(0, tokenExpected), 'an array of token ids'),
+})
+
+/** `POST /decode`: the text of tokens. */
+export async function decode(ctx: KoaContext, native: NativeContext): Promise<void> {
+  const { tokens } = parseFields(decodeSchema, await readJsonBody(ctx))
+  ctx.body = { success: true, data: { text: await native.directory.open().detokenize(tokens) } }
+}

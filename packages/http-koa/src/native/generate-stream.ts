@@ -1,0 +1,44 @@
+import { CllmError, type EngineClient } from '@cllm/core'
+import { abortOnClose } from '../abort-on-close.js'
+import { errorBody } from '../error-body.js'
+import type { KoaContext } from '../koa-context.js'
+import { publicError } from '../public-error.js'
+import { startEventStream } from '../sse.js'
+import type { NativeRequest } from './generate-request.js'
+import type { NativeContext } from './native-context.js'
+
+/**
+ * Streams a generation as server-sent events, one per token. A request that is refused gets a plain
+ * HTTP error; what fails later ends the stream with an error event.
+ */
+export async function streamGeneration(
+  ctx: KoaContext,
+  native: NativeContext,
+  client: EngineClient,
+  { request }: NativeRequest,
+): Promise<void> {
+  const events = client.submit(request, { signal: abortOnClose(ctx) })
+  const first = await events.next()
+  if (first.done === true || first.value.type !== 'start') {
+    throw new CllmError('internal', 'The engine did not begin a stream with its start event.')
+  }
+  const response = startEventStream(ctx)
+  const opening = `data: {"id":${JSON.stringify(first.value.id)},`
+  const token = (text: string) => `${opening}"token":${JSON.stringify(text)},"done":false}\n\n`
+  try {
+    for await (const event of events) {
+      if (event.type === 'token') response.write(token(event.text))
+      if (event.type === 'end') {
+        native.waitTimes.add(event.timings.queueMs)
+        if (event.text !== '') response.write(token(event.text))
+        const count = event.usage.generatedTokens
+        response.write(`${opening}"token":"","done":true,"generated_tokens":${count}}\n\n`)
+      }
+    }
+  } catch (error) {
+    if (response.destroyed) return
+    const { error: message } = errorBody(publicError(error, ctx.state.transport.logger))
+    response.write(`${opening}"error":${JSON.stringify(message)},"done":true}\n\n`)
+  }
+  response.end()
+}

@@ -1,0 +1,57 @@
+import type { EngineClient, GenerateEvent } from '@cllm/core'
+import { abortOnClose } from '../abort-on-close.js'
+import type { KoaContext } from '../koa-context.js'
+import { readJsonBody } from '../read-json-body.js'
+import { generateSchema, parseGenerateRequest, type NativeRequest } from './generate-request.js'
+import { streamGeneration } from './generate-stream.js'
+import type { NativeContext } from './native-context.js'
+
+/** `POST /generate`: the whole text at once, or with `stream: true` as `/generate_stream`. */
+export async function generate(ctx: KoaContext, native: NativeContext): Promise<void> {
+  const request = await readGenerateRequest(ctx, native)
+  const client = native.directory.open()
+  if (request.stream) await streamGeneration(ctx, native, client, request)
+  else await answerWhole(ctx, native, client, request)
+}
+
+/** `POST /generate_stream`. */
+export async function generateStream(ctx: KoaContext, native: NativeContext): Promise<void> {
+  const request = await readGenerateRequest(ctx, native)
+  await streamGeneration(ctx, native, native.directory.open(), request)
+}
+
+async function readGenerateRequest(ctx: KoaContext, native: NativeContext): Promise<NativeRequest> {
+  const body = await readJsonBody(ctx)
+  native.unknownFields.warn(body, generateSchema.shape, ctx.state.transport.logger)
+  return parseGenerateRequest(body, native.defaults)
+}
+
+async function answerWhole(
+  ctx: KoaContext,
+  native: NativeContext,
+  client: EngineClient,
+  { request, maxTokens }: NativeRequest,
+): Promise<void> {
+  let id = ''
+  let text = ''
+  for await (const event of client.submit(request, { signal: abortOnClose(ctx) })) {
+    if (event.type === 'start') id = event.id
+    else text += event.text
+    if (event.type === 'end') {
+      native.waitTimes.add(event.timings.queueMs)
+      ctx.body = { success: true, data: { id, text, ...summary(event), max_tokens: maxTokens } }
+    }
+  }
+}
+
+function summary({ reason, usage, timings }: Extract<GenerateEvent, { type: 'end' }>) {
+  const seconds = timings.totalMs / 1000
+  return {
+    response_time: seconds,
+    tokens_per_second: seconds > 0 ? usage.generatedTokens / seconds : 0,
+    generated_tokens: usage.generatedTokens,
+    prompt_tokens: usage.promptTokens,
+    cached_tokens: usage.cachedTokens,
+    finish_reason: reason,
+  }
+}

@@ -1,0 +1,98 @@
+import { CllmError, type Clock, type EngineClient, type EngineStatistics } from '@cllm/core'
+import type { KoaContext } from '../koa-context.js'
+import type { NativeContext } from './native-context.js'
+
+/** An engine that does not answer for so long is not well. */
+const patienceMs = 5_000
+
+/** `GET /health[?level=basic|detailed|full]`; 503 when something does not answer. */
+export async function health(ctx: KoaContext, native: NativeContext): Promise<void> {
+  const { level = 'basic' } = ctx.query
+  const { clock } = ctx.state.transport
+  const client = native.directory.open()
+  if (level === 'basic') {
+    await answered(clock, client.statistics())
+    ctx.body = { success: true, data: { status: 'healthy', model_loaded: true } }
+  } else if (level === 'detailed' || level === 'full') {
+    const { components, statistics } = await probe(clock, client)
+    const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
+    const healthy = broken.length === 0
+    const error = { error: `No answer from: ${broken.join(', ')}`, code: 'engine_unavailable' }
+    ctx.status = healthy ? 200 : 503
+    ctx.body = {
+      success: healthy,
+      ...(healthy ? {} : error),
+      data: {
+        healthy,
+        status: healthy ? 'ok' : 'degraded',
+        components,
+        ...(level === 'full' ? inFull(native, components, statistics) : {}),
+      },
+    }
+  } else {
+    const message = `level: expected basic, detailed or full, got ${JSON.stringify(level)}`
+    throw new CllmError('invalid_request', message, { details: { field: 'level' } })
+  }
+}
+
+interface Components {
+  readonly scheduler: boolean
+  readonly model_executor: boolean
+  readonly tokenizer: boolean
+  readonly request_queue: boolean
+}
+
+interface Findings {
+  readonly components: Components
+  readonly statistics: EngineStatistics | undefined
+}
+
+/** Asks every part of the engine for something small. */
+async function probe(clock: Clock, client: EngineClient): Promise<Findings> {
+  const [scheduler, model, tokenizer, queue] = await Promise.allSettled([
+    answered(clock, client.getScheduler()),
+    answered(clock, client.info()),
+    answered(clock, client.tokenize('health')),
+    answered(clock, client.statistics()),
+  ])
+  return {
+    components: {
+      scheduler: scheduler.status === 'fulfilled',
+      model_executor: model.status === 'fulfilled',
+      tokenizer: tokenizer.status === 'fulfilled',
+      request_queue: queue.status === 'fulfilled',
+    },
+    statistics: queue.status === 'fulfilled' ? queue.value : undefined,
+  }
+}
+
+/** The original had a queue for HTTP and one for its scheduler; here is one, shown as both. */
+function inFull(
+  native: NativeContext,
+  components: Components,
+  statistics: EngineStatistics | undefined,
+) {
+  const waiting = String(statistics?.waiting ?? 0)
+  return {
+    metrics: {
+      scheduler_queue_size: waiting,
+      http_queue_size: waiting,
+      http_queue_max_size: String(native.maxQueuedRequests),
+      http_average_wait_time: String(native.waitTimes.average),
+    },
+    dependencies: {
+      model: components.model_executor ? 'ok' : 'error',
+      tokenizer: components.tokenizer ? 'ok' : 'error',
+    },
+  }
+}
+
+async function answered<T>(clock: Clock, answer: Promise<T>): Promise<T> {
+  let cancel: (() => void) | undefined
+  const tooLate = new Promise<never>((_resolve, reject) => {
+    cancel = clock.at(clock.now() + patienceMs, () =>
+      reject(new CllmError('engine_unavailable', 'The engine does not answer.')),
+    )
+  })
+  return Promise.race([answer, tooLate]).finally(cancel)
+}

@@ -1,0 +1,12 @@
+import type { KoaContext } from '../koa-context.js'
+import type { NativeContext } from './native-context.js'
+
+/** `GET /`: what this is and what it serves. */
+export function root(ctx: KoaContext, native: NativeContext): void {
+  const endpoints = native.endpoints.map(({ method, path, description }) => ({
+    method,
+    path,
+    description,
+  }))
+  ctx.body = { success: true, data: { name: 'cLLM Server', version: native.version, endpoints } }
+}

@@ -1,0 +1,17 @@
+import { CllmError, type Logger } from '@cllm/core'
+
+/**
+ * What a client may know of a failure. What is not a {@link CllmError} is a defect: its message and
+ * stack go to the log, the client gets `internal`. Failures of the server are logged.
+ */
+export function publicError(error: unknown, logger: Logger): CllmError {
+  if (!CllmError.isInstance(error)) {
+    logger.error({ err: error }, 'request failed')
+    return new CllmError('internal', 'Internal error. The log of the server has the cause.', {
+      cause: error,
+    })
+  }
+  if (error.status === 500) logger.error({ err: error }, 'request failed')
+  else logger.debug({ code: error.code, reason: error.message }, 'request refused')
+  return error
+}
