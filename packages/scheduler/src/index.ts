@@ -1,1 +1,10 @@
-export {}
+export type * from './batching.js'
+export type * from './order.js'
+export * from './batchings/adaptive.js'
+export * from './batchings/chunked.js'
+export * from './batchings/continuous.js'
+export * from './compose-policy.js'
+export * from './cost-model.js'
+export * from './orders/fcfs.js'
+export * from './plugin.js'
+export * from './policies.js'

@@ -1,0 +1,111 @@
+import type { SequenceView } from '@cllm/core'
+import type { Batching } from '../batching.js'
+import { CostModel } from '../cost-model.js'
+import { StepBuilder } from '../step-builder.js'
+
+/** Options of {@link adaptive}. */
+export interface AdaptiveOptions {
+  /**
+   * Milliseconds between two tokens of a decoding sequence, at most. Default `auto`: eight times what
+   * decoding alone takes now, more when many wait and few decode, within 50 and 500 ms.
+   */
+  readonly targetStepMs?: number | 'auto'
+}
+
+/** Decoding gets at least this share of the time. */
+const decodeShare = 1 / 8
+const shortestTargetMs = 50
+const longestTargetMs = 500
+/** With nobody to stall, a step only has to end soon enough for those that come and go. */
+const idleTargetMs = 1000
+/** A prompt makes at least this progress when it is its turn. */
+const fewestTokens = 16
+/** A chunk may be this much longer than what fits when that saves another one. */
+const stretch = 1.25
+/** Prompts share a step until it lasts this many times its fixed costs. */
+const worthwhile = 4
+
+/**
+ * Spends at most `targetStepMs` on prompts between two tokens of the sequences that decode, by costs
+ * learned from the steps that ran.
+ *
+ * - One prompt a step, whole where it fits: the first to come is the first to finish, and each
+ *   further length in a step costs llama.cpp one more pass over the weights. Prompts share a step
+ *   only when they are too short to outweigh its fixed costs.
+ * - A step that ends a prompt does not decode: its first token need not wait for the next tokens of
+ *   the others, which come no later for it. When the time is used up, everyone decodes.
+ * - A prompt that does not fit is cut into even chunks, and decoding goes along with each.
+ */
+export function adaptive({ targetStepMs = 'auto' }: AdaptiveOptions = {}): Batching {
+  const costs = new CostModel()
+  /** When the first step began that left out those that decode, since their last token. */
+  let leftOutSince: number | undefined
+
+  return {
+    name: 'adaptive',
+    options: { targetStepMs },
+    plan(state, next) {
+      const step = new StepBuilder(state)
+      const decoding = state.running.filter((request) => request.remainingTokens === 1)
+      const prefilling = state.running.filter((request) => request.remainingTokens > 1)
+      if (decoding.length === 0) leftOutSince = undefined
+      const decodeMs = costs.decodeMs(decoding)
+      const prompts = prefilling.length + Math.min(state.waiting.size, state.freeSlots)
+      const targetMs =
+        targetStepMs === 'auto' ? automaticTarget(decodeMs, decoding.length, prompts) : targetStepMs
+      let roomMs = targetMs - decodeMs - (state.now - (leftOutSince ?? state.now))
+      let spentMs = 0
+      let isCut = false
+      for (const { request, isNew } of inTurn(prefilling, next, step)) {
+        const remaining = request.remainingTokens
+        const context = request.promptTokens + request.generatedTokens - remaining
+        const mustGoOn = spentMs === 0 && leftOutSince === undefined
+        const limit = step.tokensLeft - decoding.length
+        const fitting = Math.max(costs.prefillTokens(roomMs, context), mustGoOn ? fewestTokens : 0)
+        const fits = remaining <= Math.min(fitting * stretch, limit)
+        if (limit < 1 || (!fits && !mustGoOn)) break
+        const tokens = fits ? remaining : evenChunk(remaining, Math.min(fitting, limit))
+        if (isNew) step.admit(request, tokens)
+        else step.run(request, tokens)
+        const ms = costs.prefillMs(tokens, context)
+        spentMs += ms
+        roomMs -= ms
+        isCut = !fits
+        if (isCut || spentMs > worthwhile * costs.prefillBaseMs) break
+      }
+      const decodes = isCut || spentMs === 0
+      if (decodes) for (const request of decoding) step.run(request, 1)
+      leftOutSince = decodes ? undefined : (leftOutSince ?? state.now)
+      return step.build()
+    },
+    observe(event) {
+      if (event.type === 'step') costs.observe(event)
+    },
+  }
+}
+
+function automaticTarget(decodeMs: number, decoding: number, prompts: number): number {
+  if (decoding === 0) return idleTargetMs
+  const urgency = Math.sqrt(Math.max(1, prompts / decoding))
+  const wanted = (decodeMs / decodeShare) * urgency
+  return Math.max(shortestTargetMs, Math.min(wanted, longestTargetMs), 2 * decodeMs)
+}
+
+/** So that the last chunk of a prompt is as long as the others. */
+function evenChunk(remaining: number, fitting: number): number {
+  return Math.ceil(remaining / Math.ceil(remaining / fitting))
+}
+
+/** The prompts that may be computed now, those with a slot first. */
+function* inTurn(
+  prefilling: readonly SequenceView[],
+  next: Iterable<SequenceView>,
+  step: StepBuilder,
+): Iterable<{ request: SequenceView; isNew: boolean }> {
+  for (const request of prefilling) yield { request, isNew: false }
+  if (!step.canAdmit) return
+  for (const request of next) {
+    yield { request, isNew: true }
+    if (!step.canAdmit) return
+  }
+}

@@ -1,0 +1,6 @@
+import type { Order } from '../order.js'
+
+/** First come, first served; preempted requests before new ones. Nobody is ever overtaken. */
+export function fcfs(): Order {
+  return { name: 'fcfs', next: (state) => state.waiting }
+}
