@@ -1,0 +1,33 @@
+import type { AddressedEvent, EngineInfo, GenerateRequest } from '../contracts/engine-client.js'
+import type { SerializedError } from '../errors/cllm-error.js'
+import type { EngineCallName } from './engine-control.js'
+
+/** What a client sends to an engine elsewhere. */
+export type ToEngine =
+  | { readonly type: 'submit'; readonly id: string; readonly request: GenerateRequest }
+  | { readonly type: 'cancel'; readonly id: string }
+  | {
+      readonly type: 'call'
+      readonly call: number
+      readonly name: EngineCallName
+      readonly arguments: readonly unknown[]
+    }
+
+/** What an engine sends to its client. */
+export type FromEngine =
+  /** The engine can take requests; sent once, first. */
+  | { readonly type: 'ready'; readonly info: EngineInfo }
+  /** The engine could not start; sent instead. */
+  | { readonly type: 'failed'; readonly error: SerializedError }
+  /** All events of one step. */
+  | { readonly type: 'events'; readonly events: readonly AddressedEvent[] }
+  | { readonly type: 'result'; readonly call: number; readonly value: unknown }
+  | { readonly type: 'error'; readonly call: number; readonly error: SerializedError }
+
+/** A way to the other side: messages arrive whole, in order, or the channel closes. */
+export interface Channel<Out, In> {
+  send(message: Out): void
+  onMessage(listener: (message: In) => void): void
+  /** Called once, when no message can come any more, with what is known of why. */
+  onClose(listener: (reason: string) => void): void
+}

@@ -1,0 +1,97 @@
+import type {
+  EngineClient,
+  EngineInfo,
+  EngineStatistics,
+  SchedulerInfo,
+} from '../contracts/engine-client.js'
+import type {
+  ChatMessage,
+  ChatRenderOptions,
+  EncodeOptions,
+  RenderedChat,
+  TokenId,
+} from '../contracts/tokenizer.js'
+import { CllmError } from '../errors/cllm-error.js'
+import type { Engine } from '../engine/engine.js'
+import type { PluginRegistry } from '../plugin/plugin-registry.js'
+
+/** What can be asked of an engine besides generating. */
+export type EngineCalls = Omit<EngineClient, 'submit' | 'cancel'>
+
+/** Answers the calls of clients on the engine itself. */
+export class EngineControl implements EngineCalls {
+  constructor(
+    private readonly engine: Engine,
+    private readonly registry: PluginRegistry,
+  ) {}
+
+  async tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]> {
+    return this.engine.tokenizer.encode(text, options)
+  }
+
+  async detokenize(tokens: readonly TokenId[]): Promise<string> {
+    return this.engine.tokenizer.decode(tokens)
+  }
+
+  async applyTemplate(
+    messages: readonly ChatMessage[],
+    options?: ChatRenderOptions,
+  ): Promise<RenderedChat> {
+    return this.engine.tokenizer.renderChat(messages, options)
+  }
+
+  async info(): Promise<EngineInfo> {
+    return this.engine.info()
+  }
+
+  async statistics(): Promise<EngineStatistics> {
+    return this.engine.statistics()
+  }
+
+  async getScheduler(): Promise<SchedulerInfo> {
+    const { name, options = {} } = this.engine.schedulerPolicy
+    return { policy: name, options, available: this.registry.policyNames() }
+  }
+
+  async setScheduler(
+    policy: string,
+    options: Readonly<Record<string, unknown>> = {},
+  ): Promise<SchedulerInfo> {
+    this.engine.setPolicy(this.registry.createPolicy(policy, options))
+    return await this.getScheduler()
+  }
+
+  async drain(): Promise<void> {
+    await this.engine.drain()
+  }
+
+  async close(): Promise<void> {
+    await this.engine.close()
+    await this.engine.backend.dispose()
+  }
+}
+
+/** The names of the calls, for those who pass them on. */
+export const engineCalls = [
+  'tokenize',
+  'detokenize',
+  'applyTemplate',
+  'info',
+  'statistics',
+  'getScheduler',
+  'setScheduler',
+  'drain',
+  'close',
+] as const satisfies readonly (keyof EngineCalls)[]
+
+/** The name of a call. */
+export type EngineCallName = (typeof engineCalls)[number]
+
+/** Throws `internal` for what is not a call. */
+export function assertEngineCall(name: string): asserts name is EngineCallName {
+  if ((engineCalls as readonly string[]).includes(name)) return
+  throw new CllmError(
+    'internal',
+    `Expected one of ${engineCalls.join(', ')}, instead got "${name}"`,
+  )
+}

@@ -1,0 +1,44 @@
+import { CllmError } from '../errors/cllm-error.js'
+import type { Engine } from '../engine/engine.js'
+import type { PluginRegistry } from '../plugin/plugin-registry.js'
+import type { Channel, FromEngine, ToEngine } from './channel.js'
+import { assertEngineCall, EngineControl } from './engine-control.js'
+
+/**
+ * Serves an engine over a channel: the other end of {@link RemoteEngineClient}. All events of a step
+ * are one message.
+ */
+export function hostEngine(
+  engine: Engine,
+  registry: PluginRegistry,
+  channel: Channel<FromEngine, ToEngine>,
+): void {
+  const control = new EngineControl(engine, registry)
+  engine.onEvents((events) => channel.send({ type: 'events', events }))
+  channel.onMessage((message) => {
+    if (message.type === 'submit') engine.submit(message.id, message.request)
+    else if (message.type === 'cancel') engine.cancel(message.id)
+    else void answer(control, channel, message)
+  })
+  channel.onClose(() => void engine.close())
+  channel.send({ type: 'ready', info: engine.info() })
+}
+
+async function answer(
+  control: EngineControl,
+  channel: Channel<FromEngine, ToEngine>,
+  message: ToEngine & { type: 'call' },
+): Promise<void> {
+  const { call, name } = message
+  try {
+    assertEngineCall(name)
+    const method = control[name] as (...values: readonly unknown[]) => Promise<unknown>
+    channel.send({
+      type: 'result',
+      call,
+      value: await method.apply(control, [...message.arguments]),
+    })
+  } catch (error) {
+    channel.send({ type: 'error', call, error: CllmError.from(error).serialize() })
+  }
+}

@@ -1,0 +1,36 @@
+import type { Random } from '../contracts/clock.js'
+import type { EngineClient, GenerateEvent, GenerateRequest } from '../contracts/engine-client.js'
+import type { Engine } from '../engine/engine.js'
+import type { PluginRegistry } from '../plugin/plugin-registry.js'
+import { EngineControl } from './engine-control.js'
+import { EventStreams } from './event-streams.js'
+import { requestId } from './request-id.js'
+
+/** An engine in this process. */
+export class LocalEngineClient extends EngineControl implements EngineClient {
+  readonly #streams = new EventStreams()
+
+  constructor(
+    private readonly local: Engine,
+    registry: PluginRegistry,
+    private readonly random: Random,
+  ) {
+    super(local, registry)
+    local.onEvents((events) => this.#streams.dispatch(events))
+  }
+
+  submit(
+    request: GenerateRequest,
+    options: { readonly signal?: AbortSignal } = {},
+  ): AsyncIterableIterator<GenerateEvent> {
+    const id = request.id ?? requestId(this.random)
+    return this.#streams.open(id, options.signal, {
+      submit: () => this.local.submit(id, request),
+      cancel: () => this.local.cancel(id),
+    })
+  }
+
+  cancel(id: string): void {
+    this.local.cancel(id)
+  }
+}

@@ -1,0 +1,301 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend } from '../contracts/backend.js'
+import type { Clock, Random } from '../contracts/clock.js'
+import type { EngineInfo, EngineStatistics, GenerateRequest } from '../contracts/engine-client.js'
+import type { Logger } from '../contracts/logger.js'
+import type { Plan, SchedulerPolicy } from '../contracts/scheduler-policy.js'
+import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
+import { CllmError } from '../errors/cllm-error.js'
+import * as tokens from '../tokens.js'
+import { Counters, endState } from './counters.js'
+import type { EngineOptions } from './engine-options.js'
+import { Intake } from './intake.js'
+import { Outbox, type EventListener } from './outbox.js'
+import { PolicySeat } from './policy-seat.js'
+import { Roster } from './roster.js'
+import { runStep, type StepOutcome, type StepPart } from './run-step.js'
+import type { Sequence } from './sequence.js'
+import { WakeSignal } from './wake-signal.js'
+
+interface Step {
+  readonly parts: readonly StepPart[]
+  readonly startedAt: number
+  readonly outcome: Promise<StepOutcome>
+}
+
+/**
+ * Serves requests on one backend: an event-driven loop that plans a step, starts it, and turns the
+ * tokens of the step before into events while the model computes. It sleeps when there is nothing to
+ * do.
+ */
+@injectable()
+export class Engine {
+  readonly #counters = new Counters()
+  readonly #outbox = new Outbox()
+  readonly #seat: PolicySeat
+  readonly #roster: Roster
+  readonly #intake: Intake
+  readonly #wake: WakeSignal
+  /** Requests that end before the next step, with the error for their client, if any. */
+  readonly #leaving = new Map<Sequence, CllmError | undefined>()
+  #planWakesAt: number | undefined
+  #isClosed = false
+  readonly #onIdle: (() => void)[] = []
+  readonly #done: Promise<void>
+
+  constructor(
+    @inject(tokens.BACKEND) readonly backend: Backend,
+    @inject(tokens.TOKENIZER) readonly tokenizer: Tokenizer,
+    @inject(tokens.SCHEDULER_POLICY) policy: SchedulerPolicy,
+    @inject(tokens.CLOCK) private readonly clock: Clock,
+    @inject(tokens.RANDOM) random: Random,
+    @inject(tokens.LOGGER) private readonly logger: Logger,
+    @inject(tokens.ENGINE_OPTIONS) options: EngineOptions,
+  ) {
+    this.#seat = new PolicySeat(policy, logger)
+    this.#roster = new Roster(backend, this.#seat)
+    this.#intake = new Intake(this.#roster, backend, tokenizer, clock, random, options)
+    this.#wake = new WakeSignal(clock)
+    this.#done = this.#run()
+  }
+
+  /** Says where the events go: one listener, set before the first request. */
+  onEvents(listener: EventListener): void {
+    this.#outbox.listener = listener
+  }
+
+  /** Takes a request. Whatever is wrong with it comes as its `error` event. */
+  submit(id: string, request: GenerateRequest): void {
+    try {
+      const sequence = this.#intake.take(id, request)
+      this.#roster.add(sequence)
+      const { promptTokens } = sequence
+      this.#outbox.listener([{ id, event: { type: 'start', id, promptTokens } }])
+      this.#wake.notify()
+    } catch (error) {
+      this.#counters.requests.failed++
+      const { code, message, details } = CllmError.from(error)
+      this.#outbox.listener([{ id, event: { type: 'error', error: { code, message, details } } }])
+    }
+  }
+
+  /** Ends a request; its slot is free before the next step. Unknown ids are ignored. */
+  cancel(id: string): void {
+    const sequence = this.#roster.find(id)
+    if (sequence === undefined) return
+    this.#leave(sequence, new CllmError('cancelled', 'The request was cancelled'))
+  }
+
+  /** The policy in force. */
+  get schedulerPolicy(): SchedulerPolicy {
+    return this.#seat.policy
+  }
+
+  /** Puts another policy in charge from the next step on. It is told of every request there is. */
+  setPolicy(policy: SchedulerPolicy): void {
+    this.#seat.policy = policy
+    const now = this.clock.now()
+    for (const request of this.#roster.running.list) {
+      this.#seat.observe({ type: 'admitted', request, now })
+    }
+    for (const request of this.#roster.waiting) {
+      this.#seat.observe({ type: 'queued', request, now })
+    }
+    this.#wake.notify()
+  }
+
+  /** What it serves. */
+  info(): EngineInfo {
+    const { model, limits, capabilities } = this.backend
+    return { model, limits, capabilities }
+  }
+
+  /** Counters and what is going on now. */
+  statistics(): EngineStatistics {
+    const { waiting, running, slots } = this.#roster
+    return {
+      waiting: waiting.size,
+      running: running.size,
+      slots: slots.statistics(),
+      ...this.#counters.snapshot(),
+    }
+  }
+
+  /** Refuses new requests and resolves when the last one has ended. */
+  async drain(): Promise<void> {
+    this.#intake.isOpen = false
+    if (this.#roster.isIdle) return
+    await new Promise<void>((resolve) => this.#onIdle.push(resolve))
+  }
+
+  /** Ends every request with `shutting_down` and stops after the step that is running. */
+  async close(): Promise<void> {
+    this.#intake.isOpen = false
+    const error = new CllmError('shutting_down', 'The engine is shutting down')
+    for (const sequence of this.#roster.all()) this.#leave(sequence, error)
+    this.#isClosed = true
+    this.#wake.notify()
+    await this.#done
+  }
+
+  async #loop(): Promise<void> {
+    while (!this.#isClosed) {
+      const began = this.clock.now()
+      this.#settle(began)
+      const step = await this.#startStep(began)
+      this.#publish()
+      if (step !== undefined) this.#append(step, await step.outcome)
+      this.#counters.busyMs += this.clock.now() - began
+      if (step === undefined) await this.#sleep()
+    }
+  }
+
+  /** The loop with its end: whatever ends it, no request is left without an answer. */
+  async #run(): Promise<void> {
+    try {
+      await this.#loop()
+    } catch (error) {
+      this.#intake.isOpen = false
+      this.#failAll(CllmError.from(error), this.clock.now())
+    }
+    this.#settle(this.clock.now())
+    this.#publish()
+  }
+
+  async #sleep(): Promise<void> {
+    const times = [this.#planWakesAt, this.#roster.expiry.next()].filter((at) => at !== undefined)
+    await this.#wake.sleep(times.length === 0 ? undefined : Math.min(...times))
+  }
+
+  /** Takes out what was cancelled, met a stop text or ran out of time. */
+  #settle(now: number): void {
+    for (const sequence of this.#roster.expiry.due(now)) {
+      const seconds = ((now - sequence.arrival) / 1000).toFixed(1)
+      const message = `The request did not end within its time limit; it took ${seconds} s so far`
+      this.#leave(sequence, new CllmError('timeout', message))
+    }
+    for (const [sequence, error] of this.#leaving) this.#remove(sequence, now, error)
+    this.#leaving.clear()
+  }
+
+  /** Asks the policy what to do, and does it up to the start of the step. */
+  async #startStep(now: number): Promise<Step | undefined> {
+    this.#planWakesAt = undefined
+    if (this.#isClosed || this.#roster.isIdle) return undefined
+    try {
+      const plan = this.#plan(now)
+      await this.#apply(plan, now)
+      const parts = this.#parts(plan)
+      if (parts.length > 0) {
+        return { parts, startedAt: this.clock.now(), outcome: runStep(this.backend, parts) }
+      }
+      this.#planWakesAt = plan.wakeAt
+      if (plan.wakeAt === undefined) this.#wake.notify()
+    } catch (error) {
+      this.#failAll(CllmError.from(error), now)
+    }
+    return undefined
+  }
+
+  #plan(now: number): Plan {
+    const { waiting, running, slots } = this.#roster
+    const { limits } = this.backend
+    return this.#seat.plan({ now, waiting, freeSlots: slots.freeCount, limits }, waiting, running)
+  }
+
+  async #apply(plan: Plan, now: number): Promise<void> {
+    const { waiting, running } = this.#roster
+    for (const { id, reason } of plan.reject) {
+      const sequence = waiting.get(id)
+      if (sequence !== undefined) this.#remove(sequence, now, new CllmError('rejected', reason))
+    }
+    for (const id of plan.preempt) {
+      const sequence = running.get(id)
+      if (sequence !== undefined) this.#roster.preempt(sequence, now)
+    }
+    for (const id of plan.admit) {
+      const sequence = waiting.get(id)
+      if (sequence === undefined) continue
+      const error = await this.#roster.admit(sequence, now)
+      if (error !== undefined) this.#leave(sequence, error)
+    }
+  }
+
+  #parts(plan: Plan): StepPart[] {
+    const parts: StepPart[] = []
+    let budget = this.backend.limits.batchSize
+    for (const entry of plan.run) {
+      const sequence = this.#roster.running.get(entry.id)
+      if (sequence === undefined || this.#leaving.has(sequence)) continue
+      const count = Math.min(entry.tokens, sequence.remainingTokens, budget)
+      if (count === 0) continue
+      budget -= count
+      parts.push({ sequence, tokens: count, isDecode: sequence.state === 'decoding' })
+    }
+    return parts
+  }
+
+  /** Takes in a step's tokens and frees what ended with them, so that the next plan can use it. */
+  #append(step: Step, outcome: StepOutcome): void {
+    const now = this.clock.now()
+    this.#counters.countStep(outcome)
+    this.#seat.observeStep(step.parts, step.startedAt, now)
+    for (const [index, { sequence, tokens: count }] of step.parts.entries()) {
+      const outputs = outcome.outputs[index] ?? []
+      if (CllmError.isInstance(outputs)) {
+        this.#leave(sequence, outputs)
+        continue
+      }
+      sequence.computedTokens += count
+      const output = outputs.at(-1)
+      // A token drawn before a stop text was noticed, or for a client that left, is discarded.
+      if (output === undefined || this.#leaving.has(sequence)) continue
+      this.#take(sequence, output.token, now)
+    }
+  }
+
+  #take(sequence: Sequence, token: TokenId, now: number): void {
+    sequence.state = 'decoding'
+    sequence.firstTokenAt ??= now
+    sequence.lastTokenAt = now
+    this.#outbox.drew(sequence)
+    const { ignoreEos } = sequence.request.sampling
+    if (!ignoreEos && this.tokenizer.isEndOfGeneration(token)) {
+      sequence.finish = 'stop'
+    } else {
+      sequence.tokens.push(token)
+      const isFull = sequence.tokens.length > this.backend.limits.contextSize
+      if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
+    }
+    if (sequence.finish !== undefined) this.#remove(sequence, now)
+  }
+
+  #publish(): void {
+    for (const sequence of this.#outbox.publish(this.clock.now())) {
+      this.#counters.countRequest(sequence, 'done')
+      if (sequence.isActive) this.#leave(sequence)
+    }
+  }
+
+  /** Marks a request to end between this step and the next. */
+  #leave(sequence: Sequence, error?: CllmError): void {
+    if (!this.#leaving.has(sequence)) this.#leaving.set(sequence, error)
+    this.#wake.notify()
+  }
+
+  #remove(sequence: Sequence, now: number, error?: CllmError): void {
+    if (!sequence.isActive) return
+    const state = endState(error)
+    this.#roster.remove(sequence, state, now)
+    if (error !== undefined) {
+      this.#counters.countRequest(sequence, state)
+      this.#outbox.failed(sequence, error)
+    }
+    if (this.#roster.isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
+  }
+
+  #failAll(error: CllmError, now: number): void {
+    this.logger.error({ code: error.code, cause: error.cause }, error.message)
+    for (const sequence of this.#roster.all()) this.#remove(sequence, now, error)
+  }
+}

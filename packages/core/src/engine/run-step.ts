@@ -1,0 +1,60 @@
+import type { Backend, BatchItem, StepOutput, StepResult } from '../contracts/backend.js'
+import { CllmError } from '../errors/cllm-error.js'
+import type { Sequence } from './sequence.js'
+
+/** A sequence's share of a step. */
+export interface StepPart {
+  readonly sequence: Sequence
+  /** How many of its tokens are computed. */
+  readonly tokens: number
+  /** Whether this is the one token of a decode and not (a chunk of) a prompt. */
+  readonly isDecode: boolean
+}
+
+/** A step's result; a part that failed has its error in place of outputs. */
+export interface StepOutcome extends Omit<StepResult, 'outputs'> {
+  readonly outputs: readonly (readonly StepOutput[] | CllmError)[]
+}
+
+/**
+ * Runs the parts as one batch. When that fails, no slot has changed: each part is then run alone, so
+ * that only the request that cannot be computed fails and never one beside it.
+ */
+export async function runStep(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {
+  try {
+    return await backend.step(parts.map(toItem))
+  } catch (error) {
+    if (parts.length > 1) return await runAlone(backend, parts)
+    return { outputs: [toError(error)], decodeMs: 0, sampleMs: 0 }
+  }
+}
+
+async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {
+  const outputs: (readonly StepOutput[] | CllmError)[] = []
+  let decodeMs = 0
+  let sampleMs = 0
+  for (const part of parts) {
+    const outcome = await runStep(backend, [part])
+    outputs.push(...outcome.outputs)
+    decodeMs += outcome.decodeMs
+    sampleMs += outcome.sampleMs
+  }
+  return { outputs, decodeMs, sampleMs }
+}
+
+function toItem({ sequence, tokens }: StepPart): BatchItem {
+  const position = sequence.computedTokens
+  const end = position + tokens
+  const slot = sequence.slot ?? -1
+  const chunk = sequence.tokens.slice(position, end)
+  if (end < sequence.tokens.length || sequence.sampler === undefined) {
+    return { slot, position, tokens: chunk, outputs: [] }
+  }
+  return { slot, position, tokens: chunk, outputs: [end - 1], sampler: sequence.sampler }
+}
+
+function toError(error: unknown): CllmError {
+  if (CllmError.isInstance(error)) return error
+  const reason = error instanceof Error ? error.message : String(error)
+  return new CllmError('backend_failed', `The backend failed: ${reason}`, { cause: error })
+}

@@ -1,0 +1,124 @@
+import type { Sampler, SlotId } from '../contracts/backend.js'
+import type { FinishReason, Timings, Usage } from '../contracts/engine-client.js'
+import type { SamplingParams } from '../contracts/sampling.js'
+import type { RequestState, SequenceView } from '../contracts/scheduler-policy.js'
+import type { TokenDecoder, TokenId } from '../contracts/tokenizer.js'
+import type { StopMatcher } from './stop-matcher.js'
+
+/** A valid request with its defaults filled in and its prompt in tokens. */
+export interface SequenceRequest {
+  readonly id: string
+  readonly prompt: readonly TokenId[]
+  readonly maxTokens: number
+  readonly sampling: SamplingParams
+  readonly priority: number
+  readonly deadline: number | undefined
+  readonly expires: number | undefined
+  readonly tenant: string
+  readonly session: string | undefined
+  readonly stepGroup: string | undefined
+  readonly cache: boolean
+  readonly decoder: TokenDecoder
+  readonly stopMatcher: StopMatcher
+}
+
+/** One request on its way through the engine: its tokens, its place and its times. */
+export class Sequence implements SequenceView {
+  state: RequestState = 'queued'
+  /** Prompt and output so far. */
+  readonly tokens: TokenId[]
+  computedTokens = 0
+  slot: SlotId | undefined
+  sampler: Sampler | undefined
+  preemptions = 0
+  /** Prompt tokens found in a slot at the first admission. */
+  cachedTokens = 0
+  /** Output tokens whose events were made. */
+  emittedTokens = 0
+  /** Why generation ended, once it has; its last events may still be due. */
+  finish: FinishReason | undefined
+  admittedAt: number | undefined
+  firstTokenAt: number | undefined
+  lastTokenAt: number | undefined
+
+  constructor(
+    readonly request: SequenceRequest,
+    readonly arrival: number,
+    private readonly lookUpCached: (sequence: Sequence) => number,
+  ) {
+    this.tokens = [...request.prompt]
+  }
+
+  get id(): string {
+    return this.request.id
+  }
+
+  get priority(): number {
+    return this.request.priority
+  }
+
+  get deadline(): number | undefined {
+    return this.request.deadline
+  }
+
+  get tenant(): string {
+    return this.request.tenant
+  }
+
+  get session(): string | undefined {
+    return this.request.session
+  }
+
+  get stepGroup(): string | undefined {
+    return this.request.stepGroup
+  }
+
+  get promptTokens(): number {
+    return this.request.prompt.length
+  }
+
+  get generatedTokens(): number {
+    return this.tokens.length - this.promptTokens
+  }
+
+  get maxTokens(): number {
+    return this.request.maxTokens
+  }
+
+  get remainingTokens(): number {
+    const done = this.isWaiting ? this.lookUpCached(this) : this.computedTokens
+    return this.tokens.length - done
+  }
+
+  get isWaiting(): boolean {
+    return this.state === 'queued' || this.state === 'preempted'
+  }
+
+  get isRunning(): boolean {
+    return this.state === 'prefilling' || this.state === 'decoding'
+  }
+
+  get isActive(): boolean {
+    return this.isWaiting || this.isRunning
+  }
+
+  usage(): Usage {
+    return {
+      promptTokens: this.promptTokens,
+      cachedTokens: this.cachedTokens,
+      generatedTokens: this.emittedTokens,
+    }
+  }
+
+  timings(now: number): Timings {
+    const admitted = this.admittedAt ?? now
+    const first = this.firstTokenAt ?? now
+    return {
+      queueMs: admitted - this.arrival,
+      prefillMs: first - admitted,
+      firstTokenMs: first - this.arrival,
+      decodeMs: (this.lastTokenAt ?? first) - first,
+      totalMs: now - this.arrival,
+    }
+  }
+}

@@ -1,0 +1,33 @@
+import type { GenerateEvent } from '../contracts/engine-client.js'
+import type { Sequence } from './sequence.js'
+
+/**
+ * Turns the tokens that a sequence drew since the last time into events. Meeting a stop text ends
+ * the sequence here: it sets `finish`, and later tokens are never seen.
+ */
+export function* speak(sequence: Sequence, now: number): Generator<GenerateEvent> {
+  const { decoder, stopMatcher } = sequence.request
+  while (sequence.emittedTokens < sequence.generatedTokens) {
+    const token = sequence.tokens[sequence.promptTokens + sequence.emittedTokens++] ?? -1
+    const { text, stop } = stopMatcher.push(decoder.push(token))
+    yield { type: 'token', token, text }
+    if (stop === undefined) continue
+    sequence.finish = 'stop'
+    yield end(sequence, '', now, stop)
+    return
+  }
+  if (sequence.finish === undefined) return
+  const rest = stopMatcher.push(decoder.end())
+  yield end(sequence, rest.text + stopMatcher.end(), now, rest.stop)
+}
+
+function end(sequence: Sequence, text: string, now: number, stop?: string): GenerateEvent {
+  return {
+    type: 'end',
+    reason: stop === undefined ? (sequence.finish ?? 'stop') : 'stop',
+    ...(stop === undefined ? {} : { stop }),
+    text,
+    usage: sequence.usage(),
+    timings: sequence.timings(now),
+  }
+}

@@ -1,0 +1,29 @@
+import type { Clock } from '../contracts/clock.js'
+
+/** What an idle loop sleeps on: it wakes on a notification or at a time, and never polls. */
+export class WakeSignal {
+  #notified = false
+  #wake: (() => void) | undefined
+
+  constructor(private readonly clock: Clock) {}
+
+  notify(): void {
+    this.#notified = true
+    this.#wake?.()
+  }
+
+  /** Resolves at the next notification (at once when there was one since the last sleep) or `until`. */
+  async sleep(until: number | undefined): Promise<void> {
+    if (!this.#notified) {
+      await new Promise<void>((resolve) => {
+        const cancel = until === undefined ? undefined : this.clock.at(until, resolve)
+        this.#wake = () => {
+          cancel?.()
+          resolve()
+        }
+      })
+    }
+    this.#wake = undefined
+    this.#notified = false
+  }
+}

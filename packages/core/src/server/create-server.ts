@@ -1,0 +1,80 @@
+import { systemClock } from '../clock/system-clock.js'
+import { systemRandom } from '../clock/system-random.js'
+import { LocalEngineClient } from '../client/local-engine-client.js'
+import type { Clock, Random } from '../contracts/clock.js'
+import type { EngineClient, EngineDirectory } from '../contracts/engine-client.js'
+import { silentLogger, type Logger } from '../contracts/logger.js'
+import type { TransportAddress, TransportFactory } from '../contracts/transport.js'
+import { PluginRegistry } from '../plugin/plugin-registry.js'
+import { createEngine, type EngineParts } from './create-engine.js'
+import { EngineMap } from './engine-map.js'
+
+/** What every server has besides its engines. */
+export interface ServerParts {
+  /** How clients reach it; see `koaTransport` of `@cllm/http-koa`. */
+  readonly transports: readonly TransportFactory[]
+  readonly clock?: Clock
+  readonly random?: Random
+  readonly logger?: Logger
+}
+
+/** A server on engines that exist already, such as {@link RemoteEngineClient}s, by model name. */
+export interface ServerOnEngines extends ServerParts {
+  readonly engines: Readonly<Record<string, EngineClient>>
+}
+
+/** A server with one engine in this process. */
+export interface ServerInProcess extends ServerParts, EngineParts {
+  /** What can be set by name while it runs; default: nothing. */
+  readonly registry?: PluginRegistry
+}
+
+/** A server that was put together. */
+export interface Server {
+  readonly directory: EngineDirectory
+  /** Opens the transports and says where they are. */
+  listen(): Promise<TransportAddress[]>
+  /**
+   * Takes nothing new, lets what runs finish for at most `graceMs` milliseconds (default 0), ends
+   * the rest with `shutting_down`, and closes the engines.
+   */
+  close(graceMs?: number): Promise<void>
+}
+
+/** Puts a server together from instances. */
+export function createServer(parts: ServerOnEngines | ServerInProcess): Server {
+  const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
+  const directory = new EngineMap(engines(parts, random))
+  const context = { directory, clock, random, logger }
+  const transports = parts.transports.map((create) => create(context))
+
+  return {
+    directory,
+    async listen() {
+      return await Promise.all(transports.map((transport) => transport.listen()))
+    },
+    async close(graceMs = 0) {
+      const deadline = clock.now() + graceMs
+      const closing = transports.map((transport) => transport.close(deadline))
+      const clients = directory.clients()
+      const drained = Promise.allSettled(clients.map((client) => client.drain()))
+      await Promise.race([drained, timeOut(clock, deadline)])
+      await Promise.allSettled(clients.map((client) => client.close()))
+      await Promise.all(closing)
+    },
+  }
+}
+
+function engines(
+  parts: ServerOnEngines | ServerInProcess,
+  random: Random,
+): Iterable<readonly [string, EngineClient]> {
+  if ('engines' in parts) return Object.entries(parts.engines)
+  const registry = parts.registry ?? new PluginRegistry()
+  const client = new LocalEngineClient(createEngine(parts), registry, random)
+  return [[parts.backend.model.id, client]]
+}
+
+async function timeOut(clock: Clock, deadline: number): Promise<void> {
+  await new Promise<void>((resolve) => clock.at(deadline, resolve))
+}
