@@ -1,0 +1,41 @@
+import { CllmError } from '@cllm/core'
+import { createPolicy, defaultPolicyName } from '@cllm/scheduler'
+import { suggestion } from './nearest-name.js'
+import { batchingNames, orderNames } from './policy-parts.js'
+import type { PolicyResolution } from './resolve-policy.js'
+import type { Setting } from './setting.js'
+
+const unknownPart = (kind: string, { value, label }: Setting, names: readonly string[]) => {
+  const name = String(value)
+  if (names.includes(name)) return []
+  const known = `${kind} is one of ${names.join(', ')}`
+  return [`${label}: unknown ${kind} ${name}${suggestion(name, names) || '.'} (${known})`]
+}
+
+/**
+ * What is wrong with the choice of a built-in policy and its options. The policies of plugins are
+ * known only when these are loaded.
+ */
+export const checkPolicy = (
+  { batching, order, policy }: PolicyResolution,
+  options: Setting,
+): readonly string[] => {
+  if (batching.value === null) {
+    return [
+      `${policy.label}: unknown policy ${String(policy.value)}; expected batching+order, such as ` +
+        `${defaultPolicyName}, or the policy of a plugin that is loaded`,
+    ]
+  }
+  const unknown = [
+    ...unknownPart('batching', batching, batchingNames),
+    ...unknownPart('order', order, orderNames),
+  ]
+  if (unknown.length > 0) return unknown
+  try {
+    createPolicy(String(policy.value), options.value as Readonly<Record<string, unknown>>)
+    return []
+  } catch (error) {
+    if (!CllmError.isInstance(error)) throw error
+    return [`${options.label}: ${error.message}`]
+  }
+}

@@ -1,0 +1,126 @@
+import path from 'node:path'
+import { CllmError } from '@cllm/core'
+import convict from 'convict'
+import { checkLayer } from './check-layer.js'
+import { checkPolicy } from './check-policy.js'
+import { configVariable, readEnvironmentLayer } from './environment-layer.js'
+import { readFileLayer } from './file-layer.js'
+import { readFlagsLayer } from './flags-layer.js'
+import { options } from './option-list.js'
+import { policyPaths, resolvePolicy } from './resolve-policy.js'
+import { schema, type CllmConfig } from './schema.js'
+import type { Layer, Setting } from './setting.js'
+
+/** What {@link loadConfig} reads from. */
+export interface ConfigInput {
+  /** The flags, without the command's name. */
+  readonly argv: readonly string[]
+  readonly env: NodeJS.ProcessEnv
+  /** Folder that relative paths in flags and the environment start from. */
+  readonly cwd: string
+  /** The text of a file. */
+  readonly readFile: (file: string) => string
+}
+
+/** The effective configuration. */
+export interface LoadedConfig {
+  readonly config: CllmConfig
+  /**
+   * Where each option's value came from, by its path: `default`, `cllm.yaml:3`, `CLLM_PORT` or
+   * `--port`.
+   */
+  readonly sources: ReadonlyMap<string, string>
+  /** What is worth telling, but did not stop the start. */
+  readonly warnings: readonly string[]
+  /** The YAML file, where there is one. */
+  readonly file: string | undefined
+  /** Folder that the names of plugins are looked up from. */
+  readonly pluginsFolder: string
+}
+
+const readFile = (file: string | undefined, input: ConfigInput): Layer => {
+  if (file === undefined) return { settings: [], problems: [], warnings: [] }
+  try {
+    return readFileLayer(input.readFile(path.resolve(input.cwd, file)), file)
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    const problem = `the configuration file ${file} cannot be read: ${reason}`
+    return { settings: [], problems: [problem], warnings: [] }
+  }
+}
+
+const defaults: ReadonlyMap<string, Setting> = new Map(
+  options.map((option) => [
+    option.path,
+    { path: option.path, value: option.default, source: 'default', label: option.path },
+  ]),
+)
+
+const merge = (layers: readonly Layer[]) => {
+  const settings = new Map(defaults)
+  for (const setting of layers.flatMap((layer) => layer.settings)) {
+    settings.set(setting.path, setting)
+  }
+  const resolution = resolvePolicy(
+    layers.map((layer) => layer.settings),
+    {
+      batching: defaults.get(policyPaths.batching)!,
+      order: defaults.get(policyPaths.order)!,
+    },
+  )
+  const { batching, order, policy, problems } = resolution
+  for (const setting of [batching, order, policy]) settings.set(setting.path, setting)
+  const hasPlugins = (settings.get('plugins')!.value as readonly unknown[]).length > 0
+  const policyOptions = settings.get('scheduler.policy_options')!
+  return {
+    settings,
+    problems: [...problems, ...(hasPlugins ? [] : checkPolicy(resolution, policyOptions))],
+  }
+}
+
+type Free = CllmConfig['scheduler']['policy_options']
+
+const toConfig = (settings: ReadonlyMap<string, Setting>): CllmConfig => {
+  const config = convict<CllmConfig>(schema, { env: {}, args: [] })
+  const { 'scheduler.policy_options': policyOptions, ...values } = Object.fromEntries(
+    [...settings.values()].map(({ path, value }) => [path, value]),
+  )
+  for (const [name, value] of Object.entries(values)) config.set(name, value)
+  config.validate({ allowed: 'strict' })
+  // Convict takes a dot in a free name (a tenant's, say) for a path.
+  return config.set('scheduler.policy_options', policyOptions as Free).getProperties()
+}
+
+const failure = (problems: readonly string[]): CllmError => {
+  const count = problems.length === 1 ? 'a problem' : `${problems.length} problems`
+  const lines = problems.map((problem) => `  ${problem}`)
+  const message = [`The configuration has ${count}:`, ...lines].join('\n')
+  return new CllmError('invalid_configuration', message, { details: { problems } })
+}
+
+/**
+ * The effective configuration: defaults, overridden by a YAML file (`--config`, `CLLM_CONFIG`),
+ * overridden by the environment (`CLLM_…`), overridden by flags.
+ *
+ * @throws `invalid_configuration` with all that is wrong in `details.problems`.
+ */
+export const loadConfig = (input: ConfigInput): LoadedConfig => {
+  const { argv, env, cwd } = input
+  const flags = readFlagsLayer(argv)
+  const file = flags.file ?? (env[configVariable] || undefined)
+  const fileFolder = file === undefined ? cwd : path.dirname(path.resolve(cwd, file))
+  const fileLayer = checkLayer(readFile(file, input), fileFolder)
+  const layers = [fileLayer, checkLayer(readEnvironmentLayer(env), cwd), checkLayer(flags, cwd)]
+  const { settings, problems: conflicts } = merge(layers)
+
+  const problems = [...layers.flatMap((layer) => layer.problems), ...conflicts]
+  if (problems.length > 0) throw failure(problems)
+  const isFromFile = fileLayer.settings.includes(settings.get('plugins')!)
+  return {
+    config: toConfig(settings),
+    sources: new Map([...settings].map(([name, { source }]) => [name, source])),
+    warnings: layers.flatMap((layer) => layer.warnings),
+    file,
+    pluginsFolder: isFromFile ? fileFolder : cwd,
+  }
+}

@@ -1,0 +1,94 @@
+import type { Setting } from './setting.js'
+
+/** The options that name a policy. */
+export const policyPaths = {
+  batching: 'scheduler.batching',
+  order: 'scheduler.order',
+  policy: 'scheduler.policy',
+} as const
+
+interface Choice {
+  readonly batching?: Setting | undefined
+  readonly order?: Setting | undefined
+  /** A plugin's policy, which has no halves. */
+  readonly policy?: Setting | undefined
+}
+
+/** The settings of the policy that is in force. */
+export interface PolicyResolution {
+  readonly batching: Setting
+  readonly order: Setting
+  readonly policy: Setting
+  readonly problems: readonly string[]
+}
+
+const choiceOf = (settings: readonly Setting[]): Choice => {
+  const find = (path: string) =>
+    settings.find((setting) => setting.path === path && setting.value !== null)
+  return {
+    batching: find(policyPaths.batching),
+    order: find(policyPaths.order),
+    policy: find(policyPaths.policy),
+  }
+}
+
+/** The two halves of the short form `--policy batching+order`. */
+const split = (policy: Setting): Choice => {
+  const [batching, order, ...more] = String(policy.value).split('+')
+  if (!batching || !order || more.length > 0) return { policy }
+  return {
+    batching: { ...policy, path: policyPaths.batching, value: batching },
+    order: { ...policy, path: policyPaths.order, value: order },
+  }
+}
+
+const contradiction = (policy: Setting, said: Setting | undefined, half: Setting | undefined) =>
+  half === undefined || half.value === said?.value
+    ? []
+    : [`${policy.label} ${String(policy.value)} contradicts ${half.label} ${String(half.value)}`]
+
+/**
+ * Finds the policy that the layers, lowest first, ask for. A layer that names a policy overrides the
+ * halves of those below it; one that names a half overrides a plugin's policy. What one layer says
+ * twice and differently is a problem.
+ */
+export const resolvePolicy = (
+  layers: readonly (readonly Setting[])[],
+  defaults: { readonly batching: Setting; readonly order: Setting },
+): PolicyResolution => {
+  const problems: string[] = []
+  let choice: Choice = {}
+  for (const { policy, batching, order } of layers.map(choiceOf)) {
+    if (policy !== undefined) {
+      choice = split(policy)
+      problems.push(
+        ...contradiction(policy, choice.batching, batching),
+        ...contradiction(policy, choice.order, order),
+      )
+    } else if (batching !== undefined || order !== undefined) {
+      choice = { batching: batching ?? choice.batching, order: order ?? choice.order }
+    }
+  }
+  if (choice.policy !== undefined) {
+    const { policy } = choice
+    const none = (path: string): Setting => ({ ...policy, path, value: null })
+    return {
+      batching: none(policyPaths.batching),
+      order: none(policyPaths.order),
+      policy,
+      problems,
+    }
+  }
+  const { batching = defaults.batching, order = defaults.order } = choice
+  const source =
+    batching.source === order.source
+      ? batching.source
+      : `${policyPaths.batching} and ${policyPaths.order}`
+  const value = `${String(batching.value)}+${String(order.value)}`
+  return {
+    batching,
+    order,
+    policy: { path: policyPaths.policy, value, source, label: batching.label },
+    problems,
+  }
+}

@@ -1,0 +1,251 @@
+import { defaultEngineOptions } from '@cllm/core'
+import { defaultPolicyName } from '@cllm/scheduler'
+import { option, type OptionValues } from './option.js'
+import { batchingNames, orderNames } from './policy-parts.js'
+import { resolveModelSpec, resolvePath, resolvePluginName, resolveTemplate } from './paths.js'
+import { requestDefaults } from './request-defaults.js'
+import {
+  decimal,
+  integer,
+  oneOf,
+  orAuto,
+  orNone,
+  plugins,
+  record,
+  text,
+  toggle,
+  toggleOrAuto,
+  type PluginEntry,
+} from './value-format.js'
+
+const [defaultBatching, defaultOrder] = defaultPolicyName.split('+') as [string, string]
+
+const emptyToNone = (value: unknown) => (value === '' ? null : value)
+
+const normalizePlugin = (entry: unknown): unknown => {
+  if (typeof entry === 'string') return { use: entry, options: {} }
+  if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) return entry
+  return { ...entry, options: ('options' in entry ? entry.options : undefined) ?? {} }
+}
+
+/**
+ * Every setting of cLLM, once: flags, environment variables, YAML keys, help and
+ * `docs/configuration.md` are made from this tree.
+ */
+export const schema = {
+  server: {
+    host: option({
+      doc: 'Address to listen on; `0.0.0.0` for all of the machine.',
+      default: '127.0.0.1',
+      format: text(),
+      arg: 'host',
+      placeholder: 'ADDRESS',
+    }),
+    port: option({
+      doc: 'Port to listen on; 0 takes a free one.',
+      default: 8080,
+      format: integer({ minimum: 0, maximum: 65_535 }),
+      arg: 'port',
+      placeholder: 'PORT',
+    }),
+    drain_timeout: option({
+      doc: 'Seconds that requests under way get to finish when the server is stopped.',
+      default: 30,
+      format: decimal({ minimum: 0, unit: 'seconds' }),
+      arg: 'drain-timeout',
+      placeholder: 'SECONDS',
+    }),
+  },
+  model: {
+    spec: option({
+      doc: 'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name that `cllm models` lists.',
+      default: 'tinyllama-1.1b-chat',
+      format: text(),
+      arg: 'model',
+      placeholder: 'SPEC',
+      resolve: resolveModelSpec,
+    }),
+    id: option<string | null>({
+      doc: 'The name that clients see; by default made from the spec.',
+      default: null,
+      format: orNone(text()),
+      arg: 'model-id',
+      placeholder: 'NAME',
+    }),
+    chat_template: option<string | null>({
+      doc: "A Jinja chat template in place of the model's own: a file, or the template itself.",
+      default: null,
+      format: orNone(text()),
+      arg: 'chat-template',
+      placeholder: 'FILE',
+      resolve: resolveTemplate,
+    }),
+  },
+  engine: {
+    slots: option({
+      doc: 'Sequences that are in memory, and so computed together, at once.',
+      default: 16,
+      format: integer({ minimum: 1, maximum: 256 }),
+      arg: 'slots',
+      placeholder: 'COUNT',
+    }),
+    ctx_size: option({
+      doc:
+        'Tokens per slot, prompt and answer together. `auto` is the smaller of 4,096 and the ' +
+        "model's training context; more than that context is clamped with a warning.",
+      default: 'auto',
+      format: orAuto(integer({ minimum: 1 })),
+      arg: 'ctx-size',
+      placeholder: 'TOKENS',
+    }),
+    batch_size: option({
+      doc: 'Most tokens computed in one step, over all slots.',
+      default: 512,
+      format: integer({ minimum: 1 }),
+      arg: 'batch-size',
+      placeholder: 'TOKENS',
+    }),
+    threads: option({
+      doc: 'Threads that compute; `auto` follows the number of cores.',
+      default: 'auto',
+      format: orAuto(integer({ minimum: 1, maximum: 512 })),
+      arg: 'threads',
+      placeholder: 'COUNT',
+    }),
+    gpu: option({
+      doc: 'What computes; `auto` takes what the machine has, `off` is the CPU.',
+      default: 'auto',
+      format: oneOf(['auto', 'off', 'metal', 'cuda', 'vulkan']),
+      arg: 'gpu',
+      placeholder: 'KIND',
+    }),
+    gpu_layers: option({
+      doc:
+        "How many of the model's layers are on the GPU, where there is one; more than it has " +
+        'means all, `auto` as many as fit.',
+      default: 'auto',
+      format: orAuto(integer({ minimum: 0 })),
+      arg: 'gpu-layers',
+      placeholder: 'COUNT',
+    }),
+    kv_cache_type: option({
+      doc: 'How keys and values are kept; `q8_0` takes half the memory.',
+      default: 'f16',
+      format: oneOf(['f16', 'q8_0']),
+      arg: 'kv-cache-type',
+      placeholder: 'TYPE',
+    }),
+    flash_attention: option({
+      doc: 'Flash attention; `auto` uses it where the model allows.',
+      default: 'auto',
+      format: toggleOrAuto(),
+      arg: 'flash-attention',
+      placeholder: 'on|off|auto',
+    }),
+    mmap: option({
+      doc: 'Map the model file into memory instead of reading it.',
+      default: true,
+      format: toggle(),
+      arg: 'mmap',
+    }),
+    mlock: option({
+      doc: 'Keep the weights from being swapped out.',
+      default: false,
+      format: toggle(),
+      arg: 'mlock',
+    }),
+  },
+  scheduler: {
+    batching: option<string | null>({
+      doc: `What a step looks like: ${batchingNames.join(', ')}.`,
+      default: defaultBatching,
+      format: orNone(text()),
+      arg: 'batching',
+      placeholder: 'NAME',
+    }),
+    order: option<string | null>({
+      doc: `Which waiting request is next: ${orderNames.join(', ')}.`,
+      default: defaultOrder,
+      format: orNone(text()),
+      arg: 'order',
+      placeholder: 'NAME',
+    }),
+    policy: option({
+      doc: "`batching+order` in one, or the name of a plugin's policy.",
+      default: defaultPolicyName,
+      format: text(),
+      arg: 'policy',
+      placeholder: 'NAME',
+    }),
+    policy_options: option({
+      doc: 'Options of the policy; as a flag or variable, JSON.',
+      default: {},
+      format: record(),
+      arg: 'policy-options',
+      placeholder: 'JSON',
+    }),
+    max_queued_requests: option({
+      doc: 'Requests that may wait; one more is refused with 429.',
+      default: defaultEngineOptions.maxQueuedRequests,
+      format: integer({ minimum: 1 }),
+      arg: 'max-queued-requests',
+      placeholder: 'COUNT',
+    }),
+    request_timeout: option({
+      doc: 'Seconds from arrival to end of a request that sets no limit of its own; 0 is no limit.',
+      default: 0,
+      format: decimal({ minimum: 0, unit: 'seconds' }),
+      arg: 'request-timeout',
+      placeholder: 'SECONDS',
+    }),
+  },
+  api: {
+    defaults: requestDefaults,
+  },
+  plugins: option<readonly PluginEntry[]>({
+    doc:
+      'Plugins to load, by package name or path (`./mine.js`); in YAML each a name or ' +
+      '`{ use, options }`. The flag can be repeated and replaces the list of the file.',
+    default: [],
+    format: plugins(),
+    arg: 'plugin',
+    env: 'CLLM_PLUGINS',
+    placeholder: 'NAME',
+    normalize: (value) => (Array.isArray(value) ? value.map(normalizePlugin) : value),
+    resolve: (entries, folder) =>
+      entries.map((entry) => ({ ...entry, use: resolvePluginName(entry.use, folder) })),
+  }),
+  logging: {
+    level: option({
+      doc: 'The least important lines that are logged.',
+      default: 'info',
+      format: oneOf(['trace', 'debug', 'info', 'warn', 'error', 'silent']),
+      arg: 'log-level',
+      placeholder: 'LEVEL',
+    }),
+    file: option<string | null>({
+      doc: 'File that log lines are added to, instead of standard error.',
+      default: null,
+      format: orNone(text()),
+      arg: 'log-file',
+      placeholder: 'FILE',
+      normalize: emptyToNone,
+      resolve: resolvePath,
+    }),
+  },
+  models: {
+    cache: option<string | null>({
+      doc: "Cache folder that models are fetched into; by default the user's.",
+      default: null,
+      format: orNone(text()),
+      arg: 'models-cache',
+      env: 'CLLM_CACHE',
+      placeholder: 'FOLDER',
+      normalize: emptyToNone,
+      resolve: resolvePath,
+    }),
+  },
+}
+
+/** The effective configuration: the schema's tree with a value for every option. */
+export type CllmConfig = OptionValues<typeof schema>
