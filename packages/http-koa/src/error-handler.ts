@@ -25,9 +25,11 @@ export function handleErrors(logger: Logger): Middleware<KoaState> {
       await next()
       refuseUnserved(ctx)
     } catch (error) {
-      if (!ctx.writable || ctx.headerSent) {
-        if (!isClientGone(error) && !isCancelled(error)) logger.error({ err: error }, 'too late')
+      const isGone = ctx.res.destroyed || ctx.req.socket.destroyed
+      if (isGone || ctx.headerSent) {
+        ctx.respond = false
         ctx.res.destroy()
+        if (!isGone) publicError(error, logger)
         return
       }
       if (isClientError(error)) {
@@ -54,10 +56,6 @@ function refuseUnserved(ctx: Context): void {
   if (ctx.status === 404 || ctx.status === 501) {
     throw new CllmError('not_found', `There is nothing at ${ctx.path}.`)
   }
-}
-
-function isCancelled(error: unknown): boolean {
-  return CllmError.isInstance(error) && error.code === 'cancelled'
 }
 
 /** What `ctx.throw(4xx, message)` throws, in protocols that use it. */

@@ -16,7 +16,13 @@ export function jsonErrorPosition(text: string): TextPosition | undefined {
     parse(text)
     return undefined
   } catch (error) {
+    if (error instanceof Error && error.message.startsWith('Unexpected end')) return endOf(text)
     const { line, column } = error as Partial<TextPosition>
     return line === undefined || column === undefined ? undefined : { line, column }
   }
+}
+
+function endOf(text: string): TextPosition {
+  const lines = text.split('\n')
+  return { line: lines.length, column: (lines.at(-1) ?? '').length + 1 }
 }

@@ -11,6 +11,7 @@ import { Router } from '@koa/router'
 import Koa from 'koa'
 import { handleErrors, isClientGone } from './error-handler.js'
 import type { KoaProtocol, KoaState, TransportServices } from './koa-context.js'
+import { IdleConnections } from './idle-connections.js'
 import { listenError } from './listen-error.js'
 
 /** Settings of {@link koaTransport}. */
@@ -35,6 +36,7 @@ export class KoaTransport implements Transport {
   readonly #port: number
   readonly #services: TransportServices
   readonly #server: Server
+  readonly #idle: IdleConnections
   #closing = false
 
   constructor(options: KoaTransportOptions, context: TransportContext) {
@@ -54,6 +56,7 @@ export class KoaTransport implements Transport {
       // koa answers its own failures; what it returns is never rejected
       app.callback() as (...args: Parameters<ReturnType<Koa['callback']>>) => void,
     )
+    this.#idle = new IdleConnections(this.#server)
   }
 
   /** Throws `address_in_use` when it cannot listen there. */
@@ -78,6 +81,7 @@ export class KoaTransport implements Transport {
     const server = this.#server
     if (!server.listening) return
     const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+    this.#idle.close()
     const cancel = this.#services.clock.at(deadline, () => server.closeAllConnections())
     await closed
     cancel()
@@ -91,10 +95,7 @@ export class KoaTransport implements Transport {
     })
     app.use(async (ctx, next) => {
       ctx.state.transport = this.#services
-      ctx.res.once('finish', () => {
-        // a kept-alive connection would hold up close() until its client leaves
-        if (this.#closing) ctx.req.socket.destroySoon()
-      })
+      this.#idle.begin(ctx.req.socket, ctx.res)
       await next()
     })
     app.use(handleErrors(logger))

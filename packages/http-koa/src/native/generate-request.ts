@@ -22,11 +22,7 @@ const number = (least: number, most: number) => {
 
 const integer = (least: number, most: number) => {
   const expected = `an integer from ${least} to ${most}`
-  return z
-    .number(expected)
-    .refine((value) => Number.isInteger(value), expected)
-    .min(least, expected)
-    .max(most, expected)
+  return z.int(expected).min(least, expected).max(most, expected)
 }
 
 const milliseconds = z.number('a number above 0').positive('a number above 0')
@@ -35,7 +31,8 @@ const text = z.string('a text').min(1, 'a text that is not empty')
 const name = z.string('a name').min(1, 'a name').max(256, 'a name of at most 256 characters')
 
 const stopExpected = 'a text or up to 32 texts, none of them empty'
-const stop = z.union([z.string().min(1), z.array(z.string().min(1)).max(32)], stopExpected)
+const stopText = z.string(stopExpected).min(1, stopExpected)
+const stop = z.union([stopText, z.array(stopText).max(32, stopExpected)], stopExpected)
 
 const biasExpected = 'an object of token ids with numbers from -100 to 100'
 const logitBias = z.record(
