@@ -1,0 +1,36 @@
+import { CllmError } from '@cllm/core'
+import { formatBytes } from '../models/format-bytes.js'
+import { SYNTHETIC_NAMES, synthModel } from '../models/synth-model.js'
+import type { CommandIo } from './command-io.js'
+import { runCommand } from './run-command.js'
+
+const usage = `Usage: cllm model synth --like NAME --out FILE [--seed N]
+
+Writes a GGUF of a model's exact shape and quantization with random weights, for measuring without
+a download: as fast as the real one, and its text is noise.
+
+  --like NAME   ${SYNTHETIC_NAMES.join(' or ')}
+  --out FILE    the file to write
+  --seed N      a whole number; the same seed gives the same file (default 0)
+`
+
+/** `cllm model synth` */
+export async function run(argv: string[], io: CommandIo): Promise<number> {
+  const options = {
+    like: { type: 'string' },
+    out: { type: 'string' },
+    seed: { type: 'string', default: '0' },
+  } as const
+  return await runCommand(argv, io, { usage, options, words: [] }, async ({ values }) => {
+    const { like, out, seed } = values
+    if (like === undefined) throw wrong('--like is missing')
+    if (out === undefined) throw wrong('--out is missing')
+    if (!/^\d{1,9}$/.test(seed)) throw wrong(`--seed: a whole number expected, "${seed}" received`)
+    const bytes = await synthModel({ like, out, seed: Number(seed) })
+    io.stdout.write(`${out}: ${formatBytes(bytes)}\n`)
+  })
+}
+
+function wrong(message: string): CllmError {
+  return new CllmError('invalid_configuration', message)
+}

