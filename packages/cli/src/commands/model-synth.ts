@@ -2,7 +2,7 @@ import { CllmError } from '@cllm/core'
 import { formatBytes } from '../models/format-bytes.js'
 import { SYNTHETIC_NAMES, synthModel } from '../models/synth-model.js'
 import type { CommandIo } from './command-io.js'
-import { runCommand } from './run-command.js'
+import { parseCommand } from './parse-command.js'
 
 const usage = `Usage: cllm model synth --like NAME --out FILE [--seed N]
 
@@ -10,25 +10,29 @@ Writes a GGUF of a model's exact shape and quantization with random weights, for
 a download: as fast as the real one, and its text is noise.
 
   --like NAME   ${SYNTHETIC_NAMES.join(' or ')}
-  --out FILE    the file to write
-  --seed N      a whole number; the same seed gives the same file (default 0)
+  --out FILE    The file to write
+  --seed N      A whole number; the same seed gives the same file (default 0)
 `
+
+const options = {
+  like: { type: 'string' },
+  out: { type: 'string' },
+  seed: { type: 'string', default: '0' },
+} as const
 
 /** `cllm model synth` */
 export async function run(argv: string[], io: CommandIo): Promise<number> {
-  const options = {
-    like: { type: 'string' },
-    out: { type: 'string' },
-    seed: { type: 'string', default: '0' },
-  } as const
-  return await runCommand(argv, io, { usage, options, words: [] }, async ({ values }) => {
-    const { like, out, seed } = values
-    if (like === undefined) throw wrong('--like is missing')
-    if (out === undefined) throw wrong('--out is missing')
-    if (!/^\d{1,9}$/.test(seed)) throw wrong(`--seed: a whole number expected, "${seed}" received`)
-    const bytes = await synthModel({ like, out, seed: Number(seed) })
-    io.stdout.write(`${out}: ${formatBytes(bytes)}\n`)
-  })
+  const parsed = parseCommand(argv, io, { usage, options, words: [] })
+  if (parsed === undefined) return 0
+  const { like, out, seed } = parsed.values
+  if (like === undefined) throw wrong(`--like is missing: ${SYNTHETIC_NAMES.join(' or ')} expected`)
+  if (out === undefined) throw wrong('--out is missing: the path of a file expected')
+  if (!/^\d{1,9}$/.test(seed)) {
+    throw wrong(`--seed: a whole number from 0 to 999999999 expected, "${seed}" received`)
+  }
+  const bytes = await synthModel({ like, out, seed: Number(seed) })
+  io.stdout.write(`${out}: ${formatBytes(bytes)}\n`)
+  return 0
 }
 
 function wrong(message: string): CllmError {

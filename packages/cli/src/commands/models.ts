@@ -1,22 +1,23 @@
 import { cacheFolder } from '../models/cache-folder.js'
 import { listModels, modelTable } from '../models/list-models.js'
 import type { CommandIo } from './command-io.js'
-import { runCommand } from './run-command.js'
+import { parseCommand } from './parse-command.js'
 
 const usage = `Usage: cllm models [--json]
 
 Lists the models that go by name, their size and licence, and whether they are here.
 
-  --json   the same as JSON
+  --json   The same as JSON
 `
 
 /** `cllm models` */
 export async function run(argv: string[], io: CommandIo): Promise<number> {
   const options = { json: { type: 'boolean' } } as const
-  return await runCommand(argv, io, { usage, options, words: [] }, async ({ values }) => {
-    const folder = cacheFolder({ env: io.env })
-    const models = await listModels(folder)
-    if (values.json) io.stdout.write(`${JSON.stringify(models, undefined, 2)}\n`)
-    else io.stdout.write(`${modelTable(models)}in ${folder}\n`)
-  })
+  const parsed = parseCommand(argv, io, { usage, options, words: [] })
+  if (parsed === undefined) return 0
+  const folder = cacheFolder({ env: io.env })
+  const models = await listModels(folder)
+  if (parsed.values.json) io.stdout.write(`${JSON.stringify(models, undefined, 2)}\n`)
+  else io.stdout.write(`${modelTable(models)}in ${folder}\n`)
+  return 0
 }

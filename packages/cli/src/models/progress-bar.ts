@@ -63,7 +63,7 @@ function barMeter(output: Output): Meter {
       if (bar === undefined) {
         bar = new SingleBar(
           {
-            format: '{bar} {percentage} % | {received} of {size} | {eta_formatted} left',
+            format: '{bar} {percentage} % | {received} of {size}',
             stream: output as unknown as NodeJS.WritableStream,
             hideCursor: true,
           },

@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { CllmError } from '@cllm/core'
-import { closest, distance } from 'fastest-levenshtein'
+import { nearestName } from '../config/nearest-name.js'
 import { cacheFolder as userCacheFolder } from './cache-folder.js'
 import { catalog as defaultCatalog, type CatalogEntry } from './catalog.js'
 import { checkGguf } from './check-file.js'
@@ -118,10 +118,11 @@ function isPath(spec: string): boolean {
 
 function unknown(spec: string, catalog: readonly CatalogEntry[]): string {
   const names = catalog.map(({ name }) => name)
-  const near = names.find((name) => name.includes(spec.toLowerCase())) ?? closest(spec, names)
-  const suggest = spec !== '' && (near.includes(spec.toLowerCase()) || distance(near, spec) <= 3)
+  const near =
+    names.find((name) => spec !== '' && name.includes(spec.toLowerCase())) ??
+    nearestName(spec, names)
   return (
-    `there is no model named "${spec}"${suggest ? `; did you mean ${near}?` : '.'} ` +
+    `there is no model named "${spec}"${near === undefined ? '.' : `; did you mean ${near}?`} ` +
     `A model is a name (${names.join(', ')}), the path of a .gguf file, or ` +
     `hf:owner/repository[:quantization]`
   )

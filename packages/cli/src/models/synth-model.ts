@@ -24,14 +24,15 @@ export const SYNTHETIC_NAMES = Object.keys(SYNTHETIC_SHAPES) as SyntheticModelNa
  * Writes a model for measuring without a download: as fast as the real one, and its text is noise.
  *
  * @returns the file's size in bytes
- * @throws `model_unavailable` for a model that cannot be imitated or a file that cannot be written
+ * @throws `invalid_configuration` for a model that cannot be imitated, `model_unavailable` when the
+ *   file cannot be written
  */
 export async function synthModel({ like, out, seed = 0 }: SynthModelOptions): Promise<number> {
   const name = SYNTHETIC_NAMES.find((known) => known === like)
   if (name === undefined) {
     const expected = SYNTHETIC_NAMES.join(', ')
     throw new CllmError(
-      'model_unavailable',
+      'invalid_configuration',
       `cannot imitate the model "${like}": one of ${expected} expected`,
       { details: { field: 'like', expected, received: like } },
     )
