@@ -8,8 +8,8 @@ import type { Setting } from './setting.js'
 const unknownPart = (kind: string, { value, label }: Setting, names: readonly string[]) => {
   const name = String(value)
   if (names.includes(name)) return []
-  const known = `${kind} is one of ${names.join(', ')}`
-  return [`${label}: unknown ${kind} ${name}${suggestion(name, names) || '.'} (${known})`]
+  const known = names.join(', ')
+  return [`${label}: unknown ${kind} ${name} (known: ${known})${suggestion(name, names)}`]
 }
 
 /**

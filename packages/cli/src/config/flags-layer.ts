@@ -60,7 +60,7 @@ export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
     const { name, rawName, value } = token
     const problem = valueProblem(token)
     const option = byFlag.get(name) ?? negated.get(name)
-    if (!(name in known)) {
+    if (!Object.hasOwn(known, name)) {
       problems.push(`unknown flag ${rawName}${suggestion(name, names, '--')}`)
       skippedAt = token.inlineValue ? -2 : token.index
     } else if (problem !== undefined) {

@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { CllmError } from '@cllm/core'
 import convict from 'convict'
+import { checkEngine } from './check-engine.js'
 import { checkLayer } from './check-layer.js'
 import { checkPolicy } from './check-policy.js'
 import { configVariable, readEnvironmentLayer } from './environment-layer.js'
@@ -16,10 +18,10 @@ export interface ConfigInput {
   /** The flags, without the command's name. */
   readonly argv: readonly string[]
   readonly env: NodeJS.ProcessEnv
-  /** Folder that relative paths in flags and the environment start from. */
-  readonly cwd: string
-  /** The text of a file. */
-  readonly readFile: (file: string) => string
+  /** Folder that relative paths in flags and the environment start from. Default: this process's. */
+  readonly cwd?: string
+  /** The text of a file. Default: from the disk. */
+  readonly readFile?: (file: string) => string
 }
 
 /** The effective configuration. */
@@ -38,13 +40,20 @@ export interface LoadedConfig {
   readonly pluginsFolder: string
 }
 
-const readFile = (file: string | undefined, input: ConfigInput): Layer => {
-  if (file === undefined) return { settings: [], problems: [], warnings: [] }
+const fromDisk = (file: string) => readFileSync(file, 'utf8')
+
+/** The layer of the file, or nothing where there is none. `name` is what messages call it. */
+const readLayer = (
+  name: string | undefined,
+  file: string,
+  readFile: (file: string) => string,
+): Layer => {
+  if (name === undefined) return { settings: [], problems: [], warnings: [] }
   try {
-    return readFileLayer(input.readFile(path.resolve(input.cwd, file)), file)
+    return readFileLayer(readFile(file), name)
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
-    const problem = `the configuration file ${file} cannot be read: ${reason}`
+    const problem = `the configuration file ${name} cannot be read: ${reason}`
     return { settings: [], problems: [problem], warnings: [] }
   }
 }
@@ -104,16 +113,22 @@ const failure = (problems: readonly string[]): CllmError => {
  *
  * @throws `invalid_configuration` with all that is wrong in `details.problems`.
  */
-export const loadConfig = (input: ConfigInput): LoadedConfig => {
-  const { argv, env, cwd } = input
+export const loadConfig = ({
+  argv,
+  env,
+  cwd = process.cwd(),
+  readFile = fromDisk,
+}: ConfigInput): LoadedConfig => {
   const flags = readFlagsLayer(argv)
   const file = flags.file ?? (env[configVariable] || undefined)
-  const fileFolder = file === undefined ? cwd : path.dirname(path.resolve(cwd, file))
-  const fileLayer = checkLayer(readFile(file, input), fileFolder)
+  const filePath = path.resolve(cwd, file ?? '')
+  const fileFolder = path.dirname(filePath)
+  const fileLayer = checkLayer(readLayer(file, filePath, readFile), fileFolder)
   const layers = [fileLayer, checkLayer(readEnvironmentLayer(env), cwd), checkLayer(flags, cwd)]
   const { settings, problems: conflicts } = merge(layers)
 
   const problems = [...layers.flatMap((layer) => layer.problems), ...conflicts]
+  if (problems.length === 0) problems.push(...checkEngine(settings))
   if (problems.length > 0) throw failure(problems)
   const isFromFile = fileLayer.settings.includes(settings.get('plugins')!)
   return {

@@ -27,7 +27,7 @@ export const requestDefaults = {
   }),
   top_p: option({
     doc: 'Only the likeliest tokens up to this probability in all; 1 is off.',
-    default: defaultSampling.topP,
+    default: 0.9,
     format: decimal({ minimum: 0, maximum: 1 }),
     arg: 'default-top-p',
     placeholder: 'NUMBER',

@@ -37,7 +37,7 @@ export const schema = {
     host: option({
       doc: 'Address to listen on; `0.0.0.0` for all of the machine.',
       default: '127.0.0.1',
-      format: text(),
+      format: text('an address'),
       arg: 'host',
       placeholder: 'ADDRESS',
     }),
@@ -60,7 +60,7 @@ export const schema = {
     spec: option({
       doc: 'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name that `cllm models` lists.',
       default: 'tinyllama-1.1b-chat',
-      format: text(),
+      format: text('a model'),
       arg: 'model',
       placeholder: 'SPEC',
       resolve: resolveModelSpec,
@@ -68,14 +68,14 @@ export const schema = {
     id: option<string | null>({
       doc: 'The name that clients see; by default made from the spec.',
       default: null,
-      format: orNone(text()),
+      format: orNone(text('a name')),
       arg: 'model-id',
       placeholder: 'NAME',
     }),
     chat_template: option<string | null>({
       doc: "A Jinja chat template in place of the model's own: a file, or the template itself.",
       default: null,
-      format: orNone(text()),
+      format: orNone(text('a file or a template')),
       arg: 'chat-template',
       placeholder: 'FILE',
       resolve: resolveTemplate,
@@ -99,9 +99,9 @@ export const schema = {
       placeholder: 'TOKENS',
     }),
     batch_size: option({
-      doc: 'Most tokens computed in one step, over all slots.',
+      doc: 'Most tokens computed in one step, over all slots; at least one for each.',
       default: 512,
-      format: integer({ minimum: 1 }),
+      format: integer({ minimum: 1, maximum: 65_536 }),
       arg: 'batch-size',
       placeholder: 'TOKENS',
     }),
@@ -117,7 +117,7 @@ export const schema = {
       default: 'auto',
       format: oneOf(['auto', 'off', 'metal', 'cuda', 'vulkan']),
       arg: 'gpu',
-      placeholder: 'KIND',
+      placeholder: 'auto|off|metal|cuda|vulkan',
     }),
     gpu_layers: option({
       doc:
@@ -129,11 +129,11 @@ export const schema = {
       placeholder: 'COUNT',
     }),
     kv_cache_type: option({
-      doc: 'How keys and values are kept; `q8_0` takes half the memory.',
+      doc: 'How keys and values are kept; `q8_0` takes half the memory and needs flash attention.',
       default: 'f16',
       format: oneOf(['f16', 'q8_0']),
       arg: 'kv-cache-type',
-      placeholder: 'TYPE',
+      placeholder: 'f16|q8_0',
     }),
     flash_attention: option({
       doc: 'Flash attention; `auto` uses it where the model allows.',
@@ -159,21 +159,21 @@ export const schema = {
     batching: option<string | null>({
       doc: `What a step looks like: ${batchingNames.join(', ')}.`,
       default: defaultBatching,
-      format: orNone(text()),
+      format: orNone(text('a name')),
       arg: 'batching',
       placeholder: 'NAME',
     }),
     order: option<string | null>({
       doc: `Which waiting request is next: ${orderNames.join(', ')}.`,
       default: defaultOrder,
-      format: orNone(text()),
+      format: orNone(text('a name')),
       arg: 'order',
       placeholder: 'NAME',
     }),
     policy: option({
       doc: "`batching+order` in one, or the name of a plugin's policy.",
       default: defaultPolicyName,
-      format: text(),
+      format: text('a name'),
       arg: 'policy',
       placeholder: 'NAME',
     }),
@@ -221,12 +221,12 @@ export const schema = {
       default: 'info',
       format: oneOf(['trace', 'debug', 'info', 'warn', 'error', 'silent']),
       arg: 'log-level',
-      placeholder: 'LEVEL',
+      placeholder: 'trace|debug|info|warn|error|silent',
     }),
     file: option<string | null>({
       doc: 'File that log lines are added to, instead of standard error.',
       default: null,
-      format: orNone(text()),
+      format: orNone(text('a file')),
       arg: 'log-file',
       placeholder: 'FILE',
       normalize: emptyToNone,
@@ -235,9 +235,9 @@ export const schema = {
   },
   models: {
     cache: option<string | null>({
-      doc: "Cache folder that models are fetched into; by default the user's.",
+      doc: "Folder that models are fetched into; by default one in the user's cache folder.",
       default: null,
-      format: orNone(text()),
+      format: orNone(text('a folder')),
       arg: 'models-cache',
       env: 'CLLM_CACHE',
       placeholder: 'FOLDER',

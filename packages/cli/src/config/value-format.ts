@@ -90,9 +90,9 @@ export const toggleOrAuto = (): ValueFormat<boolean | 'auto'> =>
     parseSwitch,
   )
 
-/** A text that is not empty. */
-export const text = (): ValueFormat<string> =>
-  format('a text', (value) => typeof value === 'string' && value.trim() !== '')
+/** A text that is not empty; `expected` says what it means. */
+export const text = (expected = 'a text'): ValueFormat<string> =>
+  format(expected, (value) => typeof value === 'string' && value.trim() !== '')
 
 /** One of some words. */
 export const oneOf = <const Word extends string>(words: readonly Word[]): ValueFormat<Word> =>

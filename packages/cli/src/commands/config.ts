@@ -1,0 +1,50 @@
+import { Document, isScalar, type Pair, type Scalar, visit } from 'yaml'
+import { loadConfig, type LoadedConfig } from '../config/load-config.js'
+import type { CommandIo } from './command-io.js'
+import { configHelp } from './config-help.js'
+
+/** What `cllm config --help` prints. */
+export const help = (): string => `Usage: cllm config [--json] [flags of cllm serve]
+
+Prints the configuration that \`cllm serve\` would have with the same flags, and where each value came
+from. The output is a YAML file that \`--config\` takes.
+
+  --json                        The same as JSON
+
+${configHelp()}`
+
+const pathOf = (pair: Pair, ancestors: readonly unknown[]): string =>
+  [...ancestors, pair]
+    .filter((node): node is Pair => node instanceof Object && 'key' in node && isScalar(node.key))
+    .map(({ key }) => String((key as Scalar).value))
+    .join('.')
+
+/** The configuration as YAML, with a comment per key that says where its value came from. */
+export const renderConfig = ({ config, sources }: LoadedConfig): string => {
+  const document = new Document(config)
+  visit(document, {
+    Pair(_, pair, ancestors) {
+      const source = sources.get(pathOf(pair, ancestors))
+      if (source === undefined) return
+      if (isScalar(pair.value)) pair.value.comment = ` ${source}`
+      else (pair.key as Scalar).commentBefore = ` ${source}`
+      return visit.SKIP
+    },
+  })
+  return document.toString({ lineWidth: 0 })
+}
+
+/** `cllm config` */
+export async function run(argv: string[], io: CommandIo): Promise<number> {
+  const flags = argv.filter((argument) => argument !== '--json')
+  const loaded = loadConfig({ argv: flags, env: io.env })
+  for (const warning of loaded.warnings) io.stderr.write(`warning: ${warning}\n`)
+  const { config, sources } = loaded
+  if (argv.includes('--json')) {
+    const json = { config, sources: Object.fromEntries(sources) }
+    io.stdout.write(`${JSON.stringify(json, undefined, 2)}\n`)
+  } else {
+    io.stdout.write(renderConfig(loaded))
+  }
+  return 0
+}

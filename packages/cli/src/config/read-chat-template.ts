@@ -1,0 +1,23 @@
+import { readFileSync } from 'node:fs'
+import { CllmError } from '@cllm/core'
+import { isInlineTemplate } from './paths.js'
+
+/**
+ * The text of `model.chat_template`, which is the template itself or the file that holds it.
+ *
+ * @throws `invalid_configuration` when the file cannot be read.
+ */
+export const readChatTemplate = (template: string | null): string | undefined => {
+  if (template === null) return undefined
+  if (isInlineTemplate(template)) return template
+  try {
+    return readFileSync(template, 'utf8')
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new CllmError(
+      'invalid_configuration',
+      `model.chat_template: ${template} is neither a Jinja template nor a file with one: ${reason}`,
+      { cause },
+    )
+  }
+}

@@ -1,0 +1,114 @@
+import { readFileSync } from 'node:fs'
+import { CllmError } from '@cllm/core'
+import type { CommandIo, RunCommand } from './commands/command-io.js'
+import { suggestion } from './config/nearest-name.js'
+
+interface Command {
+  readonly summary: string
+  /** Loads the command's module. */
+  readonly load: () => Promise<RunCommand>
+  /** Loads its help, where the command does not print it itself. */
+  readonly help?: () => Promise<string>
+}
+
+const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
+  [
+    'serve',
+    {
+      summary: 'Serve a model over HTTP',
+      load: async () => (await import('./commands/serve.js')).serve,
+      help: async () => (await import('./commands/serve-help.js')).help(),
+    },
+  ],
+  [
+    'config',
+    {
+      summary: 'Show the effective configuration and where each value came from',
+      load: async () => (await import('./commands/config.js')).run,
+      help: async () => (await import('./commands/config.js')).help(),
+    },
+  ],
+  [
+    'models',
+    {
+      summary: 'List the models that go by name',
+      load: async () => (await import('./commands/models.js')).run,
+    },
+  ],
+  [
+    'pull',
+    { summary: 'Fetch a model', load: async () => (await import('./commands/pull.js')).run },
+  ],
+  [
+    'model synth',
+    {
+      summary: "Write a model of another's shape with random weights",
+      load: async () => (await import('./commands/model-synth.js')).run,
+    },
+  ],
+])
+
+const help = (): string => {
+  const lines = [...commands].map(([name, { summary }]) => `  ${name.padEnd(14)}${summary}`)
+  return `Usage: cllm <command> [flags]
+
+${lines.join('\n')}
+
+\`cllm <command> --help\` explains a command. \`cllm --version\` prints the version.
+`
+}
+
+const version = (): string => {
+  const file = new URL('../package.json', import.meta.url)
+  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
+}
+
+const usageError = 2
+const failure = 1
+
+const report = (error: unknown, io: CommandIo): number => {
+  if (!CllmError.isInstance(error)) {
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
+    io.stderr.write(`unexpected error: ${text}\n`)
+    return failure
+  }
+  io.stderr.write(`error: ${error.message}\n`)
+  return error.code === 'invalid_configuration' ? usageError : failure
+}
+
+/** Runs the command that a command line names and returns its exit code. */
+export const dispatch: RunCommand = async (argv, io) => {
+  const [first, second] = argv
+  if (first === undefined) {
+    io.stderr.write(help())
+    return usageError
+  }
+  if (first === '--help' || first === '-h' || first === 'help') {
+    io.stdout.write(help())
+    return 0
+  }
+  if (first === '--version') {
+    io.stdout.write(`${version()}\n`)
+    return 0
+  }
+  const isGroup = [...commands.keys()].some((name) => name.startsWith(`${first} `))
+  const words = isGroup && second !== undefined ? 2 : 1
+  const name = argv.slice(0, words).join(' ')
+  const command = commands.get(name)
+  if (command === undefined) {
+    const meant = suggestion(name, commands.keys())
+    io.stderr.write(`error: unknown command ${name}${meant}\n\n${help()}`)
+    return usageError
+  }
+  const rest = argv.slice(words)
+  try {
+    if (command.help !== undefined && rest.some((word) => word === '--help' || word === '-h')) {
+      io.stdout.write(await command.help())
+      return 0
+    }
+    const run = await command.load()
+    return await run(rest, io)
+  } catch (error) {
+    return report(error, io)
+  }
+}

@@ -1,0 +1,16 @@
+import { renderConfigurationDocs } from './render-configuration-docs.js'
+import { renderErrorsDocs } from './render-errors-docs.js'
+
+/** A page of the repository that is made from code. */
+export interface GeneratedPage {
+  readonly file: URL
+  readonly render: () => string
+}
+
+const folder = new URL('../../../../docs/', import.meta.url)
+
+/** Every such page. */
+export const generatedDocs: readonly GeneratedPage[] = [
+  { file: new URL('configuration.md', folder), render: renderConfigurationDocs },
+  { file: new URL('errors.md', folder), render: renderErrorsDocs },
+]
