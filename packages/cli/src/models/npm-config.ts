@@ -24,7 +24,7 @@ export async function npmConfig(
   return {
     ...config.flat,
     cache: undefined, // pacote then keeps no second copy of the tarball
-    fetchRetryMintimeout: 1_000, // npm's 10 s and 60 s are a long time to look at a still bar
-    fetchRetryMaxtimeout: 5_000,
+    // npm's own pauses of 10 s and 60 s are a long time to look at a still bar
+    retry: { ...(config.flat['retry'] as object), minTimeout: 1_000, maxTimeout: 5_000 },
   }
 }

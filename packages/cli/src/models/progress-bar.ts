@@ -28,8 +28,8 @@ export function progressDisplay(output: Output): ProgressDisplay {
           break
         case 'start': {
           const { model, source, totalBytes } = progress
-          const size = totalBytes === undefined ? '' : `${formatBytes(totalBytes)} `
-          line(`fetching ${model}: ${size}from ${source}`)
+          const size = totalBytes === undefined ? '' : ` (${formatBytes(totalBytes)})`
+          line(`fetching ${model}${size} from ${source}`)
           break
         }
         case 'checking':

@@ -87,11 +87,11 @@ t.test('progress', async (t) => {
   t.equal(
     shown(false, events),
     `another process is fetching m: waiting for it
-fetching m: 1.0 MB from npm, a
+fetching m (1.0 MB) from npm, a
 10 % of 1.0 MB
 40 % of 1.0 MB
 failed from npm, a: gone
-fetching m: from b
+fetching m from b
 50 % of 1.0 MB
 100 % of 1.0 MB
 checking the file
