@@ -11,14 +11,14 @@ export interface CacheFolderOptions {
 }
 
 /**
- * The folder that fetched models are kept in: `models` in `$CLLM_CACHE` where that is set, otherwise
- * in `cllm` in the user's cache folder (`$XDG_CACHE_HOME` or `~/.cache`; `~/Library/Caches` on macOS;
- * `%LOCALAPPDATA%` on Windows). It need not exist. (env-paths has the same rules, for the process's
- * own environment only.)
+ * The folder that fetched models are kept in: `$CLLM_CACHE` where that is set, otherwise
+ * `cllm/models` in the user's cache folder (`$XDG_CACHE_HOME` or `~/.cache`; `~/Library/Caches` on
+ * macOS; `%LOCALAPPDATA%` on Windows). It need not exist. (env-paths has the same rules, for the
+ * process's own environment only.)
  */
 export function cacheFolder(options: CacheFolderOptions): string {
   const { env, platform = process.platform, home = homedir() } = options
-  if (env['CLLM_CACHE']) return join(resolve(env['CLLM_CACHE']), 'models')
+  if (env['CLLM_CACHE']) return resolve(env['CLLM_CACHE'])
   if (platform === 'darwin') return join(home, 'Library', 'Caches', 'cllm', 'models')
   if (platform === 'win32') {
     return join(env['LOCALAPPDATA'] || join(home, 'AppData', 'Local'), 'cllm', 'Cache', 'models')

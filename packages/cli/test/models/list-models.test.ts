@@ -1,5 +1,5 @@
 import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import t from 'tap'
 import { cacheFolder } from '../../src/models/cache-folder.js'
 import { catalog } from '../../src/models/catalog.js'
@@ -51,7 +51,7 @@ t.test('the folder', async (t) => {
   t.equal(folder('darwin', {}), join(home, 'Library', 'Caches', 'cllm', 'models'))
   t.equal(folder('win32', {}), join(home, 'AppData', 'Local', 'cllm', 'Cache', 'models'))
   t.equal(folder('win32', { LOCALAPPDATA: '/l' }), join('/l', 'cllm', 'Cache', 'models'))
-  t.equal(folder('darwin', { CLLM_CACHE: '/big' }), join('/big', 'models'))
+  t.equal(folder('darwin', { CLLM_CACHE: '/big' }), resolve('/big'))
   t.ok(cacheFolder({ env: {} }).includes('cllm'), 'has defaults')
 })
 
