@@ -51,7 +51,7 @@ export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
   let skippedAt = -2 // what follows a wrong flag is probably its value
 
   // `pnpm start -- --port 9000` hands the two dashes on.
-  for (const token of tokenize(argv[0] === '--' ? argv.slice(1) : [...argv])) {
+  for (const token of tokenize(argv.filter((argument) => argument !== '--'))) {
     if (token.kind === 'positional') {
       if (token.index !== skippedAt + 1) problems.push(`unexpected argument ${token.value}`)
       continue

@@ -9,7 +9,8 @@ const errors = (name: string, candidate: string) =>
 /** The candidate that was probably meant, or undefined when none is near. */
 export const nearestName = (name: string, candidates: Iterable<string>): string | undefined => {
   let nearest: string | undefined
-  let fewest = Math.max(2, Math.ceil(last(name).length / 3)) + 1
+  const { length } = last(name)
+  let fewest = Math.min(length, Math.max(2, Math.ceil(length / 3)) + 1)
   for (const candidate of candidates) {
     const count = errors(name.toLowerCase(), candidate.toLowerCase())
     if (count < fewest) [nearest, fewest] = [candidate, count]

@@ -1,0 +1,439 @@
+import assert from 'node:assert/strict'
+import { CllmError, defaultEngineOptions } from '@cllm/core'
+import { nativeDefaults } from '@cllm/http-koa'
+import { defaultPolicyName } from '@cllm/scheduler'
+import * as fc from 'fast-check'
+import t from 'tap'
+import { renderConfig } from '../../src/commands/config.js'
+import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
+import { options } from '../../src/config/option-list.js'
+import { ignoredKeys, mappedKeys } from '../../src/config/original-layout.js'
+
+interface Given {
+  readonly flags?: readonly string[]
+  readonly env?: NodeJS.ProcessEnv
+  /** The text of /etc/cllm.yaml. */
+  readonly yaml?: string
+}
+
+const load = ({ flags = [], env = {}, yaml }: Given): LoadedConfig =>
+  loadConfig({
+    argv: yaml === undefined ? flags : ['--config', '/etc/cllm.yaml', ...flags],
+    env,
+    cwd: '/home/me',
+    readFile: (file) => {
+      if (file === '/etc/cllm.yaml' && yaml !== undefined) return yaml
+      throw new Error(`ENOENT: ${file}`)
+    },
+  })
+
+const problemsOf = (given: Given): readonly string[] => {
+  try {
+    load(given)
+  } catch (error) {
+    if (!CllmError.isInstance(error) || error.code !== 'invalid_configuration') throw error
+    const { problems } = error.details as { problems: string[] }
+    const listed = error.message.split('\n').slice(1)
+    if (listed.join() !== problems.map((problem) => `  ${problem}`).join()) throw error
+    return problems
+  }
+  return []
+}
+
+t.test('defaults', async (t) => {
+  const { config, sources, warnings, file } = load({})
+  t.equal(config.server.host, '127.0.0.1')
+  t.equal(config.server.port, 8080)
+  t.equal(config.model.spec, 'tinyllama-1.1b-chat')
+  t.equal(config.engine.slots, 16)
+  t.equal(config.engine.ctx_size, 'auto')
+  t.equal(config.scheduler.policy, defaultPolicyName)
+  t.equal(config.scheduler.max_queued_requests, defaultEngineOptions.maxQueuedRequests)
+  t.same(config.plugins, [])
+  t.same(new Set(sources.values()), new Set(['default']))
+  t.same(
+    [...sources.keys()],
+    options.map(({ path }) => path),
+  )
+  t.same(warnings, [])
+  t.equal(file, undefined)
+
+  const { defaults } = config.api
+  const { maxTokens, sampling } = nativeDefaults
+  t.equal(defaults.max_tokens, maxTokens, 'as the native API documents')
+  t.equal(defaults.temperature, sampling.temperature)
+  t.equal(defaults.top_p, sampling.topP)
+})
+
+t.test('names are unique, and every option has all of them', async (t) => {
+  for (const name of ['arg', 'env', 'path'] as const) {
+    t.equal(new Set(options.map((option) => option[name])).size, options.length)
+  }
+  for (const { path, doc, env } of options) {
+    t.match(doc, /\.$/, path)
+    t.match(env, /^CLLM_[A-Z_]+$/, path)
+    t.notOk(mappedKeys.has(path) || ignoredKeys.has(path), `${path} is this project's`)
+  }
+  for (const [key, mapped] of mappedKeys) {
+    t.ok(
+      options.some(({ path }) => path === mapped.path),
+      `${key} stands for an option`,
+    )
+    t.notOk(ignoredKeys.has(key))
+  }
+})
+
+t.test('precedence: default < file < environment < flags', async (t) => {
+  const yaml = 'server:\n  port: 1001\nengine:\n  slots: 2\n  threads: 3\n'
+  const env = { CLLM_PORT: '1002', CLLM_SLOTS: '4', CLLM_GPU: '', CLLM_MMAP: 'off' }
+  const { config, sources } = load({ yaml, env, flags: ['--port', '1003', '--mlock'] })
+  t.match(config, {
+    server: { port: 1003 },
+    engine: { slots: 4, threads: 3, gpu: 'auto', mmap: false, mlock: true },
+  })
+  t.equal(sources.get('server.port'), '--port')
+  t.equal(sources.get('engine.slots'), 'CLLM_SLOTS')
+  t.equal(sources.get('engine.threads'), '/etc/cllm.yaml:5')
+  t.equal(sources.get('engine.gpu'), 'default', 'a variable set to nothing is not set')
+
+  const named = loadConfig({
+    argv: [],
+    env: { CLLM_CONFIG: 'a/b.yaml' },
+    cwd: '/home/me',
+    readFile: (file) => (file === '/home/me/a/b.yaml' ? 'server: {port: 7}' : ''),
+  })
+  t.equal(named.config.server.port, 7)
+  t.equal(named.file, 'a/b.yaml')
+  t.equal(named.sources.get('server.port'), 'a/b.yaml:1')
+})
+
+t.test('how values are written', async (t) => {
+  const { config } = load({
+    yaml: 'engine: {flash_attention: false, threads: auto}\nlogging: {file: ""}\nmodel: {id: }\n',
+    env: { CLLM_FLASH_ATTENTION: 'on', CLLM_PLUGINS: 'a, ./b.js' },
+    flags: [
+      '--',
+      '--no-mmap',
+      '--mlock=on',
+      '--ctx-size=auto',
+      '--default-presence-penalty',
+      '-1.5',
+      '--request-timeout',
+      '0.5',
+      '--port',
+      '1',
+      '--port',
+      '2',
+    ],
+  })
+  t.match(config, {
+    server: { port: 2 },
+    engine: { flash_attention: true, mmap: false, mlock: true, ctx_size: 'auto' },
+    scheduler: { request_timeout: 0.5 },
+    api: { defaults: { presence_penalty: -1.5 } },
+    logging: { file: null },
+    model: { id: null },
+    plugins: [
+      { use: 'a', options: {} },
+      { use: '/home/me/b.js', options: {} },
+    ],
+  })
+})
+
+t.test('relative paths start from the folder of what names them', async (t) => {
+  const yaml = `
+model: {spec: models/a.gguf, chat_template: a.jinja}
+logging: {file: cllm.log}
+plugins: [./near.js, '@acme/far', {use: ../up.js, options: {a.b: 1}}]
+`
+  const fromFile = load({ yaml })
+  t.match(fromFile.config, {
+    model: { spec: '/etc/models/a.gguf', chat_template: '/etc/a.jinja' },
+    logging: { file: '/etc/cllm.log' },
+    plugins: [
+      { use: '/etc/near.js', options: {} },
+      { use: '@acme/far', options: {} },
+      { use: '/up.js', options: { 'a.b': 1 } },
+    ],
+  })
+  t.equal(fromFile.pluginsFolder, '/etc')
+
+  const fromFlags = load({
+    yaml,
+    flags: ['--model', 'a.gguf', '--plugin', 'x', '--plugin', './y.js', '--models-cache', 'cache'],
+    env: { CLLM_CHAT_TEMPLATE: '{{ messages }}' },
+  })
+  t.match(fromFlags.config, {
+    model: { spec: '/home/me/a.gguf', chat_template: '{{ messages }}' },
+    models: { cache: '/home/me/cache' },
+    plugins: [{ use: 'x' }, { use: '/home/me/y.js' }],
+  })
+  t.equal(fromFlags.config.plugins.length, 2, 'flags replace the list of the file')
+  t.equal(fromFlags.pluginsFolder, '/home/me')
+
+  for (const spec of ['stories15m', 'hf:Qwen/Qwen3-0.6B-GGUF:Q8_0', '~/a.gguf', '/a/b.gguf']) {
+    t.equal(load({ flags: ['--model', spec] }).config.model.spec, spec)
+  }
+})
+
+t.test('policies', async (t) => {
+  const policyOf = (given: Given) => load(given).config.scheduler
+  t.match(policyOf({ flags: ['--policy', 'chunked+fcfs'] }), {
+    batching: 'chunked',
+    order: 'fcfs',
+    policy: 'chunked+fcfs',
+  })
+  t.equal(policyOf({ flags: ['--batching', 'continuous'] }).policy, 'continuous+fcfs')
+  const agreeing = ['--policy', 'chunked+fcfs', '--batching', 'chunked']
+  t.equal(policyOf({ flags: agreeing }).policy, 'chunked+fcfs')
+
+  const yaml = 'scheduler: {batching: chunked, policy_options: {tokenBudget: 64}}'
+  t.match(policyOf({ yaml }), { policy: 'chunked+fcfs', policy_options: { tokenBudget: 64 } })
+  const flags = ['--policy', 'continuous+fcfs', '--policy-options', '{}']
+  t.equal(policyOf({ yaml, flags }).policy, 'continuous+fcfs')
+
+  const plugin = 'plugins: [mine]\nscheduler: {policy: lifo, policy_options: {tenant.a: 2}}'
+  t.match(policyOf({ yaml: plugin }), {
+    batching: null,
+    order: null,
+    policy: 'lifo',
+    policy_options: { 'tenant.a': 2 },
+  })
+  t.equal(
+    policyOf({ yaml: plugin, env: { CLLM_BATCHING: 'chunked' } }).policy,
+    'chunked+fcfs',
+    'a half overrides the policy of a lower layer',
+  )
+  t.equal(policyOf({ flags: ['--policy', 'adaptive+lifo', '--plugin', 'x'] }).order, 'lifo')
+
+  const cases: readonly (readonly [Given, RegExp])[] = [
+    [
+      { flags: ['--policy', 'chunked+fcfs', '--batching', 'adaptive'] },
+      /^--policy chunked\+fcfs contradicts --batching adaptive$/,
+    ],
+    [
+      { yaml: 'scheduler: {policy: mine,\n order: fcfs}' },
+      /^\/etc\/cllm\.yaml:1: scheduler\.policy mine contradicts \/etc\/cllm\.yaml:2: scheduler\.order fcfs$/,
+    ],
+    [
+      { flags: ['--batching', 'chunkd'] },
+      /^--batching: unknown batching chunkd \(known: .*chunked.*\); did you mean chunked\?$/,
+    ],
+    [{ flags: ['--policy', 'chunked+lifo'] }, /^--policy: unknown order lifo \(known: .*\)$/],
+    [
+      { flags: ['--policy', 'fcfs'] },
+      /^--policy: unknown policy fcfs; expected batching\+order, such as adaptive\+fcfs/,
+    ],
+    [{ flags: ['--policy-options', '{"tokenBudgt": 3}'] }, /^--policy-options: .*tokenBudgt/],
+    [
+      { flags: ['--policy-options', '{tokenBudget}'] },
+      /^--policy-options: expected names with their values, got "\{tokenBudget\}"$/,
+    ],
+  ]
+  for (const [given, expected] of cases) {
+    const problems = problemsOf(given)
+    t.match(problems[0], expected)
+  }
+})
+
+t.test('every kind of problem says what was expected, what came, and where', async (t) => {
+  const cases: readonly (readonly [Given, string])[] = [
+    [{ flags: ['--prot', '9000'] }, 'unknown flag --prot; did you mean --port?'],
+    [{ flags: ['--zzzzzzzz=1'] }, 'unknown flag --zzzzzzzz'],
+    [{ flags: ['--toString'] }, 'unknown flag --toString'],
+    [{ flags: ['-p', '9000'] }, 'unknown flag -p'],
+    [{ flags: ['stories15m'] }, 'unexpected argument stories15m'],
+    [{ flags: ['--port'] }, '--port: expected a value (PORT)'],
+    [{ flags: ['--host='] }, '--host: expected a value (ADDRESS)'],
+    [{ flags: ['--host', '--mlock'] }, '--host: expected a value (ADDRESS), got the flag --mlock'],
+    [{ flags: ['--no-mmap=1'] }, '--no-mmap: takes no value'],
+    [{ flags: ['--mmap=maybe'] }, '--mmap: expected true or false, got "maybe"'],
+    [{ flags: ['--port', '3.5'] }, '--port: expected a whole number from 0 to 65535, got 3.5'],
+    [
+      { flags: ['--port', '8080x'] },
+      '--port: expected a whole number from 0 to 65535, got "8080x"',
+    ],
+    [{ flags: ['--kv-cache-type', 'q4_0'] }, '--kv-cache-type: expected f16 or q8_0, got "q4_0"'],
+    [
+      { flags: ['--config', 'no.yaml'] },
+      'the configuration file no.yaml cannot be read: ENOENT: /home/me/no.yaml',
+    ],
+    [{ env: { CLLM_SLOTS: '257' } }, 'CLLM_SLOTS: expected a whole number from 1 to 256, got 257'],
+    [
+      { env: { CLLM_THREADS: 'all' } },
+      'CLLM_THREADS: expected a whole number from 1 to 512, or auto, got "all"',
+    ],
+    [
+      { yaml: 'server:\n  prot: 1' },
+      '/etc/cllm.yaml:2: unknown key server.prot; did you mean server.port?',
+    ],
+    [{ yaml: 'port: 1' }, '/etc/cllm.yaml:1: unknown key port; did you mean server.port?'],
+    [{ yaml: 'sever:\n  port: 1' }, '/etc/cllm.yaml:1: unknown key sever; did you mean server?'],
+    [{ yaml: '\n__proto__: {a: 1}' }, '/etc/cllm.yaml:2: unknown key __proto__'],
+    [
+      { yaml: 'server: 8080' },
+      '/etc/cllm.yaml:1: server: expected keys with their values, got 8080',
+    ],
+    [{ yaml: '- 1' }, '/etc/cllm.yaml:1: expected keys with their values, got [1]'],
+    [
+      { yaml: 'server:\n  port: "8080"' },
+      '/etc/cllm.yaml:2: server.port: expected a whole number from 0 to 65535, got "8080"',
+    ],
+    [
+      { yaml: 'server:\n  port:' },
+      '/etc/cllm.yaml:2: server.port: expected a whole number from 0 to 65535, got nothing',
+    ],
+    [
+      { yaml: 'engine: {mmap: yes}' },
+      '/etc/cllm.yaml:1: engine.mmap: expected true or false, got "yes"',
+    ],
+    [
+      { yaml: 'plugins: [{use: a, optoins: {}}]' },
+      '/etc/cllm.yaml:1: plugins: expected a list of plugin names or of { use, options }, got [{"use":"a","optoins":{}}]',
+    ],
+    [
+      { yaml: 'http: {timeout_ms: soon}' },
+      '/etc/cllm.yaml:1: http.timeout_ms: expected a number of milliseconds from 0 up, got "soon"',
+    ],
+    [
+      { yaml: 'model:\n  max_context_length: -1' },
+      '/etc/cllm.yaml:2: model.max_context_length: expected a whole number from 1 up, or auto, got -1',
+    ],
+    [
+      { flags: ['--batch-size', '4'] },
+      '--batch-size: expected at least one token for each of the 16 slots (engine.slots), got 4',
+    ],
+    [
+      { flags: ['--kv-cache-type', 'q8_0', '--flash-attention', 'off'] },
+      '--flash-attention: expected true or auto, got false: --kv-cache-type q8_0 needs flash attention',
+    ],
+  ]
+  for (const [given, expected] of cases) t.same(problemsOf(given), [expected])
+
+  const [syntax = ''] = problemsOf({ yaml: 'server:\n  port: [1\nmodel: 2\n' })
+  t.match(syntax, /^\/etc\/cllm\.yaml:3:1: \S/, 'line and column')
+  t.match(
+    problemsOf({ yaml: 'server:\n  port: 1\n  port: 2\n' })[0],
+    /^\/etc\/cllm\.yaml:3:3: .*unique/,
+  )
+})
+
+t.test('all problems at once', async (t) => {
+  const problems = problemsOf({
+    yaml: 'server: {prot: 1}\nengine: {slots: many}\n',
+    env: { CLLM_GPU: 'tpu' },
+    flags: ['--modle', 'x', '--port', '70000', '--order', 'last'],
+  })
+  t.equal(problems.length, 6)
+  for (const part of ['server.prot', 'engine.slots', 'CLLM_GPU', '--modle', '--port', '--order']) {
+    t.equal(problems.filter((problem) => problem.includes(part)).length, 1, part)
+  }
+})
+
+t.test('an unknown variable is a warning', async (t) => {
+  const { warnings } = load({ env: { CLLM_PROT: '1', CLLM_QQQQQQQQQQ: '1', OTHER: '1' } })
+  t.same(warnings, [
+    'unknown environment variable CLLM_PROT; did you mean CLLM_PORT?',
+    'unknown environment variable CLLM_QQQQQQQQQQ',
+  ])
+})
+
+t.test("the original's production advice starts this server as it is", async (t) => {
+  const yaml = `
+server:
+  host: "0.0.0.0"
+  port: 8080
+  num_threads: 8          # 增加工作线程数
+  min_threads: 4
+
+model:
+  path: "/models/qwen3-0.6b-q4_k_m.gguf"
+  max_context_length: 2048
+  quantization: "q4_k_m"
+
+backend:
+  llama_cpp:
+    n_batch: 512
+    n_threads: 4
+    n_gpu_layers: 99      # 使用GPU加速
+    n_seq_max: 8          # 增加最大序列数
+
+scheduler:
+  max_batch_size: 32
+  batch_timeout_ms: 500
+  request_timeout: 60.0
+`
+  const { config, sources, warnings } = load({ yaml })
+  t.match(config, {
+    server: { host: '0.0.0.0', port: 8080 },
+    model: { spec: '/models/qwen3-0.6b-q4_k_m.gguf' },
+    engine: { ctx_size: 2048, batch_size: 512, threads: 4, gpu_layers: 99, slots: 8 },
+    scheduler: { request_timeout: 60, policy: defaultPolicyName },
+  })
+  t.equal(sources.get('engine.slots'), '/etc/cllm.yaml:18 (backend.llama_cpp.n_seq_max)')
+  t.same(warnings, [
+    '/etc/cllm.yaml: settings of the original server that mean nothing here: server.num_threads, ' +
+      'server.min_threads, model.quantization, scheduler.max_batch_size, ' +
+      'scheduler.batch_timeout_ms',
+  ])
+})
+
+t.test("the original's other keys", async (t) => {
+  const yaml = `
+model: {default_max_tokens: 1024, temperature: 0.6, top_k: 50, top_p: 0.9}
+api: {defaults: {temperature: 0.8, prompt: ""}}
+http: {timeout_ms: 120000}
+queue: {max_size: 1000}
+backend: {type: llama_cpp, llama_cpp: {n_threads: 0, use_mmap: false, use_mlock: true}}
+logging: {level: warn, file: "", max_files: 5}
+`
+  const { config, warnings } = load({ yaml })
+  t.match(config, {
+    api: { defaults: { max_tokens: 1024, temperature: 0.8, top_k: 50, top_p: 0.9 } },
+    scheduler: { request_timeout: 120, max_queued_requests: 1000 },
+    engine: { threads: 'auto', mmap: false, mlock: true },
+    logging: { level: 'warn', file: null },
+  })
+  t.equal(warnings.length, 2)
+  t.match(warnings[0], /: api\.defaults\.prompt, logging\.max_files$/)
+  t.equal(
+    warnings[1],
+    '/etc/cllm.yaml:2: model.temperature: api.defaults.temperature says otherwise, and counts',
+  )
+  t.match(load({ yaml: 'backend: {type: libtorch}' }).warnings, [/backend\.type$/])
+  t.same(load({ yaml: 'model: {path: a.gguf, spec: a.gguf}' }).warnings, [], 'the same twice')
+})
+
+t.test('what `cllm config` prints is a configuration file of the same meaning', async () => {
+  const flag = (name: string, value: fc.Arbitrary<unknown>) =>
+    fc.option(
+      value.map((given) => [`--${name}`, String(given)]),
+      { nil: [] },
+    )
+  const flags = fc
+    .tuple(
+      flag('port', fc.integer({ min: 0, max: 65_535 })),
+      flag('threads', fc.constantFrom('auto', 1, 8)),
+      flag('flash-attention', fc.constantFrom('on', 'off', 'auto')),
+      flag('request-timeout', fc.double({ min: 0, max: 1e6, noNaN: true })),
+      flag(
+        'model-id',
+        fc.string({ minLength: 1 }).filter((id) => /^\s*[^\s-]/.test(id)),
+      ),
+      flag('policy', fc.constantFrom('chunked+fcfs', 'mine', 'adaptive+mine')),
+      flag(
+        'policy-options',
+        fc.json().filter((json) => json.startsWith('{')),
+      ),
+    )
+    .map((all) => [...all.flat(), '--plugin', './p.js', '--plugin', 'q'])
+  fc.assert(
+    fc.property(flags, (flags) => {
+      const loaded = load({ flags })
+      const again = load({ yaml: renderConfig(loaded) })
+      assert.deepEqual(again.config, loaded.config)
+      assert.deepEqual(again.warnings, [])
+    }),
+    { numRuns: 50 },
+  )
+})
