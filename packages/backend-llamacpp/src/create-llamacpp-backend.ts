@@ -1,0 +1,206 @@
+import { basename } from 'node:path'
+import { type Clock, CllmError, type Logger, type ModelInfo } from '@cllm/core'
+import { InsufficientMemoryError } from 'node-llama-cpp'
+import { openLlama } from './addon.js'
+import { ChatTemplate } from './chat-template.js'
+import { LlamaCppBackend } from './llamacpp-backend.js'
+import {
+  type CheckedLlamaCppOptions,
+  checkLlamaCppOptions,
+  type LlamaCppOptions,
+} from './llamacpp-options.js'
+import { checkMemory, gigabytes, paddedContext, planMemory } from './memory-plan.js'
+import { type ModelShape, readModelShape } from './model-shape.js'
+import type { LlamaRuntime, LoadedModel, NativeContext } from './native.js'
+import { PlainTextGuard } from './plain-text-guard.js'
+import { SamplerPool } from './sampler-pool.js'
+import { SlotCells } from './slot-cells.js'
+import { LlamaCppTokenizer } from './tokenizer.js'
+import { Vocabulary } from './vocabulary.js'
+
+/** Tokens per slot where nothing is set and the model was trained for more. */
+const defaultContextSize = 4096
+
+/** What a {@link LlamaCppBackend} needs from outside. */
+export interface LlamaCppDependencies {
+  readonly clock: Clock
+  readonly logger: Logger
+  /**
+   * Bytes of RAM that this process may still take, where something sets a lower limit than the
+   * machine's free memory, such as a container.
+   */
+  readonly availableMemory?: () => number
+}
+
+/**
+ * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before.
+ * @throws CllmError `invalid_configuration`, `model_unavailable`, `model_invalid` or
+ * `insufficient_memory`
+ */
+export async function createLlamaCppBackend(
+  options: LlamaCppOptions,
+  dependencies: LlamaCppDependencies,
+): Promise<LlamaCppBackend> {
+  const checked = checkLlamaCppOptions(options)
+  const shape = await readModelShape(checked.modelPath)
+  const contextSize = contextSizeOf(checked, shape, dependencies.logger)
+  const llama = await openLlama(checked.gpu, dependencies.logger)
+  try {
+    return await load(llama, shape, { ...checked, contextSize }, dependencies)
+  } catch (error) {
+    await llama.dispose()
+    throw error
+  }
+}
+
+type Settings = CheckedLlamaCppOptions & { readonly contextSize: number }
+
+async function load(
+  llama: LlamaRuntime,
+  shape: ModelShape,
+  settings: Settings,
+  dependencies: LlamaCppDependencies,
+): Promise<LlamaCppBackend> {
+  await checkPlan(llama, shape, settings, dependencies)
+  const { modelPath, gpuLayers, mmap, mlock, slots } = settings
+  const cells = slots * paddedContext(settings.contextSize)
+  const loaded = await llama
+    .loadModel({ modelPath, gpuLayers, mmap, mlock, contextSize: cells })
+    .catch((cause: unknown) => {
+      throw loadFailure(cause, modelPath)
+    })
+  try {
+    const context = await createContext(loaded, llama, settings, cells)
+    return assemble(llama, loaded, context, shape, settings, dependencies)
+  } catch (error) {
+    await loaded.dispose()
+    throw error
+  }
+}
+
+async function checkPlan(
+  llama: LlamaRuntime,
+  shape: ModelShape,
+  settings: Settings,
+  { logger, availableMemory }: LlamaCppDependencies,
+): Promise<void> {
+  const plan = planMemory(shape, settings)
+  const machine = await llama.freeMemory()
+  const ram = Math.min(machine.ram, availableMemory?.() ?? Infinity)
+  if (!settings.ignoreMemoryCheck) checkMemory(plan, settings, { ...machine, ram })
+  logger.info(
+    { ...plan, free: ram, freeGpu: machine.vram },
+    `memory: ${gigabytes(plan.weights)} of weights, ${plan.text}, ` +
+      `${gigabytes(plan.compute)} of buffers`,
+  )
+}
+
+async function createContext(
+  loaded: LoadedModel,
+  llama: LlamaRuntime,
+  settings: Settings,
+  contextSize: number,
+): Promise<NativeContext> {
+  const { slots: sequences, batchSize, flashAttention, kvCacheType } = settings
+  const threads = settings.threads ?? llama.mathCores
+  const options = { contextSize, sequences, batchSize, threads, flashAttention, kvCacheType }
+  const context = await loaded.createContext(options)
+  if (context !== undefined) return context
+  const hint = kvCacheType === 'q8_0' ? `, or the model's attention does not allow q8_0` : ''
+  throw new CllmError(
+    'insufficient_memory',
+    `llama.cpp could not make ${sequences} slots of ${settings.contextSize} tokens: the memory ` +
+      `cannot be had${hint}`,
+    { details: options },
+  )
+}
+
+function assemble(
+  llama: LlamaRuntime,
+  loaded: LoadedModel,
+  context: NativeContext,
+  shape: ModelShape,
+  settings: Settings,
+  { clock, logger }: LlamaCppDependencies,
+): LlamaCppBackend {
+  const { native, tokenTexts, chatTemplate: own } = loaded
+  const vocabulary = new Vocabulary(native, tokenTexts)
+  const guard = new PlainTextGuard(native, vocabulary)
+  const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger)
+  const { slots, contextSize, batchSize } = settings
+  return new LlamaCppBackend({
+    model: modelInfo(loaded, shape, settings, vocabulary),
+    limits: { slots, contextSize, batchSize },
+    capabilities: {
+      grammar: false,
+      logprobs: false,
+      embeddings: false,
+      lora: false,
+      gpu: llama.gpu,
+    },
+    tokenizer: new LlamaCppTokenizer(native, vocabulary, template),
+    vocabulary,
+    context,
+    cells: new SlotCells(context, slots, shape.slidingWindow),
+    samplers: new SamplerPool(() => loaded.createSampler()),
+    clock,
+    close: async () => {
+      await loaded.dispose()
+      await llama.dispose()
+    },
+  })
+}
+
+function modelInfo(
+  { native, gpuLayers }: LoadedModel,
+  shape: ModelShape,
+  { modelId, modelPath }: Settings,
+  vocabulary: Vocabulary,
+): ModelInfo {
+  return {
+    id: modelId ?? basename(modelPath).replace(/\.gguf$/i, ''),
+    architecture: shape.architecture,
+    parameters: native.getTotalParameters(),
+    vocabularySize: vocabulary.size,
+    trainingContext: native.getTrainContextSize(),
+    quantization: shape.quantization,
+    sizeBytes: native.getTotalSize(),
+    path: modelPath,
+    details: {
+      layers: shape.layers,
+      hiddenSize: shape.hiddenSize,
+      feedForwardSize: shape.feedForwardSize,
+      attentionHeads: shape.attentionHeads,
+      keyValueHeads: shape.keyValueHeads,
+      headSize: shape.keyLength,
+      gpuLayers,
+      ...(shape.ropeTheta === undefined ? {} : { ropeTheta: shape.ropeTheta }),
+    },
+  }
+}
+
+function contextSizeOf(
+  { contextSize }: CheckedLlamaCppOptions,
+  { trainingContext }: ModelShape,
+  logger: Logger,
+): number {
+  const limit = trainingContext > 0 ? trainingContext : Infinity
+  if (contextSize !== undefined && contextSize > limit) {
+    logger.warn(
+      { contextSize, trainingContext },
+      `contextSize ${contextSize} is more than the model was trained with: using ${limit}`,
+    )
+  }
+  return Math.min(contextSize ?? defaultContextSize, limit)
+}
+
+function loadFailure(cause: unknown, path: string): CllmError {
+  const message = cause instanceof Error ? cause.message : String(cause)
+  if (cause instanceof InsufficientMemoryError) {
+    return new CllmError('insufficient_memory', `${path} cannot be loaded: ${message}`, { cause })
+  }
+  return new CllmError('model_invalid', `llama.cpp cannot load ${path}: ${message}`, {
+    cause,
+    details: { path },
+  })
+}

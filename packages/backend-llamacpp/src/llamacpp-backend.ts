@@ -1,0 +1,181 @@
+import {
+  type Backend,
+  type BackendCapabilities,
+  type BackendLimits,
+  type BatchItem,
+  type Clock,
+  CllmError,
+  type ModelInfo,
+  type SamplingParams,
+  type SlotId,
+  type StepOutput,
+  type StepResult,
+  type TokenId,
+  type Tokenizer,
+} from '@cllm/core'
+import type { NativeContext } from './native.js'
+import { preferSlot } from './prefer-slot.js'
+import { LlamaCppSampler } from './sampler.js'
+import type { SamplerPool } from './sampler-pool.js'
+import type { SlotCells } from './slot-cells.js'
+import { orderBatch } from './step-batch.js'
+import type { Vocabulary } from './vocabulary.js'
+
+/** What a {@link LlamaCppBackend} is made of. */
+export interface LlamaCppBackendParts {
+  readonly model: ModelInfo
+  readonly limits: BackendLimits
+  readonly capabilities: BackendCapabilities
+  readonly tokenizer: Tokenizer
+  readonly vocabulary: Vocabulary
+  readonly context: NativeContext
+  readonly cells: SlotCells
+  readonly samplers: SamplerPool
+  readonly clock: Clock
+  /** Gives back model and library. */
+  readonly close: () => Promise<void>
+}
+
+const noOutputs: readonly StepOutput[] = []
+const noIndexes = new Uint32Array(0)
+const firstIndex = new Uint32Array(1)
+
+/**
+ * llama.cpp behind the {@link Backend} contract: one native forward pass per step for all sequences.
+ * Made with {@link createLlamaCppBackend}.
+ */
+export class LlamaCppBackend implements Backend {
+  readonly specificationVersion = 1
+  readonly model: ModelInfo
+  readonly limits: BackendLimits
+  readonly capabilities: BackendCapabilities
+  readonly tokenizer: Tokenizer
+
+  readonly #parts: LlamaCppBackendParts
+  readonly #oneToken = new Uint32Array(1)
+  #disposed = false
+
+  constructor(parts: LlamaCppBackendParts) {
+    this.#parts = parts
+    this.model = parts.model
+    this.limits = parts.limits
+    this.capabilities = parts.capabilities
+    this.tokenizer = parts.tokenizer
+  }
+
+  createSampler(params: SamplingParams, tokens: readonly TokenId[]): LlamaCppSampler {
+    const { samplers, vocabulary } = this.#parts
+    return new LlamaCppSampler(samplers, vocabulary, params, tokens)
+  }
+
+  async step(batch: readonly BatchItem[]): Promise<StepResult> {
+    const { context, cells, vocabulary, clock } = this.#parts
+    this.#checkOpen()
+    if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
+    const { order, tokens } = orderBatch(batch, cells, vocabulary, this.limits)
+    context.initBatch(tokens)
+    for (const index of order) this.#add(batch[index]!)
+    try {
+      const started = clock.now()
+      const decoding = context.decodeBatch()
+      // while the threads compute
+      for (const item of batch) prepare(item, 0)
+      await decoding
+      const decoded = clock.now()
+      const outputs = await this.#sample(batch, order)
+      for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
+      return { outputs, decodeMs: decoded - started, sampleMs: clock.now() - decoded }
+    } catch (error) {
+      for (const { slot } of batch) cells.rollBack(slot)
+      throw CllmError.from(error, 'backend_failed')
+    }
+  }
+
+  truncate(slot: SlotId, length: number): number {
+    return this.#parts.cells.truncate(slot, length)
+  }
+
+  copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number> {
+    return this.#parts.cells.copy(from, to, length)
+  }
+
+  release(slot: SlotId): void {
+    this.#parts.cells.clear(slot)
+  }
+
+  preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
+    return preferSlot(free, used)
+  }
+
+  async dispose(): Promise<void> {
+    if (this.#disposed) return
+    this.#disposed = true
+    this.#parts.samplers.dispose()
+    await this.#parts.context.dispose()
+    await this.#parts.close()
+  }
+
+  #checkOpen(): void {
+    if (this.#disposed) throw new CllmError('backend_failed', 'the backend was disposed of')
+  }
+
+  #add({ slot, position, tokens, outputs }: BatchItem): void {
+    const { context } = this.#parts
+    if (tokens.length === 1) {
+      this.#oneToken[0] = tokens[0]!
+      const wanted = outputs.length === 0 ? noIndexes : firstIndex
+      context.addToBatch(slot, position, this.#oneToken, wanted)
+      return
+    }
+    const wanted =
+      outputs.length === 0 ? noIndexes : Uint32Array.from(outputs, (at) => at - position)
+    context.addToBatch(slot, position, Uint32Array.from(tokens), wanted)
+  }
+
+  async #sample(
+    batch: readonly BatchItem[],
+    order: readonly number[],
+  ): Promise<readonly (readonly StepOutput[])[]> {
+    const drawing: Promise<readonly StepOutput[]>[] = []
+    const wanting: number[] = []
+    let first = 0
+    for (const index of order) {
+      const item = batch[index]!
+      if (item.outputs.length > 0) {
+        wanting.push(index)
+        drawing.push(this.#draw(item, first))
+      }
+      first += item.tokens.length
+    }
+    const outputs = Array.from(batch, () => noOutputs)
+    const drawn = await Promise.all(drawing)
+    for (const [nth, index] of wanting.entries()) outputs[index] = drawn[nth]!
+    return outputs
+  }
+
+  /** Draws for one item whose first token has the batch's index `first`. */
+  async #draw(item: BatchItem, first: number): Promise<readonly StepOutput[]> {
+    const { context } = this.#parts
+    const drawn: StepOutput[] = []
+    for (const [nth, position] of item.outputs.entries()) {
+      if (nth > 0) prepare(item, nth)
+      const { native } = samplerOf(item)
+      const token = await context.sampleToken(first + position - item.position, native)
+      if (token < 0) {
+        throw new CllmError('backend_failed', `no token can be drawn in slot ${item.slot}`)
+      }
+      drawn.push({ position, token })
+    }
+    return drawn
+  }
+}
+
+function prepare(item: BatchItem, nth: number): void {
+  const position = item.outputs[nth]
+  if (position !== undefined) samplerOf(item).prepare(position, item.position, item.tokens)
+}
+
+function samplerOf({ slot, sampler }: BatchItem): LlamaCppSampler {
+  if (sampler instanceof LlamaCppSampler) return sampler
+  throw new CllmError('backend_failed', `the sampler of slot ${slot} is not one of this backend's`)
+}

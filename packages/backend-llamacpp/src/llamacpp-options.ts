@@ -1,0 +1,94 @@
+import { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import type { GpuKind, KvCacheType } from './native.js'
+
+/** llama.cpp serves at most so many sequences in one context. */
+export const maxSlots = 256
+
+/** Settings of the llama.cpp backend. Everything but the file has a default. */
+export interface LlamaCppOptions {
+  /** The GGUF file; of a model in several files, the first. */
+  readonly modelPath: string
+  /** The name that clients see; by default the file's name without `.gguf`. */
+  readonly modelId?: string
+  /**
+   * Threads of a forward pass; by default the cores that llama.cpp counts as useful for matrix
+   * multiplication (the physical performance cores). More make a step slower, not faster.
+   */
+  readonly threads?: number
+  /** What computes. `auto` (default) is the best of what this machine has. */
+  readonly gpu?: 'auto' | 'off' | GpuKind
+  /** Layers on the GPU: a number, `max`, or `auto` (default): as many as fit beside the slots. */
+  readonly gpuLayers?: number | 'auto' | 'max'
+  /** Sequences in memory at once, 1 to 256; default 8. Each costs `contextSize` cells. */
+  readonly slots?: number
+  /**
+   * Tokens per slot; by default the smaller of 4,096 and the training context. What is larger than
+   * the training context becomes that, with a warning.
+   */
+  readonly contextSize?: number
+  /** Tokens per step over all sequences; default 512, at least `slots`. */
+  readonly batchSize?: number
+  /** Keys and values: `f16` (default) or `q8_0`, half as large, which needs flash attention. */
+  readonly kvCacheType?: KvCacheType
+  /** Default `auto`: where the model allows it. */
+  readonly flashAttention?: boolean | 'auto'
+  /** Maps the file instead of reading it, so that processes share it; default true. */
+  readonly mmap?: boolean
+  /** Keeps the weights from being swapped out; default false. */
+  readonly mlock?: boolean
+  /** A chat template in Jinja that replaces the model's own. */
+  readonly chatTemplate?: string
+  /** Loads even when the memory does not seem to suffice; default false. */
+  readonly ignoreMemoryCheck?: boolean
+}
+
+/** {@link LlamaCppOptions} with the defaults that do not depend on model or machine. */
+export type CheckedLlamaCppOptions = LlamaCppOptions &
+  Required<Omit<LlamaCppOptions, 'modelId' | 'threads' | 'contextSize' | 'chatTemplate'>>
+
+const optional = <T extends z.ZodType>(type: T) => z.exactOptional(type)
+
+/** Checks {@link LlamaCppOptions} and fills in defaults. */
+export const llamaCppOptionsSchema = z
+  .strictObject({
+    modelPath: z.string().min(1),
+    modelId: optional(z.string().min(1)),
+    threads: optional(z.int().min(1).max(512)),
+    gpu: z.enum(['auto', 'off', 'metal', 'cuda', 'vulkan']).default('auto'),
+    gpuLayers: z.union([z.int().min(0), z.enum(['auto', 'max'])]).default('auto'),
+    slots: z.int().min(1).max(maxSlots).default(8),
+    contextSize: optional(z.int().min(1)),
+    batchSize: z.int().min(1).max(65_536).default(512),
+    kvCacheType: z.enum(['f16', 'q8_0']).default('f16'),
+    flashAttention: z.union([z.boolean(), z.literal('auto')]).default('auto'),
+    mmap: z.boolean().default(true),
+    mlock: z.boolean().default(false),
+    chatTemplate: optional(z.string().min(1)),
+    ignoreMemoryCheck: z.boolean().default(false),
+  })
+  .refine((options) => options.batchSize >= options.slots, {
+    path: ['batchSize'],
+    error: ({ input }) => {
+      const { batchSize, slots } = input as { batchSize: number; slots: number }
+      return `expected at least one token per slot (${slots}), got ${batchSize}`
+    },
+  })
+  .refine((options) => options.kvCacheType === 'f16' || options.flashAttention !== false, {
+    path: ['flashAttention'],
+    error: "kvCacheType 'q8_0' needs flash attention: expected true or 'auto', got false",
+  })
+
+/**
+ * Checks options and fills in defaults.
+ * @throws CllmError `invalid_configuration` that names every wrong option.
+ */
+export function checkLlamaCppOptions(options: LlamaCppOptions): CheckedLlamaCppOptions {
+  const result = llamaCppOptionsSchema.safeParse(options)
+  if (result.success) return result.data
+  throw new CllmError(
+    'invalid_configuration',
+    `options of the llama.cpp backend: ${z.prettifyError(result.error).replaceAll('\n', ' ')}`,
+    { details: { issues: result.error.issues.map(({ path, message }) => ({ path, message })) } },
+  )
+}

@@ -1,0 +1,91 @@
+import { CllmError } from '@cllm/core'
+import type { ModelShape } from './model-shape.js'
+import type { FreeMemory, KvCacheType } from './native.js'
+
+/** Bytes per number: q8_0 keeps 32 numbers in 34 bytes. */
+const bytesPerElement: Record<KvCacheType, number> = { f16: 2, q8_0: 34 / 32 }
+/** llama.cpp gives each slot a multiple of so many cells. */
+const cellPadding = 256
+
+/** What a model with its slots takes, in bytes. */
+export interface MemoryPlan {
+  readonly weights: number
+  /** Keys and values of all slots. */
+  readonly slots: number
+  /** Buffers of a forward pass: an estimate. */
+  readonly compute: number
+  readonly total: number
+  /** Such as `16 slots × 2,048 tokens = 3.8 GB`. */
+  readonly text: string
+}
+
+/** What decides the memory beside the model. */
+export interface MemorySettings {
+  readonly slots: number
+  readonly contextSize: number
+  readonly batchSize: number
+  readonly kvCacheType: KvCacheType
+  readonly flashAttention: boolean | 'auto'
+}
+
+/** Cells of one slot that holds so many tokens. */
+export function paddedContext(contextSize: number): number {
+  return Math.ceil(contextSize / cellPadding) * cellPadding
+}
+
+/**
+ * Adds up what a model and its slots take. It is never less than llama.cpp allocates: layers with a
+ * sliding window or without attention count as full ones.
+ */
+export function planMemory(model: ModelShape, settings: MemorySettings): MemoryPlan {
+  const { slots, contextSize, kvCacheType } = settings
+  const cells = slots * paddedContext(contextSize)
+  const cache = Math.ceil(cells * model.cacheElementsPerToken * bytesPerElement[kvCacheType])
+  const slotBytes = cache + slots * model.stateElementsPerSlot * 4
+  const compute = computeBytes(model, settings)
+  return {
+    weights: model.sizeBytes,
+    slots: slotBytes,
+    compute,
+    total: model.sizeBytes + slotBytes + compute,
+    text: `${slots} slots × ${contextSize.toLocaleString('en')} tokens = ${gigabytes(slotBytes)}`,
+  }
+}
+
+/**
+ * Compares a plan with the memory that is free.
+ * @throws CllmError `insufficient_memory` with the numbers and the settings that would help
+ */
+export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: FreeMemory): void {
+  const available = free.unified ? Math.max(free.ram, free.vram) : free.ram + free.vram
+  if (plan.total <= available) return
+  const left = available - plan.weights - plan.compute
+  const fitting = Math.floor((Math.max(0, left) / plan.slots) * settings.slots)
+  const advice =
+    left <= 0
+      ? 'choose a smaller model or free memory'
+      : `lower slots (${fitting} would fit) or contextSize` +
+        (settings.kvCacheType === 'f16' ? `, or set kvCacheType to 'q8_0'` : '')
+  throw new CllmError(
+    'insufficient_memory',
+    `${gigabytes(plan.weights)} of weights, ${plan.text} and ${gigabytes(plan.compute)} of ` +
+      `buffers need ${gigabytes(plan.total)}, and ${gigabytes(available)} is free: ${advice}`,
+    { details: { ...plan, available, settings } },
+  )
+}
+
+/** As people read sizes: `3.8 GB`, `12 MB`. */
+export function gigabytes(bytes: number): string {
+  return bytes >= 1e9 ? `${(bytes / 1e9).toFixed(1)} GB` : `${Math.ceil(bytes / 1e6)} MB`
+}
+
+/** llama.cpp reserves for a whole batch whose every token wants its logits. */
+function computeBytes(model: ModelShape, settings: MemorySettings): number {
+  const { batchSize, slots, contextSize, flashAttention } = settings
+  const cells = paddedContext(contextSize)
+  const attention = model.attentionHeads * (model.keyLength + model.valueLength)
+  const hidden = 4 * model.hiddenSize + 2 * model.feedForwardSize + attention
+  const scores = flashAttention === false ? model.attentionHeads * cells : 0
+  const perToken = model.vocabularySize + hidden + scores + cells
+  return 4 * (batchSize * perToken + slots * model.vocabularySize)
+}

@@ -1,0 +1,141 @@
+import { stat } from 'node:fs/promises'
+import { CllmError } from '@cllm/core'
+import { type GgufFileInfo, GgufFileType, readGgufFileInfo } from 'node-llama-cpp'
+
+/** What a GGUF file says of its model, read without loading it. */
+export interface ModelShape {
+  readonly architecture: string
+  /** Such as `Q4_K_M`; `unknown` when the file does not say. */
+  readonly quantization: string
+  readonly trainingContext: number
+  readonly vocabularySize: number
+  readonly layers: number
+  readonly hiddenSize: number
+  readonly feedForwardSize: number
+  readonly attentionHeads: number
+  /** The most of any layer. */
+  readonly keyValueHeads: number
+  readonly keyLength: number
+  readonly valueLength: number
+  /** Numbers that keys and values of one token take. */
+  readonly cacheElementsPerToken: number
+  /** Numbers of 4 bytes that a recurrent model keeps per slot. */
+  readonly stateElementsPerSlot: number
+  /** Tokens that sliding-window layers look back, or undefined. */
+  readonly slidingWindow: number | undefined
+  readonly ropeTheta: number | undefined
+  /** The file, which is little more than the weights, in bytes. */
+  readonly sizeBytes: number
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+const longLists = [
+  'tokenizer.ggml.tokens',
+  'tokenizer.ggml.merges',
+  'tokenizer.ggml.scores',
+  'tokenizer.ggml.token_type',
+]
+
+/**
+ * Reads the head of a GGUF file.
+ * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it is no model
+ */
+export async function readModelShape(path: string): Promise<ModelShape> {
+  const file = await readGgufFileInfo(path, {
+    sourceType: 'filesystem',
+    ignoreKeys: longLists,
+    logWarnings: false,
+  }).catch((cause: NodeJS.ErrnoException) => {
+    const message =
+      cause.code === undefined
+        ? `${path} is no GGUF file: ${cause.message}`
+        : `${path} cannot be read: ${cause.message}`
+    const code = cause.code === undefined ? 'model_invalid' : 'model_unavailable'
+    throw new CllmError(code, message, { cause, details: { path } })
+  })
+  return shapeOf(file, path, await fileBytes(path))
+}
+
+function shapeOf(file: GgufFileInfo, path: string, sizeBytes: number): ModelShape {
+  const metadata = file.metadata as unknown as Fields
+  const general = fieldsOf(metadata['general'])
+  const architecture = file.metadata.general.architecture as string
+  const fields = fieldsOf(metadata[architecture])
+  const attention = fieldsOf(fields['attention'])
+  const layers = largest(fields['block_count'])
+  const hiddenSize = largest(fields['embedding_length'])
+  if (layers === 0 || hiddenSize === 0) {
+    throw new CllmError('model_invalid', `${path} holds no language model (${architecture})`, {
+      details: { path, architecture },
+    })
+  }
+  const heads = attention['head_count']
+  const attentionHeads = largest(heads)
+  const headSize = attentionHeads > 0 ? hiddenSize / attentionHeads : 0
+  const keyLength = largest(attention['key_length'] ?? headSize)
+  const valueLength = largest(attention['value_length'] ?? headSize)
+  const keyValueHeads = attention['head_count_kv'] ?? heads
+  return {
+    architecture,
+    quantization: quantizationOf(general['file_type']),
+    trainingContext: largest(fields['context_length']),
+    vocabularySize: vocabularySizeOf(file),
+    layers,
+    hiddenSize,
+    feedForwardSize: largest(fields['feed_forward_length']),
+    attentionHeads,
+    keyValueHeads: largest(keyValueHeads),
+    keyLength,
+    valueLength,
+    cacheElementsPerToken: sum(keyValueHeads, layers) * (keyLength + valueLength),
+    stateElementsPerSlot: layers * stateElements(fieldsOf(fields['ssm'])),
+    slidingWindow: largest(attention['sliding_window']) || undefined,
+    ropeTheta: largest(fieldsOf(fields['rope'])['freq_base']) || undefined,
+    sizeBytes,
+  }
+}
+
+/** The convolution's and the state space's, as llama.cpp lays out Mamba-like layers. */
+function stateElements(fields: Fields): number {
+  const inner = largest(fields['inner_size'])
+  const state = largest(fields['state_size'])
+  const convolution = Math.max(0, largest(fields['conv_kernel']) - 1)
+  const groups = largest(fields['group_count'])
+  return convolution * (inner + 2 * groups * state) + inner * state
+}
+
+function quantizationOf(fileType: unknown): string {
+  const name: string | undefined = GgufFileType[Number(fileType)]
+  return name?.replace(/^(MOSTLY|ALL)_/, '') ?? 'unknown'
+}
+
+function vocabularySizeOf(file: GgufFileInfo): number {
+  const embedding = file.fullTensorInfo?.find(({ name }) => name === 'token_embd.weight')
+  return Number(embedding?.dimensions[1] ?? 0)
+}
+
+/** All parts of a model that is split over several files, in bytes. */
+async function fileBytes(path: string): Promise<number> {
+  const [, stem, count] = /^(.*)-\d{5}-of-(\d{5})\.gguf$/.exec(path) ?? []
+  const parts = Array.from({ length: Number(count ?? 1) }, (_, index) =>
+    stem === undefined ? path : `${stem}-${String(index + 1).padStart(5, '0')}-of-${count}.gguf`,
+  )
+  const sizes = await Promise.all(parts.map(async (part) => (await stat(part)).size))
+  return sizes.reduce((total, size) => total + size, 0)
+}
+
+function fieldsOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null ? (value as Fields) : {}
+}
+
+/** Of a number or a list with one per layer. */
+function largest(value: unknown): number {
+  const numbers = Array.isArray(value) ? value : [value]
+  return Math.max(0, ...numbers.map((number) => Number(number ?? 0)))
+}
+
+function sum(value: unknown, layers: number): number {
+  if (!Array.isArray(value)) return largest(value) * layers
+  return value.reduce<number>((total, number) => total + Number(number), 0)
+}

@@ -1,0 +1,112 @@
+import type { TokenId } from '@cllm/core'
+import type { NativeModel } from './native.js'
+import { TokenAttribute } from './token-attribute.js'
+import type { ControlToken, Vocabulary } from './vocabulary.js'
+
+const firstPrivateUse = 0xe000
+
+/** What was hidden, and how to bring it back. */
+export interface HiddenText<T> {
+  readonly value: T
+  /** Empty when there was nothing to hide. */
+  readonly texts: readonly string[]
+  /** Stands before and after the number of a hidden text; occurs nowhere else. */
+  readonly mark: string
+}
+
+/**
+ * Keeps texts such as `<|im_end|>` that clients write from becoming control tokens: they are
+ * replaced by marks before the chat template runs and come back as plain text when its result is
+ * tokenized.
+ */
+export class PlainTextGuard {
+  readonly #model: NativeModel
+  readonly #pattern: RegExp | undefined
+  readonly #tokens = new Map<string, ControlToken>()
+
+  constructor(model: NativeModel, vocabulary: Vocabulary) {
+    this.#model = model
+    for (const token of vocabulary.controlTokens) {
+      if (token.text !== '') this.#tokens.set(token.text, token)
+    }
+    // llama.cpp looks for the longest first
+    const texts = Array.from(this.#tokens.keys()).sort((a, b) => b.length - a.length)
+    if (texts.length > 0) this.#pattern = new RegExp(`(${texts.map(escape).join('|')})`, 'g')
+  }
+
+  /** Replaces the texts of control tokens in all strings of a value. */
+  hide<T>(value: T): HiddenText<T> {
+    const texts: string[] = []
+    const pattern = this.#pattern
+    const mark = pattern === undefined ? '' : unusedCharacter(value)
+    const hideText = (text: string) =>
+      text.replace(pattern ?? /$^/, (found) => `${mark}${texts.push(found) - 1}${mark}`)
+    return { value: mapStrings(value, hideText) as T, texts, mark }
+  }
+
+  /** Puts the hidden texts back. */
+  restore(text: string, { texts, mark }: Omit<HiddenText<unknown>, 'value'>): string {
+    if (texts.length === 0) return text
+    return text.replace(new RegExp(`${mark}(\\d+)${mark}`, 'g'), (_, index: string) => {
+      return texts[Number(index)] ?? ''
+    })
+  }
+
+  /** The tokens of a rendered text: control tokens where the template wrote them, only there. */
+  tokenize(text: string, hidden: Omit<HiddenText<unknown>, 'value'>): TokenId[] {
+    if (text === '') return []
+    if (hidden.texts.length === 0 || this.#pattern === undefined) {
+      return Array.from(this.#model.tokenize(text, true))
+    }
+    const parts = text.split(this.#pattern)
+    const tokens: TokenId[] = []
+    for (const [index, part] of parts.entries()) {
+      const control = index % 2 === 1 ? this.#tokens.get(part) : undefined
+      if (control !== undefined) {
+        tokens.push(control.id)
+        continue
+      }
+      const plain = this.restore(this.#strip(parts, index), hidden)
+      if (plain !== '') tokens.push(...this.#model.tokenize(plain, false))
+    }
+    return tokens
+  }
+
+  /** Some control tokens take the white space beside them. */
+  #strip(parts: readonly string[], index: number): string {
+    let text = parts[index] ?? ''
+    const before = this.#tokens.get(parts[index - 1] ?? '')
+    const after = this.#tokens.get(parts[index + 1] ?? '')
+    if (((before?.attributes ?? 0) & TokenAttribute.StripsRight) !== 0) {
+      text = text.replace(/^[ \t\n\v\f\r]+/, '')
+    }
+    if (((after?.attributes ?? 0) & TokenAttribute.StripsLeft) !== 0) {
+      text = text.replace(/[ \t\n\v\f\r]+$/, '')
+    }
+    return text
+  }
+}
+
+function mapStrings(value: unknown, map: (text: string) => string): unknown {
+  if (typeof value === 'string') return map(value)
+  if (Array.isArray(value)) return value.map((item) => mapStrings(item, map))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [map(key), mapStrings(item, map)]),
+  )
+}
+
+function unusedCharacter(value: unknown): string {
+  let used = ''
+  mapStrings(value, (text) => {
+    used += text
+    return text
+  })
+  let code = firstPrivateUse
+  while (used.includes(String.fromCharCode(code))) code++
+  return String.fromCharCode(code)
+}
+
+function escape(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&')
+}

@@ -1,0 +1,76 @@
+import { type BatchItem, CllmError } from '@cllm/core'
+import type { SlotCells } from './slot-cells.js'
+import type { Vocabulary } from './vocabulary.js'
+
+/** A batch in the order in which llama.cpp wants it. */
+export interface StepBatch {
+  /** Indexes of the caller's items by rising slot. */
+  readonly order: readonly number[]
+  /** Tokens in all. */
+  readonly tokens: number
+}
+
+/** What a step must keep to. */
+export interface StepLimits {
+  readonly batchSize: number
+  readonly contextSize: number
+}
+
+/**
+ * Checks a batch, so that llama.cpp cannot fail on it or end the process, and orders it.
+ * @throws CllmError `invalid_token` or `backend_failed`
+ */
+export function orderBatch(
+  batch: readonly BatchItem[],
+  cells: SlotCells,
+  vocabulary: Vocabulary,
+  limits: StepLimits,
+): StepBatch {
+  let tokens = 0
+  for (const item of batch) {
+    checkItem(item, cells, vocabulary, limits)
+    tokens += item.tokens.length
+  }
+  if (tokens > limits.batchSize) {
+    throw failed(`expected at most ${limits.batchSize} tokens in a step, got ${tokens}`)
+  }
+  const slotOf = (index: number) => batch[index]?.slot ?? 0
+  const order = batch.map((_, index) => index).sort((a, b) => slotOf(a) - slotOf(b))
+  const twice = order.find((item, index) => index > 0 && slotOf(item) === slotOf(order[index - 1]!))
+  if (twice !== undefined) throw failed(`slot ${slotOf(twice)} is twice in a step`)
+  return { order, tokens }
+}
+
+function checkItem(
+  { slot, position, tokens, outputs, sampler }: BatchItem,
+  cells: SlotCells,
+  vocabulary: Vocabulary,
+  { contextSize }: StepLimits,
+): void {
+  const length = cells.length(slot)
+  if (position !== length) {
+    throw failed(`slot ${slot} holds ${length} tokens, so a step goes on there, not at ${position}`)
+  }
+  if (tokens.length === 0) throw failed(`slot ${slot} is in a step without tokens`)
+  const end = position + tokens.length
+  if (end > contextSize) {
+    throw failed(`slot ${slot} holds at most ${contextSize} tokens, got ${end}`)
+  }
+  for (const token of tokens) vocabulary.check(token)
+  let before = position - 1
+  for (const output of outputs) {
+    if (!Number.isInteger(output) || output <= before || output >= end) {
+      throw failed(
+        `outputs of slot ${slot} must rise from ${position} to ${end - 1}: ${outputs.join()}`,
+      )
+    }
+    before = output
+  }
+  if (outputs.length > 0 && sampler === undefined) {
+    throw failed(`slot ${slot} wants outputs and has no sampler`)
+  }
+}
+
+function failed(message: string): CllmError {
+  return new CllmError('backend_failed', message)
+}
