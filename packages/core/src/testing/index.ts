@@ -1,1 +1,6 @@
-export {}
+export * from './fake-backend.js'
+export type { FakeScript } from './fake-model.js'
+export * from './fake-script.js'
+export * from './fake-tokenizer.js'
+export { fakeSpecialTokens, fakeTokenIds } from './fake-vocabulary.js'
+export * from './simulated-time.js'
