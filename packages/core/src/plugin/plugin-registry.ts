@@ -5,6 +5,7 @@ import type {
   ProtocolFactory,
 } from '../contracts/plugin.js'
 import type { SchedulerPolicy } from '../contracts/scheduler-policy.js'
+import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 
 /** What plugins registered, by name. */
@@ -25,6 +26,7 @@ export class PluginRegistry implements PluginHost {
     add(this.#protocols, 'protocol', name, create)
   }
 
+  /** Every policy's name. */
   policyNames(): string[] {
     return [...this.#policies.keys()].toSorted()
   }
@@ -36,6 +38,11 @@ export class PluginRegistry implements PluginHost {
     const names = this.policyNames()
     const message = `policy: expected one of ${names.join(', ')}, instead got "${name}"`
     throw new CllmError('invalid_policy', message, { details: { field: 'policy', names } })
+  }
+
+  /** Makes every protocol that was registered. */
+  createProtocols(): Protocol[] {
+    return [...this.#protocols.values()].map((create) => create({}))
   }
 }
 

@@ -1,0 +1,101 @@
+// Decode speed of the engine in its child process, sampling on, against llama-batched-bench, which
+// never samples. Alternating in one run.
+import { execFile } from 'node:child_process'
+import { parseArgs, promisify } from 'node:util'
+import { spawnEngine } from '../packages/cli/dist/engine/spawn-engine.js'
+import { randomOf } from './lib/prompts.mjs'
+import { pause } from './lib/servers.mjs'
+import { median, table } from './lib/statistics.mjs'
+
+const { values } = parseArgs({
+  options: {
+    model: { type: 'string' },
+    'llama-batched-bench': { type: 'string' },
+    sequences: { type: 'string', default: '1,8,16' },
+    rounds: { type: 'string', default: '3' },
+    tokens: { type: 'string', default: '64' },
+    prompt: { type: 'string', default: '32' },
+    'ctx-size': { type: 'string', default: '2048' },
+    slots: { type: 'string', default: '16' },
+    policy: { type: 'string', default: 'adaptive+fcfs' },
+    gpu: { type: 'string', default: 'off' },
+  },
+})
+const tokens = Number(values.tokens)
+const promptTokens = Number(values.prompt)
+const random = randomOf(Date.now())
+const run = promisify(execFile)
+
+async function native(sequences) {
+  const context = Number(values['ctx-size']) * sequences
+  const args = ['-m', values.model, '-c', context, '-npp', promptTokens, '-ntg', tokens]
+  const { stdout } = await run(
+    values['llama-batched-bench'],
+    [...args, '-npl', sequences, '--output-format', 'jsonl'].map(String),
+  )
+  const line = stdout.split('\n').find((text) => text.startsWith('{'))
+  return { speed: JSON.parse(line).speed_tg }
+}
+
+/** Starts the engine anew each time, as llama-batched-bench does. */
+async function engine(sequences) {
+  const settings = {
+    backend: {
+      modelPath: values.model,
+      modelId: 'bench',
+      slots: Number(values.slots),
+      contextSize: Number(values['ctx-size']),
+      gpu: values.gpu,
+    },
+    policy: values.policy,
+    policyOptions: {},
+    options: {},
+    plugins: [],
+    pluginsFolder: process.cwd(),
+    log: { level: 'warn', file: null },
+  }
+  const { client, info, kill, ended } = await spawnEngine(settings, { env: process.env })
+  const one = async () => {
+    const prompt = Array.from({ length: promptTokens }, () => {
+      return Math.floor(random() * (info.model.vocabularySize - 1000))
+    })
+    const sampling = { temperature: 0.7, topK: 40, topP: 0.9, ignoreEos: true }
+    const times = []
+    // More than the others want, so that all of them decode to the end of the window.
+    const request = { prompt: { tokens: prompt }, maxTokens: tokens + 2 * sequences, sampling }
+    for await (const event of client.submit(request)) {
+      if (event.type === 'token') times.push(performance.now())
+    }
+    return times
+  }
+  const streams = await Promise.all(Array.from({ length: sequences }, one))
+  // All decode between the last first token and the first last one.
+  const from = Math.max(...streams.map((times) => times[0]))
+  const to = Math.min(...streams.map((times) => times.at(-1)))
+  const drawn = streams.flat().filter((time) => time > from && time <= to).length
+  const { busyMs, decodeMs, sampleMs } = await client.statistics()
+  kill()
+  await ended
+  return { speed: (drawn * 1000) / (to - from), overhead: 1 - (decodeMs + sampleMs) / busyMs }
+}
+
+const rows = [['sequences', 'llama-batched-bench tok/s', 'engine tok/s', 'ratio', 'loop overhead']]
+for (const sequences of values.sequences.split(',').map(Number)) {
+  const results = []
+  for (let round = 0; round < Number(values.rounds); round++) {
+    const first = round % 2 === 0 ? await native(sequences) : undefined
+    await pause(500)
+    const ours = await engine(sequences)
+    await pause(500)
+    results.push({ native: first ?? (await native(sequences)), ours })
+  }
+  const middle = (pick) => median(results.map(pick))
+  rows.push([
+    sequences,
+    middle((result) => result.native.speed).toFixed(1),
+    middle((result) => result.ours.speed).toFixed(1),
+    middle((result) => result.ours.speed / result.native.speed).toFixed(3),
+    `${(100 * middle((result) => result.ours.overhead)).toFixed(2)} %`,
+  ])
+}
+console.log(table(rows))

@@ -1,0 +1,73 @@
+// Four streams run when a request with a long prompt arrives: how long do they stall, how long does
+// it wait? cLLM and llama-server, alternating in one run.
+import { parseArgs } from 'node:util'
+import { randomOf, text } from './lib/prompts.mjs'
+import { pause, startServer } from './lib/servers.mjs'
+import { median, table } from './lib/statistics.mjs'
+import { gaps, stream } from './lib/stream.mjs'
+
+const { values } = parseArgs({
+  options: {
+    model: { type: 'string' },
+    'llama-server': { type: 'string' },
+    rounds: { type: 'string', default: '3' },
+    slots: { type: 'string', default: '16' },
+    'ctx-size': { type: 'string', default: '4096' },
+    words: { type: 'string', default: '1200' },
+    streams: { type: 'string', default: '4' },
+    only: { type: 'string' },
+    seed: { type: 'string', default: String(Date.now()) },
+    extra: { type: 'string', default: '' },
+  },
+})
+const random = randomOf(Number(values.seed))
+const settings = {
+  model: values.model,
+  slots: Number(values.slots),
+  context: Number(values['ctx-size']),
+  llamaServer: values['llama-server'],
+  extra: values.extra.split(' ').filter((word) => word !== ''),
+}
+
+async function intrude(server) {
+  const streams = Array.from({ length: Number(values.streams) }, () =>
+    stream(server, { prompt: text(24, random), tokens: 150 }),
+  )
+  await pause(3000)
+  const intruder = await stream(server, { prompt: text(Number(values.words), random), tokens: 4 })
+  const from = intruder.began
+  const to = from + intruder.times[0]
+  const answers = await Promise.all(streams)
+  const during = answers.flatMap((answer) =>
+    gaps(answer).filter((_, index) => {
+      const at = answer.began + answer.times[index + 1]
+      return at >= from && answer.began + answer.times[index] <= to
+    }),
+  )
+  return { itlMax: Math.max(...during), ttft: intruder.times[0] }
+}
+
+const kinds = values.only === undefined ? ['llama-server', 'cllm'] : [values.only]
+const results = new Map(kinds.map((kind) => [kind, []]))
+const servers = []
+for (const kind of kinds) servers.push(await startServer(kind, settings))
+await pause(5000)
+for (let round = 0; round < Number(values.rounds); round++) {
+  const order = round % 2 === 0 ? servers : servers.toReversed()
+  for (const server of order) {
+    results.get(server.kind).push(await intrude(server))
+    await pause(500)
+  }
+}
+const middle = (kind, figure) => median(results.get(kind).map((result) => result[figure]))
+const rows = [['server', 'largest ITL ms', "intruder's TTFT ms"]]
+for (const kind of kinds) {
+  rows.push([kind, middle(kind, 'itlMax').toFixed(0), middle(kind, 'ttft').toFixed(0)])
+}
+if (kinds.length === 2) {
+  const ratio = (figure) => (middle('cllm', figure) / middle('llama-server', figure)).toFixed(3)
+  rows.push(['ratio', ratio('itlMax'), ratio('ttft')])
+}
+console.log(table(rows))
+for (const server of servers) await server.stop()
+process.exit(0)

@@ -1,0 +1,50 @@
+import { spawn } from 'node:child_process'
+import { createServer } from 'node:net'
+import { fileURLToPath } from 'node:url'
+
+const cllmBin = fileURLToPath(new URL('../../packages/cli/bin/cllm.js', import.meta.url))
+
+/** Starts `cllm serve` or llama-server on a free port and waits until it answers. */
+export async function startServer(kind, { model, slots, context, llamaServer, extra = [] }) {
+  const port = await freePort()
+  const cllm = ['serve', '--model', model, '--port', port, '--slots', slots, '--ctx-size', context]
+  const [command, args] =
+    kind === 'cllm'
+      ? [process.execPath, [cllmBin, ...cllm, '--log-level', 'warn', ...extra]]
+      : [llamaServer, llamaArguments({ model, port, slots, context })]
+  const child = spawn(command, args.map(String), { stdio: ['ignore', 'ignore', 'pipe'] })
+  let errors = ''
+  child.stderr.on('data', (chunk) => (errors = (errors + chunk).slice(-4000)))
+  const url = `http://127.0.0.1:${port}`
+  for (let attempt = 0; ; attempt++) {
+    if (child.exitCode !== null || attempt > 600)
+      throw new Error(`${kind} did not start: ${errors}`)
+    const response = await fetch(`${url}/health`).catch(() => undefined)
+    if (response?.ok) break
+    await pause(200)
+  }
+  return { kind, url, pid: child.pid, stop: () => stop(child) }
+}
+
+function llamaArguments({ model, port, slots, context }) {
+  const size = slots * context
+  return ['-m', model, '--port', port, '-np', slots, '-c', size, '--cache-ram', 0, '--no-webui']
+}
+
+async function stop(child) {
+  const ended = new Promise((resolve) => child.once('exit', resolve))
+  child.kill('SIGTERM')
+  const timer = setTimeout(() => child.kill('SIGKILL'), 5000)
+  await ended
+  clearTimeout(timer)
+}
+
+export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds))
+
+async function freePort() {
+  const server = createServer()
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}

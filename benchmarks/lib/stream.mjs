@@ -1,0 +1,72 @@
+import { request, Agent } from 'node:http'
+
+/** How each server is asked for a stream of exactly `tokens` tokens, and how its events are read. */
+export const dialects = {
+  cllm: {
+    path: '/generate_stream',
+    body: ({ prompt, tokens }) => ({
+      prompt,
+      max_tokens: tokens,
+      ignore_eos: true,
+      temperature: 0.7,
+      top_k: 40,
+      top_p: 0.9,
+    }),
+    isToken: (event) => event.done === false,
+  },
+  'llama-server': {
+    path: '/completion',
+    body: ({ prompt, tokens }) => ({
+      prompt,
+      n_predict: tokens,
+      ignore_eos: true,
+      temperature: 0.7,
+      top_k: 40,
+      top_p: 0.9,
+      min_p: 0,
+      stream: true,
+      return_tokens: true,
+    }),
+    isToken: (event) => event.stop === false,
+  },
+}
+
+const agent = new Agent({ keepAlive: true, maxSockets: Infinity })
+
+/** Sends one request and returns when each of its tokens came, in milliseconds after the sending. */
+export function stream(server, job) {
+  const dialect = dialects[server.kind]
+  const body = JSON.stringify(dialect.body(job))
+  return new Promise((resolve, reject) => {
+    const began = performance.now()
+    const times = []
+    let rest = ''
+    const sent = request(
+      new URL(dialect.path, server.url),
+      { method: 'POST', agent, headers: { 'content-type': 'application/json' } },
+      (response) => {
+        response.setEncoding('utf8')
+        response.on('data', (chunk) => {
+          const now = performance.now() - began
+          const lines = (rest + chunk).split('\n\n')
+          rest = lines.pop()
+          for (const line of lines) {
+            const event = JSON.parse(line.replace(/^data: /, ''))
+            if (event.error !== undefined) reject(new Error(JSON.stringify(event)))
+            if (dialect.isToken(event)) times.push(now)
+          }
+        })
+        response.on('error', reject)
+        response.on('end', () => {
+          if (response.statusCode !== 200) reject(new Error(`${response.statusCode}: ${rest}`))
+          else resolve({ began, times, total: performance.now() - began })
+        })
+      },
+    )
+    sent.on('error', reject)
+    sent.end(body)
+  })
+}
+
+/** Times between a stream's tokens. */
+export const gaps = ({ times }) => times.slice(1).map((time, index) => time - times[index])

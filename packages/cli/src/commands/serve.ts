@@ -1,0 +1,111 @@
+import { readFileSync } from 'node:fs'
+import {
+  createServer,
+  loadPlugins,
+  PluginRegistry,
+  systemClock,
+  type Logger,
+  type SamplingParams,
+} from '@cllm/core'
+import { koaTransport, nativeProtocol, type KoaProtocol } from '@cllm/http-koa'
+import { loadConfig, type LoadedConfig } from '../config/load-config.js'
+import { spawnEngine, type EngineProcess } from '../engine/spawn-engine.js'
+import { toEngineSettings } from '../engine/to-engine-settings.js'
+import { createLogger } from '../logger.js'
+import { progressDisplay } from '../models/progress-bar.js'
+import { resolveModel, type ResolvedModel } from '../models/resolve-model.js'
+import type { CommandIo } from './command-io.js'
+
+/** `cllm serve`: runs until the signal is aborted or the engine dies. */
+export async function serve(argv: readonly string[], io: CommandIo): Promise<number> {
+  const readFile = (file: string): string => readFileSync(file, 'utf8')
+  const loaded = loadConfig({ argv, env: io.env, cwd: process.cwd(), readFile })
+  const { config } = loaded
+  const logger = createLogger(config.logging)
+  for (const warning of loaded.warnings) logger.warn({}, warning)
+
+  const model = await fetchModel(config.model.spec, config.models.cache, io)
+  const settings = toEngineSettings(loaded, model)
+  const engine = await spawnEngine(settings, { env: io.env, signal: io.signal })
+  try {
+    return await serveEngine(engine, loaded, logger, io)
+  } finally {
+    engine.kill()
+  }
+}
+
+async function serveEngine(
+  engine: EngineProcess,
+  loaded: LoadedConfig,
+  logger: Logger,
+  io: CommandIo,
+): Promise<number> {
+  const { host, port, drain_timeout: drainSeconds } = loaded.config.server
+  const protocols = [nativeApi(loaded), ...(await pluginProtocols(loaded))]
+  const server = createServer({
+    engines: { [engine.info.model.id]: engine.client },
+    transports: [koaTransport({ host, port, protocols })],
+    clock: systemClock,
+    logger,
+  })
+  for (const { url } of await server.listen()) io.stdout.write(`listening on ${url}\n`)
+
+  const death = await Promise.race([engine.ended, aborted(io.signal)])
+  if (death !== undefined) {
+    logger.error({ end: death }, 'the engine ended')
+    await server.close()
+    return 1
+  }
+  logger.info({ seconds: drainSeconds }, 'stopping: what runs may finish')
+  await server.close(drainSeconds * 1000)
+  return 0
+}
+
+async function fetchModel(
+  spec: string,
+  cache: string | null,
+  io: CommandIo,
+): Promise<ResolvedModel> {
+  const progress = progressDisplay(io.stderr)
+  try {
+    return await resolveModel(spec, {
+      env: io.env,
+      signal: io.signal,
+      onProgress: progress.show,
+      ...(cache === null ? {} : { cacheFolder: cache }),
+    })
+  } finally {
+    progress.close()
+  }
+}
+
+/** The native API with the defaults that somebody has set; the others are the protocol's own. */
+function nativeApi({ config, sources }: LoadedConfig): KoaProtocol {
+  const { defaults } = config.api
+  const isSet = (name: keyof typeof defaults): boolean =>
+    sources.get(`api.defaults.${name}`) !== 'default'
+  const sampling: Partial<SamplingParams> = {
+    ...(isSet('temperature') && { temperature: defaults.temperature }),
+    ...(isSet('top_k') && { topK: defaults.top_k }),
+    ...(isSet('top_p') && { topP: defaults.top_p }),
+    ...(isSet('min_p') && { minP: defaults.min_p }),
+    ...(isSet('repetition_penalty') && { repetitionPenalty: defaults.repetition_penalty }),
+    ...(isSet('presence_penalty') && { presencePenalty: defaults.presence_penalty }),
+    ...(isSet('frequency_penalty') && { frequencyPenalty: defaults.frequency_penalty }),
+  }
+  return nativeProtocol({
+    defaults: { maxTokens: defaults.max_tokens, sampling },
+    maxQueuedRequests: config.scheduler.max_queued_requests,
+  })
+}
+
+async function pluginProtocols({ config, pluginsFolder }: LoadedConfig): Promise<KoaProtocol[]> {
+  const registry = new PluginRegistry()
+  await loadPlugins(config.plugins, { from: pluginsFolder, registry })
+  return registry.createProtocols() as KoaProtocol[]
+}
+
+async function aborted(signal: AbortSignal): Promise<undefined> {
+  if (signal.aborted) return
+  await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
+}

@@ -1,0 +1,40 @@
+import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
+import {
+  CllmError,
+  createEngine,
+  hostEngine,
+  loadPlugins,
+  PluginRegistry,
+  registerPlugin,
+  systemClock,
+} from '@cllm/core'
+import { schedulerPlugin } from '@cllm/scheduler'
+import { createLogger } from '../logger.js'
+import type { EngineSettings, StartMessage } from './engine-settings.js'
+import { parentChannel } from './process-channel.js'
+import { warmUp } from './warm-up.js'
+
+// Ctrl-C reaches the whole process group; when the engine ends is the parent's decision.
+process.on('SIGINT', () => {})
+process.on('SIGTERM', () => {})
+process.once('disconnect', () => process.exit(0))
+process.once('message', (message) => void start((message as StartMessage).settings))
+
+const channel = parentChannel(process)
+
+async function start(settings: EngineSettings): Promise<void> {
+  try {
+    const logger = createLogger(settings.log)
+    const registry = new PluginRegistry()
+    await registerPlugin(schedulerPlugin, registry)
+    await loadPlugins(settings.plugins, { from: settings.pluginsFolder, registry })
+    const policy = registry.createPolicy(settings.policy, settings.policyOptions)
+    const backend = await createLlamaCppBackend(settings.backend, { clock: systemClock, logger })
+    await warmUp(backend)
+    const engine = createEngine({ backend, policy, logger, options: settings.options })
+    hostEngine(engine, registry, channel)
+  } catch (error) {
+    channel.send({ type: 'failed', error: CllmError.from(error).serialize() })
+    process.disconnect()
+  }
+}

@@ -1,0 +1,22 @@
+import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
+import type { EngineOptions } from '@cllm/core'
+import type { PluginEntry } from '../config/value-format.js'
+import type { LogSettings } from '../logger.js'
+
+/** All that an engine's process needs to know; it travels as JSON. */
+export interface EngineSettings {
+  readonly backend: LlamaCppOptions
+  readonly policy: string
+  readonly policyOptions: Readonly<Record<string, unknown>>
+  readonly options: Partial<EngineOptions>
+  readonly plugins: readonly PluginEntry[]
+  /** Folder that the plugins' names are looked up from. */
+  readonly pluginsFolder: string
+  readonly log: LogSettings
+}
+
+/** The first message to an engine's process. */
+export interface StartMessage {
+  readonly type: 'start'
+  readonly settings: EngineSettings
+}

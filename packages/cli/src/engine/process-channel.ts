@@ -1,0 +1,35 @@
+import type { ChildProcess } from 'node:child_process'
+import type { Channel, FromEngine, ToEngine } from '@cllm/core'
+
+/** The parent's end of the channel to an engine's process. */
+export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine> {
+  return {
+    send(message) {
+      // A child that has just died fails the send; `onClose` tells of it.
+      if (child.connected) child.send(message, () => {})
+    },
+    onMessage(listener) {
+      child.on('message', (message) => listener(message as FromEngine))
+    },
+    onClose(listener) {
+      child.once('exit', (code, signal) => {
+        listener(`its process ended with ${signal ?? `code ${code}`}`)
+      })
+    },
+  }
+}
+
+/** The engine's end of the channel to its parent. */
+export function parentChannel(self: NodeJS.Process): Channel<FromEngine, ToEngine> {
+  return {
+    send(message) {
+      if (self.connected) self.send?.(message, undefined, {}, () => {})
+    },
+    onMessage(listener) {
+      self.on('message', (message) => listener(message as ToEngine))
+    },
+    onClose(listener) {
+      self.once('disconnect', () => listener('its parent is gone'))
+    },
+  }
+}

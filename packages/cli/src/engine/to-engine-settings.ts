@@ -1,0 +1,43 @@
+import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
+import type { LoadedConfig } from '../config/load-config.js'
+import type { CllmConfig } from '../config/schema.js'
+import type { ResolvedModel } from '../models/resolve-model.js'
+import type { EngineSettings } from './engine-settings.js'
+
+/** What the configuration means for the engine of a model. */
+export function toEngineSettings(loaded: LoadedConfig, model: ResolvedModel): EngineSettings {
+  const { config } = loaded
+  const { scheduler } = config
+  const timeout = scheduler.request_timeout
+  return {
+    backend: toBackendOptions(config, model),
+    policy: scheduler.policy,
+    policyOptions: scheduler.policy_options,
+    options: {
+      maxQueuedRequests: scheduler.max_queued_requests,
+      ...(timeout === 0 ? {} : { requestTimeoutMs: timeout * 1000 }),
+    },
+    plugins: config.plugins,
+    pluginsFolder: loaded.pluginsFolder,
+    log: { level: config.logging.level, file: config.logging.file },
+  }
+}
+
+function toBackendOptions({ engine, model: settings }: CllmConfig, model: ResolvedModel) {
+  const template = settings.chat_template
+  return {
+    modelPath: model.path,
+    modelId: settings.id ?? model.name,
+    slots: engine.slots,
+    batchSize: engine.batch_size,
+    gpu: engine.gpu,
+    kvCacheType: engine.kv_cache_type,
+    flashAttention: engine.flash_attention,
+    mmap: engine.mmap,
+    mlock: engine.mlock,
+    ...(engine.ctx_size === 'auto' ? {} : { contextSize: engine.ctx_size }),
+    ...(engine.threads === 'auto' ? {} : { threads: engine.threads }),
+    ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),
+    ...(template === null ? {} : { chatTemplate: template }),
+  } as LlamaCppOptions
+}

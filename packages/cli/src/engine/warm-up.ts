@@ -1,0 +1,10 @@
+import { defaultSampling, type Backend } from '@cllm/core'
+
+/** One small step, so that the first request does not pay for pages and buffers touched first. */
+export async function warmUp(backend: Backend): Promise<void> {
+  const [token = 0] = backend.tokenizer.encode('Hello')
+  const sampler = backend.createSampler({ ...defaultSampling, seed: 1 }, [token])
+  await backend.step([{ slot: 0, position: 0, tokens: [token], outputs: [0], sampler }])
+  sampler.dispose()
+  backend.release(0)
+}
