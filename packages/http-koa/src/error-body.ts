@@ -15,12 +15,12 @@ export interface ErrorBody {
 
 /** The body of a failure's answer. */
 export function errorBody(error: CllmError): ErrorBody {
-  const field = error.details.field
+  const field = fieldName(error)
   return {
     success: false,
     ...wording(error),
     code: error.code,
-    ...(typeof field === 'string' ? { field } : {}),
+    ...(field === undefined ? {} : { field }),
   }
 }
 
@@ -40,6 +40,19 @@ function wording(error: CllmError): Pick<ErrorBody, 'error' | 'message' | 'retry
     case 'timeout':
       return { error: 'Request timeout', message: 'Request timed out' }
     default:
-      return { error: error.message }
+      return { error: message(error) }
   }
+}
+
+function message(error: CllmError): string {
+  const field = fieldName(error)
+  return field === undefined
+    ? error.message
+    : error.message.replace(`${error.details.field}:`, `${field}:`)
+}
+
+/** The engine says `logitBias` of what is `logit_bias` in HTTP's APIs. */
+function fieldName({ details: { field } }: CllmError): string | undefined {
+  if (typeof field !== 'string') return undefined
+  return field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 }

@@ -15,7 +15,8 @@ const goneCodes: ReadonlySet<unknown> = new Set([
 
 /** Whether a failure only says that the client has left. */
 export function isClientGone(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && goneCodes.has(error.code)
+  if (!(error instanceof Error) || !('code' in error)) return false
+  return goneCodes.has(error.code) || String(error.code).startsWith('HPE_') // cut off or no HTTP
 }
 
 /** Turns what later middleware throws, and paths and methods nobody serves, into answers. */
@@ -50,11 +51,11 @@ function refuseUnserved(ctx: Context): void {
   if (ctx.respond === false || ctx.body !== undefined) return
   const allow = ctx.response.get('Allow')
   if (allow !== '' && (ctx.status === 405 || ctx.status === 501)) {
-    const message = `${ctx.path} takes ${allow}, not ${ctx.method}.`
+    const message = `${ctx.path} takes ${allow}, not ${ctx.method}`
     throw new CllmError('method_not_allowed', message)
   }
   if (ctx.status === 404 || ctx.status === 501) {
-    throw new CllmError('not_found', `There is nothing at ${ctx.path}.`)
+    throw new CllmError('not_found', `There is nothing at ${ctx.path}`)
   }
 }
 

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
@@ -62,14 +63,12 @@ export class KoaTransport implements Transport {
   /** Throws `address_in_use` when it cannot listen there. */
   async listen(): Promise<TransportAddress> {
     const server = this.#server
-    await new Promise<void>((resolve, reject) => {
-      const fail = (error: Error) => reject(listenError(error, this.#host, this.#port))
-      server.once('error', fail)
-      server.listen(this.#port, this.#host, () => {
-        server.off('error', fail)
-        resolve()
-      })
-    })
+    try {
+      server.listen(this.#port, this.#host)
+      await once(server, 'listening')
+    } catch (error) {
+      throw listenError(error as Error, this.#host, this.#port)
+    }
     server.on('error', (error) => this.#services.logger.error({ err: error }, 'HTTP server failed'))
     const { port } = server.address() as AddressInfo
     const host = this.#host.includes(':') ? `[${this.#host}]` : this.#host
@@ -100,7 +99,7 @@ export class KoaTransport implements Transport {
     })
     app.use(handleErrors(logger))
     app.use(async (_ctx, next) => {
-      if (this.#closing) throw new CllmError('shutting_down', 'The server is shutting down.')
+      if (this.#closing) throw new CllmError('shutting_down', 'The server is shutting down')
       await next()
     })
     app.use(router.routes())

@@ -24,7 +24,7 @@ export function parseFields<Schema extends z.ZodObject>(
   if (received === undefined) {
     throw new CllmError('invalid_request', `Missing required field: ${field}`, { details })
   }
-  const message = `${field}: expected ${expected}, got ${details.received}`
+  const message = `${field}: expected ${expected}, instead got ${details.received}`
   throw new CllmError('invalid_request', message, { details })
 }
 

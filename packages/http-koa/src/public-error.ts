@@ -7,7 +7,7 @@ import { CllmError, type Logger } from '@cllm/core'
 export function publicError(error: unknown, logger: Logger): CllmError {
   if (!CllmError.isInstance(error)) {
     logger.error({ err: error }, 'request failed')
-    return new CllmError('internal', 'Internal error. The log of the server has the cause.', {
+    return new CllmError('internal', 'Internal error. The log of the server has the cause', {
       cause: error,
     })
   }

@@ -15,12 +15,12 @@ export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
   checkContentType(ctx)
   const text = decodeUtf8(await readBody(ctx))
   if (text.trim() === '')
-    throw new CllmError('invalid_json', 'Expected a JSON object, got no body.')
+    throw new CllmError('invalid_json', 'Expected a JSON object, instead got no body')
   const value = parseJson(text)
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     const received =
       value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`
-    throw new CllmError('invalid_json', `Expected a JSON object, got ${received}.`)
+    throw new CllmError('invalid_json', `Expected a JSON object, instead got ${received}`)
   }
   return value as JsonObject
 }
@@ -28,8 +28,9 @@ export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
 function checkContentType(ctx: KoaContext): void {
   const type = ctx.get('Content-Type')
   if (type !== '') {
-    const isJson = ctx.request.type === 'application/json' || ctx.request.type.endsWith('+json')
-    if (!isJson) throw unsupported(`Content-Type: application/json`, type)
+    const media = ctx.request.type.toLowerCase()
+    if (media !== 'application/json' && !media.endsWith('+json'))
+      throw unsupported('Content-Type: application/json', type)
     const { charset } = ctx.request
     if (charset !== '' && !/^utf-?8$/i.test(charset)) throw unsupported('charset=utf-8', charset)
   }
@@ -40,7 +41,7 @@ function checkContentType(ctx: KoaContext): void {
 }
 
 function unsupported(expected: string, received: string): CllmError {
-  return new CllmError('unsupported_media_type', `Expected ${expected}, got ${received}.`)
+  return new CllmError('unsupported_media_type', `Expected ${expected}, instead got ${received}`)
 }
 
 async function readBody(ctx: KoaContext): Promise<Buffer> {
@@ -50,10 +51,14 @@ async function readBody(ctx: KoaContext): Promise<Buffer> {
     return await getRawBody(ctx.req, { limit, ...(length === '' ? {} : { length }) })
   } catch (error) {
     if ((error as getRawBody.RawBodyError).type !== 'entity.too.large') throw error
-    throw new CllmError('body_too_large', `Expected a body of at most ${limit} bytes, got more.`, {
-      details: { limit },
-      cause: error,
-    })
+    throw new CllmError(
+      'body_too_large',
+      `Expected a body of at most ${limit} bytes, instead got more`,
+      {
+        details: { limit },
+        cause: error,
+      },
+    )
   }
 }
 
@@ -61,9 +66,13 @@ function decodeUtf8(body: Buffer): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(body)
   } catch (error) {
-    throw new CllmError('invalid_json', 'Expected JSON in UTF-8, got bytes that are not UTF-8.', {
-      cause: error,
-    })
+    throw new CllmError(
+      'invalid_json',
+      'Expected JSON in UTF-8, instead got bytes that are not UTF-8',
+      {
+        cause: error,
+      },
+    )
   }
 }
 
@@ -74,7 +83,7 @@ function parseJson(text: string): unknown {
     const position = jsonErrorPosition(text)
     const where =
       position === undefined ? '' : ` at line ${position.line}, column ${position.column}`
-    throw new CllmError('invalid_json', `Invalid JSON${where}: ${(error as Error).message}.`, {
+    throw new CllmError('invalid_json', `Invalid JSON${where}: ${(error as Error).message}`, {
       ...(position === undefined ? {} : { details: { ...position } }),
       cause: error,
     })

@@ -31,6 +31,7 @@ export async function refuseBody(ctx: ParameterizedContext<KoaState>, body: stri
   })
   const cancel = clock.at(clock.now() + drainMs, () => enough.abort())
   try {
+    req.resume()
     await Promise.race(['end', 'close'].map((event) => once(req, event, { signal: enough.signal })))
   } catch {
     // enough, or the client has gone

@@ -49,31 +49,37 @@ export interface BytePairVocabulary {
 }
 
 /**
- * Lays out a vocabulary of exactly `size` entries: the 256 bytes, what the merges make, unused fillers, and the special
- * tokens. Ordinary entries end at `specialsAt`, where the special tokens begin; the rest are unused again.
- * @throws RangeError when they do not fit.
+ * Lays out a vocabulary of exactly `size` entries: the 256 bytes and what the merges make, up to `specialsAt`; there
+ * the special tokens; the rest are unused.
+ * @param merges taken in order until there is no more room; one that makes what is there already is left out.
+ * @throws RangeError when the merges are too few, or there is no room for the special tokens.
  */
 export function bytePairVocabulary(
-  merges: readonly Merge[],
+  merges: Iterable<Merge>,
   size: number,
   specialsAt = size - SPECIAL_TOKENS.length,
 ): BytePairVocabulary {
   const tokens = new Set(BYTE_ALPHABET)
-  for (const [left, right] of merges) tokens.add(left + right)
-  const ordinary = tokens.size
-  if (ordinary > specialsAt || specialsAt + SPECIAL_TOKENS.length > size) {
+  const used: Merge[] = []
+  for (const merge of merges) {
+    if (tokens.size === specialsAt) break
+    const token = merge.join('')
+    if (tokens.has(token)) continue
+    tokens.add(token)
+    used.push(merge)
+  }
+  if (tokens.size !== specialsAt || specialsAt + SPECIAL_TOKENS.length > size) {
     throw new RangeError(
-      `expected room for ${ordinary} tokens and ${SPECIAL_TOKENS.length} special ones, got ${size}`,
+      `expected ${specialsAt} ordinary and ${SPECIAL_TOKENS.length} special tokens to make up to ${size}, got ${tokens.size} ordinary ones`,
     )
   }
-  for (let id = ordinary; id < specialsAt; id++) tokens.add(`[UNUSED${id}]`)
   for (const [name] of SPECIAL_TOKENS) tokens.add(name)
   for (let id = tokens.size; id < size; id++) tokens.add(`[PAD${id}]`)
   const types = Array.from({ length: size }, (_, id) => {
-    if (id < ordinary) return TokenType.Normal
+    if (id < specialsAt) return TokenType.Normal
     return SPECIAL_TOKENS[id - specialsAt]?.[1] ?? TokenType.Unused
   })
-  return { tokens: [...tokens], types, merges }
+  return { tokens: [...tokens], types, merges: used }
 }
 
 /** The `tokenizer.*` metadata of a byte-level BPE vocabulary with Qwen's pre-tokenizer and a ChatML template. */

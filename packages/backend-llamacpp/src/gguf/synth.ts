@@ -1,13 +1,12 @@
-import { bytePairMetadata, bytePairVocabulary } from './byte-pair-vocabulary.js'
+import { bytePairMetadata } from './byte-pair-vocabulary.js'
 import type { GgufMetadata } from './gguf-types.js'
 import { float32, text, uint32 } from './gguf-values.js'
 import { writeGguf } from './gguf-writer.js'
-import { learnMerges } from './byte-pair-merges.js'
-import { COMMON_WORDS } from './common-words.js'
 import { RandomBits } from './random-bits.js'
 import { SYNTHETIC_SHAPES } from './synthetic-shapes.js'
 import type { ModelShape, SyntheticModelName } from './synthetic-shapes.js'
 import { syntheticTensors } from './synthetic-tensors.js'
+import { syntheticVocabulary } from './synthetic-vocabulary.js'
 
 /** What {@link writeSyntheticModel} writes. */
 export interface SyntheticModelOptions {
@@ -29,10 +28,9 @@ const FILE_TYPES = { Q8_0: 7, Q4_K_M: 15 } as const
 export async function writeSyntheticModel(options: SyntheticModelOptions): Promise<number> {
   const { like, out, seed = 0 } = options
   const shape = SYNTHETIC_SHAPES[like]
-  const vocabulary = bytePairVocabulary(learnMerges(COMMON_WORDS, 400), shape.vocabulary)
   return await writeGguf(
     out,
-    { ...architecture(shape), ...bytePairMetadata(vocabulary) },
+    { ...architecture(shape), ...bytePairMetadata(syntheticVocabulary(like)) },
     syntheticTensors(shape, new RandomBits(seed)),
   )
 }

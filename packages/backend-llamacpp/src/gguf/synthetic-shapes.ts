@@ -7,7 +7,10 @@ export interface ModelShape {
   readonly heads: number
   readonly keyValueHeads: number
   readonly headSize: number
+  /** Number of vocabulary entries. */
   readonly vocabulary: number
+  /** Id of the first special token; all before it are bytes and merges. */
+  readonly specialsAt: number
   /** Training context in tokens. */
   readonly context: number
   readonly ropeBase: number
@@ -26,6 +29,7 @@ export const SYNTHETIC_SHAPES = {
     keyValueHeads: 8,
     headSize: 128,
     vocabulary: 151_936,
+    specialsAt: 151_643,
     context: 40_960,
     ropeBase: 1_000_000,
     quantization: 'Q4_K_M',
@@ -39,6 +43,7 @@ export const SYNTHETIC_SHAPES = {
     keyValueHeads: 2,
     headSize: 32,
     vocabulary: 768,
+    specialsAt: 742,
     context: 512,
     ropeBase: 10_000,
     quantization: 'Q8_0',

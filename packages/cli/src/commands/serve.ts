@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import {
   createServer,
   loadPlugins,
@@ -18,8 +17,7 @@ import type { CommandIo } from './command-io.js'
 
 /** `cllm serve`: runs until the signal is aborted or the engine dies. */
 export async function serve(argv: readonly string[], io: CommandIo): Promise<number> {
-  const readFile = (file: string): string => readFileSync(file, 'utf8')
-  const loaded = loadConfig({ argv, env: io.env, cwd: process.cwd(), readFile })
+  const loaded = loadConfig({ argv, env: io.env })
   const { config } = loaded
   const logger = createLogger(config.logging)
   for (const warning of loaded.warnings) logger.warn({}, warning)
@@ -102,7 +100,7 @@ function nativeApi({ config, sources }: LoadedConfig): KoaProtocol {
 async function pluginProtocols({ config, pluginsFolder }: LoadedConfig): Promise<KoaProtocol[]> {
   const registry = new PluginRegistry()
   await loadPlugins(config.plugins, { from: pluginsFolder, registry })
-  return registry.createProtocols() as KoaProtocol[]
+  return registry.createProtocols()
 }
 
 async function aborted(signal: AbortSignal): Promise<undefined> {

@@ -11,7 +11,7 @@ export interface EngineProcess {
   /** Resolves when the process has ended, with how. */
   readonly ended: Promise<string>
   /** Ends it at once. */
-  kill(): void
+  readonly kill: () => void
 }
 
 /** How an engine's process is started. */

@@ -1,6 +1,7 @@
 import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/schema.js'
+import { readChatTemplate } from '../config/read-chat-template.js'
 import type { ResolvedModel } from '../models/resolve-model.js'
 import type { EngineSettings } from './engine-settings.js'
 
@@ -38,6 +39,6 @@ function toBackendOptions({ engine, model: settings }: CllmConfig, model: Resolv
     ...(engine.ctx_size === 'auto' ? {} : { contextSize: engine.ctx_size }),
     ...(engine.threads === 'auto' ? {} : { threads: engine.threads }),
     ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),
-    ...(template === null ? {} : { chatTemplate: template }),
+    ...(template === null ? {} : { chatTemplate: readChatTemplate(template) }),
   } as LlamaCppOptions
 }

@@ -96,7 +96,7 @@ export class EventStreams {
   }
 
   failAll(error: CllmError): void {
-    for (const stream of [...this.#streams.values()]) stream.fail(error)
+    for (const stream of this.#streams.values()) stream.fail(error)
   }
 }
 

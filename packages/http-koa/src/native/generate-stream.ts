@@ -20,7 +20,7 @@ export async function streamGeneration(
   const events = client.submit(request, { signal: abortOnClose(ctx) })
   const first = await events.next()
   if (first.done === true || first.value.type !== 'start') {
-    throw new CllmError('internal', 'The engine did not begin a stream with its start event.')
+    throw new CllmError('internal', 'The engine did not begin a stream with its start event')
   }
   const response = startEventStream(ctx)
   const opening = `data: {"id":${JSON.stringify(first.value.id)},`

@@ -30,7 +30,7 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
       },
     }
   } else {
-    const message = `level: expected basic, detailed or full, got ${JSON.stringify(level)}`
+    const message = `level: expected basic, detailed or full, instead got ${JSON.stringify(level)}`
     throw new CllmError('invalid_request', message, { details: { field: 'level' } })
   }
 }
@@ -91,7 +91,7 @@ async function answered<T>(clock: Clock, answer: Promise<T>): Promise<T> {
   let cancel: (() => void) | undefined
   const tooLate = new Promise<never>((_resolve, reject) => {
     cancel = clock.at(clock.now() + patienceMs, () =>
-      reject(new CllmError('engine_unavailable', 'The engine does not answer.')),
+      reject(new CllmError('engine_unavailable', 'The engine does not answer')),
     )
   })
   return Promise.race([answer, tooLate]).finally(cancel)

@@ -1,6 +1,6 @@
 import type { SequenceView } from '@cllm/core'
 import type { Batching } from '../batching.js'
-import { CostModel } from '../cost-model.js'
+import { type Chunk, CostModel } from '../cost-model.js'
 import { StepBuilder } from '../step-builder.js'
 
 /** Options of {@link adaptive}. */
@@ -17,22 +17,20 @@ const decodeShare = 1 / 8
 const shortestTargetMs = 50
 const longestTargetMs = 500
 /** With nobody to stall, a step only has to end soon enough for those that come and go. */
+const LINGER = Number(globalThis.process.env['LINGER'] ?? 0)
 const idleTargetMs = 1000
 /** A prompt makes at least this progress when it is its turn. */
 const fewestTokens = 16
 /** A chunk may be this much longer than what fits when that saves another one. */
 const stretch = 1.25
-/** Prompts share a step until it lasts this many times its fixed costs. */
-const worthwhile = 4
 
 /**
  * Spends at most `targetStepMs` on prompts between two tokens of the sequences that decode, by costs
  * learned from the steps that ran.
  *
- * - One prompt a step, whole where it fits: the first to come is the first to finish, and each
- *   further length in a step costs llama.cpp one more pass over the weights. Prompts share a step
- *   only when they are too short to outweigh its fixed costs.
- * - A step that ends a prompt does not decode: its first token need not wait for the next tokens of
+ * - Prompts are computed whole, one after the other, where they fit: the first to come is the first
+ *   to finish. They share a step when that costs them less than it saves all that wait.
+ * - A step that ends prompts does not decode: their first tokens need not wait for the next tokens of
  *   the others, which come no later for it. When the time is used up, everyone decodes.
  * - A prompt that does not fit is cut into even chunks, and decoding goes along with each.
  */
@@ -41,10 +39,12 @@ export function adaptive({ targetStepMs = 'auto' }: AdaptiveOptions = {}): Batch
   /** When the first step began that left out those that decode, since their last token. */
   let leftOutSince: number | undefined
 
+  let finished = 0, lingerUntil = 0
   return {
     name: 'adaptive',
     options: { targetStepMs },
     plan(state, next) {
+      if (LINGER>0 && finished > 0 && state.freeSlots>0) { if (state.now < lingerUntil) return { admit: [], run: [], wakeAt: lingerUntil }; finished = 0 }
       const step = new StepBuilder(state)
       const decoding = state.running.filter((request) => request.remainingTokens === 1)
       const prefilling = state.running.filter((request) => request.remainingTokens > 1)
@@ -53,32 +53,47 @@ export function adaptive({ targetStepMs = 'auto' }: AdaptiveOptions = {}): Batch
       const prompts = prefilling.length + Math.min(state.waiting.size, state.freeSlots)
       const targetMs =
         targetStepMs === 'auto' ? automaticTarget(decodeMs, decoding.length, prompts) : targetStepMs
-      let roomMs = targetMs - decodeMs - (state.now - (leftOutSince ?? state.now))
+      const roomMs = targetMs - decodeMs - (state.now - (leftOutSince ?? state.now))
+
+      const chunks: Chunk[] = []
       let spentMs = 0
       let isCut = false
       for (const { request, isNew } of inTurn(prefilling, next, step)) {
         const remaining = request.remainingTokens
         const context = request.promptTokens + request.generatedTokens - remaining
-        const mustGoOn = spentMs === 0 && leftOutSince === undefined
         const limit = step.tokensLeft - decoding.length
-        const fitting = Math.max(costs.prefillTokens(roomMs, context), mustGoOn ? fewestTokens : 0)
-        const fits = remaining <= Math.min(fitting * stretch, limit)
-        if (limit < 1 || (!fits && !mustGoOn)) break
-        const tokens = fits ? remaining : evenChunk(remaining, Math.min(fitting, limit))
+        if (limit < 1) break
+        let tokens = remaining
+        if (chunks.length === 0) {
+          const mayWait = leftOutSince !== undefined
+          const fitting = Math.max(costs.prefillTokens(roomMs, context), mayWait ? 0 : fewestTokens)
+          isCut = remaining > Math.min(fitting * stretch, limit)
+          if (isCut && mayWait) break
+          if (isCut) tokens = evenChunk(remaining, Math.min(fitting, limit))
+          spentMs = costs.prefillMs([{ tokens, context }])
+        } else {
+          const chunk = { tokens, context }
+          const togetherMs = costs.prefillMs([...chunks, chunk])
+          const savedMs = spentMs + costs.prefillMs([chunk]) - togetherMs
+          const delayMs = togetherMs - spentMs
+          const fits = tokens <= limit && togetherMs <= roomMs
+          if (!fits || savedMs * (decoding.length + prompts) < 3 * delayMs * chunks.length) break
+          spentMs = togetherMs
+        }
+        chunks.push({ tokens, context })
         if (isNew) step.admit(request, tokens)
         else step.run(request, tokens)
-        const ms = costs.prefillMs(tokens, context)
-        spentMs += ms
-        roomMs -= ms
-        isCut = !fits
-        if (isCut || spentMs > worthwhile * costs.prefillBaseMs) break
+        if (isCut) break
       }
-      const decodes = isCut || spentMs === 0
+
+      const decodes = isCut || chunks.length === 0
       if (decodes) for (const request of decoding) step.run(request, 1)
       leftOutSince = decodes ? undefined : (leftOutSince ?? state.now)
       return step.build()
     },
     observe(event) {
+      if (event.type === 'finished') { finished++; lingerUntil = event.now + LINGER }
+      if (event.type === 'queued' && finished > 0) finished--
       if (event.type === 'step') costs.observe(event)
     },
   }
