@@ -48,7 +48,7 @@ function message(error: CllmError): string {
   const field = fieldName(error)
   return field === undefined
     ? error.message
-    : error.message.replace(`${error.details.field}:`, `${field}:`)
+    : error.message.replace(String(error.details.field), field)
 }
 
 /** The engine says `logitBias` of what is `logit_bias` in HTTP's APIs. */

@@ -1,0 +1,137 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import {
+  createServer,
+  SimulatedClock,
+  type EngineClient,
+  type EngineOptions,
+  type Logger,
+  type SchedulerPolicy,
+} from '@cllm/core'
+import { FakeBackend, type FakeBackendOptions } from '@cllm/core/testing'
+import { koaTransport, nativeProtocol, type KoaProtocol } from '@cllm/http-koa'
+
+/** Admits whatever fits and runs all of it. */
+export const runAll: SchedulerPolicy = {
+  name: 'run-all',
+  plan({ waiting, running, freeSlots, limits }) {
+    const admitted = [...waiting].slice(0, freeSlots)
+    let budget = limits.batchSize
+    const run = [...running, ...admitted].flatMap((request) => {
+      const tokens = Math.min(budget, request.remainingTokens)
+      budget -= tokens
+      return tokens > 0 ? [{ id: request.id, tokens }] : []
+    })
+    return { admit: admitted.map(({ id }) => id), preempt: [], reject: [], run }
+  },
+}
+
+export interface LogLine {
+  readonly level: string
+  readonly fields: Readonly<Record<string, unknown>>
+  readonly message: string
+}
+
+export interface ServeOptions {
+  readonly backend?: FakeBackendOptions
+  readonly protocols?: readonly KoaProtocol[]
+  readonly bodyLimitBytes?: number
+  readonly port?: number
+  readonly host?: string
+  readonly engine?: Partial<EngineOptions>
+}
+
+/** A server on a fake backend, with simulated time and real sockets. */
+export async function serve(options: ServeOptions = {}) {
+  const clock = new SimulatedClock(1000)
+  const backend = new FakeBackend({
+    ...options.backend,
+    ...(options.backend?.stepMs ? { clock } : {}),
+  })
+  const log: LogLine[] = []
+  const line =
+    (level: string): Logger['info'] =>
+    (fields, message) =>
+      log.push({ level, fields, message })
+  const logger = {
+    debug: line('debug'),
+    info: line('info'),
+    warn: line('warn'),
+    error: line('error'),
+  }
+  const { protocols = [nativeProtocol()], bodyLimitBytes, host, port = 0 } = options
+  const server = createServer({
+    backend,
+    policy: runAll,
+    clock,
+    logger,
+    ...(options.engine === undefined ? {} : { options: options.engine }),
+    transports: [
+      koaTransport({
+        port,
+        protocols,
+        ...(host === undefined ? {} : { host }),
+        ...(bodyLimitBytes === undefined ? {} : { bodyLimitBytes }),
+      }),
+    ],
+  })
+  const [address] = await server.listen()
+  const url = address?.url ?? ''
+  const client: EngineClient = server.directory.open()
+  return {
+    url,
+    port: Number(new URL(url).port),
+    clock,
+    backend,
+    log,
+    client,
+    server,
+    close: () => server.close(0),
+    get: (path: string, init?: RequestInit) => fetch(url + path, init),
+    post: (path: string, body: unknown, init?: RequestInit) =>
+      fetch(url + path, {
+        method: 'POST',
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+        headers: { 'Content-Type': 'application/json' },
+        ...init,
+      }),
+  }
+}
+
+export type Served = Awaited<ReturnType<typeof serve>>
+
+/** Lets the event loop turn until something has happened; the time limit is tap's. */
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await turnOfTheEventLoop()
+}
+
+/** A bare connection that sends a request and collects what comes. */
+export async function rawRequest(port: number, text: string): Promise<RawConnection> {
+  const socket = connect(port, '127.0.0.1')
+  await once(socket, 'connect')
+  socket.write(text)
+  return new RawConnection(socket)
+}
+
+export class RawConnection {
+  received = ''
+  closed = false
+  error: Error | undefined
+
+  constructor(readonly socket: Socket) {
+    socket.setEncoding('utf8')
+    socket.on('data', (data: string) => (this.received += data))
+    socket.on('error', (error) => (this.error = error))
+    socket.on('close', () => (this.closed = true))
+  }
+}
+
+/** The bytes of a POST with this JSON. */
+export function rawPost(path: string, body: unknown, headers = ''): string {
+  const text = typeof body === 'string' ? body : JSON.stringify(body)
+  return (
+    `POST ${path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n${headers}` +
+    `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`
+  )
+}
