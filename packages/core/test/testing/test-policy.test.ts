@@ -1,0 +1,225 @@
+import type { Plan, SchedulerPolicy, SchedulerState, SequenceView } from '@cllm/core'
+import { testPolicy } from '@cllm/core/testing'
+import t from 'tap'
+import { RecordingContext } from './recording-context.js'
+
+/** First come, first served, a step group at a time. */
+function simple(
+  change: (plan: Plan, state: SchedulerState) => Plan = (plan) => plan,
+): SchedulerPolicy {
+  return {
+    name: 'simple',
+    plan(state) {
+      const admitted = firstOf(state.waiting, state.freeSlots)
+      const all = [...state.running, ...admitted]
+      const run = fill(all, state.limits.batchSize)
+      return change({ admit: admitted.map(({ id }) => id), preempt: [], reject: [], run }, state)
+    },
+  }
+}
+
+function firstOf<T>(items: Iterable<T>, count: number): T[] {
+  const first: T[] = []
+  if (count === 0) return first
+  for (const item of items) if (first.push(item) === count) break
+  return first
+}
+
+function fill(
+  requests: readonly SequenceView[],
+  batchSize: number,
+): { id: string; tokens: number }[] {
+  let budget = batchSize
+  const group = requests[0]?.stepGroup
+  return requests.flatMap((request) => {
+    const tokens = request.stepGroup === group ? Math.min(budget, request.remainingTokens) : 0
+    budget -= tokens
+    return tokens > 0 ? [{ id: request.id, tokens }] : []
+  })
+}
+
+await testPolicy(t, () => simple())
+
+await testPolicy(t, () => {
+  // Waits for company, gives up a slot now and then, and refuses what is late.
+  let plans = 0
+  return simple((plan, state) => {
+    plans++
+    const [waiting] = state.waiting
+    const isAlone = state.running.length === 0 && state.waiting.size === 1 && waiting !== undefined
+    if (isAlone && state.now < waiting.arrival + 50) {
+      return { ...plan, admit: [], run: [], wakeAt: waiting.arrival + 50 }
+    }
+    const late = waiting?.deadline !== undefined && waiting.deadline < state.now - 2000
+    if (late) return { ...plan, admit: [], reject: [{ id: waiting.id, reason: 'too late' }] }
+    const victim = state.running.at(-1)
+    if (plans % 7 > 0 || victim === undefined || state.running.length < 2) return plan
+    const run = plan.run.filter(({ id }) => id !== victim.id)
+    return { ...plan, preempt: [victim.id], run }
+  })
+})
+
+const broken: [string, RegExp, () => SchedulerPolicy][] = [
+  [
+    'an unknown id',
+    /waiting requests only, instead got "who"/,
+    () => simple((plan) => ({ ...plan, admit: [...plan.admit, 'who'] })),
+  ],
+  [
+    'admitting twice',
+    /admit and reject names "request-\d+" twice/,
+    () => simple((plan) => ({ ...plan, admit: [...plan.admit, ...plan.admit] })),
+  ],
+  [
+    'more than there are slots',
+    /are admitted to \d free slots/,
+    () => simple((plan, { waiting }) => ({ ...plan, admit: [...waiting].map(({ id }) => id) })),
+  ],
+  [
+    'preempting what waits',
+    /preempt names running/,
+    () => simple((plan) => ({ ...plan, preempt: plan.admit })),
+  ],
+  [
+    'refusing without a reason',
+    /rejected without a reason/,
+    () =>
+      simple((plan) => ({
+        ...plan,
+        admit: [],
+        run: [],
+        reject: plan.admit.map((id) => ({ id, reason: '' })),
+      })),
+  ],
+  [
+    'running what waits',
+    /run names running or just admitted/,
+    () => simple((plan) => ({ ...plan, admit: [] })),
+  ],
+  [
+    'running twice',
+    /run names "request-\d+" twice/,
+    () => simple((plan) => ({ ...plan, run: [...plan.run, ...plan.run] })),
+  ],
+  [
+    'no tokens',
+    /runs 0 tokens/,
+    () => simple((plan) => ({ ...plan, run: plan.run.map(({ id }) => ({ id, tokens: 0 })) })),
+  ],
+  [
+    'too many tokens',
+    /tokens, batchSize is/,
+    () =>
+      simple((plan, { running, waiting }) => ({
+        ...plan,
+        run: [...running, ...waiting]
+          .filter(({ id }) => plan.run.some((part) => part.id === id))
+          .map(({ id, remainingTokens }) => ({ id, tokens: remainingTokens })),
+      })),
+  ],
+  [
+    'mixed groups',
+    /step groups share a step/,
+    () =>
+      simple((plan, { running, limits }) => ({
+        ...plan,
+        admit: running.length > 0 ? [] : plan.admit,
+        run:
+          running.length > 0
+            ? running.slice(0, limits.batchSize).map(({ id }) => ({ id, tokens: 1 }))
+            : plan.run,
+      })),
+  ],
+  [
+    'stalling',
+    /a stall: 1 requests/,
+    () =>
+      simple((plan, { running }) =>
+        running.length === 1 ? { ...plan, admit: [], run: [] } : plan,
+      ),
+  ],
+  [
+    'waking at once',
+    /a stall/,
+    () => simple((plan, { now }) => ({ ...plan, admit: [], run: [], wakeAt: now })),
+  ],
+  [
+    'waking for ever',
+    /do not end in/,
+    () => simple((plan, { now }) => ({ ...plan, admit: [], run: [], wakeAt: now + 1 })),
+  ],
+  [
+    'thrashing',
+    /do not end in/,
+    () =>
+      simple((plan, { running, waiting }) => {
+        const [next] = waiting
+        if (running.length === 0 || next === undefined) return plan
+        const preempt = running.map(({ id }) => id)
+        return { ...plan, preempt, admit: [next.id], run: [{ id: next.id, tokens: 1 }] }
+      }),
+  ],
+  [
+    'changing the state',
+    /Cannot (assign|add|set)|object is not extensible|read only/,
+    () =>
+      simple((plan, { running }) => {
+        for (const request of running) Object.assign(request, { priority: 9 })
+        return plan
+      }),
+  ],
+  [
+    'chance',
+    /planned differently|plan differently/,
+    () =>
+      // eslint-disable-next-line no-restricted-properties -- the defect that is to be found
+      simple((plan) => ({
+        ...plan,
+        run: plan.run.map(({ id, tokens }) => ({
+          id,
+          tokens: Math.ceil(tokens * Math.random()) || 1,
+        })),
+      })),
+  ],
+  [
+    'a name that changes',
+    /equal policies have one name/,
+    () => ({
+      ...simple(),
+      name: `simple-${count++}`,
+    }),
+  ],
+  [
+    'options that JSON loses',
+    /options survive JSON/,
+    () => ({ ...simple(), options: { limit: Infinity } }),
+  ],
+  [
+    'starvation',
+    /100\d later requests ended before/,
+    () => ({
+      name: 'shortest-first',
+      plan(state) {
+        const waiting = [...(state.freeSlots > 0 ? state.waiting : [])]
+        const shortest = waiting.sort((a, b) => a.remainingTokens - b.remainingTokens)
+        const admitted = shortest.slice(0, state.freeSlots)
+        const run = fill([...state.running, ...admitted], state.limits.batchSize)
+        return { admit: admitted.map(({ id }) => id), preempt: [], reject: [], run }
+      },
+    }),
+  ],
+  [
+    'looking at all that waits',
+    /1\d{3} of 1\d{3} waiting requests were looked at/,
+    () => simple((plan, { waiting }) => ([...waiting].length < 0 ? { ...plan, admit: [] } : plan)),
+  ],
+]
+let count = 0
+
+t.test('the suite finds', async (t) => {
+  for (const [defect, message, make] of broken) {
+    const recording = new RecordingContext()
+    await testPolicy(recording, make)
+    t.match(recording.failures.join('\n'), message, defect)
+  }
+})
