@@ -1,3 +1,4 @@
+import { CllmError } from '@cllm/core'
 import { bytePairMetadata } from './byte-pair-vocabulary.js'
 import type { GgufMetadata } from './gguf-types.js'
 import { float32, text, uint32 } from './gguf-values.js'
@@ -24,9 +25,17 @@ const FILE_TYPES = { Q8_0: 7, Q4_K_M: 15 } as const
  * Writes a GGUF model of the exact shape and quantization of a known one, with random weights: its speed is that of the
  * original, its text is noise. `tiny` is for tests.
  * @returns the size of the file in bytes.
+ * @throws CllmError `model_not_found` when there is no such model to imitate.
  */
 export async function writeSyntheticModel(options: SyntheticModelOptions): Promise<number> {
   const { like, out, seed = 0 } = options
+  if (!Object.hasOwn(SYNTHETIC_SHAPES, like)) {
+    const names = Object.keys(SYNTHETIC_SHAPES).join(', ')
+    throw new CllmError(
+      'model_not_found',
+      `expected a model to imitate, one of ${names}, got ${like}`,
+    )
+  }
   const shape = SYNTHETIC_SHAPES[like]
   return await writeGguf(
     out,

@@ -1,4 +1,5 @@
 import type { GgufTensor } from './gguf-types.js'
+import { tensorByteLength } from './gguf-writer.js'
 import { randomTensor } from './random-tensor.js'
 import type { RandomTensorType } from './random-tensor.js'
 import type { RandomBits } from './random-bits.js'
@@ -9,22 +10,18 @@ const LOGIT_DEVIATION = 4
 
 /**
  * The tensors of the qwen3 architecture with random weights. Every matrix keeps the size of what it multiplies
- * (deviation 1/√row), so activations neither vanish nor overflow at any depth.
+ * (deviation 1/√row), so activations neither vanish nor overflow at any depth. Special and unused tokens have logit 0:
+ * they practically never come, and a generation goes on until its limit.
  */
 export function syntheticTensors(shape: ModelShape, random: RandomBits): GgufTensor[] {
-  const { layers, embedding, feedForward, heads, keyValueHeads, headSize, vocabulary } = shape
+  const { layers, embedding, feedForward, heads, keyValueHeads, headSize } = shape
+  const { vocabulary, specialsAt } = shape
   const types = tensorTypes(shape)
-  const matrix = (
-    name: string,
-    type: RandomTensorType,
-    row: number,
-    rows: number,
-    deviation = 1 / Math.sqrt(row),
-  ): GgufTensor => ({
+  const matrix = (name: string, type: RandomTensorType, row: number, rows: number): GgufTensor => ({
     name: `${name}.weight`,
     type,
     shape: [row, rows],
-    data: () => randomTensor(type, [row, rows], deviation, random),
+    data: () => randomTensor(type, [row, rows], 1 / Math.sqrt(row), random),
   })
   const norm = (name: string, size: number): GgufTensor => ({
     name: `${name}.weight`,
@@ -34,8 +31,7 @@ export function syntheticTensors(shape: ModelShape, random: RandomBits): GgufTen
   })
   const layer = (index: number): GgufTensor[] => {
     const block = `blk.${index}`
-    const { more } = types
-    const usual = types.usual
+    const { usual, more } = types
     return [
       norm(`${block}.attn_norm`, embedding),
       matrix(`${block}.attn_q`, usual, embedding, heads * headSize),
@@ -51,20 +47,33 @@ export function syntheticTensors(shape: ModelShape, random: RandomBits): GgufTen
     ]
   }
   return [
-    matrix('token_embd', types.vocabulary, embedding, vocabulary, 1),
+    {
+      name: 'token_embd.weight',
+      type: types.vocabulary,
+      shape: [embedding, vocabulary],
+      data: () => randomTensor(types.vocabulary, [embedding, vocabulary], 1, random),
+    },
     ...Array.from({ length: layers }, (_, index) => layer(index)).flat(),
     norm('output_norm', embedding),
-    matrix(
-      'output',
-      types.vocabulary,
-      embedding,
-      vocabulary,
-      LOGIT_DEVIATION / Math.sqrt(embedding),
-    ),
+    {
+      name: 'output.weight',
+      type: types.vocabulary,
+      shape: [embedding, vocabulary],
+      data: function* () {
+        const deviation = LOGIT_DEVIATION / Math.sqrt(embedding)
+        yield* randomTensor(types.vocabulary, [embedding, specialsAt], deviation, random)
+        yield new Uint8Array(
+          tensorByteLength(types.vocabulary, [embedding, vocabulary - specialsAt]),
+        )
+      },
+    },
   ]
 }
 
-/** Which type llama.cpp's quantizer chooses for the matrices of a mix (`llama-quant.cpp`). */
+/**
+ * Which type llama.cpp's quantizer chooses for the matrices of a mix (`llama-quant.cpp`). Qwen3 0.6B ties its embeddings
+ * to its output layer, which is why both are what the output layer gets; files of 751.63 M parameters carry them twice.
+ */
 function tensorTypes({ layers, quantization }: ModelShape): {
   readonly usual: RandomTensorType
   readonly vocabulary: RandomTensorType
