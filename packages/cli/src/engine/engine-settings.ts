@@ -1,6 +1,5 @@
 import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
-import type { EngineOptions } from '@cllm/core'
-import type { PluginEntry } from '../config/value-format.js'
+import type { EngineOptions, PluginEntry } from '@cllm/core'
 import type { LogSettings } from '../logger.js'
 
 /** All that an engine's process needs to know; it travels as JSON. */

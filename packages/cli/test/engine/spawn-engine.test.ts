@@ -1,0 +1,161 @@
+import { CllmError, type GenerateRequest } from '@cllm/core'
+import { policyNames } from '@cllm/scheduler'
+import { resolveModel, spawnEngine, type EngineProcess } from 'cllm'
+import t from 'tap'
+
+const words = 'the little dog ran to a big red house and saw his happy friend under one tall tree'
+const prompts = words.split(' ')
+
+/** A sequence of numbers that looks random and is the same in every run. */
+function numbers(seed: number): (below: number) => number {
+  let state = seed
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    return Math.floor((state / 2 ** 32) * below)
+  }
+}
+
+function requests(count: number, below: (limit: number) => number): GenerateRequest[] {
+  return Array.from({ length: count }, () => {
+    const text = Array.from({ length: 1 + below(60) }, () => prompts[below(prompts.length)])
+    return {
+      prompt: { text: `Once upon a time ${text.join(' ')}` },
+      maxTokens: 4 + below(60),
+      sampling: { temperature: 0 },
+    }
+  })
+}
+
+async function start(): Promise<EngineProcess> {
+  const { path } = await resolveModel('stories15m')
+  return await spawnEngine(
+    {
+      // One thread: the others of the machine may be busy with other tests.
+      backend: { modelPath: path, slots: 8, gpu: 'off', threads: 1 },
+      policy: 'adaptive+fcfs',
+      policyOptions: {},
+      options: {},
+      plugins: [],
+      pluginsFolder: process.cwd(),
+      log: { level: 'silent', file: null },
+    },
+    { env: process.env },
+  )
+}
+
+async function complete({ client }: EngineProcess, request: GenerateRequest): Promise<string> {
+  let text = ''
+  for await (const event of client.submit(request)) if (event.type !== 'start') text += event.text
+  return text
+}
+
+t.test('an engine in its own process', async (t) => {
+  const engine = await start()
+  t.teardown(() => engine.kill())
+
+  t.test('24 requests at once give each what it gives alone', async (t) => {
+    const below = numbers(7)
+    const all = requests(24, below)
+    const alone: string[] = []
+    for (const request of all) alone.push(await complete(engine, { ...request, cache: false }))
+    t.ok(new Set(alone).size > 12, 'the answers differ')
+
+    for (const policy of policyNames) {
+      await engine.client.setScheduler(policy)
+      // A request arrives when one that runs has drawn so many tokens; every third is left midway.
+      const arrivals = all.map(() => below(200))
+      let drawn = 0
+      const waiting = new Map(arrivals.map((at, index) => [index, at]))
+      const texts = new Map<number, Promise<string>>()
+      const arrive = (): void => {
+        const due = [...waiting].filter(([, at]) => at <= drawn)
+        const [first] = waiting.keys()
+        if (due.length === 0 && first !== undefined) due.push([first, drawn])
+        for (const [index] of due) {
+          waiting.delete(index)
+          texts.set(index, run(index))
+        }
+      }
+      const run = async (index: number): Promise<string> => {
+        const request = all[index]!
+        const leaveAt = index % 3 === 2 ? below(request.maxTokens ?? 1) : Infinity
+        let text = ''
+        let count = 0
+        for await (const event of engine.client.submit(request)) {
+          if (event.type === 'start') continue
+          text += event.text
+          if (event.type !== 'token') continue
+          drawn++
+          arrive()
+          if (++count > leaveAt) return text
+        }
+        return text
+      }
+      while (waiting.size > 0 || texts.size < all.length) {
+        arrive()
+        await Promise.all(texts.values())
+      }
+      for (const [index, text] of texts) {
+        const expected = alone[index]!
+        const left = index % 3 === 2
+        t.equal(text, left ? expected.slice(0, text.length) : expected, `${policy}: ${index}`)
+      }
+      const { slots, running, waiting: queued } = await engine.client.statistics()
+      t.same({ running, queued }, { running: 0, queued: 0 }, `${policy}: nothing is left over`)
+      t.ok(slots.every((slot) => slot.state === 'idle'))
+    }
+  })
+
+  t.test('sampled text depends on the seed alone', async (t) => {
+    const below = numbers(11)
+    const all = requests(8, below).map((request, seed) => {
+      return { ...request, sampling: { temperature: 1, topK: 40, topP: 0.9, seed } }
+    })
+    const alone: string[] = []
+    for (const request of all) alone.push(await complete(engine, request))
+    const together = await Promise.all(all.map((request) => complete(engine, request)))
+    t.same(together, alone)
+  })
+
+  t.test('a shared prefix is computed once', async (t) => {
+    const text = `Tom had a ${prompts.join(' ')} ${prompts.join(' ')} ${prompts.join(' ')} and`
+    const usage = async (): Promise<number> => {
+      for await (const event of engine.client.submit({ prompt: { text }, maxTokens: 2 })) {
+        if (event.type === 'end') return event.usage.cachedTokens
+      }
+      return -1
+    }
+    t.ok((await usage()) < 16)
+    t.ok((await usage()) > 40)
+  })
+
+  t.test('its death fails what runs, and what comes later', async (t) => {
+    const request = { prompt: { text: 'Once' }, maxTokens: 200, sampling: { ignoreEos: true } }
+    const stream = engine.client.submit(request)
+    await stream.next()
+    engine.kill()
+    const rest = async (): Promise<void> => {
+      for await (const event of stream) t.not(event.type, 'end')
+    }
+    await t.rejects(rest(), { code: 'engine_unavailable' })
+    await t.rejects(engine.client.statistics(), { code: 'engine_unavailable' })
+    t.equal(await engine.ended, 'SIGKILL')
+  })
+})
+
+t.test('an engine that cannot start says why', async (t) => {
+  const settings = {
+    backend: { modelPath: 'no-such-model.gguf' },
+    policy: 'adaptive+fcfs',
+    policyOptions: {},
+    options: {},
+    plugins: [],
+    pluginsFolder: process.cwd(),
+    log: { level: 'silent', file: null },
+  } as const
+  const failure = await spawnEngine(settings, { env: process.env }).catch((error: unknown) => error)
+  t.ok(CllmError.isInstance(failure))
+  t.match(failure, { message: /no-such-model\.gguf/ })
+  const wrong = { ...settings, policy: 'fastest' }
+  await t.rejects(spawnEngine(wrong, { env: process.env }), { code: 'invalid_policy' })
+})
