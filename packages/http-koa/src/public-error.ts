@@ -1,11 +1,11 @@
 import { CllmError, type Logger } from '@cllm/core'
 
 /**
- * What a client may know of a failure. What is not a {@link CllmError} is a defect: its message and
- * stack go to the log, the client gets `internal`. Failures of the server are logged.
+ * What a client may know of a failure. What is not a {@link CllmError}, or was not one in another
+ * process, is a defect: its message and stack go to the log only. Failures of the server are logged.
  */
 export function publicError(error: unknown, logger: Logger): CllmError {
-  if (!CllmError.isInstance(error)) {
+  if (!CllmError.isInstance(error) || error.code === 'internal') {
     logger.error({ err: error }, 'request failed')
     return new CllmError('internal', 'Internal error. The log of the server has the cause', {
       cause: error,

@@ -9,6 +9,9 @@ const faulty: KoaProtocol = {
     router.get('/defect', () => {
       throw new Error('secret')
     })
+    router.get('/elsewhere', () => {
+      throw new CllmError('internal', 'secret of another process')
+    })
     router.get('/thrown', (ctx) => ctx.throw(418, 'short and stout'))
     router.get('/late', async (ctx) => {
       ctx.respond = false
@@ -103,11 +106,13 @@ t.test('answers what nobody serves, and what fails', async (t) => {
 
   const defect = await answer('/defect')
   t.equal(defect.status, 500)
-  t.same(defect.json(), {
+  const internal = {
     success: false,
     error: 'Internal error. The log of the server has the cause',
     code: 'internal',
-  })
+  }
+  t.same(defect.json(), internal)
+  t.same((await answer('/elsewhere')).json(), internal)
   const logged = server.log.find((line) => line.level === 'error')
   t.match(logged?.fields.err, { message: 'secret' })
 

@@ -17,7 +17,7 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
     const { components, statistics } = await probe(clock, client)
     const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
     const healthy = broken.length === 0
-    const error = { error: `No answer from: ${broken.join(', ')}`, code: 'engine_unavailable' }
+    const error = { error: `Not working: ${broken.join(', ')}`, code: 'engine_unavailable' }
     ctx.status = healthy ? 200 : 503
     ctx.body = {
       success: healthy,
@@ -78,7 +78,7 @@ function inFull(
       scheduler_queue_size: waiting,
       http_queue_size: waiting,
       http_queue_max_size: String(native.maxQueuedRequests),
-      http_average_wait_time: String(native.waitTimes.average),
+      http_average_wait_time: String(Math.round(native.waitTimes.average * 1000) / 1000),
     },
     dependencies: {
       model: components.model_executor ? 'ok' : 'error',

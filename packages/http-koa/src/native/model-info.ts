@@ -34,7 +34,7 @@ function describeModel({ model, limits }: EngineInfo) {
     num_attention_heads: detail('attentionHeads'),
     num_key_value_heads: detail('keyValueHeads'),
     max_sequence_length: limits.contextSize,
-    intermediate_size: detail('intermediateSize'),
+    intermediate_size: detail('feedForwardSize'),
     rope_theta: detail('ropeTheta'),
     rms_norm_eps: detail('rmsNormEpsilon'),
     quantization: {
