@@ -30,16 +30,22 @@ const boolean = z.boolean('true or false')
 const text = z.string('a text').min(1, 'a text that is not empty')
 const name = z.string('a name').min(1, 'a name').max(256, 'a name of at most 256 characters')
 
-const stopExpected = 'a text or up to 32 texts, none of them empty'
-const stopText = z.string(stopExpected).min(1, stopExpected)
-const stop = z.union([stopText, z.array(stopText).max(32, stopExpected)], stopExpected)
-
-const biasExpected = 'an object of token ids with numbers from -100 to 100'
-const logitBias = z.record(
-  z.string().regex(/^\d{1,10}$/, biasExpected),
-  z.number(biasExpected).min(-100, biasExpected).max(100, biasExpected),
-  biasExpected,
+// zod would check, and report, every element of a list of a million before its length
+const isText = (value: unknown) => typeof value === 'string' && value !== ''
+const stop = z.custom<string | string[]>(
+  (value) => isText(value) || (Array.isArray(value) && value.length <= 32 && value.every(isText)),
+  'a text or up to 32 texts, none of them empty',
 )
+
+const logitBias = z.custom<Readonly<Record<string, number>>>((value) => {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  const entries = Object.entries(value as Readonly<Record<string, unknown>>)
+  return entries.length <= 1024 && entries.every(isBias)
+}, 'an object of up to 1024 token ids with numbers from -100 to 100')
+
+function isBias([token, bias]: readonly [string, unknown]): boolean {
+  return /^\d{1,10}$/.test(token) && typeof bias === 'number' && Math.abs(bias) <= 100
+}
 
 /** The body of `/generate` and `/generate_stream`. Messages say what is expected. */
 export const generateSchema = z.object({

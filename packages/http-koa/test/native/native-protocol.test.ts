@@ -193,6 +193,14 @@ t.test('wrong requests name the field, what was expected and what came', async (
     ],
     [{ stop: 5 }, 'stop: expected a text or up to 32 texts, none of them empty, instead got 5'],
     [{ stop: '' }, 'stop: expected a text or up to 32 texts, none of them empty, instead got ""'],
+    [
+      { stop: Array.from({ length: 33 }, () => 'a') },
+      'stop: expected a text or up to 32 texts, none of them empty, instead got an array',
+    ],
+    [
+      { stop: ['a', 5] },
+      'stop: expected a text or up to 32 texts, none of them empty, instead got an array',
+    ],
     [{ ignore_eos: 1 }, 'ignore_eos: expected true or false, instead got 1'],
     [{ stream: 'yes' }, 'stream: expected true or false, instead got "yes"'],
     [{ cache: {} }, 'cache: expected true or false, instead got an object'],
@@ -209,15 +217,15 @@ t.test('wrong requests name the field, what was expected and what came', async (
     ],
     [
       { logit_bias: [] },
-      'logit_bias: expected an object of token ids with numbers from -100 to 100, instead got an empty array',
+      'logit_bias: expected an object of up to 1024 token ids with numbers from -100 to 100, instead got an empty array',
     ],
     [
       { logit_bias: { '5': 101 } },
-      'logit_bias.5: expected an object of token ids with numbers from -100 to 100, instead got 101',
+      'logit_bias: expected an object of up to 1024 token ids with numbers from -100 to 100, instead got an object',
     ],
     [
       { logit_bias: { the: 1 } },
-      'logit_bias.the: expected an object of token ids with numbers from -100 to 100, instead got 1',
+      'logit_bias: expected an object of up to 1024 token ids with numbers from -100 to 100, instead got an object',
     ],
     [{ logit_bias: { '300': 1 } }, 'logit_bias: expected token ids from 0 to 299, instead got 300'],
   ]
