@@ -95,11 +95,14 @@ t.test('an engine in its own process', async (t) => {
         arrive()
         await Promise.all(texts.values())
       }
-      for (const [index, text] of texts) {
+      for (const [index, answer] of texts) {
+        const text = await answer
         const expected = alone[index]!
         const left = index % 3 === 2
         t.equal(text, left ? expected.slice(0, text.length) : expected, `${policy}: ${index}`)
       }
+      // A client that left frees its slot with the next step at the latest, and here is one.
+      await complete(engine, { prompt: { text: 'Once' }, maxTokens: 2 })
       const { slots, running, waiting: queued } = await engine.client.statistics()
       t.same({ running, queued }, { running: 0, queued: 0 }, `${policy}: nothing is left over`)
       t.ok(slots.every((slot) => slot.state === 'idle'))

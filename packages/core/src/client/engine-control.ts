@@ -20,6 +20,8 @@ export type EngineCalls = Omit<EngineClient, 'submit' | 'cancel'>
 
 /** Answers the calls of clients on the engine itself. */
 export class EngineControl implements EngineCalls {
+  #closing: Promise<void> | undefined
+
   constructor(
     private readonly engine: Engine,
     private readonly registry: PluginRegistry,
@@ -66,6 +68,11 @@ export class EngineControl implements EngineCalls {
   }
 
   async close(): Promise<void> {
+    this.#closing ??= this.#close()
+    await this.#closing
+  }
+
+  async #close(): Promise<void> {
     await this.engine.close()
     await this.engine.backend.dispose()
   }

@@ -6,7 +6,7 @@ class EventStream implements AsyncIterableIterator<GenerateEvent> {
   readonly #buffer: GenerateEvent[] = []
   #error: CllmError | undefined
   #isOver = false
-  #waiting: (() => void) | undefined
+  readonly #waiting: (() => void)[] = []
 
   /** `onOver` is called once, and told whether the consumer went before the end. */
   constructor(private readonly onOver: (hasLeft: boolean) => void) {}
@@ -16,7 +16,7 @@ class EventStream implements AsyncIterableIterator<GenerateEvent> {
     else if (!this.#isOver) {
       this.#buffer.push(event)
       if (event.type === 'end') this.#finish(false)
-      this.#waiting?.()
+      this.#wake()
     }
   }
 
@@ -24,12 +24,12 @@ class EventStream implements AsyncIterableIterator<GenerateEvent> {
     if (this.#isOver) return
     this.#error = error
     this.#finish(hasLeft)
-    this.#waiting?.()
+    this.#wake()
   }
 
   async next(): Promise<IteratorResult<GenerateEvent>> {
     while (this.#buffer.length === 0 && !this.#isOver) {
-      await new Promise<void>((resolve) => (this.#waiting = resolve))
+      await new Promise<void>((resolve) => this.#waiting.push(resolve))
     }
     const value = this.#buffer.shift()
     if (value !== undefined) return { value, done: false }
@@ -41,13 +41,19 @@ class EventStream implements AsyncIterableIterator<GenerateEvent> {
 
   return(): Promise<IteratorResult<GenerateEvent>> {
     this.#buffer.length = 0
+    this.#error = undefined
     this.#finish(true)
-    this.#waiting?.()
+    this.#wake()
     return Promise.resolve({ value: undefined, done: true })
   }
 
   [Symbol.asyncIterator](): this {
     return this
+  }
+
+  /** Those who wait look again, in their order; who finds nothing waits on. */
+  #wake(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve()
   }
 
   #finish(hasLeft: boolean): void {

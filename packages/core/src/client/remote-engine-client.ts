@@ -116,11 +116,13 @@ export class RemoteEngineClient implements EngineClient {
 
   async #call<T>(name: EngineCallName, ...values: readonly unknown[]): Promise<T> {
     const call = this.#nextCall++
+    // JSON would turn an argument that was left out into null.
+    const given = values.filter((value) => value !== undefined)
     const answer = new Promise<unknown>((resolve, reject) => {
       this.#calls.set(call, { resolve, reject })
     })
     try {
-      this.#send({ type: 'call', call, name, arguments: values })
+      this.#send({ type: 'call', call, name, arguments: given })
     } catch (error) {
       this.#calls.delete(call)
       throw error
