@@ -26,7 +26,9 @@ export function checkNumber(field: string, value: unknown, range: NumberRange): 
 
 /** The error for a field that is not what was expected. */
 export function invalidField(field: string, expected: string, received: unknown): CllmError {
-  const shown = JSON.stringify(received) ?? String(received)
+  // JSON would show NaN and infinity as null.
+  const isNumber = typeof received === 'number'
+  const shown = isNumber ? String(received) : (JSON.stringify(received) ?? typeof received)
   const short = shown.length > 80 ? `${shown.slice(0, 77)}…` : shown
   return new CllmError('invalid_request', `${field}: expected ${expected}, instead got ${short}`, {
     details: { field, expected, received: short },

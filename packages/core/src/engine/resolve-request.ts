@@ -1,18 +1,15 @@
-import type { BackendLimits } from '../contracts/backend.js'
 import type { Random } from '../contracts/clock.js'
-import type { GenerateRequest, Prompt } from '../contracts/engine-client.js'
+import type { GenerateRequest } from '../contracts/engine-client.js'
 import { defaultSampling, type SamplingParams } from '../contracts/sampling.js'
-import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
-import { CllmError } from '../errors/cllm-error.js'
 import { checkNumber, invalidField } from './check-number.js'
+import { checkTokens } from './check-tokens.js'
 import type { EngineOptions } from './engine-options.js'
+import { resolvePrompt, type PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from './sequence.js'
 import { StopMatcher } from './stop-matcher.js'
 
 /** What a request is checked and completed with. */
-export interface ResolveContext {
-  readonly tokenizer: Tokenizer
-  readonly limits: BackendLimits
+export interface ResolveContext extends PromptContext {
   readonly random: Random
   readonly options: EngineOptions
   readonly now: number
@@ -34,11 +31,16 @@ export function resolveRequest(
   checkDuration('deadlineMs', request.deadlineMs)
   checkDuration('timeoutMs', request.timeoutMs)
   checkStops(stop)
+  for (const field of ['tenant', 'session', 'stepGroup'] as const) {
+    checkType(field, request[field], 'string')
+  }
+  checkType('cache', request.cache, 'boolean')
   const sampling = resolveSampling(request.sampling ?? {}, context)
   const timeoutMs = request.timeoutMs ?? options.requestTimeoutMs
+  const prompt = resolvePrompt(request.prompt, context)
   return {
     id,
-    prompt: resolvePrompt(request.prompt, context),
+    prompt,
     maxTokens,
     sampling,
     priority,
@@ -48,13 +50,18 @@ export function resolveRequest(
     session: request.session,
     stepGroup: request.stepGroup,
     cache: request.cache ?? true,
-    decoder: tokenizer.createDecoder(),
-    stopMatcher: new StopMatcher(stop),
+    decoder: tokenizer.createDecoder(prompt),
+    stopMatcher: new StopMatcher([...stop]),
   }
 }
 
 function checkDuration(field: string, value: number | undefined): void {
   if (value !== undefined) checkNumber(field, value, { min: 0 })
+}
+
+function checkType(field: string, value: unknown, type: 'string' | 'boolean'): void {
+  if (value === undefined || typeof value === type) return
+  throw invalidField(field, type === 'string' ? 'a text' : 'true or false', value)
 }
 
 function checkStops(stops: readonly string[]): void {
@@ -64,6 +71,8 @@ function checkStops(stops: readonly string[]): void {
 }
 
 function resolveSampling(given: Partial<SamplingParams>, context: ResolveContext): SamplingParams {
+  if (typeof given !== 'object' || given === null)
+    throw invalidField('sampling', 'an object', given)
   const sampling = { ...defaultSampling, seed: given.seed ?? context.random.uint32(), ...given }
   checkNumber('temperature', sampling.temperature, { min: 0, max: 100 })
   checkNumber('topK', sampling.topK, { min: 0, integer: true })
@@ -73,53 +82,17 @@ function resolveSampling(given: Partial<SamplingParams>, context: ResolveContext
   checkNumber('repetitionPenalty', sampling.repetitionPenalty, { min: 0.01, max: 100 })
   checkNumber('presencePenalty', sampling.presencePenalty, { min: -100, max: 100 })
   checkNumber('frequencyPenalty', sampling.frequencyPenalty, { min: -100, max: 100 })
-  for (const [token, bias] of sampling.logitBias) {
-    checkTokens('logitBias', [token], context.tokenizer)
-    checkNumber('logitBias', bias, {})
-  }
+  checkType('ignoreEos', sampling.ignoreEos, 'boolean')
+  checkBiases(sampling.logitBias, context)
   return sampling
 }
 
-function resolvePrompt(prompt: Prompt, context: ResolveContext): readonly TokenId[] {
-  const tokens = tokenize(prompt, context)
-  if (tokens.length === 0) throw invalidField('prompt', 'at least one token', '')
-  if (tokens.length > context.limits.contextSize)
-    throw promptTooLong(String(tokens.length), context)
-  return tokens
-}
-
-function tokenize(prompt: Prompt, context: ResolveContext): readonly TokenId[] {
-  const { tokenizer } = context
-  if ('tokens' in prompt) {
-    checkTokens('prompt', prompt.tokens, tokenizer)
-    return prompt.tokens
+function checkBiases(biases: SamplingParams['logitBias'], { tokenizer }: ResolveContext): void {
+  if (!Array.isArray(biases) || !biases.every(Array.isArray)) {
+    throw invalidField('logitBias', 'an array of pairs of a token id and a number', biases)
   }
-  if ('messages' in prompt) {
-    for (const message of prompt.messages) refuseByLength(message.content, context)
-    return tokenizer.renderChat(prompt.messages, prompt.template).tokens
+  for (const [token, bias] of biases) {
+    checkTokens('logitBias', [token], tokenizer)
+    checkNumber('logitBias', bias, {})
   }
-  if (prompt.text === '') throw invalidField('prompt', 'a text that is not empty', prompt.text)
-  refuseByLength(prompt.text, context)
-  return tokenizer.encode(prompt.text)
-}
-
-/** Tokenizing blocks the loop, so what cannot fit by its size alone is refused before. */
-function refuseByLength(text: string, context: ResolveContext): void {
-  const least = Math.ceil(Buffer.byteLength(text) / context.tokenizer.maxTokenBytes)
-  if (least > context.limits.contextSize) throw promptTooLong(`at least ${least}`, context)
-}
-
-function promptTooLong(count: string, { limits }: ResolveContext): CllmError {
-  const message = `prompt: it has ${count} tokens, a slot holds ${limits.contextSize}`
-  return new CllmError('prompt_too_long', message, {
-    details: { field: 'prompt', promptTokens: count, contextSize: limits.contextSize },
-  })
-}
-
-function checkTokens(field: string, tokens: readonly TokenId[], tokenizer: Tokenizer): void {
-  const size = tokenizer.vocabularySize
-  const wrong = tokens.find((id) => !Number.isInteger(id) || id < 0 || id >= size)
-  if (wrong === undefined) return
-  const message = `${field}: expected token ids from 0 to ${size - 1}, instead got ${wrong}`
-  throw new CllmError('invalid_token', message, { details: { field, received: wrong } })
 }

@@ -1,0 +1,75 @@
+import type { BackendLimits } from '../contracts/backend.js'
+import type { Prompt } from '../contracts/engine-client.js'
+import type { ChatMessage, TokenId, Tokenizer } from '../contracts/tokenizer.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { invalidField } from './check-number.js'
+import { checkTokens } from './check-tokens.js'
+
+/** What a prompt is tokenized with and must fit into. */
+export interface PromptContext {
+  readonly tokenizer: Tokenizer
+  readonly limits: BackendLimits
+}
+
+/** Checks a prompt and tokenizes it. The result is the engine's own: nobody else changes it. */
+export function resolvePrompt(prompt: Prompt, context: PromptContext): readonly TokenId[] {
+  const tokens = tokenize(prompt, context)
+  if (tokens.length === 0) throw invalidField('prompt', 'at least one token', tokens)
+  if (tokens.length > context.limits.contextSize) {
+    throw promptTooLong(String(tokens.length), context)
+  }
+  return tokens
+}
+
+function tokenize(prompt: Prompt, context: PromptContext): TokenId[] {
+  const { tokenizer } = context
+  if (typeof prompt !== 'object' || prompt === null) {
+    throw invalidField('prompt', 'an object with text, messages or tokens', prompt)
+  }
+  if ('tokens' in prompt) {
+    if (!Array.isArray(prompt.tokens)) {
+      throw invalidField('prompt', 'an array of token ids', prompt.tokens)
+    }
+    checkTokens('prompt', prompt.tokens, tokenizer)
+    return [...prompt.tokens]
+  }
+  if ('messages' in prompt) {
+    checkMessages(prompt.messages)
+    refuseBySize(
+      prompt.messages.map(({ content }) => content),
+      context,
+    )
+    return [...tokenizer.renderChat(prompt.messages, prompt.template).tokens]
+  }
+  if (typeof prompt.text !== 'string' || prompt.text === '') {
+    throw invalidField('prompt', 'a text that is not empty', prompt.text)
+  }
+  refuseBySize([prompt.text], context)
+  return tokenizer.encode(prompt.text)
+}
+
+function checkMessages(messages: readonly ChatMessage[]): void {
+  if (!Array.isArray(messages) || messages.length === 0) {
+    throw invalidField('messages', 'an array of at least one message', messages)
+  }
+  for (const [index, message] of messages.entries()) {
+    const { role, content } = (message ?? {}) as Partial<ChatMessage>
+    if (typeof role === 'string' && typeof content === 'string') continue
+    const field = `messages[${index}]`
+    throw invalidField(field, 'a message with the texts role and content', message)
+  }
+}
+
+/** Tokenizing blocks the loop, so what cannot fit by its size alone is refused before. */
+function refuseBySize(texts: readonly string[], context: PromptContext): void {
+  const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
+  const least = Math.ceil(bytes / context.tokenizer.maxTokenBytes)
+  if (least > context.limits.contextSize) throw promptTooLong(`at least ${least}`, context)
+}
+
+function promptTooLong(count: string, { limits }: PromptContext): CllmError {
+  const message = `prompt: it has ${count} tokens, a slot holds ${limits.contextSize}`
+  return new CllmError('prompt_too_long', message, {
+    details: { field: 'prompt', promptTokens: count, contextSize: limits.contextSize },
+  })
+}
