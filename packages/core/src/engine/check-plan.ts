@@ -18,6 +18,10 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
     new CllmError('policy_failed', `The policy "${policy.name}" made a wrong plan: ${what}`, {
       details: { policy: policy.name },
     })
+  const lists: readonly unknown[] = [plan.admit, plan.preempt, plan.reject, plan.run]
+  if (!lists.every(Array.isArray)) {
+    throw wrong('it expects the lists admit, preempt, reject and run')
+  }
   const leaving = new Set<string>()
   for (const id of [...plan.admit, ...plan.reject.map((entry) => entry.id)]) {
     if (context.waiting.get(id) === undefined) {
@@ -60,7 +64,11 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
   if (total > context.batchSize) {
     throw wrong(`it runs ${total} tokens, a step takes ${context.batchSize}`)
   }
-  const wakes = plan.wakeAt !== undefined && plan.wakeAt > context.now
+  const { wakeAt } = plan
+  if (wakeAt !== undefined && !Number.isFinite(wakeAt)) {
+    throw wrong(`wakeAt expects a time in milliseconds, instead got ${wakeAt}`)
+  }
+  const wakes = wakeAt !== undefined && wakeAt > context.now
   const stalls = plan.run.length === 0 && plan.reject.length === 0 && !wakes
   if (stalls) {
     const count = context.waiting.size + context.running.size

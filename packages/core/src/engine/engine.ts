@@ -13,7 +13,7 @@ import { Intake } from './intake.js'
 import { Outbox, type EventListener } from './outbox.js'
 import { PolicySeat } from './policy-seat.js'
 import { Roster } from './roster.js'
-import { runStep, type StepOutcome, type StepPart } from './run-step.js'
+import { partsOf, runStep, type StepOutcome, type StepPart } from './run-step.js'
 import type { Sequence } from './sequence.js'
 import { WakeSignal } from './wake-signal.js'
 
@@ -54,7 +54,15 @@ export class Engine {
   ) {
     this.#seat = new PolicySeat(policy, logger)
     this.#roster = new Roster(backend, this.#seat)
-    this.#intake = new Intake(this.#roster, backend, tokenizer, clock, random, options)
+    this.#intake = new Intake(
+      this.#roster,
+      this.#outbox,
+      backend,
+      tokenizer,
+      clock,
+      random,
+      options,
+    )
     this.#wake = new WakeSignal(clock)
     this.#done = this.#run()
   }
@@ -74,8 +82,8 @@ export class Engine {
       this.#wake.notify()
     } catch (error) {
       this.#counters.requests.failed++
-      const { code, message, details } = CllmError.from(error)
-      this.#outbox.listener([{ id, event: { type: 'error', error: { code, message, details } } }])
+      const event = { type: 'error', error: CllmError.from(error).serialize() } as const
+      this.#outbox.listener([{ id, event }])
     }
   }
 
@@ -169,11 +177,11 @@ export class Engine {
 
   /** Takes out what was cancelled, met a stop text or ran out of time. */
   #settle(now: number): void {
-    for (const sequence of this.#roster.expiry.due(now)) {
-      const seconds = ((now - sequence.arrival) / 1000).toFixed(1)
-      const message = `The request did not end within its time limit; it took ${seconds} s so far`
-      this.#leave(sequence, new CllmError('timeout', message))
-    }
+    for (const [sequence, error] of this.#roster.expiry.due(now)) this.#leave(sequence, error)
+    this.#takeOut(now)
+  }
+
+  #takeOut(now: number): void {
     for (const [sequence, error] of this.#leaving) this.#remove(sequence, now, error)
     this.#leaving.clear()
   }
@@ -185,7 +193,8 @@ export class Engine {
     try {
       const plan = this.#plan(now)
       await this.#apply(plan, now)
-      const parts = this.#parts(plan)
+      this.#takeOut(now)
+      const parts = partsOf(plan, this.#roster.running, this.backend.limits.batchSize)
       if (parts.length > 0) {
         return { parts, startedAt: this.clock.now(), outcome: runStep(this.backend, parts) }
       }
@@ -215,31 +224,18 @@ export class Engine {
     }
     for (const id of plan.admit) {
       const sequence = waiting.get(id)
-      if (sequence === undefined) continue
+      if (sequence === undefined || this.#leaving.has(sequence)) continue
       const error = await this.#roster.admit(sequence, now)
       if (error !== undefined) this.#leave(sequence, error)
     }
-  }
-
-  #parts(plan: Plan): StepPart[] {
-    const parts: StepPart[] = []
-    let budget = this.backend.limits.batchSize
-    for (const entry of plan.run) {
-      const sequence = this.#roster.running.get(entry.id)
-      if (sequence === undefined || this.#leaving.has(sequence)) continue
-      const count = Math.min(entry.tokens, sequence.remainingTokens, budget)
-      if (count === 0) continue
-      budget -= count
-      parts.push({ sequence, tokens: count, isDecode: sequence.state === 'decoding' })
-    }
-    return parts
   }
 
   /** Takes in a step's tokens and frees what ended with them, so that the next plan can use it. */
   #append(step: Step, outcome: StepOutcome): void {
     const now = this.clock.now()
     this.#counters.countStep(outcome)
-    this.#seat.observeStep(step.parts, step.startedAt, now)
+    const isWhole = outcome.outputs.every((outputs) => !CllmError.isInstance(outputs))
+    if (isWhole) this.#seat.observeStep(step.parts, step.startedAt, now)
     for (const [index, { sequence, tokens: count }] of step.parts.entries()) {
       const outputs = outcome.outputs[index] ?? []
       if (CllmError.isInstance(outputs)) {
@@ -271,10 +267,14 @@ export class Engine {
   }
 
   #publish(): void {
-    for (const sequence of this.#outbox.publish(this.clock.now())) {
-      this.#counters.countRequest(sequence, 'done')
-      if (sequence.isActive) this.#leave(sequence)
+    for (const [sequence, error] of this.#outbox.publish(this.clock.now())) {
+      this.#counters.countRequest(sequence, endState(error))
+      if (!sequence.isActive) continue
+      // Its last event is said, so that what else came for it meanwhile, such as a cancel, is void.
+      this.#leaving.set(sequence, undefined)
+      this.#wake.notify()
     }
+    if (this.#roster.isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
   }
 
   /** Marks a request to end between this step and the next. */
@@ -291,7 +291,6 @@ export class Engine {
       this.#counters.countRequest(sequence, state)
       this.#outbox.failed(sequence, error)
     }
-    if (this.#roster.isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
   }
 
   #failAll(error: CllmError, now: number): void {

@@ -1,4 +1,5 @@
 import TinyQueue from 'tinyqueue'
+import { CllmError } from '../errors/cllm-error.js'
 import type { Sequence } from './sequence.js'
 
 interface Entry {
@@ -6,13 +7,19 @@ interface Entry {
   readonly sequence: Sequence
 }
 
+/** Up to so many entries it is not worth looking for those that are over. */
+const smallest = 64
+
 /** The requests with a time limit, the next to expire first. */
 export class Expiry {
-  readonly #queue = new TinyQueue<Entry>([], (a, b) => a.at - b.at)
+  #queue = new TinyQueue<Entry>([], sooner)
+  #cleanUpAt = smallest
 
   add(sequence: Sequence): void {
     const at = sequence.request.expires
-    if (at !== undefined) this.#queue.push({ at, sequence })
+    if (at === undefined) return
+    this.#queue.push({ at, sequence })
+    if (this.#queue.length > this.#cleanUpAt) this.#cleanUp()
   }
 
   /** When the next one expires, or undefined. */
@@ -24,11 +31,26 @@ export class Expiry {
     return undefined
   }
 
-  /** Takes out those whose time has come. */
-  *due(now: number): Iterable<Sequence> {
+  /** Takes out those whose time has come, with what their clients are told. */
+  *due(now: number): Iterable<readonly [Sequence, CllmError]> {
     for (let at = this.next(); at !== undefined && at <= now; at = this.next()) {
-      const entry = this.#queue.pop()
-      if (entry !== undefined) yield entry.sequence
+      const sequence = this.#queue.pop()?.sequence
+      if (sequence !== undefined) yield [sequence, timedOut(sequence, now)]
     }
   }
+
+  /** Lets go of requests that ended long before their limit; amortized O(1) for each. */
+  #cleanUp(): void {
+    const active = this.#queue.data.filter((entry) => entry.sequence.isActive)
+    this.#queue = new TinyQueue(active, sooner)
+    this.#cleanUpAt = Math.max(smallest, 2 * active.length)
+  }
+}
+
+const sooner = (a: Entry, b: Entry): number => a.at - b.at
+
+function timedOut({ arrival }: Sequence, now: number): CllmError {
+  const seconds = ((now - arrival) / 1000).toFixed(1)
+  const message = `The request did not end within its time limit; it took ${seconds} s so far`
+  return new CllmError('timeout', message)
 }

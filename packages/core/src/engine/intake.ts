@@ -5,6 +5,7 @@ import type { Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { EngineOptions } from './engine-options.js'
 import { resolveRequest } from './resolve-request.js'
+import type { Outbox } from './outbox.js'
 import type { Roster } from './roster.js'
 import { Sequence } from './sequence.js'
 
@@ -14,6 +15,7 @@ export class Intake {
 
   constructor(
     private readonly roster: Roster,
+    private readonly outbox: Outbox,
     private readonly backend: Backend,
     private readonly tokenizer: Tokenizer,
     private readonly clock: Clock,
@@ -33,7 +35,7 @@ export class Intake {
 
   #refuseUnlessOpen(id: string): void {
     if (!this.isOpen) throw new CllmError('shutting_down', 'The engine takes no new requests')
-    if (this.roster.find(id) !== undefined) {
+    if (this.roster.find(id) !== undefined || this.outbox.owes(id)) {
       throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
     }
     const limit = this.options.maxQueuedRequests

@@ -52,7 +52,13 @@ export class KvSlots {
     slot.owner = sequence
     this.#free--
     sequence.slot = slot.id
-    sequence.computedTokens = await this.#fill(slot, source, shared)
+    try {
+      sequence.computedTokens = await this.#fill(slot, source, shared)
+    } catch (error) {
+      // What it holds now is anyone's guess, and a slot taken for empty must be empty.
+      this.backend.release(slot.id)
+      throw error
+    }
   }
 
   /** Takes the slot back and keeps its tokens for whoever shares them. */
@@ -80,14 +86,14 @@ export class KvSlots {
   #choose(sequence: Sequence): { slot: Slot; source: Slot; shared: number } {
     const free = this.#slots.filter(isFree).toSorted(cheapestToLose)
     const used = this.#slots.filter((slot) => slot.owner !== undefined).map((slot) => slot.id)
-    const preferred =
-      this.#slots[
-        this.backend.preferSlot(
-          free.map((slot) => slot.id),
-          used,
-        )
-      ]
-    if (preferred === undefined) throw new RangeError('preferSlot named a slot that does not exist')
+    const freeIds = free.map((slot) => slot.id)
+    const preferredId = this.backend.preferSlot(freeIds, used)
+    const preferred = this.#slots[preferredId]
+    if (preferred === undefined || !isFree(preferred)) {
+      throw new RangeError(
+        `preferSlot: expected one of ${freeIds.join()}, instead got ${preferredId}`,
+      )
+    }
     if (!sequence.request.cache) return { slot: preferred, source: preferred, shared: 0 }
 
     const idle = this.#longest(sequence, isFree)

@@ -1,5 +1,5 @@
 import type { AddressedEvent } from '../contracts/engine-client.js'
-import type { CllmError } from '../errors/cllm-error.js'
+import { CllmError } from '../errors/cllm-error.js'
 import type { Sequence } from './sequence.js'
 import { speak } from './speak.js'
 
@@ -21,20 +21,32 @@ export class Outbox {
     this.#events.push({ id: sequence.id, event: { type: 'error', error: error.serialize() } })
   }
 
+  /** Whether events of this id are still to be said. */
+  owes(id: string): boolean {
+    return (
+      this.#fresh.some((sequence) => sequence.id === id) || this.#events.some((e) => e.id === id)
+    )
+  }
+
   /**
    * Turns the drawn tokens into text and gives all events to the listener in one call. Returns the
-   * sequences that have had their `end`.
+   * sequences that have had their last event, with the error of those whose text could not be made.
    */
-  publish(now: number): Sequence[] {
-    const ended: Sequence[] = []
+  publish(now: number): Map<Sequence, CllmError | undefined> {
+    const ended = new Map<Sequence, CllmError | undefined>()
     const fresh = this.#fresh
     this.#fresh = []
     for (const sequence of fresh) {
       // One that failed after it drew this token has its last event already.
       if (!sequence.isActive && sequence.state !== 'done') continue
-      for (const event of speak(sequence, now)) {
-        this.#events.push({ id: sequence.id, event })
-        if (event.type === 'end') ended.push(sequence)
+      try {
+        for (const event of speak(sequence, now)) {
+          this.#events.push({ id: sequence.id, event })
+          if (event.type === 'end') ended.set(sequence, undefined)
+        }
+      } catch (error) {
+        ended.set(sequence, CllmError.from(error))
+        this.failed(sequence, CllmError.from(error))
       }
     }
     const events = this.#events

@@ -21,9 +21,17 @@ export class PolicySeat {
   /** A plan that can be carried out. Throws `policy_failed` with the policy's name. */
   plan(state: Omit<SchedulerState, 'running'>, waiting: WaitingQueue, running: RunningSet): Plan {
     const { policy } = this
-    const plan = this.#ask({ ...state, running: running.list })
-    checkPlan(policy, plan, { ...state, waiting, running, batchSize: state.limits.batchSize })
-    return plan
+    const { batchSize } = state.limits
+    try {
+      const plan = policy.plan({ ...state, running: running.list })
+      checkPlan(policy, plan, { ...state, waiting, running, batchSize })
+      return plan
+    } catch (error) {
+      const { name } = policy
+      if (CllmError.isInstance(error) && error.details.policy === name) throw error
+      const message = `The policy "${name}" threw: ${String(error)}`
+      throw new CllmError('policy_failed', message, { details: { policy: name }, cause: error })
+    }
   }
 
   /** A policy that fails to listen can still plan, so its error is logged and the work goes on. */
@@ -49,15 +57,5 @@ export class PolicySeat {
     const load = { prefillTokens, decodeSequences, contextTokens }
     const seen = parts.map(({ sequence, tokens }) => ({ request: sequence, tokens }))
     this.observe({ type: 'step', now, durationMs: now - startedAt, ...load, parts: seen })
-  }
-
-  #ask(state: SchedulerState): Plan {
-    try {
-      return this.policy.plan(state)
-    } catch (error) {
-      const { name } = this.policy
-      const message = `The policy "${name}" threw: ${String(error)}`
-      throw new CllmError('policy_failed', message, { details: { policy: name }, cause: error })
-    }
   }
 }

@@ -1,5 +1,7 @@
 import type { Backend, BatchItem, StepOutput, StepResult } from '../contracts/backend.js'
+import type { Plan } from '../contracts/scheduler-policy.js'
 import { CllmError } from '../errors/cllm-error.js'
+import type { RunningSet } from './running-set.js'
 import type { Sequence } from './sequence.js'
 
 /** A sequence's share of a step. */
@@ -14,6 +16,21 @@ export interface StepPart {
 /** A step's result; a part that failed has its error in place of outputs. */
 export interface StepOutcome extends Omit<StepResult, 'outputs'> {
   readonly outputs: readonly (readonly StepOutput[] | CllmError)[]
+}
+
+/** The parts of a plan's step: what still runs, cut to what it has left and to `batchSize`. */
+export function partsOf(plan: Plan, running: RunningSet, batchSize: number): StepPart[] {
+  const parts: StepPart[] = []
+  let budget = batchSize
+  for (const entry of plan.run) {
+    const sequence = running.get(entry.id)
+    if (sequence === undefined) continue
+    const tokens = Math.min(entry.tokens, sequence.remainingTokens, budget)
+    if (tokens === 0) continue
+    budget -= tokens
+    parts.push({ sequence, tokens, isDecode: sequence.state === 'decoding' })
+  }
+  return parts
 }
 
 /**

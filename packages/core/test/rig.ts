@@ -1,0 +1,178 @@
+import {
+  type AddressedEvent,
+  CllmError,
+  createEngine,
+  type Engine,
+  type EngineOptions,
+  type GenerateEvent,
+  type GenerateRequest,
+  LocalEngineClient,
+  type Logger,
+  type Plan,
+  PluginRegistry,
+  type Random,
+  type SchedulerPolicy,
+  type SchedulerState,
+  type SequenceView,
+  SimulatedClock,
+  silentLogger,
+  type StepResult,
+  type TokenId,
+} from '@cllm/core'
+import { drive, FakeBackend, type FakeBackendOptions } from '@cllm/core/testing'
+
+/** A backend that says whether it is stepping. */
+export class WatchedBackend extends FakeBackend {
+  stepping = false
+
+  override async step(batch: Parameters<FakeBackend['step']>[0]): Promise<StepResult> {
+    this.stepping = true
+    try {
+      return await super.step(batch)
+    } finally {
+      this.stepping = false
+    }
+  }
+}
+
+/** First come, first served: everyone who runs, then as many more as have slots. */
+export function eager(state: SchedulerState): Plan {
+  let left = state.limits.batchSize
+  const plan = { admit: [] as string[], preempt: [], reject: [], run: [] as Plan['run'][number][] }
+  const run = (view: SequenceView): void => {
+    const tokens = Math.min(view.remainingTokens, left)
+    if (tokens > 0) plan.run.push({ id: view.id, tokens })
+    left -= tokens
+  }
+  for (const view of state.running) run(view)
+  let free = state.freeSlots
+  if (free > 0) {
+    for (const view of state.waiting) {
+      if (free-- <= 0 || left <= 0) break
+      plan.admit.push(view.id)
+      run(view)
+    }
+  }
+  return plan
+}
+
+/** A policy with this plan. */
+export const policyOf = (
+  plan: SchedulerPolicy['plan'],
+  observe?: SchedulerPolicy['observe'],
+): SchedulerPolicy => ({ name: 'tested', plan, ...(observe === undefined ? {} : { observe }) })
+
+/** Counts up. */
+export const counting = (): Random => {
+  let next = 0
+  return { uint32: () => next++ }
+}
+
+/** What the engine's listener was told in one call. */
+export interface Batch {
+  readonly at: number
+  /** Steps started so far. */
+  readonly steps: number
+  readonly stepping: boolean
+  readonly events: readonly AddressedEvent[]
+}
+
+export interface RigOptions extends Omit<FakeBackendOptions, 'clock'> {
+  readonly backend?: (options: FakeBackendOptions) => WatchedBackend
+  readonly policy?: SchedulerPolicy
+  readonly options?: Partial<EngineOptions>
+  readonly logger?: Logger
+  readonly registry?: PluginRegistry
+}
+
+/** An engine on a fake backend and simulated time whose steps take 10 ms. */
+export function rig(options: RigOptions = {}) {
+  const { backend: make = (given) => new WatchedBackend(given), registry, ...rest } = options
+  const clock = new SimulatedClock(1000)
+  const backend = make({ clock, stepMs: () => 10, ...rest })
+  const { policy = policyOf(eager), logger = silentLogger } = options
+  const random = counting()
+  const engineOptions = options.options ?? {}
+  const engine = createEngine({ backend, policy, clock, random, logger, options: engineOptions })
+  const batches: Batch[] = []
+  const onEvents = engine.onEvents.bind(engine)
+  engine.onEvents = (listener) =>
+    onEvents((events) => {
+      const { steps, stepping } = backend
+      batches.push({ at: clock.now(), steps: steps.length, stepping, events })
+      listener(events)
+    })
+  const client = new LocalEngineClient(engine, registry ?? new PluginRegistry(), random)
+  const run = async <T>(promise: Promise<T>): Promise<T> => await drive(clock, promise)
+  const ask = async (request: GenerateRequest): Promise<Answer> =>
+    await run(collect(client.submit(request)))
+  return { clock, backend, engine, client, batches, run, ask }
+}
+
+export type Rig = ReturnType<typeof rig>
+
+/** All that a stream had to say. */
+export interface Answer {
+  readonly events: readonly GenerateEvent[]
+  readonly tokens: readonly TokenId[]
+  readonly text: string
+  readonly end: (GenerateEvent & { readonly type: 'end' }) | undefined
+  readonly error: CllmError | undefined
+}
+
+export async function collect(stream: AsyncIterable<GenerateEvent>): Promise<Answer> {
+  const events: GenerateEvent[] = []
+  let error: CllmError | undefined
+  try {
+    for await (const event of stream) events.push(event)
+  } catch (thrown) {
+    if (!CllmError.isInstance(thrown)) throw thrown
+    error = thrown
+  }
+  return { ...summarize(events), events, error }
+}
+
+export function summarize(events: readonly GenerateEvent[]): Omit<Answer, 'events' | 'error'> {
+  return {
+    tokens: events.flatMap((event) => (event.type === 'token' ? [event.token] : [])),
+    text: events.map((event) => (event.type === 'start' ? '' : event.text)).join(''),
+    end: events.find((event) => event.type === 'end'),
+  }
+}
+
+/** Distinct tokens without meaning, `count` of them, other ones for each `family`. */
+export const promptOf = (count: number, family = 0): TokenId[] =>
+  Array.from(
+    { length: count },
+    (_, index) => 4 + ((index * 7 + family * 31 + index * family) % 250),
+  )
+
+/** Greedy, for this many tokens. */
+export const greedy = (tokens: readonly TokenId[], maxTokens: number): GenerateRequest => ({
+  prompt: { tokens },
+  maxTokens,
+  sampling: { temperature: 0, ignoreEos: true },
+})
+
+/** What is wrong at the end if not everything was given back. */
+export function leftovers({ backend, engine }: { backend: FakeBackend; engine: Engine }): unknown {
+  const { running, waiting, slots } = engine.statistics()
+  return {
+    violations: backend.violations,
+    samplers: backend.samplers.size,
+    running,
+    waiting,
+    busySlots: slots.filter(({ state }) => state !== 'idle'),
+    wrongSlots: slots.filter(({ slot, tokens }) => tokens !== backend.content(slot).length),
+  }
+}
+
+/** What {@link leftovers} is when all is well. */
+export const nothingLeft = {
+  violations: [],
+  samplers: 0,
+  running: 0,
+  waiting: 0,
+  busySlots: [],
+  wrongSlots: [],
+}
