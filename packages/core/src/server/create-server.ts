@@ -55,12 +55,14 @@ export function createServer(parts: ServerOnEngines | ServerInProcess): Server {
     },
     async close(graceMs = 0) {
       const deadline = clock.now() + graceMs
-      const closing = transports.map((transport) => transport.close(deadline))
+      // Settled, so that a transport that fails early is heard of at the end and not as an unhandled
+      // rejection; its engines are closed in any case.
+      const closing = Promise.allSettled(transports.map((transport) => transport.close(deadline)))
       const clients = directory.clients()
-      const drained = Promise.allSettled(clients.map((client) => client.drain()))
-      await Promise.race([drained, timeOut(clock, deadline)])
+      await settledBy(clock, deadline, Promise.allSettled(clients.map((client) => client.drain())))
       await Promise.allSettled(clients.map((client) => client.close()))
-      await Promise.all(closing)
+      const failure = (await closing).find((result) => result.status === 'rejected')
+      if (failure !== undefined) throw failure.reason
     },
   }
 }
@@ -75,6 +77,12 @@ function engines(
   return [[parts.backend.model.id, client]]
 }
 
-async function timeOut(clock: Clock, deadline: number): Promise<void> {
-  await new Promise<void>((resolve) => clock.at(deadline, resolve))
+async function settledBy(clock: Clock, deadline: number, work: Promise<unknown>): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const cancel = clock.at(deadline, resolve)
+    void work.then(() => {
+      cancel()
+      resolve()
+    })
+  })
 }
