@@ -3,7 +3,6 @@ import { bytePairMetadata } from './byte-pair-vocabulary.js'
 import type { GgufMetadata } from './gguf-types.js'
 import { float32, text, uint32 } from './gguf-values.js'
 import { writeGguf } from './gguf-writer.js'
-import { RandomBits } from './random-bits.js'
 import { SYNTHETIC_SHAPES } from './synthetic-shapes.js'
 import type { ModelShape, SyntheticModelName } from './synthetic-shapes.js'
 import { syntheticTensors } from './synthetic-tensors.js'
@@ -40,7 +39,7 @@ export async function writeSyntheticModel(options: SyntheticModelOptions): Promi
   return await writeGguf(
     out,
     { ...architecture(shape), ...bytePairMetadata(syntheticVocabulary(like)) },
-    syntheticTensors(shape, new RandomBits(seed)),
+    syntheticTensors(shape, seed),
   )
 }
 

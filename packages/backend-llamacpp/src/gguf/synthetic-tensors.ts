@@ -2,7 +2,7 @@ import type { GgufTensor } from './gguf-types.js'
 import { tensorByteLength } from './gguf-writer.js'
 import { randomTensor } from './random-tensor.js'
 import type { RandomTensorType } from './random-tensor.js'
-import type { RandomBits } from './random-bits.js'
+import { RandomBits } from './random-bits.js'
 import type { ModelShape } from './synthetic-shapes.js'
 
 /** Standard deviation of the logits: with it the likeliest token of a large vocabulary gets a clear share. */
@@ -11,9 +11,12 @@ const LOGIT_DEVIATION = 4
 /**
  * The tensors of the qwen3 architecture with random weights. Every matrix keeps the size of what it multiplies
  * (deviation 1/√row), so activations neither vanish nor overflow at any depth. Special and unused tokens have logit 0:
- * they practically never come, and a generation goes on until its limit.
+ * they practically never come, and a generation goes on until its limit. The data must be asked for in order: all tensors
+ * draw on one generator.
+ * @param seed any integer; the same seed gives the same weights.
  */
-export function syntheticTensors(shape: ModelShape, random: RandomBits): GgufTensor[] {
+export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] {
+  const random = new RandomBits(seed)
   const { layers, embedding, feedForward, heads, keyValueHeads, headSize } = shape
   const { vocabulary, specialsAt } = shape
   const types = tensorTypes(shape)

@@ -1,0 +1,183 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { getLlama, LlamaLogLevel, readGgufFileInfo } from 'node-llama-cpp'
+import { convertLlama2c } from '@cllm/backend-llamacpp/gguf'
+
+const EMBEDDING = 64
+const FEED_FORWARD = 96
+const LAYERS = 2
+const HEADS = 2
+const KEY_VALUE_HEADS = 1
+const VOCABULARY = 300
+const CONTEXT = 32
+const HEAD = EMBEDDING / HEADS
+const KEY_VALUE = HEAD * KEY_VALUE_HEADS
+
+/** Parts of a checkpoint in the order of the file: name in GGUF (per layer: with `*`), elements. */
+const PARTS: readonly (readonly [name: string, elements: number])[] = [
+  ['token_embd.weight', VOCABULARY * EMBEDDING],
+  ['blk.*.attn_norm.weight', EMBEDDING],
+  ['blk.*.attn_q.weight', EMBEDDING * EMBEDDING],
+  ['blk.*.attn_k.weight', EMBEDDING * KEY_VALUE],
+  ['blk.*.attn_v.weight', EMBEDDING * KEY_VALUE],
+  ['blk.*.attn_output.weight', EMBEDDING * EMBEDDING],
+  ['blk.*.ffn_norm.weight', EMBEDDING],
+  ['blk.*.ffn_gate.weight', EMBEDDING * FEED_FORWARD],
+  ['blk.*.ffn_down.weight', EMBEDDING * FEED_FORWARD],
+  ['blk.*.ffn_up.weight', EMBEDDING * FEED_FORWARD],
+  ['output_norm.weight', EMBEDDING],
+  ['', (CONTEXT * HEAD) / 2],
+  ['', (CONTEXT * HEAD) / 2],
+]
+
+type Fill = (name: string, index: number) => number
+
+function checkpoint(fill: Fill, tied = true): Buffer {
+  const header = Int32Array.of(
+    EMBEDDING,
+    FEED_FORWARD,
+    LAYERS,
+    HEADS,
+    KEY_VALUE_HEADS,
+    tied ? VOCABULARY : -VOCABULARY,
+    CONTEXT,
+  )
+  const weights = [...PARTS, ...(tied ? [] : [['output.weight', VOCABULARY * EMBEDDING] as const])]
+  const floats = weights.flatMap(([name, elements]) =>
+    (name.includes('*') ? [0, 1] : [0]).map((layer) =>
+      Float32Array.from({ length: elements }, (_, index) =>
+        fill(name.replace('*', String(layer)), index),
+      ),
+    ),
+  )
+  return Buffer.concat([header, ...floats].map((part) => Buffer.from(part.buffer)))
+}
+
+function vocabulary(): Buffer {
+  const pieces = ['<unk>', '\n<s>\n', '\n</s>\n']
+  for (let byte = 0; byte < 256; byte++) pieces.push(String.fromCharCode(byte))
+  pieces.push(
+    ' t',
+    'he',
+    ' the',
+    ' a',
+    'in',
+    ' cat',
+    'ca',
+    'cat',
+    ' ',
+    't',
+    'h',
+    'e',
+    'c',
+    'a',
+    'é',
+  )
+  while (pieces.length < VOCABULARY) pieces.push(` filler${pieces.length}`)
+  const size = Buffer.alloc(4)
+  size.writeUInt32LE(16)
+  const entries = pieces.map((piece, id) => {
+    const bytes = Buffer.from(piece)
+    const head = Buffer.alloc(8)
+    head.writeFloatLE(id < 259 ? 0 : 259 - id)
+    head.writeInt32LE(bytes.length, 4)
+    return Buffer.concat([head, bytes])
+  })
+  return Buffer.concat([size, ...entries])
+}
+
+const random: Fill = (name, index) => {
+  if (name.includes('norm')) return 1
+  let hash = index + 1
+  for (const letter of name) hash = Math.imul(hash ^ letter.charCodeAt(0), 0x5bd1e995)
+  return ((hash ^ (hash >>> 15)) >>> 0) / 2 ** 32 - 0.5
+}
+
+t.test('every weight arrives under its name and in its shape', async (t) => {
+  const out = join(t.testdir(), 'out.gguf')
+  const known = (name: string): number =>
+    name === '' ? -1 : parseInt(createHash('md5').update(name).digest('hex').slice(0, 5), 16)
+  for (const tied of [true, false]) {
+    const data = Buffer.concat([checkpoint(known, tied), vocabulary()])
+    const length = await convertLlama2c({ checkpoint: data, out, quantization: 'F32' })
+    const file = await readFile(out)
+    const { tensorInfo = [], metadata } = await readGgufFileInfo(out)
+    t.equal(file.length, length)
+    t.equal(tensorInfo.length, 1 + LAYERS * 9 + 1 + (tied ? 0 : 1))
+    const shapes = new Map(tensorInfo.map((info) => [info.name, info.dimensions.map(Number)]))
+    t.same(shapes.get('token_embd.weight'), [EMBEDDING, VOCABULARY])
+    t.same(shapes.get('blk.1.attn_k.weight'), [EMBEDDING, KEY_VALUE])
+    t.same(shapes.get('blk.0.ffn_down.weight'), [FEED_FORWARD, EMBEDDING])
+    t.equal(shapes.has('output.weight'), !tied)
+    const last = tensorInfo.at(-1)
+    const lastBytes = (last?.dimensions ?? []).reduce<number>((a, b) => a * Number(b), 4)
+    const dataStart = length - Math.ceil(lastBytes / 32) * 32 - Number(last?.offset)
+    for (const { name, dimensions, offset } of tensorInfo) {
+      const elements = dimensions.reduce<number>((a, b) => a * Number(b), 1)
+      const expected = Buffer.from(new Float32Array(elements).fill(known(name)).buffer)
+      const start = dataStart + Number(offset)
+      t.ok(file.subarray(start, start + elements * 4).equals(expected), name)
+    }
+    const { llama, tokenizer } = metadata as unknown as {
+      llama: Record<string, unknown>
+      tokenizer: { ggml: Record<string, unknown> }
+    }
+    t.match(llama, { context_length: CONTEXT, block_count: LAYERS })
+    t.match(llama['attention'], { head_count: HEADS, head_count_kv: KEY_VALUE_HEADS })
+    t.match(tokenizer.ggml, { eos_token_id: 2, eot_token_id: 1, add_bos_token: true })
+  }
+})
+
+t.test('llama.cpp loads it, tokenizes and generates', async (t) => {
+  const folder = t.testdir({ vocabulary: '' })
+  const out = join(folder, 'out.gguf')
+  await convertLlama2c({ checkpoint: checkpoint(random), vocabulary: vocabulary(), out })
+  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error })
+  t.teardown(() => llama.dispose())
+  const model = await llama.loadModel({ modelPath: out })
+  t.match(model.fileInfo.metadata.general, { name: 'stories15M', file_type: 7 })
+  t.equal(model.tokens.bos, 1)
+  t.ok(model.isEogToken(1 as never) && model.isEogToken(2 as never), 'both end a story')
+  t.ok(model.tokens.shouldPrependBosToken)
+
+  const the = model.tokenize('the cat')
+  t.same(
+    the.map((token) => model.detokenize([token], false, the)),
+    [' the', ' cat'],
+  )
+  const strange = model.tokenize('é 世')
+  t.equal(model.detokenize(strange), 'é 世', 'characters outside the vocabulary go as bytes')
+  t.ok(strange.includes((3 + 0xe4) as never))
+
+  const context = await model.createContext({ contextSize: CONTEXT, threads: 1 })
+  const output: number[] = []
+  for await (const token of context.getSequence().evaluate(the, { temperature: 0 })) {
+    output.push(token)
+    if (output.length === 8) break
+  }
+  t.equal(output.length, 8)
+})
+
+t.test('a file that is something else, or cut short, is refused', async (t) => {
+  const out = join(t.testdir(), 'out.gguf')
+  const whole = checkpoint(random)
+  const convert = (checkpoint: Uint8Array) => convertLlama2c({ checkpoint, out })
+  await t.rejects(convert(Buffer.from('GGUF')), {
+    code: 'model_invalid',
+    message: 'expected a llama2.c checkpoint, got 4 bytes: too short for its header',
+  })
+  await t.rejects(convert(Buffer.from('GGUF'.repeat(1000))), {
+    code: 'model_invalid',
+    message: /^expected the header of a llama2.c checkpoint/,
+  })
+  await t.rejects(convert(whole.subarray(0, whole.length - 1)), {
+    code: 'model_invalid',
+    message: `expected at least ${whole.length} bytes of llama2.c checkpoint, got ${whole.length - 1}`,
+  })
+  await t.rejects(convert(Buffer.concat([whole, vocabulary().subarray(0, -1)])), {
+    code: 'model_invalid',
+    message: /^expected a llama2.c vocabulary of 300 tokens, got \d+ bytes that end in token 299$/,
+  })
+})
