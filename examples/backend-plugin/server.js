@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs'
 import { createServer } from '@cllm/core'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { createPolicy } from '@cllm/scheduler'
-import { bigramBackend } from './bigram-backend.js'
+import { ngramBackend } from './ngram-backend.js'
 
 const [file = 'server.js', port = '8080'] = process.argv.slice(2)
 const server = createServer({
-  backend: bigramBackend({ text: readFileSync(file, 'utf8') }),
+  backend: ngramBackend({ text: readFileSync(file, 'utf8') }),
   policy: createPolicy(),
   transports: [koaTransport({ port: Number(port), protocols: [nativeProtocol()] })],
 })

@@ -1,0 +1,34 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { resolveModel } from 'cllm'
+import t from 'tap'
+
+const file = fileURLToPath(new URL('../server.js', import.meta.url))
+
+t.test('the composed server serves and stops', async (t) => {
+  const { path } = await resolveModel('stories15m')
+  const child = spawn(process.execPath, [file, path, '0'], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(() => child.kill('SIGKILL'))
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
+  const url = line.replace('listening on ', '')
+  const response = await fetch(`${url}/generate`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ prompt: 'Once upon a time', max_tokens: 8, temperature: 0 }),
+  })
+  t.match(await response.json(), {
+    success: true,
+    data: { text: ', there was a little girl named L' },
+  })
+  child.kill('SIGTERM')
+  t.same(await once(child, 'exit'), [0, null])
+})
+
+t.test('the README shows this file', async (t) => {
+  const readme = readFileSync(new URL('../../../README.md', import.meta.url), 'utf8')
+  const code = readFileSync(file, 'utf8').replace('// @ts-check\n', '')
+  t.ok(readme.includes(code), 'README.md and examples/compose-server/server.js are the same')
+})
