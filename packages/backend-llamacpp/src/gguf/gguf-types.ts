@@ -29,7 +29,7 @@ export type GgufValue =
 export type GgufMetadata = Readonly<Record<string, GgufValue>>
 
 /** The tensor types this writer knows, under ggml's names. */
-export type GgufTensorType = 'F32' | 'F16' | 'Q8_0' | 'Q4_K' | 'Q6_K'
+export type GgufTensorType = 'F32' | 'Q8_0' | 'Q4_K' | 'Q6_K'
 
 /** One tensor: its description, and a source of its bytes that is read once, when its turn to be written comes. */
 export interface GgufTensor {
@@ -49,7 +49,6 @@ export const TENSOR_BLOCKS: Readonly<
   Record<GgufTensorType, { readonly id: number; readonly elements: number; readonly bytes: number }>
 > = {
   F32: { id: 0, elements: 1, bytes: 4 },
-  F16: { id: 1, elements: 1, bytes: 2 },
   Q8_0: { id: 8, elements: 32, bytes: 34 },
   Q4_K: { id: 12, elements: 256, bytes: 144 },
   Q6_K: { id: 14, elements: 256, bytes: 210 },
