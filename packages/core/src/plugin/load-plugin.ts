@@ -1,8 +1,7 @@
-import { pathToFileURL } from 'node:url'
-import { join } from 'node:path'
-import { resolveModuleURL } from 'exsolve'
 import type { Plugin, PluginHost } from '../contracts/plugin.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { importPlugin } from './import-plugin.js'
+import { optionProblems } from './option-problems.js'
 
 /** A plugin as a configuration names it. */
 export interface PluginEntry {
@@ -21,56 +20,37 @@ export interface LoadPluginsOptions {
 /**
  * Finds, checks and registers plugins, in their order.
  *
- * @throws `plugin_not_found`, `plugin_invalid` or `invalid_configuration`, each naming the entry
+ * @throws `plugin_not_found`, `plugin_invalid`, `plugin_conflict` or `invalid_configuration`, each
+ *   naming the entry and, where it is one, the option
  */
 export async function loadPlugins(
   entries: readonly PluginEntry[],
   { from, registry }: LoadPluginsOptions,
 ): Promise<void> {
-  for (const [index, entry] of entries.entries()) {
-    const name = `plugins[${index}] ("${entry.use}")`
-    const plugin = checkPlugin(await importPlugin(entry.use, from, name), name)
-    await registerPlugin(plugin, registry, entry.options ?? {}, name)
+  for (const [index, { use, options }] of entries.entries()) {
+    const name = `plugins[${index}] ("${use}")`
+    await registerPlugin(await importPlugin(use, from, name), registry, options, name)
   }
 }
 
-/** Checks a plugin's options and lets it register. `name` stands for it in errors. */
+/**
+ * Checks a plugin's options and lets it register. `name` stands for it in errors.
+ *
+ * @throws `invalid_configuration` for options, `plugin_conflict` or `plugin_invalid`
+ */
 export async function registerPlugin(
   plugin: Plugin,
   registry: PluginHost,
   options: Readonly<Record<string, unknown>> = {},
   name: string = plugin.name,
 ): Promise<void> {
-  await plugin.register(registry, parseOptions(plugin, options, name))
-}
-
-async function importPlugin(use: string, from: string, name: string): Promise<unknown> {
-  const base = pathToFileURL(join(from, 'package.json'))
-  const url = resolveModuleURL(use, { from: base, try: true })
-  if (url === undefined) {
-    const message = `${name}: there is no such package or file, looked up from ${from}`
-    throw new CllmError('plugin_not_found', message, { details: { plugin: use, from } })
-  }
+  const parsed = parseOptions(plugin, options, name)
   try {
-    return ((await import(url)) as { default?: unknown }).default
+    await plugin.register(registry, parsed)
   } catch (error) {
-    const message = `${name}: it cannot be loaded: ${reason(error)}`
-    throw new CllmError('plugin_not_found', message, { details: { plugin: use }, cause: error })
+    const { code, message, details } = CllmError.from(error, 'plugin_invalid')
+    throw new CllmError(code, `${name}: ${message}`, { details, cause: error })
   }
-}
-
-function checkPlugin(value: unknown, name: string): Plugin {
-  const invalid = (what: string): CllmError => new CllmError('plugin_invalid', `${name}: ${what}`)
-  if (typeof value !== 'object' || value === null) {
-    throw invalid('expected its default export to be made with definePlugin')
-  }
-  const plugin = value as Partial<Plugin>
-  if (typeof plugin.name !== 'string') throw invalid('expected its name to be a text')
-  if (plugin.apiVersion !== 1) {
-    throw invalid(`expected apiVersion 1, instead got ${String(plugin.apiVersion)}`)
-  }
-  if (typeof plugin.register !== 'function') throw invalid('expected register to be a function')
-  return plugin as Plugin
 }
 
 function parseOptions(
@@ -81,26 +61,15 @@ function parseOptions(
   if (plugin.options === undefined) {
     const [first] = Object.keys(options)
     if (first === undefined) return options
-    throw new CllmError('invalid_configuration', `${name}: option "${first}": it has no options`)
+    const message = `${name}: option "${first}": the plugin takes no options`
+    throw new CllmError('invalid_configuration', message, { details: { plugin: plugin.name } })
   }
   try {
     return plugin.options.parse(options)
   } catch (error) {
-    const problems = issues(error)
-    const details = { plugin: plugin.name, problems }
+    const problems = optionProblems(error)
     const message = `${name}: ${problems.join('; ')}`
+    const details = { plugin: plugin.name, problems }
     throw new CllmError('invalid_configuration', message, { details, cause: error })
   }
 }
-
-/** The issues of zod and its like, each with its option; of other errors the message. */
-function issues(error: unknown): string[] {
-  const found = (error as { issues?: unknown }).issues
-  if (!Array.isArray(found)) return [reason(error)]
-  return found.map((issue: { path?: readonly PropertyKey[]; message?: string }) => {
-    const path = (issue.path ?? []).map(String).join('.')
-    return path === '' ? String(issue.message) : `option "${path}": ${issue.message}`
-  })
-}
-
-const reason = (error: unknown): string => (error instanceof Error ? error.message : String(error))

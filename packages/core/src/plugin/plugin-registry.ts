@@ -1,3 +1,4 @@
+import type { Backend } from '../contracts/backend.js'
 import type {
   BackendFactory,
   PluginHost,
@@ -7,6 +8,11 @@ import type {
 import type { SchedulerPolicy } from '../contracts/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
+import type { ErrorCode } from '../errors/error-table.js'
+import { didYouMean } from './did-you-mean.js'
+import { optionProblems } from './option-problems.js'
+
+type Options = Readonly<Record<string, unknown>>
 
 /** What plugins registered, by name. */
 export class PluginRegistry implements PluginHost {
@@ -31,24 +37,75 @@ export class PluginRegistry implements PluginHost {
     return [...this.#policies.keys()].toSorted()
   }
 
-  /** Makes the policy of this name. Throws `invalid_policy` with the valid names. */
-  createPolicy(name: string, options: Readonly<Record<string, unknown>> = {}): SchedulerPolicy {
-    const create = this.#policies.get(name)
-    if (create !== undefined) return create(options)
-    const names = this.policyNames()
-    const message = `policy: expected one of ${names.join(', ')}, instead got "${name}"`
-    throw new CllmError('invalid_policy', message, { details: { field: 'policy', names } })
+  /**
+   * Makes the policy of this name.
+   *
+   * @throws `invalid_policy` with the valid names, or with what is wrong with which option
+   */
+  createPolicy(name: string, options: Options = {}): SchedulerPolicy {
+    const create = find(this.#policies, 'policy', name, 'invalid_policy')
+    let policy: SchedulerPolicy
+    try {
+      policy = create(options)
+    } catch (error) {
+      throw explained('policy', name, 'invalid_policy', error)
+    }
+    if (typeof policy?.name === 'string' && typeof policy.plan === 'function') return policy
+    const message = `policy "${name}": its factory made no policy, which has a name and a plan method`
+    throw new CllmError('plugin_invalid', message, { details: { policy: name } })
   }
 
-  /** Makes every protocol that was registered. */
+  /**
+   * Makes the backend of this name.
+   *
+   * @throws `invalid_configuration` with the valid names or what is wrong with which option, and what
+   *   the backend throws
+   */
+  async createBackend(name: string, options: Options = {}): Promise<Backend> {
+    const create = find(this.#backends, 'backend', name, 'invalid_configuration')
+    try {
+      return await create(options)
+    } catch (error) {
+      throw explained('backend', name, 'invalid_configuration', error)
+    }
+  }
+
+  /** Makes every protocol that was registered, each with its defaults. */
   createProtocols(): Protocol[] {
     return [...this.#protocols.values()].map((create) => create({}))
   }
 }
 
-function add<T>(map: Map<string, T>, kind: string, name: string, create: T): void {
-  if (map.has(name)) {
-    throw new CllmError('plugin_conflict', `A ${kind} named "${name}" is registered already`)
+function add<T>(factories: Map<string, T>, kind: string, name: string, create: T): void {
+  if (typeof name !== 'string' || name === '' || typeof create !== 'function') {
+    const message = `A ${kind} is registered with a name and a function that makes it`
+    throw new CllmError('plugin_invalid', message)
   }
-  map.set(name, create)
+  if (factories.has(name)) {
+    const message = `A ${kind} named "${name}" is registered already`
+    throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
+  }
+  factories.set(name, create)
+}
+
+function find<T>(
+  factories: ReadonlyMap<string, T>,
+  kind: string,
+  name: string,
+  code: ErrorCode,
+): T {
+  const create = factories.get(name)
+  if (create !== undefined) return create
+  const names = [...factories.keys()].toSorted()
+  const expected = names.length === 0 ? 'none is registered' : `expected one of ${names.join(', ')}`
+  const message = `${kind}: ${expected}, instead got "${name}"${didYouMean(name, names)}`
+  throw new CllmError(code, message, { details: { field: kind, names } })
+}
+
+/** An error of a factory that says what was to be made, unless it is one of cLLM's already. */
+function explained(kind: string, name: string, code: ErrorCode, error: unknown): CllmError {
+  if (CllmError.isInstance(error)) return error
+  const problems = optionProblems(error)
+  const message = `${kind} "${name}": ${problems.join('; ')}`
+  return new CllmError(code, message, { details: { [kind]: name, problems }, cause: error })
 }
