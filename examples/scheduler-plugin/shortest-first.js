@@ -5,35 +5,40 @@ import { z } from 'zod'
 const options = z.strictObject({
   /** Most tokens in a step. */
   budget: z.int().min(1).default(256),
+  /** Tokens of work that a second of waiting outweighs. */
+  aging: z.number().positive().default(100),
 })
 
 /**
- * Whoever has the least left to compute goes first; prompts are computed whole, as far as the budget
- * goes.
+ * Whoever has the least left to compute goes first, but waiting counts too: nobody starves. Prompts
+ * are computed whole, as far as the budget goes.
  *
- * @param {{ budget: number }} options
+ * @param {{ budget: number, aging: number }} options
  * @returns {import('@cllm/core').SchedulerPolicy}
  */
-export function shortestFirst({ budget }) {
+export function shortestFirst({ budget, aging }) {
   return {
     name: 'shortest-first',
-    options: { budget },
-    plan({ waiting, running, freeSlots, limits }) {
-      const next = freeSlots === 0 ? [] : [...waiting].sort(byWork).slice(0, freeSlots)
+    options: { budget, aging },
+    plan({ now, waiting, running, freeSlots, limits }) {
+      /** @type {(request: import('@cllm/core').SequenceView) => number} */
+      const rank = (request) => request.remainingTokens - ((now - request.arrival) / 1000) * aging
+      /** @type {(requests: Iterable<import('@cllm/core').SequenceView>) => import('@cllm/core').SequenceView[]} */
+      const ranked = (requests) => [...requests].sort((a, b) => rank(a) - rank(b))
+      const next = freeSlots === 0 ? [] : ranked(waiting).slice(0, freeSlots)
       let left = Math.min(budget, limits.batchSize)
       const run = []
-      for (const { id, remainingTokens } of [...running, ...next].sort(byWork)) {
+      const candidates = ranked([...running, ...next])
+      for (const { id, remainingTokens, stepGroup } of candidates) {
+        if (left === 0 || stepGroup !== candidates[0]?.stepGroup) continue
         const tokens = Math.min(remainingTokens, left)
-        if (tokens > 0) run.push({ id, tokens })
+        run.push({ id, tokens })
         left -= tokens
       }
       return { admit: next.map(({ id }) => id), preempt: [], reject: [], run }
     },
   }
 }
-
-/** @type {(a: import('@cllm/core').SequenceView, b: import('@cllm/core').SequenceView) => number} */
-const byWork = (a, b) => a.remainingTokens - b.remainingTokens
 
 export default definePlugin({
   name: 'shortest-first',
