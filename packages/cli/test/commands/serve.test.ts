@@ -1,0 +1,153 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import { resolveModel } from 'cllm'
+import t, { type Test } from 'tap'
+
+const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
+const { path: model } = await resolveModel('stories15m')
+/** One thread: the machine's others may be busy with other tests. */
+const usual = ['--port', '0', '--threads', '1', '--gpu', 'off', '--log-level', 'warn']
+
+interface Running {
+  readonly url: string
+  readonly child: ChildProcess
+  readonly errors: Promise<string>
+}
+
+function run(args: readonly string[]): ChildProcess {
+  const env = { ...process.env, UV_THREADPOOL_SIZE: '1' }
+  return spawn(process.execPath, [bin, 'serve', ...args], {
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+}
+
+async function serve(t: Test, ...args: readonly string[]): Promise<Running> {
+  const child = run([...usual, ...args])
+  t.teardown(() => child.kill('SIGKILL'))
+  const errors = text(child.stderr!)
+  const lines = createInterface(child.stdout!)
+  const line = await Promise.race([once(lines, 'line').then(String), errors])
+  t.match(line, /^listening on http:\/\/[\w.]+:\d+$/)
+  const url = line.replace('listening on ', '').replace('0.0.0.0', '127.0.0.1')
+  return { url, child, errors }
+}
+
+async function stop(t: Test, { child }: Running, signal: NodeJS.Signals = 'SIGTERM') {
+  child.kill(signal)
+  t.same(await once(child, 'exit'), [0, null], `${signal} ends it with 0`)
+}
+
+async function post(url: string, path: string, body: unknown): Promise<Response> {
+  const headers = { 'content-type': 'application/json' }
+  return await fetch(`${url}${path}`, { method: 'POST', headers, body: JSON.stringify(body) })
+}
+
+t.test('cllm serve', async (t) => {
+  const server = await serve(t, '--model', model, '--slots', '8')
+  const { url } = server
+
+  t.test('16 streams at once on 8 slots', async (t) => {
+    const body = { prompt: 'Once upon a time', max_tokens: 40, temperature: 0 }
+    const whole = (await (await post(url, '/generate', body)).json()) as {
+      data: { text: string; generated_tokens: number }
+    }
+    const stream = async (): Promise<string> => {
+      const response = await post(url, '/generate_stream', body)
+      t.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8')
+      return await response.text()
+    }
+    for (const events of await Promise.all(Array.from({ length: 16 }, stream))) {
+      const parsed = events
+        .trim()
+        .split('\n\n')
+        .map(
+          (event) => JSON.parse(event.slice('data: '.length)) as { token: string; done: boolean },
+        )
+      t.equal(parsed.map(({ token }) => token).join(''), whole.data.text)
+      t.match(parsed.at(-1), { done: true, generated_tokens: whole.data.generated_tokens })
+    }
+  })
+
+  t.test('the other endpoints answer', async (t) => {
+    const get = async (path: string): Promise<unknown> => (await fetch(`${url}${path}`)).json()
+    t.match(await get('/'), { success: true, data: { name: 'cLLM Server' } })
+    t.match(await get('/health?level=full'), { data: { healthy: true } })
+    t.match(await get('/model/info'), { data: { vocab_size: 32000, num_layers: 6 } })
+    const encoded = (await (await post(url, '/encode', { text: 'Lily played' })).json()) as {
+      data: { tokens: number[]; length: number }
+    }
+    t.equal(encoded.data.length, encoded.data.tokens.length)
+    const decoded = await (await post(url, '/decode', { tokens: encoded.data.tokens })).json()
+    t.match(decoded, { data: { text: 'Lily played' } })
+  })
+
+  t.test('a port that is taken is said to be', async (t) => {
+    const child = run(['--model', model, '--port', new URL(url).port, '--threads', '1'])
+    t.teardown(() => child.kill('SIGKILL'))
+    const errors = text(child.stderr!)
+    t.same(await once(child, 'exit'), [1, null])
+    t.match(await errors, new RegExp(`${new URL(url).port}: another program listens`))
+  })
+
+  t.test('SIGTERM lets what runs finish', async (t) => {
+    const body = { prompt: 'Once upon a time', max_tokens: 120, ignore_eos: true }
+    const response = await post(url, '/generate_stream', body)
+    await stop(t, server)
+    t.match(await response.text(), /"done":true,"generated_tokens":120/)
+    await t.rejects(fetch(`${url}/health`))
+  })
+})
+
+t.test("the original server's YAML starts it, with one warning", async (t) => {
+  const folder = t.testdir()
+  const file = join(folder, 'config.yaml')
+  const yaml = `
+server: { host: "0.0.0.0", port: 8080, num_threads: 8, min_threads: 4 }
+model: { path: ${JSON.stringify(model)}, max_context_length: 2048, quantization: "q4_k_m" }
+backend:
+  llama_cpp: { n_batch: 512, n_threads: 4, n_gpu_layers: 99, n_seq_max: 8 }
+scheduler: { max_batch_size: 32, batch_timeout_ms: 500, request_timeout: 60.0 }
+`
+  writeFileSync(file, yaml)
+  const server = await serve(t, '--config', file)
+  const response = await post(server.url, '/generate', { prompt: 'One day', max_tokens: 4 })
+  t.match(await response.json(), { success: true, data: { generated_tokens: 4 } })
+  await stop(t, server, 'SIGINT')
+  const warnings = (await server.errors).split('\n').filter((line) => line.includes('original'))
+  t.equal(warnings.length, 1)
+  t.match(warnings[0], /num_threads.*quantization.*batch_timeout_ms/)
+})
+
+t.test('a policy from a plugin', async (t) => {
+  const plugin = fileURLToPath(
+    new URL('../../../../examples/scheduler-plugin/shortest-first.js', import.meta.url),
+  )
+  const args = ['--model', model, '--plugin', plugin, '--policy', 'shortest-first']
+  const server = await serve(t, ...args)
+  const response = await post(server.url, '/generate', { prompt: 'One day', max_tokens: 4 })
+  t.match(await response.json(), { success: true })
+  await stop(t, server)
+})
+
+t.test('what cannot start says why, all at once', async (t) => {
+  const fail = async (...args: readonly string[]): Promise<string> => {
+    const child = run(args)
+    t.teardown(() => child.kill('SIGKILL'))
+    const errors = text(child.stderr!)
+    const [code] = (await once(child, 'exit')) as [number]
+    t.not(code, 0)
+    return await errors
+  }
+  const wrong = await fail('--prot', '9000', '--slots', 'many', '--policy', 'fastest')
+  t.match(wrong, /--prot.*--port/)
+  t.match(wrong, /--slots.*many/)
+  t.match(wrong, /fastest/)
+  t.match(await fail('--model', 'tinylama-1.1b-chat'), /tinyllama-1\.1b-chat/)
+  t.match(await fail('--model', './missing.gguf'), /missing\.gguf/)
+})
