@@ -30,7 +30,12 @@ export class CostModel {
 
   /** Milliseconds of one token for each of these sequences; 0 for none. */
   decodeMs(sequences: readonly Pick<SequenceView, 'computedTokens'>[]): number {
-    return this.#fit.predict(features(sequences.map((sequence) => sequence.computedTokens), []))
+    return this.#fit.predict(
+      features(
+        sequences.map((sequence) => sequence.computedTokens),
+        [],
+      ),
+    )
   }
 
   /** Milliseconds of a step's prompt chunks; 0 for none. */

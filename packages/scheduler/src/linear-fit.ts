@@ -4,9 +4,15 @@ export interface LinearFitOptions {
   readonly prior: readonly number[]
   /** Share of what is known along a direction that survives each new observation of it. */
   readonly memory: number
-  /** An observation counts as at most this many times its prediction. */
+  /** A lone observation counts as at most this many times its prediction. */
   readonly outlier: number
 }
+
+/** When more of the last observations than this are far above their prediction, they are right. */
+const surprisingShare = 0.2
+/** What the prior counts, in observations that a term alone explains. */
+const priorWeight = 0.03
+const sweeps = 30
 
 /**
  * Learns the coefficients of y ≈ θ·x while running: recursive least squares on relative errors, no
@@ -14,20 +20,21 @@ export interface LinearFitOptions {
  *
  * Only what a new observation speaks about is forgotten (directional forgetting: Cao and Schwartz,
  * "A directional forgetting algorithm based on the decomposition of the information matrix", 2000),
- * so a long run of like observations does not wash out what is known of others. A value far above
- * its prediction (a busy machine) moves the estimate a little at a time; one below it is believed.
+ * so a long run of like observations does not wash out what is known of others. A lone value far
+ * above its prediction (a busy machine) moves the estimate only a little.
  */
 export class LinearFit {
+  readonly #options: LinearFitOptions
   readonly #coefficients: number[]
   readonly #information: number[][]
-  readonly #options: LinearFitOptions
+  #surprises = 0
+  #isFresh = true
 
   constructor(options: LinearFitOptions) {
     this.#options = options
     this.#coefficients = [...options.prior]
-    // The prior weighs a tenth of an observation that each term alone explains.
     this.#information = options.prior.map((value, row) =>
-      options.prior.map((_, column) => (row === column ? 0.1 / value ** 2 : 0)),
+      options.prior.map((_, column) => (row === column ? priorWeight / value ** 2 : 0)),
     )
   }
 
@@ -36,47 +43,71 @@ export class LinearFit {
     return this.#coefficients
   }
 
+  /** What `x` will give. */
   predict(x: readonly number[]): number {
     return dot(this.#coefficients, x)
   }
 
-  /** Takes in that `x` gave `y`. A `y` that is not above 0 teaches nothing. */
+  /** Takes in that `x` gave `y`; a `y` that is not finite and above 0 teaches nothing. */
   observe(x: readonly number[], y: number): void {
-    const predicted = this.predict(x)
-    const value = predicted > 0 ? Math.min(y, predicted * this.#options.outlier) : y
-    if (!(value > 0) || !Number.isFinite(value)) return
+    if (!(y > 0) || !Number.isFinite(y)) return
+    if (this.#isFresh) this.#rescale(y / this.predict(x))
+    const value = this.#believable(y, this.predict(x))
     const scaled = x.map((entry) => entry / value)
     this.#forget(scaled)
     this.#fit(scaled)
+    this.#add(scaled, scaled, 1)
+  }
+
+  /** The first observation tells how fast the machine is, and so something of every coefficient. */
+  #rescale(factor: number): void {
+    if (!Number.isFinite(factor)) return
+    this.#isFresh = false
     for (const [row, entries] of this.#information.entries()) {
-      for (const column of entries.keys()) {
-        entries[column] = at(entries, column) + at(scaled, row) * at(scaled, column)
-      }
+      this.#coefficients[row] = at(this.#coefficients, row) * factor
+      entries[row] = at(entries, row) / factor ** 2
     }
+  }
+
+  #believable(y: number, predicted: number): number {
+    const most = predicted * this.#options.outlier
+    const isSurprise = y > most && most > 0
+    this.#surprises += (Number(isSurprise) - this.#surprises) / 8
+    return isSurprise && this.#surprises < surprisingShare ? most : y
   }
 
   #forget(x: readonly number[]): void {
     const known = this.#information.map((entries) => dot(entries, x))
     const total = dot(known, x)
-    if (total <= 0) return
-    const share = (1 - this.#options.memory) / total
+    if (total > 0) this.#add(known, known, (this.#options.memory - 1) / total)
+  }
+
+  #add(left: readonly number[], right: readonly number[], factor: number): void {
     for (const [row, entries] of this.#information.entries()) {
-      for (const column of entries.keys()) {
-        entries[column] = at(entries, column) - share * at(known, row) * at(known, column)
+      const scale = factor * at(left, row)
+      for (let column = 0; column < entries.length; column++) {
+        entries[column] = at(entries, column) + scale * at(right, column)
       }
     }
   }
 
-  /** Minimises the distance to what is known plus the new relative error, one θ after the other. */
+  /** Minimises the distance from what is known plus the new relative error, one θ at a time. */
   #fit(x: readonly number[]): void {
-    const before = [...this.#coefficients]
     const coefficients = this.#coefficients
-    for (let sweep = 0; sweep < 30; sweep++) {
-      for (const [index, entries] of this.#information.entries()) {
-        const moved = coefficients.map((value, other) => value - at(before, other))
-        const slope = dot(entries, moved) - at(x, index) * (1 - dot(coefficients, x))
-        const curvature = at(entries, index) + at(x, index) ** 2
-        coefficients[index] = Math.max(0, at(coefficients, index) - slope / curvature)
+    const pull = x.map(() => 0)
+    let error = 1 - this.predict(x)
+    for (let sweep = 0; sweep < sweeps; sweep++) {
+      for (let index = 0; index < x.length; index++) {
+        const row = this.#information[index] ?? []
+        const old = at(coefficients, index)
+        const slope = at(pull, index) - at(x, index) * error
+        const found = Math.max(0, old - slope / (at(row, index) + at(x, index) ** 2))
+        if (found === old) continue
+        coefficients[index] = found
+        error -= at(x, index) * (found - old)
+        for (let other = 0; other < row.length; other++) {
+          pull[other] = at(pull, other) + at(row, other) * (found - old)
+        }
       }
     }
   }
@@ -84,7 +115,7 @@ export class LinearFit {
 
 function dot(left: readonly number[], right: readonly number[]): number {
   let sum = 0
-  for (const [index, value] of left.entries()) sum += value * at(right, index)
+  for (let index = 0; index < left.length; index++) sum += at(left, index) * at(right, index)
   return sum
 }
 

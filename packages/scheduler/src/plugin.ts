@@ -1,8 +1,8 @@
-import type { Plugin } from '@cllm/core'
+import { definePlugin } from '@cllm/core'
 import { createPolicy, policyNames } from './policies.js'
 
 /** Registers every built-in policy by its name, such as `adaptive+fcfs`. */
-export const schedulerPlugin: Plugin = {
+export const schedulerPlugin = definePlugin({
   name: '@cllm/scheduler',
   apiVersion: 1,
   register(host) {
@@ -10,4 +10,4 @@ export const schedulerPlugin: Plugin = {
       host.registerPolicy(name, (options) => createPolicy(name, options))
     }
   },
-}
+})

@@ -1,100 +1,80 @@
 import type { SequenceView } from '@cllm/core'
+import { Anticipation } from '../anticipation.js'
 import type { Batching } from '../batching.js'
-import { type Chunk, CostModel } from '../cost-model.js'
-import { StepBuilder } from '../step-builder.js'
+import { chooseChunks } from '../choose-chunks.js'
+import { CostModel } from '../cost-model.js'
 
 /** Options of {@link adaptive}. */
 export interface AdaptiveOptions {
   /**
    * Milliseconds between two tokens of a decoding sequence, at most. Default `auto`: eight times what
-   * decoding alone takes now, more when many wait and few decode, within 50 and 500 ms.
+   * decoding alone takes now, more when many wait and few decode, within 50 and 600 ms.
    */
   readonly targetStepMs?: number | 'auto'
 }
 
 /** Decoding gets at least this share of the time. */
 const decodeShare = 1 / 8
+/** A decode step waits at most this share of its own time for those who are due. */
+const waitShare = 1 / 5
 const shortestTargetMs = 50
-const longestTargetMs = 500
+const longestTargetMs = 600
 /** With nobody to stall, a step only has to end soon enough for those that come and go. */
-const LINGER = Number(globalThis.process.env['LINGER'] ?? 0)
 const idleTargetMs = 1000
-/** A prompt makes at least this progress when it is its turn. */
-const fewestTokens = 16
-/** A chunk may be this much longer than what fits when that saves another one. */
-const stretch = 1.25
 
 /**
  * Spends at most `targetStepMs` on prompts between two tokens of the sequences that decode, by costs
  * learned from the steps that ran.
  *
- * - Prompts are computed whole, one after the other, where they fit: the first to come is the first
- *   to finish. They share a step when that costs them less than it saves all that wait.
- * - A step that ends prompts does not decode: their first tokens need not wait for the next tokens of
- *   the others, which come no later for it. When the time is used up, everyone decodes.
- * - A prompt that does not fit is cut into even chunks, and decoding goes along with each.
+ * A step that ends prompts does not decode: their first tokens need not wait for the next tokens of
+ * the others, which come no later for it. When the time is used up, everyone decodes. A prompt that
+ * does not fit is cut, and decoding goes along with each chunk. Where decoding alone takes longer
+ * than the target, prompts still make progress with every other step.
  */
 export function adaptive({ targetStepMs = 'auto' }: AdaptiveOptions = {}): Batching {
   const costs = new CostModel()
+  const anticipation = new Anticipation()
   /** When the first step began that left out those that decode, since their last token. */
   let leftOutSince: number | undefined
 
-  let finished = 0, lingerUntil = 0
   return {
     name: 'adaptive',
     options: { targetStepMs },
     plan(state, next) {
-      if (LINGER>0 && finished > 0 && state.freeSlots>0) { if (state.now < lingerUntil) return { admit: [], run: [], wakeAt: lingerUntil }; finished = 0 }
-      const step = new StepBuilder(state)
-      const decoding = state.running.filter((request) => request.remainingTokens === 1)
-      const prefilling = state.running.filter((request) => request.remainingTokens > 1)
-      if (decoding.length === 0) leftOutSince = undefined
+      const { now, running, limits } = state
+      const decoding = running.filter((request) => request.remainingTokens === 1)
+      const prefilling = running.filter((request) => request.remainingTokens > 1)
+      const slots = Math.max(0, Math.min(state.freeSlots, limits.batchSize - running.length))
+      const prompts = prefilling.length + Math.min(state.waiting.size, slots)
       const decodeMs = costs.decodeMs(decoding)
-      const prompts = prefilling.length + Math.min(state.waiting.size, state.freeSlots)
-      const targetMs =
-        targetStepMs === 'auto' ? automaticTarget(decodeMs, decoding.length, prompts) : targetStepMs
-      const roomMs = targetMs - decodeMs - (state.now - (leftOutSince ?? state.now))
-
-      const chunks: Chunk[] = []
-      let spentMs = 0
-      let isCut = false
-      for (const { request, isNew } of inTurn(prefilling, next, step)) {
-        const remaining = request.remainingTokens
-        const context = request.promptTokens + request.generatedTokens - remaining
-        const limit = step.tokensLeft - decoding.length
-        if (limit < 1) break
-        let tokens = remaining
-        if (chunks.length === 0) {
-          const mayWait = leftOutSince !== undefined
-          const fitting = Math.max(costs.prefillTokens(roomMs, context), mayWait ? 0 : fewestTokens)
-          isCut = remaining > Math.min(fitting * stretch, limit)
-          if (isCut && mayWait) break
-          if (isCut) tokens = evenChunk(remaining, Math.min(fitting, limit))
-          spentMs = costs.prefillMs([{ tokens, context }])
-        } else {
-          const chunk = { tokens, context }
-          const togetherMs = costs.prefillMs([...chunks, chunk])
-          const savedMs = spentMs + costs.prefillMs([chunk]) - togetherMs
-          const delayMs = togetherMs - spentMs
-          const fits = tokens <= limit && togetherMs <= roomMs
-          if (!fits || savedMs * (decoding.length + prompts) < 3 * delayMs * chunks.length) break
-          spentMs = togetherMs
-        }
-        chunks.push({ tokens, context })
-        if (isNew) step.admit(request, tokens)
-        else step.run(request, tokens)
-        if (isCut) break
+      if (decoding.length > 0 && leftOutSince === undefined && state.waiting.size < slots) {
+        const wakeAt = anticipation.waitUntil(now, decodeMs * waitShare)
+        if (wakeAt !== undefined) return { admit: [], run: [], wakeAt }
       }
 
-      const decodes = isCut || chunks.length === 0
-      if (decodes) for (const request of decoding) step.run(request, 1)
-      leftOutSince = decodes ? undefined : (leftOutSince ?? state.now)
-      return step.build()
+      const targetMs =
+        targetStepMs === 'auto' ? automaticTarget(decodeMs, decoding.length, prompts) : targetStepMs
+      const chunks = chooseChunks(inTurn(prefilling, next, slots), costs, {
+        ms: targetMs - decodeMs - (now - (leftOutSince ?? now)),
+        tokens: limits.batchSize - decoding.length,
+        mustProgress: leftOutSince === undefined,
+        waiting: decoding.length + prompts,
+      })
+      const leavesOut = decoding.length > 0 && chunks.some((chunk) => !chunk.isCut)
+      leftOutSince = leavesOut ? (leftOutSince ?? now) : undefined
+      const decoded = leavesOut ? [] : decoding.slice(0, limits.batchSize)
+      return {
+        admit: chunks.filter((chunk) => isWaiting(chunk.request)).map((chunk) => chunk.request.id),
+        run: [
+          ...chunks.map(({ request, tokens }) => ({ id: request.id, tokens })),
+          ...decoded.map(({ id }) => ({ id, tokens: 1 })),
+        ],
+      }
     },
     observe(event) {
-      if (event.type === 'finished') { finished++; lingerUntil = event.now + LINGER }
-      if (event.type === 'queued' && finished > 0) finished--
       if (event.type === 'step') costs.observe(event)
+      if (event.type === 'queued') anticipation.arrived(event.now)
+      if (event.type === 'finished' && event.request.state === 'done') anticipation.ended(event.now)
     },
   }
 }
@@ -106,21 +86,22 @@ function automaticTarget(decodeMs: number, decoding: number, prompts: number): n
   return Math.max(shortestTargetMs, Math.min(wanted, longestTargetMs), 2 * decodeMs)
 }
 
-/** So that the last chunk of a prompt is as long as the others. */
-function evenChunk(remaining: number, fitting: number): number {
-  return Math.ceil(remaining / Math.ceil(remaining / fitting))
-}
-
 /** The prompts that may be computed now, those with a slot first. */
 function* inTurn(
   prefilling: readonly SequenceView[],
   next: Iterable<SequenceView>,
-  step: StepBuilder,
-): Iterable<{ request: SequenceView; isNew: boolean }> {
-  for (const request of prefilling) yield { request, isNew: false }
-  if (!step.canAdmit) return
+  slots: number,
+): Iterable<SequenceView> {
+  yield* prefilling
+  if (slots === 0) return
+  let left = slots
   for (const request of next) {
-    yield { request, isNew: true }
-    if (!step.canAdmit) return
+    yield request
+    left -= 1
+    if (left === 0) return
   }
+}
+
+function isWaiting({ state }: SequenceView): boolean {
+  return state === 'queued' || state === 'preempted'
 }

@@ -1,0 +1,159 @@
+import type { Plan } from '@cllm/core'
+import { adaptive, type Batching, composePolicy, fcfs } from '@cllm/scheduler'
+import t from 'tap'
+import {
+  type ClosedLoop,
+  largestGap,
+  medianFirstToken,
+  serveClosedLoop,
+  serveIntruder,
+  throughput,
+} from '../loads.js'
+import { equalPasses, gpu, type Machine, twoCores } from '../machine.js'
+import { simulate } from '../simulate.js'
+
+/** What llama-server does: every step computes every prompt there is, up to the batch size. */
+const allAtOnce: Batching = {
+  name: 'all-at-once',
+  plan(state, next) {
+    let left = state.limits.batchSize
+    const admit: string[] = []
+    const run: { id: string; tokens: number }[] = []
+    const add = (id: string, wanted: number): void => {
+      const tokens = Math.min(wanted, left)
+      if (tokens > 0) run.push({ id, tokens })
+      left -= tokens
+    }
+    for (const { id, remainingTokens } of state.running) add(id, remainingTokens)
+    for (const { id, remainingTokens } of next) {
+      if (admit.length === state.freeSlots || left === 0) break
+      admit.push(id)
+      add(id, remainingTokens)
+    }
+    return { admit, run }
+  },
+}
+
+const machine = equalPasses(twoCores)
+const baseline = () => ({ policy: composePolicy(allAtOnce, fcfs()), machine })
+const ours = () => ({ policy: composePolicy(adaptive(), fcfs()), machine })
+
+const varied = [38, 43, 36, 40, 44, 39, 41, 37, 42]
+const load = { requestsEach: 6, maxTokens: 24, returnMs: 4 }
+
+for (const clients of [8, 16, 32]) {
+  for (const [lengths, promptTokens] of Object.entries({ equal: [40], different: varied })) {
+    t.test(`${clients} clients with prompts of ${lengths} lengths`, (t) => {
+      const closedLoop: ClosedLoop = { ...load, clients, promptTokens }
+      const theirs = serveClosedLoop(baseline(), closedLoop)
+      const served = serveClosedLoop(ours(), closedLoop)
+      const share = throughput(served) / throughput(theirs)
+      t.ok(share >= 0.97, `throughput is ${share.toFixed(3)} of the baseline's`)
+      const wait = medianFirstToken(served) / medianFirstToken(theirs)
+      // With 32 clients for 16 slots the wait for a slot is the most of it.
+      t.ok(wait <= (clients > 16 ? 0.85 : 0.5), `the median first token takes ${wait.toFixed(2)}`)
+      t.ok(largestGap(served) <= 700, `nobody stalls (${largestGap(served).toFixed(0)} ms)`)
+      t.end()
+    })
+  }
+}
+
+t.test('one client loses nothing', (t) => {
+  const closedLoop: ClosedLoop = { ...load, clients: 1, promptTokens: varied }
+  const share =
+    throughput(serveClosedLoop(ours(), closedLoop)) /
+    throughput(serveClosedLoop(baseline(), closedLoop))
+  t.ok(share >= 0.99, `throughput is ${share.toFixed(3)} of the baseline's`)
+  t.end()
+})
+
+t.test('waits for clients that come back at once, not for those that take their time', (t) => {
+  const waits = (returnMs: number): number => {
+    let count = 0
+    const onPlan = (plan: Plan): void => {
+      if (plan.run.length === 0) count++
+    }
+    const closedLoop = { ...load, clients: 8, promptTokens: varied, returnMs }
+    serveClosedLoop({ ...ours(), onPlan }, closedLoop)
+    return count
+  }
+  t.ok(waits(4) > 10, 'those that come back')
+  t.equal(waits(300), 0)
+  t.end()
+})
+
+t.test('a long prompt among four streams', (t) => {
+  const theirs = serveIntruder(baseline())
+  const { streams, intruder } = serveIntruder(ours())
+  const stall = largestGap(streams) / largestGap(theirs.streams)
+  t.ok(stall <= 0.08, `the longest stall is ${stall.toFixed(3)} of the baseline's`)
+  const wait = intruder.firstTokenMs / theirs.intruder.firstTokenMs
+  t.ok(wait <= 1.4, `its first token takes ${wait.toFixed(2)} times the baseline's`)
+  t.end()
+})
+
+t.test('a GPU: longer chunks, no stall', (t) => {
+  const fast = equalPasses(gpu)
+  const longest = { tokens: 0 }
+  const onPlan = ({ run }: Plan): void => {
+    if (run.length < 2) return
+    for (const { tokens } of run) longest.tokens = Math.max(longest.tokens, tokens)
+  }
+  const { streams } = serveIntruder({ ...ours(), machine: fast, onPlan })
+  t.ok(longest.tokens >= 300, `a chunk has up to ${longest.tokens} tokens`)
+  t.ok(largestGap(streams) <= 75, `the longest stall is ${largestGap(streams).toFixed(0)} ms`)
+  t.end()
+})
+
+t.test('a machine ten times slower', (t) => {
+  const slow = { single: 160, base: 330, perToken: 27.5, perSequence: 39 }
+  const { streams } = serveIntruder({ ...ours(), machine: equalPasses({ ...twoCores, ...slow }) })
+  // Four sequences decode in 0.6 s, longer than any target: prompts get as much again.
+  t.ok(largestGap(streams) <= 1600, `the longest stall is ${largestGap(streams).toFixed(0)} ms`)
+  t.end()
+})
+
+t.test('a step now and then takes six times as long', (t) => {
+  let steps = 0
+  const noisy: Machine = (shares) => {
+    steps += 1
+    return machine(shares) * (steps % 50 === 49 ? 6 : 0.95 + (steps % 11) / 100)
+  }
+  const { streams, intruder } = serveIntruder({ ...ours(), machine: noisy })
+  const gaps = streams.flatMap(({ gapsMs }) => gapsMs)
+  const stalls = gaps.filter((gap) => gap > 650).length / gaps.length
+  t.ok(stalls < 0.03, `${(100 * stalls).toFixed(1)} % of the gaps are stalls`)
+  t.ok(intruder.firstTokenMs < 14_000, `${intruder.firstTokenMs.toFixed(0)} ms to the first token`)
+  t.end()
+})
+
+t.test('a target of its own', (t) => {
+  const policy = composePolicy(adaptive({ targetStepMs: 300 }), fcfs())
+  t.same(policy.options, { targetStepMs: 300 })
+  const { streams } = serveIntruder({ policy, machine })
+  const gap = largestGap(streams)
+  t.ok(gap > 200 && gap <= 375, `the longest stall is ${gap.toFixed(0)} ms`)
+  t.end()
+})
+
+t.test('a target shorter than a decode step still lets prompts go on', (t) => {
+  const policy = composePolicy(adaptive({ targetStepMs: 1 }), fcfs())
+  const { intruder } = serveIntruder({ policy, machine })
+  t.ok(intruder.firstTokenMs < 40_000, `${intruder.firstTokenMs.toFixed(0)} ms`)
+  t.end()
+})
+
+t.test('prompts end in the order in which they came', (t) => {
+  const jobs = [300, 40, 200, 10, 1, 90].map((promptTokens, arrival) => {
+    return { id: `${arrival}`, arrival, promptTokens, maxTokens: 30 }
+  })
+  const served = simulate({ ...ours(), slots: 6, jobs })
+  const firstTokens = jobs.map(({ id, arrival }) => {
+    return arrival + (served.find((one) => one.id === id)?.firstTokenMs ?? 0)
+  })
+  t.same(
+    firstTokens,
+    firstTokens.toSorted((one, other) => one - other),
+  )
+  t.end()
+})

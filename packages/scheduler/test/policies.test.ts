@@ -1,0 +1,143 @@
+import { CllmError, type Plan, type PolicyFactory } from '@cllm/core'
+import { testPolicy } from '@cllm/core/testing'
+import { createPolicy, defaultPolicyName, policyNames, schedulerPlugin } from '@cllm/scheduler'
+import * as fc from 'fast-check'
+import t from 'tap'
+import { equalPasses, twoCores } from './machine.js'
+import { type Job, simulate } from './simulate.js'
+
+const machine = equalPasses(twoCores)
+
+const jobs: fc.Arbitrary<Job[]> = fc
+  .array(
+    fc.record({
+      arrival: fc.integer({ min: 0, max: 3000 }),
+      promptTokens: fc.integer({ min: 1, max: 200 }),
+      maxTokens: fc.integer({ min: 1, max: 12 }),
+      stepGroup: fc.constantFrom('a', 'a', 'a', 'b'),
+    }),
+    { minLength: 1, maxLength: 25 },
+  )
+  .map((list) =>
+    list
+      .sort((one, other) => one.arrival - other.arrival)
+      .map((job, index) => ({ ...job, id: `request ${index}` })),
+  )
+
+t.test('the names', (t) => {
+  t.same(policyNames, ['continuous+fcfs', 'chunked+fcfs', 'adaptive+fcfs'])
+  t.equal(createPolicy().name, defaultPolicyName)
+  t.end()
+})
+
+for (const name of policyNames) {
+  t.test(`${name} serves everyone in order within slots and batch size`, (t) => {
+    const setting = fc.record({
+      slots: fc.integer({ min: 1, max: 6 }),
+      batchSize: fc.integer({ min: 1, max: 64 }),
+      jobs,
+    })
+    fc.assert(
+      fc.property(setting, (chosen) => {
+        const plans: Plan[] = []
+        const onPlan = (plan: Plan): void => void plans.push(plan)
+        const served = simulate({ policy: createPolicy(name), machine, ...chosen, onPlan })
+        t.equal(served.length, chosen.jobs.length)
+        const admitted = plans.flatMap((plan) => plan.admit)
+        t.same(
+          admitted,
+          chosen.jobs.map(({ id }) => id),
+        )
+
+        const again: Plan[] = []
+        const repeat = (plan: Plan): void => void again.push(plan)
+        simulate({ policy: createPolicy(name), machine, ...chosen, onPlan: repeat })
+        t.same(again, plans, 'and the same again')
+      }),
+      { numRuns: 60 },
+    )
+    t.end()
+  })
+
+  // While a request decodes its 30 tokens, others of 2 tokens come and go in the other slots.
+  await testPolicy(t, () => createPolicy(name), { maxOvertaking: 100 })
+}
+
+/** What the first steps of a policy compute: tokens by request. */
+function firstSteps(name: string, options = {}): string[] {
+  const steps: string[] = []
+  const list = [300, 100, 50].map((promptTokens, index) => {
+    return { id: 'abc'.charAt(index), arrival: 1 + index, promptTokens, maxTokens: 3 }
+  })
+  simulate({
+    policy: createPolicy(name, options),
+    machine,
+    slots: 3,
+    batchSize: 256,
+    jobs: [{ id: 'x', arrival: 0, promptTokens: 5, maxTokens: 6 }, ...list],
+    onPlan: ({ run }) => void steps.push(run.map(({ id, tokens }) => `${id}${tokens}`).join(' ')),
+  })
+  return steps
+}
+
+t.test('continuous computes whole prompts first', (t) => {
+  t.same(firstSteps('continuous+fcfs').slice(0, 4), ['x5', 'a256', 'a44 b100', 'x1 a1 b1'])
+  t.end()
+})
+
+t.test('chunked decodes first and fills its budget with prompts', (t) => {
+  const steps = firstSteps('chunked+fcfs', { tokenBudget: 128 })
+  t.same(steps.slice(0, 5), ['x5', 'x1 a127', 'x1 a127', 'x1 a46 b81', 'x1 a1 b19'])
+  t.same(createPolicy('chunked+fcfs').options, { tokenBudget: 256 })
+  t.end()
+})
+
+t.test('what is wrong is named, with what would be right', (t) => {
+  const failure = (name: string, options?: Record<string, unknown>): CllmError => {
+    try {
+      createPolicy(name, options)
+    } catch (error) {
+      if (CllmError.isInstance(error)) return error
+    }
+    throw new Error('no CllmError')
+  }
+  const wrong = [
+    failure('adaptive'),
+    failure('fcfs+adaptive'),
+    failure('chunked+fcfs+fcfs'),
+    failure(''),
+  ]
+  for (const error of wrong) {
+    t.equal(error.code, 'invalid_policy')
+    t.match(error.message, 'expected one of continuous+fcfs, chunked+fcfs, adaptive+fcfs')
+    t.same(error.details['valid'], policyNames)
+  }
+  const unknown = failure('chunked+fcfs', { tokenBudgt: 3 })
+  t.equal(unknown.code, 'invalid_policy')
+  t.match(unknown.message, /chunked\+fcfs.*tokenBudgt.*options are tokenBudget/)
+  t.match(failure('continuous+fcfs', { tokenBudget: 3 }).message, 'it has no options')
+  for (const tokenBudget of [0, -1, 1.5, '3', Number.NaN]) {
+    t.match(failure('chunked+fcfs', { tokenBudget }).message, 'tokenBudget: ')
+  }
+  for (const targetStepMs of [0, -1, 'often', Infinity]) {
+    t.match(failure('adaptive+fcfs', { targetStepMs }).message, 'targetStepMs: ')
+  }
+  t.end()
+})
+
+t.test('the plugin registers every policy', async (t) => {
+  const factories = new Map<string, PolicyFactory>()
+  const refuse = (): void => {
+    t.fail('only policies are registered')
+  }
+  await schedulerPlugin.register(
+    {
+      registerPolicy: (name, create) => void factories.set(name, create),
+      registerBackend: refuse,
+      registerProtocol: refuse,
+    },
+    {},
+  )
+  t.same([...factories.keys()], policyNames)
+  t.same(factories.get('chunked+fcfs')?.({ tokenBudget: 64 }).options, { tokenBudget: 64 })
+})
