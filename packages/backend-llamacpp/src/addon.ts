@@ -56,8 +56,12 @@ const modelMethods = [
   'getMemoryBreakdown',
 ]
 
+/** llama.cpp is one per process, and finding its binary takes 0.3 s. */
+const opened = new Map<string, Promise<Llama>>()
+
 /**
- * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded.
+ * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded. It stays open as
+ * long as the process lives, and its log goes to the logger that came last.
  * @throws CllmError `invalid_configuration` when there is no binary for this GPU or machine,
  * `internal` when another version of node-llama-cpp has changed what is used here.
  */
@@ -65,21 +69,10 @@ export async function openLlama(
   gpu: 'auto' | 'off' | GpuKind,
   logger: Logger,
 ): Promise<LlamaRuntime> {
-  const llama = await getLlama({
-    gpu: gpu === 'off' ? false : gpu,
-    build: 'never',
-    skipDownload: true,
-    progressLogs: false,
-    logLevel: LlamaLogLevel.info,
-    logger: (level, message) => log(logger, level, message),
-  }).catch((cause: unknown) => {
-    throw new CllmError(
-      'invalid_configuration',
-      `llama.cpp has no working binary here for gpu '${gpu}'; install the package ` +
-        `@node-llama-cpp/… of this platform, or choose gpu 'off' or 'auto'`,
-      { cause, details: { field: 'gpu', received: gpu } },
-    )
-  })
+  const opening = opened.get(gpu) ?? open(gpu)
+  opened.set(gpu, opening)
+  const llama = await opening
+  llama.logger = (level, message) => log(logger, level, message)
   const bindings = checkBindings((llama as unknown as { _bindings?: unknown })._bindings)
   return {
     gpu: llama.gpu,
@@ -91,8 +84,25 @@ export async function openLlama(
       return { ram, vram, unified: unifiedSize > 0 }
     },
     loadModel: (options) => loadModel(llama, bindings, options),
-    dispose: () => llama.dispose(),
   }
+}
+
+async function open(gpu: 'auto' | 'off' | GpuKind): Promise<Llama> {
+  try {
+    const llama = await getLlama({
+      gpu: gpu === 'off' ? false : gpu,
+      build: 'never',
+      skipDownload: true,
+      progressLogs: false,
+      logLevel: LlamaLogLevel.info,
+      logger: () => {},
+    })
+    if (gpu === 'auto' || gpu === 'off' || llama.gpu === gpu) return llama
+    await llama.dispose()
+  } catch (cause) {
+    throw noGpu(gpu, cause)
+  }
+  throw noGpu(gpu)
 }
 
 async function loadModel(
@@ -155,6 +165,15 @@ function checkMethods(owner: string, value: unknown, names: readonly string[]): 
   for (const name of names) {
     if (typeof methods?.[name] !== 'function') throw changed(`${owner}.${name}`)
   }
+}
+
+function noGpu(gpu: string, cause?: unknown): CllmError {
+  return new CllmError(
+    'invalid_configuration',
+    `llama.cpp has no working binary here for gpu '${gpu}'; install the package ` +
+      `@node-llama-cpp/… of this platform, or choose gpu 'off' or 'auto'`,
+    { cause, details: { field: 'gpu', received: gpu } },
+  )
 }
 
 function changed(what: string): CllmError {

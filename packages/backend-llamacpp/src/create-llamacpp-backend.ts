@@ -45,12 +45,7 @@ export async function createLlamaCppBackend(
   const shape = await readModelShape(checked.modelPath)
   const contextSize = contextSizeOf(checked, shape, dependencies.logger)
   const llama = await openLlama(checked.gpu, dependencies.logger)
-  try {
-    return await load(llama, shape, { ...checked, contextSize }, dependencies)
-  } catch (error) {
-    await llama.dispose()
-    throw error
-  }
+  return await load(llama, shape, { ...checked, contextSize }, dependencies)
 }
 
 type Settings = CheckedLlamaCppOptions & { readonly contextSize: number }
@@ -144,10 +139,7 @@ function assemble(
     cells: new SlotCells(context, slots, shape.slidingWindow),
     samplers: new SamplerPool(() => loaded.createSampler()),
     clock,
-    close: async () => {
-      await loaded.dispose()
-      await llama.dispose()
-    },
+    close: () => loaded.dispose(),
   })
 }
 

@@ -10,4 +10,5 @@ export {
 export { type MemoryPlan, type MemorySettings, planMemory } from './memory-plan.js'
 export { type ModelShape, readModelShape } from './model-shape.js'
 export type { GpuKind, KvCacheType } from './native.js'
-export { nucleusCandidates } from './sampler.js'
+export { createLlamaCppPlugin, llamaCppPlugin } from './plugin.js'
+export { largeVocabulary, nucleusCandidates } from './sampler.js'

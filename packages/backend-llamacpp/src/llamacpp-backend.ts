@@ -73,14 +73,18 @@ export class LlamaCppBackend implements Backend {
     this.#checkOpen()
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const { order, tokens } = orderBatch(batch, cells, vocabulary, this.limits)
+    for (const item of batch) if (item.outputs.length > 0) samplerOf(item).check()
     context.initBatch(tokens)
     for (const index of order) this.#add(batch[index]!)
     try {
       const started = clock.now()
       const decoding = context.decodeBatch()
-      // while the threads compute
-      for (const item of batch) prepare(item, 0)
-      await decoding
+      try {
+        // while the threads compute
+        for (const item of batch) prepare(item, 0)
+      } finally {
+        await decoding
+      }
       const decoded = clock.now()
       const outputs = await this.#sample(batch, order)
       for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
@@ -148,7 +152,11 @@ export class LlamaCppBackend implements Backend {
       first += item.tokens.length
     }
     const outputs = Array.from(batch, () => noOutputs)
-    const drawn = await Promise.all(drawing)
+    const drawn = await Promise.all(drawing).catch(async (error: unknown) => {
+      // nothing may go on in llama.cpp once a step has ended
+      await Promise.allSettled(drawing)
+      throw error
+    })
     for (const [nth, index] of wanting.entries()) outputs[index] = drawn[nth]!
     return outputs
   }

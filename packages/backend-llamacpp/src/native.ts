@@ -138,5 +138,4 @@ export interface LlamaRuntime {
   readonly mathCores: number
   freeMemory(): Promise<FreeMemory>
   loadModel(options: LoadModelOptions): Promise<LoadedModel>
-  dispose(): Promise<void>
 }

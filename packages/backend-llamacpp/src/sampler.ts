@@ -6,11 +6,17 @@ import type { PooledSampler, SamplerPool } from './sampler-pool.js'
 import type { Vocabulary } from './vocabulary.js'
 
 /**
- * Candidates that `top_p` looks at when the request has no `top_k`. Sorting a whole vocabulary of
- * 150,000 for it costs 11 ms a token; what is lost is the nucleus beyond the likeliest 4,096
- * tokens.
+ * In vocabularies larger than this a request with `top_p` and without `top_k` draws from the
+ * likeliest {@link nucleusCandidates}.
  */
-export const nucleusCandidates = 4096
+export const largeVocabulary = 65_536
+
+/**
+ * How many tokens `top_p` looks at in a {@link largeVocabulary}: sorting all of 151,936 takes up to
+ * 7 ms a token, 8,192 take 0.8. The probability beyond them was 0.00002 with a well-trained model
+ * and 0.01 with a 2-bit one (see docs/decisions/nucleus-candidates.md).
+ */
+export const nucleusCandidates = 8192
 
 const noTokens = new Uint32Array(0)
 
@@ -41,6 +47,11 @@ export class LlamaCppSampler implements Sampler {
     this.#pool = pool
     this.#pooled = pool.take()
     if (!this.#changes) this.#pooled.apply(this.#config)
+  }
+
+  /** @throws CllmError `backend_failed` when it was disposed of */
+  check(): void {
+    this.#own()
   }
 
   /** The native sampler, ready for {@link prepare}d draws. */
@@ -105,7 +116,8 @@ function hasPenalties(params: SamplingParams): boolean {
 function configOf(params: SamplingParams, vocabulary: Vocabulary): NativeSamplerConfig {
   const { temperature, topK, topP, minP } = params
   const biases = biasesOf(params, vocabulary)
-  const candidates = topK > 0 ? topK : topP < 1 ? nucleusCandidates : 0
+  const isLarge = vocabulary.size > largeVocabulary
+  const candidates = topK > 0 ? topK : topP < 1 && isLarge ? nucleusCandidates : 0
   return {
     temperature,
     seed: 0,

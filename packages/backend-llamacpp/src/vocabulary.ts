@@ -6,6 +6,9 @@ import { TokenAttribute, VocabularyType } from './token-attribute.js'
 const nothing = new Uint8Array(0)
 const encoder = new TextEncoder()
 const silent = TokenAttribute.Control | TokenAttribute.Unknown
+const textual = TokenAttribute.Normal | TokenAttribute.UserDefined | TokenAttribute.Byte
+/** How byte-pair vocabularies spell a space. */
+const spelledSpace = '\u0120'
 
 /** A token that only special parsing makes of text, such as `<|im_end|>`. */
 export interface ControlToken {
@@ -35,6 +38,8 @@ export class Vocabulary {
 
   readonly #model: NativeModel
   readonly #type: number
+  /** Whether normal tokens spell bytes instead of text. */
+  readonly #spellsBytes: boolean
   readonly #bytes: (Uint8Array | undefined)[]
 
   /** @param texts - the GGUF file's `tokenizer.ggml.tokens` */
@@ -43,6 +48,7 @@ export class Vocabulary {
     this.#type = model.getVocabularyType()
     this.size = texts.length
     this.#bytes = Array.from({ length: this.size })
+    this.#spellsBytes = this.#findSpelling(texts)
     const controlTokens: ControlToken[] = []
     const endOfGeneration = new Set<TokenId>()
     let maxTokenBytes = 1
@@ -90,7 +96,7 @@ export class Vocabulary {
 
   #read(token: TokenId): Uint8Array {
     const attributes = this.#model.getTokenAttributes(token)
-    if ((attributes & silent) !== 0) return nothing
+    if ((attributes & silent) !== 0 || (attributes & textual) === 0) return nothing
     if (this.#type === VocabularyType.Rwkv || this.#type > VocabularyType.Plamo2) {
       return encoder.encode(this.#model.detokenize(Uint32Array.of(token), false))
     }
@@ -101,18 +107,30 @@ export class Vocabulary {
     }
     if ((attributes & TokenAttribute.UserDefined) !== 0) return encoder.encode(text)
     if (this.#type === VocabularyType.Plamo2) return encoder.encode(text)
-    const spelled = this.#type === VocabularyType.BytePair ? spelledBytes(text) : undefined
+    const spelled = this.#spellsBytes ? spelledBytes(text) : undefined
     return spelled ?? encoder.encode(text.replaceAll('\u2581', ' '))
   }
 
   #longest(text: string, isControl: boolean): number {
-    const inBytes = this.#type === VocabularyType.BytePair && !isControl
+    const inBytes = this.#spellsBytes && !isControl
     return (inBytes ? spelledBytes(text)?.length : undefined) ?? encoder.encode(text).length
   }
 
   /** Whether any amount of text can become one token. */
   #collapses(): boolean {
     return this.#type === VocabularyType.WordPiece || this.#type === VocabularyType.Unigram
+  }
+
+  /** Some byte-pair vocabularies (Gemma 4's) are written in plain text all the same. */
+  #findSpelling(texts: readonly string[]): boolean {
+    if (this.#type !== VocabularyType.BytePair) return false
+    const spaced = texts.findIndex(
+      (text, id) =>
+        text.startsWith(spelledSpace) &&
+        (this.#model.getTokenAttributes(id) & TokenAttribute.Normal) !== 0,
+    )
+    if (spaced < 0) return true
+    return !this.#model.detokenize(Uint32Array.of(spaced), false).includes(spelledSpace)
   }
 
   #addsSpace(texts: readonly string[]): boolean {

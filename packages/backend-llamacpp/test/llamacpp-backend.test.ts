@@ -1,0 +1,195 @@
+import { testBackend } from '@cllm/core/testing'
+import { assert, nat, property, uniqueArray } from 'fast-check'
+import t from 'tap'
+import { preferSlot } from '../src/prefer-slot.js'
+import { generate, openTiny, sampling } from './open-tiny.js'
+
+const greedy = { temperature: 0 }
+
+t.test('the contract', async (t) => {
+  for (const kind of ['tiny', 'llama', 'gemma3', 'mamba'] as const) {
+    await testBackend(t, () => openTiny(t, { kind }))
+  }
+})
+
+t.test('a model that says what it is', async (t) => {
+  const backend = await openTiny(t, { slots: 3, contextSize: 100, modelId: 'small' })
+  t.match(backend.model, {
+    id: 'small',
+    architecture: 'qwen3',
+    vocabularySize: 768,
+    trainingContext: 512,
+    quantization: 'Q8_0',
+    path: /tiny\.gguf$/,
+    details: { layers: 2, hiddenSize: 64, attentionHeads: 4, keyValueHeads: 2, headSize: 32 },
+  })
+  t.ok(backend.model.parameters > 200_000)
+  t.same(backend.limits, { slots: 3, contextSize: 100, batchSize: 64 })
+  t.equal(backend.capabilities.gpu, false)
+})
+
+t.test('a request draws the same alone, beside others and in any slot', async (t) => {
+  const backend = await openTiny(t, { slots: 8 })
+  const { tokenizer } = backend
+  const prompts = ['One day', 'a', 'The robot said that it was', 'x y z', 'Why not?'].map((text) =>
+    tokenizer.encode(text),
+  )
+  const alone: number[][] = []
+  for (const tokens of prompts) {
+    alone.push(...(await generate(backend, [{ slot: 0, tokens, params: greedy, count: 20 }])))
+    backend.release(0)
+  }
+  // falling slots with holes: outputs come back in the caller's order all the same
+  const slots = [7, 5, 4, 2, 1]
+  const together = await generate(
+    backend,
+    prompts.map((tokens, index) => ({ slot: slots[index]!, tokens, params: greedy, count: 20 })),
+  )
+  t.same(together, alone)
+})
+
+t.test('prompts in chunks, with outputs in the middle', async (t) => {
+  const backend = await openTiny(t)
+  const tokens = backend.tokenizer.encode('Some words to read, one after the other')
+  const sampler = backend.createSampler(sampling(greedy), tokens)
+  const single: number[] = []
+  for (const [position, token] of tokens.entries()) {
+    const batch = [{ slot: 0, position, tokens: [token], outputs: [position], sampler }]
+    single.push((await backend.step(batch)).outputs[0]![0]!.token)
+  }
+  const outputs = [0, 3, 4, tokens.length - 1]
+  const whole = await backend.step([
+    { slot: 2, position: 0, tokens, outputs, sampler },
+    { slot: 1, position: 0, tokens: tokens.slice(0, 5), outputs: [] },
+  ])
+  t.same(
+    whole.outputs,
+    [outputs.map((position) => ({ position, token: single[position]! })), []],
+    'each wanted position, and nothing where nothing is wanted',
+  )
+  t.ok(whole.decodeMs > 0 && whole.sampleMs > 0)
+  t.same((await backend.step([])).outputs, [])
+})
+
+t.test('slots are cut, copied and emptied', async (t) => {
+  const backend = await openTiny(t)
+  const tokens = backend.tokenizer.encode('a prompt that several requests begin with')
+  const [whole] = await generate(backend, [{ slot: 0, tokens, params: greedy, count: 10 }])
+  t.equal(backend.truncate(0, 1000), tokens.length + 9, 'no more is kept than there is')
+
+  t.equal(await backend.copyPrefix(0, 3, tokens.length - 1), tokens.length - 1)
+  t.equal(backend.truncate(0, tokens.length - 1), tokens.length - 1)
+  const again = { tokens, params: greedy, count: 10, computed: tokens.length - 1 }
+  const both = [
+    { slot: 3, ...again },
+    { slot: 0, ...again },
+  ]
+  t.same(await generate(backend, both), [whole, whole])
+
+  t.equal(await backend.copyPrefix(0, 0, 4), 4, 'onto itself')
+  t.equal(await backend.copyPrefix(1, 2, 4), 0, 'from an empty slot')
+  t.equal(await backend.copyPrefix(0, 2, 0), 0, 'nothing')
+  t.equal(await backend.copyPrefix(0, 3, 100), 4, 'all there is')
+  t.equal(backend.truncate(3, 0), 0)
+  t.equal(backend.truncate(3, 5), 0)
+  backend.release(0)
+  t.equal(backend.truncate(0, 4), 0)
+  t.same(await generate(backend, [{ slot: 0, tokens, params: greedy, count: 10 }]), [whole])
+})
+
+t.test('models that cannot forget a part', async (t) => {
+  t.test('a recurrent state keeps all or nothing', async (t) => {
+    const backend = await openTiny(t, { kind: 'mamba' })
+    const tokens = backend.tokenizer.encode('hello hello')
+    const [whole] = await generate(backend, [{ slot: 3, tokens, params: greedy, count: 12 }])
+    await generate(backend, [{ slot: 0, tokens, params: greedy, count: 8 }])
+    const held = tokens.length + 7
+    t.equal(await backend.copyPrefix(0, 1, held), held)
+    t.equal(await backend.copyPrefix(0, 2, tokens.length), 0)
+    t.equal(backend.truncate(0, tokens.length), 0)
+    const known = [...tokens, ...whole!.slice(0, 8)]
+    const rest = { slot: 1, tokens: known, params: greedy, count: 4, computed: held }
+    t.same(await generate(backend, [rest]), [whole!.slice(8)])
+    t.same(await generate(backend, [{ slot: 0, tokens, params: greedy, count: 12 }]), [whole])
+  })
+  t.test('a sliding window forgets what it has passed', async (t) => {
+    const backend = await openTiny(t, { kind: 'gemma3', contextSize: 512 })
+    const tokens = Array.from({ length: 60 }, (_, index) => 262 + (index % 20))
+    const [whole] = await generate(backend, [{ slot: 0, tokens, params: greedy, count: 8 }])
+    t.equal(backend.truncate(0, 59), 59, 'all cells are still there')
+    const again = { slot: 0, tokens, params: greedy, count: 340, computed: 59 }
+    const [long] = await generate(backend, [again])
+    t.same(long!.slice(0, 8), whole)
+    t.equal(backend.truncate(0, 20), 0, 'its cells were used again')
+    t.same(await generate(backend, [{ ...again, computed: 0, count: 8 }]), [whole])
+  })
+})
+
+t.test('what a step refuses, it refuses before anything changes', async (t) => {
+  const backend = await openTiny(t, { contextSize: 256, batchSize: 16 })
+  const sampler = backend.createSampler(sampling(), [1])
+  const item = { slot: 0, position: 0, tokens: [1, 2], outputs: [1], sampler }
+  await backend.step([{ ...item, slot: 1 }])
+  const wrong: [Parameters<typeof backend.step>[0], string, RegExp][] = [
+    [[{ ...item, slot: 4 }], 'backend_failed', /slot from 0 to 3, got 4/],
+    [[{ ...item, slot: -1 }], 'backend_failed', /got -1/],
+    [[{ ...item, slot: 0.5 }], 'backend_failed', /got 0.5/],
+    [[{ ...item, slot: 1 }], 'backend_failed', /slot 1 holds 2 tokens.*not at 0/],
+    [[{ ...item, position: 1, outputs: [2] }], 'backend_failed', /slot 0 holds 0 tokens/],
+    [[item, item], 'backend_failed', /slot 0 is twice/],
+    [[{ ...item, tokens: [] }], 'backend_failed', /without tokens/],
+    [[{ ...item, tokens: [1, 768] }], 'invalid_token', /0 to 767, got 768/],
+    [[{ ...item, tokens: [-1, 1] }], 'invalid_token', /got -1/],
+    [[{ ...item, tokens: [1.5, 1] }], 'invalid_token', /got 1.5/],
+    [[{ ...item, outputs: [2] }], 'backend_failed', /from 0 to 1: 2/],
+    [[{ ...item, outputs: [1, 0] }], 'backend_failed', /must rise/],
+    [[{ slot: 0, position: 0, tokens: [1], outputs: [0] }], 'backend_failed', /no sampler/],
+    [[{ ...item, sampler: { dispose() {} } }], 'backend_failed', /not one of this backend/],
+    [[{ ...item, tokens: Array.from({ length: 17 }, () => 1) }], 'backend_failed', /at most 16/],
+  ]
+  for (const [batch, code, message] of wrong) {
+    await t.rejects(backend.step(batch), { code, message })
+  }
+  for (const slot of [4, -1, 1.5, Number.NaN]) {
+    t.throws(() => backend.truncate(slot, 1), { code: 'backend_failed' })
+    t.throws(() => backend.release(slot), { code: 'backend_failed' })
+    await t.rejects(backend.copyPrefix(0, slot, 1), { code: 'backend_failed' })
+    await t.rejects(backend.copyPrefix(slot, 0, 1), { code: 'backend_failed' })
+  }
+  t.equal(backend.truncate(0, 9), 0)
+  t.equal(backend.truncate(1, 9), 2)
+
+  let position = 2
+  for (; position + 16 <= 256; position += 16) {
+    await backend.step([{ slot: 1, position, tokens: Array(16).fill(1), outputs: [] }])
+  }
+  const over = { slot: 1, position, tokens: Array(16).fill(1), outputs: [] }
+  await t.rejects(backend.step([over]), { code: 'backend_failed', message: /at most 256/ })
+  await t.resolves(backend.step([{ ...over, tokens: over.tokens.slice(0, 256 - position) }]))
+  t.equal(backend.truncate(1, 999), 256)
+
+  sampler.dispose()
+  sampler.dispose()
+  await t.rejects(backend.step([item]), {
+    code: 'backend_failed',
+    message: /after it was disposed/,
+  })
+  await backend.dispose()
+  await t.rejects(backend.step([item]), { code: 'backend_failed', message: /backend was disposed/ })
+})
+
+t.test('slots are chosen so that ids stay consecutive', async (t) => {
+  t.equal(preferSlot([5, 2], []), 5, 'nothing runs: the cheapest')
+  t.equal(preferSlot([6, 3, 0], [1, 2]), 3, 'beside the others')
+  t.equal(preferSlot([4, 2], [0, 1, 3]), 2, 'a hole first, though it costs kept tokens')
+  t.equal(preferSlot([7, 5], [0, 1]), 7)
+  const runs = (ids: readonly number[]): number => ids.filter((id) => !ids.includes(id - 1)).length
+  assert(
+    property(uniqueArray(nat(12), { maxLength: 12 }), (used) => {
+      const free = Array.from({ length: 13 }, (_, id) => id).filter((id) => !used.includes(id))
+      const chosen = preferSlot(free, used)
+      const best = Math.min(...free.map((id) => runs([...used, id])))
+      return free.includes(chosen) && runs([...used, chosen]) === best
+    }),
+  )
+})

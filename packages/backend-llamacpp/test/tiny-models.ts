@@ -1,0 +1,176 @@
+import {
+  bool,
+  float32,
+  float32s,
+  type GgufMetadata,
+  type GgufTensor,
+  int32s,
+  text,
+  texts,
+  uint32,
+  writeGguf,
+} from '@cllm/backend-llamacpp/gguf'
+
+type Shape = readonly number[]
+
+const width = 32
+const inner = 64
+const layers = 2
+
+/** What each kind of memory needs: attention, a sliding window, a recurrent state. */
+const architectures = {
+  llama: {
+    fields: { 'rope.dimension_count': uint32(16) },
+    tensors: (): [string, Shape][] => [...attention(), ...feedForward()],
+  },
+  gemma3: {
+    fields: {
+      'attention.key_length': uint32(16),
+      'attention.value_length': uint32(16),
+      'attention.sliding_window': uint32(32),
+    },
+    tensors: (): [string, Shape][] => [
+      ...attention(),
+      ...feedForward(),
+      ['attn_q_norm', [16]],
+      ['attn_k_norm', [16]],
+      ['post_attention_norm', [width]],
+      ['post_ffw_norm', [width]],
+    ],
+  },
+  mamba: {
+    fields: {
+      'ssm.conv_kernel': uint32(4),
+      'ssm.inner_size': uint32(inner),
+      'ssm.state_size': uint32(8),
+      'ssm.time_step_rank': uint32(2),
+    },
+    tensors: (): [string, Shape][] => [
+      ['attn_norm', [width]],
+      ['ssm_in', [width, 2 * inner]],
+      ['ssm_conv1d', [4, inner]],
+      ['ssm_conv1d.bias', [inner]],
+      ['ssm_x', [inner, 2 + 2 * 8]],
+      ['ssm_dt', [2, inner]],
+      ['ssm_dt.bias', [inner]],
+      ['ssm_a.', [8, inner]],
+      ['ssm_d.', [inner]],
+      ['ssm_out', [inner, width]],
+    ],
+  },
+} as const
+
+const words = [
+  'he',
+  'll',
+  'lo',
+  'hello',
+  '\u2581hello',
+  '\u2581a',
+  '\u2581w',
+  'or',
+  'ld',
+  'é',
+  '你',
+]
+
+/** Control tokens of the vocabulary beside `<unk>`, `<s>` and `</s>`. */
+export const turnToken = { id: 259, text: '<|turn|>' }
+
+/** Writes a model of a few kilobytes with random weights and a SentencePiece vocabulary. */
+export async function writeTinyModel(
+  out: string,
+  architecture: keyof typeof architectures,
+  metadata: GgufMetadata = {},
+): Promise<string> {
+  const { fields, tensors } = architectures[architecture]
+  const vocabulary = sentencePieces()
+  const shapes: [string, Shape][] = [
+    ['token_embd.weight', [width, vocabulary.tokens.length]],
+    ['output_norm.weight', [width]],
+  ]
+  for (let layer = 0; layer < layers; layer++) {
+    for (const [name, shape] of tensors()) {
+      const suffix = name.endsWith('.') ? '' : name.includes('.') ? name.split('.')[1] : 'weight'
+      const base = `blk.${layer}.${name.split('.')[0]}`
+      shapes.push([suffix === '' ? base : `${base}.${suffix}`, shape])
+    }
+  }
+  const file = {
+    'general.architecture': text(architecture),
+    'general.file_type': uint32(0),
+    ...prefixed(architecture, {
+      context_length: uint32(1024),
+      embedding_length: uint32(width),
+      block_count: uint32(layers),
+      feed_forward_length: uint32(inner),
+      'attention.head_count': uint32(architecture === 'mamba' ? 0 : 2),
+      'attention.layer_norm_rms_epsilon': float32(1e-5),
+      ...fields,
+    }),
+    'tokenizer.ggml.model': text('llama'),
+    'tokenizer.ggml.tokens': texts(vocabulary.tokens),
+    'tokenizer.ggml.scores': float32s(vocabulary.scores),
+    'tokenizer.ggml.token_type': int32s(vocabulary.types),
+    'tokenizer.ggml.unknown_token_id': uint32(0),
+    'tokenizer.ggml.bos_token_id': uint32(1),
+    'tokenizer.ggml.eos_token_id': uint32(2),
+    'tokenizer.ggml.add_bos_token': bool(true),
+    ...metadata,
+  }
+  await writeGguf(out, file, shapes.map(tensor))
+  return out
+}
+
+function attention(): [string, Shape][] {
+  return [
+    ['attn_norm', [width]],
+    ['attn_q', [width, width]],
+    ['attn_k', [width, width]],
+    ['attn_v', [width, width]],
+    ['attn_output', [width, width]],
+  ]
+}
+
+function feedForward(): [string, Shape][] {
+  return [
+    ['ffn_norm', [width]],
+    ['ffn_gate', [width, inner]],
+    ['ffn_up', [width, inner]],
+    ['ffn_down', [inner, width]],
+  ]
+}
+
+function sentencePieces(): { tokens: string[]; scores: number[]; types: number[] } {
+  const bytes = Array.from({ length: 256 }, (_, byte) => {
+    return `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`
+  })
+  const letters = ['\u2581', ...Array.from('abcdefghijklmnopqrstuvwxyz')]
+  const tokens = ['<unk>', '<s>', '</s>', ...bytes, turnToken.text, '<tool>', ...letters, ...words]
+  const types = tokens.map((token, id) => {
+    if (id === 0) return 2
+    if (id < 3 || token === turnToken.text) return 3
+    return token === '<tool>' ? 4 : id < 259 ? 6 : 1
+  })
+  // a longer piece is made later, so its merge has to be liked better
+  const scores = tokens.map((token, id) => (id < 261 ? 0 : -id / (10 * token.length)))
+  return { tokens, scores, types }
+}
+
+function tensor([name, shape]: [string, Shape]): GgufTensor {
+  const size = shape.reduce((product, length) => product * length, 1)
+  const isNorm = name.includes('norm')
+  let state = name.length * 7919 + size
+  const values = Float32Array.from({ length: size }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    const random = state / 2 ** 31 - 1
+    return isNorm ? 1 : name.endsWith('ssm_a') ? -1 - random / 2 : random / 3
+  })
+  return { name, shape, type: 'F32', data: () => [new Uint8Array(values.buffer)] }
+}
+
+function prefixed(architecture: string, fields: GgufMetadata): GgufMetadata {
+  return Object.fromEntries(
+    Object.entries(fields).map(([key, value]) => [`${architecture}.${key}`, value]),
+  )
+}
