@@ -89,7 +89,7 @@ export interface RigOptions extends Omit<FakeBackendOptions, 'clock'> {
 export function rig(options: RigOptions = {}) {
   const { backend: make = (given) => new WatchedBackend(given), registry, ...rest } = options
   const clock = new SimulatedClock(1000)
-  const backend = make({ clock, stepMs: () => 10, ...rest })
+  const backend = make({ clock, stepMs: () => 10, batchSize: 256, ...rest })
   const { policy = policyOf(eager), logger = silentLogger } = options
   const random = counting()
   const engineOptions = options.options ?? {}

@@ -83,7 +83,7 @@ export type SchedulerEvent =
   | { readonly type: 'preempted'; readonly request: SequenceView; readonly now: number }
   /** A request left: done, cancelled, failed or timed out. */
   | { readonly type: 'finished'; readonly request: SequenceView; readonly now: number }
-  /** A step was computed. One that failed for a request is not told: its time teaches nothing. */
+  /** A step was computed. One that failed at first is not told of: its time teaches nothing. */
   | {
       readonly type: 'step'
       readonly now: number

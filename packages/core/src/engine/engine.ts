@@ -234,8 +234,7 @@ export class Engine {
   #append(step: Step, outcome: StepOutcome): void {
     const now = this.clock.now()
     this.#counters.countStep(outcome)
-    const isWhole = outcome.outputs.every((outputs) => !CllmError.isInstance(outputs))
-    if (isWhole) this.#seat.observeStep(step.parts, step.startedAt, now)
+    if (outcome.isWhole) this.#seat.observeStep(step.parts, step.startedAt, now)
     for (const [index, { sequence, tokens: count }] of step.parts.entries()) {
       const outputs = outcome.outputs[index] ?? []
       if (CllmError.isInstance(outputs)) {

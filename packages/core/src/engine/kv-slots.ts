@@ -21,6 +21,12 @@ interface Slot {
   usedAt: number
 }
 
+/** A slot that holds the first tokens of a sequence, and how many. */
+interface Match {
+  readonly slot: Slot
+  readonly shared: number
+}
+
 /** Who holds which tokens: gives slots to sequences and reuses what finished ones left behind. */
 export class KvSlots {
   readonly #slots: Slot[]
@@ -40,10 +46,7 @@ export class KvSlots {
 
   /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
   lookUp(sequence: Sequence): number {
-    if (!sequence.request.cache) return 0
-    const idle = this.#longest(sequence, isFree)
-    const any = this.#longest(sequence, () => true)
-    return any.shared - idle.shared >= minimumCopy ? any.shared : idle.shared
+    return this.#reusable(sequence)?.shared ?? 0
   }
 
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
@@ -94,20 +97,26 @@ export class KvSlots {
         `preferSlot: expected one of ${freeIds.join()}, instead got ${preferredId}`,
       )
     }
-    if (!sequence.request.cache) return { slot: preferred, source: preferred, shared: 0 }
+    const found = this.#reusable(sequence)
+    if (found === undefined) {
+      const shared = sequence.request.cache ? sharedLength(preferred, sequence) : 0
+      return { slot: preferred, source: preferred, shared }
+    }
+    const { slot: source, shared } = found
+    if (!isFree(source)) return { slot: preferred, source, shared }
+    // Taking a slot of which only a small part fits would throw a conversation away that may go on.
+    const wasteful = shared * 2 < source.length && shared >= minimumCopy
+    return { slot: wasteful && preferred.length === 0 ? preferred : source, source, shared }
+  }
 
+  /** Where the sequence's prefix is taken from when it is admitted, unless it is not worth it. */
+  #reusable(sequence: Sequence): Match | undefined {
+    if (!sequence.request.cache) return undefined
     const idle = this.#longest(sequence, isFree)
     const any = this.#longest(sequence, () => true)
-    if (any.slot !== undefined && any.shared - idle.shared >= minimumCopy) {
-      return { slot: preferred, source: any.slot, shared: any.shared }
-    }
-    if (idle.slot === undefined || idle.shared < minimumReuse) {
-      return { slot: preferred, source: preferred, shared: sharedLength(preferred, sequence) }
-    }
-    // Taking a slot of which only a small part fits would throw a conversation away that may go on.
-    const wasteful = idle.shared * 2 < idle.slot.length && idle.shared >= minimumCopy
-    const slot = wasteful && preferred.length === 0 ? preferred : idle.slot
-    return { slot, source: idle.slot, shared: idle.shared }
+    const least = idle?.shared ?? 0
+    if (any !== undefined && any.shared - least >= minimumCopy) return any
+    return least < minimumReuse ? undefined : idle
   }
 
   async #fill(slot: Slot, source: Slot, shared: number): Promise<number> {
@@ -118,12 +127,12 @@ export class KvSlots {
     return 0
   }
 
-  #longest(sequence: Sequence, filter: (slot: Slot) => boolean) {
-    let best: { slot: Slot | undefined; shared: number } = { slot: undefined, shared: 0 }
+  #longest(sequence: Sequence, filter: (slot: Slot) => boolean): Match | undefined {
+    let best: Match | undefined
     for (const slot of this.#slots) {
       if (!filter(slot)) continue
       const shared = sharedLength(slot, sequence)
-      if (shared > best.shared) best = { slot, shared }
+      if (shared > (best?.shared ?? 0)) best = { slot, shared }
     }
     return best
   }

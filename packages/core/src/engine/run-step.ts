@@ -16,6 +16,8 @@ export interface StepPart {
 /** A step's result; a part that failed has its error in place of outputs. */
 export interface StepOutcome extends Omit<StepResult, 'outputs'> {
   readonly outputs: readonly (readonly StepOutput[] | CllmError)[]
+  /** Whether it went well at the first try. */
+  readonly isWhole: boolean
 }
 
 /** The parts of a plan's step: what still runs, cut to what it has left and to `batchSize`. */
@@ -39,10 +41,10 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
  */
 export async function runStep(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {
   try {
-    return await backend.step(parts.map(toItem))
+    return { ...(await backend.step(parts.map(toItem))), isWhole: true }
   } catch (error) {
     if (parts.length > 1) return await runAlone(backend, parts)
-    return { outputs: [toError(error)], decodeMs: 0, sampleMs: 0 }
+    return { outputs: [toError(error)], decodeMs: 0, sampleMs: 0, isWhole: false }
   }
 }
 
@@ -56,7 +58,7 @@ async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<S
     decodeMs += outcome.decodeMs
     sampleMs += outcome.sampleMs
   }
-  return { outputs, decodeMs, sampleMs }
+  return { outputs, decodeMs, sampleMs, isWhole: false }
 }
 
 function toItem({ sequence, tokens }: StepPart): BatchItem {
