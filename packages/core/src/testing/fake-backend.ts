@@ -127,6 +127,11 @@ export class FakeBackend implements Backend {
     })
   }
 
+  /** Whether a step is under way. */
+  get isStepping(): boolean {
+    return this.#busy === 'step'
+  }
+
   /** What the model says after `content` when nothing goes wrong: up to `count` tokens. */
   continuation(content: readonly TokenId[], params: SamplingParams, count: number): TokenId[] {
     return this.#model.continuation(content, params, count)

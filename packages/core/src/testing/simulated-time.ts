@@ -3,7 +3,7 @@ import type { SimulatedClock } from '../clock/simulated-clock.js'
 
 /** Turns of the event loop in which everything that can happen without time passing has happened. */
 const turnsUntilQuiet = 4
-/** Turns without a timer after which nothing will happen any more. */
+/** Turns without a timer after which nothing in this process will happen any more. */
 const turnsUntilStuck = 100_000
 
 async function letEverythingRun(): Promise<void> {
@@ -21,9 +21,15 @@ function advanceToNextTimer(clock: SimulatedClock, until: number): boolean {
  * Lets simulated time pass until the promise settles, and settles the same way: again and again what
  * can run runs, then the clock moves to its next timer. Wall time plays no part.
  *
+ * @param patience turns of the event loop to wait for what does not come from a timer, such as an
+ *   answer over a socket; default 100,000
  * @throws Error when the promise is pending and nothing is left that could settle it
  */
-export async function drive<T>(clock: SimulatedClock, promise: Promise<T>): Promise<T> {
+export async function drive<T>(
+  clock: SimulatedClock,
+  promise: Promise<T>,
+  patience = turnsUntilStuck,
+): Promise<T> {
   const state = { settled: false }
   const settle = () => {
     state.settled = true
@@ -34,7 +40,7 @@ export async function drive<T>(clock: SimulatedClock, promise: Promise<T>): Prom
     await letEverythingRun()
     if (state.settled) break
     idleTurns = advanceToNextTimer(clock, Infinity) ? 0 : idleTurns + turnsUntilQuiet
-    if (idleTurns >= turnsUntilStuck) {
+    if (idleTurns >= patience) {
       throw new Error(`drive: at ${clock.now()} ms no timer is left and the promise is pending`)
     }
   }
@@ -49,4 +55,21 @@ export async function runUntilIdle(clock: SimulatedClock, until = Infinity): Pro
   do await letEverythingRun()
   while (advanceToNextTimer(clock, until))
   if (until !== Infinity) clock.advance(Math.max(0, until - clock.now()))
+}
+
+/**
+ * Lets the event loop turn until something is so.
+ *
+ * @param patience turns to wait at most; default 100,000
+ * @param what says in the error what did not happen
+ */
+export async function until(
+  condition: () => boolean,
+  patience = turnsUntilStuck,
+  what = 'what was waited for',
+): Promise<void> {
+  for (let turn = 0; !condition(); turn++) {
+    if (turn >= patience) throw new Error(`until: ${what} does not happen`)
+    await turnOfTheEventLoop()
+  }
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import type { SchedulerPolicy } from '../contracts/scheduler-policy.js'
+import { oneByOne } from './one-by-one.js'
 import { PolicySimulation } from './policy-simulation.js'
 import { type Workload, workloadArbitrary, type WorkloadRequest } from './policy-workload.js'
 import { check, type TestContext } from './test-context.js'
@@ -86,17 +87,6 @@ function nextChange(
 ): number {
   const cancels = requests.flatMap(({ cancelAt = 0 }) => (cancelAt > now ? [cancelAt] : []))
   return Math.min(arrivals[0]?.arrival ?? Infinity, ...cancels)
-}
-
-/** The policy that serves before the tested one takes over. */
-const oneByOne: SchedulerPolicy = {
-  name: 'one-by-one',
-  plan({ waiting, running, freeSlots }) {
-    const [next] = waiting
-    const admit = freeSlots > 0 && next !== undefined ? [next.id] : []
-    const [first = next] = running
-    return { admit, preempt: [], reject: [], run: first ? [{ id: first.id, tokens: 1 }] : [] }
-  },
 }
 
 /** A stream that never ends of what policies like, against one request with all that they do not. */
