@@ -12,22 +12,23 @@ import type { ErrorCode } from '../errors/error-table.js'
 import { didYouMean } from './did-you-mean.js'
 import { optionProblems } from './option-problems.js'
 
-type Options = Readonly<Record<string, unknown>>
-
 /** What plugins registered, by name. */
 export class PluginRegistry implements PluginHost {
   readonly #policies = new Map<string, PolicyFactory>()
   readonly #backends = new Map<string, BackendFactory>()
   readonly #protocols = new Map<string, ProtocolFactory>()
 
+  /** @throws `plugin_conflict` when there is one of this name */
   registerPolicy(name: string, create: PolicyFactory): void {
     add(this.#policies, 'policy', name, create)
   }
 
+  /** @throws `plugin_conflict` when there is one of this name */
   registerBackend(name: string, create: BackendFactory): void {
     add(this.#backends, 'backend', name, create)
   }
 
+  /** @throws `plugin_conflict` when there is one of this name */
   registerProtocol(name: string, create: ProtocolFactory): void {
     add(this.#protocols, 'protocol', name, create)
   }
@@ -42,7 +43,7 @@ export class PluginRegistry implements PluginHost {
    *
    * @throws `invalid_policy` with the valid names, or with what is wrong with which option
    */
-  createPolicy(name: string, options: Options = {}): SchedulerPolicy {
+  createPolicy(name: string, options: Readonly<Record<string, unknown>> = {}): SchedulerPolicy {
     const create = find(this.#policies, 'policy', name, 'invalid_policy')
     let policy: SchedulerPolicy
     try {
@@ -61,7 +62,10 @@ export class PluginRegistry implements PluginHost {
    * @throws `invalid_configuration` with the valid names or what is wrong with which option, and what
    *   the backend throws
    */
-  async createBackend(name: string, options: Options = {}): Promise<Backend> {
+  async createBackend(
+    name: string,
+    options: Readonly<Record<string, unknown>> = {},
+  ): Promise<Backend> {
     const create = find(this.#backends, 'backend', name, 'invalid_configuration')
     try {
       return await create(options)

@@ -218,6 +218,7 @@ export class FakeBackend implements Backend {
     return first
   }
 
+  /** Whatever is called afterwards is a violation. */
   async dispose(): Promise<void> {
     this.#check('dispose', { betweenSteps: true })
     this.#disposed = true

@@ -26,6 +26,7 @@ export class FakeTokenizer implements Tokenizer {
   readonly vocabularySize = fakePieces.length
   readonly maxTokenBytes = Math.max(longestPiece, ...fakeSpecialTokens.map((text) => text.length))
 
+  /** The longest token that fits, again and again. */
   encode(text: string, options: EncodeOptions = {}): TokenId[] {
     const tokens: TokenId[] = options.addBos === false ? [] : [fakeTokenIds.beginOfSequence]
     const parts = options.special === false ? [text] : text.split(specialPattern)
@@ -54,6 +55,7 @@ export class FakeTokenizer implements Tokenizer {
     return token === fakeTokenIds.endOfSequence || token === fakeTokenIds.messageEnd
   }
 
+  /** Special tokens in the messages' own text stay plain text. */
   renderChat(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedChat {
     let text = ''
     const tokens: TokenId[] = [fakeTokenIds.beginOfSequence]

@@ -16,6 +16,7 @@ import { watchClient } from './watched-client.js'
 export interface ServedProtocol {
   /** Such as `http://127.0.0.1:40123`. */
   readonly url: string
+  /** Ends what is under way and takes nothing new. */
   close(): Promise<void>
 }
 
