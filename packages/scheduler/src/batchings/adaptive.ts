@@ -47,6 +47,7 @@ export function adaptive({ targetStepMs = 'auto' }: AdaptiveOptions = {}): Batch
       const slots = Math.max(0, Math.min(state.freeSlots, limits.batchSize - running.length))
       const prompts = prefilling.length + Math.min(state.waiting.size, slots)
       const decodeMs = costs.decodeMs(decoding)
+      if (decoding.length === 0) leftOutSince = undefined
       if (decoding.length > 0 && leftOutSince === undefined && state.waiting.size < slots) {
         const wakeAt = anticipation.waitUntil(now, decodeMs * waitShare)
         if (wakeAt !== undefined) return { admit: [], run: [], wakeAt }
