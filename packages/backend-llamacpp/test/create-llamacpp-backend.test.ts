@@ -1,0 +1,219 @@
+import { copyFile, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import {
+  type BackendFactory,
+  type PluginHost,
+  registerPlugin,
+  SimulatedClock,
+  systemClock,
+} from '@cllm/core'
+import t from 'tap'
+import { openLlama } from '../src/addon.js'
+import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
+import { checkLlamaCppOptions } from '../src/llamacpp-options.js'
+import { checkMemory, paddedContext, planMemory } from '../src/memory-plan.js'
+import { type ModelShape, readModelShape } from '../src/model-shape.js'
+import { createLlamaCppPlugin } from '../src/plugin.js'
+import { openTiny, recordingLogger, tinyModel } from './open-tiny.js'
+
+const settings = {
+  slots: 16,
+  contextSize: 2048,
+  batchSize: 512,
+  kvCacheType: 'f16',
+  flashAttention: 'auto',
+} as const
+
+/** Qwen3-0.6B in Q4_K_M. */
+const qwen3: ModelShape = {
+  architecture: 'qwen3',
+  quantization: 'Q4_K_M',
+  trainingContext: 40_960,
+  vocabularySize: 151_936,
+  layers: 28,
+  hiddenSize: 1024,
+  feedForwardSize: 3072,
+  attentionHeads: 16,
+  keyValueHeads: 8,
+  keyLength: 128,
+  valueLength: 128,
+  cacheElementsPerToken: 28 * 8 * 256,
+  stateElementsPerSlot: 0,
+  slidingWindow: undefined,
+  ropeTheta: 1e6,
+  sizeBytes: 523_914_592,
+}
+
+t.test('options', async (t) => {
+  const modelPath = 'model.gguf'
+  t.same(checkLlamaCppOptions({ modelPath }), {
+    modelPath,
+    gpu: 'auto',
+    gpuLayers: 'auto',
+    slots: 8,
+    batchSize: 512,
+    kvCacheType: 'f16',
+    flashAttention: 'auto',
+    mmap: true,
+    mlock: false,
+    ignoreMemoryCheck: false,
+  })
+  const wrong: [object, RegExp][] = [
+    [{}, /modelPath/],
+    [{ modelPath, slots: 257 }, /256.*slots/],
+    [{ modelPath, slots: 0 }, /slots/],
+    [{ modelPath, slots: 20, batchSize: 10 }, /one token per slot \(20\), got 10/],
+    [{ modelPath, kvCacheType: 'q8_0', flashAttention: false }, /q8_0.*needs flash attention/],
+    [{ modelPath, gpu: 'tpu' }, /gpu/],
+    [{ modelPath, threads: 1.5 }, /threads/],
+    [{ modelPath, contextsize: 5 }, /contextsize/],
+    [{ modelPath, slots: 0, gpu: 'tpu' }, /slots.*gpu|gpu.*slots/],
+  ]
+  for (const [options, message] of wrong) {
+    t.throws(() => checkLlamaCppOptions(options as never), {
+      code: 'invalid_configuration',
+      message,
+    })
+  }
+})
+
+t.test('the memory plan', async (t) => {
+  t.equal(planMemory(qwen3, settings).text, '16 slots × 2,048 tokens = 3.8 GB')
+  const half = planMemory(qwen3, { ...settings, kvCacheType: 'q8_0' })
+  t.equal(half.text, '16 slots × 2,048 tokens = 2.0 GB')
+  t.equal(paddedContext(1), 256)
+  t.equal(paddedContext(257), 512)
+
+  const plan = planMemory(qwen3, settings)
+  const free = (ram: number, vram = 0, unified = false) => ({ ram, vram, unified })
+  t.doesNotThrow(() => checkMemory(plan, settings, free(plan.total)))
+  t.doesNotThrow(() => checkMemory(plan, settings, free(1e9, plan.total - 1e9)))
+  t.throws(() => checkMemory(plan, settings, free(1e9, plan.total - 1e9, true)), {
+    code: 'insufficient_memory',
+  })
+  t.throws(() => checkMemory(plan, settings, free(3e9)), {
+    code: 'insufficient_memory',
+    message:
+      '524 MB of weights, 16 slots × 2,048 tokens = 3.8 GB and 355 MB of buffers need 4.6 GB, ' +
+      "and 3.0 GB is free: lower slots (9 would fit) or contextSize, or set kvCacheType to 'q8_0'",
+    details: { available: 3e9, weights: qwen3.sizeBytes },
+  })
+  t.throws(() => checkMemory(plan, settings, free(5e8)), { message: /smaller model/ })
+})
+
+t.test('it covers what llama.cpp allocates', async (t) => {
+  const llama = await openLlama('off', recordingLogger())
+  for (const kind of ['tiny', 'llama', 'gemma3', 'mamba'] as const) {
+    const modelPath = await tinyModel(t, kind)
+    const shape = await readModelShape(modelPath)
+    const options = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
+    const loaded = await llama.loadModel({ ...options, modelPath })
+    for (const tried of [
+      { ...settings, contextSize: 256 },
+      { ...settings, slots: 2, contextSize: 512, batchSize: 32 },
+      { ...settings, slots: 1, contextSize: 1024, flashAttention: false },
+    ]) {
+      const { slots: sequences, batchSize, flashAttention, kvCacheType } = tried
+      const context = await loaded.createContext({
+        contextSize: sequences * paddedContext(tried.contextSize),
+        sequences,
+        batchSize,
+        threads: 1,
+        flashAttention,
+        kvCacheType,
+      })
+      const { slots, compute } = planMemory(shape, tried)
+      const used = context!.getMemoryBreakdown().cpuRam
+      t.ok(slots + compute >= used, `${kind}: ${slots} + ${compute} for ${used}`)
+      await context!.dispose()
+    }
+    await loaded.dispose()
+  }
+})
+
+t.test('loading', async (t) => {
+  const modelPath = await tinyModel(t)
+  const logger = recordingLogger()
+  const backend = await openTiny(t, { modelPath, slots: 2, contextSize: 1000 }, logger)
+  t.equal(backend.limits.contextSize, 512)
+  t.equal(backend.model.id, 'tiny')
+  t.match(logger.lines, [
+    { level: 'warn', message: /contextSize 1000 is more.*512/ },
+    { level: 'info', message: /of weights, 2 slots × 512 tokens = \d MB/ },
+  ])
+  const clock = systemClock
+  const q8 = await openTiny(t, { modelPath, kvCacheType: 'q8_0', mmap: false })
+  t.same((await q8.step([{ slot: 0, position: 0, tokens: [1], outputs: [] }])).outputs, [[]])
+
+  const create = (path: string, availableMemory?: () => number) =>
+    createLlamaCppBackend(
+      { modelPath: path, threads: 1, gpu: 'off' },
+      { clock, logger, ...(availableMemory && { availableMemory }) },
+    )
+  await t.rejects(
+    create(modelPath, () => 1e6),
+    { code: 'insufficient_memory', message: /8 slots × 512 tokens.*1 MB is free/ },
+  )
+  const folder = t.testdir({ 'text.gguf': 'no model, only some text' })
+  await t.rejects(create(join(folder, 'none.gguf')), {
+    code: 'model_unavailable',
+    message: /none\.gguf cannot be read/,
+  })
+  await t.rejects(create(join(folder, 'text.gguf')), {
+    code: 'model_invalid',
+    message: /text\.gguf is no GGUF file/,
+  })
+  const bytes = await readFile(await tinyModel(t))
+  await writeFile(join(folder, 'short.gguf'), bytes.subarray(0, bytes.length - 50_000))
+  await t.rejects(create(join(folder, 'short.gguf')), {
+    code: 'model_invalid',
+    message: /llama\.cpp cannot load .*short\.gguf/,
+  })
+})
+
+t.test('times are those of the clock', async (t) => {
+  const modelPath = await tinyModel(t)
+  const clock = new SimulatedClock(5)
+  const logger = recordingLogger()
+  const backend = await createLlamaCppBackend(
+    { modelPath, threads: 1, gpu: 'off' },
+    { clock, logger },
+  )
+  const { decodeMs, sampleMs } = await backend.step([
+    { slot: 0, position: 0, tokens: [1], outputs: [] },
+  ])
+  t.same([decodeMs, sampleMs], [0, 0])
+  await backend.dispose()
+  await backend.dispose()
+})
+
+t.test('a model in parts is as large as all of them', async (t) => {
+  const path = await tinyModel(t)
+  const { sizeBytes } = await readModelShape(path)
+  t.equal(sizeBytes, (await readFile(path)).length)
+  const part = (number: number) => path.replace('.gguf', `-0000${number}-of-00002.gguf`)
+  await copyFile(path, part(1))
+  await copyFile(path, part(2))
+  t.equal((await readModelShape(part(1))).sizeBytes, 2 * sizeBytes)
+})
+
+t.test('the plugin', async (t) => {
+  const factories = new Map<string, BackendFactory>()
+  const host = {
+    registerBackend: (name: string, create: BackendFactory) => void factories.set(name, create),
+  } as unknown as PluginHost
+  await registerPlugin(
+    createLlamaCppPlugin({ clock: systemClock, logger: recordingLogger() }),
+    host,
+  )
+  const create = factories.get('llamacpp')!
+  t.throws(() => create({ modelPath: 'a.gguf', slot: 4 }), {
+    code: 'invalid_configuration',
+    message: /slot/,
+  })
+  const modelPath = join(t.testdir(), 'copy.gguf')
+  await copyFile(await tinyModel(t), modelPath)
+  const backend = await create({ modelPath, slots: 1, threads: 1, gpu: 'off' })
+  t.equal(backend.model.id, 'copy')
+  await backend.dispose()
+})
