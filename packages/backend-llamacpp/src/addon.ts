@@ -110,12 +110,13 @@ async function loadModel(
   bindings: Bindings,
   options: LoadModelOptions,
 ): Promise<LoadedModel> {
-  const { modelPath, gpuLayers, contextSize, mmap, mlock } = options
+  const { modelPath, gpuLayers, contextSize, mmap, mlock, ignoreMemory = false } = options
   const model: LlamaModel = await llama.loadModel({
     modelPath,
     gpuLayers: gpuLayers === 'auto' ? { fitContext: { contextSize } } : gpuLayers,
     useMmap: mmap,
     useMlock: mlock,
+    ignoreMemorySafetyChecks: ignoreMemory,
   })
   const native = checkModel((model as unknown as { _model?: unknown })._model)
   const { tokenizer } = model.fileInfo.metadata

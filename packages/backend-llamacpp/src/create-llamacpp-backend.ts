@@ -1,5 +1,5 @@
 import { basename } from 'node:path'
-import { type Clock, CllmError, type Logger, type ModelInfo } from '@cllm/core'
+import { type Backend, type Clock, CllmError, type Logger, type ModelInfo } from '@cllm/core'
 import { InsufficientMemoryError } from 'node-llama-cpp'
 import { openLlama } from './addon.js'
 import { ChatTemplate } from './chat-template.js'
@@ -21,7 +21,7 @@ import { Vocabulary } from './vocabulary.js'
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
 
-/** What a {@link LlamaCppBackend} needs from outside. */
+/** What the backend needs from outside. */
 export interface LlamaCppDependencies {
   readonly clock: Clock
   readonly logger: Logger
@@ -33,14 +33,16 @@ export interface LlamaCppDependencies {
 }
 
 /**
- * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before.
+ * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before. The backend
+ * runs one native forward pass per step for all sequences, and llama.cpp's own samplers; while layers
+ * are on the CPU the process should have been started with `UV_THREADPOOL_SIZE=1`.
  * @throws CllmError `invalid_configuration`, `model_unavailable`, `model_invalid` or
  * `insufficient_memory`
  */
 export async function createLlamaCppBackend(
   options: LlamaCppOptions,
   dependencies: LlamaCppDependencies,
-): Promise<LlamaCppBackend> {
+): Promise<Backend> {
   const checked = checkLlamaCppOptions(options)
   const shape = await readModelShape(checked.modelPath)
   const contextSize = contextSizeOf(checked, shape, dependencies.logger)
@@ -57,17 +59,19 @@ async function load(
   dependencies: LlamaCppDependencies,
 ): Promise<LlamaCppBackend> {
   await checkPlan(llama, shape, settings, dependencies)
-  const { modelPath, gpuLayers, mmap, mlock, slots } = settings
+  const { modelPath, gpuLayers, mmap, mlock, slots, ignoreMemoryCheck: ignoreMemory } = settings
   const cells = slots * paddedContext(settings.contextSize)
   const loaded = await llama
-    .loadModel({ modelPath, gpuLayers, mmap, mlock, contextSize: cells })
+    .loadModel({ modelPath, gpuLayers, mmap, mlock, ignoreMemory, contextSize: cells })
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
+  let context: NativeContext | undefined
   try {
-    const context = await createContext(loaded, llama, settings, cells)
+    context = await createContext(loaded, llama, settings, cells)
     return assemble(llama, loaded, context, shape, settings, dependencies)
   } catch (error) {
+    await context?.dispose()
     await loaded.dispose()
     throw error
   }
@@ -101,11 +105,18 @@ async function createContext(
   const options = { contextSize, sequences, batchSize, threads, flashAttention, kvCacheType }
   const context = await loaded.createContext(options)
   if (context !== undefined) return context
-  const hint = kvCacheType === 'q8_0' ? `, or the model's attention does not allow q8_0` : ''
+  if (kvCacheType === 'q8_0') {
+    throw new CllmError(
+      'invalid_configuration',
+      `llama.cpp refuses kvCacheType 'q8_0' for this model: it needs flash attention and heads of ` +
+        `a multiple of 32 numbers; use 'f16'`,
+      { details: { field: 'kvCacheType', ...options } },
+    )
+  }
   throw new CllmError(
     'insufficient_memory',
-    `llama.cpp could not make ${sequences} slots of ${settings.contextSize} tokens: the memory ` +
-      `cannot be had${hint}`,
+    `llama.cpp could not allocate ${sequences} slots of ${settings.contextSize} tokens: lower ` +
+      `slots or contextSize`,
     { details: options },
   )
 }
@@ -119,6 +130,9 @@ function assemble(
   { clock, logger }: LlamaCppDependencies,
 ): LlamaCppBackend {
   const { native, tokenTexts, chatTemplate: own } = loaded
+  if (tokenTexts.length === 0) {
+    throw new CllmError('model_invalid', `${settings.modelPath} holds no vocabulary`)
+  }
   const vocabulary = new Vocabulary(native, tokenTexts)
   const guard = new PlainTextGuard(native, vocabulary)
   const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger)

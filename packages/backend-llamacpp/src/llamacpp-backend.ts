@@ -42,7 +42,6 @@ const firstIndex = new Uint32Array(1)
 
 /**
  * llama.cpp behind the {@link Backend} contract: one native forward pass per step for all sequences.
- * Made with {@link createLlamaCppBackend}.
  */
 export class LlamaCppBackend implements Backend {
   readonly specificationVersion = 1

@@ -129,6 +129,8 @@ export interface LoadModelOptions {
   readonly contextSize: number
   readonly mmap: boolean
   readonly mlock: boolean
+  /** Loads even when the memory does not seem to suffice; default false. */
+  readonly ignoreMemory?: boolean
 }
 
 /** llama.cpp, opened for one kind of GPU or none. */

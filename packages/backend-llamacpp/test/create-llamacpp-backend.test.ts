@@ -154,6 +154,10 @@ t.test('loading', async (t) => {
     create(modelPath, () => 1e6),
     { code: 'insufficient_memory', message: /8 slots × 512 tokens.*1 MB is free/ },
   )
+  await t.rejects(openTiny(t, { kind: 'llama', kvCacheType: 'q8_0' }), {
+    code: 'invalid_configuration',
+    details: { field: 'kvCacheType' },
+  })
   const folder = t.testdir({ 'text.gguf': 'no model, only some text' })
   await t.rejects(create(join(folder, 'none.gguf')), {
     code: 'model_unavailable',

@@ -1,9 +1,14 @@
 import { join } from 'node:path'
-import { defaultSampling, type Logger, type SamplingParams, systemClock } from '@cllm/core'
+import {
+  type Backend,
+  defaultSampling,
+  type Logger,
+  type SamplingParams,
+  systemClock,
+} from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/backend-llamacpp/gguf'
 import type { Test } from 'tap'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
-import type { LlamaCppBackend } from '../src/llamacpp-backend.js'
 import type { LlamaCppOptions } from '../src/llamacpp-options.js'
 import { writeTinyModel } from './tiny-models.js'
 
@@ -44,7 +49,7 @@ export async function openTiny(
   t: Test,
   options: Partial<LlamaCppOptions> & { readonly kind?: Parameters<typeof tinyModel>[1] } = {},
   logger: Logger = recordingLogger(),
-): Promise<LlamaCppBackend> {
+): Promise<Backend> {
   const { kind, ...settings } = options
   const modelPath = options.modelPath ?? (await tinyModel(t, kind))
   const backend = await createLlamaCppBackend(
@@ -73,7 +78,7 @@ export interface Generation {
 
 /** Runs requests side by side, one token each a step, and returns what each drew. */
 export async function generate(
-  backend: LlamaCppBackend,
+  backend: Backend,
   requests: readonly Generation[],
 ): Promise<number[][]> {
   const sequences = requests.map((request) => ({
