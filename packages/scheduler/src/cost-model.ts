@@ -53,6 +53,8 @@ export class CostModel {
     return (2 * spare) / (linear + Math.sqrt(linear ** 2 + 2 * read * spare))
   }
 
+  /** Learns from a step. */
+  /** Learns from a step that ran. */
   observe({ parts, durationMs }: Extract<SchedulerEvent, { type: 'step' }>): void {
     const decoding: number[] = []
     const chunks: Chunk[] = []
