@@ -51,7 +51,7 @@ const kinds = values.only === undefined ? ['llama-server', 'cllm'] : [values.onl
 const results = new Map(kinds.map((kind) => [kind, []]))
 const servers = []
 for (const kind of kinds) servers.push(await startServer(kind, settings))
-await pause(5000)
+await pause(3000)
 for (let round = 0; round < Number(values.rounds); round++) {
   const order = round % 2 === 0 ? servers : servers.toReversed()
   for (const server of order) {

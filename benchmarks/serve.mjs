@@ -55,7 +55,7 @@ async function closedLoop(server, concurrency, perClient) {
 const kinds = values.only === undefined ? ['llama-server', 'cllm'] : [values.only]
 const servers = []
 for (const kind of kinds) servers.push(await startServer(kind, settings))
-await pause(5000)
+await pause(3000)
 for (const server of servers) await closedLoop(server, 2, 1)
 
 const figures = ['throughput', 'ttft', 'itl', 'itlMax']

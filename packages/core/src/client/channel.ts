@@ -26,7 +26,9 @@ export type FromEngine =
 
 /** A way to the other side: messages arrive whole, in order, or the channel closes. */
 export interface Channel<Out, In> {
+  /** Sends a message; one to a closed channel is lost, which `onClose` tells. */
   send(message: Out): void
+  /** Says where messages go that come. */
   onMessage(listener: (message: In) => void): void
   /** Called once, when no message can come any more, with what is known of why. */
   onClose(listener: (reason: string) => void): void

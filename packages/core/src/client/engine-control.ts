@@ -27,14 +27,17 @@ export class EngineControl implements EngineCalls {
     private readonly registry: PluginRegistry,
   ) {}
 
+  /** The tokens of a text. */
   async tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]> {
     return this.engine.tokenizer.encode(text, options)
   }
 
+  /** The text of tokens. Throws `invalid_token`. */
   async detokenize(tokens: readonly TokenId[]): Promise<string> {
     return this.engine.tokenizer.decode(tokens)
   }
 
+  /** A conversation as the model's template writes it. */
   async applyTemplate(
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
@@ -42,14 +45,17 @@ export class EngineControl implements EngineCalls {
     return this.engine.tokenizer.renderChat(messages, options)
   }
 
+  /** What the engine serves. */
   async info(): Promise<EngineInfo> {
     return this.engine.info()
   }
 
+  /** Counters and what is going on now. */
   async statistics(): Promise<EngineStatistics> {
     return this.engine.statistics()
   }
 
+  /** The policy in force and those that could be. */
   async getScheduler(): Promise<SchedulerInfo> {
     const { name, options = {} } = this.engine.schedulerPolicy
     return { policy: name, options, available: this.registry.policyNames() }

@@ -128,5 +128,6 @@ export interface Backend {
    */
   preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId
 
+  /** Gives back the model and its memory. */
   dispose(): Promise<void>
 }

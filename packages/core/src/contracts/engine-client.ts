@@ -156,14 +156,20 @@ export interface EngineClient {
   ): AsyncIterableIterator<GenerateEvent>
   /** Cancels by id; unknown ids are ignored. The request's stream throws `cancelled`. */
   cancel(id: string): void
+  /** The tokens of a text. */
   tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]>
+  /** The text of tokens. Throws `invalid_token`. */
   detokenize(tokens: readonly TokenId[]): Promise<string>
+  /** A conversation as the model's template writes it. */
   applyTemplate(
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
   ): Promise<RenderedChat>
+  /** What the engine serves. */
   info(): Promise<EngineInfo>
+  /** Counters and what is going on now. */
   statistics(): Promise<EngineStatistics>
+  /** The policy in force and those that could be. */
   getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */
   setScheduler(policy: string, options?: Readonly<Record<string, unknown>>): Promise<SchedulerInfo>

@@ -4,6 +4,7 @@ import type { Protocol } from './transport.js'
 
 /** Checks options and fills in defaults; zod's schemas fit. Throws on what is wrong. */
 export interface OptionsSchema<Options> {
+  /** The options with their defaults. Throws on what is wrong. */
   parse(value: unknown): Options
 }
 
@@ -20,8 +21,11 @@ export type ProtocolFactory = (options: Readonly<Record<string, unknown>>) => Pr
 
 /** What a plugin can add. A name can be taken once; a second one throws `plugin_conflict`. */
 export interface PluginHost {
+  /** Adds a scheduling policy, named in `--policy`. */
   registerPolicy(name: string, create: PolicyFactory): void
+  /** Adds a kind of backend. */
   registerBackend(name: string, create: BackendFactory): void
+  /** Adds a protocol to every HTTP transport. */
   registerProtocol(name: string, create: ProtocolFactory): void
 }
 
@@ -31,5 +35,6 @@ export interface Plugin<Options = unknown> {
   /** The version of this interface. */
   readonly apiVersion: 1
   readonly options?: OptionsSchema<Options>
+  /** Adds what the plugin has. Called once, with checked options. */
   register(host: PluginHost, options: Options): void | Promise<void>
 }

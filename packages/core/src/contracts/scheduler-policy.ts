@@ -106,6 +106,8 @@ export interface SchedulerPolicy {
   readonly name: string
   /** Its options with their values, for `GET /admin/scheduler` and reports. */
   readonly options?: Readonly<Record<string, unknown>>
+  /** Says what the next step is. Called before every step, and when there is something new. */
   plan(state: SchedulerState): Plan
+  /** Hears of what happened, in order. */
   observe?(event: SchedulerEvent): void
 }

@@ -53,6 +53,7 @@ export interface Tokenizer {
    * slot size × this cannot fit and is refused before it is tokenized.
    */
   readonly maxTokenBytes: number
+  /** The tokens of a text. Synchronous: it takes time in proportion to the text. */
   encode(text: string, options?: EncodeOptions): TokenId[]
   /** The whole text of these tokens. Ids outside the vocabulary throw `invalid_token`. */
   decode(tokens: readonly TokenId[]): string
@@ -60,5 +61,6 @@ export interface Tokenizer {
   createDecoder(before?: readonly TokenId[]): TokenDecoder
   /** Whether the model means to stop with this token. */
   isEndOfGeneration(token: TokenId): boolean
+  /** A conversation as the model's template writes it. */
   renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat
 }

@@ -44,10 +44,12 @@ export class CllmError extends Error {
     return new CllmError(code, message, { cause: value })
   }
 
+  /** As it travels between processes. */
   serialize(): SerializedError {
     return { code: this.code, message: this.message, details: this.details }
   }
 
+  /** The error that was serialized on the other side. */
   static deserialize(error: SerializedError): CllmError {
     return new CllmError(error.code, error.message, { details: error.details ?? {} })
   }

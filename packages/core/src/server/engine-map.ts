@@ -21,6 +21,7 @@ export class EngineMap implements EngineDirectory {
     throw new CllmError('model_not_found', `model: expected one of ${names}, instead got "${id}"`)
   }
 
+  /** All of them. */
   clients(): EngineClient[] {
     return [...this.#engines.values()]
   }
