@@ -3,7 +3,7 @@ import type { Sequence } from './sequence.js'
 
 /**
  * Turns the tokens that a sequence drew since the last time into events. Meeting a stop text ends
- * the sequence here: it sets `finish`, and later tokens are never seen.
+ * the sequence here: later tokens are never seen.
  */
 export function* speak(sequence: Sequence, now: number): Generator<GenerateEvent> {
   const { decoder, stopMatcher } = sequence.request
@@ -12,7 +12,6 @@ export function* speak(sequence: Sequence, now: number): Generator<GenerateEvent
     const { text, stop } = stopMatcher.push(decoder.push(token))
     yield { type: 'token', token, text }
     if (stop === undefined) continue
-    sequence.finish = 'stop'
     yield end(sequence, '', now, stop)
     return
   }

@@ -21,6 +21,9 @@ import {
   runUntilIdle,
   scriptAnswers,
 } from '@cllm/core/testing'
+import { getEventListeners } from 'node:events'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t, { type Test } from 'tap'
 import {
   collect,
@@ -195,6 +198,7 @@ t.test('clients that leave', async (t) => {
 
   const late = new AbortController()
   const whole = await run(collect(client.submit(greedy([5], 3), { signal: late.signal })))
+  t.equal(getEventListeners(late.signal, 'abort').length, 0, 'the signal is let go')
   late.abort()
   t.equal(whole.error, undefined)
   await runUntilIdle(clock)
@@ -302,6 +306,28 @@ t.test('stop texts', async (t) => {
   t.match([first.text, first.end?.stop], ['one ', 'cat'])
   await isDone(t, made)
 
+  t.test('in what a decoder keeps to the end', async (t) => {
+    for (const stop of ['here', 'never']) {
+      class Late extends FakeTokenizer {
+        override createDecoder() {
+          return { push: () => '', end: () => 'all of it comes here at last' }
+        }
+      }
+      const { backend, clock } = rig()
+      const parts = { backend, clock, tokenizer: new Late(), policy: policyOf(eager) }
+      const events: AddressedEvent[] = []
+      const engine = createEngine(parts)
+      engine.onEvents((batch) => void events.push(...batch))
+      engine.submit('late', { ...greedy([5], 2), stop: [stop] })
+      await runUntilIdle(clock)
+      const expected =
+        stop === 'here'
+          ? { reason: 'stop', stop, text: 'all of it comes ' }
+          : { reason: 'length', text: 'all of it comes here at last' }
+      t.match(events.at(-1)?.event, expected)
+    }
+  })
+
   t.test('a cancel after the end was said changes nothing', async (t) => {
     const made = rig({ script })
     const { clock, engine } = made
@@ -356,6 +382,11 @@ t.test('length', async (t) => {
   t.match(exact, { tokens: expectedTokens(backend, promptOf(32), 1), end: { reason: 'length' } })
   t.equal((await ask({ prompt: { tokens: [5] }, sampling: { temperature: 0 } })).tokens.length, 32)
   const spacious = rig({ contextSize: 500 })
+  const ends = rig({ script: () => fakeTokenIds.endOfSequence })
+  const { endOfSequence } = fakeTokenIds
+  t.same((await ends.ask(greedy([5], 3))).tokens, [endOfSequence, endOfSequence, endOfSequence])
+  const silent = await ends.ask({ prompt: { tokens: [5] } })
+  t.match(silent, { tokens: [], text: '', end: { reason: 'stop', usage: { generatedTokens: 0 } } })
   const byDefault = await spacious.ask({ prompt: { text: 'Once' } })
   t.equal(byDefault.tokens.length, 100, 'by default 100')
   await isDone(t, made)
@@ -441,8 +472,10 @@ t.test('prompts are text, conversations or tokens', async (t) => {
 
   const own = [...promptOf(5)]
   const later = rig()
-  const growing = collect(later.client.submit(greedy(own, 5)))
+  const stop = ['never met']
+  const growing = collect(later.client.submit({ ...greedy(own, 5), stop }))
   own.push(1, 2, 3)
+  stop.push(' ')
   t.match(
     await later.run(growing),
     {
@@ -567,6 +600,31 @@ t.test('time limits', async (t) => {
     t.match((await made.run(last)).error, { code: 'timeout' })
     t.match(made.engine.statistics().requests, { done: 250, timed_out: 1 })
   })
+
+  t.test('requests that ended before are let go', async (t) => {
+    const decoders: WeakRef<object>[] = []
+    class Watched extends FakeTokenizer {
+      override createDecoder(before: readonly TokenId[] = []) {
+        const decoder = super.createDecoder(before)
+        decoders.push(new WeakRef(decoder))
+        return decoder
+      }
+    }
+    const { backend, clock } = rig({ contextSize: 1000 })
+    const tokenizer = new Watched()
+    const engine = createEngine({ backend, clock, tokenizer, policy: policyOf(eager) })
+    engine.submit('steady', { ...greedy([5], 900), timeoutMs: 1e8 })
+    for (let n = 0; n < 300; n++) {
+      engine.submit(`r${n}`, { ...greedy([5], 1), timeoutMs: 1e9 })
+      await runUntilIdle(clock, 1010 + 20 * n)
+    }
+    setFlagsFromString('--expose-gc')
+    const collectGarbage = runInNewContext('gc') as () => void
+    collectGarbage()
+    const kept = decoders.filter((reference) => reference.deref() !== undefined).length
+    t.ok(kept < 100, `${kept} of 300 are kept, whose limit is far away`)
+    t.match(engine.statistics(), { running: 1, requests: { done: 300 } })
+  })
 })
 
 const empty: Plan = { admit: [], preempt: [], reject: [], run: [] }
@@ -632,6 +690,29 @@ t.test('paused, preempted and rejected', async (t) => {
     ['finished', 'a', events[8]?.[2]],
     ['finished', 'b', events[9]?.[2]],
   ])
+  await isDone(t, made)
+})
+
+t.test('rejected one by one, and asked for more than they have left', async (t) => {
+  const policy = policyOf((state) => {
+    const [first, ...others] = state.waiting
+    if (first !== undefined && others.length > 1) {
+      return { ...empty, reject: [{ id: first.id, reason: 'too many' }] }
+    }
+    const plan = eager(state)
+    return { ...plan, run: plan.run.map(({ id }) => ({ id, tokens: 1000 })) }
+  })
+  const made = rig({ policy, batchSize: 16 })
+  const { client, run, backend } = made
+  const prompts = [1, 2, 3, 4].map((family) => promptOf(8, family))
+  const answers = await run(
+    Promise.all(prompts.map((prompt) => collect(client.submit(greedy(prompt, 3))))),
+  )
+  t.same(
+    answers.map(({ error }) => error?.code),
+    ['rejected', 'rejected', undefined, undefined],
+  )
+  t.equal(backend.steps.length, 3, '8 + 8 fit into 16')
   await isDone(t, made)
 })
 
@@ -795,6 +876,7 @@ t.test('the policy can be swapped, losing nothing', async (t) => {
   await runUntilIdle(stuck.clock, 2000)
   stuck.engine.setPolicy(policyOf(eager))
   t.equal((await stuck.run(answer)).end?.timings.firstTokenMs, 1010, 'it wakes a sleeping engine')
+  t.equal(stuck.clock.nextTimer(), undefined, 'which forgets when it wanted to wake')
 })
 
 t.test('one request can never fail another', async (t) => {
@@ -938,6 +1020,14 @@ t.test('drain and close', async (t) => {
       .filter(({ events }) => events.some(({ event }) => event.type === 'end'))
     t.equal(ends.length, 2, 'every end was said before')
     for (const answer of answers) t.equal((await answer).tokens.length, 3)
+    const left = rig()
+    const cancelled = collect(left.client.submit({ ...greedy([5], 99), id: 'left' }))
+    await runUntilIdle(left.clock, 1015)
+    const afterwards = left.engine.drain().then(() => left.batches.at(-1)?.events)
+    left.client.cancel('left')
+    t.match(await left.run(afterwards), [{ event: { type: 'error' } }], 'and every error')
+    t.match((await cancelled).error, { code: 'cancelled' })
+
     await run(engine.drain())
     t.equal(batches.length, 1)
     t.equal(clock.nextTimer(), undefined)
@@ -988,7 +1078,11 @@ t.test('drain and close', async (t) => {
 })
 
 t.test('cancelled while others are admitted', async (t) => {
-  const made = rig({ slots: 4, copyMs: () => 50 })
+  const admitted: string[] = []
+  const policy = policyOf(eager, (event) => {
+    if (event.type === 'admitted') admitted.push(event.request.id)
+  })
+  const made = rig({ slots: 4, copyMs: () => 50, policy })
   const { client, clock, run, backend, engine } = made
   const first = collect(client.submit(greedy(promptOf(100), 20)))
   await runUntilIdle(clock, 1025)
@@ -1005,6 +1099,7 @@ t.test('cancelled while others are admitted', async (t) => {
   t.match(engine.statistics(), { running: 2, waiting: 0, requests: { cancelled: 2 } })
   t.match([(await copied)?.error?.code, (await next)?.error?.code], ['cancelled', 'cancelled'])
   t.equal(clock.now(), 1082, 'and they are told at once')
+  t.same(admitted.slice(1), ['copied', 'last'], 'who has left gets no slot first')
   t.same((await run(first)).tokens, expectedTokens(backend, promptOf(100), 20))
   t.equal((await last)?.tokens.length, 5)
   await isDone(t, made)

@@ -186,6 +186,19 @@ t.test('the prefix of a running request is copied', async (t) => {
   await finish(t, made)
 })
 
+t.test('copied from 64 tokens on', async (t) => {
+  const prompt = promptOf(100)
+  for (const [length, cached] of [
+    [63, 0],
+    [64, 64],
+  ] as const) {
+    const { made } = await besides(prompt, { slots: 2 })
+    const found = await request(t, made, [...prompt.slice(0, length), 9])
+    t.match(found, { cached, slot: 1, calls: { length: cached === 0 ? 0 : 1 } })
+    await finish(t, made)
+  }
+})
+
 t.test('what is still being computed is not copied', async (t) => {
   const made = rig({ slots: 2, batchSize: 80 })
   const prompt = promptOf(150)

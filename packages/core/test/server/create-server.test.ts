@@ -122,6 +122,20 @@ t.test('a server on several engines', async (t) => {
   }
 })
 
+t.test('on real time, and with all the time in the world', async (t) => {
+  const warnings: string[] = []
+  const onWarning = (warning: Error): void => void warnings.push(warning.message)
+  process.on('warning', onWarning)
+  const backend = new FakeBackend()
+  const server = createServer({ backend, policy: policyOf(eager), transports: [] })
+  const answer = collect(server.directory.open().submit(greedy([5], 200)))
+  await server.close(Infinity)
+  t.equal((await answer).tokens.length, 200)
+  await new Promise((resolve) => setImmediate(resolve))
+  process.off('warning', onWarning)
+  t.same(warnings, [], 'no timer is longer than timers can be')
+})
+
 t.test('a tokenizer of one’s own', async (t) => {
   class Loud extends FakeTokenizer {
     override encode(text: string): number[] {
