@@ -13,6 +13,7 @@ export async function startServer(kind, { model, slots, context, llamaServer, ex
       ? [process.execPath, [cllmBin, ...cllm, '--log-level', 'warn', ...extra]]
       : [llamaServer, llamaArguments({ model, port, slots, context })]
   const child = spawn(command, args.map(String), { stdio: ['ignore', 'ignore', 'pipe'] })
+  process.once('exit', () => child.kill('SIGKILL'))
   let errors = ''
   child.stderr.on('data', (chunk) => (errors = (errors + chunk).slice(-4000)))
   const url = `http://127.0.0.1:${port}`

@@ -1,4 +1,4 @@
-import { request, Agent } from 'node:http'
+import { request } from 'node:http'
 
 /** How each server is asked for a stream of exactly `tokens` tokens, and how its events are read. */
 export const dialects = {
@@ -31,8 +31,6 @@ export const dialects = {
   },
 }
 
-const agent = new Agent({ keepAlive: true, maxSockets: Infinity })
-
 /** Sends one request and returns when each of its tokens came, in milliseconds after the sending. */
 export function stream(server, job) {
   const dialect = dialects[server.kind]
@@ -43,7 +41,7 @@ export function stream(server, job) {
     let rest = ''
     const sent = request(
       new URL(dialect.path, server.url),
-      { method: 'POST', agent, headers: { 'content-type': 'application/json' } },
+      { method: 'POST', agent: false, headers: { 'content-type': 'application/json' } },
       (response) => {
         response.setEncoding('utf8')
         response.on('data', (chunk) => {
