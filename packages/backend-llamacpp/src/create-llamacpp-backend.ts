@@ -18,6 +18,9 @@ import { SlotCells } from './slot-cells.js'
 import { LlamaCppTokenizer } from './tokenizer.js'
 import { Vocabulary } from './vocabulary.js'
 
+/** Flash attention computes queries in tiles of so many (`GGML_FA_TILE_Q`). */
+const chunkMultiple = 64
+
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
 
@@ -136,10 +139,10 @@ function assemble(
   const vocabulary = new Vocabulary(native, tokenTexts)
   const guard = new PlainTextGuard(native, vocabulary)
   const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger)
-  const { slots, contextSize, batchSize } = settings
+  const { slots, contextSize, batchSize, flashAttention } = settings
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary),
-    limits: { slots, contextSize, batchSize },
+    limits: { slots, contextSize, batchSize, ...(flashAttention !== false && { chunkMultiple }) },
     capabilities: {
       grammar: false,
       logprobs: false,

@@ -18,7 +18,7 @@ import { preferSlot } from './prefer-slot.js'
 import { LlamaCppSampler } from './sampler.js'
 import type { SamplerPool } from './sampler-pool.js'
 import type { SlotCells } from './slot-cells.js'
-import { orderBatch } from './step-batch.js'
+import { orderBatch, type StepPass } from './step-batch.js'
 import type { Vocabulary } from './vocabulary.js'
 
 /** What a {@link LlamaCppBackend} is made of. */
@@ -68,30 +68,27 @@ export class LlamaCppBackend implements Backend {
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
-    const { context, cells, vocabulary, clock } = this.#parts
+    const { cells, vocabulary, clock } = this.#parts
     this.#checkOpen()
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
-    const { order, tokens } = orderBatch(batch, cells, vocabulary, this.limits)
-    for (const item of batch) if (item.outputs.length > 0) samplerOf(item).check()
-    context.initBatch(tokens)
-    for (const index of order) this.#add(batch[index]!)
+    const outputs = Array.from(batch, () => noOutputs)
+    let decodeMs = 0
+    let sampleMs = 0
     try {
-      const started = clock.now()
-      const decoding = context.decodeBatch()
-      try {
-        // while the threads compute
-        for (const item of batch) prepare(item, 0)
-      } finally {
-        await decoding
+      for (const pass of orderBatch(batch, cells, vocabulary, this.limits)) {
+        const started = clock.now()
+        await this.#decode(batch, pass)
+        const decoded = clock.now()
+        await this.#sample(batch, pass.order, outputs)
+        decodeMs += decoded - started
+        sampleMs += clock.now() - decoded
       }
-      const decoded = clock.now()
-      const outputs = await this.#sample(batch, order)
-      for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
-      return { outputs, decodeMs: decoded - started, sampleMs: clock.now() - decoded }
     } catch (error) {
       for (const { slot } of batch) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')
     }
+    for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
+    return { outputs, decodeMs, sampleMs }
   }
 
   truncate(slot: SlotId, length: number): number {
@@ -135,10 +132,21 @@ export class LlamaCppBackend implements Backend {
     context.addToBatch(slot, position, Uint32Array.from(tokens), wanted)
   }
 
+  async #decode(batch: readonly BatchItem[], { order, tokens }: StepPass): Promise<void> {
+    const { context } = this.#parts
+    context.initBatch(tokens)
+    for (const index of order) this.#add(batch[index]!)
+    const decoding = context.decodeBatch()
+    // while the threads compute
+    for (const index of order) prepare(batch[index]!, 0)
+    await decoding
+  }
+
   async #sample(
     batch: readonly BatchItem[],
     order: readonly number[],
-  ): Promise<readonly (readonly StepOutput[])[]> {
+    outputs: (readonly StepOutput[])[],
+  ): Promise<void> {
     const drawing: Promise<readonly StepOutput[]>[] = []
     const wanting: number[] = []
     let first = 0
@@ -150,14 +158,8 @@ export class LlamaCppBackend implements Backend {
       }
       first += item.tokens.length
     }
-    const outputs = Array.from(batch, () => noOutputs)
-    const drawn = await Promise.all(drawing).catch(async (error: unknown) => {
-      // nothing may go on in llama.cpp once a step has ended
-      await Promise.allSettled(drawing)
-      throw error
-    })
+    const drawn = await Promise.all(drawing)
     for (const [nth, index] of wanting.entries()) outputs[index] = drawn[nth]!
-    return outputs
   }
 
   /** Draws for one item whose first token has the batch's index `first`. */

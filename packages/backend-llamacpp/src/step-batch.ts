@@ -2,8 +2,8 @@ import { type BatchItem, CllmError } from '@cllm/core'
 import type { SlotCells } from './slot-cells.js'
 import type { Vocabulary } from './vocabulary.js'
 
-/** A batch in the order in which llama.cpp wants it. */
-export interface StepBatch {
+/** A part of a batch that llama.cpp gets as one, in the order in which it wants it. */
+export interface StepPass {
   /** Indexes of the caller's items by rising slot. */
   readonly order: readonly number[]
   /** Tokens in all. */
@@ -18,6 +18,10 @@ export interface StepLimits {
 
 /**
  * Checks a batch, so that llama.cpp cannot fail on it or end the process, and orders it.
+ *
+ * Decodes and prompt chunks are passes of their own. Together llama.cpp would make two passes of them
+ * as well, the first with one token of each sequence: a chunk of 64 would so become one of 63, and
+ * flash attention on the CPU, which computes queries in tiles of 64, would be three times slower.
  * @throws CllmError `invalid_token` or `backend_failed`
  */
 export function orderBatch(
@@ -25,7 +29,7 @@ export function orderBatch(
   cells: SlotCells,
   vocabulary: Vocabulary,
   limits: StepLimits,
-): StepBatch {
+): readonly StepPass[] {
   let tokens = 0
   for (const item of batch) {
     checkItem(item, cells, vocabulary, limits)
@@ -38,7 +42,13 @@ export function orderBatch(
   const order = batch.map((_, index) => index).sort((a, b) => slotOf(a) - slotOf(b))
   const twice = order.find((item, index) => index > 0 && slotOf(item) === slotOf(order[index - 1]!))
   if (twice !== undefined) throw failed(`slot ${slotOf(twice)} is twice in a step`)
-  return { order, tokens }
+  const isDecode = (index: number) => batch[index]?.tokens.length === 1
+  const decodes = order.filter(isDecode)
+  const prompts = order.filter((index) => !isDecode(index))
+  return [
+    { order: decodes, tokens: decodes.length },
+    { order: prompts, tokens: tokens - decodes.length },
+  ].filter((pass) => pass.order.length > 0)
 }
 
 function checkItem(

@@ -4,15 +4,17 @@ import type { Chunk, CostModel } from './cost-model.js'
 /** What a step computes of a prompt. */
 export interface PromptChunk extends Chunk {
   readonly request: SequenceView
-  /** Whether it is shorter than what the prompt has left. */
-  readonly isCut: boolean
 }
 
 /** What a step has room for. */
 export interface Room {
-  /** Milliseconds. */
+  /** Milliseconds for prompts that are computed whole. */
   readonly ms: number
+  /** Milliseconds for a prompt that does not fit, and for what is left of one. */
+  readonly cutMs: number
   readonly tokens: number
+  /** Chunks of a multiple of so many tokens are computed fastest. */
+  readonly multiple: number
   /** Whether a prompt makes progress though it does not fit. */
   readonly mustProgress: boolean
   /** Requests that a shorter step would serve sooner, those in it included. */
@@ -29,7 +31,7 @@ const stretch = 1.25
  *
  * Prompts are computed whole, one after the other, so that the first to come is the first to finish.
  * More than one share a step when the time that this saves all that wait is more than the delay of
- * those it is shared with. A prompt that does not fit is cut into even chunks, alone in its step.
+ * those it is shared with. A prompt that does not fit is cut, alone in its step.
  */
 export function chooseChunks(
   prompts: Iterable<SequenceView>,
@@ -43,13 +45,16 @@ export function chooseChunks(
     if (tokensLeft < 1) break
     const remaining = request.remainingTokens
     const context = request.promptTokens + request.generatedTokens - remaining
-    const whole = { request, tokens: remaining, context, isCut: false }
+    const whole = { request, tokens: remaining, context }
     if (chosen.length === 0) {
-      const fewest = room.mustProgress ? fewestTokens : 0
-      const fitting = Math.max(fewest, costs.prefillTokens(room.ms, context))
-      if (remaining > Math.min(fitting * stretch, tokensLeft)) {
-        const tokens = evenChunk(remaining, Math.min(fitting, tokensLeft))
-        return room.mustProgress ? [{ ...whole, tokens, isCut: true }] : []
+      const fewest = room.mustProgress ? Math.max(fewestTokens, room.multiple) : 0
+      const fitting = (ms: number): number => Math.max(fewest, costs.prefillTokens(ms, context))
+      const isRest = request.state === 'prefilling'
+      const most = fitting(isRest ? room.cutMs : room.ms)
+      if (remaining > Math.min(most * (isRest ? 1 : stretch), tokensLeft)) {
+        if (!room.mustProgress) return []
+        const most = Math.min(fitting(room.cutMs), tokensLeft)
+        return [{ ...whole, tokens: firstChunk(remaining, most, room.multiple) }]
       }
       spentMs = costs.prefillMs([whole])
     } else {
@@ -66,7 +71,15 @@ export function chooseChunks(
   return chosen
 }
 
-/** So that the last chunk of a prompt is as long as the others. */
-function evenChunk(remaining: number, fitting: number): number {
-  return Math.ceil(remaining / Math.ceil(remaining / fitting))
+/**
+ * Chunks are of one length, or of whole multiples where these are faster. What is left over comes
+ * first, where attention has the least to read: 63 tokens behind 1,280 take over three times as long
+ * as 64 on a CPU.
+ */
+function firstChunk(remaining: number, fitting: number, multiple: number): number {
+  if (multiple === 1 || fitting < multiple) {
+    return Math.ceil(remaining / Math.ceil(remaining / fitting))
+  }
+  const chunk = Math.floor(fitting / multiple) * multiple
+  return remaining - (Math.ceil(remaining / chunk) - 1) * chunk
 }

@@ -33,6 +33,11 @@ export interface BackendLimits {
   readonly contextSize: number
   /** Tokens per step, over all sequences. */
   readonly batchSize: number
+  /**
+   * Prompt chunks of a multiple of so many tokens are computed fastest; default 1: any length is as
+   * good.
+   */
+  readonly chunkMultiple?: number
 }
 
 /** What the backend can do beyond plain generation. A request for what is missing gets a 400. */

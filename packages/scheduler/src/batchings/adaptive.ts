@@ -7,14 +7,17 @@ import { CostModel } from '../cost-model.js'
 /** Options of {@link adaptive}. */
 export interface AdaptiveOptions {
   /**
-   * Milliseconds between two tokens of a decoding sequence, at most. Default `auto`: eight times what
-   * decoding alone takes now, more when many wait and few decode, within 50 and 600 ms.
+   * Milliseconds between two tokens of a decoding sequence, at most. Default `auto`: six times what
+   * decoding alone takes now (five times beside a prompt that has to be cut), more when many wait
+   * and few decode, within 50 and 600 ms.
    */
   readonly targetStepMs?: number | 'auto'
 }
 
-/** Decoding gets at least this share of the time. */
-const decodeShare = 1 / 8
+/** Decoding gets at least this share of the time beside prompts that are computed whole … */
+const decodeShare = 1 / 6
+/** … and this beside one that is cut, which would hold it up again and again. */
+const decodeShareBesideCut = 1 / 5
 /** A decode step waits at most this share of its own time for those who are due. */
 const waitShare = 1 / 5
 const shortestTargetMs = 50
@@ -24,12 +27,11 @@ const idleTargetMs = 1000
 
 /**
  * Spends at most `targetStepMs` on prompts between two tokens of the sequences that decode, by costs
- * learned from the steps that ran.
+ * learned from the steps that ran. Where decoding alone takes longer, prompts still make progress
+ * before every other step.
  *
- * A step that ends prompts does not decode: their first tokens need not wait for the next tokens of
- * the others, which come no later for it. When the time is used up, everyone decodes. A prompt that
- * does not fit is cut, and decoding goes along with each chunk. Where decoding alone takes longer
- * than the target, prompts still make progress with every other step.
+ * A step computes prompts or decodes, never both. A first token then need not wait for the next
+ * tokens of the others, which come no later for it, and costs are learned apart.
  */
 export function adaptive({ targetStepMs = 'auto' }: AdaptiveOptions = {}): Batching {
   const costs = new CostModel()
@@ -53,23 +55,28 @@ export function adaptive({ targetStepMs = 'auto' }: AdaptiveOptions = {}): Batch
         if (wakeAt !== undefined) return { admit: [], run: [], wakeAt }
       }
 
-      const targetMs =
-        targetStepMs === 'auto' ? automaticTarget(decodeMs, decoding.length, prompts) : targetStepMs
+      const target = (share: number): number =>
+        targetStepMs === 'auto'
+          ? automaticTarget(decodeMs / share, decodeMs, decoding.length, prompts)
+          : targetStepMs
+      const usedMs = decodeMs + (now - (leftOutSince ?? now))
       const chunks = chooseChunks(inTurn(prefilling, next, slots), costs, {
-        ms: targetMs - decodeMs - (now - (leftOutSince ?? now)),
-        tokens: limits.batchSize - decoding.length,
+        ms: target(decodeShare) - usedMs,
+        cutMs: target(decodeShareBesideCut) - usedMs,
+        tokens: limits.batchSize,
+        multiple: limits.chunkMultiple ?? 1,
         mustProgress: leftOutSince === undefined,
         waiting: decoding.length + prompts,
       })
-      const leavesOut = decoding.length > 0 && chunks.some((chunk) => !chunk.isCut)
-      leftOutSince = leavesOut ? (leftOutSince ?? now) : undefined
-      const decoded = leavesOut ? [] : decoding.slice(0, limits.batchSize)
+      if (chunks.length === 0) {
+        leftOutSince = undefined
+        const run = decoding.slice(0, limits.batchSize).map(({ id }) => ({ id, tokens: 1 }))
+        return { admit: [], run }
+      }
+      if (decoding.length > 0) leftOutSince ??= now
       return {
-        admit: chunks.filter((chunk) => isWaiting(chunk.request)).map((chunk) => chunk.request.id),
-        run: [
-          ...chunks.map(({ request, tokens }) => ({ id: request.id, tokens })),
-          ...decoded.map(({ id }) => ({ id, tokens: 1 })),
-        ],
+        admit: chunks.filter(({ request }) => isWaiting(request)).map(({ request }) => request.id),
+        run: chunks.map(({ request, tokens }) => ({ id: request.id, tokens })),
       }
     },
     observe(event) {
@@ -80,11 +87,15 @@ export function adaptive({ targetStepMs = 'auto' }: AdaptiveOptions = {}): Batch
   }
 }
 
-function automaticTarget(decodeMs: number, decoding: number, prompts: number): number {
+function automaticTarget(
+  fairMs: number,
+  decodeMs: number,
+  decoding: number,
+  prompts: number,
+): number {
   if (decoding === 0) return idleTargetMs
-  const urgency = Math.sqrt(Math.max(1, prompts / decoding))
-  const wanted = (decodeMs / decodeShare) * urgency
-  return Math.max(shortestTargetMs, Math.min(wanted, longestTargetMs), 2 * decodeMs)
+  const urgency = Math.max(1, prompts / decoding)
+  return Math.max(shortestTargetMs, Math.min(fairMs * urgency, longestTargetMs), 2 * decodeMs)
 }
 
 /** The prompts that may be computed now, those with a slot first. */
