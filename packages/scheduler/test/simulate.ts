@@ -1,5 +1,5 @@
 import type { Plan, RequestState, SchedulerPolicy, SequenceView } from '@cllm/core'
-import type { Machine } from './machine.js'
+import { type Machine, tile } from './machine.js'
 
 /** A request of a simulated load. */
 export interface Job {
@@ -92,7 +92,7 @@ const overheadMs = 1
  */
 export function simulate(simulation: Simulation): Served[] {
   const { policy, machine, slots, batchSize = 2048 } = simulation
-  const limits = { slots, contextSize: 4096, batchSize }
+  const limits = { slots, contextSize: 4096, batchSize, chunkMultiple: tile }
   const arrivals = [...simulation.jobs]
   const waiting = new Map<string, Sequence>()
   const running = new Map<string, Sequence>()

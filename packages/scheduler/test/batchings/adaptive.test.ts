@@ -96,8 +96,8 @@ t.test('a GPU: longer chunks, no stall', (t) => {
   const fast = equalPasses(gpu)
   const longest = { tokens: 0 }
   const onPlan = ({ run }: Plan): void => {
-    if (run.length < 2) return
-    for (const { tokens } of run) longest.tokens = Math.max(longest.tokens, tokens)
+    const chunk = run.find(({ id }) => id === 'intruder')
+    longest.tokens = Math.max(longest.tokens, chunk?.tokens ?? 0)
   }
   const { streams } = serveIntruder({ ...ours(), machine: fast, onPlan })
   t.ok(longest.tokens >= 300, `a chunk has up to ${longest.tokens} tokens`)
@@ -108,8 +108,8 @@ t.test('a GPU: longer chunks, no stall', (t) => {
 t.test('a machine ten times slower', (t) => {
   const slow = { single: 160, base: 330, perToken: 27.5, perSequence: 39 }
   const { streams } = serveIntruder({ ...ours(), machine: equalPasses({ ...twoCores, ...slow }) })
-  // Four sequences decode in 0.6 s, longer than any target: prompts get as much again.
-  t.ok(largestGap(streams) <= 1600, `the longest stall is ${largestGap(streams).toFixed(0)} ms`)
+  // Four sequences decode in 0.6 s and a tile of a prompt takes 2 s and more: neither can be less.
+  t.ok(largestGap(streams) <= 3300, `the longest stall is ${largestGap(streams).toFixed(0)} ms`)
   t.end()
 })
 
@@ -128,11 +128,11 @@ t.test('a step now and then takes six times as long', (t) => {
 })
 
 t.test('a target of its own', (t) => {
-  const policy = composePolicy(adaptive({ targetStepMs: 300 }), fcfs())
-  t.same(policy.options, { targetStepMs: 300 })
+  const policy = composePolicy(adaptive({ targetStepMs: 900 }), fcfs())
+  t.same(policy.options, { targetStepMs: 900 })
   const { streams } = serveIntruder({ policy, machine })
   const gap = largestGap(streams)
-  t.ok(gap > 200 && gap <= 375, `the longest stall is ${gap.toFixed(0)} ms`)
+  t.ok(gap > 600 && gap <= 1000, `the longest stall is ${gap.toFixed(0)} ms`)
   t.end()
 })
 
