@@ -137,9 +137,12 @@ export class LlamaCppBackend implements Backend {
     context.initBatch(tokens)
     for (const index of order) this.#add(batch[index]!)
     const decoding = context.decodeBatch()
-    // while the threads compute
-    for (const index of order) prepare(batch[index]!, 0)
-    await decoding
+    try {
+      // while the threads compute
+      for (const index of order) prepare(batch[index]!, 0)
+    } finally {
+      await decoding
+    }
   }
 
   async #sample(

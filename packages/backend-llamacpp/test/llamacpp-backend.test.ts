@@ -24,7 +24,7 @@ t.test('a model that says what it is', async (t) => {
     details: { layers: 2, hiddenSize: 64, attentionHeads: 4, keyValueHeads: 2, headSize: 32 },
   })
   t.ok(backend.model.parameters > 200_000)
-  t.same(backend.limits, { slots: 3, contextSize: 100, batchSize: 64 })
+  t.same(backend.limits, { slots: 3, contextSize: 100, batchSize: 64, chunkMultiple: 64 })
   t.equal(backend.capabilities.gpu, false)
 })
 

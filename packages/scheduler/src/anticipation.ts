@@ -12,7 +12,7 @@ const weight = 1 / 8
 export class Anticipation {
   /** When the requests ended whose followers are still due, the oldest first. */
   #due: number[] = []
-  #share = 0
+  #share = 1
   #patienceMs = 0
 
   /** A request has ended as it should. */

@@ -48,7 +48,8 @@ export async function testPolicy(
       const fc = await import('fast-check')
       fc.assert(
         fc.property(workloadArbitrary(fc), (workload) => serveAll(make, workload)),
-        { numRuns: runs, includeErrorInReport: true },
+        // one seed: a suite that guards a build must say the same each time
+        { numRuns: runs, seed: 1, includeErrorInReport: true },
       )
     })
     await check(t, `is not overtaken more than ${maxOvertaking} times`, () => {
