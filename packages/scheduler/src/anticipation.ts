@@ -2,6 +2,8 @@
 const worthWaiting = 0.5
 /** How much each end counts for that share. */
 const weight = 1 / 8
+/** Waiting is tried first: whoever is not waited for finds the cores busy and comes back later. */
+const shareAtFirst = 0.75
 
 /**
  * Expects the next request of a client whose last one has just ended. Clients that send one request
@@ -12,7 +14,7 @@ const weight = 1 / 8
 export class Anticipation {
   /** When the requests ended whose followers are still due, the oldest first. */
   #due: number[] = []
-  #share = 1
+  #share = shareAtFirst
   #patienceMs = 0
 
   /** A request has ended as it should. */

@@ -78,7 +78,7 @@ t.test('waits for clients that come back at once, not for those that take their 
     return count
   }
   t.ok(waits(4) > 10, 'those that come back')
-  t.equal(waits(300), 0)
+  t.ok(waits(300) <= 3, 'those that do not, no more than it takes to know')
   t.end()
 })
 
