@@ -51,7 +51,10 @@ await testPolicy(t, () => {
       return { ...plan, admit: [], run: [], wakeAt: waiting.arrival + 50 }
     }
     const late = waiting?.deadline !== undefined && waiting.deadline < state.now - 2000
-    if (late) return { ...plan, admit: [], reject: [{ id: waiting.id, reason: 'too late' }] }
+    if (late) {
+      const run = plan.run.filter(({ id }) => !plan.admit.includes(id))
+      return { ...plan, admit: [], run, reject: [{ id: waiting.id, reason: 'too late' }] }
+    }
     const victim = state.running.at(-1)
     if (plans % 7 > 0 || victim === undefined || state.running.length < 2) return plan
     const run = plan.run.filter(({ id }) => id !== victim.id)
