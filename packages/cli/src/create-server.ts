@@ -8,7 +8,7 @@ import {
   type ServerInProcess,
   type ServerParts,
 } from '@cllm/core'
-import { defaultPolicyName } from '@cllm/scheduler'
+import { defaultPolicyName, fallbackPolicy } from '@cllm/scheduler'
 import { spawnEngine } from './engine/spawn-engine.js'
 import { resolveModel } from './models/resolve-model.js'
 
@@ -37,7 +37,8 @@ export interface ServerByName extends ServerParts {
 export async function createServer(
   parts: ServerByName | ServerInProcess | ServerOnEngines,
 ): Promise<Server> {
-  if (!('model' in parts)) return createServerOnInstances(parts)
+  if ('engines' in parts) return createServerOnInstances(parts)
+  if (!('model' in parts)) return createServerOnInstances({ fallbackPolicy, ...parts })
   const model = await resolveModel(parts.model)
   const engine = await spawnEngine(
     {

@@ -6,6 +6,7 @@ import type { Logger } from './contracts/logger.js'
 import type { SchedulerPolicy } from './contracts/scheduler-policy.js'
 import type { Tokenizer } from './contracts/tokenizer.js'
 import type { EngineOptions } from './engine/engine-options.js'
+import type { FallbackPolicy } from './engine/policy-seat.js'
 
 /**
  * A token for the container. `Symbol.for` makes it the same in every copy of the package; the type
@@ -21,6 +22,8 @@ export const BACKEND = token<Backend>('Backend')
 export const TOKENIZER = token<Tokenizer>('Tokenizer')
 /** The {@link SchedulerPolicy} that the engine starts with. */
 export const SCHEDULER_POLICY = token<SchedulerPolicy>('SchedulerPolicy')
+/** The {@link FallbackPolicy}. */
+export const FALLBACK_POLICY = token<FallbackPolicy>('FallbackPolicy')
 /** The {@link Clock}. */
 export const CLOCK = token<Clock>('Clock')
 /** The {@link Random} source for ids and seeds. */

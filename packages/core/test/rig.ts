@@ -80,6 +80,7 @@ export interface Batch {
 export interface RigOptions extends Omit<FakeBackendOptions, 'clock'> {
   readonly backend?: (options: FakeBackendOptions) => WatchedBackend
   readonly policy?: SchedulerPolicy
+  readonly fallbackPolicy?: () => SchedulerPolicy
   readonly options?: Partial<EngineOptions>
   readonly logger?: Logger
   readonly registry?: PluginRegistry
@@ -93,7 +94,9 @@ export function rig(options: RigOptions = {}) {
   const { policy = policyOf(eager), logger = silentLogger } = options
   const random = counting()
   const engineOptions = options.options ?? {}
-  const engine = createEngine({ backend, policy, clock, random, logger, options: engineOptions })
+  const parts = { backend, policy, clock, random, logger, options: engineOptions }
+  const { fallbackPolicy } = options
+  const engine = createEngine({ ...parts, ...(fallbackPolicy && { fallbackPolicy }) })
   const batches: Batch[] = []
   const onEvents = engine.onEvents.bind(engine)
   engine.onEvents = (listener) =>

@@ -38,6 +38,9 @@ const orders = new Map<string, Part<Order>>([['fcfs', part({}, fcfs)]])
 /** The policy of a server that names none. */
 export const defaultPolicyName = 'adaptive+fcfs'
 
+/** Makes the policy that takes over from one that fails: the plainest that never starves anybody. */
+export const fallbackPolicy = (): SchedulerPolicy => createPolicy('chunked+fcfs')
+
 /** The built-in policies, `batching+order`: every batching with every order. */
 export const policyNames: readonly string[] = [...batchings.keys()].flatMap((batching) =>
   [...orders.keys()].map((order) => `${batching}+${order}`),

@@ -8,7 +8,7 @@ import {
   registerPlugin,
   systemClock,
 } from '@cllm/core'
-import { schedulerPlugin } from '@cllm/scheduler'
+import { fallbackPolicy, schedulerPlugin } from '@cllm/scheduler'
 import { createLogger } from '../logger.js'
 import type { EngineSettings, StartMessage } from './engine-settings.js'
 import { parentChannel } from './process-channel.js'
@@ -31,7 +31,8 @@ async function start(settings: EngineSettings): Promise<void> {
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)
     const backend = await createLlamaCppBackend(settings.backend, { clock: systemClock, logger })
     await warmUp(backend)
-    const engine = createEngine({ backend, policy, logger, options: settings.options })
+    const { options } = settings
+    const engine = createEngine({ backend, policy, fallbackPolicy, logger, options })
     hostEngine(engine, registry, channel)
   } catch (error) {
     channel.send({ type: 'failed', error: CllmError.from(error).serialize() })

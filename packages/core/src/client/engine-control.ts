@@ -57,10 +57,13 @@ export class EngineControl implements EngineCalls {
 
   /** The policy in force and those that could be. */
   async getScheduler(): Promise<SchedulerInfo> {
-    const { name, options = {} } = this.engine.schedulerPolicy
-    return { policy: name, options, available: this.registry.policyNames() }
+    const { policy, fallback } = this.engine.scheduler()
+    const { name, options = {} } = policy
+    const available = this.registry.policies()
+    return { policy: name, options, available, ...(fallback === undefined ? {} : { fallback }) }
   }
 
+  /** Swaps the policy. Throws `invalid_policy`. */
   async setScheduler(
     policy: string,
     options: Readonly<Record<string, unknown>> = {},

@@ -124,6 +124,8 @@ export interface EngineStatistics {
   readonly cachedTokens: number
   readonly generatedTokens: number
   readonly preemptions: number
+  /** Policies that failed and were replaced by the fallback. */
+  readonly policyFaults: number
   readonly steps: number
   /** In the backend's forward passes. */
   readonly decodeMs: number
@@ -133,12 +135,30 @@ export interface EngineStatistics {
   readonly busyMs: number
 }
 
+/** A policy that can be set. */
+export interface PolicyInfo {
+  readonly name: string
+  /** Its options with their defaults; left out where the policy cannot be made without options. */
+  readonly options?: Readonly<Record<string, unknown>>
+}
+
+/** Why another policy than the one that was chosen is in force. */
+export interface FallbackInfo {
+  /** The policy that failed. */
+  readonly from: string
+  readonly reason: string
+  /** Milliseconds of the engine's clock. */
+  readonly since: number
+}
+
 /** The policy in force. */
 export interface SchedulerInfo {
   readonly policy: string
   readonly options: Readonly<Record<string, unknown>>
-  /** Every name that can be set. */
-  readonly available: readonly string[]
+  /** Every policy that can be set. */
+  readonly available: readonly PolicyInfo[]
+  /** Set while the fallback is in force, until another policy is set. */
+  readonly fallback?: FallbackInfo
 }
 
 /**

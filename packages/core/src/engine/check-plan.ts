@@ -18,9 +18,12 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
     new CllmError('policy_failed', `The policy "${policy.name}" made a wrong plan: ${what}`, {
       details: { policy: policy.name },
     })
-  const lists: readonly unknown[] = [plan.admit, plan.preempt, plan.reject, plan.run]
+  const lists: readonly unknown[] = [plan?.admit, plan?.preempt, plan?.reject, plan?.run]
   if (!lists.every(Array.isArray)) {
     throw wrong('it expects the lists admit, preempt, reject and run')
+  }
+  if (![...plan.reject, ...plan.run].every((entry) => typeof entry?.id === 'string')) {
+    throw wrong('each entry of reject and run expects an id')
   }
   const leaving = new Set<string>()
   for (const id of [...plan.admit, ...plan.reject.map((entry) => entry.id)]) {

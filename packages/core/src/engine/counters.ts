@@ -13,7 +13,7 @@ export function endState(error: CllmError | undefined): EndState {
   return error.code === 'timeout' ? 'timed_out' : 'failed'
 }
 
-type Counts = Omit<EngineStatistics, 'waiting' | 'running' | 'slots' | 'busyMs'>
+type Counts = Omit<EngineStatistics, 'waiting' | 'running' | 'slots' | 'policyFaults' | 'busyMs'>
 
 /** What the engine has done since its start. */
 export class Counters {

@@ -4,10 +4,17 @@ export interface EngineOptions {
   readonly maxQueuedRequests: number
   /** Milliseconds from arrival to end of a request that sets none of its own; default: no limit. */
   readonly requestTimeoutMs: number | undefined
+  /**
+   * How long requests may wait, in a row, while the policy runs nobody, before it counts as failed
+   * and the fallback policy takes over. Milliseconds, default 30,000; without a fallback policy it
+   * means nothing.
+   */
+  readonly policyPatienceMs: number
 }
 
 /** The defaults of {@link EngineOptions}. */
 export const defaultEngineOptions: EngineOptions = Object.freeze({
   maxQueuedRequests: 1024,
   requestTimeoutMs: undefined,
+  policyPatienceMs: 30_000,
 })

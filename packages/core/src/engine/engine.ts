@@ -11,7 +11,7 @@ import { Counters, endState } from './counters.js'
 import type { EngineOptions } from './engine-options.js'
 import { Intake } from './intake.js'
 import { Outbox, type EventListener } from './outbox.js'
-import { PolicySeat } from './policy-seat.js'
+import { type FallbackPolicy, PolicySeat } from './policy-seat.js'
 import { Roster } from './roster.js'
 import { partsOf, runStep, type StepOutcome, type StepPart } from './run-step.js'
 import type { Sequence } from './sequence.js'
@@ -47,12 +47,13 @@ export class Engine {
     @inject(tokens.BACKEND) readonly backend: Backend,
     @inject(tokens.TOKENIZER) readonly tokenizer: Tokenizer,
     @inject(tokens.SCHEDULER_POLICY) policy: SchedulerPolicy,
+    @inject(tokens.FALLBACK_POLICY) fallback: FallbackPolicy,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.RANDOM) random: Random,
     @inject(tokens.LOGGER) private readonly logger: Logger,
     @inject(tokens.ENGINE_OPTIONS) options: EngineOptions,
   ) {
-    this.#seat = new PolicySeat(policy, logger)
+    this.#seat = new PolicySeat(policy, logger, fallback, options.policyPatienceMs)
     this.#roster = new Roster(backend, this.#seat)
     this.#intake = new Intake(
       this.#roster,
@@ -94,21 +95,16 @@ export class Engine {
     this.#leave(sequence, new CllmError('cancelled', 'The request was cancelled'))
   }
 
-  /** The policy in force. */
-  get schedulerPolicy(): SchedulerPolicy {
-    return this.#seat.policy
+  /** The policy in force, and why it is the fallback where it is. */
+  scheduler(): Readonly<Pick<PolicySeat, 'policy' | 'fallback'>> {
+    const { policy, fallback } = this.#seat
+    return { policy, fallback }
   }
 
   /** Puts another policy in charge from the next step on. It is told of every request there is. */
   setPolicy(policy: SchedulerPolicy): void {
-    this.#seat.policy = policy
-    const now = this.clock.now()
-    for (const request of this.#roster.running.list) {
-      this.#seat.observe({ type: 'admitted', request, now })
-    }
-    for (const request of this.#roster.waiting) {
-      this.#seat.observe({ type: 'queued', request, now })
-    }
+    const { running, waiting } = this.#roster
+    this.#seat.replace(policy, this.clock.now(), running.list, waiting)
     this.#wake.notify()
   }
 
@@ -125,6 +121,7 @@ export class Engine {
       waiting: waiting.size,
       running: running.size,
       slots: slots.statistics(),
+      policyFaults: this.#seat.faults,
       ...this.#counters.snapshot(),
     }
   }
@@ -189,6 +186,7 @@ export class Engine {
   /** Asks the policy what to do, and does it up to the start of the step. */
   async #startStep(now: number): Promise<Step | undefined> {
     this.#planWakesAt = undefined
+    if (this.#roster.isIdle) this.#seat.rest(now)
     if (this.#isClosed || this.#roster.isIdle) return undefined
     try {
       const plan = this.#plan(now)

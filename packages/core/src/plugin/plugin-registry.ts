@@ -5,6 +5,7 @@ import type {
   PolicyFactory,
   ProtocolFactory,
 } from '../contracts/plugin.js'
+import type { PolicyInfo } from '../contracts/engine-client.js'
 import type { SchedulerPolicy } from '../contracts/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
@@ -15,6 +16,7 @@ import { optionProblems } from './option-problems.js'
 /** What plugins registered, by name. */
 export class PluginRegistry implements PluginHost {
   readonly #policies = new Map<string, PolicyFactory>()
+  readonly #infos = new Map<string, PolicyInfo>()
   readonly #backends = new Map<string, BackendFactory>()
   readonly #protocols = new Map<string, ProtocolFactory>()
 
@@ -38,6 +40,11 @@ export class PluginRegistry implements PluginHost {
     return [...this.#policies.keys()].toSorted()
   }
 
+  /** Every policy with the defaults of its options, by name. */
+  policies(): PolicyInfo[] {
+    return this.policyNames().map((name) => this.#info(name))
+  }
+
   /**
    * Makes the policy of this name.
    *
@@ -49,6 +56,7 @@ export class PluginRegistry implements PluginHost {
     try {
       policy = create(options)
     } catch (error) {
+      if (CllmError.isInstance(error) && error.code === 'invalid_policy') throw error
       throw explained('policy', name, 'invalid_policy', error)
     }
     if (typeof policy?.name === 'string' && typeof policy.plan === 'function') return policy
@@ -70,6 +78,7 @@ export class PluginRegistry implements PluginHost {
     try {
       return await create(options)
     } catch (error) {
+      if (CllmError.isInstance(error)) throw error
       throw explained('backend', name, 'invalid_configuration', error)
     }
   }
@@ -77,6 +86,19 @@ export class PluginRegistry implements PluginHost {
   /** Makes every protocol that was registered, each with its defaults. */
   createProtocols(): Protocol[] {
     return [...this.#protocols.values()].map((create) => create({}))
+  }
+
+  #info(name: string): PolicyInfo {
+    let info = this.#infos.get(name)
+    if (info === undefined) {
+      try {
+        info = { name, options: this.createPolicy(name).options ?? {} }
+      } catch {
+        info = { name }
+      }
+      this.#infos.set(name, info)
+    }
+    return info
   }
 }
 
@@ -103,12 +125,11 @@ function find<T>(
   const names = [...factories.keys()].toSorted()
   const expected = names.length === 0 ? 'none is registered' : `expected one of ${names.join(', ')}`
   const message = `${kind}: ${expected}, instead got "${name}"${didYouMean(name, names)}`
-  throw new CllmError(code, message, { details: { field: kind, names } })
+  throw new CllmError(code, message, { details: { field: kind, valid: names } })
 }
 
-/** An error of a factory that says what was to be made, unless it is one of cLLM's already. */
+/** An error of a factory that says what was to be made. */
 function explained(kind: string, name: string, code: ErrorCode, error: unknown): CllmError {
-  if (CllmError.isInstance(error)) return error
   const problems = optionProblems(error)
   const message = `${kind} "${name}": ${problems.join('; ')}`
   return new CllmError(code, message, { details: { [kind]: name, problems }, cause: error })

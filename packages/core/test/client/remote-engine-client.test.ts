@@ -206,7 +206,7 @@ t.test('calls', async (t) => {
   const expected = await results(here.client)
   t.same(await results(there.client), JSON.parse(JSON.stringify(expected)))
   t.match(expected.slice(8), [
-    { policy: 'tested', options: {}, available: ['first', 'second'] },
+    { policy: 'tested', options: {}, available: [{ name: 'first' }, { name: 'second' }] },
     { policy: 'second', options: { size: 7 } },
     { policy: 'second', options: { size: 5 } },
     { policy: 'second', options: { size: 5 } },
@@ -216,7 +216,7 @@ t.test('calls', async (t) => {
     'nothing',
     'nothing',
   ])
-  t.equal(there.engine.schedulerPolicy.name, 'second')
+  t.equal(there.engine.scheduler().policy.name, 'second')
   await t.rejects(there.backend.step([]), { message: /disposed/ })
   const after = await drive(there.clock, collect(there.client.submit(greedy([5], 1))))
   t.match(after.error, { code: 'shutting_down', status: 503 })

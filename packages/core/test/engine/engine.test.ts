@@ -716,65 +716,67 @@ t.test('rejected one by one, and asked for more than they have left', async (t) 
   await isDone(t, made)
 })
 
+const entry = (id: string, tokens = 1) => ({ id, tokens })
+const wrongPlans: [RegExp, (state: SchedulerState) => unknown][] = [
+  [/"nobody"/, () => ({ ...empty, admit: ['nobody'] })],
+  [/"running"/, () => ({ ...empty, admit: ['running'] })],
+  [/"nobody"/, () => ({ ...empty, reject: [{ id: 'nobody', reason: '' }] })],
+  [/"waiting".*twice/, () => ({ ...empty, admit: ['waiting', 'waiting'] })],
+  [
+    /"waiting".*twice/,
+    () => ({
+      ...empty,
+      admit: ['waiting'],
+      reject: [{ id: 'waiting', reason: '' }],
+    }),
+  ],
+  [/preempt.*"waiting"/, () => ({ ...empty, preempt: ['waiting'] })],
+  [/2 requests to 1 free/, () => ({ ...empty, admit: ['waiting', 'other'] })],
+  [/run.*"waiting"/, () => ({ ...empty, run: [entry('waiting')] })],
+  [/run.*"nobody"/, () => ({ ...empty, run: [entry('nobody')] })],
+  [/run.*"running"/, () => ({ ...empty, preempt: ['running'], run: [entry('running')] })],
+  [/"running" runs twice/, () => ({ ...empty, run: [entry('running'), entry('running')] })],
+  ...[0, -1, 1.5, NaN].map((tokens): (typeof wrongPlans)[number] => [
+    new RegExp(`instead got ${tokens}`),
+    () => ({ ...empty, run: [entry('running', tokens)] }),
+  ]),
+  [
+    /step group/,
+    () => ({ ...empty, admit: ['grouped'], run: [entry('running'), entry('grouped')] }),
+  ],
+  [
+    /17 tokens, a step takes 16/,
+    () => ({
+      ...empty,
+      admit: ['waiting'],
+      run: [entry('running'), entry('waiting', 16)],
+    }),
+  ],
+  [/no later time/, () => empty],
+  [/no later time/, (state) => ({ ...empty, wakeAt: state.now })],
+  [/wakeAt.*NaN/, () => ({ ...empty, run: [entry('running')], wakeAt: NaN })],
+  [/wakeAt.*Infinity/, () => ({ ...empty, wakeAt: Infinity })],
+  [/lists/, () => ({})],
+  [/lists/, () => ({ ...empty, run: 'all' })],
+  [/lists/, () => undefined],
+  [/expects an id/, () => ({ ...empty, run: [null] })],
+  [/expects an id/, () => ({ ...empty, reject: [{}] })],
+  [
+    /Error: cannot think/,
+    () => {
+      throw new Error('cannot think')
+    },
+  ],
+  [
+    /mine/,
+    () => {
+      throw new CllmError('rejected', 'mine')
+    },
+  ],
+]
+
 t.test('wrong plans', async (t) => {
-  const entry = (id: string, tokens = 1) => ({ id, tokens })
-  const plans: [RegExp, (state: SchedulerState) => unknown][] = [
-    [/"nobody"/, () => ({ ...empty, admit: ['nobody'] })],
-    [/"running"/, () => ({ ...empty, admit: ['running'] })],
-    [/"nobody"/, () => ({ ...empty, reject: [{ id: 'nobody', reason: '' }] })],
-    [/"waiting".*twice/, () => ({ ...empty, admit: ['waiting', 'waiting'] })],
-    [
-      /"waiting".*twice/,
-      () => ({
-        ...empty,
-        admit: ['waiting'],
-        reject: [{ id: 'waiting', reason: '' }],
-      }),
-    ],
-    [/preempt.*"waiting"/, () => ({ ...empty, preempt: ['waiting'] })],
-    [/2 requests to 1 free/, () => ({ ...empty, admit: ['waiting', 'other'] })],
-    [/run.*"waiting"/, () => ({ ...empty, run: [entry('waiting')] })],
-    [/run.*"nobody"/, () => ({ ...empty, run: [entry('nobody')] })],
-    [/run.*"running"/, () => ({ ...empty, preempt: ['running'], run: [entry('running')] })],
-    [/"running" runs twice/, () => ({ ...empty, run: [entry('running'), entry('running')] })],
-    ...[0, -1, 1.5, NaN].map((tokens): (typeof plans)[number] => [
-      new RegExp(`instead got ${tokens}`),
-      () => ({ ...empty, run: [entry('running', tokens)] }),
-    ]),
-    [
-      /step group/,
-      () => ({ ...empty, admit: ['grouped'], run: [entry('running'), entry('grouped')] }),
-    ],
-    [
-      /17 tokens, a step takes 16/,
-      () => ({
-        ...empty,
-        admit: ['waiting'],
-        run: [entry('running'), entry('waiting', 16)],
-      }),
-    ],
-    [/no later time/, () => empty],
-    [/no later time/, (state) => ({ ...empty, wakeAt: state.now })],
-    [/wakeAt.*NaN/, () => ({ ...empty, run: [entry('running')], wakeAt: NaN })],
-    [/wakeAt.*Infinity/, () => ({ ...empty, wakeAt: Infinity })],
-    [/lists/, () => ({})],
-    [/lists/, () => ({ ...empty, run: 'all' })],
-    [/TypeError/, () => undefined],
-    [/TypeError/, () => ({ ...empty, run: [null] })],
-    [
-      /Error: cannot think/,
-      () => {
-        throw new Error('cannot think')
-      },
-    ],
-    [
-      /mine/,
-      () => {
-        throw new CllmError('rejected', 'mine')
-      },
-    ],
-  ]
-  for (const [message, wrong] of plans) {
+  for (const [message, wrong] of wrongPlans) {
     let isWrong = false
     const policy = policyOf((state) => {
       if (isWrong) return wrong(state) as Plan
@@ -805,6 +807,100 @@ t.test('wrong plans', async (t) => {
     isWrong = false
     t.equal((await made.ask(greedy([5], 2))).tokens.length, 2, 'and the engine goes on')
   }
+})
+
+t.test('with a fallback, a policy that fails is replaced and no request is lost', async (t) => {
+  const entry = (id: string) => ({ id, tokens: 1 })
+  const failures: typeof wrongPlans = [
+    ...wrongPlans.filter(([message]) => !message.source.includes('group')),
+    [/run nobody for too long/, (state) => ({ ...empty, wakeAt: state.now + 100 })],
+    [/run nobody for too long/, () => ({ ...empty, wakeAt: 1e12 })],
+  ]
+  for (const [message, wrong] of failures) {
+    let isWrong = false
+    const policy = policyOf((state) => {
+      if (isWrong) return wrong(state) as Plan
+      const run = [...state.running].map(({ id }) => entry(id))
+      return state.running.length > 0 ? { ...empty, run } : eager(state)
+    })
+    const { errors, logger } = loggerOf()
+    const told: string[] = []
+    const fallbackPolicy = () => ({
+      name: 'safe',
+      plan: eager,
+      observe: (event: SchedulerEvent) => {
+        if (event.type !== 'step') told.push(`${event.type} ${event.request.id}`)
+      },
+    })
+    const made = rig({ slots: 2, batchSize: 16, policy, logger, fallbackPolicy })
+    const { client, clock, run, backend, engine } = made
+    const ids = ['running', 'waiting', 'other', 'grouped']
+    const prompts = ids.map((id, index) => promptOf(id === 'running' ? 3 : 30, index))
+    const submit = (index: number) =>
+      collect(client.submit({ ...greedy(prompts[index] ?? [], 20), id: ids[index] ?? '' }))
+    const answers = [submit(0)]
+    await runUntilIdle(clock, 1015)
+    answers.push(submit(1), submit(2), submit(3))
+    await runUntilIdle(clock, 1025)
+    isWrong = true
+    for (const [index, { tokens }] of (await run(Promise.all(answers))).entries()) {
+      t.same(tokens, expectedTokens(backend, prompts[index] ?? [], 20))
+    }
+    t.match(errors, [{ message, fields: { policy: 'tested', fallback: 'safe' } }])
+    t.equal(errors.length, 1)
+    t.match(engine.scheduler(), {
+      policy: { name: 'safe' },
+      fallback: { from: 'tested', reason: message },
+    })
+    t.equal(engine.statistics().policyFaults, 1)
+    t.same(told.slice(0, 4), [
+      'admitted running',
+      'queued waiting',
+      'queued other',
+      'queued grouped',
+    ])
+    isWrong = false
+    engine.setPolicy(policy)
+    t.match(engine.scheduler(), { policy: { name: 'tested' }, fallback: undefined })
+    await isDone(t, made)
+  }
+
+  t.test('also when it throws on an event, and not twice', async (t) => {
+    const { errors, logger } = loggerOf()
+    const broken = policyOf(eager, () => {
+      throw new Error('deaf')
+    })
+    const made = rig({ policy: broken, logger, fallbackPolicy: () => policyOf(() => empty) })
+    const { error } = await made.ask(greedy([5], 2))
+    t.match(error, { code: 'policy_failed', message: /no later time/ }, 'the fallback fails too')
+    t.match(errors, [
+      { message: /threw on the event "queued": Error: deaf; tested takes over/ },
+      {},
+    ])
+    await isDone(t, made)
+  })
+
+  t.test('waiting within its patience is no failure', async (t) => {
+    const slow = policyOf((state) => {
+      const [first] = state.waiting
+      if (first === undefined || state.now - first.arrival >= 900) return eager(state)
+      return { ...empty, wakeAt: state.now + 90 }
+    })
+    const options = { policyPatienceMs: 1000 }
+    const made = rig({ policy: slow, options, fallbackPolicy: () => policyOf(eager) })
+    for (const _ of [1, 2, 3]) {
+      t.equal((await made.ask(greedy([5], 2))).end?.timings.queueMs, 900)
+    }
+    t.equal(made.engine.statistics().policyFaults, 0)
+  })
+
+  t.test('clients that give up do not make it patient for ever', async (t) => {
+    const never = policyOf((state) => ({ ...empty, wakeAt: state.now + 1e6 }))
+    const options = { policyPatienceMs: 1000 }
+    const made = rig({ policy: never, options, fallbackPolicy: () => policyOf(eager) })
+    const ask = async () => (await made.ask({ ...greedy([5], 2), timeoutMs: 400 })).error?.code
+    t.same([await ask(), await ask(), await ask()], ['timeout', 'timeout', undefined])
+  })
 })
 
 t.test('a policy that throws on events can still plan', async (t) => {
@@ -863,7 +959,7 @@ t.test('the policy can be swapped, losing nothing', async (t) => {
     (event) => void told.push(event.type === 'step' ? 'step' : `${event.type} ${event.request.id}`),
   )
   engine.setPolicy(next)
-  t.equal(engine.schedulerPolicy, next)
+  t.equal(engine.scheduler().policy, next)
   t.same(told, ['admitted r0', 'queued r1'])
   const all = await run(Promise.all(answers))
   for (const [n, { tokens }] of all.entries()) {
@@ -1169,6 +1265,7 @@ t.test('statistics', async (t) => {
     waiting: 0,
     running: 0,
     slots: [0, 1].map((slot) => ({ slot, request: undefined, state: 'idle', tokens: 0 })),
+    policyFaults: 0,
     requests: { done: 0, cancelled: 0, failed: 0, timed_out: 0 },
     promptTokens: 0,
     cachedTokens: 0,

@@ -36,7 +36,7 @@ t.test('policies by name', async (t) => {
   t.match(error('adaptiv+fcfs'), {
     code: 'invalid_policy',
     message: `${expected} "adaptiv+fcfs"; did you mean "adaptive+fcfs"?`,
-    details: { field: 'policy', names: ['adaptive+fcfs', 'window+fcfs'] },
+    details: { field: 'policy', valid: ['adaptive+fcfs', 'window+fcfs'] },
   })
   t.equal(error('WINDOW+FCFS')?.message, `${expected} "WINDOW+FCFS"; did you mean "window+fcfs"?`)
   t.equal(error('lottery')?.message, `${expected} "lottery"`)
