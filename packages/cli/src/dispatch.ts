@@ -64,6 +64,7 @@ const version = (): string => {
 }
 
 const usageError = 2
+const usageCodes: ReadonlySet<string> = new Set(['invalid_configuration', 'invalid_dataset'])
 const failure = 1
 
 const report = (error: unknown, io: CommandIo): number => {
@@ -73,7 +74,7 @@ const report = (error: unknown, io: CommandIo): number => {
     return failure
   }
   io.stderr.write(`error: ${error.message}\n`)
-  return error.code === 'invalid_configuration' ? usageError : failure
+  return usageCodes.has(error.code) ? usageError : failure
 }
 
 /** Runs the command that a command line names and returns its exit code. */

@@ -28,6 +28,11 @@ export const errorTable = {
   queue_full: entry(429, 'As many requests wait as may; try again later.'),
   // What an operator configures
   invalid_configuration: entry(500, 'Settings are unknown, have a wrong type or contradict.'),
+  invalid_dataset: entry(
+    500,
+    'A file of requests to measure with cannot be read; it names the line.',
+  ),
+  target_unavailable: entry(502, 'The server to measure cannot be reached, started or understood.'),
   invalid_policy: entry(
     400,
     'There is no scheduling policy of this name, or its options are wrong.',

@@ -1,0 +1,40 @@
+import type { Dataset, PromptSegment, WorkItem } from './work-item.js'
+
+/** How a trace of a large machine becomes a load for a small one. */
+export interface FitOptions {
+  /** Factor on the time between requests; default 1, 0.5: twice as fast. */
+  readonly timeScale?: number
+  /** Factor on the lengths of prompts and answers; default 1. */
+  readonly lengthScale?: number
+  /** The longest prompt, in tokens; longer ones keep their beginning. */
+  readonly maxInput?: number
+  /** The longest answer, in tokens. */
+  readonly maxOutput?: number
+}
+
+/** The same requests, scaled and cut. What shares a prefix still does. */
+export function fitDataset(dataset: Dataset, options: FitOptions): Dataset {
+  return { ...dataset, item: (index) => fitItem(dataset.item(index), options) }
+}
+
+function fitItem(item: WorkItem, options: FitOptions): WorkItem {
+  const { timeScale = 1, lengthScale = 1, maxInput = Infinity, maxOutput = Infinity } = options
+  const outputTokens = Math.min(maxOutput, scaled(item.outputTokens, lengthScale))
+  const time = item.atMs === undefined ? {} : { atMs: item.atMs * timeScale }
+  if (typeof item.prompt === 'string') {
+    const prompt = item.prompt.slice(0, maxInput * 4)
+    return { ...item, ...time, prompt, outputTokens }
+  }
+  let left = maxInput
+  const prompt = item.prompt.flatMap(({ key, tokens }): PromptSegment[] => {
+    const part = Math.min(left, scaled(tokens, lengthScale))
+    left -= part
+    return part > 0 ? [{ key, tokens: part }] : []
+  })
+  const inputTokens = prompt.reduce((sum, { tokens }) => sum + tokens, 0)
+  return { ...item, ...time, prompt, inputTokens, outputTokens }
+}
+
+function scaled(tokens: number, factor: number): number {
+  return Math.max(1, Math.round(tokens * factor))
+}
