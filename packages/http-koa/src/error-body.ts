@@ -11,16 +11,20 @@ export interface ErrorBody {
   readonly retry_after?: number
   readonly code: string
   readonly field?: string
+  /** What would do, where that can be listed: the names of policies, the options of one. */
+  readonly valid?: readonly unknown[]
 }
 
 /** The body of a failure's answer. */
 export function errorBody(error: CllmError): ErrorBody {
   const field = fieldName(error)
+  const { valid } = error.details
   return {
     success: false,
     ...wording(error),
     code: error.code,
     ...(field === undefined ? {} : { field }),
+    ...(Array.isArray(valid) ? { valid: valid as readonly unknown[] } : {}),
   }
 }
 

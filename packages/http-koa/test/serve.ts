@@ -7,6 +7,7 @@ import {
   type EngineClient,
   type EngineOptions,
   type Logger,
+  type PluginRegistry,
   type SchedulerPolicy,
 } from '@cllm/core'
 import { FakeBackend, type FakeBackendOptions } from '@cllm/core/testing'
@@ -40,6 +41,8 @@ export interface ServeOptions {
   readonly port?: number
   readonly host?: string
   readonly engine?: Partial<EngineOptions>
+  readonly registry?: PluginRegistry
+  readonly fallbackPolicy?: () => SchedulerPolicy
 }
 
 /** A server on a fake backend, with simulated time and real sockets. */
@@ -67,6 +70,8 @@ export async function serve(options: ServeOptions = {}) {
     clock,
     logger,
     ...(options.engine === undefined ? {} : { options: options.engine }),
+    ...(options.registry === undefined ? {} : { registry: options.registry }),
+    ...(options.fallbackPolicy === undefined ? {} : { fallbackPolicy: options.fallbackPolicy }),
     transports: [
       koaTransport({
         port,

@@ -6,7 +6,7 @@ import {
   type Logger,
   type SamplingParams,
 } from '@cllm/core'
-import { koaTransport, nativeProtocol, type KoaProtocol } from '@cllm/http-koa'
+import { adminProtocol, koaTransport, nativeProtocol, type KoaProtocol } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { spawnEngine, type EngineProcess } from '../engine/spawn-engine.js'
 import { toEngineSettings } from '../engine/to-engine-settings.js'
@@ -39,7 +39,7 @@ async function serveEngine(
   io: CommandIo,
 ): Promise<number> {
   const { host, port, drain_timeout: drainSeconds } = loaded.config.server
-  const protocols = [nativeApi(loaded), ...(await pluginProtocols(loaded))]
+  const protocols = [nativeApi(loaded), adminProtocol(), ...(await pluginProtocols(loaded))]
   const server = createServer({
     engines: { [engine.info.model.id]: engine.client },
     transports: [koaTransport({ host, port, protocols })],

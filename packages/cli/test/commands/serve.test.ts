@@ -74,6 +74,45 @@ t.test('cllm serve', async (t) => {
     }
   })
 
+  t.test('the policy is swapped in the middle of 8 streams', async (t) => {
+    const put = async (body: unknown) => {
+      const headers = { 'content-type': 'application/json' }
+      const init = { method: 'PUT', headers, body: JSON.stringify(body) }
+      return await fetch(`${url}/admin/scheduler`, init)
+    }
+    const body = { prompt: 'One day', max_tokens: 150, temperature: 0, ignore_eos: true }
+    const texts = async (response: Promise<Response>) =>
+      (await (await response).text()).replace(/"id":"[0-9a-f]{32}"/g, '')
+    const alone = await texts(post(url, '/generate_stream', body))
+    t.match(alone, /"done":true,"generated_tokens":150/)
+
+    const streams = Array.from({ length: 8 }, () => texts(post(url, '/generate_stream', body)))
+    const chunked = { policy: 'chunked+fcfs', options: { tokenBudget: 32 } }
+    const swapped: unknown = await (await put(chunked)).json()
+    t.match(swapped, { success: true, data: { ...chunked, fallback: null } })
+    t.equal((await put({ policy: 'continuous+fcfs' })).status, 200)
+    t.equal((await put({ policy: 'adaptive+fcfs' })).status, 200)
+    t.equal(
+      new Set([alone, ...(await Promise.all(streams))]).size,
+      1,
+      'nothing is lost or repeated',
+    )
+
+    const wrong = await put({ policy: 'chunkd+fcfs' })
+    t.equal(wrong.status, 400)
+    t.match(await wrong.json(), {
+      code: 'invalid_policy',
+      error: /did you mean "chunked\+fcfs"/,
+      valid: /chunked\+fcfs/,
+    })
+    const options = await put({ policy: 'chunked+fcfs', options: { tokenBudget: -1 } })
+    t.equal(options.status, 400)
+    t.match(await options.json(), { code: 'invalid_policy', valid: ['tokenBudget'] })
+    t.match(await (await fetch(`${url}/admin/scheduler`)).json(), {
+      data: { policy: 'adaptive+fcfs' },
+    })
+  })
+
   t.test('the other endpoints answer', async (t) => {
     const get = async (path: string): Promise<unknown> => (await fetch(`${url}${path}`)).json()
     t.match(await get('/'), { success: true, data: { name: 'cLLM Server' } })
@@ -132,6 +171,11 @@ t.test('a policy from a plugin', async (t) => {
   const server = await serve(t, ...args)
   const response = await post(server.url, '/generate', { prompt: 'One day', max_tokens: 4 })
   t.match(await response.json(), { success: true })
+  const scheduler = (await (await fetch(`${server.url}/admin/scheduler`)).json()) as {
+    data: { policy: string; available: { name: string }[] }
+  }
+  t.equal(scheduler.data.policy, 'shortest-first')
+  t.ok(scheduler.data.available.some(({ name }) => name === 'shortest-first'))
   await stop(t, server)
 })
 

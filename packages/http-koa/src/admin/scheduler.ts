@@ -1,0 +1,44 @@
+import { CllmError, type EngineClient, type EngineDirectory, type SchedulerInfo } from '@cllm/core'
+import { z } from 'zod'
+import type { KoaContext } from '../koa-context.js'
+import { parseFields } from '../parse-fields.js'
+import { type JsonObject, readJsonBody } from '../read-json-body.js'
+
+const isObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const schema = z.object({
+  policy: z.string('the name of a policy'),
+  options: z.custom<JsonObject>(isObject, 'an object').optional(),
+})
+
+/** `GET /admin/scheduler`: the policy in force and those that could be. */
+export async function getScheduler(ctx: KoaContext, directory: EngineDirectory): Promise<void> {
+  answer(ctx, await engineOf(ctx, directory).getScheduler())
+}
+
+/** `PUT /admin/scheduler`: another policy from the next step on; nothing is lost or restarted. */
+export async function putScheduler(ctx: KoaContext, directory: EngineDirectory): Promise<void> {
+  const body = await readJsonBody(ctx)
+  const unknown = Object.keys(body).find((field) => !Object.hasOwn(schema.shape, field))
+  if (unknown !== undefined) {
+    const fields = Object.keys(schema.shape).join(' and ')
+    const message = `${unknown}: expected the fields ${fields} only`
+    throw new CllmError('invalid_request', message, { details: { field: unknown } })
+  }
+  const { policy, options } = parseFields(schema, body)
+  const engine = engineOf(ctx, directory)
+  const info = await engine.setScheduler(policy, options)
+  ctx.state.transport.logger.info({ policy, options: info.options }, 'the policy was swapped')
+  answer(ctx, info)
+}
+
+/** The default engine, or that of the query's `model`. */
+function engineOf(ctx: KoaContext, directory: EngineDirectory): EngineClient {
+  const { model } = ctx.query
+  return directory.open(Array.isArray(model) ? model[0] : model)
+}
+
+function answer(ctx: KoaContext, { policy, options, fallback, available }: SchedulerInfo): void {
+  ctx.body = { success: true, data: { policy, options, fallback: fallback ?? null, available } }
+}

@@ -1,0 +1,123 @@
+import { PluginRegistry, type SchedulerPolicy } from '@cllm/core'
+import { drive, runUntilIdle } from '@cllm/core/testing'
+import { adminProtocol, nativeProtocol } from '@cllm/http-koa'
+import t from 'tap'
+import { z } from 'zod'
+import { runAll, serve, until } from '../serve.js'
+
+const quantumSchema = z.strictObject({ quantum: z.number().min(0).default(3) })
+
+function policies(): PluginRegistry {
+  const registry = new PluginRegistry()
+  const named = (name: string, options = {}): SchedulerPolicy => ({ ...runAll, name, options })
+  registry.registerPolicy('run-all', () => runAll)
+  registry.registerPolicy('by-turns', (options) => named('by-turns', quantumSchema.parse(options)))
+  registry.registerPolicy('broken', () => {
+    return { name: 'broken', plan: () => ({ admit: [], preempt: [], reject: [], run: [] }) }
+  })
+  return registry
+}
+
+async function serveAdmin() {
+  const server = await serve({
+    protocols: [nativeProtocol(), adminProtocol()],
+    registry: policies(),
+    fallbackPolicy: () => ({ ...runAll, name: 'safe' }),
+    backend: { stepMs: () => 10, slots: 2 },
+  })
+  const answer = async (response: Promise<Response>) => {
+    const { status, ...rest } = await response.then(async (given) => {
+      return { status: given.status, body: (await given.json()) as object }
+    })
+    return { status, ...rest.body }
+  }
+  const put = (body: unknown) =>
+    drive(server.clock, answer(server.post('/admin/scheduler', body, { method: 'PUT' })))
+  const get = () => drive(server.clock, answer(server.get('/admin/scheduler')))
+  return { ...server, put, get }
+}
+
+t.test('GET and PUT /admin/scheduler', async (t) => {
+  const server = await serveAdmin()
+  t.teardown(() => server.close())
+  const available = [
+    { name: 'broken', options: {} },
+    { name: 'by-turns', options: { quantum: 3 } },
+    { name: 'run-all', options: {} },
+  ]
+  t.same(await server.get(), {
+    status: 200,
+    success: true,
+    data: { policy: 'run-all', options: {}, fallback: null, available },
+  })
+  const swapped = { policy: 'by-turns', options: { quantum: 7 }, fallback: null, available }
+  t.same(await server.put({ policy: 'by-turns', options: { quantum: 7 } }), {
+    status: 200,
+    success: true,
+    data: swapped,
+  })
+  t.same(await server.get(), { status: 200, success: true, data: swapped })
+
+  const names = ['broken', 'by-turns', 'run-all']
+  const wrong: [unknown, object][] = [
+    [
+      { policy: 'by-turn' },
+      { code: 'invalid_policy', field: 'policy', valid: names, error: /did you mean "by-turns"/ },
+    ],
+    [
+      { policy: 'by-turns', options: { quantum: 'two' } },
+      { code: 'invalid_policy', error: /"quantum"/ },
+    ],
+    [
+      { policy: 'by-turns', options: { quantum: -1 } },
+      { code: 'invalid_policy', error: /"quantum".*>=0/ },
+    ],
+    [{ policy: 'by-turns', options: { quantm: 1 } }, { error: /quantm/ }],
+    [{ policy: 3 }, { code: 'invalid_request', field: 'policy', error: /name of a policy.*got 3/ }],
+    [
+      { policy: 'run-all', options: [] },
+      { code: 'invalid_request', field: 'options' },
+    ],
+    [
+      { policy: 'run-all', option: {} },
+      { code: 'invalid_request', field: 'option' },
+    ],
+    [{}, { error: 'Missing required field: policy' }],
+    ['{', { code: 'invalid_json' }],
+  ]
+  for (const [body, expected] of wrong) {
+    t.match(await server.put(body), { status: 400, success: false, ...expected })
+  }
+  t.match(await server.get(), { data: swapped }, 'what is wrong changes nothing')
+  const unknown = fetch(`${server.url}/admin/scheduler?model=other`)
+  t.equal((await drive(server.clock, unknown)).status, 404)
+})
+
+t.test('swapped in the middle of load, to a broken policy too', async (t) => {
+  const server = await serveAdmin()
+  t.teardown(() => server.close())
+  const body = (index: number) => ({ prompt: `prompt ${index}`, max_tokens: 40, temperature: 0 })
+  const text = async (index: number, options?: object): Promise<string> => {
+    const response = await server.post('/generate_stream', { ...body(index), ...options })
+    return (await response.text()).replace(/"id":"[0-9a-f]{32}"/g, '')
+  }
+  const indexes = [0, 1, 2, 3, 4, 5, 6, 7]
+  const alone: string[] = []
+  for (const index of indexes) alone.push(await drive(server.clock, text(index)))
+
+  const streams = indexes.map((index) => text(index))
+  await until(async () => (await server.client.statistics()).waiting === 6)
+  await runUntilIdle(server.clock, server.clock.now() + 100)
+  const put = (policy: string) => server.post('/admin/scheduler', { policy }, { method: 'PUT' })
+  const swaps = ['by-turns', 'run-all', 'broken'].map(async (policy) => (await put(policy)).status)
+  t.same(await Promise.all(swaps), [200, 200, 200])
+  t.same(await drive(server.clock, Promise.all(streams)), alone)
+
+  t.match(await server.get(), {
+    data: { policy: 'safe', fallback: { from: 'broken', reason: /"broken".*no later time/ } },
+  })
+  const statistics = await server.client.statistics()
+  t.match(statistics, { policyFaults: 1, requests: { done: 16, failed: 0, cancelled: 0 } })
+  t.equal(server.log.filter(({ level }) => level === 'error').length, 1)
+  t.match(await server.put({ policy: 'run-all' }), { data: { policy: 'run-all', fallback: null } })
+})
