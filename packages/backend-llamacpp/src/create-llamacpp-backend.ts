@@ -104,7 +104,7 @@ async function createContext(
   contextSize: number,
 ): Promise<NativeContext> {
   const { slots: sequences, batchSize, flashAttention, kvCacheType } = settings
-  const threads = settings.threads ?? llama.mathCores
+  const threads = threadsOf(settings, llama)
   const options = { contextSize, sequences, batchSize, threads, flashAttention, kvCacheType }
   const context = await loaded.createContext(options)
   if (context !== undefined) return context
@@ -124,6 +124,10 @@ async function createContext(
   )
 }
 
+function threadsOf({ threads }: Settings, llama: LlamaRuntime): number {
+  return threads ?? llama.mathCores
+}
+
 function assemble(
   llama: LlamaRuntime,
   loaded: LoadedModel,
@@ -141,7 +145,12 @@ function assemble(
   const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger)
   const { slots, contextSize, batchSize, flashAttention } = settings
   return new LlamaCppBackend({
-    model: modelInfo(loaded, shape, settings, vocabulary),
+    model: modelInfo(
+      loaded,
+      shape,
+      { ...settings, threads: threadsOf(settings, llama) },
+      vocabulary,
+    ),
     limits: { slots, contextSize, batchSize, ...(flashAttention !== false && { chunkMultiple }) },
     capabilities: {
       grammar: false,
@@ -163,9 +172,10 @@ function assemble(
 function modelInfo(
   { native, gpuLayers }: LoadedModel,
   shape: ModelShape,
-  { modelId, modelPath }: Settings,
+  { modelId, modelPath, threads, mmap, mlock }: Settings & { readonly threads: number },
   vocabulary: Vocabulary,
 ): ModelInfo {
+  const { ropeTheta, rmsNormEpsilon } = shape
   return {
     id: modelId ?? basename(modelPath).replace(/\.gguf$/i, ''),
     architecture: shape.architecture,
@@ -183,7 +193,11 @@ function modelInfo(
       keyValueHeads: shape.keyValueHeads,
       headSize: shape.keyLength,
       gpuLayers,
-      ...(shape.ropeTheta === undefined ? {} : { ropeTheta: shape.ropeTheta }),
+      threads,
+      mmap,
+      mlock,
+      ...(ropeTheta !== undefined && { ropeTheta }),
+      ...(rmsNormEpsilon !== undefined && { rmsNormEpsilon }),
     },
   }
 }

@@ -24,6 +24,7 @@ export interface ModelShape {
   /** Tokens that sliding-window layers look back, or undefined. */
   readonly slidingWindow: number | undefined
   readonly ropeTheta: number | undefined
+  readonly rmsNormEpsilon: number | undefined
   /** The file, which is little more than the weights, in bytes. */
   readonly sizeBytes: number
 }
@@ -92,6 +93,7 @@ function shapeOf(file: GgufFileInfo, path: string, sizeBytes: number): ModelShap
     stateElementsPerSlot: layers * stateElements(fieldsOf(fields['ssm'])),
     slidingWindow: largest(attention['sliding_window']) || undefined,
     ropeTheta: largest(fieldsOf(fields['rope'])['freq_base']) || undefined,
+    rmsNormEpsilon: largest(attention['layer_norm_rms_epsilon']) || undefined,
     sizeBytes,
   }
 }

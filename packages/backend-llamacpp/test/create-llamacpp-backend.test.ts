@@ -40,6 +40,7 @@ const qwen3: ModelShape = {
   cacheElementsPerToken: 28 * 8 * 256,
   stateElementsPerSlot: 0,
   slidingWindow: undefined,
+  rmsNormEpsilon: 1e-6,
   ropeTheta: 1e6,
   sizeBytes: 523_914_592,
 }

@@ -21,7 +21,15 @@ t.test('a model that says what it is', async (t) => {
     trainingContext: 512,
     quantization: 'Q8_0',
     path: /tiny\.gguf$/,
-    details: { layers: 2, hiddenSize: 64, attentionHeads: 4, keyValueHeads: 2, headSize: 32 },
+    details: {
+      layers: 2,
+      hiddenSize: 64,
+      attentionHeads: 4,
+      keyValueHeads: 2,
+      headSize: 32,
+      mmap: true,
+      mlock: false,
+    },
   })
   t.ok(backend.model.parameters > 200_000)
   t.same(backend.limits, { slots: 3, contextSize: 100, batchSize: 64, chunkMultiple: 64 })
