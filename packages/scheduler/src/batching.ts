@@ -10,6 +10,11 @@ export interface Batching {
   /** Its options with their values. */
   readonly options?: Readonly<Record<string, unknown>>
   /**
+   * Whether it admits requests in groups and not whenever a slot is free, so that nobody gets a slot
+   * earlier by preempting another one. Default false.
+   */
+  readonly inGroups?: boolean
+  /**
    * The next step. `next` is the waiting requests in the order in which they are to be admitted; it
    * is computed lazily, so read no further than what is admitted.
    */

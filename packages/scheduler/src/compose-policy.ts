@@ -1,4 +1,4 @@
-import type { SchedulerPolicy } from '@cllm/core'
+import type { SchedulerPolicy, SchedulerState, SequenceView } from '@cllm/core'
 import type { Batching } from './batching.js'
 import { oneStepGroup } from './one-step-group.js'
 import type { Order } from './order.js'
@@ -12,14 +12,33 @@ export function composePolicy(batching: Batching, order: Order): SchedulerPolicy
   return {
     name: `${batching.name}+${order.name}`,
     options: { ...batching.options, ...order.options },
-    plan(state) {
-      const view = oneStepGroup(state, order.next(state), lastGroup)
+    plan(given) {
+      const reject = order.reject?.(given) ?? []
+      const canPreempt = given.freeSlots === 0 && batching.inGroups !== true
+      const victims = canPreempt ? (order.preempt?.(given) ?? []) : []
+      const state = withoutVictims(given, victims)
+      const next = except(order.next(state), new Set(reject.map(({ id }) => id)))
+      const view = oneStepGroup(state, next, lastGroup)
       lastGroup = view.group
-      return { preempt: [], reject: [], ...batching.plan(view.state, view.next) }
+      const preempt = victims.map(({ id }) => id)
+      return { preempt, reject, ...batching.plan(view.state, view.next) }
     },
     observe(event) {
       batching.observe?.(event)
       order.observe?.(event)
     },
   }
+}
+
+function withoutVictims(state: SchedulerState, victims: readonly SequenceView[]): SchedulerState {
+  if (victims.length === 0) return state
+  const running = state.running.filter((request) => !victims.includes(request))
+  return { ...state, running, freeSlots: state.freeSlots + victims.length }
+}
+
+function* except(
+  requests: Iterable<SequenceView>,
+  left: ReadonlySet<string>,
+): Iterable<SequenceView> {
+  for (const request of requests) if (!left.has(request.id)) yield request
 }

@@ -1,4 +1,4 @@
-import type { SchedulerEvent, SchedulerState, SequenceView } from '@cllm/core'
+import type { Plan, SchedulerEvent, SchedulerState, SequenceView } from '@cllm/core'
 
 /** Which waiting request is next: one of the two parts of a built-in policy. */
 export interface Order {
@@ -11,6 +11,17 @@ export interface Order {
    * one is asked for, so that a plan that admits nothing costs nothing here.
    */
   next(state: SchedulerState): Iterable<SequenceView>
+  /**
+   * Waiting requests that are refused now, with a reason for the client. Called for every plan, so it
+   * must not look at all that wait.
+   */
+  reject?(state: SchedulerState): Plan['reject']
+  /**
+   * Running requests that lose their slot to more urgent ones. Called when no slot is free and the
+   * batching admits at any time; must not look at all that wait. What it names is computed again from
+   * its tokens, so name only what is worth it.
+   */
+  preempt?(state: SchedulerState): readonly SequenceView[]
   /** Learns from what happened. */
   observe?(event: SchedulerEvent): void
 }

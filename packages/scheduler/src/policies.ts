@@ -1,39 +1,7 @@
 import { CllmError, type SchedulerPolicy } from '@cllm/core'
 import { z } from 'zod'
-import type { Batching } from './batching.js'
-import { adaptive } from './batchings/adaptive.js'
-import { chunked } from './batchings/chunked.js'
-import { continuous } from './batchings/continuous.js'
 import { composePolicy } from './compose-policy.js'
-import type { Order } from './order.js'
-import { fcfs } from './orders/fcfs.js'
-
-interface Part<Made> {
-  readonly options: z.ZodRawShape
-  readonly create: (options: Readonly<Record<string, unknown>>) => Made
-}
-
-function part<Shape extends z.ZodRawShape, Made>(
-  options: Shape,
-  create: (options: z.output<z.ZodObject<Shape>>) => Made,
-): Part<Made> {
-  const schema = z.object(options)
-  return { options, create: (values) => create(schema.parse(values)) }
-}
-
-const batchings = new Map<string, Part<Batching>>([
-  ['continuous', part({}, continuous)],
-  ['chunked', part({ tokenBudget: z.int().min(1).default(256) }, chunked)],
-  [
-    'adaptive',
-    part(
-      { targetStepMs: z.union([z.literal('auto'), z.number().positive()]).default('auto') },
-      adaptive,
-    ),
-  ],
-])
-
-const orders = new Map<string, Part<Order>>([['fcfs', part({}, fcfs)]])
+import { batchings, orders } from './parts.js'
 
 /** The policy of a server that names none. */
 export const defaultPolicyName = 'adaptive+fcfs'
@@ -41,9 +9,15 @@ export const defaultPolicyName = 'adaptive+fcfs'
 /** Makes the policy that takes over from one that fails: the plainest that never starves anybody. */
 export const fallbackPolicy = (): SchedulerPolicy => createPolicy('chunked+fcfs')
 
+/** The built-in batchings. */
+export const batchingNames: readonly string[] = [...batchings.keys()]
+
+/** The built-in orders. */
+export const orderNames: readonly string[] = [...orders.keys()]
+
 /** The built-in policies, `batching+order`: every batching with every order. */
-export const policyNames: readonly string[] = [...batchings.keys()].flatMap((batching) =>
-  [...orders.keys()].map((order) => `${batching}+${order}`),
+export const policyNames: readonly string[] = batchingNames.flatMap((batching) =>
+  orderNames.map((order) => `${batching}+${order}`),
 )
 
 /**
@@ -62,7 +36,7 @@ export function createPolicy(
   const batching = batchings.get(batchingName)
   const order = orders.get(orderName)
   if (batching === undefined || order === undefined || rest.length > 0) {
-    const expected = `expected one of ${policyNames.join(', ')}`
+    const expected = `expected batching+order, such as ${defaultPolicyName}, of the batchings ${batchingNames.join(', ')} and the orders ${orderNames.join(', ')}`
     throw new CllmError('invalid_policy', `There is no policy "${name}": ${expected}`, {
       details: { policy: name, valid: policyNames },
     })

@@ -1,6 +1,13 @@
 import { CllmError, type Plan, type PolicyFactory } from '@cllm/core'
 import { testPolicy } from '@cllm/core/testing'
-import { createPolicy, defaultPolicyName, policyNames, schedulerPlugin } from '@cllm/scheduler'
+import {
+  batchingNames,
+  createPolicy,
+  defaultPolicyName,
+  orderNames,
+  policyNames,
+  schedulerPlugin,
+} from '@cllm/scheduler'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { equalPasses, twoCores } from './machine.js'
@@ -25,12 +32,16 @@ const jobs: fc.Arbitrary<Job[]> = fc
   )
 
 t.test('the names', (t) => {
-  t.same(policyNames, ['continuous+fcfs', 'chunked+fcfs', 'adaptive+fcfs'])
+  t.same(batchingNames, ['static', 'window', 'continuous', 'chunked', 'adaptive'])
+  const expected = 'fcfs priority sjf hrrn lpm fair dlpm edf mlfq random'
+  t.same(orderNames, expected.split(' '))
+  t.equal(policyNames.length, batchingNames.length * orderNames.length)
   t.equal(createPolicy().name, defaultPolicyName)
   t.end()
 })
 
-for (const name of policyNames) {
+for (const batching of batchingNames) {
+  const name = `${batching}+fcfs`
   t.test(`${name} serves everyone in order within slots and batch size`, (t) => {
     const setting = fc.record({
       slots: fc.integer({ min: 1, max: 6 }),
@@ -58,9 +69,10 @@ for (const name of policyNames) {
     )
     t.end()
   })
+}
 
-  // While a request decodes its 30 tokens, others of 2 tokens come and go in the other slots.
-  await testPolicy(t, () => createPolicy(name), { maxOvertaking: 100 })
+for (const name of policyNames) {
+  await testPolicy(t, () => createPolicy(name), { runs: 20, maxOvertaking: 20_000 })
 }
 
 /** What the first steps of a policy compute: tokens by request. */
@@ -109,7 +121,8 @@ t.test('what is wrong is named, with what would be right', (t) => {
   ]
   for (const error of wrong) {
     t.equal(error.code, 'invalid_policy')
-    t.match(error.message, 'expected one of continuous+fcfs, chunked+fcfs, adaptive+fcfs')
+    t.match(error.message, 'such as adaptive+fcfs, of the batchings static, window, continuous')
+    t.match(error.message, 'and the orders fcfs, priority, sjf')
     t.same(error.details['valid'], policyNames)
   }
   const unknown = failure('chunked+fcfs', { tokenBudgt: 3 })
