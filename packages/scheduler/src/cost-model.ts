@@ -1,5 +1,4 @@
-import type { SchedulerEvent, SequenceView } from '@cllm/core'
-import { LinearFit } from './linear-fit.js'
+import { LinearFit, type SchedulerEvent, type SequenceView } from '@cllm/core'
 
 /** A part of a prompt. */
 export interface Chunk {

@@ -10,6 +10,10 @@ export interface EngineOptions {
    * means nothing.
    */
   readonly policyPatienceMs: number
+   * Whether computed prefixes are reused within a tenant only, so that none can tell by the time of
+   * its first token what others have asked. Default false.
+   */
+  readonly isolateTenants: boolean
 }
 
 /** The defaults of {@link EngineOptions}. */
@@ -17,4 +21,5 @@ export const defaultEngineOptions: EngineOptions = Object.freeze({
   maxQueuedRequests: 1024,
   requestTimeoutMs: undefined,
   policyPatienceMs: 30_000,
+  isolateTenants: false,
 })

@@ -1,42 +1,38 @@
 import type { Backend, SlotId } from '../contracts/backend.js'
+import type { Clock } from '../contracts/clock.js'
 import type { SlotStatistics } from '../contracts/engine-client.js'
-import type { TokenId } from '../contracts/tokenizer.js'
+import { chooseSlot } from './choose-slot.js'
+import { KvCosts } from './kv-costs.js'
+import { isFree, minimumWait, type Slot, SlotIndex } from './slot-index.js'
 import type { Sequence } from './sequence.js'
 
-/**
- * Fewer shared tokens than this are not worth giving up the backend's favourite slot: every prompt
- * shares the begin-of-sequence token, and many their first words.
- */
-const minimumReuse = 16
-
-/** From this many tokens on, copying a prefix (14 to 60 ms measured) beats computing it. */
-const minimumCopy = 64
-
-interface Slot {
-  readonly id: SlotId
-  /** The tokens whose keys and values it holds are the first `length` of these. */
-  tokens: readonly TokenId[]
-  length: number
-  owner: Sequence | undefined
-  usedAt: number
-}
-
-/** A slot that holds the first tokens of a sequence, and how many. */
-interface Match {
-  readonly slot: Slot
+/** A request that computes tokens which another one waits for. */
+export interface Leader {
+  readonly sequence: Sequence
+  /** How many tokens they share that a slot will hold. */
   readonly shared: number
 }
 
-/** Who holds which tokens: gives slots to sequences and reuses what finished ones left behind. */
+/** Who holds which tokens: gives slots to sequences and reuses what others computed. */
 export class KvSlots {
-  readonly #slots: Slot[]
+  readonly costs = new KvCosts()
+  readonly #slots: readonly Slot[]
+  readonly #index = new SlotIndex()
   #free: number
 
-  constructor(private readonly backend: Backend) {
+  constructor(
+    private readonly backend: Backend,
+    private readonly clock: Clock,
+  ) {
     const length = backend.limits.slots
-    this.#slots = Array.from({ length }, (_, id) => {
-      return { id, tokens: [], length: 0, owner: undefined, usedAt: 0 }
-    })
+    this.#slots = Array.from({ length }, (_, id) => ({
+      id,
+      chain: undefined,
+      length: 0,
+      blocks: 0,
+      owner: undefined,
+      usedAt: 0,
+    }))
     this.#free = length
   }
 
@@ -46,12 +42,33 @@ export class KvSlots {
 
   /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
   lookUp(sequence: Sequence): number {
-    return this.#reusable(sequence)?.shared ?? 0
+    const { version } = this.#index
+    if (sequence.found?.version !== version) {
+      sequence.found = { version, tokens: this.#lookUp(sequence) }
+    }
+    return sequence.found.tokens
+  }
+
+  /**
+   * Who computes now what this waiting sequence begins with, when waiting for that and copying it is
+   * cheaper than to compute it a second time.
+   */
+  leaderOf(sequence: Sequence): Leader | undefined {
+    if (sequence.tokens.length <= minimumWait) return undefined
+    const found = this.#index.planned(sequence)
+    if (found === undefined) return undefined
+    const saved = found.shared - this.lookUp(sequence)
+    const { costs } = this
+    if (saved < minimumWait || costs.prefillMs(saved) <= costs.copyMs) return undefined
+    return found
   }
 
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
-    const { slot, source, shared } = this.#choose(sequence)
+    const { backend, costs } = this
+    const choice = chooseSlot(sequence, this.#slots, this.#index, costs, backend)
+    const { slot, source, shared } = choice
+    this.#index.drop(slot)
     slot.owner = sequence
     this.#free--
     sequence.slot = slot.id
@@ -59,21 +76,61 @@ export class KvSlots {
       sequence.computedTokens = await this.#fill(slot, source, shared)
     } catch (error) {
       // What it holds now is anyone's guess, and a slot taken for empty must be empty.
-      this.backend.release(slot.id)
+      backend.release(slot.id)
       throw error
     }
+    costs.admitted(sequence.computedTokens)
+    this.#index.occupy(slot, sequence)
   }
 
-  /** Takes the slot back and keeps its tokens for whoever shares them. */
+  /** The sequence has computed more of its tokens. */
+  advanced(sequence: Sequence): void {
+    const slot = this.#slots[sequence.slot ?? -1]
+    if (slot?.owner === sequence) this.#index.grow(slot, sequence)
+  }
+
+  /** Nobody is to wait for what this sequence computes. */
+  isNoLeader(sequence: Sequence): void {
+    this.#index.unplan(sequence)
+  }
+
+  /** Takes the slot back and keeps its tokens for whoever shares them, if they may be shared. */
   release(sequence: Sequence, now: number): void {
     const slot = this.#slots[sequence.slot ?? -1]
     if (slot === undefined || slot.owner !== sequence) return
-    slot.tokens = sequence.tokens
+    this.#index.drop(slot)
     slot.length = sequence.computedTokens
     slot.usedAt = now
     slot.owner = undefined
     sequence.slot = undefined
     this.#free++
+    if (sequence.request.cache) this.#index.keep(slot, sequence)
+    else this.#empty(slot)
+  }
+
+  /** Moves a running sequence into a free slot; says whether that went well. */
+  async move(from: Slot, to: Slot): Promise<boolean> {
+    const { owner } = from
+    if (owner === undefined || !isFree(to)) return false
+    const length = owner.computedTokens
+    this.#index.drop(to)
+    to.length = await this.#copy(from, to, length)
+    if (to.length !== length) {
+      this.#empty(to)
+      return false
+    }
+    this.#index.drop(from)
+    from.owner = undefined
+    from.length = length
+    this.#empty(from)
+    to.owner = owner
+    owner.slot = to.id
+    this.#index.occupy(to, owner)
+    return true
+  }
+
+  get all(): readonly Slot[] {
+    return this.#slots
   }
 
   statistics(): SlotStatistics[] {
@@ -81,76 +138,49 @@ export class KvSlots {
       slot: slot.id,
       request: slot.owner?.id,
       state: slot.owner?.state ?? 'idle',
-      tokens: held(slot),
+      tokens: slot.owner?.computedTokens ?? slot.length,
     }))
   }
 
-  /** Which slot, and which one's tokens it should begin with. */
-  #choose(sequence: Sequence): { slot: Slot; source: Slot; shared: number } {
-    const free = this.#slots.filter(isFree).toSorted(cheapestToLose)
-    const used = this.#slots.filter((slot) => slot.owner !== undefined).map((slot) => slot.id)
-    const freeIds = free.map((slot) => slot.id)
-    const preferredId = this.backend.preferSlot(freeIds, used)
-    const preferred = this.#slots[preferredId]
-    if (preferred === undefined || !isFree(preferred)) {
-      throw new RangeError(
-        `preferSlot: expected one of ${freeIds.join()}, instead got ${preferredId}`,
-      )
-    }
-    const found = this.#reusable(sequence)
-    if (found === undefined) {
-      const shared = sequence.request.cache ? sharedLength(preferred, sequence) : 0
-      return { slot: preferred, source: preferred, shared }
-    }
-    const { slot: source, shared } = found
-    if (!isFree(source)) return { slot: preferred, source, shared }
-    // Taking a slot of which only a small part fits would throw a conversation away that may go on.
-    const wasteful = shared * 2 < source.length && shared >= minimumCopy
-    return { slot: wasteful && preferred.length === 0 ? preferred : source, source, shared }
-  }
-
-  /** Where the sequence's prefix is taken from when it is admitted, unless it is not worth it. */
-  #reusable(sequence: Sequence): Match | undefined {
-    if (!sequence.request.cache) return undefined
-    const idle = this.#longest(sequence, isFree)
-    const any = this.#longest(sequence, () => true)
-    const least = idle?.shared ?? 0
-    if (any !== undefined && any.shared - least >= minimumCopy) return any
-    return least < minimumReuse ? undefined : idle
+  #lookUp(sequence: Sequence): number {
+    const idle = this.#index.idle(sequence)
+    const running = this.#index.running(sequence)
+    const { costs } = this
+    const isWorthIt = costs.prefillMs(running - idle) > costs.copyMs
+    return running > idle && isWorthIt ? running : idle
   }
 
   async #fill(slot: Slot, source: Slot, shared: number): Promise<number> {
-    if (source !== slot) return await this.backend.copyPrefix(source.id, slot.id, shared)
-    if (slot.length === 0) return 0
-    if (shared > 0) return this.backend.truncate(slot.id, shared)
+    if (source !== slot) {
+      const copied = await this.#copy(source, slot, shared)
+      if (copied > 0) return copied
+    } else if (slot.length === 0) {
+      return 0
+    } else if (shared > 0) {
+      return this.backend.truncate(slot.id, shared)
+    }
     this.backend.release(slot.id)
     return 0
   }
 
-  #longest(sequence: Sequence, filter: (slot: Slot) => boolean): Match | undefined {
-    let best: Match | undefined
-    for (const slot of this.#slots) {
-      if (!filter(slot)) continue
-      const shared = sharedLength(slot, sequence)
-      if (shared > (best?.shared ?? 0)) best = { slot, shared }
+  /** A copy that fails leaves nothing: what cannot be copied is computed. */
+  async #copy(from: Slot, to: Slot, length: number): Promise<number> {
+    const began = this.clock.now()
+    try {
+      return await this.backend.copyPrefix(from.id, to.id, length)
+    } catch {
+      return 0
+    } finally {
+      this.costs.copied(this.clock.now() - began)
     }
-    return best
   }
-}
 
-const isFree = (slot: Slot): boolean => slot.owner === undefined
-
-const held = (slot: Slot): number => slot.owner?.computedTokens ?? slot.length
-
-/** Empty slots first, then the least recently used. */
-const cheapestToLose = (a: Slot, b: Slot): number =>
-  Number(a.length > 0) - Number(b.length > 0) || a.usedAt - b.usedAt || a.id - b.id
-
-/** Tokens that both begin with, but for the last one, whose logits must be computed anew. */
-function sharedLength(slot: Slot, sequence: Sequence): number {
-  const theirs = slot.owner?.tokens ?? slot.tokens
-  const limit = Math.min(held(slot), sequence.tokens.length - 1)
-  let shared = 0
-  while (shared < limit && theirs[shared] === sequence.tokens[shared]) shared++
-  return shared
+  #empty(slot: Slot): void {
+    try {
+      this.backend.release(slot.id)
+      slot.length = 0
+    } catch {
+      // It has no tokens that anyone could ask for, and is emptied when it is next used.
+    }
+  }
 }

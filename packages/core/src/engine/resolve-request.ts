@@ -25,7 +25,7 @@ export function resolveRequest(
   context: ResolveContext,
 ): SequenceRequest {
   const { tokenizer, now, options } = context
-  const { maxTokens = defaultMaxTokens, priority = 0, stop = [] } = request
+  const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
@@ -46,10 +46,12 @@ export function resolveRequest(
     priority,
     deadline: request.deadlineMs === undefined ? undefined : now + request.deadlineMs,
     expires: timeoutMs === undefined ? undefined : now + timeoutMs,
-    tenant: request.tenant ?? 'default',
+    tenant,
     session: request.session,
     stepGroup: request.stepGroup,
     cache: request.cache ?? true,
+    // Another step group may be another adapter, with which the same tokens have other keys.
+    scope: JSON.stringify([options.isolateTenants ? tenant : '', request.stepGroup ?? '']),
     decoder: tokenizer.createDecoder(prompt),
     stopMatcher: new StopMatcher([...stop]),
   }

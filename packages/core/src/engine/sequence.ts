@@ -3,6 +3,7 @@ import type { FinishReason, Timings, Usage } from '../contracts/engine-client.js
 import type { SamplingParams } from '../contracts/sampling.js'
 import type { RequestState, SequenceView } from '../contracts/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../contracts/tokenizer.js'
+import { BlockChain } from './block-chain.js'
 import type { StopMatcher } from './stop-matcher.js'
 
 /** A valid request with its defaults filled in and its prompt in tokens. */
@@ -18,6 +19,8 @@ export interface SequenceRequest {
   readonly session: string | undefined
   readonly stepGroup: string | undefined
   readonly cache: boolean
+  /** Only requests of one scope share computed tokens. */
+  readonly scope: string
   readonly decoder: TokenDecoder
   readonly stopMatcher: StopMatcher
 }
@@ -27,12 +30,19 @@ export class Sequence implements SequenceView {
   state: RequestState = 'queued'
   /** Prompt and output so far. */
   readonly tokens: TokenId[]
+  readonly chain: BlockChain
   computedTokens = 0
   slot: SlotId | undefined
   sampler: Sampler | undefined
   preemptions = 0
-  /** Prompt tokens found in a slot at the first admission. */
+  /** Prompt tokens found in a slot at the first admission and never computed since. */
   cachedTokens = 0
+  /** What the last look-up found, and of which version of the index that is. */
+  found: { readonly version: number; readonly tokens: number } | undefined
+  /** How often it has waited for a prefix that another request computed. */
+  prefixWaits = 0
+  /** Its place among the waiting ones. */
+  turn = 0
   /** Output tokens whose events were made. */
   emittedTokens = 0
   /** Why generation ended, once it has; its last events may still be due. */
@@ -47,6 +57,7 @@ export class Sequence implements SequenceView {
     private readonly lookUpCached: (sequence: Sequence) => number,
   ) {
     this.tokens = [...request.prompt]
+    this.chain = new BlockChain(this.tokens, request.scope)
   }
 
   get id(): string {

@@ -1,0 +1,74 @@
+import { LinearFit } from '../learn/linear-fit.js'
+import type { StepPart } from './run-step.js'
+
+/** Steps that a copy must have been passed over for until its cost counts as half of what it was. */
+const copiesUntilHalf = 32
+/** How much one admission counts for the share of those that found something. */
+const weight = 1 / 16
+
+/**
+ * Learns from the steps what tokens and copies cost, in milliseconds:
+ *
+ *     step = base + decode · sequences + prefill · tokens + copy · copies before it
+ *
+ * A copy moves a slot's whole memory, so that its cost goes with the slot's size and not with the
+ * prefix; where it is only done in the next step, as in llama.cpp, the step shows it. The start is a
+ * small model on two CPU cores (a token 3 ms, a copy 40 ms), scaled by the first step.
+ */
+export class KvCosts {
+  readonly #fit = new LinearFit({ prior: [15, 8, 3, 40], memory: 0.9, outlier: 2 })
+  #copies = 0
+  #copyMs = 0
+  #trust = 1
+  #hits = 0.5
+
+  /** What computing so many tokens adds to steps. */
+  prefillMs(tokens: number): number {
+    return tokens * (this.#fit.coefficients[2] ?? 0)
+  }
+
+  /** What copying a slot adds. */
+  get copyMs(): number {
+    return this.#trust * (this.#fit.coefficients[3] ?? 0)
+  }
+
+  /** How likely it is that somebody wants what a slot keeps, 0 to 1. */
+  get reuseShare(): number {
+    return this.#hits
+  }
+
+  /** A request was admitted, and found some of its tokens or none. */
+  admitted(found: number): void {
+    this.#hits += weight * (Number(found > 0) - this.#hits)
+  }
+
+  /** A copy was made, of which the call took so long. */
+  copied(ms: number): void {
+    this.#copies++
+    this.#copyMs += ms
+    this.#trust = 1
+  }
+
+  /** Computing seemed cheaper than a copy. What is not tried again would be believed for ever. */
+  passedOver(): void {
+    this.#trust *= 0.5 ** (1 / copiesUntilHalf)
+  }
+
+  /** Learns from a step that went well. */
+  observe(parts: readonly StepPart[], durationMs: number): void {
+    let decodes = 0
+    let tokens = 0
+    for (const part of parts) {
+      if (part.isDecode) decodes++
+      else tokens += part.tokens
+    }
+    this.#fit.observe([1, decodes, tokens, this.#copies], durationMs + this.#copyMs)
+    this.forget()
+  }
+
+  /** Copies before a step that teaches nothing count for no other. */
+  forget(): void {
+    this.#copies = 0
+    this.#copyMs = 0
+  }
+}
