@@ -18,6 +18,7 @@ import { preferSlot } from './prefer-slot.js'
 import { LlamaCppSampler } from './sampler.js'
 import type { SamplerPool } from './sampler-pool.js'
 import type { SlotCells } from './slot-cells.js'
+import { SlotLayout } from './slot-layout.js'
 import { orderBatch, type StepPass } from './step-batch.js'
 import type { Vocabulary } from './vocabulary.js'
 
@@ -52,6 +53,7 @@ export class LlamaCppBackend implements Backend {
 
   readonly #parts: LlamaCppBackendParts
   readonly #oneToken = new Uint32Array(1)
+  readonly #layout = new SlotLayout()
   #disposed = false
 
   constructor(parts: LlamaCppBackendParts) {
@@ -79,6 +81,10 @@ export class LlamaCppBackend implements Backend {
         const started = clock.now()
         await this.#decode(batch, pass)
         const decoded = clock.now()
+        if (pass.isDecode) {
+          const slots = pass.order.map((index) => batch[index]!.slot)
+          this.#layout.decoded(slots, decoded - started)
+        }
         await this.#sample(batch, pass.order, outputs)
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
@@ -105,6 +111,10 @@ export class LlamaCppBackend implements Backend {
 
   preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
     return preferSlot(free, used)
+  }
+
+  layoutMs(used: readonly SlotId[]): number {
+    return this.#layout.lostMs(used)
   }
 
   async dispose(): Promise<void> {

@@ -8,6 +8,8 @@ export interface StepPass {
   readonly order: readonly number[]
   /** Tokens in all. */
   readonly tokens: number
+  /** Whether each item is a single token. */
+  readonly isDecode: boolean
 }
 
 /** What a step must keep to. */
@@ -46,8 +48,8 @@ export function orderBatch(
   const decodes = order.filter(isDecode)
   const prompts = order.filter((index) => !isDecode(index))
   return [
-    { order: decodes, tokens: decodes.length },
-    { order: prompts, tokens: tokens - decodes.length },
+    { order: decodes, tokens: decodes.length, isDecode: true },
+    { order: prompts, tokens: tokens - decodes.length, isDecode: false },
   ].filter((pass) => pass.order.length > 0)
 }
 

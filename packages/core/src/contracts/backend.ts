@@ -133,6 +133,15 @@ export interface Backend {
    */
   preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId
 
+  /**
+   * Says, where some sets of slots make steps longer than others, how many milliseconds each step
+   * loses with sequences in these slots (in no order, each once), against as many in the best ones:
+   * by its own measure, 0 where nothing is lost. The engine weighs it when it gives out slots, and may
+   * move the sequence in the highest one to a better place, with `copyPrefix` and `release`. Leave it
+   * out where any slots are as good.
+   */
+  layoutMs?(used: readonly SlotId[]): number
+
   /** Gives back the model and its memory. */
   dispose(): Promise<void>
 }

@@ -36,7 +36,7 @@ export interface GenerateRequest {
   readonly session?: string
   /** Only requests of one group share a step. */
   readonly stepGroup?: string
-  /** Whether kept tokens of earlier requests may be used; default true. */
+  /** Whether its prompt may use what others computed and stays for others; default true. */
   readonly cache?: boolean
 }
 
@@ -46,7 +46,10 @@ export type FinishReason = 'stop' | 'length'
 /** Tokens of a request. */
 export interface Usage {
   readonly promptTokens: number
-  /** Those of the prompt that a slot already held. */
+  /**
+   * Those of the prompt that a slot already held and that were never computed for this request, not
+   * after a preemption either.
+   */
   readonly cachedTokens: number
   readonly generatedTokens: number
 }

@@ -33,8 +33,8 @@ export interface SequenceView {
   readonly computedTokens: number
   /**
    * Tokens still to compute before the next one can be drawn: 1 while decoding, more in prefill. For
-   * a waiting request what a slot already holds is taken off: looked up at each reading, so read it
-   * once a plan.
+   * a waiting request what a slot already holds is taken off. The look-up is remembered until slots
+   * change.
    */
   readonly remainingTokens: number
   /** Only sequences of one group share a step. */
@@ -42,7 +42,11 @@ export interface SequenceView {
   readonly preemptions: number
 }
 
-/** The waiting requests: preempted ones first, then by arrival. */
+/**
+ * The waiting requests: preempted ones first, then by arrival. A request whose prompt begins with what
+ * a running one is computing is not among them until that is there to be copied, for a bounded time:
+ * a policy hears that it is `queued`, but sees it only when it is worth admitting.
+ */
 export interface WaitingView extends Iterable<SequenceView> {
   readonly size: number
 }
@@ -60,7 +64,10 @@ export interface SchedulerState {
 
 /** What the next step is. */
 export interface Plan {
-  /** Waiting requests that get a slot now, in this order. At most `freeSlots` + preempted ones. */
+  /**
+   * Waiting requests that get a slot now, in this order. At most `freeSlots` + preempted ones. One
+   * that begins with what another one of them is to compute is not admitted yet.
+   */
   readonly admit: readonly string[]
   /** Running requests that lose their slot and wait again, their tokens kept. */
   readonly preempt: readonly string[]

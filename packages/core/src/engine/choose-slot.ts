@@ -1,7 +1,14 @@
 import type { Backend } from '../contracts/backend.js'
 import type { KvCosts } from './kv-costs.js'
 import type { Sequence } from './sequence.js'
-import { heldTokens, isFree, type Match, sharedLength, type Slot, type SlotIndex } from './slot-index.js'
+import {
+  heldTokens,
+  isFree,
+  type Match,
+  sharedLength,
+  type Slot,
+  type SlotIndex,
+} from './slot-index.js'
 
 /** A slot for a sequence, and whose tokens it begins with: its own or a copy of the source's. */
 export interface SlotChoice {
@@ -27,7 +34,8 @@ export function chooseSlot(
   const used = slots.filter((slot) => !isFree(slot)).map((slot) => slot.id)
   const empty = free.filter((slot) => slot.length === 0)
   const targets = new Set([prefer(backend, free, used, slots)])
-  if (empty.length > 0) targets.add(prefer(backend, empty, used, slots))
+  if (empty.length > 0 && empty.length < free.length)
+    targets.add(prefer(backend, empty, used, slots))
 
   const cost = ({ slot, source, shared }: SlotChoice): number => {
     const own = slot === source ? shared : 0

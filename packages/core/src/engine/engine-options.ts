@@ -10,6 +10,7 @@ export interface EngineOptions {
    * means nothing.
    */
   readonly policyPatienceMs: number
+  /**
    * Whether computed prefixes are reused within a tenant only, so that none can tell by the time of
    * its first token what others have asked. Default false.
    */

@@ -13,15 +13,9 @@ import { Intake } from './intake.js'
 import { Outbox, type EventListener } from './outbox.js'
 import { type FallbackPolicy, PolicySeat } from './policy-seat.js'
 import { Roster } from './roster.js'
-import { partsOf, runStep, type StepOutcome, type StepPart } from './run-step.js'
+import { partsOf, runStep, type Step, type StepOutcome } from './run-step.js'
 import type { Sequence } from './sequence.js'
 import { WakeSignal } from './wake-signal.js'
-
-interface Step {
-  readonly parts: readonly StepPart[]
-  readonly startedAt: number
-  readonly outcome: Promise<StepOutcome>
-}
 
 /**
  * Serves requests on one backend: an event-driven loop that plans a step, starts it, and turns the
@@ -54,7 +48,7 @@ export class Engine {
     @inject(tokens.ENGINE_OPTIONS) options: EngineOptions,
   ) {
     this.#seat = new PolicySeat(policy, logger, fallback, options.policyPatienceMs)
-    this.#roster = new Roster(backend, this.#seat)
+    this.#roster = new Roster(backend, this.#seat, clock)
     this.#intake = new Intake(
       this.#roster,
       this.#outbox,
@@ -104,7 +98,7 @@ export class Engine {
   /** Puts another policy in charge from the next step on. It is told of every request there is. */
   setPolicy(policy: SchedulerPolicy): void {
     const { running, waiting } = this.#roster
-    this.#seat.replace(policy, this.clock.now(), running.list, waiting)
+    this.#seat.replace(policy, this.clock.now(), running.list, waiting.everyone())
     this.#wake.notify()
   }
 
@@ -118,7 +112,7 @@ export class Engine {
   statistics(): EngineStatistics {
     const { waiting, running, slots } = this.#roster
     return {
-      waiting: waiting.size,
+      waiting: waiting.total,
       running: running.size,
       slots: slots.statistics(),
       policyFaults: this.#seat.faults,
@@ -168,13 +162,13 @@ export class Engine {
   }
 
   async #sleep(): Promise<void> {
-    const times = [this.#planWakesAt, this.#roster.expiry.next()].filter((at) => at !== undefined)
+    const times = [this.#planWakesAt, this.#roster.wakesAt()].filter((at) => at !== undefined)
     await this.#wake.sleep(times.length === 0 ? undefined : Math.min(...times))
   }
 
   /** Takes out what was cancelled, met a stop text or ran out of time. */
   #settle(now: number): void {
-    for (const [sequence, error] of this.#roster.expiry.due(now)) this.#leave(sequence, error)
+    for (const [sequence, error] of this.#roster.due(now)) this.#leave(sequence, error)
     this.#takeOut(now)
   }
 
@@ -190,14 +184,17 @@ export class Engine {
     if (this.#isClosed || this.#roster.isIdle) return undefined
     try {
       const plan = this.#plan(now)
+      const visible = this.#roster.waiting.size
       await this.#apply(plan, now)
       this.#takeOut(now)
+      await this.#roster.tidy()
       const parts = partsOf(plan, this.#roster.running, this.backend.limits.batchSize)
       if (parts.length > 0) {
         return { parts, startedAt: this.clock.now(), outcome: runStep(this.backend, parts) }
       }
       this.#planWakesAt = plan.wakeAt
-      if (plan.wakeAt === undefined) this.#wake.notify()
+      // Whoever came into sight meanwhile waits for another plan and not for the policy's time.
+      if (plan.wakeAt === undefined || this.#roster.waiting.size > visible) this.#wake.notify()
     } catch (error) {
       this.#failAll(CllmError.from(error), now)
     }
@@ -233,13 +230,14 @@ export class Engine {
     const now = this.clock.now()
     this.#counters.countStep(outcome)
     if (outcome.isWhole) this.#seat.observeStep(step.parts, step.startedAt, now)
+    this.#roster.slots.costs.stepped(step.parts, outcome.isWhole ? now - step.startedAt : undefined)
     for (const [index, { sequence, tokens: count }] of step.parts.entries()) {
       const outputs = outcome.outputs[index] ?? []
       if (CllmError.isInstance(outputs)) {
         this.#leave(sequence, outputs)
         continue
       }
-      sequence.computedTokens += count
+      this.#roster.advance(sequence, count)
       const output = outputs.at(-1)
       // A token drawn before a stop text was noticed, or for a client that left, is discarded.
       if (output === undefined || this.#leaving.has(sequence)) continue

@@ -39,7 +39,7 @@ export class Intake {
       throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
     }
     const limit = this.options.maxQueuedRequests
-    if (this.roster.waiting.size < limit) return
+    if (this.roster.waiting.total < limit) return
     throw new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
   }
 }

@@ -54,20 +54,17 @@ export class KvCosts {
     this.#trust *= 0.5 ** (1 / copiesUntilHalf)
   }
 
-  /** Learns from a step that went well. */
-  observe(parts: readonly StepPart[], durationMs: number): void {
-    let decodes = 0
-    let tokens = 0
-    for (const part of parts) {
-      if (part.isDecode) decodes++
-      else tokens += part.tokens
+  /** Learns from a step, unless it went wrong and so took no time that would teach something. */
+  stepped(parts: readonly StepPart[], durationMs: number | undefined): void {
+    if (durationMs !== undefined) {
+      let decodes = 0
+      let tokens = 0
+      for (const part of parts) {
+        if (part.isDecode) decodes++
+        else tokens += part.tokens
+      }
+      this.#fit.observe([1, decodes, tokens, this.#copies], durationMs + this.#copyMs)
     }
-    this.#fit.observe([1, decodes, tokens, this.#copies], durationMs + this.#copyMs)
-    this.forget()
-  }
-
-  /** Copies before a step that teaches nothing count for no other. */
-  forget(): void {
     this.#copies = 0
     this.#copyMs = 0
   }

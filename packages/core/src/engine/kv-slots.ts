@@ -1,4 +1,4 @@
-import type { Backend, SlotId } from '../contracts/backend.js'
+import type { Backend } from '../contracts/backend.js'
 import type { Clock } from '../contracts/clock.js'
 import type { SlotStatistics } from '../contracts/engine-client.js'
 import { chooseSlot } from './choose-slot.js'

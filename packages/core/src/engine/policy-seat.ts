@@ -121,7 +121,7 @@ export class PolicySeat {
       if (CllmError.isInstance(error) && error.details.policy === policy.name) throw error
       throw failed(policy.name, `threw: ${String(error)}`, error)
     }
-    return this.#canFallBack ? this.#withPatience(plan, state.now, waiting.size) : plan
+    return this.#canFallBack ? this.#withPatience(plan, state.now, waiting.total) : plan
   }
 
   /** A policy may wait, and be called again later and later, but not for ever. */
@@ -148,7 +148,7 @@ export class PolicySeat {
       `${fault.message}; ${next.name} takes over`,
     )
     this.faults++
-    this.replace(next, now, running.list, waiting)
+    this.replace(next, now, running.list, waiting.everyone())
     this.fallback = { from: name, reason: fault.message, since: now }
   }
 }

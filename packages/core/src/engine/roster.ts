@@ -1,11 +1,14 @@
 import type { Backend } from '../contracts/backend.js'
+import type { Clock } from '../contracts/clock.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { EndState } from './counters.js'
 import { Expiry } from './expiry.js'
 import { KvSlots } from './kv-slots.js'
 import type { PolicySeat } from './policy-seat.js'
+import { PrefixWaits } from './prefix-waits.js'
 import { RunningSet } from './running-set.js'
 import type { Sequence } from './sequence.js'
+import { SlotMover } from './slot-mover.js'
 import { WaitingQueue } from './waiting-queue.js'
 
 /**
@@ -17,16 +20,21 @@ export class Roster {
   readonly running = new RunningSet()
   readonly expiry = new Expiry()
   readonly slots: KvSlots
+  readonly waits: PrefixWaits
+  readonly #mover: SlotMover
 
   constructor(
     private readonly backend: Backend,
     private readonly seat: PolicySeat,
+    clock: Clock,
   ) {
-    this.slots = new KvSlots(backend)
+    this.slots = new KvSlots(backend, clock)
+    this.waits = new PrefixWaits(this.slots, this.waiting)
+    this.#mover = new SlotMover(this.slots, backend)
   }
 
   get isIdle(): boolean {
-    return this.waiting.size === 0 && this.running.size === 0
+    return this.waiting.total === 0 && this.running.size === 0
   }
 
   find(id: string): Sequence | undefined {
@@ -34,31 +42,64 @@ export class Roster {
   }
 
   all(): Sequence[] {
-    return [...this.waiting, ...this.running.list]
+    return [...this.waiting.everyone(), ...this.running.list]
+  }
+
+  /** When something is to be done that no request or step brings about, or undefined. */
+  wakesAt(): number | undefined {
+    const times = [this.expiry.next(), this.waits.next()].filter((at) => at !== undefined)
+    return times.length === 0 ? undefined : Math.min(...times)
+  }
+
+  /** Takes out those whose time has come, with what their clients are told; shows who was held. */
+  due(now: number): Iterable<readonly [Sequence, CllmError]> {
+    this.waits.expire(now)
+    return this.expiry.due(now)
   }
 
   add(sequence: Sequence): void {
     this.waiting.add(sequence)
+    this.waits.joined(sequence, sequence.arrival)
     this.expiry.add(sequence)
     this.seat.observe({ type: 'queued', request: sequence, now: sequence.arrival })
   }
 
-  /** Gives a waiting request a slot, or returns why it cannot run. */
+  /**
+   * Gives a waiting request a slot, or returns why it cannot run. One that finds that another one
+   * computes its prefix now goes on waiting, unless the policy has insisted.
+   */
   async admit(sequence: Sequence, now: number): Promise<CllmError | undefined> {
+    if (!this.waits.isHeld(sequence) && this.waits.hold(sequence, now)) return undefined
     this.waiting.remove(sequence)
+    this.waits.left(sequence)
     this.running.add(sequence)
     const isFirst = sequence.admittedAt === undefined
     sequence.state = 'prefilling'
     sequence.admittedAt ??= now
     try {
       await this.slots.acquire(sequence)
-      if (isFirst) sequence.cachedTokens = sequence.computedTokens
+      const found = sequence.computedTokens
+      // What was found at first and had to be computed after a preemption was no saving.
+      sequence.cachedTokens = isFirst ? found : Math.min(sequence.cachedTokens, found)
       sequence.sampler = this.backend.createSampler(sequence.request.sampling, sequence.tokens)
     } catch (error) {
       return CllmError.from(error, 'backend_failed')
     }
+    this.waits.admitted(sequence, now)
     this.seat.observe({ type: 'admitted', request: sequence, now })
     return undefined
+  }
+
+  /** A running request has computed so many more of its tokens. */
+  advance(sequence: Sequence, tokens: number): void {
+    sequence.computedTokens += tokens
+    this.slots.advanced(sequence)
+    this.waits.advanced(sequence)
+  }
+
+  /** Brings running requests to better slots, where that is worth it. */
+  async tidy(): Promise<void> {
+    await this.#mover.move()
   }
 
   /** Takes a running request's slot away; it waits again with its tokens. */
@@ -67,12 +108,14 @@ export class Roster {
     sequence.state = 'preempted'
     sequence.preemptions++
     this.waiting.add(sequence)
+    this.waits.joined(sequence, now)
     this.seat.observe({ type: 'preempted', request: sequence, now })
   }
 
   /** Ends a request: its place and its slot are free. */
   remove(sequence: Sequence, state: EndState, now: number): void {
     this.waiting.remove(sequence)
+    this.waits.left(sequence)
     this.#giveBack(sequence, now)
     sequence.state = state
     this.seat.observe({ type: 'finished', request: sequence, now })
@@ -80,9 +123,11 @@ export class Roster {
 
   #giveBack(sequence: Sequence, now: number): void {
     this.running.remove(sequence)
+    this.slots.isNoLeader(sequence)
     this.slots.release(sequence, now)
     sequence.computedTokens = 0
     sequence.sampler?.dispose()
     sequence.sampler = undefined
+    this.waits.lost(sequence)
   }
 }

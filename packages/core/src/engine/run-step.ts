@@ -20,6 +20,13 @@ export interface StepOutcome extends Omit<StepResult, 'outputs'> {
   readonly isWhole: boolean
 }
 
+/** A step that is under way. */
+export interface Step {
+  readonly parts: readonly StepPart[]
+  readonly startedAt: number
+  readonly outcome: Promise<StepOutcome>
+}
+
 /** The parts of a plan's step: what still runs, cut to what it has left and to `batchSize`. */
 export function partsOf(plan: Plan, running: RunningSet, batchSize: number): StepPart[] {
   const parts: StepPart[] = []

@@ -40,6 +40,8 @@ export interface FakeBackendOptions {
   readonly stepMs?: (batch: readonly BatchItem[]) => number
   /** Milliseconds that copying this many tokens takes; the same. */
   readonly copyMs?: (length: number) => number
+  /** What `layoutMs` says; without it any slots are as good. */
+  readonly layoutMs?: (used: readonly SlotId[]) => number
   /** An error that the step rejects with, changing nothing; steps count from 1. */
   readonly failWhen?: (batch: readonly BatchItem[], step: number) => Error | undefined
   /**
@@ -85,6 +87,7 @@ export class FakeBackend implements Backend {
     gpu: false,
   }
   readonly tokenizer: Tokenizer
+  readonly layoutMs?: (used: readonly SlotId[]) => number
   /** Every step so far that was started, those that then failed included. */
   readonly steps: FakeStep[] = []
   /** Every call of `truncate`, `copyPrefix` and `release` so far. */
@@ -115,6 +118,7 @@ export class FakeBackend implements Backend {
     this.#slots = Array.from({ length: slots }, () => new FakeSlot(this.#model.emptyHash))
     this.samplers = this.#samplers
     this.tokenizer = this.#model.tokenizer
+    if (options.layoutMs !== undefined) this.layoutMs = options.layoutMs
     this.limits = Object.freeze({ slots, contextSize, batchSize })
     this.model = Object.freeze({
       id,

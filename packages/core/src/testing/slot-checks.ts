@@ -97,6 +97,19 @@ export async function checkSlots(
     }
   })
 
+  await inTurn('what a layout of slots loses is a time', async () => {
+    if (backend.layoutMs === undefined) return
+    await driver.generate(0, prompt, greedy, 4)
+    const all = Array.from({ length: slots }, (_, slot) => slot)
+    for (const used of [[], [slots - 1], all, all.filter((slot) => slot % 2 === 0)]) {
+      const lost = backend.layoutMs(used)
+      assert(Number.isFinite(lost) && lost >= 0, `slots ${used.join()} lose ${lost} ms`)
+      assert.equal(backend.layoutMs(used.toReversed()), lost, 'in whatever order they are named')
+    }
+    assert.equal(backend.layoutMs([]), 0, 'nothing is lost without sequences')
+    assert.equal(backend.layoutMs(all), 0, 'nor with all slots, for which there is no better place')
+  })
+
   await inTurn(
     'outputs can be had of several positions, or are refused as unsupported',
     async () => {

@@ -1043,7 +1043,6 @@ t.test('one request can never fail another', async (t) => {
       error: { code: 'backend_failed', message: 'unlucky' },
     })
     const moods = [
-      ['no copies', long, /half-way/],
       ['nowhere', promptOf(9, 2), /99/],
       ['taken', promptOf(9, 2), /instead got 0/],
     ] as const
@@ -1054,6 +1053,10 @@ t.test('one request can never fail another', async (t) => {
       const after = await ask(greedy(promptOf(30, 5), 3))
       t.same(after.tokens, expectedTokens(made.backend, promptOf(30, 5), 3), 'the next one is well')
     }
+    if (backend.current !== undefined) backend.current.mood = 'no copies'
+    const copied = await ask(greedy([...long, 9], 5))
+    t.same(copied.tokens, expectedTokens(made.backend, [...long, 9], 5), 'then it is computed')
+    t.equal(copied.end?.usage.cachedTokens, 0)
     if (backend.current !== undefined) backend.current.mood = 'no truncation'
     t.match((await ask(greedy(promptOf(25, 5), 3))).error, { message: 'not this slot' })
     if (backend.current !== undefined) delete backend.current.mood

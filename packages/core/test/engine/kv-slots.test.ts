@@ -1,4 +1,4 @@
-import { defaultSampling, type Plan, type TokenId } from '@cllm/core'
+import { type BatchItem, defaultSampling, type Plan, type TokenId } from '@cllm/core'
 import { runUntilIdle } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
 import {
@@ -154,23 +154,6 @@ t.test('the prefix of a running request is copied', async (t) => {
   t.match((await made.run(steady)).error, { code: 'cancelled' })
 
   const other = await besides(prompt, { slots: 2 })
-  t.match(
-    await request(t, other.made, [...prompt.slice(0, 63), 9]),
-    {
-      cached: 0,
-      computed: 64,
-      calls: [],
-    },
-    'fewer than 64 tokens are computed anew',
-  )
-  t.match(
-    await request(t, other.made, [...prompt.slice(0, 64), 9]),
-    {
-      cached: 63,
-      slot: 1,
-    },
-    'the idle slot has all but one of them',
-  )
   t.match(await request(t, other.made, [...promptOf(20, 8), ...prompt]), { cached: 0 })
   t.match(
     await request(t, other.made, [...prompt, 9]),
@@ -186,29 +169,53 @@ t.test('the prefix of a running request is copied', async (t) => {
   await finish(t, made)
 })
 
-t.test('copied from 64 tokens on', async (t) => {
-  const prompt = promptOf(100)
-  for (const [length, cached] of [
-    [63, 0],
-    [64, 64],
+t.test('a copy is made where it is cheaper than computing, by what both have cost', async (t) => {
+  const stepMs = (batch: readonly BatchItem[]) =>
+    10 + 2 * batch.reduce((sum, { tokens }) => sum + tokens.length, 0)
+  for (const [copyMs, cached] of [
+    [20, 64],
+    [2000, 0],
   ] as const) {
-    const { made } = await besides(prompt, { slots: 2 })
-    const found = await request(t, made, [...prompt.slice(0, length), 9])
-    t.match(found, { cached, slot: 1, calls: { length: cached === 0 ? 0 : 1 } })
+    const made = rig({ slots: 4, contextSize: 2000, stepMs, copyMs: () => copyMs })
+    const prompt = promptOf(150)
+    const steady = collect(made.client.submit({ ...greedy(prompt, 1800), id: 'steady' }))
+    await runUntilIdle(made.clock, 1400)
+    const found: (number | undefined)[] = []
+    for (let family = 1; family < 12; family++) {
+      const branch = [...prompt.slice(0, 64), ...promptOf(9 * family, family)]
+      found.push((await request(t, made, branch, { cache: true })).cached)
+      // what it leaves behind is to be copied by nobody
+      await request(t, made, promptOf(190, 40 + family))
+      await request(t, made, promptOf(190, 60 + family))
+      await request(t, made, promptOf(190, 80 + family))
+    }
+    t.equal(found.at(-1), cached, `a copy takes ${copyMs} ms: ${found.join()}`)
+    made.client.cancel('steady')
+    await made.run(steady)
     await finish(t, made)
   }
 })
 
-t.test('what is still being computed is not copied', async (t) => {
-  const made = rig({ slots: 2, batchSize: 80 })
-  const prompt = promptOf(150)
-  const first = collect(made.client.submit(greedy(prompt, 3)))
-  await runUntilIdle(made.clock, 1005)
-  const second = collect(made.client.submit(greedy(prompt, 3)))
-  const answers = await made.run(Promise.all([first, second]))
-  for (const { tokens } of answers) t.same(tokens, expectedTokens(made, prompt, 3))
-  t.equal(answers[1]?.end?.usage.cachedTokens, 80, 'only the first step was there to be had')
-  t.match(made.backend.operations, [{ type: 'copyPrefix', length: 80 }])
+t.test('whoever begins with what is being computed waits for it', async (t) => {
+  const made = rig({ slots: 4, batchSize: 40 })
+  const prefix = promptOf(150)
+  const prompts = [1, 2, 3, 4, 5, 6].map((family) => [...prefix, ...promptOf(9, family)])
+  const answers = await made.run(
+    Promise.all(prompts.map((prompt) => collect(made.client.submit(greedy(prompt, 3))))),
+  )
+  for (const [index, { tokens, end }] of answers.entries()) {
+    t.same(tokens, expectedTokens(made, prompts[index] ?? [], 3))
+    t.equal(end?.usage.cachedTokens, index === 0 ? 0 : 150)
+  }
+  const computed = made.backend.steps.flatMap(({ batch }) =>
+    batch.map((item) => item.tokens.length),
+  )
+  const decodes = 6 * 2
+  t.equal(
+    computed.reduce((sum, count) => sum + count, 0) - decodes,
+    159 + 5 * 9,
+    'the prefix is computed once',
+  )
   await finish(t, made)
 })
 
@@ -235,28 +242,33 @@ t.test('a long conversation is not thrown away for its beginning', async (t) => 
   const half = rig({ slots: 2, contextSize: 400 })
   await request(t, half, conversation)
   const long = [...conversation.slice(0, 150), 9]
-  t.match(await request(t, half, long), { cached: 150, slot: 0 }, 'or most of it goes on')
+  t.match(await request(t, half, long), { cached: 150, slot: 1 }, 'nor a part of it')
+  t.match(await request(t, half, [...conversation, 9]), { cached: 200, slot: 0 })
   await finish(t, half)
 })
 
-t.test('cache: false takes nothing, and leaves something', async (t) => {
+t.test('cache: false takes nothing and leaves nothing', async (t) => {
   const made = rig({ slots: 1 })
   const prompt = promptOf(100)
   await request(t, made, prompt)
   t.match(await request(t, made, prompt, { cache: false }), {
     cached: 0,
     computed: 100,
-    calls: [{ type: 'release', slot: 0 }],
+    calls: [
+      { type: 'release', slot: 0 },
+      { type: 'release', slot: 0 },
+    ],
   })
-  t.match(await request(t, made, prompt), { cached: 99 })
+  t.match(await request(t, made, prompt), { cached: 0 })
   await finish(t, made)
   const { made: busy } = await besides(prompt, { slots: 2 })
-  t.match(await request(t, busy, prompt, { cache: false }), { cached: 0, calls: [] })
+  const alone = await request(t, busy, prompt, { cache: false })
+  t.match(alone, { cached: 0, calls: [{ type: 'release', slot: 1 }] })
   await finish(t, busy)
 })
 
 t.test('a backend that keeps multiples only', async (t) => {
-  const made = rig({ slots: 2, keepMultipleOf: 16 })
+  const made = rig({ slots: 1, keepMultipleOf: 16 })
   const prompt = promptOf(100)
   await request(t, made, prompt)
   const branch = [...prompt.slice(0, 60), ...promptOf(20, 1)]
@@ -328,7 +340,14 @@ t.test('the backend says which free slot it likes', async (t) => {
     [[0, 1], [2]],
   ])
   await request(t, made, promptOf(20, 2))
-  t.same(asked.at(-1), [[0, 2, 1], []], 'empty ones, then the least recently used')
-  t.equal(made.engine.statistics().slots[1]?.tokens, 22)
+  t.same(
+    asked.slice(-2),
+    [
+      [[0, 2, 1], []],
+      [[0], []],
+    ],
+    'empty ones, then the least recently used; and which of the empty ones',
+  )
+  t.equal(made.engine.statistics().slots[0]?.tokens, 22, 'the empty one costs nobody anything')
   await finish(t, made)
 })

@@ -159,7 +159,8 @@ class RandomPolicy implements SchedulerPolicy {
       if (view.computedTokens + view.remainingTokens !== all) this.wrong.push('running tokens')
       if (view.state === 'decoding' && view.remainingTokens !== 1) this.wrong.push('decode tokens')
     }
-    if (this.#seen.size !== state.waiting.size + state.running.length) this.wrong.push('count')
+    // Those who wait for another one's prefix are told of, but not shown.
+    if (this.#seen.size < state.waiting.size + state.running.length) this.wrong.push('count')
   }
 }
 
@@ -276,8 +277,7 @@ t.test('every answer is that of the request alone, whatever else goes on', async
           else if (code === 'timeout')
             check(trial.request.timeoutMs !== undefined, 'it has a limit')
           else if (code === 'backend_failed') {
-            const wants =
-              trial.prompt.includes(poison) || trial.sampling.seed === unsampled || fail > 0
+            const wants = trial.prompt.includes(poison) || trial.sampling.seed === unsampled
             check(wants, 'it cannot be computed')
           } else check(code === 'rejected' && last.error.message === 'bad luck', 'it was rejected')
           seen[code as keyof typeof seen]++
