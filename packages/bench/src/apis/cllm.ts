@@ -1,0 +1,28 @@
+import { errorMessage, numberOf, usageOf, type Api } from './api.js'
+
+/** The native API of cLLM: `POST /generate_stream`. */
+export const cllmApi: Api = {
+  name: 'cllm',
+  path: '/generate_stream',
+  framing: 'sse',
+  needsModel: false,
+  body: ({ prompt, maxTokens, temperature, ignoreEos, tenant }) => ({
+    prompt,
+    max_tokens: maxTokens,
+    temperature,
+    ignore_eos: ignoreEos,
+    ...(tenant === '' ? {} : { tenant }),
+  }),
+  read(event) {
+    if (event.error !== undefined) return { error: errorMessage(event.error) }
+    if (event.done === true) {
+      const usage = usageOf({
+        generatedTokens: numberOf(event.generated_tokens),
+        promptTokens: numberOf(event.prompt_tokens),
+        cachedTokens: numberOf(event.cached_tokens),
+      })
+      return { done: true, usage }
+    }
+    return typeof event.token === 'string' ? { text: event.token, tokens: 1 } : undefined
+  },
+}

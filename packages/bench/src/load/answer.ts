@@ -1,0 +1,54 @@
+import type { Api } from '../apis/api.js'
+import type { RequestFailure, Usage } from '../metrics/run-record.js'
+import { eventDecoder } from './event-decoder.js'
+
+/** Reads one answer's stream and notes what came when. */
+export class Answer {
+  readonly arrivalsMs: number[] = []
+  arrivedTokens = 0
+  usage: Usage | undefined
+  failure: RequestFailure | undefined
+  /** Whether the stream's own end came. */
+  ended = false
+  readonly #decoder
+
+  constructor(
+    private readonly api: Api,
+    private readonly now: () => number,
+  ) {
+    this.#decoder = eventDecoder(api.framing, (data) => this.#take(data))
+  }
+
+  feed(text: string): void {
+    this.#decoder.feed(text)
+  }
+
+  #take(data: string): void {
+    if (this.failure !== undefined) return
+    if (data === '[DONE]') {
+      this.ended = true
+      return
+    }
+    const event = this.api.read(parse(data))
+    if (event === undefined) {
+      const message = `not an event of the API ${this.api.name}: ${data.slice(0, 200)}`
+      this.failure = { kind: 'protocol', message }
+      return
+    }
+    if (event.error !== undefined) this.failure = { kind: 'server', message: event.error }
+    if (event.text !== undefined && event.text !== '') this.arrivalsMs.push(this.now())
+    this.arrivedTokens += event.tokens ?? 0
+    if (event.usage !== undefined) this.usage = { ...this.usage, ...event.usage }
+    if (event.done === true) this.ended = true
+  }
+}
+
+/** An object, or an empty one for what no API sends. */
+function parse(data: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(data)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+  } catch {
+    return {}
+  }
+}

@@ -1,0 +1,37 @@
+import { randomGamma } from 'd3-random'
+import type { RandomSource } from '../statistics/random-source.js'
+
+/** How requests of an open loop arrive. */
+export interface ArrivalOptions {
+  /** Requests per second. */
+  readonly rate: number
+  /**
+   * Shape of the gamma distribution of the gaps, as in vLLM's benchmark: 1 is a Poisson process
+   * (default), smaller is burstier, larger more even, Infinity exactly even.
+   */
+  readonly burstiness?: number
+  /** Milliseconds in which the rate grows evenly from 0; default 0. */
+  readonly rampMs?: number
+  readonly random: RandomSource
+}
+
+/** Times in milliseconds, without end, at which requests are meant to be sent. */
+export function* arrivals(options: ArrivalOptions): Generator<number, never> {
+  const { rate, burstiness = 1, rampMs = 0, random } = options
+  const gap = Number.isFinite(burstiness)
+    ? randomGamma.source(random)(burstiness, 1 / burstiness)
+    : () => 1
+  let requests = 0
+  for (;;) {
+    requests += gap()
+    yield timeOf(requests, rate / 1000, rampMs)
+  }
+}
+
+/** When so many requests have been sent, at a rate per millisecond that is reached after the ramp. */
+function timeOf(requests: number, rate: number, rampMs: number): number {
+  const duringRamp = (rate * rampMs) / 2
+  return requests < duringRamp
+    ? Math.sqrt((2 * rampMs * requests) / rate)
+    : rampMs / 2 + requests / rate
+}

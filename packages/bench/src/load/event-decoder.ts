@@ -1,0 +1,22 @@
+import { createParser } from 'eventsource-parser'
+
+/** Takes a stream's text as it comes and hands on the data of each event. */
+export interface EventDecoder {
+  feed(text: string): void
+}
+
+/** A decoder for server-sent events or for one JSON object per line. */
+export function eventDecoder(
+  framing: 'sse' | 'ndjson',
+  onData: (data: string) => void,
+): EventDecoder {
+  if (framing === 'sse') return createParser({ onEvent: ({ data }) => onData(data) })
+  let rest = ''
+  return {
+    feed(text) {
+      const lines = (rest + text).split('\n')
+      rest = lines.pop() ?? ''
+      for (const line of lines) if (line.trim() !== '') onData(line)
+    },
+  }
+}

@@ -1,0 +1,41 @@
+import { randomSource } from '../statistics/random-source.js'
+import { promptText } from '../workload/prompt-text.js'
+import type { WorkItem } from '../workload/work-item.js'
+import type { LoadOptions, TenantShare } from './load-options.js'
+
+/** A request that is ready to be sent. */
+export interface Job {
+  readonly index: number
+  readonly item: WorkItem
+  readonly prompt: string
+  readonly tenant: string
+  readonly cancelAfter?: number
+  readonly slowReadMs: number
+}
+
+/** The job at an index: a function of the load's seed and the run's salt. */
+export function makeJob(
+  index: number,
+  load: LoadOptions,
+  { salt, firstItem }: { readonly salt: string; readonly firstItem: number },
+): Job {
+  const { seed, cancelRate = 0, slowReaders = 0, slowReadMs = 0, tenants = [] } = load
+  const item = load.dataset.item(firstItem + index)
+  const random = randomSource(seed, 'job', index)
+  const tenant = pickTenant(tenants, random())
+  const isCancelled = random() < cancelRate
+  const cancelAfter = Math.max(1, Math.floor(random() * item.outputTokens))
+  return {
+    index,
+    item,
+    prompt: promptText(item, seed, salt),
+    tenant,
+    ...(isCancelled ? { cancelAfter } : {}),
+    slowReadMs: random() < slowReaders ? slowReadMs : 0,
+  }
+}
+
+function pickTenant(tenants: readonly TenantShare[], share: number): string {
+  let left = share * tenants.reduce((sum, { weight }) => sum + weight, 0)
+  return tenants.find(({ weight }) => (left -= weight) < 0)?.name ?? tenants.at(-1)?.name ?? ''
+}

@@ -1,0 +1,60 @@
+import { CllmError } from '@cllm/core'
+import type { LoadOptions } from './load-options.js'
+import { sendRequest } from './send-request.js'
+import { urlOf, type Target } from './target.js'
+
+/**
+ * Finds out whether a target answers, and which model to ask for where its API wants one named.
+ *
+ * @returns the target, with its model
+ * @throws `target_unavailable`, saying what to do about it
+ */
+export async function reachTarget(
+  target: Target,
+  load: Pick<LoadOptions, 'temperature' | 'ignoreEos' | 'timeoutMs'>,
+  signal: AbortSignal,
+): Promise<Target> {
+  const model = target.model ?? (target.api.needsModel ? await firstModel(target) : undefined)
+  const ready = model === undefined ? target : { ...target, model }
+  const ask = { prompt: 'Hello, how are you today?', maxTokens: 4, tenant: '', ...load }
+  const begin = performance.now()
+  const { outcome, failure } = await sendRequest(
+    ready,
+    model === undefined ? ask : { ...ask, model },
+    { now: () => performance.now() - begin, signal, timeoutMs: load.timeoutMs },
+  )
+  if (outcome === 'failed') throw unavailable(target, failure?.kind ?? '', failure?.message ?? '')
+  return ready
+}
+
+function unavailable({ url, api }: Target, kind: string, message: string): CllmError {
+  const path = `${url.origin}${urlOf({ url }, api.path).pathname}`
+  if (kind === 'connection') {
+    return new CllmError('target_unavailable', `cannot reach ${url.href}: ${message}`)
+  }
+  const isOther = kind === 'protocol' || kind === 'http_404' || kind === 'http_405'
+  const hint = isOther ? `; is ${api.name} the right --api?` : ''
+  const text = `POST ${path} failed with ${kind}: ${message}${hint}`
+  return new CllmError('target_unavailable', text)
+}
+
+/** The first model that a server lists, OpenAI's way or Ollama's. */
+async function firstModel(target: Target): Promise<string> {
+  const path = target.api.name === 'ollama' ? '/api/tags' : '/v1/models'
+  const url = urlOf(target, path)
+  let response: Response
+  try {
+    response = await fetch(url, { headers: target.headers })
+  } catch (error) {
+    const { cause, message } = error as Error
+    const reason = (cause as Error | undefined)?.message || message
+    throw new CllmError('target_unavailable', `cannot reach ${target.url.href}: ${reason}`)
+  }
+  const list = (await response.json().catch(() => undefined)) as
+    | { data?: { id?: string }[]; models?: { name?: string }[] }
+    | undefined
+  const model = list?.data?.[0]?.id ?? list?.models?.[0]?.name
+  if (model !== undefined) return model
+  const text = `GET ${url.href} (${response.status}) lists no model: name one with --model, or is ${target.api.name} not the right --api?`
+  throw new CllmError('target_unavailable', text)
+}

@@ -1,0 +1,165 @@
+import { setMaxListeners } from 'node:events'
+import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { RunRecord } from '../metrics/run-record.js'
+import { randomSource } from '../statistics/random-source.js'
+import { arrivals } from './arrivals.js'
+import { makeJob, type Job } from './job.js'
+import type { LoadOptions, RunOptions } from './load-options.js'
+import { sendRequest } from './send-request.js'
+import type { Target } from './target.js'
+
+/** Why a run ended before its load was done. */
+export type Stopped = 'interrupted' | 'target-gone'
+
+/** What a run measured. */
+export interface LoadResult {
+  /** Every request that was sent, in the order of their indexes. */
+  readonly records: readonly RunRecord[]
+  readonly stopped?: Stopped
+  /** How late this process itself was to handle events, 99th percentile in milliseconds. */
+  readonly eventLoopP99Ms: number
+}
+
+/** So many requests in a row that find nobody mean that the target is gone. */
+const goneAfter = 10
+
+/** Puts a load on a target and waits until all of its requests have ended. */
+export async function runLoad(
+  target: Target,
+  load: LoadOptions,
+  run: RunOptions,
+): Promise<LoadResult> {
+  // One millisecond is the resolution, and part of what is measured.
+  const delay = monitorEventLoopDelay({ resolution: 1 })
+  delay.enable()
+  const loadRun = new LoadRun(target, load, run)
+  await loadRun.done()
+  delay.disable()
+  const stopped = loadRun.stopped
+  return {
+    records: loadRun.records.sort((a, b) => a.index - b.index),
+    ...(stopped === undefined ? {} : { stopped }),
+    eventLoopP99Ms: Math.max(0, delay.percentile(99) / 1e6 - 1),
+  }
+}
+
+class LoadRun {
+  readonly records: RunRecord[] = []
+  stopped: Stopped | undefined
+  readonly #begin = performance.now()
+  readonly #now = () => performance.now() - this.#begin
+  readonly #interrupt = new AbortController()
+  #next = 0
+  #refused = 0
+
+  constructor(
+    private readonly target: Target,
+    private readonly load: LoadOptions,
+    private readonly run: RunOptions,
+  ) {
+    setMaxListeners(0, this.#interrupt.signal)
+  }
+
+  async done(): Promise<void> {
+    const { signal } = this.run
+    const interrupt = () => {
+      this.stopped ??= 'interrupted'
+      this.#interrupt.abort()
+    }
+    signal.addEventListener('abort', interrupt)
+    if (signal.aborted) interrupt()
+    const { shape } = this.load
+    await (shape.kind === 'closed' ? this.#closed(shape) : this.#timed(this.#times()))
+    signal.removeEventListener('abort', interrupt)
+  }
+
+  async #closed({ concurrency, rampMs }: { concurrency: number; rampMs: number }): Promise<void> {
+    const client = async (number: number) => {
+      await this.#until((rampMs * number) / concurrency)
+      for (;;) {
+        const job = this.#take()
+        if (job === undefined) return
+        await this.#send(job, this.#now())
+      }
+    }
+    await Promise.all(Array.from({ length: concurrency }, (_, number) => client(number)))
+  }
+
+  async #timed(times: Iterable<number>): Promise<void> {
+    const sent: Promise<void>[] = []
+    for (const time of times) {
+      if (time > (this.load.durationMs ?? Infinity)) break
+      await this.#until(time)
+      const job = this.#take()
+      if (job === undefined) break
+      sent.push(this.#send(job, time))
+    }
+    await Promise.all(sent)
+  }
+
+  #times(): Iterable<number> {
+    const { shape, dataset, seed } = this.load
+    const { firstItem } = this.run
+    if (shape.kind === 'open') return arrivals({ ...shape, random: randomSource(seed, 'arrivals') })
+    const begin = dataset.item(firstItem).atMs ?? 0
+    return Array.from(
+      { length: (dataset.size ?? 0) - firstItem },
+      (_, index) => (dataset.item(firstItem + index).atMs ?? 0) - begin,
+    )
+  }
+
+  /** Whoever sleeps when the run is stopped wakes up at once. */
+  async #until(time: number): Promise<void> {
+    // Timers count whole milliseconds, and early is worse than up to one late.
+    const milliseconds = Math.ceil(time - this.#now())
+    if (milliseconds <= 0) return
+    await sleep(milliseconds, undefined, { signal: this.#interrupt.signal }).catch(() => undefined)
+  }
+
+  #take(): Job | undefined {
+    const { requests = Infinity, durationMs = Infinity } = this.load
+    const isOver = this.#next >= requests || this.#now() >= durationMs
+    if (isOver || this.stopped !== undefined) return undefined
+    return makeJob(this.#next++, this.load, this.run)
+  }
+
+  async #send(job: Job, intendedMs: number): Promise<void> {
+    const { model } = this.target
+    const { temperature, ignoreEos, timeoutMs } = this.load
+    const { index, item, prompt, tenant, slowReadMs, cancelAfter } = job
+    const named = model === undefined ? {} : { model }
+    const ask = {
+      prompt,
+      maxTokens: item.outputTokens,
+      temperature,
+      ignoreEos,
+      tenant,
+      ...named,
+    }
+    const { answer, sentMs, endMs, outcome, failure } = await sendRequest(this.target, ask, {
+      now: this.#now,
+      signal: this.#interrupt.signal,
+      timeoutMs,
+      slowReadMs,
+      ...(cancelAfter === undefined ? {} : { cancelAfter }),
+    })
+    this.records.push({
+      index,
+      tenant,
+      intendedMs,
+      sentMs,
+      arrivalsMs: answer.arrivalsMs,
+      endMs,
+      outcome,
+      ...(failure === undefined ? {} : { failure }),
+      arrivedTokens: answer.arrivedTokens,
+      ...(answer.usage === undefined ? {} : { usage: answer.usage }),
+      asked: { inputTokens: item.inputTokens, outputTokens: item.outputTokens },
+      slowReader: slowReadMs > 0,
+    })
+    this.#refused = failure?.kind === 'connection' ? this.#refused + 1 : 0
+    if (this.#refused >= goneAfter) this.stopped ??= 'target-gone'
+    this.run.onDone?.()
+  }
+}

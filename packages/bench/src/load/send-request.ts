@@ -1,0 +1,140 @@
+import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import type { Ask } from '../apis/api.js'
+import type { Outcome, RequestFailure } from '../metrics/run-record.js'
+import { Answer } from './answer.js'
+import { urlOf, type Target } from './target.js'
+
+/** How a request is sent and read. */
+export interface SendOptions {
+  /** The run's clock, in milliseconds. */
+  readonly now: () => number
+  /** Ends the request as `interrupted`. */
+  readonly signal: AbortSignal
+  /** Ends it as failed with `timeout`, in milliseconds after the sending. */
+  readonly timeoutMs: number
+  /** The client leaves after so many chunks. */
+  readonly cancelAfter?: number
+  /** Milliseconds that the reader rests after each chunk. */
+  readonly slowReadMs?: number
+}
+
+/** What became of a request. */
+export interface SendResult {
+  readonly sentMs: number
+  readonly endMs: number
+  readonly outcome: Outcome
+  readonly failure?: RequestFailure
+  readonly answer: Answer
+}
+
+/** Sends one request and reads its stream to the end. Never rejects: failures are results. */
+export async function sendRequest(
+  target: Target,
+  ask: Ask,
+  options: SendOptions,
+): Promise<SendResult> {
+  for (;;) {
+    const result = await sendOnce(target, ask, options)
+    // A server may close a kept connection in the moment that it is used again: no failure of its
+    // own, and over when no kept connection is left.
+    if (result !== 'stale') return result
+  }
+}
+
+function sendOnce(target: Target, ask: Ask, options: SendOptions): Promise<SendResult | 'stale'> {
+  const { now, signal, timeoutMs, cancelAfter = Infinity, slowReadMs = 0 } = options
+  const { api, headers, extraBody, agent } = target
+  const body = JSON.stringify({ ...api.body(ask), ...extraBody })
+  const answer = new Answer(api, now)
+  return new Promise((resolve) => {
+    const sentMs = now()
+    let settled = false
+    const settle = (result: 'stale' | (() => Omit<SendResult, 'sentMs' | 'endMs' | 'answer'>)) => {
+      if (settled) return
+      settled = true
+      clearTimeout(timer)
+      signal.removeEventListener('abort', interrupt)
+      if (result === 'stale') resolve(result)
+      else resolve({ sentMs, endMs: now(), answer, ...result() })
+    }
+    const leave = (outcome: Outcome, failure?: RequestFailure) => {
+      settle(() => ({ outcome, ...(failure === undefined ? {} : { failure }) }))
+      request.destroy()
+    }
+    const interrupt = () => leave('interrupted')
+    const fail = (kind: string, message: string) => leave('failed', { kind, message })
+
+    const request = start(target, {
+      path: urlOf(target, api.path),
+      headers: { ...headers, 'content-length': Buffer.byteLength(body) },
+      agent,
+      onResponse(response) {
+        if (response.statusCode !== 200) {
+          readFailure(response, (message) => fail(`http_${response.statusCode}`, message))
+          return
+        }
+        response.setEncoding('utf8')
+        response.on('data', (text: string) => {
+          answer.feed(text)
+          if (answer.failure !== undefined) leave('failed', answer.failure)
+          else if (answer.arrivalsMs.length >= cancelAfter && !answer.ended) leave('cancelled')
+          else if (slowReadMs > 0) rest(response, slowReadMs)
+        })
+        response.on('end', () => settle(() => ending(answer, response)))
+        response.on('error', (error) => fail('disconnected', error.message))
+      },
+    })
+    const timer = setTimeout(() => fail('timeout', `no end after ${timeoutMs} ms`), timeoutMs)
+    signal.addEventListener('abort', interrupt)
+    request.on('error', (error: NodeJS.ErrnoException) => {
+      const wasReset = error.code === 'ECONNRESET' || error.code === 'EPIPE'
+      if (request.reusedSocket && wasReset) settle('stale')
+      else fail('connection', error.message || (error.code ?? 'cannot connect'))
+    })
+    request.end(body)
+    if (signal.aborted) interrupt()
+  })
+}
+
+interface Start {
+  readonly path: URL
+  readonly headers: Readonly<Record<string, string | number>>
+  readonly agent: Target['agent']
+  readonly onResponse: (response: IncomingMessage) => void
+}
+
+function start(target: Target, { path, headers, agent, onResponse }: Start): ClientRequest {
+  const request = target.url.protocol === 'https:' ? httpsRequest : httpRequest
+  const all = { 'content-type': 'application/json', ...headers }
+  return request(path, { method: 'POST', headers: all, agent }, onResponse)
+}
+
+function ending(
+  answer: Answer,
+  response: IncomingMessage,
+): { outcome: Outcome; failure?: RequestFailure } {
+  const failed = (kind: string, message: string) =>
+    ({ outcome: 'failed', failure: { kind, message } }) as const
+  const type = response.headers['content-type'] ?? 'no content type'
+  if (answer.ended) {
+    return answer.arrivedTokens > 0 ? { outcome: 'ok' } : failed('empty', 'no token came')
+  }
+  if (answer.arrivedTokens === 0) return failed('protocol', `no event came: the answer is ${type}`)
+  return failed('disconnected', 'the stream ended without its last event')
+}
+
+/** Reads what a server says of a refusal, at most 2,000 characters. */
+function readFailure(response: IncomingMessage, onMessage: (message: string) => void): void {
+  let text = ''
+  response.setEncoding('utf8')
+  response.on('data', (chunk: string) => (text = (text + chunk).slice(0, 2000)))
+  const end = () => onMessage(text.trim() === '' ? 'no explanation' : text.trim())
+  response.on('end', end)
+  response.on('error', end)
+}
+
+function rest(response: IncomingMessage, milliseconds: number): void {
+  response.pause()
+  setTimeout(() => response.resume(), milliseconds)
+}

@@ -1,0 +1,27 @@
+import { distributionOf } from '../statistics/distribution.js'
+import { e2eOf, gapsOf, tpotOf, ttftOf, type RunRecord } from './run-record.js'
+
+/** What a request must keep to be good, in milliseconds. */
+export interface Slo {
+  readonly ttft?: number
+  /** The 99th percentile of the request's own times between chunks. */
+  readonly itl?: number
+  readonly tpot?: number
+  readonly e2e?: number
+}
+
+const figures: Readonly<Record<keyof Slo, (record: RunRecord) => number | undefined>> = {
+  ttft: ttftOf,
+  itl: (record) => distributionOf(gapsOf(record))?.p99,
+  tpot: tpotOf,
+  e2e: e2eOf,
+}
+
+/** True when a request succeeded and kept every limit. What has no second token has no ITL to break. */
+export function meetsSlo(record: RunRecord, slo: Slo): boolean {
+  if (record.outcome !== 'ok') return false
+  return (Object.keys(slo) as (keyof Slo)[]).every((name) => {
+    const limit = slo[name]
+    return limit === undefined || (figures[name](record) ?? 0) <= limit
+  })
+}

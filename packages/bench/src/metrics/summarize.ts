@@ -1,0 +1,124 @@
+import { distributionOf, type Distribution } from '../statistics/distribution.js'
+import {
+  e2eOf,
+  gapsOf,
+  generatedTokens,
+  tpotOf,
+  ttftOf,
+  type Outcome,
+  type RunRecord,
+} from './run-record.js'
+import { meetsSlo, type Slo } from './slo.js'
+import { jainIndex, summarizeTenants, type TenantSummary } from './tenants.js'
+
+/** The figures of one run. Latencies are of requests that succeeded; counts are of all. */
+export interface Summary {
+  readonly requests: {
+    readonly total: number
+    readonly ok: number
+    readonly failed: number
+    /** Cancelled by the client on purpose. */
+    readonly cancelled: number
+    /** Under way when the run was interrupted. */
+    readonly interrupted: number
+    /** Failures by kind. */
+    readonly errors: Readonly<Record<string, number>>
+  }
+  /** From the first sending to the last end. */
+  readonly durationMs: number
+  /** Requests that succeeded, per second. */
+  readonly requestsPerSecond: number
+  /** Generated tokens per second, of all requests. */
+  readonly outputTokensPerSecond: number
+  /** Prompt and generated tokens per second, of requests that succeeded. */
+  readonly totalTokensPerSecond: number
+  readonly promptTokens: number
+  readonly cachedTokens: number
+  readonly generatedTokens: number
+  readonly ttftMs?: Distribution
+  readonly tpotMs?: Distribution
+  readonly itlMs?: Distribution
+  readonly e2eMs?: Distribution
+  /** With an SLO: requests that kept it, per second, and their share of all. */
+  readonly goodput?: {
+    readonly slo: Slo
+    readonly requestsPerSecond: number
+    readonly share: number
+  }
+  /** The original cLLM's score of the end-to-end latencies: 1 / (1 + deviation / mean). */
+  readonly stability?: number
+  /** Jain's index over tenants. */
+  readonly jain?: number
+  readonly tenants: readonly TenantSummary[]
+  /** Real minus intended time of sending. */
+  readonly sendLagMs?: Distribution
+}
+
+/** Makes the figures of a run from its requests. */
+export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary {
+  const ok = records.filter(({ outcome }) => outcome === 'ok')
+  const failed = records.filter(({ outcome }) => outcome === 'failed')
+  const durationMs = durationOf(records)
+  const perSecond = (count: number) => (durationMs > 0 ? (count * 1000) / durationMs : 0)
+  const count = (outcome: Outcome) => records.filter((record) => record.outcome === outcome).length
+  const errors: Record<string, number> = {}
+  for (const { failure } of failed) {
+    const kind = failure?.kind ?? 'unknown'
+    errors[kind] = (errors[kind] ?? 0) + 1
+  }
+  const generated = sum(records.map(generatedTokens))
+  const okTokens = sum(ok.map((record) => promptTokensOf(record) + generatedTokens(record)))
+  const e2eMs = distributionOf(ok.map(e2eOf))
+  const jain = jainIndex(records)
+  const good = records.filter((record) => meetsSlo(record, slo)).length
+  return {
+    requests: {
+      total: records.length,
+      ok: ok.length,
+      failed: failed.length,
+      cancelled: count('cancelled'),
+      interrupted: count('interrupted'),
+      errors,
+    },
+    durationMs,
+    requestsPerSecond: perSecond(ok.length),
+    outputTokensPerSecond: perSecond(generated),
+    totalTokensPerSecond: perSecond(okTokens),
+    promptTokens: sum(records.map(promptTokensOf)),
+    cachedTokens: sum(records.map(({ usage }) => usage?.cachedTokens ?? 0)),
+    generatedTokens: generated,
+    ...defined('ttftMs', distributionOf(ok.flatMap((record) => ttftOf(record) ?? []))),
+    ...defined('tpotMs', distributionOf(quick(ok).flatMap((record) => tpotOf(record) ?? []))),
+    ...defined('itlMs', distributionOf(quick(ok).flatMap(gapsOf))),
+    ...defined('e2eMs', e2eMs),
+    ...(Object.keys(slo).length > 0 && {
+      goodput: { slo, requestsPerSecond: perSecond(good), share: good / records.length },
+    }),
+    ...(e2eMs !== undefined && { stability: 1 / (1 + e2eMs.deviation / e2eMs.mean) }),
+    ...defined('jain', jain),
+    tenants: summarizeTenants(records),
+    ...defined('sendLagMs', distributionOf(records.map((each) => each.sentMs - each.intendedMs))),
+  }
+}
+
+/** Prompt tokens by the server's count, else as asked for. */
+function promptTokensOf({ usage, asked, outcome }: RunRecord): number {
+  return usage?.promptTokens ?? (outcome === 'ok' ? asked.inputTokens : 0)
+}
+
+function durationOf(records: readonly RunRecord[]): number {
+  if (records.length === 0) return 0
+  const begin = records.reduce((time, { sentMs }) => Math.min(time, sentMs), Infinity)
+  return records.reduce((time, { endMs }) => Math.max(time, endMs), 0) - begin
+}
+
+const quick = (records: readonly RunRecord[]) => records.filter(({ slowReader }) => !slowReader)
+
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
+
+function defined<Name extends string, T>(
+  name: Name,
+  value: T | undefined,
+): { readonly [key in Name]?: T } {
+  return (value === undefined ? {} : { [name]: value }) as { readonly [key in Name]?: T }
+}

@@ -1,0 +1,66 @@
+import { generatedTokens, type RunRecord } from './run-record.js'
+import type { Summary } from './summarize.js'
+
+/** What a reader of a run's figures must know before trusting them. */
+export function warningsOf(
+  records: readonly RunRecord[],
+  summary: Summary,
+  eventLoopP99Ms: number,
+): string[] {
+  const ok = records.filter(({ outcome }) => outcome === 'ok')
+  return [
+    ...(ok.length === 0 ? ['no request succeeded'] : []),
+    ...countWarnings(ok),
+    ...lengthWarnings(ok),
+    ...lagWarnings(summary, eventLoopP99Ms),
+  ]
+}
+
+function countWarnings(ok: readonly RunRecord[]): string[] {
+  const counted = ok.filter(({ usage }) => usage?.generatedTokens !== undefined)
+  if (counted.length < ok.length) {
+    const part = `${ok.length - counted.length} of ${ok.length} answers`
+    return [`the server gave no token count in ${part}: their chunks are counted instead`]
+  }
+  // One chunk of grace per request: text that was held back may come as one more.
+  const off = counted.filter((record) => {
+    const difference = Math.abs(generatedTokens(record) - record.arrivedTokens)
+    return difference > Math.max(1, 0.05 * generatedTokens(record))
+  })
+  if (off.length === 0) return []
+  const told = sum(off.map(generatedTokens))
+  const arrived = sum(off.map(({ arrivedTokens }) => arrivedTokens))
+  return [
+    `the server's token counts disagree with what arrived in ${off.length} of ${ok.length} answers: ` +
+      `${told} tokens told, ${arrived} arrived. ITL is per chunk, TPOT per token told`,
+  ]
+}
+
+function lengthWarnings(ok: readonly RunRecord[]): string[] {
+  const short = ok.filter((record) => generatedTokens(record) < record.asked.outputTokens)
+  const counted = ok.filter(({ usage }) => usage?.promptTokens !== undefined)
+  const asked = sum(counted.map((record) => record.asked.inputTokens))
+  const real = sum(counted.map(({ usage }) => usage?.promptTokens ?? 0))
+  return [
+    ...(short.length > 0 ? [`${short.length} of ${ok.length} answers are shorter than asked`] : []),
+    ...(Math.abs(real - asked) > 0.2 * asked
+      ? [`prompts have ${real} tokens by the server's count, ${asked} were aimed at`]
+      : []),
+  ]
+}
+
+function lagWarnings({ sendLagMs }: Summary, eventLoopP99Ms: number): string[] {
+  const limit = 5
+  return [
+    ...(sendLagMs !== undefined && sendLagMs.p99 > limit
+      ? [
+          `requests were sent late, p99 ${sendLagMs.p99.toFixed(1)} ms: the load is not as asked for`,
+        ]
+      : []),
+    ...(eventLoopP99Ms > limit
+      ? [`this client was busy, p99 ${eventLoopP99Ms.toFixed(1)} ms: times are that much too long`]
+      : []),
+  ]
+}
+
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)

@@ -1,0 +1,305 @@
+import OpenAI from 'openai'
+import { mean } from 'simple-statistics'
+import t, { type Test } from 'tap'
+import {
+  agentFor,
+  apis,
+  arrivals,
+  e2eOf,
+  gapsOf,
+  generatedTokens,
+  parseLengths,
+  randomSource,
+  reachTarget,
+  runLoad,
+  summarize,
+  syntheticDataset,
+  ttftOf,
+  warningsOf,
+  type LoadOptions,
+  type RunRecord,
+  type Target,
+} from '@cllm/bench'
+import { scriptedServer, type Script } from './scripted-server.js'
+
+const targetOf = (url: string, api = 'cllm'): Target => ({
+  name: 'test',
+  url: new URL(url),
+  api: apis.get(api)!,
+  headers: {},
+  extraBody: {},
+  agent: agentFor(new URL(url), 'reuse'),
+})
+
+const loadOf = (more: Partial<LoadOptions> = {}): LoadOptions => ({
+  shape: { kind: 'closed', concurrency: 2, rampMs: 0 },
+  dataset: syntheticDataset({
+    inputLengths: parseLengths('16'),
+    outputLengths: parseLengths('6'),
+    seed: 1,
+  }),
+  requests: 6,
+  seed: 1,
+  temperature: 0.7,
+  ignoreEos: true,
+  timeoutMs: 10_000,
+  ...more,
+})
+
+const run = (signal = new AbortController().signal, salt = '') => ({ salt, firstItem: 0, signal })
+
+const measure = async (t: Test, script: Script, more: Partial<LoadOptions> = {}, api?: string) => {
+  const server = await scriptedServer(script)
+  t.teardown(server.close)
+  const target = targetOf(server.url, api)
+  const result = await runLoad(target, loadOf(more), run())
+  return { ...result, server, summary: summarize(result.records) }
+}
+
+t.test('every API: texts, counts and usage', async (t) => {
+  for (const api of apis.keys()) {
+    const server = await scriptedServer()
+    t.teardown(server.close)
+    const load = loadOf()
+    const target = await reachTarget(targetOf(server.url, api), load, run().signal)
+    const { records } = await runLoad(target, load, run())
+    t.same(
+      records.map(({ outcome, arrivedTokens }) => [outcome, arrivedTokens]),
+      Array.from({ length: 6 }, () => ['ok', 6]),
+      api,
+    )
+    t.ok(
+      records.every((record) => generatedTokens(record) === 6 && record.arrivalsMs.length === 6),
+      api,
+    )
+    const summary = summarize(records)
+    t.match(summary.requests, { total: 6, ok: 6, failed: 0 }, api)
+    if (api !== 'cllm') t.equal(records[0]!.usage?.promptTokens, 16, api)
+    t.same(warningsOf(records, summary, 0), [], api)
+    const [probe, ...sent] = server.received
+    t.equal(probe!.path, target.api.path)
+    t.equal(new Set(sent.map(({ prompt }) => prompt)).size, 6, 'no two prompts are the same')
+    t.equal(sent[0]!.prompt.split(' ').length, 16)
+    if (api.startsWith('openai')) t.match(sent[0]!.body, { model: 'tiny', ignore_eos: true })
+    if (api === 'ollama') t.match(sent[0]!.body, { model: 'tiny:1', raw: true })
+  }
+})
+
+t.test('the same stream as timed by the openai package', async (t) => {
+  // The server writes each event to both at once.
+  const server = await scriptedServer({ firstMs: 150, gapMs: 20, pair: true })
+  t.teardown(server.close)
+  const dataset = syntheticDataset({
+    inputLengths: parseLengths('16'),
+    outputLengths: parseLengths('16'),
+    seed: 1,
+  })
+  const shape = { kind: 'closed', concurrency: 1, rampMs: 0 } as const
+  const load = loadOf({ shape, requests: 1, dataset })
+  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none' })
+  const timed = async () => {
+    const begin = performance.now()
+    const times: number[] = []
+    const stream = await client.completions.create({
+      model: 'tiny',
+      prompt: 'Once',
+      max_tokens: 16,
+      stream: true,
+    })
+    for await (const { choices } of stream) if (choices[0]?.text) times.push(performance.now())
+    const gaps = times.slice(1).map((time, at) => time - times[at]!)
+    return { ttft: times[0]! - begin, gaps, e2e: performance.now() - begin }
+  }
+  const target = targetOf(server.url, 'openai-completions')
+  const theirs: Awaited<ReturnType<typeof timed>>[] = []
+  const records: RunRecord[] = []
+  for (let round = 0; round < 3; round++) {
+    const both = [runLoad(target, load, run()), timed()] as const
+    records.push(...(await both[0]).records)
+    theirs.push(await both[1])
+  }
+  const near = (a: number, b: number, what: string) =>
+    t.ok(Math.abs(a / b - 1) < 0.05, `${what}: ${a.toFixed(2)} and ${b.toFixed(2)} ms`)
+  // The first of each opens the connection.
+  near(
+    mean(records.slice(1).map((each) => ttftOf(each)!)),
+    mean(theirs.slice(1).map((each) => each.ttft)),
+    'TTFT',
+  )
+  near(mean(records.flatMap(gapsOf)), mean(theirs.flatMap(({ gaps }) => gaps)), 'ITL')
+  near(mean(records.slice(1).map(e2eOf)), mean(theirs.slice(1).map(({ e2e }) => e2e)), 'E2E')
+})
+
+t.test('failures are counted by kind', async (t) => {
+  const kinds: readonly (readonly [Script, Partial<LoadOptions>, string])[] = [
+    [{ status: 429 }, {}, 'http_429'],
+    [{ breakAfter: 3, gapMs: 5 }, {}, 'disconnected'],
+    [{ errorAfter: 2 }, {}, 'server'],
+    [{ gapMs: 300 }, { timeoutMs: 100 }, 'timeout'],
+  ]
+  for (const [script, more, kind] of kinds) {
+    const { summary, records } = await measure(t, script, more)
+    t.match(summary.requests, { total: 6, ok: 0, failed: 6, errors: { [kind]: 6 } }, kind)
+    t.same(warningsOf(records, summary, 0), ['no request succeeded'], kind)
+    t.equal(summary.ttftMs, undefined)
+  }
+  const wrong = await measure(t, {}, {}, 'ollama')
+  t.equal(wrong.summary.requests.ok, 6)
+})
+
+t.test('a target that is not there, or speaks something else', async (t) => {
+  const server = await scriptedServer()
+  const reach = (api: string, url = server.url) =>
+    reachTarget(targetOf(url, api), loadOf(), run().signal)
+  const elsewhere = `${server.url}/other`
+  await t.rejects(reach('cllm', elsewhere), {
+    code: 'target_unavailable',
+    message: /POST .*\/other\/generate_stream failed with http_404: .*is cllm the right --api\?/,
+  })
+  await t.rejects(reach('openai-chat', elsewhere), /lists no model: name one with --model/)
+  const mixed = { ...targetOf(server.url), api: { ...apis.get('cllm')!, path: '/completion' } }
+  await t.rejects(
+    reachTarget(mixed, loadOf(), run().signal),
+    /failed with protocol: not an event of the API cllm: .*is cllm the right --api\?/,
+  )
+  await server.close()
+  for (const api of ['cllm', 'openai-chat']) {
+    await t.rejects(reach(api), { code: 'target_unavailable', message: /cannot reach .*REFUSED/ })
+  }
+})
+
+t.test('a target that stops in the middle', async (t) => {
+  const { summary, stopped, records } = await measure(t, { dieAfter: 8 }, { requests: 1000 })
+  t.equal(stopped, 'target-gone')
+  t.equal(summary.requests.ok, 8, 'what was measured is kept')
+  t.ok(summary.requests.failed >= 10 && records.length < 100, 'it does not run against a wall')
+})
+
+t.test('an interrupted run keeps what it has', async (t) => {
+  const server = await scriptedServer({ gapMs: 20 })
+  t.teardown(server.close)
+  const controller = new AbortController()
+  let done = 0
+  const result = await runLoad(targetOf(server.url), loadOf({ requests: 1000 }), {
+    ...run(controller.signal),
+    onDone: () => ++done === 4 && controller.abort(),
+  })
+  t.equal(result.stopped, 'interrupted')
+  const { ok, interrupted, total } = summarize(result.records).requests
+  t.ok(ok >= 4 && ok + interrupted === total && total <= 6)
+})
+
+t.test('arrivals', async (t) => {
+  const take = (count: number, options: Omit<Parameters<typeof arrivals>[0], 'random'>) => {
+    const times: number[] = []
+    for (const time of arrivals({ ...options, random: randomSource(3, 'a') })) {
+      times.push(time)
+      if (times.length === count) break
+    }
+    return times
+  }
+  const gaps = (times: number[]) => times.slice(1).map((time, index) => time - times[index]!)
+  const variation = (times: number[]) => {
+    const all = gaps(times)
+    const middle = mean(all)
+    return Math.sqrt(mean(all.map((gap) => (gap - middle) ** 2))) / middle
+  }
+  const poisson = take(20_000, { rate: 100 })
+  t.ok(Math.abs(mean(gaps(poisson)) - 10) < 0.3)
+  t.ok(Math.abs(variation(poisson) - 1) < 0.05, 'exponential gaps')
+  t.ok(Math.abs(variation(take(20_000, { rate: 100, burstiness: 0.25 })) - 2) < 0.15)
+  t.same(take(3, { rate: 100, burstiness: Infinity }), [10, 20, 30])
+  const ramp = take(300, { rate: 100, rampMs: 2000, burstiness: Infinity })
+  t.equal(ramp.filter((time) => time <= 2000).length, 100, 'half the requests in the ramp')
+  t.ok(Math.abs(ramp[299]! - 4000) < 1e-6)
+  t.ok(
+    ramp.every((time, index) => index === 0 || time > ramp[index - 1]!),
+    'never back',
+  )
+})
+
+t.test('an open loop sends by intended time and reports its lag', async (t) => {
+  const { records, summary, server } = await measure(
+    t,
+    { firstMs: 150 },
+    {
+      shape: { kind: 'open', rate: 200, burstiness: 1, rampMs: 0 },
+      requests: 40,
+    },
+  )
+  t.equal(summary.requests.ok, 40)
+  t.equal(server.received.length, 40)
+  t.ok(summary.durationMs < 2000, 'requests do not wait for one another')
+  t.ok(
+    records.every(({ intendedMs, sentMs }) => sentMs >= intendedMs - 1),
+    'none too early',
+  )
+  t.equal(summary.sendLagMs?.count, 40)
+})
+
+t.test('durations end a load, ramps begin it slowly', async (t) => {
+  const { records } = await measure(
+    t,
+    { gapMs: 5 },
+    {
+      shape: { kind: 'closed', concurrency: 4, rampMs: 200 },
+      requests: 100_000,
+      durationMs: 400,
+    },
+  )
+  t.ok(records.every(({ sentMs }) => sentMs <= 405))
+  t.equal(records.filter(({ sentMs }) => sentMs < 45).length < records.length, true)
+  const firsts = records.slice(0, 30).map(({ sentMs }) => sentMs)
+  t.ok(firsts.filter((time) => time < 10).length === 1, 'one client begins at once')
+})
+
+t.test('traces are replayed at their times', async (t) => {
+  const items = [0, 30, 120].map((atMs, index) => ({
+    prompt: [{ key: String(index), tokens: 4 }],
+    inputTokens: 4,
+    outputTokens: 2,
+    atMs,
+  }))
+  const dataset = { name: 'list', size: 3, timed: true, item: (index: number) => items[index]! }
+  const { records } = await measure(t, {}, { shape: { kind: 'trace' }, dataset, requests: 10 })
+  t.same(
+    records.map(({ intendedMs }) => intendedMs),
+    [0, 30, 120],
+  )
+})
+
+t.test('clients that leave, slow readers and tenants', async (t) => {
+  const { summary, records } = await measure(
+    t,
+    { gapMs: 5 },
+    {
+      requests: 60,
+      shape: { kind: 'closed', concurrency: 20, rampMs: 0 },
+      cancelRate: 0.5,
+      slowReaders: 0.3,
+      slowReadMs: 15,
+      tenants: [
+        { name: 'big', weight: 3 },
+        { name: 'small', weight: 1 },
+      ],
+    },
+  )
+  const { ok, cancelled, failed } = summary.requests
+  t.same([ok + cancelled, failed], [60, 0])
+  t.ok(cancelled > 15 && cancelled < 45, `${cancelled} cancelled`)
+  const slow = records.filter(({ slowReader }) => slowReader)
+  t.ok(slow.length > 5 && slow.length < 35, `${slow.length} slow`)
+  t.same(
+    summary.tenants.map(({ tenant }) => tenant),
+    ['big', 'small'],
+  )
+  t.ok(summary.tenants[0]!.requests > summary.tenants[1]!.requests)
+  t.ok(summary.jain! > 0.4 && summary.jain! < 1)
+})
+
+t.test('counts that disagree are told', async (t) => {
+  const { records, summary } = await measure(t, { countError: 4 })
+  const [warning] = warningsOf(records, summary, 9)
+  t.match(warning, /token counts disagree .* 6 of 6 answers: 60 tokens told, 36 arrived/)
+  t.match(warningsOf(records, summary, 9).at(-1), /this client was busy, p99 9.0 ms/)
+})
