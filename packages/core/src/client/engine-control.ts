@@ -4,6 +4,7 @@ import type {
   EngineStatistics,
   SchedulerInfo,
 } from '../contracts/engine-client.js'
+import type { RequestReport } from '../contracts/request-report.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
@@ -55,6 +56,14 @@ export class EngineControl implements EngineCalls {
     return this.engine.statistics()
   }
 
+  /** What happened to a request. Throws `request_not_found`. */
+  async explain(id: string): Promise<RequestReport> {
+    const report = this.engine.journal.find(id)
+    if (report !== undefined) return report
+    const message = `There is no request "${id}" under way or among the last that ended`
+    throw new CllmError('request_not_found', message, { details: { id } })
+  }
+
   /** The policy in force and those that could be. */
   async getScheduler(): Promise<SchedulerInfo> {
     const { policy, fallback } = this.engine.scheduler()
@@ -94,6 +103,7 @@ export const engineCalls = [
   'applyTemplate',
   'info',
   'statistics',
+  'explain',
   'getScheduler',
   'setScheduler',
   'drain',

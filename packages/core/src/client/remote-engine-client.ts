@@ -7,6 +7,7 @@ import type {
   GenerateRequest,
   SchedulerInfo,
 } from '../contracts/engine-client.js'
+import type { RequestReport } from '../contracts/request-report.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
@@ -93,6 +94,10 @@ export class RemoteEngineClient implements EngineClient {
 
   async statistics(): Promise<EngineStatistics> {
     return await this.#call<EngineStatistics>('statistics')
+  }
+
+  async explain(id: string): Promise<RequestReport> {
+    return await this.#call<RequestReport>('explain', id)
   }
 
   async getScheduler(): Promise<SchedulerInfo> {

@@ -1,5 +1,6 @@
 import type { SerializedError } from '../errors/cllm-error.js'
 import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from './backend.js'
+import type { RequestReport } from './request-report.js'
 import type { SamplingParams } from './sampling.js'
 import type { RequestState } from './scheduler-policy.js'
 import type {
@@ -54,7 +55,7 @@ export interface Usage {
   readonly generatedTokens: number
 }
 
-/** Milliseconds by the engine's clock. */
+/** How a request went; times are milliseconds by the engine's clock. */
 export interface Timings {
   /** Arrival to admission. */
   readonly queueMs: number
@@ -66,6 +67,10 @@ export interface Timings {
   readonly decodeMs: number
   /** Arrival to end. */
   readonly totalMs: number
+  /** How often it lost its slot and waited again. */
+  readonly preemptions: number
+  /** Steps that computed its prompt, again after each preemption. */
+  readonly prefillChunks: number
 }
 
 /** What a request's stream carries, in this order: one `start`, tokens, one `end`. */
@@ -192,6 +197,11 @@ export interface EngineClient {
   info(): Promise<EngineInfo>
   /** Counters and what is going on now. */
   statistics(): Promise<EngineStatistics>
+  /**
+   * What happened to a request that is under way or was one of the last 1,000 that ended. Throws
+   * `request_not_found`.
+   */
+  explain(id: string): Promise<RequestReport>
   /** The policy in force and those that could be. */
   getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */

@@ -10,8 +10,9 @@ import * as tokens from '../tokens.js'
 import { Counters, endState } from './counters.js'
 import type { EngineOptions } from './engine-options.js'
 import { Intake } from './intake.js'
+import { Journal } from './journal.js'
 import { Outbox, type EventListener } from './outbox.js'
-import { type FallbackPolicy, PolicySeat } from './policy-seat.js'
+import { type FallbackPolicy, type PolicyInForce, PolicySeat } from './policy-seat.js'
 import { Roster } from './roster.js'
 import { partsOf, runStep, type Step, type StepOutcome } from './run-step.js'
 import type { Sequence } from './sequence.js'
@@ -24,6 +25,8 @@ import { WakeSignal } from './wake-signal.js'
  */
 @injectable()
 export class Engine {
+  /** @internal What happened to each request. */
+  readonly journal: Journal
   readonly #counters = new Counters()
   readonly #outbox = new Outbox()
   readonly #seat: PolicySeat
@@ -47,7 +50,9 @@ export class Engine {
     @inject(tokens.LOGGER) private readonly logger: Logger,
     @inject(tokens.ENGINE_OPTIONS) options: EngineOptions,
   ) {
-    this.#seat = new PolicySeat(policy, logger, fallback, options.policyPatienceMs)
+    const { policyPatienceMs } = options
+    this.journal = new Journal(clock, this.#counters)
+    this.#seat = new PolicySeat(policy, logger, fallback, policyPatienceMs, this.journal)
     this.#roster = new Roster(backend, this.#seat, clock)
     this.#intake = new Intake(
       this.#roster,
@@ -90,9 +95,8 @@ export class Engine {
   }
 
   /** The policy in force, and why it is the fallback where it is. */
-  scheduler(): Readonly<Pick<PolicySeat, 'policy' | 'fallback'>> {
-    const { policy, fallback } = this.#seat
-    return { policy, fallback }
+  scheduler(): PolicyInForce {
+    return this.#seat
   }
 
   /** Puts another policy in charge from the next step on. It is told of every request there is. */
@@ -229,7 +233,7 @@ export class Engine {
   #append(step: Step, outcome: StepOutcome): void {
     const now = this.clock.now()
     this.#counters.countStep(outcome)
-    if (outcome.isWhole) this.#seat.observeStep(step.parts, step.startedAt, now)
+    this.#seat.observeStep(step.parts, step.startedAt, now, outcome.isWhole)
     this.#roster.slots.costs.stepped(step.parts, outcome.isWhole ? now - step.startedAt : undefined)
     for (const [index, { sequence, tokens: count }] of step.parts.entries()) {
       const outputs = outcome.outputs[index] ?? []
@@ -263,7 +267,7 @@ export class Engine {
 
   #publish(): void {
     for (const [sequence, error] of this.#outbox.publish(this.clock.now())) {
-      this.#counters.countRequest(sequence, endState(error))
+      this.journal.ended(sequence, error)
       if (!sequence.isActive) continue
       // Its last event is said, so that what else came for it meanwhile, such as a cancel, is void.
       this.#leaving.set(sequence, undefined)
@@ -280,12 +284,10 @@ export class Engine {
 
   #remove(sequence: Sequence, now: number, error?: CllmError): void {
     if (!sequence.isActive) return
-    const state = endState(error)
-    this.#roster.remove(sequence, state, now)
-    if (error !== undefined) {
-      this.#counters.countRequest(sequence, state)
-      this.#outbox.failed(sequence, error)
-    }
+    this.#roster.remove(sequence, endState(error), now)
+    if (error === undefined) return
+    this.#outbox.failed(sequence, error)
+    this.journal.ended(sequence, error)
   }
 
   #failAll(error: CllmError, now: number): void {

@@ -9,6 +9,7 @@ import type {
 } from '../contracts/scheduler-policy.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { checkPlan } from './check-plan.js'
+import type { Journal, RequestChange } from './journal.js'
 import { Patience } from './patience.js'
 import type { RunningSet } from './running-set.js'
 import type { StepPart } from './run-step.js'
@@ -20,11 +21,18 @@ export interface FallbackPolicy {
   readonly create?: () => SchedulerPolicy
 }
 
+/** The policy in charge. */
+export interface PolicyInForce {
+  readonly policy: SchedulerPolicy
+  /** What happened, while it is the fallback. */
+  readonly fallback: FallbackInfo | undefined
+}
+
 /**
  * The place of the policy in an engine: who sits there can change, what it says is checked, and who
  * fails is replaced where there is a replacement.
  */
-export class PolicySeat {
+export class PolicySeat implements PolicyInForce {
   /** What happened, while the fallback is in charge. */
   fallback: FallbackInfo | undefined
   /** Policies that had to be replaced so far. */
@@ -38,6 +46,7 @@ export class PolicySeat {
     private readonly logger: Logger,
     private readonly successor: FallbackPolicy,
     patienceMs: number,
+    private readonly journal: Journal,
   ) {
     this.#patience = new Patience(patienceMs)
   }
@@ -53,8 +62,8 @@ export class PolicySeat {
     this.fallback = undefined
     this.#fault = undefined
     this.#patience.reset()
-    for (const request of running) this.observe({ type: 'admitted', request, now })
-    for (const request of waiting) this.observe({ type: 'queued', request, now })
+    for (const request of running) this.#tell({ type: 'admitted', request, now })
+    for (const request of waiting) this.#tell({ type: 'queued', request, now })
   }
 
   /**
@@ -62,13 +71,16 @@ export class PolicySeat {
    * long is replaced. Throws `policy_failed` with the policy's name when there is no replacement.
    */
   plan(state: Omit<SchedulerState, 'running'>, waiting: WaitingQueue, running: RunningSet): Plan {
+    let plan: Plan
     try {
       if (this.#fault !== undefined) throw this.#fault
-      return this.#ask(state, waiting, running)
+      plan = this.#ask(state, waiting, running)
     } catch (error) {
       this.#fallBack(CllmError.from(error), state.now, waiting, running)
-      return this.#ask(state, waiting, running)
+      plan = this.#ask(state, waiting, running)
     }
+    this.journal.planned(plan, state, running)
+    return plan
   }
 
   /** Nobody is there to plan for. */
@@ -76,11 +88,34 @@ export class PolicySeat {
     this.#patience.pause(now)
   }
 
+  /** Tells of a request. */
+  observe(change: RequestChange): void {
+    this.journal.changed(change)
+    this.#tell(change)
+  }
+
+  /** Tells of a step; `isWhole` when its time teaches something. */
+  observeStep(parts: readonly StepPart[], startedAt: number, now: number, isWhole: boolean): void {
+    this.journal.stepped(parts, startedAt, now)
+    if (!isWhole || this.policy.observe === undefined) return
+    let prefillTokens = 0
+    let decodeSequences = 0
+    let contextTokens = 0
+    for (const part of parts) {
+      if (part.isDecode) decodeSequences++
+      else prefillTokens += part.tokens
+      contextTokens += part.sequence.computedTokens
+    }
+    const load = { prefillTokens, decodeSequences, contextTokens }
+    const seen = parts.map(({ sequence, tokens }) => ({ request: sequence, tokens }))
+    this.#tell({ type: 'step', now, durationMs: now - startedAt, ...load, parts: seen })
+  }
+
   /**
    * Tells the policy. One that fails to listen is replaced with the next plan, or, where there is no
    * replacement, goes on planning.
    */
-  observe(event: SchedulerEvent): void {
+  #tell(event: SchedulerEvent): void {
     if (this.#fault !== undefined) return
     try {
       this.policy.observe?.(event)
@@ -93,21 +128,6 @@ export class PolicySeat {
       const fields = { policy: name, event: event.type, error: String(error) }
       this.logger.error(fields, 'the policy threw on an event')
     }
-  }
-
-  observeStep(parts: readonly StepPart[], startedAt: number, now: number): void {
-    if (this.policy.observe === undefined) return
-    let prefillTokens = 0
-    let decodeSequences = 0
-    let contextTokens = 0
-    for (const part of parts) {
-      if (part.isDecode) decodeSequences++
-      else prefillTokens += part.tokens
-      contextTokens += part.sequence.computedTokens
-    }
-    const load = { prefillTokens, decodeSequences, contextTokens }
-    const seen = parts.map(({ sequence, tokens }) => ({ request: sequence, tokens }))
-    this.observe({ type: 'step', now, durationMs: now - startedAt, ...load, parts: seen })
   }
 
   #ask(state: Omit<SchedulerState, 'running'>, waiting: WaitingQueue, running: RunningSet): Plan {

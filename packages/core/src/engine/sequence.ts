@@ -35,6 +35,8 @@ export class Sequence implements SequenceView {
   slot: SlotId | undefined
   sampler: Sampler | undefined
   preemptions = 0
+  /** Steps that computed prompt tokens of it, after a preemption generated ones too. */
+  prefillChunks = 0
   /** Prompt tokens found in a slot at the first admission and never computed since. */
   cachedTokens = 0
   /** What the last look-up found, and of which version of the index that is. */
@@ -130,6 +132,8 @@ export class Sequence implements SequenceView {
       firstTokenMs: first - this.arrival,
       decodeMs: (this.lastTokenAt ?? first) - first,
       totalMs: now - this.arrival,
+      preemptions: this.preemptions,
+      prefillChunks: this.prefillChunks,
     }
   }
 }

@@ -22,6 +22,7 @@ export const errorTable = {
   timeout: entry(408, 'The request did not end within its time limit.'),
   not_found: entry(404, 'There is no such path.'),
   model_not_found: entry(404, 'There is no such model here.'),
+  request_not_found: entry(404, 'No request of this id is under way or ended lately.'),
   method_not_allowed: entry(405, 'The path does not take this method.'),
   body_too_large: entry(413, 'The body is larger than the server accepts.'),
   unsupported_media_type: entry(415, 'The body is not sent as application/json.'),

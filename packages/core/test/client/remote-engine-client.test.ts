@@ -183,6 +183,7 @@ t.test('calls', async (t) => {
     (client) => client.info(),
     (client) => client.statistics(),
     (client) => client.getScheduler(),
+    (client) => client.explain('nobody'),
     (client) => client.setScheduler('second', { size: 7 }),
     (client) => client.setScheduler('second'),
     (client) => client.getScheduler(),
@@ -207,6 +208,7 @@ t.test('calls', async (t) => {
   t.same(await results(there.client), JSON.parse(JSON.stringify(expected)))
   t.match(expected.slice(8), [
     { policy: 'tested', options: {}, available: [{ name: 'first' }, { name: 'second' }] },
+    { code: 'request_not_found' },
     { policy: 'second', options: { size: 7 } },
     { policy: 'second', options: { size: 5 } },
     { policy: 'second', options: { size: 5 } },
@@ -237,8 +239,8 @@ t.test('only calls are called', async (t) => {
   const { here, there } = remote()
   t.same(
     [...engineCalls].sort(),
-    ['applyTemplate', 'close', 'detokenize', 'drain', 'getScheduler', 'info', 'setScheduler']
-      .concat('statistics', 'tokenize')
+    ['applyTemplate', 'close', 'detokenize', 'drain', 'explain', 'getScheduler', 'info']
+      .concat('setScheduler', 'statistics', 'tokenize')
       .sort(),
   )
   const names = ['constructor', 'submit', 'engine', '__proto__', '', 'toString']

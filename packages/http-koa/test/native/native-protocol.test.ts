@@ -262,7 +262,15 @@ t.test('every field reaches the engine', async (t) => {
     reason: 'length',
     text: '',
     usage: { promptTokens: 1, cachedTokens: 0, generatedTokens: 0 },
-    timings: { queueMs: 0, prefillMs: 0, firstTokenMs: 0, decodeMs: 0, totalMs: 0 },
+    timings: {
+      queueMs: 0,
+      prefillMs: 0,
+      firstTokenMs: 0,
+      decodeMs: 0,
+      totalMs: 0,
+      preemptions: 0,
+      prefillChunks: 0,
+    },
   }
   const engine = {
     async *submit(request: unknown) {

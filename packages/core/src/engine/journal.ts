@@ -1,0 +1,159 @@
+import type { Clock } from '../contracts/clock.js'
+import type { RequestReport, TimelineEntry } from '../contracts/request-report.js'
+import type {
+  Plan,
+  RequestState,
+  SchedulerEvent,
+  SchedulerState,
+} from '../contracts/scheduler-policy.js'
+import type { CllmError } from '../errors/cllm-error.js'
+import { type Counters, endState } from './counters.js'
+import type { RunningSet } from './running-set.js'
+import type { StepPart } from './run-step.js'
+import type { Sequence } from './sequence.js'
+import { Timeline } from './timeline.js'
+import { type CommonReason, WaitTimes } from './wait-times.js'
+
+/** What a policy is told of one request. */
+export type RequestChange = Exclude<SchedulerEvent, { readonly type: 'step' }> & {
+  readonly request: Sequence
+}
+
+interface Entry {
+  readonly sequence: Sequence
+  readonly timeline: Timeline
+}
+
+/** Requests that ended and can still be asked about. */
+const mostEnded = 1000
+
+/**
+ * Writes down what happens to every request and why it waits: O(running) a step, nothing for a decoded
+ * token, at most 64 entries a request.
+ */
+export class Journal {
+  readonly #live = new Map<string, Entry>()
+  /** By their end. */
+  readonly #ended = new Map<string, RequestReport>()
+  readonly #waits = new WaitTimes()
+  #steps = 0
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly counters: Counters,
+  ) {}
+
+  /** A request that is under way or was one of the last 1,000 that ended. */
+  find(id: string): RequestReport | undefined {
+    const entry = this.#live.get(id)
+    if (entry === undefined) return this.#ended.get(id)
+    return this.#report(entry, entry.sequence.state, this.clock.now())
+  }
+
+  /** A request moved on. */
+  changed({ type, request, now }: RequestChange): void {
+    if (type === 'queued') {
+      const timeline = new Timeline(request.arrival)
+      this.#live.set(request.id, { sequence: request, timeline })
+      this.#wait(timeline, now)
+      return
+    }
+    const timeline = this.#live.get(request.id)?.timeline
+    if (timeline === undefined) return
+    if (type === 'admitted') {
+      this.#explain(request, timeline, now)
+      timeline.waited(now)
+      timeline.admitted(request.slot ?? -1, request.computedTokens, this.#steps, now)
+      this.#waits.admitted(request.arrival, request.deadline, now)
+    } else if (type === 'preempted') {
+      timeline.preempted(now)
+      this.#wait(timeline, now)
+    }
+  }
+
+  /** A plan was made: those who still wait do so because of it. */
+  planned(
+    { admit, preempt, reject, run }: Plan,
+    { waiting, freeSlots, now }: Omit<SchedulerState, 'running'>,
+    running: RunningSet,
+  ): void {
+    const isPrefill = ({ id }: { readonly id: string }) => running.get(id)?.state !== 'decoding'
+    let reason: CommonReason = 'policy'
+    const stay = waiting.size + preempt.length - admit.length - reject.length
+    if (stay <= 0) reason = 'step'
+    else if (freeSlots + preempt.length <= admit.length) reason = 'slots'
+    else if (run.some(isPrefill)) reason = 'budget'
+    this.#waits.turn(reason, now)
+  }
+
+  /** A step was computed. */
+  stepped(parts: readonly StepPart[], startedAt: number, now: number): void {
+    this.#steps++
+    for (const { sequence, tokens, isDecode } of parts) {
+      if (!isDecode) sequence.prefillChunks++
+      this.#live.get(sequence.id)?.timeline.ran(this.#steps, isDecode ? 0 : tokens, startedAt, now)
+    }
+  }
+
+  /** A request was told its last event. */
+  ended(sequence: Sequence, error?: CllmError): void {
+    const state = endState(error)
+    this.counters.countRequest(sequence, state)
+    const now = this.clock.now()
+    const entry = this.#live.get(sequence.id)
+    if (entry?.sequence !== sequence) return
+    this.#live.delete(sequence.id)
+    const end: TimelineEntry = {
+      type: 'end',
+      atMs: now - sequence.arrival,
+      reason: error?.code ?? sequence.finish ?? 'stop',
+      ...(error === undefined ? {} : { message: error.message }),
+    }
+    const report = this.#report(entry, state, now, end)
+    this.#ended.delete(sequence.id)
+    this.#ended.set(sequence.id, report)
+    const [oldest] = this.#ended.keys()
+    if (this.#ended.size > mostEnded && oldest !== undefined) this.#ended.delete(oldest)
+  }
+
+  #wait(timeline: Timeline, now: number): void {
+    timeline.waitsSince = now
+    timeline.waitStart = this.#waits.begin(now)
+  }
+
+  #explain(sequence: Sequence, timeline: Timeline, now: number): void {
+    const { waitStart, reasons } = timeline
+    if (waitStart !== undefined) this.#waits.explain(waitStart, sequence, now, reasons)
+  }
+
+  #report(
+    { sequence, timeline }: Entry,
+    state: RequestState,
+    now: number,
+    end?: TimelineEntry,
+  ): RequestReport {
+    const { id, arrival, priority, tenant, session, firstTokenAt } = sequence
+    const more: TimelineEntry[] = []
+    if (firstTokenAt !== undefined) {
+      more.push({ type: 'first_token', atMs: firstTokenAt - arrival })
+    }
+    if (timeline.waitStart !== undefined && now > timeline.waitsSince) {
+      const reasons = { ...timeline.reasons }
+      this.#waits.explain(timeline.waitStart, sequence, now, reasons)
+      const atMs = timeline.waitsSince - arrival
+      more.push({ type: 'waited', atMs, untilMs: now - arrival, reasons })
+    }
+    if (end !== undefined) more.push(end)
+    return {
+      id,
+      state,
+      arrival,
+      priority,
+      tenant,
+      ...(session === undefined ? {} : { session }),
+      usage: sequence.usage(),
+      timings: sequence.timings(now),
+      timeline: timeline.list(more),
+    }
+  }
+}
