@@ -15,7 +15,8 @@ const chatMl = `{%- for message in messages -%}
 /** A rendered conversation without the begin token that the model may want in front. */
 export interface RenderedTemplate {
   readonly text: string
-  readonly tokens: TokenId[]
+  /** A part at a time. */
+  readonly tokens: Iterable<TokenId[]>
 }
 
 /** Renders conversations with the model's chat template, written in Jinja. */

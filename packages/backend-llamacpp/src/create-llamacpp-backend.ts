@@ -15,6 +15,7 @@ import type { LlamaRuntime, LoadedModel, NativeContext } from './native.js'
 import { PlainTextGuard } from './plain-text-guard.js'
 import { SamplerPool } from './sampler-pool.js'
 import { SlotCells } from './slot-cells.js'
+import { TextParts } from './text-parts.js'
 import { LlamaCppTokenizer } from './tokenizer.js'
 import { Vocabulary } from './vocabulary.js'
 
@@ -141,7 +142,8 @@ function assemble(
     throw new CllmError('model_invalid', `${settings.modelPath} holds no vocabulary`)
   }
   const vocabulary = new Vocabulary(native, tokenTexts)
-  const guard = new PlainTextGuard(native, vocabulary)
+  const parts = new TextParts(native, vocabulary, tokenTexts)
+  const guard = new PlainTextGuard(parts, vocabulary)
   const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger)
   const { slots, contextSize, batchSize, flashAttention } = settings
   return new LlamaCppBackend({
@@ -159,7 +161,7 @@ function assemble(
       lora: false,
       gpu: llama.gpu,
     },
-    tokenizer: new LlamaCppTokenizer(native, vocabulary, template),
+    tokenizer: new LlamaCppTokenizer(parts, vocabulary, template),
     vocabulary,
     context,
     cells: new SlotCells(context, slots, shape.slidingWindow),

@@ -1,5 +1,5 @@
 import type { TokenId } from '@cllm/core'
-import type { NativeModel } from './native.js'
+import type { TextParts } from './text-parts.js'
 import { TokenAttribute } from './token-attribute.js'
 import type { ControlToken, Vocabulary } from './vocabulary.js'
 
@@ -20,12 +20,12 @@ export interface HiddenText<T> {
  * tokenized.
  */
 export class PlainTextGuard {
-  readonly #model: NativeModel
+  readonly #parts: TextParts
   readonly #pattern: RegExp | undefined
   readonly #tokens = new Map<string, ControlToken>()
 
-  constructor(model: NativeModel, vocabulary: Vocabulary) {
-    this.#model = model
+  constructor(parts: TextParts, vocabulary: Vocabulary) {
+    this.#parts = parts
     for (const token of vocabulary.controlTokens) {
       if (token.text !== '') this.#tokens.set(token.text, token)
     }
@@ -52,24 +52,24 @@ export class PlainTextGuard {
     })
   }
 
-  /** The tokens of a rendered text: control tokens where the template wrote them, only there. */
-  tokenize(text: string, hidden: Omit<HiddenText<unknown>, 'value'>): TokenId[] {
-    if (text === '') return []
+  /**
+   * The tokens of a rendered text, a part at a time: control tokens where the template wrote them,
+   * only there.
+   */
+  *tokenize(text: string, hidden: Omit<HiddenText<unknown>, 'value'>): Generator<TokenId[], void> {
     if (hidden.texts.length === 0 || this.#pattern === undefined) {
-      return Array.from(this.#model.tokenize(text, true))
+      yield* this.#parts.tokenize(text, true)
+      return
     }
     const parts = text.split(this.#pattern)
-    const tokens: TokenId[] = []
     for (const [index, part] of parts.entries()) {
       const control = index % 2 === 1 ? this.#tokens.get(part) : undefined
-      if (control !== undefined) {
-        tokens.push(control.id)
-        continue
+      if (control === undefined) {
+        yield* this.#parts.tokenize(this.restore(this.#strip(parts, index), hidden), false)
+      } else {
+        yield [control.id]
       }
-      const plain = this.restore(this.#strip(parts, index), hidden)
-      if (plain !== '') tokens.push(...this.#model.tokenize(plain, false))
     }
-    return tokens
   }
 
   /** Some control tokens take the white space beside them. */

@@ -9,7 +9,7 @@ import type {
 } from '@cllm/core'
 import type { ChatTemplate } from './chat-template.js'
 import { Decoder } from './decoder.js'
-import type { NativeModel } from './native.js'
+import type { TextParts } from './text-parts.js'
 import type { Vocabulary } from './vocabulary.js'
 
 /** llama.cpp's tokenizer with the vocabulary and chat template of the model's file. */
@@ -17,21 +17,28 @@ export class LlamaCppTokenizer implements Tokenizer {
   readonly vocabularySize: number
   readonly maxTokenBytes: number
 
-  readonly #model: NativeModel
+  readonly #parts: TextParts
   readonly #vocabulary: Vocabulary
   readonly #template: ChatTemplate
 
-  constructor(model: NativeModel, vocabulary: Vocabulary, template: ChatTemplate) {
-    this.#model = model
+  constructor(parts: TextParts, vocabulary: Vocabulary, template: ChatTemplate) {
+    this.#parts = parts
     this.#vocabulary = vocabulary
     this.#template = template
     this.vocabularySize = vocabulary.size
     this.maxTokenBytes = vocabulary.maxTokenBytes
   }
 
-  encode(text: string, { addBos = true, special = true }: EncodeOptions = {}): TokenId[] {
-    const tokens = text === '' ? [] : Array.from(this.#model.tokenize(text, special))
-    return addBos ? this.#withBos(tokens) : tokens
+  encode(text: string, options?: EncodeOptions): TokenId[] {
+    return [...this.encodeInParts(text, options)].flat()
+  }
+
+  encodeInParts(
+    text: string,
+    { addBos = true, special = true }: EncodeOptions = {},
+  ): Iterable<TokenId[]> {
+    const parts = this.#parts.tokenize(text, special)
+    return addBos ? this.#withBos(parts) : parts
   }
 
   decode(tokens: readonly TokenId[]): string {
@@ -51,11 +58,24 @@ export class LlamaCppTokenizer implements Tokenizer {
 
   renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat {
     const { text, tokens } = this.#template.render(messages, options)
-    return { text, tokens: this.#withBos(tokens) }
+    return { text, tokens: [...this.#withBos(tokens)].flat() }
   }
 
-  #withBos(tokens: TokenId[]): TokenId[] {
+  renderChatInParts(
+    messages: readonly ChatMessage[],
+    options?: ChatRenderOptions,
+  ): Iterable<TokenId[]> {
+    return this.#withBos(this.#template.render(messages, options).tokens)
+  }
+
+  *#withBos(parts: Iterable<TokenId[]>): Generator<TokenId[], void> {
     const { bos } = this.#vocabulary
-    return bos === undefined || tokens[0] === bos ? tokens : [bos, ...tokens]
+    let isFirst = true
+    for (const part of parts) {
+      if (isFirst && bos !== undefined && part[0] !== bos) yield [bos]
+      isFirst = false
+      yield part
+    }
+    if (isFirst && bos !== undefined) yield [bos]
   }
 }

@@ -5,6 +5,7 @@ import { array, assert, constantFrom, integer, oneof, property, string } from 'f
 import t from 'tap'
 import { openLlama } from '../src/addon.js'
 import { Decoder } from '../src/decoder.js'
+import { TextParts } from '../src/text-parts.js'
 import { Vocabulary } from '../src/vocabulary.js'
 import { openTiny, recordingLogger, tinyModel } from './open-tiny.js'
 import { turnToken, writeTinyModel } from './tiny-models.js'
@@ -207,4 +208,25 @@ t.test('conversations', async (t) => {
     t.match(tokenizer.renderChat(messages).text, /<\|im_start\|>/)
     t.match(logger.lines.find(({ level }) => level === 'warn')?.message, /cannot be read/)
   })
+})
+
+t.test('long texts in parts give the tokens of the whole', async (t) => {
+  const llama = await openLlama('off', recordingLogger())
+  const words = array(string({ unit: 'grapheme', maxLength: 8 }), { minLength: 1, maxLength: 40 })
+  for (const kind of ['tiny', 'llama'] as const) {
+    const modelPath = await tinyModel(t, kind)
+    const settings = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
+    const { native, tokenTexts } = await llama.loadModel({ ...settings, modelPath })
+    const parts = new TextParts(native, new Vocabulary(native, tokenTexts), tokenTexts)
+    assert(
+      property(words, integer({ min: 1, max: 900 }), (words, times) => {
+        const sample = Array.from({ length: times }, () => `${words.join(' ')} of  hers\n`).join('')
+        const tokens = [...parts.tokenize(sample, false)].flat()
+        return tokens.join() === Array.from(native.tokenize(sample, false)).join()
+      }),
+      { numRuns: 30 },
+    )
+    const long = 'one and two '.repeat(3000)
+    t.ok([...parts.tokenize(long, false)].length > 5, `${kind}: it is cut`)
+  }
 })

@@ -55,6 +55,11 @@ export interface Tokenizer {
   readonly maxTokenBytes: number
   /** The tokens of a text. Synchronous: it takes time in proportion to the text. */
   encode(text: string, options?: EncodeOptions): TokenId[]
+  /**
+   * The same tokens a part at a time, each part after a few milliseconds at most, so that a long text
+   * does not hold up the steps of the others. Without it a text is encoded in one go.
+   */
+  encodeInParts?(text: string, options?: EncodeOptions): Iterable<readonly TokenId[]>
   /** The whole text of these tokens. Ids outside the vocabulary throw `invalid_token`. */
   decode(tokens: readonly TokenId[]): string
   /** A decoder for text that continues `before` (which is not returned again). */
@@ -63,4 +68,9 @@ export interface Tokenizer {
   isEndOfGeneration(token: TokenId): boolean
   /** A conversation as the model's template writes it. */
   renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat
+  /** The tokens of {@link renderChat}, a part at a time as {@link encodeInParts} gives them. */
+  renderChatInParts?(
+    messages: readonly ChatMessage[],
+    options?: ChatRenderOptions,
+  ): Iterable<readonly TokenId[]>
 }
