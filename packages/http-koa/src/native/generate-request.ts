@@ -69,11 +69,14 @@ export const generateSchema = z.object({
   tenant: name.optional(),
   session: name.optional(),
   cache: boolean.optional(),
+  timings: boolean.optional(),
 })
 
 /** A checked request. */
 export interface NativeRequest {
   readonly stream: boolean
+  /** Whether the answer says how the request went. */
+  readonly timings: boolean
   readonly maxTokens: number
   readonly request: GenerateRequest
 }
@@ -105,6 +108,7 @@ export function parseGenerateRequest(body: JsonObject, defaults: NativeDefaults)
   }
   return {
     stream: fields.stream ?? false,
+    timings: fields.timings ?? false,
     maxTokens,
     request: {
       prompt: { text: fields.prompt },

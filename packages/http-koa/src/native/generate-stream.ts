@@ -6,6 +6,7 @@ import { publicError } from '../public-error.js'
 import { startEventStream } from '../sse.js'
 import type { NativeRequest } from './generate-request.js'
 import type { NativeContext } from './native-context.js'
+import { describeTimings } from './timings.js'
 
 /**
  * Streams a generation as server-sent events, one per token. A request that is refused gets a plain
@@ -15,7 +16,7 @@ export async function streamGeneration(
   ctx: KoaContext,
   native: NativeContext,
   client: EngineClient,
-  { request }: NativeRequest,
+  { request, timings }: NativeRequest,
 ): Promise<void> {
   const events = client.submit(request, { signal: abortOnClose(ctx) })
   const first = await events.next()
@@ -32,7 +33,10 @@ export async function streamGeneration(
         native.waitTimes.add(event.timings.queueMs)
         if (event.text !== '') response.write(token(event.text))
         const count = event.usage.generatedTokens
-        response.write(`${opening}"token":"","done":true,"generated_tokens":${count}}\n\n`)
+        const more = timings
+          ? `,"timings":${JSON.stringify(describeTimings(event.timings, event.usage))}`
+          : ''
+        response.write(`${opening}"token":"","done":true,"generated_tokens":${count}${more}}\n\n`)
       }
     }
   } catch (error) {

@@ -1,10 +1,12 @@
 import type { EngineClient, GenerateEvent } from '@cllm/core'
 import { abortOnClose } from '../abort-on-close.js'
 import type { KoaContext } from '../koa-context.js'
+import { identify, tenantOf } from '../request-headers.js'
 import { readJsonBody } from '../read-json-body.js'
 import { generateSchema, parseGenerateRequest, type NativeRequest } from './generate-request.js'
 import { streamGeneration } from './generate-stream.js'
 import type { NativeContext } from './native-context.js'
+import { describeTimings } from './timings.js'
 
 /** `POST /generate`: the whole text at once, or with `stream: true` as `/generate_stream`. */
 export async function generate(ctx: KoaContext, native: NativeContext): Promise<void> {
@@ -21,16 +23,19 @@ export async function generateStream(ctx: KoaContext, native: NativeContext): Pr
 }
 
 async function readGenerateRequest(ctx: KoaContext, native: NativeContext): Promise<NativeRequest> {
+  const id = identify(ctx)
+  const tenant = tenantOf(ctx)
   const body = await readJsonBody(ctx)
   native.unknownFields.warn(body, generateSchema.shape, ctx.state.transport.logger)
-  return parseGenerateRequest(body, native.defaults)
+  const { request, ...rest } = parseGenerateRequest(body, native.defaults)
+  return { ...rest, request: { ...request, id, ...(tenant === undefined ? {} : { tenant }) } }
 }
 
 async function answerWhole(
   ctx: KoaContext,
   native: NativeContext,
   client: EngineClient,
-  { request, maxTokens }: NativeRequest,
+  { request, maxTokens, timings }: NativeRequest,
 ): Promise<void> {
   let id = ''
   let text = ''
@@ -39,7 +44,9 @@ async function answerWhole(
     else text += event.text
     if (event.type === 'end') {
       native.waitTimes.add(event.timings.queueMs)
-      ctx.body = { success: true, data: { id, text, ...summary(event), max_tokens: maxTokens } }
+      const more = timings ? { timings: describeTimings(event.timings, event.usage) } : {}
+      const data = { id, text, ...summary(event), max_tokens: maxTokens, ...more }
+      ctx.body = { success: true, data }
     }
   }
 }

@@ -8,6 +8,7 @@ import { generate, generateStream } from './generate.js'
 import { health } from './health.js'
 import { modelInfo } from './model-info.js'
 import type { NativeContext, NativeEndpoint } from './native-context.js'
+import { requestReport } from './request-report.js'
 import { root } from './root.js'
 import { UnknownFields } from './unknown-fields.js'
 import { WaitTimes } from './wait-times.js'
@@ -44,6 +45,12 @@ const endpoints: readonly NativeEndpoint[] = [
   { method: 'POST', path: '/encode', description: 'Text to tokens', handle: encode },
   { method: 'POST', path: '/decode', description: 'Tokens to text', handle: decode },
   { method: 'GET', path: '/model/info', description: 'The model and its shape', handle: modelInfo },
+  {
+    method: 'GET',
+    path: '/requests/:id',
+    description: 'What happened to a request',
+    handle: requestReport,
+  },
 ]
 
 /**

@@ -4,6 +4,7 @@ import {
   type EngineClient,
   type EngineInfo,
   type GenerateEvent,
+  type GenerateRequest,
 } from '@cllm/core'
 import { drive, FakeTokenizer, scriptAnswers } from '@cllm/core/testing'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
@@ -273,7 +274,8 @@ t.test('every field reaches the engine', async (t) => {
     },
   }
   const engine = {
-    async *submit(request: unknown) {
+    async *submit({ id, ...request }: GenerateRequest) {
+      t.match(id, /^[0-9a-f]{32}$/)
       requests.push(request)
       yield { type: 'start', id: '1', promptTokens: 1 } as const
       yield end
@@ -682,4 +684,82 @@ t.test('the average wait is measured', async (t) => {
   await drive(server.clock, Promise.all([first, second]))
   const full = await json(server.get('/health?level=full'))
   t.match(full.data.metrics, { http_queue_max_size: '1024', http_average_wait_time: '15' })
+})
+
+t.test('"timings", X-Request-Id and GET /requests/{id}', async (t) => {
+  const server = await serve({ backend: { script, stepMs: () => 10, slots: 1 } })
+  t.teardown(() => server.close())
+  const headers = (more: Record<string, string>) => ({
+    headers: { 'Content-Type': 'application/json', ...more },
+  })
+  const post = (path: string, body: object, more: Record<string, string> = {}) =>
+    drive(server.clock, server.post(path, body, headers(more)))
+  const report = async (id: string) =>
+    await drive(server.clock, json(server.get(`/requests/${id}`)))
+  const timings = {
+    queue_ms: 0,
+    prefill_ms: 10,
+    decode_ms: 40,
+    ttft_ms: 10,
+    total_ms: 50,
+    prompt_tokens: 5,
+    cached_tokens: 0,
+    generated_tokens: 4,
+    prefill_chunks: 1,
+    preemptions: 0,
+  }
+  const body = { prompt: 'euro', timings: true }
+  const named = { 'X-Request-Id': 'job-7.a:b_c', 'X-Cllm-Tenant': 'ann' }
+  const whole = await post(
+    '/generate',
+    { ...body, tenant: 'bob', priority: 2, session: 's' },
+    named,
+  )
+  t.equal(whole.headers.get('x-request-id'), 'job-7.a:b_c')
+  const answer = await json(whole)
+  t.equal(answer.data.id, 'job-7.a:b_c')
+  t.match(answer.data.timings, { ...timings, decode_ms: Number, total_ms: Number })
+  const { data } = await report('job-7.a:b_c')
+  t.match(data, {
+    id: 'job-7.a:b_c',
+    state: 'done',
+    arrival: 1000,
+    tenant: 'ann',
+    priority: 2,
+    session: 's',
+    timings: answer.data.timings as object,
+  })
+  t.match(data.timeline, [
+    { type: 'queued', at_ms: 0 },
+    { type: 'admitted', at_ms: 0, slot: 0, cached_tokens: 0 },
+    { type: 'prefill', at_ms: 0, until_ms: 10, chunks: 1, tokens: 5 },
+    { type: 'first_token', at_ms: 10 },
+    { type: 'end', reason: 'stop' },
+  ])
+  t.notMatch(JSON.stringify(data), /euro|€/, 'neither prompt nor output is told')
+
+  const stream = await post('/generate_stream', { ...body, tenant: 'bob' })
+  const id = stream.headers.get('x-request-id') ?? ''
+  t.match(id, /^[0-9a-f]{32}$/)
+  const events = eventsOf(await drive(server.clock, stream.text()))
+  t.match(events.at(-1), { id, done: true, timings: { prompt_tokens: 5, prefill_chunks: 1 } })
+  t.ok(events.slice(0, -1).every((event) => !('timings' in event)))
+  t.match(await report(id), { data: { tenant: 'bob' } })
+  t.notOk('timings' in (await json(await post('/generate', { prompt: 'euro' }))).data)
+
+  for (const wrong of ['', 'a b', 'ä', 'x'.repeat(129)].map(encodeURI)) {
+    const given = await post('/generate', body, { 'X-Request-Id': wrong.replace('%20', ' ') })
+    t.match(given.headers.get('x-request-id'), /^[0-9a-f]{32}$/, `not "${wrong}"`)
+  }
+  const long = await post('/generate', body, { 'X-Cllm-Tenant': 'x'.repeat(257) })
+  t.match(await json(long), { code: 'invalid_request', field: 'x-cllm-tenant' })
+  t.ok(long.headers.get('x-request-id'), 'what is refused has an id too')
+  t.match(await json(post('/generate', { prompt: 'euro', timings: 'yes' })), {
+    code: 'invalid_request',
+    field: 'timings',
+    error: 'timings: expected true or false, instead got "yes"',
+  })
+  const unknown = await drive(server.clock, server.get('/requests/nobody'))
+  t.equal(unknown.status, 404)
+  t.match(await json(unknown), { code: 'request_not_found', error: /"nobody"/ })
 })
