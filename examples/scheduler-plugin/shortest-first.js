@@ -23,12 +23,10 @@ export function shortestFirst({ budget, aging }) {
     plan({ now, waiting, running, freeSlots, limits }) {
       /** @type {(request: import('@cllm/core').SequenceView) => number} */
       const rank = (request) => request.remainingTokens - ((now - request.arrival) / 1000) * aging
-      /** @type {(requests: Iterable<import('@cllm/core').SequenceView>) => import('@cllm/core').SequenceView[]} */
-      const ranked = (requests) => [...requests].sort((a, b) => rank(a) - rank(b))
-      const next = freeSlots === 0 ? [] : ranked(waiting).slice(0, freeSlots)
+      const next = freeSlots === 0 ? [] : lowest(waiting, rank, freeSlots)
       let left = Math.min(budget, limits.batchSize)
       const run = []
-      const candidates = ranked([...running, ...next])
+      const candidates = lowest([...running, ...next], rank, Infinity)
       for (const { id, remainingTokens, stepGroup } of candidates) {
         if (left === 0 || stepGroup !== candidates[0]?.stepGroup) continue
         const tokens = Math.min(remainingTokens, left)
@@ -38,6 +36,27 @@ export function shortestFirst({ budget, aging }) {
       return { admit: next.map(({ id }) => id), preempt: [], reject: [], run }
     },
   }
+}
+
+/**
+ * The first `count` by rank, found in one pass: thousands may wait.
+ *
+ * @template T
+ * @param {Iterable<T>} items
+ * @param {(item: T) => number} rank
+ * @param {number} count
+ */
+function lowest(items, rank, count) {
+  /** @type {{ item: T, rank: number }[]} */
+  const best = []
+  for (const item of items) {
+    const entry = { item, rank: rank(item) }
+    if (best.length === count && entry.rank >= (best.at(-1)?.rank ?? 0)) continue
+    const place = best.findIndex((other) => entry.rank < other.rank)
+    best.splice(place < 0 ? best.length : place, 0, entry)
+    if (best.length > count) best.pop()
+  }
+  return best.map(({ item }) => item)
 }
 
 export default definePlugin({

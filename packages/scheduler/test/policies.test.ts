@@ -1,5 +1,4 @@
 import { CllmError, type Plan, type PolicyFactory } from '@cllm/core'
-import { testPolicy } from '@cllm/core/testing'
 import {
   batchingNames,
   createPolicy,
@@ -69,10 +68,6 @@ for (const batching of batchingNames) {
     )
     t.end()
   })
-}
-
-for (const name of policyNames) {
-  await testPolicy(t, () => createPolicy(name), { runs: 20, maxOvertaking: 20_000 })
 }
 
 /** What the first steps of a policy compute: tokens by request. */

@@ -1,10 +1,15 @@
 import assert from 'node:assert/strict'
 import type { Plan, SchedulerState, SequenceView } from '../contracts/scheduler-policy.js'
 
+/** The requests that a plan may name. */
+export interface Requests {
+  readonly waiting: ReadonlyMap<string, SequenceView>
+  readonly running: ReadonlyMap<string, SequenceView>
+}
+
 /** Throws an `AssertionError` when a plan breaks the rules of `Plan`. */
-export function assertPlan(plan: Plan, state: SchedulerState): void {
-  const waiting = byId(state.waiting)
-  const running = byId(state.running)
+export function assertPlan(plan: Plan, state: SchedulerState, requests: Requests): void {
+  const { waiting, running } = requests
   for (const id of [...plan.admit, ...plan.reject.map((entry) => entry.id)]) {
     assert(waiting.has(id), `admit and reject name waiting requests only, instead got "${id}"`)
   }
@@ -18,7 +23,7 @@ export function assertPlan(plan: Plan, state: SchedulerState): void {
   assertDistinct('preempt', plan.preempt)
   const slots = state.freeSlots + plan.preempt.length
   assert(plan.admit.length <= slots, `${plan.admit.length} are admitted to ${slots} free slots`)
-  assertRun(plan, state, waiting, running)
+  assertRun(plan, state, requests)
 
   const wakes = plan.wakeAt !== undefined && plan.wakeAt > state.now
   const goesOn = plan.run.length > 0 || plan.reject.length > 0 || wakes
@@ -26,12 +31,7 @@ export function assertPlan(plan: Plan, state: SchedulerState): void {
   assert(goesOn, `a stall: ${count} requests want to go on, none runs and no time to wake is named`)
 }
 
-function assertRun(
-  plan: Plan,
-  state: SchedulerState,
-  waiting: ReadonlyMap<string, SequenceView>,
-  running: ReadonlyMap<string, SequenceView>,
-): void {
+function assertRun(plan: Plan, state: SchedulerState, { waiting, running }: Requests): void {
   assertDistinct(
     'run',
     plan.run.map(({ id }) => id),
@@ -55,10 +55,6 @@ function assertRun(
     groups.size <= 1,
     `step groups share a step: ${[...groups].map((group) => group ?? 'none').join(', ')}`,
   )
-}
-
-function byId(requests: Iterable<SequenceView>): ReadonlyMap<string, SequenceView> {
-  return new Map(Array.from(requests, (request) => [request.id, request]))
 }
 
 function assertDistinct(where: string, ids: readonly string[]): void {

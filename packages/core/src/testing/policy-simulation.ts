@@ -27,9 +27,14 @@ export class PolicySimulation {
   plans = 0
   /** In the order in which they ended by themselves. */
   readonly done: SimulatedRequest[] = []
+  /** Told of everything that the policies are told, but for what is repeated to new ones. */
+  watch: ((event: SchedulerEvent) => void) | undefined
+  /** Since when nothing was computed. */
+  #idleSince = 0
   readonly #machine: SimulatedMachine
   #policies: readonly SchedulerPolicy[]
-  readonly #waiting = new Map<string, SimulatedRequest>()
+  /** Preempted ones first, then by arrival. */
+  #waiting = new Map<string, SimulatedRequest>()
   readonly #running = new Map<string, SimulatedRequest>()
 
   /** @param policies equal instances: they are told the same and must plan the same */
@@ -51,8 +56,8 @@ export class PolicySimulation {
   setPolicies(policies: readonly SchedulerPolicy[]): void {
     this.#policies = policies
     const { now } = this
-    for (const request of this.#running.values()) this.#observe({ type: 'admitted', request, now })
-    for (const request of this.#inOrder()) this.#observe({ type: 'queued', request, now })
+    for (const request of this.#running.values()) this.#tell({ type: 'admitted', request, now })
+    for (const request of this.#waiting.values()) this.#tell({ type: 'queued', request, now })
   }
 
   arrive(workload: WorkloadRequest): void {
@@ -74,6 +79,14 @@ export class PolicySimulation {
     else if (plan.reject.length === 0) this.now = Math.min(plan.wakeAt ?? until, until)
   }
 
+  /** Milliseconds in which a request was there and nothing was computed, up to now. */
+  get idleMs(): number {
+    let oldest = this.now
+    for (const { arrival } of this.#waiting.values()) oldest = Math.min(oldest, arrival)
+    for (const { arrival } of this.#running.values()) oldest = Math.min(oldest, arrival)
+    return this.now - Math.max(oldest, this.#idleSince)
+  }
+
   /** The checked plan of the policies. */
   plan(state: SchedulerState): Plan {
     this.plans++
@@ -82,7 +95,7 @@ export class PolicySimulation {
     for (const other of others) {
       assert.deepEqual(other, plan, 'two policies that were told the same plan differently')
     }
-    assertPlan(plan, state)
+    assertPlan(plan, state, { waiting: this.#waiting, running: this.#running })
     return plan
   }
 
@@ -92,18 +105,12 @@ export class PolicySimulation {
       now: this.now,
       waiting: Object.freeze({
         size: this.#waiting.size,
-        [Symbol.iterator]: () => this.#inOrder(),
+        [Symbol.iterator]: () => this.#waiting.values(),
       }),
       running: Object.freeze([...this.#running.values()]),
       freeSlots: this.#machine.limits.slots - this.#running.size,
       limits: this.#machine.limits,
     })
-  }
-
-  *#inOrder(): Generator<SimulatedRequest, undefined> {
-    for (const request of this.#waiting.values()) if (request.preemptions > 0) yield request
-    for (const request of this.#waiting.values()) if (request.preemptions === 0) yield request
-    return undefined
   }
 
   #apply(plan: Plan): void {
@@ -116,7 +123,7 @@ export class PolicySimulation {
       const request = this.#running.get(id)
       if (request === undefined) continue
       this.#running.delete(id)
-      this.#waiting.set(id, request)
+      this.#waiting = new Map([[id, request], ...this.#waiting])
       request.preempt()
       this.#observe({ type: 'preempted', request, now })
     }
@@ -141,6 +148,7 @@ export class PolicySimulation {
     const tokens = sum(parts.map((part) => part.tokens))
     const durationMs = this.#machine.msPerStep + this.#machine.msPerToken * tokens
     this.now += durationMs
+    this.#idleSince = this.now
     this.#observe({
       type: 'step',
       now: this.now,
@@ -165,6 +173,11 @@ export class PolicySimulation {
   }
 
   #observe(event: SchedulerEvent): void {
+    this.#tell(event)
+    this.watch?.(event)
+  }
+
+  #tell(event: SchedulerEvent): void {
     for (const policy of this.#policies) policy.observe?.(Object.freeze(event))
   }
 }

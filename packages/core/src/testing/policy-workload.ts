@@ -39,7 +39,7 @@ export function workloadArbitrary(fc: typeof FastCheck): FastCheck.Arbitrary<Wor
     cachedShare: fc.constantFrom(0, 0, 0.5, 0.99),
     outputTokens: fc.integer({ min: 1, max: 10 }),
     unusedTokens: fc.nat({ max: 20 }),
-    priority: fc.integer({ min: -2, max: 2 }),
+    priority: fc.oneof({ weight: 4, arbitrary: fc.integer({ min: -2, max: 2 }) }, fc.constant(20)),
     deadlineMs: fc.option(fc.nat({ max: 1000 }), { nil: undefined }),
     tenant: fc.constantFrom('a', 'b', 'c'),
     session: fc.constantFrom(undefined, undefined, 's', 't'),

@@ -2,48 +2,44 @@ import type { RequestState, SequenceView } from '../contracts/scheduler-policy.j
 import type { WorkloadRequest } from './policy-workload.js'
 
 /**
- * A request in a simulation. It is frozen and has only getters: a policy that writes to it gets a
- * TypeError.
+ * A request in a simulation. It is frozen: a policy that writes to it gets a TypeError. Its fields
+ * are its own, as fast to read as those of the engine's requests.
  */
 export class SimulatedRequest implements SequenceView {
+  readonly id: string
+  readonly arrival: number
+  readonly priority: number
+  readonly deadline: number | undefined
+  readonly tenant: string
+  readonly session: string | undefined
+  readonly stepGroup: string | undefined
+  readonly promptTokens: number
+  readonly maxTokens: number
   #state: RequestState = 'queued'
   #generated = 0
   #computed = 0
   #preemptions = 0
 
-  constructor(readonly workload: WorkloadRequest) {
+  readonly #cached: number
+  readonly #output: number
+
+  constructor(workload: WorkloadRequest) {
+    this.id = workload.id
+    this.arrival = workload.arrival
+    this.priority = workload.priority
+    this.deadline = workload.deadline
+    this.tenant = workload.tenant
+    this.session = workload.session
+    this.stepGroup = workload.stepGroup
+    this.promptTokens = workload.promptTokens
+    this.maxTokens = workload.maxTokens
+    this.#cached = workload.cachedTokens
+    this.#output = workload.outputTokens
     Object.freeze(this)
   }
 
-  get id(): string {
-    return this.workload.id
-  }
   get state(): RequestState {
     return this.#state
-  }
-  get arrival(): number {
-    return this.workload.arrival
-  }
-  get priority(): number {
-    return this.workload.priority
-  }
-  get deadline(): number | undefined {
-    return this.workload.deadline
-  }
-  get tenant(): string {
-    return this.workload.tenant
-  }
-  get session(): string | undefined {
-    return this.workload.session
-  }
-  get stepGroup(): string | undefined {
-    return this.workload.stepGroup
-  }
-  get promptTokens(): number {
-    return this.workload.promptTokens
-  }
-  get maxTokens(): number {
-    return this.workload.maxTokens
   }
   get generatedTokens(): number {
     return this.#generated
@@ -58,13 +54,13 @@ export class SimulatedRequest implements SequenceView {
     return this.#state === 'queued' || this.#state === 'preempted'
   }
   get remainingTokens(): number {
-    const done = this.isWaiting ? this.workload.cachedTokens : this.#computed
+    const done = this.isWaiting ? this.#cached : this.#computed
     return this.promptTokens + this.#generated - done
   }
 
   admit(): void {
     this.#state = 'prefilling'
-    this.#computed = this.workload.cachedTokens
+    this.#computed = this.#cached
   }
 
   preempt(): void {
@@ -79,7 +75,7 @@ export class SimulatedRequest implements SequenceView {
     if (this.remainingTokens > 0) return false
     this.#state = 'decoding'
     this.#generated++
-    return this.#generated === this.workload.outputTokens
+    return this.#generated === this.#output
   }
 
   end(state: 'done' | 'cancelled' | 'failed'): void {

@@ -1,31 +1,43 @@
 import assert from 'node:assert/strict'
+import { systemClock } from '../clock/system-clock.js'
+import type { BackendLimits } from '../contracts/backend.js'
 import type { SchedulerPolicy } from '../contracts/scheduler-policy.js'
 import { oneByOne } from './one-by-one.js'
+import { OvertakingWatch } from './overtaking-watch.js'
 import { PolicySimulation } from './policy-simulation.js'
 import { type Workload, workloadArbitrary, type WorkloadRequest } from './policy-workload.js'
 import { check, type TestContext } from './test-context.js'
 
-/** Options of {@link testPolicy}. */
+/** Options of {@link testPolicy}: what the policy claims. */
 export interface TestPolicyOptions {
   /** Random loads to run; default 100. */
   readonly runs?: number
   /**
-   * How many later requests may end before a request that the policy likes least: the bound that the
-   * policy states. Default 1,000.
+   * Tokens of later requests that are computed before a request gets a slot, at most: the bound that
+   * the policy states, from how many requests waited when it came. Default 20,000.
    */
-  readonly maxOvertaking?: number
+  readonly maxOvertaking?: number | ((ahead: number, limits: BackendLimits) => number)
+  /**
+   * Milliseconds that nothing is computed while a request is there, at most. 0: the policy is
+   * work-conserving. Default: any time, as long as it ends.
+   */
+  readonly maxIdleMs?: number
+  /** Milliseconds of a plan that admits when 10,000 requests wait, half of the plans; default 2. */
+  readonly maxPlanMs?: number
 }
 
 /** Plans on top of what is computed at one token a step, waits of a policy included. */
 const freePlans = 1000
+/** Admitting plans that are timed. */
+const timedPlans = 40
 /** Waiting requests that a policy may look at although it cannot admit any. */
 const freeLooks = 8
 
 /**
  * The conformance suite of scheduling policies. Random loads run through a simulation of the engine's
  * side: all plans are possible, equal instances plan equally, nothing it is shown is changed, every
- * request ends, none is overtaken for ever, and a step that admits nothing does not look at everything
- * that waits. It needs the package `fast-check`.
+ * request ends, none is overtaken by more than the policy says, plans are cheap when thousands wait,
+ * and one that admits nothing does not look at them. It needs the package `fast-check`.
  *
  * @param make a new policy, equal to the one before
  */
@@ -34,7 +46,8 @@ export async function testPolicy(
   make: () => SchedulerPolicy,
   options: TestPolicyOptions = {},
 ): Promise<void> {
-  const { runs = 100, maxOvertaking = 1000 } = options
+  const { runs = 100, maxOvertaking = 20_000, maxIdleMs = Infinity, maxPlanMs = 2 } = options
+  const bound = typeof maxOvertaking === 'number' ? () => maxOvertaking : maxOvertaking
   const { name } = make()
   await t.test(`policy ${name}`, async (t) => {
     await check(t, 'has a name and options that can be shown', () => {
@@ -47,22 +60,36 @@ export async function testPolicy(
     await check(t, 'serves any load with possible, repeatable plans', async () => {
       const fc = await import('fast-check')
       fc.assert(
-        fc.property(workloadArbitrary(fc), (workload) => serveAll(make, workload)),
+        fc.property(workloadArbitrary(fc), (workload) =>
+          serveAll(make, workload, bound, maxIdleMs),
+        ),
         // one seed: a suite that guards a build must say the same each time
         { numRuns: runs, seed: 1, includeErrorInReport: true },
       )
     })
-    await check(t, `is not overtaken more than ${maxOvertaking} times`, () => {
-      assertNoStarvation(make, maxOvertaking)
-    })
+    await check(t, 'starves nobody', () => assertNoStarvation(make, bound))
     await check(t, 'looks at no more than it can admit', () => assertBoundedLooks(make))
+    await check(t, 'admits quickly when thousands wait', () => assertQuick(make, maxPlanMs))
   })
 }
 
-function serveAll(make: () => SchedulerPolicy, workload: Workload): void {
-  const { requests, takesOverAfter } = workload
+type Bound = (ahead: number, limits: BackendLimits) => number
+
+function watched(simulation: PolicySimulation, bound: Bound, limits: BackendLimits): void {
+  const watch = new OvertakingWatch((ahead) => bound(ahead, limits))
+  simulation.watch = (event) => watch.observe(event)
+}
+
+function serveAll(
+  make: () => SchedulerPolicy,
+  workload: Workload,
+  bound: Bound,
+  maxIdleMs: number,
+): void {
+  const { requests, takesOverAfter, limits } = workload
   const tested = [make(), make()]
   const simulation = new PolicySimulation(workload, takesOverAfter > 0 ? [oneByOne] : tested)
+  watched(simulation, bound, limits)
   const arrivals = [...requests]
   const work = requests.reduce((sum, request) => sum + request.promptTokens + request.maxTokens, 0)
   const enough = 10 * work + freePlans
@@ -77,6 +104,8 @@ function serveAll(make: () => SchedulerPolicy, workload: Workload): void {
     if (simulation.size === 0) continue
     if (takesOverAfter > 0 && simulation.plans === takesOverAfter) simulation.setPolicies(tested)
     simulation.step(nextChange(arrivals, requests, simulation.now))
+    const { idleMs } = simulation
+    assert(idleMs <= maxIdleMs, `nothing is computed for ${idleMs} ms, at most ${maxIdleMs}`)
     assert(simulation.plans <= enough, `${simulation.size} requests do not end in ${enough} plans`)
   }
 }
@@ -91,33 +120,25 @@ function nextChange(
 }
 
 /** A stream that never ends of what policies like, against one request with all that they do not. */
-function assertNoStarvation(make: () => SchedulerPolicy, maxOvertaking: number): void {
+function assertNoStarvation(make: () => SchedulerPolicy, bound: Bound): void {
   const limits = { slots: 4, batchSize: 32, contextSize: 256 }
   const simulation = new PolicySimulation({ limits, msPerStep: 20, msPerToken: 1 }, [make()])
-  const enough = 100 * maxOvertaking + freePlans
+  watched(simulation, bound, limits)
   let count = 0
   const arrive = (change: Partial<WorkloadRequest>) => {
-    simulation.arrive({
-      ...favourite,
-      id: `request-${count++}`,
-      arrival: simulation.now,
-      ...change,
-    })
+    const arrival = simulation.now
+    simulation.arrive({ ...favourite, id: `request-${count++}`, arrival, ...change })
   }
-  const crowd = () => {
+  const goOn = () => {
     while (simulation.waitingCount < 2 * limits.slots) arrive({ tenant: `tenant-${count % 3}` })
-  }
-  for (let step = 0; step < 10; step++) {
-    crowd()
     simulation.step()
   }
-  const before = simulation.done.length + simulation.size
+  for (let step = 0; step < 10; step++) goOn()
+  const ahead = simulation.waitingCount
   arrive({ ...disliked, id: 'disliked' })
+  const enough = simulation.plans + bound(ahead, limits) + freePlans
   while (!simulation.done.some(({ id }) => id === 'disliked')) {
-    crowd()
-    simulation.step()
-    const overtaken = simulation.done.length - before
-    assert(overtaken <= maxOvertaking, `${overtaken} later requests ended before a disliked one`)
+    goOn()
     assert(simulation.plans <= enough, `a disliked request does not end in ${enough} plans`)
   }
 }
@@ -177,4 +198,35 @@ function assertBoundedLooks(make: () => SchedulerPolicy): void {
     looks <= most,
     `${looks} of ${waiting.size} waiting requests were looked at, at most ${most}`,
   )
+}
+
+/** 10,000 wait and slots come free again and again: how long does a plan take? */
+function assertQuick(make: () => SchedulerPolicy, maxPlanMs: number): void {
+  const limits = { slots: 4, batchSize: 32, contextSize: 256 }
+  const simulation = new PolicySimulation({ limits, msPerStep: 20, msPerToken: 1 }, [])
+  for (let index = 0; index < 10_000; index++) {
+    const [priority, tenant] = [index % 5, `tenant-${index % 100}`]
+    const promptTokens = 1 + (index % 13)
+    const sizes = { promptTokens, cachedTokens: 0, maxTokens: 2, outputTokens: 1 + (index % 2) }
+    const request = { ...favourite, ...sizes, priority, tenant, deadline: 1e6 + (index % 7) }
+    simulation.arrive({ ...request, id: `request-${index}`, arrival: index / 1000 })
+  }
+  simulation.now = 10
+  const policy = make()
+  const times: number[] = []
+  simulation.setPolicies([
+    {
+      ...policy,
+      plan(state) {
+        const began = systemClock.now()
+        const plan = policy.plan(state)
+        if (plan.admit.length > 0) times.push(systemClock.now() - began)
+        return plan
+      },
+      observe: (event) => policy.observe?.(event),
+    },
+  ])
+  for (let step = 0; step < 10 * timedPlans && times.length < timedPlans; step++) simulation.step()
+  const median = times.toSorted((a, b) => a - b)[timedPlans / 2] ?? 0
+  assert(median <= maxPlanMs, `a plan takes ${median.toFixed(2)} ms, at most ${maxPlanMs}`)
 }

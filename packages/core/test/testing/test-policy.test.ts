@@ -199,7 +199,7 @@ const broken: [string, RegExp, () => SchedulerPolicy][] = [
   ],
   [
     'starvation',
-    /100\d later requests ended before/,
+    /2000\d tokens of later requests were computed before "disliked"/,
     () => ({
       name: 'shortest-first',
       plan(state) {
@@ -216,6 +216,17 @@ const broken: [string, RegExp, () => SchedulerPolicy][] = [
     /1\d{3} of 1\d{3} waiting requests were looked at/,
     () => simple((plan, { waiting }) => ([...waiting].length < 0 ? { ...plan, admit: [] } : plan)),
   ],
+  [
+    'sorting all that waits',
+    /a plan takes [\d.]+ ms, at most 2/,
+    () =>
+      simple((plan, { waiting }) => {
+        if (plan.admit.length === 0) return plan
+        const sort = () => [...waiting].sort((a, b) => b.id.localeCompare(a.id))
+        const sorted = Array.from({ length: 10 }, sort)
+        return sorted.length < 0 ? { ...plan, admit: [] } : plan
+      }),
+  ],
 ]
 let count = 0
 
@@ -224,5 +235,24 @@ t.test('the suite finds', async (t) => {
     const recording = new RecordingContext()
     await testPolicy(recording, make)
     t.match(recording.failures.join('\n'), message, defect)
+  }
+})
+
+t.test('the suite finds idling where it is not claimed', async (t) => {
+  const late = () =>
+    simple((plan, { running, waiting, now }) => {
+      const [first] = waiting
+      if (running.length > 0 || first === undefined || now >= first.arrival + 50) return plan
+      return { ...plan, admit: [], run: [], wakeAt: first.arrival + 50 }
+    })
+  for (const [maxIdleMs, failures] of [
+    [50, 0],
+    [49, 1],
+  ] as const) {
+    const recording = new RecordingContext()
+    await testPolicy(recording, late, { maxIdleMs })
+    t.equal(recording.failures.length, failures)
+    if (failures > 0)
+      t.match(recording.failures.join(), 'nothing is computed for 50 ms, at most 49')
   }
 })
