@@ -111,8 +111,8 @@ export class KvSlots {
   /** Moves a running sequence into a free slot; says whether that went well. */
   async move(from: Slot, to: Slot): Promise<boolean> {
     const { owner } = from
-    if (owner === undefined || !isFree(to)) return false
-    const length = owner.computedTokens
+    const length = owner?.computedTokens ?? 0
+    if (owner === undefined || length === 0 || !isFree(to)) return false
     this.#index.drop(to)
     to.length = await this.#copy(from, to, length)
     if (to.length !== length) {

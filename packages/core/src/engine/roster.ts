@@ -73,14 +73,10 @@ export class Roster {
     this.waiting.remove(sequence)
     this.waits.left(sequence)
     this.running.add(sequence)
-    const isFirst = sequence.admittedAt === undefined
     sequence.state = 'prefilling'
     sequence.admittedAt ??= now
     try {
       await this.slots.acquire(sequence)
-      const found = sequence.computedTokens
-      // What was found at first and had to be computed after a preemption was no saving.
-      sequence.cachedTokens = isFirst ? found : Math.min(sequence.cachedTokens, found)
       sequence.sampler = this.backend.createSampler(sequence.request.sampling, sequence.tokens)
     } catch (error) {
       return CllmError.from(error, 'backend_failed')
@@ -92,6 +88,8 @@ export class Roster {
 
   /** A running request has computed so many more of its tokens. */
   advance(sequence: Sequence, tokens: number): void {
+    const { computedTokens, firstComputed = computedTokens } = sequence
+    sequence.firstComputed = Math.min(firstComputed, computedTokens)
     sequence.computedTokens += tokens
     this.slots.advanced(sequence)
     this.waits.advanced(sequence)

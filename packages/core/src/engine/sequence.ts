@@ -37,8 +37,8 @@ export class Sequence implements SequenceView {
   preemptions = 0
   /** Steps that computed prompt tokens of it, after a preemption generated ones too. */
   prefillChunks = 0
-  /** Prompt tokens found in a slot at the first admission and never computed since. */
-  cachedTokens = 0
+  /** The index of the first token that was ever computed for it, before or after a preemption. */
+  firstComputed: number | undefined
   /** What the last look-up found, and of which version of the index that is. */
   found: { readonly version: number; readonly tokens: number } | undefined
   /** How often it has waited for a prefix that another request computed. */
@@ -92,6 +92,11 @@ export class Sequence implements SequenceView {
 
   get generatedTokens(): number {
     return this.tokens.length - this.promptTokens
+  }
+
+  /** Prompt tokens that were found in slots and never computed for it. */
+  get cachedTokens(): number {
+    return Math.min(this.firstComputed ?? 0, this.promptTokens)
   }
 
   get maxTokens(): number {
