@@ -12,6 +12,7 @@ import type { RunningSet } from './running-set.js'
 import type { StepPart } from './run-step.js'
 import type { Sequence } from './sequence.js'
 import { Timeline } from './timeline.js'
+import { Wait } from './wait.js'
 import { type CommonReason, WaitTimes } from './wait-times.js'
 
 /** What a policy is told of one request. */
@@ -52,23 +53,26 @@ export class Journal {
 
   /** A request moved on. */
   changed({ type, request, now }: RequestChange): void {
-    if (type === 'queued') {
-      const timeline = new Timeline(request.arrival)
-      this.#live.set(request.id, { sequence: request, timeline })
-      this.#wait(timeline, now)
-      return
-    }
-    const timeline = this.#live.get(request.id)?.timeline
-    if (timeline === undefined) return
+    if (type === 'finished') return
+    const timeline = this.#timelineOf(request)
     if (type === 'admitted') {
-      this.#explain(request, timeline, now)
       timeline.waited(now)
       timeline.admitted(request.slot ?? -1, request.computedTokens, this.#steps, now)
       this.#waits.admitted(request.arrival, request.deadline, now)
     } else if (type === 'preempted') {
       timeline.preempted(now)
-      this.#wait(timeline, now)
+      timeline.wait = new Wait(this.#waits, request, now)
     }
+  }
+
+  /** A waiting request is held back for a prefix that another one computes. */
+  held(sequence: Sequence): void {
+    this.#timelineOf(sequence).wait?.hold(this.clock.now())
+  }
+
+  /** It is held back no more. */
+  letGo(sequence: Sequence): void {
+    this.#live.get(sequence.id)?.timeline.wait?.letGo(this.clock.now())
   }
 
   /** A plan was made: those who still wait do so because of it. */
@@ -97,9 +101,9 @@ export class Journal {
 
   /** A request was told its last event. */
   ended(sequence: Sequence, error?: CllmError): void {
+    const now = this.clock.now()
     const state = endState(error)
     this.counters.countRequest(sequence, state)
-    const now = this.clock.now()
     const entry = this.#live.get(sequence.id)
     if (entry?.sequence !== sequence) return
     this.#live.delete(sequence.id)
@@ -116,14 +120,13 @@ export class Journal {
     if (this.#ended.size > mostEnded && oldest !== undefined) this.#ended.delete(oldest)
   }
 
-  #wait(timeline: Timeline, now: number): void {
-    timeline.waitsSince = now
-    timeline.waitStart = this.#waits.begin(now)
-  }
-
-  #explain(sequence: Sequence, timeline: Timeline, now: number): void {
-    const { waitStart, reasons } = timeline
-    if (waitStart !== undefined) this.#waits.explain(waitStart, sequence, now, reasons)
+  #timelineOf(sequence: Sequence): Timeline {
+    const entry = this.#live.get(sequence.id)
+    if (entry?.sequence === sequence) return entry.timeline
+    const timeline = new Timeline(sequence.arrival)
+    timeline.wait = new Wait(this.#waits, sequence, sequence.arrival)
+    this.#live.set(sequence.id, { sequence, timeline })
+    return timeline
   }
 
   #report(
@@ -137,12 +140,8 @@ export class Journal {
     if (firstTokenAt !== undefined) {
       more.push({ type: 'first_token', atMs: firstTokenAt - arrival })
     }
-    if (timeline.waitStart !== undefined && now > timeline.waitsSince) {
-      const reasons = { ...timeline.reasons }
-      this.#waits.explain(timeline.waitStart, sequence, now, reasons)
-      const atMs = timeline.waitsSince - arrival
-      more.push({ type: 'waited', atMs, untilMs: now - arrival, reasons })
-    }
+    const waiting = timeline.waiting(now)
+    if (waiting !== undefined) more.push(waiting)
     if (end !== undefined) more.push(end)
     return {
       id,

@@ -46,7 +46,7 @@ export class PolicySeat implements PolicyInForce {
     private readonly logger: Logger,
     private readonly successor: FallbackPolicy,
     patienceMs: number,
-    private readonly journal: Journal,
+    readonly journal: Journal,
   ) {
     this.#patience = new Patience(patienceMs)
   }

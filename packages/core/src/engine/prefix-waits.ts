@@ -1,4 +1,5 @@
 import { blockSize } from './block-chain.js'
+import type { Journal } from './journal.js'
 import type { KvSlots } from './kv-slots.js'
 import type { Sequence } from './sequence.js'
 import { minimumWait } from './slot-index.js'
@@ -36,6 +37,7 @@ export class PrefixWaits {
   constructor(
     private readonly slots: KvSlots,
     private readonly waiting: WaitingQueue,
+    private readonly journal: Journal,
   ) {}
 
   /** A request waits from now on. */
@@ -77,6 +79,7 @@ export class PrefixWaits {
     this.#leaders.set(sequence, leader)
     sequence.prefixWaits++
     this.waiting.hold(sequence)
+    this.journal.held(sequence)
     return true
   }
 
@@ -134,6 +137,7 @@ export class PrefixWaits {
       const leader = this.#leaders.get(sequence)
       if (leader !== undefined) this.#groups.get(leader)?.followers.delete(sequence)
       this.#leaders.delete(sequence)
+      this.journal.letGo(sequence)
     }
     this.waiting.unhold(sequences)
   }

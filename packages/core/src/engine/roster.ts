@@ -29,7 +29,7 @@ export class Roster {
     clock: Clock,
   ) {
     this.slots = new KvSlots(backend, clock)
-    this.waits = new PrefixWaits(this.slots, this.waiting)
+    this.waits = new PrefixWaits(this.slots, this.waiting, seat.journal)
     this.#mover = new SlotMover(this.slots, backend)
   }
 

@@ -1,5 +1,5 @@
 import type { TimelineEntry, WaitReason } from '../contracts/request-report.js'
-import type { WaitStart } from './wait-times.js'
+import type { Wait } from './wait.js'
 
 type Spans = Extract<TimelineEntry, { readonly untilMs: number }>
 
@@ -10,11 +10,7 @@ const mostEntries = 60
 export class Timeline {
   #entries: TimelineEntry[] = [{ type: 'queued', atMs: 0 }]
   /** The wait that it is in. */
-  waitStart: WaitStart | undefined
-  /** When that wait began. */
-  waitsSince = 0
-  /** What is known of that wait. */
-  reasons: Partial<Record<WaitReason, number>> = {}
+  wait: Wait | undefined
   #lastStep = 0
   #lastStepEnd = 0
 
@@ -25,12 +21,17 @@ export class Timeline {
     return [...this.#entries, ...more].toSorted((a, b) => a.atMs - b.atMs)
   }
 
-  /** It waited until now. */
+  /** It waits no more. */
   waited(now: number): void {
-    const { waitsSince, reasons } = this
-    if (now > waitsSince) this.#add({ type: 'waited', ...this.#span(waitsSince, now), reasons })
-    this.waitStart = undefined
-    this.reasons = {}
+    const entry = this.waiting(now)
+    if (entry !== undefined) this.#add(entry)
+    this.wait = undefined
+  }
+
+  /** The wait that it is in so far, unless it has just begun. */
+  waiting(now: number): TimelineEntry | undefined {
+    if (this.wait === undefined || now <= this.wait.since) return undefined
+    return { type: 'waited', ...this.#span(this.wait.since, now), reasons: this.wait.reasons(now) }
   }
 
   /** It got a slot; `steps` were computed before. */

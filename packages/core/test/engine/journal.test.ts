@@ -114,6 +114,25 @@ t.test('why requests wait', async (t) => {
     t.same(await waited(made, 'first'), [{ step: 10, slots: 20, deadline: 40 }])
   })
 
+  t.test('a prefix that another request computes', async (t) => {
+    const made = rig({ slots: 2, contextSize: 1024, policy: policyOf(chunked(64)) })
+    const { client, clock, run } = made
+    const prompt = promptOf(256)
+    const leader = collect(client.submit({ ...greedy(prompt, 4), id: 'leader' }))
+    await runUntilIdle(clock, 1005)
+    const follower = collect(client.submit({ ...greedy([...prompt, 4], 4), id: 'follower' }))
+    await runUntilIdle(clock, 1025)
+    t.same((await wayOf(made, 'follower'))[1], {
+      type: 'waited',
+      atMs: 0,
+      untilMs: 20,
+      reasons: { prefix: 20 },
+    })
+    await run(Promise.all([leader, follower]))
+    const [reasons] = await waited(made, 'follower')
+    t.match(reasons, { prefix: 35 }, 'until the leader has computed it')
+  })
+
   t.test('preempted and paused', async (t) => {
     let step = 0
     const policy = policyOf((state) => {
