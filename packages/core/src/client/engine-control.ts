@@ -14,6 +14,7 @@ import type {
 } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { Engine } from '../engine/engine.js'
+import { collect } from '../engine/in-parts.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 
 /** What can be asked of an engine besides generating. */
@@ -30,7 +31,9 @@ export class EngineControl implements EngineCalls {
 
   /** The tokens of a text. */
   async tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]> {
-    return this.engine.tokenizer.encode(text, options)
+    const { tokenizer } = this.engine
+    const parts = tokenizer.encodeInParts?.(text, options)
+    return await collect(parts ?? [tokenizer.encode(text, options)], () => this.#ensureOpen())
   }
 
   /** The text of tokens. Throws `invalid_token`. */
@@ -88,6 +91,11 @@ export class EngineControl implements EngineCalls {
   async close(): Promise<void> {
     this.#closing ??= this.#close()
     await this.#closing
+  }
+
+  #ensureOpen(): void {
+    if (this.#closing === undefined) return
+    throw new CllmError('shutting_down', 'The engine is shutting down')
   }
 
   async #close(): Promise<void> {

@@ -54,15 +54,7 @@ export class Engine {
     this.journal = new Journal(clock, this.#counters)
     this.#seat = new PolicySeat(policy, logger, fallback, policyPatienceMs, this.journal)
     this.#roster = new Roster(backend, this.#seat, clock)
-    this.#intake = new Intake(
-      this.#roster,
-      this.#outbox,
-      backend,
-      tokenizer,
-      clock,
-      random,
-      options,
-    )
+    this.#intake = new Intake(this, this.#roster, this.#outbox, clock, random, options)
     this.#wake = new WakeSignal(clock)
     this.#done = this.#run()
   }
@@ -74,24 +66,30 @@ export class Engine {
 
   /** Takes a request. Whatever is wrong with it comes as its `error` event. */
   submit(id: string, request: GenerateRequest): void {
-    try {
-      const sequence = this.#intake.take(id, request)
-      this.#roster.add(sequence)
-      const { promptTokens } = sequence
-      this.#outbox.listener([{ id, event: { type: 'start', id, promptTokens } }])
-      this.#wake.notify()
-    } catch (error) {
-      this.#counters.requests.failed++
-      const event = { type: 'error', error: CllmError.from(error).serialize() } as const
-      this.#outbox.listener([{ id, event }])
-    }
+    this.#intake.take(id, request)
+  }
+
+  /** @internal */
+  accept(sequence: Sequence): void {
+    const { id, promptTokens } = sequence
+    this.#roster.add(sequence)
+    this.#outbox.listener([{ id, event: { type: 'start', id, promptTokens } }])
+    this.#wake.notify()
+  }
+
+  /** @internal */
+  refuse(id: string, error: CllmError): void {
+    this.#counters.requests[endState(error)]++
+    this.#outbox.listener([{ id, event: { type: 'error', error: error.serialize() } }])
+    this.#wake.notify()
   }
 
   /** Ends a request; its slot is free before the next step. Unknown ids are ignored. */
   cancel(id: string): void {
+    const error = new CllmError('cancelled', 'The request was cancelled')
     const sequence = this.#roster.find(id)
-    if (sequence === undefined) return
-    this.#leave(sequence, new CllmError('cancelled', 'The request was cancelled'))
+    if (sequence !== undefined) this.#leave(sequence, error)
+    else this.#intake.giveUp(id, error)
   }
 
   /** The policy in force, and why it is the fallback where it is. */
@@ -127,14 +125,14 @@ export class Engine {
   /** Refuses new requests and resolves when the last one has ended. */
   async drain(): Promise<void> {
     this.#intake.isOpen = false
-    if (this.#roster.isIdle) return
+    if (this.#isIdle) return
     await new Promise<void>((resolve) => this.#onIdle.push(resolve))
   }
 
   /** Ends every request with `shutting_down` and stops after the step that is running. */
   async close(): Promise<void> {
-    this.#intake.isOpen = false
     const error = new CllmError('shutting_down', 'The engine is shutting down')
+    this.#intake.close(error)
     for (const sequence of this.#roster.all()) this.#leave(sequence, error)
     this.#isClosed = true
     this.#wake.notify()
@@ -273,7 +271,11 @@ export class Engine {
       this.#leaving.set(sequence, undefined)
       this.#wake.notify()
     }
-    if (this.#roster.isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
+    if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
+  }
+
+  get #isIdle(): boolean {
+    return this.#roster.isIdle && !this.#intake.isReading
   }
 
   /** Marks a request to end between this step and the next. */

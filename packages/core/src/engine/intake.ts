@@ -1,45 +1,101 @@
 import type { Backend } from '../contracts/backend.js'
 import type { Clock, Random } from '../contracts/clock.js'
 import type { GenerateRequest } from '../contracts/engine-client.js'
-import type { Tokenizer } from '../contracts/tokenizer.js'
+import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { EngineOptions } from './engine-options.js'
+import { resolvePrompt } from './resolve-prompt.js'
 import { resolveRequest } from './resolve-request.js'
 import type { Outbox } from './outbox.js'
 import type { Roster } from './roster.js'
 import { Sequence } from './sequence.js'
 
-/** The door: turns requests that may come in into sequences, and refuses the others. */
+/** Whom requests are taken in for. */
+export interface Household {
+  readonly backend: Backend
+  readonly tokenizer: Tokenizer
+  accept(sequence: Sequence): void
+  refuse(id: string, error: CllmError): void
+}
+
+/** The porter: turns requests that may come in into sequences, and refuses the others. */
 export class Intake {
   isOpen = true
+  /** Requests whose prompts are being tokenized, with what ended that, if anything did. */
+  readonly #reading = new Map<string, CllmError | undefined>()
 
   constructor(
+    private readonly household: Household,
     private readonly roster: Roster,
     private readonly outbox: Outbox,
-    private readonly backend: Backend,
-    private readonly tokenizer: Tokenizer,
     private readonly clock: Clock,
     private readonly random: Random,
     private readonly options: EngineOptions,
   ) {}
 
-  /** Throws what the client is to know. */
-  take(id: string, request: GenerateRequest): Sequence {
-    this.#refuseUnlessOpen(id)
+  /** Whether long prompts are being tokenized. */
+  get isReading(): boolean {
+    return this.#reading.size > 0
+  }
+
+  /** Takes a request in at once, or, with a long prompt, a little later. */
+  take(id: string, request: GenerateRequest): void {
     const now = this.clock.now()
-    const { tokenizer, random, options, roster } = this
-    const context = { tokenizer, limits: this.backend.limits, random, options, now }
-    const resolved = resolveRequest(id, request, context)
-    return new Sequence(resolved, now, (sequence) => roster.slots.lookUp(sequence))
+    const { random, options, roster } = this
+    const { tokenizer, backend } = this.household
+    const context = { tokenizer, limits: backend.limits, random, options, now }
+    const lookUp = (sequence: Sequence): number => roster.slots.lookUp(sequence)
+    try {
+      this.#refuseUnlessOpen(id)
+      const complete = resolveRequest(id, request, context)
+      const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
+      const accept = (tokens: readonly TokenId[]): void =>
+        this.household.accept(new Sequence(complete(tokens), now, lookUp))
+      if (prompt instanceof Promise) void this.#await(id, prompt, accept)
+      else accept(prompt)
+    } catch (error) {
+      this.household.refuse(id, CllmError.from(error))
+    }
+  }
+
+  /** Ends the tokenizing of a prompt, if there is any, with this error. */
+  giveUp(id: string, error: CllmError): boolean {
+    const isReading = this.#reading.has(id)
+    if (isReading) this.#reading.set(id, error)
+    return isReading
+  }
+
+  /** Takes nothing more, and ends all tokenizing. */
+  close(error: CllmError): void {
+    this.isOpen = false
+    for (const id of this.#reading.keys()) this.giveUp(id, error)
+  }
+
+  async #await(
+    id: string,
+    prompt: Promise<readonly TokenId[]>,
+    accept: (prompt: readonly TokenId[]) => void,
+  ): Promise<void> {
+    this.#reading.set(id, undefined)
+    let error: unknown
+    const tokens = await prompt.catch((reason: unknown) => void (error = reason))
+    this.#reading.delete(id)
+    if (tokens === undefined) this.household.refuse(id, CllmError.from(error))
+    else accept(tokens)
+  }
+
+  #ensureWanted(id: string): void {
+    const error = this.#reading.get(id)
+    if (error !== undefined) throw error
   }
 
   #refuseUnlessOpen(id: string): void {
     if (!this.isOpen) throw new CllmError('shutting_down', 'The engine takes no new requests')
-    if (this.roster.find(id) !== undefined || this.outbox.owes(id)) {
+    if (this.#reading.has(id) || this.roster.find(id) !== undefined || this.outbox.owes(id)) {
       throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
     }
     const limit = this.options.maxQueuedRequests
-    if (this.roster.waiting.total < limit) return
+    if (this.roster.waiting.total + this.#reading.size < limit) return
     throw new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
   }
 }

@@ -4,6 +4,7 @@ import type { ChatMessage, TokenId, Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { invalidField } from './check-number.js'
 import { checkTokens } from './check-tokens.js'
+import { collect, inParts } from './in-parts.js'
 
 /** What a prompt is tokenized with and must fit into. */
 export interface PromptContext {
@@ -11,9 +12,47 @@ export interface PromptContext {
   readonly limits: BackendLimits
 }
 
-/** Checks a prompt and tokenizes it. The result is the engine's own: nobody else changes it. */
-export function resolvePrompt(prompt: Prompt, context: PromptContext): readonly TokenId[] {
-  const tokens = tokenize(prompt, context)
+/**
+ * Checks a prompt and tokenizes it, a long one over several turns of the event loop. The result is
+ * the engine's own: nobody else changes it.
+ *
+ * @param ensureWanted - throws when the tokens of a long prompt do not matter any more
+ */
+export function resolvePrompt(
+  prompt: Prompt,
+  context: PromptContext,
+  ensureWanted: () => void,
+): TokenId[] | Promise<TokenId[]> {
+  const { tokenizer } = context
+  checkShape(prompt, tokenizer)
+  if ('tokens' in prompt) return checkLength([...prompt.tokens], context)
+  refuseBySize(
+    'messages' in prompt ? prompt.messages.map(({ content }) => content) : [prompt.text],
+    context,
+  )
+  const parts = inParts(prompt, tokenizer)
+  if (parts !== undefined) return readSlowly(parts, context, ensureWanted)
+  return checkLength(
+    'messages' in prompt
+      ? [...tokenizer.renderChat(prompt.messages, prompt.template).tokens]
+      : tokenizer.encode(prompt.text),
+    context,
+  )
+}
+
+async function readSlowly(
+  parts: Iterable<readonly TokenId[]>,
+  context: PromptContext,
+  ensureWanted: () => void,
+): Promise<TokenId[]> {
+  const tokens = await collect(parts, ({ length }) => {
+    ensureWanted()
+    if (length > context.limits.contextSize) throw promptTooLong(`at least ${length}`, context)
+  })
+  return checkLength(tokens, context)
+}
+
+function checkLength(tokens: TokenId[], context: PromptContext): TokenId[] {
   if (tokens.length === 0) throw invalidField('prompt', 'at least one token', tokens)
   if (tokens.length > context.limits.contextSize) {
     throw promptTooLong(String(tokens.length), context)
@@ -21,8 +60,7 @@ export function resolvePrompt(prompt: Prompt, context: PromptContext): readonly 
   return tokens
 }
 
-function tokenize(prompt: Prompt, context: PromptContext): TokenId[] {
-  const { tokenizer } = context
+function checkShape(prompt: Prompt, tokenizer: Tokenizer): void {
   if (typeof prompt !== 'object' || prompt === null) {
     throw invalidField('prompt', 'an object with text, messages or tokens', prompt)
   }
@@ -31,21 +69,11 @@ function tokenize(prompt: Prompt, context: PromptContext): TokenId[] {
       throw invalidField('prompt', 'an array of token ids', prompt.tokens)
     }
     checkTokens('prompt', prompt.tokens, tokenizer)
-    return [...prompt.tokens]
-  }
-  if ('messages' in prompt) {
+  } else if ('messages' in prompt) {
     checkMessages(prompt.messages)
-    refuseBySize(
-      prompt.messages.map(({ content }) => content),
-      context,
-    )
-    return [...tokenizer.renderChat(prompt.messages, prompt.template).tokens]
-  }
-  if (typeof prompt.text !== 'string' || prompt.text === '') {
+  } else if (typeof prompt.text !== 'string' || prompt.text === '') {
     throw invalidField('prompt', 'a text that is not empty', prompt.text)
   }
-  refuseBySize([prompt.text], context)
-  return tokenizer.encode(prompt.text)
 }
 
 function checkMessages(messages: readonly ChatMessage[]): void {

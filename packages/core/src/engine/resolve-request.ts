@@ -1,10 +1,11 @@
 import type { Random } from '../contracts/clock.js'
 import type { GenerateRequest } from '../contracts/engine-client.js'
 import { defaultSampling, type SamplingParams } from '../contracts/sampling.js'
+import type { TokenId } from '../contracts/tokenizer.js'
 import { checkNumber, invalidField } from './check-number.js'
 import { checkTokens } from './check-tokens.js'
 import type { EngineOptions } from './engine-options.js'
-import { resolvePrompt, type PromptContext } from './resolve-prompt.js'
+import type { PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from './sequence.js'
 import { StopMatcher } from './stop-matcher.js'
 
@@ -18,12 +19,12 @@ export interface ResolveContext extends PromptContext {
 const defaultMaxTokens = 100
 const maximumSeed = 0xffff_ffff
 
-/** Checks a request, fills in its defaults and tokenizes its prompt. */
+/** Checks all of a request but its prompt, and says what it is with the prompt's tokens. */
 export function resolveRequest(
   id: string,
   request: GenerateRequest,
   context: ResolveContext,
-): SequenceRequest {
+): (prompt: readonly TokenId[]) => SequenceRequest {
   const { tokenizer, now, options } = context
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
@@ -37,8 +38,7 @@ export function resolveRequest(
   checkType('cache', request.cache, 'boolean')
   const sampling = resolveSampling(request.sampling ?? {}, context)
   const timeoutMs = request.timeoutMs ?? options.requestTimeoutMs
-  const prompt = resolvePrompt(request.prompt, context)
-  return {
+  return (prompt) => ({
     id,
     prompt,
     maxTokens,
@@ -54,7 +54,7 @@ export function resolveRequest(
     scope: JSON.stringify([options.isolateTenants ? tenant : '', request.stepGroup ?? '']),
     decoder: tokenizer.createDecoder(prompt),
     stopMatcher: new StopMatcher([...stop]),
-  }
+  })
 }
 
 function checkDuration(field: string, value: number | undefined): void {
