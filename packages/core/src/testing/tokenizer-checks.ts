@@ -33,6 +33,16 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
     }
   })
 
+  await check(t, 'a text in parts has the tokens of the whole', () => {
+    if (tokenizer.encodeInParts === undefined) return
+    for (const text of [...texts, texts.join(' and then ').repeat(50)]) {
+      for (const options of [plain, {}]) {
+        const parts = [...tokenizer.encodeInParts(text, options)]
+        assert.deepEqual(parts.flat(), tokenizer.encode(text, options))
+      }
+    }
+  })
+
   await check(t, 'text has its begin-of-sequence token in front or none', () => {
     for (const text of texts) {
       const tokens = tokenizer.encode(text, plain)
