@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Backend } from '../contracts/backend.js'
+import type { TokenId } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { check, type TestContext } from './test-context.js'
 
@@ -37,7 +38,7 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
     if (tokenizer.encodeInParts === undefined) return
     for (const text of [...texts, texts.join(' and then ').repeat(50)]) {
       for (const options of [plain, {}]) {
-        const parts = [...tokenizer.encodeInParts(text, options)]
+        const parts: readonly (readonly TokenId[])[] = [...tokenizer.encodeInParts(text, options)]
         assert.deepEqual(parts.flat(), tokenizer.encode(text, options))
       }
     }
