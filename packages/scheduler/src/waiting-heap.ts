@@ -32,7 +32,7 @@ export class WaitingHeap {
     for (let entry = this.#heap.pop(); entry !== undefined; entry = this.#heap.pop()) {
       if (!isCurrent(entry)) continue
       this.#taken.push(entry)
-      yield entry.request
+      if (waiting.has(entry.request.id)) yield entry.request
     }
   }
 

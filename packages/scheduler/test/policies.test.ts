@@ -9,7 +9,7 @@ import {
 } from '@cllm/scheduler'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { equalPasses, twoCores } from './machine.js'
+import { equalPasses, twoCores } from '@cllm/scheduler/simulation'
 import { type Job, simulate } from './simulate.js'
 
 const machine = equalPasses(twoCores)

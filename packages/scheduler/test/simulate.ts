@@ -1,5 +1,5 @@
 import type { Plan, RequestState, SchedulerPolicy, SequenceView } from '@cllm/core'
-import { type Machine, tile } from './machine.js'
+import { type Machine, tile } from '@cllm/scheduler/simulation'
 
 /** A request of a simulated load. */
 export interface Job {
@@ -183,7 +183,11 @@ export function simulate(simulation: Simulation): Served[] {
     }
     const plan = policy.plan({
       now,
-      waiting: { size: waiting.size, [Symbol.iterator]: () => waiting.values() },
+      waiting: {
+        size: waiting.size,
+        has: (id) => waiting.has(id),
+        [Symbol.iterator]: () => waiting.values(),
+      },
       running: [...running.values()],
       freeSlots: slots - running.size,
       limits,

@@ -49,6 +49,8 @@ export interface SequenceView {
  */
 export interface WaitingView extends Iterable<SequenceView> {
   readonly size: number
+  /** Whether a request is among them, in O(1): for policies that keep account of who waits. */
+  has(id: string): boolean
 }
 
 /** What a policy plans from. */

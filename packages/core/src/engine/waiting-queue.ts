@@ -27,6 +27,11 @@ export class WaitingQueue implements WaitingView {
     part.set(sequence.id, sequence)
   }
 
+  /** Whether it waits and is not held back. */
+  has(id: string): boolean {
+    return this.#queued.has(id) || this.#preempted.has(id)
+  }
+
   get(id: string): Sequence | undefined {
     return this.#queued.get(id) ?? this.#preempted.get(id) ?? this.#held.get(id)
   }

@@ -105,6 +105,7 @@ export class PolicySimulation {
       now: this.now,
       waiting: Object.freeze({
         size: this.#waiting.size,
+        has: (id: string) => this.#waiting.has(id),
         [Symbol.iterator]: () => this.#waiting.values(),
       }),
       running: Object.freeze([...this.#running.values()]),

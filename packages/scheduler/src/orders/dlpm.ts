@@ -1,4 +1,4 @@
-import type { SequenceView } from '@cllm/core'
+import type { SequenceView, WaitingView } from '@cllm/core'
 import { boundedOvertaking, type PatienceOptions } from '../bounded-overtaking.js'
 import { cachedTokens } from '../cached-tokens.js'
 import type { Order } from '../order.js'
@@ -28,8 +28,8 @@ export function dlpm(options: DlpmOptions = {}): Order {
   const order: Order = {
     name: 'dlpm',
     options: { quantum, inputWeight, outputWeight, weights },
-    *next() {
-      const round = new Round(ledger.waiting, quantum)
+    *next({ waiting }) {
+      const round = new Round(ledger.waiting, waiting, quantum)
       for (let found = true; found;) {
         found = false
         for (const request of round.byPrefix()) {
@@ -53,6 +53,7 @@ class Round {
 
   constructor(
     private readonly tenants: ReadonlySet<Tenant>,
+    private readonly waiting: WaitingView,
     private readonly quantum: number,
   ) {}
 
@@ -92,7 +93,7 @@ class Round {
     const left: SequenceView[] = []
     for (const request of waiting) {
       if (left.length === rankedAtOnce) break
-      if (!this.#taken.has(request)) left.push(request)
+      if (this.waiting.has(request.id) && !this.#taken.has(request)) left.push(request)
     }
     return left
   }

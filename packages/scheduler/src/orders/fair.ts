@@ -40,14 +40,16 @@ export function fair(options: FairOptions = {}): Order {
   const order: Order = {
     name: 'fair',
     options: { inputWeight, outputWeight, weights },
-    *next() {
+    *next({ waiting }) {
       const queue = candidates()
       floor = Math.max(floor, queue.peek()?.used ?? 0)
       for (let least = queue.pop(); least !== undefined; least = queue.pop()) {
         const { value: request, done } = least.requests.next()
         if (done === true) continue
-        yield request
-        least.used += ledger.promptCost(request)
+        if (waiting.has(request.id)) {
+          yield request
+          least.used += ledger.promptCost(request)
+        }
         queue.push(least)
       }
     },

@@ -9,7 +9,7 @@ import {
   serveIntruder,
   throughput,
 } from '../loads.js'
-import { equalPasses, gpu, type Machine, twoCores } from '../machine.js'
+import { equalPasses, gpu, type Machine, twoCores } from '@cllm/scheduler/simulation'
 import { simulate } from '../simulate.js'
 
 /** What llama-server does: every step computes every prompt there is, up to the batch size. */
