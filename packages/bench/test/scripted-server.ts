@@ -18,6 +18,8 @@ export interface Script {
   readonly status?: number
   /** Serves requests two by two, writing each event to both at once. */
   readonly pair?: boolean
+  /** Answers with status 500 after so many requests. */
+  readonly failAfter?: number
   /** Stops to listen after so many requests. */
   readonly dieAfter?: number
 }
@@ -52,8 +54,10 @@ export async function scriptedServer(script: Script = {}) {
       server.closeAllConnections()
       return
     }
-    if (script.status !== undefined) {
-      return response.writeHead(script.status).end('{"error":{"message":"scripted"}}')
+    const isFailing = received.length > (script.failAfter ?? Infinity)
+    const status = isFailing ? 500 : script.status
+    if (status !== undefined) {
+      return response.writeHead(status).end('{"error":{"message":"scripted"}}')
     }
     response.writeHead(200, { 'content-type': dialect.type })
     const group = script.pair === true ? pairUp(response) : [response]

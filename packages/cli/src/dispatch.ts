@@ -40,6 +40,20 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     { summary: 'Fetch a model', load: async () => (await import('./commands/pull.js')).run },
   ],
   [
+    'bench serve',
+    {
+      summary: 'Put load on a server and measure what its clients see',
+      load: async () => (await import('@cllm/bench')).benchServe,
+    },
+  ],
+  [
+    'bench compare',
+    {
+      summary: 'Measure several servers in turns and compare them',
+      load: async () => (await import('@cllm/bench')).benchCompare,
+    },
+  ],
+  [
     'model synth',
     {
       summary: "Write a model of another's shape with random weights",

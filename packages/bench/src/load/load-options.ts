@@ -35,7 +35,7 @@ export interface LoadOptions {
   /** How many requests are sent; default: no limit. */
   readonly requests?: number
   /** For how long requests are sent, in milliseconds; those under way still end. */
-  readonly durationMs?: number
+  readonly durationMs?: number | undefined
   readonly seed: number
   /** Share of requests that the client cancels in the middle; default 0. */
   readonly cancelRate?: number

@@ -1,0 +1,188 @@
+import type { CompareResult } from '../compare/compare-result.js'
+import { compareRuns, type ComparedLoad } from '../compare/compare-runs.js'
+import { MachineWatch, machineWarnings } from '../compare/machine-watch.js'
+import { startServer, type StartedServer } from '../compare/start-server.js'
+import type { LoadOptions } from '../load/load-options.js'
+import { reachTarget } from '../load/reach-target.js'
+import type { Target } from '../load/target.js'
+import { compareTable } from '../report/compare-table.js'
+import { loadName, schemaVersion, type MeasuredRun, type RunResult } from '../report/run-result.js'
+import type { CommandIo } from './command-io.js'
+import { exitCodeOf } from './exit-code.js'
+import { flagsHelp, parseFlags, wrong } from './flags.js'
+import { compareFlags } from './load-flags.js'
+import { measureRun, warmUp } from './measure-run.js'
+import { apiNames, parseTarget, type TargetSpec } from './parse-target.js'
+import { readLoads } from './read-load.js'
+import { readTarget } from './read-target.js'
+import { writeFiles } from './write-files.js'
+
+const usage = `Usage: cllm bench compare --target a=URL --target b=URL [flags]
+
+Measures several servers in one run: round by round each gets the same requests, in turns, with fresh
+prompts in every round. Ratios are to the first target, with 95 % intervals over the rounds.
+
+${flagsHelp(compareFlags)}
+A command is started on a free port, waited for, and stopped at the end:
+  --target 'b=cmd:llama-server -m model.gguf --port {port}' --api b=llama-server
+
+Exit codes: those of \`cllm bench serve\`.
+`
+
+type Flags = ReturnType<typeof parseFlags<typeof compareFlags>>
+
+/** `cllm bench compare` */
+export async function benchCompare(argv: string[], io: CommandIo): Promise<number> {
+  if (argv.includes('--help') || argv.includes('-h')) {
+    io.stdout.write(usage)
+    return 0
+  }
+  const flags = parseFlags(argv, compareFlags)
+  const specs = flags.target.map(parseTarget)
+  if (specs.length < 2) throw wrong('--target: expected two or more, as name=URL')
+  if (new Set(specs.map(({ name }) => name)).size < specs.length) {
+    throw wrong('--target: two have the same name')
+  }
+  const loads = readLoads(flags)
+  const apis = apiNames(specs, flags.api)
+  const watch = new MachineWatch()
+  const started: StartedServer[] = []
+  try {
+    const targets: Target[] = []
+    for (const spec of specs) {
+      const url = await urlOf(spec, flags, io, started)
+      // A kept connection occupies a thread in some servers, and each client has one of its own.
+      const given = {
+        name: spec.name,
+        url,
+        api: apis.get(spec.name) ?? '',
+        connections: 'new',
+      } as const
+      const target = readTarget(given, flags, io.env)
+      targets.push(await reachTarget(target, loads[0] as LoadOptions, io.signal))
+    }
+    return await compare(targets, loads, watch, flags, io)
+  } finally {
+    await Promise.all(started.map(({ stop }) => stop()))
+  }
+}
+
+async function compare(
+  targets: readonly Target[],
+  loads: readonly LoadOptions[],
+  watch: MachineWatch,
+  flags: Flags,
+  io: CommandIo,
+): Promise<number> {
+  const { json, rounds, slo, warmup, pause } = flags
+  const seed = loads[0]?.seed ?? 0
+  if (!json) io.stdout.write(`seed ${seed}\n\n`)
+  for (const target of targets) await warmUp(target, loads[0] as LoadOptions, warmup, io)
+
+  const all: MeasuredRun[] = []
+  const compared: ComparedLoad[] = []
+  const isOver = () => (all.at(-1)?.result.stopped ?? null) !== null
+  for (const [level, load] of loads.entries()) {
+    const byTarget = new Map(targets.map(({ name }) => [name, [] as RunResult[]]))
+    for (let repeat = 1; repeat <= rounds && !isOver(); repeat++) {
+      const inTurn = repeat % 2 === 1 ? targets : targets.toReversed()
+      for (const target of inTurn) {
+        if (isOver()) break
+        await watch.pause(pause)
+        const salt = `${level}/${repeat}${sameServer(target, targets)}`
+        const run = await measureRun(target, load, { repeat, salt, slo }, io)
+        all.push(run)
+        byTarget.get(target.name)?.push(run.result)
+        if (json) io.stdout.write(`${JSON.stringify(run.result)}\n`)
+      }
+    }
+    if (all.length === 0) break
+    const result = compareRuns(load.shape, completeRounds(byTarget))
+    compared.push(result)
+    if (!json) io.stdout.write(compareTable(result))
+    if (isOver()) break
+  }
+  const machine = watch.state()
+  const runs = all.map(({ result }) => result)
+  const warnings = [...machineWarnings(machine), ...noiseWarnings(compared), ...runWarnings(runs)]
+  const result: CompareResult = {
+    schema: schemaVersion,
+    kind: 'compare',
+    seed,
+    baseline: targets[0]?.name ?? '',
+    rounds,
+    machine,
+    loads: compared,
+    warnings,
+  }
+  io.stdout.write(
+    json ? `${JSON.stringify(result)}\n` : warnings.map((text) => `warning: ${text}\n`).join(''),
+  )
+  await writeFiles({
+    runs: all,
+    compared: result,
+    report: flags.report,
+    trace: flags.trace,
+    title: 'cllm bench compare',
+  })
+  return exitCodeOf(runs.map(({ summary, stopped }) => ({ ok: summary.requests.ok, stopped })))
+}
+
+async function urlOf(
+  spec: TargetSpec,
+  flags: Flags,
+  io: CommandIo,
+  started: StartedServer[],
+): Promise<URL> {
+  if ('url' in spec) return spec.url
+  const options = { timeoutMs: flags['start-timeout'], signal: io.signal }
+  const server = await startServer(spec.command, options)
+  started.push(server)
+  return server.url
+}
+
+/** A server that is measured under two names must not find the second one's prompts in its cache. */
+function sameServer(target: Target, targets: readonly Target[]): string {
+  const twins = targets.filter(({ url }) => url.href === target.url.href)
+  return twins.length > 1 ? `/${target.name}` : ''
+}
+
+/** Only rounds that every target has ended are compared. */
+function completeRounds(
+  byTarget: ReadonlyMap<string, readonly RunResult[]>,
+): ReadonlyMap<string, readonly RunResult[]> {
+  const done = [...byTarget].map(([name, runs]): [string, RunResult[]] => [
+    name,
+    runs.filter(({ stopped }) => stopped === null).toSorted((a, b) => a.repeat - b.repeat),
+  ])
+  const rounds = Math.min(...done.map(([, runs]) => runs.length))
+  return new Map(done.map(([name, runs]) => [name, runs.slice(0, rounds)]))
+}
+
+function noiseWarnings(compared: readonly ComparedLoad[]): string[] {
+  return compared.flatMap(({ load, ratios }) =>
+    Object.entries(ratios).flatMap(([name, figures]) => {
+      const noisy = Object.entries(figures).filter(([, { verdict }]) => verdict === 'noise')
+      if (noisy.length === 0) return []
+      const list = noisy.map(([figure]) => figure).join(', ')
+      return [`${name}, ${loadName(load)}: no difference beyond the noise in ${list}`]
+    }),
+  )
+}
+
+/** The warnings of the runs, each once for a target and load, with in how many runs it came. */
+function runWarnings(runs: readonly RunResult[]): string[] {
+  const counts = new Map<string, number>()
+  for (const { target, load, warnings, failures } of runs) {
+    const failed = Object.entries(failures).map(
+      ([kind, message]) => `failed with ${kind}: ${message}`,
+    )
+    for (const warning of [...warnings.map(withoutNumbers), ...failed]) {
+      const text = `${target.name}, ${loadName(load)}: ${warning}`
+      counts.set(text, (counts.get(text) ?? 0) + 1)
+    }
+  }
+  return [...counts].map(([text, count]) => (count === 1 ? text : `${text} (in ${count} runs)`))
+}
+
+const withoutNumbers = (text: string) => text.replace(/\d+(\.\d+)?/g, '#')

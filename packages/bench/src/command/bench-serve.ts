@@ -1,0 +1,58 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { reachTarget } from '../load/reach-target.js'
+import type { LoadOptions } from '../load/load-options.js'
+import type { MeasuredRun } from '../report/run-result.js'
+import { repeatTable, runTable } from '../report/run-table.js'
+import type { CommandIo } from './command-io.js'
+import { exitCodeOf } from './exit-code.js'
+import { flagsHelp, parseFlags, wrong } from './flags.js'
+import { serveFlags } from './load-flags.js'
+import { measureRun, warmUp } from './measure-run.js'
+import { readLoads } from './read-load.js'
+import { readTarget } from './read-target.js'
+import { writeFiles } from './write-files.js'
+
+const usage = `Usage: cllm bench serve --target URL [--api NAME] [flags]
+
+Puts load on a server and measures what its clients see. Prompts are fresh in every run.
+
+${flagsHelp(serveFlags)}
+Exit codes: 0 measured, 1 nothing succeeded or the target cannot be reached, 2 wrong flags or files,
+3 the target stopped in the middle, 130 interrupted. Partial results are printed.
+`
+
+/** `cllm bench serve` */
+export async function benchServe(argv: string[], io: CommandIo): Promise<number> {
+  if (argv.includes('--help') || argv.includes('-h')) {
+    io.stdout.write(usage)
+    return 0
+  }
+  const flags = parseFlags(argv, serveFlags)
+  const { target: url, slo, warmup, repeats } = flags
+  if (url === undefined) throw wrong('--target is missing: the URL of a server expected')
+  const loads = readLoads(flags)
+  const load = loads[0] as LoadOptions
+  const api = flags.api.at(-1) ?? 'cllm'
+  const given = readTarget({ name: url.host, url, api, connections: 'reuse' }, flags, io.env)
+  const target = await reachTarget(given, load, io.signal)
+  if (!flags.json) io.stdout.write(`seed ${load.seed}\n\n`)
+  await warmUp(target, load, warmup, io)
+
+  const runs: MeasuredRun[] = []
+  const isOver = () => (runs.at(-1)?.result.stopped ?? null) !== null
+  for (const [level, each] of loads.entries()) {
+    for (let repeat = 1; repeat <= repeats && !isOver(); repeat++) {
+      if (runs.length > 0) await sleep(flags.pause)
+      const run = await measureRun(target, each, { repeat, salt: `${level}/${repeat}`, slo }, io)
+      runs.push(run)
+      io.stdout.write(flags.json ? `${JSON.stringify(run.result)}\n` : runTable(run.result))
+    }
+    const own = runs.slice(-repeats).map(({ result }) => result)
+    if (!flags.json && repeats > 1)
+      io.stdout.write(repeatTable(own.filter((one) => one.load === each.shape)))
+  }
+  await writeFiles({ runs, report: flags.report, trace: flags.trace, title: 'cllm bench serve' })
+  return exitCodeOf(
+    runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped: result.stopped })),
+  )
+}

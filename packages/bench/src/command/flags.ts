@@ -1,0 +1,104 @@
+import { parseArgs } from 'node:util'
+import { CllmError } from '@cllm/core'
+import { closest, distance } from 'fastest-levenshtein'
+
+/** A flag of a command and how its values are read. */
+export interface Flag<T> {
+  /** What `--help` says. */
+  readonly doc: string
+  /** How its value is called; absent for one without a value. */
+  readonly value?: string
+  /** Reads all its values in their order; none when it is not given. */
+  readonly read: (values: readonly string[]) => T
+}
+
+type Values<Flags> = { readonly [K in keyof Flags]: Flags[K] extends Flag<infer T> ? T : never }
+
+/** A flag with one value; the last one counts. */
+export function one<T, Fallback = undefined>(
+  value: string,
+  doc: string,
+  parse: (text: string) => T,
+  fallback?: Fallback,
+): Flag<T | Fallback> {
+  const read = (values: readonly string[]) => {
+    const text = values.at(-1)
+    return text === undefined ? (fallback as Fallback) : parse(text)
+  }
+  return { value, doc, read }
+}
+
+/** A flag that may be given several times. */
+export function many<T>(value: string, doc: string, parse: (text: string) => T): Flag<T[]> {
+  return { value, doc, read: (values) => values.map(parse) }
+}
+
+/** A flag without a value. */
+export function toggle(doc: string): Flag<boolean> {
+  return { doc, read: (values) => values.length > 0 }
+}
+
+/**
+ * Reads a command line by a table of flags.
+ *
+ * @throws `invalid_configuration` that names the flag, what was expected and what came
+ */
+export function parseFlags<Flags extends Readonly<Record<string, Flag<unknown>>>>(
+  argv: readonly string[],
+  flags: Flags,
+): Values<Flags> {
+  const options = Object.fromEntries(
+    Object.entries(flags).map(([name, { value }]) => [
+      name,
+      { type: value === undefined ? 'boolean' : 'string', multiple: true } as const,
+    ]),
+  )
+  const { tokens } = parseArgs({ args: [...argv], options, strict: false, tokens: true })
+  const given = new Map<string, string[]>()
+  for (const token of tokens) {
+    if (token.kind === 'positional') throw wrong(`unexpected argument "${token.value}"`)
+    if (token.kind !== 'option') continue
+    const flag = flags[token.name]
+    if (flag === undefined) throw wrong(`unknown flag ${token.rawName}${meant(token.name, flags)}`)
+    const isMissing = token.value === undefined || (!token.inlineValue && isFlag(token.value))
+    if (flag.value !== undefined && isMissing)
+      throw wrong(`--${token.name}: expected ${flag.value}`)
+    given.set(token.name, [...(given.get(token.name) ?? []), token.value ?? ''])
+  }
+  const values = Object.entries(flags).map(([name, flag]) => {
+    const texts = given.get(name) ?? []
+    try {
+      return [name, flag.read(texts)]
+    } catch (error) {
+      if (CllmError.isInstance(error)) throw error
+      throw wrong(`--${name}: ${(error as Error).message}, got "${texts.at(-1)}"`)
+    }
+  })
+  return Object.fromEntries(values) as Values<Flags>
+}
+
+/** The lines of `--help` for a table of flags. */
+export function flagsHelp(flags: Readonly<Record<string, Flag<unknown>>>): string {
+  const names = Object.entries(flags).map(([name, { value }]) =>
+    value === undefined ? `--${name}` : `--${name} ${value}`,
+  )
+  const width = Math.max(...names.map((name) => name.length)) + 2
+  return Object.values(flags)
+    .map(({ doc }, index) => `  ${(names[index] as string).padEnd(width)}${doc}\n`)
+    .join('')
+}
+
+/** An `invalid_configuration` error. */
+export function wrong(message: string): CllmError {
+  return new CllmError('invalid_configuration', message)
+}
+
+/** Whether a value is really the next flag; a negative number is none. */
+const isFlag = (text: string) => /^--?[a-z]/i.test(text)
+
+function meant(name: string, flags: object): string {
+  const nearest = closest(name, Object.keys(flags))
+  return distance(name, nearest) <= Math.max(2, name.length / 3)
+    ? `; did you mean --${nearest}?`
+    : ''
+}

@@ -1,0 +1,34 @@
+import { apis } from '../apis/api-table.js'
+import { agentFor, type Connections, type Target } from '../load/target.js'
+import { wrong } from './flags.js'
+import type { LoadFlagValues } from './read-load.js'
+
+/** What one target's flags say. */
+export interface TargetFlags {
+  readonly name: string
+  readonly url: URL
+  readonly api: string
+  readonly connections: Connections
+}
+
+/** Makes a target of flags. */
+export function readTarget(
+  { name, url, api: apiName, connections }: TargetFlags,
+  flags: LoadFlagValues,
+  env: NodeJS.ProcessEnv,
+): Target {
+  const api = apis.get(apiName)
+  if (api === undefined) {
+    throw wrong(`--api: expected ${[...apis.keys()].join(', ')}, got "${apiName}"`)
+  }
+  const key = flags['api-key'] ?? env.CLLM_BENCH_API_KEY
+  return {
+    name,
+    url,
+    api,
+    ...(flags.model === undefined ? {} : { model: flags.model }),
+    headers: key === undefined ? {} : { authorization: `Bearer ${key}` },
+    extraBody: flags['extra-body'],
+    agent: agentFor(url, flags.connections ?? connections),
+  }
+}

@@ -1,0 +1,29 @@
+import { writeFile } from 'node:fs/promises'
+import { CllmError } from '@cllm/core'
+import { chromeTrace } from '../report/chrome-trace.js'
+import type { ReportContent } from '../report/html-report.js'
+
+/** Which files are asked for, and what goes into them. */
+export interface FilesOptions extends ReportContent {
+  readonly report: string | undefined
+  readonly trace: string | undefined
+}
+
+/** Writes the report and the timeline that the flags ask for. */
+export async function writeFiles({ report, trace, ...content }: FilesOptions): Promise<void> {
+  if (report !== undefined) {
+    // Plots take a second to load: only who wants them waits.
+    const { htmlReport } = await import('../report/html-report.js')
+    await write(report, await htmlReport(content))
+  }
+  if (trace !== undefined) await write(trace, JSON.stringify(chromeTrace(content.runs)))
+}
+
+async function write(file: string, text: string): Promise<void> {
+  try {
+    await writeFile(file, text)
+  } catch (error) {
+    const message = `${file}: cannot be written: ${(error as Error).message}`
+    throw new CllmError('invalid_configuration', message, { cause: error })
+  }
+}

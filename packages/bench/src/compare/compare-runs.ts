@@ -1,0 +1,74 @@
+import type { LoadShape } from '../load/load-options.js'
+import { figures, type Figure } from '../report/figures.js'
+import type { RunResult } from '../report/run-result.js'
+import { estimate, estimateRatio, type Estimate } from '../statistics/confidence.js'
+
+/** What a ratio and its interval say: `noise` when 1 is in the interval. */
+export type Verdict = 'better' | 'worse' | 'noise' | 'unknown'
+
+/** A target's figure over the baseline's. */
+export interface Ratio extends Estimate {
+  readonly verdict: Verdict
+}
+
+/** One load: each target's figures and their ratios to the first target's. */
+export interface ComparedLoad {
+  readonly load: LoadShape
+  /** Target, then figure. */
+  readonly figures: Readonly<Record<string, Readonly<Record<string, Estimate>>>>
+  readonly ratios: Readonly<Record<string, Readonly<Record<string, Ratio>>>>
+}
+
+/**
+ * Compares the runs of one load.
+ *
+ * @param runs - each target's runs, in the same order of rounds; the first target is the baseline
+ */
+export function compareRuns(
+  load: LoadShape,
+  runs: ReadonlyMap<string, readonly RunResult[]>,
+): ComparedLoad {
+  const [baseline] = runs.keys()
+  const of = (name: string, figure: Figure) =>
+    (runs.get(name) ?? []).map(({ summary }) => figure.of(summary) ?? NaN)
+  const named = <T>(make: (figure: Figure) => T | undefined): Record<string, T> =>
+    Object.fromEntries(
+      figures.flatMap((figure) => {
+        const value = make(figure)
+        return value === undefined ? [] : [[figure.name, value]]
+      }),
+    )
+  const names = [...runs.keys()]
+  return {
+    load,
+    figures: Object.fromEntries(
+      names.map((name) => [
+        name,
+        named((figure) => estimate(of(name, figure).filter((value) => Number.isFinite(value)))),
+      ]),
+    ),
+    ratios: Object.fromEntries(
+      names
+        .filter((name) => name !== baseline)
+        .map((name) => [
+          name,
+          named((figure) => ratioOf(of(name, figure), of(baseline as string, figure), figure)),
+        ]),
+    ),
+  }
+}
+
+function ratioOf(
+  values: readonly number[],
+  baseline: readonly number[],
+  { better }: Figure,
+): Ratio | undefined {
+  const ratio = estimateRatio(values, baseline)
+  return ratio === undefined ? undefined : { ...ratio, verdict: verdictOf(ratio, better) }
+}
+
+function verdictOf({ low, high }: Estimate, better: Figure['better']): Verdict {
+  if (low === undefined || high === undefined) return 'unknown'
+  if (low <= 1 && high >= 1) return 'noise'
+  return low > 1 === (better === 'higher') ? 'better' : 'worse'
+}

@@ -1,0 +1,85 @@
+import { readFileSync } from 'node:fs'
+import { cpus, loadavg } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** What the machine did beside the measurement. */
+export interface MachineState {
+  readonly cpu: string
+  readonly cores: number
+  /** Load average of the minute before the first run. */
+  readonly loadBefore: number
+  /** Share of the processors that was busy in the pauses between runs, when nothing was measured. */
+  readonly busyInPauses: number
+  /** Share of the time that the hypervisor gave to others; null where the system does not tell. */
+  readonly steal: number | null
+}
+
+interface CpuTimes {
+  readonly total: number
+  readonly busy: number
+  readonly steal: number | null
+}
+
+/** Watches the machine from its making on. Its pauses are when it sees what others do. */
+export class MachineWatch {
+  readonly #loadBefore = loadavg()[0] ?? 0
+  readonly #begin = cpuTimes()
+  #pauseTotal = 0
+  #pauseBusy = 0
+
+  /** Rests between two runs. */
+  async pause(milliseconds: number): Promise<void> {
+    const before = cpuTimes()
+    await sleep(milliseconds)
+    const after = cpuTimes()
+    this.#pauseTotal += after.total - before.total
+    this.#pauseBusy += after.busy - before.busy
+  }
+
+  state(): MachineState {
+    const now = cpuTimes()
+    const stolen =
+      now.steal === null || this.#begin.steal === null ? null : now.steal - this.#begin.steal
+    return {
+      cpu: cpus()[0]?.model ?? 'unknown',
+      cores: cpus().length,
+      loadBefore: this.#loadBefore,
+      busyInPauses: this.#pauseTotal === 0 ? 0 : this.#pauseBusy / this.#pauseTotal,
+      steal: stolen === null ? null : stolen / Math.max(1, now.total - this.#begin.total),
+    }
+  }
+}
+
+/** What a reader of the figures must know of the machine. */
+export function machineWarnings(state: MachineState): string[] {
+  const percent = (share: number) => `${(100 * share).toFixed(1)} %`
+  const { loadBefore, cores, busyInPauses, steal } = state
+  return [
+    ...(loadBefore > cores / 2
+      ? [`the machine was busy before: load average ${loadBefore.toFixed(1)} on ${cores} cores`]
+      : []),
+    ...(busyInPauses > 0.1
+      ? [`others used ${percent(busyInPauses)} of the processors between the runs`]
+      : []),
+    ...(steal !== null && steal > 0.02
+      ? [`the hypervisor gave ${percent(steal)} of the time to others (steal)`]
+      : []),
+  ]
+}
+
+/** From Linux's /proc/stat, which alone tells of steal, else as Node knows them. */
+function cpuTimes(): CpuTimes {
+  try {
+    const [line = ''] = readFileSync('/proc/stat', 'utf8').split('\n')
+    const times = line.trim().split(/\s+/).slice(1, 9).map(Number)
+    const [user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0, steal = 0] = times
+    const busy = user + nice + system + irq + soft
+    return { total: busy + idle + wait + steal, busy, steal }
+  } catch {
+    const all = cpus().map(({ times }) => times)
+    const sum = (of: (times: (typeof all)[number]) => number) =>
+      all.reduce((total, times) => total + of(times), 0)
+    const busy = sum(({ user, nice, sys, irq }) => user + nice + sys + irq)
+    return { total: busy + sum(({ idle }) => idle), busy, steal: null }
+  }
+}

@@ -1,0 +1,97 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { createServer, type AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { CllmError } from '@cllm/core'
+
+/** A server that was started to be measured. */
+export interface StartedServer {
+  readonly url: URL
+  /** Ends it and all that it has started. */
+  readonly stop: () => Promise<void>
+}
+
+/** What a server is started with. */
+export interface StartOptions {
+  /** How long it may take to answer, in milliseconds. */
+  readonly timeoutMs: number
+  readonly signal: AbortSignal
+}
+
+/**
+ * Starts a server with a shell command and waits until it answers.
+ *
+ * @param command - `{port}` in it becomes a free port
+ * @throws `target_unavailable` with the end of what it wrote when it ends or does not answer in time
+ */
+export async function startServer(
+  command: string,
+  { timeoutMs, signal }: StartOptions,
+): Promise<StartedServer> {
+  const port = await freePort()
+  const isWindows = process.platform === 'win32'
+  const child = spawn(command.replaceAll('{port}', String(port)), {
+    shell: true,
+    // A group of its own: what the shell starts can be stopped with it.
+    detached: !isWindows,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const kill = (name: NodeJS.Signals) => killGroup(child, name, isWindows)
+  const killAtExit = () => kill('SIGKILL')
+  process.once('exit', killAtExit)
+  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
+  let written = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (text: Buffer) => (written = (written + String(text)).slice(-2000)))
+  }
+  const stop = async () => {
+    kill('SIGTERM')
+    const isDown = await Promise.race([
+      ended.then(() => true),
+      sleep(10_000, false, { ref: false }),
+    ])
+    if (!isDown) kill('SIGKILL')
+    await ended
+    process.off('exit', killAtExit)
+  }
+  const url = new URL(`http://127.0.0.1:${port}`)
+  const problem = await waitFor(url, child, { timeoutMs, signal })
+  if (problem === undefined) return { url, stop }
+  await stop()
+  const told = written.trim() === '' ? 'it wrote nothing' : `it wrote:\n${written.trim()}`
+  throw new CllmError('target_unavailable', `${command}: ${problem}; ${told}`)
+}
+
+async function waitFor(
+  url: URL,
+  child: ChildProcess,
+  { timeoutMs, signal }: StartOptions,
+): Promise<string | undefined> {
+  const end = performance.now() + timeoutMs
+  while (performance.now() < end) {
+    if (child.exitCode !== null) return `ended with code ${child.exitCode}`
+    if (child.signalCode !== null) return `ended by ${child.signalCode}`
+    if (signal.aborted) return 'interrupted'
+    // Servers without /health say 404 when they are up; 503 is one that loads its model.
+    const response = await fetch(new URL('/health', url)).catch(() => undefined)
+    if (response !== undefined && response.status < 500) return undefined
+    await sleep(100)
+  }
+  return `did not answer within ${timeoutMs} ms`
+}
+
+function killGroup(child: ChildProcess, signal: NodeJS.Signals, isWindows: boolean): void {
+  if (child.pid === undefined) return
+  try {
+    process.kill(isWindows ? child.pid : -child.pid, signal)
+  } catch {
+    // It has ended.
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}

@@ -1,0 +1,24 @@
+import { parse, View } from 'vega'
+import { compile, type TopLevelSpec } from 'vega-lite'
+
+const style = {
+  background: 'transparent',
+  font: 'system-ui, sans-serif',
+  axis: { gridColor: '#ddd', labelColor: '#444', titleColor: '#222', titleFontWeight: 'normal' },
+  legend: { orient: 'top', title: null, labelColor: '#222' },
+  view: { stroke: null },
+} as const
+
+/** Draws a plot as SVG, without a browser. */
+export async function plot(spec: TopLevelSpec): Promise<string> {
+  const { spec: compiled } = compile({
+    config: style,
+    width: 640,
+    height: 280,
+    ...spec,
+  })
+  const view = new View(parse(compiled), { renderer: 'none' })
+  const svg = await view.toSVG()
+  view.finalize()
+  return svg
+}

@@ -1,0 +1,104 @@
+import { cpus } from 'node:os'
+import type { LoadOptions, LoadShape } from '../load/load-options.js'
+import type { LoadResult, Stopped } from '../load/run-load.js'
+import type { Target } from '../load/target.js'
+import type { RunRecord } from '../metrics/run-record.js'
+import type { Slo } from '../metrics/slo.js'
+import { summarize, type Summary } from '../metrics/summarize.js'
+import { warningsOf } from '../metrics/warnings.js'
+
+/** The version of the JSON of all commands; raised when a field changes its meaning or goes. */
+export const schemaVersion = 1
+
+/** One run: what `--json` prints as a line. */
+export interface RunResult {
+  readonly schema: typeof schemaVersion
+  readonly kind: 'run'
+  readonly target: {
+    readonly name: string
+    readonly url: string
+    readonly api: string
+    readonly model: string | null
+  }
+  readonly load: LoadShape
+  readonly dataset: string
+  /** Counts runs of the same load, from 1. */
+  readonly repeat: number
+  readonly seed: number
+  /** When it began, ISO 8601. */
+  readonly startedAt: string
+  readonly client: { readonly node: string; readonly cpu: string; readonly cores: number }
+  /** Why it ended early, or null. */
+  readonly stopped: Stopped | null
+  /** How late this process was to handle events, 99th percentile in milliseconds. */
+  readonly eventLoopP99Ms: number
+  readonly summary: Summary
+  /** What was said of the first failure of each kind. */
+  readonly failures: Readonly<Record<string, string>>
+  readonly warnings: readonly string[]
+}
+
+/** A run and its requests. */
+export interface MeasuredRun {
+  readonly result: RunResult
+  readonly records: readonly RunRecord[]
+}
+
+/** What a run's result is made from. */
+export interface RunParts {
+  readonly target: Target
+  readonly load: LoadOptions
+  readonly repeat: number
+  readonly startedAt: string
+  readonly slo: Slo
+  readonly measured: LoadResult
+}
+
+/** Puts a run's result together. */
+export function runResult({
+  target,
+  load,
+  repeat,
+  startedAt,
+  slo,
+  measured,
+}: RunParts): MeasuredRun {
+  const { records, stopped = null, eventLoopP99Ms } = measured
+  const summary = summarize(records, slo)
+  const failures: Record<string, string> = {}
+  for (const { failure } of records) {
+    if (failure !== undefined) failures[failure.kind] ??= failure.message
+  }
+  const { name, url, api, model = null } = target
+  return {
+    records,
+    result: {
+      schema: schemaVersion,
+      kind: 'run',
+      target: { name, url: url.href, api: api.name, model },
+      load: load.shape,
+      dataset: load.dataset.name,
+      repeat,
+      seed: load.seed,
+      startedAt,
+      client: { node: process.version, cpu: cpus()[0]?.model ?? 'unknown', cores: cpus().length },
+      stopped,
+      eventLoopP99Ms,
+      summary,
+      failures,
+      warnings: warningsOf(records, summary, eventLoopP99Ms),
+    },
+  }
+}
+
+/** A load in a few words: `8 clients`, `5 requests/s`, `trace`. */
+export function loadName(shape: LoadShape): string {
+  switch (shape.kind) {
+    case 'closed':
+      return shape.concurrency === 1 ? '1 client' : `${shape.concurrency} clients`
+    case 'open':
+      return `${shape.rate} requests/s`
+    case 'trace':
+      return 'trace'
+  }
+}
