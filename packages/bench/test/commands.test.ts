@@ -213,11 +213,10 @@ t.test('compare: commands on free ports, in turns, the same requests', async (t)
   const commandOf = (gap: number) =>
     `cmd:${JSON.stringify(process.execPath)} ${program} {port} ${gap}`
   const output = io()
-  const argv = [
-    ...['--target', `slow=${commandOf(8)}`, '--target', `fast=${commandOf(2)}`],
-    ...['--api', 'llama-server', '--api', 'fast=cllm', '--concurrency', '2', '--rounds', '3'],
-    ...['--json', '--seed', '3', ...small, '--output-len', '12'],
-  ]
+  const targets = ['--target', `slow=${commandOf(8)}`, '--target', `fast=${commandOf(2)}`]
+  const apis = ['--api', 'llama-server', '--api', 'fast=cllm']
+  const load = ['--concurrency', '2', '--rounds', '3', '--seed', '3', ...small]
+  const argv = [...targets, ...apis, ...load, '--output-len', '12', '--json']
   t.equal(await benchCompare(argv, output), 0)
   const lines = linesOf<RunResult | CompareResult>(output.written.stdout)
   const runs = lines.slice(0, -1) as RunResult[]
@@ -253,7 +252,9 @@ t.test('compare: one server under two names is the same within the noise', async
   t.match(output.written.stdout, /2 clients, mean \(95 % interval\)\n.* a │ +b │ +b \/ a │/s)
   t.match(output.written.stdout, /within the noise/)
   t.match(output.written.stdout, /warning: b, 2 clients: no difference beyond the noise in /)
-  const prompts = server.received.map(({ prompt }) => prompt).filter((text) => !/^Hello/.test(text))
+  const prompts = server.received
+    .map(({ prompt }) => prompt)
+    .filter((text) => !text.startsWith('Hello'))
   t.equal(prompts.length, new Set(prompts).size + 2, 'only those that warm up come twice')
   t.match(await readFile(report, 'utf8'), /<h2>2 clients<\/h2>/)
 })

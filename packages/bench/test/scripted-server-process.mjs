@@ -5,7 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const [port, gap] = process.argv.slice(2).map(Number)
 
-const server = createServer(async (request, response) => {
+const server = createServer((request, response) => void answer(request, response))
+
+async function answer(request, response) {
   if (request.url === '/health') return response.end('{}')
   let text = ''
   for await (const chunk of request) text += chunk
@@ -21,5 +23,5 @@ const server = createServer(async (request, response) => {
   if (isNative) frame({ token: '', done: true, generated_tokens: count })
   else frame({ content: '', tokens: [], stop: true, tokens_predicted: count, tokens_evaluated: 8 })
   response.end()
-})
+}
 server.listen(port, '127.0.0.1')

@@ -32,6 +32,7 @@ export interface Api {
   readonly framing: 'sse' | 'ndjson'
   /** True when a request must name a model. */
   readonly needsModel: boolean
+  /** The JSON to post. */
   body(ask: Ask): Readonly<Record<string, unknown>>
   /**
    * Reads an event's JSON; undefined when it is not an event of this API.

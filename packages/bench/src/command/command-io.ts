@@ -1,5 +1,6 @@
 /** Where a command writes text. */
 export interface Output {
+  /** Writes it as it is. */
   write(text: string): unknown
   /** True for a terminal, which can show a progress bar. */
   readonly isTTY?: boolean | undefined

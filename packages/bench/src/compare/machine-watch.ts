@@ -36,6 +36,7 @@ export class MachineWatch {
     this.#pauseBusy += after.busy - before.busy
   }
 
+  /** What was seen since the beginning. */
   state(): MachineState {
     const now = cpuTimes()
     const stolen =

@@ -6,6 +6,7 @@ export interface Figure {
   readonly unit: string
   /** Which direction is better. */
   readonly better: 'higher' | 'lower'
+  /** Takes it from a run; undefined when it was not measured. */
   readonly of: (summary: Summary) => number | undefined
 }
 
