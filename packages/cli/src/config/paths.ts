@@ -1,15 +1,20 @@
+import { homedir } from 'node:os'
 import path from 'node:path'
 
 /** Makes a relative path absolute. */
 export const resolvePath = (value: string | null, folder: string): string | null =>
   value === null ? value : path.resolve(folder, value)
 
-// `~/…` is left to what opens the model.
-const isRelativePath = (spec: string) => !/^(hf:|~)/.test(spec) && /[/\\]|\.gguf$/i.test(spec)
+const isPath = (spec: string) => !spec.startsWith('hf:') && /[/\\]|\.gguf$/i.test(spec)
 
-/** The same for a model's spec, which can also be a catalog name or `hf:owner/repo`. */
-export const resolveModelSpec = (spec: string, folder: string): string =>
-  isRelativePath(spec) ? path.resolve(folder, spec) : spec
+/**
+ * The same for a model's spec, which can also be a catalog name or `hf:owner/repo`. `~/` is the user's
+ * home folder: no shell has replaced it in a file, nor in `--model=~/…`.
+ */
+export const resolveModelSpec = (spec: string, folder: string): string => {
+  if (/^~[/\\]/.test(spec)) return path.join(homedir(), spec.slice(2))
+  return isPath(spec) ? path.resolve(folder, spec) : spec
+}
 
 /** Whether a chat template is given as its text and not as a file that holds it. */
 export const isInlineTemplate = (template: string): boolean => /\{\{|\{%/.test(template)

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
 import { CllmError, defaultEngineOptions } from '@cllm/core'
 import { nativeDefaults } from '@cllm/http-koa'
 import { defaultPolicyName } from '@cllm/scheduler'
@@ -171,9 +173,12 @@ plugins: [./near.js, '@acme/far', {use: ../up.js, options: {a.b: 1}}]
   t.equal(fromFlags.config.plugins.length, 2, 'flags replace the list of the file')
   t.equal(fromFlags.pluginsFolder, '/home/me')
 
-  for (const spec of ['stories15m', 'hf:Qwen/Qwen3-0.6B-GGUF:Q8_0', '~/a.gguf', '/a/b.gguf']) {
+  for (const spec of ['stories15m', 'hf:Qwen/Qwen3-0.6B-GGUF:Q8_0', '/a/b.gguf']) {
     t.equal(load({ flags: ['--model', spec] }).config.model.spec, spec)
   }
+  const inHome = load({ yaml: 'model: { spec: ~/models/a.gguf }' }).config.model.spec
+  t.equal(inHome, join(homedir(), 'models/a.gguf'))
+  t.equal(load({ yaml: 'model: { spec: ~a.gguf }' }).config.model.spec, '/etc/~a.gguf')
 })
 
 t.test('policies', async (t) => {
