@@ -38,11 +38,12 @@ async function serveEngine(
   logger: Logger,
   io: CommandIo,
 ): Promise<number> {
-  const { host, port, drain_timeout: drainSeconds } = loaded.config.server
+  const { host, port, body_limit: bodyLimitBytes } = loaded.config.server
+  const drainSeconds = loaded.config.server.drain_timeout
   const protocols = [nativeApi(loaded), adminProtocol(), ...(await pluginProtocols(loaded))]
   const server = createServer({
     engines: { [engine.info.model.id]: engine.client },
-    transports: [koaTransport({ host, port, protocols })],
+    transports: [koaTransport({ host, port, protocols, bodyLimitBytes })],
     clock: systemClock,
     logger,
   })

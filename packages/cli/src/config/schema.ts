@@ -48,6 +48,13 @@ export const schema = {
       arg: 'port',
       placeholder: 'PORT',
     }),
+    body_limit: option({
+      doc: 'The largest body of a request, in bytes; a larger one is refused with 413.',
+      default: 1024 * 1024,
+      format: integer({ minimum: 1024 }),
+      arg: 'body-limit',
+      placeholder: 'BYTES',
+    }),
     drain_timeout: option({
       doc: 'Seconds that requests under way get to finish when the server is stopped.',
       default: 30,
@@ -153,6 +160,12 @@ export const schema = {
       default: false,
       format: toggle(),
       arg: 'mlock',
+    }),
+    ignore_memory_check: option({
+      doc: 'Load the model even when the memory does not seem to suffice.',
+      default: false,
+      format: toggle(),
+      arg: 'ignore-memory-check',
     }),
   },
   scheduler: {

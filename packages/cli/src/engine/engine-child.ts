@@ -10,6 +10,7 @@ import {
 } from '@cllm/core'
 import { fallbackPolicy, schedulerPlugin } from '@cllm/scheduler'
 import { createLogger } from '../logger.js'
+import { availableMemory } from './available-memory.js'
 import type { EngineSettings, StartMessage } from './engine-settings.js'
 import { parentChannel } from './process-channel.js'
 import { warmUp } from './warm-up.js'
@@ -29,7 +30,8 @@ async function start(settings: EngineSettings): Promise<void> {
     await registerPlugin(schedulerPlugin, registry)
     await loadPlugins(settings.plugins, { from: settings.pluginsFolder, registry })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)
-    const backend = await createLlamaCppBackend(settings.backend, { clock: systemClock, logger })
+    const surroundings = { clock: systemClock, logger, availableMemory }
+    const backend = await createLlamaCppBackend(settings.backend, surroundings)
     await warmUp(backend)
     const { options } = settings
     const engine = createEngine({ backend, policy, fallbackPolicy, logger, options })

@@ -36,6 +36,7 @@ function toBackendOptions({ engine, model: settings }: CllmConfig, model: Resolv
     flashAttention: engine.flash_attention,
     mmap: engine.mmap,
     mlock: engine.mlock,
+    ignoreMemoryCheck: engine.ignore_memory_check,
     ...(engine.ctx_size === 'auto' ? {} : { contextSize: engine.ctx_size }),
     ...(engine.threads === 'auto' ? {} : { threads: engine.threads }),
     ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),

@@ -168,7 +168,9 @@ t.test('a policy from a plugin', async (t) => {
     new URL('../../../../examples/scheduler-plugin/shortest-first.js', import.meta.url),
   )
   const args = ['--model', model, '--plugin', plugin, '--policy', 'shortest-first']
-  const server = await serve(t, ...args)
+  const server = await serve(t, ...args, '--body-limit', '2048', '--ignore-memory-check')
+  t.equal((await post(server.url, '/encode', { text: 'x'.repeat(2000) })).status, 200)
+  t.equal((await post(server.url, '/encode', { text: 'x'.repeat(2100) })).status, 413)
   const response = await post(server.url, '/generate', { prompt: 'One day', max_tokens: 4 })
   t.match(await response.json(), { success: true })
   const scheduler = (await (await fetch(`${server.url}/admin/scheduler`)).json()) as {
