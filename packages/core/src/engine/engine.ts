@@ -264,8 +264,9 @@ export class Engine {
   }
 
   #publish(): void {
-    for (const [sequence, error] of this.#outbox.publish(this.clock.now())) {
-      this.journal.ended(sequence, error)
+    const now = this.clock.now()
+    for (const [sequence, error] of this.#outbox.publish(now)) {
+      this.journal.ended(sequence, now, error)
       if (!sequence.isActive) continue
       // Its last event is said, so that what else came for it meanwhile, such as a cancel, is void.
       this.#leaving.set(sequence, undefined)
@@ -289,7 +290,7 @@ export class Engine {
     this.#roster.remove(sequence, endState(error), now)
     if (error === undefined) return
     this.#outbox.failed(sequence, error)
-    this.journal.ended(sequence, error)
+    this.journal.ended(sequence, now, error)
   }
 
   #failAll(error: CllmError, now: number): void {

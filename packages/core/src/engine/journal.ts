@@ -100,8 +100,7 @@ export class Journal {
   }
 
   /** A request was told its last event. */
-  ended(sequence: Sequence, error?: CllmError): void {
-    const now = this.clock.now()
+  ended(sequence: Sequence, now: number, error?: CllmError): void {
     const state = endState(error)
     this.counters.countRequest(sequence, state)
     const entry = this.#live.get(sequence.id)
