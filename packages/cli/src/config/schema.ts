@@ -198,9 +198,11 @@ export const schema = {
       placeholder: 'JSON',
     }),
     max_queued_requests: option({
-      doc: 'Requests that may wait; one more is refused with 429.',
+      doc:
+        'Requests that may wait when all slots are taken; one more is refused with 429. With 0 a ' +
+        'request is served at once or not at all.',
       default: defaultEngineOptions.maxQueuedRequests,
-      format: integer({ minimum: 1 }),
+      format: integer({ minimum: 0 }),
       arg: 'max-queued-requests',
       placeholder: 'COUNT',
     }),

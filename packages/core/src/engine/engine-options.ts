@@ -1,6 +1,9 @@
 /** Limits of an engine. */
 export interface EngineOptions {
-  /** Requests that may wait; one more is refused with `queue_full`. Default 1,024. */
+  /**
+   * Requests that may wait, not counting those that free slots are there for; one more is refused
+   * with `queue_full`. Default 1,024; with 0 a request is served at once or not at all.
+   */
   readonly maxQueuedRequests: number
   /** Milliseconds from arrival to end of a request that sets none of its own; default: no limit. */
   readonly requestTimeoutMs: number | undefined

@@ -95,7 +95,9 @@ export class Intake {
       throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
     }
     const limit = this.options.maxQueuedRequests
-    if (this.roster.waiting.total + this.#reading.size < limit) return
+    const { waiting, slots } = this.roster
+    // Those that free slots are there for do not wait in the sense of the limit.
+    if (waiting.total + this.#reading.size < limit + slots.freeCount) return
     throw new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
   }
 }

@@ -553,14 +553,15 @@ t.test('what is wrong with a request is said: field, expected, received', async 
   const sampling = { temperature: 100, topP: 0, minP: 1, seed: 2 ** 32 - 1, logitBias: [] }
   t.equal((await made.ask({ prompt, ...limits, deadlineMs: 0, sampling })).error, undefined)
 
-  const full = rig({ slots: 1, options: { maxQueuedRequests: 2 } })
-  const answers = [0, 1, 2].map(() => collect(full.client.submit(greedy([5], 3))))
-  const all = await full.run(Promise.all(answers))
-  t.same(
-    all.map(({ error }) => error?.code),
-    [undefined, undefined, 'queue_full'],
-  )
-  t.match(all[2]?.error, { status: 429, message: /2 requests/ })
+  for (const limit of [0, 2]) {
+    const full = rig({ slots: 1, options: { maxQueuedRequests: limit } })
+    const requests = Array.from({ length: limit + 2 }, () => full.client.submit(greedy([5], 3)))
+    const answers = await full.run(Promise.all(requests.map(collect)))
+    const codes = answers.map(({ error }) => error?.code)
+    t.same(codes, [...answers.slice(1).map(() => undefined), 'queue_full'])
+    t.match(answers.at(-1)?.error, { status: 429, message: new RegExp(`${limit} requests`) })
+    t.equal((await full.ask(greedy([5], 3))).error, undefined, 'and then there is room again')
+  }
 })
 
 t.test('time limits', async (t) => {
