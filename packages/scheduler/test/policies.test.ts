@@ -133,6 +133,37 @@ t.test('what is wrong is named, with what would be right', (t) => {
   t.end()
 })
 
+t.test('the options of every order are checked', (t) => {
+  const wrong: [string, Record<string, unknown>, RegExp][] = [
+    [
+      'adaptive+fair',
+      { weights: { a: -1 } },
+      /weights: a: .*options are targetStepMs, inputWeight/,
+    ],
+    ['adaptive+fair', { weights: 3 }, /weights: /],
+    ['adaptive+dlpm', { quantum: 0 }, /quantum: /],
+    ['adaptive+priority', { agingTokens: 0 }, /agingTokens: /],
+    ['adaptive+priority', { preemptionThreshold: -1 }, /preemptionThreshold: /],
+    ['adaptive+sjf', { aging: -0.1 }, /aging: /],
+    ['adaptive+edf', { refuse: 'no' }, /refuse: /],
+    ['adaptive+mlfq', { levels: 1.5 }, /levels: /],
+    ['adaptive+random', { seed: 'x' }, /seed: /],
+    ['adaptive+hrrn', { patience: -1 }, /patience: /],
+    ['adaptive+fcfs', { patience: 1 }, /patience/],
+    ['static+fcfs', { groupSize: 0 }, /groupSize: /],
+    ['window+fcfs', { regroupBelow: 2 }, /regroupBelow: /],
+  ]
+  for (const [name, options, message] of wrong) {
+    t.throws(() => createPolicy(name, options), { code: 'invalid_policy', message }, name)
+  }
+  t.match(createPolicy('window+fair', { weights: { a: 2 }, windowMs: 5 }).options, {
+    weights: { a: 2 },
+    windowMs: 5,
+    patience: 16_384,
+  })
+  t.end()
+})
+
 t.test('the plugin registers every policy', async (t) => {
   const factories = new Map<string, PolicyFactory>()
   const refuse = (): void => {

@@ -1,0 +1,230 @@
+import { createPolicy } from '@cllm/scheduler'
+import {
+  type LoadReport,
+  type LoadRequest,
+  promptTokens,
+  serveLoad,
+} from '@cllm/scheduler/simulation'
+import t from 'tap'
+
+type Wanted = Partial<LoadRequest> & { readonly id: string; readonly length?: number }
+
+interface Setting {
+  readonly options?: Record<string, unknown>
+  readonly slots?: number
+}
+
+/** Serves requests whose steps take 10 ms and 1 ms a token; the first one before the others come. */
+async function serve(name: string, wanted: readonly Wanted[], setting: Setting = {}) {
+  const requests = wanted.map(({ length = 20, ...request }, index) => {
+    const prompt = promptTokens(length, index)
+    return { arrival: index === 0 ? 0 : index, prompt, maxTokens: 5, ...request }
+  })
+  const { options = {}, slots = 1 } = setting
+  const machine = (shares: readonly { tokens: number }[]): number => {
+    return 10 + shares.reduce((sum, { tokens }) => sum + tokens, 0)
+  }
+  return await serveLoad({ policy: createPolicy(name, options), machine, slots, requests })
+}
+
+/** Who got the first token when. */
+function inTurn({ results }: LoadReport): string {
+  return results
+    .filter(({ tokenTimes }) => tokenTimes.length > 0)
+    .toSorted((one, other) => (one.tokenTimes[0] ?? 0) - (other.tokenTimes[0] ?? 0))
+    .map(({ request }) => request.id)
+    .join(' ')
+}
+
+const endOf = ({ results }: LoadReport, id: string): number =>
+  results.find(({ request }) => request.id === id)?.tokenTimes.at(-1) ?? NaN
+
+const startOf = ({ results }: LoadReport, id: string): number =>
+  results.find(({ request }) => request.id === id)?.tokenTimes[0] ?? NaN
+
+t.test('priority: the highest first, equals by arrival', async (t) => {
+  const wanted = [{ id: 'x' }, { id: 'a' }, { id: 'b', priority: 2 }, { id: 'c', priority: -1 }]
+  const report = await serve('chunked+priority', [...wanted, { id: 'd', priority: 2 }])
+  t.equal(inTurn(report), 'x b d a c')
+})
+
+t.test('priority: waiting counts', async (t) => {
+  const wanted = [{ id: 'x', maxTokens: 90 }, { id: 'a' }, { id: 'b', priority: 2, arrival: 900 }]
+  t.equal(inTurn(await serve('chunked+priority', wanted)), 'x b a')
+  t.equal(
+    inTurn(await serve('chunked+priority', wanted, { options: { agingTokens: 10 } })),
+    'x a b',
+  )
+})
+
+t.test('priority: the urgent take a slot, and nobody loses a token', async (t) => {
+  const wanted = [
+    { id: 'long', maxTokens: 100 },
+    { id: 'later', arrival: 5, maxTokens: 100 },
+    { id: 'urgent', arrival: 500, priority: 10 },
+  ]
+  const report = await serve('chunked+priority', wanted, { slots: 2 })
+  t.ok(startOf(report, 'urgent') < 700 && endOf(report, 'later') > endOf(report, 'long'))
+  t.same(
+    report.results.map(({ tokenTimes }) => tokenTimes.length),
+    [100, 100, 5],
+  )
+  t.equal(report.results.filter(({ error }) => error !== undefined).length, 0)
+  for (const options of [{ preemptionThreshold: 11 }, { preemptionThreshold: null }]) {
+    const calm = await serve('chunked+priority', wanted, { slots: 2, options })
+    t.ok(startOf(calm, 'urgent') > endOf(calm, 'long'), 'not below the threshold')
+  }
+  const grouped = await serve('static+priority', wanted, { slots: 2 })
+  t.ok(startOf(grouped, 'urgent') > endOf(grouped, 'long'), 'not with a batching in groups')
+})
+
+t.test('priority: who was preempted twice or is nearly done is left alone', async (t) => {
+  const urgent = [300, 700, 1100].map((arrival, index) => {
+    return { id: `urgent ${index}`, arrival, priority: 10 }
+  })
+  const report = await serve('chunked+priority', [{ id: 'long', maxTokens: 120 }, ...urgent])
+  t.ok(startOf(report, 'urgent 1') < endOf(report, 'long'))
+  t.ok(startOf(report, 'urgent 2') > endOf(report, 'long'))
+  const last = await serve('chunked+priority', [
+    { id: 'short', maxTokens: 15 },
+    { id: 'urgent', arrival: 50, priority: 10 },
+  ])
+  t.ok(startOf(last, 'urgent') > endOf(last, 'short'))
+})
+
+t.test('sjf and hrrn: the least work that no slot holds', async (t) => {
+  const wanted = [
+    { id: 'x' },
+    { id: 'a', length: 90 },
+    { id: 'b', length: 30 },
+    { id: 'c', length: 60 },
+  ]
+  t.equal(inTurn(await serve('chunked+sjf', wanted)), 'x b c a')
+  t.equal(inTurn(await serve('chunked+hrrn', wanted)), 'x b c a')
+  const cached = { id: 'd', prompt: [...promptTokens(20, 0), ...promptTokens(80, 9)].slice(0, 45) }
+  t.equal(inTurn(await serve('chunked+sjf', [...wanted, cached])), 'x d b c a')
+})
+
+t.test('sjf and hrrn: waiting counts', async (t) => {
+  const short = (arrival: number) => ({ id: `s${arrival}`, length: 20, arrival })
+  const many = [50, 100, 150, 200, 250, 300, 350].map(short)
+  const wanted = [{ id: 'x' }, { id: 'long', length: 60 }, ...many]
+  const place = async (name: string, options = {}): Promise<number> =>
+    inTurn(await serve(name, wanted, { options }))
+      .split(' ')
+      .indexOf('long')
+  t.equal(await place('chunked+sjf', { aging: 0 }), 8)
+  t.ok((await place('chunked+sjf', { aging: 1 })) < 6)
+  t.ok((await place('chunked+hrrn')) < 8)
+  t.ok((await place('chunked+sjf', { aging: 0, patience: 50 })) < 6, 'overdue')
+})
+
+t.test('lpm: the longest prefix that a slot holds', async (t) => {
+  const head = promptTokens(60, 0)
+  const wanted = [
+    { id: 'x', prompt: head },
+    { id: 'a' },
+    { id: 'b', prompt: [...head.slice(0, 24), ...promptTokens(10, 8)] },
+    { id: 'c', prompt: [...head.slice(0, 50), ...promptTokens(10, 9)] },
+  ]
+  t.equal(inTurn(await serve('chunked+lpm', wanted)), 'x c b a')
+})
+
+const byTenant = [
+  { id: 'x', tenant: 'a' },
+  { id: 'a1', tenant: 'a' },
+  { id: 'a2', tenant: 'a' },
+  { id: 'a3', tenant: 'a' },
+  { id: 'b1', tenant: 'b' },
+  { id: 'b2', tenant: 'b' },
+]
+
+t.test('fair: who was served least, by weight, and nobody saves up', async (t) => {
+  t.equal(inTurn(await serve('chunked+fair', byTenant)), 'x b1 a1 b2 a2 a3')
+  const options = { weights: { a: 4 } }
+  t.equal(inTurn(await serve('chunked+fair', byTenant, { options })), 'x b1 a1 a2 a3 b2')
+  const late = byTenant.map((request) => {
+    return request.tenant === 'b' ? { ...request, arrival: 90 } : request
+  })
+  const more = [...late, { id: 'b3', tenant: 'b', arrival: 90 }]
+  t.equal(inTurn(await serve('chunked+fair', more)), 'x a1 b1 a2 b2 a3 b3')
+})
+
+t.test('dlpm: the longest prefix as far as a quantum goes', async (t) => {
+  const head = promptTokens(60, 0)
+  const same = (id: string, tenant: string) => {
+    return { id, tenant, prompt: [...head, ...promptTokens(5, id.charCodeAt(1))] }
+  }
+  const first = { id: 'x', tenant: 'a', prompt: head }
+  const wanted = [
+    first,
+    same('a1', 'a'),
+    same('a2', 'a'),
+    same('a3', 'a'),
+    { id: 'b', tenant: 'b' },
+  ]
+  t.equal(inTurn(await serve('chunked+dlpm', wanted)), 'x a1 a2 a3 b')
+  const options = { quantum: 40 }
+  t.ok(inTurn(await serve('chunked+dlpm', wanted, { options })).indexOf('b') < 8)
+})
+
+t.test('edf: the earliest deadline, none last; refuses what is too late', async (t) => {
+  const wanted = [
+    { id: 'x', maxTokens: 20 },
+    { id: 'none' },
+    { id: 'late', deadlineMs: 5000 },
+    { id: 'soon', deadlineMs: 900 },
+    { id: 'past', deadlineMs: 50 },
+    { id: 'hopeless', deadlineMs: 300, length: 800 },
+  ]
+  const report = await serve('chunked+edf', wanted)
+  t.equal(inTurn(report), 'x soon late none')
+  const errors = report.results.map(({ error }) => error)
+  t.same(errors, [undefined, undefined, undefined, undefined, 'rejected', 'rejected'])
+  const patient = await serve('chunked+edf', wanted, { options: { refuse: false } })
+  t.equal(inTurn(patient), 'x past hopeless soon late none')
+})
+
+t.test('mlfq: least service first, and who had much makes way', async (t) => {
+  const options = { quantum: 16, preemptionLevels: 2 }
+  const wanted = [
+    { id: 'long', maxTokens: 150 },
+    { id: 'big', length: 200, arrival: 900 },
+    { id: 'small', length: 5, arrival: 1000 },
+  ]
+  const report = await serve('chunked+mlfq', wanted, { options })
+  t.equal(inTurn(report), 'long small big')
+  t.ok(startOf(report, 'small') < 1100)
+  const calm = { options: { ...options, preemptionLevels: null } }
+  const waiting = await serve('chunked+mlfq', wanted, calm)
+  t.ok(startOf(waiting, 'small') > endOf(waiting, 'long'))
+})
+
+t.test('random: the seed decides', async (t) => {
+  const wanted = Array.from({ length: 12 }, (_, index) => ({ id: `${index}` }))
+  const order = async (seed: number): Promise<string> =>
+    inTurn(await serve('chunked+random', wanted, { options: { seed } }))
+  t.equal(await order(1), await order(1))
+  t.not(await order(1), await order(2))
+})
+
+t.test('static: groups that run to the end', async (t) => {
+  const wanted = [10, 30, 20, 10, 10].map((maxTokens, index) => ({ id: `${index}`, maxTokens }))
+  const report = await serve('static+fcfs', wanted, { slots: 4, options: { groupSize: 3 } })
+  t.ok(Math.min(startOf(report, '3'), startOf(report, '4')) > endOf(report, '1'))
+  t.equal(startOf(report, '0'), startOf(report, '2'))
+  const lone = await serve('static+fcfs', [{ id: 'x' }], { options: { waitMs: 300 }, slots: 2 })
+  t.equal(startOf(lone, 'x'), 330)
+})
+
+t.test('window: waits a moment, regroups when half are gone', async (t) => {
+  const wanted = [4, 40, 40, 4, 40].map((maxTokens, index) => ({ id: `${index}`, maxTokens }))
+  const late = { id: 'late', arrival: 100 }
+  const report = await serve('window+fcfs', [...wanted, late], { slots: 8 })
+  t.equal(startOf(report, '0'), startOf(report, '4'))
+  t.ok(startOf(report, '0') > 50)
+  t.ok(startOf(report, 'late') > endOf(report, '1'), 'three of five still ran')
+  const shrunk = [4, 4, 40, 4, 40].map((maxTokens, index) => ({ id: `${index}`, maxTokens }))
+  const regrouped = await serve('window+fcfs', [...shrunk, late], { slots: 8 })
+  t.ok(startOf(regrouped, 'late') < endOf(regrouped, '2'), 'two of five did not hold it up')
+})
