@@ -170,19 +170,20 @@ function noiseWarnings(compared: readonly ComparedLoad[]): string[] {
   )
 }
 
-/** The warnings of the runs, each once for a target and load, with in how many runs it came. */
+/** The warnings of the runs, each kind once for a target and load, with the numbers of its first. */
 function runWarnings(runs: readonly RunResult[]): string[] {
-  const counts = new Map<string, number>()
+  const kinds = new Map<string, { readonly first: string; count: number }>()
   for (const { target, load, warnings, failures } of runs) {
-    const failed = Object.entries(failures).map(
-      ([kind, message]) => `failed with ${kind}: ${message}`,
-    )
-    for (const warning of [...warnings.map(withoutNumbers), ...failed]) {
-      const text = `${target.name}, ${loadName(load)}: ${warning}`
-      counts.set(text, (counts.get(text) ?? 0) + 1)
+    const failed = Object.entries(failures).map(([kind, text]) => `failed with ${kind}: ${text}`)
+    for (const warning of [...warnings, ...failed]) {
+      const first = `${target.name}, ${loadName(load)}: ${warning}`
+      const kind = first.replaceAll(/\d+(\.\d+)?/g, '#')
+      const known = kinds.get(kind)
+      if (known === undefined) kinds.set(kind, { first, count: 1 })
+      else known.count++
     }
   }
-  return [...counts].map(([text, count]) => (count === 1 ? text : `${text} (in ${count} runs)`))
+  return [...kinds.values()].map(({ first, count }) =>
+    count === 1 ? first : `${first} (and in ${count - 1} more runs)`,
+  )
 }
-
-const withoutNumbers = (text: string) => text.replace(/\d+(\.\d+)?/g, '#')

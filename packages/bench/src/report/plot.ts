@@ -5,7 +5,7 @@ const style = {
   background: 'transparent',
   font: 'system-ui, sans-serif',
   axis: { gridColor: '#ddd', labelColor: '#444', titleColor: '#222', titleFontWeight: 'normal' },
-  legend: { orient: 'top', title: null, labelColor: '#222' },
+  legend: { orient: 'top', title: null, labelColor: '#222', labelLimit: 400 },
   view: { stroke: null },
 } as const
 

@@ -40,29 +40,38 @@ export const latencies: readonly (readonly [string, (record: RunRecord) => reado
   ['End to end', (record) => [e2eOf(record)]],
 ]
 
-/** What a target's throughput costs in latency: a point per run, a line per target. */
+/** What a target's throughput costs in latency: a point per run, a line through each load's mean. */
 export function throughputPlot(runs: readonly MeasuredRun[]): Promise<string> {
-  const values = runs.flatMap(({ result: { target, load, summary } }) =>
-    summary.ttftMs === undefined
-      ? []
-      : [
-          {
-            target: target.name,
-            load: loadName(load),
-            throughput: summary.outputTokensPerSecond,
-            ttft: summary.ttftMs.p50,
-          },
-        ],
-  )
+  const values = runs.flatMap(({ result: { target, load, summary } }, order) => {
+    const { ttftMs, outputTokensPerSecond: throughput } = summary
+    if (ttftMs === undefined) return []
+    return [{ target: target.name, load: loadName(load), order, throughput, ttft: ttftMs.p50 }]
+  })
+  const encoding = {
+    x: { field: 'throughput', type: 'quantitative', title: 'output tokens per second' },
+    y: { field: 'ttft', type: 'quantitative', title: 'median time to first token, milliseconds' },
+    color: { field: 'target', type: 'nominal', sort: null },
+  } as const
+  const means = [
+    { op: 'mean', field: 'throughput', as: 'throughput' },
+    { op: 'mean', field: 'ttft', as: 'ttft' },
+    { op: 'min', field: 'order', as: 'order' },
+  ] as const
   return plot({
     data: { values },
-    mark: { type: 'line', point: { size: 60 } },
-    encoding: {
-      x: { field: 'throughput', type: 'quantitative', title: 'output tokens per second' },
-      y: { field: 'ttft', type: 'quantitative', title: 'median time to first token, milliseconds' },
-      color: { field: 'target', type: 'nominal', sort: null },
-      order: { field: 'throughput' },
-    },
+    layer: [
+      { mark: { type: 'point', opacity: 0.6 }, encoding },
+      {
+        transform: [{ aggregate: [...means], groupby: ['target', 'load'] }],
+        mark: { type: 'line' },
+        encoding: { ...encoding, order: { field: 'order' } },
+      },
+      {
+        transform: [{ aggregate: [...means], groupby: ['target', 'load'] }],
+        mark: { type: 'text', dy: -10 },
+        encoding: { ...encoding, text: { field: 'load' } },
+      },
+    ],
   })
 }
 

@@ -13,8 +13,16 @@ export interface Estimate {
 
 const confidence = 0.95
 
-/** Student's t interval of the mean of a few independent runs; undefined for none. */
+/**
+ * Student's t interval of the mean of a few independent runs; undefined for none. The values are of
+ * a kind that is never below 0, and so is the interval.
+ */
 export function estimate(values: readonly number[]): Estimate | undefined {
+  const result = interval(values)
+  return result?.low === undefined ? result : { ...result, low: Math.max(0, result.low) }
+}
+
+function interval(values: readonly number[]): Estimate | undefined {
   const count = values.length
   if (count === 0) return undefined
   const middle = mean([...values])
@@ -36,10 +44,10 @@ export function estimateRatio(
     const ratio = value / (baseline[round] ?? NaN)
     return Number.isFinite(ratio) && ratio > 0 ? [Math.log(ratio)] : []
   })
-  const result = estimate(logarithms)
+  const result = interval(logarithms)
   if (result === undefined) return undefined
   const { mean: middle, low, high, count } = result
-  const interval =
+  const limits =
     low === undefined || high === undefined ? {} : { low: Math.exp(low), high: Math.exp(high) }
-  return { mean: Math.exp(middle), ...interval, count }
+  return { mean: Math.exp(middle), ...limits, count }
 }

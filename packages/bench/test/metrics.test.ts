@@ -1,0 +1,193 @@
+import * as fc from 'fast-check'
+import t, { type Test } from 'tap'
+import {
+  chromeTrace,
+  compareRuns,
+  distributionOf,
+  estimate,
+  estimateRatio,
+  exitCodeOf,
+  jainIndex,
+  machineWarnings,
+  meetsSlo,
+  summarize,
+  warningsOf,
+  type MeasuredRun,
+  type RunRecord,
+  type RunResult,
+} from '@cllm/bench'
+
+const record = (more: Partial<RunRecord> = {}): RunRecord => ({
+  index: 0,
+  tenant: '',
+  intendedMs: 0,
+  sentMs: 1,
+  arrivalsMs: [101, 111, 131],
+  endMs: 141,
+  outcome: 'ok',
+  arrivedTokens: 3,
+  usage: { promptTokens: 10, generatedTokens: 3 },
+  asked: { inputTokens: 10, outputTokens: 3 },
+  slowReader: false,
+  ...more,
+})
+
+const near = (t: Test, actual: number | undefined, expected: number, what?: string) =>
+  t.ok(Math.abs(actual! - expected) < 1e-6, `${what ?? ''} ${actual}`)
+
+t.test('the figures of a request', async (t) => {
+  const summary = summarize([record()])
+  t.match(summary, {
+    requests: { total: 1, ok: 1, failed: 0, cancelled: 0, interrupted: 0 },
+    durationMs: 140,
+    ttftMs: { count: 1, mean: 100, max: 100 },
+    tpotMs: { mean: 15 },
+    itlMs: { count: 2, mean: 15, max: 20 },
+    e2eMs: { mean: 140 },
+    sendLagMs: { mean: 1 },
+    promptTokens: 10,
+    generatedTokens: 3,
+    stability: 1,
+  })
+  near(t, summary.outputTokensPerSecond, 3000 / 140)
+  near(t, summary.totalTokensPerSecond, 13_000 / 140)
+  // Two tokens in a chunk: ITL sees chunks, TPOT the tokens that the server told.
+  const chunky = summarize([record({ usage: { generatedTokens: 7 } })])
+  t.match(chunky, { itlMs: { mean: 15 }, tpotMs: { mean: 5 }, generatedTokens: 7 })
+  // Nothing is made up where nothing was measured.
+  t.match(summarize([]), { durationMs: 0, requestsPerSecond: 0, ttftMs: undefined })
+  t.equal(summarize([record({ arrivalsMs: [101], arrivedTokens: 1, usage: {} })]).tpotMs, undefined)
+})
+
+t.test('counts add up, whatever happened', async () => {
+  const outcomes = ['ok', 'failed', 'cancelled', 'interrupted'] as const
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom(...outcomes)), (all) => {
+      const { requests, tenants } = summarize(
+        all.map((outcome, index) =>
+          record({
+            outcome,
+            tenant: String(index % 2),
+            ...(outcome === 'failed'
+              ? { failure: { kind: `http_${index % 3}`, message: '' } }
+              : {}),
+          }),
+        ),
+      )
+      const { total, ok, failed, cancelled, interrupted, errors } = requests
+      const kinds = Object.values(errors).reduce((sum, count) => sum + count, 0)
+      const own = tenants.reduce((sum, tenant) => sum + tenant.requests, 0)
+      return total === ok + failed + cancelled + interrupted && kinds === failed && own === total
+    }),
+  )
+})
+
+t.test('percentiles, and slow readers apart', async (t) => {
+  const values = Array.from({ length: 1000 }, (_, index) => 1000 - index)
+  const { p50, p90, p99, max, mean, count } = distributionOf(values)!
+  t.same([p50, p90, p99, max, mean, count], [500.5, 900.1, 990.01, 1000, 500.5, 1000])
+  t.equal(distributionOf([]), undefined)
+  const slow = record({ slowReader: true, arrivalsMs: [101, 1101, 2101] })
+  t.match(summarize([record(), slow]), { itlMs: { count: 2, max: 20 }, ttftMs: { count: 2 } })
+})
+
+t.test('service levels', async (t) => {
+  t.equal(meetsSlo(record(), { ttft: 100, itl: 20, tpot: 15, e2e: 140 }), true)
+  for (const slo of [{ ttft: 99 }, { itl: 19 }, { tpot: 14 }, { e2e: 139 }]) {
+    t.equal(meetsSlo(record(), { ttft: 100, ...slo }), false, JSON.stringify(slo))
+  }
+  t.equal(meetsSlo(record({ outcome: 'failed' }), { ttft: 1e9 }), false)
+  const { goodput } = summarize([record(), record({ outcome: 'failed' })], { ttft: 500 })
+  t.match(goodput, { share: 0.5 })
+  near(t, goodput!.requestsPerSecond, 1000 / 140)
+})
+
+t.test("Jain's index", async (t) => {
+  const of = (tenant: string, arrivalsMs: number[]) => record({ tenant, arrivalsMs })
+  t.equal(jainIndex([of('a', [1, 2, 3])]), undefined, 'one tenant has nobody to be unfair to')
+  t.equal(jainIndex([of('a', [1, 2, 3]), of('b', [1, 2, 3])]), 1)
+  t.equal(jainIndex([of('a', [1, 2, 3]), of('b', [3])]), 16 / (2 * 10))
+  // What a does after b has everything is no unfairness.
+  t.equal(jainIndex([of('a', [1, 2, 30, 31, 32]), of('b', [1, 2])]), 1)
+})
+
+t.test('intervals', async (t) => {
+  t.same(estimate([]), undefined)
+  t.same(estimate([3]), { mean: 3, count: 1 })
+  // t of 2 degrees of freedom is 4.302653; the deviation of 9, 10, 11 is 1.
+  const { low, high } = estimate([9, 10, 11])!
+  near(t, Math.round(low! * 1e5) / 1e5, 10 - Math.round((4.302653 / Math.sqrt(3)) * 1e5) / 1e5)
+  near(t, low! + high!, 20)
+  t.equal(estimate([0, 10])!.low, 0, 'times and rates are never below 0')
+  const ratio = estimateRatio([2, 4, 8], [1, 2, 4])!
+  for (const value of [ratio.mean, ratio.low, ratio.high]) near(t, value, 2, 'drift cancels out')
+  near(t, estimateRatio([1, 4], [1, 1])!.mean, 2, 'the geometric mean')
+  t.equal(estimateRatio([NaN, 1, 0], [1, 0, 1]), undefined)
+  fc.assert(
+    fc.property(
+      fc.array(fc.double({ min: 0.1, max: 1e4, noNaN: true }), { minLength: 2 }),
+      (values) => {
+        const { mean, low, high } = estimate(values)!
+        return low! <= mean && mean <= high!
+      },
+    ),
+  )
+})
+
+const runsOf = (throughputs: number[]): RunResult[] =>
+  throughputs.map(
+    (outputTokensPerSecond) =>
+      ({ summary: { ...summarize([record()]), outputTokensPerSecond } }) as RunResult,
+  )
+
+t.test('verdicts', async (t) => {
+  const verdict = (a: number[], b: number[]) => {
+    const runs = new Map([
+      ['a', runsOf(a)],
+      ['b', runsOf(b)],
+    ])
+    return compareRuns({ kind: 'trace' }, runs).ratios.b!.output!.verdict
+  }
+  t.equal(verdict([10, 11, 10], [20, 21, 20]), 'better')
+  t.equal(verdict([20, 21, 20], [10, 11, 10]), 'worse')
+  t.equal(verdict([10, 12, 11], [11, 10, 12]), 'noise')
+  t.equal(verdict([10], [20]), 'unknown')
+})
+
+t.test('warnings and exit codes', async (t) => {
+  const warn = (records: RunRecord[]) => warningsOf(records, summarize(records), 0)
+  t.same(warn([record()]), [])
+  t.match(warn([record({ usage: {} })]), [/^the server gave no token count in 1 of 1 answers/])
+  t.match(warn([record({ asked: { inputTokens: 10, outputTokens: 9 } })]), [/1 of 1 .* shorter/])
+  t.match(warn([record({ asked: { inputTokens: 20, outputTokens: 3 } })]), [/have 10 tokens .* 20/])
+  t.match(warn([record({ sentMs: 9 })]), [/sent late, p99 9.0 ms/])
+  const state = { cpu: 'x', cores: 2, loadBefore: 0.5, busyInPauses: 0.05, steal: 0 }
+  t.same(machineWarnings(state), [])
+  const busy = machineWarnings({ ...state, loadBefore: 1.5, busyInPauses: 0.3, steal: 0.05 })
+  t.match(busy, [/load average 1.5 on 2 cores/, /others used 30.0 %/, /5.0 % .* \(steal\)/])
+  t.same(machineWarnings({ ...state, steal: null }), [])
+
+  const ok = { ok: 3, stopped: null } as const
+  t.equal(exitCodeOf([ok, ok]), 0)
+  t.equal(exitCodeOf([ok, { ok: 0, stopped: null }]), 1)
+  t.equal(exitCodeOf([ok, { ok: 1, stopped: 'target-gone' }]), 3)
+  t.equal(exitCodeOf([{ ok: 0, stopped: 'target-gone' }]), 1)
+  t.equal(exitCodeOf([ok, { ok: 0, stopped: 'interrupted' }]), 130)
+})
+
+t.test('a timeline has a line for each request under way', async (t) => {
+  const result = {
+    target: { name: 'a' },
+    load: { kind: 'closed', concurrency: 2 },
+    repeat: 1,
+  } as RunResult
+  const records = [record(), record({ index: 1 }), record({ index: 2, sentMs: 150, endMs: 160 })]
+  const { traceEvents } = chromeTrace([{ result, records } as MeasuredRun])
+  const requests = traceEvents.filter(({ name }) => name.startsWith('request'))
+  t.match(requests, [
+    { ts: 1000, dur: 140_000, tid: 0 },
+    { tid: 1 },
+    { tid: 0, ts: 150_000, dur: 10_000 },
+  ])
+  t.match(traceEvents[0], { ph: 'M', args: { name: 'a, 2 clients, run 1' } })
+})
