@@ -12,7 +12,6 @@ import {
   meetsSlo,
   summarize,
   warningsOf,
-  type MeasuredRun,
   type RunRecord,
   type RunResult,
 } from '@cllm/bench'
@@ -182,7 +181,7 @@ t.test('a timeline has a line for each request under way', async (t) => {
     repeat: 1,
   } as RunResult
   const records = [record(), record({ index: 1 }), record({ index: 2, sentMs: 150, endMs: 160 })]
-  const { traceEvents } = chromeTrace([{ result, records } as MeasuredRun])
+  const { traceEvents } = chromeTrace([{ result, records }])
   const requests = traceEvents.filter(({ name }) => name.startsWith('request'))
   t.match(requests, [
     { ts: 1000, dur: 140_000, tid: 0 },
