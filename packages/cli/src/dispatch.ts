@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
 import type { CommandIo, RunCommand } from './commands/command-io.js'
-import { suggestion } from './config/nearest-name.js'
+import { suggestion } from './config/suggestion.js'
 
 interface Command {
   readonly summary: string

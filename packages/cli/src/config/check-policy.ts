@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { createPolicy, defaultPolicyName } from '@cllm/scheduler'
-import { suggestion } from './nearest-name.js'
+import { suggestion } from './suggestion.js'
 import { batchingNames, orderNames } from './policy-parts.js'
 import type { PolicyResolution } from './resolve-policy.js'
 import type { Setting } from './setting.js'

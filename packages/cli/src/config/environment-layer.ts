@@ -1,4 +1,4 @@
-import { suggestion } from './nearest-name.js'
+import { suggestion } from './suggestion.js'
 import { options } from './option-list.js'
 import type { Layer, Setting } from './setting.js'
 

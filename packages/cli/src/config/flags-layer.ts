@@ -1,5 +1,5 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
-import { suggestion } from './nearest-name.js'
+import { suggestion } from './suggestion.js'
 import { options, type PlacedOption } from './option-list.js'
 import type { Layer, Setting } from './setting.js'
 

@@ -8,7 +8,7 @@ import {
   type Node,
 } from 'yaml'
 import { describeValue } from './describe-value.js'
-import { suggestion } from './nearest-name.js'
+import { suggestion } from './suggestion.js'
 import { ignoredKeys, mappedKeys } from './original-layout.js'
 import { options } from './option-list.js'
 
