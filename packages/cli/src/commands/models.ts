@@ -1,21 +1,22 @@
-import { cacheFolder } from '../models/cache-folder.js'
 import { listModels, modelTable } from '../models/list-models.js'
 import type { CommandIo } from './command-io.js'
+import { configOption, configOptionHelp, modelsFolder } from './models-folder.js'
 import { parseCommand } from './parse-command.js'
 
-const usage = `Usage: cllm models [--json]
+const usage = `Usage: cllm models [--json] [--config FILE]
 
 Lists the models that go by name, their size and licence, and whether they are here.
 
-  --json   The same as JSON
+  --json          The same as JSON
+${configOptionHelp}
 `
 
 /** `cllm models` */
 export async function run(argv: string[], io: CommandIo): Promise<number> {
-  const options = { json: { type: 'boolean' } } as const
+  const options = { json: { type: 'boolean' }, ...configOption } as const
   const parsed = parseCommand(argv, io, { usage, options, words: [] })
   if (parsed === undefined) return 0
-  const folder = cacheFolder({ env: io.env })
+  const folder = modelsFolder(parsed.values.config, io.env)
   const models = await listModels(folder)
   if (parsed.values.json) io.stdout.write(`${JSON.stringify(models, undefined, 2)}\n`)
   else io.stdout.write(`${modelTable(models)}in ${folder}\n`)

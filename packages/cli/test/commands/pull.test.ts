@@ -37,6 +37,18 @@ t.test('cllm pull, with the real stories15m in the user cache', async (t) => {
   )
   const elsewhere = { CLLM_CACHE: t.testdir({}) }
   t.match(await execute(models, [], elsewhere), { code: 0, stdout: elsewhere.CLLM_CACHE })
+
+  const folder = t.testdir({ 'cllm.yaml': 'models: { cache: here }\nserver: { port: 1 }\n' })
+  const yaml = join(folder, 'cllm.yaml')
+  const here = join(folder, 'here')
+  const env = { ...process.env, CLLM_CACHE: '' }
+  t.match(await execute(models, ['--config', yaml], env), { stdout: `in ${here}\n` })
+  t.match(await execute(models, [], { ...env, CLLM_CONFIG: yaml }), { stdout: `in ${here}\n` })
+  t.match(await execute(models, ['--config', yaml], elsewhere), { stdout: elsewhere.CLLM_CACHE })
+  await t.rejects(execute(pull, ['stories15m', '--config', join(folder, 'none.yaml')]), {
+    code: 'invalid_configuration',
+    message: /none\.yaml/,
+  })
 })
 
 t.test('cllm model synth', async (t) => {
