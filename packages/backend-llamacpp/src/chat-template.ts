@@ -21,11 +21,18 @@ export interface RenderedTemplate {
 
 /** Renders conversations with the model's chat template, written in Jinja. */
 export class ChatTemplate {
+  /** What it is made of, in Jinja. */
+  readonly source: string
   readonly #template: Template
   readonly #guard: PlainTextGuard
   readonly #vocabulary: Vocabulary
 
-  private constructor(template: Template, guard: PlainTextGuard, vocabulary: Vocabulary) {
+  private constructor(
+    { source, template }: CompiledTemplate,
+    guard: PlainTextGuard,
+    vocabulary: Vocabulary,
+  ) {
+    this.source = source
     this.#template = template
     this.#guard = guard
     this.#vocabulary = vocabulary
@@ -50,15 +57,19 @@ export class ChatTemplate {
 
   /** @throws CllmError `invalid_request` with the template's own words when it refuses */
   render(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedTemplate {
-    const { addGenerationPrompt = true, variables = {} } = options
+    const { addGenerationPrompt = true, continueFinalMessage = false, variables = {} } = options
     const hidden = this.#guard.hide({ variables, messages })
-    const marked = this.#render({
-      ...hidden.value.variables,
-      messages: hidden.value.messages,
-      add_generation_prompt: addGenerationPrompt,
-      bos_token: this.#vocabulary.bosText,
-      eos_token: this.#vocabulary.eosText,
-    })
+    const render = (messages: readonly ChatMessage[]) =>
+      this.#render({
+        ...hidden.value.variables,
+        messages,
+        add_generation_prompt: addGenerationPrompt && !continueFinalMessage,
+        bos_token: this.#vocabulary.bosText,
+        eos_token: this.#vocabulary.eosText,
+      })
+    const marked = continueFinalMessage
+      ? renderOpen(hidden.value.messages, render)
+      : render(hidden.value.messages)
     return {
       text: this.#guard.restore(marked, hidden),
       tokens: this.#guard.tokenize(marked, hidden),
@@ -78,9 +89,37 @@ export class ChatTemplate {
   }
 }
 
-function compileOverride(source: string): Template {
+interface CompiledTemplate {
+  readonly source: string
+  readonly template: Template
+}
+
+/** Ends the text of the last message while it is rendered; no template writes such a thing. */
+const openEnd = '\u2063cllm-open-end\u2063'
+
+/** Renders all but what the template writes after the last message's text. */
+function renderOpen(
+  messages: readonly ChatMessage[],
+  render: (messages: readonly ChatMessage[]) => string,
+): string {
+  const last = messages.at(-1)
+  if (last === undefined) return render(messages)
+  const content = last.content.trimEnd() // most templates trim, and the end must be found
+  const text = render([...messages.slice(0, -1), { ...last, content: content + openEnd }])
+  const at = text.lastIndexOf(openEnd)
+  if (at >= 0) return text.slice(0, at)
+  throw new CllmError(
+    'invalid_request',
+    "the model's chat template does not show the last message: it cannot be continued",
+    { details: { field: 'messages' } },
+  )
+}
+
+const compile = (source: string): CompiledTemplate => ({ source, template: new Template(source) })
+
+function compileOverride(source: string): CompiledTemplate {
   try {
-    return new Template(source)
+    return compile(source)
   } catch (cause) {
     throw new CllmError(
       'invalid_configuration',
@@ -90,15 +129,15 @@ function compileOverride(source: string): Template {
   }
 }
 
-function compileOwn(source: string | undefined, logger: Logger): Template {
+function compileOwn(source: string | undefined, logger: Logger): CompiledTemplate {
   let reason = 'has no chat template'
   try {
-    if (source !== undefined) return new Template(source)
+    if (source !== undefined) return compile(source)
   } catch (cause) {
     reason = `has a chat template that cannot be read (${messageOf(cause)})`
   }
   logger.warn({ template: 'chatml' }, `the model ${reason}: using ChatML for conversations`)
-  return new Template(chatMl)
+  return compile(chatMl)
 }
 
 function messageOf(value: unknown): string {

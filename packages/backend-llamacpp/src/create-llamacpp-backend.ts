@@ -152,6 +152,7 @@ function assemble(
       shape,
       { ...settings, threads: threadsOf(settings, llama) },
       vocabulary,
+      template,
     ),
     limits: { slots, contextSize, batchSize, ...(flashAttention !== false && { chunkMultiple }) },
     capabilities: {
@@ -176,6 +177,7 @@ function modelInfo(
   shape: ModelShape,
   { modelId, modelPath, threads, mmap, mlock }: Settings & { readonly threads: number },
   vocabulary: Vocabulary,
+  template: ChatTemplate,
 ): ModelInfo {
   const { ropeTheta, rmsNormEpsilon } = shape
   return {
@@ -198,6 +200,9 @@ function modelInfo(
       threads,
       mmap,
       mlock,
+      chatTemplate: template.source,
+      bosToken: vocabulary.bosText,
+      eosToken: vocabulary.eosText,
       ...(ropeTheta !== undefined && { ropeTheta }),
       ...(rmsNormEpsilon !== undefined && { rmsNormEpsilon }),
     },

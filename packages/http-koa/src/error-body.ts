@@ -17,7 +17,7 @@ export interface ErrorBody {
 
 /** The body of a failure's answer. */
 export function errorBody(error: CllmError): ErrorBody {
-  const field = fieldName(error)
+  const field = errorField(error)
   const { valid } = error.details
   return {
     success: false,
@@ -44,19 +44,20 @@ function wording(error: CllmError): Pick<ErrorBody, 'error' | 'message' | 'retry
     case 'timeout':
       return { error: 'Request timeout', message: 'Request timed out' }
     default:
-      return { error: message(error) }
+      return { error: errorMessage(error) }
   }
 }
 
-function message(error: CllmError): string {
-  const field = fieldName(error)
+/** What went wrong, with the field as HTTP's APIs write it. */
+export function errorMessage(error: CllmError): string {
+  const field = errorField(error)
   return field === undefined
     ? error.message
     : error.message.replace(String(error.details.field), field)
 }
 
-/** The engine says `logitBias` of what is `logit_bias` in HTTP's APIs. */
-function fieldName({ details: { field } }: CllmError): string | undefined {
+/** The field at fault; the engine says `logitBias` of what is `logit_bias` in HTTP's APIs. */
+export function errorField({ details: { field } }: CllmError): string | undefined {
   if (typeof field !== 'string') return undefined
   return field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 }

@@ -1,7 +1,7 @@
 import { CllmError, type Logger } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
 import { errorBody, errorHeaders } from './error-body.js'
-import type { KoaState } from './koa-context.js'
+import type { ErrorShape, KoaState } from './koa-context.js'
 import { publicError } from './public-error.js'
 import { refuseBody } from './refuse-body.js'
 
@@ -13,15 +13,25 @@ const goneCodes: ReadonlySet<unknown> = new Set([
   'ERR_STREAM_PREMATURE_CLOSE',
 ])
 
+const nativeErrors: ErrorShape = { covers: () => true, body: errorBody }
+
 /** Whether a failure only says that the client has left. */
 export function isClientGone(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error)) return false
   return goneCodes.has(error.code) || String(error.code).startsWith('HPE_') // cut off or no HTTP
 }
 
-/** Turns what later middleware throws, and paths and methods nobody serves, into answers. */
-export function handleErrors(logger: Logger): Middleware<KoaState> {
+/**
+ * Turns what later middleware throws, and paths and methods nobody serves, into answers, worded by
+ * the first shape that covers the path.
+ */
+export function handleErrors(
+  logger: Logger,
+  shapes: readonly ErrorShape[] = [],
+): Middleware<KoaState> {
   return async (ctx, next) => {
+    const bodyOf = (error: CllmError): unknown =>
+      (shapes.find((shape) => shape.covers(ctx.path)) ?? nativeErrors).body(error)
     try {
       await next()
       refuseUnserved(ctx)
@@ -35,14 +45,14 @@ export function handleErrors(logger: Logger): Middleware<KoaState> {
       }
       if (isClientError(error)) {
         ctx.status = error.status
-        ctx.body = { success: false, error: error.message }
+        ctx.body = bodyOf(new CllmError('invalid_request', error.message))
         return
       }
       const shown = publicError(error, logger)
       ctx.status = shown.status
       ctx.set(errorHeaders(shown))
-      if (shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(errorBody(shown)))
-      else ctx.body = errorBody(shown)
+      if (shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(bodyOf(shown)))
+      else ctx.body = bodyOf(shown)
     }
   }
 }

@@ -1,5 +1,6 @@
-import type { Clock, Logger, Protocol, Random } from '@cllm/core'
+import type { Clock, CllmError, Logger, Protocol, Random } from '@cllm/core'
 import type { RouterContext, RouterInstance } from '@koa/router'
+import type { ApiRoute } from './request/api-route.js'
 
 /** What the transport lends to the handlers of its protocols, as `ctx.state.transport`. */
 export interface TransportServices {
@@ -21,5 +22,18 @@ export type KoaContext = RouterContext<KoaState>
 /** The router that protocols add their routes to: one of `@koa/router`. */
 export type KoaRouter = RouterInstance<KoaState>
 
+/** How a protocol words failures on its paths. */
+export interface ErrorShape {
+  /** Whether failures at this path, also of routes that do not exist, are worded so. */
+  covers(path: string): boolean
+  /** The body of a failure's answer, sent as JSON. */
+  body(error: CllmError): unknown
+}
+
 /** A protocol for {@link KoaTransport}. */
-export type KoaProtocol = Protocol<KoaRouter>
+export interface KoaProtocol extends Protocol<KoaRouter> {
+  /** Default: as the native API words them. */
+  readonly errors?: ErrorShape
+  /** What the description of the API says of it; see `openApiProtocol`. */
+  readonly routes?: readonly ApiRoute[]
+}

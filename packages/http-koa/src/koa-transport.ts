@@ -3,6 +3,8 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
   CllmError,
+  type Random,
+  requestId,
   type Transport,
   type TransportAddress,
   type TransportContext,
@@ -11,7 +13,7 @@ import {
 import { Router } from '@koa/router'
 import Koa from 'koa'
 import { handleErrors, isClientGone } from './error-handler.js'
-import type { KoaProtocol, KoaState, TransportServices } from './koa-context.js'
+import type { ErrorShape, KoaProtocol, KoaState, TransportServices } from './koa-context.js'
 import { IdleConnections } from './idle-connections.js'
 import { listenError } from './listen-error.js'
 
@@ -51,7 +53,7 @@ export class KoaTransport implements Transport {
     }
     const router = new Router<KoaState>()
     for (const protocol of options.protocols) protocol.mount(router, context.directory)
-    const app = this.#createApp(router)
+    const app = this.#createApp(router, errorShapes(options.protocols))
     this.#server = createServer(
       { noDelay: true, keepAliveTimeout: keepAliveMs },
       // koa answers its own failures; what it returns is never rejected
@@ -86,7 +88,7 @@ export class KoaTransport implements Transport {
     cancel()
   }
 
-  #createApp(router: Router<KoaState>): Koa<KoaState> {
+  #createApp(router: Router<KoaState>, shapes: readonly ErrorShape[]): Koa<KoaState> {
     const { logger } = this.#services
     const app = new Koa<KoaState>()
     app.on('error', (error: unknown) => {
@@ -94,10 +96,11 @@ export class KoaTransport implements Transport {
     })
     app.use(async (ctx, next) => {
       ctx.state.transport = this.#services
+      ctx.set('X-Request-Id', requestIdOf(ctx.get('X-Request-Id'), this.#services.random))
       this.#idle.begin(ctx.req.socket, ctx.res)
       await next()
     })
-    app.use(handleErrors(logger))
+    app.use(handleErrors(logger, shapes))
     app.use(async (_ctx, next) => {
       if (this.#closing) throw new CllmError('shutting_down', 'The server is shutting down')
       await next()
@@ -107,6 +110,13 @@ export class KoaTransport implements Transport {
     return app
   }
 }
+
+/** The client's own id where it has a sensible one. */
+const requestIdOf = (given: string, random: Random): string =>
+  /^[\w.:-]{1,128}$/.test(given) ? given : requestId(random)
+
+const errorShapes = (protocols: readonly KoaProtocol[]): ErrorShape[] =>
+  protocols.flatMap(({ errors }) => (errors === undefined ? [] : [errors]))
 
 /**
  * Serves protocols over HTTP/1.1 with koa.

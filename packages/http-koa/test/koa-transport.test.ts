@@ -118,7 +118,7 @@ t.test('answers what nobody serves, and what fails', async (t) => {
 
   t.same(await answer('/thrown').then((thrown) => [thrown.status, thrown.json()]), [
     418,
-    { success: false, error: 'short and stout' },
+    { success: false, error: 'short and stout', code: 'invalid_request' },
   ])
 
   const busy = await answer('/busy')

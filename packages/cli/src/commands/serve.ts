@@ -1,13 +1,7 @@
-import {
-  createServer,
-  loadPlugins,
-  PluginRegistry,
-  systemClock,
-  type Logger,
-  type SamplingParams,
-} from '@cllm/core'
-import { adminProtocol, koaTransport, nativeProtocol, type KoaProtocol } from '@cllm/http-koa'
+import { createServer, loadPlugins, PluginRegistry, systemClock, type Logger } from '@cllm/core'
+import { koaTransport, type KoaProtocol } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
+import { createProtocols } from '../create-protocols.js'
 import { spawnEngine, type EngineProcess } from '../engine/spawn-engine.js'
 import { toEngineSettings } from '../engine/to-engine-settings.js'
 import { createLogger } from '../logger.js'
@@ -40,7 +34,10 @@ async function serveEngine(
 ): Promise<number> {
   const { host, port, body_limit: bodyLimitBytes } = loaded.config.server
   const drainSeconds = loaded.config.server.drain_timeout
-  const protocols = [nativeApi(loaded), adminProtocol(), ...(await pluginProtocols(loaded))]
+  const protocols = [
+    ...createProtocols(loaded, systemClock.now()),
+    ...(await pluginProtocols(loaded)),
+  ]
   const server = createServer({
     engines: { [engine.info.model.id]: engine.client },
     transports: [koaTransport({ host, port, protocols, bodyLimitBytes })],
@@ -76,26 +73,6 @@ async function fetchModel(
   } finally {
     progress.close()
   }
-}
-
-/** The native API with the defaults that somebody has set; the others are the protocol's own. */
-function nativeApi({ config, sources }: LoadedConfig): KoaProtocol {
-  const { defaults } = config.api
-  const isSet = (name: keyof typeof defaults): boolean =>
-    sources.get(`api.defaults.${name}`) !== 'default'
-  const sampling: Partial<SamplingParams> = {
-    ...(isSet('temperature') && { temperature: defaults.temperature }),
-    ...(isSet('top_k') && { topK: defaults.top_k }),
-    ...(isSet('top_p') && { topP: defaults.top_p }),
-    ...(isSet('min_p') && { minP: defaults.min_p }),
-    ...(isSet('repetition_penalty') && { repetitionPenalty: defaults.repetition_penalty }),
-    ...(isSet('presence_penalty') && { presencePenalty: defaults.presence_penalty }),
-    ...(isSet('frequency_penalty') && { frequencyPenalty: defaults.frequency_penalty }),
-  }
-  return nativeProtocol({
-    defaults: { maxTokens: defaults.max_tokens, sampling },
-    maxQueuedRequests: config.scheduler.max_queued_requests,
-  })
 }
 
 async function pluginProtocols({ config, pluginsFolder }: LoadedConfig): Promise<KoaProtocol[]> {

@@ -3,6 +3,7 @@ import { defaultPolicyName } from '@cllm/scheduler'
 import { option, type OptionValues } from './option.js'
 import { batchingNames, orderNames } from './policy-parts.js'
 import { resolveModelSpec, resolvePath, resolvePluginName, resolveTemplate } from './paths.js'
+import { type ProtocolName, protocolNames } from './protocol-names.js'
 import { requestDefaults } from './request-defaults.js'
 import {
   decimal,
@@ -12,6 +13,7 @@ import {
   orNone,
   plugins,
   record,
+  someOf,
   text,
   toggle,
   toggleOrAuto,
@@ -54,6 +56,13 @@ export const schema = {
       format: integer({ minimum: 1024 }),
       arg: 'body-limit',
       placeholder: 'BYTES',
+    }),
+    protocols: option<readonly ProtocolName[]>({
+      doc: 'The APIs that are served; in YAML a list.',
+      default: protocolNames,
+      format: someOf(protocolNames),
+      arg: 'protocols',
+      placeholder: 'NAMES',
     }),
     drain_timeout: option({
       doc: 'Seconds that requests under way get to finish when the server is stopped.',

@@ -24,6 +24,12 @@ const format = <T>(
   return Object.assign(check, { expected, parse, isSwitch }) as ValueFormat<T>
 }
 
+const splitAtCommas = (text: string): string[] =>
+  text
+    .split(',')
+    .map((word) => word.trim())
+    .filter((word) => word !== '')
+
 /** Whether the format takes the value. */
 export const accepts = (format: ValueFormat<unknown>, value: unknown): boolean => {
   const check: (value: unknown) => void = format
@@ -101,6 +107,16 @@ export const oneOf = <const Word extends string>(words: readonly Word[]): ValueF
     (value) => words.some((word) => word === value),
   )
 
+/** Some of these words, each once; as text with commas between. */
+export const someOf = <const Word extends string>(
+  words: readonly Word[],
+): ValueFormat<readonly Word[]> =>
+  format(
+    `any of ${words.join(', ')}`,
+    (value) => Array.isArray(value) && value.every((one) => words.some((word) => word === one)),
+    splitAtCommas,
+  )
+
 /** What `inner` takes, or `auto`. */
 export const orAuto = <T>(inner: ValueFormat<T>): ValueFormat<T | 'auto'> =>
   format(
@@ -145,9 +161,5 @@ export const plugins = (): ValueFormat<readonly PluginEntry[]> =>
   format(
     'a list of plugin names or of { use, options }',
     (value) => Array.isArray(value) && value.every(isPluginEntry),
-    (text) =>
-      text
-        .split(',')
-        .map((use) => use.trim())
-        .filter((use) => use !== ''),
+    splitAtCommas,
   )

@@ -21,7 +21,10 @@ export interface ModelInfo {
   readonly sizeBytes: number
   /** File the model was read from, where there is one. */
   readonly path?: string
-  /** Shape and the like: `hiddenSize`, `layers`, `attentionHeads`, `keyValueHeads`, `ropeTheta`, … */
+  /**
+   * Shape and the like: `hiddenSize`, `layers`, `attentionHeads`, `keyValueHeads`, `ropeTheta`,
+   * `chatTemplate` (in Jinja), …
+   */
   readonly details?: Readonly<Record<string, string | number | boolean>>
 }
 

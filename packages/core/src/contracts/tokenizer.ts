@@ -6,6 +6,24 @@ export interface ChatMessage {
   /** `system`, `user`, `assistant`, `tool` or what else the model's template knows. */
   readonly role: string
   readonly content: string
+  /** Who speaks, or the tool whose result this is. */
+  readonly name?: string
+  /** The tools that the assistant called. */
+  readonly tool_calls?: readonly ChatToolCall[]
+  /** The call that a message of the role `tool` answers. */
+  readonly tool_call_id?: string
+  /** What the assistant thought before it answered; templates mostly leave it out. */
+  readonly reasoning_content?: string
+}
+
+/** A call of a tool, in the names that chat templates use. */
+export interface ChatToolCall {
+  readonly id?: string
+  readonly type: 'function'
+  readonly function: {
+    readonly name: string
+    readonly arguments: Readonly<Record<string, unknown>>
+  }
 }
 
 /** How a conversation is rendered. */
@@ -14,6 +32,11 @@ export interface ChatRenderOptions {
   readonly addGenerationPrompt?: boolean
   /** Further variables for the template, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>>
+  /**
+   * Leaves the last message open for the model to go on with, as transformers does; default false.
+   * Nothing opens another turn then.
+   */
+  readonly continueFinalMessage?: boolean
 }
 
 /** A rendered conversation. */

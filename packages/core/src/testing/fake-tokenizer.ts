@@ -63,13 +63,15 @@ export class FakeTokenizer implements Tokenizer {
       text += part
       tokens.push(...this.encode(part, { addBos: false, special }))
     }
-    for (const { role, content } of messages) {
+    const { addGenerationPrompt = true, continueFinalMessage = false } = options
+    for (const [index, { role, content }] of messages.entries()) {
       add('<|im_start|>', true)
       add(`${role}\n${content}`, false)
+      if (continueFinalMessage && index === messages.length - 1) return { text, tokens }
       add('<|im_end|>', true)
       add('\n', false)
     }
-    if (options.addGenerationPrompt !== false) {
+    if (addGenerationPrompt) {
       add('<|im_start|>', true)
       add('assistant\n', false)
     }

@@ -1,0 +1,134 @@
+import { CllmError, type ChatMessage, type ChatToolCall } from '@cllm/core'
+import { z } from 'zod'
+
+const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
+
+const content = z
+  .custom<string | readonly unknown[]>(
+    (value) => typeof value === 'string' || Array.isArray(value),
+    'a text or an array of parts',
+  )
+  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] })
+
+const toolCall = z.object(
+  {
+    id: z.string('a text').optional(),
+    type: z.literal('function', 'function').default('function'),
+    function: z.object(
+      {
+        name: z.string('a name').min(1, 'a name'),
+        arguments: z
+          .custom<string | Readonly<Record<string, unknown>>>(
+            (value) => typeof value === 'string' || isObject(value),
+            'the text of a JSON object',
+          )
+          .meta({ type: 'string' }),
+      },
+      'an object with name and arguments',
+    ),
+  },
+  'a tool call',
+)
+
+/** One message of a conversation, as OpenAI's clients send it. */
+export const messageSchema = z.object(
+  {
+    role: z.enum(roles, `one of ${roles.join(', ')}`),
+    content: content.nullish(),
+    name: z.string('a name').nullish(),
+    tool_calls: z.array(toolCall, 'an array of tool calls').nullish(),
+    tool_call_id: z.string('a text').nullish(),
+    reasoning_content: z.string('a text').nullish(),
+  },
+  'a message',
+)
+
+/** A checked message of a client. */
+export type ClientMessage = z.output<typeof messageSchema>
+
+/** Most messages in a conversation: more would not fit any slot. */
+export const messagesSchema = z
+  .array(messageSchema, 'an array of messages')
+  .min(1, 'an array of at least one message')
+
+/**
+ * The messages as chat templates know them. Throws `unsupported` for images and the like, naming the
+ * part.
+ */
+export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[] {
+  const names = new Map<string, string>()
+  return messages.map((message, index) => {
+    const calls = message.tool_calls?.map((call, nth) => toToolCall(call, index, nth))
+    for (const { id, function: called } of calls ?? []) names.set(id ?? '', called.name)
+    const { tool_call_id: answers, reasoning_content: reasoning } = message
+    const name = message.name ?? names.get(answers ?? '')
+    return {
+      role: roleOf(message.role),
+      content: textOf(message.content ?? '', `messages.${index}.content`),
+      ...(name === undefined ? {} : { name }),
+      ...(calls === undefined || calls.length === 0 ? {} : { tool_calls: calls }),
+      ...(typeof answers === 'string' ? { tool_call_id: answers } : {}),
+      ...(typeof reasoning === 'string' ? { reasoning_content: reasoning } : {}),
+    }
+  })
+}
+
+/** The texts of a content's parts together. */
+export function textOf(content: string | readonly unknown[], field: string): string {
+  if (typeof content === 'string') return content
+  return content.map((part, index) => partText(part, `${field}.${index}`)).join('')
+}
+
+function partText(part: unknown, field: string): string {
+  if (typeof part === 'string') return part
+  const { type, text } = (isObject(part) ? part : {}) as { type?: unknown; text?: unknown }
+  if (typeof text === 'string' && isTextType(type)) return text
+  if (typeof type === 'string' && !isTextType(type)) {
+    throw new CllmError(
+      'unsupported',
+      `${field}: this model takes text only, instead got ${type.slice(0, 40)}`,
+      {
+        details: { field },
+      },
+    )
+  }
+  const message = `${field}: expected {"type": "text", "text": "…"}`
+  throw new CllmError('invalid_request', message, { details: { field } })
+}
+
+const isTextType = (type: unknown): boolean =>
+  type === 'text' || type === 'input_text' || type === 'output_text' || type === 'refusal'
+
+/** OpenAI's newer names for the roles that templates know. */
+function roleOf(role: string): string {
+  if (role === 'developer') return 'system'
+  return role === 'function' ? 'tool' : role
+}
+
+/** Templates write the arguments as JSON themselves. */
+function toToolCall(call: z.output<typeof toolCall>, index: number, nth: number): ChatToolCall {
+  const given = call.function.arguments
+  const value = typeof given === 'string' ? parsed(given === '' ? '{}' : given) : given
+  if (!isObject(value)) {
+    const field = `messages.${index}.tool_calls.${nth}.function.arguments`
+    const message = `${field}: expected the text of a JSON object`
+    throw new CllmError('invalid_request', message, { details: { field } })
+  }
+  return {
+    ...(call.id === undefined ? {} : { id: call.id }),
+    type: 'function',
+    function: { name: call.function.name, arguments: value },
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,42 @@
+import type { ChatMessage, EngineClient } from '@cllm/core'
+import type { AnswerParser, AnswerPart } from './answer-part.js'
+import type { ChatFormat } from './chat-format.js'
+import { ReasoningParser } from './reasoning-parser.js'
+import { ToolCallParser } from './tool-call-parser.js'
+
+/** What an answer may hold. */
+export interface AnswerForm {
+  readonly toolNames: readonly string[]
+  /** Default: any number. */
+  readonly mostCalls?: number
+  readonly thinks: boolean
+  /** Whether the prompt ends inside the thinking. */
+  readonly thinkingIsOpen: boolean
+}
+
+/** A parser for one answer of this form. */
+export function createAnswerParser(form: AnswerForm): AnswerParser {
+  const { toolNames, mostCalls, thinks, thinkingIsOpen } = form
+  const inner = toolNames.length === 0 ? plainText : new ToolCallParser(toolNames, mostCalls)
+  return thinks ? new ReasoningParser(inner, thinkingIsOpen) : inner
+}
+
+const nothing: readonly AnswerPart[] = []
+
+const plainText: AnswerParser = {
+  push: (text) => (text === '' ? nothing : [{ type: 'text', text }]),
+  end: () => nothing,
+}
+
+const probe: readonly ChatMessage[] = [{ role: 'user', content: 'Hello' }]
+
+/** Whether the template, with these variables, opens the thinking in the prompt itself. */
+export async function opensThinking(
+  client: EngineClient,
+  { thinks }: ChatFormat,
+  variables: Readonly<Record<string, unknown>>,
+): Promise<boolean> {
+  if (!thinks) return false
+  const { text } = await client.applyTemplate(probe, { variables })
+  return text.trimEnd().endsWith('<think>')
+}

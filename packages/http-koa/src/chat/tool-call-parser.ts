@@ -1,0 +1,161 @@
+import { type AnswerParser, type AnswerPart, possibleStart, type ToolCall } from './answer-part.js'
+import { endOfJson } from './json-scanner.js'
+import { readToolCalls } from './read-tool-calls.js'
+
+const hermes = '<tool_call>'
+const hermesEnd = '</tool_call>'
+/** Each begins calls in JSON. */
+const marks = [hermes, '[TOOL_CALLS]', '<|python_tag|>']
+
+/**
+ * Finds tool calls in an answer: `<tool_call>{…}</tool_call>` (Hermes, Qwen), `[TOOL_CALLS][{…}]` and
+ * `[TOOL_CALLS]name[ARGS]{…}` (Mistral), `<|python_tag|>{…}` and bare `{"name": …}` (Llama 3), and
+ * JSON in a code fence. Bare and fenced JSON counts at the beginning of the answer only, and in
+ * every form only what names one of the request's tools: the rest is text.
+ */
+export class ToolCallParser implements AnswerParser {
+  readonly #names: ReadonlySet<string>
+  readonly #most: number
+  #count = 0
+  /** `bare`: nothing but white space has come, or a call has just ended. */
+  #state: 'bare' | 'text' | 'call' = 'bare'
+  #held = ''
+
+  /** @param most - calls beyond are dropped: 1 where `parallel_tool_calls` is false */
+  constructor(names: Iterable<string>, most = Infinity) {
+    this.#names = new Set(names)
+    this.#most = most
+  }
+
+  push(text: string): readonly AnswerPart[] {
+    this.#held += text
+    const parts: AnswerPart[] = []
+    while (this.#advance(parts));
+    return parts
+  }
+
+  end(): readonly AnswerPart[] {
+    const parts: AnswerPart[] = []
+    while (this.#advance(parts));
+    const text = this.#held
+    this.#held = ''
+    const calls = this.#state === 'text' ? undefined : this.#read(callText(text))
+    if (calls !== undefined) this.#give(calls, parts)
+    else if (this.#count === 0 || text.trim() !== '') say(text, parts)
+    return parts
+  }
+
+  /** Takes one more thing from what is held; false when more text is needed. */
+  #advance(parts: AnswerPart[]): boolean {
+    switch (this.#state) {
+      case 'bare':
+        return this.#begin(parts)
+      case 'text':
+        return this.#skipText(parts)
+      case 'call':
+        return this.#readCall(parts)
+    }
+  }
+
+  #begin(parts: AnswerPart[]): boolean {
+    const begin = this.#held.trimStart()
+    if (begin === '') return false
+    const isCall =
+      marks.some((mark) => begin.startsWith(mark)) ||
+      /^(\{|\[|```)/.test(begin) ||
+      (this.#count > 0 && begin.startsWith(';')) ||
+      this.#startsWithName(begin)
+    if (isCall) this.#state = 'call'
+    else if (this.#mayBegin(begin)) return false
+    else {
+      if (this.#count > 0) this.#held = begin
+      this.#state = 'text'
+      return this.#skipText(parts)
+    }
+    return true
+  }
+
+  #mayBegin(begin: string): boolean {
+    const starts = [...marks, '```json', ...Array.from(this.#names, (name) => `${name}[ARGS]{`)]
+    return starts.some((start) => start.startsWith(begin))
+  }
+
+  #startsWithName(begin: string): boolean {
+    return Array.from(this.#names).some((name) => /^(\[ARGS\])?\s*\{/.test(rest(begin, name)))
+  }
+
+  #skipText(parts: AnswerPart[]): boolean {
+    const found = marks.map((mark) => this.#held.indexOf(mark)).filter((index) => index >= 0)
+    const at = Math.min(...found)
+    const certain = Number.isFinite(at) ? at : this.#held.length - possibleStart(this.#held, marks)
+    say(this.#held.slice(0, certain), parts)
+    this.#held = this.#held.slice(certain)
+    if (!Number.isFinite(at)) return false
+    this.#state = 'call'
+    return true
+  }
+
+  #readCall(parts: AnswerPart[]): boolean {
+    const end = endOfCall(this.#held)
+    if (end === undefined) return false
+    const raw = this.#held.slice(0, end)
+    const calls = this.#read(callText(raw))
+    this.#held = this.#held.slice(end)
+    this.#state = calls === undefined ? 'text' : 'bare'
+    if (calls === undefined) say(raw, parts)
+    else this.#give(calls, parts)
+    return true
+  }
+
+  #read(text: string): ToolCall[] | undefined {
+    const name = Array.from(this.#names).find((name) => /^(\[ARGS\])?\s*\{/.test(rest(text, name)))
+    if (name === undefined) return readToolCalls(text, this.#names)
+    const json = rest(text, name).replace('[ARGS]', '')
+    return readToolCalls(`{"name":${JSON.stringify(name)},"arguments":${json}}`, this.#names)
+  }
+
+  #give(calls: readonly ToolCall[], parts: AnswerPart[]): void {
+    for (const call of calls) {
+      if (this.#count++ < this.#most) parts.push({ type: 'call', call })
+    }
+  }
+}
+
+const rest = (text: string, name: string): string =>
+  text.startsWith(name) ? text.slice(name.length) : ''
+
+function say(text: string, parts: AnswerPart[]): void {
+  if (text !== '') parts.push({ type: 'text', text })
+}
+
+/** Where the call at the beginning of a text ends, or undefined while it goes on. */
+function endOfCall(held: string): number | undefined {
+  const text = held.trimStart()
+  const end = endOfTrimmedCall(text)
+  return end === undefined ? undefined : held.length - text.length + end
+}
+
+function endOfTrimmedCall(text: string): number | undefined {
+  if (text.startsWith(hermes)) {
+    const at = text.indexOf(hermesEnd)
+    return at < 0 ? undefined : at + hermesEnd.length
+  }
+  if (text.startsWith('```')) {
+    const at = text.indexOf('```', 3)
+    return at < 0 ? undefined : at + 3
+  }
+  const from = /^(\[TOOL_CALLS\]|<\|python_tag\|>|;|\s)*/.exec(text)?.[0].length ?? 0
+  const start = text.slice(from).replace('[ARGS]', '      ').search(/[{[]/)
+  if (start < 0) return undefined
+  const end = endOfJson(text.slice(from + start))
+  return end === undefined ? undefined : from + start + end
+}
+
+/** A call without what stands around its JSON. */
+const callText = (text: string): string =>
+  text
+    .trimStart()
+    .replace(/^(\[TOOL_CALLS\]|<\|python_tag\|>|;|\s)+/, '')
+    .replace(/^<tool_call>|<\/tool_call>\s*$/g, '')
+    .replace(/^```\w*|```$/g, '')
+    .trim()

@@ -1,0 +1,49 @@
+import type { ChatMessage } from '@cllm/core'
+import type { ToolFormat } from './chat-format.js'
+
+/** A tool as chat templates know it. */
+export interface ToolDefinition {
+  readonly type: 'function'
+  readonly function: {
+    readonly name: string
+    readonly description?: string | undefined
+    readonly parameters?: Readonly<Record<string, unknown>> | undefined
+  }
+}
+
+/** What a template is given to render. */
+export interface ToolPrompt {
+  readonly messages: readonly ChatMessage[]
+  readonly variables: Readonly<Record<string, unknown>>
+}
+
+/** Shows the tools to the model: through its template, or in a system message where that knows none. */
+export function promptWithTools(
+  messages: readonly ChatMessage[],
+  tools: readonly ToolDefinition[],
+  format: ToolFormat,
+): ToolPrompt {
+  if (format !== 'generic') return { messages, variables: tools.length === 0 ? {} : { tools } }
+  const plain = messages.map(inWords)
+  if (tools.length === 0) return { messages: plain, variables: {} }
+  const [first, ...others] = plain
+  if (first?.role !== 'system') {
+    return { messages: [{ role: 'system', content: instructions(tools) }, ...plain], variables: {} }
+  }
+  const content = `${first.content}\n\n${instructions(tools)}`
+  return { messages: [{ ...first, content }, ...others], variables: {} }
+}
+
+const instructions = (tools: readonly ToolDefinition[]): string =>
+  `You can call these tools:\n${tools.map((tool) => JSON.stringify(tool.function)).join('\n')}\n` +
+  `To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}`
+
+/** Calls and results as texts, for templates that know neither. */
+function inWords({ role, content, name, tool_calls: calls }: ChatMessage): ChatMessage {
+  if (role === 'tool') {
+    return { role: 'user', content: `Result of ${name ?? 'the tool'}: ${content}` }
+  }
+  if (calls === undefined || calls.length === 0) return { role, content }
+  const called = calls.map((call) => JSON.stringify(call.function)).join('\n')
+  return { role, content: content === '' ? called : `${content}\n${called}` }
+}

@@ -1,0 +1,17 @@
+import { type FinishReason, requestId } from '@cllm/core'
+import type { AnswerPart } from '../chat/answer-part.js'
+import type { KoaContext } from '../koa-context.js'
+
+/** A tool call in an answer. */
+export const toolCallOf = (
+  ctx: KoaContext,
+  part: Extract<AnswerPart, { type: 'call' }>,
+): object => ({
+  id: `call_${requestId(ctx.state.transport.random)}`,
+  type: 'function',
+  function: part.call,
+})
+
+/** OpenAI's word for the end of an answer. */
+export const finishOf = (reason: FinishReason, hasCalls: boolean): string =>
+  hasCalls && reason === 'stop' ? 'tool_calls' : reason

@@ -1,0 +1,146 @@
+import {
+  type ChatMessage,
+  type ChatRenderOptions,
+  CllmError,
+  type EngineClient,
+  type GenerateRequest,
+} from '@cllm/core'
+import { z } from 'zod'
+import { chatFormatOf } from '../chat/chat-format.js'
+import { messagesSchema, toChatMessages } from '../chat/chat-messages.js'
+import { type AnswerForm, opensThinking } from '../chat/create-answer-parser.js'
+import { promptWithTools, type ToolDefinition } from '../chat/tool-prompt.js'
+import { buildRequest } from '../request/build-request.js'
+import { boolean, integer, largest, object } from '../request/fields.js'
+import type { ProtocolDefaults } from '../request/protocol-defaults.js'
+import { unsupported } from '../request/refuse-unsupported.js'
+import { sharedFields, sharedSettings } from './openai-fields.js'
+
+const toolSchema = z.object(
+  {
+    type: z.literal('function', 'function'),
+    function: z.object(
+      {
+        name: z
+          .string('a name')
+          .regex(/^[\w.-]{1,64}$/, 'a name of up to 64 letters, digits, _ . -'),
+        description: z.string('a text').optional(),
+        parameters: object.optional(),
+        strict: z.boolean('true or false').nullish(),
+      },
+      'an object with a name',
+    ),
+  },
+  'a tool of the type function',
+)
+
+/** The body of `POST /v1/chat/completions`. */
+export const chatSchema = z.object({
+  messages: messagesSchema,
+  ...sharedFields,
+  max_completion_tokens: integer(1, largest).optional(),
+  logprobs: boolean.optional(),
+  top_logprobs: integer(0, 20).optional(),
+  tools: z.array(toolSchema, 'an array of tools').max(128, 'at most 128 tools').optional(),
+  tool_choice: z
+    .custom<string | Readonly<Record<string, unknown>>>(
+      (value) =>
+        value === 'none' ||
+        value === 'auto' ||
+        value === 'required' ||
+        (typeof value === 'object' && value !== null),
+      'none, auto, required or a tool',
+    )
+    .meta({ anyOf: [{ enum: ['none', 'auto', 'required'] }, { type: 'object' }] })
+    .optional(),
+  parallel_tool_calls: boolean.optional(),
+  chat_template_kwargs: object.optional(),
+  add_generation_prompt: boolean.optional(),
+  continue_final_message: boolean.optional(),
+})
+
+/** A checked body. */
+export type ChatFields = z.output<typeof chatSchema>
+
+/** A chat for the engine. */
+export interface ChatRequest {
+  readonly request: GenerateRequest
+  readonly form: AnswerForm
+}
+
+/** Makes the engine's request of a body. */
+export async function toChatRequest(
+  fields: ChatFields,
+  client: EngineClient,
+  defaults: ProtocolDefaults,
+): Promise<ChatRequest> {
+  refuse(fields)
+  const format = chatFormatOf(await client.info())
+  const tools = fields.tool_choice === 'none' ? [] : (fields.tools ?? []).map(definition)
+  const rendered = promptWithTools(toChatMessages(fields.messages), tools, format.tools)
+  const { messages } = rendered
+  const variables = { ...fields.chat_template_kwargs, ...rendered.variables }
+  const template = renderOptions(fields, messages, variables)
+  const settings = sharedSettings(fields)
+  const maxTokens = fields.max_completion_tokens ?? settings.maxTokens
+  const thinkingIsOpen =
+    template.continueFinalMessage !== true && (await opensThinking(client, format, variables))
+  return {
+    request: buildRequest({ messages, template }, { ...settings, maxTokens }, defaults),
+    form: {
+      toolNames: tools.map((tool) => tool.function.name),
+      ...(fields.parallel_tool_calls === false ? { mostCalls: 1 } : {}),
+      thinks: format.thinks,
+      thinkingIsOpen,
+    },
+  }
+}
+
+function renderOptions(
+  fields: ChatFields,
+  messages: readonly ChatMessage[],
+  variables: Readonly<Record<string, unknown>>,
+): ChatRenderOptions {
+  const goesOn = fields.continue_final_message ?? false
+  if (goesOn && messages.at(-1)?.role !== 'assistant') {
+    const field = 'continue_final_message'
+    const message = `${field}: expected the last message to be the assistant's`
+    throw new CllmError('invalid_request', message, { details: { field } })
+  }
+  const addGenerationPrompt = fields.add_generation_prompt ?? true
+  return { addGenerationPrompt, continueFinalMessage: goesOn, variables }
+}
+
+function definition({ type, function: tool }: z.output<typeof toolSchema>): ToolDefinition {
+  const { strict: _, ...shown } = tool
+  return { type, function: shown }
+}
+
+/** What needs constrained sampling, which this backend does not have. */
+function refuse(fields: ChatFields): void {
+  const { tool_choice: choice, tools = [] } = fields
+  refuseConstraints(fields)
+  if (fields.logprobs === true || (fields.top_logprobs ?? 0) > 0) {
+    throw unsupported('logprobs', 'this backend does not give probabilities')
+  }
+  if (choice !== undefined && choice !== 'none' && choice !== 'auto') {
+    throw unsupported('tool_choice', 'this backend cannot force a tool; expected none or auto')
+  }
+  const strict = tools.findIndex((tool) => tool.function.strict === true)
+  if (strict >= 0) {
+    const field = `tools.${strict}.function.strict`
+    throw unsupported(field, 'this backend cannot force arguments to follow their schema')
+  }
+}
+
+/** Refuses a grammar or an answer's format: neither may be ignored. */
+export function refuseConstraints(fields: Pick<ChatFields, 'grammar' | 'response_format'>): void {
+  const { grammar, response_format: format } = fields
+  if (grammar !== undefined) throw unsupported('grammar', 'this backend has no grammars')
+  if (format === undefined || format['type'] === 'text') return
+  const known = format['type'] === 'json_object' || format['type'] === 'json_schema'
+  if (known) throw unsupported('response_format', 'this backend has no grammars; expected text')
+  const field = 'response_format.type'
+  const message = `${field}: expected text, json_object or json_schema`
+  throw new CllmError('invalid_request', message, { details: { field } })
+}

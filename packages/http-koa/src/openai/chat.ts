@@ -1,0 +1,80 @@
+import { requestId } from '@cllm/core'
+import { abortOnClose } from '../abort-on-close.js'
+import type { AnswerPart } from '../chat/answer-part.js'
+import { type AnswerForm, createAnswerParser } from '../chat/create-answer-parser.js'
+import type { KoaContext } from '../koa-context.js'
+import {
+  type EndEvent,
+  type Generation,
+  repeatRequest,
+  startGenerations,
+} from '../request/generation.js'
+import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
+import { readFields } from '../request/read-fields.js'
+import { finishOf, toolCallOf } from './answer-words.js'
+import { chatSchema, toChatRequest } from './chat-request.js'
+import { streamChat } from './chat-stream.js'
+import { fingerprint, openModel, type OpenAiContext, secondsNow } from './openai-context.js'
+import { timingsOf, usageOf } from './usage.js'
+
+/** `POST /v1/chat/completions`, whole or streamed. */
+export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const fields = await readFields(ctx, chatSchema, openAi.unknownFields)
+  const { model, client } = openModel(openAi.directory, fields.model)
+  const defaults = withOverrides(protocolDefaults['/v1/chat/completions'], openAi.overrides)
+  const { request, form } = await toChatRequest(fields, client, defaults)
+  const requests = repeatRequest(request, fields.n ?? 1)
+  const generations = await startGenerations(client, requests, abortOnClose(ctx))
+  const head = {
+    id: `chatcmpl-${requestId(ctx.state.transport.random)}`,
+    created: secondsNow(ctx),
+    model,
+    system_fingerprint: fingerprint,
+  }
+  if (fields.stream === true) {
+    const includeUsage = fields.stream_options?.include_usage ?? false
+    await streamChat(ctx, generations, form, { head, includeUsage })
+    return
+  }
+  const answers = await Promise.all(generations.map((generation) => collect(ctx, generation, form)))
+  const ends = answers.map(({ end }) => end)
+  ctx.body = {
+    ...head,
+    object: 'chat.completion',
+    choices: answers.map(({ message, finish }, index) => ({
+      index,
+      message,
+      logprobs: null,
+      finish_reason: finish,
+    })),
+    usage: usageOf(ends),
+    timings: timingsOf(ends[0]!),
+  }
+}
+
+async function collect(ctx: KoaContext, { events }: Generation, form: AnswerForm) {
+  const parser = createAnswerParser(form)
+  let content = ''
+  let reasoning = ''
+  const calls: object[] = []
+  const add = (parts: readonly AnswerPart[]) => {
+    for (const part of parts) {
+      if (part.type === 'call') calls.push(toolCallOf(ctx, part))
+      else if (part.type === 'reasoning') reasoning += part.text
+      else content += part.text
+    }
+  }
+  let end: EndEvent | undefined
+  for await (const event of events) {
+    add(parser.push(event.text))
+    if (event.type === 'end') end = event
+  }
+  add(parser.end())
+  const message = {
+    role: 'assistant',
+    content: content === '' && calls.length > 0 ? null : content,
+    ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+  }
+  return { message, end: end!, finish: finishOf(end!.reason, calls.length > 0) }
+}

@@ -1,0 +1,122 @@
+import { type EngineClient, type GenerateRequest, requestId } from '@cllm/core'
+import { abortOnClose } from '../abort-on-close.js'
+import type { KoaContext } from '../koa-context.js'
+import { publicError } from '../public-error.js'
+import {
+  type EndEvent,
+  type Generation,
+  mergeGenerations,
+  startGenerations,
+} from '../request/generation.js'
+import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
+import { readFields } from '../request/read-fields.js'
+import { startEventStream } from '../sse.js'
+import { completionsSchema, toCompletionRequests } from './completions-request.js'
+import { fingerprint, openModel, type OpenAiContext, secondsNow } from './openai-context.js'
+import { openAiErrorBody } from './openai-error.js'
+import { timingsOf, usageOf } from './usage.js'
+
+/** `POST /v1/completions`, whole or streamed. */
+export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const fields = await readFields(ctx, completionsSchema, openAi.unknownFields)
+  const { model, client } = openModel(openAi.directory, fields.model)
+  const defaults = withOverrides(protocolDefaults['/v1/completions'], openAi.overrides)
+  const requests = toCompletionRequests(fields, defaults)
+  const echoes = await Promise.all(
+    requests.map(async (request) =>
+      fields.echo === true ? await promptText(client, request) : '',
+    ),
+  )
+  const generations = await startGenerations(client, requests, abortOnClose(ctx))
+  const head = {
+    id: `cmpl-${requestId(ctx.state.transport.random)}`,
+    object: 'text_completion',
+    created: secondsNow(ctx),
+    model,
+    system_fingerprint: fingerprint,
+  }
+  if (fields.stream === true) {
+    await stream(ctx, generations, echoes, head, fields.stream_options?.include_usage ?? false)
+    return
+  }
+  const answers = await Promise.all(generations.map(collect))
+  const ends = answers.map(({ end }) => end)
+  ctx.body = {
+    ...head,
+    choices: answers.map(({ text, end }, index) => ({
+      text: `${echoes[index] ?? ''}${text}`,
+      index,
+      logprobs: null,
+      finish_reason: end.reason,
+    })),
+    usage: usageOfAll(ends, fields.n ?? 1),
+    timings: timingsOf(ends[0]!),
+  }
+}
+
+/** Every prompt counts once, however many answers it has. */
+function usageOfAll(ends: readonly EndEvent[], times: number) {
+  const usage = usageOf(ends)
+  const prompts = ends.filter((_, index) => index % times === 0)
+  const tokens = prompts.reduce((sum, { usage }) => sum + usage.promptTokens, 0)
+  const cached = prompts.reduce((sum, { usage }) => sum + usage.cachedTokens, 0)
+  return {
+    ...usage,
+    prompt_tokens: tokens,
+    total_tokens: tokens + usage.completion_tokens,
+    prompt_tokens_details: { cached_tokens: cached },
+  }
+}
+
+async function promptText(client: EngineClient, { prompt }: GenerateRequest): Promise<string> {
+  if ('text' in prompt) return prompt.text
+  return 'tokens' in prompt ? await client.detokenize(prompt.tokens) : ''
+}
+
+async function collect({ events }: Generation) {
+  let text = ''
+  let end: EndEvent | undefined
+  for await (const event of events) {
+    text += event.text
+    if (event.type === 'end') end = event
+  }
+  return { text, end: end! }
+}
+
+async function stream(
+  ctx: KoaContext,
+  generations: readonly Generation[],
+  echoes: readonly string[],
+  head: object,
+  includeUsage: boolean,
+): Promise<void> {
+  const response = startEventStream(ctx)
+  const opening = `data: ${JSON.stringify(head).slice(0, -1)},"choices":`
+  const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
+  const send = (index: number, text: string, finish: string | null = null) =>
+    response.write(
+      `${opening}[{"text":${JSON.stringify(text)},"index":${index},"logprobs":null,` +
+        `"finish_reason":${JSON.stringify(finish)}}]${closing}`,
+    )
+  const ends: EndEvent[] = []
+  try {
+    for (const [index, echo] of echoes.entries()) if (echo !== '') send(index, echo)
+    for await (const { index, event } of mergeGenerations(generations)) {
+      if (event.type === 'end') {
+        send(index, event.text, event.reason)
+        ends[index] = event
+      } else if (event.text !== '') send(index, event.text)
+    }
+    if (includeUsage) {
+      const usage = JSON.stringify(usageOfAll(ends, 1))
+      response.write(
+        `${opening}[],"usage":${usage},"timings":${JSON.stringify(timingsOf(ends[0]!))}}\n\n`,
+      )
+    }
+    response.end('data: [DONE]\n\n')
+  } catch (error) {
+    if (response.destroyed) return
+    const body = openAiErrorBody(publicError(error, ctx.state.transport.logger))
+    response.end(`data: ${JSON.stringify(body)}\n\n`)
+  }
+}

@@ -1,0 +1,33 @@
+import type { EngineInfo } from '@cllm/core'
+import type { KoaContext } from '../koa-context.js'
+import type { OpenAiContext } from './openai-context.js'
+
+/** `GET /v1/models`. */
+export async function listModels(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const data = openAi.directory.list().map(async (id) => await describe(id, openAi))
+  ctx.body = { object: 'list', data: await Promise.all(data) }
+}
+
+/** `GET /v1/models/{id}`; ids with slashes too. */
+export async function showModel(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  ctx.body = await describe(ctx.params['id'] ?? '', openAi)
+}
+
+async function describe(id: string, { directory, started }: OpenAiContext) {
+  const { model, limits }: EngineInfo = await directory.open(id).info()
+  return {
+    id,
+    object: 'model',
+    created: started,
+    owned_by: 'cllm',
+    meta: {
+      architecture: model.architecture,
+      n_params: model.parameters,
+      n_vocab: model.vocabularySize,
+      n_ctx: limits.contextSize,
+      n_ctx_train: model.trainingContext,
+      size: model.sizeBytes,
+      quantization: model.quantization,
+    },
+  }
+}

@@ -1,0 +1,45 @@
+import type { CllmError } from '@cllm/core'
+import { errorField, errorMessage } from '../error-body.js'
+
+/** A failure as OpenAI words it. */
+export interface OpenAiErrorBody {
+  readonly error: {
+    readonly message: string
+    readonly type: string
+    readonly param: string | null
+    readonly code: string | null
+  }
+}
+
+/** OpenAI's own codes where it has one that programs look for. */
+const codes: Readonly<Record<string, string>> = {
+  prompt_too_long: 'context_length_exceeded',
+  queue_full: 'rate_limit_exceeded',
+}
+
+/** The body of a failure's answer, also sent as an event when a stream fails. */
+export function openAiErrorBody(error: CllmError): OpenAiErrorBody {
+  return {
+    error: {
+      message: errorMessage(error),
+      type: typeOf(error.status),
+      param: errorField(error) ?? null,
+      code: codes[error.code] ?? error.code,
+    },
+  }
+}
+
+function typeOf(status: number): string {
+  switch (status) {
+    case 401:
+      return 'authentication_error'
+    case 403:
+      return 'permission_error'
+    case 429:
+      return 'rate_limit_error'
+    case 503:
+      return 'unavailable_error'
+    default:
+      return status < 500 ? 'invalid_request_error' : 'server_error'
+  }
+}

@@ -1,0 +1,41 @@
+import type { Timings, Usage } from '@cllm/core'
+import type { EndEvent } from '../request/generation.js'
+
+/** Tokens of one request as OpenAI counts them; of several answers, the prompt counts once. */
+export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[]) {
+  const [first] = ends
+  const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.usage ?? {}
+  const generated = ends.reduce((sum, { usage }) => sum + usage.generatedTokens, 0)
+  return {
+    prompt_tokens: promptTokens,
+    completion_tokens: generated,
+    total_tokens: promptTokens + generated,
+    prompt_tokens_details: { cached_tokens: cachedTokens },
+  }
+}
+
+/** Where the time went, in llama-server's names. */
+export function timingsOf({
+  usage,
+  timings,
+}: {
+  readonly usage: Usage
+  readonly timings: Timings
+}) {
+  const prompt = usage.promptTokens - usage.cachedTokens
+  const predicted = usage.generatedTokens
+  return {
+    cache_n: usage.cachedTokens,
+    prompt_n: prompt,
+    prompt_ms: timings.prefillMs,
+    prompt_per_token_ms: ratio(timings.prefillMs, prompt),
+    prompt_per_second: ratio(prompt * 1000, timings.prefillMs),
+    predicted_n: predicted,
+    predicted_ms: timings.decodeMs,
+    predicted_per_token_ms: ratio(timings.decodeMs, predicted),
+    predicted_per_second: ratio(predicted * 1000, timings.decodeMs),
+  }
+}
+
+/** JSON knows no infinity. */
+const ratio = (value: number, by: number): number => (by > 0 ? value / by : 0)

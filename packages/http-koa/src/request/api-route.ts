@@ -1,0 +1,20 @@
+import type { z } from 'zod'
+import type { KoaContext } from '../koa-context.js'
+
+/** One route of a protocol: how it is served, and what the API's description says of it. */
+export interface ApiRoute {
+  readonly method: 'get' | 'post' | 'put' | 'delete'
+  /** As the router takes it: `/v1/models/:id`. */
+  readonly path: string
+  readonly summary: string
+  /** The schema that bodies are checked with. */
+  readonly body?: z.ZodObject
+  /** Media types of the answer; default `application/json`. */
+  readonly answers?: readonly string[]
+}
+
+/** A route with its handler. */
+export interface HandledRoute<Context> extends ApiRoute {
+  /** Answers a request. */
+  readonly handle: (ctx: KoaContext, context: Context) => void | Promise<void>
+}

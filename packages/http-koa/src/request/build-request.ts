@@ -1,0 +1,68 @@
+import type { GenerateRequest, Prompt, SamplingParams, TokenId } from '@cllm/core'
+import { largest } from './fields.js'
+import type { ProtocolDefaults } from './protocol-defaults.js'
+
+type OrUndefined<T> = { readonly [Key in keyof T]?: T[Key] | undefined }
+
+/** What a request of any protocol says, in cLLM's names; undefined where it says nothing. */
+export interface RequestSettings
+  extends
+    OrUndefined<Omit<SamplingParams, 'logitBias'>>,
+    OrUndefined<
+      Pick<
+        GenerateRequest,
+        'priority' | 'deadlineMs' | 'timeoutMs' | 'tenant' | 'session' | 'cache'
+      >
+    > {
+  readonly maxTokens?: number | undefined
+  readonly logitBias?: Readonly<Record<string, number>> | undefined
+  readonly stop?: string | readonly string[] | undefined
+}
+
+/** A request for the engine from what a client says and the protocol's defaults. */
+export function buildRequest(
+  prompt: Prompt,
+  settings: RequestSettings,
+  defaults: ProtocolDefaults,
+): GenerateRequest {
+  const { maxTokens, stop, logitBias, seed } = settings
+  const { priority, deadlineMs, timeoutMs, tenant, session, cache } = settings
+  const { temperature, topK, topP, minP, ignoreEos } = settings
+  const { repetitionPenalty, presencePenalty, frequencyPenalty } = settings
+  const sampling = withoutUndefined({
+    temperature,
+    topK: topK === undefined ? undefined : Math.max(0, topK), // −1 is off with vLLM and llama.cpp
+    topP,
+    minP,
+    ignoreEos,
+    repetitionPenalty,
+    presencePenalty,
+    frequencyPenalty,
+    seed: toSeed(seed),
+    logitBias: logitBias && toPairs(logitBias),
+  })
+  const options = { priority, deadlineMs, timeoutMs, tenant, session, cache }
+  return {
+    prompt,
+    maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),
+    sampling: { ...defaults.sampling, ...sampling },
+    stop: typeof stop === 'string' ? [stop] : (stop ?? []),
+    ...withoutUndefined(options),
+  }
+}
+
+/** Of a negative one there is no 32-bit seed: it stands for a random one. */
+function toSeed(seed: number | undefined): number | undefined {
+  return seed === undefined || seed < 0 ? undefined : seed % 2 ** 32
+}
+
+function toPairs(bias: Readonly<Record<string, number>>): (readonly [TokenId, number])[] {
+  return Object.entries(bias).map(([token, value]) => [Number(token), value])
+}
+
+type Defined<T> = { [Key in keyof T]?: Exclude<T[Key], undefined> }
+
+function withoutUndefined<T extends object>(value: T): Defined<T> {
+  const entries = Object.entries(value).filter(([, field]) => field !== undefined)
+  return Object.fromEntries(entries) as Defined<T>
+}

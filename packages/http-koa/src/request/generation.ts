@@ -1,0 +1,88 @@
+import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest } from '@cllm/core'
+
+/** The events of a request that the engine has accepted. */
+export type GenerationEvents = AsyncIterable<Exclude<GenerateEvent, { type: 'start' }>>
+
+/** The last event of a generation. */
+export type EndEvent = Extract<GenerateEvent, { type: 'end' }>
+
+/** A request that the engine has accepted. */
+export interface Generation {
+  readonly id: string
+  readonly promptTokens: number
+  readonly events: GenerationEvents
+}
+
+/** Resolves when the engine has accepted the request; what it refuses is thrown here. */
+export async function startGeneration(
+  client: EngineClient,
+  request: GenerateRequest,
+  signal: AbortSignal,
+): Promise<Generation> {
+  const events = client.submit(request, { signal })
+  const first = await events.next()
+  if (first.done === true || first.value.type !== 'start') {
+    throw new CllmError('internal', 'The engine did not begin a stream with its start event')
+  }
+  const { id, promptTokens } = first.value
+  return { id, promptTokens, events: events as GenerationEvents }
+}
+
+/** Starts several at once; when one is refused the others are cancelled. */
+export async function startGenerations(
+  client: EngineClient,
+  requests: readonly GenerateRequest[],
+  signal: AbortSignal,
+): Promise<Generation[]> {
+  const [only] = requests
+  if (only !== undefined && requests.length === 1) {
+    return [await startGeneration(client, only, signal)]
+  }
+  const refused = new AbortController()
+  const either = AbortSignal.any([signal, refused.signal])
+  const starting = requests.map((request) => startGeneration(client, request, either))
+  try {
+    return await Promise.all(starting)
+  } catch (error) {
+    refused.abort()
+    await Promise.allSettled(starting)
+    throw error
+  }
+}
+
+/** Puts the streams of several generations into one, each event with its generation's index. */
+export async function* mergeGenerations(generations: readonly Generation[]): AsyncGenerator<{
+  readonly index: number
+  readonly event: Exclude<GenerateEvent, { type: 'start' }>
+}> {
+  if (generations.length === 1) {
+    for await (const event of generations[0]!.events) yield { index: 0, event }
+    return
+  }
+  const iterators = generations.map(({ events }) => events[Symbol.asyncIterator]())
+  const nextOf = async (index: number) => ({ index, result: await iterators[index]!.next() })
+  const pending = new Map(iterators.map((_, index) => [index, nextOf(index)]))
+  try {
+    while (pending.size > 0) {
+      const { index, result } = await Promise.race(pending.values())
+      if (result.done === true) pending.delete(index)
+      else {
+        pending.set(index, nextOf(index))
+        yield { index, event: result.value }
+      }
+    }
+  } finally {
+    for (const iterator of iterators) void iterator.return?.()?.catch(() => {})
+    for (const promise of pending.values()) promise.catch(() => {})
+  }
+}
+
+/** The same request once or several times; each further one draws other numbers from the seed. */
+export function repeatRequest(request: GenerateRequest, times: number): GenerateRequest[] {
+  const seed = request.sampling?.seed
+  return Array.from({ length: times }, (_, index) =>
+    seed === undefined || index === 0
+      ? request
+      : { ...request, sampling: { ...request.sampling, seed: (seed + index) % 2 ** 32 } },
+  )
+}

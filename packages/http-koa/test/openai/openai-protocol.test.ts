@@ -1,0 +1,323 @@
+import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/core/testing'
+import { createServer } from '@cllm/core'
+import { koaTransport, openAiProtocol } from '@cllm/http-koa'
+import t, { type Test } from 'tap'
+import { rawPost, rawRequest, serve, until } from '../serve.js'
+
+const tokenizer = new FakeTokenizer()
+const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
+const asks = (text: string) => `${turn('user', text)}<|im_start|>assistant\n`
+const weather = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+const tool = {
+  type: 'function',
+  function: {
+    name: 'get_weather',
+    parameters: { type: 'object', properties: { city: { type: 'string' } } },
+  },
+}
+const toolSystem =
+  'You can call these tools:\n' +
+  `${JSON.stringify(tool.function)}\n` +
+  'To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}'
+const script = scriptAnswers(tokenizer, {
+  [asks('euro')]: 'a€ b',
+  [turn('system', 'Be brief.') + asks('euro')]: 'brief',
+  [turn('system', toolSystem) + asks('euro')]: weather,
+  [turn('system', toolSystem) +
+  turn('user', 'euro') +
+  turn('assistant', '{"name":"get_weather","arguments":{"city":"Paris"}}') +
+  turn('user', 'Result of get_weather: rain') +
+  '<|im_start|>assistant\n']: 'It rains.',
+  [`${turn('user', 'euro')}<|im_start|>assistant\nGoes`]: ' on',
+  euro: 'a€ b',
+  other: 'XYZ',
+})
+
+type Json = Record<string, unknown>
+const chat = '/v1/chat/completions'
+const user = (content: unknown) => ({ messages: [{ role: 'user', content }] })
+
+async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
+  const server = await serve({
+    protocols: [openAiProtocol()],
+    ...options,
+    backend: { script, contextSize: 1024, ...options.backend },
+  })
+  t.teardown(() => server.close())
+  const ask = async (path: string, body: unknown) => {
+    const response = await server.post(path, body)
+    return {
+      status: response.status,
+      headers: response.headers,
+      json: (await response.json()) as Json,
+    }
+  }
+  /** The chunks of a stream. */
+  const stream = async (path: string, body: object) => {
+    const response = await server.post(path, { ...body, stream: true })
+    t.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8')
+    const events = (await response.text()).split('\n\n')
+    t.same(events.splice(-2), ['data: [DONE]', ''])
+    return events.map((event) => JSON.parse(event.replace('data: ', '')) as Json)
+  }
+  return { ...server, ask, stream }
+}
+
+t.test('conformance', async (t) => {
+  const make: Parameters<typeof testProtocol>[1] = async (directory, beside) => {
+    const [model = ''] = directory.list()
+    const protocols = [openAiProtocol(), beside]
+    const server = createServer({
+      engines: { [model]: directory.open() },
+      transports: [koaTransport({ port: 0, protocols })],
+    })
+    const [address] = await server.listen()
+    return { url: address?.url ?? '', close: () => server.close() }
+  }
+  await testProtocol(t, make, {
+    request: (prompt, maxTokens, stream) => ({
+      path: chat,
+      body: JSON.stringify({ ...user(prompt), max_tokens: maxTokens, stream, ignore_eos: true }),
+    }),
+  })
+  await testProtocol(t, make, {
+    request: (prompt, max_tokens, stream) => ({
+      path: '/v1/completions',
+      body: JSON.stringify({ prompt, max_tokens, stream, ignore_eos: true }),
+    }),
+  })
+})
+
+t.test('models', async (t) => {
+  const { get, client } = await start(t)
+  const { model } = await client.info()
+  t.match(await (await get('/v1/models')).json(), {
+    object: 'list',
+    data: [{ id: model.id, object: 'model', owned_by: 'cllm' }],
+  })
+  t.match(await (await get(`/v1/models/${model.id}`)).json(), { id: model.id, object: 'model' })
+  const missing = await get('/v1/models/a/b')
+  t.equal(missing.status, 404)
+  t.match(await missing.json(), {
+    error: { code: 'model_not_found', type: 'invalid_request_error', message: /"a\/b"/ },
+  })
+})
+
+t.test('chat completions', async (t) => {
+  const { ask, stream } = await start(t)
+  const { json, headers } = await ask(chat, { ...user('euro'), seed: 5, model: null })
+  t.match(headers.get('x-request-id'), /^[0-9a-f]{32}$/)
+  t.match(json, {
+    id: /^chatcmpl-/,
+    object: 'chat.completion',
+    created: 1,
+    choices: [
+      {
+        index: 0,
+        message: { role: 'assistant', content: 'a€ b' },
+        logprobs: null,
+        finish_reason: 'stop',
+      },
+    ],
+    usage: { completion_tokens: 4, prompt_tokens_details: { cached_tokens: 0 } },
+    timings: { predicted_n: 4 },
+  })
+  const usage = json['usage'] as Record<string, number>
+  t.equal(usage['total_tokens'], (usage['prompt_tokens'] ?? 0) + 4)
+
+  const parts = [
+    { type: 'text', text: 'eu' },
+    { type: 'text', text: 'ro' },
+  ]
+  t.match((await ask(chat, user(parts))).json, { choices: [{ message: { content: 'a€ b' } }] })
+  t.match(
+    (
+      await ask(chat, {
+        messages: [
+          { role: 'developer', content: 'Be brief.' },
+          { role: 'user', content: 'euro' },
+        ],
+      })
+    ).json,
+    { choices: [{ message: { content: 'brief' } }] },
+  )
+  t.match((await ask(chat, { ...user('euro'), max_completion_tokens: 1 })).json, {
+    choices: [{ message: { content: 'a' }, finish_reason: 'length' }],
+  })
+  const open = [
+    { role: 'user', content: 'euro' },
+    { role: 'assistant', content: 'Goes' },
+  ]
+  t.match((await ask(chat, { messages: open, continue_final_message: true })).json, {
+    choices: [{ message: { content: ' on' } }],
+  })
+
+  const chunks = await stream(chat, { ...user('euro'), stream_options: { include_usage: true } })
+  t.match(chunks[0], {
+    object: 'chat.completion.chunk',
+    choices: [{ delta: { role: 'assistant', content: '' } }],
+    usage: null,
+  })
+  const deltas = chunks
+    .slice(1, -2)
+    .map((chunk) => (chunk['choices'] as { delta: Json }[])[0]?.delta)
+  t.same(deltas, [{ content: 'a' }, { content: '€ ' }, { content: 'b' }])
+  t.match(chunks.at(-2), { choices: [{ delta: {}, finish_reason: 'stop' }] })
+  t.match(chunks.at(-1), { choices: [], usage: { completion_tokens: 4 } })
+  t.equal(new Set(chunks.map(({ id }) => id)).size, 1)
+  t.equal((await stream(chat, user('euro'))).length, 5, 'no usage unless asked for')
+})
+
+t.test('several answers', async (t) => {
+  const { ask, stream, client } = await start(t)
+  const body = { ...user('free'), n: 3, seed: 7, temperature: 1.5, max_tokens: 12 }
+  const { json } = await ask(chat, body)
+  const choices = json['choices'] as { index: number; message: { content: string } }[]
+  t.same(
+    choices.map(({ index }) => index),
+    [0, 1, 2],
+  )
+  const texts = choices.map(({ message }) => message.content)
+  t.not(new Set(texts).size, 1, 'other seeds')
+  const streamed = ['', '', '']
+  for (const chunk of await stream(chat, body)) {
+    const [choice] = chunk['choices'] as { index: number; delta: { content?: string } }[]
+    streamed[choice?.index ?? 0] += choice?.delta.content ?? ''
+  }
+  t.same(streamed, texts, 'streamed the same')
+  t.equal((await client.statistics()).running, 0)
+})
+
+t.test('tools', async (t) => {
+  const { ask, stream } = await start(t)
+  const call = {
+    type: 'function',
+    function: { name: 'get_weather', arguments: '{"city":"Paris"}' },
+  }
+  const { json } = await ask(chat, { ...user('euro'), tools: [tool] })
+  t.match(json, {
+    choices: [
+      {
+        message: { content: null, tool_calls: [{ id: /^call_/, ...call }] },
+        finish_reason: 'tool_calls',
+      },
+    ],
+  })
+  const chunks = await stream(chat, { ...user('euro'), tools: [tool], tool_choice: 'auto' })
+  t.match(chunks[1], { choices: [{ delta: { tool_calls: [{ index: 0, ...call }] } }] })
+  t.match(chunks[2], { choices: [{ finish_reason: 'tool_calls' }] })
+  const messages = [
+    { role: 'user', content: 'euro' },
+    { role: 'assistant', content: null, tool_calls: [{ id: 'c1', ...call }] },
+    { role: 'tool', tool_call_id: 'c1', content: 'rain' },
+  ]
+  t.match((await ask(chat, { messages, tools: [tool] })).json, {
+    choices: [{ message: { content: 'It rains.' }, finish_reason: 'stop' }],
+  })
+  t.match((await ask(chat, { ...user('euro'), tools: [tool], tool_choice: 'none' })).json, {
+    choices: [{ message: { content: 'a€ b' } }],
+  })
+})
+
+t.test('completions', async (t) => {
+  const { ask, stream } = await start(t)
+  const path = '/v1/completions'
+  t.match((await ask(path, { prompt: 'euro' })).json, {
+    object: 'text_completion',
+    choices: [{ text: 'a€ b', index: 0, logprobs: null, finish_reason: 'stop' }],
+    usage: { prompt_tokens: 5, completion_tokens: 4, total_tokens: 9 },
+  })
+  const tokens = tokenizer.encode('other')
+  const { json } = await ask(path, { prompt: ['euro', 'other'], echo: true })
+  t.match(json, {
+    choices: [{ text: 'euroa€ b' }, { text: 'otherXYZ' }],
+    usage: { prompt_tokens: 5 + tokens.length },
+  })
+  t.match((await ask(path, { prompt: tokens })).json, { choices: [{ text: 'XYZ' }] })
+  t.match((await ask(path, { prompt: [tokens, tokens], n: 2 })).json, {
+    choices: [{ text: 'XYZ' }, { text: 'XYZ' }, { text: 'XYZ' }, { text: 'XYZ' }],
+    usage: { prompt_tokens: 2 * tokens.length },
+  })
+  t.match((await ask(path, { prompt: 'other', stop: ['Z'] })).json, {
+    choices: [{ text: 'XY', finish_reason: 'stop' }],
+  })
+  const free = await ask(path, { prompt: 'free', ignore_eos: true })
+  t.match(free.json, { usage: { completion_tokens: 16 } }, "OpenAI's default")
+  const chunks = await stream(path, { prompt: 'euro', stream_options: { include_usage: true } })
+  t.equal(
+    chunks
+      .flatMap(({ choices }) => choices as { text: string }[])
+      .map(({ text }) => text)
+      .join(''),
+    'a€ b',
+  )
+  t.match(chunks.at(-1), { choices: [], usage: { total_tokens: 9 } })
+})
+
+t.test('what cannot be done is refused, naming the field', async (t) => {
+  const { ask, client } = await start(t, { backend: { contextSize: 60 } })
+  const strict = { ...tool, function: { ...tool.function, strict: true } }
+  const image = { type: 'image_url', image_url: { url: 'data:' } }
+  const cases: [path: string, body: object, code: string, param: RegExp][] = [
+    [chat, { response_format: { type: 'json_object' } }, 'unsupported', /^response_format$/],
+    [chat, { response_format: { type: 'xml' } }, 'invalid_request', /^response_format.type$/],
+    [chat, { grammar: 'root ::= "a"' }, 'unsupported', /^grammar$/],
+    [chat, { logprobs: true }, 'unsupported', /^logprobs$/],
+    [chat, { tools: [strict] }, 'unsupported', /^tools.0.function.strict$/],
+    [chat, { tools: [tool], tool_choice: 'required' }, 'unsupported', /^tool_choice$/],
+    [chat, user([image]), 'unsupported', /^messages.0.content.0$/],
+    [chat, user([{ text: 5 }]), 'invalid_request', /^messages.0.content.0$/],
+    [chat, { messages: [] }, 'invalid_request', /^messages$/],
+    [chat, { messages: [{ role: 'king', content: 'a' }] }, 'invalid_request', /^messages.0.role$/],
+    [chat, { messages: undefined }, 'invalid_request', /^messages$/],
+    [chat, { temperature: 'hot' }, 'invalid_request', /^temperature$/],
+    [chat, { continue_final_message: true }, 'invalid_request', /^continue_final_message$/],
+    [chat, user('x'.repeat(90)), 'context_length_exceeded', /^prompt$/],
+    ['/v1/completions', { prompt: [] }, 'invalid_request', /^prompt$/],
+    ['/v1/completions', { prompt: [5000] }, 'invalid_token', /^prompt$/],
+    ['/v1/completions', { prompt: 'a', suffix: 'b' }, 'unsupported', /^suffix$/],
+    ['/v1/completions', { prompt: 'a', logprobs: 1 }, 'unsupported', /^logprobs$/],
+    ['/v1/completions', { prompt: 'a', best_of: 3 }, 'unsupported', /^best_of$/],
+    ['/v1/completions', { prompt: ['a', 'b'], n: 100 }, 'invalid_request', /^n$/],
+  ]
+  for (const [path, body, code, param] of cases) {
+    const { status, json } = await ask(path, { ...(path === chat ? user('a') : {}), ...body })
+    t.equal(status, 400)
+    t.match(
+      json,
+      { error: { type: 'invalid_request_error', code, param, message: /./ } },
+      JSON.stringify(body).slice(0, 90),
+    )
+  }
+  const nothing = await ask('/v1/nothing', {})
+  t.match([nothing.status, nothing.json], [404, { error: { code: 'not_found' } }])
+  const { running, waiting } = await client.statistics()
+  t.same([running, waiting], [0, 0])
+})
+
+t.test('failures: a full queue, and one in the middle of a stream', async (t) => {
+  const server = await start(t, {
+    backend: {
+      stepMs: () => 10,
+      slots: 1,
+      failWhen: (_batch, step) => (step === 4 ? new Error('no memory') : undefined),
+    },
+    engine: { maxQueuedRequests: 1 },
+  })
+  const body = { ...user('free'), ignore_eos: true, stream: true }
+  const running = server.post(chat, { ...body, max_tokens: 20 })
+  await until(async () => (await server.client.statistics()).running === 1)
+  const waiting = await rawRequest(server.port, rawPost(chat, body))
+  await until(async () => (await server.client.statistics()).waiting === 1)
+  const { status, json, headers } = await server.ask(chat, { ...user('free'), n: 2 })
+  t.same([status, headers.get('retry-after')], [429, '5'])
+  t.match(json, { error: { type: 'rate_limit_error', code: 'rate_limit_exceeded' } })
+  const text = await drive(server.clock, (await running).text())
+  waiting.socket.destroy()
+  const idle = async () => {
+    const { running, waiting } = await server.client.statistics()
+    return running + waiting === 0
+  }
+  await drive(server.clock, until(idle))
+  t.match(text, /data: {"error":{"message":".*no memory.*","type":"server_error".*}}\n\n$/)
+})
