@@ -1,3 +1,4 @@
+import type { OutputConstraint } from './output-constraint.js'
 import type { SamplingParams } from './sampling.js'
 import type { TokenId, Tokenizer } from './tokenizer.js'
 
@@ -106,8 +107,17 @@ export interface Backend {
    * A sampler for the sequence whose tokens so far (prompt and generated) are `tokens`. Draws are a
    * function of (seed, position) alone, so that a sequence that was preempted, moved or continued
    * elsewhere draws the same tokens.
+   * @param promptTokens - how many of the tokens are the prompt; those after it were drawn, and are
+   * what a constraint has seen so far. Default: all of them.
    */
-  createSampler(params: SamplingParams, tokens: readonly TokenId[]): Sampler
+  createSampler(params: SamplingParams, tokens: readonly TokenId[], promptTokens?: number): Sampler
+
+  /**
+   * Makes sure that samplers with this constraint can be had. Synchronous and quick. Needed for the
+   * capability `grammar`.
+   * @throws CllmError `invalid_constraint` saying what cannot be honoured, and where
+   */
+  checkConstraint?(constraint: OutputConstraint): void
 
   /**
    * One forward pass over the whole batch, then the sampling. Not abortable, never re-entrant. When

@@ -1,6 +1,7 @@
+import type { OutputConstraint } from './output-constraint.js'
 import type { TokenId } from './tokenizer.js'
 
-/** How the next token is chosen from the model's distribution. All fields are always set. */
+/** How the next token is chosen from the model's distribution. */
 export interface SamplingParams {
   /** 0 is greedy; default 0.7. */
   readonly temperature: number
@@ -20,8 +21,13 @@ export interface SamplingParams {
   readonly frequencyPenalty: number
   /** Added to the logits of single tokens. */
   readonly logitBias: readonly (readonly [token: TokenId, bias: number])[]
-  /** Never draws an end-of-generation token; default false. */
+  /**
+   * Never draws an end-of-generation token; default false. Together with a constraint: only where
+   * the constraint allows nothing else.
+   */
   readonly ignoreEos: boolean
+  /** What the output must look like; default: anything goes. */
+  readonly constraint?: OutputConstraint
 }
 
 /**

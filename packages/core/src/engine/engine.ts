@@ -252,8 +252,7 @@ export class Engine {
     sequence.firstTokenAt ??= now
     sequence.lastTokenAt = now
     this.#outbox.drew(sequence)
-    const { ignoreEos } = sequence.request.sampling
-    if (!ignoreEos && this.tokenizer.isEndOfGeneration(token)) {
+    if (sequence.mayEnd && this.tokenizer.isEndOfGeneration(token)) {
       sequence.finish = 'stop'
     } else {
       sequence.tokens.push(token)

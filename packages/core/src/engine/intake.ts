@@ -43,7 +43,7 @@ export class Intake {
     const now = this.clock.now()
     const { random, options, roster } = this
     const { tokenizer, backend } = this.household
-    const context = { tokenizer, limits: backend.limits, random, options, now }
+    const context = { backend, tokenizer, limits: backend.limits, random, options, now }
     const lookUp = (sequence: Sequence): number => roster.slots.lookUp(sequence)
     try {
       this.#refuseUnlessOpen(id)

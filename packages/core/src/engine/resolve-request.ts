@@ -2,6 +2,7 @@ import type { Random } from '../contracts/clock.js'
 import type { GenerateRequest } from '../contracts/engine-client.js'
 import { defaultSampling, type SamplingParams } from '../contracts/sampling.js'
 import type { TokenId } from '../contracts/tokenizer.js'
+import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
 import { checkNumber, invalidField } from './check-number.js'
 import { checkTokens } from './check-tokens.js'
 import type { EngineOptions } from './engine-options.js'
@@ -11,6 +12,7 @@ import { StopMatcher } from './stop-matcher.js'
 
 /** What a request is checked and completed with. */
 export interface ResolveContext extends PromptContext {
+  readonly backend: ConstraintJudge
   readonly random: Random
   readonly options: EngineOptions
   readonly now: number
@@ -86,6 +88,7 @@ function resolveSampling(given: Partial<SamplingParams>, context: ResolveContext
   checkNumber('frequencyPenalty', sampling.frequencyPenalty, { min: -100, max: 100 })
   checkType('ignoreEos', sampling.ignoreEos, 'boolean')
   checkBiases(sampling.logitBias, context)
+  checkConstraint(sampling.constraint, context.backend)
   return sampling
 }
 

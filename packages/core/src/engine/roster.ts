@@ -77,7 +77,8 @@ export class Roster {
     sequence.admittedAt ??= now
     try {
       await this.slots.acquire(sequence)
-      sequence.sampler = this.backend.createSampler(sequence.request.sampling, sequence.tokens)
+      const { request, tokens, promptTokens } = sequence
+      sequence.sampler = this.backend.createSampler(request.sampling, tokens, promptTokens)
     } catch (error) {
       return CllmError.from(error, 'backend_failed')
     }

@@ -108,6 +108,12 @@ export class Sequence implements SequenceView {
     return this.tokens.length - done
   }
 
+  /** Whether an end-of-generation token is one; under a constraint it comes only where it must. */
+  get mayEnd(): boolean {
+    const { ignoreEos, constraint } = this.request.sampling
+    return !ignoreEos || constraint !== undefined
+  }
+
   get isWaiting(): boolean {
     return this.state === 'queued' || this.state === 'preempted'
   }

@@ -16,6 +16,10 @@ export const errorTable = {
   invalid_token: entry(400, "A token id is outside the model's vocabulary."),
   prompt_too_long: entry(400, 'The prompt has more tokens than a slot holds.'),
   unsupported: entry(400, 'The request asks for something that this backend cannot do.'),
+  invalid_constraint: entry(
+    400,
+    'A grammar or JSON schema cannot be honoured; the message names what and where.',
+  ),
   duplicate_request: entry(400, 'A request with this id is under way.'),
   rejected: entry(503, 'The scheduling policy refused the request, with its reason.'),
   cancelled: entry(499, 'The client left or cancelled the request.'),

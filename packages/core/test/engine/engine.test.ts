@@ -5,6 +5,7 @@ import {
   defaultSampling,
   type GenerateRequest,
   type Logger,
+  type OutputConstraint,
   type Plan,
   type SamplingParams,
   type SchedulerEvent,
@@ -537,6 +538,18 @@ t.test('what is wrong with a request is said: field, expected, received', async 
     ['logitBias', { prompt, sampling: { logitBias: [5] } }, /\[5\]/],
     ['logitBias', { prompt, sampling: { logitBias: [[300, 1]] } }, /300/, 'invalid_token'],
     ['logitBias', { prompt, sampling: { logitBias: [[5, 'x']] } }, /"x"/],
+    ['constraint', { prompt, sampling: { constraint: 'json' } }, /"json"/],
+    ['constraint.type', { prompt, sampling: { constraint: { type: 'xml' } } }, /"xml"/],
+    ['constraint.grammar', { prompt, sampling: { constraint: { type: 'gbnf' } } }],
+    [
+      'constraint.root',
+      { prompt, sampling: { constraint: { type: 'gbnf', grammar: '', root: 1 } } },
+      /1/,
+    ],
+    [
+      'constraint.schema',
+      { prompt, sampling: { constraint: { type: 'json-schema', schema: [] } } },
+    ],
   ]
   for (const [field, request, received = /./, code = 'invalid_request'] of wrong) {
     const { error, events } = await collect(client.submit(request as GenerateRequest))
@@ -562,6 +575,52 @@ t.test('what is wrong with a request is said: field, expected, received', async 
     t.match(answers.at(-1)?.error, { status: 429, message: new RegExp(`${limit} requests`) })
     t.equal((await full.ask(greedy([5], 3))).error, undefined, 'and then there is room again')
   }
+})
+
+t.test('constraints are asked of the backend, which sees what was drawn under them', async (t) => {
+  const prompt = promptOf(9)
+  const json = { type: 'json' } as const
+  const refused = await rig().ask({ prompt: { tokens: prompt }, sampling: { constraint: json } })
+  t.match(refused.error, { code: 'unsupported', status: 400, details: { capability: 'grammar' } })
+
+  const made: [type: string | undefined, tokens: number, promptTokens: number | undefined][] = []
+  class Strict extends WatchedBackend {
+    override readonly capabilities = { ...new FakeBackend().capabilities, grammar: true }
+
+    checkConstraint({ type }: OutputConstraint): void {
+      if (type !== 'json') throw new CllmError('invalid_constraint', `no ${type}`)
+    }
+
+    override createSampler(params: SamplingParams, tokens: readonly TokenId[], from?: number) {
+      made.push([params.constraint?.type, tokens.length, from])
+      return super.createSampler(params, tokens)
+    }
+  }
+  const end = fakeTokenIds.endOfSequence
+  const { client, ask, run, engine } = rig({
+    slots: 1,
+    backend: (given) => new Strict(given),
+    script: (content) => (content.length === 15 ? end : 5),
+    policy: policyOf((state) => {
+      const [first] = state.running
+      if (first?.generatedTokens !== 3 || first.preemptions > 0) return eager(state)
+      return { ...empty, preempt: [first.id], wakeAt: state.now + 1 }
+    }),
+  })
+  const gbnf = { type: 'gbnf', grammar: '' } as const
+  const wrong = await ask({ prompt: { tokens: prompt }, sampling: { constraint: gbnf } })
+  t.match(wrong.error, { code: 'invalid_constraint', status: 400, message: 'no gbnf' })
+  const sampling = { temperature: 0, ignoreEos: true, constraint: json }
+  const { end: last, error } = await run(
+    collect(client.submit({ prompt: { tokens: prompt }, sampling })),
+  )
+  t.equal(error, undefined)
+  t.match(last, { reason: 'stop', usage: { generatedTokens: 6 } }, 'nothing else was allowed')
+  t.same(made, [
+    ['json', 9, 9],
+    ['json', 12, 9],
+  ])
+  t.equal(engine.statistics().preemptions, 1)
 })
 
 t.test('time limits', async (t) => {

@@ -1,0 +1,21 @@
+/** A JSON schema (draft 2020-12): an object of keywords, or true for anything and false for nothing. */
+export type JsonSchema = boolean | { readonly [keyword: string]: unknown }
+
+/**
+ * What a request's output must look like. Only tokens that keep to it are drawn, and the model may
+ * stop only where it is fulfilled: output that ends with `stop` (and not at a stop text or with
+ * `length`) fulfils it. What a backend cannot honour throws `invalid_constraint` before any work,
+ * never is it left out.
+ */
+export type OutputConstraint =
+  /** A grammar in llama.cpp's GBNF notation. */
+  | {
+      readonly type: 'gbnf'
+      readonly grammar: string
+      /** The rule that the output is; default `root`. */
+      readonly root?: string
+    }
+  /** A JSON object. */
+  | { readonly type: 'json' }
+  /** JSON that is valid by a schema. */
+  | { readonly type: 'json-schema'; readonly schema: JsonSchema }

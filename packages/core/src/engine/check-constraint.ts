@@ -1,0 +1,45 @@
+import type { Backend } from '../contracts/backend.js'
+import type { OutputConstraint } from '../contracts/output-constraint.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { invalidField } from './check-number.js'
+
+/** What of a backend says whether a constraint can be honoured. */
+export type ConstraintJudge = Pick<Backend, 'capabilities' | 'checkConstraint'>
+
+const types = ['gbnf', 'json', 'json-schema']
+
+/** Throws `invalid_request`, `unsupported` or what the backend has against the constraint. */
+export function checkConstraint(
+  constraint: OutputConstraint | undefined,
+  backend: ConstraintJudge,
+): void {
+  if (constraint === undefined) return
+  checkShape(constraint)
+  if (!backend.capabilities.grammar || backend.checkConstraint === undefined) {
+    const message = 'constraint: this backend cannot keep output to a grammar or schema'
+    throw new CllmError('unsupported', message, {
+      details: { field: 'constraint', capability: 'grammar' },
+    })
+  }
+  backend.checkConstraint(constraint)
+}
+
+function checkShape(constraint: OutputConstraint): void {
+  if (typeof constraint !== 'object' || constraint === null) {
+    throw invalidField('constraint', 'an object', constraint)
+  }
+  const { type } = constraint
+  if (!types.includes(type))
+    throw invalidField('constraint.type', `one of ${types.join(', ')}`, type)
+  if (type === 'gbnf') {
+    const { grammar, root = 'root' } = constraint
+    if (typeof grammar !== 'string') throw invalidField('constraint.grammar', 'a text', grammar)
+    if (typeof root !== 'string') throw invalidField('constraint.root', 'a text', root)
+  }
+  if (type === 'json-schema') {
+    const { schema } = constraint
+    const isObject = typeof schema === 'object' && schema !== null && !Array.isArray(schema)
+    if (typeof schema === 'boolean' || isObject) return
+    throw invalidField('constraint.schema', 'a JSON schema: an object, true or false', schema)
+  }
+}
