@@ -1,4 +1,4 @@
-import { CllmError, type SchedulerPolicy } from '@cllm/core'
+import { CllmError, nearestName, type SchedulerPolicy } from '@cllm/core'
 import { z } from 'zod'
 import { composePolicy } from './compose-policy.js'
 import { batchings, orders } from './parts.js'
@@ -57,7 +57,11 @@ function checkOptions(name: string, shape: z.ZodRawShape, options: unknown): voi
   const problems = result.error.issues
     .map(({ path, message }) => [...path, message].join(': '))
     .join('; ')
-  throw new CllmError('invalid_policy', `Wrong options for "${name}": ${problems} (${known})`, {
+  const unknown = Object.keys(options ?? {}).find((option) => !valid.includes(option))
+  const nearest = unknown === undefined ? undefined : nearestName(unknown, valid)
+  const meant = nearest === undefined ? '' : `; did you mean "${nearest}"?`
+  const message = `Wrong options for "${name}": ${problems} (${known})${meant}`
+  throw new CllmError('invalid_policy', message, {
     details: { policy: name, valid },
     cause: result.error,
   })

@@ -180,3 +180,13 @@ t.test('the plugin registers every policy', async (t) => {
   t.same([...factories.keys()], policyNames)
   t.same(factories.get('chunked+fcfs')?.({ tokenBudget: 64 }).options, { tokenBudget: 64 })
 })
+
+t.test('an option that is misspelt', async (t) => {
+  t.throws(() => createPolicy('chunked+fcfs', { tokenBudgt: 3 }), {
+    code: 'invalid_policy',
+    message: /did you mean "tokenBudget"\?$/,
+  })
+  t.throws(() => createPolicy('continuous+fcfs', { tokenBudget: 3 }), {
+    message: /it has no options\)$/,
+  })
+})
