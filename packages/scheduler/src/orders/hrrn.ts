@@ -1,8 +1,6 @@
 import { boundedOvertaking, type PatienceOptions } from '../bounded-overtaking.js'
 import type { Order } from '../order.js'
-import { ranked } from '../ranked.js'
-import { TokenClock } from '../token-clock.js'
-import { UncachedWork } from '../uncached-work.js'
+import { WorkRanking } from '../work-ranking.js'
 
 /**
  * Highest response ratio next: tokens computed while it waits ÷ tokens of its prompt that no slot
@@ -10,15 +8,11 @@ import { UncachedWork } from '../uncached-work.js'
  * tokens, as in SGLang. Overtaking is bounded by {@link overtakingBound}.
  */
 export function hrrn({ patience }: PatienceOptions = {}): Order {
-  const clock = new TokenClock()
-  const work = new UncachedWork()
+  const ranking = new WorkRanking(({ tokens, cameAt }, now) => -(1 + now - cameAt) / tokens)
   const order: Order = {
     name: 'hrrn',
-    next: ({ waiting }) =>
-      ranked(work.estimates(waiting), (request, tokens) => {
-        return -(1 + clock.age(request)) / tokens
-      }),
-    observe: (event) => clock.observe(event),
+    next: (state) => ranking.inOrder(state),
+    observe: (event) => ranking.observe(event),
   }
   return boundedOvertaking(order, patience)
 }

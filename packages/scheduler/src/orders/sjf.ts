@@ -1,8 +1,6 @@
 import { boundedOvertaking, type PatienceOptions } from '../bounded-overtaking.js'
 import type { Order } from '../order.js'
-import { ranked } from '../ranked.js'
-import { TokenClock } from '../token-clock.js'
-import { UncachedWork } from '../uncached-work.js'
+import { WorkRanking } from '../work-ranking.js'
 
 /** Options of {@link sjf}. */
 export interface SjfOptions extends PatienceOptions {
@@ -15,16 +13,12 @@ export interface SjfOptions extends PatienceOptions {
  * shorter. Overtaking is bounded by {@link overtakingBound}.
  */
 export function sjf({ aging = 0.05, patience }: SjfOptions = {}): Order {
-  const clock = new TokenClock()
-  const work = new UncachedWork()
+  const ranking = new WorkRanking(({ tokens, cameAt }, now) => tokens - aging * (now - cameAt))
   const order: Order = {
     name: 'sjf',
     options: { aging },
-    next: ({ waiting }) =>
-      ranked(work.estimates(waiting), (request, tokens) => {
-        return tokens - aging * clock.age(request)
-      }),
-    observe: (event) => clock.observe(event),
+    next: (state) => ranking.inOrder(state),
+    observe: (event) => ranking.observe(event),
   }
   return boundedOvertaking(order, patience)
 }
