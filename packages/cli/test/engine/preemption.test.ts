@@ -1,0 +1,99 @@
+import {
+  createEngine,
+  LocalEngineClient,
+  type Plan,
+  PluginRegistry,
+  type SchedulerPolicy,
+  type SchedulerState,
+  silentLogger,
+  systemClock,
+  systemRandom,
+} from '@cllm/core'
+import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
+import t from 'tap'
+import { resolveModel } from '../../src/models/resolve-model.js'
+
+const { path: modelPath } = await resolveModel('stories15m')
+
+/** First come, first served; with `chance`, it takes slots away and pauses at random. */
+function disturbing(seed: number, chance: number): SchedulerPolicy {
+  let number = seed
+  const next = (): number => {
+    number = (Math.imul(number, 1664525) + 1013904223) >>> 0
+    return number / 2 ** 32
+  }
+  return {
+    name: 'disturbing',
+    plan(state: SchedulerState): Plan {
+      const preempt = state.running.filter(() => next() < chance).map(({ id }) => id)
+      const running = state.running.filter(({ id }) => !preempt.includes(id) && next() >= chance)
+      let left = state.limits.batchSize
+      const run: { id: string; tokens: number }[] = []
+      const admit = Array.from(state.waiting).slice(0, state.freeSlots)
+      for (const { id, remainingTokens } of [...running, ...admit]) {
+        const tokens = Math.min(
+          left,
+          remainingTokens,
+          chance > 0 ? 1 + Math.floor(next() * 40) : left,
+        )
+        if (tokens < 1) break
+        left -= tokens
+        run.push({ id, tokens })
+      }
+      return { admit: admit.map(({ id }) => id), preempt, reject: [], run, wakeAt: state.now + 1 }
+    },
+  }
+}
+
+const prompts = [
+  'Once upon a time there was a little cat',
+  'Once upon a time there was a little dog who liked to run in the park with his friend Tim',
+  'The sun was hot and Lily wanted to swim',
+  'One day, a big red truck came to the town. The driver was a man who had a long white beard.',
+  'Tom found a key',
+]
+
+t.test('a preempted story goes on as it would have', async (t) => {
+  // an engine that only waits for its policy does not keep a process alive
+  const alive = setInterval(() => {}, 1000)
+  t.teardown(() => clearInterval(alive))
+  const tell = async (chance: number, seed: number) => {
+    const backend = await createLlamaCppBackend(
+      { modelPath, slots: 3, contextSize: 128, batchSize: 64, threads: 1, gpu: 'off' },
+      { clock: systemClock, logger: silentLogger },
+    )
+    const engine = createEngine({ backend, policy: disturbing(seed, chance) })
+    const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+    const tellOne = async (text: string, index: number): Promise<string> => {
+      const sampling = {
+        temperature: index % 2,
+        seed: 7 + index,
+        ignoreEos: true,
+        ...(index > 2 ? { frequencyPenalty: 0.5, repetitionPenalty: 1.1 } : {}),
+      }
+      const stop = index === 2 ? [' happy'] : []
+      // the last one runs into the end of the context
+      const maxTokens = index === 3 ? 1000 : 60
+      const request = { prompt: { text }, maxTokens, sampling, stop }
+      let story = ''
+      for await (const event of client.submit(request)) {
+        if (event.type !== 'start') story += event.text
+        if (event.type === 'end') story += ` (${event.reason}, ${event.usage.generatedTokens})`
+      }
+      return story
+    }
+    const stories = await Promise.all(prompts.map(tellOne))
+    const { preemptions } = engine.statistics()
+    await engine.close()
+    await backend.dispose()
+    return { stories, preemptions }
+  }
+  const undisturbed = await tell(0, 0)
+  t.equal(undisturbed.preemptions, 0)
+  t.match(undisturbed.stories[3], /\(length, \d+\)$/)
+  for (const seed of [1, 2, 3]) {
+    const { stories, preemptions } = await tell(0.06, seed)
+    t.ok(preemptions > 5, `${preemptions} preemptions`)
+    t.same(stories, undisturbed.stories, `seed ${seed}`)
+  }
+})
