@@ -4,9 +4,11 @@ import { request } from 'node:http'
 export const dialects = {
   cllm: {
     path: '/generate_stream',
-    body: ({ prompt, tokens }) => ({
+    body: ({ prompt, tokens, cache = true }) => ({
       prompt,
       max_tokens: tokens,
+      cache,
+      timings: true,
       ignore_eos: true,
       temperature: 0.7,
       top_k: 40,
@@ -16,9 +18,10 @@ export const dialects = {
   },
   'llama-server': {
     path: '/completion',
-    body: ({ prompt, tokens }) => ({
+    body: ({ prompt, tokens, cache = true }) => ({
       prompt,
       n_predict: tokens,
+      cache_prompt: cache,
       ignore_eos: true,
       temperature: 0.7,
       top_k: 40,
@@ -31,13 +34,17 @@ export const dialects = {
   },
 }
 
-/** Sends one request and returns when each of its tokens came, in milliseconds after the sending. */
+/**
+ * Sends one request and returns when each of its tokens came, in milliseconds after the sending, and
+ * its last event. With `cache: false` it may not use what other requests computed.
+ */
 export function stream(server, job) {
   const dialect = dialects[server.kind]
   const body = JSON.stringify(dialect.body(job))
   return new Promise((resolve, reject) => {
     const began = performance.now()
     const times = []
+    let last
     let rest = ''
     const sent = request(
       new URL(dialect.path, server.url),
@@ -52,12 +59,13 @@ export function stream(server, job) {
             const event = JSON.parse(line.replace(/^data: /, ''))
             if (event.error !== undefined) reject(new Error(JSON.stringify(event)))
             if (dialect.isToken(event)) times.push(now)
+            last = event
           }
         })
         response.on('error', reject)
         response.on('end', () => {
           if (response.statusCode !== 200) reject(new Error(`${response.statusCode}: ${rest}`))
-          else resolve({ began, times, total: performance.now() - began })
+          else resolve({ began, times, last, total: performance.now() - began })
         })
       },
     )

@@ -188,14 +188,18 @@ export class Engine {
       const plan = this.#plan(now)
       const visible = this.#roster.waiting.size
       await this.#apply(plan, now)
-      this.#takeOut(now)
-      await this.#roster.tidy()
-      const parts = partsOf(plan, this.#roster.running, this.backend.limits.batchSize)
+      let parts = partsOf(plan, this.#roster.running, this.backend.limits.batchSize)
+      if (parts.length === 0) {
+        // A policy that wants only those who wait for a prefix gets them: nobody else would go on.
+        await this.#admit(plan, now, true)
+        parts = partsOf(plan, this.#roster.running, this.backend.limits.batchSize)
+      }
       if (parts.length > 0) {
+        await this.#roster.tidy()
         return { parts, startedAt: this.clock.now(), outcome: runStep(this.backend, parts) }
       }
       this.#planWakesAt = plan.wakeAt
-      // Whoever came into sight meanwhile waits for another plan and not for the policy's time.
+      // Whoever came into sight meanwhile is planned for at once.
       if (plan.wakeAt === undefined || this.#roster.waiting.size > visible) this.#wake.notify()
     } catch (error) {
       this.#failAll(CllmError.from(error), now)
@@ -205,26 +209,23 @@ export class Engine {
 
   #plan(now: number): Plan {
     const { waiting, running, slots } = this.#roster
-    const { limits } = this.backend
-    return this.#seat.plan({ now, waiting, freeSlots: slots.freeCount, limits }, waiting, running)
+    const state = { now, waiting, freeSlots: slots.freeCount, limits: this.backend.limits }
+    return this.#seat.plan(state, waiting, running)
   }
 
   async #apply(plan: Plan, now: number): Promise<void> {
-    const { waiting, running } = this.#roster
     for (const { id, reason } of plan.reject) {
-      const sequence = waiting.get(id)
+      const sequence = this.#roster.waiting.get(id)
       if (sequence !== undefined) this.#remove(sequence, now, new CllmError('rejected', reason))
     }
-    for (const id of plan.preempt) {
-      const sequence = running.get(id)
-      if (sequence !== undefined) this.#roster.preempt(sequence, now)
-    }
-    for (const id of plan.admit) {
-      const sequence = waiting.get(id)
-      if (sequence === undefined || this.#leaving.has(sequence)) continue
-      const error = await this.#roster.admit(sequence, now)
-      if (error !== undefined) this.#leave(sequence, error)
-    }
+    this.#roster.preemptAll(plan.preempt, now)
+    await this.#admit(plan, now, false)
+  }
+
+  async #admit({ admit }: Plan, now: number, insists: boolean): Promise<void> {
+    const failed = await this.#roster.admitAll(admit, now, this.#leaving, insists)
+    for (const [sequence, error] of failed) this.#leave(sequence, error)
+    this.#takeOut(now)
   }
 
   /** Takes in a step's tokens and frees what ended with them, so that the next plan can use it. */

@@ -83,11 +83,6 @@ export class PrefixWaits {
     return true
   }
 
-  /** Whether a waiting request is held back. */
-  isHeld(sequence: Sequence): boolean {
-    return this.#leaders.has(sequence)
-  }
-
   /** A request got a slot and begins to compute: others may wait for it. */
   admitted(leader: Sequence, now: number): void {
     if (leader.remainingTokens < minimumWait) return

@@ -66,10 +66,10 @@ export class Roster {
 
   /**
    * Gives a waiting request a slot, or returns why it cannot run. One that finds that another one
-   * computes its prefix now goes on waiting, unless the policy has insisted.
+   * computes its prefix now goes on waiting, unless nothing else can be done: then it is insisted on.
    */
-  async admit(sequence: Sequence, now: number): Promise<CllmError | undefined> {
-    if (!this.waits.isHeld(sequence) && this.waits.hold(sequence, now)) return undefined
+  async admit(sequence: Sequence, now: number, insists = false): Promise<CllmError | undefined> {
+    if (!insists && this.waits.hold(sequence, now)) return undefined
     this.waiting.remove(sequence)
     this.waits.left(sequence)
     this.running.add(sequence)
@@ -87,6 +87,23 @@ export class Roster {
     return undefined
   }
 
+  /** Admits those that still wait and are not about to leave; returns those that cannot run. */
+  async admitAll(
+    ids: readonly string[],
+    now: number,
+    leaving: ReadonlyMap<Sequence, unknown>,
+    insists: boolean,
+  ): Promise<Map<Sequence, CllmError>> {
+    const failed = new Map<Sequence, CllmError>()
+    for (const id of ids) {
+      const sequence = this.waiting.get(id)
+      if (sequence === undefined || leaving.has(sequence)) continue
+      const error = await this.admit(sequence, now, insists)
+      if (error !== undefined) failed.set(sequence, error)
+    }
+    return failed
+  }
+
   /** A running request has computed so many more of its tokens. */
   advance(sequence: Sequence, tokens: number): void {
     const { computedTokens, firstComputed = computedTokens } = sequence
@@ -99,6 +116,13 @@ export class Roster {
   /** Brings running requests to better slots, where that is worth it. */
   async tidy(): Promise<void> {
     await this.#mover.move()
+  }
+
+  preemptAll(ids: readonly string[], now: number): void {
+    for (const id of ids) {
+      const sequence = this.running.get(id)
+      if (sequence !== undefined) this.preempt(sequence, now)
+    }
   }
 
   /** Takes a running request's slot away; it waits again with its tokens. */
