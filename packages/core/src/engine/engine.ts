@@ -164,8 +164,7 @@ export class Engine {
   }
 
   async #sleep(): Promise<void> {
-    const times = [this.#planWakesAt, this.#roster.wakesAt()].filter((at) => at !== undefined)
-    await this.#wake.sleep(times.length === 0 ? undefined : Math.min(...times))
+    await this.#wake.sleep(this.#roster.wakesAt(this.#planWakesAt))
   }
 
   /** Takes out what was cancelled, met a stop text or ran out of time. */

@@ -45,9 +45,10 @@ export class Roster {
     return [...this.waiting.everyone(), ...this.running.list]
   }
 
-  /** When something is to be done that no request or step brings about, or undefined. */
-  wakesAt(): number | undefined {
-    const times = [this.expiry.next(), this.waits.next()].filter((at) => at !== undefined)
+  /** When something is to be done that no request or step brings about, the policy's time included. */
+  wakesAt(planned: number | undefined): number | undefined {
+    const all = [planned, this.expiry.next(), this.waits.next()]
+    const times = all.filter((at) => at !== undefined)
     return times.length === 0 ? undefined : Math.min(...times)
   }
 
