@@ -74,7 +74,8 @@ t.test('every API: texts, counts and usage', async (t) => {
     )
     const summary = summarize(records)
     t.match(summary.requests, { total: 6, ok: 6, failed: 0 }, api)
-    if (api !== 'cllm') t.equal(records[0]!.usage?.promptTokens, 16, api)
+    t.equal(records[0]!.usage?.promptTokens, 16, api)
+    if (api !== 'ollama') t.equal(summary.cachedTokens, 6, api)
     t.same(warningsOf(records, summary, 0), [], api)
     const [probe, ...sent] = server.received
     t.equal(probe!.path, target.api.path)

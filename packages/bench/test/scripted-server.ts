@@ -122,7 +122,15 @@ const dialects: Readonly<Record<string, Dialect>> = {
     promptOf: (body) => String(body.prompt),
     countOf: (body) => Number(body.max_tokens),
     token: (token) => ({ id: 'x', token, done: false }),
-    ending: ({ count }) => [{ id: 'x', token: '', done: true, generated_tokens: count }],
+    ending: ({ prompt, count }) => [
+      {
+        id: 'x',
+        token: '',
+        done: true,
+        generated_tokens: count,
+        timings: { prompt_tokens: prompt, cached_tokens: 1 },
+      },
+    ],
   },
   '/v1/completions': {
     type: 'text/event-stream',

@@ -11,15 +11,18 @@ export const cllmApi: Api = {
     max_tokens: maxTokens,
     temperature,
     ignore_eos: ignoreEos,
+    // The counts of the prompt are among them.
+    timings: true,
     ...(tenant === '' ? {} : { tenant }),
   }),
   read(event) {
     if (event.error !== undefined) return { error: errorMessage(event.error) }
     if (event.done === true) {
+      const timings = (event.timings ?? {}) as Readonly<Record<string, unknown>>
       const usage = usageOf({
         generatedTokens: numberOf(event.generated_tokens),
-        promptTokens: numberOf(event.prompt_tokens),
-        cachedTokens: numberOf(event.cached_tokens),
+        promptTokens: numberOf(timings.prompt_tokens),
+        cachedTokens: numberOf(timings.cached_tokens),
       })
       return { done: true, usage }
     }

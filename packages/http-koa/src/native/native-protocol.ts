@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module'
 import { defaultEngineOptions, type EngineDirectory } from '@cllm/core'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
+import { benchmark } from './benchmark.js'
 import { decode } from './decode.js'
 import { encode } from './encode.js'
 import { nativeDefaults, type NativeDefaults } from './generate-request.js'
@@ -45,6 +46,12 @@ const endpoints: readonly NativeEndpoint[] = [
   { method: 'POST', path: '/encode', description: 'Text to tokens', handle: encode },
   { method: 'POST', path: '/decode', description: 'Tokens to text', handle: decode },
   { method: 'GET', path: '/model/info', description: 'The model and its shape', handle: modelInfo },
+  {
+    method: 'POST',
+    path: '/benchmark',
+    description: 'Generate several times at once, and how fast that was',
+    handle: benchmark,
+  },
   {
     method: 'GET',
     path: '/requests/:id',

@@ -458,6 +458,38 @@ t.test('many streams at once each get their own text', async (t) => {
   t.same(server.backend.violations, [])
 })
 
+t.test('POST /benchmark', async (t) => {
+  const server = await serve({ backend: { script, stepMs: () => 10 } })
+  t.teardown(() => server.close())
+  const bench = async (body: object) => drive(server.clock, json(server.post('/benchmark', body)))
+
+  const options = { requests: 4, concurrency: 2, max_tokens: 20, prompt: 'euro' }
+  const { success, data } = await bench(options)
+  t.equal(success, true)
+  // 5 steps of 10 ms for 4 tokens, two requests at a time, twice.
+  t.same(data, {
+    total_requests: 4,
+    successful_requests: 4,
+    failed_requests: 0,
+    avg_response_time: 0.05,
+    min_response_time: 0.05,
+    max_response_time: 0.05,
+    avg_throughput: 160,
+    avg_tokens_per_second: 80,
+    total_tokens_processed: 16,
+    avg_generated_tokens: 4,
+    total_time: 0.1,
+  })
+  t.match(await bench({}), { data: { total_requests: 40, successful_requests: 40 } })
+  for (const [body, message] of [
+    [{ requests: 0 }, 'requests: expected an integer from 1 to 10000, instead got 0'],
+    [{ concurrency: 'x' }, 'concurrency: expected an integer from 1 to 1024, instead got "x"'],
+    [{ prompt: '' }, 'prompt: expected a text that is not empty, instead got ""'],
+  ] as const) {
+    t.match(await bench(body), { success: false, error: message, code: 'invalid_request' })
+  }
+})
+
 t.test('POST /encode and /decode', async (t) => {
   const server = await serve({ bodyLimitBytes: 1000 })
   t.teardown(() => server.close())
@@ -571,6 +603,7 @@ t.test('GET /, /health and /model/info', async (t) => {
           { method: 'POST', path: '/encode' },
           { method: 'POST', path: '/decode' },
           { method: 'GET', path: '/model/info' },
+          { method: 'POST', path: '/benchmark' },
         ],
       },
     },

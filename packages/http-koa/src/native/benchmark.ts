@@ -1,0 +1,104 @@
+import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
+import { z } from 'zod'
+import { abortOnClose } from '../abort-on-close.js'
+import type { KoaContext } from '../koa-context.js'
+import { parseFields } from '../parse-fields.js'
+import { readJsonBody } from '../read-json-body.js'
+import type { NativeContext } from './native-context.js'
+
+const integer = (most: number, fallback: number) => {
+  const expected = `an integer from 1 to ${most}`
+  return z.int(expected).min(1, expected).max(most, expected).default(fallback)
+}
+
+const temperature = 'a number from 0 to 2'
+
+const benchmarkSchema = z.object({
+  requests: integer(10_000, 40),
+  concurrency: integer(1024, 8),
+  max_tokens: integer(2 ** 31 - 1, 50),
+  prompt: z
+    .string('a text that is not empty')
+    .min(1, 'a text that is not empty')
+    .default('Hello, world! How are you today?'),
+  temperature: z.number(temperature).min(0, temperature).max(2, temperature).default(0.7),
+})
+
+interface Finished {
+  readonly seconds: number
+  readonly generatedTokens: number
+}
+
+/**
+ * `POST /benchmark`: some requests to the engine that serves all others, as many at a time as asked
+ * for, without the prefix cache. HTTP and its clients are not in the figures: `cllm bench` has them.
+ */
+export async function benchmark(ctx: KoaContext, native: NativeContext): Promise<void> {
+  const options = parseFields(benchmarkSchema, await readJsonBody(ctx))
+  const { clock } = ctx.state.transport
+  const client = native.directory.open()
+  const signal = abortOnClose(ctx)
+  const request: GenerateRequest = {
+    prompt: { text: options.prompt },
+    maxTokens: options.max_tokens,
+    sampling: { ...native.defaults.sampling, temperature: options.temperature },
+    cache: false,
+  }
+  const begin = clock.now()
+  const finished: Finished[] = []
+  let next = 0
+  const worker = async (): Promise<void> => {
+    while (next < options.requests && !signal.aborted) {
+      next++
+      const result = await runOne(client, request, signal)
+      if (result !== undefined) finished.push(result)
+    }
+  }
+  await Promise.all(Array.from({ length: options.concurrency }, worker))
+  const seconds = (clock.now() - begin) / 1000
+  ctx.body = { success: true, data: summarize(finished, options.requests, seconds) }
+}
+
+/** Undefined for a request that failed: it is counted, and the others go on. */
+async function runOne(
+  client: EngineClient,
+  request: GenerateRequest,
+  signal: AbortSignal,
+): Promise<Finished | undefined> {
+  try {
+    for await (const event of client.submit(request, { signal })) {
+      if (event.type !== 'end') continue
+      const { usage, timings } = event
+      return { seconds: timings.totalMs / 1000, generatedTokens: usage.generatedTokens }
+    }
+  } catch (error) {
+    // A request that no engine takes is the caller's mistake, the same for all of them.
+    if (!CllmError.isInstance(error) || error.status === 400) throw error
+  }
+  return undefined
+}
+
+function summarize(finished: readonly Finished[], requests: number, totalSeconds: number) {
+  const times = finished.map(({ seconds }) => seconds)
+  const tokens = finished.map(({ generatedTokens }) => generatedTokens)
+  const speeds = finished.map((each) => each.generatedTokens / Math.max(each.seconds, 1e-9))
+  const total = sum(tokens)
+  return {
+    total_requests: requests,
+    successful_requests: finished.length,
+    failed_requests: requests - finished.length,
+    avg_response_time: average(times),
+    min_response_time: times.length === 0 ? 0 : Math.min(...times),
+    max_response_time: Math.max(0, ...times),
+    avg_throughput: totalSeconds > 0 ? total / totalSeconds : 0,
+    avg_tokens_per_second: average(speeds),
+    total_tokens_processed: total,
+    avg_generated_tokens: average(tokens),
+    total_time: totalSeconds,
+  }
+}
+
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
+
+const average = (values: readonly number[]) =>
+  values.length === 0 ? 0 : sum(values) / values.length
