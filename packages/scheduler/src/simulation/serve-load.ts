@@ -24,6 +24,7 @@ export interface LoadResult {
   readonly request: LoadRequest
   /** When each token was drawn, in milliseconds of the clock. */
   readonly tokenTimes: readonly number[]
+  readonly tokens: readonly number[]
   /** The code of the error that it ended with. */
   readonly error: string | undefined
 }
@@ -33,6 +34,8 @@ export interface LoadOptions {
   readonly policy: SchedulerPolicy
   readonly machine: Machine
   readonly requests: readonly LoadRequest[]
+  /** Policies that take over, each at its time. */
+  readonly successors?: readonly { readonly at: number; readonly policy: SchedulerPolicy }[]
   /** Default 16. */
   readonly slots?: number
   /** Tokens per slot; default 4,096. */
@@ -65,7 +68,10 @@ export async function serveLoad(options: LoadOptions): Promise<LoadReport> {
   const { slots = 16, contextSize = 4096, batchSize = 2048 } = options
   const clock = new SimulatedClock()
   const results = new Map(
-    requests.map((request) => [request.id, { request, tokenTimes: [] as number[], error: '' }]),
+    requests.map((request) => [
+      request.id,
+      { request, tokenTimes: [] as number[], tokens: [] as number[], error: '' },
+    ]),
   )
   const stepMs = (batch: readonly BatchItem[]): number =>
     machine(
@@ -88,11 +94,17 @@ export async function serveLoad(options: LoadOptions): Promise<LoadReport> {
     for (const { id, event } of events) {
       const result = results.get(id)
       if (result === undefined) continue
-      if (event.type === 'token') result.tokenTimes.push(clock.now())
+      if (event.type === 'token') {
+        result.tokenTimes.push(clock.now())
+        result.tokens.push(event.token)
+      }
       if (event.type === 'error') result.error = event.error.code
       if (event.type === 'end' || event.type === 'error') open--
     }
   })
+  for (const successor of options.successors ?? []) {
+    clock.at(successor.at, () => engine.setPolicy(successor.policy))
+  }
   for (const { id, arrival, prompt, ...request } of requests) {
     clock.at(arrival, () => {
       engine.submit(id, {
