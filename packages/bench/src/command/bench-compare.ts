@@ -6,6 +6,7 @@ import type { LoadOptions } from '../load/load-options.js'
 import { reachTarget } from '../load/reach-target.js'
 import type { Target } from '../load/target.js'
 import { compareTable } from '../report/compare-table.js'
+import { runTable } from '../report/run-table.js'
 import { loadName, schemaVersion, type MeasuredRun, type RunResult } from '../report/run-result.js'
 import type { CommandIo } from './command-io.js'
 import { exitCodeOf } from './exit-code.js'
@@ -94,12 +95,16 @@ async function compare(
         all.push(run)
         byTarget.get(target.name)?.push(run.result)
         if (json) io.stdout.write(`${JSON.stringify(run.result)}\n`)
+        // The rounds' table leaves out what is incomplete.
+        else if (run.result.stopped !== null) io.stdout.write(runTable(run.result))
       }
     }
-    if (all.length === 0) break
-    const result = compareRuns(load.shape, completeRounds(byTarget))
-    compared.push(result)
-    if (!json) io.stdout.write(compareTable(result))
+    const complete = completeRounds(byTarget)
+    if (complete !== undefined) {
+      const result = compareRuns(load.shape, complete)
+      compared.push(result)
+      if (!json) io.stdout.write(compareTable(result))
+    }
     if (isOver()) break
   }
   const machine = watch.state()
@@ -147,16 +152,18 @@ function sameServer(target: Target, targets: readonly Target[]): string {
   return twins.length > 1 ? `/${target.name}` : ''
 }
 
-/** Only rounds that every target has ended are compared. */
+/** The rounds that every target has ended; undefined when there is none. */
 function completeRounds(
   byTarget: ReadonlyMap<string, readonly RunResult[]>,
-): ReadonlyMap<string, readonly RunResult[]> {
+): ReadonlyMap<string, readonly RunResult[]> | undefined {
   const done = [...byTarget].map(([name, runs]): [string, RunResult[]] => [
     name,
     runs.filter(({ stopped }) => stopped === null).toSorted((a, b) => a.repeat - b.repeat),
   ])
   const rounds = Math.min(...done.map(([, runs]) => runs.length))
-  return new Map(done.map(([name, runs]) => [name, runs.slice(0, rounds)]))
+  return rounds === 0
+    ? undefined
+    : new Map(done.map(([name, runs]) => [name, runs.slice(0, rounds)]))
 }
 
 function noiseWarnings(compared: readonly ComparedLoad[]): string[] {
