@@ -1,5 +1,12 @@
 import type { SamplingParams } from '@cllm/core'
-import { adminProtocol, type KoaProtocol, nativeProtocol, openAiProtocol } from '@cllm/http-koa'
+import {
+  adminProtocol,
+  type KoaProtocol,
+  llamaServerProtocol,
+  nativeProtocol,
+  ollamaProtocol,
+  openAiProtocol,
+} from '@cllm/http-koa'
 import type { LoadedConfig } from './config/load-config.js'
 import type { ProtocolName } from './config/protocol-names.js'
 
@@ -11,6 +18,8 @@ export function createProtocols(loaded: LoadedConfig, now: number): KoaProtocol[
     native: () =>
       nativeProtocol({ defaults, maxQueuedRequests: config.scheduler.max_queued_requests }),
     openai: () => openAiProtocol({ defaults, started: now }),
+    ollama: () => ollamaProtocol({ defaults, started: now }),
+    'llama-server': () => llamaServerProtocol({ defaults }),
     admin: adminProtocol,
   }
   return config.server.protocols.map((name) => create[name]())

@@ -1,15 +1,12 @@
 import { type FinishReason, requestId } from '@cllm/core'
-import type { AnswerPart } from '../chat/answer-part.js'
+import type { ToolCall } from '../chat/answer-part.js'
 import type { KoaContext } from '../koa-context.js'
 
 /** A tool call in an answer. */
-export const toolCallOf = (
-  ctx: KoaContext,
-  part: Extract<AnswerPart, { type: 'call' }>,
-): object => ({
+export const toolCallOf = (ctx: KoaContext, call: ToolCall): object => ({
   id: `call_${requestId(ctx.state.transport.random)}`,
   type: 'function',
-  function: part.call,
+  function: call,
 })
 
 /** OpenAI's word for the end of an answer. */

@@ -1,15 +1,14 @@
 import {
-  type ChatMessage,
   type ChatRenderOptions,
   CllmError,
   type EngineClient,
   type GenerateRequest,
 } from '@cllm/core'
 import { z } from 'zod'
-import { chatFormatOf } from '../chat/chat-format.js'
 import { messagesSchema, toChatMessages } from '../chat/chat-messages.js'
-import { type AnswerForm, opensThinking } from '../chat/create-answer-parser.js'
-import { promptWithTools, type ToolDefinition } from '../chat/tool-prompt.js'
+import type { AnswerForm } from '../chat/create-answer-parser.js'
+import { prepareChat } from '../chat/prepare-chat.js'
+import type { ToolDefinition } from '../chat/tool-prompt.js'
 import { buildRequest } from '../request/build-request.js'
 import { boolean, integer, largest, object } from '../request/fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
@@ -75,40 +74,30 @@ export async function toChatRequest(
   defaults: ProtocolDefaults,
 ): Promise<ChatRequest> {
   refuse(fields)
-  const format = chatFormatOf(await client.info())
   const tools = fields.tool_choice === 'none' ? [] : (fields.tools ?? []).map(definition)
-  const rendered = promptWithTools(toChatMessages(fields.messages), tools, format.tools)
-  const { messages } = rendered
-  const variables = { ...fields.chat_template_kwargs, ...rendered.variables }
-  const template = renderOptions(fields, messages, variables)
+  const { prompt, form } = await prepareChat(client, {
+    messages: toChatMessages(fields.messages),
+    tools,
+    template: renderOptions(fields),
+    mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
+  })
   const settings = sharedSettings(fields)
   const maxTokens = fields.max_completion_tokens ?? settings.maxTokens
-  const thinkingIsOpen =
-    template.continueFinalMessage !== true && (await opensThinking(client, format, variables))
-  return {
-    request: buildRequest({ messages, template }, { ...settings, maxTokens }, defaults),
-    form: {
-      toolNames: tools.map((tool) => tool.function.name),
-      ...(fields.parallel_tool_calls === false ? { mostCalls: 1 } : {}),
-      thinks: format.thinks,
-      thinkingIsOpen,
-    },
-  }
+  return { request: buildRequest(prompt, { ...settings, maxTokens }, defaults), form }
 }
 
-function renderOptions(
-  fields: ChatFields,
-  messages: readonly ChatMessage[],
-  variables: Readonly<Record<string, unknown>>,
-): ChatRenderOptions {
+function renderOptions(fields: ChatFields): ChatRenderOptions {
   const goesOn = fields.continue_final_message ?? false
-  if (goesOn && messages.at(-1)?.role !== 'assistant') {
+  if (goesOn && fields.messages.at(-1)?.role !== 'assistant') {
     const field = 'continue_final_message'
     const message = `${field}: expected the last message to be the assistant's`
     throw new CllmError('invalid_request', message, { details: { field } })
   }
-  const addGenerationPrompt = fields.add_generation_prompt ?? true
-  return { addGenerationPrompt, continueFinalMessage: goesOn, variables }
+  return {
+    addGenerationPrompt: fields.add_generation_prompt ?? true,
+    continueFinalMessage: goesOn,
+    variables: fields.chat_template_kwargs ?? {},
+  }
 }
 
 function definition({ type, function: tool }: z.output<typeof toolSchema>): ToolDefinition {

@@ -6,7 +6,7 @@ import { type EndEvent, type Generation, mergeGenerations } from '../request/gen
 import { startEventStream } from '../sse.js'
 import { finishOf, toolCallOf } from './answer-words.js'
 import { openAiErrorBody } from './openai-error.js'
-import { timingsOf, usageOf } from './usage.js'
+import { timingsOf, usageOf } from '../request/usage.js'
 
 /** What all chunks of a stream have in common. */
 export interface StreamHead {
@@ -38,7 +38,7 @@ export async function streamChat(
       else if (part.type === 'reasoning') {
         send(index, `{"reasoning_content":${JSON.stringify(part.text)}}`)
       } else {
-        const call = { index: answer.calls++, ...toolCallOf(ctx, part) }
+        const call = { index: answer.calls++, ...toolCallOf(ctx, part.call) }
         send(index, JSON.stringify({ tool_calls: [call] }))
       }
     }

@@ -1,21 +1,15 @@
 import { requestId } from '@cllm/core'
 import { abortOnClose } from '../abort-on-close.js'
-import type { AnswerPart } from '../chat/answer-part.js'
-import { type AnswerForm, createAnswerParser } from '../chat/create-answer-parser.js'
+import { collectAnswer, type CollectedAnswer } from '../chat/collect-answer.js'
 import type { KoaContext } from '../koa-context.js'
-import {
-  type EndEvent,
-  type Generation,
-  repeatRequest,
-  startGenerations,
-} from '../request/generation.js'
+import { repeatRequest, startGenerations } from '../request/generation.js'
 import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { readFields } from '../request/read-fields.js'
 import { finishOf, toolCallOf } from './answer-words.js'
 import { chatSchema, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
 import { fingerprint, openModel, type OpenAiContext, secondsNow } from './openai-context.js'
-import { timingsOf, usageOf } from './usage.js'
+import { timingsOf, usageOf } from '../request/usage.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
 export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
@@ -36,45 +30,29 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
     await streamChat(ctx, generations, form, { head, includeUsage })
     return
   }
-  const answers = await Promise.all(generations.map((generation) => collect(ctx, generation, form)))
+  const answers = await Promise.all(
+    generations.map((generation) => collectAnswer(generation, form)),
+  )
   const ends = answers.map(({ end }) => end)
   ctx.body = {
     ...head,
     object: 'chat.completion',
-    choices: answers.map(({ message, finish }, index) => ({
+    choices: answers.map((answer, index) => ({
       index,
-      message,
+      message: messageOf(ctx, answer),
       logprobs: null,
-      finish_reason: finish,
+      finish_reason: finishOf(answer.end.reason, answer.calls.length > 0),
     })),
     usage: usageOf(ends),
     timings: timingsOf(ends[0]!),
   }
 }
 
-async function collect(ctx: KoaContext, { events }: Generation, form: AnswerForm) {
-  const parser = createAnswerParser(form)
-  let content = ''
-  let reasoning = ''
-  const calls: object[] = []
-  const add = (parts: readonly AnswerPart[]) => {
-    for (const part of parts) {
-      if (part.type === 'call') calls.push(toolCallOf(ctx, part))
-      else if (part.type === 'reasoning') reasoning += part.text
-      else content += part.text
-    }
-  }
-  let end: EndEvent | undefined
-  for await (const event of events) {
-    add(parser.push(event.text))
-    if (event.type === 'end') end = event
-  }
-  add(parser.end())
-  const message = {
+function messageOf(ctx: KoaContext, { content, reasoning, calls }: CollectedAnswer) {
+  return {
     role: 'assistant',
     content: content === '' && calls.length > 0 ? null : content,
     ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
-    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls.map((call) => toolCallOf(ctx, call)) }),
   }
-  return { message, end: end!, finish: finishOf(end!.reason, calls.length > 0) }
 }

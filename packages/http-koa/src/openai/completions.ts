@@ -14,7 +14,7 @@ import { startEventStream } from '../sse.js'
 import { completionsSchema, toCompletionRequests } from './completions-request.js'
 import { fingerprint, openModel, type OpenAiContext, secondsNow } from './openai-context.js'
 import { openAiErrorBody } from './openai-error.js'
-import { timingsOf, usageOf } from './usage.js'
+import { timingsOf, usageOf } from '../request/usage.js'
 
 /** `POST /v1/completions`, whole or streamed. */
 export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {

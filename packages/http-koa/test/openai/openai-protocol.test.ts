@@ -1,8 +1,8 @@
 import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/core/testing'
-import { createServer } from '@cllm/core'
-import { koaTransport, openAiProtocol } from '@cllm/http-koa'
+import { openAiProtocol } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
+import { serveDirectory } from '../serve-directory.js'
 
 const tokenizer = new FakeTokenizer()
 const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
@@ -64,16 +64,7 @@ async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
 }
 
 t.test('conformance', async (t) => {
-  const make: Parameters<typeof testProtocol>[1] = async (directory, beside) => {
-    const [model = ''] = directory.list()
-    const protocols = [openAiProtocol(), beside]
-    const server = createServer({
-      engines: { [model]: directory.open() },
-      transports: [koaTransport({ port: 0, protocols })],
-    })
-    const [address] = await server.listen()
-    return { url: address?.url ?? '', close: () => server.close() }
-  }
+  const make = serveDirectory(() => openAiProtocol())
   await testProtocol(t, make, {
     request: (prompt, maxTokens, stream) => ({
       path: chat,

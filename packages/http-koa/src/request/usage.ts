@@ -1,5 +1,5 @@
 import type { Timings, Usage } from '@cllm/core'
-import type { EndEvent } from '../request/generation.js'
+import type { EndEvent } from './generation.js'
 
 /** Tokens of one request as OpenAI counts them; of several answers, the prompt counts once. */
 export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[]) {

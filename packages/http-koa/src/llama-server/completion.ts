@@ -1,0 +1,106 @@
+import type { EngineClient, GenerateRequest, TokenId } from '@cllm/core'
+import { abortOnClose } from '../abort-on-close.js'
+import type { KoaContext } from '../koa-context.js'
+import { publicError } from '../public-error.js'
+import { type EndEvent, type Generation, startGeneration } from '../request/generation.js'
+import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
+import { readFields } from '../request/read-fields.js'
+import { startEventStream } from '../sse.js'
+import { timingsOf } from '../request/usage.js'
+import {
+  type CompletionFields,
+  completionSchema,
+  toCompletionRequest,
+} from './completion-request.js'
+import { generationSettings } from './generation-settings.js'
+import type { LlamaServerContext } from './llama-server-context.js'
+import { llamaServerErrorBody } from './llama-server-error.js'
+
+/** `POST /completion`, whole or streamed. */
+export async function completion(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  const fields = await readFields(ctx, completionSchema, llama.unknownFields)
+  const client = llama.directory.open(fields.model)
+  const defaults = withOverrides(protocolDefaults['/completion'], llama.overrides)
+  const request = toCompletionRequest(fields, defaults)
+  const prompt = await promptText(client, fields.prompt)
+  const model = fields.model ?? llama.directory.list()[0] ?? ''
+  const generation = await startGeneration(client, request, abortOnClose(ctx))
+  const about = { model, prompt, request, returnTokens: fields.return_tokens ?? false }
+  if (fields.stream === true) await stream(ctx, generation, about)
+  else ctx.body = await collect(generation, about)
+}
+
+interface About {
+  readonly model: string
+  readonly prompt: string
+  readonly request: GenerateRequest
+  readonly returnTokens: boolean
+}
+
+async function promptText(client: EngineClient, prompt: CompletionFields['prompt']) {
+  return typeof prompt === 'string' ? prompt : await client.detokenize(prompt)
+}
+
+async function collect({ events }: Generation, about: About): Promise<object> {
+  let content = ''
+  const tokens: TokenId[] = []
+  let end: EndEvent | undefined
+  for await (const event of events) {
+    content += event.text
+    if (event.type === 'end') end = event
+    else if (about.returnTokens) tokens.push(event.token)
+  }
+  return { index: 0, content, tokens, ...ending(end!, about, content.includes('\n')) }
+}
+
+async function stream(ctx: KoaContext, { events }: Generation, about: About): Promise<void> {
+  const response = startEventStream(ctx)
+  let count = 0
+  let hasNewLine = false
+  try {
+    for await (const event of events) {
+      hasNewLine ||= event.text.includes('\n')
+      const content = JSON.stringify(event.text)
+      if (event.type === 'token') {
+        count++
+        const tokens = about.returnTokens ? String(event.token) : ''
+        response.write(
+          `data: {"index":0,"content":${content},"tokens":[${tokens}],"stop":false,` +
+            `"tokens_predicted":${count}}\n\n`,
+        )
+        continue
+      }
+      const last = {
+        index: 0,
+        content: event.text,
+        tokens: [],
+        ...ending(event, about, hasNewLine),
+      }
+      response.end(`data: ${JSON.stringify(last)}\n\n`)
+    }
+  } catch (error) {
+    if (response.destroyed) return
+    const body = llamaServerErrorBody(publicError(error, ctx.state.transport.logger))
+    response.end(`data: ${JSON.stringify(body)}\n\n`)
+  }
+}
+
+/** What llama-server says at the end. */
+function ending(end: EndEvent, { model, prompt, request }: About, hasNewLine: boolean): object {
+  const { usage } = end
+  return {
+    id_slot: -1,
+    stop: true,
+    model,
+    tokens_predicted: usage.generatedTokens,
+    tokens_evaluated: usage.promptTokens,
+    generation_settings: generationSettings(request),
+    prompt,
+    has_new_line: hasNewLine,
+    truncated: false,
+    stop_type: end.reason === 'length' ? 'limit' : end.stop === undefined ? 'eos' : 'word',
+    stopping_word: end.stop ?? '',
+    tokens_cached: usage.promptTokens + usage.generatedTokens,
+    timings: timingsOf(end),
+  }
+}

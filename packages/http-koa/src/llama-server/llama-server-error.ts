@@ -1,0 +1,29 @@
+import type { CllmError } from '@cllm/core'
+import { errorMessage } from '../error-body.js'
+
+const types: Readonly<Record<number, string>> = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  500: 'server_error',
+  501: 'not_supported_error',
+  503: 'unavailable_error',
+}
+
+/** A failure as llama-server words it. */
+export function llamaServerErrorBody(error: CllmError): { readonly error: object } {
+  const { status, details } = error
+  const isTooLong = error.code === 'prompt_too_long'
+  const type = types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error')
+  return {
+    error: {
+      code: status,
+      message: errorMessage(error),
+      type: isTooLong ? 'exceed_context_size_error' : type,
+      ...(isTooLong
+        ? { n_prompt_tokens: details['promptTokens'], n_ctx: details['contextSize'] }
+        : {}),
+    },
+  }
+}

@@ -1,0 +1,50 @@
+import { CllmError } from '@cllm/core'
+import type { KoaContext } from '../koa-context.js'
+import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
+import { generationSettings } from './generation-settings.js'
+import type { LlamaServerContext } from './llama-server-context.js'
+
+/** `GET /health`, `GET /v1/health`. */
+export async function health(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  await llama.directory.open().statistics()
+  ctx.body = { status: 'ok' }
+}
+
+/** `GET /props`: the model, its template and the defaults. */
+export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  const { model, limits } = await llama.directory.open().info()
+  const defaults = withOverrides(protocolDefaults['/completion'], llama.overrides)
+  const { details = {} } = model
+  ctx.body = {
+    default_generation_settings: {
+      n_ctx: limits.contextSize,
+      params: generationSettings({ sampling: defaults.sampling }),
+    },
+    total_slots: limits.slots,
+    model_alias: model.id,
+    model_path: model.path ?? '',
+    modalities: { vision: false, audio: false },
+    chat_template: details['chatTemplate'] ?? '',
+    bos_token: details['bosToken'] ?? '',
+    eos_token: details['eosToken'] ?? '',
+    build_info: 'cllm',
+    is_sleeping: false,
+  }
+}
+
+/** `GET /slots`: what they do, never what is in them; `?fail_on_no_slot=1` is 503 when all are busy. */
+export async function slots(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  const client = llama.directory.open()
+  const [{ limits }, statistics] = await Promise.all([client.info(), client.statistics()])
+  const busy = statistics.slots.filter(({ state }) => state !== 'idle').length
+  if (ctx.query['fail_on_no_slot'] === '1' && busy >= limits.slots) {
+    throw new CllmError('engine_unavailable', 'no slot available')
+  }
+  ctx.body = statistics.slots.map(({ slot, state, tokens }) => ({
+    id: slot,
+    n_ctx: limits.contextSize,
+    is_processing: state !== 'idle',
+    state,
+    n_past: tokens,
+  }))
+}

@@ -1,0 +1,88 @@
+import { abortOnClose } from '../abort-on-close.js'
+import type { AnswerPart } from '../chat/answer-part.js'
+import { collectAnswer, type CollectedAnswer } from '../chat/collect-answer.js'
+import { type AnswerForm, createAnswerParser } from '../chat/create-answer-parser.js'
+import type { EngineClient, GenerateRequest } from '@cllm/core'
+import type { KoaContext } from '../koa-context.js'
+import { publicError } from '../public-error.js'
+import { type EndEvent, type Generation, startGeneration } from '../request/generation.js'
+import { chunkHead } from './ollama-context.js'
+import { ollamaErrorBody } from './ollama-error.js'
+import { startNdjson } from './start-ndjson.js'
+
+/** How a route puts an answer into JSON. */
+export interface AnswerWords {
+  /** The members, without braces, of a chunk with this part. */
+  readonly part: (part: AnswerPart) => string
+  /** The same for the last chunk of a stream, whose text has come before. */
+  readonly empty: string
+  /** The same for a whole answer. */
+  readonly whole: (answer: CollectedAnswer) => string
+}
+
+/** What is answered. */
+export interface OllamaAnswer {
+  readonly model: string
+  readonly stream: boolean
+  readonly request: GenerateRequest
+  readonly form: AnswerForm
+  readonly words: AnswerWords
+}
+
+/** Generates, and answers whole or as NDJSON. */
+export async function answer(
+  ctx: KoaContext,
+  client: EngineClient,
+  { model, stream, request, form, words }: OllamaAnswer,
+): Promise<void> {
+  const generation = await startGeneration(client, request, abortOnClose(ctx))
+  if (stream) {
+    await streamAnswer(ctx, generation, { model, form, words })
+    return
+  }
+  const whole = await collectAnswer(generation, form)
+  ctx.type = 'application/json'
+  ctx.body = `${chunkHead(ctx, model)}${words.whole(whole)},${ending(whole.end)}`
+}
+
+async function streamAnswer(
+  ctx: KoaContext,
+  { events }: Generation,
+  { model, form, words }: Pick<OllamaAnswer, 'model' | 'form' | 'words'>,
+): Promise<void> {
+  const response = startNdjson(ctx)
+  const parser = createAnswerParser(form)
+  const say = (parts: readonly AnswerPart[]) => {
+    for (const part of parts) {
+      response.write(`${chunkHead(ctx, model)}${words.part(part)},"done":false}\n`)
+    }
+  }
+  try {
+    for await (const event of events) {
+      say(parser.push(event.text))
+      if (event.type !== 'end') continue
+      say(parser.end())
+      response.end(`${chunkHead(ctx, model)}${words.empty},${ending(event)}\n`)
+    }
+  } catch (error) {
+    if (response.destroyed) return
+    const shown = publicError(error, ctx.state.transport.logger)
+    response.end(`${JSON.stringify(ollamaErrorBody(shown))}\n`)
+  }
+}
+
+/** The members of the last chunk; durations are nanoseconds. */
+function ending({ reason, usage, timings }: EndEvent): string {
+  const nanoseconds = (milliseconds: number) => Math.round(milliseconds * 1e6)
+  const members = {
+    done: true,
+    done_reason: reason,
+    total_duration: nanoseconds(timings.totalMs),
+    load_duration: 0,
+    prompt_eval_count: usage.promptTokens,
+    prompt_eval_duration: nanoseconds(timings.prefillMs),
+    eval_count: usage.generatedTokens,
+    eval_duration: nanoseconds(timings.decodeMs),
+  }
+  return JSON.stringify(members).slice(1)
+}

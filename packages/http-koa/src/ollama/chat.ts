@@ -1,0 +1,141 @@
+import type { ChatMessage } from '@cllm/core'
+import { z } from 'zod'
+import type { ToolCall } from '../chat/answer-part.js'
+import { prepareChat } from '../chat/prepare-chat.js'
+import type { KoaContext } from '../koa-context.js'
+import { buildRequest } from '../request/build-request.js'
+import { object, text } from '../request/fields.js'
+import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
+import { readFields } from '../request/read-fields.js'
+import { unsupported } from '../request/refuse-unsupported.js'
+import { answer, type AnswerWords } from './answer-stream.js'
+import { chunkHead, type OllamaContext, openOllamaModel } from './ollama-context.js'
+import {
+  refuseFormat,
+  sharedFields,
+  thinkVariables,
+  toolSchema,
+  toSettings,
+  unloads,
+} from './ollama-fields.js'
+
+const roles = ['system', 'user', 'assistant', 'tool'] as const
+
+const messageSchema = z.object(
+  {
+    role: z.enum(roles, `one of ${roles.join(', ')}`),
+    content: text.nullish(),
+    thinking: text.nullish(),
+    images: z.array(z.unknown(), 'an array of images').nullish(),
+    tool_name: text.nullish(),
+    tool_calls: z
+      .array(
+        z.object(
+          {
+            function: z.object(
+              { name: text.min(1, 'a name'), arguments: object.optional() },
+              'an object with name and arguments',
+            ),
+          },
+          'a tool call',
+        ),
+        'an array of tool calls',
+      )
+      .nullish(),
+  },
+  'a message',
+)
+
+/** The body of `POST /api/chat`. */
+export const chatSchema = z.object({
+  ...sharedFields,
+  messages: z.array(messageSchema, 'an array of messages').optional(),
+  tools: z.array(toolSchema, 'an array of tools').max(128, 'at most 128 tools').optional(),
+})
+
+const callOf = (call: ToolCall): string =>
+  `{"function":{"name":${JSON.stringify(call.name)},"arguments":${call.arguments}}}`
+
+const message = (members: string): string => `"message":{"role":"assistant",${members}}`
+
+const words: AnswerWords = {
+  part(part) {
+    if (part.type === 'call') return message(`"content":"","tool_calls":[${callOf(part.call)}]`)
+    const text = JSON.stringify(part.text)
+    return message(part.type === 'text' ? `"content":${text}` : `"content":"","thinking":${text}`)
+  },
+  empty: message('"content":""'),
+  whole({ content, reasoning, calls }) {
+    const thinking = reasoning === '' ? '' : `,"thinking":${JSON.stringify(reasoning)}`
+    const called = calls.length === 0 ? '' : `,"tool_calls":[${calls.map(callOf).join(',')}]`
+    return message(`"content":${JSON.stringify(content)}${thinking}${called}`)
+  },
+}
+
+/** `POST /api/chat`. Without messages the model is only loaded, which it is already. */
+export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, chatSchema, ollama.unknownFields)
+  const client = openOllamaModel(ollama.directory, fields.model)
+  const { messages = [], tools = [] } = fields
+  refuseFormat(fields)
+  if (messages.length === 0) {
+    const reason = unloads(fields.keep_alive) ? 'unload' : 'load'
+    const head = chunkHead(ctx, fields.model)
+    ctx.type = 'application/json'
+    ctx.body = `${head}${words.empty},"done":true,"done_reason":"${reason}"}`
+    return
+  }
+  const { limits } = await client.info()
+  const { logger } = ctx.state.transport
+  const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
+  const { prompt, form } = await prepareChat(client, {
+    messages: messages.map(toChatMessage),
+    tools: tools.map(({ function: { name, description, parameters } }) => ({
+      type: 'function',
+      function: {
+        name,
+        ...(typeof description === 'string' ? { description } : {}),
+        ...(parameters ? { parameters } : {}),
+      },
+    })),
+    template: { variables: thinkVariables(fields) },
+  })
+  const defaults = withOverrides(protocolDefaults['/api/chat'], ollama.overrides)
+  await answer(ctx, client, {
+    model: fields.model,
+    stream: fields.stream ?? true,
+    request: buildRequest(prompt, settings, defaults),
+    form,
+    words,
+  })
+}
+
+function toChatMessage(
+  {
+    role,
+    content,
+    thinking,
+    images,
+    tool_name: name,
+    tool_calls: calls,
+  }: z.output<typeof messageSchema>,
+  index: number,
+): ChatMessage {
+  if ((images ?? []).length > 0) {
+    throw unsupported(`messages.${index}.images`, 'this model takes text only')
+  }
+  return {
+    role,
+    content: content ?? '',
+    ...(typeof name === 'string' ? { name } : {}),
+    ...(typeof thinking === 'string' ? { reasoning_content: thinking } : {}),
+    ...(calls && calls.length > 0
+      ? {
+          tool_calls: calls.map(({ function: { name, arguments: given = {} } }) => ({
+            type: 'function',
+            function: { name, arguments: given },
+          })),
+        }
+      : {}),
+  }
+}

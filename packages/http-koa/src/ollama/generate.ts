@@ -1,0 +1,97 @@
+import type { EngineClient, Prompt } from '@cllm/core'
+import { z } from 'zod'
+import type { AnswerForm } from '../chat/create-answer-parser.js'
+import { prepareChat } from '../chat/prepare-chat.js'
+import type { KoaContext } from '../koa-context.js'
+import { buildRequest } from '../request/build-request.js'
+import { boolean, text } from '../request/fields.js'
+import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
+import { readFields } from '../request/read-fields.js'
+import { unsupported } from '../request/refuse-unsupported.js'
+import { answer, type AnswerWords } from './answer-stream.js'
+import { chunkHead, type OllamaContext, openOllamaModel } from './ollama-context.js'
+import { refuseFormat, sharedFields, thinkVariables, toSettings, unloads } from './ollama-fields.js'
+
+/** The body of `POST /api/generate`. */
+export const generateSchema = z.object({
+  ...sharedFields,
+  prompt: text.optional(),
+  system: text.optional(),
+  raw: boolean.optional(),
+  suffix: text.optional(),
+  template: text.optional(),
+  images: z.array(z.unknown(), 'an array of images').optional(),
+  context: z.array(z.unknown(), 'an array of tokens').optional(),
+})
+
+type GenerateFields = z.output<typeof generateSchema>
+
+const words: AnswerWords = {
+  part(part) {
+    if (part.type === 'call') return '"response":""'
+    const text = JSON.stringify(part.text)
+    return part.type === 'reasoning' ? `"response":"","thinking":${text}` : `"response":${text}`
+  },
+  empty: '"response":""',
+  whole({ content, reasoning }) {
+    const thinking = reasoning === '' ? '' : `,"thinking":${JSON.stringify(reasoning)}`
+    return `"response":${JSON.stringify(content)}${thinking}`
+  },
+}
+
+/** `POST /api/generate`. Without a prompt the model is only loaded, which it is already. */
+export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, generateSchema, ollama.unknownFields)
+  const client = openOllamaModel(ollama.directory, fields.model)
+  refuse(fields)
+  if ((fields.prompt ?? '') === '') {
+    const reason = unloads(fields.keep_alive) ? 'unload' : 'load'
+    ctx.type = 'application/json'
+    ctx.body = `${chunkHead(ctx, fields.model)}"response":"","done":true,"done_reason":"${reason}"}`
+    return
+  }
+  const { limits } = await client.info()
+  const { logger } = ctx.state.transport
+  const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
+  const { prompt, form } = await prepare(client, fields)
+  const defaults = withOverrides(protocolDefaults['/api/generate'], ollama.overrides)
+  await answer(ctx, client, {
+    model: fields.model,
+    stream: fields.stream ?? true,
+    request: buildRequest(prompt, settings, defaults),
+    form,
+    words,
+  })
+}
+
+const plain: AnswerForm = { toolNames: [], thinks: false, thinkingIsOpen: false }
+
+/** A raw prompt is continued as it is; any other one is a user's message. */
+async function prepare(
+  client: EngineClient,
+  fields: GenerateFields,
+): Promise<{ prompt: Prompt; form: AnswerForm }> {
+  const text = fields.prompt ?? ''
+  if (fields.raw === true) return { prompt: { text }, form: plain }
+  const system = fields.system ?? ''
+  return await prepareChat(client, {
+    messages: [
+      ...(system === '' ? [] : [{ role: 'system', content: system }]),
+      { role: 'user', content: text },
+    ],
+    tools: [],
+    template: { variables: thinkVariables(fields) },
+  })
+}
+
+function refuse(fields: GenerateFields): void {
+  refuseFormat(fields)
+  if ((fields.suffix ?? '') !== '') throw unsupported('suffix', 'this model cannot fill gaps')
+  if ((fields.template ?? '') !== '') {
+    throw unsupported('template', "the model's own template is used; raw takes a finished prompt")
+  }
+  if ((fields.images ?? []).length > 0) throw unsupported('images', 'this model takes text only')
+  if ((fields.context ?? []).length > 0) {
+    throw unsupported('context', 'send the conversation to /api/chat instead')
+  }
+}

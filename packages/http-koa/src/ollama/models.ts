@@ -1,0 +1,97 @@
+import { createHash } from 'node:crypto'
+import type { EngineInfo } from '@cllm/core'
+import { z } from 'zod'
+import { chatFormatOf } from '../chat/chat-format.js'
+import type { KoaContext } from '../koa-context.js'
+import { boolean, text } from '../request/fields.js'
+import { readFields } from '../request/read-fields.js'
+import { type OllamaContext, openOllamaModel, taggedName, timeText } from './ollama-context.js'
+
+/** `GET /api/version`. */
+export function version(ctx: KoaContext, ollama: OllamaContext): void {
+  ctx.body = { version: ollama.version }
+}
+
+/** `GET /api/tags`: the models that are served. */
+export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  ctx.body = {
+    models: await Promise.all(ollama.directory.list().map((id) => describe(id, ollama))),
+  }
+}
+
+/** `GET /api/ps`: those that are in memory, which all are, for good. */
+export async function ps(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const models = ollama.directory.list().map(async (id) => {
+    const { model, limits, capabilities } = await ollama.directory.open(id).info()
+    return {
+      ...(await describe(id, ollama)),
+      expires_at: timeText(ctx.state.transport.clock.now() + 365 * 24 * 3_600_000),
+      size_vram: capabilities.gpu === false ? 0 : model.sizeBytes,
+      context_length: limits.contextSize,
+    }
+  })
+  ctx.body = { models: await Promise.all(models) }
+}
+
+async function describe(id: string, { directory, started }: OllamaContext) {
+  const { model } = await directory.open(id).info()
+  return {
+    name: taggedName(id),
+    model: taggedName(id),
+    modified_at: timeText(started),
+    size: model.sizeBytes,
+    // of the name: the file is too large to be read for it
+    digest: createHash('sha256').update(id).digest('hex'),
+    details: detailsOf(model),
+  }
+}
+
+function detailsOf({ architecture, parameters, quantization }: EngineInfo['model']) {
+  return {
+    parent_model: '',
+    format: 'gguf',
+    family: architecture,
+    families: [architecture],
+    parameter_size: parameterSize(parameters),
+    quantization_level: quantization,
+  }
+}
+
+function parameterSize(count: number): string {
+  const isLarge = count >= 1e9
+  return `${(count / (isLarge ? 1e9 : 1e6)).toFixed(1)}${isLarge ? 'B' : 'M'}`
+}
+
+/** The body of `POST /api/show`. */
+export const showSchema = z.object({
+  model: text.optional(),
+  name: text.optional(),
+  verbose: boolean.optional(),
+})
+
+/** `POST /api/show`: what is known of a model. */
+export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, showSchema, ollama.unknownFields)
+  const client = openOllamaModel(ollama.directory, fields.model ?? fields.name ?? '')
+  const info = await client.info()
+  const { model } = info
+  const { architecture, details = {} } = model
+  const format = chatFormatOf(info)
+  ctx.body = {
+    modelfile: '',
+    parameters: '',
+    template: details['chatTemplate'] ?? '',
+    details: detailsOf(model),
+    model_info: {
+      'general.architecture': architecture,
+      'general.parameter_count': model.parameters,
+      [`${architecture}.context_length`]: model.trainingContext,
+      [`${architecture}.embedding_length`]: details['hiddenSize'] ?? null,
+      [`${architecture}.block_count`]: details['layers'] ?? null,
+      [`${architecture}.attention.head_count`]: details['attentionHeads'] ?? null,
+      [`${architecture}.attention.head_count_kv`]: details['keyValueHeads'] ?? null,
+    },
+    capabilities: ['completion', 'tools', ...(format.thinks ? ['thinking'] : [])],
+    modified_at: timeText(ollama.started),
+  }
+}

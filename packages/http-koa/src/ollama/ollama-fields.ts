@@ -1,0 +1,132 @@
+import type { Logger } from '@cllm/core'
+import { z } from 'zod'
+import type { UnknownFields } from '../native/unknown-fields.js'
+import { boolean, integer, largest, number, object, seed, stop } from '../request/fields.js'
+import type { RequestSettings } from '../request/build-request.js'
+import { unsupported } from '../request/refuse-unsupported.js'
+
+const any = z.unknown().optional()
+
+/** The known members of `options`; the last of them mean nothing here and are taken silently. */
+const optionsSchema = z.object(
+  {
+    num_predict: integer(-2, largest).nullish(),
+    num_ctx: integer(0, largest).nullish(),
+    temperature: number(0, 100).nullish(),
+    top_k: integer(-1, largest).nullish(),
+    top_p: number(0, 1).nullish(),
+    min_p: number(0, 1).nullish(),
+    seed: seed.nullish(),
+    stop: stop.nullish(),
+    repeat_penalty: number(0.01, 100).nullish(),
+    presence_penalty: number(-100, 100).nullish(),
+    frequency_penalty: number(-100, 100).nullish(),
+    num_keep: any,
+    num_batch: any,
+    num_gpu: any,
+    main_gpu: any,
+    num_thread: any,
+    use_mmap: any,
+    use_mlock: any,
+    numa: any,
+  },
+  'an object',
+)
+
+/** The fields that `/api/generate` and `/api/chat` share. */
+export const sharedFields = {
+  model: z.string('the name of a model').min(1, 'the name of a model'),
+  stream: boolean.optional(),
+  options: z.looseObject(optionsSchema.shape, 'an object').optional(),
+  format: z
+    .custom<string | Readonly<Record<string, unknown>>>(
+      (value) => value === '' || value === 'json' || (typeof value === 'object' && value !== null),
+      'json or a JSON schema',
+    )
+    .meta({ anyOf: [{ enum: ['', 'json'] }, { type: 'object' }] })
+    .optional(),
+  think: z
+    .custom<boolean | string>(
+      (value) => typeof value === 'boolean' || ['high', 'medium', 'low'].includes(value as string),
+      'true, false, high, medium or low',
+    )
+    .meta({ anyOf: [{ type: 'boolean' }, { enum: ['high', 'medium', 'low'] }] })
+    .optional(),
+  keep_alive: z
+    .custom<string | number>(
+      (value) => typeof value === 'number' || typeof value === 'string',
+      'a number of seconds or a duration such as 5m',
+    )
+    .meta({ anyOf: [{ type: 'string' }, { type: 'number' }] })
+    .optional(),
+}
+
+const sharedSchema = z.object(sharedFields)
+type SharedFields = z.output<typeof sharedSchema>
+
+/** Refuses what a backend without grammars cannot promise. */
+export function refuseFormat({ format }: Pick<SharedFields, 'format'>): void {
+  if (format === undefined || format === '') return
+  throw unsupported('format', 'this backend has no grammars')
+}
+
+/** Variables of the template: whether a thinking model thinks. */
+export const thinkVariables = ({ think }: SharedFields): Readonly<Record<string, unknown>> =>
+  think === undefined
+    ? {}
+    : {
+        enable_thinking: think !== false,
+        ...(typeof think === 'string' ? { reasoning_effort: think } : {}),
+      }
+
+/** What the options ask of the engine. */
+export function toSettings(
+  { options = {} }: SharedFields,
+  contextSize: number,
+  unknownOptions: UnknownFields,
+  logger: Logger,
+): RequestSettings {
+  unknownOptions.warn(options, optionsSchema.shape, logger)
+  const said = Object.fromEntries(
+    Object.entries(options).filter(([, value]) => value !== null),
+  ) as { [Key in keyof typeof options]?: Exclude<(typeof options)[Key], null> }
+  if ((said.num_ctx ?? 0) > contextSize) {
+    logger.info(
+      { num_ctx: said.num_ctx, contextSize },
+      `num_ctx ${said.num_ctx} is more than a slot holds: it is clamped to ${contextSize}`,
+    )
+  }
+  const most = said.num_predict
+  return {
+    maxTokens: most === undefined ? undefined : most > 0 ? most : Infinity,
+    temperature: said.temperature,
+    topK: said.top_k,
+    topP: said.top_p,
+    minP: said.min_p,
+    seed: said.seed,
+    stop: said.stop,
+    repetitionPenalty: said.repeat_penalty,
+    presencePenalty: said.presence_penalty,
+    frequencyPenalty: said.frequency_penalty,
+  }
+}
+
+/** Whether a keep_alive asks to unload the model at once. */
+export const unloads = (keepAlive: string | number | undefined): boolean =>
+  keepAlive !== undefined && Number.parseFloat(String(keepAlive)) === 0
+
+/** A tool as Ollama's clients send it. */
+export const toolSchema = z.object(
+  {
+    type: z.string('a text').optional(),
+    function: z.object(
+      {
+        name: z.string('a name').min(1, 'a name'),
+        description: z.string('a text').nullish(),
+        parameters: object.nullish(),
+      },
+      'an object with a name',
+    ),
+  },
+  'a tool',
+)

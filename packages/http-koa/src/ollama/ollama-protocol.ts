@@ -1,0 +1,77 @@
+import { createRequire } from 'node:module'
+import type { EngineDirectory } from '@cllm/core'
+import type { KoaProtocol, KoaRouter } from '../koa-context.js'
+import { UnknownFields } from '../native/unknown-fields.js'
+import type { HandledRoute } from '../request/api-route.js'
+import { mountRoutes } from '../request/mount-routes.js'
+import type { DefaultOverrides } from '../request/protocol-defaults.js'
+import { chat, chatSchema } from './chat.js'
+import { generate, generateSchema } from './generate.js'
+import { ps, show, showSchema, tags, version } from './models.js'
+import type { OllamaContext } from './ollama-context.js'
+import { ollamaErrorBody } from './ollama-error.js'
+
+/** Settings of {@link ollamaProtocol}. */
+export interface OllamaProtocolOptions {
+  /** What requests get that do not say, in place of Ollama's own defaults. */
+  readonly defaults?: DefaultOverrides
+  /** Shown by `/api/version`; default: the version of this package. */
+  readonly version?: string
+  /** When models are said to be from, in milliseconds since the epoch; default 0. */
+  readonly started?: number
+}
+
+const { version: packageVersion } = createRequire(import.meta.url)('../../package.json') as {
+  readonly version: string
+}
+
+const streams = ['application/x-ndjson', 'application/json']
+
+const routes: readonly HandledRoute<OllamaContext>[] = [
+  {
+    method: 'get',
+    path: '/',
+    summary: 'Says that it runs, where the native API does not',
+    answers: ['text/plain'],
+    handle: (ctx) => void (ctx.body = 'Ollama is running'),
+  },
+  { method: 'get', path: '/api/version', summary: 'The version', handle: version },
+  { method: 'get', path: '/api/tags', summary: 'The models that are served', handle: tags },
+  { method: 'get', path: '/api/ps', summary: 'The models in memory', handle: ps },
+  { method: 'post', path: '/api/show', summary: 'One model', body: showSchema, handle: show },
+  {
+    method: 'post',
+    path: '/api/generate',
+    summary: 'Answer or continue a text',
+    body: generateSchema,
+    answers: streams,
+    handle: generate,
+  },
+  {
+    method: 'post',
+    path: '/api/chat',
+    summary: 'Answer a conversation',
+    body: chatSchema,
+    answers: streams,
+    handle: chat,
+  },
+]
+
+/** Ollama's API under `/api`; see `docs/api-ollama.md`. */
+export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol {
+  return {
+    name: 'ollama',
+    routes,
+    errors: { covers: (path) => /^\/api(\/|$)/.test(path), body: ollamaErrorBody },
+    mount(router: KoaRouter, directory: EngineDirectory) {
+      mountRoutes(router, routes, {
+        directory,
+        version: options.version ?? packageVersion,
+        overrides: options.defaults ?? {},
+        unknownFields: new UnknownFields(),
+        unknownOptions: new UnknownFields(),
+        started: options.started ?? 0,
+      })
+    },
+  }
+}

@@ -1,0 +1,126 @@
+import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
+import { llamaServerProtocol } from '@cllm/http-koa'
+import t from 'tap'
+import { serve } from '../serve.js'
+import { serveDirectory } from '../serve-directory.js'
+
+type Json = Record<string, unknown>
+
+const tokenizer = new FakeTokenizer()
+const script = scriptAnswers(tokenizer, { euro: 'a€ b', other: 'XYZ' })
+
+t.test('conformance', async (t) => {
+  await testProtocol(
+    t,
+    serveDirectory(() => llamaServerProtocol()),
+    {
+      request: (prompt, n_predict, stream) => ({
+        path: '/completion',
+        body: JSON.stringify({ prompt, n_predict, stream, ignore_eos: true }),
+      }),
+    },
+  )
+})
+
+t.test('the routes of llama-server', async (t) => {
+  const server = await serve({
+    protocols: [llamaServerProtocol()],
+    backend: { script, contextSize: 100, slots: 2 },
+  })
+  t.teardown(() => server.close())
+  const ask = async (path: string, body?: object) => {
+    const response = await (body === undefined ? server.get(path) : server.post(path, body))
+    return { status: response.status, json: (await response.json()) as Json }
+  }
+  const { json } = await ask('/completion', { prompt: 'euro', return_tokens: true, seed: -1 })
+  t.match(json, {
+    index: 0,
+    content: 'a€ b',
+    tokens: tokenizer.encode('a€ b', { addBos: false }),
+    stop: true,
+    stop_type: 'eos',
+    stopping_word: '',
+    prompt: 'euro',
+    tokens_predicted: 4,
+    tokens_evaluated: 5,
+    generation_settings: {
+      temperature: 0.8,
+      top_k: 40,
+      min_p: 0.05,
+      repeat_penalty: 1,
+      n_predict: -1,
+    },
+    timings: { prompt_n: 5, predicted_n: 4 },
+  })
+  t.match(
+    (await ask('/completions', { prompt: tokenizer.encode('other'), stop: ['Y', ''] })).json,
+    {
+      content: 'X',
+      prompt: 'other',
+      stop_type: 'word',
+      stopping_word: 'Y',
+    },
+  )
+  t.match((await ask('/completion', { prompt: 'euro', n_predict: 1, temperature: 0 })).json, {
+    content: 'a',
+    stop_type: 'limit',
+  })
+  const [X = 0] = tokenizer.encode('X', { addBos: false })
+  const biased = await ask('/completion', {
+    prompt: 'free',
+    n_predict: 20,
+    logit_bias: [[X, false]],
+  })
+  t.equal(biased.status, 200)
+
+  const response = await server.post('/completion', { prompt: 'euro', stream: true })
+  const events = (await response.text()).trimEnd().split('\n\n')
+  const parsed = events.map((event) => JSON.parse(event.replace('data: ', '')) as Json)
+  t.equal(parsed.map(({ content }) => content).join(''), 'a€ b')
+  t.match(parsed.at(-1), { stop: true, stop_type: 'eos', tokens_predicted: 4 })
+
+  t.same((await ask('/tokenize', { content: 'euro' })).json, {
+    tokens: tokenizer.encode('euro', { addBos: false }),
+  })
+  t.same((await ask('/tokenize', { content: 'euro', add_special: true })).json, {
+    tokens: tokenizer.encode('euro'),
+  })
+  t.same((await ask('/detokenize', { tokens: tokenizer.encode('€') })).json, { content: '€' })
+  const messages = [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }]
+  t.same((await ask('/apply-template', { messages })).json, {
+    prompt: '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n',
+  })
+  t.match((await ask('/props')).json, {
+    total_slots: 2,
+    default_generation_settings: { n_ctx: 100, params: { top_p: 0.95 } },
+  })
+  t.match((await ask('/slots')).json, [
+    { id: 0, is_processing: false },
+    { id: 1, is_processing: false },
+  ])
+  t.equal((await ask('/slots?fail_on_no_slot=1')).status, 200)
+  t.same((await ask('/health')).json, { status: 'ok' })
+
+  const cases: [path: string, body: object, message: RegExp][] = [
+    ['/completion', {}, /prompt/],
+    ['/completion', { prompt: ['a'] }, /prompt: expected a text or token ids/],
+    ['/completion', { prompt: 'a', n_predict: 0 }, /n_predict/],
+    ['/completion', { prompt: 'a', grammar: 'root ::= "a"' }, /grammar/],
+    ['/completion', { prompt: 'a', json_schema: {} }, /json_schema/],
+    ['/completion', { prompt: 'a', n_probs: 2 }, /n_probs/],
+    ['/completion', { prompt: 'a', logit_bias: [[1, 'x']] }, /logit_bias/],
+    ['/tokenize', { content: 5 }, /content: expected a text/],
+    ['/detokenize', { tokens: [100_000] }, /./],
+    ['/apply-template', { messages: [] }, /messages/],
+  ]
+  for (const [path, body, message] of cases) {
+    const { status, json } = await ask(path, body)
+    t.match(
+      [status, json],
+      [400, { error: { code: 400, type: 'invalid_request_error', message } }],
+      path,
+    )
+  }
+  const long = await ask('/completion', { prompt: 'x'.repeat(120) })
+  t.match(long.json, { error: { type: 'exceed_context_size_error', n_ctx: 100 } })
+})

@@ -1,0 +1,166 @@
+import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
+import { ollamaProtocol } from '@cllm/http-koa'
+import t, { type Test } from 'tap'
+import { serve } from '../serve.js'
+import { serveDirectory } from '../serve-directory.js'
+
+type Json = Record<string, unknown>
+
+const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
+const answers = '<|im_start|>assistant\n'
+const parameters = { type: 'object', properties: { city: { type: 'string' } } }
+const tool = { type: 'function', function: { name: 'weather', description: 'Says it', parameters } }
+const toolSystem =
+  `You can call these tools:\n${JSON.stringify(tool.function)}\n` +
+  'To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}'
+const script = scriptAnswers(new FakeTokenizer(), {
+  [turn('user', 'euro') + answers]: 'a€ b',
+  [turn('system', 'Be brief.') + turn('user', 'euro') + answers]: 'brief',
+  [turn('system', toolSystem) + turn('user', 'euro') + answers]:
+    '{"name": "weather", "arguments": {"city": "Paris"}}',
+  euro: 'raw',
+})
+
+async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
+  const backend = { script, contextSize: 1024 }
+  const server = await serve({
+    protocols: [ollamaProtocol({ version: '1.2.3' })],
+    backend,
+    ...options,
+  })
+  t.teardown(() => server.close())
+  const { model } = await server.client.info()
+  const ask = async (path: string, body: object) => {
+    const response = await server.post(path, { model: model.id, ...body })
+    return { status: response.status, json: (await response.json()) as Json }
+  }
+  const stream = async (path: string, body: object) => {
+    const response = await server.post(path, { model: model.id, ...body })
+    t.equal(response.headers.get('content-type'), 'application/x-ndjson')
+    const lines = (await response.text()).trimEnd().split('\n')
+    return lines.map((line) => JSON.parse(line) as Json)
+  }
+  return { ...server, id: model.id, ask, stream }
+}
+
+t.test('conformance', async (t) => {
+  for (const path of ['/api/generate', '/api/chat']) {
+    await testProtocol(
+      t,
+      serveDirectory(() => ollamaProtocol()),
+      {
+        request: (prompt, num_predict, stream) => ({
+          path,
+          body: JSON.stringify({
+            model: 'fake',
+            prompt,
+            ...(path === '/api/chat' ? { messages: [{ role: 'user', content: prompt }] } : {}),
+            stream,
+            options: { num_predict },
+          }),
+        }),
+      },
+    )
+  }
+})
+
+t.test('what is served', async (t) => {
+  const { get, ask, id } = await start(t)
+  const json = async (path: string) => (await (await get(path)).json()) as Json
+  t.same(await json('/api/version'), { version: '1.2.3' })
+  const model = { name: `${id}:latest`, model: `${id}:latest`, digest: /^[0-9a-f]{64}$/ }
+  t.match(await json('/api/tags'), { models: [{ ...model, details: { format: 'gguf' } }] })
+  t.match(await json('/api/ps'), { models: [{ ...model, size_vram: 0, context_length: 1024 }] })
+  t.match((await ask('/api/show', {})).json, { capabilities: ['completion', 'tools'] })
+  t.match((await ask('/api/show', { model: `${id}:latest` })).json, { details: { format: 'gguf' } })
+  t.equal(await (await get('/')).text(), 'Ollama is running')
+  t.equal((await get('/', { method: 'HEAD' })).status, 200)
+  const missing = await ask('/api/show', { model: 'none' })
+  t.match([missing.status, missing.json], [404, { error: /model 'none' not found/ }])
+})
+
+t.test('generate and chat', async (t) => {
+  const { ask, stream, id } = await start(t)
+  const messages = [{ role: 'user', content: 'euro' }]
+  t.match((await ask('/api/generate', { prompt: 'euro', stream: false })).json, {
+    model: id,
+    created_at: '1970-01-01T00:00:01.000Z',
+    response: 'a€ b',
+    done: true,
+    done_reason: 'stop',
+    total_duration: 0,
+    eval_count: 4,
+  })
+  t.match((await ask('/api/generate', { prompt: 'euro', raw: true, stream: false })).json, {
+    response: 'raw',
+  })
+  t.match(
+    (await ask('/api/generate', { prompt: 'euro', system: 'Be brief.', stream: false })).json,
+    {
+      response: 'brief',
+    },
+  )
+  const lines = await stream('/api/generate', { prompt: 'euro', keep_alive: '5m' })
+  t.same(
+    lines.map(({ response }) => response),
+    ['a', '€ ', 'b', ''],
+  )
+  t.same(
+    lines.map(({ done }) => done),
+    [false, false, false, true],
+  )
+  const chat = await stream('/api/chat', { messages, options: { num_predict: 2, stop: null } })
+  t.match(
+    chat.map(({ message }) => message),
+    [
+      { role: 'assistant', content: 'a' },
+      { role: 'assistant', content: '' },
+    ],
+  )
+  t.match(chat.at(-1), { done: true, done_reason: 'length', eval_count: 2 })
+  const function_ = { name: 'weather', arguments: { city: 'Paris' } }
+  t.match((await ask('/api/chat', { messages, tools: [tool], stream: false })).json, {
+    message: { content: '', tool_calls: [{ function: function_ }] },
+  })
+  t.match((await stream('/api/chat', { messages, tools: [tool] }))[0], {
+    message: { tool_calls: [{ function: function_ }] },
+    done: false,
+  })
+  t.match((await ask('/api/generate', {})).json, { response: '', done: true, done_reason: 'load' })
+  t.match((await ask('/api/chat', { keep_alive: 0 })).json, { done_reason: 'unload' })
+})
+
+t.test('num_ctx is clamped, which the log says; unknown options too', async (t) => {
+  const { ask, log } = await start(t)
+  const options = { num_ctx: 5000, num_predict: 1, num_gpu: 5, mirostat: 1 }
+  t.equal((await ask('/api/generate', { prompt: 'a', stream: false, options })).status, 200)
+  t.ok(log.some(({ message }) => message.includes('clamped to 1024')))
+  t.same(
+    log.filter(({ level }) => level === 'warn').map(({ fields }) => fields['field']),
+    ['mirostat'],
+  )
+})
+
+t.test('what cannot be done', async (t) => {
+  const { ask } = await start(t)
+  const cases: [path: string, body: object, error: RegExp][] = [
+    ['/api/generate', { model: null }, /model/],
+    ['/api/generate', { prompt: 5 }, /prompt: expected a text/],
+    ['/api/generate', { format: 'json' }, /format/],
+    ['/api/generate', { format: 5 }, /format/],
+    ['/api/generate', { images: ['aGk='] }, /images/],
+    ['/api/generate', { suffix: 'a' }, /suffix/],
+    ['/api/generate', { template: '{{ .Prompt }}' }, /template/],
+    [
+      '/api/generate',
+      { options: { temperature: 'hot' } },
+      /options.temperature: expected a number/,
+    ],
+    ['/api/chat', { messages: [{ role: 'king' }] }, /messages.0.role: expected one of system/],
+    ['/api/chat', { messages: [{ role: 'user', images: ['a'] }] }, /messages.0.images/],
+  ]
+  for (const [path, body, error] of cases) {
+    const { status, json } = await ask(path, body)
+    t.match([status, json], [400, { error }], JSON.stringify(body))
+  }
+})
