@@ -7,6 +7,8 @@ import type {
   LoadModelOptions,
   NativeContext,
   NativeContextOptions,
+  NativeGrammar,
+  NativeGrammarState,
   NativeModel,
   NativeSampler,
 } from './native.js'
@@ -20,7 +22,15 @@ interface Bindings {
     model: NativeModel,
     options: Readonly<Record<string, unknown>>,
   ) => NativeContext & { init(): Promise<boolean> }
-  readonly AddonSampler: new (model: NativeModel) => NativeSampler
+  readonly AddonSampler: {
+    new (model: NativeModel): NativeSampler
+    acceptGrammarEvaluationStateToken(state: NativeGrammarState, token: number): void
+  }
+  readonly AddonGrammar: new (gbnf: string, options: Readonly<Record<string, unknown>>) => object
+  readonly AddonGrammarEvaluationState: {
+    new (model: NativeModel, grammar: object): NativeGrammarState
+    new (state: NativeGrammarState): NativeGrammarState
+  }
   getGgmlType(name: string): number | undefined
 }
 
@@ -126,6 +136,7 @@ async function loadModel(
     chatTemplate: tokenizer?.chat_template,
     gpuLayers: model.gpuLayers,
     createSampler: () => new bindings.AddonSampler(native),
+    parseGrammar: (gbnf, root) => parseGrammar(bindings, native, gbnf, root),
     createContext: (options) => createContext(bindings, native, options),
     dispose: () => model.dispose(),
   }
@@ -148,11 +159,27 @@ async function createContext(
   return undefined
 }
 
+function parseGrammar(
+  bindings: Bindings,
+  model: NativeModel,
+  gbnf: string,
+  rootRuleName: string,
+): NativeGrammar {
+  const { AddonGrammar, AddonGrammarEvaluationState, AddonSampler } = bindings
+  const grammar = new AddonGrammar(gbnf, { addonExports: bindings, rootRuleName })
+  const first = new AddonGrammarEvaluationState(model, grammar)
+  return {
+    begin: () => new AddonGrammarEvaluationState(first),
+    accept: (state, token) => AddonSampler.acceptGrammarEvaluationStateToken(state, token),
+  }
+}
+
 function checkBindings(value: unknown): Bindings {
   const bindings = value as Partial<Bindings> | undefined
   checkMethods('AddonContext', bindings?.AddonContext?.prototype, contextMethods)
   checkMethods('AddonSampler', bindings?.AddonSampler?.prototype, ['applyConfig', 'dispose'])
-  checkMethods('bindings', bindings, ['getGgmlType'])
+  checkMethods('AddonSampler', bindings?.AddonSampler, ['acceptGrammarEvaluationStateToken'])
+  checkMethods('bindings', bindings, ['getGgmlType', 'AddonGrammar', 'AddonGrammarEvaluationState'])
   return bindings as Bindings
 }
 

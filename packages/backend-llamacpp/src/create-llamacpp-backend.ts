@@ -10,6 +10,7 @@ import {
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { checkMemory, gigabytes, paddedContext, planMemory } from './memory-plan.js'
+import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type ModelShape, readModelShape } from './model-shape.js'
 import type { LlamaRuntime, LoadedModel, NativeContext } from './native.js'
 import { PlainTextGuard } from './plain-text-guard.js'
@@ -156,7 +157,7 @@ function assemble(
     ),
     limits: { slots, contextSize, batchSize, ...(flashAttention !== false && { chunkMultiple }) },
     capabilities: {
-      grammar: false,
+      grammar: true,
       logprobs: false,
       embeddings: false,
       lora: false,
@@ -167,6 +168,7 @@ function assemble(
     context,
     cells: new SlotCells(context, slots, shape.slidingWindow),
     samplers: new SamplerPool(() => loaded.createSampler()),
+    grammars: new ConstraintGrammars((gbnf, root) => loaded.parseGrammar(gbnf, root)),
     clock,
     close: () => loaded.dispose(),
   })

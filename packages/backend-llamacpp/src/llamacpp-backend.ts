@@ -6,6 +6,7 @@ import {
   type Clock,
   CllmError,
   type ModelInfo,
+  type OutputConstraint,
   type SamplingParams,
   type SlotId,
   type StepOutput,
@@ -13,6 +14,7 @@ import {
   type TokenId,
   type Tokenizer,
 } from '@cllm/core'
+import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native.js'
 import { preferSlot } from './prefer-slot.js'
 import { LlamaCppSampler } from './sampler.js'
@@ -32,6 +34,7 @@ export interface LlamaCppBackendParts {
   readonly context: NativeContext
   readonly cells: SlotCells
   readonly samplers: SamplerPool
+  readonly grammars: ConstraintGrammars
   readonly clock: Clock
   /** Gives back model and library. */
   readonly close: () => Promise<void>
@@ -64,9 +67,20 @@ export class LlamaCppBackend implements Backend {
     this.tokenizer = parts.tokenizer
   }
 
-  createSampler(params: SamplingParams, tokens: readonly TokenId[]): LlamaCppSampler {
-    const { samplers, vocabulary } = this.#parts
-    return new LlamaCppSampler(samplers, vocabulary, params, tokens)
+  createSampler(
+    params: SamplingParams,
+    tokens: readonly TokenId[],
+    promptTokens = tokens.length,
+  ): LlamaCppSampler {
+    const { samplers, vocabulary, grammars } = this.#parts
+    const { constraint } = params
+    if (constraint === undefined) return new LlamaCppSampler(samplers, vocabulary, params, tokens)
+    const grammar = grammars.of(constraint)
+    return new LlamaCppSampler(samplers, vocabulary, params, tokens, { grammar, promptTokens })
+  }
+
+  checkConstraint(constraint: OutputConstraint): void {
+    this.#parts.grammars.of(constraint)
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
@@ -186,6 +200,7 @@ export class LlamaCppBackend implements Backend {
       if (token < 0) {
         throw new CllmError('backend_failed', `no token can be drawn in slot ${item.slot}`)
       }
+      samplerOf(item).drew(token)
       drawn.push({ position, token })
     }
     return drawn

@@ -42,6 +42,21 @@ export interface NativeSamplerConfig {
   repeatPenaltyFrequencyPenalty?: number
   tokenBiasKeys?: Uint32Array
   tokenBiasValues?: Float32Array
+  /** Moved on with every token that is drawn, but for those that end generation. */
+  grammarEvaluationState?: NativeGrammarState
+}
+
+/** How far a text has come in its grammar. Opaque. */
+export interface NativeGrammarState {
+  readonly grammarState?: never
+}
+
+/** A parsed grammar. */
+export interface NativeGrammar {
+  /** The state before the first token. */
+  begin(): NativeGrammarState
+  /** Moves a state on. Throws when the token is not allowed there. */
+  accept(state: NativeGrammarState, token: number): void
 }
 
 /** llama.cpp's sampler chain. It holds 12 bytes per vocabulary entry for good, so it is reused. */
@@ -116,6 +131,8 @@ export interface LoadedModel {
   /** Layers on the GPU. */
   readonly gpuLayers: number
   createSampler(): NativeSampler
+  /** Throws when the text is no GBNF, has no such root rule, or one of its rules begins with itself. */
+  parseGrammar(gbnf: string, root: string): NativeGrammar
   /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */
   createContext(options: NativeContextOptions): Promise<NativeContext | undefined>
   dispose(): Promise<void>

@@ -1,6 +1,7 @@
 import { CllmError, penaltyWindow, type Sampler, type SamplingParams } from '@cllm/core'
 import type { TokenId } from '@cllm/core'
-import type { NativeSampler, NativeSamplerConfig } from './native.js'
+import { ConstraintTrack } from './constraint-track.js'
+import type { NativeGrammar, NativeSampler, NativeSamplerConfig } from './native.js'
 import { seedAt } from './seed-at.js'
 import type { PooledSampler, SamplerPool } from './sampler-pool.js'
 import type { Vocabulary } from './vocabulary.js'
@@ -33,14 +34,22 @@ export class LlamaCppSampler implements Sampler {
   readonly #isRandom: boolean
   /** The sequence's tokens; only kept for penalties. */
   readonly #history: TokenId[] | undefined
+  readonly #constraint: ConstraintTrack | undefined
 
+  /** @param constraint - the grammar of what follows the first `promptTokens` tokens */
   constructor(
     pool: SamplerPool,
     vocabulary: Vocabulary,
     params: SamplingParams,
     tokens: readonly TokenId[],
+    constraint?: { readonly grammar: NativeGrammar; readonly promptTokens: number },
   ) {
     this.#config = configOf(params, vocabulary)
+    if (constraint !== undefined) {
+      const { grammar, promptTokens } = constraint
+      this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
+      this.#constraint.limit(this.#config)
+    }
     this.#seed = params.seed
     this.#isRandom = params.temperature > 0
     this.#history = hasPenalties(params) ? tokens.slice() : undefined
@@ -71,18 +80,26 @@ export class LlamaCppSampler implements Sampler {
       config.repeatPenaltyTokens = this.#latest(this.#history, position, start, tokens)
     }
     if (this.#isRandom) config.seed = seedAt(this.#seed, position)
+    this.#constraint?.prepare(config, position, start, tokens)
     pooled.apply(config)
+  }
+
+  /** Takes note of what was drawn. */
+  drew(token: TokenId): void {
+    this.#constraint?.drew(token)
   }
 
   dispose(): void {
     if (this.#pooled === undefined) return
+    // The native sampler would keep the grammar's state.
+    if (this.#constraint !== undefined) this.#pooled.apply({ temperature: 0, seed: 0 })
     this.#pool.give(this.#pooled)
     this.#pooled = undefined
   }
 
   /** Whether draws differ in their configuration. */
   get #changes(): boolean {
-    return this.#isRandom || this.#history !== undefined
+    return this.#isRandom || this.#history !== undefined || this.#constraint !== undefined
   }
 
   #own(): PooledSampler {

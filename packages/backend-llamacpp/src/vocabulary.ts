@@ -28,6 +28,8 @@ export class Vocabulary {
   readonly controlTokens: readonly ControlToken[]
   /** What the model stops with. */
   readonly endOfGeneration: ReadonlySet<TokenId>
+  /** The tokens that begin with a byte above 0x7f which begins no character, by that byte. */
+  readonly byInnerByte: ReadonlyMap<number, readonly TokenId[]>
   /** Put in front of a prompt, or undefined. */
   readonly bos: TokenId | undefined
   /** The texts that chat templates know, empty when there is none. */
@@ -51,6 +53,7 @@ export class Vocabulary {
     this.#spellsBytes = this.#findSpelling(texts)
     const controlTokens: ControlToken[] = []
     const endOfGeneration = new Set<TokenId>()
+    const byInnerByte = new Map<number, TokenId[]>()
     let maxTokenBytes = 1
     for (let id = 0; id < this.size; id++) {
       const attributes = model.getTokenAttributes(id)
@@ -59,10 +62,16 @@ export class Vocabulary {
       if (isControl) controlTokens.push({ id, text, attributes })
       if (model.isEogToken(id)) endOfGeneration.add(id)
       maxTokenBytes = Math.max(maxTokenBytes, this.#longest(text, isControl))
+      const first = isControl ? 0 : this.#firstByte(text, attributes)
+      if (!isInner(first)) continue
+      const others = byInnerByte.get(first)
+      if (others === undefined) byInnerByte.set(first, [id])
+      else others.push(id)
     }
     this.maxTokenBytes = this.#collapses() ? Infinity : maxTokenBytes
     this.controlTokens = controlTokens
     this.endOfGeneration = endOfGeneration
+    this.byInnerByte = byInnerByte
     const bos = model.tokenBos()
     const eos = model.tokenEos()
     this.bos = bos >= 0 && model.shouldPrependBosToken() ? bos : undefined
@@ -116,6 +125,12 @@ export class Vocabulary {
     return (inBytes ? spelledBytes(text)?.length : undefined) ?? encoder.encode(text).length
   }
 
+  /** The first byte of a token that is spelled in bytes, 0 for others. */
+  #firstByte(text: string, attributes: number): number {
+    if ((attributes & TokenAttribute.Byte) !== 0) return Number.parseInt(text.slice(1, -1), 16) || 0
+    return (this.#spellsBytes ? spelledBytes(text.charAt(0))?.[0] : undefined) ?? 0
+  }
+
   /** Whether any amount of text can become one token. */
   #collapses(): boolean {
     return this.#type === VocabularyType.WordPiece || this.#type === VocabularyType.Unigram
@@ -138,4 +153,9 @@ export class Vocabulary {
     if (spaced < 0 || this.#type === VocabularyType.BytePair) return false
     return !this.#model.detokenize(Uint32Array.of(spaced), false).startsWith(' ')
   }
+}
+
+/** Whether UTF-8 never has this byte at the beginning of a character. */
+function isInner(byte: number): boolean {
+  return (byte >= 0x80 && byte < 0xc2) || byte > 0xf4
 }

@@ -1,0 +1,146 @@
+import { CllmError, type TokenId } from '@cllm/core'
+import type { NativeGrammar, NativeGrammarState, NativeSamplerConfig } from './native.js'
+import type { Vocabulary } from './vocabulary.js'
+
+/** The bias of what ends generation where it should not: still more than what a grammar forbids. */
+const never = -1e9
+/** The least bias of other tokens. */
+const least = -1e6
+
+/** Biases of tokens. */
+interface Biases {
+  readonly keys: Uint32Array
+  readonly values: Float32Array
+}
+
+/**
+ * Bytes that may not follow these first bytes of a character: with them it would be one that has a
+ * shorter spelling, half of a surrogate pair or beyond Unicode. llama.cpp's grammars let them pass.
+ */
+const forbiddenAfter = new Map<number, readonly [first: number, last: number]>([
+  [0xe0, [0x80, 0x9f]],
+  [0xed, [0xa0, 0xbf]],
+  [0xf0, [0x80, 0x8f]],
+  [0xf4, [0x90, 0xbf]],
+])
+
+/**
+ * Keeps the state of a sequence's grammar where its output is. The native sampler moves the state on
+ * with each draw; where the output is not what was drawn last (a step was tried again, the sequence
+ * comes from elsewhere), the state is made anew from the tokens.
+ */
+export class ConstraintTrack {
+  readonly #grammar: NativeGrammar
+  readonly #vocabulary: Vocabulary
+  readonly #promptTokens: number
+  /** The output up to where the state is, or is to be. */
+  readonly #output: TokenId[]
+  #state: NativeGrammarState | undefined
+  #biases: Biases = { keys: new Uint32Array(0), values: new Float32Array(0) }
+
+  constructor(
+    grammar: NativeGrammar,
+    vocabulary: Vocabulary,
+    tokens: readonly TokenId[],
+    promptTokens: number,
+  ) {
+    this.#grammar = grammar
+    this.#vocabulary = vocabulary
+    this.#promptTokens = promptTokens
+    this.#output = tokens.slice(promptTokens)
+  }
+
+  /**
+   * Takes out what a grammar would count as text though clients never see it: control tokens, and
+   * bytes that UTF-8 does not have. No bias of a request may forbid all that the grammar allows.
+   */
+  limit({ tokenBiasKeys, tokenBiasValues }: NativeSamplerConfig): void {
+    const { controlTokens, endOfGeneration, byInnerByte } = this.#vocabulary
+    const biases = new Map<TokenId, number>()
+    for (const [index, token] of tokenBiasKeys?.entries() ?? []) {
+      const bias = tokenBiasValues?.[index] ?? 0
+      biases.set(
+        token,
+        bias === -Infinity && endOfGeneration.has(token) ? never : Math.max(least, bias),
+      )
+    }
+    for (const [byte, tokens] of byInnerByte) {
+      if (byte >= 0xc0) for (const token of tokens) biases.set(token, -Infinity)
+    }
+    for (const { id } of controlTokens) {
+      if (!endOfGeneration.has(id)) biases.set(id, -Infinity)
+    }
+    this.#biases = toBiases(biases)
+  }
+
+  /** Makes the configuration ready for the draw after `position`. */
+  prepare(
+    config: NativeSamplerConfig,
+    position: number,
+    start: number,
+    tokens: readonly TokenId[],
+  ): void {
+    this.#follow(position, start, tokens)
+    this.#state ??= this.#replay()
+    config.grammarEvaluationState = this.#state
+    const { keys, values } = this.#biasesAfter(this.#output.at(-1))
+    if (keys.length === 0) return
+    config.tokenBiasKeys = keys
+    config.tokenBiasValues = values
+  }
+
+  /** The native sampler has moved the state on over this token. */
+  drew(token: TokenId): void {
+    if (!this.#vocabulary.endOfGeneration.has(token)) this.#output.push(token)
+  }
+
+  #follow(position: number, start: number, tokens: readonly TokenId[]): void {
+    const output = this.#output
+    for (let at = Math.max(start, this.#promptTokens); at <= position; at++) {
+      const index = at - this.#promptTokens
+      const token = tokens[at - start] ?? -1
+      if (output[index] === token) continue
+      this.#cut(index)
+      output.push(token)
+      if (this.#state !== undefined) this.#accept(this.#state, token)
+    }
+    this.#cut(Math.max(0, position + 1 - this.#promptTokens))
+  }
+
+  #cut(length: number): void {
+    if (length >= this.#output.length) return
+    this.#output.length = length
+    this.#state = undefined
+  }
+
+  #replay(): NativeGrammarState {
+    const state = this.#grammar.begin()
+    for (const token of this.#output) this.#accept(state, token)
+    return state
+  }
+
+  #accept(state: NativeGrammarState, token: TokenId): void {
+    try {
+      this.#grammar.accept(state, token)
+    } catch (cause) {
+      const message = `token ${token} of the output does not keep to the constraint`
+      throw new CllmError('backend_failed', message, { cause })
+    }
+  }
+
+  #biasesAfter(last: TokenId | undefined): Biases {
+    const byte = last === undefined ? undefined : this.#vocabulary.bytes(last).at(-1)
+    const forbidden = byte === undefined ? undefined : forbiddenAfter.get(byte)
+    if (forbidden === undefined) return this.#biases
+    const { keys, values } = this.#biases
+    const biases = new Map(Array.from(keys, (key, index) => [key, values[index] ?? 0]))
+    for (let next = forbidden[0]; next <= forbidden[1]; next++) {
+      for (const token of this.#vocabulary.byInnerByte.get(next) ?? []) biases.set(token, -Infinity)
+    }
+    return toBiases(biases)
+  }
+}
+
+function toBiases(biases: ReadonlyMap<TokenId, number>): Biases {
+  return { keys: Uint32Array.from(biases.keys()), values: Float32Array.from(biases.values()) }
+}

@@ -1,0 +1,272 @@
+import type { Backend, JsonSchema, OutputConstraint, Sampler } from '@cllm/core'
+import { CllmError } from '@cllm/core'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import addFormats from 'ajv-formats'
+import * as fc from 'fast-check'
+import t from 'tap'
+import { generate, openTiny, sampling } from '../open-tiny.js'
+import { randomSchema } from './random-schemas.js'
+
+const count = 500
+
+interface Output {
+  readonly text: string
+  /** Whether the model stopped, and was not cut. */
+  readonly isWhole: boolean
+}
+
+interface Running {
+  readonly index: number
+  readonly slot: number
+  readonly tokens: number[]
+  readonly sampler: Sampler
+  computed: number
+}
+
+/** Runs every constraint at temperature 1, as many at once as there are slots. */
+async function outputs(
+  backend: Backend,
+  constraints: readonly OutputConstraint[],
+  maxTokens: number,
+  seed = 1,
+): Promise<Output[]> {
+  const { tokenizer, limits } = backend
+  const prompt = tokenizer.encode('Once')
+  const results: Output[] = []
+  const running: Running[] = []
+  const free = Array.from({ length: limits.slots }, (_, slot) => limits.slots - 1 - slot)
+  let next = 0
+  while (next < constraints.length || running.length > 0) {
+    while (next < constraints.length && free.length > 0) {
+      const index = next++
+      const slot = free.pop()!
+      backend.release(slot)
+      const params = sampling({
+        temperature: 1,
+        seed: seed + index,
+        constraint: constraints[index]!,
+      })
+      const sampler = backend.createSampler(params, prompt)
+      running.push({ index, slot, tokens: [...prompt], sampler, computed: 0 })
+    }
+    const { outputs } = await backend.step(
+      running.map(({ slot, tokens, computed, sampler }) => ({
+        slot,
+        position: computed,
+        tokens: tokens.slice(computed),
+        outputs: [tokens.length - 1],
+        sampler,
+      })),
+    )
+    for (const [at, one] of [...running.entries()].toReversed()) {
+      const { token } = outputs[at]![0]!
+      one.computed = one.tokens.length
+      const isEnd = tokenizer.isEndOfGeneration(token)
+      if (!isEnd) one.tokens.push(token)
+      if (!isEnd && one.tokens.length < prompt.length + maxTokens) continue
+      const decoder = tokenizer.createDecoder(prompt)
+      const text = one.tokens.slice(prompt.length).map((id) => decoder.push(id))
+      results[one.index] = { text: text.join(''), isWhole: isEnd }
+      one.sampler.dispose()
+      free.push(one.slot)
+      running.splice(at, 1)
+    }
+  }
+  return results
+}
+
+t.test(`outputs of ${count} generated schemas are valid`, async (t) => {
+  t.setTimeout(180_000)
+  const backend = await openTiny(t, { slots: 32, contextSize: 256, batchSize: 128 })
+  const ajv = addFormats.default(new Ajv2020({ strict: false, ownProperties: true }))
+  const schemas: JsonSchema[] = []
+  const refusals = new Map<string, number>()
+  for (const schema of fc.sample(randomSchema, { numRuns: 4 * count, seed: 7 })) {
+    if (schemas.length === count) break
+    try {
+      backend.checkConstraint?.({ type: 'json-schema', schema })
+      schemas.push(schema)
+    } catch (error) {
+      if (!CllmError.isInstance(error) || error.code !== 'invalid_constraint') throw error
+      const reason = String(error.details['reason']).slice(0, 40)
+      refusals.set(reason, (refusals.get(reason) ?? 0) + 1)
+    }
+  }
+  t.equal(schemas.length, count)
+  const constraints = schemas.map((schema) => ({ type: 'json-schema', schema }) as const)
+  const results = await outputs(backend, constraints, 120)
+  let whole = 0
+  for (const [index, { text, isWhole }] of results.entries()) {
+    if (!isWhole) continue
+    whole++
+    const schema = schemas[index]!
+    const validate = ajv.compile(schema as object)
+    let value: unknown
+    try {
+      value = JSON.parse(text)
+    } catch (error) {
+      t.fail(`${String(error)}: ${JSON.stringify(text)} of ${JSON.stringify(schema)}`)
+      continue
+    }
+    if (validate(value) && text === text.trim()) continue
+    t.fail(
+      `${JSON.stringify(text)} of ${JSON.stringify(schema)}: ${ajv.errorsText(validate.errors)}`,
+    )
+  }
+  t.ok(whole > 0.5 * count, `${whole} of ${count} came to their end`)
+  t.comment(`${whole} of ${count}; refused: ${JSON.stringify([...refusals])}`)
+})
+
+t.test('what cannot be kept to is refused, and where it is', async (t) => {
+  const backend = await openTiny(t)
+  const deep = { $defs: { a: { properties: { 'x/y': { not: {} } } } }, $ref: '#/$defs/a' }
+  const wrong: [schema: JsonSchema, pointer: string, reason?: RegExp][] = [
+    [{ not: { type: 'string' } }, '#/not', /keyword not/],
+    [{ patternProperties: { a: {} } }, '#/patternProperties'],
+    [{ type: 'array', uniqueItems: true }, '#/uniqueItems'],
+    [{ type: 'integer', multipleOf: 3 }, '#/multipleOf'],
+    [{ if: {} }, '#/if'],
+    [{ nullable: true, type: 'string' }, '#/nullable'],
+    [{ type: 'object', properties: { a: { minProperties: 1 } } }, '#/properties/a/minProperties'],
+    [deep, '#/$defs/a/properties/x~1y/not'],
+    [{ type: 'text' }, '#/type', /expected one of/],
+    [{ type: 'string', minLength: -1 }, '#/minLength'],
+    [{ type: 'string', maxLength: 1e6 }, '#/maxLength', /at most 100000/],
+    [{ items: {}, maxItems: 1e6 }, '#/maxItems'],
+    [{ required: 'a' }, '#/required'],
+    [{ properties: { a: 1 } }, '#/properties/a'],
+    [{ anyOf: [] }, '#/anyOf'],
+    [{ type: 'string', format: 'uri' }, '#/format', /date-time/],
+    [{ type: 'string', pattern: '(' }, '#/pattern', /group/i],
+    [{ type: 'string', pattern: '(?=a)b' }, '#/pattern', /\(\?=a\)/],
+    [{ type: 'string', pattern: '(a)\\1' }, '#/pattern', /\\1/],
+    [{ type: 'string', pattern: '\\bx' }, '#/pattern'],
+    [{ type: 'string', pattern: '\\p{L}' }, '#/pattern'],
+    [{ type: 'string', pattern: '(a*)*' }, '#/pattern'],
+    [{ type: 'string', pattern: 'a(^b)' }, '#/pattern'],
+    [{ type: 'string', pattern: 'ab', maxLength: 5 }, '#/pattern', /maxLength/],
+    [{ type: 'string', pattern: 'ab', format: 'date' }, '#/format', /several/],
+    [{ enum: ['a'], format: 'date', type: 'string' }, '#', /format/],
+    [{ oneOf: [{ type: 'integer' }, { type: 'number' }] }, '#/oneOf', /0 and 1/],
+    [{ oneOf: [{ properties: { a: { const: 1 } } }, { type: 'string' }] }, '#/oneOf'],
+    [{ $ref: '#' }, '#', /leads back/],
+    [{ $ref: '#/$defs/none' }, '#/$ref', /nothing at/],
+    [{ $ref: 'http://x/y' }, '#/$ref'],
+    [false, '#', /nothing is valid/],
+    [{ type: 'integer', minimum: 5, maximum: 4 }, '#', /nothing is valid/],
+    [{ type: 'object', required: ['a'], additionalProperties: false }, '#', /nothing is valid/],
+    [{ allOf: [{ type: 'string' }, { type: 'null' }] }, '#'],
+    [{ type: 'string', enum: [1, 2] }, '#'],
+    [{ anyOf: Array.from({ length: 600 }, () => ({})) }, '#', /512 alternatives/],
+  ]
+  for (const [schema, pointer, reason = /./] of wrong) {
+    const name = JSON.stringify(schema).slice(0, 80)
+    t.throws(
+      () => backend.checkConstraint?.({ type: 'json-schema', schema }),
+      {
+        code: 'invalid_constraint',
+        status: 400,
+        message: `${pointer}: `,
+        details: { pointer, reason },
+      },
+      name,
+    )
+  }
+  for (const grammar of [
+    '',
+    'root ::= "a',
+    'root ::= other',
+    'root ::= root "a"',
+    'main ::= "a"',
+  ]) {
+    t.throws(() => backend.checkConstraint?.({ type: 'gbnf', grammar }), {
+      code: 'invalid_constraint',
+    })
+  }
+})
+
+t.test('every sequence of a batch keeps to its own constraint', async (t) => {
+  const backend = await openTiny(t, { slots: 8 })
+  const gbnf = (grammar: string, root?: string): OutputConstraint => ({
+    type: 'gbnf',
+    grammar,
+    ...(root === undefined ? {} : { root }),
+  })
+  const constraints: [OutputConstraint, RegExp][] = [
+    [gbnf('root ::= "yes" | "no"'), /^(yes|no)$/],
+    [gbnf('main ::= [0-9]{4}', 'main'), /^\d{4}$/],
+    [gbnf('root ::= [^a-z]{6}'), /^[^a-z]{6}$/u],
+    [gbnf('root ::= .{5} "\\n"'), /^.{5}\n$/su],
+    [{ type: 'json-schema', schema: { enum: ['\u20ac', 'é'] } }, /^"[€é]"$/],
+    [{ type: 'json-schema', schema: { type: 'string', minLength: 9, maxLength: 9 } }, /^"/],
+    [{ type: 'json-schema', schema: { type: 'integer', minimum: 98, maximum: 203 } }, /^\d+$/],
+    [{ type: 'json-schema', schema: { maximum: -0.5, type: 'number' } }, /^-\d+(\.\d+)?$/],
+  ]
+  for (let seed = 0; seed < 20; seed++) {
+    const all = constraints.map(([constraint]) => constraint)
+    for (const [index, { text, isWhole }] of (
+      await outputs(backend, all, 60, seed * 8)
+    ).entries()) {
+      t.ok(isWhole)
+      t.match(text, constraints[index]![1])
+      if (index === 5) t.equal(Array.from(JSON.parse(text) as string).length, 9)
+    }
+  }
+})
+
+t.test('a constrained sequence goes on elsewhere, and a step can be tried again', async (t) => {
+  const backend = await openTiny(t)
+  const tokens = backend.tokenizer.encode('A letter:')
+  const schema = { type: 'array', items: { type: 'string', maxLength: 6 }, minItems: 20 }
+  for (const temperature of [0, 1]) {
+    const params = sampling({ temperature, constraint: { type: 'json-schema', schema } })
+    backend.release(0)
+    const [whole] = await generate(backend, [{ slot: 0, tokens, params, count: 40 }])
+    const text = backend.tokenizer.decode(whole!)
+    t.match(text.trimStart(), /^\[/)
+    for (const from of [1, 7, 39]) {
+      const known = [...tokens, ...whole!.slice(0, from)]
+      const sampler = backend.createSampler(params, known, tokens.length)
+      backend.release(1)
+      const position = known.length - 1
+      const item = { slot: 1, position: 0, tokens: known, outputs: [position], sampler }
+      const drawn: number[] = []
+      for (let again = 0; again < 2; again++) {
+        drawn.push((await backend.step([item])).outputs[0]![0]!.token)
+        backend.release(1)
+      }
+      t.same(drawn, [whole![from], whole![from]], `after ${from} tokens, twice`)
+      sampler.dispose()
+    }
+  }
+  const strange = backend.createSampler(
+    sampling({ constraint: { type: 'json' } }),
+    [...tokens, ...tokens],
+    tokens.length,
+  )
+  const item = { slot: 0, position: 0, tokens: [...tokens, ...tokens], sampler: strange }
+  backend.release(0)
+  const outputs = [2 * tokens.length - 1]
+  await t.rejects(backend.step([{ ...item, outputs }]), /does not keep to the constraint/)
+})
+
+t.test('what a request says of tokens cannot break its constraint', async (t) => {
+  const backend = await openTiny(t)
+  const { tokenizer } = backend
+  const tokens = tokenizer.encode('x')
+  const constraint = { type: 'gbnf', grammar: 'root ::= "abc" "d"?' } as const
+  const logitBias = Array.from(
+    { length: tokenizer.vocabularySize },
+    (_, id) => [id, tokenizer.isEndOfGeneration(id) ? 0 : -1e300] as const,
+  )
+  const endings: number[] = []
+  for (const ignoreEos of [false, true]) {
+    const params = { temperature: 1, constraint, logitBias, ignoreEos }
+    backend.release(0)
+    const [drawn] = await generate(backend, [{ slot: 0, tokens, params, count: 5 }])
+    const end = drawn!.findIndex((token) => tokenizer.isEndOfGeneration(token))
+    t.match(tokenizer.decode(drawn!.slice(0, end)), ignoreEos ? /^ ?abcd$/ : /^ ?abcd?$/)
+    endings.push(end)
+  }
+  t.ok(endings.every((end) => end > 0))
+})
