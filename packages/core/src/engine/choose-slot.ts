@@ -21,7 +21,8 @@ export interface SlotChoice {
  * The cheapest way into a slot, by what was learned of costs: go on where a slot's tokens are the
  * same, copy them from any slot, or compute. What is lost with a slot's other tokens counts with the
  * chance that they are wanted again, which falls from the most to the least recently used one; and a
- * place that makes every step longer counts with that, but never with more than moving away costs.
+ * place that makes every step longer counts with that, but with no more than it costs until the
+ * sequence is moved, and the move.
  */
 export function chooseSlot(
   sequence: Sequence,
@@ -46,7 +47,7 @@ export function chooseSlot(
     const placeMs = backend.layoutMs?.([...used, slot.id]) ?? 0
     const steps = (sequence.maxTokens - sequence.generatedTokens) / 2
     const missing = sequence.tokens.length - shared
-    return costs.prefillMs(missing) + copyMs + lossMs + Math.min(placeMs * steps, costs.copyMs)
+    return costs.prefillMs(missing) + copyMs + lossMs + Math.min(placeMs * steps, 2 * costs.copyMs)
   }
 
   const sources = bestSources(sequence, index)

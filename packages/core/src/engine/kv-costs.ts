@@ -3,7 +3,7 @@ import type { StepPart } from './run-step.js'
 
 /** Steps that a copy must have been passed over for until its cost counts as half of what it was. */
 const copiesUntilHalf = 32
-/** How much one admission counts for the share of those that found something. */
+/** How much one admission counts for the share of tokens that are found. */
 const weight = 1 / 16
 
 /**
@@ -20,7 +20,7 @@ export class KvCosts {
   #copies = 0
   #copyMs = 0
   #trust = 1
-  #hits = 0.5
+  #reuse = 0.5
 
   /** What computing so many tokens adds to steps. */
   prefillMs(tokens: number): number {
@@ -32,14 +32,14 @@ export class KvCosts {
     return this.#trust * (this.#fit.coefficients[3] ?? 0)
   }
 
-  /** How likely it is that somebody wants what a slot keeps, 0 to 1. */
+  /** How much of what a slot keeps is likely to be wanted again, 0 to 1. */
   get reuseShare(): number {
-    return this.#hits
+    return this.#reuse
   }
 
-  /** A request was admitted, and found some of its tokens or none. */
-  admitted(found: number): void {
-    this.#hits += weight * (Number(found > 0) - this.#hits)
+  /** A request was admitted that found this share of its tokens. */
+  admitted(share: number): void {
+    this.#reuse += weight * (share - this.#reuse)
   }
 
   /** A copy was made, of which the call took so long. */

@@ -79,7 +79,7 @@ export class KvSlots {
       backend.release(slot.id)
       throw error
     }
-    costs.admitted(sequence.computedTokens)
+    costs.admitted(sequence.computedTokens / sequence.tokens.length)
     this.#index.occupy(slot, sequence)
   }
 
