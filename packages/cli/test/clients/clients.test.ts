@@ -1,0 +1,187 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import { ChatOllama } from '@langchain/ollama'
+import { ChatOpenAI } from '@langchain/openai'
+import { generateText, streamText } from 'ai'
+import { resolveModel } from 'cllm'
+import { Ollama } from 'ollama'
+import OpenAI, { BadRequestError, NotFoundError } from 'openai'
+import t from 'tap'
+
+const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
+const { path: modelPath } = await resolveModel('stories15m')
+const args = ['--model', modelPath, '--model-id', 'stories', '--slots', '4', '--threads', '1']
+const server = spawn(
+  process.execPath,
+  [bin, 'serve', '--port', '0', '--gpu', 'off', '--log-level', 'warn', ...args],
+  { env: { ...process.env, UV_THREADPOOL_SIZE: '1' }, stdio: ['ignore', 'pipe', 'pipe'] },
+)
+const errors = text(server.stderr)
+const [line] = (await once(createInterface(server.stdout), 'line')) as [string]
+const url = line.replace('listening on ', '')
+t.teardown(() => server.kill('SIGKILL'))
+
+const model = 'stories'
+const prompt = 'Once upon a time'
+const messages = [{ role: 'user' as const, content: 'Tell me a story about a €uro 🐶.' }]
+const greedy = { temperature: 0, max_tokens: 40 }
+const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
+const ollama = new Ollama({ host: url })
+
+async function post(path: string, body: unknown): Promise<Record<string, unknown>> {
+  const headers = { 'content-type': 'application/json' }
+  const response = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) })
+  return (await response.json()) as Record<string, unknown>
+}
+
+async function idle(): Promise<void> {
+  type Slot = { is_processing: boolean }
+  const busy = async () => {
+    const slots = (await (await fetch(`${url}/slots`)).json()) as Slot[]
+    return slots.some((slot) => slot.is_processing)
+  }
+  while (await busy());
+}
+
+async function chatByOpenAi(): Promise<string> {
+  const answer = await openai.chat.completions.create({ model, messages, ...greedy })
+  return answer.choices[0]?.message.content ?? ''
+}
+
+t.test('the same greedy prompt gives the same text through every protocol', async (t) => {
+  const native = (await post('/generate', { prompt, ...greedy })) as { data: { text: string } }
+  const completion = await openai.completions.create({ model, prompt, ...greedy })
+  t.equal(completion.choices[0]?.text, native.data.text)
+  const options = { temperature: 0, num_predict: 40 }
+  const raw = await ollama.generate({ model, prompt, raw: true, options })
+  t.equal(raw.response, native.data.text)
+  const llama = await post('/completion', { prompt, temperature: 0, n_predict: 40 })
+  t.equal(llama['content'], native.data.text)
+
+  const chat = await chatByOpenAi()
+  t.not(chat, '')
+  t.equal((await ollama.chat({ model, messages, options })).message.content, chat)
+  const generated = { model, prompt: messages[0]!.content, options }
+  t.equal((await ollama.generate(generated)).response, chat)
+  const template = await post('/apply-template', { messages })
+  const rendered = { prompt: template['prompt'], temperature: 0, n_predict: 40 }
+  t.equal((await post('/completion', rendered))['content'], chat)
+})
+
+t.test('openai', async (t) => {
+  const whole = await chatByOpenAi()
+  const stream = await openai.chat.completions.create({
+    model,
+    messages,
+    ...greedy,
+    stream: true,
+    stream_options: { include_usage: true },
+  })
+  let streamed = ''
+  let usage: OpenAI.CompletionUsage | null | undefined
+  for await (const chunk of stream) {
+    streamed += chunk.choices[0]?.delta.content ?? ''
+    usage = chunk.usage
+  }
+  t.equal(streamed, whole)
+  t.equal(usage?.completion_tokens, 40)
+  t.ok((usage?.prompt_tokens_details?.cached_tokens ?? 0) > 0, 'the prompt was there already')
+
+  const endless = await openai.chat.completions.create({
+    model,
+    messages,
+    stream: true,
+    ignore_eos: true,
+  } as OpenAI.ChatCompletionCreateParamsStreaming)
+  for await (const _ of endless) break // leaves the connection
+  await idle()
+
+  const runner = openai.chat.completions.stream({ model, messages, ...greedy })
+  t.equal(await runner.finalContent(), whole, "the client's own reading of a stream")
+
+  const models = await openai.models.list()
+  t.same(
+    models.data.map(({ id }) => id),
+    [model],
+  )
+  t.equal((await openai.models.retrieve(model)).id, model)
+  const failureOf = async (body: OpenAI.ChatCompletionCreateParamsNonStreaming) =>
+    await openai.chat.completions.create(body).catch((error: unknown) => error)
+  const wrong = await failureOf({ model, messages, temperature: 9 })
+  t.ok(wrong instanceof BadRequestError)
+  t.match(wrong, { status: 400, param: 'temperature', code: 'invalid_request', requestID: /\w/ })
+  t.ok((await failureOf({ messages, model: 'none' })) instanceof NotFoundError)
+})
+
+t.test('ollama', async (t) => {
+  const options = { temperature: 0, num_predict: 40 }
+  let streamed = ''
+  for await (const part of await ollama.chat({ model, messages, options, stream: true })) {
+    streamed += part.message.content
+  }
+  t.equal(streamed, await chatByOpenAi())
+  t.match((await ollama.list()).models[0], { name: 'stories:latest' })
+  t.match(await ollama.show({ model: 'stories:latest' }), { details: { family: 'llama' } })
+  t.match((await ollama.ps()).models[0], { model: 'stories:latest' })
+  t.ok((await ollama.version()).version)
+  await t.rejects(ollama.chat({ model: 'none', messages }), {
+    name: 'ResponseError',
+    status_code: 404,
+  })
+  const endless = await ollama.generate({
+    model,
+    prompt,
+    stream: true,
+    options: { num_predict: -1 },
+  })
+  for await (const _ of endless) {
+    endless.abort()
+    break
+  }
+  await idle()
+})
+
+t.test('ai', async (t) => {
+  const provider = createOpenAICompatible({
+    name: 'cllm',
+    baseURL: `${url}/v1`,
+    includeUsage: true,
+  })
+  const request = { model: provider(model), messages, temperature: 0, maxOutputTokens: 40 }
+  const whole = await chatByOpenAi()
+  const answer = await generateText(request)
+  t.equal(answer.text, whole)
+  t.equal(answer.usage.outputTokens, 40)
+  t.equal(answer.finishReason, 'length')
+  const stream = streamText(request)
+  t.equal(await stream.text, whole)
+  t.equal((await stream.usage).outputTokens, 40)
+})
+
+t.test('langchain', async (t) => {
+  const whole = await chatByOpenAi()
+  const byOpenAi = new ChatOpenAI({
+    model,
+    apiKey: 'none',
+    temperature: 0,
+    maxTokens: 40,
+    configuration: { baseURL: `${url}/v1` },
+  })
+  t.equal((await byOpenAi.invoke(messages)).content, whole)
+  let streamed = ''
+  for await (const chunk of await byOpenAi.stream(messages)) streamed += chunk.text
+  t.equal(streamed, whole)
+  const byOllama = new ChatOllama({ model, baseUrl: url, temperature: 0, numPredict: 40 })
+  t.equal((await byOllama.invoke(messages)).content, whole)
+})
+
+t.test('nothing is logged as a crash', async (t) => {
+  await idle()
+  server.kill('SIGTERM')
+  await once(server, 'exit')
+  t.notMatch(await errors, /request failed|response failed|unhandled/i)
+})
