@@ -46,6 +46,7 @@ const contextMethods = [
   'getSequenceKvCacheMinPosition',
   'getSequenceKvCacheMaxPosition',
   'getMemoryBreakdown',
+  'getEmbedding',
   'getThreads',
   'dispose',
 ]

@@ -10,6 +10,7 @@ import {
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { checkMemory, gigabytes, paddedContext, planMemory } from './memory-plan.js'
+import { Embedder } from './embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type ModelShape, readModelShape } from './model-shape.js'
 import type { LlamaRuntime, LoadedModel, NativeContext } from './native.js'
@@ -22,6 +23,9 @@ import { Vocabulary } from './vocabulary.js'
 
 /** Flash attention computes queries in tiles of so many (`GGML_FA_TILE_Q`). */
 const chunkMultiple = 64
+
+/** The most tokens of an input of an embedding. */
+const longestEmbedding = 2048
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
@@ -126,6 +130,36 @@ async function createContext(
   )
 }
 
+/** The context of embeddings: one sequence in one pass. Its memory is checked like that of the slots. */
+async function openEmbeddings(
+  llama: LlamaRuntime,
+  loaded: LoadedModel,
+  shape: ModelShape,
+  settings: Settings,
+  dependencies: LlamaCppDependencies,
+): Promise<NativeContext> {
+  const size = embeddingTokens(settings)
+  const single = { ...settings, slots: 1, contextSize: size, batchSize: size }
+  await checkPlan(llama, { ...shape, sizeBytes: 0 }, single, dependencies)
+  const context = await loaded.createContext({
+    contextSize: paddedContext(size),
+    sequences: 1,
+    batchSize: size,
+    threads: threadsOf(settings, llama),
+    flashAttention: settings.flashAttention,
+    kvCacheType: 'f16',
+    embeddings: true,
+  })
+  if (context !== undefined) return context
+  const message = `llama.cpp could not allocate a context for embeddings of ${size} tokens`
+  throw new CllmError('insufficient_memory', message, { details: { contextSize: size } })
+}
+
+/** How long an input may be: it is computed in one pass, whose buffers grow with it. */
+function embeddingTokens({ contextSize }: Settings): number {
+  return Math.min(contextSize, longestEmbedding)
+}
+
 function threadsOf({ threads }: Settings, llama: LlamaRuntime): number {
   return threads ?? llama.mathCores
 }
@@ -136,8 +170,9 @@ function assemble(
   context: NativeContext,
   shape: ModelShape,
   settings: Settings,
-  { clock, logger }: LlamaCppDependencies,
+  dependencies: LlamaCppDependencies,
 ): LlamaCppBackend {
+  const { clock, logger } = dependencies
   const { native, tokenTexts, chatTemplate: own } = loaded
   if (tokenTexts.length === 0) {
     throw new CllmError('model_invalid', `${settings.modelPath} holds no vocabulary`)
@@ -159,7 +194,7 @@ function assemble(
     capabilities: {
       grammar: true,
       logprobs: false,
-      embeddings: false,
+      embeddings: true,
       lora: false,
       gpu: llama.gpu,
     },
@@ -168,6 +203,11 @@ function assemble(
     context,
     cells: new SlotCells(context, slots, shape.slidingWindow),
     samplers: new SamplerPool(() => loaded.createSampler()),
+    embedder: new Embedder(
+      () => openEmbeddings(llama, loaded, shape, settings, dependencies),
+      vocabulary,
+      embeddingTokens(settings),
+    ),
     grammars: new ConstraintGrammars((gbnf, root) => loaded.parseGrammar(gbnf, root)),
     clock,
     close: () => loaded.dispose(),

@@ -14,6 +14,7 @@ import {
   type TokenId,
   type Tokenizer,
 } from '@cllm/core'
+import type { Embedder } from './embedder.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native.js'
 import { preferSlot } from './prefer-slot.js'
@@ -35,6 +36,7 @@ export interface LlamaCppBackendParts {
   readonly cells: SlotCells
   readonly samplers: SamplerPool
   readonly grammars: ConstraintGrammars
+  readonly embedder: Embedder
   readonly clock: Clock
   /** Gives back model and library. */
   readonly close: () => Promise<void>
@@ -111,6 +113,11 @@ export class LlamaCppBackend implements Backend {
     return { outputs, decodeMs, sampleMs }
   }
 
+  embed(tokens: readonly TokenId[]): Promise<number[]> {
+    this.#checkOpen()
+    return this.#parts.embedder.embed(tokens)
+  }
+
   truncate(slot: SlotId, length: number): number {
     return this.#parts.cells.truncate(slot, length)
   }
@@ -135,6 +142,7 @@ export class LlamaCppBackend implements Backend {
     if (this.#disposed) return
     this.#disposed = true
     this.#parts.samplers.dispose()
+    await this.#parts.embedder.dispose()
     await this.#parts.context.dispose()
     await this.#parts.close()
   }

@@ -92,6 +92,8 @@ export interface NativeContext {
   /** −1 when the sequence is empty. */
   getSequenceKvCacheMaxPosition(sequence: number): number
   getMemoryBreakdown(): NativeMemory
+  /** That of sequence 0, for a context that was made for embeddings. */
+  getEmbedding(tokens: number): Float32Array
   getThreads(): number
   dispose(): Promise<void>
 }
@@ -105,6 +107,8 @@ export interface NativeContextOptions {
   readonly threads: number
   readonly flashAttention: boolean | 'auto'
   readonly kvCacheType: KvCacheType
+  /** Computes embeddings; default false. */
+  readonly embeddings?: boolean
 }
 
 /** The number format of keys and values. */

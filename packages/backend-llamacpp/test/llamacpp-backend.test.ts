@@ -201,3 +201,26 @@ t.test('slots are chosen so that ids stay consecutive', async (t) => {
     }),
   )
 })
+
+t.test('embeddings have a context of their own', async (t) => {
+  const backend = await openTiny(t, { contextSize: 128 })
+  const { tokenizer } = backend
+  const embed = async (text: string) => (await backend.embed?.(tokenizer.encode(text))) ?? []
+  const one = await embed('A cat sat in the sun')
+  t.equal(one.length, 64)
+  t.ok(Math.abs(one.reduce((sum, value) => sum + value * value, 0) - 1) < 1e-5, 'of length 1')
+  const other = await embed('Seven')
+  t.notSame(other, one)
+  const tokens = tokenizer.encode('One day')
+  const count = 12
+  const [alone] = await generate(backend, [{ slot: 0, tokens, params: greedy, count }])
+  backend.release(0)
+  const drawing = generate(backend, [{ slot: 0, tokens, params: greedy, count }])
+  t.same(await embed('A cat sat in the sun'), one, 'the same again, beside generation')
+  t.same((await drawing)[0], alone, 'which it does not change')
+  await t.rejects(embed('a '.repeat(300)), { code: 'prompt_too_long', message: /1 to 128 tokens/ })
+  await t.rejects(
+    Promise.resolve().then(() => backend.embed?.([999])),
+    { code: 'invalid_token' },
+  )
+})

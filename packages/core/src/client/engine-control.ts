@@ -1,7 +1,9 @@
 import type {
+  Embedding,
   EngineClient,
   EngineInfo,
   EngineStatistics,
+  Prompt,
   SchedulerInfo,
 } from '../contracts/engine-client.js'
 import type { RequestReport } from '../contracts/request-report.js'
@@ -39,6 +41,11 @@ export class EngineControl implements EngineCalls {
   /** The text of tokens. Throws `invalid_token`. */
   async detokenize(tokens: readonly TokenId[]): Promise<string> {
     return this.engine.tokenizer.decode(tokens)
+  }
+
+  /** The embedding of an input. Throws `unsupported`. */
+  async embed(input: Prompt): Promise<Embedding> {
+    return await this.engine.embeddings.embed(input)
   }
 
   /** A conversation as the model's template writes it. */
@@ -100,6 +107,9 @@ export class EngineControl implements EngineCalls {
 
   async #close(): Promise<void> {
     await this.engine.close()
+    await this.engine.embeddings.close(
+      new CllmError('shutting_down', 'The engine is shutting down'),
+    )
     await this.engine.backend.dispose()
   }
 }
@@ -108,6 +118,7 @@ export class EngineControl implements EngineCalls {
 export const engineCalls = [
   'tokenize',
   'detokenize',
+  'embed',
   'applyTemplate',
   'info',
   'statistics',

@@ -1,10 +1,12 @@
 import type { Random } from '../contracts/clock.js'
 import type {
+  Embedding,
   EngineClient,
   EngineInfo,
   EngineStatistics,
   GenerateEvent,
   GenerateRequest,
+  Prompt,
   SchedulerInfo,
 } from '../contracts/engine-client.js'
 import type { RequestReport } from '../contracts/request-report.js'
@@ -79,6 +81,10 @@ export class RemoteEngineClient implements EngineClient {
 
   async detokenize(tokens: readonly TokenId[]): Promise<string> {
     return await this.#call<string>('detokenize', tokens)
+  }
+
+  async embed(input: Prompt): Promise<Embedding> {
+    return await this.#call<Embedding>('embed', input)
   }
 
   async applyTemplate(

@@ -126,6 +126,12 @@ export interface Backend {
   step(batch: readonly BatchItem[]): Promise<StepResult>
 
   /**
+   * The embedding of a text's tokens: pooled as the model says, of length 1. Uses no slot; never
+   * called during a step. Needed for the capability `embeddings`.
+   */
+  embed?(tokens: readonly TokenId[]): Promise<readonly number[]>
+
+  /**
    * Drops what is in the slot from `length` on and returns the length really kept: a sliding-window
    * or recurrent model may have to drop more.
    */

@@ -41,6 +41,13 @@ export interface GenerateRequest {
   readonly cache?: boolean
 }
 
+/** The embedding of an input. */
+export interface Embedding {
+  /** Pooled as the model says, of length 1. */
+  readonly vector: readonly number[]
+  readonly promptTokens: number
+}
+
 /** Why generation ended. */
 export type FinishReason = 'stop' | 'length'
 
@@ -188,6 +195,11 @@ export interface EngineClient {
   tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]>
   /** The text of tokens. Throws `invalid_token`. */
   detokenize(tokens: readonly TokenId[]): Promise<string>
+  /**
+   * The embedding of an input. It is computed between two steps of generation. Throws `unsupported`
+   * where the backend has none.
+   */
+  embed(input: Prompt): Promise<Embedding>
   /** A conversation as the model's template writes it. */
   applyTemplate(
     messages: readonly ChatMessage[],

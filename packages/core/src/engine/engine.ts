@@ -8,6 +8,7 @@ import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
 import { Counters, endState } from './counters.js'
+import { Embeddings } from './embeddings.js'
 import type { EngineOptions } from './engine-options.js'
 import { Intake } from './intake.js'
 import { Journal } from './journal.js'
@@ -29,6 +30,7 @@ export class Engine {
   readonly journal: Journal
   readonly #counters = new Counters()
   readonly #outbox = new Outbox()
+  readonly embeddings: Embeddings
   readonly #seat: PolicySeat
   readonly #roster: Roster
   readonly #intake: Intake
@@ -52,6 +54,7 @@ export class Engine {
   ) {
     const { policyPatienceMs } = options
     this.journal = new Journal(clock, this.#counters)
+    this.embeddings = new Embeddings(backend, tokenizer)
     this.#seat = new PolicySeat(policy, logger, fallback, policyPatienceMs, this.journal)
     this.#roster = new Roster(backend, this.#seat, clock)
     this.#intake = new Intake(this, this.#roster, this.#outbox, clock, random, options)
@@ -147,7 +150,7 @@ export class Engine {
       this.#publish()
       if (step !== undefined) this.#append(step, await step.outcome)
       this.#counters.busyMs += this.clock.now() - began
-      if (step === undefined) await this.#sleep()
+      if (step === undefined) await this.#wake.sleep(this.#roster.wakesAt(this.#planWakesAt))
     }
   }
 
@@ -161,10 +164,6 @@ export class Engine {
     }
     this.#settle(this.clock.now())
     this.#publish()
-  }
-
-  async #sleep(): Promise<void> {
-    await this.#wake.sleep(this.#roster.wakesAt(this.#planWakesAt))
   }
 
   /** Takes out what was cancelled, met a stop text or ran out of time. */
@@ -195,7 +194,9 @@ export class Engine {
       }
       if (parts.length > 0) {
         await this.#roster.tidy()
-        return { parts, startedAt: this.clock.now(), outcome: runStep(this.backend, parts) }
+        if (this.embeddings.isBusy) await this.embeddings.beforeStep()
+        const startedAt = this.clock.now()
+        return { parts, startedAt, outcome: this.embeddings.during(runStep(this.backend, parts)) }
       }
       this.#planWakesAt = plan.wakeAt
       // Whoever came into sight meanwhile is planned for at once.

@@ -239,7 +239,7 @@ t.test('only calls are called', async (t) => {
   const { here, there } = remote()
   t.same(
     [...engineCalls].sort(),
-    ['applyTemplate', 'close', 'detokenize', 'drain', 'explain', 'getScheduler', 'info']
+    ['applyTemplate', 'close', 'detokenize', 'drain', 'embed', 'explain', 'getScheduler', 'info']
       .concat('setScheduler', 'statistics', 'tokenize')
       .sort(),
   )

@@ -1,0 +1,91 @@
+import type { Backend } from '../contracts/backend.js'
+import type { Embedding, Prompt } from '../contracts/engine-client.js'
+import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { resolvePrompt } from './resolve-prompt.js'
+
+interface Job {
+  readonly tokens: readonly TokenId[]
+  readonly resolve: (vector: readonly number[]) => void
+  readonly reject: (error: CllmError) => void
+}
+
+/**
+ * Computes embeddings in turn with the engine's steps: one input between two steps, so that
+ * generation never waits for more than one, and one after the other while nothing is generated.
+ */
+export class Embeddings {
+  readonly #queue: Job[] = []
+  #pass: Promise<void> | undefined
+  #isStepping = false
+  #stepIsDue = false
+  #closed: CllmError | undefined
+
+  constructor(
+    private readonly backend: Backend,
+    private readonly tokenizer: Tokenizer,
+  ) {}
+
+  /** Whether an input is being computed. */
+  get isBusy(): boolean {
+    return this.#pass !== undefined
+  }
+
+  /** The embedding of an input. Throws `unsupported` where the backend has none. */
+  async embed(input: Prompt): Promise<Embedding> {
+    const { backend, tokenizer } = this
+    if (!backend.capabilities.embeddings || backend.embed === undefined) {
+      throw new CllmError('unsupported', 'This backend has no embeddings', {
+        details: { field: 'input', capability: 'embeddings' },
+      })
+    }
+    const tokens = await resolvePrompt(input, { tokenizer, limits: backend.limits }, () => {})
+    const vector = await new Promise<readonly number[]>((resolve, reject) => {
+      if (this.#closed !== undefined) throw this.#closed
+      this.#queue.push({ tokens, resolve, reject })
+      if (!this.#isStepping && !this.#stepIsDue) this.#next()
+    })
+    return { vector, promptTokens: tokens.length }
+  }
+
+  /** Waits for the input that is being computed; a step comes before the next one. */
+  async beforeStep(): Promise<void> {
+    this.#stepIsDue = true
+    await this.#pass
+    this.#stepIsDue = false
+  }
+
+  /** Runs a step, and begins the next input when it is over. */
+  async during<Result>(step: Promise<Result>): Promise<Result> {
+    this.#isStepping = true
+    try {
+      return await step
+    } finally {
+      this.#isStepping = false
+      this.#next()
+    }
+  }
+
+  /** Ends what waits with this error, and resolves when nothing is computed any more. */
+  async close(error: CllmError): Promise<void> {
+    this.#closed = error
+    for (const { reject } of this.#queue.splice(0)) reject(error)
+    await this.#pass
+  }
+
+  #next(): void {
+    if (this.#pass !== undefined) return
+    const job = this.#queue.shift()
+    if (job !== undefined) this.#pass = this.#compute(job)
+  }
+
+  async #compute({ tokens, resolve, reject }: Job): Promise<void> {
+    try {
+      resolve((await this.backend.embed?.(tokens)) ?? [])
+    } catch (error) {
+      reject(CllmError.from(error, 'backend_failed'))
+    }
+    this.#pass = undefined
+    if (!this.#isStepping && !this.#stepIsDue) this.#next()
+  }
+}
