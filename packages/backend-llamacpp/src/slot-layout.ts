@@ -1,5 +1,10 @@
 import type { SlotId } from '@cllm/core'
 
+/**
+ * A free slot between two runs of ids counts as so much of a pass: the next sequence that takes it
+ * brings the runs closer to each other.
+ */
+const holeShare = 0.1
 /** How much one decode counts for what a pass takes. */
 const weight = 1 / 8
 
@@ -24,7 +29,9 @@ export class SlotLayout {
 
   /** Milliseconds that a step loses with sequences in these slots. */
   lostMs(used: readonly SlotId[]): number {
-    return Math.max(0, runs(used) - 1) * (this.#passMs ?? 0)
+    if (used.length === 0) return 0
+    const holes = Math.max(...used) - Math.min(...used) + 1 - used.length
+    return (runs(used) - 1 + holeShare * holes) * (this.#passMs ?? 0)
   }
 }
 

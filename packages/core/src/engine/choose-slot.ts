@@ -34,7 +34,7 @@ export function chooseSlot(
   const free = slots.filter(isFree).toSorted(cheapestToLose)
   const used = slots.filter((slot) => !isFree(slot)).map((slot) => slot.id)
   const empty = free.filter((slot) => slot.length === 0)
-  const targets = new Set([prefer(backend, free, used, slots)])
+  const targets = new Set([prefer(backend, free, used, slots), free[0]!])
   if (empty.length > 0 && empty.length < free.length)
     targets.add(prefer(backend, empty, used, slots))
 

@@ -29,17 +29,17 @@ async function withGap(options: RigOptions, maxTokens = 150) {
 const movesOf = ({ backend }: Awaited<ReturnType<typeof withGap>>['made']) =>
   backend.operations.filter(({ type }) => type === 'copyPrefix')
 
-t.test('the highest sequence moves into a gap that has cost as much as the move', async (t) => {
+t.test('sequences come together when the gap has cost as much as the move', async (t) => {
   const { made, answers } = await withGap({})
   const stepsBefore = made.backend.steps.length
   const [low, , high] = await made.run(Promise.all(answers))
   t.equal(low?.tokens.length, 150)
   t.equal(high?.tokens.length, 150)
-  t.match(movesOf(made), [{ from: 2, to: 1 }])
+  t.match(movesOf(made), [{ from: 0, to: 3 }], 'into the slot that holds nothing')
   const apart = made.backend.steps
     .slice(stepsBefore)
-    .filter(({ batch }) => batch.some(({ slot }) => slot === 2)).length
-  t.ok(apart >= 4 && apart <= 40, `it moved after ${apart} steps`)
+    .filter(({ batch }) => batch.some(({ slot }) => slot === 0)).length
+  t.ok(apart >= 2 && apart <= 40, `it moved after ${apart} steps`)
   const undisturbed = rig({ slots: 4 })
   for (const [index, answer] of [low, undefined, high].entries()) {
     if (answer === undefined) continue
@@ -78,4 +78,25 @@ t.test('a move that fails changes nothing', async (t) => {
     t.equal(high?.tokens.length, 150)
     t.match(leftovers(made), nothingLeft)
   }
+})
+
+t.test('two move where one alone would change nothing', async (t) => {
+  const made = rig({
+    slots: 8,
+    layoutMs,
+    stepMs: (batch) => 10 + 5 * layoutMs(batch.map(({ slot }) => slot)),
+    copyMs: () => 40,
+  })
+  const { client, clock, run } = made
+  const answers = Array.from({ length: 8 }, (_, family) =>
+    collect(client.submit({ ...greedy(promptOf(30, family), 150), id: String(family) })),
+  )
+  await runUntilIdle(clock, 1300)
+  for (const id of ['2', '3', '6', '7']) client.cancel(id)
+  const ended = await run(Promise.all(answers))
+  t.equal(movesOf(made).length, 2)
+  const last = made.backend.steps.at(-1)?.batch.map(({ slot }) => slot) ?? []
+  t.equal(layoutMs(last), 0, `they end in ${last.join()}`)
+  for (const family of [0, 1, 4, 5]) t.equal(ended[family]?.tokens.length, 150)
+  t.match(leftovers(made), nothingLeft)
 })
