@@ -1,5 +1,10 @@
 export * from './create-llamacpp-backend.js'
 export {
+  annotationKeywords,
+  type SchemaKeyword,
+  schemaKeywords,
+} from './grammar/schema-keywords.js'
+export {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
   type LlamaCppOptions,

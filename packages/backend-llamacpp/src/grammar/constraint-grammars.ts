@@ -1,6 +1,7 @@
 import type { OutputConstraint } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
 import type { NativeGrammar } from '../native.js'
+import { checkGbnf } from './check-gbnf.js'
 import { refused } from './refuse.js'
 import { jsonGbnf, schemaToGbnf } from './schema-to-gbnf.js'
 
@@ -33,6 +34,7 @@ export class ConstraintGrammars {
   #make(constraint: OutputConstraint): NativeGrammar {
     const { type } = constraint
     const root = type === 'gbnf' ? (constraint.root ?? 'root') : 'root'
+    if (type === 'gbnf') checkGbnf(constraint.grammar, root)
     const gbnf =
       type === 'gbnf'
         ? constraint.grammar

@@ -14,13 +14,14 @@ const text = z.string()
 export type TypeName = (typeof typeNames)[number]
 
 /** A keyword of JSON schema that output is kept to. */
-interface Keyword {
+export interface SchemaKeyword {
+  /** What its value must be. */
   readonly value: z.ZodType
   /** For the documentation. */
   readonly note: string
 }
 
-const keyword = (value: z.ZodType, note: string): Keyword => ({ value, note })
+const keyword = (value: z.ZodType, note: string): SchemaKeyword => ({ value, note })
 
 /** Every keyword that output is kept to; `docs/structured-output.md` is made from this table. */
 export const schemaKeywords = {
@@ -75,7 +76,7 @@ export const schemaKeywords = {
     text,
     '`#` and JSON pointers into the same schema, recursive ones too, with keywords beside it.',
   ),
-} as const satisfies Readonly<Record<string, Keyword>>
+} as const satisfies Readonly<Record<string, SchemaKeyword>>
 
 /** Keywords that say nothing about what is valid. */
 export const annotationKeywords = [

@@ -172,13 +172,26 @@ t.test('what cannot be kept to is refused, and where it is', async (t) => {
       name,
     )
   }
-  for (const grammar of [
-    '',
-    'root ::= "a',
-    'root ::= other',
-    'root ::= root "a"',
-    'main ::= "a"',
-  ]) {
+  const grammars: [grammar: string, line: number, column: number, reason?: RegExp][] = [
+    ['', 1, 1, /no rule root/],
+    ['root ::= "a', 1, 10, /unexpected/],
+    ['root ::= "a"\nother ::= (root\n', 3, 1, /not closed/],
+    ['root ::= "a" | nowhere', 1, 16, /no rule nowhere/],
+    ['main ::= "a"', 1, 13, /no rule root/],
+    ['root ::= ("a"))', 1, 15, /closing/],
+    ['root ::= "a"{1,3000}', 1, 13, /2000/],
+    [`root ::= ${'('.repeat(1e5)}`, 1, 110, /nested/],
+    ['root := "a"', 1, 6],
+  ]
+  for (const [grammar, line, column, reason = /./] of grammars) {
+    const wrong = { code: 'invalid_constraint', details: { line, column, reason } }
+    t.throws(
+      () => backend.checkConstraint?.({ type: 'gbnf', grammar }),
+      wrong,
+      grammar.slice(0, 30),
+    )
+  }
+  for (const grammar of ['root ::= root "a"', 'root ::= "\\q"', 'root ::= * "a"']) {
     t.throws(() => backend.checkConstraint?.({ type: 'gbnf', grammar }), {
       code: 'invalid_constraint',
     })

@@ -1,5 +1,6 @@
 import { renderConfigurationDocs } from './render-configuration-docs.js'
 import { renderErrorsDocs } from './render-errors-docs.js'
+import { renderStructuredOutputDocs } from './render-structured-output-docs.js'
 
 /** A page of the repository that is made from code. */
 export interface GeneratedPage {
@@ -13,4 +14,5 @@ const folder = new URL('../../../../docs/', import.meta.url)
 export const generatedDocs: readonly GeneratedPage[] = [
   { file: new URL('configuration.md', folder), render: renderConfigurationDocs },
   { file: new URL('errors.md', folder), render: renderErrorsDocs },
+  { file: new URL('structured-output.md', folder), render: renderStructuredOutputDocs },
 ]
