@@ -52,16 +52,13 @@ export class CostModel {
     return (2 * spare) / (linear + Math.sqrt(linear ** 2 + 2 * read * spare))
   }
 
-  /** Learns from a step. */
   /** Learns from a step that ran. */
   observe({ parts, durationMs }: Extract<SchedulerEvent, { type: 'step' }>): void {
     const decoding: number[] = []
     const chunks: Chunk[] = []
-    for (const { request, tokens } of parts) {
-      // A request that ended with this step has no slot any more.
-      const length = request.computedTokens || request.promptTokens + request.generatedTokens
-      if (tokens === 1) decoding.push(length)
-      else chunks.push({ tokens, context: length - tokens })
+    for (const { tokens, context } of parts) {
+      if (tokens === 1) decoding.push(context)
+      else chunks.push({ tokens, context })
     }
     this.#fit.observe(features(decoding, chunks), durationMs)
   }

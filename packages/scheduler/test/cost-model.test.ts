@@ -25,7 +25,7 @@ function durationMs([base, each, read, start, again, token, pair]: Costs, step: 
 }
 
 function observe(model: CostModel, step: Step, ms: number): void {
-  const request = (computedTokens: number) => ({ computedTokens }) as SequenceView
+  const request = {} as SequenceView
   model.observe({
     type: 'step',
     now: 0,
@@ -34,8 +34,8 @@ function observe(model: CostModel, step: Step, ms: number): void {
     decodeSequences: 0,
     contextTokens: 0,
     parts: [
-      ...step.decoding.map((context) => ({ request: request(context), tokens: 1 })),
-      ...step.chunks.map(({ tokens, context }) => ({ request: request(context + tokens), tokens })),
+      ...step.decoding.map((context) => ({ request, tokens: 1, context })),
+      ...step.chunks.map(({ tokens, context }) => ({ request, tokens, context })),
     ],
   })
 }

@@ -151,7 +151,7 @@ export function simulate(simulation: Simulation): Served[] {
 
   function run(parts: readonly { request: Sequence; tokens: number }[]): void {
     const shares = parts.map(({ request, tokens }) => {
-      return { slot: request.slot, tokens, context: request.computedTokens }
+      return { request, slot: request.slot, tokens, context: request.computedTokens }
     })
     const durationMs = machine(shares)
     now += durationMs
@@ -161,15 +161,15 @@ export function simulate(simulation: Simulation): Served[] {
     for (const { request, tokens } of parts) {
       if (request.state === 'decoding') decodeSequences++
       else prefillTokens += tokens
-      request.computedTokens += tokens
       contextTokens += request.computedTokens
+      request.computedTokens += tokens
       if (request.remainingTokens > 0) continue
       request.state = 'decoding'
       request.generatedTokens++
       request.tokenTimes.push(now)
       if (request.generatedTokens === request.maxTokens) end(request)
     }
-    const work = { durationMs, prefillTokens, decodeSequences, contextTokens, parts }
+    const work = { durationMs, prefillTokens, decodeSequences, contextTokens, parts: shares }
     policy.observe?.({ type: 'step', now, ...work })
     now += overheadMs
   }

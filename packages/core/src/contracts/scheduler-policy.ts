@@ -101,10 +101,18 @@ export type SchedulerEvent =
       readonly prefillTokens: number
       /** Sequences that computed their single next token. */
       readonly decodeSequences: number
-      /** Tokens in the slots of all sequences of the step. */
+      /** Tokens in the slots of all sequences of the step before it. */
       readonly contextTokens: number
-      readonly parts: readonly { readonly request: SequenceView; readonly tokens: number }[]
+      readonly parts: readonly ComputedPart[]
     }
+
+/** What a step computed of a request. */
+export interface ComputedPart {
+  readonly request: SequenceView
+  readonly tokens: number
+  /** Tokens in its slot before the step. */
+  readonly context: number
+}
 
 /**
  * Decides what each step computes. Pure and deterministic: no clock, no I/O, no timers, seeded

@@ -107,7 +107,9 @@ export class PolicySeat implements PolicyInForce {
       contextTokens += part.sequence.computedTokens
     }
     const load = { prefillTokens, decodeSequences, contextTokens }
-    const seen = parts.map(({ sequence, tokens }) => ({ request: sequence, tokens }))
+    const seen = parts.map(({ sequence, tokens }) => {
+      return { request: sequence, tokens, context: sequence.computedTokens }
+    })
     this.#tell({ type: 'step', now, durationMs: now - startedAt, ...load, parts: seen })
   }
 

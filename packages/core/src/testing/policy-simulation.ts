@@ -141,7 +141,9 @@ export class PolicySimulation {
   #compute(plan: Plan): void {
     const parts = plan.run.flatMap(({ id, tokens }) => {
       const request = this.#running.get(id)
-      return request ? [{ request, tokens: Math.min(tokens, request.remainingTokens) }] : []
+      if (request === undefined) return []
+      const context = request.computedTokens
+      return [{ request, tokens: Math.min(tokens, request.remainingTokens), context }]
     })
     const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
     const isDecode = ({ request }: { request: SimulatedRequest }) => request.state === 'decoding'
@@ -156,7 +158,7 @@ export class PolicySimulation {
       durationMs,
       prefillTokens: tokens - decoding.length,
       decodeSequences: decoding.length,
-      contextTokens: sum(parts.map(({ request }) => request.computedTokens)),
+      contextTokens: sum(parts.map(({ context }) => context)),
       parts,
     })
     for (const { request, tokens } of parts) {
