@@ -54,6 +54,13 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'simulate',
+    {
+      summary: 'Compare scheduling policies on simulated time',
+      load: async () => (await import('./commands/simulate.js')).run,
+    },
+  ],
+  [
     'model synth',
     {
       summary: "Write a model of another's shape with random weights",

@@ -30,7 +30,7 @@ export class CostModel {
   /** Milliseconds of one token for each of these sequences; 0 for none. */
   decodeMs(sequences: readonly Pick<SequenceView, 'computedTokens'>[]): number {
     return this.#fit.predict(
-      features(
+      stepFeatures(
         sequences.map((sequence) => sequence.computedTokens),
         [],
       ),
@@ -39,7 +39,7 @@ export class CostModel {
 
   /** Milliseconds of a step's prompt chunks; 0 for none. */
   prefillMs(chunks: readonly Chunk[]): number {
-    return this.#fit.predict(features([], chunks))
+    return this.#fit.predict(stepFeatures([], chunks))
   }
 
   /** How many tokens behind `context` tokens take `ms`, not rounded; 0 where none does. */
@@ -60,11 +60,12 @@ export class CostModel {
       if (tokens === 1) decoding.push(context)
       else chunks.push({ tokens, context })
     }
-    this.#fit.observe(features(decoding, chunks), durationMs)
+    this.#fit.observe(stepFeatures(decoding, chunks), durationMs)
   }
 }
 
-function features(decoding: readonly number[], chunks: readonly Chunk[]): number[] {
+/** What of a step takes time: the factors of the seven coefficients of {@link CostModel}. */
+export function stepFeatures(decoding: readonly number[], chunks: readonly Chunk[]): number[] {
   let reads = 0
   for (const context of decoding) reads += context
   let tokens = 0

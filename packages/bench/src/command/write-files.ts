@@ -14,12 +14,17 @@ export async function writeFiles({ report, trace, ...content }: FilesOptions): P
   if (report !== undefined) {
     // Plots take a second to load: only who wants them waits.
     const { htmlReport } = await import('../report/html-report.js')
-    await write(report, await htmlReport(content))
+    await writeText(report, await htmlReport(content))
   }
-  if (trace !== undefined) await write(trace, JSON.stringify(chromeTrace(content.runs)))
+  if (trace !== undefined) await writeText(trace, JSON.stringify(chromeTrace(content.runs)))
 }
 
-async function write(file: string, text: string): Promise<void> {
+/**
+ * Writes a file.
+ *
+ * @throws `invalid_configuration` when it cannot be written
+ */
+export async function writeText(file: string, text: string): Promise<void> {
   try {
     await writeFile(file, text)
   } catch (error) {

@@ -35,7 +35,8 @@ export function makeJob(
   }
 }
 
-function pickTenant(tenants: readonly TenantShare[], share: number): string {
+/** The tenant at a place from 0 to 1, by weight. */
+export function pickTenant(tenants: readonly TenantShare[], share: number): string {
   let left = share * tenants.reduce((sum, { weight }) => sum + weight, 0)
   return tenants.find(({ weight }) => (left -= weight) < 0)?.name ?? tenants.at(-1)?.name ?? ''
 }

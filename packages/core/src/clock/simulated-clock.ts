@@ -1,14 +1,18 @@
+import TinyQueue from 'tinyqueue'
 import type { Clock } from '../contracts/clock.js'
 
 interface Timer {
   readonly at: number
-  readonly callback: () => void
+  /** Counts the timers: of those with one time the first made comes first. */
+  readonly turn: number
+  callback: (() => void) | undefined
 }
 
 /** Time that moves only when told, for tests and simulations. */
 export class SimulatedClock implements Clock {
   #now: number
-  readonly #timers = new Set<Timer>()
+  readonly #timers = new TinyQueue<Timer>([], (a, b) => a.at - b.at || a.turn - b.turn)
+  #turns = 0
 
   constructor(start = 0) {
     this.#now = start
@@ -19,32 +23,35 @@ export class SimulatedClock implements Clock {
   }
 
   at(at: number, callback: () => void): () => void {
-    const timer = { at, callback }
-    this.#timers.add(timer)
-    return () => this.#timers.delete(timer)
+    const timer: Timer = { at, turn: this.#turns++, callback }
+    this.#timers.push(timer)
+    return () => void (timer.callback = undefined)
   }
 
   /** Moves on by `milliseconds`, calling each timer at its own time. */
   advance(milliseconds: number): void {
-    const end = this.#now + milliseconds
-    for (let next = this.#next(end); next !== undefined; next = this.#next(end)) {
-      this.#timers.delete(next)
+    this.advanceTo(this.#now + milliseconds)
+  }
+
+  /** Moves on to a time that is not before now, calling each timer at its own time. */
+  advanceTo(end: number): void {
+    for (let next = this.#next(); next !== undefined && next.at <= end; next = this.#next()) {
+      this.#timers.pop()
       this.#now = Math.max(this.#now, next.at)
-      next.callback()
+      next.callback?.()
     }
     this.#now = end
   }
 
   /** When the earliest timer is due, or undefined. */
   nextTimer(): number | undefined {
-    return this.#next(Infinity)?.at
+    return this.#next()?.at
   }
 
-  #next(until: number): Timer | undefined {
-    let first: Timer | undefined
-    for (const timer of this.#timers) {
-      if (timer.at <= until && (first === undefined || timer.at < first.at)) first = timer
+  #next(): Timer | undefined {
+    while (this.#timers.peek()?.callback === undefined && this.#timers.length > 0) {
+      this.#timers.pop()
     }
-    return first
+    return this.#timers.peek()
   }
 }

@@ -1,2 +1,7 @@
+export * from './linear-machine.js'
 export * from './machine.js'
+export * from './machine-model.js'
+export * from './router.js'
 export * from './serve-load.js'
+export * from './simulate-load.js'
+export * from './simulated-backend.js'

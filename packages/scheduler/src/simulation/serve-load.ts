@@ -1,13 +1,7 @@
-import {
-  type BackendLimits,
-  type BatchItem,
-  createEngine,
-  type GenerateRequest,
-  type SchedulerPolicy,
-  SimulatedClock,
-} from '@cllm/core'
-import { FakeBackend, type FakeBackendOptions, runUntilIdle } from '@cllm/core/testing'
+import type { BackendLimits, BatchItem, GenerateRequest, SchedulerPolicy } from '@cllm/core'
+import { FakeBackend, type FakeBackendOptions } from '@cllm/core/testing'
 import { type Machine, tile } from './machine.js'
+import { simulateLoad } from './simulate-load.js'
 
 /** A request of a simulated load. */
 export interface LoadRequest extends Omit<GenerateRequest, 'id' | 'prompt' | 'sampling'> {
@@ -58,21 +52,14 @@ export interface LoadReport {
 const measuredCopyMs = (tokens: number): number => 14 + 0.023 * tokens
 
 /**
- * Serves a load with the real engine and policy on simulated time and a simulated machine. The same
- * load gives the same report.
+ * Serves a load as {@link simulateLoad} does, with a backend that checks every call and whose tokens
+ * depend on all before them: slower, and any mistake shows in what is said.
  *
  * @throws Error when a request never ends
  */
 export async function serveLoad(options: LoadOptions): Promise<LoadReport> {
-  const { policy, machine, requests, copyMs = measuredCopyMs } = options
+  const { policy, machine, requests, successors = [], copyMs = measuredCopyMs } = options
   const { slots = 16, contextSize = 4096, batchSize = 2048 } = options
-  const clock = new SimulatedClock()
-  const results = new Map(
-    requests.map((request) => [
-      request.id,
-      { request, tokenTimes: [] as number[], tokens: [] as number[], error: '' },
-    ]),
-  )
   const stepMs = (batch: readonly BatchItem[]): number =>
     machine(
       batch.map(({ slot, position, tokens }) => ({
@@ -81,54 +68,30 @@ export async function serveLoad(options: LoadOptions): Promise<LoadReport> {
         context: position,
       })),
     )
-  const backend = new SimulatedBackend({ clock, stepMs, copyMs, slots, contextSize, batchSize })
-  const engine = createEngine({
-    backend,
-    policy,
-    clock,
-    random: { uint32: () => 1 },
-    options: { maxQueuedRequests: requests.length },
+  const drawn = new Map(requests.map(({ id }) => [id, [] as number[]]))
+  const { results, steps, prefillTokens } = await simulateLoad({
+    policy: () => policy,
+    machine: { name: 'fake', about: '', stepMs: machine, copyMs, chunkMultiple: tile },
+    requests,
+    successors,
+    createBackend: (clock) =>
+      new CheckedBackend({ clock, stepMs, copyMs, slots, contextSize, batchSize }),
+    onToken: (id, token) => drawn.get(id)?.push(token),
   })
-  let open = requests.length
-  engine.onEvents((events) => {
-    for (const { id, event } of events) {
-      const result = results.get(id)
-      if (result === undefined) continue
-      if (event.type === 'token') {
-        result.tokenTimes.push(clock.now())
-        result.tokens.push(event.token)
-      }
-      if (event.type === 'error') result.error = event.error.code
-      if (event.type === 'end' || event.type === 'error') open--
-    }
-  })
-  for (const successor of options.successors ?? []) {
-    clock.at(successor.at, () => engine.setPolicy(successor.policy))
-  }
-  for (const { id, arrival, prompt, ...request } of requests) {
-    clock.at(arrival, () => {
-      engine.submit(id, {
-        ...request,
-        prompt: { tokens: prompt },
-        sampling: { temperature: 0, ignoreEos: true },
-      })
-    })
-  }
-  await runUntilIdle(clock)
-  if (open > 0) throw new Error(`${open} requests did not end`)
-  const { steps, promptTokens, cachedTokens } = engine.statistics()
-  await engine.close()
   return {
-    results: [...results.values()].map(({ error, ...rest }) => {
-      return { ...rest, error: error === '' ? undefined : error }
-    }),
+    results: requests.map((request, index) => ({
+      request,
+      tokenTimes: results[index]?.tokenTimes ?? [],
+      tokens: drawn.get(request.id) ?? [],
+      error: results[index]?.error,
+    })),
     steps,
-    prefillTokens: promptTokens - cachedTokens,
+    prefillTokens,
   }
 }
 
 /** A backend without a model that prefers chunks of whole attention tiles. */
-class SimulatedBackend extends FakeBackend {
+class CheckedBackend extends FakeBackend {
   override readonly limits: BackendLimits
 
   constructor(options: FakeBackendOptions) {

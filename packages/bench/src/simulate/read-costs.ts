@@ -1,0 +1,60 @@
+import { builtInMachines, linearMachine, type MachineModel } from '@cllm/scheduler/simulation'
+import { z } from 'zod'
+import { datasetError } from '../datasets/dataset-error.js'
+import { problemOf } from '../datasets/read-json-lines.js'
+import { readText } from '../datasets/read-text.js'
+
+const milliseconds = z.number().nonnegative()
+
+/** The JSON that `cllm bench calibrate` writes. */
+export const costFile = z.object({
+  schema: z.literal(1),
+  kind: z.literal('cost-model'),
+  /** The model that was measured, and where. */
+  model: z.string(),
+  machine: z.string(),
+  measuredAt: z.string(),
+  chunkMultiple: z.int().min(1),
+  costs: z.object({
+    decode: z.object({ base: milliseconds, each: milliseconds, read: milliseconds }),
+    prefill: z.object({
+      base: milliseconds,
+      again: milliseconds,
+      each: milliseconds,
+      read: milliseconds,
+    }),
+    copy: z.object({ base: milliseconds, each: milliseconds }),
+    betweenSteps: milliseconds,
+  }),
+  /** Relative errors of the steps that were fitted, and of mixed ones that were not. */
+  error: z.object({
+    fitted: z.object({ mean: z.number(), max: z.number(), steps: z.int() }),
+    heldOut: z.object({ mean: z.number(), max: z.number(), steps: z.int() }),
+  }),
+})
+
+/** A calibrated machine. */
+export type CostFile = z.infer<typeof costFile>
+
+/**
+ * The machine of a built-in's name or of a file of `cllm bench calibrate`.
+ *
+ * @throws `invalid_dataset` naming the file and what is wrong with it
+ */
+export function readCosts(nameOrFile: string): MachineModel {
+  const builtIn = builtInMachines.get(nameOrFile)
+  if (builtIn !== undefined) return builtIn
+  const names = [...builtInMachines.keys()].join(', ')
+  let value: unknown
+  try {
+    value = JSON.parse(readText(nameOrFile))
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error
+    throw datasetError(nameOrFile, undefined, `neither ${names} nor JSON: ${error.message}`)
+  }
+  const result = costFile.safeParse(value)
+  if (!result.success) throw datasetError(nameOrFile, undefined, problemOf(result.error))
+  const { model, machine, measuredAt, chunkMultiple, costs } = result.data
+  const about = `measured: ${model} on ${machine}, ${measuredAt}`
+  return linearMachine(costs, { name: nameOrFile, about, chunkMultiple })
+}

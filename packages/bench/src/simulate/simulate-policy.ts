@@ -1,0 +1,123 @@
+import { performance } from 'node:perf_hooks'
+import type { SchedulerPolicy } from '@cllm/core'
+import {
+  type SimulatedAnswer,
+  type MachineModel,
+  routers,
+  simulateLoad,
+} from '@cllm/scheduler/simulation'
+import type { RunRecord } from '../metrics/run-record.js'
+import type { Slo } from '../metrics/slo.js'
+import { summarize } from '../metrics/summarize.js'
+import { schemaVersion } from '../report/run-result.js'
+import type { WorkItem } from '../workload/work-item.js'
+import { simulatedLoad, type SimulatedLoadOptions } from './simulated-load.js'
+import type { SimulatedRun, SimulatedSetup } from './simulation-result.js'
+import { StepHistory } from './step-history.js'
+
+/** What is simulated. */
+export interface SimulateOptions extends Omit<SimulatedSetup, 'cost'> {
+  /** As the result names it. */
+  readonly policy: string
+  readonly policyOptions?: Readonly<Record<string, unknown>>
+  /** Makes the policy, once per machine. */
+  readonly createPolicy: () => SchedulerPolicy
+  readonly machine: MachineModel
+  readonly load: SimulatedLoadOptions
+  readonly slo?: Slo
+  readonly signal?: AbortSignal
+}
+
+/**
+ * Serves a load with the real engine and a policy on simulated time. The same options give the same
+ * result but for `wall_ms`.
+ *
+ * @throws what the policy does wrong, as `policy_failed`
+ */
+export async function simulatePolicy(options: SimulateOptions): Promise<SimulatedRun> {
+  const { machine, load, slo = {}, slots, contextSize, batchSize, machines } = options
+  const began = performance.now()
+  const history = new StepHistory()
+  const { items, laps, ...requests } = simulatedLoad(load)
+  const router = routers.get(options.router)?.()
+  const { results, steps, preemptions, utilization } = await simulateLoad({
+    policy: options.createPolicy,
+    machine,
+    ...requests,
+    slots,
+    contextSize,
+    batchSize,
+    machines,
+    ...(router === undefined ? {} : { router }),
+    seed: load.seed,
+    onStep: (step) => history.add(step),
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+  })
+  const records = results.map((result) => recordOf(result, items))
+  const { sendLagMs: _, ...summary } = summarize(records, slo)
+  const failures: Record<string, string> = {}
+  for (const { failure } of records) {
+    if (failure !== undefined) failures[failure.kind] ??= failure.message
+  }
+  return {
+    records,
+    steps: history.list(),
+    result: {
+      schema: schemaVersion,
+      kind: 'simulation',
+      policy: options.policy,
+      policyOptions: options.policyOptions ?? {},
+      load: load.shape,
+      dataset: load.dataset.name,
+      requests: load.requests,
+      seed: load.seed,
+      cost: { name: machine.name, about: machine.about },
+      slots,
+      contextSize,
+      batchSize,
+      machines,
+      router: options.router,
+      summary,
+      steps,
+      preemptions,
+      utilization,
+      failures,
+      warnings: warnings(summary.requests.ok, failures, laps),
+      wall_ms: Math.round(performance.now() - began),
+    },
+  }
+}
+
+function recordOf(result: SimulatedAnswer, items: readonly WorkItem[]): RunRecord {
+  const { request, tokenTimes, endedAt, error, message = '', usage } = result
+  const index = Number(request.id)
+  const { inputTokens = 0, outputTokens = 0 } = items[index] ?? {}
+  return {
+    index,
+    tenant: request.tenant ?? '',
+    intendedMs: request.arrival,
+    sentMs: request.arrival,
+    arrivalsMs: tokenTimes,
+    endMs: endedAt ?? tokenTimes.at(-1) ?? request.arrival,
+    outcome: error !== undefined ? 'failed' : endedAt === undefined ? 'interrupted' : 'ok',
+    ...(error === undefined ? {} : { failure: { kind: error, message } }),
+    arrivedTokens: tokenTimes.length,
+    ...(usage === undefined ? {} : { usage }),
+    asked: { inputTokens, outputTokens },
+    slowReader: false,
+  }
+}
+
+function warnings(
+  ok: number,
+  failures: Readonly<Record<string, string>>,
+  laps: number,
+): readonly string[] {
+  return [
+    ...(ok === 0 ? ['no request succeeded'] : []),
+    ...('prompt_too_long' in failures
+      ? ['prompts longer than a slot were refused: see --ctx-size and --max-input']
+      : []),
+    ...(laps > 0 ? [`the dataset began anew ${laps} times, with other prompts each time`] : []),
+  ]
+}

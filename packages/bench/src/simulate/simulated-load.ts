@@ -1,0 +1,74 @@
+import type { SimulatedRequest, SimulatedAnswer } from '@cllm/scheduler/simulation'
+import { arrivals } from '../load/arrivals.js'
+import { pickTenant } from '../load/job.js'
+import type { LoadOptions } from '../load/load-options.js'
+import { randomSource } from '../statistics/random-source.js'
+import type { WorkItem } from '../workload/work-item.js'
+import { tokenIds } from './token-ids.js'
+
+/** What a load must tell to be simulated. */
+export type SimulatedLoadOptions = Pick<LoadOptions, 'shape' | 'dataset' | 'seed' | 'tenants'> & {
+  readonly requests: number
+}
+
+/** A load for `simulateLoad`. */
+export interface SimulatedLoad {
+  /** Those whose times are known from the beginning. */
+  readonly requests: readonly SimulatedRequest[]
+  readonly after?: (ended: SimulatedAnswer, now: number) => SimulatedRequest | undefined
+  readonly items: readonly WorkItem[]
+  /** How often the dataset began anew. */
+  readonly laps: number
+}
+
+/** The requests of a load, as `cllm bench serve` would send them, for a simulation. */
+export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
+  const { shape, requests: count } = options
+  const items = Array.from({ length: count }, (_, index) => options.dataset.item(index))
+  const laps = Math.ceil(count / (options.dataset.size ?? count)) - 1
+  if (shape.kind === 'closed') {
+    const first = Math.min(shape.concurrency, count)
+    let next = first
+    return {
+      items,
+      laps,
+      requests: Array.from({ length: first }, (_, client) =>
+        requestAt(client, (shape.rampMs * client) / shape.concurrency, items, options),
+      ),
+      after: (_, now) => (next < count ? requestAt(next++, now, items, options) : undefined),
+    }
+  }
+  const times = shape.kind === 'open' ? arrivalTimes(options, shape) : traceTimes(items, options)
+  const requests = items.map((_, index) => requestAt(index, times[index] ?? 0, items, options))
+  return { items, laps, requests }
+}
+
+function requestAt(
+  index: number,
+  arrival: number,
+  items: readonly WorkItem[],
+  { dataset, seed, tenants = [] }: SimulatedLoadOptions,
+): SimulatedRequest {
+  const item = items[index] as WorkItem
+  const lap = Math.floor(index / (dataset.size ?? Infinity))
+  const prompt = () => tokenIds(item, lap)
+  const plain = { id: String(index), arrival, prompt, maxTokens: item.outputTokens }
+  if (tenants.length === 0) return plain
+  return { ...plain, tenant: pickTenant(tenants, randomSource(seed, 'job', index)()) }
+}
+
+function arrivalTimes(
+  { requests, seed }: SimulatedLoadOptions,
+  shape: Extract<LoadOptions['shape'], { kind: 'open' }>,
+): number[] {
+  const times = arrivals({ ...shape, random: randomSource(seed, 'arrivals') })
+  return Array.from({ length: requests }, () => times.next().value)
+}
+
+/** A trace that begins anew goes on after its last request, at its mean distance. */
+function traceTimes(items: readonly WorkItem[], { dataset }: SimulatedLoadOptions): number[] {
+  const { size = items.length } = dataset
+  const last = dataset.item(size - 1).atMs ?? 0
+  const lapMs = (last * size) / Math.max(1, size - 1)
+  return items.map(({ atMs = 0 }, index) => atMs + lapMs * Math.floor(index / size))
+}

@@ -1,0 +1,57 @@
+import type { LoadShape } from '../load/load-options.js'
+import type { RunRecord } from '../metrics/run-record.js'
+import type { Summary } from '../metrics/summarize.js'
+import type { schemaVersion } from '../report/run-result.js'
+
+/** What was simulated, apart from the policy. */
+export interface SimulatedSetup {
+  /** The machine's costs: a built-in model, or a file of `cllm bench calibrate`. */
+  readonly cost: { readonly name: string; readonly about: string }
+  readonly slots: number
+  /** Tokens per slot. */
+  readonly contextSize: number
+  /** Tokens per step. */
+  readonly batchSize: number
+  readonly machines: number
+  readonly router: string
+}
+
+/** One policy's simulation: what `cllm simulate --json` prints as a line. */
+export interface SimulationResult extends SimulatedSetup {
+  readonly schema: typeof schemaVersion
+  readonly kind: 'simulation'
+  readonly policy: string
+  readonly policyOptions: Readonly<Record<string, unknown>>
+  readonly load: LoadShape
+  readonly dataset: string
+  readonly requests: number
+  readonly seed: number
+  readonly summary: Summary
+  readonly steps: number
+  /** Prompt tokens that were computed, those of preempted requests each time. */
+  readonly preemptions: number
+  /** Share of the simulated time in which the machines computed. */
+  readonly utilization: number
+  /** Failures by their error's code. */
+  readonly failures: Readonly<Record<string, string>>
+  readonly warnings: readonly string[]
+  /** How long the simulation really took. */
+  readonly wall_ms: number
+}
+
+/** The steps within a part of the simulated time, of all machines. */
+export interface StepBucket {
+  /** Where it begins, in milliseconds of the simulated time. */
+  readonly atMs: number
+  readonly steps: number
+  readonly prefillTokens: number
+  readonly decodeTokens: number
+  readonly busyMs: number
+}
+
+/** A simulation with its requests and what the steps were made of. */
+export interface SimulatedRun {
+  readonly result: SimulationResult
+  readonly records: readonly RunRecord[]
+  readonly steps: readonly StepBucket[]
+}

@@ -1,0 +1,54 @@
+import { figures } from '../report/figures.js'
+import { formatNumber } from '../report/format.js'
+import { loadName } from '../report/run-result.js'
+import { textTable } from '../report/text-table.js'
+import type { SimulateOptions } from './simulate-policy.js'
+import type { SimulationResult } from './simulation-result.js'
+
+type Setup = Omit<SimulateOptions, 'policy' | 'createPolicy' | 'policyOptions'>
+
+/** What is simulated, before the first result. */
+export function simulationHead(setup: Setup): string {
+  const { machine, load, slots, contextSize, batchSize, machines, router } = setup
+  const several = machines > 1 ? `${machines} machines (${router}), each with ` : ''
+  return [
+    `${load.requests} requests of ${load.dataset.name}, ${loadName(load.shape)}, seed ${load.seed}`,
+    `${several}${slots} slots of ${contextSize} tokens, ${batchSize} tokens per step`,
+    `cost model ${machine.name}: ${machine.about}\n\n`,
+  ].join('\n')
+}
+
+/** Policies beside each other, a column each. */
+export function simulationTable(results: readonly SimulationResult[]): string {
+  const number = (name: string, of: (result: SimulationResult) => number | undefined) => {
+    const values = results.map(of)
+    return values.every((value) => value === undefined) ? [] : [[name, ...values.map(formatNumber)]]
+  }
+  const rows = [
+    ...number('ok', ({ summary }) => summary.requests.ok),
+    ...number('failed', ({ summary }) => summary.requests.failed),
+    ...figures.flatMap(({ name, unit, of }) =>
+      number(`${name} ${unit}`, ({ summary }) => of(summary)),
+    ),
+    ...number('Jain index of tenants', ({ summary }) => summary.jain),
+    ...number('prompt tokens reused %', ({ summary: { cachedTokens, promptTokens } }) =>
+      promptTokens > 0 ? (100 * cachedTokens) / promptTokens : undefined,
+    ),
+    ...number('preemptions', ({ preemptions }) => preemptions),
+    ...number('busy %', ({ utilization }) => 100 * utilization),
+    ...number('simulated s', ({ summary }) => summary.durationMs / 1000),
+    ...number('real s', (result) => result.wall_ms / 1000),
+  ]
+  const notes = results.flatMap(({ policy, failures, warnings }) => [
+    ...Object.entries(failures).map(([kind, text]) => `${policy}: failed with ${kind}: ${text}\n`),
+    ...warnings.map((warning) => `${policy}: warning: ${warning}\n`),
+  ])
+  const shown = results.length === 1 ? notes.join('') : ''
+  return `${textTable(['', ...results.map(nameOf)], rows)}\n${shown}\n`
+}
+
+/** A policy with the options that it was given. */
+export function nameOf({ policy, policyOptions }: SimulationResult): string {
+  const options = Object.entries(policyOptions).map(([name, value]) => `${name}=${String(value)}`)
+  return options.length === 0 ? policy : `${policy} ${options.join(' ')}`
+}

@@ -1,0 +1,19 @@
+import { plot } from '../report/plot.js'
+import type { SimulatedRun } from './simulation-result.js'
+
+/** How many tokens of prompts and of answers a step had over time. */
+export function stepPlot({ steps }: SimulatedRun): Promise<string> {
+  const values = steps.flatMap(({ atMs, steps: count, prefillTokens, decodeTokens }) => [
+    { seconds: atMs / 1000, kind: 'prefill', tokens: prefillTokens / count },
+    { seconds: atMs / 1000, kind: 'decode', tokens: decodeTokens / count },
+  ])
+  return plot({
+    data: { values },
+    mark: { type: 'area' },
+    encoding: {
+      x: { field: 'seconds', type: 'quantitative' },
+      y: { field: 'tokens', type: 'quantitative', stack: 'zero', title: 'tokens per step' },
+      color: { field: 'kind', type: 'nominal', sort: null },
+    },
+  })
+}

@@ -1,0 +1,18 @@
+import { loadPlugins, PluginRegistry, registerPlugin } from '@cllm/core'
+import { simulate } from '@cllm/bench'
+import { schedulerPlugin } from '@cllm/scheduler'
+import type { CommandIo } from './command-io.js'
+
+/** `cllm simulate` */
+export async function run(argv: string[], io: CommandIo): Promise<number> {
+  return await simulate(argv, io, policiesOf)
+}
+
+/** The built-in policies and those of plugins, which are looked up from the working directory. */
+export async function policiesOf(plugins: readonly string[]): Promise<PluginRegistry> {
+  const registry = new PluginRegistry()
+  await registerPlugin(schedulerPlugin, registry)
+  const entries = plugins.map((use) => ({ use }))
+  await loadPlugins(entries, { from: process.cwd(), registry })
+  return registry
+}
