@@ -85,7 +85,14 @@ const version = (): string => {
 }
 
 const usageError = 2
-const usageCodes: ReadonlySet<string> = new Set(['invalid_configuration', 'invalid_dataset'])
+const usageCodes: ReadonlySet<string> = new Set([
+  'invalid_configuration',
+  'invalid_dataset',
+  'invalid_policy',
+  'plugin_conflict',
+  'plugin_invalid',
+  'plugin_not_found',
+])
 const failure = 1
 
 const report = (error: unknown, io: CommandIo): number => {

@@ -108,10 +108,11 @@ function readShape({ rate, concurrency, burstiness, ramp }: Flags, dataset: Data
 }
 
 /** Prompt and answer of the longest request, rounded up. */
-function longest({ item, size = Infinity }: Dataset, requests: number): number {
+function longest(dataset: Dataset, requests: number): number {
+  const { size = Infinity } = dataset
   let most = 0
   for (let index = 0; index < Math.min(size, requests); index++) {
-    const { inputTokens, outputTokens } = item(index)
+    const { inputTokens, outputTokens } = dataset.item(index)
     most = Math.max(most, inputTokens + outputTokens)
   }
   return Math.ceil(most / 1024) * 1024

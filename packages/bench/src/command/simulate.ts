@@ -52,10 +52,9 @@ export async function simulate(
     if (io.signal.aborted) break
     const run = await simulatePolicy({ ...setup, ...policy })
     runs.push(run)
-    io.stdout.write(flags.json ? `${JSON.stringify(run.result)}\n` : simulationTable([run.result]))
+    if (flags.json) io.stdout.write(`${JSON.stringify(run.result)}\n`)
   }
-  if (!flags.json && runs.length > 1)
-    io.stdout.write(simulationTable(runs.map((run) => run.result)))
+  if (!flags.json) io.stdout.write(simulationTable(runs.map((run) => run.result)))
   if (flags.report !== undefined) await writeText(flags.report, await simulationReport(runs))
   if (flags['trace-out'] !== undefined) {
     const { simulationTrace } = await import('../simulate/simulation-trace.js')

@@ -82,7 +82,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       preemptions,
       utilization,
       failures,
-      warnings: warnings(summary.requests.ok, failures, laps),
+      warnings: warnings(records, laps),
       wall_ms: Math.round(performance.now() - began),
     },
   }
@@ -108,16 +108,16 @@ function recordOf(result: SimulatedAnswer, items: readonly WorkItem[]): RunRecor
   }
 }
 
-function warnings(
-  ok: number,
-  failures: Readonly<Record<string, string>>,
-  laps: number,
-): readonly string[] {
+function warnings(records: readonly RunRecord[], laps: number): readonly string[] {
+  const ok = records.filter(({ outcome }) => outcome === 'ok')
+  const tooLong = records.filter(({ failure }) => failure?.kind === 'prompt_too_long')
+  const cut = ok.filter(({ arrivedTokens, asked }) => arrivedTokens < asked.outputTokens)
   return [
-    ...(ok === 0 ? ['no request succeeded'] : []),
-    ...('prompt_too_long' in failures
-      ? ['prompts longer than a slot were refused: see --ctx-size and --max-input']
+    ...(ok.length === 0 ? ['no request succeeded'] : []),
+    ...(tooLong.length > 0
+      ? [`${tooLong.length} prompts are longer than a slot: see --ctx-size and --max-input`]
       : []),
+    ...(cut.length > 0 ? [`${cut.length} answers were cut at the end of their slot`] : []),
     ...(laps > 0 ? [`the dataset began anew ${laps} times, with other prompts each time`] : []),
   ]
 }

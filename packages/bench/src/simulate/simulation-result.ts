@@ -28,7 +28,7 @@ export interface SimulationResult extends SimulatedSetup {
   readonly seed: number
   readonly summary: Summary
   readonly steps: number
-  /** Prompt tokens that were computed, those of preempted requests each time. */
+  /** How often a request lost its slot. */
   readonly preemptions: number
   /** Share of the simulated time in which the machines computed. */
   readonly utilization: number

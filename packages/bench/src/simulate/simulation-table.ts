@@ -43,8 +43,7 @@ export function simulationTable(results: readonly SimulationResult[]): string {
     ...Object.entries(failures).map(([kind, text]) => `${policy}: failed with ${kind}: ${text}\n`),
     ...warnings.map((warning) => `${policy}: warning: ${warning}\n`),
   ])
-  const shown = results.length === 1 ? notes.join('') : ''
-  return `${textTable(['', ...results.map(nameOf)], rows)}\n${shown}\n`
+  return `${textTable(['', ...results.map(nameOf)], rows)}\n${notes.join('')}\n`
 }
 
 /** A policy with the options that it was given. */

@@ -165,7 +165,7 @@ class SimulatedService {
     this.#clock.at(request.arrival, () => this.#submit(request))
   }
 
-  #submit({ id, arrival: _, prompt, ...request }: SimulatedRequest): void {
+  #submit({ id, prompt, ...request }: SimulatedRequest): void {
     const tokens = typeof prompt === 'function' ? prompt() : prompt
     const index = this.#machines.length === 1 ? 0 : this.#router.route(tokens, this.#machines)
     const machine = this.#machines[index]
