@@ -5,6 +5,7 @@ import {
   llamaServerProtocol,
   nativeProtocol,
   ollamaProtocol,
+  openApiProtocol,
   openAiProtocol,
 } from '@cllm/http-koa'
 import type { LoadedConfig } from './config/load-config.js'
@@ -20,9 +21,13 @@ export function createProtocols(loaded: LoadedConfig, now: number): KoaProtocol[
     openai: () => openAiProtocol({ defaults, started: now }),
     ollama: () => ollamaProtocol({ defaults, started: now }),
     'llama-server': () => llamaServerProtocol({ defaults }),
+    openapi: () => openApiProtocol({ protocols: described }),
     admin: adminProtocol,
   }
-  return config.server.protocols.map((name) => create[name]())
+  const names = config.server.protocols
+  const described: KoaProtocol[] = []
+  for (const name of names) if (name !== 'openapi') described.push(create[name]())
+  return names.includes('openapi') ? [...described, create.openapi()] : described
 }
 
 /** What somebody has set; the rest is left to each protocol's own defaults. */

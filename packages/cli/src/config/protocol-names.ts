@@ -1,5 +1,12 @@
 /** The built-in APIs, which `--protocols` chooses from. */
-export const protocolNames = ['native', 'openai', 'ollama', 'llama-server', 'admin'] as const
+export const protocolNames = [
+  'native',
+  'openai',
+  'ollama',
+  'llama-server',
+  'openapi',
+  'admin',
+] as const
 
 /** One of {@link protocolNames}. */
 export type ProtocolName = (typeof protocolNames)[number]

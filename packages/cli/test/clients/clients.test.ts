@@ -145,6 +145,55 @@ t.test('ollama', async (t) => {
   await idle()
 })
 
+t.test('structured output and forced tools', async (t) => {
+  const schema = {
+    type: 'object',
+    properties: {
+      name: { enum: ['Lily', 'Tim'] },
+      age: { type: 'integer', minimum: 1, maximum: 9 },
+    },
+    required: ['name', 'age'],
+    additionalProperties: false,
+  }
+  const isPerson = (text: string | undefined, from: string) =>
+    t.match(JSON.parse(text ?? ''), { name: /^(Lily|Tim)$/, age: Number }, from)
+  const format = {
+    type: 'json_schema' as const,
+    json_schema: { name: 'person', strict: true, schema },
+  }
+  const chat = { model, messages, response_format: format, max_tokens: 100 }
+  const answer = await openai.chat.completions.create(chat)
+  isPerson(answer.choices[0]?.message.content ?? '', 'OpenAI')
+  const runner = openai.chat.completions.stream(chat)
+  isPerson((await runner.finalContent()) ?? '', 'OpenAI, streamed')
+  isPerson((await ollama.chat({ model, messages, format: schema })).message.content, 'Ollama')
+  isPerson((await ollama.generate({ model, prompt, format: schema })).response, 'Ollama, generate')
+  const llama = await post('/completion', { prompt, json_schema: schema, n_predict: 100 })
+  isPerson(String(llama['content']), 'llama-server')
+  const grammar = await post('/completion', { prompt, grammar: 'root ::= "yes" | "no"' })
+  t.match(grammar['content'], /^(yes|no)$/)
+
+  const tools = [{ type: 'function' as const, function: { name: 'greet', parameters: schema } }]
+  const forced = { model, messages, tools, tool_choice: 'required' as const, max_tokens: 100 }
+  const called = await openai.chat.completions.create(forced)
+  t.equal(called.choices[0]?.finish_reason, 'tool_calls')
+  const [call] = called.choices[0]?.message.tool_calls ?? []
+  isPerson(call?.type === 'function' ? call.function.arguments : '', 'a tool call')
+  const streamed = await openai.chat.completions.stream(forced).finalMessage()
+  const [second] = streamed.tool_calls ?? []
+  isPerson(second?.type === 'function' ? second.function.arguments : '', 'a streamed tool call')
+
+  for (const body of [
+    { response_format: { type: 'json_schema', json_schema: { schema: { type: 'strange' } } } },
+    { response_format: { type: 'json_schema' } },
+    { grammar: 'root ::= missing' },
+    { grammar: 'root ::= "a"', response_format: { type: 'json_object' } },
+  ]) {
+    const refused = await post('/v1/chat/completions', { messages, ...body })
+    t.match(refused, { error: { type: 'invalid_request_error', message: /./ } })
+  }
+})
+
 t.test('ai', async (t) => {
   const provider = createOpenAICompatible({
     name: 'cllm',

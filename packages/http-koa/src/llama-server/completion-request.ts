@@ -1,4 +1,4 @@
-import { CllmError, type GenerateRequest, type Prompt } from '@cllm/core'
+import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../request/build-request.js'
 import {
@@ -15,6 +15,8 @@ import {
   text,
 } from '../request/fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
+import { grammarConstraint } from '../openai/openai-constraint.js'
+import { onlyConstraint } from '../request/constraint.js'
 import { unsupported } from '../request/refuse-unsupported.js'
 
 const prompt = z
@@ -85,11 +87,19 @@ export const completionSchema = z.object({
 export type CompletionFields = z.output<typeof completionSchema>
 
 /** The engine's request of a body. */
-export function toCompletionRequest(
+export async function toCompletionRequest(
   fields: CompletionFields,
+  client: EngineClient,
   defaults: ProtocolDefaults,
-): GenerateRequest {
-  refuse(fields)
+): Promise<GenerateRequest> {
+  if ((fields.n_probs ?? 0) > 0) {
+    throw unsupported('n_probs', 'this backend does not give probabilities')
+  }
+  const { grammar, json_schema: schema } = fields
+  const constraint = await onlyConstraint(client, [
+    grammarConstraint(grammar),
+    schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } },
+  ])
   const most = fields.n_predict ?? fields.max_tokens
   if (most === 0) {
     const message = 'n_predict: expected -1 or an integer from 1, instead got 0'
@@ -101,6 +111,7 @@ export function toCompletionRequest(
     prompt,
     {
       maxTokens: most === -1 ? Infinity : most,
+      constraint,
       temperature: fields.temperature,
       topK: fields.top_k,
       topP: fields.top_p,
@@ -133,12 +144,4 @@ function biasOf(
   if (!Array.isArray(bias)) return bias as Readonly<Record<string, number>> | undefined
   const pairs = bias as readonly (readonly [number, number | false])[]
   return Object.fromEntries(pairs.map(([token, value]) => [token, value === false ? never : value]))
-}
-
-function refuse({ grammar, json_schema: schema, n_probs: probabilities }: CompletionFields): void {
-  if ((grammar ?? '') !== '') throw unsupported('grammar', 'this backend has no grammars')
-  if (schema !== undefined) throw unsupported('json_schema', 'this backend has no grammars')
-  if ((probabilities ?? 0) > 0) {
-    throw unsupported('n_probs', 'this backend does not give probabilities')
-  }
 }

@@ -21,7 +21,7 @@ export async function completion(ctx: KoaContext, llama: LlamaServerContext): Pr
   const fields = await readFields(ctx, completionSchema, llama.unknownFields)
   const client = llama.directory.open(fields.model)
   const defaults = withOverrides(protocolDefaults['/completion'], llama.overrides)
-  const request = toCompletionRequest(fields, defaults)
+  const request = await toCompletionRequest(fields, client, defaults)
   const prompt = await promptText(client, fields.prompt)
   const model = fields.model ?? llama.directory.list()[0] ?? ''
   const generation = await startGeneration(client, request, abortOnClose(ctx))

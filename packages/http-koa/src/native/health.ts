@@ -12,7 +12,8 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
   const client = native.directory.open()
   if (level === 'basic') {
     await answered(clock, client.statistics())
-    ctx.body = { success: true, data: { status: 'healthy', model_loaded: true } }
+    // `status` is for clients of llama-server
+    ctx.body = { status: 'ok', success: true, data: { status: 'healthy', model_loaded: true } }
   } else if (level === 'detailed' || level === 'full') {
     const { components, statistics } = await probe(clock, client)
     const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))

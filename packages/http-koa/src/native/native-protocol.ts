@@ -1,10 +1,12 @@
 import { createRequire } from 'node:module'
 import { defaultEngineOptions, type EngineDirectory } from '@cllm/core'
+import type { z } from 'zod'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
 import { benchmark } from './benchmark.js'
+import type { ApiRoute } from '../request/api-route.js'
 import { decode } from './decode.js'
 import { encode } from './encode.js'
-import { nativeDefaults, type NativeDefaults } from './generate-request.js'
+import { generateSchema, nativeDefaults, type NativeDefaults } from './generate-request.js'
 import { generate, generateStream } from './generate.js'
 import { health } from './health.js'
 import { modelInfo } from './model-info.js'
@@ -60,6 +62,19 @@ const endpoints: readonly NativeEndpoint[] = [
   },
 ]
 
+const bodies: Readonly<Record<string, z.ZodObject>> = {
+  '/generate': generateSchema,
+  '/generate_stream': generateSchema,
+}
+
+const routes: readonly ApiRoute[] = endpoints.map(({ method, path, description }) => ({
+  method: method === 'GET' ? 'get' : 'post',
+  path,
+  summary: description,
+  ...(bodies[path] === undefined ? {} : { body: bodies[path] }),
+  ...(path === '/generate_stream' ? { answers: ['text/event-stream'] } : {}),
+}))
+
 /**
  * The API of the original cLLM server, served by the directory's default engine. Its JSON is kept;
  * see `docs/api.md`.
@@ -67,6 +82,7 @@ const endpoints: readonly NativeEndpoint[] = [
 export function nativeProtocol(options: NativeProtocolOptions = {}): KoaProtocol {
   return {
     name: 'native',
+    routes,
     mount(router: KoaRouter, directory: EngineDirectory) {
       const native: NativeContext = {
         directory,

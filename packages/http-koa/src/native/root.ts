@@ -8,5 +8,6 @@ export function root(ctx: KoaContext, native: NativeContext): void {
     path,
     description,
   }))
-  ctx.body = { success: true, data: { name: 'cLLM Server', version: native.version, endpoints } }
+  const data = { name: 'cLLM Server', version: native.version, endpoints }
+  ctx.body = { success: true, data, ollama: 'Ollama is running' }
 }

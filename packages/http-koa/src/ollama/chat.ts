@@ -5,13 +5,14 @@ import { prepareChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../koa-context.js'
 import { buildRequest } from '../request/build-request.js'
 import { object, text } from '../request/fields.js'
+import { onlyConstraint } from '../request/constraint.js'
 import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
 import { answer, type AnswerWords } from './answer-stream.js'
 import { chunkHead, type OllamaContext, openOllamaModel } from './ollama-context.js'
 import {
-  refuseFormat,
+  ollamaConstraint,
   sharedFields,
   thinkVariables,
   toolSchema,
@@ -77,7 +78,6 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const fields = await readFields(ctx, chatSchema, ollama.unknownFields)
   const client = openOllamaModel(ollama.directory, fields.model)
   const { messages = [], tools = [] } = fields
-  refuseFormat(fields)
   if (messages.length === 0) {
     const reason = unloads(fields.keep_alive) ? 'unload' : 'load'
     const head = chunkHead(ctx, fields.model)
@@ -85,6 +85,7 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
     ctx.body = `${head}${words.empty},"done":true,"done_reason":"${reason}"}`
     return
   }
+  const constraint = await onlyConstraint(client, [ollamaConstraint(fields)])
   const { limits } = await client.info()
   const { logger } = ctx.state.transport
   const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
@@ -104,8 +105,8 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
   await answer(ctx, client, {
     model: fields.model,
     stream: fields.stream ?? true,
-    request: buildRequest(prompt, settings, defaults),
-    form,
+    request: buildRequest(prompt, { ...settings, constraint }, defaults),
+    form: constraint === undefined ? form : { ...form, thinks: false },
     words,
   })
 }

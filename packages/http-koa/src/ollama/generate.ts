@@ -5,12 +5,19 @@ import { prepareChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../koa-context.js'
 import { buildRequest } from '../request/build-request.js'
 import { boolean, text } from '../request/fields.js'
+import { onlyConstraint } from '../request/constraint.js'
 import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
 import { answer, type AnswerWords } from './answer-stream.js'
 import { chunkHead, type OllamaContext, openOllamaModel } from './ollama-context.js'
-import { refuseFormat, sharedFields, thinkVariables, toSettings, unloads } from './ollama-fields.js'
+import {
+  ollamaConstraint,
+  sharedFields,
+  thinkVariables,
+  toSettings,
+  unloads,
+} from './ollama-fields.js'
 
 /** The body of `POST /api/generate`. */
 export const generateSchema = z.object({
@@ -50,6 +57,7 @@ export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<
     ctx.body = `${chunkHead(ctx, fields.model)}"response":"","done":true,"done_reason":"${reason}"}`
     return
   }
+  const constraint = await onlyConstraint(client, [ollamaConstraint(fields)])
   const { limits } = await client.info()
   const { logger } = ctx.state.transport
   const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
@@ -58,8 +66,8 @@ export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<
   await answer(ctx, client, {
     model: fields.model,
     stream: fields.stream ?? true,
-    request: buildRequest(prompt, settings, defaults),
-    form,
+    request: buildRequest(prompt, { ...settings, constraint }, defaults),
+    form: constraint === undefined ? form : { ...form, thinks: false },
     words,
   })
 }
@@ -85,7 +93,6 @@ async function prepare(
 }
 
 function refuse(fields: GenerateFields): void {
-  refuseFormat(fields)
   if ((fields.suffix ?? '') !== '') throw unsupported('suffix', 'this model cannot fill gaps')
   if ((fields.template ?? '') !== '') {
     throw unsupported('template', "the model's own template is used; raw takes a finished prompt")

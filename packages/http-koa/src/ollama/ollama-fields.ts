@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { UnknownFields } from '../native/unknown-fields.js'
 import { boolean, integer, largest, number, object, seed, stop } from '../request/fields.js'
 import type { RequestSettings } from '../request/build-request.js'
-import { unsupported } from '../request/refuse-unsupported.js'
+import { asSchema, expectedSchema, type FieldConstraint } from '../request/constraint.js'
 
 const any = z.unknown().optional()
 
@@ -64,10 +64,16 @@ export const sharedFields = {
 const sharedSchema = z.object(sharedFields)
 type SharedFields = z.output<typeof sharedSchema>
 
-/** Refuses what a backend without grammars cannot promise. */
-export function refuseFormat({ format }: Pick<SharedFields, 'format'>): void {
-  if (format === undefined || format === '') return
-  throw unsupported('format', 'this backend has no grammars')
+/** What `format` asks for. */
+export function ollamaConstraint({
+  format,
+}: Pick<SharedFields, 'format'>): FieldConstraint | undefined {
+  const field = 'format'
+  if (format === undefined || format === '') return undefined
+  if (format === 'json') return { field, constraint: { type: 'json' } }
+  const schema = asSchema(format)
+  if (schema === undefined) throw expectedSchema(field)
+  return { field, constraint: { type: 'json-schema', schema } }
 }
 
 /** Variables of the template: whether a thinking model thinks. */

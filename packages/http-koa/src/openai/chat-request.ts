@@ -12,7 +12,9 @@ import type { ToolDefinition } from '../chat/tool-prompt.js'
 import { buildRequest } from '../request/build-request.js'
 import { boolean, integer, largest, object } from '../request/fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
+import { onlyConstraint } from '../request/constraint.js'
 import { unsupported } from '../request/refuse-unsupported.js'
+import { formatConstraint, grammarConstraint, toolConstraint } from './openai-constraint.js'
 import { sharedFields, sharedSettings } from './openai-fields.js'
 
 const toolSchema = z.object(
@@ -75,6 +77,11 @@ export async function toChatRequest(
 ): Promise<ChatRequest> {
   refuse(fields)
   const tools = fields.tool_choice === 'none' ? [] : (fields.tools ?? []).map(definition)
+  const constraint = await onlyConstraint(client, [
+    formatConstraint(fields.response_format),
+    grammarConstraint(fields.grammar),
+    toolConstraint(fields.tool_choice, tools),
+  ])
   const { prompt, form } = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
     tools,
@@ -83,7 +90,11 @@ export async function toChatRequest(
   })
   const settings = sharedSettings(fields)
   const maxTokens = fields.max_completion_tokens ?? settings.maxTokens
-  return { request: buildRequest(prompt, { ...settings, maxTokens }, defaults), form }
+  return {
+    request: buildRequest(prompt, { ...settings, maxTokens, constraint }, defaults),
+    // what is held to a form leaves no room to think
+    form: constraint === undefined ? form : { ...form, thinks: false },
+  }
 }
 
 function renderOptions(fields: ChatFields): ChatRenderOptions {
@@ -105,31 +116,22 @@ function definition({ type, function: tool }: z.output<typeof toolSchema>): Tool
   return { type, function: shown }
 }
 
-/** What needs constrained sampling, which this backend does not have. */
-function refuse(fields: ChatFields): void {
-  const { tool_choice: choice, tools = [] } = fields
-  refuseConstraints(fields)
-  if (fields.logprobs === true || (fields.top_logprobs ?? 0) > 0) {
+/** What this backend cannot do. */
+function refuse({
+  logprobs,
+  top_logprobs: top = 0,
+  tools = [],
+  tool_choice: choice = 'auto',
+}: ChatFields): void {
+  if (logprobs === true || top > 0) {
     throw unsupported('logprobs', 'this backend does not give probabilities')
   }
-  if (choice !== undefined && choice !== 'none' && choice !== 'auto') {
-    throw unsupported('tool_choice', 'this backend cannot force a tool; expected none or auto')
-  }
   const strict = tools.findIndex((tool) => tool.function.strict === true)
-  if (strict >= 0) {
+  if (strict >= 0 && choice === 'auto') {
     const field = `tools.${strict}.function.strict`
-    throw unsupported(field, 'this backend cannot force arguments to follow their schema')
+    throw unsupported(
+      field,
+      'arguments follow their schema where tool_choice is required or a tool',
+    )
   }
-}
-
-/** Refuses a grammar or an answer's format: neither may be ignored. */
-export function refuseConstraints(fields: Pick<ChatFields, 'grammar' | 'response_format'>): void {
-  const { grammar, response_format: format } = fields
-  if (grammar !== undefined) throw unsupported('grammar', 'this backend has no grammars')
-  if (format === undefined || format['type'] === 'text') return
-  const known = format['type'] === 'json_object' || format['type'] === 'json_schema'
-  if (known) throw unsupported('response_format', 'this backend has no grammars; expected text')
-  const field = 'response_format.type'
-  const message = `${field}: expected text, json_object or json_schema`
-  throw new CllmError('invalid_request', message, { details: { field } })
 }

@@ -1,11 +1,12 @@
-import { CllmError, type GenerateRequest, type Prompt } from '@cllm/core'
+import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../request/build-request.js'
 import { boolean, integer, isTokenList } from '../request/fields.js'
 import { repeatRequest } from '../request/generation.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
+import { onlyConstraint } from '../request/constraint.js'
 import { unsupported } from '../request/refuse-unsupported.js'
-import { refuseConstraints } from './chat-request.js'
+import { formatConstraint, grammarConstraint } from './openai-constraint.js'
 import { sharedFields, sharedSettings } from './openai-fields.js'
 
 type ClientPrompt = string | readonly string[] | readonly number[] | readonly (readonly number[])[]
@@ -41,12 +42,17 @@ export const completionsSchema = z.object({
 export type CompletionsFields = z.output<typeof completionsSchema>
 
 /** The requests of a body, `n` for each prompt in turn. */
-export function toCompletionRequests(
+export async function toCompletionRequests(
   fields: CompletionsFields,
+  client: EngineClient,
   defaults: ProtocolDefaults,
-): GenerateRequest[] {
+): Promise<GenerateRequest[]> {
   refuse(fields)
-  const settings = sharedSettings(fields)
+  const constraint = await onlyConstraint(client, [
+    formatConstraint(fields.response_format),
+    grammarConstraint(fields.grammar),
+  ])
+  const settings = { ...sharedSettings(fields), constraint }
   const times = fields.n ?? 1
   const prompts = toPrompts(fields.prompt)
   if (prompts.length * times > 128) {
@@ -70,7 +76,6 @@ function toPrompts(prompt: ClientPrompt): Prompt[] {
 }
 
 function refuse(fields: CompletionsFields): void {
-  refuseConstraints(fields)
   if (fields.logprobs !== undefined) {
     throw unsupported('logprobs', 'this backend does not give probabilities')
   }

@@ -21,7 +21,7 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
   const fields = await readFields(ctx, completionsSchema, openAi.unknownFields)
   const { model, client } = openModel(openAi.directory, fields.model)
   const defaults = withOverrides(protocolDefaults['/v1/completions'], openAi.overrides)
-  const requests = toCompletionRequests(fields, defaults)
+  const requests = await toCompletionRequests(fields, client, defaults)
   const echoes = await Promise.all(
     requests.map(async (request) =>
       fields.echo === true ? await promptText(client, request) : '',

@@ -27,7 +27,7 @@ export function buildRequest(
 ): GenerateRequest {
   const { maxTokens, stop, logitBias, seed } = settings
   const { priority, deadlineMs, timeoutMs, tenant, session, cache } = settings
-  const { temperature, topK, topP, minP, ignoreEos } = settings
+  const { temperature, topK, topP, minP, ignoreEos, constraint } = settings
   const { repetitionPenalty, presencePenalty, frequencyPenalty } = settings
   const sampling = withoutUndefined({
     temperature,
@@ -35,6 +35,7 @@ export function buildRequest(
     topP,
     minP,
     ignoreEos,
+    constraint,
     repetitionPenalty,
     presencePenalty,
     frequencyPenalty,

@@ -24,11 +24,12 @@ export const milliseconds = z.number('a number above 0').positive('a number abov
 export const seed = z.int('an integer')
 
 /** Anything that is an object. */
-export const object = z.custom<Readonly<Record<string, unknown>>>(
-  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-  'an object',
-)
-object.meta({ type: 'object' })
+export const object = z
+  .custom<Readonly<Record<string, unknown>>>(
+    (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+    'an object',
+  )
+  .meta({ type: 'object' })
 
 // zod would check, and report, every element of a list of a million before its length
 const isText = (value: unknown) => typeof value === 'string' && value !== ''

@@ -644,7 +644,7 @@ t.test('GET /, /health and /model/info', async (t) => {
     },
   ])
 
-  const healthy = { success: true, data: { status: 'healthy', model_loaded: true } }
+  const healthy = { status: 'ok', success: true, data: { status: 'healthy', model_loaded: true } }
   t.strictSame(await get('/health'), [200, healthy])
   t.strictSame(await get('/health?level=basic'), [200, healthy])
   const components = { scheduler: true, model_executor: true, tokenizer: true, request_queue: true }

@@ -146,7 +146,7 @@ t.test('what cannot be done', async (t) => {
   const cases: [path: string, body: object, error: RegExp][] = [
     ['/api/generate', { model: null }, /model/],
     ['/api/generate', { prompt: 5 }, /prompt: expected a text/],
-    ['/api/generate', { format: 'json' }, /format/],
+    ['/api/generate', { prompt: 'a', format: 'json' }, /format/],
     ['/api/generate', { format: 5 }, /format/],
     ['/api/generate', { images: ['aGk='] }, /images/],
     ['/api/generate', { suffix: 'a' }, /suffix/],
