@@ -1,4 +1,5 @@
 import { renderConfigurationDocs } from './render-configuration-docs.js'
+import { renderDefaultsDocs } from './render-defaults-docs.js'
 import { renderErrorsDocs } from './render-errors-docs.js'
 import { renderStructuredOutputDocs } from './render-structured-output-docs.js'
 
@@ -13,6 +14,7 @@ const folder = new URL('../../../../docs/', import.meta.url)
 /** Every such page. */
 export const generatedDocs: readonly GeneratedPage[] = [
   { file: new URL('configuration.md', folder), render: renderConfigurationDocs },
+  { file: new URL('defaults.md', folder), render: renderDefaultsDocs },
   { file: new URL('errors.md', folder), render: renderErrorsDocs },
   { file: new URL('structured-output.md', folder), render: renderStructuredOutputDocs },
 ]
