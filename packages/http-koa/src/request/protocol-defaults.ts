@@ -24,7 +24,6 @@ export const protocolDefaults = Object.freeze({
   '/generate': nativeDefaults,
   '/v1/chat/completions': { maxTokens: Infinity, sampling: openAi },
   '/v1/completions': { maxTokens: 16, sampling: openAi },
-  '/v1/responses': { maxTokens: Infinity, sampling: openAi },
   '/api/generate': { maxTokens: Infinity, sampling: ollama },
   '/api/chat': { maxTokens: Infinity, sampling: ollama },
   '/completion': { maxTokens: Infinity, sampling: llamaServer },
