@@ -178,6 +178,17 @@ t.test('a policy from a plugin', async (t) => {
   }
   t.equal(scheduler.data.policy, 'shortest-first')
   t.ok(scheduler.data.available.some(({ name }) => name === 'shortest-first'))
+  for (const policy of ['static+sjf', 'shortest-first']) {
+    const swapped = await fetch(`${server.url}/admin/scheduler`, {
+      method: 'PUT',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ policy }),
+    })
+    t.match(await swapped.json(), { success: true, data: { policy, fallback: null } })
+  }
+  t.match(await (await post(server.url, '/generate', { prompt: 'One', max_tokens: 4 })).json(), {
+    success: true,
+  })
   await stop(t, server)
 })
 
