@@ -1,9 +1,7 @@
 import { z } from 'zod'
 import type { KoaProtocol } from '../koa-context.js'
+import type { JsonObject } from '../read-json-body.js'
 import type { ApiRoute } from '../request/api-route.js'
-
-/** An object of JSON. */
-export type JsonObject = Readonly<Record<string, unknown>>
 
 /** The description of an API by the OpenAPI specification 3.1. */
 export interface OpenApiDocument {
