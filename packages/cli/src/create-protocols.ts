@@ -3,6 +3,7 @@ import {
   adminProtocol,
   type KoaProtocol,
   llamaServerProtocol,
+  metricsProtocol,
   nativeProtocol,
   ollamaProtocol,
   openApiProtocol,
@@ -23,6 +24,7 @@ export function createProtocols(loaded: LoadedConfig, now: number): KoaProtocol[
     'llama-server': () => llamaServerProtocol({ defaults }),
     openapi: () => openApiProtocol({ protocols: described }),
     admin: adminProtocol,
+    metrics: metricsProtocol,
   }
   const names = config.server.protocols
   const described: KoaProtocol[] = []

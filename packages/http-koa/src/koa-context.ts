@@ -1,4 +1,12 @@
-import type { Clock, CllmError, Logger, Protocol, Random } from '@cllm/core'
+import type {
+  Clock,
+  CllmError,
+  EngineDirectory,
+  Logger,
+  Protocol,
+  Random,
+  TransportContext,
+} from '@cllm/core'
 import type { RouterContext, RouterInstance } from '@koa/router'
 import type { ApiRoute } from './request/api-route.js'
 
@@ -36,4 +44,6 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   readonly errors?: ErrorShape
   /** What the description of the API says of it; see `openApiProtocol`. */
   readonly routes?: readonly ApiRoute[]
+  /** The engines as all protocols are to see them, so that it can follow what they do. */
+  around?(directory: EngineDirectory, context: TransportContext): EngineDirectory
 }

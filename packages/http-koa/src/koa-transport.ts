@@ -52,7 +52,11 @@ export class KoaTransport implements Transport {
       bodyLimitBytes: options.bodyLimitBytes ?? 1024 * 1024,
     }
     const router = new Router<KoaState>()
-    for (const protocol of options.protocols) protocol.mount(router, context.directory)
+    const directory = options.protocols.reduce(
+      (engines, protocol) => protocol.around?.(engines, context) ?? engines,
+      context.directory,
+    )
+    for (const protocol of options.protocols) protocol.mount(router, directory)
     const app = this.#createApp(router, errorShapes(options.protocols))
     this.#server = createServer(
       { noDelay: true, keepAliveTimeout: keepAliveMs },

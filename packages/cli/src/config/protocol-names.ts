@@ -6,6 +6,7 @@ export const protocolNames = [
   'llama-server',
   'openapi',
   'admin',
+  'metrics',
 ] as const
 
 /** One of {@link protocolNames}. */

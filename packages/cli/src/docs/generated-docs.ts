@@ -2,6 +2,7 @@ import { renderConfigurationDocs } from './render-configuration-docs.js'
 import { renderDefaultsDocs } from './render-defaults-docs.js'
 import { renderErrorsDocs } from './render-errors-docs.js'
 import { renderStructuredOutputDocs } from './render-structured-output-docs.js'
+import { renderMetricsDocs } from './render-metrics-docs.js'
 
 /** A page of the repository that is made from code. */
 export interface GeneratedPage {
@@ -17,4 +18,5 @@ export const generatedDocs: readonly GeneratedPage[] = [
   { file: new URL('defaults.md', folder), render: renderDefaultsDocs },
   { file: new URL('errors.md', folder), render: renderErrorsDocs },
   { file: new URL('structured-output.md', folder), render: renderStructuredOutputDocs },
+  { file: new URL('metrics.md', folder), render: renderMetricsDocs },
 ]

@@ -129,8 +129,32 @@ export interface SlotStatistics {
   readonly tokens: number
 }
 
+/** How a quantity was spread, since the start. */
+export interface Distribution {
+  /** Upper bounds, rising; a value belongs to the first bound that it does not exceed. */
+  readonly bounds: readonly number[]
+  /** Values by bound, and last those above all of them. */
+  readonly counts: readonly number[]
+  /** Of all values. */
+  readonly sum: number
+}
+
+/** What the steps were made of. */
+export interface StepStatistics {
+  /** Tokens computed in prompts, also of requests that did not end well, and again if need be. */
+  readonly prefillTokens: number
+  /** Tokens computed to draw the next one. */
+  readonly decodeTokens: number
+  /** Milliseconds from a step's start to its tokens. */
+  readonly stepMs: Distribution
+  /** Tokens computed in a step. */
+  readonly stepTokens: Distribution
+  /** Requests that took part in a step. */
+  readonly stepSequences: Distribution
+}
+
 /** Counters since the start, and what is going on. Times are milliseconds. */
-export interface EngineStatistics {
+export interface EngineStatistics extends StepStatistics {
   readonly waiting: number
   readonly running: number
   readonly slots: readonly SlotStatistics[]

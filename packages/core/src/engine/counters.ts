@@ -1,7 +1,8 @@
-import type { EngineStatistics } from '../contracts/engine-client.js'
+import type { EngineStatistics, StepStatistics } from '../contracts/engine-client.js'
 import type { CllmError } from '../errors/cllm-error.js'
-import type { StepOutcome } from './run-step.js'
+import type { StepOutcome, StepPart } from './run-step.js'
 import type { Sequence } from './sequence.js'
+import { StepCounters } from './step-counters.js'
 
 /** How a request can end. */
 export type EndState = 'done' | 'cancelled' | 'failed' | 'timed_out'
@@ -13,12 +14,13 @@ export function endState(error: CllmError | undefined): EndState {
   return error.code === 'timeout' ? 'timed_out' : 'failed'
 }
 
-type Counts = Omit<EngineStatistics, 'waiting' | 'running' | 'slots' | 'policyFaults' | 'busyMs'>
+type Counts = Omit<EngineStatistics, 'waiting' | 'running' | 'slots' | 'policyFaults'>
 
 /** What the engine has done since its start. */
 export class Counters {
   readonly requests: Record<EndState, number> = { done: 0, cancelled: 0, failed: 0, timed_out: 0 }
   busyMs = 0
+  readonly #composition = new StepCounters()
   readonly #totals = {
     promptTokens: 0,
     cachedTokens: 0,
@@ -29,8 +31,9 @@ export class Counters {
     sampleMs: 0,
   }
 
-  countStep(outcome: StepOutcome): void {
+  countStep(parts: readonly StepPart[], outcome: StepOutcome, durationMs: number): void {
     const totals = this.#totals
+    this.#composition.count(parts, durationMs)
     totals.steps++
     totals.decodeMs += outcome.decodeMs
     totals.sampleMs += outcome.sampleMs
@@ -46,7 +49,9 @@ export class Counters {
     totals.preemptions += sequence.preemptions
   }
 
-  snapshot(): Counts & { readonly busyMs: number } {
-    return { ...this.#totals, requests: { ...this.requests }, busyMs: this.busyMs }
+  snapshot(): Counts {
+    const { requests, busyMs } = this
+    const composition: StepStatistics = this.#composition.snapshot()
+    return { ...this.#totals, ...composition, requests: { ...requests }, busyMs }
   }
 }

@@ -1324,7 +1324,7 @@ t.test('a step costs what runs, whatever waits', async (t) => {
 t.test('statistics', async (t) => {
   const made = rig({ slots: 2 })
   const { client, clock, run, engine } = made
-  t.same(engine.statistics(), {
+  t.match(engine.statistics(), {
     waiting: 0,
     running: 0,
     slots: [0, 1].map((slot) => ({ slot, request: undefined, state: 'idle', tokens: 0 })),
@@ -1338,6 +1338,9 @@ t.test('statistics', async (t) => {
     decodeMs: 0,
     sampleMs: 0,
     busyMs: 0,
+    prefillTokens: 0,
+    decodeTokens: 0,
+    stepMs: { sum: 0 },
   })
   const answers = ['a', 'b', 'c'].map((id, n) =>
     collect(client.submit({ ...greedy(promptOf(30, n), 5), id })),
@@ -1367,7 +1370,21 @@ t.test('statistics', async (t) => {
     decodeMs: 150,
     busyMs: 150,
     sampleMs: 0,
+    prefillTokens: 120 - 29,
+    decodeTokens: 16,
+    stepMs: { sum: 150 },
+    stepTokens: { sum: 120 - 29 + 16 },
   })
+  const { steps, stepMs, stepTokens, stepSequences } = engine.statistics()
+  for (const { bounds, counts } of [stepMs, stepTokens, stepSequences]) {
+    t.equal(counts.length, bounds.length + 1)
+    t.equal(
+      counts.reduce((sum, count) => sum + count, 0),
+      steps,
+      'every step is counted once',
+    )
+  }
+  t.equal(stepMs.counts[stepMs.bounds.indexOf(10)], 15, 'at most 10 ms and above 5')
   t.match(engine.info(), { model: { id: 'fake' }, limits: { slots: 2 }, capabilities: {} })
   await isDone(t, made)
 })

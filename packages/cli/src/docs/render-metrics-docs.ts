@@ -1,0 +1,41 @@
+import { metricTable } from '@cllm/http-koa'
+
+const intro = `# Metrics
+
+<!-- Made from the metric table of @cllm/http-koa by \`pnpm run docs\`; do not edit. -->
+
+\`GET /metrics\` answers in Prometheus' text format; with API keys it needs one of an admin. Where vLLM
+has a metric of the same meaning the name is vLLM's with \`cllm_\` in front, and so are the buckets.
+Times are in seconds. Every metric has the label \`model_name\`, and histograms of requests have the
+\`policy\` that was in force when the request came.
+
+What an engine counts starts again from 0 with its process. A scrape changes nothing, so any number
+of scrapers can read at a time. These sums hold once no request is under way, since the start of the
+server and of its engine:
+
+- \`cllm_prompt_tokens_total\` and \`cllm_generation_tokens_total\` are the sums of what the requests'
+  answers say in their usage, of those that were cut off too, and without these the sums of
+  \`cllm_request_prompt_tokens\` and \`cllm_request_generation_tokens\`;
+- \`cllm_request_success_total\`, \`cllm_requests_total{outcome="done"}\` and
+  \`cllm_e2e_request_latency_seconds_count\` are the same number;
+- queue, prefill and decode time of a request add up to its time from arrival to last token;
+- \`cllm_iteration_tokens_total_sum\` is the sum of \`cllm_step_tokens_total\`, and every step is in each
+  of the step histograms once.
+
+A Grafana dashboard is in \`deploy/grafana/cllm.json\`.
+`
+
+const cell = (text: string) => text.replaceAll('|', '\\|')
+
+/** The text of `docs/metrics.md`. */
+export const renderMetricsDocs = (): string => {
+  const rows = Object.entries(metricTable).map(([name, { type, help, labels = [] }]) => {
+    const more = labels.map((label) => `\`${label}\``).join(', ')
+    return `| \`${name}\` | ${type} | ${more} | ${cell(help)} |`
+  })
+  return `${intro}
+| name | type | further labels | meaning |
+|---|---|---|---|
+${rows.join('\n')}
+`
+}

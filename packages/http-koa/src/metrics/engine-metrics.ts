@@ -1,0 +1,109 @@
+import type { EngineInfo, EngineStatistics, SchedulerInfo } from '@cllm/core'
+import { Counter, Gauge, type Registry } from 'prom-client'
+import { ImportedHistogram } from './imported-histogram.js'
+import { engineMetrics, type MetricEntry } from './metric-table.js'
+
+type Name = keyof typeof engineMetrics
+
+/** What an engine said when it was asked. */
+export interface EngineAnswers {
+  readonly info: EngineInfo
+  readonly statistics: EngineStatistics
+  readonly scheduler: SchedulerInfo
+}
+
+/** The engines' own figures, written anew at every scrape. */
+export class EngineMetrics {
+  readonly #gauges = new Map<string, Gauge>()
+  readonly #counters = new Map<string, Counter>()
+  readonly #histograms = new Map<string, ImportedHistogram>()
+
+  constructor(registry: Registry) {
+    for (const [name, entry] of Object.entries<MetricEntry>(engineMetrics)) {
+      const { type, help, labels = [] } = entry
+      const options = { name, help, labelNames: ['model_name', ...labels], registers: [registry] }
+      if (type === 'gauge') this.#gauges.set(name, new Gauge(options))
+      else if (type === 'counter') this.#counters.set(name, new Counter(options))
+      else {
+        const imported = new ImportedHistogram(name, help, name.endsWith('_seconds') ? 0.001 : 1)
+        registry.registerMetric(imported.asMetric())
+        this.#histograms.set(name, imported)
+      }
+    }
+  }
+
+  /** Forgets what was said before. */
+  reset(): void {
+    for (const metrics of [this.#gauges, this.#counters, this.#histograms]) {
+      for (const metric of metrics.values()) metric.reset()
+    }
+  }
+
+  /** An engine that does not answer has one figure only. */
+  down(model_name: string): void {
+    this.#gauge('cllm_engine_up', 0, { model_name })
+  }
+
+  /** Writes down what an engine says. */
+  set(model_name: string, { info, statistics, scheduler }: EngineAnswers): void {
+    const labels = { model_name }
+    this.#gauge('cllm_engine_up', 1, labels)
+    this.#gauge('cllm_scheduler_info', 1, { model_name, policy: scheduler.policy })
+    this.#gauge('cllm_scheduler_fallback', scheduler.fallback === undefined ? 0 : 1, labels)
+    this.#gauge('cllm_num_requests_running', statistics.running, labels)
+    this.#gauge('cllm_num_requests_waiting', statistics.waiting, labels)
+    this.#setSlots(labels, info, statistics)
+    this.#setTotals(labels, statistics)
+    this.#histograms.get('cllm_step_time_seconds')?.set(model_name, statistics.stepMs)
+    this.#histograms.get('cllm_iteration_tokens_total')?.set(model_name, statistics.stepTokens)
+    this.#histograms.get('cllm_step_sequences')?.set(model_name, statistics.stepSequences)
+  }
+
+  #setSlots(labels: ModelLabel, { limits }: EngineInfo, { slots }: EngineStatistics): void {
+    const [busy, idle] = [
+      slots.filter(({ state }) => state !== 'idle'),
+      slots.filter(({ state }) => state === 'idle'),
+    ]
+    const sum = (some: typeof slots) => some.reduce((total, { tokens }) => total + tokens, 0)
+    const capacity = limits.slots * limits.contextSize
+    this.#gauge('cllm_slots', busy.length, { ...labels, state: 'busy' })
+    this.#gauge('cllm_slots', idle.length, { ...labels, state: 'idle' })
+    this.#gauge('cllm_kv_cache_tokens', sum(busy), { ...labels, use: 'running' })
+    this.#gauge('cllm_kv_cache_tokens', sum(idle), { ...labels, use: 'kept' })
+    this.#gauge('cllm_kv_cache_capacity_tokens', capacity, labels)
+    this.#gauge('cllm_kv_cache_usage_perc', sum(busy) / capacity, labels)
+  }
+
+  #setTotals(labels: ModelLabel, statistics: EngineStatistics): void {
+    const { promptTokens, cachedTokens, prefillTokens, decodeTokens } = statistics
+    for (const [outcome, count] of Object.entries(statistics.requests)) {
+      this.#count('cllm_engine_requests_total', count, { ...labels, outcome })
+    }
+    this.#count('cllm_prompt_tokens_total', promptTokens, labels)
+    this.#count('cllm_prompt_tokens_cached_total', cachedTokens, labels)
+    this.#count('cllm_prefix_cache_queries_total', promptTokens, labels)
+    this.#count('cllm_prefix_cache_hits_total', cachedTokens, labels)
+    this.#count('cllm_generation_tokens_total', statistics.generatedTokens, labels)
+    this.#count('cllm_num_preemptions_total', statistics.preemptions, labels)
+    this.#count('cllm_policy_faults_total', statistics.policyFaults, labels)
+    this.#count('cllm_engine_steps_total', statistics.steps, labels)
+    this.#count('cllm_step_tokens_total', prefillTokens, { ...labels, kind: 'prefill' })
+    this.#count('cllm_step_tokens_total', decodeTokens, { ...labels, kind: 'decode' })
+    this.#count('cllm_engine_decode_seconds_total', statistics.decodeMs / 1000, labels)
+    this.#count('cllm_engine_sample_seconds_total', statistics.sampleMs / 1000, labels)
+    this.#count('cllm_engine_busy_seconds_total', statistics.busyMs / 1000, labels)
+  }
+
+  #gauge(name: Name, value: number, labels: ModelLabel): void {
+    this.#gauges.get(name)?.set({ ...labels }, value)
+  }
+
+  #count(name: Name, value: number, labels: ModelLabel): void {
+    this.#counters.get(name)?.inc({ ...labels }, value)
+  }
+}
+
+interface ModelLabel {
+  readonly model_name: string
+  readonly [label: string]: string
+}

@@ -1,0 +1,124 @@
+/** A metric: what Prometheus and `docs/metrics.md` know of it. */
+export interface MetricEntry {
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly help: string
+  /** Besides `model_name`, which all have. */
+  readonly labels?: readonly string[]
+  /** Of a histogram that is kept here; the engine's own bring theirs. */
+  readonly buckets?: readonly number[]
+}
+
+// vLLM's buckets, so that figures can be laid beside each other (vllm/v1/metrics/loggers.py).
+const firstTokenBuckets = [
+  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+  160, 640, 2560,
+]
+const tokenBuckets = [
+  0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+]
+const requestBuckets = [
+  0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680,
+]
+const lengthBuckets = [
+  1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000,
+]
+
+const gauge = (help: string, labels: readonly string[] = []): MetricEntry => ({
+  type: 'gauge',
+  help,
+  labels,
+})
+const counter = (help: string, labels: readonly string[] = []): MetricEntry => ({
+  type: 'counter',
+  help,
+  labels,
+})
+const histogram = (help: string, buckets: readonly number[]): MetricEntry => ({
+  type: 'histogram',
+  help,
+  labels: ['policy'],
+  buckets,
+})
+const fromEngine = (help: string): MetricEntry => ({ type: 'histogram', help })
+
+/** What the front sees of each request. */
+export const requestMetrics = {
+  cllm_requests_total: counter('Requests by how they ended; `code` is the error, if any.', [
+    'outcome',
+    'code',
+  ]),
+  cllm_request_success_total: counter('Requests with a whole answer, by why it ended.', [
+    'finished_reason',
+  ]),
+  cllm_time_to_first_token_seconds: histogram(
+    'From submission to the first token (TTFT).',
+    firstTokenBuckets,
+  ),
+  cllm_inter_token_latency_seconds: histogram(
+    'Between two tokens of a request (ITL).',
+    tokenBuckets,
+  ),
+  cllm_e2e_request_latency_seconds: histogram('From arrival to the end.', requestBuckets),
+  cllm_request_queue_time_seconds: histogram('From arrival to admission.', requestBuckets),
+  cllm_request_prefill_time_seconds: histogram(
+    'From admission to the first token.',
+    requestBuckets,
+  ),
+  cllm_request_decode_time_seconds: histogram('From the first token to the last.', requestBuckets),
+  cllm_request_inference_time_seconds: histogram(
+    'From admission to the last token.',
+    requestBuckets,
+  ),
+  cllm_request_time_per_output_token_seconds: histogram(
+    'Mean time between the tokens of a request (TPOT).',
+    tokenBuckets,
+  ),
+  cllm_request_prompt_tokens: histogram('Prompt tokens of a request.', lengthBuckets),
+  cllm_request_prefill_kv_computed_tokens: histogram(
+    'Prompt tokens of a request that no slot had.',
+    lengthBuckets,
+  ),
+  cllm_request_generation_tokens: histogram('Generated tokens of a request.', lengthBuckets),
+  cllm_request_params_max_tokens: histogram('The `max_tokens` of a request.', lengthBuckets),
+} as const satisfies Record<string, MetricEntry>
+
+/** What the engine says of itself when it is asked. */
+export const engineMetrics = {
+  cllm_engine_up: gauge('1 while the engine answers.'),
+  cllm_scheduler_info: gauge('1 for the policy in force.', ['policy']),
+  cllm_scheduler_fallback: gauge('1 while the fallback stands in for a policy that failed.'),
+  cllm_num_requests_running: gauge('Requests that have a slot.'),
+  cllm_num_requests_waiting: gauge('Requests that wait for one.'),
+  cllm_slots: gauge('Slots by what they do.', ['state']),
+  cllm_kv_cache_tokens: gauge('Tokens in slots: of requests that run, or kept for reuse.', ['use']),
+  cllm_kv_cache_capacity_tokens: gauge('Tokens that all slots together can hold.'),
+  cllm_kv_cache_usage_perc: gauge('Share of that which running requests take, from 0 to 1.'),
+  cllm_engine_requests_total: counter('Requests that the engine has ended, by how.', ['outcome']),
+  cllm_prompt_tokens_total: counter('Prompt tokens of ended requests.'),
+  cllm_prompt_tokens_cached_total: counter('Those that a slot had and that were not computed.'),
+  cllm_prefix_cache_queries_total: counter(
+    'Prompt tokens that were looked up, once a request: the same as `cllm_prompt_tokens_total`.',
+  ),
+  cllm_prefix_cache_hits_total: counter(
+    'Those that were found: the same as `cllm_prompt_tokens_cached_total`.',
+  ),
+  cllm_generation_tokens_total: counter('Generated tokens of ended requests.'),
+  cllm_num_preemptions_total: counter('Times that an ended request had lost its slot.'),
+  cllm_policy_faults_total: counter('Policies that failed and were replaced by the fallback.'),
+  cllm_engine_steps_total: counter('Steps: forward passes over a batch.'),
+  cllm_step_tokens_total: counter('Tokens that steps computed, of prompts and of answers.', [
+    'kind',
+  ]),
+  cllm_engine_decode_seconds_total: counter("Time in the backend's forward passes."),
+  cllm_engine_sample_seconds_total: counter("Time in the backend's sampling."),
+  cllm_engine_busy_seconds_total: counter("All of the engine loop's time with work to do."),
+  cllm_step_time_seconds: fromEngine('How long steps took.'),
+  cllm_iteration_tokens_total: fromEngine('Tokens computed in a step.'),
+  cllm_step_sequences: fromEngine('Requests that took part in a step.'),
+} as const satisfies Record<string, MetricEntry>
+
+/** Every metric of `GET /metrics`. `docs/metrics.md` is made from this table. */
+export const metricTable: Readonly<Record<string, MetricEntry>> = {
+  ...requestMetrics,
+  ...engineMetrics,
+}
