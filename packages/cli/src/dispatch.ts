@@ -54,6 +54,27 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'bench engine',
+    {
+      summary: 'Measure the engine as llama-bench measures llama.cpp',
+      load: async () => (await import('./commands/bench-model.js')).engine,
+    },
+  ],
+  [
+    'bench stages',
+    {
+      summary: 'Tell what each stage up to HTTP adds to the native speed',
+      load: async () => (await import('./commands/bench-model.js')).stages,
+    },
+  ],
+  [
+    'bench calibrate',
+    {
+      summary: 'Measure what steps cost, for cllm simulate',
+      load: async () => (await import('./commands/bench-model.js')).calibrate,
+    },
+  ],
+  [
     'simulate',
     {
       summary: 'Compare scheduling policies on simulated time',
@@ -70,7 +91,7 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
 ])
 
 const help = (): string => {
-  const lines = [...commands].map(([name, { summary }]) => `  ${name.padEnd(14)}${summary}`)
+  const lines = [...commands].map(([name, { summary }]) => `  ${name.padEnd(17)}${summary}`)
   return `Usage: cllm <command> [flags]
 
 ${lines.join('\n')}

@@ -1,0 +1,82 @@
+import { formatNumber } from '../report/format.js'
+import { escapeHtml, htmlPage, htmlTable } from '../report/html.js'
+import { schemaVersion } from '../report/run-result.js'
+import { textTable } from '../report/text-table.js'
+import { measureStages, type StageResult } from '../stages/measure-stages.js'
+import type { CommandIo } from './command-io.js'
+import { exitCode } from './exit-code.js'
+import { flagsHelp, one, parseFlags, toggle, wrong } from './flags.js'
+import { modelFlags, readModel, type ModelHost } from './model-flags.js'
+import { integer } from './values.js'
+import { writeText } from './write-files.js'
+
+const flagTable = {
+  ...modelFlags,
+  sequences: one('N', 'Requests at once (default 8)', integer(1, 256), 8),
+  'prompt-tokens': one('N', 'Of each request (default 32)', integer(2), 32),
+  'output-tokens': one('N', 'Of each request (default 64)', integer(2), 64),
+  rounds: one('N', 'Medians of so many (default 5)', integer(1, 100), 5),
+  json: toggle('One JSON line and nothing else'),
+  report: one('FILE', 'Write an HTML page with a plot', (value: string) => value),
+} as const
+
+const usage = `Usage: cllm bench stages --model SPEC [flags]
+
+Does the same token work at each stage between the native forward pass and a stream over HTTP, each
+through the real component, and tells what each adds.
+
+${flagsHelp(flagTable)}`
+
+/** `cllm bench stages` */
+export async function benchStages(argv: string[], io: CommandIo, host: ModelHost): Promise<number> {
+  if (argv.includes('--help') || argv.includes('-h')) {
+    io.stdout.write(usage)
+    return exitCode.ok
+  }
+  const flags = parseFlags(argv, flagTable)
+  const { sequences, json, report } = flags
+  const settings = readModel(flags)
+  if (sequences > settings.slots) {
+    throw wrong(`--sequences: expected at most --slots ${settings.slots}, got ${sequences}`)
+  }
+  const work = {
+    sequences,
+    promptTokens: flags['prompt-tokens'],
+    outputTokens: flags['output-tokens'],
+  }
+  const stages = await measureStages(host, settings, work, flags.rounds)
+  const result = { schema: schemaVersion, kind: 'stages', model: settings.model, ...work, stages }
+  const rows = stages.map(rowOf)
+  io.stdout.write(json ? `${JSON.stringify(result)}\n` : `${textTable(head, rows)}\n`)
+  if (report !== undefined) {
+    const { stagePlot } = await import('../stages/stage-plot.js')
+    const title = `cllm bench stages: ${settings.model}`
+    const body = `<h1>${escapeHtml(title)}</h1>${htmlTable(head, rows)}<figure>${await stagePlot(stages)}</figure>`
+    await writeText(report, htmlPage(title, body))
+  }
+  return exitCode.ok
+}
+
+const head = [
+  'stage',
+  'tokens/s',
+  'ms',
+  'native ms',
+  'sampling ms',
+  'beyond native: µs/step',
+  'µs/token',
+]
+
+function rowOf({ stage, name, ...result }: StageResult): string[] {
+  const { tokensPerSecond, wallMs, decodeMs, sampleMs } = result
+  const { overheadPerStepUs, overheadPerTokenUs } = result
+  const numbers = [
+    tokensPerSecond,
+    wallMs,
+    decodeMs,
+    sampleMs,
+    overheadPerStepUs,
+    overheadPerTokenUs,
+  ]
+  return [`${stage} ${name}`, ...numbers.map(formatNumber)]
+}

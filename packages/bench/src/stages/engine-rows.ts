@@ -1,0 +1,142 @@
+import { mean, sampleStandardDeviation } from 'simple-statistics'
+import type { ModelInfo } from '@cllm/core'
+
+/** Times of one load: seconds per repetition. */
+export interface EngineTimes {
+  readonly promptTokens: number
+  readonly outputTokens: number
+  readonly parallel: number
+  /** From the first request to the last one's first token. */
+  readonly prefill: readonly number[]
+  /** From there to the last token. */
+  readonly decode: readonly number[]
+}
+
+/** What rows tell beside their times. */
+export interface RowContext {
+  readonly model: ModelInfo
+  readonly batchSize: number
+  readonly threads: number | undefined
+  readonly contextSize: number
+  readonly backend: string
+}
+
+type Row = Readonly<Record<string, string | number | readonly number[]>>
+
+/** Rows with llama-bench's fields: `pp` for the prompts, `tg` for the answers. */
+export function llamaBenchRows(all: readonly EngineTimes[], context: RowContext): Row[] {
+  return all.flatMap((times) => {
+    const { promptTokens, outputTokens, parallel } = times
+    return [
+      llamaBenchRow(promptTokens, 0, parallel, times.prefill, context),
+      llamaBenchRow(0, outputTokens, parallel, times.decode, context),
+    ]
+  })
+}
+
+function llamaBenchRow(
+  prompt: number,
+  output: number,
+  parallel: number,
+  seconds: readonly number[],
+  { model, batchSize, threads, backend }: RowContext,
+): Row {
+  const speeds = seconds.map((time) => ((prompt + output) * parallel) / time)
+  const nanoseconds = seconds.map((time) => Math.round(time * 1e9))
+  return {
+    backends: backend,
+    model_filename: model.path ?? model.id,
+    model_type: `${model.architecture} ${model.quantization}`,
+    model_size: model.sizeBytes,
+    model_n_params: model.parameters,
+    n_batch: batchSize,
+    n_threads: threads ?? '',
+    n_prompt: prompt,
+    n_gen: output,
+    n_parallel: parallel,
+    avg_ns: Math.round(mean(nanoseconds)),
+    stddev_ns: Math.round(deviation(nanoseconds)),
+    avg_ts: mean(speeds),
+    stddev_ts: deviation(speeds),
+    samples_ns: nanoseconds,
+    samples_ts: speeds,
+  }
+}
+
+/** Rows with llama-batched-bench's fields; times are means. */
+export function batchedBenchRows(all: readonly EngineTimes[], context: RowContext): Row[] {
+  return all.map(({ promptTokens: pp, outputTokens: tg, parallel: pl, prefill, decode }) => {
+    const [tPp, tTg] = [mean([...prefill]), mean([...decode])]
+    const kv = pl * (pp + tg)
+    return {
+      n_kv_max: context.contextSize * pl,
+      n_batch: context.batchSize,
+      n_threads: context.threads ?? '',
+      pp,
+      tg,
+      pl,
+      n_kv: kv,
+      t_pp: tPp,
+      speed_pp: (pl * pp) / tPp,
+      t_tg: tTg,
+      speed_tg: (pl * tg) / tTg,
+      t: tPp + tTg,
+      speed: kv / (tPp + tTg),
+    }
+  })
+}
+
+const deviation = (values: readonly number[]) =>
+  values.length < 2 ? 0 : sampleStandardDeviation([...values])
+
+/** Rows as `json`, `jsonl` or `csv`. */
+export function writeRows(rows: readonly Row[], format: 'json' | 'jsonl' | 'csv'): string {
+  if (format === 'json') return `${JSON.stringify(rows, undefined, 2)}\n`
+  if (format === 'jsonl') return rows.map((row) => `${JSON.stringify(row)}\n`).join('')
+  const quoted = (value: unknown) => `"${String(value).replaceAll('"', '""')}"`
+  const names = Object.keys(rows[0] ?? {}).filter((name) => !name.startsWith('samples_'))
+  return [names, ...rows.map((row) => names.map((name) => quoted(row[name])))]
+    .map((cells) => `${cells.join(',')}\n`)
+    .join('')
+}
+
+/** llama-bench's table. */
+export function llamaBenchTable(all: readonly EngineTimes[], context: RowContext): string {
+  const { model, backend } = context
+  const lines = llamaBenchRows(all, context).map((row) => {
+    const test = Number(row.n_prompt) > 0 ? `pp${String(row.n_prompt)}` : `tg${String(row.n_gen)}`
+    const times = Number(row.n_parallel) > 1 ? ` × ${String(row.n_parallel)}` : ''
+    const speed = `${Number(row.avg_ts).toFixed(2)} ± ${Number(row.stddev_ts).toFixed(2)}`
+    const size = `${(model.sizeBytes / 2 ** 20).toFixed(2)} MiB`
+    const parameters = `${(model.parameters / 1e6).toFixed(2)} M`
+    return `| ${String(row.model_type)} | ${size} | ${parameters} | ${backend} | ${test}${times} | ${speed} |\n`
+  })
+  const head =
+    '| model | size | params | backend | test | t/s |\n| --- | ---: | ---: | --- | ---: | ---: |\n'
+  return head + lines.join('')
+}
+
+/** llama-batched-bench's table. */
+export function batchedBenchTable(all: readonly EngineTimes[], context: RowContext): string {
+  const names = [
+    'PP',
+    'TG',
+    'B',
+    'N_KV',
+    'T_PP s',
+    'S_PP t/s',
+    'T_TG s',
+    'S_TG t/s',
+    'T s',
+    'S t/s',
+  ]
+  const lines = batchedBenchRows(all, context).map((row) => {
+    const whole = [row.pp, row.tg, row.pl, row.n_kv].map(String)
+    const { t_pp, speed_pp, t_tg, speed_tg, t, speed } = row
+    const numbers = [t_pp, speed_pp, t_tg, speed_tg, t, speed].map((value, index) =>
+      Number(value).toFixed(index % 2 === 0 ? 3 : 2),
+    )
+    return `|${[...whole, ...numbers].join('|')}|\n`
+  })
+  return `|${names.join('|')}|\n|${names.map(() => '---:').join('|')}|\n${lines.join('')}`
+}

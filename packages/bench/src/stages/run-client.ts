@@ -1,0 +1,39 @@
+import { performance } from 'node:perf_hooks'
+import type { EngineClient } from '@cllm/core'
+import type { StageRun } from './stage-run.js'
+import { workSampling, type TokenWork } from './token-work.js'
+
+/** Does the work through an engine, in this process or another. */
+export async function runClient(
+  client: EngineClient,
+  { outputTokens: maxTokens }: TokenWork,
+  prompts: readonly (readonly number[])[],
+): Promise<StageRun> {
+  const sampling = { ...workSampling, ignoreEos: true }
+  return await timed(client, async () => {
+    await Promise.all(
+      prompts.map(async (tokens) => {
+        let count = 0
+        for await (const event of client.submit({ prompt: { tokens }, maxTokens, sampling })) {
+          if (event.type === 'token') count++
+        }
+        if (count !== maxTokens) throw new Error(`the engine drew ${count} of ${maxTokens} tokens`)
+      }),
+    )
+  })
+}
+
+/** Times what is done, with the engine's own account of it. */
+export async function timed(client: EngineClient, work: () => Promise<void>): Promise<StageRun> {
+  const before = await client.statistics()
+  const began = performance.now()
+  await work()
+  const wallMs = performance.now() - began
+  const after = await client.statistics()
+  return {
+    wallMs,
+    decodeMs: after.decodeMs - before.decodeMs,
+    sampleMs: after.sampleMs - before.sampleMs,
+    steps: after.steps - before.steps,
+  }
+}

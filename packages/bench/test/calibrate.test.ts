@@ -1,0 +1,128 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { benchCalibrate, benchEngine, fitCosts, planSteps, readCosts } from '@cllm/bench'
+import { FakeBackend } from '@cllm/core/testing'
+import { createPolicy } from '@cllm/scheduler'
+import { linearMachine, type LinearCosts } from '@cllm/scheduler/simulation'
+
+const costs: LinearCosts = {
+  decode: { base: 12, each: 4, read: 0.004 },
+  prefill: { base: 18, again: 9, each: 2.5, read: 0.001 },
+  copy: { base: 5, each: 0.02 },
+  betweenSteps: 0.3,
+}
+const limits = { slots: 8, contextSize: 2048, batchSize: 512 }
+
+const io = () => {
+  const written = { stdout: '', stderr: '' }
+  const into = (name: keyof typeof written) => ({
+    write: (text: string) => void (written[name] += text),
+  })
+  const signal = new AbortController().signal
+  return { written, stdout: into('stdout'), stderr: into('stderr'), env: {}, signal }
+}
+
+const host = (backend = () => new FakeBackend({ slots: 4, contextSize: 256, batchSize: 128 })) => ({
+  openBackend: async () => backend(),
+  serve: () => Promise.reject(new Error('not served here')),
+  policies: { createPolicy },
+})
+
+t.test('the plan tells the costs of any machine apart', (t) => {
+  const { stepMs } = linearMachine(
+    { ...costs, betweenSteps: 0 },
+    { name: '', about: '', chunkMultiple: 1 },
+  )
+  const measured = planSteps(limits).map((step) => ({ ...step, durationMs: stepMs(step.shares) }))
+  const copies = [0, 100, 1000].map((tokens) => [tokens, 5 + 0.02 * tokens] as const)
+  const fitted = fitCosts(measured, copies, 0.3)
+  const close = (value: number, wanted: number) =>
+    t.ok(Math.abs(value / wanted - 1) < 0.05, `${value}, expected about ${wanted}`)
+  for (const part of ['decode', 'prefill', 'copy'] as const) {
+    for (const [name, value] of Object.entries(costs[part])) {
+      close((fitted.costs[part] as Record<string, number>)[name] ?? NaN, value)
+    }
+  }
+  t.ok(fitted.error.fitted.mean < 0.01)
+  t.ok(fitted.error.heldOut.steps > 0)
+  t.ok(fitted.error.heldOut.max < 0.01)
+  t.end()
+})
+
+t.test('steps of the plan fit every backend', async (t) => {
+  for (const slots of [1, 2, 40]) {
+    for (const contextSize of [100, 256, 8192]) {
+      for (const batchSize of [40, 512]) {
+        for (const { shares } of planSteps({ slots, contextSize, batchSize })) {
+          t.ok(shares.length <= slots)
+          t.ok(shares.reduce((sum, { tokens }) => sum + tokens, 0) <= batchSize)
+          t.ok(shares.every(({ tokens, context }) => tokens + context <= contextSize))
+          t.equal(new Set(shares.map(({ slot }) => slot)).size, shares.length)
+        }
+      }
+    }
+  }
+})
+
+t.test('calibrate writes what simulate reads', async (t) => {
+  const file = join(t.testdir(), 'cost.json')
+  const backend = new FakeBackend({ slots: 4, contextSize: 256, batchSize: 128 })
+  const output = io()
+  const argv = ['--model', 'fake', '--out', file, '--repeats', '1']
+  t.equal(
+    await benchCalibrate(
+      argv,
+      output,
+      host(() => backend),
+    ),
+    0,
+  )
+  t.match(output.written.stdout, /decode: .* ms per sequence/)
+  t.match(output.written.stdout, /mixed steps that were not fitted: mean/)
+  t.same(backend.violations, [])
+  t.equal(backend.samplers.size, 0)
+  t.match(JSON.parse(await readFile(file, 'utf8')), {
+    schema: 1,
+    kind: 'cost-model',
+    model: 'fake',
+  })
+  const machine = readCosts(file)
+  t.match(machine.about, /measured: fake on/)
+  t.ok(machine.stepMs([{ slot: 0, tokens: 1, context: 5 }]) > 0)
+  await t.rejects(benchCalibrate(['--model', 'fake'], io(), host()), {
+    message: /--out is missing/,
+  })
+  await t.rejects(benchCalibrate([], io(), host()), { message: /--model is missing/ })
+})
+
+t.test("engine: llama-bench's and llama-batched-bench's formats", async (t) => {
+  const run = async (...more: string[]) => {
+    const output = io()
+    const argv = ['-m', 'fake', '-p', '20', '-n', '5', '--parallel', '1,3', '-r', '2', ...more]
+    t.equal(await benchEngine(argv, output, host()), 0)
+    return output.written.stdout
+  }
+  const table = await run()
+  t.match(table, '| model | size | params | backend | test | t/s |')
+  t.match(table, /pp20 \| \d+\.\d\d ± \d+\.\d\d \|/)
+  t.match(table, /tg5 × 3 \|/)
+  t.match(JSON.parse(await run('-o', 'json')), [
+    { n_prompt: 20, n_gen: 0, n_parallel: 1, samples_ns: { length: 2 } },
+    { n_prompt: 0, n_gen: 5, n_parallel: 1 },
+    { n_prompt: 20, n_gen: 0, n_parallel: 3 },
+    { n_prompt: 0, n_gen: 5, n_parallel: 3 },
+  ])
+  const [first, second] = (await run('--style', 'batched-bench', '-o', 'jsonl'))
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, number>)
+  t.match(first, { pp: 20, tg: 5, pl: 1, n_kv: 25 })
+  t.match(second, { pp: 20, tg: 5, pl: 3, n_kv: 75 })
+  const { speed_pp = 0, t_pp = 0 } = second ?? {}
+  t.ok(Math.abs(speed_pp * t_pp - 60) < 1e-6)
+  const csv = (await run('-o', 'csv')).split('\n')
+  t.match(csv[0], 'backends,model_filename')
+  t.equal(csv.length, 6)
+  t.match(await run('--style', 'batched-bench'), '|PP|TG|B|N_KV|T_PP s|')
+})

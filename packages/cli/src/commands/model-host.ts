@@ -1,0 +1,70 @@
+import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
+import type { ModelHost, ModelSettings } from '@cllm/bench'
+import { createServer, systemClock } from '@cllm/core'
+import { koaTransport } from '@cllm/http-koa'
+import { loadConfig } from '../config/load-config.js'
+import { createProtocols } from '../create-protocols.js'
+import { availableMemory } from '../engine/available-memory.js'
+import { spawnEngine } from '../engine/spawn-engine.js'
+import { createLogger } from '../logger.js'
+import { resolveModel } from '../models/resolve-model.js'
+import type { CommandIo } from './command-io.js'
+import { policiesOf } from './simulate.js'
+
+const log = { level: 'error', file: null } as const
+
+/** Loads models for the commands that measure them, with the parts that `cllm serve` is made of. */
+export async function modelHost(io: CommandIo): Promise<ModelHost> {
+  const { env, signal } = io
+  const resolve = async ({ model }: ModelSettings) => await resolveModel(model, { env, signal })
+  const spawn = async (settings: ModelSettings) => {
+    const model = await resolve(settings)
+    return await spawnEngine(
+      {
+        backend: backendOptions(settings, model.path),
+        policy: settings.policy,
+        policyOptions: {},
+        options: {},
+        plugins: [],
+        pluginsFolder: process.cwd(),
+        log,
+      },
+      { env, signal },
+    )
+  }
+  return {
+    policies: await policiesOf([]),
+    async openBackend(settings) {
+      const { path } = await resolve(settings)
+      const surroundings = { clock: systemClock, logger: createLogger(log), availableMemory }
+      return await createLlamaCppBackend(backendOptions(settings, path), surroundings)
+    },
+    async serve(settings) {
+      const { client, info, kill, ended } = await spawn(settings)
+      const loaded = loadConfig({ argv: ['--model', settings.model], env: {} })
+      const protocols = createProtocols(loaded, systemClock.now())
+      const transport = koaTransport({ host: '127.0.0.1', port: 0, protocols })
+      const engines = { [info.model.id]: client }
+      const server = createServer({ engines, transports: [transport], clock: systemClock })
+      const [listening] = await server.listen()
+      const close = async () => {
+        await server.close()
+        kill()
+        await ended
+      }
+      return { url: new URL(listening?.url ?? 'http://127.0.0.1'), client, close }
+    },
+  }
+}
+
+function backendOptions(settings: ModelSettings, modelPath: string) {
+  const { slots, contextSize, batchSize, gpu, threads } = settings
+  return {
+    modelPath,
+    slots,
+    batchSize,
+    gpu,
+    ...(contextSize === undefined ? {} : { contextSize }),
+    ...(threads === undefined ? {} : { threads }),
+  }
+}

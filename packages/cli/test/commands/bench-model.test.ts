@@ -1,0 +1,48 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
+
+const run = async (argv: string[]) => {
+  const child = spawn(process.execPath, [bin, ...argv], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'exit') as Promise<[number]>,
+  ])
+  return { code, stdout, stderr }
+}
+
+t.test('stages: the same work at every stage', async (t) => {
+  const report = join(t.testdir(), 'stages.html')
+  const work = ['--sequences', '2', '--prompt-tokens', '8', '--output-tokens', '6', '--rounds', '1']
+  const argv = ['bench', 'stages', '--model', 'stories15m', '--gpu', 'off', '--slots', '2', ...work]
+  const { code, stdout, stderr } = await run([...argv, '--json', '--report', report])
+  t.equal(code, 0, stderr)
+  const { stages } = JSON.parse(stdout) as { stages: Record<string, number>[] }
+  t.same(
+    stages.map(({ stage }) => stage),
+    [0, 1, 2, 3, 4, 5],
+  )
+  for (const { stage, wallMs = 0, decodeMs = 0, steps = 0, overheadPerStepUs = -1 } of stages) {
+    t.ok(wallMs >= decodeMs && decodeMs > 0)
+    t.ok(overheadPerStepUs >= 0)
+    // Requests that come over a channel or HTTP may begin a step apart.
+    t.ok(steps >= 6 && steps <= 9, `stage ${stage}: ${steps} steps`)
+  }
+  t.match(await readFile(report, 'utf8'), '<svg')
+})
+
+t.test('simulate, by name, with a wrong policy', async (t) => {
+  const argv = ['simulate', '--requests', '20', '--json', '--policy']
+  const { code, stdout } = await run([...argv, 'adaptive+sjf'])
+  t.equal(code, 0)
+  t.match(JSON.parse(stdout), { kind: 'simulation', policy: 'adaptive+sjf' })
+  const wrong = await run([...argv, 'adaptive+sfj'])
+  t.match(wrong, { code: 2, stdout: '', stderr: 'did you mean "adaptive+sjf"' })
+})
