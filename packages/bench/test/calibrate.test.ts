@@ -38,7 +38,7 @@ t.test('the plan tells the costs of any machine apart', (t) => {
   const copies = [0, 100, 1000].map((tokens) => [tokens, 5 + 0.02 * tokens] as const)
   const fitted = fitCosts(measured, copies, 0.3)
   const close = (value: number, wanted: number) =>
-    t.ok(Math.abs(value / wanted - 1) < 0.05, `${value}, expected about ${wanted}`)
+    t.ok(Math.abs(value / wanted - 1) < 0.1, `${value}, expected about ${wanted}`)
   for (const part of ['decode', 'prefill', 'copy'] as const) {
     for (const [name, value] of Object.entries(costs[part])) {
       close((fitted.costs[part] as Record<string, number>)[name] ?? NaN, value)

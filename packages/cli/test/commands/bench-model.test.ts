@@ -21,7 +21,19 @@ const run = async (argv: string[]) => {
 t.test('stages: the same work at every stage', async (t) => {
   const report = join(t.testdir(), 'stages.html')
   const work = ['--sequences', '2', '--prompt-tokens', '8', '--output-tokens', '6', '--rounds', '1']
-  const argv = ['bench', 'stages', '--model', 'stories15m', '--gpu', 'off', '--slots', '2', ...work]
+  const argv = [
+    'bench',
+    'stages',
+    '--model',
+    'stories15m',
+    '--gpu',
+    'off',
+    '--threads',
+    '1',
+    '--slots',
+    '2',
+    ...work,
+  ]
   const { code, stdout, stderr } = await run([...argv, '--json', '--report', report])
   t.equal(code, 0, stderr)
   const { stages } = JSON.parse(stdout) as { stages: Record<string, number>[] }
