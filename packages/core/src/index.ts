@@ -17,6 +17,13 @@ export * from './client/engine-control.js'
 export * from './client/engine-host.js'
 export * from './client/local-engine-client.js'
 export * from './client/remote-engine-client.js'
+export {
+  type EngineLink,
+  type StartEngine,
+  type SupervisorState,
+} from './client/engine-supervisor.js'
+export * from './client/supervised-engine-client.js'
+export * from './client/supervisor-options.js'
 export * from './client/request-id.js'
 export * from './clock/simulated-clock.js'
 export * from './clock/system-clock.js'

@@ -12,9 +12,15 @@ export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine>
       child.on('message', (message) => listener(message as FromEngine))
     },
     onClose(listener) {
-      child.once('exit', (code, signal) => {
-        listener(`its process ended with ${signal ?? `code ${code}`}`)
-      })
+      let left = 2
+      const onEnd = (): void => {
+        if (--left > 0) return
+        const { exitCode, signalCode } = child
+        listener(`its process ended with ${signalCode ?? `code ${exitCode}`}`)
+      }
+      // What it said last is read between the two, in whichever order they come.
+      child.once('exit', onEnd)
+      child.once('disconnect', onEnd)
     },
   }
 }

@@ -21,6 +21,11 @@ export type FromEngine =
   | { readonly type: 'failed'; readonly error: SerializedError }
   /** All events of one step. */
   | { readonly type: 'events'; readonly events: readonly AddressedEvent[] }
+  /**
+   * A step begins that other messages do not tell of: with requests that are computed for the first
+   * time, or after a step without events.
+   */
+  | { readonly type: 'step'; readonly admitted: readonly string[] }
   | { readonly type: 'result'; readonly call: number; readonly value: unknown }
   | { readonly type: 'error'; readonly call: number; readonly error: SerializedError }
 

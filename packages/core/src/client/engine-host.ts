@@ -3,10 +3,12 @@ import type { Engine } from '../engine/engine.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
 import { assertEngineCall, EngineControl } from './engine-control.js'
+import { StepSigns } from './step-signs.js'
 
 /**
  * Serves an engine over a channel: the other end of {@link RemoteEngineClient}. All events of a step
- * are one message.
+ * are one message; before a step that computes a request for the first time goes one that names it, so
+ * that it is known whom the engine computed should it die.
  */
 export function hostEngine(
   engine: Engine,
@@ -14,7 +16,12 @@ export function hostEngine(
   channel: Channel<FromEngine, ToEngine>,
 ): void {
   const control = new EngineControl(engine, registry)
-  engine.onEvents((events) => channel.send({ type: 'events', events }))
+  const signs = new StepSigns(channel)
+  engine.onStep = (parts) => signs.stepping(parts)
+  engine.onEvents((events) => {
+    signs.told(events)
+    channel.send({ type: 'events', events })
+  })
   channel.onMessage((message) => {
     if (message.type === 'submit') engine.submit(message.id, message.request)
     else if (message.type === 'cancel') engine.cancel(message.id)

@@ -47,7 +47,7 @@ export class RemoteEngineClient implements EngineClient {
       channel.onMessage((message) => {
         if (message.type === 'ready') resolve(message.info)
         else if (message.type === 'failed') reject(CllmError.deserialize(message.error))
-        else this.#receive(message)
+        else if (message.type !== 'step') this.#receive(message)
       })
       channel.onClose((reason) => reject(this.#close(reason)))
     })
@@ -146,7 +146,7 @@ export class RemoteEngineClient implements EngineClient {
     this.channel.send(message)
   }
 
-  #receive(message: Exclude<FromEngine, { type: 'ready' | 'failed' }>): void {
+  #receive(message: Exclude<FromEngine, { type: 'ready' | 'failed' | 'step' }>): void {
     if (message.type === 'events') {
       this.#streams.dispatch(message.events)
       return

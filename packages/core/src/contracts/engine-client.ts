@@ -39,6 +39,22 @@ export interface GenerateRequest {
   readonly stepGroup?: string
   /** Whether its prompt may use what others computed and stays for others; default true. */
   readonly cache?: boolean
+  /** Set by who puts a request to another engine because the first one is gone. */
+  readonly continued?: Continuation
+}
+
+/**
+ * How far an engine that is gone has come with a request. The next one takes it up there: with the
+ * same prompt, parameters and seed it draws what the first one would have drawn. It is not refused
+ * for a full queue, and its time limits count from its first arrival.
+ */
+export interface Continuation {
+  /** Those drawn so far; no events come for them again. */
+  readonly tokens: readonly TokenId[]
+  /** Milliseconds since it arrived at the first engine. */
+  readonly elapsedMs: number
+  /** Milliseconds from that arrival to the first of the tokens. */
+  readonly firstTokenMs?: number
 }
 
 /** The embedding of an input. */

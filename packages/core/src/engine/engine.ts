@@ -15,7 +15,7 @@ import { Journal } from './journal.js'
 import { Outbox, type EventListener } from './outbox.js'
 import { type FallbackPolicy, type PolicyInForce, PolicySeat } from './policy-seat.js'
 import { Roster } from './roster.js'
-import { partsOf, runStep, type Step, type StepOutcome } from './run-step.js'
+import { partsOf, runStep, type Step, type StepOutcome, type StepPart } from './run-step.js'
 import type { Sequence } from './sequence.js'
 import { WakeSignal } from './wake-signal.js'
 
@@ -28,6 +28,8 @@ import { WakeSignal } from './wake-signal.js'
 export class Engine {
   /** @internal What happened to each request. */
   readonly journal: Journal
+  /** @internal Told of each step before it is computed. */
+  onStep: (parts: readonly StepPart[]) => void = () => {}
   readonly #counters = new Counters()
   readonly #outbox = new Outbox()
   readonly embeddings: Embeddings
@@ -115,11 +117,8 @@ export class Engine {
 
   /** Counters and what is going on now. */
   statistics(): EngineStatistics {
-    const { waiting, running, slots } = this.#roster
     return {
-      waiting: waiting.total,
-      running: running.size,
-      slots: slots.statistics(),
+      ...this.#roster.statistics(),
       policyFaults: this.#seat.faults,
       ...this.#counters.snapshot(),
     }
@@ -195,6 +194,7 @@ export class Engine {
       if (parts.length > 0) {
         await this.#roster.tidy()
         if (this.embeddings.isBusy) await this.embeddings.beforeStep()
+        this.onStep(parts)
         const startedAt = this.clock.now()
         return { parts, startedAt, outcome: this.embeddings.during(runStep(this.backend, parts)) }
       }

@@ -40,13 +40,13 @@ export class Intake {
 
   /** Takes a request in at once, or, with a long prompt, a little later. */
   take(id: string, request: GenerateRequest): void {
-    const now = this.clock.now()
+    const now = this.clock.now() - (request.continued?.elapsedMs ?? 0)
     const { random, options, roster } = this
     const { tokenizer, backend } = this.household
     const context = { backend, tokenizer, limits: backend.limits, random, options, now }
     const lookUp = (sequence: Sequence): number => roster.slots.lookUp(sequence)
     try {
-      this.#refuseUnlessOpen(id)
+      this.#refuseUnlessOpen(id, request)
       const complete = resolveRequest(id, request, context)
       const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
       const accept = (tokens: readonly TokenId[]): void =>
@@ -89,11 +89,12 @@ export class Intake {
     if (error !== undefined) throw error
   }
 
-  #refuseUnlessOpen(id: string): void {
+  #refuseUnlessOpen(id: string, { continued }: GenerateRequest): void {
     if (!this.isOpen) throw new CllmError('shutting_down', 'The engine takes no new requests')
     if (this.#reading.has(id) || this.roster.find(id) !== undefined || this.outbox.owes(id)) {
       throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
     }
+    if (continued !== undefined) return
     const limit = this.options.maxQueuedRequests
     const { waiting, slots } = this.roster
     // Those that free slots are there for do not wait in the sense of the limit.

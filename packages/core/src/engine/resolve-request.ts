@@ -3,6 +3,7 @@ import type { GenerateRequest } from '../contracts/engine-client.js'
 import { defaultSampling, type SamplingParams } from '../contracts/sampling.js'
 import type { TokenId } from '../contracts/tokenizer.js'
 import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
+import { checkContinuation } from './check-continuation.js'
 import { checkNumber, invalidField } from './check-number.js'
 import { checkTokens } from './check-tokens.js'
 import type { EngineOptions } from './engine-options.js'
@@ -38,6 +39,7 @@ export function resolveRequest(
     checkType(field, request[field], 'string')
   }
   checkType('cache', request.cache, 'boolean')
+  checkContinuation(request.continued, maxTokens, context)
   const sampling = resolveSampling(request.sampling ?? {}, context)
   const timeoutMs = request.timeoutMs ?? options.requestTimeoutMs
   return (prompt) => ({
@@ -52,6 +54,7 @@ export function resolveRequest(
     session: request.session,
     stepGroup: request.stepGroup,
     cache: request.cache ?? true,
+    continued: request.continued,
     // Another step group may be another adapter, with which the same tokens have other keys.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', request.stepGroup ?? '']),
     decoder: tokenizer.createDecoder(prompt),

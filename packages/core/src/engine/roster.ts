@@ -1,5 +1,6 @@
 import type { Backend } from '../contracts/backend.js'
 import type { Clock } from '../contracts/clock.js'
+import type { EngineStatistics } from '../contracts/engine-client.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { EndState } from './counters.js'
 import { Expiry } from './expiry.js'
@@ -35,6 +36,11 @@ export class Roster {
 
   get isIdle(): boolean {
     return this.waiting.total === 0 && this.running.size === 0
+  }
+
+  statistics(): Pick<EngineStatistics, 'waiting' | 'running' | 'slots'> {
+    const { waiting, running, slots } = this
+    return { waiting: waiting.total, running: running.size, slots: slots.statistics() }
   }
 
   find(id: string): Sequence | undefined {

@@ -1,5 +1,5 @@
 import type { Sampler, SlotId } from '../contracts/backend.js'
-import type { FinishReason, Timings, Usage } from '../contracts/engine-client.js'
+import type { Continuation, FinishReason, Timings, Usage } from '../contracts/engine-client.js'
 import type { SamplingParams } from '../contracts/sampling.js'
 import type { RequestState, SequenceView } from '../contracts/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../contracts/tokenizer.js'
@@ -19,6 +19,7 @@ export interface SequenceRequest {
   readonly session: string | undefined
   readonly stepGroup: string | undefined
   readonly cache: boolean
+  readonly continued: Continuation | undefined
   /** Only requests of one scope share computed tokens. */
   readonly scope: string
   readonly decoder: TokenDecoder
@@ -58,8 +59,9 @@ export class Sequence implements SequenceView {
     readonly arrival: number,
     private readonly lookUpCached: (sequence: Sequence) => number,
   ) {
-    this.tokens = [...request.prompt]
+    this.tokens = [...request.prompt, ...(request.continued?.tokens ?? [])]
     this.chain = new BlockChain(this.tokens, request.scope)
+    if (request.continued !== undefined) this.#takeUp(request.continued)
   }
 
   get id(): string {
@@ -146,5 +148,15 @@ export class Sequence implements SequenceView {
       preemptions: this.preemptions,
       prefillChunks: this.prefillChunks,
     }
+  }
+
+  /** What the first engine's decoder and stop matcher knew is known again when they see its tokens. */
+  #takeUp({ tokens, firstTokenMs }: Continuation): void {
+    const { decoder, stopMatcher } = this.request
+    for (const token of tokens) stopMatcher.push(decoder.push(token))
+    this.emittedTokens = tokens.length
+    if (tokens.length === 0 || firstTokenMs === undefined) return
+    // When the first engine admitted it is not known; all up to the first token counts as waiting.
+    this.firstTokenAt = this.admittedAt = this.arrival + firstTokenMs
   }
 }

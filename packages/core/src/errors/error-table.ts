@@ -53,6 +53,10 @@ export const errorTable = {
   policy_failed: entry(500, 'The scheduling policy threw or made a plan that is not possible.'),
   backend_failed: entry(500, 'The backend failed on this request.'),
   engine_unavailable: entry(503, 'The engine is starting or has stopped.'),
+  engine_crashed: entry(
+    500,
+    'The engine died three times while it computed this request, at last alone: it is not tried again.',
+  ),
   shutting_down: entry(503, 'The server is shutting down.'),
   internal: entry(500, 'A defect of cLLM.'),
 } as const satisfies Record<string, ErrorEntry>

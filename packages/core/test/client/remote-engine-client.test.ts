@@ -1,5 +1,4 @@
 import {
-  type Channel,
   CllmError,
   createEngine,
   type EngineClient,
@@ -15,6 +14,7 @@ import {
 } from '@cllm/core'
 import { drive, fakeTokenIds, runUntilIdle } from '@cllm/core/testing'
 import t from 'tap'
+import { channels } from '../fake-process.js'
 import {
   type Answer,
   collect,
@@ -27,47 +27,6 @@ import {
   promptOf,
   WatchedBackend,
 } from '../rig.js'
-
-/** One end of a way between processes: what arrives has been JSON. */
-class End<Out, In> implements Channel<Out, In> {
-  readonly sent: Out[] = []
-  readonly #messages: ((message: In) => void)[] = []
-  readonly #closes: ((reason: string) => void)[] = []
-  other: End<In, Out> | undefined
-  #isOpen = true
-
-  send(message: Out): void {
-    if (!this.#isOpen) return
-    this.sent.push(message)
-    const json = JSON.stringify(message)
-    queueMicrotask(() => this.other?.receive(JSON.parse(json) as Out))
-  }
-
-  receive(message: In): void {
-    if (this.#isOpen) for (const listener of this.#messages) listener(message)
-  }
-
-  onMessage(listener: (message: In) => void): void {
-    this.#messages.push(listener)
-  }
-
-  onClose(listener: (reason: string) => void): void {
-    this.#closes.push(listener)
-  }
-
-  break(reason: string): void {
-    this.#isOpen = false
-    for (const listener of this.#closes) listener(reason)
-  }
-}
-
-function channels() {
-  const here = new End<ToEngine, FromEngine>()
-  const there = new End<FromEngine, ToEngine>()
-  here.other = there
-  there.other = here
-  return { here, there }
-}
 
 function policies(): PluginRegistry {
   const registry = new PluginRegistry()

@@ -1,0 +1,112 @@
+import {
+  type Channel,
+  createEngine,
+  type EngineLink,
+  type EngineOptions,
+  type FromEngine,
+  hostEngine,
+  PluginRegistry,
+  type SimulatedClock,
+  type ToEngine,
+} from '@cllm/core'
+import type { FakeBackendOptions } from '@cllm/core/testing'
+import { counting, eager, policyOf, WatchedBackend } from './rig.js'
+
+/** One end of a way between processes: what arrives has been JSON. */
+export class End<Out, In> implements Channel<Out, In> {
+  readonly sent: Out[] = []
+  readonly #messages: ((message: In) => void)[] = []
+  readonly #closes: ((reason: string) => void)[] = []
+  other: End<In, Out> | undefined
+  #isOpen = true
+
+  send(message: Out): void {
+    if (!this.#isOpen) return
+    this.sent.push(message)
+    const json = JSON.stringify(message)
+    queueMicrotask(() => this.other?.receive(JSON.parse(json) as Out))
+  }
+
+  receive(message: In): void {
+    if (this.#isOpen) for (const listener of this.#messages) listener(message)
+  }
+
+  onMessage(listener: (message: In) => void): void {
+    this.#messages.push(listener)
+  }
+
+  onClose(listener: (reason: string) => void): void {
+    this.#closes.push(listener)
+  }
+
+  break(reason: string): void {
+    if (!this.#isOpen) return
+    this.#isOpen = false
+    for (const listener of this.#closes) listener(reason)
+  }
+}
+
+/** Both ends. */
+export function channels() {
+  const here = new End<ToEngine, FromEngine>()
+  const there = new End<FromEngine, ToEngine>()
+  here.other = there
+  there.other = here
+  return { here, there }
+}
+
+export interface FakeProcessOptions extends Partial<FakeBackendOptions> {
+  readonly clock: SimulatedClock
+  readonly registry?: PluginRegistry
+  readonly engine?: Partial<EngineOptions>
+  /** Called before each step of the process; what it returns is waited for. */
+  readonly onStep?: (
+    process: FakeProcess,
+    batch: Parameters<WatchedBackend['step']>[0],
+  ) => Promise<void> | void
+  /** Milliseconds that a process needs to load its model. */
+  readonly loadMs?: number
+}
+
+/** What seems to be a process with an engine on a fake backend. */
+export class FakeProcess implements EngineLink {
+  readonly channel: End<ToEngine, FromEngine>
+  readonly backend: WatchedBackend
+  readonly #there: End<FromEngine, ToEngine>
+
+  constructor(options: FakeProcessOptions) {
+    const { clock, onStep, registry = new PluginRegistry(), loadMs = 0 } = options
+    const { here, there } = channels()
+    this.channel = here
+    this.#there = there
+    const stepping = async (batch: Parameters<WatchedBackend['step']>[0]) =>
+      await onStep?.(this, batch)
+    this.backend = new (class extends WatchedBackend {
+      override async step(batch: Parameters<WatchedBackend['step']>[0]) {
+        await stepping(batch)
+        return await super.step(batch)
+      }
+    })({ stepMs: () => 10, slots: 4, ...options })
+    const load = () => {
+      const policy = policyOf(eager)
+      const { backend } = this
+      const random = counting()
+      const engine = createEngine({
+        backend,
+        policy,
+        clock,
+        random,
+        options: options.engine ?? {},
+      })
+      hostEngine(engine, registry, there)
+    }
+    if (loadMs === 0) load()
+    else clock.at(clock.now() + loadMs, load)
+  }
+
+  /** As SIGKILL does it. */
+  readonly kill = (reason = 'its process ended with SIGKILL'): void => {
+    this.channel.break(reason)
+    this.#there.break('its parent is gone')
+  }
+}
