@@ -7,7 +7,7 @@ import {
   type SupervisorOptions,
 } from '@cllm/core'
 import { drive, runUntilIdle } from '@cllm/core/testing'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import t from 'tap'
 import { channels, FakeProcess, type FakeProcessOptions } from '../fake-process.js'
 import { type Answer, collect, counting, eager, greedy, policyOf, promptOf } from '../rig.js'
