@@ -9,7 +9,9 @@ import { progressDisplay } from '../models/progress-bar.js'
 import { resolveModel, type ResolvedModel } from '../models/resolve-model.js'
 import type { CommandIo } from './command-io.js'
 
-/** `cllm serve`: runs until the signal is aborted or the engine dies. */
+/**
+ * `cllm serve`: runs until the signal is aborted, or the engine dies and cannot be started again.
+ */
 export async function serve(argv: readonly string[], io: CommandIo): Promise<number> {
   const loaded = loadConfig({ argv, env: io.env })
   const { config } = loaded
@@ -18,7 +20,8 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
 
   const model = await fetchModel(config.model.spec, config.models.cache, io)
   const settings = toEngineSettings(loaded, model)
-  const engine = await spawnEngine(settings, { env: io.env, signal: io.signal })
+  const supervisor = { hangTimeoutMs: config.engine.hang_timeout * 1000 }
+  const engine = await spawnEngine(settings, { env: io.env, signal: io.signal, logger, supervisor })
   try {
     return await serveEngine(engine, loaded, logger, io)
   } finally {
@@ -48,7 +51,8 @@ async function serveEngine(
 
   const death = await Promise.race([engine.ended, aborted(io.signal)])
   if (death !== undefined) {
-    logger.error({ end: death }, 'the engine ended')
+    logger.error({ reason: death }, 'the engine is gone and cannot be started again')
+    io.stderr.write(`error: The engine is gone and cannot be started again: ${death}\n`)
     await server.close()
     return 1
   }

@@ -176,6 +176,15 @@ export const schema = {
       format: toggle(),
       arg: 'ignore-memory-check',
     }),
+    hang_timeout: option({
+      doc:
+        'Seconds without a step, while work waits, after which the engine is killed and started ' +
+        'again; it must be more than the longest step takes. 0 is never.',
+      default: 120,
+      format: decimal({ minimum: 0, unit: 'seconds' }),
+      arg: 'hang-timeout',
+      placeholder: 'SECONDS',
+    }),
   },
   scheduler: {
     batching: option<string | null>({

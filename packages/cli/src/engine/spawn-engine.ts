@@ -1,17 +1,25 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { RemoteEngineClient, systemRandom, type EngineInfo } from '@cllm/core'
+import {
+  type EngineInfo,
+  type EngineLink,
+  type Logger,
+  SupervisedEngineClient,
+  type SupervisorOptions,
+} from '@cllm/core'
 import type { EngineSettings, StartMessage } from './engine-settings.js'
 import { childChannel } from './process-channel.js'
 
-/** An engine in a process of its own. */
+/** An engine in a process of its own, which is started again when it dies. */
 export interface EngineProcess {
-  readonly client: RemoteEngineClient
+  readonly client: SupervisedEngineClient
   readonly info: EngineInfo
-  /** Resolves when the process has ended, with how. */
+  /** Resolves when there is no engine and will be none, with why. */
   readonly ended: Promise<string>
-  /** Ends it at once. */
+  /** Ends it at once, for good. */
   readonly kill: () => void
+  /** The number of the process that runs; undefined while there is none. */
+  readonly pid: () => number | undefined
 }
 
 /** How an engine's process is started. */
@@ -19,33 +27,68 @@ export interface SpawnOptions {
   readonly env: NodeJS.ProcessEnv
   /** Ends the start. */
   readonly signal?: AbortSignal
+  /** Told of deaths and restarts; default: silent. */
+  readonly logger?: Logger
+  readonly supervisor?: Partial<SupervisorOptions>
 }
 
 const entry = fileURLToPath(new URL('engine-child.js', import.meta.url))
 
 /**
  * Starts a process with an engine and resolves when the model is loaded and warmed up. It is started
- * here directly, since only a process of its own can have its own thread pool.
+ * here directly, since only a process of its own can have its own thread pool. One that dies later is
+ * replaced; see `SupervisedEngineClient`.
  */
 export async function spawnEngine(
   settings: EngineSettings,
-  { env, signal }: SpawnOptions,
+  { env, signal, logger, supervisor }: SpawnOptions,
 ): Promise<EngineProcess> {
+  let child: ChildProcess | undefined
+  // Between two children nothing else may keep this process alive.
+  let alive: NodeJS.Timeout | undefined
+  const start = (): EngineLink => {
+    clearInterval(alive)
+    const started = startChild(settings, env)
+    child = started
+    started.once('exit', () => {
+      child = undefined
+      alive = setInterval(() => {}, 60_000)
+    })
+    return { channel: childChannel(started), kill: () => void started.kill('SIGKILL') }
+  }
+  const client = new SupervisedEngineClient({
+    start,
+    options: { ...limitsOf(settings), ...supervisor },
+    ...(logger === undefined ? {} : { logger }),
+  })
+  void client.gone.then(() => clearInterval(alive))
+  const kill = (): void => client.kill()
+  signal?.addEventListener('abort', kill, { once: true })
+  try {
+    return { client, info: await client.ready(), ended: client.gone, kill, pid: () => child?.pid }
+  } finally {
+    signal?.removeEventListener('abort', kill)
+  }
+}
+
+/** What holds for requests while there is no engine, too. */
+function limitsOf({ options }: EngineSettings): Partial<SupervisorOptions> {
+  const { maxQueuedRequests, requestTimeoutMs } = options
+  return {
+    ...(maxQueuedRequests === undefined ? {} : { maxQueuedRequests }),
+    ...(requestTimeoutMs === undefined ? {} : { requestTimeoutMs }),
+  }
+}
+
+function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProcess {
   const child = fork(entry, {
     env: { UV_THREADPOOL_SIZE: threadPool(settings.backend.gpu), ...env },
     // Node's flags are the parent's business, such as a debugger's port.
     execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
-  const kill = (): void => void child.kill('SIGKILL')
-  signal?.addEventListener('abort', kill, { once: true })
-  try {
-    const client = new RemoteEngineClient(childChannel(child), systemRandom)
-    child.send({ type: 'start', settings } satisfies StartMessage)
-    return { client, info: await client.ready(), ended: exit(child), kill }
-  } finally {
-    signal?.removeEventListener('abort', kill)
-  }
+  child.send({ type: 'start', settings } satisfies StartMessage)
+  return child
 }
 
 /**
@@ -55,10 +98,4 @@ export async function spawnEngine(
 function threadPool(gpu: EngineSettings['backend']['gpu']): string {
   const isLikelyGpu = gpu === 'auto' || gpu === undefined ? process.platform === 'darwin' : true
   return gpu === 'off' || !isLikelyGpu ? '1' : '4'
-}
-
-function exit(child: ChildProcess): Promise<string> {
-  return new Promise((resolve) => {
-    child.once('exit', (code, signal) => resolve(signal ?? `code ${code}`))
-  })
 }
