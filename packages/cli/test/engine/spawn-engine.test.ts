@@ -136,7 +136,7 @@ t.test('an engine in its own process', async (t) => {
 
   t.test('killed again and again, greedy streams go on as if nothing had been', async (t) => {
     const below = numbers(23)
-    const all = requests(32, below).map((request) => ({ ...request, maxTokens: 40 + below(40) }))
+    const all = requests(24, below).map((request) => ({ ...request, maxTokens: 40 + below(40) }))
     const events = async (request: GenerateRequest): Promise<GenerateEvent[]> => {
       const heard: GenerateEvent[] = []
       for await (const event of engine.client.submit(request)) heard.push(event)
@@ -155,7 +155,7 @@ t.test('an engine in its own process', async (t) => {
       const heard: GenerateEvent[] = []
       for await (const event of engine.client.submit(request)) {
         heard.push(event)
-        if (event.type !== 'token' || ++drawn < 300 * (kills + 1) || kills === 3) continue
+        if (event.type !== 'token' || ++drawn < 250 * (kills + 1) || kills === 3) continue
         kills++
         process.kill(engine.pid()!, 'SIGKILL')
       }

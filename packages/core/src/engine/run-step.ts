@@ -34,7 +34,7 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
   for (const entry of plan.run) {
     const sequence = running.get(entry.id)
     if (sequence === undefined) continue
-    const tokens = Math.min(entry.tokens, sequence.remainingTokens, budget)
+    const tokens = Math.min(entry.tokens, sequence.remainingTokens, sequence.mostNow, budget)
     if (tokens === 0) continue
     budget -= tokens
     parts.push({ sequence, tokens, isDecode: sequence.state === 'decoding' })

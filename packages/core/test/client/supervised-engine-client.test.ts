@@ -90,7 +90,7 @@ t.test('whenever it dies, every answer is what it would have been', async (t) =>
     const answers = given.map(
       ([wait, one], index) =>
         new Promise<Answer>((resolve) => {
-          const go = () => resolve(submit({ ...one, id: `r${index}` } as GenerateRequest))
+          const go = () => resolve(submit({ ...one, id: `r${index}` }))
           clock.at(1000 + wait, go)
         }),
     )
@@ -224,7 +224,7 @@ t.test('who waits keeps the place and the time limit', async (t) => {
   await run(Promise.all([...all, limited, later]))
   t.same(ends, ['timeout', 'timeout', 'a', 'b', 'c', 'd'])
   const { end } = await all[0]!
-  t.match(end?.timings, { firstTokenMs: 10, queueMs: 10, totalMs: 235 - 50 }, 'from its arrival')
+  t.match(end?.timings, { firstTokenMs: 10, queueMs: 10, totalMs: 195 }, 'from its arrival')
   t.ok((await later).end!.timings.queueMs > 100, 'one that came meanwhile waits from then on')
 })
 
