@@ -82,6 +82,13 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'tune',
+    {
+      summary: 'Find the scheduling policy for a load and limits, in simulation',
+      load: async () => (await import('./commands/bench-model.js')).tune,
+    },
+  ],
+  [
     'model synth',
     {
       summary: "Write a model of another's shape with random weights",

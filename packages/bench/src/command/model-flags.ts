@@ -14,6 +14,7 @@ export interface ModelSettings {
   readonly gpu: 'auto' | 'off' | 'metal' | 'cuda' | 'vulkan'
   readonly threads: number | undefined
   readonly policy: string
+  readonly policyOptions?: Readonly<Record<string, unknown>>
 }
 
 /** Loads models for the commands that measure them from within. */

@@ -1,4 +1,4 @@
-import { benchCalibrate, benchEngine, benchStages } from '@cllm/bench'
+import { benchCalibrate, benchEngine, benchStages, tune as tuneLoad } from '@cllm/bench'
 import type { RunCommand } from './command-io.js'
 import { modelHost } from './model-host.js'
 
@@ -13,3 +13,7 @@ export const engine: RunCommand = async (argv, io) =>
 /** `cllm bench stages` */
 export const stages: RunCommand = async (argv, io) =>
   await benchStages(argv, io, await modelHost(io))
+
+/** `cllm tune` */
+export const tune: RunCommand = async (argv, io) =>
+  await tuneLoad(argv, io, async (plugins) => await modelHost(io, plugins))

@@ -14,7 +14,10 @@ import { policiesOf } from './simulate.js'
 const log = { level: 'error', file: null } as const
 
 /** Loads models for the commands that measure them, with the parts that `cllm serve` is made of. */
-export async function modelHost(io: CommandIo): Promise<ModelHost> {
+export async function modelHost(
+  io: CommandIo,
+  plugins: readonly string[] = [],
+): Promise<ModelHost> {
   const { env, signal } = io
   const resolve = async ({ model }: ModelSettings) => await resolveModel(model, { env, signal })
   const spawn = async (settings: ModelSettings) => {
@@ -23,9 +26,9 @@ export async function modelHost(io: CommandIo): Promise<ModelHost> {
       {
         backend: backendOptions(settings, model.path),
         policy: settings.policy,
-        policyOptions: {},
+        policyOptions: settings.policyOptions ?? {},
         options: {},
-        plugins: [],
+        plugins: plugins.map((use) => ({ use })),
         pluginsFolder: process.cwd(),
         log,
       },
@@ -33,7 +36,7 @@ export async function modelHost(io: CommandIo): Promise<ModelHost> {
     )
   }
   return {
-    policies: await policiesOf([]),
+    policies: await policiesOf(plugins),
     async openBackend(settings) {
       const { path } = await resolve(settings)
       const surroundings = { clock: systemClock, logger: createLogger(log), availableMemory }

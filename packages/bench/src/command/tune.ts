@@ -1,0 +1,167 @@
+import { summarize } from '../metrics/summarize.js'
+import { agentFor } from '../load/target.js'
+import { runLoad } from '../load/run-load.js'
+import { cllmApi } from '../apis/cllm.js'
+import { schemaVersion } from '../report/run-result.js'
+import { simulatePolicy } from '../simulate/simulate-policy.js'
+import type { SimulationResult } from '../simulate/simulation-result.js'
+import { nameOf, simulationHead, simulationTable } from '../simulate/simulation-table.js'
+import { candidates, type Candidate } from '../tune/candidates.js'
+import { distinct, paretoFront, ranked } from '../tune/pareto.js'
+import type { CommandIo } from './command-io.js'
+import { exitCode } from './exit-code.js'
+import { flagsHelp, many, one, parseFlags, toggle, wrong } from './flags.js'
+import type { ModelHost } from './model-flags.js'
+import { progressBar } from './progress.js'
+import { readPolicy, readSimulation, type SimulationSetup } from './read-simulation.js'
+import { simulationFlags } from './simulate-flags.js'
+import { integer } from './values.js'
+
+const flagTable = {
+  policy: many(
+    'NAME',
+    'Try only these, options as NAME:{JSON} (default: all built-in ones)',
+    String,
+  ),
+  ...simulationFlags,
+  sample: one('N', 'Requests of the first round (default 300)', integer(10), 300),
+  keep: one('N', 'Policies that get to the whole load (default 12)', integer(1), 12),
+  confirm: one('MODEL', 'Serve the best ones for real with this model', String),
+  'confirm-best': one('N', 'How many of them (default 2)', integer(1, 20), 2),
+  'confirm-requests': one('N', 'With so many requests (default 50)', integer(1), 50),
+  json: toggle('One JSON line and nothing else'),
+} as const
+
+const usage = `Usage: cllm tune [--trace FILE] --slo ttft:1s,itl:100ms [flags]
+
+Searches the scheduling policy for a load in simulation: all policies with a part of the load, the best
+of them with all of it. Prints those that no other one beats, and the YAML of the best.
+
+${flagsHelp(flagTable)}`
+
+/** `cllm tune` */
+export async function tune(
+  argv: string[],
+  io: CommandIo,
+  hostWith: (plugins: readonly string[]) => Promise<ModelHost>,
+): Promise<number> {
+  if (argv.includes('--help') || argv.includes('-h')) {
+    io.stdout.write(usage)
+    return exitCode.ok
+  }
+  const flags = parseFlags(argv, flagTable)
+  const { slo, json, sample, keep } = flags
+  if (Object.keys(slo).length === 0) throw wrong('--slo is missing, such as ttft:1s,itl:100ms')
+  const host = await hostWith(flags.plugin)
+  const setup = { ...readSimulation(flags), signal: io.signal }
+  const all: Candidate[] =
+    flags.policy.length === 0
+      ? candidates(slo, setup.batchSize)
+      : flags.policy.map((text) => {
+          const { policy, policyOptions = {} } = readPolicy(text, host.policies)
+          return { policy, policyOptions }
+        })
+  if (!json) io.stdout.write(simulationHead(setup))
+
+  const requests = Math.min(sample, setup.load.requests)
+  const part = { ...setup, load: { ...setup.load, requests } }
+  const first = await simulateAll(all, part, host, io, 'part of the load')
+  const best = [
+    ...new Set([...paretoFront(first).slice(0, keep), ...ranked(distinct(first))]),
+  ].slice(0, keep)
+  const second =
+    requests === setup.load.requests ? best : await simulateAll(best, setup, host, io, 'whole load')
+  if (io.signal.aborted) return exitCode.interrupted
+  const front = paretoFront(second)
+  const [winner] = front
+  if (winner === undefined) return exitCode.failed
+  const confirmed = await confirm(front, setup, flags, host, io)
+  const yaml = yamlOf(winner)
+  if (json) {
+    const line = { schema: schemaVersion, kind: 'tune', tried: all.length, front, confirmed, yaml }
+    io.stdout.write(`${JSON.stringify(line)}\n`)
+    return exitCode.ok
+  }
+  io.stdout.write(`${all.length} tried; not beaten by any other:\n${simulationTable(front)}`)
+  for (const { name, goodput, ttftP99Ms, itlP99Ms } of confirmed) {
+    io.stdout.write(
+      `confirmed: ${name}: goodput ${(100 * goodput).toFixed(1)} %, TTFT p99 ${ttftP99Ms.toFixed(0)} ms, ITL p99 ${itlP99Ms.toFixed(0)} ms\n`,
+    )
+  }
+  io.stdout.write(`The best by goodput, as YAML:\n\n${yaml}`)
+  return exitCode.ok
+}
+
+async function simulateAll(
+  all: readonly Candidate[],
+  setup: SimulationSetup,
+  host: ModelHost,
+  io: CommandIo,
+  name: string,
+): Promise<SimulationResult[]> {
+  const progress = progressBar(io.stderr, name, all.length)
+  const results: SimulationResult[] = []
+  for (const { policy, policyOptions } of all) {
+    if (io.signal.aborted) break
+    const createPolicy = () => host.policies.createPolicy(policy, policyOptions)
+    const { result } = await simulatePolicy({ ...setup, policy, policyOptions, createPolicy })
+    results.push(result)
+    progress.step()
+  }
+  progress.stop()
+  return results
+}
+
+interface Confirmed {
+  readonly name: string
+  readonly goodput: number
+  readonly ttftP99Ms: number
+  readonly itlP99Ms: number
+}
+
+async function confirm(
+  front: readonly SimulationResult[],
+  { load, slo = {}, slots, contextSize, batchSize }: SimulationSetup,
+  flags: ReturnType<typeof parseFlags<typeof flagTable>>,
+  host: ModelHost,
+  io: CommandIo,
+): Promise<Confirmed[]> {
+  const { confirm: model } = flags
+  if (model === undefined) return []
+  const confirmed: Confirmed[] = []
+  for (const result of front.slice(0, flags['confirm-best'])) {
+    const { policy, policyOptions } = result
+    const settings = { model, slots, contextSize, batchSize, policy, policyOptions }
+    const server = await host.serve({ ...settings, gpu: 'auto', threads: undefined })
+    try {
+      const { url } = server
+      const agent = agentFor(url, 'reuse')
+      const target = { name: policy, url, api: cllmApi, headers: {}, extraBody: {}, agent }
+      const requests = Math.min(load.requests, flags['confirm-requests'])
+      const sampling = { temperature: 0.7, ignoreEos: true, timeoutMs: 600_000 }
+      const run = { salt: policy, firstItem: 0, signal: io.signal }
+      const { records } = await runLoad(target, { ...load, requests, ...sampling }, run)
+      const { goodput, ttftMs, itlMs } = summarize(records, slo)
+      confirmed.push({
+        name: nameOf(result),
+        goodput: goodput?.share ?? 0,
+        ttftP99Ms: ttftMs?.p99 ?? NaN,
+        itlP99Ms: itlMs?.p99 ?? NaN,
+      })
+    } finally {
+      await server.close()
+    }
+  }
+  return confirmed
+}
+
+function yamlOf({ policy, policyOptions, slots, batchSize }: SimulationResult): string {
+  const options = Object.entries(policyOptions).map(([name, value]) => {
+    return `    ${name}: ${JSON.stringify(value)}\n`
+  })
+  return [
+    `scheduler:\n  policy: ${policy}\n`,
+    ...(options.length > 0 ? ['  policy_options:\n', ...options] : []),
+    `engine:\n  slots: ${slots}\n  batch_size: ${batchSize}\n`,
+  ].join('')
+}

@@ -1,0 +1,50 @@
+import type { SimulationResult } from '../simulate/simulation-result.js'
+
+/** What policies are weighed by; higher is better. */
+const objectives: readonly ((result: SimulationResult) => number)[] = [
+  ({ summary }) => summary.goodput?.share ?? 0,
+  ({ summary }) => summary.outputTokensPerSecond,
+  ({ summary }) => -(summary.ttftMs?.p99 ?? Infinity),
+  ({ summary }) => -(summary.itlMs?.p99 ?? Infinity),
+]
+
+/** Smaller differences than this share of a value are none. */
+const noticeable = 0.005
+
+/**
+ * The results that no other one is as good as in everything and better in something, best first. Of
+ * those that are the same in everything the first stands for all.
+ */
+export function paretoFront(results: readonly SimulationResult[]): SimulationResult[] {
+  const front = results.filter((one) => !results.some((other) => dominates(other, one)))
+  return ranked(distinct(front))
+}
+
+/** Without those that are the same as an earlier one in everything that counts. */
+export function distinct(results: readonly SimulationResult[]): SimulationResult[] {
+  const keyOf = (result: SimulationResult) => objectives.map((of) => of(result)).join(' ')
+  const seen = new Set<string>()
+  return results.filter((result) => {
+    const key = keyOf(result)
+    return !seen.has(key) && seen.add(key)
+  })
+}
+
+/** By goodput, then TTFT p99. */
+export function ranked(results: readonly SimulationResult[]): SimulationResult[] {
+  const [goodput, , ttft] = objectives
+  return results.toSorted(
+    (a, b) => (goodput?.(b) ?? 0) - (goodput?.(a) ?? 0) || (ttft?.(b) ?? 0) - (ttft?.(a) ?? 0),
+  )
+}
+
+function dominates(one: SimulationResult, other: SimulationResult): boolean {
+  let isBetter = false
+  for (const of of objectives) {
+    const [its, others] = [of(one), of(other)]
+    const margin = noticeable * Math.abs(others)
+    if (its < others - margin) return false
+    if (its > others + margin) isBetter = true
+  }
+  return isBetter
+}
