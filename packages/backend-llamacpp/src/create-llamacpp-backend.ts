@@ -190,7 +190,13 @@ function assemble(
       vocabulary,
       template,
     ),
-    limits: { slots, contextSize, batchSize, ...(flashAttention !== false && { chunkMultiple }) },
+    limits: {
+      slots,
+      contextSize,
+      batchSize,
+      embeddingTokens: embeddingTokens(settings),
+      ...(flashAttention !== false && { chunkMultiple }),
+    },
     capabilities: {
       grammar: true,
       logprobs: false,

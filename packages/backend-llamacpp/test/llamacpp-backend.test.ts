@@ -32,7 +32,13 @@ t.test('a model that says what it is', async (t) => {
     },
   })
   t.ok(backend.model.parameters > 200_000)
-  t.same(backend.limits, { slots: 3, contextSize: 100, batchSize: 64, chunkMultiple: 64 })
+  t.same(backend.limits, {
+    slots: 3,
+    contextSize: 100,
+    batchSize: 64,
+    embeddingTokens: 100,
+    chunkMultiple: 64,
+  })
   t.equal(backend.capabilities.gpu, false)
 })
 

@@ -145,6 +145,27 @@ t.test('ollama', async (t) => {
   await idle()
 })
 
+t.test('embeddings', async (t) => {
+  const near = (found: readonly number[] | undefined, wanted: readonly number[]) =>
+    found?.length === wanted.length && found.every((x, at) => Math.abs(x - wanted[at]!) < 1e-6)
+  const floats = { model, input: [prompt, 'A dog.'], encoding_format: 'float' as const }
+  const { data, usage } = await openai.embeddings.create(floats)
+  const vectors = data.map(({ embedding }) => embedding)
+  t.ok(Math.abs(Math.hypot(...(vectors[0] ?? [])) - 1) < 1e-6)
+  t.notOk(near(vectors[0], vectors[1]!))
+  t.ok(usage.prompt_tokens > 5)
+  const packed = await openai.embeddings.create({ model, input: prompt })
+  t.ok(near(packed.data[0]?.embedding, vectors[0]!), 'the client asks for base64')
+  const { embeddings } = await ollama.embed({ model, input: floats.input })
+  t.ok(near(embeddings[0], vectors[0]!))
+  t.ok(near(embeddings[1], vectors[1]!))
+  t.ok(near((await ollama.embeddings({ model, prompt })).embedding, vectors[0]!))
+  const input = 'long '.repeat(3000)
+  t.ok((await ollama.embed({ model, input })).prompt_eval_count > 100, 'cut to what fits')
+  const refused = openai.embeddings.create({ model, input, dimensions: 3 })
+  await t.rejects(refused, BadRequestError)
+})
+
 t.test('structured output and forced tools', async (t) => {
   const schema = {
     type: 'object',

@@ -42,6 +42,8 @@ export interface BackendLimits {
    * good.
    */
   readonly chunkMultiple?: number
+  /** Most tokens of an embedding's input; default: `contextSize`. */
+  readonly embeddingTokens?: number
 }
 
 /** What the backend can do beyond plain generation. A request for what is missing gets a 400. */

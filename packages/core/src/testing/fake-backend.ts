@@ -15,10 +15,11 @@ import type { SamplingParams } from '../contracts/sampling.js'
 import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { checkBatch } from './check-batch.js'
+import { fakeEmbedding } from './fake-embedding.js'
 import { FakeModel, type FakeScript } from './fake-model.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeSlot } from './fake-slot.js'
-import { extendHash } from './hash.js'
+import { extendHash, hashTokens } from './hash.js'
 
 /** Options of {@link FakeBackend}. */
 export interface FakeBackendOptions {
@@ -49,6 +50,8 @@ export interface FakeBackendOptions {
    * does; default 1.
    */
   readonly keepMultipleOf?: number
+  /** Numbers in its embeddings; without it, it has none. */
+  readonly embeddingSize?: number
 }
 
 /** A step as {@link FakeBackend} has seen it. */
@@ -79,13 +82,7 @@ export class FakeBackend implements Backend {
   readonly specificationVersion = 1
   readonly model: ModelInfo
   readonly limits: BackendLimits
-  readonly capabilities: BackendCapabilities = {
-    grammar: false,
-    logprobs: false,
-    embeddings: false,
-    lora: false,
-    gpu: false,
-  }
+  readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
   readonly layoutMs?: (used: readonly SlotId[]) => number
   /** Every step so far that was started, those that then failed included. */
@@ -119,6 +116,13 @@ export class FakeBackend implements Backend {
     this.samplers = this.#samplers
     this.tokenizer = this.#model.tokenizer
     if (options.layoutMs !== undefined) this.layoutMs = options.layoutMs
+    this.capabilities = {
+      grammar: false,
+      logprobs: false,
+      embeddings: options.embeddingSize !== undefined,
+      lora: false,
+      gpu: false,
+    }
     this.limits = Object.freeze({ slots, contextSize, batchSize })
     this.model = Object.freeze({
       id,
@@ -184,6 +188,12 @@ export class FakeBackend implements Backend {
       const outputs = items.map((item) => this.#compute(item))
       return { outputs, decodeMs: milliseconds, sampleMs: 0 }
     })
+  }
+
+  async embed(tokens: readonly TokenId[]): Promise<number[]> {
+    this.#check('embed', { betweenSteps: true })
+    const hash = hashTokens(this.#model.emptyHash, tokens)
+    return fakeEmbedding(hash, this.#options.embeddingSize ?? 0)
   }
 
   truncate(slot: SlotId, length: number): number {

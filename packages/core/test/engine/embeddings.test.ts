@@ -21,7 +21,7 @@ t.test('one embedding between two steps, all at once in idle time', async (t) =>
       return await super.step(batch)
     }
 
-    async embed(tokens: readonly TokenId[]): Promise<number[]> {
+    override async embed(tokens: readonly TokenId[]): Promise<number[]> {
       if (this.stepping) throw new Error('during a step')
       order.push('embed')
       await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 50, resolve))

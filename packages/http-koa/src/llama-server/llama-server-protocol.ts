@@ -6,6 +6,7 @@ import { mountRoutes } from '../request/mount-routes.js'
 import type { DefaultOverrides } from '../request/protocol-defaults.js'
 import { completion } from './completion.js'
 import { completionSchema } from './completion-request.js'
+import { embedding, embeddingSchema } from './embedding.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
 import { health, props, slots } from './state-routes.js'
@@ -26,6 +27,7 @@ export interface LlamaServerProtocolOptions {
 
 const answers = ['application/json', 'text/event-stream']
 const complete = { body: completionSchema, answers, handle: completion } as const
+const embed = { body: embeddingSchema, handle: embedding } as const
 
 const routes: readonly HandledRoute<LlamaServerContext>[] = [
   { method: 'post', path: '/completion', summary: 'Continue a text', ...complete },
@@ -51,6 +53,8 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
     body: applyTemplateSchema,
     handle: applyTemplate,
   },
+  { method: 'post', path: '/embedding', summary: 'Texts to vectors', ...embed },
+  { method: 'post', path: '/embeddings', summary: 'The same as /embedding', ...embed },
   { method: 'get', path: '/props', summary: 'The model and the defaults', handle: props },
   { method: 'get', path: '/slots', summary: 'What the slots do', handle: slots },
   { method: 'get', path: '/health', summary: 'Health', handle: health },

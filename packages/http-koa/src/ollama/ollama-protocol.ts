@@ -6,6 +6,7 @@ import type { HandledRoute } from '../request/api-route.js'
 import { mountRoutes } from '../request/mount-routes.js'
 import type { DefaultOverrides } from '../request/protocol-defaults.js'
 import { chat, chatSchema } from './chat.js'
+import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
 import { generate, generateSchema } from './generate.js'
 import { ps, show, showSchema, tags, version } from './models.js'
 import type { OllamaContext } from './ollama-context.js'
@@ -54,6 +55,20 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
     body: chatSchema,
     answers: streams,
     handle: chat,
+  },
+  {
+    method: 'post',
+    path: '/api/embed',
+    summary: 'Texts to vectors',
+    body: embedSchema,
+    handle: embed,
+  },
+  {
+    method: 'post',
+    path: '/api/embeddings',
+    summary: 'A text to a vector',
+    body: embeddingsSchema,
+    handle: embeddings,
   },
 ]
 

@@ -8,6 +8,7 @@ import { chatSchema } from './chat-request.js'
 import { chatCompletions } from './chat.js'
 import { completionsSchema } from './completions-request.js'
 import { completions } from './completions.js'
+import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
 import type { OpenAiContext } from './openai-context.js'
 import { openAiErrorBody } from './openai-error.js'
@@ -51,9 +52,16 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
     answers: streams,
     handle: completions,
   },
+  {
+    method: 'post',
+    path: '/v1/embeddings',
+    summary: 'Texts to vectors',
+    body: embeddingsSchema,
+    handle: embeddings,
+  },
 ]
 
-/** OpenAI's API: chats, completions and models under `/v1`; see `docs/api-openai.md`. */
+/** OpenAI's API: chats, completions, embeddings and models under `/v1`; see `docs/api-openai.md`. */
 export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol {
   return {
     name: 'openai',

@@ -1,0 +1,26 @@
+import { z } from 'zod'
+import { abortOnClose } from '../abort-on-close.js'
+import type { KoaContext } from '../koa-context.js'
+import { embedAll, embeddingInput, toInputs } from '../request/embeddings.js'
+import { integer } from '../request/fields.js'
+import { readFields } from '../request/read-fields.js'
+import { unsupported } from '../request/refuse-unsupported.js'
+import type { LlamaServerContext } from './llama-server-context.js'
+
+/** The body of `POST /embedding`. */
+export const embeddingSchema = z.object({
+  content: embeddingInput,
+  model: z.string('a name').optional(),
+  embd_normalize: integer(-1, 2).optional(),
+})
+
+/** `POST /embedding`: one vector for each input. */
+export async function embedding(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  const fields = await readFields(ctx, embeddingSchema, llama.unknownFields)
+  const client = llama.directory.open(fields.model)
+  if ((fields.embd_normalize ?? 2) !== 2) {
+    throw unsupported('embd_normalize', 'vectors always have the Euclidean length 1')
+  }
+  const made = await embedAll(client, toInputs(fields.content), abortOnClose(ctx))
+  ctx.body = made.map(({ vector }, index) => ({ index, embedding: [vector] }))
+}

@@ -1,0 +1,46 @@
+import { z } from 'zod'
+import { abortOnClose } from '../abort-on-close.js'
+import type { KoaContext } from '../koa-context.js'
+import { countTokens, embedAll, embeddingInput, toInputs } from '../request/embeddings.js'
+import { integer, largest } from '../request/fields.js'
+import { readFields } from '../request/read-fields.js'
+import { unsupported } from '../request/refuse-unsupported.js'
+import { openModel, type OpenAiContext } from './openai-context.js'
+
+/** The body of `POST /v1/embeddings`. */
+export const embeddingsSchema = z.object({
+  input: embeddingInput,
+  model: z.string('a name').optional(),
+  encoding_format: z.enum(['float', 'base64'], 'float or base64').optional(),
+  dimensions: integer(1, largest).optional(),
+  user: z.string('a text').optional(),
+})
+
+/** `POST /v1/embeddings`. */
+export async function embeddings(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const fields = await readFields(ctx, embeddingsSchema, openAi.unknownFields)
+  const { model, client } = openModel(openAi.directory, fields.model)
+  if (fields.dimensions !== undefined) {
+    throw unsupported('dimensions', 'vectors are as long as the model makes them; leave it out')
+  }
+  const made = await embedAll(client, toInputs(fields.input), abortOnClose(ctx))
+  const isBase64 = fields.encoding_format === 'base64'
+  const tokens = countTokens(made)
+  ctx.body = {
+    object: 'list',
+    data: made.map(({ vector }, index) => ({
+      object: 'embedding',
+      index,
+      embedding: isBase64 ? toBase64(vector) : vector,
+    })),
+    model,
+    usage: { prompt_tokens: tokens, total_tokens: tokens },
+  }
+}
+
+/** 32-bit floats, the lowest byte first, on machines of any byte order. */
+function toBase64(vector: readonly number[]): string {
+  const bytes = Buffer.alloc(vector.length * 4)
+  for (const [index, value] of vector.entries()) bytes.writeFloatLE(value, index * 4)
+  return bytes.toString('base64')
+}
