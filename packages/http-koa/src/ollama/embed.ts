@@ -43,7 +43,9 @@ export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<voi
   const { input = [] } = fields
   const texts = (typeof input === 'string' ? [input] : input).filter((one) => one !== '')
   const inputs = await Promise.all(
-    texts.map((one) => (fields.truncate === false ? { text: one } : fitting(client, one))),
+    texts.map(async (one) =>
+      fields.truncate === false ? { text: one } : await fitting(client, one),
+    ),
   )
   const made = inputs.length === 0 ? [] : await embedAll(client, inputs, abortOnClose(ctx))
   ctx.body = {

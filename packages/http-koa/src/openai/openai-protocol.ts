@@ -12,6 +12,8 @@ import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
 import type { OpenAiContext } from './openai-context.js'
 import { openAiErrorBody } from './openai-error.js'
+import { responsesSchema } from './responses-request.js'
+import { responses } from './responses.js'
 
 /** Settings of {@link openAiProtocol}. */
 export interface OpenAiProtocolOptions {
@@ -54,6 +56,14 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
   },
   {
     method: 'post',
+    path: '/v1/responses',
+    summary: 'Answer a conversation, in the words of the Responses API',
+    body: responsesSchema,
+    answers: streams,
+    handle: responses,
+  },
+  {
+    method: 'post',
     path: '/v1/embeddings',
     summary: 'Texts to vectors',
     body: embeddingsSchema,
@@ -61,7 +71,7 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
   },
 ]
 
-/** OpenAI's API: chats, completions, embeddings and models under `/v1`; see `docs/api-openai.md`. */
+/** OpenAI's API: chats, responses, completions, embeddings and models under `/v1`; see `docs/api-openai.md`. */
 export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol {
   return {
     name: 'openai',

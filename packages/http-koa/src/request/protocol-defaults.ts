@@ -23,6 +23,7 @@ const llamaServer = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.95, minP
 export const protocolDefaults = Object.freeze({
   '/generate': nativeDefaults,
   '/v1/chat/completions': { maxTokens: Infinity, sampling: openAi },
+  '/v1/responses': { maxTokens: Infinity, sampling: openAi },
   '/v1/completions': { maxTokens: 16, sampling: openAi },
   '/api/generate': { maxTokens: Infinity, sampling: ollama },
   '/api/chat': { maxTokens: Infinity, sampling: ollama },

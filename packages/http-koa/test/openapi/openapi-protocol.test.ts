@@ -66,6 +66,7 @@ const requests: [path: string, valid: object][] = [
   ['/generate', { prompt: 'a', max_tokens: 1 }],
   ['/v1/chat/completions', { messages: [{ role: 'user', content: 'a' }], max_tokens: 1 }],
   ['/v1/completions', { prompt: 'a', max_tokens: 1 }],
+  ['/v1/responses', { input: 'a', max_output_tokens: 1 }],
   ['/api/generate', { model: 'fake', prompt: 'a', options: { num_predict: 1 } }],
   [
     '/api/chat',
@@ -86,7 +87,7 @@ t.test('bad input gets an error in the words of its protocol', async (t) => {
   const json = { 'content-type': 'application/json' }
   for (const [path, valid] of requests) {
     const with_ = (fields: object) => JSON.stringify({ ...valid, ...fields })
-    const field = 'messages' in valid ? 'messages' : 'prompt'
+    const field = ['messages', 'input'].find((name) => name in valid) ?? 'prompt'
     const long =
       'messages' in valid ? [{ role: 'user', content: 'x'.repeat(900_000) }] : 'x'.repeat(900_000)
     const cases: [what: string, status: number, init: RequestInit][] = [
