@@ -40,6 +40,24 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     { summary: 'Fetch a model', load: async () => (await import('./commands/pull.js')).run },
   ],
   [
+    'keys add',
+    { summary: 'Make an API key', load: async () => (await import('./commands/keys.js')).addKey },
+  ],
+  [
+    'keys list',
+    {
+      summary: 'List the API keys',
+      load: async () => (await import('./commands/keys.js')).listKeys,
+    },
+  ],
+  [
+    'keys revoke',
+    {
+      summary: 'Take an API key out',
+      load: async () => (await import('./commands/keys.js')).revokeKey,
+    },
+  ],
+  [
     'bench serve',
     {
       summary: 'Put load on a server and measure what its clients see',

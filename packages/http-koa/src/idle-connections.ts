@@ -1,5 +1,6 @@
 import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { Server as TlsServer } from 'node:tls'
 
 /**
  * Knows the connections that no request is under way on, and closes them. `Server.close()` alone
@@ -10,7 +11,8 @@ export class IdleConnections {
   #closing = false
 
   constructor(server: Server) {
-    server.on('connection', (socket) => {
+    const event = server instanceof TlsServer ? 'secureConnection' : 'connection'
+    server.on(event, (socket: Socket) => {
       this.#idle.add(socket)
       socket.once('close', () => this.#idle.delete(socket))
     })

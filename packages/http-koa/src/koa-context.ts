@@ -17,6 +17,8 @@ export interface TransportServices {
   readonly random: Random
   /** The largest body that is read, in bytes. */
   readonly bodyLimitBytes: number
+  /** How deep the JSON of a body may be nested. */
+  readonly jsonDepthLimit: number
 }
 
 /** The `ctx.state` of every request. */

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
+import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
   CllmError,
@@ -11,14 +11,16 @@ import {
   type TransportFactory,
 } from '@cllm/core'
 import { Router } from '@koa/router'
-import Koa from 'koa'
+import Koa, { type Middleware } from 'koa'
+import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
 import { handleErrors, isClientGone } from './error-handler.js'
 import type { ErrorShape, KoaProtocol, KoaState, TransportServices } from './koa-context.js'
 import { IdleConnections } from './idle-connections.js'
 import { listenError } from './listen-error.js'
+import { secure, type SecurityOptions } from './security/secure.js'
 
 /** Settings of {@link koaTransport}. */
-export interface KoaTransportOptions {
+export interface KoaTransportOptions extends ConnectionOptions {
   /** A name or address; default `127.0.0.1`. */
   readonly host?: string
   /** Default 8080; 0 takes any free one. */
@@ -27,10 +29,11 @@ export interface KoaTransportOptions {
   readonly protocols: readonly KoaProtocol[]
   /** The largest body that is read, in bytes; default 1 MiB. */
   readonly bodyLimitBytes?: number
+  /** How deep the JSON of a body may be nested; default 100. */
+  readonly jsonDepthLimit?: number
+  /** Who may ask what; default: everyone everything. */
+  readonly security?: SecurityOptions
 }
-
-/** Clients and load balancers keep idle connections for up to a minute; close later than they do. */
-const keepAliveMs = 65_000
 
 /** One HTTP server for any number of protocols. */
 export class KoaTransport implements Transport {
@@ -38,6 +41,7 @@ export class KoaTransport implements Transport {
   readonly #host: string
   readonly #port: number
   readonly #services: TransportServices
+  readonly #scheme: string
   readonly #server: Server
   readonly #idle: IdleConnections
   #closing = false
@@ -50,19 +54,20 @@ export class KoaTransport implements Transport {
       logger: context.logger,
       random: context.random,
       bodyLimitBytes: options.bodyLimitBytes ?? 1024 * 1024,
+      jsonDepthLimit: options.jsonDepthLimit ?? 100,
     }
     const router = new Router<KoaState>()
+    const security = secure(options.security ?? {}, context)
     const directory = options.protocols.reduce(
       (engines, protocol) => protocol.around?.(engines, context) ?? engines,
-      context.directory,
+      security.directory,
     )
     for (const protocol of options.protocols) protocol.mount(router, directory)
-    const app = this.#createApp(router, errorShapes(options.protocols))
-    this.#server = createServer(
-      { noDelay: true, keepAliveTimeout: keepAliveMs },
-      // koa answers its own failures; what it returns is never rejected
-      app.callback() as (...args: Parameters<ReturnType<Koa['callback']>>) => void,
-    )
+    const app = this.#createApp(router, errorShapes(options.protocols), security.middleware)
+    this.#scheme = options.tls === undefined ? 'http' : 'https'
+    // koa answers its own failures; what it returns is never rejected
+    const answer = app.callback()
+    this.#server = createHttpServer(options, (req, res) => void answer(req, res))
     this.#idle = new IdleConnections(this.#server)
   }
 
@@ -78,7 +83,7 @@ export class KoaTransport implements Transport {
     server.on('error', (error) => this.#services.logger.error({ err: error }, 'HTTP server failed'))
     const { port } = server.address() as AddressInfo
     const host = this.#host.includes(':') ? `[${this.#host}]` : this.#host
-    return { url: `http://${host}:${port}` }
+    return { url: `${this.#scheme}://${host}:${port}` }
   }
 
   async close(deadline: number): Promise<void> {
@@ -92,7 +97,11 @@ export class KoaTransport implements Transport {
     cancel()
   }
 
-  #createApp(router: Router<KoaState>, shapes: readonly ErrorShape[]): Koa<KoaState> {
+  #createApp(
+    router: Router<KoaState>,
+    shapes: readonly ErrorShape[],
+    guards: readonly Middleware<KoaState>[],
+  ): Koa<KoaState> {
     const { logger } = this.#services
     const app = new Koa<KoaState>()
     app.on('error', (error: unknown) => {
@@ -109,6 +118,7 @@ export class KoaTransport implements Transport {
       if (this.#closing) throw new CllmError('shutting_down', 'The server is shutting down')
       await next()
     })
+    for (const guard of guards) app.use(guard)
     app.use(router.routes())
     app.use(router.allowedMethods())
     return app

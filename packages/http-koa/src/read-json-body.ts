@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import getRawBody from 'raw-body'
+import { isDeeperThan } from './security/json-depth.js'
 import { jsonErrorPosition } from './json-error-position.js'
 import type { KoaContext } from './koa-context.js'
 
@@ -17,6 +18,11 @@ export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
   if (text.trim() === '')
     throw new CllmError('invalid_json', 'Expected a JSON object, instead got no body')
   const value = parseJson(text)
+  const { jsonDepthLimit } = ctx.state.transport
+  if (isDeeperThan(text, jsonDepthLimit)) {
+    const message = `Expected JSON of at most ${jsonDepthLimit} levels, instead got more`
+    throw new CllmError('invalid_json', message, { details: { limit: jsonDepthLimit } })
+  }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     const received =
       value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`

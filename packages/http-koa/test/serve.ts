@@ -11,7 +11,12 @@ import {
   type SchedulerPolicy,
 } from '@cllm/core'
 import { FakeBackend, type FakeBackendOptions } from '@cllm/core/testing'
-import { koaTransport, nativeProtocol, type KoaProtocol } from '@cllm/http-koa'
+import {
+  koaTransport,
+  nativeProtocol,
+  type KoaProtocol,
+  type KoaTransportOptions,
+} from '@cllm/http-koa'
 
 /** Admits whatever fits and runs all of it. */
 export const runAll: SchedulerPolicy = {
@@ -43,6 +48,7 @@ export interface ServeOptions {
   readonly engine?: Partial<EngineOptions>
   readonly registry?: PluginRegistry
   readonly fallbackPolicy?: () => SchedulerPolicy
+  readonly transport?: Partial<KoaTransportOptions>
 }
 
 /** A server on a fake backend, with simulated time and real sockets. */
@@ -74,6 +80,7 @@ export async function serve(options: ServeOptions = {}) {
     ...(options.fallbackPolicy === undefined ? {} : { fallbackPolicy: options.fallbackPolicy }),
     transports: [
       koaTransport({
+        ...options.transport,
         port,
         protocols,
         ...(host === undefined ? {} : { host }),

@@ -1,5 +1,7 @@
 import { Document, isScalar, type Pair, type Scalar, visit } from 'yaml'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
+import { options } from '../config/option-list.js'
+import type { CllmConfig } from '../config/schema.js'
 import type { CommandIo } from './command-io.js'
 import { configHelp } from './config-help.js'
 
@@ -19,9 +21,18 @@ const pathOf = (pair: Pair, ancestors: readonly unknown[]): string =>
     .map(({ key }) => String((key as Scalar).value))
     .join('.')
 
+const secrets = options.filter(({ isSecret }) => isSecret).map(({ path }) => path.split('.'))
+
+/** The configuration without what nobody is to see. */
+const withoutSecrets = (config: CllmConfig): CllmConfig => {
+  const copy = structuredClone(config) as unknown as Record<string, Record<string, unknown>>
+  for (const [section = '', name = ''] of secrets) copy[section]![name] = null
+  return copy as unknown as CllmConfig
+}
+
 /** The configuration as YAML, with a comment per key that says where its value came from. */
 export const renderConfig = ({ config, sources }: LoadedConfig): string => {
-  const document = new Document(config)
+  const document = new Document(withoutSecrets(config))
   visit(document, {
     Pair(_, pair, ancestors) {
       const source = sources.get(pathOf(pair, ancestors))
@@ -41,7 +52,7 @@ export async function run(argv: string[], io: CommandIo): Promise<number> {
   for (const warning of loaded.warnings) io.stderr.write(`warning: ${warning}\n`)
   const { config, sources } = loaded
   if (argv.includes('--json')) {
-    const json = { config, sources: Object.fromEntries(sources) }
+    const json = { config: withoutSecrets(config), sources: Object.fromEntries(sources) }
     io.stdout.write(`${JSON.stringify(json, undefined, 2)}\n`)
   } else {
     io.stdout.write(renderConfig(loaded))

@@ -1,12 +1,14 @@
 import { createServer, loadPlugins, PluginRegistry, systemClock, type Logger } from '@cllm/core'
-import { koaTransport, type KoaProtocol } from '@cllm/http-koa'
+import { koaTransport, type KeyRing, type KoaProtocol } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
 import { spawnEngine, type EngineProcess } from '../engine/spawn-engine.js'
 import { toEngineSettings } from '../engine/to-engine-settings.js'
+import { openKeyRing } from '../keys/open-key-ring.js'
 import { createLogger } from '../logger.js'
 import { progressDisplay } from '../models/progress-bar.js'
 import { resolveModel, type ResolvedModel } from '../models/resolve-model.js'
+import { toTransportOptions } from '../to-transport-options.js'
 import type { CommandIo } from './command-io.js'
 
 /**
@@ -18,24 +20,27 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
   const logger = createLogger(config.logging)
   for (const warning of loaded.warnings) logger.warn({}, warning)
 
+  const { api_key: apiKey, api_keys: file } = config.security
+  const keys = openKeyRing({ apiKey, file }, logger)
   const model = await fetchModel(config.model.spec, config.models.cache, io)
   const settings = toEngineSettings(loaded, model)
   const supervisor = { hangTimeoutMs: config.engine.hang_timeout * 1000 }
   const engine = await spawnEngine(settings, { env: io.env, signal: io.signal, logger, supervisor })
   try {
-    return await serveEngine(engine, loaded, logger, io)
+    return await serveEngine(engine, loaded, keys, logger, io)
   } finally {
     engine.kill()
+    keys?.close()
   }
 }
 
 async function serveEngine(
   engine: EngineProcess,
   loaded: LoadedConfig,
+  keys: KeyRing | undefined,
   logger: Logger,
   io: CommandIo,
 ): Promise<number> {
-  const { host, port, body_limit: bodyLimitBytes } = loaded.config.server
   const drainSeconds = loaded.config.server.drain_timeout
   const protocols = [
     ...createProtocols(loaded, systemClock.now()),
@@ -43,7 +48,7 @@ async function serveEngine(
   ]
   const server = createServer({
     engines: { [engine.info.model.id]: engine.client },
-    transports: [koaTransport({ host, port, protocols, bodyLimitBytes })],
+    transports: [koaTransport({ ...toTransportOptions(loaded.config, keys), protocols })],
     clock: systemClock,
     logger,
   })

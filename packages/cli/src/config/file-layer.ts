@@ -44,5 +44,6 @@ export const readFileLayer = (text: string, file: string): Layer => {
       warnings.push(`${label}: ${first.key} says otherwise, and counts`)
     }
   }
-  return { settings: [...settings.values()], problems, warnings }
+  const isOriginal = entries.some(({ key }) => mappedKeys.has(key) || ignoredKeys.has(key))
+  return { settings: [...settings.values()], problems, warnings, isOriginal }
 }

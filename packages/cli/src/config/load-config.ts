@@ -5,6 +5,7 @@ import convict from 'convict'
 import { checkEngine } from './check-engine.js'
 import { checkLayer } from './check-layer.js'
 import { checkPolicy } from './check-policy.js'
+import { checkSecurity } from './check-security.js'
 import { configVariable, readEnvironmentLayer } from './environment-layer.js'
 import { readFileLayer } from './file-layer.js'
 import { readFlagsLayer } from './flags-layer.js'
@@ -128,13 +129,14 @@ export const loadConfig = ({
   const { settings, problems: conflicts } = merge(layers)
 
   const problems = [...layers.flatMap((layer) => layer.problems), ...conflicts]
-  if (problems.length === 0) problems.push(...checkEngine(settings))
+  const security = checkSecurity(settings, fileLayer.isOriginal === true)
+  if (problems.length === 0) problems.push(...checkEngine(settings), ...security.problems)
   if (problems.length > 0) throw failure(problems)
   const isFromFile = fileLayer.settings.includes(settings.get('plugins')!)
   return {
     config: toConfig(settings),
     sources: new Map([...settings].map(([name, { source }]) => [name, source])),
-    warnings: layers.flatMap((layer) => layer.warnings),
+    warnings: [...layers.flatMap((layer) => layer.warnings), ...security.warnings],
     file,
     pluginsFolder: isFromFile ? fileFolder : cwd,
   }

@@ -11,6 +11,8 @@ export interface Option<T> {
   readonly env: string
   /** What help calls its value, such as `FILE`. */
   readonly placeholder: string
+  /** Whether it is shown nowhere. */
+  readonly isSecret: boolean
   /** Turns what a user may write into the value that `format` takes. */
   readonly normalize: (value: unknown) => unknown
   /** Makes relative paths absolute: the folder is the YAML file's, or the working directory. */
@@ -27,6 +29,7 @@ export const option = <T>(
 ): Option<T> => ({
   env: variable(particulars.arg),
   placeholder: 'VALUE',
+  isSecret: false,
   normalize: (value) => value,
   resolve: (value) => value,
   ...particulars,

@@ -5,6 +5,7 @@ import { batchingNames, orderNames } from './policy-parts.js'
 import { resolveModelSpec, resolvePath, resolvePluginName, resolveTemplate } from './paths.js'
 import { type ProtocolName, protocolNames } from './protocol-names.js'
 import { requestDefaults } from './request-defaults.js'
+import { securityOptions } from './security-options.js'
 import {
   decimal,
   integer,
@@ -235,6 +236,7 @@ export const schema = {
   api: {
     defaults: requestDefaults,
   },
+  security: securityOptions,
   plugins: option<readonly PluginEntry[]>({
     doc:
       'Plugins to load, by package name or path (`./mine.js`); in YAML each a name or ' +

@@ -14,4 +14,6 @@ export interface Layer {
   readonly settings: readonly Setting[]
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
+  /** Whether it is written for the original server. */
+  readonly isOriginal?: boolean
 }

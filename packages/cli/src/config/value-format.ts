@@ -117,6 +117,15 @@ export const someOf = <const Word extends string>(
     splitAtCommas,
   )
 
+/** Any texts, none of them empty; as text with commas between. */
+export const someTexts = (expected: string): ValueFormat<readonly string[]> =>
+  format(
+    `a list of ${expected}`,
+    (value) =>
+      Array.isArray(value) && value.every((one) => typeof one === 'string' && one.trim() !== ''),
+    splitAtCommas,
+  )
+
 /** What `inner` takes, or `auto`. */
 export const orAuto = <T>(inner: ValueFormat<T>): ValueFormat<T | 'auto'> =>
   format(

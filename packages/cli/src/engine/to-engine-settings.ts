@@ -16,12 +16,18 @@ export function toEngineSettings(loaded: LoadedConfig, model: ResolvedModel): En
     policyOptions: scheduler.policy_options,
     options: {
       maxQueuedRequests: scheduler.max_queued_requests,
+      isolateTenants: isolatesTenants(config),
       ...(timeout === 0 ? {} : { requestTimeoutMs: timeout * 1000 }),
     },
     plugins: config.plugins,
     pluginsFolder: loaded.pluginsFolder,
     log: { level: config.logging.level, file: config.logging.file },
   }
+}
+
+/** With keys there are others to keep things from. */
+function isolatesTenants({ security }: CllmConfig): boolean {
+  return security.isolate_tenants || security.api_key !== null || security.api_keys !== null
 }
 
 function toBackendOptions({ engine, model: settings }: CllmConfig, model: ResolvedModel) {

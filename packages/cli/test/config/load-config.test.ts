@@ -380,6 +380,8 @@ scheduler:
     '/etc/cllm.yaml: settings of the original server that mean nothing here: server.num_threads, ' +
       'server.min_threads, model.quantization, scheduler.max_batch_size, ' +
       'scheduler.batch_timeout_ms',
+    'WARNING! /etc/cllm.yaml:3: server.host: 0.0.0.0 can be reached by other machines, and without ' +
+      'keys anybody may use the server. Set --api-keys FILE or --api-key KEY',
   ])
 })
 

@@ -15,6 +15,8 @@ export interface OpenAiErrorBody {
 const codes: Readonly<Record<string, string>> = {
   prompt_too_long: 'context_length_exceeded',
   queue_full: 'rate_limit_exceeded',
+  rate_limited: 'rate_limit_exceeded',
+  unauthenticated: 'invalid_api_key',
 }
 
 /** The body of a failure's answer, also sent as an event when a stream fails. */

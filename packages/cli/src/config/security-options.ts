@@ -1,0 +1,100 @@
+import { option } from './option.js'
+import { resolvePath } from './paths.js'
+import { decimal, integer, orNone, someTexts, text, toggle } from './value-format.js'
+
+const emptyToNone = (value: unknown) => (value === '' ? null : value)
+
+const file = (particulars: { readonly doc: string; readonly arg: string }) =>
+  option<string | null>({
+    default: null,
+    format: orNone(text('a file')),
+    placeholder: 'FILE',
+    normalize: emptyToNone,
+    resolve: resolvePath,
+    ...particulars,
+  })
+
+/** The options for who may ask what: the branch `security` of the schema. */
+export const securityOptions = {
+  api_key: option<string | null>({
+    doc:
+      'A key that is let in, as an admin. Prefer the variable: flags can be seen by other users ' +
+      'of the machine.',
+    default: null,
+    format: orNone(text('a key')),
+    arg: 'api-key',
+    placeholder: 'KEY',
+    normalize: emptyToNone,
+    isSecret: true,
+  }),
+  api_keys: file({
+    doc: 'File of keys that are let in, written by `cllm keys`; read again when it changes.',
+    arg: 'api-keys',
+  }),
+  allow_unauthenticated: option({
+    doc: 'Listen on an address that other machines reach without asking for keys.',
+    default: false,
+    format: toggle(),
+    arg: 'allow-unauthenticated',
+  }),
+  isolate_tenants: option({
+    doc: 'Reuse computed prefixes within a tenant only; always so with keys.',
+    default: false,
+    format: toggle(),
+    arg: 'isolate-tenants',
+  }),
+  requests_per_minute: option({
+    doc: 'Requests that a key may send in a minute, where it has no limit of its own; 0 is no limit.',
+    default: 0,
+    format: integer({ minimum: 0 }),
+    arg: 'requests-per-minute',
+    placeholder: 'COUNT',
+  }),
+  tokens_per_minute: option({
+    doc: 'The same for tokens, of prompts and answers together.',
+    default: 0,
+    format: integer({ minimum: 0 }),
+    arg: 'tokens-per-minute',
+    placeholder: 'TOKENS',
+  }),
+  cors_origins: option<readonly string[]>({
+    doc: 'Origins whose pages may use the API, such as `https://chat.example.org`; `*` is all.',
+    default: [],
+    format: someTexts('origins'),
+    arg: 'cors-origins',
+    placeholder: 'ORIGINS',
+  }),
+  tls_cert: file({
+    doc: 'Certificate chain in PEM; with it the server speaks HTTPS.',
+    arg: 'tls-cert',
+  }),
+  tls_key: file({ doc: 'Its private key in PEM.', arg: 'tls-key' }),
+  max_connections: option({
+    doc: 'Connections that may be open at a time; further ones are closed.',
+    default: 4096,
+    format: integer({ minimum: 1 }),
+    arg: 'max-connections',
+    placeholder: 'COUNT',
+  }),
+  header_limit: option({
+    doc: 'The largest head of a request, in bytes; a larger one is refused with 431.',
+    default: 16 * 1024,
+    format: integer({ minimum: 1024, maximum: 1024 * 1024 }),
+    arg: 'header-limit',
+    placeholder: 'BYTES',
+  }),
+  header_timeout: option({
+    doc: 'Seconds that a client may take to send the head of a request.',
+    default: 30,
+    format: decimal({ minimum: 1, unit: 'seconds' }),
+    arg: 'header-timeout',
+    placeholder: 'SECONDS',
+  }),
+  json_depth: option({
+    doc: 'How deep the JSON of a request may be nested.',
+    default: 100,
+    format: integer({ minimum: 4 }),
+    arg: 'json-depth',
+    placeholder: 'LEVELS',
+  }),
+}

@@ -1,0 +1,46 @@
+import { readFileSync } from 'node:fs'
+import { CllmError } from '@cllm/core'
+import type { KeyRing, KoaTransportOptions } from '@cllm/http-koa'
+import type { CllmConfig } from './config/schema.js'
+
+/**
+ * What the configuration means for the HTTP transport.
+ *
+ * @throws `invalid_configuration` for a certificate or key that cannot be read
+ */
+export function toTransportOptions(
+  { server, security }: CllmConfig,
+  keys: KeyRing | undefined,
+): Omit<KoaTransportOptions, 'protocols'> {
+  const { requests_per_minute: requests, tokens_per_minute: tokens } = security
+  const { tls_cert: cert, tls_key: key } = security
+  return {
+    host: server.host,
+    port: server.port,
+    bodyLimitBytes: server.body_limit,
+    jsonDepthLimit: security.json_depth,
+    maxConnections: security.max_connections,
+    headerLimitBytes: security.header_limit,
+    headerTimeoutMs: security.header_timeout * 1000,
+    ...(cert === null || key === null ? {} : { tls: { cert: read(cert), key: read(key) } }),
+    security: {
+      corsOrigins: security.cors_origins,
+      limits: {
+        ...(requests === 0 ? {} : { requestsPerMinute: requests }),
+        ...(tokens === 0 ? {} : { tokensPerMinute: tokens }),
+      },
+      ...(keys === undefined ? {} : { keys }),
+    },
+  }
+}
+
+function read(file: string): Buffer {
+  try {
+    return readFileSync(file)
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new CllmError('invalid_configuration', `a file for TLS cannot be read: ${reason}`, {
+      cause,
+    })
+  }
+}

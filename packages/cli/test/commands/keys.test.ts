@@ -1,0 +1,122 @@
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { silentLogger } from '@cllm/core'
+import t from 'tap'
+import { renderConfig } from '../../src/commands/config.js'
+import { loadConfig } from '../../src/config/load-config.js'
+import { dispatch } from '../../src/dispatch.js'
+import { openKeyRing } from '../../src/keys/open-key-ring.js'
+
+const run = async (...argv: readonly string[]) => {
+  let [out, err] = ['', '']
+  const code = await dispatch([...argv], {
+    stdout: { write: (text) => (out += text) },
+    stderr: { write: (text) => (err += text) },
+    env: {},
+    signal: new AbortController().signal,
+  })
+  return { code, out, err }
+}
+
+/** What a file's watcher does next; it alone would not keep the process alive. */
+const until = async (condition: () => boolean): Promise<void> => {
+  while (!condition()) await delay(10)
+}
+
+t.test('keys are made, listed and revoked, and only their hashes are kept', async (t) => {
+  const file = join(t.testdir(), 'keys.json')
+  const flags = ['--api-keys', file]
+  const limits = ['--requests-per-minute', '60', '--tokens-per-minute', '9000']
+  const ann = await run('keys', 'add', 'ann', '--tenant', 'shop', ...limits, ...flags)
+  t.equal(ann.code, 0)
+  t.match(ann.out, /^cllm_[\w-]{43}\n$/)
+  const root = await run('keys', 'add', 'root', '--role', 'admin', ...flags)
+  const text = readFileSync(file, 'utf8')
+  t.notOk(text.includes(ann.out.trim()), 'the key itself is not in the file')
+  if (process.platform !== 'win32') t.equal(statSync(file).mode & 0o777, 0o600)
+  t.same(JSON.parse((await run('keys', 'list', '--json', ...flags)).out), [
+    { name: 'ann', tenant: 'shop', role: 'user', requestsPerMinute: 60, tokensPerMinute: 9000 },
+    { name: 'root', tenant: 'root', role: 'admin' },
+  ])
+  t.match((await run('keys', 'list', ...flags)).out, /ann.*shop.*user.*60.*9000/)
+  const twice = await run('keys', 'add', 'ann', ...flags)
+  t.equal(twice.code, 2)
+  t.match(twice.err, /has a key "ann" already/)
+
+  const ring = openKeyRing({ apiKey: 'mine', file }, silentLogger, 20)!
+  t.teardown(ring.close)
+  t.match(ring.find(ann.out.trim()), { name: 'ann', tenant: 'shop', role: 'user' })
+  t.match(ring.find(root.out.trim()), { role: 'admin' })
+  t.match(ring.find('mine'), { role: 'admin' })
+  t.equal(ring.find('other'), undefined)
+
+  t.equal((await run('keys', 'revoke', 'ann', ...flags)).code, 0)
+  t.match((await run('keys', 'revoke', 'ann', ...flags)).err, /has no key "ann"/)
+  await until(() => ring.find(ann.out.trim()) === undefined)
+  t.ok(ring.find(root.out.trim()), 'the others stay')
+})
+
+t.test('a file that breaks while the server runs changes nothing', async (t) => {
+  const file = join(t.testdir(), 'keys.json')
+  const { out } = await run('keys', 'add', 'ann', '--api-keys', file)
+  const errors: string[] = []
+  const error = (_: unknown, message: string) => errors.push(message)
+  const ring = openKeyRing({ apiKey: null, file }, { ...silentLogger, error }, 20)!
+  t.teardown(ring.close)
+  writeFileSync(file, '{ "keys": [')
+  await until(() => errors.length > 0)
+  t.match(ring.find(out.trim()), { name: 'ann' })
+  t.match(errors, [/stay as they were/])
+  t.throws(() => openKeyRing({ apiKey: null, file }, silentLogger), {
+    code: 'invalid_configuration',
+  })
+  t.throws(() => openKeyRing({ apiKey: null, file: '/no/such/keys' }, silentLogger), {
+    message: /cllm keys add/,
+  })
+})
+
+t.test('wrong flags', async (t) => {
+  const file = join(t.testdir(), 'keys.json')
+  for (const [argv, message] of [
+    [['add', 'x', '--role', 'boss', '--api-keys', file], /user or admin/],
+    [['add', 'x', '--tokens-per-minute', '0', '--api-keys', file], /whole number from 1/],
+    [['add', '--api-keys', file], /<name> is missing/],
+    [['add', 'x'], /--api-keys FILE/],
+    [['list', '--api-keys', file], /cannot be read/],
+  ] as const) {
+    const { code, err } = await run('keys', ...argv)
+    t.equal(code, 2)
+    t.match(err, message)
+  }
+})
+
+t.test('who listens for others needs keys, or says that it does not', (t) => {
+  const load = (...argv: readonly string[]) => loadConfig({ argv, env: {}, cwd: t.testdirName })
+  for (const host of ['0.0.0.0', '192.168.1.5', '::', 'example.org']) {
+    t.throws(() => load('--host', host), { message: /--allow-unauthenticated/ }, host)
+    t.same(load('--host', host, '--allow-unauthenticated').warnings, [])
+    t.same(load('--host', host, '--api-key', 'k').warnings, [])
+  }
+  for (const host of ['127.0.0.1', '127.1.2.3', '::1', 'localhost']) load('--host', host)
+  const yaml = (text: string) =>
+    loadConfig({ argv: ['--config', 'c.yaml'], env: {}, readFile: () => text })
+  t.match(
+    yaml('server: { host: 0.0.0.0, num_threads: 8 }').warnings.at(-1),
+    /^WARNING! .*0\.0\.0\.0/,
+  )
+  t.throws(() => yaml('server: { host: 0.0.0.0 }'), { message: /--api-keys FILE/ })
+  t.throws(() => load('--tls-cert', 'c.pem'), { message: /--tls-cert: expected --tls-key/ })
+  t.throws(() => load('--requests-per-minute', '5'), { message: /needs --api-keys/ })
+  t.end()
+})
+
+t.test('cllm config does not show the key', async (t) => {
+  const loaded = loadConfig({ argv: [], env: { CLLM_API_KEY: 'top-secret' } })
+  t.equal(loaded.config.security.api_key, 'top-secret')
+  t.match(renderConfig(loaded), /api_key: null # CLLM_API_KEY/)
+  for (const more of [[], ['--json']]) {
+    const { out, err } = await run('config', '--api-key', 'top-secret', ...more)
+    t.notMatch(out + err, 'top-secret')
+  }
+})

@@ -1,0 +1,35 @@
+import { createServer as createPlainServer, type RequestListener, type Server } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+
+/** What connections may take and how they are protected. */
+export interface ConnectionOptions {
+  /** Certificate chain and private key in PEM; with them the server speaks HTTPS. */
+  readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
+  /** Connections that may be open at a time; further ones are closed. Default: no limit. */
+  readonly maxConnections?: number
+  /** The largest head of a request in bytes; a larger one is refused with 431. Default 16 KiB. */
+  readonly headerLimitBytes?: number
+  /** Milliseconds that a client may take to send the head of a request. Default 30,000. */
+  readonly headerTimeoutMs?: number
+}
+
+/** Clients and load balancers keep idle connections for up to a minute; close later than they do. */
+const keepAliveMs = 65_000
+
+/** Makes the server that a transport listens with. */
+export function createHttpServer(options: ConnectionOptions, listener: RequestListener): Server {
+  const { tls, maxConnections, headerLimitBytes = 16 * 1024, headerTimeoutMs = 30_000 } = options
+  const settings = {
+    noDelay: true,
+    keepAliveTimeout: keepAliveMs,
+    maxHeaderSize: headerLimitBytes,
+    headersTimeout: headerTimeoutMs,
+    connectionsCheckingInterval: Math.min(headerTimeoutMs, 10_000),
+  }
+  const server =
+    tls === undefined
+      ? createPlainServer(settings, listener)
+      : createTlsServer({ ...settings, ...tls }, listener)
+  if (maxConnections !== undefined) server.maxConnections = maxConnections
+  return server
+}

@@ -1,0 +1,50 @@
+import { CllmError } from '@cllm/core'
+import type { Context, Middleware } from 'koa'
+import type { KoaState } from '../koa-context.js'
+import type { KeyRing } from './api-key.js'
+import { requestScope } from './request-scope.js'
+
+/** What a load balancer asks, and the greeting. */
+const openPaths: ReadonlySet<string> = new Set([
+  '/',
+  '/health',
+  '/health/live',
+  '/health/ready',
+  '/v1/health',
+])
+
+/** What only an admin may: to change the server, to see all of it, to load it at will. */
+const isForAdmins = (path: string): boolean =>
+  path === '/metrics' || path === '/benchmark' || /^\/admin(\/|$)/.test(path)
+
+/**
+ * Lets in requests with a key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Others get 401, and
+ * 403 where the key's role does not suffice.
+ */
+export function authenticate(keys: KeyRing): Middleware<KoaState> {
+  return async (ctx, next) => {
+    const path = ctx.path.toLowerCase().replace(/(?<=.)\/+$/, '')
+    if (openPaths.has(path) && (ctx.method === 'GET' || ctx.method === 'HEAD')) return await next()
+    const secret = secretOf(ctx)
+    const key = secret === undefined ? undefined : keys.find(secret)
+    if (key === undefined) {
+      ctx.set('WWW-Authenticate', 'Bearer')
+      throw new CllmError('unauthenticated', refusal(secret))
+    }
+    if (key.role !== 'admin' && isForAdmins(path)) {
+      const message = `${ctx.path} needs the key of an admin; that of "${key.name}" is a user's`
+      throw new CllmError('forbidden', message)
+    }
+    await requestScope.run({ key }, next)
+  }
+}
+
+function secretOf(ctx: Context): string | undefined {
+  const [, bearer] = /^bearer +(\S+) *$/i.exec(ctx.get('Authorization')) ?? []
+  return bearer ?? (ctx.get('x-api-key') || undefined)
+}
+
+const refusal = (secret: string | undefined): string =>
+  secret === undefined
+    ? 'Expected an API key in "Authorization: Bearer KEY" or "x-api-key: KEY", instead got none'
+    : 'Expected an API key that is valid here, instead got another one'

@@ -1,0 +1,40 @@
+import { CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
+import { overriding } from '../observe/observe-engines.js'
+import { requestScope } from './request-scope.js'
+
+/**
+ * The same engines as the key of a request may see them: its requests are its tenant's, whatever they
+ * say, and those of other tenants do not exist. Admins may do everything.
+ */
+export function guardEngines(directory: EngineDirectory): EngineDirectory {
+  const guarded = new WeakMap<EngineClient, EngineClient>()
+  return {
+    list: () => directory.list(),
+    open(id) {
+      const client = directory.open(id)
+      const known = guarded.get(client)
+      if (known !== undefined) return known
+      const made = guard(client)
+      guarded.set(client, made)
+      return made
+    },
+  }
+}
+
+function guard(client: EngineClient): EngineClient {
+  return overriding(client, {
+    submit(request, options) {
+      const key = requestScope.getStore()?.key
+      if (key === undefined) return client.submit(request, options)
+      const tenant = key.role === 'admin' ? (request.tenant ?? key.tenant) : key.tenant
+      return client.submit({ ...request, tenant }, options)
+    },
+    async explain(id) {
+      const report = await client.explain(id)
+      const key = requestScope.getStore()?.key
+      if (key === undefined || key.role === 'admin' || report.tenant === key.tenant) return report
+      const message = `There is no request "${id}" under way or among the last that ended`
+      throw new CllmError('request_not_found', message, { details: { id } })
+    },
+  })
+}

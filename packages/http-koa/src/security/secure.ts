@@ -1,0 +1,62 @@
+import type { EngineDirectory, TransportContext } from '@cllm/core'
+import cors from '@koa/cors'
+import type { Middleware } from 'koa'
+import type { KoaState } from '../koa-context.js'
+import { observeEngines } from '../observe/observe-engines.js'
+import type { KeyRing } from './api-key.js'
+import { authenticate } from './authenticate.js'
+import { guardEngines } from './guard-engines.js'
+import { securityHeaders } from './security-headers.js'
+import { type RateLimitOptions, RateLimits } from './rate-limits.js'
+
+/** Who may ask what. */
+export interface SecurityOptions {
+  /** Who is let in; default: everyone. */
+  readonly keys?: KeyRing
+  /** What each key may do in a minute; without keys it means nothing. Default: no limit. */
+  readonly limits?: RateLimitOptions
+  /** Origins whose pages may use the API (CORS), or `*` for all; default: none. */
+  readonly corsOrigins?: readonly string[]
+}
+
+/** What a transport does so that its options hold. */
+export interface Security {
+  /** Run in this order, before the routes. */
+  readonly middleware: readonly Middleware<KoaState>[]
+  /** The engines as requests may see them. */
+  readonly directory: EngineDirectory
+}
+
+/** Sets up what {@link SecurityOptions} ask for. */
+export function secure(
+  { keys, limits, corsOrigins = [] }: SecurityOptions,
+  { directory, clock }: Pick<TransportContext, 'directory' | 'clock'>,
+): Security {
+  const middleware: Middleware<KoaState>[] = [securityHeaders]
+  if (corsOrigins.length > 0) middleware.push(allowOrigins(corsOrigins))
+  if (keys === undefined) return { middleware, directory }
+  const rates = new RateLimits(limits ?? {})
+  middleware.push(authenticate(keys), rates.middleware)
+  return { middleware, directory: observeEngines(guardEngines(directory), rates, clock) }
+}
+
+const exposedHeaders = [
+  'X-Request-Id',
+  'Retry-After',
+  ...['limit', 'remaining', 'reset'].flatMap((what) =>
+    ['requests', 'tokens'].map((unit) => `x-ratelimit-${what}-${unit}`),
+  ),
+]
+
+function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
+  const all = origins.includes('*')
+  return cors({
+    origin: (ctx) => {
+      const origin = ctx.get('Origin')
+      if (all) return '*'
+      return origins.includes(origin) ? origin : ''
+    },
+    exposeHeaders: exposedHeaders,
+    maxAge: 600,
+  }) as Middleware<KoaState>
+}

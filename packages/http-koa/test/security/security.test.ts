@@ -1,0 +1,321 @@
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { request } from 'node:https'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import type { GenerateRequest } from '@cllm/core'
+import {
+  adminProtocol,
+  type ApiKey,
+  hashKey,
+  keyRing,
+  llamaServerProtocol,
+  metricsProtocol,
+  nativeProtocol,
+  ollamaProtocol,
+  openAiProtocol,
+  parseKeys,
+} from '@cllm/http-koa'
+import t from 'tap'
+import { rawRequest, serve, type ServeOptions, until } from '../serve.js'
+
+const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({
+  name,
+  tenant: name,
+  role: 'user',
+  hash: hashKey(`secret-of-${name}`),
+  ...more,
+})
+const ann = key('ann')
+const bob = key('bob')
+const root = key('root', { role: 'admin' })
+
+const as = (name: string, more: Record<string, string> = {}) => ({
+  headers: {
+    'Content-Type': 'application/json',
+    Authorization: `Bearer secret-of-${name}`,
+    ...more,
+  },
+})
+
+const all = () => [
+  metricsProtocol(),
+  nativeProtocol(),
+  openAiProtocol(),
+  ollamaProtocol(),
+  llamaServerProtocol(),
+  adminProtocol(),
+]
+
+const serveKeys = async (keys: readonly ApiKey[], more: ServeOptions = {}) => {
+  const server = await serve({
+    protocols: all(),
+    engine: { isolateTenants: true },
+    ...more,
+    transport: { security: { keys: keyRing(() => keys), ...more.transport?.security } },
+  })
+  t.teardown(server.close)
+  return server
+}
+
+t.test('nobody is let in without a key, in the words of each protocol', async (t) => {
+  const server = await serveKeys([ann, root])
+  const paths = ['/generate', '/encode', '/v1/chat/completions', '/v1/nothing', '/api/chat']
+  for (const path of [...paths, '/completion', '/admin/scheduler', '/metrics', '/slots']) {
+    for (const init of [{}, as('eve'), { headers: { 'x-api-key': 'eve' } }]) {
+      const answer = await server.post(path, { prompt: 'Hi' }, init)
+      t.equal(answer.status, 401, path)
+      t.equal(answer.headers.get('www-authenticate'), 'Bearer')
+      t.notMatch(await answer.text(), 'secret')
+    }
+  }
+  const body = async (path: string): Promise<unknown> => (await server.post(path, {})).json()
+  t.match(await body('/generate'), { success: false, code: 'unauthenticated' })
+  t.match(await body('/v1/completions'), {
+    error: { type: 'authentication_error', code: 'invalid_api_key' },
+  })
+  t.match(await body('/api/chat'), { error: String })
+  t.match(await body('/completion'), { error: { code: 401, type: 'authentication_error' } })
+  for (const path of ['/', '/health', '/v1/health']) {
+    t.equal((await server.get(path)).status, 200, path)
+  }
+  t.equal((await server.post('/generate', { prompt: 'Hi' }, as('ann'))).status, 200)
+  const headers = { 'x-api-key': 'secret-of-ann' }
+  t.equal((await server.get('/model/info', { headers })).status, 200)
+})
+
+t.test('what is for admins only', async (t) => {
+  const server = await serveKeys([ann, root])
+  const paths = ['/metrics', '/metrics/', '/METRICS', '/admin/scheduler', '/Admin/Scheduler/']
+  for (const path of [...paths, '/admin/nothing']) {
+    const refused = await server.get(path, as('ann'))
+    t.equal(refused.status, 403, path)
+    t.match(await refused.json(), { code: 'forbidden', error: /admin.*"ann"/ })
+  }
+  for (const path of paths) t.equal((await server.get(path, as('root'))).status, 200, path)
+  t.equal((await server.post('/benchmark', {}, as('ann'))).status, 403)
+})
+
+t.test('requests are the tenant of their key, and nobody else sees them', async (t) => {
+  const server = await serveKeys([ann, bob, root, key('ann-2', { tenant: 'ann' })])
+  const requests: GenerateRequest[] = []
+  const submit = server.client.submit.bind(server.client)
+  server.client.submit = (request, options) => {
+    requests.push(request)
+    return submit(request, options)
+  }
+  const tenantOf = async (path: string, body: object, name: string, header = 'ann') => {
+    const init = as(name, { 'x-cllm-tenant': header })
+    const answer = await server.post(path, { ...body, stream: false }, init)
+    t.equal(answer.status, 200, answer.ok ? path : await answer.text())
+    return requests.at(-1)?.tenant
+  }
+  const messages = [{ role: 'user', content: 'Hi' }]
+  for (const [path, body] of [
+    ['/generate', { prompt: 'Hi', max_tokens: 2, tenant: 'ann' }],
+    ['/v1/completions', { prompt: 'Hi', max_tokens: 2, tenant: 'ann' }],
+    ['/v1/chat/completions', { messages, max_tokens: 2, tenant: 'ann' }],
+    ['/completion', { prompt: 'Hi', n_predict: 2, tenant: 'ann' }],
+    ['/api/generate', { model: 'fake', prompt: 'Hi', options: { num_predict: 2 } }],
+    ['/api/chat', { model: 'fake', messages, options: { num_predict: 2 } }],
+  ] as const) {
+    t.equal(await tenantOf(path, body, 'bob'), 'bob', `${path}: a user is who the key says`)
+  }
+  const body = { prompt: 'Hi', max_tokens: 2 }
+  t.equal(await tenantOf('/generate', body, 'root'), 'ann', 'an admin may act for others')
+  t.equal(await tenantOf('/generate', body, 'root', ''), 'root')
+
+  await server.post('/generate', body, as('ann', { 'x-request-id': 'of-ann' }))
+  const look = async (name: string) => {
+    const answer = await server.get('/requests/of-ann', as(name))
+    return { status: answer.status, body: (await answer.json()) as { code?: string } }
+  }
+  t.equal((await look('ann')).status, 200)
+  t.equal((await look('ann-2')).status, 200, 'another key of the tenant')
+  t.equal((await look('root')).status, 200)
+  const hidden = await look('bob')
+  const missing = await server.get('/requests/of-nobody', as('bob'))
+  t.equal(hidden.status, 404)
+  t.equal(
+    JSON.stringify(hidden.body).replace('of-ann', 'X'),
+    (await missing.text()).replace('of-nobody', 'X'),
+    'as if there was none',
+  )
+})
+
+t.test('no hit, and no time that tells of one, crosses tenants', async (t) => {
+  const server = await serveKeys([ann, bob])
+  const secret = 'The code of the safe is one two three four five six seven eight nine ten'
+  const ask = async (name: string) => {
+    const body = { prompt: secret, max_tokens: 1, timings: true }
+    const answer = await server.post('/generate', body, as(name))
+    const { data } = (await answer.json()) as {
+      data: { cached_tokens: number; prompt_tokens: number; timings: { prefill_chunks: number } }
+    }
+    return data
+  }
+  const first = await ask('ann')
+  t.equal(first.cached_tokens, 0)
+  const before = (await server.client.statistics()).prefillTokens
+  const other = await ask('bob')
+  t.equal(other.cached_tokens, 0)
+  const computed = (await server.client.statistics()).prefillTokens - before
+  t.equal(computed, first.prompt_tokens, 'as much is computed as if nobody had asked before')
+  t.equal(other.timings.prefill_chunks, first.timings.prefill_chunks)
+  t.equal((await ask('ann')).cached_tokens, first.prompt_tokens - 1, 'its own is found')
+  t.equal((await ask('bob')).cached_tokens, first.prompt_tokens - 1)
+})
+
+t.test('limits per key, with the headers of OpenAI', async (t) => {
+  const limited = key('ann', { requestsPerMinute: 3 })
+  const tokens = key('bob', { tokensPerMinute: 12 })
+  const server = await serveKeys([limited, tokens, root], {
+    transport: { security: { limits: { requestsPerMinute: 100 } } },
+  })
+  const ask = (name: string, max = 1) =>
+    server.post('/v1/completions', { prompt: 'Hi', max_tokens: max, ignore_eos: true }, as(name))
+  for (const remaining of ['2', '1', '0']) {
+    const { status, headers } = await ask('ann')
+    t.equal(status, 200)
+    t.equal(headers.get('x-ratelimit-limit-requests'), '3')
+    t.equal(headers.get('x-ratelimit-remaining-requests'), remaining)
+    t.match(headers.get('x-ratelimit-reset-requests'), /^\d+s$/)
+  }
+  const refused = await ask('ann')
+  t.equal(refused.status, 429)
+  const seconds = Number(refused.headers.get('retry-after'))
+  t.ok(seconds >= 1 && seconds <= 60, `${seconds} s`)
+  t.match(await refused.json(), {
+    error: { type: 'rate_limit_error', code: 'rate_limit_exceeded', message: /3 requests/ },
+  })
+  t.equal((await server.get('/v1/models', as('ann'))).status, 200, 'looking is free')
+
+  const { headers } = await ask('bob', 10)
+  t.equal(headers.get('x-ratelimit-limit-requests'), '100', "the server's")
+  t.equal(headers.get('x-ratelimit-remaining-tokens'), '12')
+  const over = await ask('bob')
+  t.equal(over.status, 429)
+  t.equal(over.headers.get('x-ratelimit-remaining-tokens'), '0')
+  t.match(await over.json(), { error: { message: /12 tokens/ } })
+  t.equal((await ask('root')).headers.get('x-ratelimit-limit-tokens'), null)
+})
+
+t.test('keys may change while it runs', async (t) => {
+  let keys = [ann]
+  const server = await serve({ transport: { security: { keys: keyRing(() => keys) } } })
+  t.teardown(server.close)
+  const status = async (name: string) => (await server.get('/model/info', as(name))).status
+  t.equal(await status('ann'), 200)
+  keys = [bob]
+  t.equal(await status('ann'), 401)
+  t.equal(await status('bob'), 200)
+})
+
+t.test('a file of keys says what is wrong with it', (t) => {
+  const good = { keys: [{ ...ann, requestsPerMinute: 5 }] }
+  t.same(parseKeys(JSON.stringify(good), 'f'), good.keys)
+  for (const [bad, message] of [
+    ['no json', /f: expected JSON/],
+    [{ keys: [{ ...ann, role: 'boss' }] }, /f: keys\.0\.role/],
+    [{ keys: [{ ...ann, hash: 'secret' }] }, /f: keys\.0\.hash: expected 64/],
+    [{ keys: [{ ...ann, tokensPerMinute: 0 }] }, /keys\.0\.tokensPerMinute/],
+    [{}, /f: keys/],
+  ] as const) {
+    const text = typeof bad === 'string' ? bad : JSON.stringify(bad)
+    t.throws(() => parseKeys(text, 'f'), { code: 'invalid_configuration', message })
+  }
+  t.equal(hashKey('x'), createHash('sha256').update('x').digest('hex'))
+  t.end()
+})
+
+t.test('pages of other origins only where allowed', async (t) => {
+  const origin = 'https://chat.example.org'
+  const preflight = {
+    method: 'OPTIONS',
+    headers: { Origin: origin, 'Access-Control-Request-Method': 'POST' },
+  }
+  const closed = await serveKeys([ann])
+  t.equal(
+    (await closed.get('/generate', preflight)).headers.get('access-control-allow-origin'),
+    null,
+  )
+  const open = await serveKeys([ann], { transport: { security: { corsOrigins: [origin] } } })
+  const answer = await open.get('/generate', preflight)
+  t.equal(answer.status, 204)
+  t.equal(answer.headers.get('access-control-allow-origin'), origin)
+  const other = await open.get('/generate', {
+    ...preflight,
+    headers: { ...preflight.headers, Origin: 'https://evil.example.org' },
+  })
+  t.equal(other.headers.get('access-control-allow-origin'), null)
+  const refused = await open.post('/generate', {}, { headers: { Origin: origin } })
+  t.equal(refused.status, 401)
+  t.equal(refused.headers.get('access-control-allow-origin'), origin, 'pages can read errors')
+})
+
+t.test('deep JSON, long heads, too many connections', async (t) => {
+  const server = await serve({ transport: { maxConnections: 3, headerLimitBytes: 2048 } })
+  t.teardown(server.close)
+  const nested = (levels: number) => `{"prompt":${'['.repeat(levels)}${']'.repeat(levels)}}`
+  t.match(await (await server.post('/generate', nested(100))).json(), {
+    code: 'invalid_json',
+    error: 'Expected JSON of at most 100 levels, instead got more',
+  })
+  t.match(await (await server.post('/generate', nested(99))).json(), { code: 'invalid_request' })
+  const brackets = { prompt: `${'['.repeat(200)}"\\`, max_tokens: 1 }
+  t.equal((await server.post('/generate', brackets)).status, 200, 'texts do not count')
+  const long = { headers: { 'x-long': 'x'.repeat(3000) } }
+  t.equal((await server.get('/health', long)).status, 431)
+
+  const sockets = await Promise.all([1, 2, 3, 4, 5].map(() => rawRequest(server.port, '')))
+  await until(() => sockets.some(({ closed }) => closed))
+  for (const { socket } of sockets) socket.destroy()
+})
+
+t.test('headers that keep browsers safe', async (t) => {
+  const page = {
+    name: 'page',
+    mount(router: Parameters<ReturnType<typeof nativeProtocol>['mount']>[0]) {
+      router.get('/page', (ctx) => {
+        ctx.type = 'html'
+        ctx.body = '<p>'
+      })
+    },
+  }
+  const server = await serve({ protocols: [nativeProtocol(), page] })
+  t.teardown(server.close)
+  const { headers } = await server.get('/page')
+  t.match(headers.get('content-security-policy'), /default-src 'self'.*frame-ancestors 'none'/)
+  t.equal(headers.get('x-frame-options'), 'DENY')
+  t.equal(headers.get('x-content-type-options'), 'nosniff')
+  const json = (await server.get('/health')).headers
+  t.equal(json.get('x-content-type-options'), 'nosniff')
+  t.equal(json.get('x-frame-options'), null)
+})
+
+t.test('TLS', async (t) => {
+  const folder = t.testdir()
+  const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
+  const subject = ['-subj', '/CN=localhost', '-days', '2', '-nodes']
+  const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1']
+  const files = ['-keyout', keyFile, '-out', certFile]
+  try {
+    execFileSync('openssl', ['req', '-x509', ...curve, ...subject, ...files], { stdio: 'pipe' })
+  } catch {
+    t.comment('there is no openssl to make a certificate with')
+    return
+  }
+  const tls = { cert: readFileSync(certFile), key: readFileSync(keyFile) }
+  const server = await serve({ transport: { tls } })
+  t.match(server.url, /^https:/)
+  const body = await new Promise<string>((resolve, reject) => {
+    request(`${server.url}/health`, { ca: tls.cert, servername: 'localhost' }, (answer) => {
+      resolve(text(answer))
+    })
+      .on('error', reject)
+      .end()
+  })
+  t.match(body, /healthy/)
+  await server.close()
+})
