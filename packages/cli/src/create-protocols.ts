@@ -2,6 +2,7 @@ import type { SamplingParams } from '@cllm/core'
 import {
   adminProtocol,
   type KoaProtocol,
+  type LogLevelControl,
   llamaServerProtocol,
   metricsProtocol,
   nativeProtocol,
@@ -13,7 +14,11 @@ import type { LoadedConfig } from './config/load-config.js'
 import type { ProtocolName } from './config/protocol-names.js'
 
 /** The built-in protocols that the configuration names; `now` is milliseconds since the epoch. */
-export function createProtocols(loaded: LoadedConfig, now: number): KoaProtocol[] {
+export function createProtocols(
+  loaded: LoadedConfig,
+  now: number,
+  log?: LogLevelControl,
+): KoaProtocol[] {
   const { config } = loaded
   const defaults = setDefaults(loaded)
   const create: Readonly<Record<ProtocolName, () => KoaProtocol>> = {
@@ -23,7 +28,7 @@ export function createProtocols(loaded: LoadedConfig, now: number): KoaProtocol[
     ollama: () => ollamaProtocol({ defaults, started: now }),
     'llama-server': () => llamaServerProtocol({ defaults }),
     openapi: () => openApiProtocol({ protocols: described }),
-    admin: adminProtocol,
+    admin: () => adminProtocol(log === undefined ? {} : { log }),
     metrics: metricsProtocol,
   }
   const names = config.server.protocols

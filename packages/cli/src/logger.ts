@@ -1,4 +1,5 @@
 import type { Logger } from '@cllm/core'
+import type { LogLevelControl } from '@cllm/http-koa'
 import pino, { type DestinationStream } from 'pino'
 import pretty from 'pino-pretty'
 import type { CllmConfig } from './config/schema.js'
@@ -6,7 +7,24 @@ import type { CllmConfig } from './config/schema.js'
 const standardError = 2
 
 /** What the configuration says of logging. */
-export type LogSettings = CllmConfig['logging']
+export type LogSettings = Omit<CllmConfig['logging'], 'content'> &
+  Partial<Pick<CllmConfig['logging'], 'content'>>
+
+/** A logger whose level can be changed. */
+export type LevelledLogger = Logger & LogLevelControl
+
+/** Fields that hold keys, wherever they come up: never shown. */
+const secretPaths = ['authorization', 'x-api-key', 'api_key', 'apiKey', 'secret'].flatMap((name) =>
+  ['', '*.', '*.*.'].map((where) =>
+    name.includes('-') ? `${where.slice(0, -1)}["${name}"]` : `${where}${name}`,
+  ),
+)
+
+/** Fields that can hold what clients sent. */
+const contentPaths = ['prompt', 'messages', 'input', 'text', 'refusal'].flatMap((name) => [
+  name,
+  `*.${name}`,
+])
 
 /** Where lines go that are not written into a file. */
 export interface LogTerminal {
@@ -27,8 +45,14 @@ const open = (file: string | null, { isTTY, destination }: LogTerminal): Destina
   })
 }
 
-/** The logger that the configuration asks for: readable lines on a terminal, JSON elsewhere. */
+/**
+ * The logger that the configuration asks for: readable lines on a terminal, JSON elsewhere. Keys are
+ * never in them, and what clients sent only where the settings say so.
+ */
 export const createLogger = (
-  { level, file }: LogSettings,
+  { level, file, content = false }: LogSettings,
   terminal: LogTerminal = { isTTY: process.stderr.isTTY },
-): Logger => pino({ level }, open(file, terminal))
+): LevelledLogger => {
+  const paths = content ? secretPaths : [...secretPaths, ...contentPaths]
+  return pino({ level, redact: { paths, censor: '[redacted]' } }, open(file, terminal))
+}

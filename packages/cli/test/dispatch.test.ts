@@ -97,3 +97,22 @@ t.test('the logger', async (t) => {
   createLogger({ level: 'info', file }, { isTTY: true }).error({}, 'into the file')
   t.match(JSON.parse(readFileSync(file, 'utf8')), { msg: 'into the file', level: 50 })
 })
+
+t.test('keys are never logged, and what clients sent only when asked for', (t) => {
+  const logged = (content: boolean): string => {
+    const stream = new PassThrough()
+    const logger = createLogger(
+      { level: 'debug', file: null, content },
+      { isTTY: false, destination: stream },
+    )
+    const headers = { authorization: 'KEY', 'x-api-key': 'KEY' }
+    logger.info({ headers, req: { headers }, apiKey: 'KEY', config: { api_key: 'KEY' } }, 'a')
+    logger.debug({ prompt: 'WORDS', request: { messages: ['WORDS'] }, refusal: 'WORDS' }, 'b')
+    return String(stream.read())
+  }
+  for (const content of [true, false]) t.notMatch(logged(content), 'KEY')
+  t.equal(logged(true).split('WORDS').length - 1, 3)
+  t.notMatch(logged(false), 'WORDS')
+  t.match(logged(false), 'redacted')
+  t.end()
+})

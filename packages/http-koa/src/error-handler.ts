@@ -1,4 +1,4 @@
-import { CllmError, type Logger } from '@cllm/core'
+import { CllmError } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
 import { errorBody, errorHeaders } from './error-body.js'
 import type { ErrorShape, KoaState } from './koa-context.js'
@@ -25,11 +25,9 @@ export function isClientGone(error: unknown): boolean {
  * Turns what later middleware throws, and paths and methods nobody serves, into answers, worded by
  * the first shape that covers the path.
  */
-export function handleErrors(
-  logger: Logger,
-  shapes: readonly ErrorShape[] = [],
-): Middleware<KoaState> {
+export function handleErrors(shapes: readonly ErrorShape[] = []): Middleware<KoaState> {
   return async (ctx, next) => {
+    const { logger } = ctx.state.transport
     const bodyOf = (error: CllmError): unknown =>
       (shapes.find((shape) => shape.covers(ctx.path)) ?? nativeErrors).body(error)
     try {

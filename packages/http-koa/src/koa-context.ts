@@ -24,6 +24,8 @@ export interface TransportServices {
 /** The `ctx.state` of every request. */
 export interface KoaState {
   transport: TransportServices
+  /** The name of the API key that it was let in with. */
+  keyName?: string
 }
 
 /** The `ctx` of a handler. */

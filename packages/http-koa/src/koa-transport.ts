@@ -16,6 +16,7 @@ import { type ConnectionOptions, createHttpServer } from './create-http-server.j
 import { handleErrors, isClientGone } from './error-handler.js'
 import type { ErrorShape, KoaProtocol, KoaState, TransportServices } from './koa-context.js'
 import { IdleConnections } from './idle-connections.js'
+import { logRequests } from './log-requests.js'
 import { listenError } from './listen-error.js'
 import { secure, type SecurityOptions } from './security/secure.js'
 
@@ -108,12 +109,12 @@ export class KoaTransport implements Transport {
       if (!isClientGone(error)) logger.error({ err: error }, 'response failed')
     })
     app.use(async (ctx, next) => {
-      ctx.state.transport = this.#services
       ctx.set('X-Request-Id', requestIdOf(ctx.get('X-Request-Id'), this.#services.random))
       this.#idle.begin(ctx.req.socket, ctx.res)
       await next()
     })
-    app.use(handleErrors(logger, shapes))
+    app.use(logRequests(this.#services))
+    app.use(handleErrors(shapes))
     app.use(async (_ctx, next) => {
       if (this.#closing) throw new CllmError('shutting_down', 'The server is shutting down')
       await next()

@@ -12,6 +12,6 @@ export function publicError(error: unknown, logger: Logger): CllmError {
     })
   }
   if (error.status === 500) logger.error({ err: error }, 'request failed')
-  else logger.debug({ code: error.code, reason: error.message }, 'request refused')
+  else logger.debug({ code: error.code, refusal: error.message }, 'request refused')
   return error
 }

@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { nativeProtocol, readJsonBody, type KoaProtocol } from '@cllm/http-koa'
+import { hashKey, keyRing, nativeProtocol, readJsonBody, type KoaProtocol } from '@cllm/http-koa'
 import t from 'tap'
 import { rawPost, rawRequest, serve, until } from './serve.js'
 
@@ -142,9 +142,10 @@ t.test('answers what nobody serves, and what fails', async (t) => {
     field: 'logit_bias',
   })
 
-  const before = server.log.length
+  server.log.splice(0)
   await t.rejects(answer('/late'), 'an answer that breaks off is cut, not ended')
-  t.match(server.log.slice(before), [{ level: 'error', fields: { err: { message: 'too late' } } }])
+  const errors = server.log.filter(({ level }) => level === 'error')
+  t.match(errors, [{ fields: { err: { message: 'too late' }, requestId: String } }])
 })
 
 t.test('a client that leaves in the middle of its body is no error', async (t) => {
@@ -157,7 +158,10 @@ t.test('a client that leaves in the middle of its body is no error', async (t) =
   leaving.socket.destroy()
   const other = await server.post('/body', { still: 'here' })
   t.same(await other.json(), { still: 'here' })
-  t.same(server.log, [])
+  t.same(
+    server.log.filter(({ message }) => message !== 'request'),
+    [],
+  )
 })
 
 t.test('closing', async (t) => {
@@ -220,4 +224,37 @@ t.test('an engine that shuts down says so', async (t) => {
   t.equal(refused.status, 503)
   t.match(await refused.json(), { success: false, code: 'shutting_down' })
   await server.close()
+})
+
+t.test('a line per request: no body, no query, no key', async (t) => {
+  const hash = hashKey('the-key')
+  const keys = keyRing(() => [{ name: 'ann', tenant: 'ann', role: 'user', hash }])
+  const server = await serve({ transport: { security: { keys } } })
+  t.teardown(server.close)
+  const headers = {
+    'Content-Type': 'application/json',
+    Authorization: 'Bearer the-key',
+    'X-Request-Id': 'mine',
+  }
+  const body = { prompt: 'a private matter', max_tokens: 1 }
+  await (await server.post('/generate?q=private', body, { headers })).text()
+  await (await server.post('/generate', { prompt: 7, temperature: 'private' }, { headers })).text()
+  await (await server.get('/health')).text()
+  await (await server.post('/generate', '{"prompt": "private')).text()
+  const requests = () => server.log.filter(({ message }) => message === 'request')
+  await until(() => requests().length === 4)
+  const line = { requestId: 'mine', method: 'POST', path: '/generate', status: 200, key: 'ann' }
+  t.match(requests()[0], { level: 'info', fields: { ...line, ms: Number } })
+  t.match(
+    requests().map(({ level, fields }) => [level, fields['status']]),
+    [
+      ['info', 200],
+      ['info', 400],
+      ['debug', 200],
+      ['info', 401],
+    ],
+  )
+  const shown = server.log.map(({ fields, ...rest }) => ({ ...rest, ...fields, refusal: '' }))
+  t.notMatch(JSON.stringify(shown), 'private')
+  t.notMatch(JSON.stringify(shown), 'the-key')
 })

@@ -1,11 +1,11 @@
-import { createServer, loadPlugins, PluginRegistry, systemClock, type Logger } from '@cllm/core'
+import { createServer, loadPlugins, PluginRegistry, systemClock } from '@cllm/core'
 import { koaTransport, type KeyRing, type KoaProtocol } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
 import { spawnEngine, type EngineProcess } from '../engine/spawn-engine.js'
 import { toEngineSettings } from '../engine/to-engine-settings.js'
 import { openKeyRing } from '../keys/open-key-ring.js'
-import { createLogger } from '../logger.js'
+import { createLogger, type LevelledLogger } from '../logger.js'
 import { progressDisplay } from '../models/progress-bar.js'
 import { resolveModel, type ResolvedModel } from '../models/resolve-model.js'
 import { toTransportOptions } from '../to-transport-options.js'
@@ -38,12 +38,12 @@ async function serveEngine(
   engine: EngineProcess,
   loaded: LoadedConfig,
   keys: KeyRing | undefined,
-  logger: Logger,
+  logger: LevelledLogger,
   io: CommandIo,
 ): Promise<number> {
   const drainSeconds = loaded.config.server.drain_timeout
   const protocols = [
-    ...createProtocols(loaded, systemClock.now()),
+    ...createProtocols(loaded, systemClock.now(), logger),
     ...(await pluginProtocols(loaded)),
   ]
   const server = createServer({

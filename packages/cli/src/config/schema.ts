@@ -267,6 +267,12 @@ export const schema = {
       normalize: emptyToNone,
       resolve: resolvePath,
     }),
+    content: option({
+      doc: 'Let log lines show what clients sent, such as why a body was refused.',
+      default: false,
+      format: toggle(),
+      arg: 'log-content',
+    }),
   },
   models: {
     cache: option<string | null>({

@@ -35,6 +35,7 @@ export function authenticate(keys: KeyRing): Middleware<KoaState> {
       const message = `${ctx.path} needs the key of an admin; that of "${key.name}" is a user's`
       throw new CllmError('forbidden', message)
     }
+    ctx.state.keyName = key.name
     await requestScope.run({ key }, next)
   }
 }

@@ -121,3 +121,25 @@ t.test('swapped in the middle of load, to a broken policy too', async (t) => {
   t.equal(server.log.filter(({ level }) => level === 'error').length, 1)
   t.match(await server.put({ policy: 'run-all' }), { data: { policy: 'run-all', fallback: null } })
 })
+
+t.test('the log level is changed while it runs', async (t) => {
+  const log = { level: 'info' }
+  const server = await serve({ protocols: [adminProtocol({ log })] })
+  t.teardown(server.close)
+  const put = (body: object) =>
+    server.post('/admin/log-level', body, {
+      method: 'PUT',
+      body: JSON.stringify(body),
+      headers: { 'Content-Type': 'application/json' },
+    })
+  t.match(await (await put({ level: 'debug' })).json(), { data: { level: 'debug' } })
+  t.equal(log.level, 'debug')
+  const wrong = await put({ level: 'loud' })
+  t.equal(wrong.status, 400)
+  t.match(await wrong.json(), { error: /level: expected one of trace, .*"loud"/ })
+  t.equal(log.level, 'debug')
+  t.match(await (await server.get('/admin/log-level')).json(), { data: { level: 'debug' } })
+  const without = await serve({ protocols: [adminProtocol()] })
+  t.teardown(without.close)
+  t.equal((await without.get('/admin/log-level')).status, 400)
+})

@@ -1,0 +1,35 @@
+import { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import type { KoaContext } from '../koa-context.js'
+import { parseFields } from '../parse-fields.js'
+import { readJsonBody } from '../read-json-body.js'
+
+/** What is logged, and how to change it; pino's loggers fit. */
+export interface LogLevelControl {
+  /** The least important lines that are logged. */
+  level: string
+}
+
+const levels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const
+const schema = z.object({ level: z.enum(levels, `one of ${levels.join(', ')}`) })
+
+/** `GET /admin/log-level` */
+export function getLogLevel(ctx: KoaContext, control: LogLevelControl | undefined): void {
+  ctx.body = { success: true, data: { level: ensure(control).level } }
+}
+
+/** `PUT /admin/log-level`: what this process logs from now on; the engine's own keeps its level. */
+export async function putLogLevel(
+  ctx: KoaContext,
+  control: LogLevelControl | undefined,
+): Promise<void> {
+  const { level } = parseFields(schema, await readJsonBody(ctx))
+  ensure(control).level = level
+  ctx.state.transport.logger.warn({ level }, 'the log level was changed')
+  getLogLevel(ctx, control)
+}
+
+function ensure(control: LogLevelControl | undefined): LogLevelControl {
+  if (control !== undefined) return control
+  throw new CllmError('unsupported', 'The logger of this server has no level that can be changed')
+}
