@@ -199,7 +199,7 @@ function assemble(
     },
     capabilities: {
       grammar: true,
-      logprobs: false,
+      logprobs: true,
       embeddings: true,
       lora: false,
       gpu: llama.gpu,

@@ -16,6 +16,7 @@ import {
 } from '@cllm/core'
 import type { Embedder } from './embedder.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
+import { LogprobReader } from './logprobs.js'
 import type { NativeContext } from './native.js'
 import { preferSlot } from './prefer-slot.js'
 import { LlamaCppSampler } from './sampler.js'
@@ -59,6 +60,7 @@ export class LlamaCppBackend implements Backend {
   readonly #parts: LlamaCppBackendParts
   readonly #oneToken = new Uint32Array(1)
   readonly #layout = new SlotLayout()
+  readonly #logprobs: LogprobReader
   #disposed = false
 
   constructor(parts: LlamaCppBackendParts) {
@@ -67,6 +69,7 @@ export class LlamaCppBackend implements Backend {
     this.limits = parts.limits
     this.capabilities = parts.capabilities
     this.tokenizer = parts.tokenizer
+    this.#logprobs = new LogprobReader(parts.samplers, parts.context)
   }
 
   createSampler(
@@ -195,6 +198,32 @@ export class LlamaCppBackend implements Backend {
     }
     const drawn = await Promise.all(drawing)
     for (const [nth, index] of wanting.entries()) outputs[index] = drawn[nth]!
+    if (order.some((index) => batch[index]!.logprobs !== undefined)) {
+      await this.#readLogprobs(batch, order, outputs)
+    }
+  }
+
+  /** One after the other: all are read with the same samplers. */
+  async #readLogprobs(
+    batch: readonly BatchItem[],
+    order: readonly number[],
+    outputs: (readonly StepOutput[])[],
+  ): Promise<void> {
+    let first = 0
+    for (const index of order) {
+      const { logprobs: count, position: start, tokens } = batch[index]!
+      const drawn = outputs[index]!
+      if (count !== undefined) {
+        const read: StepOutput[] = []
+        for (const output of drawn) {
+          const at = first + output.position - start
+          const logprobs = await this.#logprobs.read(at, output.token, count)
+          read.push({ ...output, logprobs })
+        }
+        outputs[index] = read
+      }
+      first += tokens.length
+    }
   }
 
   /** Draws for one item whose first token has the batch's index `first`. */

@@ -65,6 +65,15 @@ export interface NativeSampler {
   dispose(): void
 }
 
+/** What a sampler saw. */
+export type NativeLogits = readonly [
+  token: number,
+  probabilities: undefined,
+  confidence: undefined,
+  logits: ArrayLike<number> | undefined,
+  weight: number | undefined,
+]
+
 /**
  * llama.cpp's context: the KV cells of all sequences and the forward pass. A sequence id that it
  * does not have ends the process.
@@ -82,6 +91,24 @@ export interface NativeContext {
   decodeBatch(): Promise<void>
   /** Draws from the logits of the batch's token with this index; −1 when it has none. */
   sampleToken(batchIndex: number, sampler: NativeSampler): Promise<number>
+  /**
+   * The same, with logits as the sampler's chain leaves them: `[token, , , pairs of id and logit,
+   * weight]`, the weight being Σ exp(logit − largest logit).
+   */
+  sampleToken(
+    batchIndex: number,
+    sampler: NativeSampler,
+    probabilities: false,
+    confidence: false,
+    logits: readonly [
+      tokens: readonly number[],
+      largest: boolean,
+      smallest: boolean,
+      drawn: boolean,
+      count: number,
+    ],
+    weight: boolean,
+  ): Promise<NativeLogits>
   disposeSequence(sequence: number): void
   /** False when the model's memory cannot forget a part. */
   removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean

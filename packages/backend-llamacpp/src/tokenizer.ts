@@ -48,6 +48,10 @@ export class LlamaCppTokenizer implements Tokenizer {
     return text + decoder.end()
   }
 
+  bytesOf(token: TokenId): Uint8Array {
+    return this.#vocabulary.bytes(token)
+  }
+
   createDecoder(before?: readonly TokenId[]): TokenDecoder {
     return new Decoder(this.#vocabulary, before)
   }

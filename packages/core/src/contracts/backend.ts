@@ -75,6 +75,28 @@ export interface BatchItem {
   readonly outputs: readonly number[]
   /** Needed when there are outputs. */
   readonly sampler?: Sampler
+  /**
+   * Asks for log probabilities with each output: its own, and of so many of the likeliest tokens (0
+   * to 20). Needs the capability `logprobs`. Default: none are made.
+   */
+  readonly logprobs?: number
+}
+
+/** A token with the natural logarithm of its probability. */
+export interface TokenLogprob {
+  readonly token: TokenId
+  readonly logprob: number
+}
+
+/**
+ * How likely tokens are by the model's own distribution: before temperature, penalties, bias, cuts
+ * and constraints.
+ */
+export interface OutputLogprobs {
+  /** Of the token that was drawn. */
+  readonly logprob: number
+  /** As many of the likeliest tokens as were asked for, the likeliest first. */
+  readonly top: readonly TokenLogprob[]
 }
 
 /** What came out for one wanted position. */
@@ -82,6 +104,8 @@ export interface StepOutput {
   /** The position that was asked for; the token drawn belongs at `position + 1`. */
   readonly position: number
   readonly token: TokenId
+  /** When they were asked for. */
+  readonly logprobs?: OutputLogprobs
 }
 
 /** The result of one step. */

@@ -39,8 +39,30 @@ export interface GenerateRequest {
   readonly stepGroup?: string
   /** Whether its prompt may use what others computed and stays for others; default true. */
   readonly cache?: boolean
+  /**
+   * Asks for log probabilities: of each token, and of so many of the likeliest ones in its place, 0
+   * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
+   */
+  readonly logprobs?: number
   /** Set by who puts a request to another engine because the first one is gone. */
   readonly continued?: Continuation
+}
+
+/** A token that could have come, with the natural logarithm of its probability. */
+export interface LikelyToken {
+  readonly token: TokenId
+  /** Its text; what is no whole character shows as U+FFFD. */
+  readonly text: string
+  /** The bytes of the text. */
+  readonly bytes: readonly number[]
+  /** By the model's own distribution: before temperature, penalties, bias, cuts and constraints. */
+  readonly logprob: number
+}
+
+/** How likely a token was, and what else could have come. */
+export interface TokenLogprobs extends LikelyToken {
+  /** The likeliest tokens in its place, the likeliest first. */
+  readonly top: readonly LikelyToken[]
 }
 
 /**
@@ -105,6 +127,8 @@ export type GenerateEvent =
       readonly token: TokenId
       /** The text that became certain with it; empty while a character or a stop text may go on. */
       readonly text: string
+      /** When they were asked for. */
+      readonly logprobs?: TokenLogprobs
     }
   | {
       readonly type: 'end'

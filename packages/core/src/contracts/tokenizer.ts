@@ -85,6 +85,11 @@ export interface Tokenizer {
   encodeInParts?(text: string, options?: EncodeOptions): Iterable<readonly TokenId[]>
   /** The whole text of these tokens. Ids outside the vocabulary throw `invalid_token`. */
   decode(tokens: readonly TokenId[]): string
+  /**
+   * The bytes of text that a token stands for, with its leading space; none for a control token.
+   * Without it they are those of `decode`.
+   */
+  bytesOf?(token: TokenId): Uint8Array
   /** A decoder for text that continues `before` (which is not returned again). */
   createDecoder(before?: readonly TokenId[]): TokenDecoder
   /** Whether the model means to stop with this token. */

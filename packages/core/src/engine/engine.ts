@@ -1,10 +1,10 @@
 import { inject, injectable } from 'tsyringe'
-import type { Backend } from '../contracts/backend.js'
+import type { Backend, StepOutput } from '../contracts/backend.js'
 import type { Clock, Random } from '../contracts/clock.js'
 import type { EngineInfo, EngineStatistics, GenerateRequest } from '../contracts/engine-client.js'
 import type { Logger } from '../contracts/logger.js'
 import type { Plan, SchedulerPolicy } from '../contracts/scheduler-policy.js'
-import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
+import type { Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
 import { Counters, endState } from './counters.js'
@@ -244,11 +244,11 @@ export class Engine {
       const output = outputs.at(-1)
       // A token drawn before a stop text was noticed, or for a client that left, is discarded.
       if (output === undefined || this.#leaving.has(sequence)) continue
-      this.#take(sequence, output.token, now)
+      this.#take(sequence, output, now)
     }
   }
 
-  #take(sequence: Sequence, token: TokenId, now: number): void {
+  #take(sequence: Sequence, { token, logprobs }: StepOutput, now: number): void {
     sequence.state = 'decoding'
     sequence.firstTokenAt ??= now
     sequence.lastTokenAt = now
@@ -256,7 +256,7 @@ export class Engine {
     if (sequence.mayEnd && this.tokenizer.isEndOfGeneration(token)) {
       sequence.finish = 'stop'
     } else {
-      sequence.tokens.push(token)
+      sequence.append(token, logprobs)
       const isFull = sequence.tokens.length > this.backend.limits.contextSize
       if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
     }

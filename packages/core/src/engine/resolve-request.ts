@@ -7,6 +7,7 @@ import { checkContinuation } from './check-continuation.js'
 import { checkNumber, invalidField } from './check-number.js'
 import { checkTokens } from './check-tokens.js'
 import type { EngineOptions } from './engine-options.js'
+import { checkLogprobs, describeLogprobs } from './token-logprobs.js'
 import type { PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from './sequence.js'
 import { StopMatcher } from './stop-matcher.js'
@@ -39,6 +40,7 @@ export function resolveRequest(
     checkType(field, request[field], 'string')
   }
   checkType('cache', request.cache, 'boolean')
+  checkLogprobs(request.logprobs, context.backend)
   checkContinuation(request.continued, maxTokens, context)
   const sampling = resolveSampling(request.sampling ?? {}, context)
   const timeoutMs = request.timeoutMs ?? options.requestTimeoutMs
@@ -54,6 +56,8 @@ export function resolveRequest(
     session: request.session,
     stepGroup: request.stepGroup,
     cache: request.cache ?? true,
+    logprobs: request.logprobs,
+    describe: (token, logprobs) => describeLogprobs(tokenizer, token, logprobs),
     continued: request.continued,
     // Another step group may be another adapter, with which the same tokens have other keys.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', request.stepGroup ?? '']),

@@ -76,7 +76,15 @@ function toItem({ sequence, tokens }: StepPart): BatchItem {
   if (end < sequence.tokens.length || sequence.sampler === undefined) {
     return { slot, position, tokens: chunk, outputs: [] }
   }
-  return { slot, position, tokens: chunk, outputs: [end - 1], sampler: sequence.sampler }
+  const { logprobs } = sequence.request
+  return {
+    slot,
+    position,
+    tokens: chunk,
+    outputs: [end - 1],
+    sampler: sequence.sampler,
+    ...(logprobs === undefined ? {} : { logprobs }),
+  }
 }
 
 function toError(error: unknown): CllmError {

@@ -1,5 +1,11 @@
-import type { Sampler, SlotId } from '../contracts/backend.js'
-import type { Continuation, FinishReason, Timings, Usage } from '../contracts/engine-client.js'
+import type { OutputLogprobs, Sampler, SlotId } from '../contracts/backend.js'
+import type {
+  Continuation,
+  FinishReason,
+  Timings,
+  TokenLogprobs,
+  Usage,
+} from '../contracts/engine-client.js'
 import type { SamplingParams } from '../contracts/sampling.js'
 import type { RequestState, SequenceView } from '../contracts/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../contracts/tokenizer.js'
@@ -19,6 +25,10 @@ export interface SequenceRequest {
   readonly session: string | undefined
   readonly stepGroup: string | undefined
   readonly cache: boolean
+  /** How many of the likeliest tokens are told with each one; undefined: no probabilities at all. */
+  readonly logprobs: number | undefined
+  /** Puts probabilities into words for the client. */
+  readonly describe: (token: TokenId, logprobs: OutputLogprobs) => TokenLogprobs
   readonly continued: Continuation | undefined
   /** Only requests of one scope share computed tokens. */
   readonly scope: string
@@ -49,6 +59,8 @@ export class Sequence implements SequenceView {
   prefixWaits = 0
   /** Its place among the waiting ones. */
   turn = 0
+  /** Probabilities of the output tokens whose events are still due. */
+  readonly logprobs: OutputLogprobs[] = []
   /** Output tokens whose events were made. */
   emittedTokens = 0
   /** Why generation ended, once it has; its last events may still be due. */
@@ -140,6 +152,12 @@ export class Sequence implements SequenceView {
 
   get isActive(): boolean {
     return this.isWaiting || this.isRunning
+  }
+
+  /** Takes a drawn token, with its probabilities where they were asked for. */
+  append(token: TokenId, logprobs: OutputLogprobs | undefined): void {
+    this.tokens.push(token)
+    if (logprobs !== undefined) this.logprobs.push(logprobs)
   }
 
   usage(): Usage {

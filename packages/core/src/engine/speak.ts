@@ -10,7 +10,10 @@ export function* speak(sequence: Sequence, now: number): Generator<GenerateEvent
   while (sequence.emittedTokens < sequence.generatedTokens) {
     const token = sequence.tokens[sequence.promptTokens + sequence.emittedTokens++] ?? -1
     const { text, stop } = stopMatcher.push(decoder.push(token))
-    yield { type: 'token', token, text }
+    const logprobs = sequence.logprobs.shift()
+    yield logprobs === undefined
+      ? { type: 'token', token, text }
+      : { type: 'token', token, text, logprobs: sequence.request.describe(token, logprobs) }
     if (stop === undefined) continue
     yield end(sequence, '', now, stop)
     return

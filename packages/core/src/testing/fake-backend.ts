@@ -118,7 +118,7 @@ export class FakeBackend implements Backend {
     if (options.layoutMs !== undefined) this.layoutMs = options.layoutMs
     this.capabilities = {
       grammar: false,
-      logprobs: false,
+      logprobs: true,
       embeddings: options.embeddingSize !== undefined,
       lora: false,
       gpu: false,
@@ -238,7 +238,7 @@ export class FakeBackend implements Backend {
     this.#disposed = true
   }
 
-  #compute({ slot, position, tokens, outputs, sampler }: BatchItem): StepOutput[] {
+  #compute({ slot, position, tokens, outputs, sampler, logprobs: count }: BatchItem): StepOutput[] {
     const content = this.#slot(slot)
     content.append(tokens)
     if (!(sampler instanceof FakeSampler)) return []
@@ -249,7 +249,9 @@ export class FakeBackend implements Backend {
       const hash = content.hashAt(length)
       const token = this.#model.next(before, hash, sampler.params)
       sampler.history = extendHash(hash, token)
-      return { position: output, token }
+      if (count === undefined) return { position: output, token }
+      const logprobs = this.#model.logprobs(before, hash, token, count)
+      return { position: output, token, logprobs }
     })
   }
 

@@ -1,3 +1,4 @@
+import type { OutputLogprobs } from '../contracts/backend.js'
 import type { SamplingParams } from '../contracts/sampling.js'
 import type { TokenId } from '../contracts/tokenizer.js'
 import { sampleToken } from './fake-sampling.js'
@@ -52,6 +53,20 @@ export class FakeModel {
     if (scripted !== undefined) return scripted
     const logits = this.#logits(content.at(-1), hash)
     return sampleToken(logits, content, params, (id) => this.tokenizer.isEndOfGeneration(id))
+  }
+
+  /** How likely the drawn token and the likeliest ones are after `content`. */
+  logprobs(
+    content: readonly TokenId[],
+    hash: number,
+    token: TokenId,
+    count: number,
+  ): OutputLogprobs {
+    const logits = this.#logits(content.at(-1), hash)
+    const total = Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit), 0))
+    const of = (id: TokenId) => ({ token: id, logprob: (logits[id] ?? NaN) - total })
+    const likeliest = [...logits.keys()].sort((a, b) => (logits[b] ?? NaN) - (logits[a] ?? NaN))
+    return { logprob: of(token).logprob, top: likeliest.slice(0, count).map(of) }
   }
 
   /** Up to `count` tokens that follow `content`, the end-of-generation token included. */

@@ -44,6 +44,10 @@ export class FakeTokenizer implements Tokenizer {
     return tokens.map((token) => decoder.push(token)).join('') + decoder.end()
   }
 
+  bytesOf(token: TokenId): Uint8Array {
+    return fakePieces[token] ?? new Uint8Array()
+  }
+
   createDecoder(before: readonly TokenId[] = []): TokenDecoder {
     const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
     const push = (token: TokenId) => decoder.decode(this.#piece(token), { stream: true })

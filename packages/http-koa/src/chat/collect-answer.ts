@@ -1,3 +1,4 @@
+import type { TokenLogprobs } from '@cllm/core'
 import type { EndEvent, Generation } from '../request/generation.js'
 import type { AnswerPart, ToolCall } from './answer-part.js'
 import { type AnswerForm, createAnswerParser } from './create-answer-parser.js'
@@ -7,6 +8,8 @@ export interface CollectedAnswer {
   readonly content: string
   readonly reasoning: string
   readonly calls: readonly ToolCall[]
+  /** Those of all tokens, where they were asked for. */
+  readonly logprobs: readonly TokenLogprobs[]
   readonly end: EndEvent
 }
 
@@ -17,10 +20,12 @@ export async function collectAnswer(
 ): Promise<CollectedAnswer> {
   const parser = createAnswerParser(form)
   const parts: AnswerPart[] = []
+  const logprobs: TokenLogprobs[] = []
   let end: EndEvent | undefined
   for await (const event of events) {
     parts.push(...parser.push(event.text))
     if (event.type === 'end') end = event
+    else if (event.logprobs !== undefined) logprobs.push(event.logprobs)
   }
   parts.push(...parser.end())
   const textOf = (type: AnswerPart['type']) =>
@@ -29,6 +34,7 @@ export async function collectAnswer(
     content: textOf('text'),
     reasoning: textOf('reasoning'),
     calls: parts.flatMap((part) => (part.type === 'call' ? [part.call] : [])),
+    logprobs,
     end: end!,
   }
 }

@@ -70,7 +70,8 @@ export const completionSchema = z.object({
   cache_prompt: boolean.optional(),
   stream: boolean.optional(),
   return_tokens: boolean.optional(),
-  n_probs: integer(0, largest).optional(),
+  n_probs: integer(0, 20).optional(),
+  post_sampling_probs: boolean.optional(),
   grammar: text.optional(),
   json_schema: object.optional(),
   t_max_predict_ms: integer(-1, largest).optional(),
@@ -92,8 +93,9 @@ export async function toCompletionRequest(
   client: EngineClient,
   defaults: ProtocolDefaults,
 ): Promise<GenerateRequest> {
-  if ((fields.n_probs ?? 0) > 0) {
-    throw unsupported('n_probs', 'this backend does not give probabilities')
+  const { n_probs: logprobs = 0 } = fields
+  if (logprobs > 0 && fields.post_sampling_probs === true) {
+    throw unsupported('post_sampling_probs', "probabilities are the model's own, before sampling")
   }
   const { grammar, json_schema: schema } = fields
   const constraint = await onlyConstraint(client, [
@@ -112,6 +114,7 @@ export async function toCompletionRequest(
     {
       maxTokens: most === -1 ? Infinity : most,
       constraint,
+      logprobs: logprobs > 0 ? logprobs : undefined,
       temperature: fields.temperature,
       topK: fields.top_k,
       topP: fields.top_p,

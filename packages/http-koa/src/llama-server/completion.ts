@@ -1,4 +1,4 @@
-import type { EngineClient, GenerateRequest, TokenId } from '@cllm/core'
+import type { EngineClient, GenerateRequest, LikelyToken, TokenId, TokenLogprobs } from '@cllm/core'
 import { abortOnClose } from '../abort-on-close.js'
 import type { KoaContext } from '../koa-context.js'
 import { publicError } from '../public-error.js'
@@ -44,13 +44,24 @@ async function promptText(client: EngineClient, prompt: CompletionFields['prompt
 async function collect({ events }: Generation, about: About): Promise<object> {
   let content = ''
   const tokens: TokenId[] = []
+  const logprobs: TokenLogprobs[] = []
   let end: EndEvent | undefined
   for await (const event of events) {
     content += event.text
-    if (event.type === 'end') end = event
-    else if (about.returnTokens) tokens.push(event.token)
+    if (event.type === 'end') {
+      end = event
+      continue
+    }
+    if (about.returnTokens) tokens.push(event.token)
+    if (event.logprobs !== undefined) logprobs.push(event.logprobs)
   }
-  return { index: 0, content, tokens, ...ending(end!, about, content.includes('\n')) }
+  return {
+    index: 0,
+    content,
+    tokens,
+    ...probabilities(logprobs),
+    ...ending(end!, about, content.includes('\n')),
+  }
 }
 
 async function stream(ctx: KoaContext, { events }: Generation, about: About): Promise<void> {
@@ -64,9 +75,12 @@ async function stream(ctx: KoaContext, { events }: Generation, about: About): Pr
       if (event.type === 'token') {
         count++
         const tokens = about.returnTokens ? String(event.token) : ''
+        const { logprobs } = event
+        const probable =
+          logprobs === undefined ? '' : JSON.stringify(probabilities([logprobs])).slice(1, -1)
         response.write(
           `data: {"index":0,"content":${content},"tokens":[${tokens}],"stop":false,` +
-            `"tokens_predicted":${count}}\n\n`,
+            `"tokens_predicted":${count}${probable && ','}${probable}}\n\n`,
         )
         continue
       }
@@ -82,6 +96,23 @@ async function stream(ctx: KoaContext, { events }: Generation, about: About): Pr
     if (response.destroyed) return
     const body = llamaServerErrorBody(publicError(error, ctx.state.transport.logger))
     response.end(`data: ${JSON.stringify(body)}\n\n`)
+  }
+}
+
+const named = ({ token, text, bytes, logprob }: LikelyToken) => ({
+  id: token,
+  token: text,
+  bytes,
+  logprob,
+})
+
+function probabilities(tokens: readonly TokenLogprobs[]): object {
+  if (tokens.length === 0) return {}
+  return {
+    completion_probabilities: tokens.map((token) => ({
+      ...named(token),
+      top_logprobs: token.top.map(named),
+    })),
   }
 }
 

@@ -76,6 +76,7 @@ export async function toChatRequest(
   defaults: ProtocolDefaults,
 ): Promise<ChatRequest> {
   refuse(fields)
+  const logprobs = logprobsOf(fields)
   const tools = fields.tool_choice === 'none' ? [] : (fields.tools ?? []).map(definition)
   const constraint = await onlyConstraint(client, [
     formatConstraint(fields.response_format),
@@ -91,7 +92,7 @@ export async function toChatRequest(
   const settings = sharedSettings(fields)
   const maxTokens = fields.max_completion_tokens ?? settings.maxTokens
   return {
-    request: buildRequest(prompt, { ...settings, maxTokens, constraint }, defaults),
+    request: buildRequest(prompt, { ...settings, maxTokens, constraint, logprobs }, defaults),
     // what is held to a form leaves no room to think
     form: constraint === undefined ? form : { ...form, thinks: false },
   }
@@ -116,16 +117,17 @@ function definition({ type, function: tool }: z.output<typeof toolSchema>): Tool
   return { type, function: shown }
 }
 
-/** What this backend cannot do. */
-function refuse({
-  logprobs,
-  top_logprobs: top = 0,
-  tools = [],
-  tool_choice: choice = 'auto',
-}: ChatFields): void {
-  if (logprobs === true || top > 0) {
-    throw unsupported('logprobs', 'this backend does not give probabilities')
-  }
+/** How many of the likeliest tokens are wanted with each one; undefined: no probabilities. */
+function logprobsOf({ logprobs, top_logprobs: top }: ChatFields): number | undefined {
+  if (logprobs === true) return top ?? 0
+  if (top === undefined || top === 0) return undefined
+  const field = 'top_logprobs'
+  const message = `${field}: expected logprobs to be true`
+  throw new CllmError('invalid_request', message, { details: { field } })
+}
+
+/** What cannot be kept to. */
+function refuse({ tools = [], tool_choice: choice = 'auto' }: ChatFields): void {
   const strict = tools.findIndex((tool) => tool.function.strict === true)
   if (strict >= 0 && choice === 'auto') {
     const field = `tools.${strict}.function.strict`

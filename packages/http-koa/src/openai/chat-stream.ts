@@ -1,3 +1,4 @@
+import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart } from '../chat/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../chat/create-answer-parser.js'
 import type { KoaContext } from '../koa-context.js'
@@ -6,6 +7,7 @@ import { type EndEvent, type Generation, mergeGenerations } from '../request/gen
 import { startEventStream } from '../sse.js'
 import { finishOf, toolCallOf } from './answer-words.js'
 import { openAiErrorBody } from './openai-error.js'
+import { chatLogprobs } from './openai-logprobs.js'
 import { timingsOf, usageOf } from '../request/usage.js'
 
 /** What all chunks of a stream have in common. */
@@ -24,12 +26,20 @@ export async function streamChat(
   const response = startEventStream(ctx)
   const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
-  const send = (index: number, delta: string, finish: string | null = null) =>
+  const answers = generations.map(() => ({
+    parser: createAnswerParser(form),
+    calls: 0,
+    /** Those that go with the next chunk. */
+    logprobs: [] as TokenLogprobs[],
+  }))
+  const send = (index: number, delta: string, finish: string | null = null) => {
+    const due = answers[index]!.logprobs.splice(0)
+    const logprobs = due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due))
     response.write(
-      `${opening}[{"index":${index},"delta":${delta},"logprobs":null,` +
+      `${opening}[{"index":${index},"delta":${delta},"logprobs":${logprobs},` +
         `"finish_reason":${JSON.stringify(finish)}}]${closing}`,
     )
-  const answers = generations.map(() => ({ parser: createAnswerParser(form), calls: 0 }))
+  }
   const ends: EndEvent[] = []
   const say = (index: number, parts: readonly AnswerPart[]) => {
     const answer = answers[index]!
@@ -46,7 +56,8 @@ export async function streamChat(
   try {
     for (const index of answers.keys()) send(index, '{"role":"assistant","content":""}')
     for await (const { index, event } of mergeGenerations(generations)) {
-      const { parser } = answers[index]!
+      const { parser, logprobs } = answers[index]!
+      if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
       say(index, parser.push(event.text))
       if (event.type !== 'end') continue
       say(index, parser.end())

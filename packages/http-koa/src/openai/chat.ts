@@ -9,6 +9,7 @@ import { finishOf, toolCallOf } from './answer-words.js'
 import { chatSchema, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
 import { fingerprint, openModel, type OpenAiContext, secondsNow } from './openai-context.js'
+import { chatLogprobs } from './openai-logprobs.js'
 import { timingsOf, usageOf } from '../request/usage.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
@@ -40,7 +41,7 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
     choices: answers.map((answer, index) => ({
       index,
       message: messageOf(ctx, answer),
-      logprobs: null,
+      logprobs: fields.logprobs === true ? chatLogprobs(answer.logprobs) : null,
       finish_reason: finishOf(answer.end.reason, answer.calls.length > 0),
     })),
     usage: usageOf(ends),

@@ -52,7 +52,7 @@ export async function toCompletionRequests(
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
   ])
-  const settings = { ...sharedSettings(fields), constraint }
+  const settings = { ...sharedSettings(fields), constraint, logprobs: fields.logprobs }
   const times = fields.n ?? 1
   const prompts = toPrompts(fields.prompt)
   if (prompts.length * times > 128) {
@@ -76,8 +76,8 @@ function toPrompts(prompt: ClientPrompt): Prompt[] {
 }
 
 function refuse(fields: CompletionsFields): void {
-  if (fields.logprobs !== undefined) {
-    throw unsupported('logprobs', 'this backend does not give probabilities')
+  if (fields.logprobs !== undefined && fields.echo === true) {
+    throw unsupported('logprobs', 'not together with echo: those of the prompt are not computed')
   }
   if ((fields.suffix ?? '') !== '') throw unsupported('suffix', 'this model cannot fill gaps')
   if (fields.best_of !== undefined && fields.best_of !== (fields.n ?? 1)) {

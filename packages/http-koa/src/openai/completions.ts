@@ -1,4 +1,4 @@
-import { type EngineClient, type GenerateRequest, requestId } from '@cllm/core'
+import { type EngineClient, type GenerateRequest, requestId, type TokenLogprobs } from '@cllm/core'
 import { abortOnClose } from '../abort-on-close.js'
 import type { KoaContext } from '../koa-context.js'
 import { publicError } from '../public-error.js'
@@ -14,6 +14,7 @@ import { startEventStream } from '../sse.js'
 import { completionsSchema, toCompletionRequests } from './completions-request.js'
 import { fingerprint, openModel, type OpenAiContext, secondsNow } from './openai-context.js'
 import { openAiErrorBody } from './openai-error.js'
+import { textLogprobs } from './openai-logprobs.js'
 import { timingsOf, usageOf } from '../request/usage.js'
 
 /** `POST /v1/completions`, whole or streamed. */
@@ -40,13 +41,14 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
     return
   }
   const answers = await Promise.all(generations.map(collect))
+  const hasLogprobs = fields.logprobs !== undefined
   const ends = answers.map(({ end }) => end)
   ctx.body = {
     ...head,
-    choices: answers.map(({ text, end }, index) => ({
+    choices: answers.map(({ text, end, logprobs }, index) => ({
       text: `${echoes[index] ?? ''}${text}`,
       index,
-      logprobs: null,
+      logprobs: hasLogprobs ? textLogprobs(logprobs, 0) : null,
       finish_reason: end.reason,
     })),
     usage: usageOfAll(ends, fields.n ?? 1),
@@ -75,12 +77,14 @@ async function promptText(client: EngineClient, { prompt }: GenerateRequest): Pr
 
 async function collect({ events }: Generation) {
   let text = ''
+  const logprobs: TokenLogprobs[] = []
   let end: EndEvent | undefined
   for await (const event of events) {
     text += event.text
     if (event.type === 'end') end = event
+    else if (event.logprobs !== undefined) logprobs.push(event.logprobs)
   }
-  return { text, end: end! }
+  return { text, logprobs, end: end! }
 }
 
 async function stream(
@@ -93,9 +97,22 @@ async function stream(
   const response = startEventStream(ctx)
   const opening = `data: ${JSON.stringify(head).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
-  const send = (index: number, text: string, finish: string | null = null) =>
+  const offsets = generations.map(() => 0)
+  const likely = (index: number, token: TokenLogprobs | undefined): string => {
+    if (token === undefined) return 'null'
+    const offset = offsets[index] ?? 0
+    offsets[index] = offset + token.text.length
+    return JSON.stringify(textLogprobs([token], offset))
+  }
+  const send = (
+    index: number,
+    text: string,
+    finish: string | null = null,
+    logprobs?: TokenLogprobs,
+  ) =>
     response.write(
-      `${opening}[{"text":${JSON.stringify(text)},"index":${index},"logprobs":null,` +
+      `${opening}[{"text":${JSON.stringify(text)},"index":${index},` +
+        `"logprobs":${likely(index, logprobs)},` +
         `"finish_reason":${JSON.stringify(finish)}}]${closing}`,
     )
   const ends: EndEvent[] = []
@@ -105,7 +122,9 @@ async function stream(
       if (event.type === 'end') {
         send(index, event.text, event.reason)
         ends[index] = event
-      } else if (event.text !== '') send(index, event.text)
+      } else if (event.text !== '' || event.logprobs !== undefined) {
+        send(index, event.text, null, event.logprobs)
+      }
     }
     if (includeUsage) {
       const usage = JSON.stringify(usageOfAll(ends, 1))

@@ -11,7 +11,7 @@ export interface RequestSettings
     OrUndefined<
       Pick<
         GenerateRequest,
-        'priority' | 'deadlineMs' | 'timeoutMs' | 'tenant' | 'session' | 'cache'
+        'priority' | 'deadlineMs' | 'timeoutMs' | 'tenant' | 'session' | 'cache' | 'logprobs'
       >
     > {
   readonly maxTokens?: number | undefined
@@ -26,7 +26,7 @@ export function buildRequest(
   defaults: ProtocolDefaults,
 ): GenerateRequest {
   const { maxTokens, stop, logitBias, seed } = settings
-  const { priority, deadlineMs, timeoutMs, tenant, session, cache } = settings
+  const { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs } = settings
   const { temperature, topK, topP, minP, ignoreEos, constraint } = settings
   const { repetitionPenalty, presencePenalty, frequencyPenalty } = settings
   const sampling = withoutUndefined({
@@ -42,7 +42,7 @@ export function buildRequest(
     seed: toSeed(seed),
     logitBias: logitBias && toPairs(logitBias),
   })
-  const options = { priority, deadlineMs, timeoutMs, tenant, session, cache }
+  const options = { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs }
   return {
     prompt,
     maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),

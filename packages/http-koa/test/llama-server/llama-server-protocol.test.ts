@@ -32,6 +32,12 @@ t.test('the routes of llama-server', async (t) => {
     const response = await (body === undefined ? server.get(path) : server.post(path, body))
     return { status: response.status, json: (await response.json()) as Json }
   }
+  const probable = await ask('/completion', { prompt: 'euro', n_probs: 2, n_predict: 1 })
+  t.match(probable.json, {
+    completion_probabilities: [
+      { token: 'a', bytes: [97], logprob: Number, top_logprobs: [{ logprob: Number }, {}] },
+    ],
+  })
   const { json } = await ask('/completion', { prompt: 'euro', return_tokens: true, seed: -1 })
   t.match(json, {
     index: 0,
@@ -107,7 +113,7 @@ t.test('the routes of llama-server', async (t) => {
     ['/completion', { prompt: 'a', n_predict: 0 }, /n_predict/],
     ['/completion', { prompt: 'a', grammar: 'root ::= "a"' }, /grammar/],
     ['/completion', { prompt: 'a', json_schema: {} }, /json_schema/],
-    ['/completion', { prompt: 'a', n_probs: 2 }, /n_probs/],
+    ['/completion', { prompt: 'a', n_probs: 21 }, /n_probs/],
     ['/completion', { prompt: 'a', logit_bias: [[1, 'x']] }, /logit_bias/],
     ['/tokenize', { content: 5 }, /content: expected a text/],
     ['/detokenize', { tokens: [100_000] }, /./],

@@ -245,6 +245,47 @@ t.test('completions', async (t) => {
   t.match(chunks.at(-1), { choices: [], usage: { total_tokens: 9 } })
 })
 
+t.test('log probabilities', async (t) => {
+  const { ask, stream } = await start(t)
+  type Likely = { token: string; bytes: number[]; logprob: number }
+  type Content = (Likely & { top_logprobs: Likely[] })[]
+  type Choice = { logprobs: { content: Content } | null; message: { content: string } }
+  const body = { ...user('free'), max_tokens: 6, seed: 1 }
+  t.match((await ask(chat, body)).json, { choices: [{ logprobs: null }] })
+  const wanted = { ...body, logprobs: true, top_logprobs: 3 }
+  const [choice] = (await ask(chat, wanted)).json['choices'] as [Choice]
+  const content = choice.logprobs?.content ?? []
+  t.equal(content.length, 6)
+  const bytes = content.flatMap((token) => token.bytes)
+  t.equal(Buffer.from(bytes).toString(), choice.message.content)
+  for (const { logprob, top_logprobs: top } of content) {
+    t.equal(top.length, 3)
+    const logprobs = top.map((other) => other.logprob)
+    t.same(
+      logprobs,
+      logprobs.toSorted((a, b) => b - a),
+    )
+    t.ok(logprob <= logprobs[0]!)
+  }
+  const chunks = await stream(chat, wanted)
+  const streamed = chunks.flatMap(
+    ({ choices }) => (choices as Choice[])[0]?.logprobs?.content ?? [],
+  )
+  t.same(streamed, content, 'streamed the same')
+
+  const path = '/v1/completions'
+  const text = { prompt: 'free', max_tokens: 4, seed: 1, logprobs: 2 }
+  const [first] = (await ask(path, text)).json['choices'] as [
+    { text: string; logprobs: { tokens: string[]; text_offset: number[] } },
+  ]
+  t.equal(first.logprobs.tokens.length, 4)
+  t.match(first.logprobs, { token_logprobs: [Number], top_logprobs: [{}, {}, {}, {}] })
+  const offsets = (await stream(path, text)).flatMap(
+    ({ choices }) => (choices as (typeof first)[])[0]?.logprobs?.text_offset ?? [],
+  )
+  t.same(offsets, first.logprobs.text_offset)
+})
+
 t.test('what cannot be done is refused, naming the field', async (t) => {
   const { ask, client } = await start(t, { backend: { contextSize: 60 } })
   const strict = { ...tool, function: { ...tool.function, strict: true } }
@@ -253,7 +294,7 @@ t.test('what cannot be done is refused, naming the field', async (t) => {
     [chat, { response_format: { type: 'json_object' } }, 'unsupported', /^response_format$/],
     [chat, { response_format: { type: 'xml' } }, 'invalid_request', /^response_format.type$/],
     [chat, { grammar: 'root ::= "a"' }, 'unsupported', /^grammar$/],
-    [chat, { logprobs: true }, 'unsupported', /^logprobs$/],
+    [chat, { top_logprobs: 3 }, 'invalid_request', /^top_logprobs$/],
     [chat, { tools: [strict] }, 'unsupported', /^tools.0.function.strict$/],
     [chat, { tools: [tool], tool_choice: 'required' }, 'unsupported', /^tool_choice$/],
     [chat, user([image]), 'unsupported', /^messages.0.content.0$/],
@@ -267,7 +308,7 @@ t.test('what cannot be done is refused, naming the field', async (t) => {
     ['/v1/completions', { prompt: [] }, 'invalid_request', /^prompt$/],
     ['/v1/completions', { prompt: [5000] }, 'invalid_token', /^prompt$/],
     ['/v1/completions', { prompt: 'a', suffix: 'b' }, 'unsupported', /^suffix$/],
-    ['/v1/completions', { prompt: 'a', logprobs: 1 }, 'unsupported', /^logprobs$/],
+    ['/v1/completions', { prompt: 'a', logprobs: 1, echo: true }, 'unsupported', /^logprobs$/],
     ['/v1/completions', { prompt: 'a', best_of: 3 }, 'unsupported', /^best_of$/],
     ['/v1/completions', { prompt: ['a', 'b'], n: 100 }, 'invalid_request', /^n$/],
   ]

@@ -1,0 +1,32 @@
+import type { LikelyToken, TokenLogprobs } from '@cllm/core'
+
+const named = ({ text, bytes, logprob }: LikelyToken) => ({ token: text, logprob, bytes })
+
+/** Probabilities as a chat has them. */
+export const chatLogprobs = (tokens: readonly TokenLogprobs[]): object => ({
+  content: tokens.map((token) => ({ ...named(token), top_logprobs: token.top.map(named) })),
+  refusal: null,
+})
+
+/**
+ * Probabilities as a text completion has them.
+ *
+ * @param offset - characters of the answer before the first of the tokens
+ */
+export function textLogprobs(tokens: readonly TokenLogprobs[], offset: number): object {
+  let at = offset
+  const text_offset = tokens.map(({ text }) => {
+    const here = at
+    at += text.length
+    return here
+  })
+  return {
+    tokens: tokens.map(({ text }) => text),
+    token_logprobs: tokens.map(({ logprob }) => logprob),
+    top_logprobs: tokens.map(({ top }) =>
+      // of two tokens with the same text the likelier one counts
+      Object.fromEntries(top.toReversed().map(({ text, logprob }) => [text, logprob])),
+    ),
+    text_offset,
+  }
+}
