@@ -7,7 +7,7 @@ import {
   type OpenApiDocument,
 } from '@cllm/http-koa'
 import t from 'tap'
-import { serve } from '../serve.js'
+import { rawRequest, serve, until } from '../serve.js'
 
 const described = [nativeProtocol(), openAiProtocol(), ollamaProtocol(), llamaServerProtocol()]
 
@@ -130,4 +130,40 @@ t.test('bad input gets an error in the words of its protocol', async (t) => {
     'nothing looks like a crash',
   )
   t.same(server.backend.violations, [])
+})
+
+t.test('bodies that stop half-way, tools without a schema, routes that take no body', async (t) => {
+  const server = await serve({ protocols: described, backend: { embeddingSize: 2 } })
+  t.teardown(() => server.close())
+  const others = ['/v1/embeddings', '/api/embed', '/embedding', '/tokenize', '/detokenize']
+  for (const path of [...requests.map(([path]) => path), ...others]) {
+    for (const length of ['Transfer-Encoding: chunked\r\n\r\n10', 'Content-Length: 99\r\n']) {
+      const head = `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n`
+      const connection = await rawRequest(server.port, `${head}${length}\r\n{"prompt":`)
+      connection.socket.destroy()
+      await until(() => connection.closed)
+    }
+    t.equal((await server.post(path, {})).status, 400, `${path}: nothing given`)
+  }
+  const chat = { model: 'fake', messages: [{ role: 'user', content: 'a' }] }
+  for (const path of ['/v1/chat/completions', '/api/chat']) {
+    const tools = [5, {}, { type: 'function', function: { name: 'a', parameters: 'x' } }]
+    for (const tool of tools) {
+      const answer = await server.post(path, { ...chat, tools: [tool] })
+      t.equal(answer.status, 400, `${path}: ${JSON.stringify(tool)}`)
+      t.match(await answer.text(), /tools/)
+    }
+  }
+  for (const path of ['/v1/models', '/api/tags', '/api/ps', '/props', '/slots']) {
+    t.equal((await server.post(path, {})).status, 405, path)
+  }
+  t.equal((await server.get('/v1/models/none')).status, 404)
+  const { running, waiting, slots } = await server.client.statistics()
+  t.same([running, waiting], [0, 0])
+  t.ok(slots.every(({ state }) => state === 'idle'))
+  t.same(
+    server.log.filter(({ level }) => level === 'error'),
+    [],
+    'nothing looks like a crash',
+  )
 })
