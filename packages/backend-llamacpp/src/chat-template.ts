@@ -59,7 +59,7 @@ export class ChatTemplate {
   render(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedTemplate {
     const { addGenerationPrompt = true, continueFinalMessage = false, variables = {} } = options
     const hidden = this.#guard.hide({ variables, messages })
-    const render = (messages: readonly ChatMessage[]) =>
+    const renderAsGiven = (messages: readonly ChatMessage[]) =>
       this.#render({
         ...hidden.value.variables,
         messages,
@@ -67,6 +67,15 @@ export class ChatTemplate {
         bos_token: this.#vocabulary.bosText,
         eos_token: this.#vocabulary.eosText,
       })
+    const render = (messages: readonly ChatMessage[]) => {
+      try {
+        return renderAsGiven(messages)
+      } catch (error) {
+        const merged = withoutSystem(messages)
+        if (merged === undefined) throw error
+        return renderAsGiven(merged)
+      }
+    }
     const marked = continueFinalMessage
       ? renderOpen(hidden.value.messages, render)
       : render(hidden.value.messages)
@@ -87,6 +96,16 @@ export class ChatTemplate {
       )
     }
   }
+}
+
+/**
+ * For templates that refuse a system message: it goes in front of the user's first one, as in
+ * llama.cpp. Undefined where there is none.
+ */
+function withoutSystem(messages: readonly ChatMessage[]): ChatMessage[] | undefined {
+  const [system, user, ...others] = messages
+  if (system?.role !== 'system' || user?.role !== 'user') return undefined
+  return [{ ...user, content: `${system.content}\n${user.content}` }, ...others]
 }
 
 interface CompiledTemplate {

@@ -230,3 +230,18 @@ t.test('long texts in parts give the tokens of the whole', async (t) => {
     t.ok([...parts.tokenize(long, false)].length > 5, `${kind}: it is cut`)
   }
 })
+
+t.test(
+  'a template that refuses a system message gets it in front of the first question',
+  async (t) => {
+    const chatTemplate =
+      "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}" +
+      '{% endif %}[{{ m.role }}] {{ m.content }}\n{% endfor %}'
+    const { tokenizer } = await openTiny(t, { chatTemplate })
+    const user = { role: 'user', content: 'Hi' }
+    const system = { role: 'system', content: 'Be brief.' }
+    t.match(tokenizer.renderChat([system, user]).text, '[user] Be brief.\nHi')
+    t.equal(tokenizer.renderChat([user]).text.trim(), '[user] Hi')
+    t.throws(() => tokenizer.renderChat([user, system]), { code: 'invalid_request' })
+  },
+)
