@@ -145,6 +145,17 @@ t.test('ollama', async (t) => {
   await idle()
 })
 
+t.test('log probabilities', async (t) => {
+  const body = { model, messages, ...greedy, logprobs: true, top_logprobs: 2 }
+  const answer = await openai.chat.completions.create(body)
+  const content = answer.choices[0]?.logprobs?.content ?? []
+  t.equal(content.length, 40)
+  for (const { token, logprob, top_logprobs: top } of content) {
+    t.match(top[0], { token, logprob }, 'greedy takes the likeliest')
+    t.ok((top[1]?.logprob ?? 0) <= logprob)
+  }
+})
+
 t.test('responses', async (t) => {
   const request = { model, input: messages, temperature: 0, max_output_tokens: 40 }
   const whole = await openai.responses.create(request)
