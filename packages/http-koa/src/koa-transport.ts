@@ -87,6 +87,10 @@ export class KoaTransport implements Transport {
     return { url: `${this.#scheme}://${host}:${port}` }
   }
 
+  drain(): void {
+    this.#closing = true
+  }
+
   async close(deadline: number): Promise<void> {
     this.#closing = true
     const server = this.#server
@@ -115,9 +119,11 @@ export class KoaTransport implements Transport {
     })
     app.use(logRequests(this.#services))
     app.use(handleErrors(shapes))
-    app.use(async (_ctx, next) => {
-      if (this.#closing) throw new CllmError('shutting_down', 'The server is shutting down')
-      await next()
+    app.use(async (ctx, next) => {
+      if (!this.#closing || ctx.path === '/health/live') return await next()
+      // The next request of this client may find another server.
+      ctx.set('Connection', 'close')
+      throw new CllmError('shutting_down', 'The server is shutting down')
     })
     for (const guard of guards) app.use(guard)
     app.use(router.routes())

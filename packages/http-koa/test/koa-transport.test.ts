@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { hashKey, keyRing, nativeProtocol, readJsonBody, type KoaProtocol } from '@cllm/http-koa'
+import { drive } from '@cllm/core/testing'
 import t from 'tap'
 import { rawPost, rawRequest, serve, until } from './serve.js'
 
@@ -186,15 +187,14 @@ t.test('closing', async (t) => {
     )
     await server.get('/health')
     const closed = server.server.close(10_000)
-    await until(() => idle.closed && kept.closed)
-    await t.rejects(server.get('/health'), 'no new connections')
+    t.equal((await server.get('/health')).status, 503)
     slow.socket.write('{"text":"a"}')
-    await until(() => slow.closed)
+    await until(() => slow.received.includes('length'))
     t.match(slow.received, /^HTTP\/1\.1 200/, 'what had begun is finished')
     t.notOk(stream.closed)
     await until(() => {
       server.clock.advance(10)
-      return stream.closed
+      return stream.closed && idle.closed && kept.closed && slow.closed
     })
     t.match(stream.received, /"done":true,"generated_tokens":5}\n\n\r\n0\r\n\r\n$/)
     await closed
@@ -206,9 +206,12 @@ t.test('closing', async (t) => {
     const closed = server.server.close(15)
     server.clock.advance(14)
     t.notOk(stream.closed)
-    server.clock.advance(1)
-    await until(() => stream.closed)
+    await until(() => {
+      server.clock.advance(1)
+      return stream.closed
+    })
     t.notMatch(stream.received, /generated_tokens/)
+    t.match(stream.received, /shutting down/, 'with the reason')
     await until(() => {
       server.clock.advance(10)
       return server.backend.samplers.size === 0
@@ -224,6 +227,29 @@ t.test('an engine that shuts down says so', async (t) => {
   t.equal(refused.status, 503)
   t.match(await refused.json(), { success: false, code: 'shutting_down' })
   await server.close()
+})
+
+t.test('draining: what runs goes on, readiness and new requests get 503 at once', async (t) => {
+  for (const graceMs of [60_000, 20]) {
+    const server = await serve({ backend: { stepMs: () => 10, endProbability: 0 } })
+    t.match(await (await server.get('/health/ready')).json(), { data: { status: 'ready' } })
+    const response = await server.post('/generate_stream', { prompt: 'x', max_tokens: 9 })
+    const closing = server.server.close(graceMs)
+    for (const path of ['/health/ready', '/health', '/model/info']) {
+      const refused = await server.get(path)
+      t.equal(refused.status, 503)
+      t.equal(refused.headers.get('connection'), 'close')
+      t.match(await refused.json(), { code: 'shutting_down' })
+    }
+    t.equal((await server.get('/health/live')).status, 200)
+    const whole = graceMs > 90
+    const end = whole
+      ? /"done":true,"generated_tokens":9/
+      : /"error":"[^"]*shutting down".*true}\n\n$/
+    t.match(await drive(server.clock, response.text()), end)
+    await drive(server.clock, closing)
+    await t.rejects(server.get('/health/live'))
+  }
 })
 
 t.test('a line per request: no body, no query, no key', async (t) => {

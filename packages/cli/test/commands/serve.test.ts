@@ -143,6 +143,45 @@ t.test('cllm serve', async (t) => {
   })
 })
 
+t.test(
+  'a rolling restart behind a proxy loses nothing, and a second signal ends at once',
+  async (t) => {
+    const args = ['--model', model, '--slots', '4', '--drain-timeout', '60']
+    const first = await serve(t, ...args)
+    const second = await serve(t, ...args)
+    const upstreams = [first.url, second.url]
+    let refused = 0
+    /** As a load balancer does it: what one does not take, the next one gets. */
+    const proxied = async (body: unknown): Promise<string> => {
+      for (const upstream of upstreams) {
+        const response = await post(upstream, '/generate_stream', body).catch(() => undefined)
+        if (response?.status === 200) return await response.text()
+        refused++
+      }
+      return 'lost'
+    }
+    const body = { prompt: 'Once upon a time', max_tokens: 40, temperature: 0, ignore_eos: true }
+    let left = 24
+    const client = async (): Promise<void> => {
+      while (left-- > 0) {
+        if (left === 16) first.child.kill('SIGTERM')
+        t.match(await proxied(body), /"done":true,"generated_tokens":40/)
+      }
+    }
+    const exited = once(first.child, 'exit')
+    await Promise.all([1, 2, 3, 4, 5, 6].map(client))
+    t.same(await exited, [0, null])
+    t.ok(refused > 0, `${refused} requests went on to the next server`)
+
+    const long = await post(second.url, '/generate_stream', { ...body, max_tokens: 200 })
+    second.child.kill('SIGTERM')
+    while ((await fetch(`${second.url}/health/ready`)).status === 200);
+    second.child.kill('SIGTERM')
+    t.same(await once(second.child, 'exit'), [null, 'SIGTERM'])
+    await t.rejects(long.text())
+  },
+)
+
 t.test("the original server's YAML starts it, with one warning", async (t) => {
   const folder = t.testdir()
   const file = join(folder, 'config.yaml')
@@ -158,7 +197,12 @@ scheduler: { max_batch_size: 32, batch_timeout_ms: 500, request_timeout: 60.0 }
   const response = await post(server.url, '/generate', { prompt: 'One day', max_tokens: 4 })
   t.match(await response.json(), { success: true, data: { generated_tokens: 4 } })
   await stop(t, server, 'SIGINT')
-  const warnings = (await server.errors).split('\n').filter((line) => line.includes('original'))
+  const lines = (await server.errors).split('\n')
+  t.ok(
+    lines.some((line) => line.includes('0.0.0.0')),
+    'open to everybody: it is warned',
+  )
+  const warnings = lines.filter((line) => line.includes('num_threads'))
   t.equal(warnings.length, 1)
   t.match(warnings[0], /num_threads.*quantization.*batch_timeout_ms/)
 })

@@ -21,6 +21,11 @@ export interface Transport {
   /** Resolves when requests can come. */
   listen(): Promise<TransportAddress>
   /**
+   * Answers new requests with `shutting_down` from now on, readiness probes among them; what is under
+   * way goes on. Called before {@link close}, so that load balancers see it.
+   */
+  drain?(): void
+  /**
    * Takes no new connections, lets what is under way finish until `deadline` (milliseconds of the
    * clock), then cuts it.
    */

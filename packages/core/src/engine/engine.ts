@@ -92,9 +92,9 @@ export class Engine {
   /** Ends a request; its slot is free before the next step. Unknown ids are ignored. */
   cancel(id: string): void {
     const error = new CllmError('cancelled', 'The request was cancelled')
+    if (this.#intake.giveUp(id, error)) return
     const sequence = this.#roster.find(id)
     if (sequence !== undefined) this.#leave(sequence, error)
-    else this.#intake.giveUp(id, error)
   }
 
   /** The policy in force, and why it is the fallback where it is. */

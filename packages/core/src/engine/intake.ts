@@ -24,6 +24,9 @@ export class Intake {
   /** Requests whose prompts are being tokenized, with what ended that, if anything did. */
   readonly #reading = new Map<string, CllmError | undefined>()
 
+  /** Requests whose id belongs to one that has ended and is about to leave. */
+  readonly #following = new Map<string, GenerateRequest>()
+
   constructor(
     private readonly household: Household,
     private readonly roster: Roster,
@@ -31,7 +34,9 @@ export class Intake {
     private readonly clock: Clock,
     private readonly random: Random,
     private readonly options: EngineOptions,
-  ) {}
+  ) {
+    roster.onRemoved = (id) => this.#follow(id)
+  }
 
   /** Whether long prompts are being tokenized. */
   get isReading(): boolean {
@@ -40,6 +45,10 @@ export class Intake {
 
   /** Takes a request in at once, or, with a long prompt, a little later. */
   take(id: string, request: GenerateRequest): void {
+    if (this.roster.find(id)?.hasEnded === true && !this.#following.has(id)) {
+      this.#following.set(id, request)
+      return
+    }
     const now = this.clock.now() - (request.continued?.elapsedMs ?? 0)
     const { random, options, roster } = this
     const { tokenizer, backend } = this.household
@@ -58,8 +67,12 @@ export class Intake {
     }
   }
 
-  /** Ends the tokenizing of a prompt, if there is any, with this error. */
+  /** Ends a request that is not in the roster yet, if there is one, with this error. */
   giveUp(id: string, error: CllmError): boolean {
+    if (this.#following.delete(id)) {
+      this.household.refuse(id, error)
+      return true
+    }
     const isReading = this.#reading.has(id)
     if (isReading) this.#reading.set(id, error)
     return isReading
@@ -69,6 +82,11 @@ export class Intake {
   close(error: CllmError): void {
     this.isOpen = false
     for (const id of this.#reading.keys()) this.giveUp(id, error)
+  }
+
+  #follow(id: string): void {
+    const request = this.#following.get(id)
+    if (request !== undefined && this.#following.delete(id)) this.take(id, request)
   }
 
   async #await(

@@ -22,6 +22,8 @@ export class Roster {
   readonly expiry = new Expiry()
   readonly slots: KvSlots
   readonly waits: PrefixWaits
+  /** Told of each request that ended, when its id is free. */
+  onRemoved: (id: string) => void = () => {}
   readonly #mover: SlotMover
 
   constructor(
@@ -149,6 +151,7 @@ export class Roster {
     this.#giveBack(sequence, now)
     sequence.state = state
     this.seat.observe({ type: 'finished', request: sequence, now })
+    this.onRemoved(sequence.id)
   }
 
   #giveBack(sequence: Sequence, now: number): void {

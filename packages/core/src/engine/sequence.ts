@@ -63,6 +63,8 @@ export class Sequence implements SequenceView {
   readonly logprobs: OutputLogprobs[] = []
   /** Output tokens whose events were made. */
   emittedTokens = 0
+  /** Whether its `end` event was made, though it may have its slot yet. */
+  hasEnded = false
   /** Why generation ended, once it has; its last events may still be due. */
   finish: FinishReason | undefined
   admittedAt: number | undefined

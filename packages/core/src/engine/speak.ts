@@ -24,6 +24,7 @@ export function* speak(sequence: Sequence, now: number): Generator<GenerateEvent
 }
 
 function end(sequence: Sequence, text: string, now: number, stop?: string): GenerateEvent {
+  sequence.hasEnded = true
   return {
     type: 'end',
     reason: stop === undefined ? (sequence.finish ?? 'stop') : 'stop',

@@ -29,14 +29,17 @@ export interface ServerInProcess extends ServerParts, EngineParts {
   readonly registry?: PluginRegistry
 }
 
+/** Where there is grace, the last events get this long to go out after it. */
+const flushMs = 2000
+
 /** A server that was put together. */
 export interface Server {
   readonly directory: EngineDirectory
   /** Opens the transports and says where they are. */
   listen(): Promise<TransportAddress[]>
   /**
-   * Takes nothing new, lets what runs finish for at most `graceMs` milliseconds (default 0), ends
-   * the rest with `shutting_down`, and closes the engines.
+   * Takes nothing new and says so, lets what runs finish for at most `graceMs` milliseconds (default
+   * 0), ends the rest with `shutting_down`, and closes the engines.
    */
   close(graceMs?: number): Promise<void>
 }
@@ -55,12 +58,17 @@ export function createServer(parts: ServerOnEngines | ServerInProcess): Server {
     },
     async close(graceMs = 0) {
       const deadline = clock.now() + graceMs
-      // Settled, so that a transport that fails early is heard of at the end and not as an unhandled
-      // rejection; its engines are closed in any case.
-      const closing = Promise.allSettled(transports.map((transport) => transport.close(deadline)))
+      for (const transport of transports) transport.drain?.()
       const clients = directory.clients()
-      await settledBy(clock, deadline, Promise.allSettled(clients.map((client) => client.drain())))
-      await Promise.allSettled(clients.map((client) => client.close()))
+      const drained = Promise.allSettled(clients.map(async (client) => await client.drain()))
+      if (graceMs > 0) await settledBy(clock, deadline, drained)
+      const ended = Promise.allSettled(clients.map(async (client) => await client.close()))
+      // Streams that are cut short have an error event to send yet.
+      const cut = clock.now() + (graceMs > 0 ? flushMs : 0)
+      // Settled, so that a transport that fails early is heard of at the end and not as an unhandled
+      // rejection.
+      const closing = Promise.allSettled(transports.map((transport) => transport.close(cut)))
+      await ended
       const failure = (await closing).find((result) => result.status === 'rejected')
       if (failure !== undefined) throw failure.reason
     },

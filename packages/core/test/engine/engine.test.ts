@@ -20,6 +20,7 @@ import {
   FakeTokenizer,
   fakeTokenIds,
   runUntilIdle,
+  drive,
   scriptAnswers,
 } from '@cllm/core/testing'
 import { getEventListeners } from 'node:events'
@@ -27,6 +28,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t, { type Test } from 'tap'
 import {
+  type Answer,
   collect,
   counting,
   eager,
@@ -1387,4 +1389,27 @@ t.test('statistics', async (t) => {
   t.equal(stepMs.counts[stepMs.bounds.indexOf(10)], 15, 'at most 10 ms and above 5')
   t.match(engine.info(), { model: { id: 'fake' }, limits: { slots: 2 }, capabilities: {} })
   await isDone(t, made)
+})
+
+t.test('an id can be used again as soon as its end is told, after a stop text too', async (t) => {
+  const { client, clock, backend, engine } = rig({ endProbability: 0 })
+  const request: GenerateRequest = { ...greedy(promptOf(9), 40), stop: [' '], id: 'same' }
+  const again = async (): Promise<Answer[]> => {
+    const answers: Answer[] = []
+    for (let time = 0; time < 3; time++) answers.push(await collect(client.submit(request)))
+    return answers
+  }
+  for (const { error, end } of await drive(clock, again())) {
+    t.equal(error, undefined)
+    t.match(end, { reason: 'stop', stop: ' ' })
+  }
+  const cancelled = (async () => {
+    await collect(client.submit(request))
+    const second = collect(client.submit(request))
+    client.cancel('same')
+    return await second
+  })()
+  t.match((await drive(clock, cancelled)).error, { code: 'cancelled' })
+  await runUntilIdle(clock)
+  t.match(leftovers({ backend, engine }), nothingLeft)
 })

@@ -76,7 +76,7 @@ t.test('a server in this process', async (t) => {
   const closing = server.close(1000)
   t.match((await collect(client.submit(greedy([5], 5)))).error, { code: 'shutting_down' })
   await drive(clock, closing)
-  t.same(closed, [from + 1000, from + 1000])
+  t.same(closed, [from + 2045, from + 2045], 'with time for the last events')
   t.equal((await last).tokens.length, 5, 'what runs may finish')
   t.equal(clock.now(), from + 45, 'and no longer is waited')
   t.equal(clock.nextTimer(), undefined)

@@ -14,7 +14,8 @@ const schema = z.object({
 
 /** `GET /admin/scheduler`: the policy in force and those that could be. */
 export async function getScheduler(ctx: KoaContext, directory: EngineDirectory): Promise<void> {
-  answer(ctx, await engineOf(ctx, directory).getScheduler())
+  const engine = engineOf(ctx, directory)
+  await answer(ctx, engine, await engine.getScheduler())
 }
 
 /** `PUT /admin/scheduler`: another policy from the next step on; nothing is lost or restarted. */
@@ -30,7 +31,7 @@ export async function putScheduler(ctx: KoaContext, directory: EngineDirectory):
   const engine = engineOf(ctx, directory)
   const info = await engine.setScheduler(policy, options)
   ctx.state.transport.logger.info({ policy, options: info.options }, 'the policy was swapped')
-  answer(ctx, info)
+  await answer(ctx, engine, info)
 }
 
 /** The default engine, or that of the query's `model`. */
@@ -39,6 +40,9 @@ function engineOf(ctx: KoaContext, directory: EngineDirectory): EngineClient {
   return directory.open(Array.isArray(model) ? model[0] : model)
 }
 
-function answer(ctx: KoaContext, { policy, options, fallback, available }: SchedulerInfo): void {
-  ctx.body = { success: true, data: { policy, options, fallback: fallback ?? null, available } }
+async function answer(ctx: KoaContext, engine: EngineClient, info: SchedulerInfo): Promise<void> {
+  const { policy, options, fallback, available } = info
+  const { policyFaults } = await engine.statistics()
+  const data = { policy, options, fallback: fallback ?? null, policyFaults, available }
+  ctx.body = { success: true, data }
 }

@@ -1,4 +1,5 @@
 import { CllmError, type Clock, type EngineClient, type EngineStatistics } from '@cllm/core'
+import { errorBody } from '../error-body.js'
 import type { KoaContext } from '../koa-context.js'
 import type { NativeContext } from './native-context.js'
 
@@ -11,7 +12,9 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
   const { clock } = ctx.state.transport
   const client = native.directory.open()
   if (level === 'basic') {
-    await answered(clock, client.statistics())
+    const statistics = answered(clock, client.statistics())
+    const failure = await statistics.then(() => undefined).catch((error: unknown) => error)
+    if (failure !== undefined) return degraded(ctx, CllmError.from(failure))
     // `status` is for clients of llama-server
     ctx.body = { status: 'ok', success: true, data: { status: 'healthy', model_loaded: true } }
   } else if (level === 'detailed' || level === 'full') {
@@ -34,6 +37,26 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
     const message = `level: expected basic, detailed or full, instead got ${JSON.stringify(level)}`
     throw new CllmError('invalid_request', message, { details: { field: 'level' } })
   }
+}
+
+/** `GET /health/live`: whether this process answers at all, with or without an engine. */
+export function live(ctx: KoaContext): void {
+  ctx.body = { success: true, data: { status: 'alive' } }
+}
+
+/** `GET /health/ready`: whether requests are served now; 503 without an engine and while stopping. */
+export async function ready(ctx: KoaContext, native: NativeContext): Promise<void> {
+  try {
+    await answered(ctx.state.transport.clock, native.directory.open().statistics())
+    ctx.body = { success: true, data: { status: 'ready' } }
+  } catch (error) {
+    degraded(ctx, CllmError.from(error))
+  }
+}
+
+function degraded(ctx: KoaContext, error: CllmError): void {
+  ctx.status = 503
+  ctx.body = { ...errorBody(error), data: { status: 'degraded', model_loaded: false } }
 }
 
 interface Components {

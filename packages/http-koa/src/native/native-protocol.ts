@@ -8,7 +8,7 @@ import { decode } from './decode.js'
 import { encode } from './encode.js'
 import { generateSchema, nativeDefaults, type NativeDefaults } from './generate-request.js'
 import { generate, generateStream } from './generate.js'
-import { health } from './health.js'
+import { health, live, ready } from './health.js'
 import { modelInfo } from './model-info.js'
 import type { NativeContext, NativeEndpoint } from './native-context.js'
 import { requestReport } from './request-report.js'
@@ -59,6 +59,18 @@ const endpoints: readonly NativeEndpoint[] = [
     path: '/requests/:id',
     description: 'What happened to a request',
     handle: requestReport,
+  },
+  {
+    method: 'GET',
+    path: '/health/live',
+    description: 'Whether the process lives, for orchestrators',
+    handle: live,
+  },
+  {
+    method: 'GET',
+    path: '/health/ready',
+    description: 'Whether requests are served now, for orchestrators',
+    handle: ready,
   },
 ]
 

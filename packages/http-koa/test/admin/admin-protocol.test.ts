@@ -48,9 +48,15 @@ t.test('GET and PUT /admin/scheduler', async (t) => {
   t.same(await server.get(), {
     status: 200,
     success: true,
-    data: { policy: 'run-all', options: {}, fallback: null, available },
+    data: { policy: 'run-all', options: {}, fallback: null, policyFaults: 0, available },
   })
-  const swapped = { policy: 'by-turns', options: { quantum: 7 }, fallback: null, available }
+  const swapped = {
+    policy: 'by-turns',
+    options: { quantum: 7 },
+    fallback: null,
+    policyFaults: 0,
+    available,
+  }
   t.same(await server.put({ policy: 'by-turns', options: { quantum: 7 } }), {
     status: 200,
     success: true,

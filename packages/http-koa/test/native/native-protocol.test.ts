@@ -703,7 +703,15 @@ t.test('GET /, /health and /model/info', async (t) => {
   const dead = get('/health')
   await until(() => clock.nextTimer() !== undefined)
   clock.advance(5000)
-  t.match(await dead, [503, { success: false, code: 'engine_unavailable' }])
+  t.match(await dead, [
+    503,
+    { success: false, code: 'engine_unavailable', data: { status: 'degraded' } },
+  ])
+  const unready = get('/health/ready')
+  await until(() => clock.nextTimer() !== undefined)
+  clock.advance(5000)
+  t.match(await unready, [503, { success: false, data: { status: 'degraded' } }])
+  t.match(await get('/health/live'), [200, { data: { status: 'alive' } }])
 })
 
 t.test('the average wait is measured', async (t) => {
