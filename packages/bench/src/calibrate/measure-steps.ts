@@ -14,6 +14,7 @@ export interface MeasureOptions {
   /** How often each step is measured. */
   readonly repeats: number
   readonly signal: AbortSignal
+  /** Told after each measured step. */
   readonly onStep: () => void
 }
 
@@ -57,6 +58,7 @@ export class StepMeter {
     return quick(times)
   }
 
+  /** Gives all slots and samplers back. */
   empty(): void {
     for (const slot of this.#held.keys()) {
       this.backend.release(slot)

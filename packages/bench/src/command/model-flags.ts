@@ -17,14 +17,20 @@ export interface ModelSettings {
   readonly policyOptions?: Readonly<Record<string, unknown>>
 }
 
+/** A model that is served over HTTP. */
+export interface ServedModel {
+  readonly url: URL
+  readonly client: EngineClient
+  /** Ends the server and its engine. */
+  readonly close: () => Promise<void>
+}
+
 /** Loads models for the commands that measure them from within. */
 export interface ModelHost {
   /** A backend in this process. */
   openBackend(settings: ModelSettings): Promise<Backend>
   /** An engine in a process of its own, and HTTP before it. */
-  serve(
-    settings: ModelSettings,
-  ): Promise<{ url: URL; client: EngineClient; close(): Promise<void> }>
+  serve(settings: ModelSettings): Promise<ServedModel>
   /** A policy for an engine in this process. */
   readonly policies: PolicyFactory
 }

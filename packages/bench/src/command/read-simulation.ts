@@ -11,6 +11,7 @@ import type { simulationFlags } from './simulate-flags.js'
 
 /** Makes policies by name, those of plugins included. */
 export interface PolicyFactory {
+  /** Makes the policy of a name; throws `invalid_policy`. */
   createPolicy(name: string, options: Readonly<Record<string, unknown>>): SchedulerPolicy
 }
 

@@ -15,6 +15,7 @@ export type SimulatedLoadOptions = Pick<LoadOptions, 'shape' | 'dataset' | 'seed
 export interface SimulatedLoad {
   /** Those whose times are known from the beginning. */
   readonly requests: readonly SimulatedRequest[]
+  /** The next request of a client whose last one ended. */
   readonly after?: (ended: SimulatedAnswer, now: number) => SimulatedRequest | undefined
   readonly items: readonly WorkItem[]
   /** How often the dataset began anew. */

@@ -6,6 +6,7 @@ export interface MachineView {
 
 /** Says which machine gets a request. Each run has a router of its own. */
 export interface Router {
+  /** The index of the machine that gets a request with this prompt. */
   route(prompt: readonly number[], machines: readonly MachineView[]): number
 }
 
