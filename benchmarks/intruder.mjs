@@ -2,32 +2,21 @@
 // it wait? cLLM and llama-server, alternating in one run.
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
-import { pause, startServer } from './lib/servers.mjs'
+import { pause, serverFlags, startServers } from './lib/servers.mjs'
 import { median, table } from './lib/statistics.mjs'
 import { gaps, stream } from './lib/stream.mjs'
 
 const { values } = parseArgs({
   options: {
-    model: { type: 'string' },
-    'llama-server': { type: 'string' },
+    ...serverFlags,
     rounds: { type: 'string', default: '3' },
-    slots: { type: 'string', default: '16' },
     'ctx-size': { type: 'string', default: '4096' },
     words: { type: 'string', default: '1200' },
     streams: { type: 'string', default: '4' },
-    only: { type: 'string' },
     seed: { type: 'string', default: String(Date.now()) },
-    extra: { type: 'string', default: '' },
   },
 })
 const random = randomOf(Number(values.seed))
-const settings = {
-  model: values.model,
-  slots: Number(values.slots),
-  context: Number(values['ctx-size']),
-  llamaServer: values['llama-server'],
-  extra: values.extra.split(' ').filter((word) => word !== ''),
-}
 
 async function intrude(server) {
   const streams = Array.from({ length: Number(values.streams) }, () =>
@@ -47,11 +36,9 @@ async function intrude(server) {
   return { itlMax: Math.max(...during), ttft: intruder.times[0] }
 }
 
-const kinds = values.only === undefined ? ['llama-server', 'cllm'] : [values.only]
+const servers = await startServers(values)
+const kinds = servers.map(({ kind }) => kind)
 const results = new Map(kinds.map((kind) => [kind, []]))
-const servers = []
-for (const kind of kinds) servers.push(await startServer(kind, settings))
-await pause(3000)
 for (let round = 0; round < Number(values.rounds); round++) {
   const order = round % 2 === 0 ? servers : servers.toReversed()
   for (const server of order) {

@@ -5,17 +5,14 @@
 // 3. Requests at once with a prefix that nobody has seen, cLLM and llama-server alternating.
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
-import { pause, startServer } from './lib/servers.mjs'
+import { pause, serverFlags, startServers } from './lib/servers.mjs'
 import { median, sum, table } from './lib/statistics.mjs'
 import { stream } from './lib/stream.mjs'
 
 const { values } = parseArgs({
   options: {
-    model: { type: 'string' },
-    'llama-server': { type: 'string' },
+    ...serverFlags,
     rounds: { type: 'string', default: '3' },
-    slots: { type: 'string', default: '16' },
-    'ctx-size': { type: 'string', default: '2048' },
     requests: { type: 'string', default: '32' },
     // of one to two tokens each
     'prefix-words': { type: 'string', default: '400' },
@@ -23,21 +20,12 @@ const { values } = parseArgs({
     tokens: { type: 'string', default: '16' },
     clients: { type: 'string', default: '8' },
     'unseen-words': { type: 'string', default: '400' },
-    only: { type: 'string' },
     seed: { type: 'string', default: String(Date.now()) },
-    extra: { type: 'string', default: '' },
   },
 })
 const random = randomOf(Number(values.seed))
 const tokens = Number(values.tokens)
 const rounds = Number(values.rounds)
-const settings = {
-  model: values.model,
-  slots: Number(values.slots),
-  context: Number(values['ctx-size']),
-  llamaServer: values['llama-server'],
-  extra: values.extra.split(' ').filter((word) => word !== ''),
-}
 
 /** So many requests with a new prefix, all at once. */
 async function wave(server, count, prefixWords, cache) {
@@ -78,10 +66,8 @@ async function follower(server) {
   return { cold: cold.times[0], copied: copied.times[0], inPlace: inPlace.times[0] }
 }
 
-const kinds = values.only === undefined ? ['llama-server', 'cllm'] : [values.only]
-const servers = []
-for (const kind of kinds) servers.push(await startServer(kind, settings))
-await pause(3000)
+const servers = await startServers(values)
+const kinds = servers.map(({ kind }) => kind)
 for (const server of servers) await wave(server, 2, 100, false)
 
 const cllm = servers.find(({ kind }) => kind === 'cllm')

@@ -1,35 +1,23 @@
 // Streams over HTTP from cLLM and llama-server, alternating in one run, with fresh prompts.
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
-import { pause, startServer } from './lib/servers.mjs'
+import { pause, serverFlags, startServers } from './lib/servers.mjs'
 import { median, quantile, sum, table } from './lib/statistics.mjs'
 import { gaps, stream } from './lib/stream.mjs'
 
 const { values } = parseArgs({
   options: {
-    model: { type: 'string' },
-    'llama-server': { type: 'string' },
+    ...serverFlags,
     concurrency: { type: 'string', default: '1,8,16' },
     rounds: { type: 'string', default: '3' },
-    slots: { type: 'string', default: '16' },
-    'ctx-size': { type: 'string', default: '2048' },
     words: { type: 'string', default: '32' },
     tokens: { type: 'string', default: '24' },
     requests: { type: 'string', default: '3' },
-    only: { type: 'string' },
     seed: { type: 'string', default: String(Date.now()) },
-    extra: { type: 'string', default: '' },
   },
 })
 const random = randomOf(Number(values.seed))
 const tokens = Number(values.tokens)
-const settings = {
-  model: values.model,
-  slots: Number(values.slots),
-  context: Number(values['ctx-size']),
-  llamaServer: values['llama-server'],
-  extra: values.extra.split(' ').filter((word) => word !== ''),
-}
 
 /** `concurrency` clients, each sending its next request when the one before has ended. */
 async function closedLoop(server, concurrency, perClient) {
@@ -52,10 +40,8 @@ async function closedLoop(server, concurrency, perClient) {
   }
 }
 
-const kinds = values.only === undefined ? ['llama-server', 'cllm'] : [values.only]
-const servers = []
-for (const kind of kinds) servers.push(await startServer(kind, settings))
-await pause(3000)
+const servers = await startServers(values)
+const kinds = servers.map(({ kind }) => kind)
 for (const server of servers) await closedLoop(server, 2, 1)
 
 const figures = ['throughput', 'ttft', 'itl', 'itlMax']

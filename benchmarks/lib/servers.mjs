@@ -4,6 +4,35 @@ import { fileURLToPath } from 'node:url'
 
 const cllmBin = fileURLToPath(new URL('../../packages/cli/bin/cllm.js', import.meta.url))
 
+/** The options of `parseArgs` that `startServers` reads. */
+export const serverFlags = {
+  model: { type: 'string' },
+  'llama-server': { type: 'string' },
+  slots: { type: 'string', default: '16' },
+  'ctx-size': { type: 'string', default: '2048' },
+  // one of `cllm` and `llama-server`, instead of both
+  only: { type: 'string' },
+  // further arguments of `cllm serve`, between spaces
+  extra: { type: 'string', default: '' },
+}
+
+/** Starts the servers that the flags name and lets them come to rest. */
+export async function startServers(values) {
+  const settings = {
+    model: values.model,
+    slots: Number(values.slots),
+    context: Number(values['ctx-size']),
+    llamaServer: values['llama-server'],
+    extra: values.extra.split(' ').filter((word) => word !== ''),
+  }
+  const servers = []
+  for (const kind of values.only === undefined ? ['llama-server', 'cllm'] : [values.only]) {
+    servers.push(await startServer(kind, settings))
+  }
+  await pause(3000)
+  return servers
+}
+
 /** Starts `cllm serve` or llama-server on a free port and waits until it answers. */
 export async function startServer(kind, { model, slots, context, llamaServer, extra = [] }) {
   const port = await freePort()
