@@ -2,6 +2,7 @@ import {
   type AddressedEvent,
   CllmError,
   createEngine,
+  defaultSampling,
   type Engine,
   type EngineOptions,
   type GenerateEvent,
@@ -113,6 +114,14 @@ export function rig(options: RigOptions = {}) {
 }
 
 export type Rig = ReturnType<typeof rig>
+
+/** What the rig's model says after these tokens when asked by `greedy`. */
+export const expectedTokens = (backend: FakeBackend, prompt: readonly TokenId[], count: number) =>
+  backend.continuation(
+    prompt,
+    { ...defaultSampling, temperature: 0, ignoreEos: true, seed: 0 },
+    count,
+  )
 
 /** All that a stream had to say. */
 export interface Answer {

@@ -32,6 +32,7 @@ import {
   collect,
   counting,
   eager,
+  expectedTokens,
   greedy,
   leftovers,
   nothingLeft,
@@ -41,17 +42,6 @@ import {
   rig,
   WatchedBackend,
 } from '../rig.js'
-
-const greedySampling: SamplingParams = {
-  ...defaultSampling,
-  temperature: 0,
-  ignoreEos: true,
-  seed: 0,
-}
-
-/** What the rig's model says after these tokens. */
-const expectedTokens = (backend: FakeBackend, prompt: readonly TokenId[], count: number) =>
-  backend.continuation(prompt, greedySampling, count)
 
 /** Eager, and remembers what it saw. */
 function watching() {

@@ -1,9 +1,10 @@
-import { type BatchItem, defaultSampling, type Plan, type TokenId } from '@cllm/core'
+import { type BatchItem, type Plan, type TokenId } from '@cllm/core'
 import { runUntilIdle } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
 import {
   collect,
   eager,
+  expectedTokens,
   greedy,
   leftovers,
   nothingLeft,
@@ -14,11 +15,6 @@ import {
   type RigOptions,
   WatchedBackend,
 } from '../rig.js'
-
-const greedySampling = { ...defaultSampling, temperature: 0, ignoreEos: true, seed: 0 }
-
-const expectedTokens = ({ backend }: Rig, prompt: readonly TokenId[], count: number) =>
-  backend.continuation(prompt, greedySampling, count)
 
 /** Runs one request, checks its tokens, and says what it found and which calls that took. */
 async function request(
@@ -32,7 +28,11 @@ async function request(
   const answer = await made.run(
     collect(made.client.submit({ ...greedy(prompt, maxTokens), ...rest })),
   )
-  t.same(answer.tokens, expectedTokens(made, prompt, maxTokens), 'the answer is the right one')
+  t.same(
+    answer.tokens,
+    expectedTokens(made.backend, prompt, maxTokens),
+    'the answer is the right one',
+  )
   const [first] = made.backend.steps.slice(before.steps)
   const own = first?.batch.at(-1)
   return {
@@ -62,7 +62,7 @@ t.test('a finished request leaves its tokens for the next', async (t) => {
   const made = rig({ slots: 2 })
   const prompt = promptOf(40)
   t.match(await request(t, made, prompt), { cached: 0, slot: 0, computed: 40, calls: [] })
-  const answer = expectedTokens(made, prompt, 3)
+  const answer = expectedTokens(made.backend, prompt, 3)
   const next = [...prompt, ...answer, ...promptOf(5, 1)]
   t.match(
     await request(t, made, next),
@@ -204,7 +204,7 @@ t.test('whoever begins with what is being computed waits for it', async (t) => {
     Promise.all(prompts.map((prompt) => collect(made.client.submit(greedy(prompt, 3))))),
   )
   for (const [index, { tokens, end }] of answers.entries()) {
-    t.same(tokens, expectedTokens(made, prompts[index] ?? [], 3))
+    t.same(tokens, expectedTokens(made.backend, prompts[index] ?? [], 3))
     t.equal(end?.usage.cachedTokens, index === 0 ? 0 : 150)
   }
   const computed = made.backend.steps.flatMap(({ batch }) =>
@@ -315,7 +315,7 @@ t.test('a preempted request finds its own tokens, which is no hit', async (t) =>
   const steady = collect(made.client.submit({ ...greedy(promptOf(9, 1), 40), id: 'steady' }))
   const moved = collect(made.client.submit({ ...greedy([...prompt, 9], 20), id: 'moved' }))
   const answers = await made.run(Promise.all([steady, moved]))
-  t.same(answers[1]?.tokens, expectedTokens(made, [...prompt, 9], 20))
+  t.same(answers[1]?.tokens, expectedTokens(made.backend, [...prompt, 9], 20))
   t.match(seen, [{ id: 'moved', remaining: 1, computed: 0 }])
   t.equal(answers[1]?.end?.usage.cachedTokens, 40)
   t.match(made.engine.statistics(), { cachedTokens: 40, preemptions: 1 })

@@ -17,6 +17,7 @@ import {
   collect,
   counting,
   eager,
+  expectedTokens,
   greedy,
   leftovers,
   nothingLeft,
@@ -29,13 +30,6 @@ import {
 
 const prefix = promptOf(200)
 const branch = (family: number): TokenId[] => [...prefix, ...promptOf(9, family)]
-
-const expected = ({ backend }: Rig, prompt: readonly TokenId[], count: number): TokenId[] =>
-  backend.continuation(
-    prompt,
-    { ...defaultSampling, temperature: 0, ignoreEos: true, seed: 0 },
-    count,
-  )
 
 /** Eager, and says who was to be seen in each plan. */
 function watching(plan: (state: SchedulerState) => Plan = eager) {
@@ -66,7 +60,7 @@ t.test('followers are not to be seen until the prefix is there', async (t) => {
   t.match(made.engine.statistics(), { waiting: 3, running: 1 }, 'all who wait are counted')
   const done = await made.run(Promise.all(answers))
   for (const [index, { tokens, end }] of done.entries()) {
-    t.same(tokens, expected(made, prompts[index] ?? [], 2))
+    t.same(tokens, expectedTokens(made.backend, prompts[index] ?? [], 2))
     t.equal(end?.usage.cachedTokens, index === 0 || index === 3 ? 0 : 200)
   }
   const whileComputed = seen.filter(({ now }) => now > 1000 && now < 1040)
@@ -91,10 +85,10 @@ t.test('a leader that goes hands over to a follower', async (t) => {
     })
     if (how === 'cancelled') made.clock.at(1015, () => made.client.cancel('a'))
     const [first, ...others] = await made.run(Promise.all(answers))
-    if (how === 'preempted') t.same(first?.tokens, expected(made, branch(0), 2))
+    if (how === 'preempted') t.same(first?.tokens, expectedTokens(made.backend, branch(0), 2))
     else t.equal(first?.error?.code, how)
     for (const [index, { tokens }] of others.entries()) {
-      t.same(tokens, expected(made, branch(index + 1), 2))
+      t.same(tokens, expectedTokens(made.backend, branch(index + 1), 2))
     }
     t.ok(computed(made) < 200 + 100 + 3 * 12, `${how}: ${computed(made)} tokens were computed`)
     t.match(leftovers(made), nothingLeft)
@@ -116,7 +110,7 @@ t.test('a leader that does not get on is not waited for longer than is said', as
   const leader = collect(made.client.submit({ ...greedy(branch(0), 2), id: 'a' }))
   const follower = collect(made.client.submit({ ...greedy(branch(1), 2), id: 'b' }))
   const { end, tokens } = await made.run(follower)
-  t.same(tokens, expected(made, branch(1), 2))
+  t.same(tokens, expectedTokens(made.backend, branch(1), 2))
   const { queueMs = 0 } = end?.timings ?? {}
   t.ok(queueMs > 1000 && queueMs < 6000, `it waited ${queueMs} ms`)
   made.client.cancel('a')
@@ -139,8 +133,8 @@ t.test('a held request can be cancelled, and one that the policy insists on runs
   made.client.cancel('c')
   insists = true
   const [a, b, c] = await made.run(Promise.all(answers))
-  t.same(a?.tokens, expected(made, branch(0), 2))
-  t.same(b?.tokens, expected(made, branch(1), 2))
+  t.same(a?.tokens, expectedTokens(made.backend, branch(0), 2))
+  t.same(b?.tokens, expectedTokens(made.backend, branch(1), 2))
   t.ok((b?.end?.usage.cachedTokens ?? 200) < 200, 'it did not wait')
   t.equal(c?.error?.code, 'cancelled')
   t.match(leftovers(made), nothingLeft)
