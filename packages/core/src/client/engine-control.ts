@@ -15,6 +15,7 @@ import type {
   TokenId,
 } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { checkTokens } from '../engine/check-tokens.js'
 import type { Engine } from '../engine/engine.js'
 import { collect } from '../engine/in-parts.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
@@ -40,7 +41,9 @@ export class EngineControl implements EngineCalls {
 
   /** The text of tokens. Throws `invalid_token`. */
   async detokenize(tokens: readonly TokenId[]): Promise<string> {
-    return this.engine.tokenizer.decode(tokens)
+    const { tokenizer } = this.engine
+    checkTokens('tokens', tokens, tokenizer)
+    return tokenizer.decode(tokens)
   }
 
   /** The embedding of an input. Throws `unsupported`. */

@@ -1,13 +1,45 @@
 import type { EngineDirectory } from '@cllm/core'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
-import { getLogLevel, type LogLevelControl, putLogLevel } from './log-level.js'
-import { getScheduler, putScheduler } from './scheduler.js'
+import type { HandledRoute } from '../request/api-route.js'
+import { mountRoutes } from '../request/mount-routes.js'
+import type { AdminContext } from './admin-context.js'
+import { getLogLevel, type LogLevelControl, logLevelSchema, putLogLevel } from './log-level.js'
+import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
 
 /** Settings of {@link adminProtocol}. */
 export interface AdminProtocolOptions {
   /** The logger whose level can be changed; default: none. */
   readonly log?: LogLevelControl
 }
+
+const routes: readonly HandledRoute<AdminContext>[] = [
+  {
+    method: 'get',
+    path: '/admin/scheduler',
+    summary: 'The policy in force and those that could be',
+    handle: getScheduler,
+  },
+  {
+    method: 'put',
+    path: '/admin/scheduler',
+    summary: 'Swap the policy',
+    body: schedulerSchema,
+    handle: putScheduler,
+  },
+  {
+    method: 'get',
+    path: '/admin/log-level',
+    summary: 'The least important lines that are logged',
+    handle: getLogLevel,
+  },
+  {
+    method: 'put',
+    path: '/admin/log-level',
+    summary: 'Log more, or less',
+    body: logLevelSchema,
+    handle: putLogLevel,
+  },
+]
 
 /**
  * The routes that change a running server: `GET` and `PUT` of `/admin/scheduler` and
@@ -17,11 +49,9 @@ export interface AdminProtocolOptions {
 export function adminProtocol({ log }: AdminProtocolOptions = {}): KoaProtocol {
   return {
     name: 'admin',
+    routes,
     mount(router: KoaRouter, directory: EngineDirectory) {
-      router.get('/admin/scheduler', (ctx) => getScheduler(ctx, directory))
-      router.put('/admin/scheduler', (ctx) => putScheduler(ctx, directory))
-      router.get('/admin/log-level', (ctx) => getLogLevel(ctx, log))
-      router.put('/admin/log-level', (ctx) => putLogLevel(ctx, log))
+      mountRoutes(router, routes, { directory, log })
     },
   }
 }

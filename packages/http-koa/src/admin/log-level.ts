@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { KoaContext } from '../koa-context.js'
 import { parseFields } from '../parse-fields.js'
 import { readJsonBody } from '../read-json-body.js'
+import type { AdminContext } from './admin-context.js'
 
 /** What is logged, and how to change it; pino's loggers fit. */
 export interface LogLevelControl {
@@ -11,22 +12,21 @@ export interface LogLevelControl {
 }
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const
-const schema = z.object({ level: z.enum(levels, `one of ${levels.join(', ')}`) })
+
+/** The body of `PUT /admin/log-level`. */
+export const logLevelSchema = z.object({ level: z.enum(levels, `one of ${levels.join(', ')}`) })
 
 /** `GET /admin/log-level` */
-export function getLogLevel(ctx: KoaContext, control: LogLevelControl | undefined): void {
-  ctx.body = { success: true, data: { level: ensure(control).level } }
+export function getLogLevel(ctx: KoaContext, { log }: AdminContext): void {
+  ctx.body = { success: true, data: { level: ensure(log).level } }
 }
 
 /** `PUT /admin/log-level`: what this process logs from now on; the engine's own keeps its level. */
-export async function putLogLevel(
-  ctx: KoaContext,
-  control: LogLevelControl | undefined,
-): Promise<void> {
-  const { level } = parseFields(schema, await readJsonBody(ctx))
-  ensure(control).level = level
+export async function putLogLevel(ctx: KoaContext, admin: AdminContext): Promise<void> {
+  const { level } = parseFields(logLevelSchema, await readJsonBody(ctx))
+  ensure(admin.log).level = level
   ctx.state.transport.logger.warn({ level }, 'the log level was changed')
-  getLogLevel(ctx, control)
+  getLogLevel(ctx, admin)
 }
 
 function ensure(control: LogLevelControl | undefined): LogLevelControl {

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../chat/chat-messages.js'
 import { prepareChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../koa-context.js'
-import { boolean, isTokenList, object, text } from '../request/fields.js'
+import { boolean, object, text, tokenIds } from '../request/fields.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
 import type { LlamaServerContext } from './llama-server-context.js'
@@ -24,11 +24,7 @@ export async function tokenize(ctx: KoaContext, llama: LlamaServerContext): Prom
 }
 
 /** The body of `POST /detokenize`. */
-export const detokenizeSchema = z.object({
-  tokens: z
-    .custom<number[]>(isTokenList, 'an array of token ids')
-    .meta({ type: 'array', items: { type: 'integer' } }),
-})
+export const detokenizeSchema = z.object({ tokens: tokenIds })
 
 /** `POST /detokenize`: the text of tokens. */
 export async function detokenize(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {

@@ -2,6 +2,8 @@ import { type Clock, CllmError, type EngineClient, type EngineDirectory } from '
 import { Registry } from 'prom-client'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../koa-context.js'
 import { observeEngines } from '../observe/observe-engines.js'
+import type { HandledRoute } from '../request/api-route.js'
+import { mountRoutes } from '../request/mount-routes.js'
 import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
 import { RequestMetrics } from './request-metrics.js'
 
@@ -42,23 +44,26 @@ export function metricsProtocol(): KoaProtocol {
     ctx.body = await text
   }
 
+  const routes: readonly HandledRoute<EngineDirectory>[] = [
+    {
+      method: 'get',
+      path: '/metrics',
+      summary: 'Metrics for Prometheus',
+      answers: ['text/plain'],
+      handle: scrape,
+    },
+  ]
+
   return {
     name: 'metrics',
-    routes: [
-      {
-        method: 'get',
-        path: '/metrics',
-        summary: 'Metrics for Prometheus',
-        answers: ['text/plain'],
-      },
-    ],
+    routes,
     around(directory, { clock }) {
       const observed = observeEngines(directory, requests, clock)
       for (const model of directory.list()) refresh(model, directory.open(model)).catch(() => {})
       return observed
     },
     mount(router: KoaRouter, directory: EngineDirectory) {
-      router.get('/metrics', (ctx) => scrape(ctx, directory))
+      mountRoutes(router, routes, directory)
     },
   }
 }

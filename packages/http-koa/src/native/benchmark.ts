@@ -4,24 +4,16 @@ import { abortOnClose } from '../abort-on-close.js'
 import type { KoaContext } from '../koa-context.js'
 import { parseFields } from '../parse-fields.js'
 import { readJsonBody } from '../read-json-body.js'
+import { integer, largest, number, text } from '../request/fields.js'
 import type { NativeContext } from './native-context.js'
 
-const integer = (most: number, fallback: number) => {
-  const expected = `an integer from 1 to ${most}`
-  return z.int(expected).min(1, expected).max(most, expected).default(fallback)
-}
-
-const temperature = 'a number from 0 to 2'
-
-const benchmarkSchema = z.object({
-  requests: integer(10_000, 40),
-  concurrency: integer(1024, 8),
-  max_tokens: integer(2 ** 31 - 1, 50),
-  prompt: z
-    .string('a text that is not empty')
-    .min(1, 'a text that is not empty')
-    .default('Hello, world! How are you today?'),
-  temperature: z.number(temperature).min(0, temperature).max(2, temperature).default(0.7),
+/** The body of `POST /benchmark`. */
+export const benchmarkSchema = z.object({
+  requests: integer(1, 10_000).default(40),
+  concurrency: integer(1, 1024).default(8),
+  max_tokens: integer(1, largest).default(50),
+  prompt: text.min(1, 'a text that is not empty').default('Hello, world! How are you today?'),
+  temperature: number(0, 2).default(0.7),
 })
 
 interface Finished {

@@ -2,13 +2,15 @@ import { z } from 'zod'
 import type { KoaContext } from '../koa-context.js'
 import { parseFields } from '../parse-fields.js'
 import { readJsonBody } from '../read-json-body.js'
+import { text } from '../request/fields.js'
 import type { NativeContext } from './native-context.js'
 
-const encodeSchema = z.object({ text: z.string('a text') })
+/** The body of `POST /encode`. */
+export const encodeSchema = z.object({ text })
 
 /** `POST /encode`: the tokens of a text, as a prompt has them. */
 export async function encode(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const { text } = parseFields(encodeSchema, await readJsonBody(ctx))
-  const tokens = await native.directory.open().tokenize(text)
+  const fields = parseFields(encodeSchema, await readJsonBody(ctx))
+  const tokens = await native.directory.open().tokenize(fields.text)
   ctx.body = { success: true, data: { tokens, length: tokens.length } }
 }

@@ -1,6 +1,6 @@
 import type { EngineDirectory } from '@cllm/core'
-import type { KoaContext } from '../koa-context.js'
-import type { NativeDefaults } from './generate-request.js'
+import type { ApiRoute } from '../request/api-route.js'
+import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 import type { UnknownFields } from './unknown-fields.js'
 import type { WaitTimes } from './wait-times.js'
 
@@ -8,17 +8,10 @@ import type { WaitTimes } from './wait-times.js'
 export interface NativeContext {
   readonly directory: EngineDirectory
   readonly version: string
-  readonly defaults: NativeDefaults
+  readonly defaults: ProtocolDefaults
   readonly maxQueuedRequests: number
-  readonly endpoints: readonly NativeEndpoint[]
+  /** What `GET /` lists. */
+  readonly routes: readonly ApiRoute[]
   readonly unknownFields: UnknownFields
   readonly waitTimes: WaitTimes
-}
-
-/** One route. */
-export interface NativeEndpoint {
-  readonly method: 'GET' | 'POST'
-  readonly path: string
-  readonly description: string
-  readonly handle: (ctx: KoaContext, native: NativeContext) => void | Promise<void>
 }

@@ -1,16 +1,21 @@
 import { createRequire } from 'node:module'
 import { defaultEngineOptions, type EngineDirectory } from '@cllm/core'
-import type { z } from 'zod'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
-import { benchmark } from './benchmark.js'
-import type { ApiRoute } from '../request/api-route.js'
-import { decode } from './decode.js'
-import { encode } from './encode.js'
-import { generateSchema, nativeDefaults, type NativeDefaults } from './generate-request.js'
+import type { HandledRoute } from '../request/api-route.js'
+import { mountRoutes } from '../request/mount-routes.js'
+import {
+  type DefaultOverrides,
+  nativeDefaults,
+  withOverrides,
+} from '../request/protocol-defaults.js'
+import { benchmark, benchmarkSchema } from './benchmark.js'
+import { decode, decodeSchema } from './decode.js'
+import { encode, encodeSchema } from './encode.js'
+import { generateSchema } from './generate-request.js'
 import { generate, generateStream } from './generate.js'
 import { health, live, ready } from './health.js'
 import { modelInfo } from './model-info.js'
-import type { NativeContext, NativeEndpoint } from './native-context.js'
+import type { NativeContext } from './native-context.js'
 import { requestReport } from './request-report.js'
 import { root } from './root.js'
 import { UnknownFields } from './unknown-fields.js'
@@ -21,7 +26,7 @@ export interface NativeProtocolOptions {
   /** Shown by `GET /`; default: the version of this package. */
   readonly version?: string
   /** What requests get that do not say; what is left out here is {@link nativeDefaults}. */
-  readonly defaults?: Partial<NativeDefaults>
+  readonly defaults?: DefaultOverrides
   /** The engine's limit, shown by `GET /health?level=full`; default: that of `EngineOptions`. */
   readonly maxQueuedRequests?: number
 }
@@ -30,62 +35,71 @@ const { version: packageVersion } = createRequire(import.meta.url)('../../packag
   readonly version: string
 }
 
-const endpoints: readonly NativeEndpoint[] = [
-  { method: 'GET', path: '/', description: 'This overview', handle: root },
+const routes: readonly HandledRoute<NativeContext>[] = [
+  { method: 'get', path: '/', summary: 'This overview', handle: root },
   {
-    method: 'GET',
+    method: 'get',
     path: '/health',
-    description: 'Health: ?level=basic, detailed or full',
+    summary: 'Health: ?level=basic, detailed or full',
     handle: health,
   },
-  { method: 'POST', path: '/generate', description: 'Generate text', handle: generate },
   {
-    method: 'POST',
+    method: 'post',
+    path: '/generate',
+    summary: 'Generate text',
+    body: generateSchema,
+    answers: ['application/json', 'text/event-stream'],
+    handle: generate,
+  },
+  {
+    method: 'post',
     path: '/generate_stream',
-    description: 'Generate text, streamed as server-sent events',
+    summary: 'Generate text, streamed as server-sent events',
+    body: generateSchema,
+    answers: ['text/event-stream'],
     handle: generateStream,
   },
-  { method: 'POST', path: '/encode', description: 'Text to tokens', handle: encode },
-  { method: 'POST', path: '/decode', description: 'Tokens to text', handle: decode },
-  { method: 'GET', path: '/model/info', description: 'The model and its shape', handle: modelInfo },
   {
-    method: 'POST',
+    method: 'post',
+    path: '/encode',
+    summary: 'Text to tokens',
+    body: encodeSchema,
+    handle: encode,
+  },
+  {
+    method: 'post',
+    path: '/decode',
+    summary: 'Tokens to text',
+    body: decodeSchema,
+    handle: decode,
+  },
+  { method: 'get', path: '/model/info', summary: 'The model and its shape', handle: modelInfo },
+  {
+    method: 'post',
     path: '/benchmark',
-    description: 'Generate several times at once, and how fast that was',
+    summary: 'Generate several times at once, and how fast that was',
+    body: benchmarkSchema,
     handle: benchmark,
   },
   {
-    method: 'GET',
+    method: 'get',
     path: '/requests/:id',
-    description: 'What happened to a request',
+    summary: 'What happened to a request',
     handle: requestReport,
   },
   {
-    method: 'GET',
+    method: 'get',
     path: '/health/live',
-    description: 'Whether the process lives, for orchestrators',
+    summary: 'Whether the process lives, for orchestrators',
     handle: live,
   },
   {
-    method: 'GET',
+    method: 'get',
     path: '/health/ready',
-    description: 'Whether requests are served now, for orchestrators',
+    summary: 'Whether requests are served now, for orchestrators',
     handle: ready,
   },
 ]
-
-const bodies: Readonly<Record<string, z.ZodObject>> = {
-  '/generate': generateSchema,
-  '/generate_stream': generateSchema,
-}
-
-const routes: readonly ApiRoute[] = endpoints.map(({ method, path, description }) => ({
-  method: method === 'GET' ? 'get' : 'post',
-  path,
-  summary: description,
-  ...(bodies[path] === undefined ? {} : { body: bodies[path] }),
-  ...(path === '/generate_stream' ? { answers: ['text/event-stream'] } : {}),
-}))
 
 /**
  * The API of the original cLLM server, served by the directory's default engine. Its JSON is kept;
@@ -96,22 +110,15 @@ export function nativeProtocol(options: NativeProtocolOptions = {}): KoaProtocol
     name: 'native',
     routes,
     mount(router: KoaRouter, directory: EngineDirectory) {
-      const native: NativeContext = {
+      mountRoutes(router, routes, {
         directory,
         version: options.version ?? packageVersion,
-        defaults: {
-          maxTokens: options.defaults?.maxTokens ?? nativeDefaults.maxTokens,
-          sampling: { ...nativeDefaults.sampling, ...options.defaults?.sampling },
-        },
+        defaults: withOverrides(nativeDefaults, options.defaults),
         maxQueuedRequests: options.maxQueuedRequests ?? defaultEngineOptions.maxQueuedRequests,
-        endpoints,
+        routes,
         unknownFields: new UnknownFields(),
         waitTimes: new WaitTimes(),
-      }
-      for (const { method, path, handle } of endpoints) {
-        const route = method === 'GET' ? router.get.bind(router) : router.post.bind(router)
-        route(path, (ctx) => handle(ctx, native))
-      }
+      })
     },
   }
 }

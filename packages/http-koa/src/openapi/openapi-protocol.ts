@@ -1,7 +1,9 @@
 import { createRequire } from 'node:module'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
+import type { HandledRoute } from '../request/api-route.js'
+import { mountRoutes } from '../request/mount-routes.js'
 import { docsPage } from './docs-page.js'
-import { openApiDocument } from './openapi-document.js'
+import { openApiDocument, type OpenApiDocument } from './openapi-document.js'
 
 /** Settings of {@link openApiProtocol}. */
 export interface OpenApiProtocolOptions {
@@ -15,6 +17,30 @@ const { version: packageVersion } = createRequire(import.meta.url)('../../packag
   readonly version: string
 }
 
+interface Description {
+  readonly document: OpenApiDocument
+  readonly page: string
+}
+
+const routes: readonly HandledRoute<Description>[] = [
+  {
+    method: 'get',
+    path: '/openapi.json',
+    summary: 'This description',
+    handle: (ctx, { document }) => void (ctx.body = document),
+  },
+  {
+    method: 'get',
+    path: '/docs',
+    summary: 'The same as a page',
+    answers: ['text/html'],
+    handle(ctx, { page }) {
+      ctx.type = 'html'
+      ctx.body = page
+    },
+  },
+]
+
 /** `GET /openapi.json`, made from the schemas that check the requests, and a page of it at `/docs`. */
 export function openApiProtocol({
   protocols,
@@ -22,16 +48,11 @@ export function openApiProtocol({
 }: OpenApiProtocolOptions): KoaProtocol {
   return {
     name: 'openapi',
+    routes,
     mount(router: KoaRouter) {
-      const document = openApiDocument(protocols, version)
-      const page = docsPage(document)
-      router.get('/openapi.json', (ctx) => {
-        ctx.body = document
-      })
-      router.get('/docs', (ctx) => {
-        ctx.type = 'html'
-        ctx.body = page
-      })
+      const described = [...protocols, { name: 'openapi', routes }]
+      const document = openApiDocument(described, version)
+      mountRoutes(router, routes, { document, page: docsPage(document) })
     },
   }
 }

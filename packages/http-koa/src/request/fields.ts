@@ -55,6 +55,11 @@ function isBias([token, bias]: readonly [string, unknown]): boolean {
   return /^\d{1,10}$/.test(token) && typeof bias === 'number' && Math.abs(bias) <= 100
 }
 
-/** Token ids; the engine checks that they are in the vocabulary. */
+/** Whether these may be token ids; the engine checks that they are in the vocabulary. */
 export const isTokenList = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((id) => Number.isInteger(id) && (id as number) >= 0)
+
+/** Token ids to make text of. The engine says which of them is none: zod would report every one. */
+export const tokenIds = z
+  .custom<number[]>(Array.isArray, 'an array of token ids')
+  .meta({ type: 'array', items: { type: 'integer', minimum: 0 } })

@@ -1,5 +1,4 @@
 import { defaultSampling, type SamplingParams } from '@cllm/core'
-import { nativeDefaults } from '../native/generate-request.js'
 
 /** What a request gets that does not say. */
 export interface ProtocolDefaults {
@@ -11,6 +10,12 @@ export interface ProtocolDefaults {
 
 /** What an operator has set for every protocol. */
 export type DefaultOverrides = Partial<ProtocolDefaults>
+
+/** The native API's documented defaults; the rest is the engine's. */
+export const nativeDefaults: ProtocolDefaults = Object.freeze({
+  maxTokens: 100,
+  sampling: Object.freeze({ temperature: 0.7, topP: 0.9 }),
+})
 
 const openAi = Object.freeze({ temperature: 1 })
 const ollama = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.9 })
