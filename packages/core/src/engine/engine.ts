@@ -8,6 +8,7 @@ import type { Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
 import { Counters, endState } from './counters.js'
+import { Departures } from './departures.js'
 import { Embeddings } from './embeddings.js'
 import type { EngineOptions } from './engine-options.js'
 import { Intake } from './intake.js'
@@ -37,8 +38,7 @@ export class Engine {
   readonly #roster: Roster
   readonly #intake: Intake
   readonly #wake: WakeSignal
-  /** Requests that end before the next step, with the error for their client, if any. */
-  readonly #leaving = new Map<Sequence, CllmError | undefined>()
+  readonly #departures: Departures
   #planWakesAt: number | undefined
   #isClosed = false
   readonly #onIdle: (() => void)[] = []
@@ -51,7 +51,7 @@ export class Engine {
     @inject(tokens.FALLBACK_POLICY) fallback: FallbackPolicy,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.RANDOM) random: Random,
-    @inject(tokens.LOGGER) private readonly logger: Logger,
+    @inject(tokens.LOGGER) logger: Logger,
     @inject(tokens.ENGINE_OPTIONS) options: EngineOptions,
   ) {
     const { policyPatienceMs } = options
@@ -61,6 +61,8 @@ export class Engine {
     this.#roster = new Roster(backend, this.#seat, clock)
     this.#intake = new Intake(this, this.#roster, this.#outbox, clock, random, options)
     this.#wake = new WakeSignal(clock)
+    const notify = () => this.#wake.notify()
+    this.#departures = new Departures(this.#roster, this.#outbox, this.journal, logger, notify)
     this.#done = this.#run()
   }
 
@@ -94,7 +96,7 @@ export class Engine {
     const error = new CllmError('cancelled', 'The request was cancelled')
     if (this.#intake.giveUp(id, error)) return
     const sequence = this.#roster.find(id)
-    if (sequence !== undefined) this.#leave(sequence, error)
+    if (sequence !== undefined) this.#departures.mark(sequence, error)
   }
 
   /** The policy in force, and why it is the fallback where it is. */
@@ -135,7 +137,7 @@ export class Engine {
   async close(): Promise<void> {
     const error = new CllmError('shutting_down', 'The engine is shutting down')
     this.#intake.close(error)
-    for (const sequence of this.#roster.all()) this.#leave(sequence, error)
+    for (const sequence of this.#roster.all()) this.#departures.mark(sequence, error)
     this.#isClosed = true
     this.#wake.notify()
     await this.#done
@@ -144,7 +146,7 @@ export class Engine {
   async #loop(): Promise<void> {
     while (!this.#isClosed) {
       const began = this.clock.now()
-      this.#settle(began)
+      this.#departures.settle(began)
       const step = await this.#startStep(began)
       this.#publish()
       if (step !== undefined) this.#append(step, await step.outcome)
@@ -159,21 +161,10 @@ export class Engine {
       await this.#loop()
     } catch (error) {
       this.#intake.isOpen = false
-      this.#failAll(CllmError.from(error), this.clock.now())
+      this.#departures.failAll(CllmError.from(error), this.clock.now())
     }
-    this.#settle(this.clock.now())
+    this.#departures.settle(this.clock.now())
     this.#publish()
-  }
-
-  /** Takes out what was cancelled, met a stop text or ran out of time. */
-  #settle(now: number): void {
-    for (const [sequence, error] of this.#roster.due(now)) this.#leave(sequence, error)
-    this.#takeOut(now)
-  }
-
-  #takeOut(now: number): void {
-    for (const [sequence, error] of this.#leaving) this.#remove(sequence, now, error)
-    this.#leaving.clear()
   }
 
   /** Asks the policy what to do, and does it up to the start of the step. */
@@ -202,7 +193,7 @@ export class Engine {
       // Whoever came into sight meanwhile is planned for at once.
       if (plan.wakeAt === undefined || this.#roster.waiting.size > visible) this.#wake.notify()
     } catch (error) {
-      this.#failAll(CllmError.from(error), now)
+      this.#departures.failAll(CllmError.from(error), now)
     }
     return undefined
   }
@@ -216,16 +207,17 @@ export class Engine {
   async #apply(plan: Plan, now: number): Promise<void> {
     for (const { id, reason } of plan.reject) {
       const sequence = this.#roster.waiting.get(id)
-      if (sequence !== undefined) this.#remove(sequence, now, new CllmError('rejected', reason))
+      if (sequence === undefined) continue
+      this.#departures.remove(sequence, now, new CllmError('rejected', reason))
     }
     this.#roster.preemptAll(plan.preempt, now)
     await this.#admit(plan, now, false)
   }
 
   async #admit({ admit }: Plan, now: number, insists: boolean): Promise<void> {
-    const failed = await this.#roster.admitAll(admit, now, this.#leaving, insists)
-    for (const [sequence, error] of failed) this.#leave(sequence, error)
-    this.#takeOut(now)
+    const failed = await this.#roster.admitAll(admit, now, this.#departures, insists)
+    for (const [sequence, error] of failed) this.#departures.mark(sequence, error)
+    this.#departures.takeOut(now)
   }
 
   /** Takes in a step's tokens and frees what ended with them, so that the next plan can use it. */
@@ -237,13 +229,13 @@ export class Engine {
     for (const [index, { sequence, tokens: count }] of step.parts.entries()) {
       const outputs = outcome.outputs[index] ?? []
       if (CllmError.isInstance(outputs)) {
-        this.#leave(sequence, outputs)
+        this.#departures.mark(sequence, outputs)
         continue
       }
       this.#roster.advance(sequence, count)
       const output = outputs.at(-1)
       // A token drawn before a stop text was noticed, or for a client that left, is discarded.
-      if (output === undefined || this.#leaving.has(sequence)) continue
+      if (output === undefined || this.#departures.has(sequence)) continue
       this.#take(sequence, output, now)
     }
   }
@@ -260,41 +252,19 @@ export class Engine {
       const isFull = sequence.tokens.length > this.backend.limits.contextSize
       if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
     }
-    if (sequence.finish !== undefined) this.#remove(sequence, now)
+    if (sequence.finish !== undefined) this.#departures.remove(sequence, now)
   }
 
   #publish(): void {
     const now = this.clock.now()
     for (const [sequence, error] of this.#outbox.publish(now)) {
       this.journal.ended(sequence, now, error)
-      if (!sequence.isActive) continue
-      // Its last event is said, so that what else came for it meanwhile, such as a cancel, is void.
-      this.#leaving.set(sequence, undefined)
-      this.#wake.notify()
+      if (sequence.isActive) this.#departures.markSaid(sequence)
     }
     if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
   }
 
   get #isIdle(): boolean {
     return this.#roster.isIdle && !this.#intake.isReading
-  }
-
-  /** Marks a request to end between this step and the next. */
-  #leave(sequence: Sequence, error?: CllmError): void {
-    if (!this.#leaving.has(sequence)) this.#leaving.set(sequence, error)
-    this.#wake.notify()
-  }
-
-  #remove(sequence: Sequence, now: number, error?: CllmError): void {
-    if (!sequence.isActive) return
-    this.#roster.remove(sequence, endState(error), now)
-    if (error === undefined) return
-    this.#outbox.failed(sequence, error)
-    this.journal.ended(sequence, now, error)
-  }
-
-  #failAll(error: CllmError, now: number): void {
-    this.logger.error({ code: error.code, cause: error.cause }, error.message)
-    for (const sequence of this.#roster.all()) this.#remove(sequence, now, error)
   }
 }

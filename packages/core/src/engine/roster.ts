@@ -100,7 +100,7 @@ export class Roster {
   async admitAll(
     ids: readonly string[],
     now: number,
-    leaving: ReadonlyMap<Sequence, unknown>,
+    leaving: { has(sequence: Sequence): boolean },
     insists: boolean,
   ): Promise<Map<Sequence, CllmError>> {
     const failed = new Map<Sequence, CllmError>()
