@@ -9,7 +9,10 @@ export interface ToolCall {
 export type AnswerPart =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'reasoning'; readonly text: string }
+  /** A call; where its arguments still come they are empty here. */
   | { readonly type: 'call'; readonly call: ToolCall }
+  /** More of the last call's arguments. */
+  | { readonly type: 'arguments'; readonly text: string }
 
 /** Takes an answer apart while it comes. */
 export interface AnswerParser {

@@ -105,20 +105,27 @@ function roleOf(role: string): string {
   return role === 'function' ? 'tool' : role
 }
 
-/** Templates write the arguments as JSON themselves. */
 function toToolCall(call: z.output<typeof toolCall>, index: number, nth: number): ChatToolCall {
-  const given = call.function.arguments
-  const value = typeof given === 'string' ? parsed(given === '' ? '{}' : given) : given
-  if (!isObject(value)) {
-    const field = `messages.${index}.tool_calls.${nth}.function.arguments`
-    const message = `${field}: expected the text of a JSON object`
-    throw new CllmError('invalid_request', message, { details: { field } })
-  }
+  const field = `messages.${index}.tool_calls.${nth}.function.arguments`
   return {
     ...(call.id === undefined ? {} : { id: call.id }),
     type: 'function',
-    function: { name: call.function.name, arguments: value },
+    function: { name: call.function.name, arguments: argumentsOf(call.function.arguments, field) },
   }
+}
+
+/**
+ * The arguments of a call: templates write them as JSON themselves. Throws `invalid_request` that
+ * names the field.
+ */
+export function argumentsOf(
+  given: string | Readonly<Record<string, unknown>>,
+  field: string,
+): Readonly<Record<string, unknown>> {
+  const value = typeof given === 'string' ? parsed(given === '' ? '{}' : given) : given
+  if (isObject(value)) return value
+  const message = `${field}: expected the text of a JSON object`
+  throw new CllmError('invalid_request', message, { details: { field } })
 }
 
 function parsed(text: string): unknown {

@@ -14,10 +14,15 @@ export interface AnswerForm {
   readonly thinkingIsOpen: boolean
 }
 
-/** A parser for one answer of this form. */
-export function createAnswerParser(form: AnswerForm): AnswerParser {
+/**
+ * A parser for one answer of this form.
+ *
+ * @param streams - whether tool calls' arguments are given while they come, else whole calls
+ */
+export function createAnswerParser(form: AnswerForm, streams = false): AnswerParser {
   const { toolNames, mostCalls, thinks, thinkingIsOpen } = form
-  const inner = toolNames.length === 0 ? plainText : new ToolCallParser(toolNames, mostCalls)
+  const inner =
+    toolNames.length === 0 ? plainText : new ToolCallParser(toolNames, mostCalls, streams)
   return thinks ? new ReasoningParser(inner, thinkingIsOpen) : inner
 }
 

@@ -1,6 +1,7 @@
 import { type AnswerParser, type AnswerPart, possibleStart, type ToolCall } from './answer-part.js'
 import { endOfJson } from './json-scanner.js'
 import { readToolCalls } from './read-tool-calls.js'
+import { StreamedCall } from './streamed-call.js'
 
 const hermes = '<tool_call>'
 const hermesEnd = '</tool_call>'
@@ -16,15 +17,22 @@ const marks = [hermes, '[TOOL_CALLS]', '<|python_tag|>']
 export class ToolCallParser implements AnswerParser {
   readonly #names: ReadonlySet<string>
   readonly #most: number
+  readonly #streams: boolean
   #count = 0
   /** `bare`: nothing but white space has come, or a call has just ended. */
   #state: 'bare' | 'text' | 'call' = 'bare'
   #held = ''
+  /** The one whose arguments come. */
+  #open: StreamedCall | undefined
 
-  /** @param most - calls beyond are dropped: 1 where `parallel_tool_calls` is false */
-  constructor(names: Iterable<string>, most = Infinity) {
+  /**
+   * @param most - calls beyond are dropped: 1 where `parallel_tool_calls` is false
+   * @param streams - gives arguments as they come: then what breaks off, or is no JSON, shows as such
+   */
+  constructor(names: Iterable<string>, most = Infinity, streams = false) {
     this.#names = new Set(names)
     this.#most = most
+    this.#streams = streams
   }
 
   push(text: string): readonly AnswerPart[] {
@@ -37,6 +45,7 @@ export class ToolCallParser implements AnswerParser {
   end(): readonly AnswerPart[] {
     const parts: AnswerPart[] = []
     while (this.#advance(parts));
+    if (this.#open !== undefined) return parts
     const text = this.#held
     this.#held = ''
     const calls = this.#state === 'text' ? undefined : this.#read(callText(text))
@@ -47,6 +56,7 @@ export class ToolCallParser implements AnswerParser {
 
   /** Takes one more thing from what is held; false when more text is needed. */
   #advance(parts: AnswerPart[]): boolean {
+    if (this.#open !== undefined) return this.#goOn(this.#open, parts)
     switch (this.#state) {
       case 'bare':
         return this.#begin(parts)
@@ -95,7 +105,27 @@ export class ToolCallParser implements AnswerParser {
     return true
   }
 
+  #goOn(open: StreamedCall, parts: AnswerPart[]): boolean {
+    const { text, rest } = open.push(this.#held)
+    if (text !== '') parts.push({ type: 'arguments', text })
+    this.#held = rest ?? ''
+    if (rest === undefined) return false
+    this.#open = undefined
+    this.#state = 'bare'
+    return true
+  }
+
   #readCall(parts: AnswerPart[]): boolean {
+    const opened =
+      this.#streams && this.#count < this.#most
+        ? StreamedCall.open(this.#held, this.#names)
+        : undefined
+    if (opened !== undefined) {
+      this.#open = opened.call
+      this.#held = opened.rest
+      this.#give([{ name: opened.call.name, arguments: '' }], parts)
+      return true
+    }
     const end = endOfCall(this.#held)
     if (end === undefined) return false
     const raw = this.#held.slice(0, end)

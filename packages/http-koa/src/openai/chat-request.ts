@@ -8,32 +8,14 @@ import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../chat/chat-messages.js'
 import type { AnswerForm } from '../chat/create-answer-parser.js'
 import { prepareChat } from '../chat/prepare-chat.js'
-import type { ToolDefinition } from '../chat/tool-prompt.js'
 import { buildRequest } from '../request/build-request.js'
 import { boolean, integer, largest, object } from '../request/fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 import { onlyConstraint } from '../request/constraint.js'
 import { unsupported } from '../request/refuse-unsupported.js'
-import { formatConstraint, grammarConstraint, toolConstraint } from './openai-constraint.js'
+import { formatConstraint, grammarConstraint } from './openai-constraint.js'
 import { sharedFields, sharedSettings } from './openai-fields.js'
-
-const toolSchema = z.object(
-  {
-    type: z.literal('function', 'function'),
-    function: z.object(
-      {
-        name: z
-          .string('a name')
-          .regex(/^[\w.-]{1,64}$/, 'a name of up to 64 letters, digits, _ . -'),
-        description: z.string('a text').optional(),
-        parameters: object.optional(),
-        strict: z.boolean('true or false').nullish(),
-      },
-      'an object with a name',
-    ),
-  },
-  'a tool of the type function',
-)
+import { toolChoiceSchema, toolConstraint, toolsSchema, toTool } from './openai-tools.js'
 
 /** The body of `POST /v1/chat/completions`. */
 export const chatSchema = z.object({
@@ -42,18 +24,8 @@ export const chatSchema = z.object({
   max_completion_tokens: integer(1, largest).optional(),
   logprobs: boolean.optional(),
   top_logprobs: integer(0, 20).optional(),
-  tools: z.array(toolSchema, 'an array of tools').max(128, 'at most 128 tools').optional(),
-  tool_choice: z
-    .custom<string | Readonly<Record<string, unknown>>>(
-      (value) =>
-        value === 'none' ||
-        value === 'auto' ||
-        value === 'required' ||
-        (typeof value === 'object' && value !== null),
-      'none, auto, required or a tool',
-    )
-    .meta({ anyOf: [{ enum: ['none', 'auto', 'required'] }, { type: 'object' }] })
-    .optional(),
+  tools: toolsSchema.optional(),
+  tool_choice: toolChoiceSchema.optional(),
   parallel_tool_calls: boolean.optional(),
   chat_template_kwargs: object.optional(),
   add_generation_prompt: boolean.optional(),
@@ -77,7 +49,8 @@ export async function toChatRequest(
 ): Promise<ChatRequest> {
   refuse(fields)
   const logprobs = logprobsOf(fields)
-  const tools = fields.tool_choice === 'none' ? [] : (fields.tools ?? []).map(definition)
+  const tools =
+    fields.tool_choice === 'none' ? [] : (fields.tools ?? []).map((tool) => toTool(tool.function))
   const constraint = await onlyConstraint(client, [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
@@ -110,11 +83,6 @@ function renderOptions(fields: ChatFields): ChatRenderOptions {
     continueFinalMessage: goesOn,
     variables: fields.chat_template_kwargs ?? {},
   }
-}
-
-function definition({ type, function: tool }: z.output<typeof toolSchema>): ToolDefinition {
-  const { strict: _, ...shown } = tool
-  return { type, function: shown }
 }
 
 /** How many of the likeliest tokens are wanted with each one; undefined: no probabilities. */

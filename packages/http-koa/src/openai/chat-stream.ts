@@ -27,7 +27,7 @@ export async function streamChat(
   const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
   const answers = generations.map(() => ({
-    parser: createAnswerParser(form),
+    parser: createAnswerParser(form, true),
     calls: 0,
     /** Those that go with the next chunk. */
     logprobs: [] as TokenLogprobs[],
@@ -47,8 +47,11 @@ export async function streamChat(
       if (part.type === 'text') send(index, `{"content":${JSON.stringify(part.text)}}`)
       else if (part.type === 'reasoning') {
         send(index, `{"reasoning_content":${JSON.stringify(part.text)}}`)
-      } else {
+      } else if (part.type === 'call') {
         const call = { index: answer.calls++, ...toolCallOf(ctx, part.call) }
+        send(index, JSON.stringify({ tool_calls: [call] }))
+      } else {
+        const call = { index: answer.calls - 1, function: { arguments: part.text } }
         send(index, JSON.stringify({ tool_calls: [call] }))
       }
     }

@@ -41,7 +41,11 @@ export const completionsSchema = z.object({
 /** A checked body. */
 export type CompletionsFields = z.output<typeof completionsSchema>
 
-/** The requests of a body, `n` for each prompt in turn. */
+/** Answers to each prompt that are made; the best `n` of them are given. */
+export const answersPerPrompt = ({ n = 1, best_of: bestOf = n }: CompletionsFields): number =>
+  bestOf
+
+/** The requests of a body, those of each prompt in turn. */
 export async function toCompletionRequests(
   fields: CompletionsFields,
   client: EngineClient,
@@ -52,12 +56,13 @@ export async function toCompletionRequests(
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
   ])
-  const settings = { ...sharedSettings(fields), constraint, logprobs: fields.logprobs }
-  const times = fields.n ?? 1
+  const times = answersPerPrompt(fields)
+  const ranks = times > (fields.n ?? 1)
+  const logprobs = fields.logprobs ?? (ranks ? 0 : undefined)
+  const settings = { ...sharedSettings(fields), constraint, logprobs }
   const prompts = toPrompts(fields.prompt)
   if (prompts.length * times > 128) {
-    const message = 'n: expected at most 128 answers to all prompts together'
-    throw new CllmError('invalid_request', message, { details: { field: 'n' } })
+    throw invalid(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
   }
   return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, defaults), times))
 }
@@ -66,9 +71,7 @@ function toPrompts(prompt: ClientPrompt): Prompt[] {
   if (typeof prompt === 'string') return [{ text: prompt }]
   if (isTokenList(prompt) && prompt.length > 0) return [{ tokens: prompt }]
   if (prompt.length === 0) {
-    throw new CllmError('invalid_request', `prompt: expected ${expectedPrompt}, instead got none`, {
-      details: { field: 'prompt' },
-    })
+    throw invalid('prompt', `${expectedPrompt}, instead got none`)
   }
   return (prompt as readonly (string | readonly number[])[]).map((one) =>
     typeof one === 'string' ? { text: one } : { tokens: one },
@@ -80,7 +83,13 @@ function refuse(fields: CompletionsFields): void {
     throw unsupported('logprobs', 'not together with echo: those of the prompt are not computed')
   }
   if ((fields.suffix ?? '') !== '') throw unsupported('suffix', 'this model cannot fill gaps')
-  if (fields.best_of !== undefined && fields.best_of !== (fields.n ?? 1)) {
-    throw unsupported('best_of', 'this backend cannot rank answers; expected the same as n')
+  const { n = 1, best_of: bestOf = n } = fields
+  if (bestOf < n) throw invalid('best_of', `at least n, which is ${n}`)
+  if (bestOf > n && fields.stream === true) {
+    throw unsupported('best_of', 'not together with stream: the best are known at the end')
   }
+}
+
+function invalid(field: string, expected: string): CllmError {
+  return new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })
 }

@@ -11,7 +11,12 @@ import {
 import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { readFields } from '../request/read-fields.js'
 import { startEventStream } from '../sse.js'
-import { completionsSchema, toCompletionRequests } from './completions-request.js'
+import {
+  answersPerPrompt,
+  type CompletionsFields,
+  completionsSchema,
+  toCompletionRequests,
+} from './completions-request.js'
 import { fingerprint, openModel, type OpenAiContext, secondsNow } from './openai-context.js'
 import { openAiErrorBody } from './openai-error.js'
 import { textLogprobs } from './openai-logprobs.js'
@@ -37,24 +42,41 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
     system_fingerprint: fingerprint,
   }
   if (fields.stream === true) {
-    await stream(ctx, generations, echoes, head, fields.stream_options?.include_usage ?? false)
+    await stream(ctx, generations, echoes, head, fields)
     return
   }
   const answers = await Promise.all(generations.map(collect))
   const hasLogprobs = fields.logprobs !== undefined
   const ends = answers.map(({ end }) => end)
+  const times = answersPerPrompt(fields)
   ctx.body = {
     ...head,
-    choices: answers.map(({ text, end, logprobs }, index) => ({
-      text: `${echoes[index] ?? ''}${text}`,
+    choices: best(answers, times, fields.n ?? 1).map((answer, index) => ({
+      text: `${echoes[answers.indexOf(answer)] ?? ''}${answer.text}`,
       index,
-      logprobs: hasLogprobs ? textLogprobs(logprobs, 0) : null,
-      finish_reason: end.reason,
+      logprobs: hasLogprobs ? textLogprobs(answer.logprobs, 0) : null,
+      finish_reason: answer.end.reason,
     })),
-    usage: usageOfAll(ends, fields.n ?? 1),
+    usage: usageOfAll(ends, times),
     timings: timingsOf(ends[0]!),
   }
 }
+
+/** The `most` likeliest of each `times` answers in a row, by the mean of their tokens, best first. */
+function best(answers: readonly Answer[], times: number, most: number): readonly Answer[] {
+  if (times === most) return answers
+  return answers.flatMap((_, index) =>
+    index % times === 0
+      ? answers
+          .slice(index, index + times)
+          .toSorted((a, b) => meanLogprob(b) - meanLogprob(a))
+          .slice(0, most)
+      : [],
+  )
+}
+
+const meanLogprob = ({ logprobs }: Answer): number =>
+  logprobs.reduce((sum, { logprob }) => sum + logprob, 0) / Math.max(1, logprobs.length)
 
 /** Every prompt counts once, however many answers it has. */
 function usageOfAll(ends: readonly EndEvent[], times: number) {
@@ -75,7 +97,13 @@ async function promptText(client: EngineClient, { prompt }: GenerateRequest): Pr
   return 'tokens' in prompt ? await client.detokenize(prompt.tokens) : ''
 }
 
-async function collect({ events }: Generation) {
+interface Answer {
+  readonly text: string
+  readonly logprobs: readonly TokenLogprobs[]
+  readonly end: EndEvent
+}
+
+async function collect({ events }: Generation): Promise<Answer> {
   let text = ''
   const logprobs: TokenLogprobs[] = []
   let end: EndEvent | undefined
@@ -92,8 +120,9 @@ async function stream(
   generations: readonly Generation[],
   echoes: readonly string[],
   head: object,
-  includeUsage: boolean,
+  { n = 1, stream_options: options }: CompletionsFields,
 ): Promise<void> {
+  const includeUsage = options?.include_usage ?? false
   const response = startEventStream(ctx)
   const opening = `data: ${JSON.stringify(head).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
@@ -127,7 +156,7 @@ async function stream(
       }
     }
     if (includeUsage) {
-      const usage = JSON.stringify(usageOfAll(ends, 1))
+      const usage = JSON.stringify(usageOfAll(ends, n))
       response.write(
         `${opening}[],"usage":${usage},"timings":${JSON.stringify(timingsOf(ends[0]!))}}\n\n`,
       )

@@ -4,43 +4,55 @@ import type { EndEvent } from '../request/generation.js'
 import { secondsNow } from './openai-context.js'
 import type { ResponsesFields } from './responses-request.js'
 
-/** What an answer is made of: what the model thought, and its message. */
-export type ItemKind = 'reasoning' | 'message'
+/** What an answer is made of: what the model thought, its message, and calls of tools. */
+export type ItemKind = 'reasoning' | 'message' | 'function_call'
 
-/** The type of the one part of each kind's content. */
-export const partTypes = { reasoning: 'reasoning_text', message: 'output_text' } as const
+/** Where the text of an item's one part, or of its arguments, is told. */
+export const textEvents = {
+  reasoning: 'reasoning_text',
+  message: 'output_text',
+  function_call: 'function_call_arguments',
+} as const
 
-const prefixes = { reasoning: 'rs', message: 'msg' } as const
+const prefixes = { reasoning: 'rs', message: 'msg', function_call: 'fc' } as const
 
 /** An item of the answer. */
 export interface OutputItem {
   readonly kind: ItemKind
   readonly id: string
+  /** Of a call: its arguments. */
   readonly text: string
+  /** Of a call: what it is answered by. */
+  readonly callId: string
+  /** Of a call: the tool. */
+  readonly name: string
 }
 
 /** An item whose text is still to come. */
-export const newItem = (ctx: KoaContext, kind: ItemKind): OutputItem => ({
-  kind,
-  id: `${prefixes[kind]}_${requestId(ctx.state.transport.random)}`,
-  text: '',
-})
+export function newItem(ctx: KoaContext, kind: ItemKind, name = ''): OutputItem {
+  const { random } = ctx.state.transport
+  const callId = kind === 'function_call' ? `call_${requestId(random)}` : ''
+  return { kind, id: `${prefixes[kind]}_${requestId(random)}`, text: '', callId, name }
+}
 
 /** A part of an item's content. */
 export const partOf = ({ kind, text }: OutputItem): object => ({
-  type: partTypes[kind],
+  type: textEvents[kind],
   text,
   ...(kind === 'message' ? { annotations: [], logprobs: [] } : {}),
 })
 
 /** An item as OpenAI writes it; one that is not done has no content yet. */
-export const itemBody = (item: OutputItem, isDone: boolean): object => ({
-  id: item.id,
-  type: item.kind,
-  status: isDone ? 'completed' : 'in_progress',
-  ...(item.kind === 'message' ? { role: 'assistant' } : { summary: [] }),
-  content: isDone ? [partOf(item)] : [],
-})
+export function itemBody(item: OutputItem, isDone: boolean): object {
+  const { kind, id, callId, name, text } = item
+  const head = { id, type: kind, status: isDone ? 'completed' : 'in_progress' }
+  if (kind === 'function_call') return { ...head, call_id: callId, name, arguments: text }
+  return {
+    ...head,
+    ...(kind === 'message' ? { role: 'assistant' } : { summary: [] }),
+    content: isDone ? [partOf(item)] : [],
+  }
+}
 
 /** What a response says from its beginning to its end. */
 export const responseHead = (ctx: KoaContext, fields: ResponsesFields, model: string) => ({
@@ -52,13 +64,13 @@ export const responseHead = (ctx: KoaContext, fields: ResponsesFields, model: st
   instructions: fields.instructions ?? null,
   max_output_tokens: fields.max_output_tokens ?? null,
   metadata: fields.metadata ?? {},
-  parallel_tool_calls: true,
+  parallel_tool_calls: fields.parallel_tool_calls ?? true,
   previous_response_id: null,
   store: false,
   temperature: fields.temperature ?? null,
   text: fields.text ?? { format: { type: 'text' } },
-  tool_choice: 'none',
-  tools: [],
+  tool_choice: fields.tool_choice ?? 'auto',
+  tools: fields.tools ?? [],
   top_p: fields.top_p ?? null,
   truncation: 'disabled',
 })

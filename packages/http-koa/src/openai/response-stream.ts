@@ -10,12 +10,17 @@ import {
   newItem,
   type OutputItem,
   partOf,
-  partTypes,
   responseEnd,
+  textEvents,
 } from './response-object.js'
 import type { ItemKind } from './response-object.js'
 
 type Send = (type: string, members: object) => void
+
+const kinds = { text: 'message', reasoning: 'reasoning', arguments: 'function_call' } as const
+
+/** What the events of a kind's text have beside it. */
+const extras = { message: { logprobs: [] }, reasoning: {}, function_call: {} } as const
 
 /** The items of an answer, told event by event while they grow. */
 class ItemStream {
@@ -31,49 +36,60 @@ class ItemStream {
 
   push(parts: readonly AnswerPart[]): void {
     for (const part of parts) {
-      if (part.type !== 'call') this.#add(part.type === 'text' ? 'message' : 'reasoning', part.text)
+      if (part.type === 'call') {
+        this.#begin('function_call', part.call.name)
+        if (part.call.arguments !== '') this.#add('function_call', part.call.arguments)
+      } else this.#add(kinds[part.type], part.text)
     }
   }
 
-  /** Every answer ends with a message, be it an empty one. */
+  /** Every answer ends with a message, be it an empty one, or with calls. */
   end(): void {
-    if (this.items.at(-1)?.kind !== 'message') this.#begin('message')
+    if ((this.items.at(-1)?.kind ?? 'reasoning') === 'reasoning') this.#begin('message')
     this.#finish()
   }
 
   #add(kind: ItemKind, text: string): void {
     if (this.items.at(-1)?.kind !== kind) this.#begin(kind)
     this.#text.push(text)
-    const extra = kind === 'message' ? { logprobs: [] } : {}
-    this.#send(`response.${partTypes[kind]}.delta`, { ...this.#place, delta: text, ...extra })
+    this.#send(`response.${textEvents[kind]}.delta`, {
+      ...this.#place,
+      delta: text,
+      ...extras[kind],
+    })
   }
 
-  #begin(kind: ItemKind): void {
+  #begin(kind: ItemKind, name?: string): void {
     if (this.items.length > 0) this.#finish()
-    const item = newItem(this.#ctx, kind)
+    const item = newItem(this.#ctx, kind, name)
     this.items.push(item)
     const output_index = this.items.length - 1
     this.#send('response.output_item.added', { output_index, item: itemBody(item, false) })
+    if (kind === 'function_call') return
     this.#send('response.content_part.added', { ...this.#place, part: partOf(item) })
   }
 
   #finish(): void {
     const output_index = this.items.length - 1
     const item = { ...this.items[output_index]!, text: this.#text.join('') }
-    const { kind, text } = item
+    const { kind, text, name } = item
     this.items[output_index] = item
     this.#text = []
-    const extra = kind === 'message' ? { logprobs: [] } : {}
-    this.#send(`response.${partTypes[kind]}.done`, { ...this.#place, text, ...extra })
-    this.#send('response.content_part.done', { ...this.#place, part: partOf(item) })
+    const done = `response.${textEvents[kind]}.done`
+    if (kind === 'function_call') this.#send(done, { ...this.#place, name, arguments: text })
+    else {
+      this.#send(done, { ...this.#place, text, ...extras[kind] })
+      this.#send('response.content_part.done', { ...this.#place, part: partOf(item) })
+    }
     this.#send('response.output_item.done', { output_index, item: itemBody(item, true) })
   }
 
   get #place(): object {
+    const { id, kind } = this.items.at(-1)!
     return {
-      item_id: this.items.at(-1)?.id,
+      item_id: id,
       output_index: this.items.length - 1,
-      content_index: 0,
+      ...(kind === 'function_call' ? {} : { content_index: 0 }),
     }
   }
 }
@@ -91,7 +107,7 @@ export async function streamResponse(
     const data = JSON.stringify({ type, sequence_number: sequence_number++, ...members })
     response.write(`event: ${type}\ndata: ${data}\n\n`)
   }
-  const parser = createAnswerParser(form)
+  const parser = createAnswerParser(form, true)
   const answer = new ItemStream(ctx, send)
   const begun = {
     ...head,

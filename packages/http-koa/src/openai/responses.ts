@@ -5,7 +5,7 @@ import { startGeneration } from '../request/generation.js'
 import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { readFields } from '../request/read-fields.js'
 import { openModel, type OpenAiContext } from './openai-context.js'
-import { newItem, responseEnd, responseHead } from './response-object.js'
+import { type ItemKind, newItem, responseEnd, responseHead } from './response-object.js'
 import { streamResponse } from './response-stream.js'
 import { responsesSchema, toResponsesRequest } from './responses-request.js'
 
@@ -21,8 +21,15 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
     await streamResponse(ctx, generation, form, head)
     return
   }
-  const { content, reasoning, end } = await collectAnswer(generation, form)
-  const thoughts = reasoning === '' ? [] : [{ ...newItem(ctx, 'reasoning'), text: reasoning }]
-  const message = { ...newItem(ctx, 'message'), text: content }
-  ctx.body = { ...head, ...responseEnd(end, [...thoughts, message]) }
+  const { content, reasoning, calls, end } = await collectAnswer(generation, form)
+  const item = (kind: ItemKind, text: string, name?: string) => ({
+    ...newItem(ctx, kind, name),
+    text,
+  })
+  const items = [
+    ...(reasoning === '' ? [] : [item('reasoning', reasoning)]),
+    ...(content === '' && calls.length > 0 ? [] : [item('message', content)]),
+    ...calls.map((call) => item('function_call', call.arguments, call.name)),
+  ]
+  ctx.body = { ...head, ...responseEnd(end, items) }
 }

@@ -8,6 +8,10 @@ const names = ['get_weather', 'add']
 
 const parser = (thinks = false, thinkingIsOpen = false): AnswerParser =>
   createAnswerParser({ toolNames: names, thinks, thinkingIsOpen })
+const streamingParser = (mostCalls?: number): AnswerParser => {
+  const form = { toolNames: names, thinks: false, thinkingIsOpen: false }
+  return createAnswerParser(mostCalls === undefined ? form : { ...form, mostCalls }, true)
+}
 
 const letters = (text: string): string[] => text.split('')
 
@@ -16,10 +20,16 @@ function parse(pieces: readonly string[], into: AnswerParser) {
   const parts = [...pieces.flatMap((piece) => [...into.push(piece)]), ...into.end()]
   const join = (type: AnswerPart['type']) =>
     parts.map((part) => (part.type === type && 'text' in part ? part.text : '')).join('')
-  const calls = parts.flatMap((part) =>
-    part.type === 'call' ? [[part.call.name, JSON.parse(part.call.arguments) as unknown]] : [],
-  )
-  return { text: join('text'), reasoning: join('reasoning'), calls }
+  const calls: { name: string; json: string }[] = []
+  for (const part of parts) {
+    if (part.type === 'call') calls.push({ name: part.call.name, json: part.call.arguments })
+    if (part.type === 'arguments') calls.at(-1)!.json += part.text
+  }
+  return {
+    text: join('text'),
+    reasoning: join('reasoning'),
+    calls: calls.map(({ name, json }) => [name, JSON.parse(json) as unknown]),
+  }
 }
 
 const paris = ['get_weather', { city: 'Pa}"ris' }]
@@ -73,6 +83,9 @@ t.test('tool calls of the common formats, cut anywhere', async (t) => {
       { text, reasoning: '', calls },
       `${answer}, letter by letter`,
     )
+    const streamed = { text, reasoning: '', calls }
+    t.same(parse([answer], streamingParser()), streamed, `${answer}, streamed`)
+    t.same(parse(letters(answer), streamingParser()), streamed, `${answer}, streamed by letters`)
   }
   t.same(
     parse(
@@ -81,6 +94,26 @@ t.test('tool calls of the common formats, cut anywhere', async (t) => {
     ).calls,
     [paris],
   )
+})
+
+t.test('arguments come as they are written', async (t) => {
+  const partsOf = (text: string) => letters(text).flatMap((letter) => [...streaming.push(letter)])
+  let streaming = streamingParser()
+  t.same(partsOf('<tool_call>\n{"name": "add", "arguments": '), [])
+  t.same(partsOf('{'), [
+    { type: 'call', call: { name: 'add', arguments: '' } },
+    { type: 'arguments', text: '{' },
+  ])
+  t.same(partsOf('"a'), [
+    { type: 'arguments', text: '"' },
+    { type: 'arguments', text: 'a' },
+  ])
+  t.same(streaming.end(), [], 'what breaks off shows as such')
+  const two = `[${json}, ${json}]`
+  t.same(parse(letters(two), streamingParser(1)).calls, [paris])
+  streaming = streamingParser()
+  const text = partsOf(`${json}\nDone.`).flatMap((part) => (part.type === 'text' ? part.text : []))
+  t.equal(text.join(''), 'Done.')
 })
 
 t.test('text without calls comes through whole, wherever it is cut', async () => {

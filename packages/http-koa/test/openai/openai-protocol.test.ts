@@ -195,8 +195,14 @@ t.test('tools', async (t) => {
     ],
   })
   const chunks = await stream(chat, { ...user('euro'), tools: [tool], tool_choice: 'auto' })
-  t.match(chunks[1], { choices: [{ delta: { tool_calls: [{ index: 0, ...call }] } }] })
-  t.match(chunks[2], { choices: [{ finish_reason: 'tool_calls' }] })
+  type Delta = { tool_calls?: [{ index: number; id?: string; function: Json }] }
+  const deltas = chunks.flatMap(({ choices }) => (choices as [{ delta: Delta }])[0].delta)
+  const calls = deltas.flatMap(({ tool_calls: calls }) => calls ?? [])
+  t.match(calls[0], { index: 0, id: /^call_/, function: { name: 'get_weather', arguments: '' } })
+  t.ok(calls.length > 5, 'arguments come while they are written')
+  const written = calls.map((call) => call.function['arguments']).join('')
+  t.equal(written, '{"city": "Paris"}')
+  t.match(chunks.at(-1), { choices: [{ finish_reason: 'tool_calls' }] })
   const messages = [
     { role: 'user', content: 'euro' },
     { role: 'assistant', content: null, tool_calls: [{ id: 'c1', ...call }] },
@@ -243,6 +249,26 @@ t.test('completions', async (t) => {
     'a€ b',
   )
   t.match(chunks.at(-1), { choices: [], usage: { total_tokens: 9 } })
+})
+
+t.test('the best of several answers', async (t) => {
+  const { ask } = await start(t)
+  type Choice = { text: string; logprobs: { token_logprobs: number[] } }
+  const body = { prompt: ['free', 'more'], max_tokens: 4, seed: 1, temperature: 1.5, logprobs: 0 }
+  const path = '/v1/completions'
+  const all = await ask(path, { ...body, n: 5 })
+  const mean = ({ logprobs: { token_logprobs: list } }: Choice) =>
+    list.reduce((sum, value) => sum + value) / list.length
+  const choices = all.json['choices'] as Choice[]
+  const ranked = [choices.slice(0, 5), choices.slice(5)].map((some) =>
+    some.toSorted((a, b) => mean(b) - mean(a)),
+  )
+  const expected = ranked.flatMap((some) => some.slice(0, 2).map(({ text }) => text))
+  const { json } = await ask(path, { ...body, logprobs: undefined, n: 2, best_of: 5 })
+  t.match(json, {
+    choices: expected.map((text, index) => ({ text, index, logprobs: null })),
+    usage: { completion_tokens: 2 * 5 * 4 },
+  })
 })
 
 t.test('log probabilities', async (t) => {
@@ -309,7 +335,9 @@ t.test('what cannot be done is refused, naming the field', async (t) => {
     ['/v1/completions', { prompt: [5000] }, 'invalid_token', /^prompt$/],
     ['/v1/completions', { prompt: 'a', suffix: 'b' }, 'unsupported', /^suffix$/],
     ['/v1/completions', { prompt: 'a', logprobs: 1, echo: true }, 'unsupported', /^logprobs$/],
-    ['/v1/completions', { prompt: 'a', best_of: 3 }, 'unsupported', /^best_of$/],
+    ['/v1/completions', { prompt: 'a', best_of: 1, n: 2 }, 'invalid_request', /^best_of$/],
+    ['/v1/completions', { prompt: 'a', best_of: 2, stream: true }, 'unsupported', /^best_of$/],
+    ['/v1/completions', { prompt: ['a', 'b'], best_of: 100 }, 'invalid_request', /^best_of$/],
     ['/v1/completions', { prompt: ['a', 'b'], n: 100 }, 'invalid_request', /^n$/],
   ]
   for (const [path, body, code, param] of cases) {

@@ -5,7 +5,20 @@ import { serve } from '../serve.js'
 
 const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
 const answers = '<|im_start|>assistant\n'
+const tool = { name: 'weather', parameters: { type: 'object' } }
+const system = turn(
+  'system',
+  `You can call these tools:\n${JSON.stringify(tool)}\n` +
+    'To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}',
+)
+const written = '{"name":"weather","arguments":{"city":"Paris"}}'
 const script = scriptAnswers(new FakeTokenizer(), {
+  [system + turn('user', 'euro') + answers]: '{"name": "weather", "arguments": {"city": "Paris"}}',
+  [system +
+  turn('user', 'euro') +
+  turn('assistant', written) +
+  turn('user', 'Result of weather: rain') +
+  answers]: 'It rains.',
   [turn('user', 'euro') + answers]: 'a€ b',
   [turn('system', 'Be brief.') + turn('user', 'euro') + answers]: 'brief',
 })
@@ -114,6 +127,50 @@ t.test('a thinking model answers with two items', async (t) => {
   )
 })
 
+t.test('tools', async (t) => {
+  const { ask, stream } = await start(t)
+  const tools = [{ type: 'function', ...tool, strict: null }]
+  const call = { type: 'function_call', id: /^fc_/, call_id: /^call_/, name: 'weather' }
+  const done = { ...call, status: 'completed' }
+  t.match((await ask({ input: 'euro', tools })).json, {
+    status: 'completed',
+    tools,
+    output: [{ ...done, arguments: '{"city":"Paris"}' }],
+  })
+  const events = await stream({ input: 'euro', tools })
+  const names = events.map(({ type }) => String(type))
+  t.same(
+    names.filter((name, index) => name !== names[index - 1]),
+    [
+      'response.created',
+      'response.in_progress',
+      'response.output_item.added',
+      'response.function_call_arguments.delta',
+      'response.function_call_arguments.done',
+      'response.output_item.done',
+      'response.completed',
+    ],
+  )
+  t.match(events[2], { item: { ...call, status: 'in_progress', arguments: '' } })
+  const deltas = events.flatMap(({ delta }) => (typeof delta === 'string' ? [delta] : []))
+  t.ok(deltas.length > 5)
+  const written = '{"city": "Paris"}'
+  t.equal(deltas.join(''), written)
+  t.match(events.at(-3), { name: 'weather', arguments: written, output_index: 0 })
+  t.match(events.at(-1), { response: { output: [{ ...done, arguments: written }] } })
+  t.equal(events.filter((event) => 'content_index' in event).length, 0)
+
+  const input = [
+    { role: 'user', content: 'euro' },
+    { type: 'function_call', call_id: 'c1', name: 'weather', arguments: '{"city":"Paris"}' },
+    { type: 'function_call_output', call_id: 'c1', output: 'rain' },
+  ]
+  t.match((await ask({ input, tools })).json, { output: texts('It rains.') })
+  t.match((await ask({ input: 'euro', tools, tool_choice: 'none' })).json, {
+    output: texts('a€ b'),
+  })
+})
+
 t.test('what cannot be done is refused, and a failure ends the stream', async (t) => {
   const { ask, stream } = await start(t, {
     failWhen: (_batch: unknown, step: number) => (step === 3 ? new Error('no memory') : undefined),
@@ -122,12 +179,17 @@ t.test('what cannot be done is refused, and a failure ends the stream', async (t
     [{ previous_response_id: 'resp_1' }, /^previous_response_id$/],
     [{ conversation: 'c' }, /^conversation$/],
     [{ background: true }, /^background$/],
-    [{ tools: [{ type: 'web_search' }] }, /^tools$/],
+    [{ tools: [{ type: 'web_search' }] }, /^tools.0.type$/],
+    [{ tools: [{ type: 'function' }] }, /^tools.0.name$/],
+    [{ tool_choice: 'required' }, /^tool_choice$/],
     [{ truncation: 'auto' }, /^truncation$/],
     [{ text: { format: { type: 'json_object' } } }, /^text.format$/],
     [{ input: [] }, /^input/],
     [{ input: [{ role: 'user', content: [{ type: 'input_image' }] }] }, /^input.0.content.0$/],
-    [{ input: [{ type: 'function_call' }] }, /^input.0.type$/],
+    [{ input: [{ type: 'computer_call' }] }, /^input.0.type$/],
+    [{ input: [{ type: 'function_call' }] }, /^input.0.name$/],
+    [{ input: [{ type: 'function_call', name: 'a', arguments: '[' }] }, /^input.0.arguments$/],
+    [{ input: [{ type: 'function_call_output' }] }, /^input.0.call_id$/],
     [{ input: [{ content: 'a' }] }, /^input.0.role$/],
     [{ input: [{ type: 'reasoning' }] }, /^input$/],
   ]

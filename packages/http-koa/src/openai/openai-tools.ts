@@ -1,0 +1,119 @@
+import { CllmError, type JsonSchema } from '@cllm/core'
+import { z } from 'zod'
+import type { ToolDefinition } from '../chat/tool-prompt.js'
+import { asSchema, type FieldConstraint } from '../request/constraint.js'
+import { object } from '../request/fields.js'
+
+/** What a function is, the same in chats and responses. */
+export const functionFields = {
+  name: z.string('a name').regex(/^[\w.-]{1,64}$/, 'a name of up to 64 letters, digits, _ . -'),
+  description: z.string('a text').nullish(),
+  parameters: object.nullish(),
+  strict: z.boolean('true or false').nullish(),
+}
+
+const functionSchema = z.object(functionFields, 'an object with a name')
+
+/** A function that a client offers. */
+export type ClientFunction = z.output<typeof functionSchema>
+
+/** The tools of a chat. */
+export const toolsSchema = z
+  .array(
+    z.object(
+      { type: z.literal('function', 'function'), function: functionSchema },
+      'a tool of the type function',
+    ),
+    'an array of tools',
+  )
+  .max(128, 'at most 128 tools')
+
+/** Which tools may or must be called. */
+export const toolChoiceSchema = z
+  .custom<ToolChoice>(
+    (value) =>
+      value === 'none' ||
+      value === 'auto' ||
+      value === 'required' ||
+      (typeof value === 'object' && value !== null),
+    'none, auto, required or a tool',
+  )
+  .meta({ anyOf: [{ enum: ['none', 'auto', 'required'] }, { type: 'object' }] })
+
+/** `none`, `auto`, `required` or a tool. */
+export type ToolChoice = string | Readonly<Record<string, unknown>>
+
+/** A function as chat templates know it. */
+export const toTool = ({ name, description, parameters }: ClientFunction): ToolDefinition => ({
+  type: 'function',
+  function: {
+    name,
+    ...(typeof description === 'string' ? { description } : {}),
+    ...(parameters ? { parameters } : {}),
+  },
+})
+
+/** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
+export function toolConstraint(
+  choice: ToolChoice | undefined,
+  tools: readonly ToolDefinition[],
+): FieldConstraint | undefined {
+  const field = 'tool_choice'
+  if (choice === undefined || choice === 'none' || choice === 'auto') return undefined
+  const chosen =
+    typeof choice === 'string'
+      ? tools
+      : tools.filter((tool) => tool.function.name === nameOf(choice))
+  if (chosen.length === 0) {
+    const message = `${field}: expected none, auto, required or one of the tools`
+    throw new CllmError('invalid_request', message, { details: { field } })
+  }
+  return { field, constraint: { type: 'json-schema', schema: callsSchema(chosen) } }
+}
+
+/** Chats name a tool inside `function`, responses beside `type`. */
+function nameOf(choice: Readonly<Record<string, unknown>>): unknown {
+  const inner = asSchema(choice['function'])
+  return typeof inner === 'object' ? inner['name'] : choice['name']
+}
+
+/** A call of one of these tools. */
+function callsSchema(tools: readonly ToolDefinition[]): JsonSchema {
+  const [only] = tools
+  if (only !== undefined && tools.length === 1) return callSchema(only, '#')
+  return { anyOf: tools.map((tool, index) => callSchema(tool, `#/anyOf/${index}`)) }
+}
+
+function callSchema({ function: { name, parameters } }: ToolDefinition, place: string): JsonSchema {
+  const given = moved(parameters ?? { type: 'object' }, `${place}/properties/arguments`)
+  return {
+    type: 'object',
+    properties: { name: { const: name }, arguments: given as JsonSchema },
+    required: ['name', 'arguments'],
+    additionalProperties: false,
+  }
+}
+
+/** Keywords whose values are data, not schemas. */
+const data = new Set(['const', 'enum', 'default', 'examples'])
+/** Keywords whose members have names of their own. */
+const named = new Set(['properties', 'patternProperties', '$defs', 'definitions'])
+
+/** A schema whose references are right where it stands inside another one. */
+function moved(schema: unknown, place: string): unknown {
+  if (Array.isArray(schema)) return schema.map((item) => moved(item, place))
+  if (typeof schema !== 'object' || schema === null) return schema
+  const entries = Object.entries(schema).map(([keyword, value]: [string, unknown]) => {
+    if (data.has(keyword)) return [keyword, value]
+    if (keyword === '$ref') return [keyword, movedReference(value, place)]
+    if (!named.has(keyword) || typeof value !== 'object' || value === null) {
+      return [keyword, moved(value, place)]
+    }
+    const members = Object.entries(value).map(([name, inner]) => [name, moved(inner, place)])
+    return [keyword, Object.fromEntries(members)]
+  })
+  return Object.fromEntries(entries)
+}
+
+const movedReference = (value: unknown, place: string): unknown =>
+  typeof value === 'string' && /^#(\/|$)/.test(value) ? place + value.slice(1) : value

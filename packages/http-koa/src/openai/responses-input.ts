@@ -1,0 +1,113 @@
+import { type ChatMessage, type ChatToolCall, CllmError } from '@cllm/core'
+import { z } from 'zod'
+import { argumentsOf, textOf } from '../chat/chat-messages.js'
+import { unsupported } from '../request/refuse-unsupported.js'
+
+const roles = ['system', 'developer', 'user', 'assistant'] as const
+
+const content = z
+  .custom<string | readonly unknown[]>(
+    (value) => typeof value === 'string' || Array.isArray(value),
+    'a text or an array of parts',
+  )
+  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] })
+
+const itemSchema = z.looseObject(
+  {
+    type: z.string('a text').optional(),
+    role: z.enum(roles, `one of ${roles.join(', ')}`).optional(),
+    content: content.nullish(),
+    call_id: z.string('a text').optional(),
+    name: z.string('a name').optional(),
+    arguments: z.string('the text of a JSON object').optional(),
+    output: content.optional(),
+  },
+  'an object',
+)
+
+type Item = z.output<typeof itemSchema>
+
+const items = z.array(itemSchema, 'an array of items').min(1, 'at least one item')
+
+/** What a response answers: a text, or messages, calls of tools and their results. */
+export const inputSchema = z.union(
+  [z.string('a text').min(1, 'a text'), items],
+  'a text or an array of items',
+)
+
+/** The conversation as chat templates know it. */
+export function toMessages(
+  instructions: string,
+  input: z.output<typeof inputSchema>,
+): ChatMessage[] {
+  const messages: ChatMessage[] = []
+  if (instructions !== '') messages.push({ role: 'system', content: instructions })
+  if (typeof input === 'string') return [...messages, { role: 'user', content: input }]
+  const before = messages.length
+  const names = new Map<string, string>()
+  for (const [index, item] of input.entries()) {
+    const field = `input.${index}`
+    switch (item.type ?? 'message') {
+      case 'message':
+        messages.push(messageOf(item, field))
+        break
+      case 'function_call':
+        addCall(messages, callOf(item, field))
+        names.set(item.call_id ?? '', item.name ?? '')
+        break
+      case 'function_call_output':
+        messages.push(resultOf(item, names, field))
+        break
+      case 'reasoning': // what a model thought earlier is not shown to it again
+        break
+      default:
+        throw unsupported(`${field}.type`, 'expected messages, calls of functions and their output')
+    }
+  }
+  if (messages.length === before) throw expected('input', 'at least one message')
+  return messages
+}
+
+function messageOf({ role, content }: Item, field: string): ChatMessage {
+  if (role === undefined) throw expected(`${field}.role`, `one of ${roles.join(', ')}`)
+  const text = textOf(content ?? '', `${field}.content`)
+  return { role: role === 'developer' ? 'system' : role, content: text }
+}
+
+function callOf({ name, call_id: id, arguments: given }: Item, field: string): ChatToolCall {
+  if (name === undefined) throw expected(`${field}.name`, 'a name')
+  return {
+    ...(id === undefined ? {} : { id }),
+    type: 'function',
+    function: { name, arguments: argumentsOf(given ?? '', `${field}.arguments`) },
+  }
+}
+
+/** Calls belong to the message of the assistant that stands before them. */
+function addCall(messages: ChatMessage[], call: ChatToolCall): void {
+  const last = messages.at(-1)
+  if (last?.role !== 'assistant') {
+    messages.push({ role: 'assistant', content: '', tool_calls: [call] })
+    return
+  }
+  messages[messages.length - 1] = { ...last, tool_calls: [...(last.tool_calls ?? []), call] }
+}
+
+function resultOf(
+  { call_id: id, output }: Item,
+  names: ReadonlyMap<string, string>,
+  field: string,
+): ChatMessage {
+  if (id === undefined) throw expected(`${field}.call_id`, 'the id of a call')
+  const name = names.get(id)
+  return {
+    role: 'tool',
+    content: textOf(output ?? '', `${field}.output`),
+    tool_call_id: id,
+    ...(name === undefined ? {} : { name }),
+  }
+}
+
+function expected(field: string, what: string): CllmError {
+  return new CllmError('invalid_request', `${field}: expected ${what}`, { details: { field } })
+}
