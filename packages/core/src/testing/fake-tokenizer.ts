@@ -65,7 +65,7 @@ export class FakeTokenizer implements Tokenizer {
     const tokens: TokenId[] = [fakeTokenIds.beginOfSequence]
     const add = (part: string, special: boolean) => {
       text += part
-      tokens.push(...this.encode(part, { addBos: false, special }))
+      for (const token of this.encode(part, { addBos: false, special })) tokens.push(token)
     }
     const { addGenerationPrompt = true, continueFinalMessage = false } = options
     for (const [index, { role, content }] of messages.entries()) {

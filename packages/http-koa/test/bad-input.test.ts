@@ -1,0 +1,245 @@
+import { PluginRegistry } from '@cllm/core'
+import type { ApiRoute } from '@cllm/http-koa'
+import t, { type Test } from 'tap'
+import {
+  addressOf,
+  errorShape,
+  everyProtocol,
+  everyRoute,
+  mountedRoutes,
+  protocolCount,
+  validBodies,
+} from './every-route.js'
+import { rawRequest, runAll, serve, type Served, until } from './serve.js'
+
+const start = async () => {
+  const registry = new PluginRegistry()
+  registry.registerPolicy('run-all', () => runAll)
+  return await serve({
+    protocols: everyProtocol,
+    registry,
+    backend: { contextSize: 64, embeddingSize: 2 },
+  })
+}
+
+const takeBodies = everyRoute.filter(({ body }) => body !== undefined)
+
+async function send(
+  server: Served,
+  route: ApiRoute,
+  body: string | Buffer | null,
+  type = 'application/json',
+) {
+  const answer = await server.get(addressOf(route), {
+    method: route.method.toUpperCase(),
+    headers: { 'content-type': type },
+    body,
+  })
+  const text = await answer.text()
+  return { status: answer.status, text, body: answer.ok ? {} : (JSON.parse(text) as object) }
+}
+
+/** Nothing is left behind, nothing looks like a crash, and the server goes on. */
+async function checkUnharmed(t: Test, server: Served): Promise<void> {
+  await until(async () => (await server.client.statistics()).running === 0)
+  const { running, waiting, slots } = await server.client.statistics()
+  t.same([running, waiting], [0, 0])
+  t.ok(slots.every(({ state }) => state === 'idle'))
+  t.same(
+    server.log.filter(({ level }) => level === 'error'),
+    [],
+    'nothing looks like a crash',
+  )
+  t.same(server.backend.violations, [])
+  for (const route of takeBodies) {
+    const { status, text } = await send(server, route, JSON.stringify(validBodies[route.path]))
+    t.equal(status, 200, `${route.path} still works: ${text}`)
+  }
+}
+
+t.test('every route is in these tests', (t) => {
+  t.equal(everyProtocol.length, protocolCount, 'add the new protocol to every-route.ts')
+  const listed = new Set(everyRoute.map(({ method, path }) => `${method.toUpperCase()} ${path}`))
+  t.same(
+    mountedRoutes().filter((route) => !listed.has(route)),
+    [],
+    'a protocol says all of its routes',
+  )
+  for (const { method, path, body } of everyRoute) {
+    const takesBody = method === 'post' || method === 'put'
+    t.equal(body !== undefined, takesBody, `${method} ${path}: its schema is described`)
+    if (takesBody) t.ok(path in validBodies, `${path}: a valid body in every-route.ts`)
+  }
+  t.end()
+})
+
+/** Values of any type, as JSON that `JSON.stringify` may not write. */
+const values = [
+  '1e999',
+  '-1e999',
+  '-1',
+  '0.5',
+  '1e300',
+  'true',
+  '""',
+  '"x"',
+  '"\\u0000\\ud800"',
+  '{}',
+  '{"__proto__":{"x":1}}',
+  '[]',
+  '[[]]',
+  '[{}]',
+  '[null]',
+  '[-1]',
+]
+
+t.test('what is described is what is checked', async (t) => {
+  const server = await start()
+  t.teardown(server.close)
+  for (const route of takeBodies) {
+    for (const [field, type] of Object.entries(route.body!.shape)) {
+      for (const value of values) {
+        if (type.safeParse(JSON.parse(value)).success) continue
+        const fields = Object.entries({ ...validBodies[route.path], [field]: 0 }).map(
+          ([name, other]) => `"${name}":${name === field ? value : JSON.stringify(other)}`,
+        )
+        const { status, body, text } = await send(server, route, `{${fields.join()}}`)
+        const wanted = { status: 400, body: errorShape(route.path), isNamed: true }
+        const isNamed = text.includes(field)
+        t.match({ status, body, isNamed }, wanted, `${route.path}: ${field}: ${value}`)
+      }
+    }
+  }
+  const warned = server.log.filter(({ message }) => /unknown field/.test(message))
+  t.same(warned, [], 'every described field is known')
+  await checkUnharmed(t, server)
+})
+
+t.test('bad bodies', async (t) => {
+  const server = await start()
+  t.teardown(server.close)
+  const aMebibyte = JSON.stringify('x'.repeat(1_000_000))
+  const generates = /generate|completion|responses|chat|infill/
+  for (const route of takeBodies) {
+    const { path } = route
+    const valid = JSON.stringify(validBodies[path])
+    const long = valid.replace('"a"', aMebibyte)
+    const cases: [what: string, status: unknown, body: string | Buffer | null, type?: string][] = [
+      ['no body', 400, null],
+      ['malformed', 400, valid.slice(0, -1)],
+      ['no object', 400, '[1]'],
+      ['NaN', 400, valid.replace('}', ',"x":NaN}')],
+      ['no UTF-8', 400, Buffer.from([0x22, 0xff, 0x22])],
+      ['too deep', 400, valid.replace('{', `{"x":${'['.repeat(200)}${']'.repeat(200)},`)],
+      ['an empty prompt', Number, valid.replace('"a"', '""')],
+      ['a prompt of 1 MB', generates.test(path) ? 400 : Number, long],
+      ['too large', 413, JSON.stringify('x'.repeat(1_100_000))],
+      ['another type', 415, 'a,b', 'text/csv'],
+      ['another encoding', 415, valid, 'application/json; charset=utf-16'],
+    ]
+    for (const [what, status, body, type] of cases) {
+      const answer = await send(server, route, body, type)
+      const wanted = { status, body: answer.status === 200 ? {} : errorShape(path) }
+      t.match({ status: answer.status, body: answer.body }, wanted, `${path}: ${what}`)
+    }
+  }
+  await checkUnharmed(t, server)
+})
+
+t.test('unknown roles, tools that are no schemas, images to a text model', async (t) => {
+  const server = await start()
+  t.teardown(server.close)
+  const image = { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } }
+  const content = [{ type: 'text', text: 'a' }, image]
+  const tool = (parameters: unknown) => [{ type: 'function', function: { name: 'f', parameters } }]
+  const invalid = [5, {}, ...tool('x'), ...tool(5), { type: 'function', function: { name: '' } }]
+  const tools = invalid.map((one) => ({ tools: [one] }))
+  const cases: Readonly<Record<string, readonly object[]>> = {
+    '/v1/chat/completions': [
+      { messages: [{ role: 'wizard', content: 'a' }] },
+      { messages: [{ role: 'user', content }] },
+      { tools: tool({ type: 'nonsense' }), tool_choice: 'required' },
+      ...tools,
+    ],
+    '/v1/responses': [
+      { input: [{ role: 'wizard', content: 'a' }] },
+      { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] },
+      { tools: tool({}) },
+    ],
+    '/api/chat': [
+      { messages: [{ role: 'wizard', content: 'a' }] },
+      { messages: [{ role: 'user', content: 'a', images: ['AAAA'] }] },
+      ...tools,
+    ],
+    '/api/generate': [{ images: ['AAAA'] }],
+    '/apply-template': [
+      { messages: [{ role: 'wizard', content: 'a' }] },
+      { messages: [{ role: 'user', content }] },
+    ],
+  }
+  for (const [path, changes] of Object.entries(cases)) {
+    for (const change of changes) {
+      const answer = await server.post(path, { ...validBodies[path], ...change })
+      const text = await answer.text()
+      t.equal(answer.status, 400, `${path}: ${JSON.stringify(change)}: ${text}`)
+      t.match(JSON.parse(text), errorShape(path), path)
+      t.match(text, /role|content|tool|image|input/, 'says which')
+    }
+  }
+  await checkUnharmed(t, server)
+})
+
+t.test(
+  'other methods, bodies where none belong, odd queries, paths that do not exist',
+  async (t) => {
+    const server = await start()
+    t.teardown(server.close)
+    const paths = [...new Set(everyRoute.map(addressOf))]
+    for (const path of paths) {
+      const own = everyRoute.filter((route) => addressOf(route) === path)
+      const methods = own.map(({ method }) => method.toUpperCase())
+      for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND']) {
+        if (methods.includes(method)) continue
+        const answer = await server.get(path, { method })
+        t.equal(answer.status, 405, `${method} ${path}`)
+        const allowed = (answer.headers.get('allow') ?? '').split(', ')
+        for (const each of methods) t.ok(allowed.includes(each), `Allow has ${each}`)
+        t.match(await answer.json(), errorShape(path), `${method} ${path}`)
+      }
+      if (!methods.includes('GET')) continue
+      const query = '?level=detailed&level=x&model=fake&model=none&id=%00&__proto__=1&a[b]=c&%ff=%'
+      for (const odd of ['', query, `?${'x'.repeat(8000)}`]) {
+        const answer = await server.get(path + odd)
+        t.ok(answer.status < 500, `${path}${odd.slice(0, 30)}: ${answer.status}`)
+        const text = await answer.text()
+        if (!answer.ok) t.match(JSON.parse(text), errorShape(path), text)
+      }
+      const head = await server.get(path, { method: 'HEAD' })
+      t.ok(head.status < 500, `HEAD ${path}`)
+    }
+    for (const path of [...paths.map((path) => `${path}/nothing/at/all`), '/%', '/%00', '//x']) {
+      const answer = await server.get(path)
+      t.equal(answer.status, 404, path)
+      t.match(await answer.json(), errorShape(new URL(answer.url).pathname), path)
+    }
+    await checkUnharmed(t, server)
+  },
+)
+
+t.test('bodies that stop half-way', async (t) => {
+  const server = await start()
+  t.teardown(server.close)
+  for (const route of takeBodies) {
+    const head =
+      `${route.method.toUpperCase()} ${addressOf(route)} HTTP/1.1\r\nHost: a\r\n` +
+      'Content-Type: application/json\r\n'
+    for (const length of ['Transfer-Encoding: chunked\r\n\r\n10', 'Content-Length: 99\r\n']) {
+      for (const leave of ['destroy', 'end'] as const) {
+        const connection = await rawRequest(server.port, `${head}${length}\r\n{"prompt":`)
+        connection.socket[leave]()
+        await until(() => connection.closed)
+      }
+    }
+  }
+  await checkUnharmed(t, server)
+})
