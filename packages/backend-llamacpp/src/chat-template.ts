@@ -26,6 +26,7 @@ export class ChatTemplate {
   readonly #template: Template
   readonly #guard: PlainTextGuard
   readonly #vocabulary: Vocabulary
+  #losesSystem: boolean | undefined
 
   private constructor(
     { source, template }: CompiledTemplate,
@@ -68,10 +69,11 @@ export class ChatTemplate {
         eos_token: this.#vocabulary.eosText,
       })
     const render = (messages: readonly ChatMessage[]) => {
+      const merged = withoutSystem(messages)
+      if (merged !== undefined && this.#passesOverSystem()) return renderAsGiven(merged)
       try {
         return renderAsGiven(messages)
       } catch (error) {
-        const merged = withoutSystem(messages)
         if (merged === undefined) throw error
         return renderAsGiven(merged)
       }
@@ -83,6 +85,21 @@ export class ChatTemplate {
       text: this.#guard.restore(marked, hidden),
       tokens: this.#guard.tokenize(marked, hidden),
     }
+  }
+
+  /** Whether the template writes nothing of a system message. */
+  #passesOverSystem(): boolean {
+    if (this.#losesSystem !== undefined) return this.#losesSystem
+    const messages = [
+      { role: 'system', content: probe },
+      { role: 'user', content: 'Hello' },
+    ]
+    try {
+      this.#losesSystem = !this.#template.render({ messages }).includes(probe)
+    } catch {
+      this.#losesSystem = false // it is found out with each conversation
+    }
+    return this.#losesSystem
   }
 
   #render(context: Record<string, unknown>): string {
@@ -98,9 +115,12 @@ export class ChatTemplate {
   }
 }
 
+/** No template writes this by itself. */
+const probe = 'cllm-probe'
+
 /**
- * For templates that refuse a system message: it goes in front of the user's first one, as in
- * llama.cpp. Undefined where there is none.
+ * For templates that refuse a system message, or pass it over: it goes in front of the user's first
+ * one, as in llama.cpp. Undefined where there is none.
  */
 function withoutSystem(messages: readonly ChatMessage[]): ChatMessage[] | undefined {
   const [system, user, ...others] = messages

@@ -74,17 +74,25 @@ const words = [
   '你',
 ]
 
+/** The id of the first further control token. */
+export const firstControl = 259 + 2 + 27 + words.length
+
 /** Control tokens of the vocabulary beside `<unk>`, `<s>` and `</s>`. */
 export const turnToken = { id: 259, text: '<|turn|>' }
 
-/** Writes a model of a few kilobytes with random weights and a SentencePiece vocabulary. */
+/**
+ * Writes a model of a few kilobytes with random weights and a SentencePiece vocabulary.
+ *
+ * @param controls - further control tokens; the first has the id {@link firstControl}
+ */
 export async function writeTinyModel(
   out: string,
   architecture: keyof typeof architectures,
   metadata: GgufMetadata = {},
+  controls: readonly string[] = [],
 ): Promise<string> {
   const { fields, tensors } = architectures[architecture]
-  const vocabulary = sentencePieces()
+  const vocabulary = sentencePieces(controls)
   const shapes: [string, Shape][] = [
     ['token_embd.weight', [width, vocabulary.tokens.length]],
     ['output_norm.weight', [width]],
@@ -141,15 +149,20 @@ function feedForward(): [string, Shape][] {
   ]
 }
 
-function sentencePieces(): { tokens: string[]; scores: number[]; types: number[] } {
+function sentencePieces(controls: readonly string[]): {
+  tokens: string[]
+  scores: number[]
+  types: number[]
+} {
   const bytes = Array.from({ length: 256 }, (_, byte) => {
     return `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`
   })
   const letters = ['\u2581', ...Array.from('abcdefghijklmnopqrstuvwxyz')]
-  const tokens = ['<unk>', '<s>', '</s>', ...bytes, turnToken.text, '<tool>', ...letters, ...words]
+  const normal = [turnToken.text, '<tool>', ...letters, ...words]
+  const tokens = ['<unk>', '<s>', '</s>', ...bytes, ...normal, ...controls]
   const types = tokens.map((token, id) => {
     if (id === 0) return 2
-    if (id < 3 || token === turnToken.text) return 3
+    if (id < 3 || token === turnToken.text || controls.includes(token)) return 3
     return token === '<tool>' ? 4 : id < 259 ? 6 : 1
   })
   // a longer piece is made later, so its merge has to be liked better

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { ChatMessage } from '@cllm/core'
 import type { ToolFormat } from './chat-format.js'
 
@@ -23,7 +24,10 @@ export function promptWithTools(
   tools: readonly ToolDefinition[],
   format: ToolFormat,
 ): ToolPrompt {
-  if (format !== 'generic') return { messages, variables: tools.length === 0 ? {} : { tools } }
+  if (format !== 'generic') {
+    const variables = tools.length === 0 ? {} : { tools }
+    return { messages: format === 'mistral' ? messages.map(withShortIds) : messages, variables }
+  }
   const plain = messages.map(inWords)
   if (tools.length === 0) return { messages: plain, variables: {} }
   const [first, ...others] = plain
@@ -37,6 +41,19 @@ export function promptWithTools(
 const instructions = (tools: readonly ToolDefinition[]): string =>
   `You can call these tools:\n${tools.map((tool) => JSON.stringify(tool.function)).join('\n')}\n` +
   `To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}`
+
+/** Mistral's templates take ids of nine letters and digits only. */
+function withShortIds(message: ChatMessage): ChatMessage {
+  const { tool_calls: calls, tool_call_id: answered } = message
+  return {
+    ...message,
+    ...(calls && { tool_calls: calls.map((call) => ({ ...call, id: shortId(call.id ?? '') })) }),
+    ...(answered !== undefined && { tool_call_id: shortId(answered) }),
+  }
+}
+
+const shortId = (id: string): string =>
+  /^[a-zA-Z0-9]{9}$/.test(id) ? id : createHash('sha256').update(id).digest('hex').slice(0, 9)
 
 /** Calls and results as texts, for templates that know neither. */
 function inWords({ role, content, name, tool_calls: calls }: ChatMessage): ChatMessage {
