@@ -2,16 +2,18 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { benchCalibrate, benchEngine, fitCosts, planSteps, readCosts } from '@cllm/bench'
+import { createEngine, LocalEngineClient, PluginRegistry, systemRandom } from '@cllm/core'
 import { FakeBackend } from '@cllm/core/testing'
 import { createPolicy } from '@cllm/scheduler'
-import { linearMachine, type LinearCosts } from '@cllm/scheduler/simulation'
+import { passMachine, type PassCosts } from '@cllm/scheduler/simulation'
 
-const costs: LinearCosts = {
-  decode: { base: 12, each: 4, read: 0.004 },
-  prefill: { base: 18, again: 9, each: 2.5, read: 0.001 },
+const costs: PassCosts = {
+  decode: { alone: 14, base: 12, each: 4, read: 0.004 },
+  prefill: { base: 9, sequence: 5, each: 2.5, pair: 0.001, lonePair: 0.005 },
   copy: { base: 5, each: 0.02 },
-  betweenSteps: 0.3,
+  loop: { base: 0.3, each: 0.1 },
 }
+const tile = 64
 const limits = { slots: 8, contextSize: 2048, batchSize: 512 }
 
 const io = () => {
@@ -23,20 +25,24 @@ const io = () => {
   return { written, stdout: into('stdout'), stderr: into('stderr'), env: {}, signal }
 }
 
-const host = (backend = () => new FakeBackend({ slots: 4, contextSize: 256, batchSize: 128 })) => ({
+const fake = () => new FakeBackend({ slots: 4, contextSize: 256, batchSize: 128 })
+
+const host = (backend = fake) => ({
   openBackend: async () => backend(),
-  serve: () => Promise.reject(new Error('not served here')),
+  serve: async () => {
+    const engine = createEngine({ backend: fake(), policy: createPolicy('adaptive+fcfs') })
+    const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+    return { url: new URL('http://nowhere'), client, close: () => client.close() }
+  },
   policies: { createPolicy },
 })
 
 t.test('the plan tells the costs of any machine apart', (t) => {
-  const { stepMs } = linearMachine(
-    { ...costs, betweenSteps: 0 },
-    { name: '', about: '', chunkMultiple: 1 },
-  )
+  const alone = { ...costs, loop: { base: 0, each: 0 } }
+  const { stepMs } = passMachine(alone, { name: '', about: '', chunkMultiple: tile })
   const measured = planSteps(limits).map((step) => ({ ...step, durationMs: stepMs(step.shares) }))
   const copies = [0, 100, 1000].map((tokens) => [tokens, 5 + 0.02 * tokens] as const)
-  const fitted = fitCosts(measured, copies, 0.3)
+  const fitted = fitCosts(measured, copies, tile)
   const close = (value: number, wanted: number) =>
     t.ok(Math.abs(value / wanted - 1) < 0.1, `${value}, expected about ${wanted}`)
   for (const part of ['decode', 'prefill', 'copy'] as const) {
@@ -83,7 +89,7 @@ t.test('calibrate writes what simulate reads', async (t) => {
   t.same(backend.violations, [])
   t.equal(backend.samplers.size, 0)
   t.match(JSON.parse(await readFile(file, 'utf8')), {
-    schema: 1,
+    schema: 2,
     kind: 'cost-model',
     model: 'fake',
   })

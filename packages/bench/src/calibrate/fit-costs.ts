@@ -1,6 +1,5 @@
 import { LinearFit } from '@cllm/core'
-import { stepFeatures } from '@cllm/scheduler'
-import { linearMachine, type LinearCosts } from '@cllm/scheduler/simulation'
+import { passFeatures, passMachine, type PassCosts } from '@cllm/scheduler/simulation'
 import { linearRegression, mean } from 'simple-statistics'
 import type { MeasuredStep } from './measure-steps.js'
 
@@ -19,39 +18,45 @@ export interface CheckedStep extends MeasuredStep {
 /** Copies of some lengths, in milliseconds. */
 export type MeasuredCopies = readonly (readonly [tokens: number, milliseconds: number])[]
 
-/** Fitted costs and how well they fit. */
+/** Fitted costs but for the engine's loop, and how well they fit. */
 export interface FittedCosts {
-  readonly costs: LinearCosts
+  readonly costs: Omit<PassCosts, 'loop'>
   readonly steps: readonly CheckedStep[]
   readonly error: { readonly fitted: FitError; readonly heldOut: FitError }
 }
 
-/** What a small model on two cores costs, where nothing else is known: see `CostModel`. */
-const prior = [15, 8, 0.005, 20, 2, 3, 0.002]
+/** A small model on two cores, in the order of `passFeatures`: scaled by the first step. */
+const prior = [15, 15, 6, 0.01, 8, 11, 3, 0.0015, 0.0055]
 /** So many that the prior counts for nothing beside the steps. */
 const passes = 3000
 
-/** Fits the costs to decode and prefill steps; mixed ones only check them. */
+/**
+ * Fits the costs to decode and prefill steps; mixed ones only check them.
+ *
+ * @param tile - the backend's `chunkMultiple`
+ */
 export function fitCosts(
   measured: readonly MeasuredStep[],
   copies: MeasuredCopies,
-  betweenSteps: number,
+  tile: number,
 ): FittedCosts {
   const fit = new LinearFit({ prior, memory: 1, outlier: Infinity })
-  const fitted = measured.filter(({ kind }) => kind !== 'mixed')
+  const fitted = measured
+    .filter(({ kind }) => kind !== 'mixed')
+    .map(({ shares, durationMs }) => ({ features: passFeatures(shares, tile), durationMs }))
   for (let pass = 0; pass < passes; pass++) {
-    for (const step of fitted) fit.observe(featuresOf(step), step.durationMs)
+    for (const { features, durationMs } of fitted) fit.observe(features, durationMs)
   }
-  const [base = 0, each = 0, read = 0, first = 0, again = 0, token = 0, pair = 0] = fit.coefficients
-  const costs: LinearCosts = {
-    decode: { base, each, read },
-    prefill: { base: first, again, each: token, read: pair },
+  const [alone = 0, base = 0, each = 0, read = 0, ...prefill] = fit.coefficients
+  const [first = 0, sequence = 0, token = 0, pair = 0, lonePair = 0] = prefill
+  const costs = {
+    decode: { alone, base, each, read },
+    prefill: { base: first, sequence, each: token, pair, lonePair },
     copy: fitCopies(copies),
-    betweenSteps,
   }
-  const machine = linearMachine(
-    { ...costs, betweenSteps: 0 },
-    { name: '', about: '', chunkMultiple: 1 },
+  const machine = passMachine(
+    { ...costs, loop: { base: 0, each: 0 } },
+    { name: '', about: '', chunkMultiple: tile },
   )
   const steps = measured.map((step) => ({ ...step, predictedMs: machine.stepMs(step.shares) }))
   const isHeldOut = ({ kind }: CheckedStep) => kind === 'mixed'
@@ -65,15 +70,7 @@ export function fitCosts(
   }
 }
 
-function featuresOf({ shares }: MeasuredStep): number[] {
-  const decoding = shares.filter(({ tokens }) => tokens === 1)
-  return stepFeatures(
-    decoding.map(({ context }) => context + 1),
-    shares.filter(({ tokens }) => tokens > 1),
-  )
-}
-
-function fitCopies(copies: MeasuredCopies): LinearCosts['copy'] {
+function fitCopies(copies: MeasuredCopies): PassCosts['copy'] {
   if (copies.length === 0) return { base: 0, each: 0 }
   const { m, b } = linearRegression(copies.map(([tokens, ms]) => [tokens, ms]))
   const each = Math.max(0, m)

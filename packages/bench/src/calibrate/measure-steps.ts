@@ -1,22 +1,26 @@
 import { performance } from 'node:perf_hooks'
 import { defaultSampling, type Backend, type BatchItem, type Sampler } from '@cllm/core'
-import { quantile } from 'simple-statistics'
+import { median } from 'simple-statistics'
 import type { PlannedStep } from './step-plan.js'
 
 /** A step and how long it took. */
 export interface MeasuredStep extends PlannedStep {
-  /** The lower quartile, in milliseconds: others on the machine only make a step longer. */
+  /** The median, in milliseconds. */
   readonly durationMs: number
 }
 
 /** How steps are measured. */
 export interface MeasureOptions {
-  /** How often each step is measured. */
-  readonly repeats: number
+  /** How often each step is measured; default: as often as 40 seconds allow, 3 to 50 times. */
+  readonly repeats: number | undefined
   readonly signal: AbortSignal
-  /** Told after each measured step. */
-  readonly onStep: () => void
+  /** Told after each measured step, with how many there will be once that is known. */
+  readonly onStep: (total: number | undefined) => void
 }
+
+const usualMs = 40_000
+const fewest = 3
+const most = 50
 
 const sampling = { ...defaultSampling, temperature: 0.7, topK: 40, topP: 0.9, seed: 1 }
 
@@ -32,30 +36,34 @@ export class StepMeter {
   /** Measures each step several times, in turns, so that a slow spell does not meet one of them only. */
   async measure(plan: readonly PlannedStep[], options: MeasureOptions): Promise<MeasuredStep[]> {
     const times = plan.map(() => [] as number[])
-    for (let repeat = 0; repeat < options.repeats; repeat++) {
+    let { repeats } = options
+    const began = performance.now()
+    for (let repeat = 0; repeat < (repeats ?? 1); repeat++) {
       for (const [index, step] of plan.entries()) {
         options.signal.throwIfAborted()
         times[index]?.push(await this.#time(step))
-        options.onStep()
+        options.onStep(repeats && repeats * plan.length)
       }
+      repeats ??= Math.min(most, Math.max(fewest, usualMs / (performance.now() - began)))
     }
-    this.empty()
-    return plan.map((step, index) => ({ ...step, durationMs: quick(times[index] ?? []) }))
+    return plan.map((step, index) => ({ ...step, durationMs: median(times[index] ?? []) }))
   }
 
-  /** Milliseconds that copying so many tokens from slot 0 to slot 1 takes. */
+  /** Milliseconds that copying so many tokens from slot 0 to slot 1 takes, with the step after it. */
   async copyMs(tokens: number, repeats: number): Promise<number> {
-    await this.#fill(0, tokens)
+    const shares = [{ slot: 1, tokens: 1, context: tokens }]
+    await this.#bring([{ slot: 0, context: tokens }])
     const times: number[] = []
     for (let repeat = 0; repeat < repeats; repeat++) {
       this.backend.release(1)
       const began = performance.now()
-      await this.backend.copyPrefix(0, 1, tokens)
-      times.push(performance.now() - began)
+      this.#held[1] = await this.backend.copyPrefix(0, 1, tokens)
+      const copied = performance.now() - began
+      // What llama.cpp puts off is paid in the next step, and not in the one after.
+      const [first, second] = [await this.#time({ shares }), await this.#time({ shares })]
+      times.push(Math.max(0, copied + first - second))
     }
-    this.#held[1] = tokens
-    this.empty()
-    return quick(times)
+    return median(times)
   }
 
   /** Gives all slots and samplers back. */
@@ -67,8 +75,8 @@ export class StepMeter {
     for (const sampler of this.#samplers.splice(0)) sampler.dispose()
   }
 
-  async #time({ shares }: PlannedStep): Promise<number> {
-    for (const { slot, context } of shares) await this.#fill(slot, context)
+  async #time({ shares }: Pick<PlannedStep, 'shares'>): Promise<number> {
+    await this.#bring(shares)
     const batch = shares.map(({ slot, tokens, context }) => this.#item(slot, context, tokens, true))
     const began = performance.now()
     await this.backend.step(batch)
@@ -78,33 +86,54 @@ export class StepMeter {
     return duration
   }
 
-  /** Brings a slot to a length. */
-  async #fill(slot: number, length: number): Promise<void> {
-    const { backend } = this
-    if ((this.#held[slot] ?? 0) > length) this.#held[slot] = backend.truncate(slot, length)
-    while ((this.#held[slot] ?? 0) < length) {
-      const position = this.#held[slot] ?? 0
-      const tokens = Math.min(backend.limits.batchSize, length - position)
-      await backend.step([this.#item(slot, position, tokens, false)])
+  /** Brings slots to a length: a longer one is cut, a shorter one gets a copy, or is computed. */
+  async #bring(wanted: readonly { readonly slot: number; readonly context: number }[]) {
+    const copied: BatchItem[] = []
+    for (const { slot, context } of wanted) {
+      if (this.#length(slot) > context) this.#held[slot] = this.backend.truncate(slot, context)
+      const longest = this.#held.indexOf(Math.max(...this.#held))
+      if (this.#length(longest) >= context && this.#length(slot) < context) {
+        this.#held[slot] = await this.backend.copyPrefix(longest, slot, context)
+        if (this.#length(slot) === context) copied.push(this.#item(slot, context, 1, false))
+      }
+      await this.#compute(slot, context)
+    }
+    if (copied.length === 0) return
+    // What a copy puts off is not to count for the step that is measured.
+    await this.backend.step(copied)
+    for (const { slot, position } of copied) {
+      this.#held[slot] = this.backend.truncate(slot, position)
+      await this.#compute(slot, position)
+    }
+  }
+
+  async #compute(slot: number, length: number): Promise<void> {
+    while (this.#length(slot) < length) {
+      const position = this.#length(slot)
+      const tokens = Math.min(this.backend.limits.batchSize, length - position)
+      await this.backend.step([this.#item(slot, position, tokens, false)])
       this.#held[slot] = position + tokens
     }
   }
 
+  #length(slot: number): number {
+    return this.#held[slot] ?? 0
+  }
+
   #item(slot: number, position: number, count: number, samples: boolean): BatchItem {
-    const tokens = Array.from({ length: count }, (_, index) => this.#token(slot, position + index))
+    const tokens = Array.from({ length: count }, (_, index) => this.#token(position + index))
     if (!samples) return { slot, position, tokens, outputs: [] }
-    const before = Array.from({ length: position }, (_, index) => this.#token(slot, index))
+    const before = Array.from({ length: position }, (_, index) => this.#token(index))
     const sampler = this.backend.createSampler(sampling, [...before, ...tokens])
     this.#samplers.push(sampler)
     return { slot, position, tokens, outputs: [position + count - 1], sampler }
   }
 
-  #token(slot: number, position: number): number {
+  /** All slots hold the same text, so that one can be copied for another. */
+  #token(position: number): number {
     const { vocabularySize } = this.backend.tokenizer
-    const mixed = Math.imul((slot + 1) * 65_537 + position, 0x9e3779b1) >>> 8
+    const mixed = Math.imul(position + 1, 0x9e3779b1) >>> 8
     // Special tokens are mostly at the ends of a vocabulary.
     return Math.floor(vocabularySize / 8) + (mixed % Math.ceil(vocabularySize / 2))
   }
 }
-
-const quick = (times: readonly number[]) => quantile([...times], 0.25)

@@ -1,8 +1,10 @@
 import { cpus } from 'node:os'
-import { loopOverheadMs } from '../calibrate/loop-overhead.js'
+import type { Backend } from '@cllm/core'
+import { passMachine, type PassCosts } from '@cllm/scheduler/simulation'
 import { fitCosts, type CheckedStep, type FittedCosts } from '../calibrate/fit-costs.js'
+import { loopCosts } from '../calibrate/loop-costs.js'
 import { StepMeter } from '../calibrate/measure-steps.js'
-import { planSteps } from '../calibrate/step-plan.js'
+import { longContext, planSteps } from '../calibrate/step-plan.js'
 import { formatNumber } from '../report/format.js'
 import { textTable } from '../report/text-table.js'
 import type { CostFile } from '../simulate/read-costs.js'
@@ -17,7 +19,11 @@ import { writeText } from './write-files.js'
 const flagTable = {
   ...modelFlags,
   out: one('FILE', 'Where the costs go, for cllm simulate --cost', (value: string) => value),
-  repeats: one('N', 'How often each step is measured (default 5)', integer(1, 100), 5),
+  repeats: one(
+    'N',
+    'How often each step is measured (default: as fits into 40 s, 3 to 50)',
+    integer(1, 100),
+  ),
   json: toggle('Print the costs as JSON and nothing else'),
 } as const
 
@@ -42,45 +48,68 @@ export async function benchCalibrate(
   const settings = readModel(flags)
   const { out, repeats, json } = flags
   if (out === undefined && !json) throw wrong('--out is missing: the path of a file expected')
-  const backend = await host.openBackend(settings)
+  const fitted = await fitSteps(await host.openBackend(settings), repeats, io)
+  const served = await host.serve(settings)
   try {
-    const plan = planSteps(backend.limits)
-    const progress = progressBar(io.stderr, 'steps', plan.length * repeats)
-    const meter = new StepMeter(backend)
-    const { signal } = io
-    // What runs first pays for pages that nobody has touched yet.
-    await meter.measure(plan.slice(0, 8), { repeats: 1, signal, onStep: () => undefined })
-    const steps = await meter.measure(plan, { repeats, signal, onStep: progress.step })
-    const longest = Math.floor(backend.limits.contextSize / 2)
-    const copies: [number, number][] = []
-    for (const tokens of backend.limits.slots > 1 ? [16, Math.ceil(longest / 2), longest] : []) {
-      copies.push([tokens, await meter.copyMs(tokens, repeats)])
-    }
-    progress.stop()
-    const policy = host.policies.createPolicy(settings.policy, {})
-    const fitted = fitCosts(steps, copies, await loopOverheadMs(backend, policy))
+    const { chunkMultiple, model } = fitted
+    const about = { name: '', about: '', chunkMultiple }
+    const alone = passMachine({ ...fitted.costs, loop: { base: 0, each: 0 } }, about)
+    const costs = { ...fitted.costs, loop: await loopCosts(served.client, alone) }
     const file: CostFile = {
-      schema: 1,
+      schema: 2,
       kind: 'cost-model',
-      model: backend.model.id,
-      machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores${backend.capabilities.gpu === false ? '' : `, ${backend.capabilities.gpu}`}`,
+      model: model.id,
+      machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores${fitted.gpu === false ? '' : `, ${fitted.gpu}`}`,
       measuredAt: new Date(performance.timeOrigin + performance.now()).toISOString(),
-      chunkMultiple: backend.limits.chunkMultiple ?? 1,
-      costs: fitted.costs,
+      chunkMultiple,
+      costs,
       error: fitted.error,
     }
     const content = `${JSON.stringify(file, undefined, json ? undefined : 2)}\n`
     if (out !== undefined) await writeText(out, content)
-    io.stdout.write(json ? content : calibrationTable(fitted))
+    io.stdout.write(json ? content : calibrationTable(fitted, costs))
     return exitCode.ok
   } finally {
+    await served.close()
+  }
+}
+
+/** Measures and fits the steps of a backend, and disposes of it. */
+async function fitSteps(
+  backend: Backend,
+  repeats: number | undefined,
+  { stderr, signal }: CommandIo,
+) {
+  const { model, limits, capabilities } = backend
+  const { chunkMultiple = 1, contextSize, slots } = limits
+  const progress = progressBar(stderr, 'steps', undefined)
+  try {
+    const plan = planSteps(limits)
+    const meter = new StepMeter(backend)
+    // What runs first pays for pages that nobody has touched yet.
+    await meter.measure(plan.slice(0, 8), { repeats: 1, signal, onStep: progress.step })
+    const steps = await meter.measure(plan, { repeats, signal, onStep: progress.step })
+    const longest = Math.min(longContext, Math.floor(contextSize / 2))
+    const copies: [number, number][] = []
+    for (const tokens of slots > 1 ? [longest, Math.ceil(longest / 2), 16] : []) {
+      copies.push([tokens, await meter.copyMs(tokens, repeats ?? 3)])
+    }
+    meter.empty()
+    const fitted = fitCosts(steps, copies, chunkMultiple)
+    return { ...fitted, model, chunkMultiple, gpu: capabilities.gpu }
+  } finally {
+    progress.stop()
     await backend.dispose()
   }
 }
 
-function calibrationTable({ costs, steps, error }: FittedCosts): string {
-  const { decode, prefill, copy, betweenSteps } = costs
-  const ms = (value: number) => `${value.toPrecision(3)} ms`
+function calibrationTable(
+  fitted: FittedCosts & { readonly chunkMultiple: number },
+  costs: PassCosts,
+) {
+  const { steps, error, chunkMultiple } = fitted
+  const { decode, prefill, copy, loop } = costs
+  const ms = (value: number) => `${Number(value.toPrecision(3))} ms`
   const percent = (value: number) => `${(100 * value).toFixed(1)} %`
   const rows = steps.map((step) => [
     describe(step),
@@ -90,9 +119,9 @@ function calibrationTable({ costs, steps, error }: FittedCosts): string {
   ])
   return [
     textTable(['step', 'measured ms', 'fitted ms', 'error'], rows),
-    `decode: ${ms(decode.base)} + ${ms(decode.each)} per sequence + ${ms(decode.read)} per token of context`,
-    `prefill: ${ms(prefill.base)} + ${ms(prefill.each)} per token + ${ms(prefill.read)} per token and token of context + ${ms(prefill.again)} per further length`,
-    `copy: ${ms(copy.base)} + ${ms(copy.each)} per token; between steps: ${ms(betweenSteps)}`,
+    `decode: ${ms(decode.alone)} for one sequence; ${ms(decode.base)} + ${ms(decode.each)} per sequence for several; ${ms(decode.read)} per token of context`,
+    `prefill: ${ms(prefill.base)} a pass + ${ms(prefill.sequence)} per sequence + ${ms(prefill.each)} per token + ${ms(prefill.pair)} per token and token of context, ${ms(prefill.lonePair)} in chunks shorter than ${chunkMultiple}`,
+    `copy: ${ms(copy.base)} + ${ms(copy.each)} per token; the engine: ${ms(loop.base)} + ${ms(loop.each)} per sequence`,
     `error of ${error.fitted.steps} fitted steps: mean ${percent(error.fitted.mean)}, max ${percent(error.fitted.max)}`,
     `error of ${error.heldOut.steps} mixed steps that were not fitted: mean ${percent(error.heldOut.mean)}, max ${percent(error.heldOut.max)}\n`,
   ].join('\n')
@@ -102,10 +131,17 @@ function describe({ kind, shares }: CheckedStep): string {
   const decoding = shares.filter(({ tokens }) => tokens === 1)
   const chunks = shares.filter(({ tokens }) => tokens > 1)
   const parts = [
-    ...(decoding.length > 0 ? [`${decoding.length} decode at ${decoding[0]?.context}`] : []),
+    ...(decoding.length > 0
+      ? [
+          `${decoding.length} decode at ${decoding[0]?.context}${hasGaps(decoding) ? ', every second slot' : ''}`,
+        ]
+      : []),
     ...(chunks.length > 0
       ? [`prefill ${chunks.map(({ tokens }) => tokens).join('+')} at ${chunks[0]?.context}`]
       : []),
   ]
   return `${kind === 'mixed' ? 'mixed: ' : ''}${parts.join(', ')}`
 }
+
+const hasGaps = ([first, second]: CheckedStep['shares']) =>
+  first !== undefined && second !== undefined && second.slot > first.slot + 1

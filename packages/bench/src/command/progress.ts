@@ -10,8 +10,7 @@ export interface Progress {
 /** A progress bar where `output` is a terminal, otherwise nothing. */
 export function progressBar(output: Output, name: string, total: number | undefined): Progress {
   if (output.isTTY !== true) return { step: () => undefined, stop: () => undefined }
-  const format =
-    total === undefined ? `${name} {value} requests` : `${name} {bar} {value} of {total} requests`
+  const format = total === undefined ? `${name} {value}` : `${name} {bar} {value} of {total}`
   const bar = new SingleBar(
     {
       format,

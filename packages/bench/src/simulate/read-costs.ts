@@ -1,4 +1,4 @@
-import { builtInMachines, linearMachine, type MachineModel } from '@cllm/scheduler/simulation'
+import { builtInMachines, type MachineModel, passMachine } from '@cllm/scheduler/simulation'
 import { z } from 'zod'
 import { datasetError } from '../datasets/dataset-error.js'
 import { problemOf } from '../datasets/read-json-lines.js'
@@ -8,7 +8,7 @@ const milliseconds = z.number().nonnegative()
 
 /** The JSON that `cllm bench calibrate` writes. */
 export const costFile = z.object({
-  schema: z.literal(1),
+  schema: z.literal(2),
   kind: z.literal('cost-model'),
   /** The model that was measured, and where. */
   model: z.string(),
@@ -16,15 +16,21 @@ export const costFile = z.object({
   measuredAt: z.string(),
   chunkMultiple: z.int().min(1),
   costs: z.object({
-    decode: z.object({ base: milliseconds, each: milliseconds, read: milliseconds }),
-    prefill: z.object({
+    decode: z.object({
+      alone: milliseconds,
       base: milliseconds,
-      again: milliseconds,
       each: milliseconds,
       read: milliseconds,
     }),
+    prefill: z.object({
+      base: milliseconds,
+      sequence: milliseconds,
+      each: milliseconds,
+      pair: milliseconds,
+      lonePair: milliseconds,
+    }),
     copy: z.object({ base: milliseconds, each: milliseconds }),
-    betweenSteps: milliseconds,
+    loop: z.object({ base: milliseconds, each: milliseconds }),
   }),
   /** Relative errors of the steps that were fitted, and of mixed ones that were not. */
   error: z.object({
@@ -56,5 +62,5 @@ export function readCosts(nameOrFile: string): MachineModel {
   if (!result.success) throw datasetError(nameOrFile, undefined, problemOf(result.error))
   const { model, machine, measuredAt, chunkMultiple, costs } = result.data
   const about = `measured: ${model} on ${machine}, ${measuredAt}`
-  return linearMachine(costs, { name: nameOrFile, about, chunkMultiple })
+  return passMachine(costs, { name: nameOrFile, about, chunkMultiple })
 }

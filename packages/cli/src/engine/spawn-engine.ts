@@ -9,6 +9,7 @@ import {
 } from '@cllm/core'
 import type { EngineSettings, StartMessage } from './engine-settings.js'
 import { childChannel } from './process-channel.js'
+import { threadPool } from './thread-pool.js'
 
 /** An engine in a process of its own, which is started again when it dies. */
 export interface EngineProcess {
@@ -89,13 +90,4 @@ function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProc
   })
   child.send({ type: 'start', settings } satisfies StartMessage)
   return child
-}
-
-/**
- * On the CPU one thread is best: each further one runs its decodes on cold caches (20 to 25 ms a
- * token instead of 15 were measured). On a GPU sampling is the bottleneck and gains from four.
- */
-function threadPool(gpu: EngineSettings['backend']['gpu']): string {
-  const isLikelyGpu = gpu === 'auto' || gpu === undefined ? process.platform === 'darwin' : true
-  return gpu === 'off' || !isLikelyGpu ? '1' : '4'
 }

@@ -1,6 +1,6 @@
-export * from './linear-machine.js'
 export * from './machine.js'
 export * from './machine-model.js'
+export * from './pass-machine.js'
 export * from './router.js'
 export * from './serve-load.js'
 export * from './simulate-load.js'

@@ -10,6 +10,8 @@ export interface MachineModel {
   readonly copyMs: (tokens: number) => number
   /** Prompt chunks of a multiple of so many tokens are computed fastest. */
   readonly chunkMultiple: number
+  /** Milliseconds that a step loses with sequences in these slots; absent: nothing in any. */
+  readonly layoutMs?: (slots: readonly number[]) => number
 }
 
 /** What bounds a pass of a large model on a GPU, in milliseconds. */

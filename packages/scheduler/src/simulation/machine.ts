@@ -8,8 +8,8 @@ export interface Share {
 /** Milliseconds of a step. */
 export type Machine = (shares: readonly Share[]) => number
 
-/** Costs of a pass over the weights, in milliseconds. */
-export interface PassCosts {
+/** Costs of a pass over the weights that takes decodes and prompts together, in milliseconds. */
+export interface UniformCosts {
   /** A pass with a single token. */
   readonly single: number
   readonly base: number
@@ -27,7 +27,7 @@ export interface PassCosts {
  * Measured with flash attention: a 0.6B model in Q4_K_M on two cores. Decode: 16 ms at 1, 60 at 4, 86
  * at 8, 137 at 16 sequences; 64 tokens: 180 ms at first, 420 behind 1,500; 63 of them: 1,550.
  */
-export const twoCores: PassCosts = {
+export const twoCores: UniformCosts = {
   single: 16,
   base: 33,
   perToken: 2.2,
@@ -38,7 +38,7 @@ export const twoCores: PassCosts = {
 }
 
 /** A guess at the same model on a large GPU. */
-export const gpu: PassCosts = {
+export const gpu: UniformCosts = {
   single: 4,
   base: 5,
   perToken: 0.03,
@@ -51,7 +51,7 @@ export const gpu: PassCosts = {
 /** Tokens that attention computes at once. */
 export const tile = 64
 
-function passMs(costs: PassCosts, shares: readonly Share[]): number {
+function passMs(costs: UniformCosts, shares: readonly Share[]): number {
   let ms = costs.base
   for (const { tokens, context } of shares) {
     ms += costs.perSequence + costs.perToken * tokens
@@ -69,23 +69,25 @@ function passMs(costs: PassCosts, shares: readonly Share[]): number {
  * A machine that splits a batch as llama.cpp does with a memory of its own for each sequence: a pass
  * takes the same number of tokens of each of the sequences whose slots follow each other.
  */
-export function equalPasses(costs: PassCosts, passTokens = 512): Machine {
-  return (shares) => {
-    let left = [...shares].sort((one, other) => one.slot - other.slot)
-    let ms = 0
-    while (left.length > 0) {
-      let length = 1
-      while (left[length]?.slot === (left[0]?.slot ?? 0) + length) length++
-      const shortest = Math.min(...left.slice(0, length).map((share) => share.tokens))
-      const tokens = Math.min(shortest, Math.max(1, Math.floor(passTokens / length)))
-      const pass = left.slice(0, length).map((share) => ({ ...share, tokens }))
-      ms += passMs(costs, pass)
-      left = left.flatMap((share, index) => {
-        if (index >= length) return [share]
-        if (share.tokens === tokens) return []
-        return [{ ...share, tokens: share.tokens - tokens, context: share.context + tokens }]
-      })
-    }
-    return ms
+export function equalPasses(costs: UniformCosts, passTokens = 512): Machine {
+  return (shares) => passesOf(shares, passTokens).reduce((ms, pass) => ms + passMs(costs, pass), 0)
+}
+
+/** The passes over the weights that llama.cpp makes of a batch; see {@link equalPasses}. */
+export function passesOf(shares: readonly Share[], passTokens = 512): (readonly Share[])[] {
+  const passes: (readonly Share[])[] = []
+  let left = [...shares].sort((one, other) => one.slot - other.slot)
+  while (left.length > 0) {
+    let length = 1
+    while (left[length]?.slot === (left[0]?.slot ?? 0) + length) length++
+    const shortest = Math.min(...left.slice(0, length).map((share) => share.tokens))
+    const tokens = Math.min(shortest, Math.max(1, Math.floor(passTokens / length)))
+    passes.push(left.slice(0, length).map((share) => ({ ...share, tokens })))
+    left = left.flatMap((share, index) => {
+      if (index >= length) return [share]
+      if (share.tokens === tokens) return []
+      return [{ ...share, tokens: share.tokens - tokens, context: share.context + tokens }]
+    })
   }
+  return passes
 }

@@ -125,8 +125,15 @@ export class SimulatedBackend implements Backend {
     this.#lengths[slot] = 0
   }
 
-  preferSlot([first = 0]: readonly SlotId[]): SlotId {
-    return first
+  preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
+    const [first = 0] = free
+    if (this.machine.layoutMs === undefined) return first
+    const costOf = (slot: SlotId) => this.layoutMs([...used, slot])
+    return free.reduce((best, slot) => (costOf(slot) < costOf(best) ? slot : best), first)
+  }
+
+  layoutMs(used: readonly SlotId[]): number {
+    return this.machine.layoutMs?.(used) ?? 0
   }
 
   async dispose(): Promise<void> {}

@@ -1,0 +1,95 @@
+import { passesOf, type Share } from './machine.js'
+import type { MachineModel } from './machine-model.js'
+
+/**
+ * Costs of a machine as `cllm bench calibrate` fits them, in milliseconds. Decodes and prompt chunks
+ * are passes of their own, and a pass takes equally many tokens of each of its sequences, whose slots
+ * follow each other; so a step's passes are counted and not its tokens alone.
+ */
+export interface PassCosts {
+  readonly decode: {
+    /** A pass with a single sequence. */
+    readonly alone: number
+    /** A pass with several sequences, and each of them. */
+    readonly base: number
+    readonly each: number
+    /** A token of context that a sequence reads. */
+    readonly read: number
+  }
+  readonly prefill: {
+    /** A pass, each of its sequences, and each token. */
+    readonly base: number
+    readonly sequence: number
+    readonly each: number
+    /** A token and a token of context that it reads, in whole tiles of `chunkMultiple` tokens. */
+    readonly pair: number
+    /** The same in a chunk that is shorter than a tile. */
+    readonly lonePair: number
+  }
+  /** Copying tokens between slots. */
+  readonly copy: { readonly base: number; readonly each: number }
+  /** What a step takes in the engine beyond the backend's, and for each sequence that draws a token. */
+  readonly loop: { readonly base: number; readonly each: number }
+}
+
+/** A free slot between two that are used counts as so much of a pass. */
+const holeShare = 0.1
+
+/** A machine with fitted costs. */
+export function passMachine(
+  costs: PassCosts,
+  about: Pick<MachineModel, 'name' | 'about' | 'chunkMultiple'>,
+): MachineModel {
+  const { loop, copy, decode } = costs
+  const coefficients = coefficientsOf(costs)
+  return {
+    ...about,
+    stepMs(shares) {
+      const features = passFeatures(shares, about.chunkMultiple)
+      let milliseconds = loop.base + loop.each * shares.length
+      for (let index = 0; index < features.length; index++) {
+        milliseconds += (features[index] ?? 0) * (coefficients[index] ?? 0)
+      }
+      return milliseconds
+    },
+    copyMs: (tokens) => copy.base + copy.each * tokens,
+    layoutMs(slots) {
+      if (slots.length === 0) return 0
+      const holes = Math.max(...slots) - Math.min(...slots) + 1 - slots.length
+      const all = new Set(slots)
+      const runs = slots.filter((slot) => !all.has(slot - 1)).length
+      return (runs - 1 + holeShare * holes) * decode.base
+    },
+  }
+}
+
+/** The costs of passes in the order of {@link passFeatures}. */
+export function coefficientsOf({ decode, prefill }: PassCosts): number[] {
+  const { base, sequence, each, pair, lonePair } = prefill
+  return [decode.alone, decode.base, decode.each, decode.read, base, sequence, each, pair, lonePair]
+}
+
+/** What of a step takes time: the factors of the costs of its passes. */
+export function passFeatures(shares: readonly Share[], tile: number): number[] {
+  let [alone, several, each, read] = [0, 0, 0, 0]
+  for (const pass of passesOf(shares.filter(({ tokens }) => tokens === 1))) {
+    if (pass.length === 1) alone++
+    else {
+      several++
+      each += pass.length
+    }
+    for (const { context } of pass) read += context
+  }
+  let [passes, sequences, tokens, pairs, lonePairs] = [0, 0, 0, 0, 0]
+  for (const pass of passesOf(shares.filter((share) => share.tokens > 1))) {
+    passes++
+    for (const { tokens: count, context } of pass) {
+      sequences++
+      tokens += count
+      const keys = context + count / 2
+      if (count < tile) lonePairs += count * keys
+      else pairs += Math.ceil(count / tile) * tile * keys
+    }
+  }
+  return [alone, several, each, read, passes, sequences, tokens, pairs, lonePairs]
+}
