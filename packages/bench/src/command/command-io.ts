@@ -6,7 +6,7 @@ export interface Output {
   readonly isTTY?: boolean | undefined
 }
 
-/** All that a command knows of the process it runs in. */
+/** All that a command knows of the process it runs in; tests give their own. */
 export interface CommandIo {
   readonly stdout: Output
   readonly stderr: Output

@@ -1,6 +1,5 @@
 import { parseArgs } from 'node:util'
-import { CllmError } from '@cllm/core'
-import { closest, distance } from 'fastest-levenshtein'
+import { CllmError, nearestName } from '@cllm/core'
 
 /** A flag of a command and how its values are read. */
 export interface Flag<T> {
@@ -97,8 +96,6 @@ export function wrong(message: string): CllmError {
 const isFlag = (text: string) => /^--?[a-z]/i.test(text)
 
 function meant(name: string, flags: object): string {
-  const nearest = closest(name, Object.keys(flags))
-  return distance(name, nearest) <= Math.max(2, name.length / 3)
-    ? `; did you mean --${nearest}?`
-    : ''
+  const nearest = nearestName(name, Object.keys(flags))
+  return nearest === undefined ? '' : `; did you mean --${nearest}?`
 }
