@@ -149,7 +149,7 @@ t.test('what does not fit a slot is counted and told', async (t) => {
 
 t.test('wrong input', async (t) => {
   const { azure, mooncake, folder } = files(t)
-  const bad = join(t.testdir({ 'bad.csv': `${azureHead}x,1,2\n`, 'cost.json': '{"schema":1}' }))
+  const bad = join(t.testdir({ 'bad.csv': `${azureHead}x,1,2\n`, 'cost.json': '{"schema":2}' }))
   const cases: [string[], string | RegExp][] = [
     [['--trace', join(bad, 'bad.csv')], 'bad.csv:2: TIMESTAMP'],
     [['--trace', join(folder, 'none')], 'cannot be read'],
