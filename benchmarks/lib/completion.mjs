@@ -12,22 +12,22 @@ const agent = new Agent({ keepAlive: true, maxSockets: Infinity })
 export async function complete(url, job) {
   const { body, leaveAfter = Infinity, restMs = 0, timeoutMs = 600_000 } = job
   const answer = { status: 0, tokens: [], counts: [], text: '', ended: false, left: false }
-  const controller = new AbortController()
-  const timer = setTimeout(() => controller.abort(new Error('timeout')), timeoutMs)
+  let sent
   const leave = () => {
     answer.left = true
-    controller.abort()
+    sent.destroy()
   }
+  const timer = setTimeout(() => sent.destroy(new Error('timeout')), timeoutMs)
   try {
-    const response = await post(
-      url,
-      { temperature: 0, return_tokens: true, ...body },
-      (sent) => {
+    const response = await new Promise((resolve, reject) => {
+      const headers = { 'content-type': 'application/json' }
+      sent = request(new URL('/completion', url), { method: 'POST', agent, headers }, resolve)
+      sent.on('error', reject)
+      sent.on('close', () => reject(new Error('closed before the answer')))
+      sent.end(JSON.stringify({ temperature: 0, return_tokens: true, ...body }), () => {
         if (leaveAfter === -1) setTimeout(leave, 1)
-        sent.setTimeout(0)
-      },
-      controller.signal,
-    )
+      })
+    })
     answer.status = response.statusCode
     if (leaveAfter === 0) leave()
     for await (const event of events(response, body.stream === true, restMs)) {
@@ -40,16 +40,6 @@ export async function complete(url, job) {
     clearTimeout(timer)
   }
   return answer
-}
-
-function post(url, body, onSent, signal) {
-  return new Promise((resolve, reject) => {
-    const headers = { 'content-type': 'application/json' }
-    const options = { method: 'POST', agent, headers, signal }
-    const sent = request(new URL('/completion', url), options, resolve)
-    sent.on('error', reject)
-    sent.end(JSON.stringify(body), () => onSent(sent))
-  })
 }
 
 async function* events(response, isStream, restMs) {

@@ -1,0 +1,88 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+const script = (name: string) => new URL(`../../../benchmarks/${name}`, import.meta.url)
+
+/** Runs a script of `benchmarks/` in short and returns the JSON that it prints. */
+async function run(name: string, ...args: readonly string[]): Promise<unknown> {
+  return await new Promise((resolve, reject) => {
+    execFile(process.execPath, [fileURLToPath(script(name)), ...args], (error, stdout, stderr) => {
+      if (stdout === '') reject(error ?? new Error(stderr))
+      else resolve(JSON.parse(stdout))
+    })
+  })
+}
+
+t.test('a short soak: nothing is lost, repeated or mixed up, though the engine dies', async (t) => {
+  const load = ['--minutes', '0.2', '--requests', '80', '--prompts', '16', '--slots', '4']
+  t.match(await run('soak.mjs', ...load, '--kills', '1'), {
+    passed: true,
+    requests: 80,
+    kills: 1,
+    lost: 0,
+    miscounted: 0,
+    crossTalk: 0,
+    wrong: 0,
+    slotsIdle: '4 of 4',
+    queued: 0,
+  })
+})
+
+t.test('what a soak would find', async (t) => {
+  interface Answer {
+    readonly tokens: readonly number[]
+    readonly counts: readonly (readonly [number, number])[]
+    readonly text: string
+    readonly ended: boolean
+    readonly left: boolean
+  }
+  interface Prompt {
+    readonly canary: string
+    readonly expected: { readonly text: string; readonly tokens: readonly number[] }
+  }
+  interface Check {
+    findFaults: (answer: Answer, prompt: Prompt, canaries: readonly string[]) => string[]
+    divergence: (answer: Answer, prompt: Prompt) => number | undefined
+  }
+  const { findFaults, divergence } = (await import(script('lib/soak-check.mjs').href)) as Check
+  const prompt = { canary: 'grey ant', expected: { text: 'a grey ant ran', tokens: [5, 6, 7] } }
+  const good: Answer = {
+    tokens: [5, 6, 7],
+    counts: [
+      [1, 1],
+      [2, 2],
+      [3, 3],
+    ],
+    text: 'a grey ant ran',
+    ended: true,
+    left: false,
+  }
+  const faultsOf = (answer: Partial<Answer>) =>
+    findFaults({ ...good, ...answer }, prompt, ['grey ant', 'pink owl'])
+  t.same(faultsOf({}), [])
+  t.same(faultsOf({ ended: false }), ['lost'])
+  t.same(faultsOf({ ended: false, left: true }), [])
+  t.same(faultsOf({ counts: [[1, 2]] }), ['miscounted'])
+  t.same(faultsOf({ text: 'a pink owl' }), ['cross-talk'])
+  const placeOf = (tokens: number[], left = false) => divergence({ ...good, tokens, left }, prompt)
+  t.equal(placeOf([5, 6, 7]), undefined)
+  t.equal(placeOf([5, 6, 6, 7]), 2, 'one comes twice')
+  t.equal(placeOf([5, 7]), 1, 'one is missing')
+  t.equal(placeOf([5, 6]), 2)
+  t.equal(placeOf([5, 6], true), undefined, 'the client went')
+})
+
+t.test('a crash in the middle of greedy streams', async (t) => {
+  // How long it takes says nothing on a machine that runs tests.
+  const load = ['--streams', '3', '--rounds', '1', '--tokens', '24', '--threads', '1']
+  const result = (await run('crash.mjs', ...load, '--json')) as {
+    identical: string
+    nearTies: number
+    deviating: unknown[]
+    rounds: { firstMs: number; loadMs: number }[]
+  }
+  t.match(result.identical, / of 3$/)
+  t.equal(result.nearTies, result.deviating.length, 'who deviates does so at a near tie')
+  t.ok(result.rounds[0]!.firstMs > 0 && result.rounds[0]!.loadMs > 0)
+})
