@@ -72,6 +72,13 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'bench faults',
+    {
+      summary: 'Inject faults into a server and print a score card',
+      load: async () => (await import('@cllm/bench')).benchFaults,
+    },
+  ],
+  [
     'bench engine',
     {
       summary: 'Measure the engine as llama-bench measures llama.cpp',

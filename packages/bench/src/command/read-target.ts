@@ -14,7 +14,8 @@ export interface TargetFlags {
 /** Makes a target of flags. */
 export function readTarget(
   { name, url, api: apiName, connections }: TargetFlags,
-  flags: LoadFlagValues,
+  flags: Pick<LoadFlagValues, 'api-key' | 'model' | 'extra-body'> &
+    Partial<Pick<LoadFlagValues, 'connections'>>,
   env: NodeJS.ProcessEnv,
 ): Target {
   const api = apis.get(apiName)

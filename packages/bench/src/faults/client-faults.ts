@@ -1,0 +1,95 @@
+import { Conversation } from './conversation.js'
+import { longAsk, type Fault, type FaultContext, type FaultOutcome } from './fault.js'
+
+const pass = (came: string): FaultOutcome => ({ verdict: 'pass', came })
+const sleep = async (ms: number) => await new Promise((resolve) => setTimeout(resolve, ms))
+
+/** As many long requests as make a server full, once the first of them is answered. */
+async function crowd({ target, options }: FaultContext): Promise<Conversation[]> {
+  const { clients, restartMs } = options
+  const all = Array.from(
+    { length: clients },
+    (_, number) => new Conversation(target, longAsk(options, number), restartMs),
+  )
+  await Promise.race(all.map(async (each) => await each.chunks(1)))
+  return all
+}
+
+async function leaveAll(all: readonly Conversation[], phase: string): Promise<FaultOutcome> {
+  for (const each of all) each.leave()
+  await Promise.all(all.map(({ done }) => done))
+  const refused = all.filter(({ heard }) => (heard.status ?? 200) !== 200).length
+  return pass(`${all.length} left ${phase}${refused > 0 ? `, ${refused} refused before` : ''}`)
+}
+
+/** Clients that leave, each in another phase of its request. */
+const disconnects: readonly Fault[] = [
+  {
+    name: 'disconnect: queued',
+    expected: 'the queue forgets who left',
+    run: async (context) => {
+      const running = await crowd(context)
+      const late = await crowd(context)
+      const outcome = await leaveAll(late, 'behind as many others')
+      await leaveAll(running, '')
+      return outcome
+    },
+  },
+  {
+    name: 'disconnect: prefill',
+    expected: 'prompts of who left are not computed',
+    run: async ({ target, options }) => {
+      const all = Array.from(
+        { length: options.clients },
+        (_, number) => new Conversation(target, longAsk(options, 1000 + number), options.restartMs),
+      )
+      await Promise.all(all.map(async ({ sent }) => await sent))
+      await Promise.race([sleep(50), ...all.map(async ({ head }) => await head)])
+      return await leaveAll(all, 'before their first token')
+    },
+  },
+  {
+    name: 'disconnect: decode',
+    expected: 'answers of who left are not computed',
+    run: async (context) => await leaveAll(await crowd(context), 'within their answers'),
+  },
+  {
+    name: 'disconnect: no stream',
+    expected: 'answers of who left are not computed',
+    run: async ({ target, options }) => {
+      const { api } = target
+      const whole = { ...target, api: { ...api, path: api.path.replace(/_stream$/, '') } }
+      const unstreamed = { ...whole, extraBody: { ...target.extraBody, stream: false } }
+      const all = Array.from(
+        { length: options.clients },
+        (_, number) =>
+          new Conversation(unstreamed, longAsk(options, 2000 + number), options.restartMs),
+      )
+      await Promise.all(all.map(async ({ sent }) => await sent))
+      await sleep(200)
+      return await leaveAll(all, 'before their whole answers')
+    },
+  },
+]
+
+const slowReader: Fault = {
+  name: 'slow reader',
+  expected: 'others are served meanwhile; the answer is whole, or ends with an error',
+  run: async ({ target, options, canary }) => {
+    const readers = Array.from({ length: 4 }, (_, number) => {
+      return new Conversation(target, longAsk(options, 3000 + number), options.restartMs)
+    })
+    await Promise.all(readers.map(async (reader) => await reader.chunks(1)))
+    for (const reader of readers) reader.pause()
+    const problem = await canary.problem(options.recoveryMs)
+    for (const reader of readers) reader.resume()
+    const heard = await Promise.all(readers.map(({ done }) => done))
+    if (problem !== undefined) return { verdict: 'fail', came: `meanwhile: ${problem}` }
+    const cut = heard.filter(({ ended, error }) => !ended && error === undefined)
+    if (cut.length > 0) return { verdict: 'fail', came: `${cut.length} cut: ${cut[0]?.broken}` }
+    return pass(`${heard.filter(({ ended }) => ended).length} of ${heard.length} whole`)
+  },
+}
+
+/** Faults of clients that speak HTTP. */
+export const clientFaults: readonly Fault[] = [...disconnects, slowReader]

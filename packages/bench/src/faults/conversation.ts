@@ -1,0 +1,130 @@
+import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import type { Api, ApiEvent, Ask } from '../apis/api.js'
+import { eventDecoder } from '../load/event-decoder.js'
+import { urlOf, type Target } from '../load/target.js'
+
+/** What a client has heard of an answer. */
+export interface Heard {
+  status?: number
+  text: string
+  /** Events with text. */
+  chunks: number
+  /** Whether the stream's own end came. */
+  ended: boolean
+  /** What the server said that was wrong. */
+  error?: string
+  /** How the connection ended when it did not end well. */
+  broken?: string
+}
+
+/** A request on a connection of its own, whose client can do what clients do. */
+export class Conversation {
+  readonly heard: Heard = { text: '', chunks: 0, ended: false }
+  /** Resolves when the whole request is on its way, or when there is no way. */
+  readonly sent: Promise<void>
+  /** Resolves at the answer's head, or when there will be none. */
+  readonly head: Promise<void>
+  /** Resolves when it is over, one way or the other. */
+  readonly done: Promise<Heard>
+  readonly #request: ClientRequest
+  readonly #waiting: { readonly chunks: number; readonly resolve: () => void }[] = []
+  #response: IncomingMessage | undefined
+  #isOver = false
+
+  constructor(target: Target, ask: Ask, timeoutMs: number) {
+    const { api, url, headers, extraBody, model } = target
+    const named = model === undefined ? ask : { ...ask, model }
+    const body = JSON.stringify({ ...api.body(named), ...extraBody })
+    const send = url.protocol === 'https:' ? httpsRequest : httpRequest
+    const contentType = { 'content-type': 'application/json' }
+    this.#request = send(urlOf(target, api.path), {
+      method: 'POST',
+      agent: false,
+      headers: { ...headers, ...contentType, 'content-length': Buffer.byteLength(body) },
+    })
+    this.#request.once('response', (response) => this.#read(response, target))
+    this.sent = new Promise((resolve) => {
+      this.#request.once('finish', () => resolve()).once('close', () => resolve())
+    })
+    this.head = new Promise((resolve) => {
+      this.#request.once('response', () => resolve()).once('close', () => resolve())
+    })
+    this.done = new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        this.heard.broken = `no end after ${timeoutMs / 1000} s`
+        this.leave()
+      }, timeoutMs)
+      const over = () => {
+        clearTimeout(timer)
+        this.#isOver = true
+        for (const { resolve: wake } of this.#waiting.splice(0)) wake()
+        resolve(this.heard)
+      }
+      // The request can be closed while a slow reader has the answer still to read.
+      this.#request.once('response', (response) => response.once('close', over))
+      this.#request.once('close', () => void (this.#response === undefined && over()))
+    })
+    this.#request.on('error', ({ message }) => (this.heard.broken ??= message))
+    this.#request.end(body)
+  }
+
+  /** Resolves when so many events with text have come, or it is over. */
+  async chunks(count: number): Promise<void> {
+    if (this.#isOver || this.heard.chunks >= count) return
+    await new Promise<void>((resolve) => this.#waiting.push({ chunks: count, resolve }))
+  }
+
+  /** Closes the connection. */
+  leave(): void {
+    this.#request.destroy()
+  }
+
+  /** Reads no more; the connection stays open. */
+  pause(): void {
+    this.#response?.pause()
+  }
+
+  resume(): void {
+    this.#response?.resume()
+  }
+
+  #read(response: IncomingMessage, { api }: Target): void {
+    const { heard } = this
+    this.#response = response
+    heard.status = response.statusCode ?? 0
+    response.setEncoding('utf8')
+    response.on('error', ({ message }) => (heard.broken ??= message))
+    if (heard.status !== 200) {
+      response.on('data', (text: string) => (heard.error = `${heard.error ?? ''}${text}`))
+      return
+    }
+    const decoder = eventDecoder(api.framing, (data) => {
+      if (data === '[DONE]') heard.ended = true
+      else this.#take(readEvent(api, data))
+    })
+    response.on('data', (text: string) => decoder.feed(text))
+  }
+
+  #take(event: ApiEvent): void {
+    const { heard } = this
+    if (event.error !== undefined) heard.error = event.error
+    if (event.done === true) heard.ended = true
+    if (event.text === undefined || event.text === '') return
+    heard.text += event.text
+    heard.chunks++
+    for (const each of this.#waiting.filter(({ chunks }) => chunks <= heard.chunks)) {
+      this.#waiting.splice(this.#waiting.indexOf(each), 1)
+      each.resolve()
+    }
+  }
+}
+
+function readEvent(api: Api, data: string): ApiEvent {
+  const error = `not an event of the API ${api.name}: ${data.slice(0, 80)}`
+  try {
+    return api.read(JSON.parse(data) as Record<string, unknown>) ?? { error }
+  } catch {
+    return { error }
+  }
+}

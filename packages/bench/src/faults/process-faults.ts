@@ -1,0 +1,53 @@
+import { Conversation } from './conversation.js'
+import { longAsk, type Fault, type FaultContext, type FaultOutcome } from './fault.js'
+
+/** Does something to the engine's process while answers are under way, and sees how they end. */
+async function disturb(
+  { target, options, engine }: FaultContext,
+  what: (pid: number, signal: NonNullable<FaultContext['engine']>['signal']) => Promise<void>,
+): Promise<FaultOutcome> {
+  if (engine === undefined) return skip('needs --pid or --engine-pid')
+  const pid = await engine.find()
+  if (pid === undefined) return skip('the server has no process for its engine')
+  const ask = longAsk(options, 5000)
+  const undisturbed = await new Conversation(target, ask, options.restartMs).done
+  const streams = Array.from({ length: 2 }, () => new Conversation(target, ask, options.restartMs))
+  await Promise.all(streams.map(async (stream) => await stream.chunks(2)))
+  await what(pid, engine.signal)
+  const heard = await Promise.all(streams.map(({ done }) => done))
+  const whole = heard.filter(({ ended, error }) => ended && error === undefined)
+  const same = whole.filter(({ text }) => text === undisturbed.text).length
+  const told = heard.filter(({ error }) => error !== undefined).length
+  const cut = heard.length - whole.length - told
+  const ends = `${told > 0 ? `, ${told} ended with an error` : ''}${cut > 0 ? `, ${cut} were cut` : ''}`
+  const came = `${whole.length} of ${heard.length} streams went on, ${same} of them the same${ends}`
+  return { verdict: cut > 0 ? 'fail' : 'pass', came }
+}
+
+const skip = (came: string): FaultOutcome => ({ verdict: 'skip', came })
+
+/** Faults of the process that computes. */
+export const processFaults: readonly Fault[] = [
+  {
+    name: 'engine: kill -9',
+    expected: 'streams go on or end with an error, and the server comes back by itself',
+    restarts: true,
+    run: async (context) => await disturb(context, async (pid, signal) => signal(pid, 'SIGKILL')),
+  },
+  {
+    name: 'engine: SIGSTOP',
+    expected: 'streams go on or end with an error',
+    restarts: true,
+    run: async (context) =>
+      await disturb(context, async (pid, signal) => {
+        signal(pid, 'SIGSTOP')
+        await new Promise((resolve) => setTimeout(resolve, context.options.stopMs))
+        signal(pid, 'SIGCONT')
+      }),
+  },
+  {
+    name: 'clock jump',
+    expected: 'deadlines and watchdogs do not fire',
+    run: async () => skip('cannot be done over HTTP'),
+  },
+]

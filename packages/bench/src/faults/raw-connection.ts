@@ -1,0 +1,84 @@
+import { connect as connectPlain, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import type { Target } from '../load/target.js'
+import { urlOf } from '../load/target.js'
+
+/** What came back on a connection. */
+export interface RawAnswer {
+  /** The status codes of the answers, in their order. */
+  readonly statuses: readonly number[]
+  /** Whether the server closed or reset the connection. */
+  readonly isClosed: boolean
+}
+
+/** A connection without an HTTP client: what is sent goes out as it is. */
+export class RawConnection {
+  readonly #socket: Socket
+  readonly opened: Promise<boolean>
+  #received = ''
+  #isClosed = false
+  #onNews: () => void = () => {}
+
+  constructor({ url }: Pick<Target, 'url'>) {
+    const { hostname, protocol } = url
+    const isTls = protocol === 'https:'
+    const port = url.port === '' ? (isTls ? 443 : 80) : Number(url.port)
+    const host = hostname.replace(/^\[|\]$/g, '')
+    const options = { host, port }
+    this.#socket = isTls ? connectTls(options) : connectPlain(options)
+    this.opened = new Promise((resolve) => {
+      this.#socket.once(isTls ? 'secureConnect' : 'connect', () => resolve(true))
+      this.#socket.once('close', () => resolve(false))
+    })
+    this.#socket.on('data', (data) => {
+      this.#received += data.toString('latin1')
+      this.#onNews()
+    })
+    this.#socket.on('error', () => {})
+    this.#socket.once('close', () => {
+      this.#isClosed = true
+      this.#onNews()
+    })
+  }
+
+  /** Sends bytes; resolves when the system has taken them or the connection is gone. */
+  async send(data: string | Buffer): Promise<void> {
+    if (this.#socket.destroyed) return
+    await new Promise<void>((resolve) => {
+      this.#socket.write(data, () => resolve())
+      this.#socket.once('close', () => resolve())
+    })
+  }
+
+  /** Waits until so many answers have begun, the server has closed, or the time is over. */
+  async answers(count: number, timeoutMs: number): Promise<RawAnswer> {
+    const statuses = () =>
+      [...this.#received.matchAll(/HTTP\/1\.[01] (\d{3})/g)].map(([, code]) => Number(code))
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, timeoutMs)
+      this.#onNews = () => {
+        if (!this.#isClosed && statuses().filter((status) => status >= 200).length < count) return
+        clearTimeout(timer)
+        resolve()
+      }
+      this.#onNews()
+    })
+    const isClosed = this.#isClosed
+    return { statuses: statuses().filter((status) => status >= 200), isClosed }
+  }
+
+  close(): void {
+    this.#socket.destroy()
+  }
+}
+
+/** The head of a POST to a target's API. */
+export function postHead(
+  target: Target,
+  headers: Readonly<Record<string, string | number>>,
+): string {
+  const all = { host: target.url.host, ...target.headers, ...headers }
+  const lines = Object.entries({ 'content-type': 'application/json', ...all })
+  const { pathname } = urlOf(target, target.api.path)
+  return `POST ${pathname} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`
+}

@@ -1,0 +1,69 @@
+import type { Target } from '../load/target.js'
+import { clientFaults } from './client-faults.js'
+import {
+  Canary,
+  type EnginePid,
+  type Fault,
+  type FaultOptions,
+  type FaultOutcome,
+} from './fault.js'
+import { processFaults } from './process-faults.js'
+import { wireFaults } from './wire-faults.js'
+
+/** All faults, in the order in which they are injected. */
+export const faults = [...clientFaults, ...wireFaults, ...processFaults]
+
+/** A line of the score card. */
+export interface FaultResult extends FaultOutcome {
+  readonly fault: string
+  readonly expected: string
+  /** Milliseconds until the canary was served again; absent when it was not, or nothing was done. */
+  readonly recoveryMs?: number
+}
+
+/** What is injected where. */
+export interface FaultRun {
+  readonly target: Target
+  readonly options: FaultOptions
+  readonly engine?: EnginePid
+  /** Names of faults, or their beginnings; none: all. */
+  readonly only?: readonly string[]
+  readonly signal: AbortSignal
+}
+
+/**
+ * Injects one fault after the other into a server and sees whether it behaves, and whether it serves
+ * a canary within its time afterwards. Yields each result as it comes; ends early when the signal
+ * aborts or the server is gone for good.
+ */
+export async function* runFaults(run: FaultRun): AsyncGenerator<FaultResult> {
+  const { target, options, engine, only = [], signal } = run
+  const canary = new Canary(target)
+  const problem = await canary.problem(options.restartMs)
+  if (problem !== undefined) {
+    yield { fault: 'none', expected: 'the canary is served', verdict: 'fail', came: problem }
+    return
+  }
+  const isAsked = ({ name }: Fault) =>
+    only.length === 0 || only.some((word) => name.startsWith(word))
+  const asked = faults.filter(isAsked)
+  for (const { name, expected, restarts = false, run: inject } of asked) {
+    if (signal.aborted) return
+    const outcome = await inject({ target, options, engine, canary })
+    if (outcome.verdict === 'skip') {
+      yield { fault: name, expected, ...outcome }
+      continue
+    }
+    const began = performance.now()
+    const ill = await canary.problem(restarts ? options.restartMs : options.recoveryMs)
+    if (ill === undefined) {
+      yield { fault: name, expected, ...outcome, recoveryMs: performance.now() - began }
+    } else {
+      const came = `${outcome.came}; the canary afterwards: ${ill}`
+      yield { fault: name, expected, verdict: 'fail', came }
+      // What is still ill then would be blamed on the next fault.
+      if (name === asked.at(-1)?.name) return
+      if ((await canary.problem(options.restartMs)) !== undefined) return
+    }
+  }
+}
