@@ -9,9 +9,9 @@ has a metric of the same meaning the name is vLLM's with \`cllm_\` in front, and
 Times are in seconds. Every metric has the label \`model_name\`, and histograms of requests have the
 \`policy\` that was in force when the request came.
 
-What an engine counts starts again from 0 with its process. A scrape changes nothing, so any number
-of scrapers can read at a time. These sums hold once no request is under way, since the start of the
-server and of its engine:
+What an engine counts goes on when its process is replaced, for it is kept by the server. A scrape
+changes nothing, so any number of scrapers can read at a time. These sums hold once no request is
+under way, since the start of the server:
 
 - \`cllm_prompt_tokens_total\` and \`cllm_generation_tokens_total\` are the sums of what the requests'
   answers say in their usage, of those that were cut off too, and without these the sums of

@@ -1,5 +1,7 @@
 import type { AddressedEvent, EngineInfo, GenerateRequest } from '../contracts/engine-client.js'
+import type { PolicySetting } from '../contracts/scheduler-info.js'
 import type { SerializedError } from '../errors/cllm-error.js'
+import type { EngineNews } from '../recorder/engine-news.js'
 import type { EngineCallName } from './engine-control.js'
 
 /** What a client sends to an engine elsewhere. */
@@ -13,10 +15,12 @@ export type ToEngine =
       readonly arguments: readonly unknown[]
     }
 
-/** What an engine sends to its client. */
-export type FromEngine =
+/** What an engine sends to its client: a message, and what else there is to tell. */
+export type FromEngine = EngineMessage & { readonly news?: EngineNews }
+
+type EngineMessage =
   /** The engine can take requests; sent once, first. */
-  | { readonly type: 'ready'; readonly info: EngineInfo }
+  | { readonly type: 'ready'; readonly info: EngineInfo; readonly scheduler?: PolicySetting }
   /** The engine could not start; sent instead. */
   | { readonly type: 'failed'; readonly error: SerializedError }
   /** All events of one step. */

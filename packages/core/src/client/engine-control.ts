@@ -4,9 +4,9 @@ import type {
   EngineInfo,
   EngineStatistics,
   Prompt,
-  SchedulerInfo,
 } from '../contracts/engine-client.js'
 import type { RequestReport } from '../contracts/request-report.js'
+import type { SchedulerInfo } from '../contracts/scheduler-info.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
@@ -21,7 +21,7 @@ import { collect } from '../engine/in-parts.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 
 /** What can be asked of an engine besides generating. */
-export type EngineCalls = Omit<EngineClient, 'submit' | 'cancel'>
+export type EngineCalls = Omit<EngineClient, 'submit' | 'cancel' | 'recording'>
 
 /** Answers the calls of clients on the engine itself. */
 export class EngineControl implements EngineCalls {

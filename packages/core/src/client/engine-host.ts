@@ -1,6 +1,7 @@
 import { CllmError } from '../errors/cllm-error.js'
 import type { Engine } from '../engine/engine.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
+import { NewsDesk } from '../recorder/engine-news.js'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
 import { assertEngineCall, EngineControl } from './engine-control.js'
 import { StepSigns } from './step-signs.js'
@@ -16,36 +17,39 @@ export function hostEngine(
   channel: Channel<FromEngine, ToEngine>,
 ): void {
   const control = new EngineControl(engine, registry)
-  const signs = new StepSigns(channel)
+  const desk = new NewsDesk(engine)
+  const send = (message: FromEngine) => channel.send({ ...message, ...desk.take() })
+  const signs = new StepSigns(send)
   engine.onStep = (parts) => signs.stepping(parts)
   engine.onEvents((events) => {
     signs.told(events)
-    channel.send({ type: 'events', events })
+    send({ type: 'events', events })
   })
   channel.onMessage((message) => {
     if (message.type === 'submit') engine.submit(message.id, message.request)
     else if (message.type === 'cancel') engine.cancel(message.id)
-    else void answer(control, channel, message)
+    else void answer(control, send, message)
   })
   channel.onClose(() => void engine.close())
-  channel.send({ type: 'ready', info: engine.info() })
+  const { name: policy, options = {} } = engine.scheduler().policy
+  send({ type: 'ready', info: engine.info(), scheduler: { policy, options } })
 }
 
 async function answer(
   control: EngineControl,
-  channel: Channel<FromEngine, ToEngine>,
+  send: (message: FromEngine) => void,
   message: ToEngine & { type: 'call' },
 ): Promise<void> {
   const { call, name } = message
   try {
     assertEngineCall(name)
     const method = control[name] as (...values: readonly unknown[]) => Promise<unknown>
-    channel.send({
+    send({
       type: 'result',
       call,
       value: await method.apply(control, [...message.arguments]),
     })
   } catch (error) {
-    channel.send({ type: 'error', call, error: CllmError.from(error).serialize() })
+    send({ type: 'error', call, error: CllmError.from(error).serialize() })
   }
 }

@@ -7,9 +7,9 @@ import type {
   GenerateEvent,
   GenerateRequest,
   Prompt,
-  SchedulerInfo,
 } from '../contracts/engine-client.js'
 import type { RequestReport } from '../contracts/request-report.js'
+import type { SchedulerInfo } from '../contracts/scheduler-info.js'
 import type {
   ChatMessage,
   ChatRenderOptions,

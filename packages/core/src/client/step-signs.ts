@@ -1,6 +1,6 @@
 import type { AddressedEvent } from '../contracts/engine-client.js'
 import type { StepPart } from '../engine/run-step.js'
-import type { Channel, FromEngine, ToEngine } from './channel.js'
+import type { FromEngine } from './channel.js'
 
 /** Signs of life of an engine whose steps make no events, and of whom it computes. */
 export class StepSigns {
@@ -8,7 +8,7 @@ export class StepSigns {
   readonly #named = new Set<string>()
   #isSilent = false
 
-  constructor(private readonly channel: Channel<FromEngine, ToEngine>) {}
+  constructor(private readonly send: (message: FromEngine) => void) {}
 
   /** A step is about to be computed. */
   stepping(parts: readonly StepPart[]): void {
@@ -18,7 +18,7 @@ export class StepSigns {
       this.#named.add(sequence.id)
       admitted.push(sequence.id)
     }
-    if (this.#isSilent || admitted.length > 0) this.channel.send({ type: 'step', admitted })
+    if (this.#isSilent || admitted.length > 0) this.send({ type: 'step', admitted })
     this.#isSilent = true
   }
 

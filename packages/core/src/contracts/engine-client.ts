@@ -1,7 +1,9 @@
 import type { SerializedError } from '../errors/cllm-error.js'
 import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from './backend.js'
+import type { RecorderStatistics, Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
 import type { SamplingParams } from './sampling.js'
+import type { SchedulerInfo } from './scheduler-info.js'
 import type { RequestState } from './scheduler-policy.js'
 import type {
   ChatMessage,
@@ -144,7 +146,13 @@ export type GenerateEvent =
 /** The same with the failure that a stream throws, as it travels between processes. */
 export type RequestEvent =
   | GenerateEvent
-  | { readonly type: 'error'; readonly error: SerializedError }
+  | {
+      readonly type: 'error'
+      readonly error: SerializedError
+      /** What was done for it until then; absent where nothing was. */
+      readonly usage?: Usage
+      readonly preemptions?: number
+    }
 
 /** An event with its request. */
 export interface AddressedEvent {
@@ -212,32 +220,8 @@ export interface EngineStatistics extends StepStatistics {
   readonly sampleMs: number
   /** In steps and between a step and the next one that follows at once: all of the loop's work. */
   readonly busyMs: number
-}
-
-/** A policy that can be set. */
-export interface PolicyInfo {
-  readonly name: string
-  /** Its options with their defaults; left out where the policy cannot be made without options. */
-  readonly options?: Readonly<Record<string, unknown>>
-}
-
-/** Why another policy than the one that was chosen is in force. */
-export interface FallbackInfo {
-  /** The policy that failed. */
-  readonly from: string
-  readonly reason: string
-  /** Milliseconds of the engine's clock. */
-  readonly since: number
-}
-
-/** The policy in force. */
-export interface SchedulerInfo {
-  readonly policy: string
-  readonly options: Readonly<Record<string, unknown>>
-  /** Every policy that can be set. */
-  readonly available: readonly PolicyInfo[]
-  /** Set while the fallback is in force, until another policy is set. */
-  readonly fallback?: FallbackInfo
+  /** What the flight recorder holds, where there is one. */
+  readonly recorder?: RecorderStatistics
 }
 
 /**
@@ -278,6 +262,11 @@ export interface EngineClient {
    * `request_not_found`.
    */
   explain(id: string): Promise<RequestReport>
+  /**
+   * What the flight recorder has of the last minutes; absent where there is none. Throws
+   * `engine_unavailable` before the first engine is ready.
+   */
+  recording?(): Promise<Recording>
   /** The policy in force and those that could be. */
   getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */

@@ -223,7 +223,7 @@ export class Engine {
   /** Takes in a step's tokens and frees what ended with them, so that the next plan can use it. */
   #append(step: Step, outcome: StepOutcome): void {
     const now = this.clock.now()
-    this.#counters.countStep(step.parts, outcome, now - step.startedAt)
+    this.#counters.stepped(step, outcome, now)
     this.#seat.observeStep(step.parts, step.startedAt, now, outcome.isWhole)
     this.#roster.slots.costs.stepped(step.parts, outcome.isWhole ? now - step.startedAt : undefined)
     for (const [index, { sequence, tokens: count }] of step.parts.entries()) {

@@ -37,11 +37,13 @@ export class Journal {
   /** By their end. */
   readonly #ended = new Map<string, RequestReport>()
   readonly #waits = new WaitTimes()
+  /** Told of each request that begins to wait for the first time. */
+  onQueued: (sequence: Sequence) => void = () => {}
   #steps = 0
 
   constructor(
     private readonly clock: Clock,
-    private readonly counters: Counters,
+    readonly counters: Counters,
   ) {}
 
   /** A request that is under way or was one of the last 1,000 that ended. */
@@ -54,6 +56,7 @@ export class Journal {
   /** A request moved on. */
   changed({ type, request, now }: RequestChange): void {
     if (type === 'finished') return
+    if (type === 'queued') this.onQueued(request)
     const timeline = this.#timelineOf(request)
     if (type === 'admitted') {
       timeline.waited(now)
@@ -102,7 +105,7 @@ export class Journal {
   /** A request was told its last event. */
   ended(sequence: Sequence, now: number, error?: CllmError): void {
     const state = endState(error)
-    this.counters.countRequest(sequence, state)
+    this.counters.countRequest(state, sequence.usage(), sequence.preemptions)
     const entry = this.#live.get(sequence.id)
     if (entry?.sequence !== sequence) return
     this.#live.delete(sequence.id)

@@ -18,7 +18,9 @@ export class Outbox {
   }
 
   failed(sequence: Sequence, error: CllmError): void {
-    this.#events.push({ id: sequence.id, event: { type: 'error', error: error.serialize() } })
+    const { id, preemptions } = sequence
+    const done = { usage: sequence.usage(), preemptions }
+    this.#events.push({ id, event: { type: 'error', error: error.serialize(), ...done } })
   }
 
   /** Whether events of this id are still to be said. */

@@ -1,5 +1,5 @@
-import type { FallbackInfo } from '../contracts/engine-client.js'
 import type { Logger } from '../contracts/logger.js'
+import type { FallbackInfo } from '../contracts/scheduler-info.js'
 import type {
   Plan,
   SchedulerEvent,

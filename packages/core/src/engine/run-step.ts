@@ -1,4 +1,5 @@
 import type { Backend, BatchItem, StepOutput, StepResult } from '../contracts/backend.js'
+import type { StepRecord } from '../contracts/recording.js'
 import type { Plan } from '../contracts/scheduler-policy.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { RunningSet } from './running-set.js'
@@ -25,6 +26,23 @@ export interface Step {
   readonly parts: readonly StepPart[]
   readonly startedAt: number
   readonly outcome: Promise<StepOutcome>
+}
+
+/** What is kept of a step that was computed until `now`; its tokens are not appended yet. */
+export function recordOf(step: Step, outcome: StepOutcome, now: number): StepRecord {
+  const { decodeMs, sampleMs } = outcome
+  const chunks: [tokens: number, context: number][] = []
+  let decode = 0
+  let context = 0
+  for (const { sequence, tokens, isDecode } of step.parts) {
+    if (!isDecode) chunks.push([tokens, sequence.computedTokens])
+    else {
+      decode++
+      context += sequence.computedTokens
+    }
+  }
+  const { startedAt } = step
+  return { atMs: startedAt, ms: now - startedAt, decodeMs, sampleMs, decode, context, chunks }
 }
 
 /** The parts of a plan's step: what still runs, cut to what it has left and to `batchSize`. */

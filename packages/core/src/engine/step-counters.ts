@@ -1,12 +1,12 @@
 import type { Distribution, StepStatistics } from '../contracts/engine-client.js'
-import type { StepPart } from './run-step.js'
+import type { StepRecord } from '../contracts/recording.js'
 
 const stepMsBounds = [1, 2, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2500, 10_000]
 /** Those of vLLM's `iteration_tokens_total`. */
 const tokenBounds = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384]
 const sequenceBounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
 
-/** What steps were made of and how long they took: O(running) a step. */
+/** What steps were made of and how long they took. */
 export class StepCounters {
   #prefillTokens = 0
   #decodeTokens = 0
@@ -14,18 +14,14 @@ export class StepCounters {
   readonly #stepTokens = new Tally(tokenBounds)
   readonly #stepSequences = new Tally(sequenceBounds)
 
-  count(parts: readonly StepPart[], durationMs: number): void {
+  count({ ms, decode, chunks }: StepRecord): void {
     let prefill = 0
-    let decode = 0
-    for (const { tokens, isDecode } of parts) {
-      if (isDecode) decode += tokens
-      else prefill += tokens
-    }
+    for (const [tokens] of chunks) prefill += tokens
     this.#prefillTokens += prefill
     this.#decodeTokens += decode
-    this.#stepMs.add(durationMs)
+    this.#stepMs.add(ms)
     this.#stepTokens.add(prefill + decode)
-    this.#stepSequences.add(parts.length)
+    this.#stepSequences.add(chunks.length + decode)
   }
 
   snapshot(): StepStatistics {

@@ -5,7 +5,7 @@ import type {
   PolicyFactory,
   ProtocolFactory,
 } from '../contracts/plugin.js'
-import type { PolicyInfo } from '../contracts/engine-client.js'
+import type { PolicyInfo } from '../contracts/scheduler-info.js'
 import type { SchedulerPolicy } from '../contracts/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'

@@ -1,4 +1,4 @@
-import type { EngineInfo, EngineStatistics, SchedulerInfo } from '@cllm/core'
+import type { EngineInfo, EngineStatistics, RecorderStatistics, SchedulerInfo } from '@cllm/core'
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { ImportedHistogram } from './imported-histogram.js'
 import { engineMetrics, type MetricEntry } from './metric-table.js'
@@ -17,6 +17,8 @@ export class EngineMetrics {
   readonly #gauges = new Map<string, Gauge>()
   readonly #counters = new Map<string, Counter>()
   readonly #histograms = new Map<string, ImportedHistogram>()
+  /** What each engine said last. */
+  readonly #last = new Map<string, EngineStatistics>()
 
   constructor(registry: Registry) {
     for (const [name, entry] of Object.entries<MetricEntry>(engineMetrics)) {
@@ -39,14 +41,17 @@ export class EngineMetrics {
     }
   }
 
-  /** An engine that does not answer has one figure only. */
+  /** An engine that does not answer has what it had counted before, and is down. */
   down(model_name: string): void {
     this.#gauge('cllm_engine_up', 0, { model_name })
+    const last = this.#last.get(model_name)
+    if (last !== undefined) this.#setTotals({ model_name }, last)
   }
 
   /** Writes down what an engine says. */
   set(model_name: string, { info, statistics, scheduler }: EngineAnswers): void {
     const labels = { model_name }
+    this.#last.set(model_name, statistics)
     this.#gauge('cllm_engine_up', 1, labels)
     this.#gauge('cllm_scheduler_info', 1, { model_name, policy: scheduler.policy })
     this.#gauge('cllm_scheduler_fallback', scheduler.fallback === undefined ? 0 : 1, labels)
@@ -54,9 +59,7 @@ export class EngineMetrics {
     this.#gauge('cllm_num_requests_waiting', statistics.waiting, labels)
     this.#setSlots(labels, info, statistics)
     this.#setTotals(labels, statistics)
-    this.#histograms.get('cllm_step_time_seconds')?.set(model_name, statistics.stepMs)
-    this.#histograms.get('cllm_iteration_tokens_total')?.set(model_name, statistics.stepTokens)
-    this.#histograms.get('cllm_step_sequences')?.set(model_name, statistics.stepSequences)
+    if (statistics.recorder !== undefined) this.#setRecorder(labels, statistics.recorder)
   }
 
   #setSlots(labels: ModelLabel, { limits }: EngineInfo, { slots }: EngineStatistics): void {
@@ -72,6 +75,12 @@ export class EngineMetrics {
     this.#gauge('cllm_kv_cache_tokens', sum(idle), { ...labels, use: 'kept' })
     this.#gauge('cllm_kv_cache_capacity_tokens', capacity, labels)
     this.#gauge('cllm_kv_cache_usage_perc', sum(busy) / capacity, labels)
+  }
+
+  #setRecorder(labels: ModelLabel, { arrivals, steps, bytes }: RecorderStatistics): void {
+    this.#gauge('cllm_recorder_entries', arrivals, { ...labels, kind: 'arrivals' })
+    this.#gauge('cllm_recorder_entries', steps, { ...labels, kind: 'steps' })
+    this.#gauge('cllm_recorder_bytes', bytes, labels)
   }
 
   #setTotals(labels: ModelLabel, statistics: EngineStatistics): void {
@@ -92,6 +101,10 @@ export class EngineMetrics {
     this.#count('cllm_engine_decode_seconds_total', statistics.decodeMs / 1000, labels)
     this.#count('cllm_engine_sample_seconds_total', statistics.sampleMs / 1000, labels)
     this.#count('cllm_engine_busy_seconds_total', statistics.busyMs / 1000, labels)
+    const { model_name } = labels
+    this.#histograms.get('cllm_step_time_seconds')?.set(model_name, statistics.stepMs)
+    this.#histograms.get('cllm_iteration_tokens_total')?.set(model_name, statistics.stepTokens)
+    this.#histograms.get('cllm_step_sequences')?.set(model_name, statistics.stepSequences)
   }
 
   #gauge(name: Name, value: number, labels: ModelLabel): void {

@@ -112,6 +112,8 @@ export const engineMetrics = {
   cllm_engine_decode_seconds_total: counter("Time in the backend's forward passes."),
   cllm_engine_sample_seconds_total: counter("Time in the backend's sampling."),
   cllm_engine_busy_seconds_total: counter("All of the engine loop's time with work to do."),
+  cllm_recorder_entries: gauge('What the flight recorder holds: arrivals and steps.', ['kind']),
+  cllm_recorder_bytes: gauge('Memory that the flight recorder takes, about.'),
   cllm_step_time_seconds: fromEngine('How long steps took.'),
   cllm_iteration_tokens_total: fromEngine('Tokens computed in a step.'),
   cllm_step_sequences: fromEngine('Requests that took part in a step.'),

@@ -1,0 +1,173 @@
+import type { Clock } from '../contracts/clock.js'
+import type { EngineInfo, GenerateRequest } from '../contracts/engine-client.js'
+import type {
+  EngineChange,
+  RecorderStatistics,
+  Recording,
+  StepRecord,
+} from '../contracts/recording.js'
+import type { PolicySetting } from '../contracts/scheduler-info.js'
+import type { QueuedNews } from './engine-news.js'
+import { RecentList } from './recent-list.js'
+import type { RecorderOptions } from './recorder-options.js'
+import { type Arrival, askedOf, writeRecording } from './write-recording.js'
+
+/** Bytes that entries take in memory, measured in Node 22 and rounded up. */
+const arrivalBytes = 400
+const stepBytes = 160
+const perBlock = 8
+const perChunk = 48
+/** Changes of the engine that are kept. */
+const mostChanges = 100
+
+/**
+ * Keeps what the last minutes were like: which requests came, how long they and their answers were,
+ * what they shared, and what each step computed and took. It knows no text and no token. It lives
+ * where requests come in, so that a crash of the engine leaves it as it is.
+ */
+export class FlightRecorder {
+  readonly #arrivals = new RecentList<Arrival>()
+  readonly #steps = new RecentList<StepRecord>()
+  readonly #changes: EngineChange[] = []
+  readonly #live = new Map<string, Arrival>()
+  #bytes = 0
+  #beginsAt: number
+  #info: EngineInfo | undefined
+  #policy: PolicySetting | undefined
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly options: RecorderOptions,
+  ) {
+    this.#beginsAt = clock.now()
+  }
+
+  get isOn(): boolean {
+    return this.options.windowMs > 0
+  }
+
+  /** A client gives a request. */
+  arrived(id: string, request: GenerateRequest): void {
+    const asked = askedOf(request)
+    const arrival: Arrival = { id, asked, atMs: this.clock.now(), tokens: 0, blocks: [] }
+    this.#live.set(id, arrival)
+    if (!this.isOn) return
+    this.#arrivals.add(arrival)
+    this.#grow(arrivalBytes)
+  }
+
+  /** The engine took it in; another engine takes it in again. */
+  queued({ id, maxTokens, blocks }: QueuedNews): void {
+    const arrival = this.#live.get(id)
+    if (arrival === undefined || arrival.maxTokens !== undefined) return
+    arrival.maxTokens = maxTokens
+    if (!this.isOn) return
+    arrival.blocks = blocks
+    this.#grow(perBlock * blocks.length)
+  }
+
+  /** Its client was told that it is valid. */
+  started(id: string, promptTokens: number): void {
+    const arrival = this.#live.get(id)
+    if (arrival !== undefined) arrival.promptTokens = promptTokens
+  }
+
+  /** Its client was told a token. */
+  drew(id: string): void {
+    const arrival = this.#live.get(id)
+    if (arrival === undefined) return
+    arrival.tokens++
+    arrival.firstTokenMs ??= this.clock.now() - arrival.atMs
+  }
+
+  /** It had its last event; returns what is known of it. */
+  ended(id: string, end: string): Arrival | undefined {
+    const arrival = this.#live.get(id)
+    if (arrival === undefined) return undefined
+    this.#live.delete(id)
+    arrival.endMs = this.clock.now() - arrival.atMs
+    arrival.end = end
+    return arrival
+  }
+
+  /** A step was computed. */
+  stepped(step: StepRecord): void {
+    if (!this.isOn) return
+    this.#steps.add(step)
+    this.#grow(stepBytes + perChunk * step.chunks.length)
+  }
+
+  /** An engine can take requests. */
+  ready(info: EngineInfo, scheduler?: PolicySetting): void {
+    this.#info = info
+    // A later engine is told at once which policy was in force.
+    this.#policy ??= scheduler
+    this.#changed({ atMs: this.clock.now(), change: 'ready' })
+  }
+
+  /** The engine died. */
+  gone(reason: string): void {
+    this.#changed({ atMs: this.clock.now(), change: 'gone', reason })
+    const recording = this.isOn ? this.recording(reason) : undefined
+    if (recording !== undefined) this.options.onCrash(recording)
+  }
+
+  /** This policy is in force. */
+  policySet(setting: PolicySetting): void {
+    this.#policy = setting
+  }
+
+  statistics(): RecorderStatistics {
+    return { arrivals: this.#arrivals.size, steps: this.#steps.size, bytes: this.#bytes }
+  }
+
+  /** All that there is; undefined before the first engine is ready. */
+  recording(reason: string): Recording | undefined {
+    if (this.#info === undefined) return undefined
+    this.#forget()
+    const begin = this.#beginsAt
+    const older = [...this.#live.values()].filter(({ atMs }) => atMs < begin)
+    return writeRecording({
+      reason,
+      beginsAt: begin,
+      endsAt: this.clock.now(),
+      info: this.#info,
+      policy: this.#policy ?? { policy: '', options: {} },
+      arrivals: [...older, ...this.#arrivals.list()],
+      steps: this.#steps.list(),
+      changes: this.#changes.filter(({ atMs }) => atMs >= begin),
+    })
+  }
+
+  #changed(change: EngineChange): void {
+    this.#changes.push(change)
+    if (this.#changes.length > mostChanges) this.#changes.shift()
+  }
+
+  #grow(bytes: number): void {
+    this.#bytes += bytes
+    this.#forget()
+  }
+
+  /** Drops what is too old or too much. */
+  #forget(): void {
+    this.#beginsAt = Math.max(this.#beginsAt, this.clock.now() - this.options.windowMs)
+    for (;;) {
+      const arrival = this.#arrivals.oldest?.atMs ?? Infinity
+      const step = this.#steps.oldest?.atMs ?? Infinity
+      const oldest = Math.min(arrival, step)
+      const isOver = this.#bytes > this.options.maxBytes
+      if (oldest === Infinity || (oldest >= this.#beginsAt && !isOver)) return
+      if (step < arrival) this.#bytes -= bytesOfStep(this.#steps.drop())
+      else this.#bytes -= bytesOfArrival(this.#arrivals.drop())
+      // What is dropped for want of space was the beginning.
+      if (isOver) this.#beginsAt = Math.max(this.#beginsAt, oldest + 0.001)
+    }
+  }
+}
+
+const bytesOfArrival = (arrival: Arrival | undefined): number =>
+  arrivalBytes + perBlock * (arrival?.blocks.length ?? 0)
+
+const bytesOfStep = (step: StepRecord | undefined): number =>
+  stepBytes + perChunk * (step?.chunks.length ?? 0)

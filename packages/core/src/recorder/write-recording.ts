@@ -1,0 +1,106 @@
+import type { EngineInfo, GenerateRequest } from '../contracts/engine-client.js'
+import type { ArrivalRecord, EngineChange, Recording, StepRecord } from '../contracts/recording.js'
+import type { PolicySetting } from '../contracts/scheduler-info.js'
+import { blockSize } from '../engine/block-chain.js'
+
+/** A request as the recorder has it in memory; times are the clock's. */
+export interface Arrival {
+  readonly id: string
+  /** All but its prompt. */
+  readonly asked: Asked
+  readonly atMs: number
+  /** Hashes of the blocks of its prompt. */
+  blocks: readonly number[]
+  promptTokens?: number
+  maxTokens?: number
+  tokens: number
+  /** After its arrival, as those below. */
+  firstTokenMs?: number
+  endMs?: number
+  end?: string
+}
+
+/** What of a request matters to the scheduler. */
+export type Asked = Pick<
+  GenerateRequest,
+  'priority' | 'deadlineMs' | 'timeoutMs' | 'tenant' | 'session' | 'stepGroup' | 'cache'
+>
+
+/** What a recording is made from. */
+export interface RecordingParts {
+  readonly reason: string
+  readonly beginsAt: number
+  readonly endsAt: number
+  readonly info: EngineInfo
+  readonly policy: PolicySetting
+  readonly arrivals: readonly Arrival[]
+  readonly steps: readonly StepRecord[]
+  readonly changes: readonly EngineChange[]
+}
+
+/**
+ * Puts a recording together. Hashes and sessions become numbers in the order in which they come up:
+ * that keeps what is equal, and nothing can be guessed from it.
+ */
+export function writeRecording(parts: RecordingParts): Recording {
+  const { reason, beginsAt, endsAt, info } = parts
+  const [blockOf, sessionOf] = [numbering<number>(), numbering<string>()]
+  const since = (atMs: number) => rounded(atMs - beginsAt)
+  const arrivals = parts.arrivals.map(({ asked, blocks, ...arrival }): ArrivalRecord => {
+    const { session, ...rest } = asked
+    return {
+      ...arrival,
+      ...rest,
+      ...(session === undefined ? {} : { session: sessionOf(session) }),
+      ...(arrival.firstTokenMs === undefined
+        ? {}
+        : { firstTokenMs: rounded(arrival.firstTokenMs) }),
+      ...(arrival.endMs === undefined ? {} : { endMs: rounded(arrival.endMs) }),
+      atMs: since(arrival.atMs),
+      blocks: blocks.map(blockOf),
+    }
+  })
+  return {
+    schema: 1,
+    kind: 'recording',
+    reason,
+    beginsAt: rounded(beginsAt),
+    durationMs: rounded(endsAt - beginsAt),
+    model: info.model.id,
+    limits: info.limits,
+    policy: parts.policy.policy,
+    policyOptions: parts.policy.options,
+    blockTokens: blockSize,
+    arrivals,
+    steps: parts.steps.map(({ atMs, ms, decodeMs, sampleMs, ...step }) => ({
+      atMs: since(atMs),
+      ms: rounded(ms),
+      decodeMs: rounded(decodeMs),
+      sampleMs: rounded(sampleMs),
+      ...step,
+    })),
+    engine: parts.changes.map((change) => ({ ...change, atMs: since(change.atMs) })),
+  }
+}
+
+/** What of a request the recorder keeps. */
+export function askedOf(request: GenerateRequest): Asked {
+  const { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache } = request
+  const all = { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache }
+  const given = Object.entries(all).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(given)
+}
+
+/** To the microsecond. */
+const rounded = (ms: number): number => Math.round(ms * 1000) / 1000
+
+/** Numbers from 0 for what is equal. */
+function numbering<T>(): (value: T) => number {
+  const numbers = new Map<T, number>()
+  return (value) => {
+    const known = numbers.get(value)
+    if (known !== undefined) return known
+    numbers.set(value, numbers.size)
+    return numbers.size - 1
+  }
+}
