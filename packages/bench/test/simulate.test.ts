@@ -1,7 +1,15 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { simulate, simulatePolicy, syntheticDataset, type SimulationResult } from '@cllm/bench'
+import {
+  recordedLoad,
+  recordedMachine,
+  simulate,
+  simulatePolicy,
+  syntheticDataset,
+  type SimulationResult,
+} from '@cllm/bench'
+import type { Recording } from '@cllm/core'
 import { createPolicy } from '@cllm/scheduler'
 import { builtInMachines, type MachineModel } from '@cllm/scheduler/simulation'
 
@@ -215,4 +223,136 @@ t.test('the built-in machines get slower with work', (t) => {
     t.ok(copyMs(1000) > copyMs(1))
   }
   t.end()
+})
+
+/** Steps of 10 ms and 1 ms for each token, and what came meanwhile. */
+function recording(): Recording {
+  const steps: Recording['steps'][number][] = []
+  let atMs = 0
+  const step = (decode: number, chunks: [number, number][]) => {
+    const ms = 10 + decode + chunks.reduce((sum, [tokens]) => sum + tokens, 0)
+    steps.push({ atMs, ms, decodeMs: ms, sampleMs: 0, decode, context: 50 * decode, chunks })
+    atMs += ms + 2
+  }
+  for (let round = 0; round < 20; round++) {
+    step(0, [[40 + 8 * (round % 5), 0]])
+    step(1 + (round % 4), [])
+    step(4, [])
+  }
+  const asked = { maxTokens: 30, tenant: 'a' }
+  const done = { end: 'done', endMs: 500 }
+  return {
+    schema: 1,
+    kind: 'recording',
+    reason: 'asked',
+    beginsAt: 1_700_000_000_000,
+    durationMs: 5000,
+    model: 'tiny',
+    limits: { slots: 2, contextSize: 256, batchSize: 64 },
+    policy: 'chunked+fcfs',
+    policyOptions: { tokenBudget: 32 },
+    blockTokens: 16,
+    engine: [{ atMs: 0, change: 'ready' }],
+    steps,
+    arrivals: [
+      { id: 'old', atMs: -100, promptTokens: 40, ...asked, blocks: [0, 1], tokens: 4, ...done },
+      { id: 'same', atMs: 900, promptTokens: 45, ...asked, blocks: [0, 1], tokens: 6, ...done },
+      { id: 'refused', atMs: 950, blocks: [], tokens: 0, end: 'queue_full', endMs: 1 },
+      {
+        id: 'left',
+        atMs: 2000,
+        promptTokens: 20,
+        ...asked,
+        tenant: 'b',
+        blocks: [2],
+        tokens: 3,
+        end: 'cancelled',
+        endMs: 100,
+      },
+      {
+        id: 'late',
+        atMs: 3000,
+        promptTokens: 20,
+        ...asked,
+        blocks: [3],
+        tokens: 3,
+        end: 'timeout',
+        endMs: 80,
+      },
+      { id: 'open', atMs: 4000, promptTokens: 9, ...asked, blocks: [], tokens: 2 },
+    ],
+  }
+}
+
+t.test('a recording is replayed, the same to the byte', async (t) => {
+  const original = recording()
+  const broken = { ...original, arrivals: [{ id: 'x' }] }
+  const few = { ...original, steps: original.steps.slice(0, 5) }
+  const none = { ...original, arrivals: original.arrivals.filter(({ id }) => id === 'refused') }
+  const folder = t.testdir({
+    'r.json': JSON.stringify(original),
+    'broken.json': JSON.stringify(broken),
+    'few.json': JSON.stringify(few),
+    'none.json': JSON.stringify(none),
+    'next.json': JSON.stringify({ ...original, schema: 2 }),
+  })
+  const file = join(folder, 'r.json')
+  const first = await run(['--replay', file, '--json'])
+  t.equal(first.code, 0, first.stderr)
+  t.equal((await run(['--replay', file, '--json'])).stdout, first.stdout)
+  const [result] = results(first)
+  t.match(result, {
+    policy: 'chunked+fcfs',
+    policyOptions: { tokenBudget: 32 },
+    load: { kind: 'trace' },
+    requests: 5,
+    slots: 2,
+    contextSize: 256,
+    batchSize: 64,
+    cost: { name: 'recorded', about: /60 steps of tiny/ },
+    failures: { cancelled: /./, timeout: /./ },
+  })
+  t.notOk('wall_ms' in result!)
+  t.match(result?.summary.requests, { ok: 3, failed: 2 })
+  t.equal(result?.summary.cachedTokens, 32, 'two blocks were shared')
+  t.same(
+    result?.summary.tenants.map(({ tenant }) => tenant),
+    ['a', 'b'],
+  )
+
+  const machine = recordedMachine(original, file)
+  const share = (tokens: number) => [{ slot: 0, tokens, context: 50 }]
+  t.ok(Math.abs(machine.stepMs(share(60)) - 72) < 2, String(machine.stepMs(share(60))))
+  t.ok(Math.abs(machine.stepMs(share(1)) - 13) < 1, String(machine.stepMs(share(1))))
+
+  const dataset = recordedLoad(original, file)
+  const { request } = dataset.item(2)
+  t.same(request, { tenant: 'b', cancelAfterMs: 100 })
+  t.same(
+    [0, 1, 2, 3, 4].map((index) => dataset.item(index).atMs),
+    [0, 1000, 2100, 3100, 4100],
+  )
+
+  const others = ['--policy', 'continuous+sjf', '--policy', 'adaptive+edf', '--slots', '1']
+  const more = results(await run(['--replay', file, '--json', ...others, '--cost', 'two-cores']))
+  t.same(
+    more.map(({ policy, slots, cost }) => [policy, slots, cost.name]),
+    [
+      ['continuous+sjf', 1, 'two-cores'],
+      ['adaptive+edf', 1, 'two-cores'],
+    ],
+  )
+  const wrong: [string, RegExp][] = [
+    ['broken.json', /broken\.json: arrivals\.0\.atMs: /],
+    ['few.json', /few\.json: has 5 steps, too few.*--cost/],
+    ['none.json', /none\.json: has no request that was taken in/],
+    ['next.json', /next\.json: schema: .*1/],
+    ['missing.json', /cannot be read/],
+  ]
+  for (const [name, message] of wrong) {
+    const asked = run(['--replay', join(folder, name)])
+    await t.rejects(asked, { code: 'invalid_dataset', message }, name)
+  }
+  const both = run(['--replay', file, '--dataset', 'synthetic'])
+  await t.rejects(both, { code: 'invalid_configuration' })
 })

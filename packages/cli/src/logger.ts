@@ -7,8 +7,9 @@ import type { CllmConfig } from './config/schema.js'
 const standardError = 2
 
 /** What the configuration says of logging. */
-export type LogSettings = Omit<CllmConfig['logging'], 'content'> &
-  Partial<Pick<CllmConfig['logging'], 'content'>>
+export type LogSettings = Pick<CllmConfig['logging'], 'file'> &
+  Partial<Pick<CllmConfig['logging'], 'content'>> &
+  Pick<LogLevelControl, 'level'>
 
 /** A logger whose level can be changed. */
 export type LevelledLogger = Logger & LogLevelControl

@@ -1,8 +1,12 @@
 import type { SchedulerPolicy } from '@cllm/core'
+import { builtInMachines } from '@cllm/scheduler/simulation'
 import { openDataset } from '../datasets/open-dataset.js'
 import { readText } from '../datasets/read-text.js'
 import type { LoadShape } from '../load/load-options.js'
 import { readCosts } from '../simulate/read-costs.js'
+import { recordedLoad } from '../simulate/recorded-load.js'
+import { recordedMachine } from '../simulate/recorded-machine.js'
+import { readRecording } from '../simulate/recording-file.js'
 import type { SimulateOptions } from '../simulate/simulate-policy.js'
 import { fitDataset } from '../workload/fit-dataset.js'
 import type { Dataset } from '../workload/work-item.js'
@@ -18,6 +22,8 @@ export interface PolicyFactory {
 /** What a simulation needs beside its policy. */
 export type SimulationSetup = Omit<SimulateOptions, 'policy' | 'createPolicy' | 'policyOptions'>
 
+const defaultCosts = [...builtInMachines.keys()][0] as string
+
 type Flags = ReturnType<typeof parseFlags<typeof simulationFlags>>
 
 /**
@@ -26,11 +32,12 @@ type Flags = ReturnType<typeof parseFlags<typeof simulationFlags>>
  * @throws `invalid_configuration` for flags that contradict, `invalid_dataset` for a wrong file
  */
 export function readSimulation(flags: Flags): SimulationSetup {
-  const { seed, slots, machines, router, slo } = flags
+  const { seed, machines, router, slo } = flags
   if (flags.trace !== undefined && flags.dataset !== undefined) {
     throw wrong('--trace and --dataset: expected one of them, got both')
   }
-  const dataset = readDataset(flags)
+  const replayed = readReplay(flags)
+  const dataset = replayed?.dataset ?? readDataset(flags)
   const requests = flags.requests ?? (dataset.timed ? dataset.size : undefined) ?? 1000
   const shape = readShape(flags, dataset)
   const load = {
@@ -40,13 +47,14 @@ export function readSimulation(flags: Flags): SimulationSetup {
     requests,
     ...(flags.tenants === undefined ? {} : { tenants: flags.tenants }),
   }
-  const contextSize = flags['ctx-size'] ?? longest(dataset, requests)
+  const limits = replayed?.limits
+  const isCostNamed = flags.cost !== undefined || replayed === undefined
   return {
     load,
-    machine: readCosts(flags.cost),
-    slots,
-    contextSize,
-    batchSize: flags['batch-size'],
+    machine: isCostNamed ? readCosts(flags.cost ?? defaultCosts) : replayed.machine(),
+    slots: flags.slots ?? limits?.slots ?? 16,
+    contextSize: flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests),
+    batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
     machines,
     router,
     slo,
@@ -72,6 +80,19 @@ export function readPolicy(
   // A wrong name or option is told before anything is simulated.
   createPolicy()
   return { policy, policyOptions, createPolicy }
+}
+
+function readReplay({ replay, trace, dataset }: Flags) {
+  if (replay === undefined) return undefined
+  if (trace !== undefined || dataset !== undefined) {
+    throw wrong('--replay, --trace and --dataset: expected one of them, got more')
+  }
+  const recording = readRecording(replay)
+  return {
+    limits: recording.limits,
+    dataset: recordedLoad(recording, replay),
+    machine: () => recordedMachine(recording, replay),
+  }
 }
 
 function readDataset(flags: Flags): Dataset {

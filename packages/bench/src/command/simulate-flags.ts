@@ -10,6 +10,7 @@ const machineNames = [...builtInMachines.keys()]
 /** The flags that say what load and what machine are simulated. */
 export const simulationFlags = {
   trace: one('FILE', 'A trace: Azure CSV or Mooncake JSONL, at its own times', text),
+  replay: one('FILE', 'A recording of a server: GET /admin/recorder, or a crash file', text),
   dataset: one('SPEC', 'Without --trace: synthetic (default) or any of cllm bench serve', text),
   rate: loadFlags.rate,
   burstiness: loadFlags.burstiness,
@@ -26,14 +27,13 @@ export const simulationFlags = {
   'max-output': loadFlags['max-output'],
   tenants: loadFlags.tenants,
   plugin: many('FILE', 'A plugin with policies, by path or package name', text),
-  slots: one('N', 'Sequences at once, per machine (default 16)', integer(1, 4096), 16),
+  slots: one('N', 'Sequences at once, per machine (default 16)', integer(1, 4096)),
   'ctx-size': one('N', 'Tokens per slot (default: what the longest request needs)', integer(1)),
-  'batch-size': one('N', 'Tokens per step (default 2048)', integer(1), 2048),
+  'batch-size': one('N', 'Tokens per step (default 2048)', integer(1)),
   cost: one(
     'NAME|FILE',
     `What steps cost: ${machineNames.join(', ')}, or a file of cllm bench calibrate`,
     text,
-    machineNames[0] as string,
   ),
   machines: one('N', 'Machines that share the load (default 1)', integer(1, 1024), 1),
   router: one(

@@ -1,6 +1,7 @@
 import { simulationReport } from '../simulate/simulation-report.js'
 import { simulatePolicy } from '../simulate/simulate-policy.js'
-import type { SimulatedRun } from '../simulate/simulation-result.js'
+import { readRecording } from '../simulate/recording-file.js'
+import type { SimulatedRun, SimulationResult } from '../simulate/simulation-result.js'
 import { simulationHead, simulationTable } from '../simulate/simulation-table.js'
 import type { CommandIo } from './command-io.js'
 import { exitCodeOf } from './exit-code.js'
@@ -43,7 +44,7 @@ export async function simulate(
   }
   const flags = parseFlags(argv, flagTable)
   const factory = await policies(flags.plugin)
-  const names = flags.policy.length === 0 ? ['adaptive+fcfs'] : flags.policy
+  const names = flags.policy.length === 0 ? [usualPolicy(flags.replay)] : flags.policy
   const chosen = names.map((name) => readPolicy(name, factory))
   const setup = { ...readSimulation(flags), signal: io.signal }
   if (!flags.json) io.stdout.write(simulationHead(setup))
@@ -52,7 +53,7 @@ export async function simulate(
     if (io.signal.aborted) break
     const run = await simulatePolicy({ ...setup, ...policy })
     runs.push(run)
-    if (flags.json) io.stdout.write(`${JSON.stringify(run.result)}\n`)
+    if (flags.json) io.stdout.write(`${jsonLine(run.result, flags.replay !== undefined)}\n`)
   }
   if (!flags.json) io.stdout.write(simulationTable(runs.map((run) => run.result)))
   if (flags.report !== undefined) await writeText(flags.report, await simulationReport(runs))
@@ -62,4 +63,16 @@ export async function simulate(
   }
   const stopped = io.signal.aborted ? 'interrupted' : null
   return exitCodeOf(runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped })))
+}
+
+/** That of the recording where there is one. */
+function usualPolicy(replay: string | undefined): string {
+  if (replay === undefined) return 'adaptive+fcfs'
+  const { policy, policyOptions } = readRecording(replay)
+  return `${policy}:${JSON.stringify(policyOptions)}`
+}
+
+/** A replay's line is the same to the byte each time: it says nothing of how long it took. */
+function jsonLine({ wall_ms, ...result }: SimulationResult, isReplay: boolean): string {
+  return JSON.stringify(isReplay ? result : { ...result, wall_ms })
 }

@@ -53,7 +53,8 @@ function requestAt(
   const item = items[index] as WorkItem
   const lap = Math.floor(index / (dataset.size ?? Infinity))
   const prompt = () => tokenIds(item, lap)
-  const plain = { id: String(index), arrival, prompt, maxTokens: item.outputTokens }
+  const { request, outputTokens: maxTokens } = item
+  const plain = { id: String(index), arrival, prompt, maxTokens, ...request }
   if (tenants.length === 0) return plain
   return { ...plain, tenant: pickTenant(tenants, randomSource(seed, 'job', index)()) }
 }

@@ -1,9 +1,24 @@
+import type { SimulatedRequest } from '@cllm/scheduler/simulation'
+
 /** A part of a prompt. The same key stands for the same text in every prompt that has it. */
 export interface PromptSegment {
   readonly key: string
   /** Its length in tokens: at most that many from the beginning of the key's text. */
   readonly tokens: number
 }
+
+/** Of a recorded request all that matters to a scheduler and is no length. */
+export type RecordedRequest = Pick<
+  SimulatedRequest,
+  | 'priority'
+  | 'deadlineMs'
+  | 'timeoutMs'
+  | 'tenant'
+  | 'session'
+  | 'stepGroup'
+  | 'cache'
+  | 'cancelAfterMs'
+>
 
 /**
  * A request that a load consists of. A prompt is a text, or segments of which text or token ids are
@@ -16,6 +31,8 @@ export interface WorkItem {
   readonly outputTokens: number
   /** When a trace sent it: milliseconds after its first request. */
   readonly atMs?: number
+  /** What else a recording knows of it; only simulations heed it. */
+  readonly request?: RecordedRequest
 }
 
 /** Where the requests of a load come from. */

@@ -1,7 +1,8 @@
 import { createServer, loadPlugins, PluginRegistry, systemClock } from '@cllm/core'
-import { koaTransport, type KeyRing, type KoaProtocol } from '@cllm/http-koa'
+import { koaTransport, type KeyRing, type KoaProtocol, type LogLevelControl } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
+import { CrashFiles, crashFolder } from '../engine/crash-files.js'
 import { spawnEngine, type EngineProcess } from '../engine/spawn-engine.js'
 import { toEngineSettings } from '../engine/to-engine-settings.js'
 import { openKeyRing } from '../keys/open-key-ring.js'
@@ -25,12 +26,17 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
   const model = await fetchModel(config.model.spec, config.models.cache, io)
   const settings = toEngineSettings(loaded, model)
   const supervisor = { hangTimeoutMs: config.engine.hang_timeout * 1000 }
-  const engine = await spawnEngine(settings, { env: io.env, signal: io.signal, logger, supervisor })
+  const { folder, minutes, size } = config.recorder
+  const crashes = new CrashFiles(folder ?? crashFolder({ env: io.env }), logger)
+  const recorder = { windowMs: minutes * 60_000, maxBytes: size, onCrash: crashes.keep }
+  const surroundings = { env: io.env, signal: io.signal, logger, supervisor, recorder }
+  const engine = await spawnEngine(settings, surroundings)
   try {
     return await serveEngine(engine, loaded, keys, logger, io)
   } finally {
     engine.kill()
     keys?.close()
+    await crashes.written()
   }
 }
 
@@ -43,7 +49,7 @@ async function serveEngine(
 ): Promise<number> {
   const drainSeconds = loaded.config.server.drain_timeout
   const protocols = [
-    ...createProtocols(loaded, systemClock.now(), logger),
+    ...createProtocols(loaded, systemClock.now(), everyLevel(logger, engine)),
     ...(await pluginProtocols(loaded)),
   ]
   const server = createServer({
@@ -64,6 +70,19 @@ async function serveEngine(
   logger.info({ seconds: drainSeconds }, 'stopping: what runs may finish')
   await server.close(drainSeconds * 1000)
   return 0
+}
+
+/** One level for both processes. */
+function everyLevel(logger: LevelledLogger, engine: EngineProcess): LogLevelControl {
+  return {
+    get level() {
+      return logger.level
+    },
+    set level(level) {
+      logger.level = level
+      engine.setLogLevel(level)
+    },
+  }
 }
 
 async function fetchModel(

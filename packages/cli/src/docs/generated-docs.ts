@@ -3,6 +3,7 @@ import { renderDefaultsDocs } from './render-defaults-docs.js'
 import { renderErrorsDocs } from './render-errors-docs.js'
 import { renderStructuredOutputDocs } from './render-structured-output-docs.js'
 import { renderMetricsDocs } from './render-metrics-docs.js'
+import { renderRecordingSchema } from './render-recording-schema.js'
 
 /** A page of the repository that is made from code. */
 export interface GeneratedPage {
@@ -19,4 +20,5 @@ export const generatedDocs: readonly GeneratedPage[] = [
   { file: new URL('errors.md', folder), render: renderErrorsDocs },
   { file: new URL('structured-output.md', folder), render: renderStructuredOutputDocs },
   { file: new URL('metrics.md', folder), render: renderMetricsDocs },
+  { file: new URL('recording.schema.json', folder), render: renderRecordingSchema },
 ]

@@ -11,7 +11,7 @@ import {
 import { fallbackPolicy, schedulerPlugin } from '@cllm/scheduler'
 import { createLogger } from '../logger.js'
 import { availableMemory } from './available-memory.js'
-import type { EngineSettings, StartMessage } from './engine-settings.js'
+import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { parentChannel } from './process-channel.js'
 import { warmUp } from './warm-up.js'
 
@@ -26,6 +26,9 @@ const channel = parentChannel(process)
 async function start(settings: EngineSettings): Promise<void> {
   try {
     const logger = createLogger(settings.log)
+    process.on('message', (message: LogLevelMessage | { readonly type: 'other' }) => {
+      if (message.type === 'log-level') logger.level = message.level
+    })
     const registry = new PluginRegistry()
     await registerPlugin(schedulerPlugin, registry)
     await loadPlugins(settings.plugins, { from: settings.pluginsFolder, registry })

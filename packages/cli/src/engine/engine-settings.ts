@@ -14,6 +14,12 @@ export interface EngineSettings {
   readonly log: LogSettings
 }
 
+/** What is logged from now on, for an engine's process that runs. */
+export interface LogLevelMessage {
+  readonly type: 'log-level'
+  readonly level: string
+}
+
 /** The first message to an engine's process. */
 export interface StartMessage {
   readonly type: 'start'

@@ -1,5 +1,6 @@
 import type { ChildProcess } from 'node:child_process'
 import type { Channel, FromEngine, ToEngine } from '@cllm/core'
+import type { LogLevelMessage } from './engine-settings.js'
 
 /** The parent's end of the channel to an engine's process. */
 export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine> {
@@ -32,7 +33,9 @@ export function parentChannel(self: NodeJS.Process): Channel<FromEngine, ToEngin
       if (self.connected) self.send?.(message, undefined, {}, () => {})
     },
     onMessage(listener) {
-      self.on('message', (message) => listener(message as ToEngine))
+      self.on('message', (message: ToEngine | LogLevelMessage) => {
+        if (message.type !== 'log-level') listener(message)
+      })
     },
     onClose(listener) {
       self.once('disconnect', () => listener('its parent is gone'))

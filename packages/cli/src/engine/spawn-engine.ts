@@ -4,10 +4,11 @@ import {
   type EngineInfo,
   type EngineLink,
   type Logger,
+  type RecorderOptions,
   SupervisedEngineClient,
   type SupervisorOptions,
 } from '@cllm/core'
-import type { EngineSettings, StartMessage } from './engine-settings.js'
+import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { childChannel } from './process-channel.js'
 import { threadPool } from './thread-pool.js'
 
@@ -19,6 +20,8 @@ export interface EngineProcess {
   readonly ended: Promise<string>
   /** Ends it at once, for good. */
   readonly kill: () => void
+  /** Changes what it logs, also when it is started again. */
+  readonly setLogLevel: (level: string) => void
   /** The number of the process that runs; undefined while there is none. */
   readonly pid: () => number | undefined
 }
@@ -31,6 +34,7 @@ export interface SpawnOptions {
   /** Told of deaths and restarts; default: silent. */
   readonly logger?: Logger
   readonly supervisor?: Partial<SupervisorOptions>
+  readonly recorder?: Partial<RecorderOptions>
 }
 
 const entry = fileURLToPath(new URL('engine-child.js', import.meta.url))
@@ -42,14 +46,15 @@ const entry = fileURLToPath(new URL('engine-child.js', import.meta.url))
  */
 export async function spawnEngine(
   settings: EngineSettings,
-  { env, signal, logger, supervisor }: SpawnOptions,
+  { env, signal, logger, supervisor, recorder }: SpawnOptions,
 ): Promise<EngineProcess> {
   let child: ChildProcess | undefined
+  let { log } = settings
   // Between two children nothing else may keep this process alive.
   let alive: NodeJS.Timeout | undefined
   const start = (): EngineLink => {
     clearInterval(alive)
-    const started = startChild(settings, env)
+    const started = startChild({ ...settings, log }, env)
     child = started
     started.once('exit', () => {
       child = undefined
@@ -61,12 +66,19 @@ export async function spawnEngine(
     start,
     options: { ...limitsOf(settings), ...supervisor },
     ...(logger === undefined ? {} : { logger }),
+    ...(recorder === undefined ? {} : { recorder }),
   })
   void client.gone.then(() => clearInterval(alive))
   const kill = (): void => client.kill()
+  const setLogLevel = (level: string): void => {
+    log = { ...log, level }
+    if (child?.connected === true)
+      child.send({ type: 'log-level', level } satisfies LogLevelMessage)
+  }
   signal?.addEventListener('abort', kill, { once: true })
   try {
-    return { client, info: await client.ready(), ended: client.gone, kill, pid: () => child?.pid }
+    const info = await client.ready()
+    return { client, info, ended: client.gone, kill, setLogLevel, pid: () => child?.pid }
   } finally {
     signal?.removeEventListener('abort', kill)
   }

@@ -44,7 +44,7 @@ export interface RecordingParts {
  */
 export function writeRecording(parts: RecordingParts): Recording {
   const { reason, beginsAt, endsAt, info } = parts
-  const [blockOf, sessionOf] = [numbering<number>(), numbering<string>()]
+  const [blockOf, sessionOf] = [numbering(), numbering()]
   const since = (atMs: number) => rounded(atMs - beginsAt)
   const arrivals = parts.arrivals.map(({ asked, blocks, ...arrival }): ArrivalRecord => {
     const { session, ...rest } = asked
@@ -95,8 +95,8 @@ export function askedOf(request: GenerateRequest): Asked {
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000
 
 /** Numbers from 0 for what is equal. */
-function numbering<T>(): (value: T) => number {
-  const numbers = new Map<T, number>()
+function numbering(): (value: string | number) => number {
+  const numbers = new Map<string | number, number>()
   return (value) => {
     const known = numbers.get(value)
     if (known !== undefined) return known

@@ -96,9 +96,9 @@ t.test('counters go on over restarts and add up to what clients were told', asyn
         )
         const all = Promise.all(answers)
         let before: number[] = []
-        let isOver = false
-        void all.then(() => (isOver = true))
-        while (!isOver) {
+        const open = new Set([all])
+        void all.then(() => open.clear())
+        while (open.size > 0) {
           await runUntilIdle(clock, clock.now() + 20)
           const now = await run(client.statistics()).then(totals, () => before)
           t.ok(now.every((value, index) => value >= (before[index] ?? 0), 'never less'))

@@ -4,6 +4,7 @@ import type { HandledRoute } from '../request/api-route.js'
 import { mountRoutes } from '../request/mount-routes.js'
 import type { AdminContext } from './admin-context.js'
 import { getLogLevel, type LogLevelControl, logLevelSchema, putLogLevel } from './log-level.js'
+import { getRecorder } from './recorder.js'
 import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
 
 /** Settings of {@link adminProtocol}. */
@@ -39,11 +40,17 @@ const routes: readonly HandledRoute<AdminContext>[] = [
     body: logLevelSchema,
     handle: putLogLevel,
   },
+  {
+    method: 'get',
+    path: '/admin/recorder',
+    summary: 'What came in the last minutes and what the steps were, without any text',
+    handle: getRecorder,
+  },
 ]
 
 /**
- * The routes that change a running server: `GET` and `PUT` of `/admin/scheduler` and
- * `/admin/log-level`; see `docs/api.md`.
+ * The routes that change a running server or show what it went through: `GET` and `PUT` of
+ * `/admin/scheduler` and `/admin/log-level`, `GET /admin/recorder`; see `docs/api.md`.
  * Whoever can reach them can use them, so serve them where only operators can.
  */
 export function adminProtocol({ log }: AdminProtocolOptions = {}): KoaProtocol {

@@ -21,7 +21,7 @@ export function getLogLevel(ctx: KoaContext, { log }: AdminContext): void {
   ctx.body = { success: true, data: { level: ensure(log).level } }
 }
 
-/** `PUT /admin/log-level`: what this process logs from now on; the engine's own keeps its level. */
+/** `PUT /admin/log-level`: what is logged from now on. */
 export async function putLogLevel(ctx: KoaContext, admin: AdminContext): Promise<void> {
   const { level } = parseFields(logLevelSchema, await readJsonBody(ctx))
   ensure(admin.log).level = level

@@ -1,10 +1,11 @@
-import { CllmError, type EngineClient, type EngineDirectory, type SchedulerInfo } from '@cllm/core'
+import { CllmError, type EngineClient, type SchedulerInfo } from '@cllm/core'
 import { z } from 'zod'
 import type { KoaContext } from '../koa-context.js'
 import { parseFields } from '../parse-fields.js'
 import { readJsonBody } from '../read-json-body.js'
 import { object } from '../request/fields.js'
 import type { AdminContext } from './admin-context.js'
+import { engineOf } from './engine-of.js'
 
 /** The body of `PUT /admin/scheduler`. */
 export const schedulerSchema = z.object({
@@ -32,12 +33,6 @@ export async function putScheduler(ctx: KoaContext, { directory }: AdminContext)
   const info = await engine.setScheduler(policy, options)
   ctx.state.transport.logger.info({ policy, options: info.options }, 'the policy was swapped')
   await answer(ctx, engine, info)
-}
-
-/** The default engine, or that of the query's `model`. */
-function engineOf(ctx: KoaContext, directory: EngineDirectory): EngineClient {
-  const { model } = ctx.query
-  return directory.open(Array.isArray(model) ? model[0] : model)
 }
 
 async function answer(ctx: KoaContext, engine: EngineClient, info: SchedulerInfo): Promise<void> {

@@ -24,6 +24,8 @@ export interface SimulatedRequest extends Omit<GenerateRequest, 'id' | 'prompt' 
   readonly prompt: readonly number[] | (() => readonly number[])
   /** Tokens drawn: no answer ends before. */
   readonly maxTokens: number
+  /** Its client leaves so many milliseconds after its arrival. */
+  readonly cancelAfterMs?: number
 }
 
 /** What became of a request. */
@@ -165,13 +167,17 @@ class SimulatedService {
     this.#clock.at(request.arrival, () => this.#submit(request))
   }
 
-  #submit({ id, prompt, ...request }: SimulatedRequest): void {
+  #submit({ id, prompt, arrival, cancelAfterMs, ...request }: SimulatedRequest): void {
     const tokens = typeof prompt === 'function' ? prompt() : prompt
     const index = this.#machines.length === 1 ? 0 : this.#router.route(tokens, this.#machines)
     const machine = this.#machines[index]
     if (machine !== undefined) machine.open++
     const sampling = { temperature: 0, ignoreEos: true }
-    this.#engines[index]?.submit(id, { ...request, prompt: { tokens }, sampling })
+    const engine = this.#engines[index]
+    engine?.submit(id, { ...request, prompt: { tokens }, sampling })
+    if (cancelAfterMs !== undefined) {
+      this.#clock.at(arrival + cancelAfterMs, () => engine?.cancel(id))
+    }
   }
 
   #take(id: string, event: RequestEvent, index: number): void {
