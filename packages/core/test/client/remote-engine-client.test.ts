@@ -171,7 +171,7 @@ t.test('calls', async (t) => {
     { policy: 'second', options: { size: 7 } },
     { policy: 'second', options: { size: 5 } },
     { policy: 'second', options: { size: 5 } },
-    { code: 'invalid_token', details: { token: 999 } },
+    { code: 'invalid_token', details: { field: 'tokens', received: '999' } },
     { code: 'invalid_policy', message: /first, second.*"third"/ },
     { code: 'invalid_policy', message: 'size: too small' },
     'nothing',
