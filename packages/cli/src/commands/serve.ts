@@ -9,6 +9,7 @@ import { openKeyRing } from '../keys/open-key-ring.js'
 import { createLogger, type LevelledLogger } from '../logger.js'
 import { progressDisplay } from '../models/progress-bar.js'
 import { resolveModel, type ResolvedModel } from '../models/resolve-model.js'
+import type { Tracing } from '../tracing/start-tracing.js'
 import { toTransportOptions } from '../to-transport-options.js'
 import type { CommandIo } from './command-io.js'
 
@@ -48,7 +49,9 @@ async function serveEngine(
   io: CommandIo,
 ): Promise<number> {
   const drainSeconds = loaded.config.server.drain_timeout
+  const tracing = await tracingOf(loaded)
   const protocols = [
+    ...(tracing === undefined ? [] : [tracing.protocol]),
     ...createProtocols(loaded, systemClock.now(), everyLevel(logger, engine)),
     ...(await pluginProtocols(loaded)),
   ]
@@ -69,7 +72,16 @@ async function serveEngine(
   }
   logger.info({ seconds: drainSeconds }, 'stopping: what runs may finish')
   await server.close(drainSeconds * 1000)
+  await tracing?.shutdown()
   return 0
+}
+
+/** What OpenTelemetry needs takes memory and time to load. */
+async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined> {
+  const { otlp_endpoint: endpoint } = config.telemetry
+  if (endpoint === null) return undefined
+  const { startTracing } = await import('../tracing/start-tracing.js')
+  return startTracing(endpoint)
 }
 
 /** One level for both processes. */

@@ -5,6 +5,21 @@ import { decimal, integer, orNone, text } from './value-format.js'
 
 const emptyToNone = (value: unknown) => (value === '' ? null : value)
 
+/** The options of tracing: the branch `telemetry` of the schema. */
+export const telemetryOptions = {
+  otlp_endpoint: option<string | null>({
+    doc:
+      'Base URL of a collector that takes spans over HTTP (OTLP), such as `http://127.0.0.1:4318`; ' +
+      'by default none are made.',
+    default: null,
+    format: orNone(text('a URL')),
+    arg: 'otlp-endpoint',
+    env: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+    placeholder: 'URL',
+    normalize: emptyToNone,
+  }),
+}
+
 /** The options of the flight recorder: the branch `recorder` of the schema. */
 export const recorderOptions = {
   minutes: option({

@@ -1,6 +1,6 @@
 import { defaultEngineOptions } from '@cllm/core'
 import { defaultPolicyName } from '@cllm/scheduler'
-import { recorderOptions } from './observe-options.js'
+import { recorderOptions, telemetryOptions } from './observe-options.js'
 import { option, type OptionValues } from './option.js'
 import { batchingNames, orderNames } from './policy-parts.js'
 import { resolveModelSpec, resolvePath, resolvePluginName, resolveTemplate } from './paths.js'
@@ -239,6 +239,7 @@ export const schema = {
   },
   security: securityOptions,
   recorder: recorderOptions,
+  telemetry: telemetryOptions,
   plugins: option<readonly PluginEntry[]>({
     doc:
       'Plugins to load, by package name or path (`./mine.js`); in YAML each a name or ' +

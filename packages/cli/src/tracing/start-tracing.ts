@@ -1,0 +1,47 @@
+import { observeEngines, type KoaProtocol } from '@cllm/http-koa'
+import { context, propagation, ROOT_CONTEXT } from '@opentelemetry/api'
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
+import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources'
+import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node'
+import { RequestSpans } from './request-spans.js'
+
+/** Spans of requests on their way to a collector. */
+export interface Tracing {
+  /** To be the first of a transport's protocols. */
+  readonly protocol: KoaProtocol
+  /** Sends what is left; what a collector does not take is lost. */
+  shutdown(): Promise<void>
+}
+
+/**
+ * Sends a span for each request to a collector that speaks OTLP over HTTP. A `traceparent` of the
+ * client (W3C Trace Context) is continued. OpenTelemetry's other variables hold, such as
+ * `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_TRACES_SAMPLER`.
+ *
+ * @param endpoint - the collector's base URL, such as `http://127.0.0.1:4318`
+ */
+export function startTracing(endpoint: string): Tracing {
+  const exporter = new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, '')}/v1/traces` })
+  const named = resourceFromAttributes({ 'service.name': 'cllm' })
+  const provider = new NodeTracerProvider({
+    resource: named.merge(detectResources({ detectors: [envDetector] })),
+    spanProcessors: [new BatchSpanProcessor(exporter)],
+  })
+  // Gives requests a context of their own, and reads `traceparent`.
+  provider.register()
+  const spans = new RequestSpans(provider.getTracer('cllm'))
+  return {
+    protocol: {
+      name: 'tracing',
+      around: (directory, { clock }) => observeEngines(directory, spans, clock),
+      mount(router) {
+        router.use(async (ctx, next) => {
+          await context.with(propagation.extract(ROOT_CONTEXT, ctx.headers), next)
+        })
+      },
+    },
+    async shutdown() {
+      await provider.shutdown().catch(() => {})
+    },
+  }
+}
