@@ -1,4 +1,6 @@
 import { CllmError, type TokenId } from '@cllm/core'
+import type { ConstraintGrammar } from './grammar/constraint-grammars.js'
+import { type GrammarStart, TriggerSearch } from './grammar/trigger-search.js'
 import type { NativeGrammar, NativeGrammarState, NativeSamplerConfig } from './native.js'
 import type { Vocabulary } from './vocabulary.js'
 
@@ -30,16 +32,23 @@ const forbiddenAfter = new Map<number, readonly [first: number, last: number]>([
  * comes from elsewhere), the state is made anew from the tokens.
  */
 export class ConstraintTrack {
-  readonly #grammar: NativeGrammar
+  readonly #grammar: ConstraintGrammar
   readonly #vocabulary: Vocabulary
   readonly #promptTokens: number
   /** The output up to where the state is, or is to be. */
   readonly #output: TokenId[]
   #state: NativeGrammarState | undefined
+  readonly #search: TriggerSearch | undefined
+  /** Where the grammar begins to hold, as far as that is known. */
+  #start: GrammarStart | undefined
+  /** What begins as its trigger does, and then is something else: all of it is free. */
+  #isFree = false
   #biases: Biases = { keys: new Uint32Array(0), values: new Float32Array(0) }
+  /** Those while the grammar does not hold yet. */
+  #freeBiases: Pick<NativeSamplerConfig, 'tokenBiasKeys' | 'tokenBiasValues'> = {}
 
   constructor(
-    grammar: NativeGrammar,
+    grammar: ConstraintGrammar,
     vocabulary: Vocabulary,
     tokens: readonly TokenId[],
     promptTokens: number,
@@ -48,6 +57,8 @@ export class ConstraintTrack {
     this.#vocabulary = vocabulary
     this.#promptTokens = promptTokens
     this.#output = tokens.slice(promptTokens)
+    if (grammar.trigger === undefined) this.#start = { token: 0, skipped: 0 }
+    else this.#search = new TriggerSearch(vocabulary, grammar.trigger)
   }
 
   /**
@@ -55,6 +66,9 @@ export class ConstraintTrack {
    * bytes that UTF-8 does not have. No bias of a request may forbid all that the grammar allows.
    */
   limit({ tokenBiasKeys, tokenBiasValues }: NativeSamplerConfig): void {
+    if (tokenBiasKeys !== undefined && tokenBiasValues !== undefined) {
+      this.#freeBiases = { tokenBiasKeys, tokenBiasValues }
+    }
     const { controlTokens, endOfGeneration, byInnerByte } = this.#vocabulary
     const biases = new Map<TokenId, number>()
     for (const [index, token] of tokenBiasKeys?.entries() ?? []) {
@@ -81,7 +95,14 @@ export class ConstraintTrack {
     tokens: readonly TokenId[],
   ): void {
     this.#follow(position, start, tokens)
-    this.#state ??= this.#replay()
+    this.#state ??= this.#begin()
+    if (this.#state === undefined) {
+      delete config.grammarEvaluationState
+      delete config.tokenBiasKeys
+      delete config.tokenBiasValues
+      Object.assign(config, this.#freeBiases)
+      return
+    }
     config.grammarEvaluationState = this.#state
     const { keys, values } = this.#biasesAfter(this.#output.at(-1))
     if (keys.length === 0) return
@@ -111,21 +132,43 @@ export class ConstraintTrack {
     if (length >= this.#output.length) return
     this.#output.length = length
     this.#state = undefined
+    if (this.#search === undefined) return
+    this.#search.reset()
+    this.#start = undefined
+    this.#isFree = false
   }
 
-  #replay(): NativeGrammarState {
-    const state = this.#grammar.begin()
-    for (const token of this.#output) this.#accept(state, token)
+  /** The state where the output is; undefined while the grammar does not hold. */
+  #begin(): NativeGrammarState | undefined {
+    if (this.#isFree) return undefined
+    this.#start ??= this.#search?.find(this.#output)
+    if (this.#start === undefined) return undefined
+    const { token, skipped } = this.#start
+    const grammar = this.#grammar.after(skipped)
+    const state = grammar.begin()
+    for (const [index, written] of this.#output.entries()) {
+      if (index < token) continue
+      try {
+        grammar.accept(state, written)
+      } catch (cause) {
+        if (this.#search === undefined) throw notKept(written, cause)
+        this.#isFree = true
+        return undefined
+      }
+    }
     return state
   }
 
   #accept(state: NativeGrammarState, token: TokenId): void {
     try {
-      this.#grammar.accept(state, token)
+      this.#current.accept(state, token)
     } catch (cause) {
-      const message = `token ${token} of the output does not keep to the constraint`
-      throw new CllmError('backend_failed', message, { cause })
+      throw notKept(token, cause)
     }
+  }
+
+  get #current(): NativeGrammar {
+    return this.#grammar.after(this.#start?.skipped ?? 0)
   }
 
   #biasesAfter(last: TokenId | undefined): Biases {
@@ -139,6 +182,11 @@ export class ConstraintTrack {
     }
     return toBiases(biases)
   }
+}
+
+function notKept(token: TokenId, cause: unknown): CllmError {
+  const message = `token ${token} of the output does not keep to the constraint`
+  return new CllmError('backend_failed', message, { cause })
 }
 
 function toBiases(biases: ReadonlyMap<TokenId, number>): Biases {

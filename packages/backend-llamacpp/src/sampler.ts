@@ -1,7 +1,8 @@
 import { CllmError, penaltyWindow, type Sampler, type SamplingParams } from '@cllm/core'
 import type { TokenId } from '@cllm/core'
 import { ConstraintTrack } from './constraint-track.js'
-import type { NativeGrammar, NativeSampler, NativeSamplerConfig } from './native.js'
+import type { ConstraintGrammar } from './grammar/constraint-grammars.js'
+import type { NativeSampler, NativeSamplerConfig } from './native.js'
 import { seedAt } from './seed-at.js'
 import type { PooledSampler, SamplerPool } from './sampler-pool.js'
 import type { Vocabulary } from './vocabulary.js'
@@ -42,7 +43,7 @@ export class LlamaCppSampler implements Sampler {
     vocabulary: Vocabulary,
     params: SamplingParams,
     tokens: readonly TokenId[],
-    constraint?: { readonly grammar: NativeGrammar; readonly promptTokens: number },
+    constraint?: { readonly grammar: ConstraintGrammar; readonly promptTokens: number },
   ) {
     this.#config = configOf(params, vocabulary)
     if (constraint !== undefined) {

@@ -69,6 +69,8 @@ export function sampling(params: Partial<SamplingParams> = {}): SamplingParams {
 export interface Generation {
   readonly slot: number
   readonly tokens: readonly number[]
+  /** How many of them are the prompt; default: all. */
+  readonly promptTokens?: number
   readonly params?: Partial<SamplingParams>
   /** Tokens to draw. */
   readonly count: number
@@ -85,7 +87,11 @@ export async function generate(
     ...request,
     computed: request.computed ?? 0,
     tokens: [...request.tokens],
-    sampler: backend.createSampler(sampling(request.params), request.tokens),
+    sampler: backend.createSampler(
+      sampling(request.params),
+      request.tokens,
+      request.promptTokens ?? request.tokens.length,
+    ),
     end: request.tokens.length + request.count,
   }))
   let open = sequences

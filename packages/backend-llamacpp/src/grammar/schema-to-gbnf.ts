@@ -1,6 +1,6 @@
-import type { JsonSchema } from '@cllm/core'
+import type { JsonSchema, OutputConstraint } from '@cllm/core'
 import { areDisjoint } from './disjoint.js'
-import { GbnfWriter } from './gbnf-writer.js'
+import { GbnfWriter, literal, oneOf } from './gbnf-writer.js'
 import { jsonRule } from './json-rules.js'
 import { refusedSchema } from './refuse.js'
 import { SchemaCompiler } from './schema-compiler.js'
@@ -14,11 +14,33 @@ import { SchemaDocument } from './schema-document.js'
  */
 export function schemaToGbnf(schema: JsonSchema): string {
   const writer = new GbnfWriter()
-  const document = new SchemaDocument(schema, areDisjoint)
-  const root = new SchemaCompiler(document, writer).compile([document.root])
-  if (root === undefined) throw refusedSchema('#', 'nothing is valid by it')
-  writer.define('root', root)
+  writer.define('root', compile(schema, writer))
   return writer.toString()
+}
+
+/**
+ * A grammar of what follows a trigger, after so many characters of any kind.
+ * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
+ */
+export function triggeredGbnf(
+  { schema, closing = '', next }: Extract<OutputConstraint, { type: 'triggered-json' }>,
+  skipped: number,
+): string {
+  const writer = new GbnfWriter()
+  const gap = writer.rule(String.raw`[ \t\n]{0,3}`)
+  const value = [gap, compile(schema, writer), ...(closing === '' ? [] : [gap, literal(closing)])]
+  const one = writer.rule(value.join(' '))
+  const more = next === undefined ? '' : ` (${gap} ${literal(next)} ${one})*`
+  const before = skipped === 0 ? '' : `${oneOf([[0, 0x10ffff]])}{${skipped}} `
+  writer.define('root', `${before}${one}${more}`)
+  return writer.toString()
+}
+
+function compile(schema: JsonSchema, writer: GbnfWriter): string {
+  const document = new SchemaDocument(schema, areDisjoint)
+  const rule = new SchemaCompiler(document, writer).compile([document.root])
+  if (rule === undefined) throw refusedSchema('#', 'nothing is valid by it')
+  return rule
 }
 
 /** A grammar of JSON objects. */

@@ -283,3 +283,61 @@ t.test('what a request says of tokens cannot break its constraint', async (t) =>
   }
   t.ok(endings.every((end) => end > 0))
 })
+
+t.test('free text up to a trigger, then JSON', async (t) => {
+  const backend = await openTiny(t)
+  const { tokenizer } = backend
+  const prompt = tokenizer.encode('x')
+  const calls = {
+    type: 'triggered-json',
+    trigger: '<tool_call>',
+    schema: { type: 'object', properties: { a: { enum: [1, 2] } }, required: ['a'] },
+    closing: '</tool_call>',
+  } as const
+  const schema = { ...calls.schema, additionalProperties: false }
+  /** What comes behind a text that the model wrote, until it ends. */
+  const goOn = async (written: string, constraint: OutputConstraint, seed = 1) => {
+    backend.release(0)
+    const output = tokenizer.encode(written, { addBos: false, special: false })
+    const params = { temperature: 1, constraint, seed }
+    const tokens = [...prompt, ...output]
+    const promptTokens = prompt.length
+    const [drawn] = await generate(backend, [{ slot: 0, tokens, promptTokens, params, count: 150 }])
+    const end = drawn!.findIndex((token) => tokenizer.isEndOfGeneration(token))
+    return {
+      text: tokenizer.decode(drawn!.slice(0, end < 0 ? undefined : end)),
+      ended: end >= 0,
+      drawn,
+    }
+  }
+  const one = /^\s*\{\s*"a":\s*[12]\s*\}\s*<\/tool_call>$/
+  for (const before of ['<tool_call>', 'Let me see: é€ <tool_call>', '\n<tool_call>\n']) {
+    for (let seed = 0; seed < 5; seed++) {
+      const { text, ended } = await goOn(before, { ...calls, schema }, seed)
+      t.ok(ended, before)
+      t.match(text, one, before)
+    }
+  }
+  const rest = await goOn('<tool_call>{"a"', { ...calls, schema })
+  t.match(rest.text, /^:\s*[12]\s*\}\s*<\/tool_call>$/, 'also where it began before')
+  const several = { ...calls, schema, next: '<tool_call>' }
+  t.match(
+    (await goOn('<tool_call>', several)).text,
+    /^(\s*\{\s*"a":\s*[12]\s*\}\s*<\/tool_call>\s*(<tool_call>|$))/,
+  )
+
+  const atStart = { ...calls, schema, trigger: '^\\s*(?=\\{)', closing: '' }
+  t.match((await goOn(' {', atStart)).text, /^\s*"a":\s*[12]\s*\}$/)
+  for (const free of ['a {', '{]']) {
+    const { drawn } = await goOn(free, atStart)
+    const output = tokenizer.encode(free, { addBos: false, special: false })
+    backend.release(0)
+    const [same] = await generate(backend, [
+      { slot: 0, tokens: [...prompt, ...output], params: { temperature: 1 }, count: 150 },
+    ])
+    t.same(drawn, same, `${free}: all of it is free`)
+  }
+  t.throws(() => backend.checkConstraint?.({ ...calls, schema: { type: 'strange' } }), {
+    code: 'invalid_constraint',
+  })
+})

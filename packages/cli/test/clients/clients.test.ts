@@ -230,6 +230,38 @@ t.test('structured output and forced tools', async (t) => {
   const [second] = streamed.tool_calls ?? []
   isPerson(second?.type === 'function' ? second.function.arguments : '', 'a streamed tool call')
 
+  const pets = {
+    type: 'object',
+    properties: { pet: { $ref: '#/$defs/pet' } },
+    required: ['pet'],
+    additionalProperties: false,
+    $defs: { pet: { enum: ['cat', 'dog'] } },
+  }
+  const feed = (strict: boolean) => [
+    { type: 'function' as const, function: { name: 'feed', parameters: pets, strict } },
+  ]
+  const wanted = { pet: /^(cat|dog)$/ }
+  const argumentsOf = (completion: OpenAI.ChatCompletion) => {
+    const call = completion.choices[0]?.message.tool_calls?.[0]
+    return call?.type === 'function' ? call.function : undefined
+  }
+  const named = { type: 'function' as const, function: { name: 'feed' } }
+  const byName = { model, messages, tools: feed(false), tool_choice: named, max_tokens: 100 }
+  const fed = argumentsOf(await openai.chat.completions.create(byName))
+  t.match(JSON.parse(fed?.arguments ?? ''), wanted, 'references inside the parameters')
+
+  // Models of stories call nothing by themselves: the bracket is made likely.
+  const { tokens } = (await post('/tokenize', { content: '{' })) as { tokens: number[] }
+  const logit_bias = Object.fromEntries(tokens.map((token) => [token, 100]))
+  for (const stream of [false, true]) {
+    const auto = { model, messages, tools: feed(true), max_tokens: 200, logit_bias, seed: 3 }
+    const completion = stream
+      ? await openai.chat.completions.stream(auto).finalChatCompletion()
+      : await openai.chat.completions.create(auto)
+    t.equal(completion.choices[0]?.finish_reason, 'tool_calls', 'a strict tool, not forced')
+    t.match(JSON.parse(argumentsOf(completion)?.arguments ?? ''), wanted)
+  }
+
   for (const body of [
     { response_format: { type: 'json_schema', json_schema: { schema: { type: 'strange' } } } },
     { response_format: { type: 'json_schema' } },

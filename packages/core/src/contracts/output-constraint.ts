@@ -19,3 +19,17 @@ export type OutputConstraint =
   | { readonly type: 'json' }
   /** JSON that is valid by a schema. */
   | { readonly type: 'json-schema'; readonly schema: JsonSchema }
+  /**
+   * Free text, and behind it JSON that is valid by a schema, such as calls of tools. The JSON begins
+   * where `trigger` matches what has been written; without a match all text is free.
+   */
+  | {
+      readonly type: 'triggered-json'
+      /** A regular expression; the JSON begins at the end of its first match. */
+      readonly trigger: string
+      readonly schema: JsonSchema
+      /** What stands behind the JSON; default: nothing. */
+      readonly closing?: string
+      /** What stands before further JSON of the same kind; default: there is one only. */
+      readonly next?: string
+    }

@@ -6,7 +6,7 @@ import { invalidField } from './check-number.js'
 /** What of a backend says whether a constraint can be honoured. */
 export type ConstraintJudge = Pick<Backend, 'capabilities' | 'checkConstraint'>
 
-const types = ['gbnf', 'json', 'json-schema']
+const types = ['gbnf', 'json', 'json-schema', 'triggered-json']
 
 /** Throws `invalid_request`, `unsupported` or what the backend has against the constraint. */
 export function checkConstraint(
@@ -36,10 +36,23 @@ function checkShape(constraint: OutputConstraint): void {
     if (typeof grammar !== 'string') throw invalidField('constraint.grammar', 'a text', grammar)
     if (typeof root !== 'string') throw invalidField('constraint.root', 'a text', root)
   }
-  if (type === 'json-schema') {
+  if (type === 'triggered-json') checkTrigger(constraint)
+  if (type === 'json-schema' || type === 'triggered-json') {
     const { schema } = constraint
     const isObject = typeof schema === 'object' && schema !== null && !Array.isArray(schema)
     if (typeof schema === 'boolean' || isObject) return
     throw invalidField('constraint.schema', 'a JSON schema: an object, true or false', schema)
   }
+}
+
+function checkTrigger(constraint: Extract<OutputConstraint, { trigger: unknown }>): void {
+  const { trigger, closing = '', next = '' } = constraint
+  try {
+    if (typeof trigger !== 'string') throw new TypeError('no text')
+    new RegExp(trigger)
+  } catch {
+    throw invalidField('constraint.trigger', 'a regular expression', trigger)
+  }
+  if (typeof closing !== 'string') throw invalidField('constraint.closing', 'a text', closing)
+  if (typeof next !== 'string') throw invalidField('constraint.next', 'a text', next)
 }

@@ -2,13 +2,15 @@ import type { ChatMessage, EngineClient } from '@cllm/core'
 import type { AnswerParser, AnswerPart } from './answer-part.js'
 import type { ChatFormat } from './chat-format.js'
 import { ReasoningParser } from './reasoning-parser.js'
-import { ToolCallParser } from './tool-call-parser.js'
+import { type CallOpening, ToolCallParser } from './tool-call-parser.js'
 
 /** What an answer may hold. */
 export interface AnswerForm {
   readonly toolNames: readonly string[]
   /** Default: any number. */
   readonly mostCalls?: number
+  /** Default: as any model writes them. */
+  readonly callsBegin?: CallOpening
   readonly thinks: boolean
   /** Whether the prompt ends inside the thinking. */
   readonly thinkingIsOpen: boolean
@@ -20,9 +22,11 @@ export interface AnswerForm {
  * @param streams - whether tool calls' arguments are given while they come, else whole calls
  */
 export function createAnswerParser(form: AnswerForm, streams = false): AnswerParser {
-  const { toolNames, mostCalls, thinks, thinkingIsOpen } = form
+  const { toolNames, thinks, thinkingIsOpen } = form
   const inner =
-    toolNames.length === 0 ? plainText : new ToolCallParser(toolNames, mostCalls, streams)
+    toolNames.length === 0
+      ? plainText
+      : new ToolCallParser(toolNames, { streams, most: form.mostCalls, begin: form.callsBegin })
   return thinks ? new ReasoningParser(inner, thinkingIsOpen) : inner
 }
 

@@ -1,12 +1,21 @@
-import type { ChatMessage, ChatRenderOptions, EngineClient, Prompt } from '@cllm/core'
+import type {
+  ChatMessage,
+  ChatRenderOptions,
+  EngineClient,
+  OutputConstraint,
+  Prompt,
+} from '@cllm/core'
 import { chatFormatOf } from './chat-format.js'
 import { type AnswerForm, opensThinking } from './create-answer-parser.js'
+import { strictCalls } from './strict-calls.js'
 import { promptWithTools, type ToolDefinition } from './tool-prompt.js'
 
 /** A conversation that is to be answered. */
 export interface Chat {
   readonly messages: readonly ChatMessage[]
   readonly tools: readonly ToolDefinition[]
+  /** Names of those whose arguments must follow their schemas wherever the model calls them. */
+  readonly strict?: readonly string[]
   readonly template: ChatRenderOptions
   /** Most tool calls in an answer; default: any number. */
   readonly mostCalls?: number | undefined
@@ -16,23 +25,28 @@ export interface Chat {
 export interface PreparedChat {
   readonly prompt: Extract<Prompt, { messages: unknown }>
   readonly form: AnswerForm
+  /** What strict tools ask of the answer. */
+  readonly calls?: OutputConstraint
 }
 
 /** Puts the tools into the prompt as the model's template wants them. */
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
-  const { tools, template, mostCalls } = chat
+  const { tools, template, mostCalls, strict = [] } = chat
   const format = chatFormatOf(await client.info())
   const rendered = promptWithTools(chat.messages, tools, format.tools)
   const variables = { ...template.variables, ...rendered.variables }
   const thinkingIsOpen =
     template.continueFinalMessage !== true && (await opensThinking(client, format, variables))
+  const form: AnswerForm = {
+    toolNames: tools.map((tool) => tool.function.name),
+    ...(mostCalls === undefined ? {} : { mostCalls }),
+    ...(strict.length === 0 ? {} : { callsBegin: format.tools === 'hermes' ? 'marked' : 'bare' }),
+    thinks: format.thinks,
+    thinkingIsOpen,
+  }
   return {
     prompt: { messages: rendered.messages, template: { ...template, variables } },
-    form: {
-      toolNames: tools.map((tool) => tool.function.name),
-      ...(mostCalls === undefined ? {} : { mostCalls }),
-      thinks: format.thinks,
-      thinkingIsOpen,
-    },
+    form,
+    ...(strict.length === 0 ? {} : { calls: strictCalls(tools, strict, format.tools, form) }),
   }
 }

@@ -8,6 +8,18 @@ const hermesEnd = '</tool_call>'
 /** Each begins calls in JSON. */
 const marks = [hermes, '[TOOL_CALLS]', '<|python_tag|>']
 
+/** Only behind `<tool_call>`, or only where the answer is JSON and nothing else. */
+export type CallOpening = 'marked' | 'bare'
+
+/** What a {@link ToolCallParser} finds. */
+export interface ToolCallOptions {
+  /** Calls beyond are dropped: 1 where `parallel_tool_calls` is false. */
+  readonly most?: number | undefined
+  /** Gives arguments as they come: then what breaks off, or is no JSON, shows as such. */
+  readonly streams: boolean
+  readonly begin?: CallOpening | undefined
+}
+
 /**
  * Finds tool calls in an answer: `<tool_call>{…}</tool_call>` (Hermes, Qwen), `[TOOL_CALLS][{…}]` and
  * `[TOOL_CALLS]name[ARGS]{…}` (Mistral), `<|python_tag|>{…}` and bare `{"name": …}` (Llama 3), and
@@ -18,6 +30,8 @@ export class ToolCallParser implements AnswerParser {
   readonly #names: ReadonlySet<string>
   readonly #most: number
   readonly #streams: boolean
+  readonly #begins: CallOpening | undefined
+  readonly #marks: readonly string[]
   #count = 0
   /** `bare`: nothing but white space has come, or a call has just ended. */
   #state: 'bare' | 'text' | 'call' = 'bare'
@@ -25,14 +39,12 @@ export class ToolCallParser implements AnswerParser {
   /** The one whose arguments come. */
   #open: StreamedCall | undefined
 
-  /**
-   * @param most - calls beyond are dropped: 1 where `parallel_tool_calls` is false
-   * @param streams - gives arguments as they come: then what breaks off, or is no JSON, shows as such
-   */
-  constructor(names: Iterable<string>, most = Infinity, streams = false) {
+  constructor(names: Iterable<string>, { most = Infinity, streams, begin }: ToolCallOptions) {
     this.#names = new Set(names)
     this.#most = most
     this.#streams = streams
+    this.#begins = begin
+    this.#marks = begin === undefined ? marks : begin === 'marked' ? [hermes] : []
   }
 
   push(text: string): readonly AnswerPart[] {
@@ -70,11 +82,7 @@ export class ToolCallParser implements AnswerParser {
   #begin(parts: AnswerPart[]): boolean {
     const begin = this.#held.trimStart()
     if (begin === '') return false
-    const isCall =
-      marks.some((mark) => begin.startsWith(mark)) ||
-      /^(\{|\[|```)/.test(begin) ||
-      (this.#count > 0 && begin.startsWith(';')) ||
-      this.#startsWithName(begin)
+    const isCall = this.#isCall(begin)
     if (isCall) this.#state = 'call'
     else if (this.#mayBegin(begin)) return false
     else {
@@ -85,7 +93,18 @@ export class ToolCallParser implements AnswerParser {
     return true
   }
 
+  #isCall(begin: string): boolean {
+    if (this.#marks.some((mark) => begin.startsWith(mark))) return true
+    if (this.#begins !== undefined) return this.#begins === 'bare' && /^[{[]/.test(begin)
+    return (
+      /^(\{|\[|```)/.test(begin) ||
+      (this.#count > 0 && begin.startsWith(';')) ||
+      this.#startsWithName(begin)
+    )
+  }
+
   #mayBegin(begin: string): boolean {
+    if (this.#begins !== undefined) return this.#marks.some((mark) => mark.startsWith(begin))
     const starts = [...marks, '```json', ...Array.from(this.#names, (name) => `${name}[ARGS]{`)]
     return starts.some((start) => start.startsWith(begin))
   }
@@ -95,9 +114,11 @@ export class ToolCallParser implements AnswerParser {
   }
 
   #skipText(parts: AnswerPart[]): boolean {
-    const found = marks.map((mark) => this.#held.indexOf(mark)).filter((index) => index >= 0)
+    const found = this.#marks.map((mark) => this.#held.indexOf(mark)).filter((index) => index >= 0)
     const at = Math.min(...found)
-    const certain = Number.isFinite(at) ? at : this.#held.length - possibleStart(this.#held, marks)
+    const certain = Number.isFinite(at)
+      ? at
+      : this.#held.length - possibleStart(this.#held, this.#marks)
     say(this.#held.slice(0, certain), parts)
     this.#held = this.#held.slice(certain)
     if (!Number.isFinite(at)) return false

@@ -12,10 +12,15 @@ import { buildRequest } from '../request/build-request.js'
 import { boolean, integer, largest, object } from '../request/fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 import { onlyConstraint } from '../request/constraint.js'
-import { unsupported } from '../request/refuse-unsupported.js'
 import { formatConstraint, grammarConstraint } from './openai-constraint.js'
 import { sharedFields, sharedSettings } from './openai-fields.js'
-import { toolChoiceSchema, toolConstraint, toolsSchema, toTool } from './openai-tools.js'
+import {
+  strictNames,
+  toolChoiceSchema,
+  toolConstraint,
+  toolsSchema,
+  toTool,
+} from './openai-tools.js'
 
 /** The body of `POST /v1/chat/completions`. */
 export const chatSchema = z.object({
@@ -47,27 +52,28 @@ export async function toChatRequest(
   client: EngineClient,
   defaults: ProtocolDefaults,
 ): Promise<ChatRequest> {
-  refuse(fields)
   const logprobs = logprobsOf(fields)
-  const tools =
-    fields.tool_choice === 'none' ? [] : (fields.tools ?? []).map((tool) => toTool(tool.function))
+  const offered = (fields.tools ?? []).map((tool) => tool.function)
+  const tools = fields.tool_choice === 'none' ? [] : offered.map(toTool)
+  const { prompt, form, calls } = await prepareChat(client, {
+    messages: toChatMessages(fields.messages),
+    tools,
+    strict: strictNames(fields.tool_choice, offered),
+    template: renderOptions(fields),
+    mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
+  })
   const constraint = await onlyConstraint(client, [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
     toolConstraint(fields.tool_choice, tools),
+    calls && { field: 'tools', constraint: calls },
   ])
-  const { prompt, form } = await prepareChat(client, {
-    messages: toChatMessages(fields.messages),
-    tools,
-    template: renderOptions(fields),
-    mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
-  })
   const settings = sharedSettings(fields)
   const maxTokens = fields.max_completion_tokens ?? settings.maxTokens
   return {
     request: buildRequest(prompt, { ...settings, maxTokens, constraint, logprobs }, defaults),
     // what is held to a form leaves no room to think
-    form: constraint === undefined ? form : { ...form, thinks: false },
+    form: constraint === calls ? form : { ...form, thinks: false },
   }
 }
 
@@ -92,16 +98,4 @@ function logprobsOf({ logprobs, top_logprobs: top }: ChatFields): number | undef
   const field = 'top_logprobs'
   const message = `${field}: expected logprobs to be true`
   throw new CllmError('invalid_request', message, { details: { field } })
-}
-
-/** What cannot be kept to. */
-function refuse({ tools = [], tool_choice: choice = 'auto' }: ChatFields): void {
-  const strict = tools.findIndex((tool) => tool.function.strict === true)
-  if (strict >= 0 && choice === 'auto') {
-    const field = `tools.${strict}.function.strict`
-    throw unsupported(
-      field,
-      'arguments follow their schema where tool_choice is required or a tool',
-    )
-  }
 }

@@ -1,5 +1,6 @@
-import { CllmError, type JsonSchema } from '@cllm/core'
+import { CllmError } from '@cllm/core'
 import { z } from 'zod'
+import { callsSchema } from '../chat/calls-schema.js'
 import type { ToolDefinition } from '../chat/tool-prompt.js'
 import { asSchema, type FieldConstraint } from '../request/constraint.js'
 import { object } from '../request/fields.js'
@@ -53,6 +54,13 @@ export const toTool = ({ name, description, parameters }: ClientFunction): ToolD
   },
 })
 
+/** The names of the tools whose arguments are to follow their schemas, without those that are forced. */
+export const strictNames = (
+  choice: ToolChoice = 'auto',
+  tools: readonly ClientFunction[],
+): readonly string[] =>
+  choice === 'auto' ? tools.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : []
+
 /** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
 export function toolConstraint(
   choice: ToolChoice | undefined,
@@ -76,44 +84,3 @@ function nameOf(choice: Readonly<Record<string, unknown>>): unknown {
   const inner = asSchema(choice['function'])
   return typeof inner === 'object' ? inner['name'] : choice['name']
 }
-
-/** A call of one of these tools. */
-function callsSchema(tools: readonly ToolDefinition[]): JsonSchema {
-  const [only] = tools
-  if (only !== undefined && tools.length === 1) return callSchema(only, '#')
-  return { anyOf: tools.map((tool, index) => callSchema(tool, `#/anyOf/${index}`)) }
-}
-
-function callSchema({ function: { name, parameters } }: ToolDefinition, place: string): JsonSchema {
-  const given = moved(parameters ?? { type: 'object' }, `${place}/properties/arguments`)
-  return {
-    type: 'object',
-    properties: { name: { const: name }, arguments: given as JsonSchema },
-    required: ['name', 'arguments'],
-    additionalProperties: false,
-  }
-}
-
-/** Keywords whose values are data, not schemas. */
-const data = new Set(['const', 'enum', 'default', 'examples'])
-/** Keywords whose members have names of their own. */
-const named = new Set(['properties', 'patternProperties', '$defs', 'definitions'])
-
-/** A schema whose references are right where it stands inside another one. */
-function moved(schema: unknown, place: string): unknown {
-  if (Array.isArray(schema)) return schema.map((item) => moved(item, place))
-  if (typeof schema !== 'object' || schema === null) return schema
-  const entries = Object.entries(schema).map(([keyword, value]: [string, unknown]) => {
-    if (data.has(keyword)) return [keyword, value]
-    if (keyword === '$ref') return [keyword, movedReference(value, place)]
-    if (!named.has(keyword) || typeof value !== 'object' || value === null) {
-      return [keyword, moved(value, place)]
-    }
-    const members = Object.entries(value).map(([name, inner]) => [name, moved(inner, place)])
-    return [keyword, Object.fromEntries(members)]
-  })
-  return Object.fromEntries(entries)
-}
-
-const movedReference = (value: unknown, place: string): unknown =>
-  typeof value === 'string' && /^#(\/|$)/.test(value) ? place + value.slice(1) : value

@@ -9,7 +9,13 @@ import { unsupported } from '../request/refuse-unsupported.js'
 import type { ChatRequest } from './chat-request.js'
 import { formatConstraint } from './openai-constraint.js'
 import { sharedFields, sharedSettings } from './openai-fields.js'
-import { functionFields, toolChoiceSchema, toolConstraint, toTool } from './openai-tools.js'
+import {
+  functionFields,
+  strictNames,
+  toolChoiceSchema,
+  toolConstraint,
+  toTool,
+} from './openai-tools.js'
 import { inputSchema, toMessages } from './responses-input.js'
 
 const toolSchema = z.looseObject(
@@ -56,22 +62,25 @@ export async function toResponsesRequest(
   defaults: ProtocolDefaults,
 ): Promise<ChatRequest> {
   refuse(fields)
-  const tools = fields.tool_choice === 'none' ? [] : (fields.tools ?? []).map(toTool)
-  const constraint = await onlyConstraint(client, [
-    textConstraint(fields.text?.format),
-    toolConstraint(fields.tool_choice, tools),
-  ])
-  const { prompt, form } = await prepareChat(client, {
+  const offered = fields.tools ?? []
+  const tools = fields.tool_choice === 'none' ? [] : offered.map(toTool)
+  const { prompt, form, calls } = await prepareChat(client, {
     messages: toMessages(fields.instructions ?? '', fields.input),
     tools,
+    strict: strictNames(fields.tool_choice, offered),
     template: { variables: fields.chat_template_kwargs ?? {} },
     mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
   })
+  const constraint = await onlyConstraint(client, [
+    textConstraint(fields.text?.format),
+    toolConstraint(fields.tool_choice, tools),
+    calls && { field: 'tools', constraint: calls },
+  ])
   const maxTokens = fields.max_output_tokens
   return {
     request: buildRequest(prompt, { ...sharedSettings(fields), maxTokens, constraint }, defaults),
     // what is held to a form leaves no room to think
-    form: constraint === undefined ? form : { ...form, thinks: false },
+    form: constraint === calls ? form : { ...form, thinks: false },
   }
 }
 

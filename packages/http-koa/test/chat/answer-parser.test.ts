@@ -116,6 +116,27 @@ t.test('arguments come as they are written', async (t) => {
   t.equal(text.join(''), 'Done.')
 })
 
+t.test('strict calls begin in one way only', async (t) => {
+  const answers: [begin: 'marked' | 'bare', answer: string, isCall: boolean][] = [
+    ['marked', `So.<tool_call>${json}</tool_call>`, true],
+    ['marked', json, false],
+    ['marked', '```json\n{"name": "add", "arguments": {}}\n```', false],
+    ['marked', 'add{"a": 1}', false],
+    ['bare', json, true],
+    ['bare', `[${json}]`, true],
+    ['bare', `<tool_call>${json}</tool_call>`, false],
+    ['bare', `So. ${json}`, false],
+  ]
+  for (const [callsBegin, answer, isCall] of answers) {
+    for (const streams of [false, true]) {
+      const form = { toolNames: names, thinks: false, thinkingIsOpen: false, callsBegin }
+      const { text, calls } = parse(letters(answer), createAnswerParser(form, streams))
+      t.same(calls, isCall ? [paris] : [], answer)
+      t.equal(text, isCall ? answer.split('<tool_call>{')[0]!.replace(/^[{[].*/, '') : answer)
+    }
+  }
+})
+
 t.test('text without calls comes through whole, wherever it is cut', async () => {
   const piece = fc.constantFrom(
     '<',

@@ -1,0 +1,50 @@
+import type { TokenId } from '@cllm/core'
+import type { Vocabulary } from '../vocabulary.js'
+
+/** Where a grammar begins. */
+export interface GrammarStart {
+  /** The first token of the output that it covers. */
+  readonly token: number
+  /** Characters of that token that come before. */
+  readonly skipped: number
+}
+
+/** Looks for the text that makes a grammar hold, in output that grows. */
+export class TriggerSearch {
+  readonly #vocabulary: Vocabulary
+  readonly #pattern: RegExp
+  #decoder = new TextDecoder()
+  #text = ''
+  /** Where the text of each token ends. */
+  #ends: number[] = []
+
+  constructor(vocabulary: Vocabulary, pattern: RegExp) {
+    this.#vocabulary = vocabulary
+    this.#pattern = pattern
+  }
+
+  /** Forgets the output: it is not what it was. */
+  reset(): void {
+    this.#decoder = new TextDecoder()
+    this.#text = ''
+    this.#ends = []
+  }
+
+  /** @param output - the one of the last call, perhaps with further tokens */
+  find(output: readonly TokenId[]): GrammarStart | undefined {
+    const before = this.#text.length
+    for (let index = this.#ends.length; index < output.length; index++) {
+      const bytes = this.#vocabulary.bytes(output[index] ?? 0)
+      this.#text += this.#decoder.decode(bytes, { stream: true })
+      this.#ends.push(this.#text.length)
+    }
+    if (this.#text.length === before) return undefined
+    const match = this.#pattern.exec(this.#text)
+    if (match === null) return undefined
+    const at = match.index + match[0].length
+    const after = this.#ends.findIndex((end) => end > at)
+    if (after < 0) return { token: output.length, skipped: 0 }
+    const start = this.#ends[after - 1] ?? 0
+    return { token: after, skipped: Array.from(this.#text.slice(start, at)).length }
+  }
+}
