@@ -1,6 +1,16 @@
 import { request } from 'node:http'
 
-/** How each server is asked for a stream of exactly `tokens` tokens, and how its events are read. */
+const openAi = ({ tokens, cache = true }) => ({
+  max_tokens: tokens,
+  cache_prompt: cache,
+  ignore_eos: true,
+  temperature: 0.7,
+  top_k: 40,
+  top_p: 0.9,
+  stream: true,
+})
+
+/** How each server, or route of cLLM, is asked for a stream of exactly `tokens` tokens, and how its events are read. */
 export const dialects = {
   cllm: {
     path: '/generate_stream',
@@ -32,6 +42,16 @@ export const dialects = {
     }),
     isToken: (event) => event.stop === false,
   },
+  openai: {
+    path: '/v1/completions',
+    body: (job) => ({ prompt: job.prompt, ...openAi(job) }),
+    isToken: ({ choices }) => choices[0]?.finish_reason === null,
+  },
+  'openai-chat': {
+    path: '/v1/chat/completions',
+    body: (job) => ({ messages: [{ role: 'user', content: job.content }], ...openAi(job) }),
+    isToken: ({ choices }) => Boolean(choices[0]?.delta.content),
+  },
 }
 
 /**
@@ -55,7 +75,7 @@ export function stream(server, job) {
           const now = performance.now() - began
           const lines = (rest + chunk).split('\n\n')
           rest = lines.pop()
-          for (const line of lines) {
+          for (const line of lines.filter((text) => text !== 'data: [DONE]')) {
             const event = JSON.parse(line.replace(/^data: /, ''))
             if (event.error !== undefined) reject(new Error(JSON.stringify(event)))
             if (dialect.isToken(event)) times.push(now)
