@@ -1,51 +1,12 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { createInterface } from 'node:readline'
-import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
-import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
-import { ChatOllama } from '@langchain/ollama'
-import { ChatOpenAI } from '@langchain/openai'
-import { generateText, streamText } from 'ai'
-import { resolveModel } from 'cllm'
 import { Ollama } from 'ollama'
-import OpenAI, { BadRequestError, NotFoundError } from 'openai'
+import OpenAI, { APIUserAbortError, BadRequestError, NotFoundError } from 'openai'
 import t from 'tap'
+import { greedy, messages, model, personSchema, serveStories } from './serve-stories.js'
 
-const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
-const { path: modelPath } = await resolveModel('stories15m')
-const args = ['--model', modelPath, '--model-id', 'stories', '--slots', '4', '--threads', '1']
-const server = spawn(
-  process.execPath,
-  [bin, 'serve', '--port', '0', '--gpu', 'off', '--log-level', 'warn', ...args],
-  { env: { ...process.env, UV_THREADPOOL_SIZE: '1' }, stdio: ['ignore', 'pipe', 'pipe'] },
-)
-const errors = text(server.stderr)
-const [line] = (await once(createInterface(server.stdout), 'line')) as [string]
-const url = line.replace('listening on ', '')
-t.teardown(() => server.kill('SIGKILL'))
-
-const model = 'stories'
+const { url, post, idle, stop } = await serveStories(t)
 const prompt = 'Once upon a time'
-const messages = [{ role: 'user' as const, content: 'Tell me a story about a €uro 🐶.' }]
-const greedy = { temperature: 0, max_tokens: 40 }
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
 const ollama = new Ollama({ host: url })
-
-async function post(path: string, body: unknown): Promise<Record<string, unknown>> {
-  const headers = { 'content-type': 'application/json' }
-  const response = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) })
-  return (await response.json()) as Record<string, unknown>
-}
-
-async function idle(): Promise<void> {
-  type Slot = { is_processing: boolean }
-  const busy = async () => {
-    const slots = (await (await fetch(`${url}/slots`)).json()) as Slot[]
-    return slots.some((slot) => slot.is_processing)
-  }
-  while (await busy());
-}
 
 async function chatByOpenAi(): Promise<string> {
   const answer = await openai.chat.completions.create({ model, messages, ...greedy })
@@ -100,6 +61,15 @@ t.test('openai', async (t) => {
   for await (const _ of endless) break // leaves the connection
   await idle()
 
+  const controller = new AbortController()
+  const aborted = openai.chat.completions.create(
+    { model, messages, max_tokens: 200 },
+    { signal: controller.signal },
+  )
+  controller.abort()
+  t.ok((await aborted.catch((error: unknown) => error)) instanceof APIUserAbortError)
+  await idle()
+
   const runner = openai.chat.completions.stream({ model, messages, ...greedy })
   t.equal(await runner.finalContent(), whole, "the client's own reading of a stream")
 
@@ -143,6 +113,24 @@ t.test('ollama', async (t) => {
     break
   }
   await idle()
+
+  const greet = { name: 'greet', description: 'Greets', parameters: {} }
+  const call = {
+    type: 'object',
+    properties: { name: { const: 'greet' }, arguments: personSchema },
+    required: ['name', 'arguments'],
+    additionalProperties: false,
+  }
+  const tools = [{ type: 'function', function: greet }]
+  const calling = { model, messages, tools, format: call, options: { num_predict: 150, seed: 1 } }
+  const { message } = await ollama.chat(calling)
+  const wanted = { name: /^(Lily|Tim)$/, age: Number }
+  t.match(message.tool_calls, [{ function: { name: 'greet', arguments: wanted } }])
+  const parts = []
+  for await (const part of await ollama.chat({ ...calling, stream: true })) {
+    parts.push(...(part.message.tool_calls ?? []))
+  }
+  t.match(parts, [{ function: { name: 'greet', arguments: wanted } }], 'streamed')
 })
 
 t.test('log probabilities', async (t) => {
@@ -193,15 +181,7 @@ t.test('embeddings', async (t) => {
 })
 
 t.test('structured output and forced tools', async (t) => {
-  const schema = {
-    type: 'object',
-    properties: {
-      name: { enum: ['Lily', 'Tim'] },
-      age: { type: 'integer', minimum: 1, maximum: 9 },
-    },
-    required: ['name', 'age'],
-    additionalProperties: false,
-  }
+  const schema = personSchema
   const isPerson = (text: string | undefined, from: string) =>
     t.match(JSON.parse(text ?? ''), { name: /^(Lily|Tim)$/, age: Number }, from)
   const format = {
@@ -273,43 +253,7 @@ t.test('structured output and forced tools', async (t) => {
   }
 })
 
-t.test('ai', async (t) => {
-  const provider = createOpenAICompatible({
-    name: 'cllm',
-    baseURL: `${url}/v1`,
-    includeUsage: true,
-  })
-  const request = { model: provider(model), messages, temperature: 0, maxOutputTokens: 40 }
-  const whole = await chatByOpenAi()
-  const answer = await generateText(request)
-  t.equal(answer.text, whole)
-  t.equal(answer.usage.outputTokens, 40)
-  t.equal(answer.finishReason, 'length')
-  const stream = streamText(request)
-  t.equal(await stream.text, whole)
-  t.equal((await stream.usage).outputTokens, 40)
-})
-
-t.test('langchain', async (t) => {
-  const whole = await chatByOpenAi()
-  const byOpenAi = new ChatOpenAI({
-    model,
-    apiKey: 'none',
-    temperature: 0,
-    maxTokens: 40,
-    configuration: { baseURL: `${url}/v1` },
-  })
-  t.equal((await byOpenAi.invoke(messages)).content, whole)
-  let streamed = ''
-  for await (const chunk of await byOpenAi.stream(messages)) streamed += chunk.text
-  t.equal(streamed, whole)
-  const byOllama = new ChatOllama({ model, baseUrl: url, temperature: 0, numPredict: 40 })
-  t.equal((await byOllama.invoke(messages)).content, whole)
-})
-
 t.test('nothing is logged as a crash', async (t) => {
   await idle()
-  server.kill('SIGTERM')
-  await once(server, 'exit')
-  t.notMatch(await errors, /request failed|response failed|unhandled/i)
+  t.notMatch(await stop(), /request failed|response failed|unhandled/i)
 })

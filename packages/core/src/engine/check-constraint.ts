@@ -47,12 +47,15 @@ function checkShape(constraint: OutputConstraint): void {
 
 function checkTrigger(constraint: Extract<OutputConstraint, { trigger: unknown }>): void {
   const { trigger, closing = '', next = '' } = constraint
-  try {
-    if (typeof trigger !== 'string') throw new TypeError('no text')
-    new RegExp(trigger)
-  } catch {
-    throw invalidField('constraint.trigger', 'a regular expression', trigger)
-  }
+  if (!isPattern(trigger)) throw invalidField('constraint.trigger', 'a regular expression', trigger)
   if (typeof closing !== 'string') throw invalidField('constraint.closing', 'a text', closing)
   if (typeof next !== 'string') throw invalidField('constraint.next', 'a text', next)
+}
+
+function isPattern(value: unknown): boolean {
+  try {
+    return typeof value === 'string' && RegExp(value) instanceof RegExp
+  } catch {
+    return false
+  }
 }
