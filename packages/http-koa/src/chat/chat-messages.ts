@@ -3,7 +3,8 @@ import { z } from 'zod'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
-const content = z
+/** A text, or its parts. */
+export const contentSchema = z
   .custom<string | readonly unknown[]>(
     (value) => typeof value === 'string' || Array.isArray(value),
     'a text or an array of parts',
@@ -34,7 +35,7 @@ const toolCall = z.object(
 export const messageSchema = z.object(
   {
     role: z.enum(roles, `one of ${roles.join(', ')}`),
-    content: content.nullish(),
+    content: contentSchema.nullish(),
     name: z.string('a name').nullish(),
     tool_calls: z.array(toolCall, 'an array of tool calls').nullish(),
     tool_call_id: z.string('a text').nullish(),

@@ -1,14 +1,13 @@
 import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../request/build-request.js'
+import { commonFields, commonSettings } from '../request/common-fields.js'
 import {
   boolean,
   integer,
   isTokenList,
   largest,
   logitBias,
-  milliseconds,
-  name,
   number,
   object,
   seed,
@@ -66,7 +65,6 @@ export const completionSchema = z.object({
   logit_bias: z
     .union([biasPairs, logitBias], 'an object or pairs of a token id and a number')
     .optional(),
-  ignore_eos: boolean.optional(),
   cache_prompt: boolean.optional(),
   stream: boolean.optional(),
   return_tokens: boolean.optional(),
@@ -77,11 +75,7 @@ export const completionSchema = z.object({
   t_max_predict_ms: integer(-1, largest).optional(),
   id_slot: integer(-1, largest).optional(),
   timings_per_token: boolean.optional(),
-  priority: integer(-(2 ** 31), largest).optional(),
-  deadline_ms: milliseconds.optional(),
-  timeout_ms: milliseconds.optional(),
-  tenant: name.optional(),
-  session: name.optional(),
+  ...commonFields,
 })
 
 /** A checked body. */
@@ -112,26 +106,14 @@ export async function toCompletionRequest(
   return buildRequest(
     prompt,
     {
+      ...commonSettings(fields),
       maxTokens: most === -1 ? Infinity : most,
       constraint,
       logprobs: logprobs > 0 ? logprobs : undefined,
-      temperature: fields.temperature,
-      topK: fields.top_k,
-      topP: fields.top_p,
-      minP: fields.min_p,
-      seed: fields.seed,
       stop:
         typeof fields.stop === 'string' ? fields.stop : fields.stop?.filter((text) => text !== ''),
       repetitionPenalty: fields.repeat_penalty,
-      presencePenalty: fields.presence_penalty,
-      frequencyPenalty: fields.frequency_penalty,
       logitBias: biasOf(fields.logit_bias),
-      ignoreEos: fields.ignore_eos,
-      priority: fields.priority,
-      deadlineMs: fields.deadline_ms,
-      timeoutMs: fields.timeout_ms,
-      tenant: fields.tenant,
-      session: fields.session,
       cache: fields.cache_prompt,
     },
     defaults,

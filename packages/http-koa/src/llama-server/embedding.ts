@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { abortOnClose } from '../abort-on-close.js'
 import type { KoaContext } from '../koa-context.js'
-import { embedAll, embeddingInput, toInputs } from '../request/embeddings.js'
+import { embedAll, embeddingInput } from '../request/embeddings.js'
+import { toPrompts } from '../request/prompts.js'
 import { integer } from '../request/fields.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
@@ -21,6 +22,6 @@ export async function embedding(ctx: KoaContext, llama: LlamaServerContext): Pro
   if ((fields.embd_normalize ?? 2) !== 2) {
     throw unsupported('embd_normalize', 'vectors always have the Euclidean length 1')
   }
-  const made = await embedAll(client, toInputs(fields.content), abortOnClose(ctx))
+  const made = await embedAll(client, toPrompts(fields.content), abortOnClose(ctx))
   ctx.body = made.map(({ vector }, index) => ({ index, embedding: [vector] }))
 }

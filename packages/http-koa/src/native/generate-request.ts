@@ -3,17 +3,8 @@ import { z } from 'zod'
 import { parseFields } from '../parse-fields.js'
 import type { JsonObject } from '../read-json-body.js'
 import { buildRequest } from '../request/build-request.js'
-import {
-  boolean,
-  integer,
-  largest,
-  logitBias,
-  milliseconds,
-  name,
-  number,
-  stop,
-  text,
-} from '../request/fields.js'
+import { commonFields, commonSettings } from '../request/common-fields.js'
+import { boolean, integer, largest, logitBias, number, stop, text } from '../request/fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 
 /** The body of `/generate` and `/generate_stream`. Messages say what is expected. */
@@ -30,13 +21,8 @@ export const generateSchema = z.object({
   frequency_penalty: number(-2, 2).optional(),
   logit_bias: logitBias.optional(),
   stop: stop.optional(),
-  ignore_eos: boolean.optional(),
   stream: boolean.optional(),
-  priority: integer(-(2 ** 31), largest).optional(),
-  deadline_ms: milliseconds.optional(),
-  timeout_ms: milliseconds.optional(),
-  tenant: name.optional(),
-  session: name.optional(),
+  ...commonFields,
   cache: boolean.optional(),
   timings: boolean.optional(),
 })
@@ -53,28 +39,16 @@ export interface NativeRequest {
 /** Checks a body. Throws `invalid_request`. */
 export function parseGenerateRequest(body: JsonObject, defaults: ProtocolDefaults): NativeRequest {
   const fields = parseFields(generateSchema, body)
-  const { temperature, seed, stop, priority, tenant, session, cache } = fields
+  const { stop, cache } = fields
   const request = buildRequest(
     { text: fields.prompt },
     {
-      temperature,
-      seed,
+      ...commonSettings(fields),
       stop,
-      priority,
-      tenant,
-      session,
       cache,
       maxTokens: fields.max_tokens,
-      topP: fields.top_p,
-      topK: fields.top_k,
-      minP: fields.min_p,
       repetitionPenalty: fields.repetition_penalty,
-      presencePenalty: fields.presence_penalty,
-      frequencyPenalty: fields.frequency_penalty,
       logitBias: fields.logit_bias,
-      ignoreEos: fields.ignore_eos,
-      deadlineMs: fields.deadline_ms,
-      timeoutMs: fields.timeout_ms,
     },
     defaults,
   )

@@ -2,12 +2,16 @@ import { abortOnClose } from '../abort-on-close.js'
 import type { AnswerPart } from '../chat/answer-part.js'
 import { collectAnswer, type CollectedAnswer } from '../chat/collect-answer.js'
 import { type AnswerForm, createAnswerParser } from '../chat/create-answer-parser.js'
-import type { EngineClient, GenerateRequest } from '@cllm/core'
+import type { EngineClient, Prompt } from '@cllm/core'
 import type { KoaContext } from '../koa-context.js'
 import { publicError } from '../public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../request/generation.js'
-import { chunkHead } from './ollama-context.js'
+import { buildRequest } from '../request/build-request.js'
+import { onlyConstraint } from '../request/constraint.js'
+import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
+import { chunkHead, type OllamaContext } from './ollama-context.js'
 import { ollamaErrorBody } from './ollama-error.js'
+import { ollamaConstraint, type SharedFields, toSettings, unloads } from './ollama-fields.js'
 import { startNdjson } from './start-ndjson.js'
 
 /** How a route puts an answer into JSON. */
@@ -21,22 +25,32 @@ export interface AnswerWords {
 }
 
 /** What is answered. */
-export interface OllamaAnswer {
-  readonly model: string
-  readonly stream: boolean
-  readonly request: GenerateRequest
+export interface OllamaQuestion {
+  readonly route: '/api/chat' | '/api/generate'
+  readonly fields: SharedFields
+  readonly prompt: Prompt
   readonly form: AnswerForm
   readonly words: AnswerWords
 }
 
-/** Generates, and answers whole or as NDJSON. */
+/** Generates by the fields that both routes share, and answers whole or as NDJSON. */
 export async function answer(
   ctx: KoaContext,
   client: EngineClient,
-  { model, stream, request, form, words }: OllamaAnswer,
+  ollama: OllamaContext,
+  { route, fields, prompt, form: free, words }: OllamaQuestion,
 ): Promise<void> {
+  const { model } = fields
+  const constraint = await onlyConstraint(client, [ollamaConstraint(fields)])
+  // what is held to a form leaves no room to think
+  const form = constraint === undefined ? free : { ...free, thinks: false }
+  const { limits } = await client.info()
+  const { logger } = ctx.state.transport
+  const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
+  const defaults = withOverrides(protocolDefaults[route], ollama.overrides)
+  const request = buildRequest(prompt, { ...settings, constraint }, defaults)
   const generation = await startGeneration(client, request, abortOnClose(ctx))
-  if (stream) {
+  if (fields.stream ?? true) {
     await streamAnswer(ctx, generation, { model, form, words })
     return
   }
@@ -45,10 +59,21 @@ export async function answer(
   ctx.body = `${chunkHead(ctx, model)}${words.whole(whole)},${ending(whole.end)}`
 }
 
+/** Answers a request that only loads the model, which it is already, or unloads it. */
+export function answerLoad(
+  ctx: KoaContext,
+  { model, keep_alive: keepAlive }: SharedFields,
+  words: AnswerWords,
+): void {
+  const reason = unloads(keepAlive) ? 'unload' : 'load'
+  ctx.type = 'application/json'
+  ctx.body = `${chunkHead(ctx, model)}${words.empty},"done":true,"done_reason":"${reason}"}`
+}
+
 async function streamAnswer(
   ctx: KoaContext,
   { events }: Generation,
-  { model, form, words }: Pick<OllamaAnswer, 'model' | 'form' | 'words'>,
+  { model, form, words }: Pick<OllamaQuestion, 'form' | 'words'> & { readonly model: string },
 ): Promise<void> {
   const response = startNdjson(ctx)
   const parser = createAnswerParser(form)

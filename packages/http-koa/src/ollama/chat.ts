@@ -3,22 +3,12 @@ import { z } from 'zod'
 import type { ToolCall } from '../chat/answer-part.js'
 import { prepareChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../koa-context.js'
-import { buildRequest } from '../request/build-request.js'
 import { object, text } from '../request/fields.js'
-import { onlyConstraint } from '../request/constraint.js'
-import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
-import { answer, type AnswerWords } from './answer-stream.js'
-import { chunkHead, type OllamaContext, openOllamaModel } from './ollama-context.js'
-import {
-  ollamaConstraint,
-  sharedFields,
-  thinkVariables,
-  toolSchema,
-  toSettings,
-  unloads,
-} from './ollama-fields.js'
+import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
+import { type OllamaContext, openOllamaModel } from './ollama-context.js'
+import { sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
 
 const roles = ['system', 'user', 'assistant', 'tool'] as const
 
@@ -79,16 +69,9 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const client = openOllamaModel(ollama.directory, fields.model)
   const { messages = [], tools = [] } = fields
   if (messages.length === 0) {
-    const reason = unloads(fields.keep_alive) ? 'unload' : 'load'
-    const head = chunkHead(ctx, fields.model)
-    ctx.type = 'application/json'
-    ctx.body = `${head}${words.empty},"done":true,"done_reason":"${reason}"}`
+    answerLoad(ctx, fields, words)
     return
   }
-  const constraint = await onlyConstraint(client, [ollamaConstraint(fields)])
-  const { limits } = await client.info()
-  const { logger } = ctx.state.transport
-  const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
   const { prompt, form } = await prepareChat(client, {
     messages: messages.map(toChatMessage),
     tools: tools.map(({ function: { name, description, parameters } }) => ({
@@ -101,14 +84,7 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
     })),
     template: { variables: thinkVariables(fields) },
   })
-  const defaults = withOverrides(protocolDefaults['/api/chat'], ollama.overrides)
-  await answer(ctx, client, {
-    model: fields.model,
-    stream: fields.stream ?? true,
-    request: buildRequest(prompt, { ...settings, constraint }, defaults),
-    form: constraint === undefined ? form : { ...form, thinks: false },
-    words,
-  })
+  await answer(ctx, client, ollama, { route: '/api/chat', fields, prompt, form, words })
 }
 
 function toChatMessage(

@@ -3,21 +3,12 @@ import { z } from 'zod'
 import type { AnswerForm } from '../chat/create-answer-parser.js'
 import { prepareChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../koa-context.js'
-import { buildRequest } from '../request/build-request.js'
 import { boolean, text } from '../request/fields.js'
-import { onlyConstraint } from '../request/constraint.js'
-import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
-import { answer, type AnswerWords } from './answer-stream.js'
-import { chunkHead, type OllamaContext, openOllamaModel } from './ollama-context.js'
-import {
-  ollamaConstraint,
-  sharedFields,
-  thinkVariables,
-  toSettings,
-  unloads,
-} from './ollama-fields.js'
+import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
+import { type OllamaContext, openOllamaModel } from './ollama-context.js'
+import { sharedFields, thinkVariables } from './ollama-fields.js'
 
 /** The body of `POST /api/generate`. */
 export const generateSchema = z.object({
@@ -52,24 +43,11 @@ export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<
   const client = openOllamaModel(ollama.directory, fields.model)
   refuse(fields)
   if ((fields.prompt ?? '') === '') {
-    const reason = unloads(fields.keep_alive) ? 'unload' : 'load'
-    ctx.type = 'application/json'
-    ctx.body = `${chunkHead(ctx, fields.model)}"response":"","done":true,"done_reason":"${reason}"}`
+    answerLoad(ctx, fields, words)
     return
   }
-  const constraint = await onlyConstraint(client, [ollamaConstraint(fields)])
-  const { limits } = await client.info()
-  const { logger } = ctx.state.transport
-  const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
   const { prompt, form } = await prepare(client, fields)
-  const defaults = withOverrides(protocolDefaults['/api/generate'], ollama.overrides)
-  await answer(ctx, client, {
-    model: fields.model,
-    stream: fields.stream ?? true,
-    request: buildRequest(prompt, { ...settings, constraint }, defaults),
-    form: constraint === undefined ? form : { ...form, thinks: false },
-    words,
-  })
+  await answer(ctx, client, ollama, { route: '/api/generate', fields, prompt, form, words })
 }
 
 const plain: AnswerForm = { toolNames: [], thinks: false, thinkingIsOpen: false }

@@ -62,7 +62,9 @@ export const sharedFields = {
 }
 
 const sharedSchema = z.object(sharedFields)
-type SharedFields = z.output<typeof sharedSchema>
+
+/** The checked fields that both routes share. */
+export type SharedFields = z.output<typeof sharedSchema>
 
 /** What `format` asks for. */
 export function ollamaConstraint({

@@ -1,36 +1,18 @@
-import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
+import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../request/build-request.js'
-import { boolean, integer, isTokenList } from '../request/fields.js'
+import { boolean, integer } from '../request/fields.js'
 import { repeatRequest } from '../request/generation.js'
+import { promptsField, toPrompts } from '../request/prompts.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 import { onlyConstraint } from '../request/constraint.js'
 import { unsupported } from '../request/refuse-unsupported.js'
 import { formatConstraint, grammarConstraint } from './openai-constraint.js'
 import { sharedFields, sharedSettings } from './openai-fields.js'
 
-type ClientPrompt = string | readonly string[] | readonly number[] | readonly (readonly number[])[]
-
-const expectedPrompt = 'a text, token ids, or up to 128 of them'
-const isOne = (value: unknown) => typeof value === 'string' || isTokenList(value)
-
-const prompt = z
-  .custom<ClientPrompt>(
-    (value) => isOne(value) || (Array.isArray(value) && value.length <= 128 && value.every(isOne)),
-    expectedPrompt,
-  )
-  .meta({
-    anyOf: [
-      { type: 'string' },
-      { type: 'array', items: { type: 'string' } },
-      { type: 'array', items: { type: 'integer' } },
-      { type: 'array', items: { type: 'array', items: { type: 'integer' } } },
-    ],
-  })
-
 /** The body of `POST /v1/completions`. */
 export const completionsSchema = z.object({
-  prompt,
+  prompt: promptsField(128, { emptyTexts: true }),
   ...sharedFields,
   best_of: integer(1, 128).optional(),
   echo: boolean.optional(),
@@ -65,17 +47,6 @@ export async function toCompletionRequests(
     throw invalid(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
   }
   return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, defaults), times))
-}
-
-function toPrompts(prompt: ClientPrompt): Prompt[] {
-  if (typeof prompt === 'string') return [{ text: prompt }]
-  if (isTokenList(prompt) && prompt.length > 0) return [{ tokens: prompt }]
-  if (prompt.length === 0) {
-    throw invalid('prompt', `${expectedPrompt}, instead got none`)
-  }
-  return (prompt as readonly (string | readonly number[])[]).map((one) =>
-    typeof one === 'string' ? { text: one } : { tokens: one },
-  )
 }
 
 function refuse(fields: CompletionsFields): void {

@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { abortOnClose } from '../abort-on-close.js'
 import type { KoaContext } from '../koa-context.js'
-import { countTokens, embedAll, embeddingInput, toInputs } from '../request/embeddings.js'
+import { countTokens, embedAll, embeddingInput } from '../request/embeddings.js'
+import { toPrompts } from '../request/prompts.js'
 import { integer, largest } from '../request/fields.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
@@ -23,7 +24,7 @@ export async function embeddings(ctx: KoaContext, openAi: OpenAiContext): Promis
   if (fields.dimensions !== undefined) {
     throw unsupported('dimensions', 'vectors are as long as the model makes them; leave it out')
   }
-  const made = await embedAll(client, toInputs(fields.input), abortOnClose(ctx))
+  const made = await embedAll(client, toPrompts(fields.input), abortOnClose(ctx))
   const isBase64 = fields.encoding_format === 'base64'
   const tokens = countTokens(made)
   ctx.body = {

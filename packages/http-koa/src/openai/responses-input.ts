@@ -1,26 +1,19 @@
 import { type ChatMessage, type ChatToolCall, CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { argumentsOf, textOf } from '../chat/chat-messages.js'
+import { argumentsOf, contentSchema, textOf } from '../chat/chat-messages.js'
 import { unsupported } from '../request/refuse-unsupported.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
-
-const content = z
-  .custom<string | readonly unknown[]>(
-    (value) => typeof value === 'string' || Array.isArray(value),
-    'a text or an array of parts',
-  )
-  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] })
 
 const itemSchema = z.looseObject(
   {
     type: z.string('a text').optional(),
     role: z.enum(roles, `one of ${roles.join(', ')}`).optional(),
-    content: content.nullish(),
+    content: contentSchema.nullish(),
     call_id: z.string('a text').optional(),
     name: z.string('a name').optional(),
     arguments: z.string('the text of a JSON object').optional(),
-    output: content.optional(),
+    output: contentSchema.optional(),
   },
   'an object',
 )

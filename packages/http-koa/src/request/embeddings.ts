@@ -1,49 +1,9 @@
 import type { Embedding, EngineClient, Prompt } from '@cllm/core'
-import { z } from 'zod'
-import { isTokenList } from './fields.js'
+import { promptsField } from './prompts.js'
 import { unsupported } from './refuse-unsupported.js'
 
-/** One input or several: texts or token ids. */
-export type EmbeddingInput =
-  | string
-  | readonly string[]
-  | readonly number[]
-  | readonly (readonly number[])[]
-
-/** Most inputs of one request, as with OpenAI. */
-const mostInputs = 2048
-
-const isOne = (value: unknown): boolean =>
-  typeof value === 'string' ? value !== '' : isTokenList(value) && value.length > 0
-
-/** What is to be embedded. */
-export const embeddingInput = z
-  .custom<EmbeddingInput>(
-    (value) =>
-      isOne(value) ||
-      (Array.isArray(value) &&
-        value.length > 0 &&
-        value.length <= mostInputs &&
-        value.every(isOne)),
-    `a text, token ids, or up to ${mostInputs} of them, none of them empty`,
-  )
-  .meta({
-    anyOf: [
-      { type: 'string' },
-      { type: 'array', items: { type: 'string' } },
-      { type: 'array', items: { type: 'integer' } },
-      { type: 'array', items: { type: 'array', items: { type: 'integer' } } },
-    ],
-  })
-
-/** The inputs one by one. */
-export function toInputs(input: EmbeddingInput): Prompt[] {
-  if (typeof input === 'string') return [{ text: input }]
-  if (isTokenList(input)) return [{ tokens: input }]
-  return (input as readonly (string | readonly number[])[]).map((one) =>
-    typeof one === 'string' ? { text: one } : { tokens: one },
-  )
-}
+/** What is to be embedded: as many inputs as OpenAI takes. */
+export const embeddingInput = promptsField(2048, { emptyTexts: false })
 
 /**
  * The embeddings of several inputs, one after the other, until the signal fires: nobody waits for
