@@ -253,6 +253,24 @@ t.test('structured output and forced tools', async (t) => {
   }
 })
 
+t.test('characters that are cut into tokens come whole', async (t) => {
+  const text = 'a€🐶é漢👩‍🚀'
+  const { tokens } = (await post('/tokenize', { content: text })) as { tokens: number[] }
+  t.ok(tokens.length > Array.from(text).length, 'the model has no tokens for them')
+  const chat = { model, messages, max_tokens: 60, stream: true as const }
+  const forced = { ...chat, grammar: `root ::= "${text}"` }
+  const pieces: string[] = []
+  for await (const chunk of await openai.chat.completions.create(forced)) {
+    pieces.push(chunk.choices[0]?.delta.content ?? '')
+  }
+  t.equal(pieces.join(''), text, 'openai')
+  t.ok(pieces.length > 3, 'piece by piece')
+  let streamed = ''
+  const constant = { model, messages, format: { const: text }, stream: true as const }
+  for await (const part of await ollama.chat(constant)) streamed += part.message.content
+  t.equal(JSON.parse(streamed), text, 'ollama')
+})
+
 t.test('nothing is logged as a crash', async (t) => {
   await idle()
   t.notMatch(await stop(), /request failed|response failed|unhandled/i)
