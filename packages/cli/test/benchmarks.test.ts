@@ -86,3 +86,12 @@ t.test('a crash in the middle of greedy streams', async (t) => {
   t.equal(result.nearTies, result.deviating.length, 'who deviates does so at a near tie')
   t.ok(result.rounds[0]!.firstMs > 0 && result.rounds[0]!.loadMs > 0)
 })
+
+t.test('who leaves is computed no more, in every phase', async (t) => {
+  const whole = { requests: 8, inOneStep: 8 }
+  t.match(await run('cancel.mjs', '--requests', '24', '--json'), {
+    passed: true,
+    slotsIdle: '4 of 4',
+    phases: { queued: whole, prefill: whole, decode: whole },
+  })
+})
