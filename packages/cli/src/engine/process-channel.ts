@@ -21,7 +21,11 @@ export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine>
       }
       // What it said last is read between the two, in whichever order they come.
       child.once('exit', onEnd)
-      child.once('disconnect', onEnd)
+      child.once('disconnect', () => {
+        // Nobody could reach it any more, and it might not notice.
+        child.kill('SIGKILL')
+        onEnd()
+      })
     },
   }
 }

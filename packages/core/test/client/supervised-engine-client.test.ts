@@ -5,6 +5,7 @@ import {
   SimulatedClock,
   SupervisedEngineClient,
   type SupervisorOptions,
+  systemClock,
 } from '@cllm/core'
 import { drive, runUntilIdle } from '@cllm/core/testing'
 import * as fc from 'fast-check'
@@ -315,3 +316,56 @@ t.test('one that could not start at all is not started again', async (t) => {
   const slow = supervised({ loadMs: 5000, supervisor: { startTimeoutMs: 1000 } })
   await t.rejects(slow.run(slow.client.ready()), { message: /not ready after 1 s/ })
 })
+
+t.test('after a second death those that it may be are computed one at a time, first', async (t) => {
+  const batches: string[][] = []
+  const onStep: Setting['onStep'] = async (process, batch) => {
+    const engine = processes.indexOf(process)
+    batches.push([engine, ...batch.map(({ slot }) => slot)].map(String))
+    // Only together they kill it: none of them may be failed for that.
+    if (batch.length < 4 || batches.length % 5 !== 0) return
+    process.kill()
+    await new Promise(() => {})
+  }
+  const { processes, run, submit, client } = supervised({ onStep })
+  const ends: number[] = []
+  const answers = await run(
+    Promise.all(
+      [0, 1, 2, 3, 4, 5].map(async (number) => {
+        const answer = await submit(greedy(promptOf(9, number), 12))
+        ends.push(number)
+        return answer
+      }),
+    ),
+  )
+  t.equal(client.restarts, 2)
+  for (const { tokens, error } of answers) t.same([tokens.length, error], [12, undefined])
+  const last = batches.filter(([engine]) => engine === '2').map((batch) => batch.length - 1)
+  const firstTogether = last.findIndex((size) => size > 1)
+  t.ok(firstTogether > 8, 'the four go one after the other')
+  t.ok(last.slice(firstTogether).includes(2), 'those that no engine died of go on together')
+  t.same(ends, [0, 1, 2, 3, 4, 5], 'in their order')
+})
+
+t.test(
+  'a clock that is set does not matter: times are differences of a monotonic one',
+  async (t) => {
+    const { now } = Date
+    t.teardown(() => (Date.now = now))
+    const start = () => new FakeProcess({ stepMs: () => 0, clock: systemClock as SimulatedClock })
+    const options = { hangTimeoutMs: 60_000 }
+    const client = new SupervisedEngineClient({ start, options, random: counting() })
+    t.teardown(() => client.kill())
+    await client.ready()
+    let jumps = 0
+    // A day forward and a day back, again and again.
+    Date.now = () => now() + (jumps++ % 2 === 0 ? 1 : -1) * 86_400_000
+    const before = systemClock.now()
+    const request = { ...greedy(promptOf(9), 20), timeoutMs: 60_000, deadlineMs: 60_000 }
+    const { tokens, error, end } = await collect(client.submit(request))
+    t.same([tokens.length, error], [20, undefined])
+    const elapsed = systemClock.now() - before
+    t.ok(end!.timings.totalMs >= 0 && end!.timings.totalMs <= elapsed)
+    t.equal(client.restarts, 0)
+  },
+)
