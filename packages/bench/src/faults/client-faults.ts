@@ -1,5 +1,6 @@
 import { Conversation } from './conversation.js'
-import { longAsk, type Fault, type FaultContext, type FaultOutcome } from './fault.js'
+import type { Fault, FaultContext, FaultOutcome } from './fault.js'
+import { longAsk } from './long-ask.js'
 
 const pass = (came: string): FaultOutcome => ({ verdict: 'pass', came })
 const sleep = async (ms: number) => await new Promise((resolve) => setTimeout(resolve, ms))

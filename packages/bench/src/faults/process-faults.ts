@@ -1,5 +1,6 @@
 import { Conversation } from './conversation.js'
-import { longAsk, type Fault, type FaultContext, type FaultOutcome } from './fault.js'
+import type { Fault, FaultContext, FaultOutcome } from './fault.js'
+import { longAsk } from './long-ask.js'
 
 /** Does something to the engine's process while answers are under way, and sees how they end. */
 async function disturb(

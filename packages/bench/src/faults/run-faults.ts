@@ -1,12 +1,7 @@
 import type { Target } from '../load/target.js'
+import { Canary } from './canary.js'
 import { clientFaults } from './client-faults.js'
-import {
-  Canary,
-  type EnginePid,
-  type Fault,
-  type FaultOptions,
-  type FaultOutcome,
-} from './fault.js'
+import type { EnginePid, Fault, FaultOptions, FaultOutcome } from './fault.js'
 import { processFaults } from './process-faults.js'
 import { wireFaults } from './wire-faults.js'
 

@@ -1,5 +1,7 @@
 import { urlOf } from '../load/target.js'
-import { Canary, longAsk, type Fault, type FaultContext, type FaultOutcome } from './fault.js'
+import { Canary } from './canary.js'
+import type { Fault, FaultContext, FaultOutcome } from './fault.js'
+import { longAsk } from './long-ask.js'
 import { postHead, RawConnection, type RawAnswer } from './raw-connection.js'
 
 const oversizedBytes = 32 * 1024 * 1024
@@ -107,7 +109,8 @@ function noise(length: number): Buffer {
 /** Faults on connections that no HTTP client would make. */
 export const wireFaults: readonly Fault[] = [
   halfOpen,
-  refused('garbage bytes', () => noise(4096)),
+  // A server may wait for the end of a head.
+  refused('garbage bytes', () => Buffer.concat([noise(4096), Buffer.from('\r\n\r\n')])),
   refused('garbage in the body', ({ target }) => {
     const body = noise(512)
     return Buffer.concat([Buffer.from(postHead(target, { 'content-length': body.length })), body])

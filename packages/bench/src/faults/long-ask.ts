@@ -1,0 +1,11 @@
+import type { Ask } from '../apis/api.js'
+import type { FaultOptions } from './fault.js'
+
+/** A long request, another one for each number. */
+export function longAsk({ words, tokens }: FaultOptions, number: number): Ask {
+  const text = Array.from({ length: words }, (_, place) => lexicon[(place * 7 + number) % 12])
+  const prompt = `Story ${number}: ${text.join(' ')}`
+  return { prompt, maxTokens: tokens, tenant: '', temperature: 0, ignoreEos: true }
+}
+
+const lexicon = 'the old house by river was full of light and small birds'.split(' ')
