@@ -5,6 +5,7 @@ import type { Canary } from './canary.js'
 export interface EnginePid {
   /** Its number now; undefined when there is none. */
   readonly find: () => Promise<number | undefined>
+  /** Sends it a signal; one that is gone is no error. */
   readonly signal: (pid: number, name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT') => void
 }
 
@@ -48,5 +49,6 @@ export interface Fault {
   readonly expected: string
   /** Whether the engine's process is gone for a time. */
   readonly restarts?: boolean
+  /** Injects it and judges what came of it. */
   readonly run: (context: FaultContext) => Promise<FaultOutcome>
 }
