@@ -22,6 +22,8 @@ export function toTransportOptions(
     maxConnections: security.max_connections,
     headerLimitBytes: security.header_limit,
     headerTimeoutMs: security.header_timeout * 1000,
+    bodyTimeoutMs: security.body_timeout * 1000,
+    keepAliveMs: security.keep_alive * 1000,
     ...(cert === null || key === null ? {} : { tls: { cert: read(cert), key: read(key) } }),
     security: {
       corsOrigins: security.cors_origins,

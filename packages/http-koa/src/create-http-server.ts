@@ -11,19 +11,25 @@ export interface ConnectionOptions {
   readonly headerLimitBytes?: number
   /** Milliseconds that a client may take to send the head of a request. Default 30,000. */
   readonly headerTimeoutMs?: number
+  /** Milliseconds that a client may take to send a whole request. Default 120,000. */
+  readonly bodyTimeoutMs?: number
+  /**
+   * Milliseconds that a connection stays open without a request. Default 65,000: clients and load
+   * balancers keep theirs for up to a minute, and the one that closes first must be the client.
+   */
+  readonly keepAliveMs?: number
 }
-
-/** Clients and load balancers keep idle connections for up to a minute; close later than they do. */
-const keepAliveMs = 65_000
 
 /** Makes the server that a transport listens with. */
 export function createHttpServer(options: ConnectionOptions, listener: RequestListener): Server {
   const { tls, maxConnections, headerLimitBytes = 16 * 1024, headerTimeoutMs = 30_000 } = options
+  const { bodyTimeoutMs = 120_000, keepAliveMs = 65_000 } = options
   const settings = {
     noDelay: true,
     keepAliveTimeout: keepAliveMs,
     maxHeaderSize: headerLimitBytes,
     headersTimeout: headerTimeoutMs,
+    requestTimeout: Math.max(bodyTimeoutMs, headerTimeoutMs),
     connectionsCheckingInterval: Math.min(headerTimeoutMs, 10_000),
   }
   const server =

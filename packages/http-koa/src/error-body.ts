@@ -1,19 +1,23 @@
 import type { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import type { ErrorShape } from './koa-context.js'
 
 /** Seconds after which a client that was turned away may come again. */
 const retryAfterSeconds = 5
 
-/** A failure as the original cLLM words it, with cLLM's code and the field at fault. */
-export interface ErrorBody {
-  readonly success: false
-  readonly error: string
-  readonly message?: string
-  readonly retry_after?: number
-  readonly code: string
-  readonly field?: string
+const errorBodySchema = z.object({
+  success: z.literal(false),
+  error: z.string(),
+  message: z.string().optional(),
+  retry_after: z.number().optional(),
+  code: z.string(),
+  field: z.string().optional(),
   /** What would do, where that can be listed: the names of policies, the options of one. */
-  readonly valid?: readonly unknown[]
-}
+  valid: z.array(z.unknown()).optional(),
+})
+
+/** A failure as the original cLLM words it, with cLLM's code and the field at fault. */
+export type ErrorBody = Readonly<z.output<typeof errorBodySchema>>
 
 /** The body of a failure's answer. */
 export function errorBody(error: CllmError): ErrorBody {
@@ -24,9 +28,20 @@ export function errorBody(error: CllmError): ErrorBody {
     ...wording(error),
     code: error.code,
     ...(field === undefined ? {} : { field }),
-    ...(Array.isArray(valid) ? { valid: valid as readonly unknown[] } : {}),
+    ...(Array.isArray(valid) ? { valid } : {}),
   }
 }
+
+/** How failures are worded where no protocol says otherwise. */
+export const nativeErrors = {
+  covers: () => true,
+  body: errorBody,
+  schema: errorBodySchema,
+} satisfies ErrorShape
+
+/** How failures at a path are worded: by the first shape that covers it. */
+export const shapeFor = (shapes: readonly ErrorShape[], path: string): ErrorShape =>
+  shapes.find((shape) => shape.covers(path)) ?? nativeErrors
 
 /** The headers of a failure's answer. */
 export function errorHeaders(error: CllmError): Record<string, string> {

@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
-import { errorBody, errorHeaders } from './error-body.js'
+import { errorHeaders, shapeFor } from './error-body.js'
 import type { ErrorShape, KoaState } from './koa-context.js'
 import { publicError } from './public-error.js'
 import { refuseBody } from './refuse-body.js'
@@ -12,8 +12,6 @@ const goneCodes: ReadonlySet<unknown> = new Set([
   'ERR_STREAM_DESTROYED',
   'ERR_STREAM_PREMATURE_CLOSE',
 ])
-
-const nativeErrors: ErrorShape = { covers: () => true, body: errorBody }
 
 /** Whether a failure only says that the client has left. */
 export function isClientGone(error: unknown): boolean {
@@ -28,8 +26,7 @@ export function isClientGone(error: unknown): boolean {
 export function handleErrors(shapes: readonly ErrorShape[] = []): Middleware<KoaState> {
   return async (ctx, next) => {
     const { logger } = ctx.state.transport
-    const bodyOf = (error: CllmError): unknown =>
-      (shapes.find((shape) => shape.covers(ctx.path)) ?? nativeErrors).body(error)
+    const bodyOf = (error: CllmError): unknown => shapeFor(shapes, ctx.path).body(error)
     try {
       await next()
       refuseUnserved(ctx)

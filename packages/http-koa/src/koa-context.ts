@@ -8,6 +8,7 @@ import type {
   TransportContext,
 } from '@cllm/core'
 import type { RouterContext, RouterInstance } from '@koa/router'
+import type { z } from 'zod'
 import type { ApiRoute } from './request/api-route.js'
 
 /** What the transport lends to the handlers of its protocols, as `ctx.state.transport`. */
@@ -40,6 +41,8 @@ export interface ErrorShape {
   covers(path: string): boolean
   /** The body of a failure's answer, sent as JSON. */
   body(error: CllmError): unknown
+  /** What such a body looks like, for the description of the API. */
+  readonly schema?: z.ZodObject
 }
 
 /** A protocol for {@link KoaTransport}. */

@@ -15,7 +15,8 @@ import Koa, { type Middleware } from 'koa'
 import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
 import { handleErrors, isClientGone } from './error-handler.js'
 import type { ErrorShape, KoaProtocol, KoaState, TransportServices } from './koa-context.js'
-import { IdleConnections } from './idle-connections.js'
+import { OpenConnections } from './open-connections.js'
+import { refuseBadHttp } from './refuse-bad-http.js'
 import { logRequests } from './log-requests.js'
 import { listenError } from './listen-error.js'
 import { secure, type SecurityOptions } from './security/secure.js'
@@ -44,7 +45,7 @@ export class KoaTransport implements Transport {
   readonly #services: TransportServices
   readonly #scheme: string
   readonly #server: Server
-  readonly #idle: IdleConnections
+  readonly #connections: OpenConnections
   #closing = false
 
   constructor(options: KoaTransportOptions, context: TransportContext) {
@@ -64,12 +65,14 @@ export class KoaTransport implements Transport {
       security.directory,
     )
     for (const protocol of options.protocols) protocol.mount(router, directory)
-    const app = this.#createApp(router, errorShapes(options.protocols), security.middleware)
+    const shapes = errorShapes(options.protocols)
+    const app = this.#createApp(router, shapes, security.middleware)
     this.#scheme = options.tls === undefined ? 'http' : 'https'
     // koa answers its own failures; what it returns is never rejected
     const answer = app.callback()
     this.#server = createHttpServer(options, (req, res) => void answer(req, res))
-    this.#idle = new IdleConnections(this.#server)
+    this.#connections = new OpenConnections(this.#server)
+    refuseBadHttp(this.#server, this.#connections, shapes, context.logger)
   }
 
   /** Throws `address_in_use` when it cannot listen there. */
@@ -96,7 +99,7 @@ export class KoaTransport implements Transport {
     const server = this.#server
     if (!server.listening) return
     const closed = new Promise<void>((resolve) => server.close(() => resolve()))
-    this.#idle.close()
+    this.#connections.close()
     const cancel = this.#services.clock.at(deadline, () => server.closeAllConnections())
     await closed
     cancel()
@@ -114,7 +117,7 @@ export class KoaTransport implements Transport {
     })
     app.use(async (ctx, next) => {
       ctx.set('X-Request-Id', requestIdOf(ctx.get('X-Request-Id'), this.#services.random))
-      this.#idle.begin(ctx.req.socket, ctx.res)
+      this.#connections.begin(ctx.req.socket, ctx.res)
       await next()
     })
     app.use(logRequests(this.#services))

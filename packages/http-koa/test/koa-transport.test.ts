@@ -1,5 +1,12 @@
 import { CllmError } from '@cllm/core'
-import { hashKey, keyRing, nativeProtocol, readJsonBody, type KoaProtocol } from '@cllm/http-koa'
+import {
+  hashKey,
+  keyRing,
+  type KoaProtocol,
+  nativeProtocol,
+  openAiProtocol,
+  readJsonBody,
+} from '@cllm/http-koa'
 import { drive } from '@cllm/core/testing'
 import t from 'tap'
 import { rawPost, rawRequest, serve, until } from './serve.js'
@@ -160,7 +167,7 @@ t.test('a client that leaves in the middle of its body is no error', async (t) =
   const other = await server.post('/body', { still: 'here' })
   t.same(await other.json(), { still: 'here' })
   t.same(
-    server.log.filter(({ message }) => message !== 'request'),
+    server.log.filter(({ level, message }) => level !== 'debug' && message !== 'request'),
     [],
   )
 })
@@ -283,4 +290,52 @@ t.test('a line per request: no body, no query, no key', async (t) => {
   const shown = server.log.map(({ fields, ...rest }) => ({ ...rest, ...fields, refusal: '' }))
   t.notMatch(JSON.stringify(shown), 'private')
   t.notMatch(JSON.stringify(shown), 'the-key')
+})
+
+t.test('what is no HTTP, too long or too slow is refused in the words of its path', async (t) => {
+  const server = await serve({
+    protocols: [nativeProtocol(), openAiProtocol()],
+    transport: { headerLimitBytes: 2048, headerTimeoutMs: 100, bodyTimeoutMs: 100 },
+  })
+  t.teardown(server.close)
+  const ask = async (text: string) => {
+    const client = await rawRequest(server.port, text)
+    await until(() => client.closed)
+    const [head = '', body = ''] = client.received.split('\r\n\r\n')
+    t.match(head, /\r\nConnection: close\r\n/)
+    return { status: Number(/^HTTP\/1.1 (\d+)/.exec(head)?.[1]), ...(JSON.parse(body) as object) }
+  }
+  const long = `x: ${'x'.repeat(3000)}\r\n\r\n`
+  t.match(await ask(`GET /health HTTP/1.1\r\nHost: a\r\n${long}`), {
+    status: 431,
+    success: false,
+    code: 'head_too_large',
+  })
+  t.match(await ask(`GET /v1/models HTTP/1.1\r\nHost: a\r\n${long}`), {
+    status: 431,
+    error: { type: 'invalid_request_error', code: 'head_too_large' },
+  })
+  for (const bad of ['hello\r\n\r\n', 'GET / HTTP/9.9\r\n\r\n', '\u0000\u0001\u0016\r\n\r\n']) {
+    t.match(await ask(bad), { status: 400, success: false, code: 'invalid_http' }, bad)
+  }
+  t.match(await ask('GET / HTTP/1.1\r\nHost:'), { status: 408, code: 'timeout' }, 'a slow head')
+  const slow = rawPost('/encode', { text: 'a' }).slice(0, -5)
+  t.match(await ask(slow), { status: 408, code: 'timeout' }, 'a slow body')
+  t.same(
+    server.log.filter(({ level }) => level === 'error'),
+    [],
+  )
+})
+
+t.test('requests that are sent without waiting are answered one after the other', async (t) => {
+  const server = await serve({ backend: { stepMs: () => 10, endProbability: 0 } })
+  t.teardown(server.close)
+  const client = await rawRequest(
+    server.port,
+    rawPost('/encode', { text: 'a' }) + rawPost('/generate', { prompt: 'a', max_tokens: 3 }),
+  )
+  await until(() => client.received.includes('length'))
+  const closing = server.server.close(10_000)
+  await drive(server.clock, closing)
+  t.match(client.received, /"generated_tokens":3/, 'the last one too, before the connection closes')
 })

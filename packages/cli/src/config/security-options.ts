@@ -90,6 +90,20 @@ export const securityOptions = {
     arg: 'header-timeout',
     placeholder: 'SECONDS',
   }),
+  body_timeout: option({
+    doc: 'Seconds that a client may take to send a whole request.',
+    default: 120,
+    format: decimal({ minimum: 1, unit: 'seconds' }),
+    arg: 'body-timeout',
+    placeholder: 'SECONDS',
+  }),
+  keep_alive: option({
+    doc: 'Seconds that a connection stays open without a request.',
+    default: 65,
+    format: decimal({ minimum: 1, unit: 'seconds' }),
+    arg: 'keep-alive',
+    placeholder: 'SECONDS',
+  }),
   json_depth: option({
     doc: 'How deep the JSON of a request may be nested.',
     default: 100,

@@ -3,6 +3,7 @@ import type { KoaProtocol, KoaRouter } from '../koa-context.js'
 import type { HandledRoute } from '../request/api-route.js'
 import { mountRoutes } from '../request/mount-routes.js'
 import type { AdminContext } from './admin-context.js'
+import { engineQuery } from './engine-of.js'
 import { getLogLevel, type LogLevelControl, logLevelSchema, putLogLevel } from './log-level.js'
 import { getRecorder } from './recorder.js'
 import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
@@ -18,12 +19,14 @@ const routes: readonly HandledRoute<AdminContext>[] = [
     method: 'get',
     path: '/admin/scheduler',
     summary: 'The policy in force and those that could be',
+    query: engineQuery,
     handle: getScheduler,
   },
   {
     method: 'put',
     path: '/admin/scheduler',
     summary: 'Swap the policy',
+    query: engineQuery,
     body: schedulerSchema,
     handle: putScheduler,
   },
@@ -44,6 +47,7 @@ const routes: readonly HandledRoute<AdminContext>[] = [
     method: 'get',
     path: '/admin/recorder',
     summary: 'What came in the last minutes and what the steps were, without any text',
+    query: engineQuery,
     handle: getRecorder,
   },
 ]

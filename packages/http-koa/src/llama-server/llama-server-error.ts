@@ -1,4 +1,5 @@
 import type { CllmError } from '@cllm/core'
+import { z } from 'zod'
 import { errorMessage } from '../error-body.js'
 
 const types: Readonly<Record<number, string>> = {
@@ -11,8 +12,19 @@ const types: Readonly<Record<number, string>> = {
   503: 'unavailable_error',
 }
 
+/** What a failure looks like with llama-server. */
+export const llamaServerErrorSchema = z.object({
+  error: z.object({
+    code: z.int(),
+    message: z.string(),
+    type: z.string(),
+    n_prompt_tokens: z.int().optional(),
+    n_ctx: z.int().optional(),
+  }),
+})
+
 /** A failure as llama-server words it. */
-export function llamaServerErrorBody(error: CllmError): { readonly error: object } {
+export function llamaServerErrorBody(error: CllmError): z.output<typeof llamaServerErrorSchema> {
   const { status, details } = error
   const isTooLong = error.code === 'prompt_too_long'
   const type = types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error')
@@ -22,7 +34,10 @@ export function llamaServerErrorBody(error: CllmError): { readonly error: object
       message: errorMessage(error),
       type: isTooLong ? 'exceed_context_size_error' : type,
       ...(isTooLong
-        ? { n_prompt_tokens: details['promptTokens'], n_ctx: details['contextSize'] }
+        ? {
+            n_prompt_tokens: Number(details['promptTokens']),
+            n_ctx: Number(details['contextSize']),
+          }
         : {}),
     },
   }

@@ -8,8 +8,8 @@ import { completion } from './completion.js'
 import { completionSchema } from './completion-request.js'
 import { embedding, embeddingSchema } from './embedding.js'
 import type { LlamaServerContext } from './llama-server-context.js'
-import { llamaServerErrorBody } from './llama-server-error.js'
-import { health, props, slots } from './state-routes.js'
+import { llamaServerErrorBody, llamaServerErrorSchema } from './llama-server-error.js'
+import { health, props, slots, slotsQuery } from './state-routes.js'
 import {
   applyTemplate,
   applyTemplateSchema,
@@ -56,7 +56,13 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
   { method: 'post', path: '/embedding', summary: 'Texts to vectors', ...embed },
   { method: 'post', path: '/embeddings', summary: 'The same as /embedding', ...embed },
   { method: 'get', path: '/props', summary: 'The model and the defaults', handle: props },
-  { method: 'get', path: '/slots', summary: 'What the slots do', handle: slots },
+  {
+    method: 'get',
+    path: '/slots',
+    summary: 'What the slots do',
+    query: slotsQuery,
+    handle: slots,
+  },
   { method: 'get', path: '/health', summary: 'Health', handle: health },
   { method: 'get', path: '/v1/health', summary: 'Health', handle: health },
 ]
@@ -69,7 +75,11 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
   return {
     name: 'llama-server',
     routes,
-    errors: { covers: (path) => own.has(path), body: llamaServerErrorBody },
+    errors: {
+      covers: (path) => own.has(path),
+      body: llamaServerErrorBody,
+      schema: llamaServerErrorSchema,
+    },
     mount(router: KoaRouter, directory: EngineDirectory) {
       mountRoutes(router, routes, {
         directory,

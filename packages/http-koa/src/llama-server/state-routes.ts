@@ -1,5 +1,7 @@
 import { CllmError } from '@cllm/core'
+import { z } from 'zod'
 import type { KoaContext } from '../koa-context.js'
+import { parseFields } from '../parse-fields.js'
 import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { generationSettings } from './generation-settings.js'
 import type { LlamaServerContext } from './llama-server-context.js'
@@ -32,12 +34,16 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
   }
 }
 
+/** The query of `GET /slots`. */
+export const slotsQuery = z.object({ fail_on_no_slot: z.string('1 or another text').optional() })
+
 /** `GET /slots`: what they do, never what is in them; `?fail_on_no_slot=1` is 503 when all are busy. */
 export async function slots(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const client = llama.directory.open()
   const [{ limits }, statistics] = await Promise.all([client.info(), client.statistics()])
   const busy = statistics.slots.filter(({ state }) => state !== 'idle').length
-  if (ctx.query['fail_on_no_slot'] === '1' && busy >= limits.slots) {
+  const query = parseFields(slotsQuery, ctx.query)
+  if (query.fail_on_no_slot === '1' && busy >= limits.slots) {
     throw new CllmError('engine_unavailable', 'no slot available')
   }
   ctx.body = statistics.slots.map(({ slot, state, tokens }) => ({

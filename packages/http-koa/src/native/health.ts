@@ -1,14 +1,21 @@
 import { CllmError, type Clock, type EngineClient, type EngineStatistics } from '@cllm/core'
+import { z } from 'zod'
 import { errorBody } from '../error-body.js'
 import type { KoaContext } from '../koa-context.js'
+import { parseFields } from '../parse-fields.js'
 import type { NativeContext } from './native-context.js'
 
 /** An engine that does not answer for so long is not well. */
 const patienceMs = 5_000
 
+/** The query of `GET /health`. */
+export const healthQuery = z.object({
+  level: z.enum(['basic', 'detailed', 'full'], 'basic, detailed or full').default('basic'),
+})
+
 /** `GET /health[?level=basic|detailed|full]`; 503 when something does not answer. */
 export async function health(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const { level = 'basic' } = ctx.query
+  const { level } = parseFields(healthQuery, ctx.query)
   const { clock } = ctx.state.transport
   const client = native.directory.open()
   if (level === 'basic') {
@@ -17,7 +24,7 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
     if (failure !== undefined) return degraded(ctx, CllmError.from(failure))
     // `status` is for clients of llama-server
     ctx.body = { status: 'ok', success: true, data: { status: 'healthy', model_loaded: true } }
-  } else if (level === 'detailed' || level === 'full') {
+  } else {
     const { components, statistics } = await probe(clock, client)
     const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
     const healthy = broken.length === 0
@@ -33,9 +40,6 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
         ...(level === 'full' ? inFull(native, components, statistics) : {}),
       },
     }
-  } else {
-    const message = `level: expected basic, detailed or full, instead got ${JSON.stringify(level)}`
-    throw new CllmError('invalid_request', message, { details: { field: 'level' } })
   }
 }
 

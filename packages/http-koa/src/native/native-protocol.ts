@@ -13,7 +13,7 @@ import { decode, decodeSchema } from './decode.js'
 import { encode, encodeSchema } from './encode.js'
 import { generateSchema } from './generate-request.js'
 import { generate, generateStream } from './generate.js'
-import { health, live, ready } from './health.js'
+import { health, healthQuery, live, ready } from './health.js'
 import { modelInfo } from './model-info.js'
 import type { NativeContext } from './native-context.js'
 import { requestReport } from './request-report.js'
@@ -41,6 +41,7 @@ const routes: readonly HandledRoute<NativeContext>[] = [
     method: 'get',
     path: '/health',
     summary: 'Health: ?level=basic, detailed or full',
+    query: healthQuery,
     handle: health,
   },
   {

@@ -10,7 +10,7 @@ import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
 import { generate, generateSchema } from './generate.js'
 import { ps, show, showSchema, tags, version } from './models.js'
 import type { OllamaContext } from './ollama-context.js'
-import { ollamaErrorBody } from './ollama-error.js'
+import { ollamaErrorBody, ollamaErrorSchema } from './ollama-error.js'
 
 /** Settings of {@link ollamaProtocol}. */
 export interface OllamaProtocolOptions {
@@ -77,7 +77,11 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
   return {
     name: 'ollama',
     routes,
-    errors: { covers: (path) => /^\/api(\/|$)/.test(path), body: ollamaErrorBody },
+    errors: {
+      covers: (path) => /^\/api(\/|$)/.test(path),
+      body: ollamaErrorBody,
+      schema: ollamaErrorSchema,
+    },
     mount(router: KoaRouter, directory: EngineDirectory) {
       mountRoutes(router, routes, {
         directory,

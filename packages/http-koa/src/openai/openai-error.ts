@@ -1,15 +1,19 @@
 import type { CllmError } from '@cllm/core'
+import { z } from 'zod'
 import { errorField, errorMessage } from '../error-body.js'
 
+/** What a failure looks like with OpenAI. */
+export const openAiErrorSchema = z.object({
+  error: z.object({
+    message: z.string(),
+    type: z.string(),
+    param: z.string().nullable(),
+    code: z.string().nullable(),
+  }),
+})
+
 /** A failure as OpenAI words it. */
-export interface OpenAiErrorBody {
-  readonly error: {
-    readonly message: string
-    readonly type: string
-    readonly param: string | null
-    readonly code: string | null
-  }
-}
+export type OpenAiErrorBody = Readonly<z.output<typeof openAiErrorSchema>>
 
 /** OpenAI's own codes where it has one that programs look for. */
 const codes: Readonly<Record<string, string>> = {

@@ -11,7 +11,7 @@ import { completions } from './completions.js'
 import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
 import type { OpenAiContext } from './openai-context.js'
-import { openAiErrorBody } from './openai-error.js'
+import { openAiErrorBody, openAiErrorSchema } from './openai-error.js'
 import { responsesSchema } from './responses-request.js'
 import { responses } from './responses.js'
 
@@ -76,7 +76,11 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
   return {
     name: 'openai',
     routes,
-    errors: { covers: (path) => /^\/v1(\/|$)/.test(path), body: openAiErrorBody },
+    errors: {
+      covers: (path) => /^\/v1(\/|$)/.test(path),
+      body: openAiErrorBody,
+      schema: openAiErrorSchema,
+    },
     mount(router: KoaRouter, directory: EngineDirectory) {
       mountRoutes(router, routes, {
         directory,

@@ -9,6 +9,8 @@ export interface ApiRoute {
   readonly summary: string
   /** The schema that bodies are checked with. */
   readonly body?: z.ZodObject
+  /** The schema that query strings are checked with. */
+  readonly query?: z.ZodObject
   /** Media types of the answer; default `application/json`. */
   readonly answers?: readonly string[]
 }

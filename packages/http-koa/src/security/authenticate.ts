@@ -4,7 +4,6 @@ import type { KoaState } from '../koa-context.js'
 import type { KeyRing } from './api-key.js'
 import { requestScope } from './request-scope.js'
 
-/** What a load balancer asks, and the greeting. */
 const openPaths: ReadonlySet<string> = new Set([
   '/',
   '/health',
@@ -13,8 +12,12 @@ const openPaths: ReadonlySet<string> = new Set([
   '/v1/health',
 ])
 
+/** What needs no key: what a load balancer asks, and the greeting. */
+export const isOpen = (method: string, path: string): boolean =>
+  openPaths.has(path) && /^(get|head)$/i.test(method)
+
 /** What only an admin may: to change the server, to see all of it, to load it at will. */
-const isForAdmins = (path: string): boolean =>
+export const isForAdmins = (path: string): boolean =>
   path === '/metrics' || path === '/benchmark' || /^\/admin(\/|$)/.test(path)
 
 /**
@@ -24,7 +27,7 @@ const isForAdmins = (path: string): boolean =>
 export function authenticate(keys: KeyRing): Middleware<KoaState> {
   return async (ctx, next) => {
     const path = ctx.path.toLowerCase().replace(/(?<=.)\/+$/, '')
-    if (openPaths.has(path) && (ctx.method === 'GET' || ctx.method === 'HEAD')) return await next()
+    if (isOpen(ctx.method, path)) return await next()
     const secret = secretOf(ctx)
     const key = secret === undefined ? undefined : keys.find(secret)
     if (key === undefined) {

@@ -16,6 +16,11 @@ export interface RateLimitOptions {
 
 type Unit = 'requests' | 'tokens'
 
+/** The headers that say where a key stands. */
+export const rateLimitHeaders = ['limit', 'remaining', 'reset'].flatMap((what) =>
+  (['requests', 'tokens'] satisfies Unit[]).map((unit) => `x-ratelimit-${what}-${unit}`),
+)
+
 /** Seconds that a limit is for, from the first request on. */
 const windowSeconds = 60
 

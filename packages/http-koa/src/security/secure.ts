@@ -7,7 +7,7 @@ import type { KeyRing } from './api-key.js'
 import { authenticate } from './authenticate.js'
 import { guardEngines } from './guard-engines.js'
 import { securityHeaders } from './security-headers.js'
-import { type RateLimitOptions, RateLimits } from './rate-limits.js'
+import { rateLimitHeaders, type RateLimitOptions, RateLimits } from './rate-limits.js'
 
 /** Who may ask what. */
 export interface SecurityOptions {
@@ -40,13 +40,7 @@ export function secure(
   return { middleware, directory: observeEngines(guardEngines(directory), rates, clock) }
 }
 
-const exposedHeaders = [
-  'X-Request-Id',
-  'Retry-After',
-  ...['limit', 'remaining', 'reset'].flatMap((what) =>
-    ['requests', 'tokens'].map((unit) => `x-ratelimit-${what}-${unit}`),
-  ),
-]
+const exposedHeaders = ['X-Request-Id', 'Retry-After', ...rateLimitHeaders]
 
 function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
   const all = origins.includes('*')

@@ -1,11 +1,12 @@
-import { openApiProtocol, type OpenApiDocument } from '@cllm/http-koa'
+import { openApiDocument, openApiProtocol, type OpenApiDocument } from '@cllm/http-koa'
+import { createConfig, lintFromString } from '@redocly/openapi-core'
 import t from 'tap'
 import { everyProtocol } from '../every-route.js'
 import { serve } from '../serve.js'
 
 interface Operation {
   readonly operationId: string
-  readonly parameters?: readonly { readonly name: string }[]
+  readonly parameters?: readonly { readonly name: string; readonly in: string }[]
   readonly requestBody?: {
     readonly content: Record<
       string,
@@ -31,7 +32,7 @@ t.test('the description holds together, and every route of it is there', async (
       ids.add(operation.operationId)
       const names = Array.from(path.matchAll(/\{(\w+)\}/g), ([, name]) => name)
       t.same(
-        (operation.parameters ?? []).map(({ name }) => name),
+        (operation.parameters ?? []).flatMap((each) => (each.in === 'path' ? [each.name] : [])),
         names,
       )
       t.ok(Object.keys(operation.responses).length > 0)
@@ -44,7 +45,11 @@ t.test('the description holds together, and every route of it is there', async (
         method: method.toUpperCase(),
         ...(schema === undefined ? {} : { body: '{' }),
       })
-      t.notMatch(await answer.text(), /There is nothing at|takes /, `${method} ${path} is served`)
+      const text = await answer.text()
+      t.notMatch(text, /There is nothing at|takes /, `${method} ${path} is served`)
+      if (answer.ok) continue
+      const shape = everyProtocol.find(({ errors }) => errors?.covers(path))?.errors
+      t.ok(shape?.schema?.strict().safeParse(JSON.parse(text)).success ?? true, text)
     }
   }
   t.match(document.paths['/v1/chat/completions']?.['post'], {
@@ -53,4 +58,16 @@ t.test('the description holds together, and every route of it is there', async (
   const page = await server.get('/docs')
   t.match(page.headers.get('content-type'), /text\/html/)
   t.match(await page.text(), /POST \/v1\/chat\/completions/)
+})
+
+t.test('a linter finds nothing to say', async (t) => {
+  const document = openApiDocument(everyProtocol, '1.2.3')
+  const problems = await lintFromString({
+    source: JSON.stringify(document),
+    config: await createConfig({ extends: ['recommended-strict'] }),
+  })
+  t.same(
+    problems.map(({ message, location }) => `${location[0]?.pointer}: ${message}`),
+    [],
+  )
 })

@@ -1,0 +1,59 @@
+import type { z } from 'zod'
+import type { JsonObject } from '../read-json-body.js'
+import type { ApiRoute } from '../request/api-route.js'
+import { isOpen } from '../security/authenticate.js'
+import { rateLimitHeaders } from '../security/rate-limits.js'
+import { describeFailures, headers } from './describe-failures.js'
+import type { DescribedProtocol } from './openapi-document.js'
+import { schemaOf } from './schema-of.js'
+
+/** One route of a protocol as OpenAPI has it. */
+export function describeOperation(
+  tag: string,
+  route: ApiRoute,
+  protocols: readonly DescribedProtocol[],
+): JsonObject {
+  const { method, path, summary, body, answers = ['application/json'] } = route
+  const name = path.replace(/\W+/g, ' ').trim().replaceAll(' ', '_')
+  const parameters = [...pathParameters(route), ...queryParameters(route)]
+  return {
+    operationId: `${tag}_${method}_${name === '' ? 'root' : name}`.replaceAll('-', '_'),
+    tags: [tag],
+    summary,
+    ...(isOpen(method, path) ? { security: [] } : {}),
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(body === undefined
+      ? {}
+      : {
+          requestBody: { required: true, content: content(['application/json'], schemaOf(body)) },
+        }),
+    responses: {
+      200: {
+        description: 'The answer',
+        headers: headers(
+          method === 'post' ? ['X-Request-Id', ...rateLimitHeaders] : ['X-Request-Id'],
+        ),
+        content: content(answers, {}),
+      },
+      ...describeFailures(route, protocols),
+    },
+  }
+}
+
+const content = (types: readonly string[], schema: JsonObject): JsonObject =>
+  Object.fromEntries(types.map((type) => [type, { schema }]))
+
+const pathParameters = ({ path }: ApiRoute): JsonObject[] =>
+  Array.from(path.matchAll(/[:*](\w+)/g), ([, name = '']) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }))
+
+const queryParameters = ({ query }: ApiRoute): JsonObject[] =>
+  Object.entries(query?.shape ?? {}).map(([name, schema]) => ({
+    name,
+    in: 'query',
+    schema: schemaOf(schema as z.ZodType),
+  }))
