@@ -13,6 +13,10 @@ export interface NativeModel {
   tokenBos(): number
   /** −1 when there is none. */
   tokenEos(): number
+  /** The marks of gaps; −1 when there is none. */
+  prefixToken(): number
+  suffixToken(): number
+  middleToken(): number
   getTrainContextSize(): number
   getTotalParameters(): number
   getTotalSize(): number

@@ -2,6 +2,7 @@ import type {
   ChatMessage,
   ChatRenderOptions,
   EncodeOptions,
+  InfillTokens,
   RenderedChat,
   TokenDecoder,
   TokenId,
@@ -16,6 +17,7 @@ import type { Vocabulary } from './vocabulary.js'
 export class LlamaCppTokenizer implements Tokenizer {
   readonly vocabularySize: number
   readonly maxTokenBytes: number
+  readonly infill?: InfillTokens
 
   readonly #parts: TextParts
   readonly #vocabulary: Vocabulary
@@ -27,6 +29,7 @@ export class LlamaCppTokenizer implements Tokenizer {
     this.#template = template
     this.vocabularySize = vocabulary.size
     this.maxTokenBytes = vocabulary.maxTokenBytes
+    if (vocabulary.infill !== undefined) this.infill = vocabulary.infill
   }
 
   encode(text: string, options?: EncodeOptions): TokenId[] {

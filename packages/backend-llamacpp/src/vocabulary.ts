@@ -1,5 +1,6 @@
-import { CllmError, type TokenId } from '@cllm/core'
+import { CllmError, type InfillTokens, type TokenId } from '@cllm/core'
 import { spelledBytes } from './byte-spelling.js'
+import { findInfillTokens } from './infill-tokens.js'
 import type { NativeModel } from './native.js'
 import { TokenAttribute, VocabularyType } from './token-attribute.js'
 
@@ -32,6 +33,8 @@ export class Vocabulary {
   readonly byInnerByte: ReadonlyMap<number, readonly TokenId[]>
   /** Put in front of a prompt, or undefined. */
   readonly bos: TokenId | undefined
+  /** What marks gaps, where the model fills them. */
+  readonly infill: InfillTokens | undefined
   /** The texts that chat templates know, empty when there is none. */
   readonly bosText: string
   readonly eosText: string
@@ -70,6 +73,7 @@ export class Vocabulary {
     }
     this.maxTokenBytes = this.#collapses() ? Infinity : maxTokenBytes
     this.controlTokens = controlTokens
+    this.infill = findInfillTokens(model, controlTokens)
     this.endOfGeneration = endOfGeneration
     this.byInnerByte = byInnerByte
     const bos = model.tokenBos()

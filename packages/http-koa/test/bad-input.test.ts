@@ -1,61 +1,18 @@
-import { PluginRegistry } from '@cllm/core'
-import type { ApiRoute } from '@cllm/http-koa'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import {
   addressOf,
+  checkUnharmed,
   errorShape,
   everyProtocol,
   everyRoute,
   mountedRoutes,
   protocolCount,
+  send,
+  serveEverything,
+  takeBodies,
   validBodies,
 } from './every-route.js'
-import { rawRequest, runAll, serve, type Served, until } from './serve.js'
-
-const start = async () => {
-  const registry = new PluginRegistry()
-  registry.registerPolicy('run-all', () => runAll)
-  return await serve({
-    protocols: everyProtocol,
-    registry,
-    backend: { contextSize: 64, embeddingSize: 2 },
-  })
-}
-
-const takeBodies = everyRoute.filter(({ body }) => body !== undefined)
-
-async function send(
-  server: Served,
-  route: ApiRoute,
-  body: string | Buffer | null,
-  type = 'application/json',
-) {
-  const answer = await server.get(addressOf(route), {
-    method: route.method.toUpperCase(),
-    headers: { 'content-type': type },
-    body,
-  })
-  const text = await answer.text()
-  return { status: answer.status, text, body: answer.ok ? {} : (JSON.parse(text) as object) }
-}
-
-/** Nothing is left behind, nothing looks like a crash, and the server goes on. */
-async function checkUnharmed(t: Test, server: Served): Promise<void> {
-  await until(async () => (await server.client.statistics()).running === 0)
-  const { running, waiting, slots } = await server.client.statistics()
-  t.same([running, waiting], [0, 0])
-  t.ok(slots.every(({ state }) => state === 'idle'))
-  t.same(
-    server.log.filter(({ level }) => level === 'error'),
-    [],
-    'nothing looks like a crash',
-  )
-  t.same(server.backend.violations, [])
-  for (const route of takeBodies) {
-    const { status, text } = await send(server, route, JSON.stringify(validBodies[route.path]))
-    t.equal(status, 200, `${route.path} still works: ${text}`)
-  }
-}
+import { rawRequest, until } from './serve.js'
 
 t.test('every route is in these tests', (t) => {
   t.equal(everyProtocol.length, protocolCount, 'add the new protocol to every-route.ts')
@@ -94,7 +51,7 @@ const values = [
 ]
 
 t.test('what is described is what is checked', async (t) => {
-  const server = await start()
+  const server = await serveEverything()
   t.teardown(server.close)
   for (const route of takeBodies) {
     for (const [field, type] of Object.entries(route.body!.shape)) {
@@ -116,10 +73,10 @@ t.test('what is described is what is checked', async (t) => {
 })
 
 t.test('bad bodies', async (t) => {
-  const server = await start()
+  const server = await serveEverything()
   t.teardown(server.close)
   const aMebibyte = JSON.stringify('x'.repeat(1_000_000))
-  const generates = /generate|completion|responses|chat|infill/
+  const generates = /generate|completion|responses|chat/
   for (const route of takeBodies) {
     const { path } = route
     const valid = JSON.stringify(validBodies[path])
@@ -147,7 +104,7 @@ t.test('bad bodies', async (t) => {
 })
 
 t.test('unknown roles, tools that are no schemas, images to a text model', async (t) => {
-  const server = await start()
+  const server = await serveEverything()
   t.teardown(server.close)
   const image = { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } }
   const content = [{ type: 'text', text: 'a' }, image]
@@ -192,7 +149,7 @@ t.test('unknown roles, tools that are no schemas, images to a text model', async
 t.test(
   'other methods, bodies where none belong, odd queries, paths that do not exist',
   async (t) => {
-    const server = await start()
+    const server = await serveEverything()
     t.teardown(server.close)
     const paths = [...new Set(everyRoute.map(addressOf))]
     for (const path of paths) {
@@ -227,7 +184,7 @@ t.test(
 )
 
 t.test('bodies that stop half-way', async (t) => {
-  const server = await start()
+  const server = await serveEverything()
   t.teardown(server.close)
   for (const route of takeBodies) {
     const head =

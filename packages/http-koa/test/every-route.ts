@@ -1,7 +1,9 @@
 import * as exported from '@cllm/http-koa'
-import type { EngineDirectory } from '@cllm/core'
+import { type EngineDirectory, PluginRegistry } from '@cllm/core'
 import type { ApiRoute, KoaProtocol, KoaRouter } from '@cllm/http-koa'
 import { Router } from '@koa/router'
+import type { Test } from 'tap'
+import { runAll, serve, type Served, until } from './serve.js'
 
 const log = { level: 'info' }
 const described: readonly KoaProtocol[] = [
@@ -43,7 +45,8 @@ export function mountedRoutes(): string[] {
 }
 
 /** The address of a route: parameters stand for something. */
-export const addressOf = ({ path }: ApiRoute): string => path.replace(/[:*]\w+/g, 'fake')
+export const addressOf = ({ path }: Pick<ApiRoute, 'path'>): string =>
+  path.replace(/[:*]\w+/g, 'fake')
 
 const messages = [{ role: 'user', content: 'a' }]
 const ollama = { model: 'fake', options: { num_predict: 1 } }
@@ -66,6 +69,7 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/api/embeddings': { model: 'fake', prompt: 'a' },
   '/completion': { prompt: 'a', n_predict: 1 },
   '/completions': { prompt: 'a', n_predict: 1 },
+  '/infill': { input_prefix: 'a', input_suffix: 'b', n_predict: 1 },
   '/tokenize': { content: 'a' },
   '/detokenize': { tokens: [65] },
   '/apply-template': { messages },
@@ -86,4 +90,58 @@ const shapes: Readonly<Record<string, object>> = {
 export function errorShape(path: string): object {
   const owner = everyProtocol.find(({ errors }) => errors?.covers(path))
   return shapes[owner?.name ?? 'native']!
+}
+
+/** What its failures are said to look like. */
+export const errorSchema = (path: string) =>
+  everyProtocol.find(({ errors }) => errors?.covers(path))?.errors?.schema ??
+  exported.nativeErrors.schema
+
+/** The routes that take a body. */
+export const takeBodies = everyRoute.filter(({ body }) => body !== undefined)
+
+/** A server of all of them. */
+export async function serveEverything(transport: Partial<exported.KoaTransportOptions> = {}) {
+  const registry = new PluginRegistry()
+  registry.registerPolicy('run-all', () => runAll)
+  return await serve({
+    protocols: everyProtocol,
+    registry,
+    backend: { contextSize: 64, embeddingSize: 2, canInfill: true },
+    transport,
+  })
+}
+
+/** Sends a body to a route. */
+export async function send(
+  server: Served,
+  route: ApiRoute,
+  body: string | Buffer | null,
+  type = 'application/json',
+) {
+  const answer = await server.get(addressOf(route), {
+    method: route.method.toUpperCase(),
+    headers: { 'content-type': type },
+    body,
+  })
+  const text = await answer.text()
+  return { status: answer.status, text, body: answer.ok ? {} : (JSON.parse(text) as object) }
+}
+
+/** Nothing is left behind, nothing looks like a crash, and the server goes on. */
+export async function checkUnharmed(t: Test, server: Served): Promise<void> {
+  await until(async () => (await server.client.statistics()).running === 0)
+  const { running, waiting, slots } = await server.client.statistics()
+  t.same([running, waiting], [0, 0])
+  t.ok(slots.every(({ state }) => state === 'idle'))
+  t.same(
+    server.log.filter(({ level }) => level === 'error'),
+    [],
+    'nothing looks like a crash',
+  )
+  t.same(server.backend.violations, [])
+  for (const route of takeBodies) {
+    const { status, text } = await send(server, route, JSON.stringify(validBodies[route.path]))
+    t.equal(status, 200, `${route.path} still works: ${text}`)
+  }
 }

@@ -61,7 +61,8 @@ export class EngineControl implements EngineCalls {
 
   /** What the engine serves. */
   async info(): Promise<EngineInfo> {
-    return this.engine.info()
+    const { infill } = this.engine.tokenizer
+    return { ...this.engine.info(), ...(infill === undefined ? {} : { infill }) }
   }
 
   /** Counters and what is going on now. */

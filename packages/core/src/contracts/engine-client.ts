@@ -9,6 +9,7 @@ import type {
   ChatMessage,
   ChatRenderOptions,
   EncodeOptions,
+  InfillTokens,
   RenderedChat,
   TokenId,
 } from './tokenizer.js'
@@ -165,6 +166,8 @@ export interface EngineInfo {
   readonly model: ModelInfo
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
+  /** Where the model can fill gaps: the tokens that mark them. */
+  readonly infill?: InfillTokens
 }
 
 /** A slot as seen from outside. */

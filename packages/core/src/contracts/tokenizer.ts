@@ -65,6 +65,16 @@ export interface EncodeOptions {
   readonly special?: boolean
 }
 
+/** What a model was trained to fill gaps with ("fill in the middle"): where each part begins. */
+export interface InfillTokens {
+  readonly prefix: TokenId
+  readonly suffix: TokenId
+  readonly middle: TokenId
+  /** Where a repository and each of its files begin, if the model knows that. */
+  readonly repository?: TokenId
+  readonly file?: TokenId
+}
+
 /**
  * Text to tokens and back. By default it is the backend's own ({@link Backend.tokenizer}); another
  * one can be registered under the `TOKENIZER` token.
@@ -76,6 +86,8 @@ export interface Tokenizer {
    * slot size × this cannot fit and is refused before it is tokenized.
    */
   readonly maxTokenBytes: number
+  /** Left out by a tokenizer whose model cannot fill gaps. */
+  readonly infill?: InfillTokens
   /** The tokens of a text. Synchronous: it takes time in proportion to the text. */
   encode(text: string, options?: EncodeOptions): TokenId[]
   /**

@@ -47,7 +47,7 @@ async function readSlowly(
 ): Promise<TokenId[]> {
   const tokens = await collect(parts, ({ length }) => {
     ensureWanted()
-    if (length > context.limits.contextSize) throw promptTooLong(`at least ${length}`, context)
+    if (length > context.limits.contextSize) throw promptTooLong(length, context, 'at least ')
   })
   return checkLength(tokens, context)
 }
@@ -55,7 +55,7 @@ async function readSlowly(
 function checkLength(tokens: TokenId[], context: PromptContext): TokenId[] {
   if (tokens.length === 0) throw invalidField('prompt', 'at least one token', tokens)
   if (tokens.length > context.limits.contextSize) {
-    throw promptTooLong(String(tokens.length), context)
+    throw promptTooLong(tokens.length, context)
   }
   return tokens
 }
@@ -92,11 +92,11 @@ function checkMessages(messages: readonly ChatMessage[]): void {
 function refuseBySize(texts: readonly string[], context: PromptContext): void {
   const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
   const least = Math.ceil(bytes / context.tokenizer.maxTokenBytes)
-  if (least > context.limits.contextSize) throw promptTooLong(`at least ${least}`, context)
+  if (least > context.limits.contextSize) throw promptTooLong(least, context, 'at least ')
 }
 
-function promptTooLong(count: string, { limits }: PromptContext): CllmError {
-  const message = `prompt: it has ${count} tokens, a slot holds ${limits.contextSize}`
+function promptTooLong(count: number, { limits }: PromptContext, more = ''): CllmError {
+  const message = `prompt: it has ${more}${count} tokens, a slot holds ${limits.contextSize}`
   return new CllmError('prompt_too_long', message, {
     details: { field: 'prompt', promptTokens: count, contextSize: limits.contextSize },
   })

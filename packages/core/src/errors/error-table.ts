@@ -36,6 +36,7 @@ export const errorTable = {
   body_too_large: entry(413, 'The body is larger than the server accepts.'),
   unsupported_media_type: entry(415, 'The body is not sent as application/json.'),
   queue_full: entry(429, 'As many requests wait as may; try again later.'),
+  not_implemented: entry(501, 'The model that is served cannot do this.'),
   // What an operator configures
   invalid_configuration: entry(500, 'Settings are unknown, have a wrong type or contradict.'),
   invalid_dataset: entry(

@@ -16,6 +16,7 @@ import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { checkBatch } from './check-batch.js'
 import { fakeEmbedding } from './fake-embedding.js'
+import { FakeTokenizer } from './fake-tokenizer.js'
 import { FakeModel, type FakeScript } from './fake-model.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeSlot } from './fake-slot.js'
@@ -52,6 +53,8 @@ export interface FakeBackendOptions {
   readonly keepMultipleOf?: number
   /** Numbers in its embeddings; without it, it has none. */
   readonly embeddingSize?: number
+  /** Whether the tokenizer marks gaps; default false. */
+  readonly canInfill?: boolean
 }
 
 /** A step as {@link FakeBackend} has seen it. */
@@ -114,7 +117,7 @@ export class FakeBackend implements Backend {
     })
     this.#slots = Array.from({ length: slots }, () => new FakeSlot(this.#model.emptyHash))
     this.samplers = this.#samplers
-    this.tokenizer = this.#model.tokenizer
+    this.tokenizer = new FakeTokenizer(options.canInfill)
     if (options.layoutMs !== undefined) this.layoutMs = options.layoutMs
     this.capabilities = {
       grammar: false,

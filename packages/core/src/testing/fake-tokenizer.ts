@@ -2,13 +2,14 @@ import type {
   ChatMessage,
   ChatRenderOptions,
   EncodeOptions,
+  InfillTokens,
   RenderedChat,
   TokenDecoder,
   TokenId,
   Tokenizer,
 } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { fakePieces, fakeSpecialTokens, fakeTokenIds } from './fake-vocabulary.js'
+import { fakeInfillTokens, fakePieces, fakeSpecialTokens, fakeTokenIds } from './fake-vocabulary.js'
 
 const utf8 = new TextEncoder()
 const longestPiece = Math.max(...fakePieces.map((piece) => piece.length))
@@ -23,8 +24,14 @@ const specialPattern = /(<s>|<\/s>|<\|im_start\|>|<\|im_end\|>)/
  * own when decoded. Chats are rendered in the ChatML form.
  */
 export class FakeTokenizer implements Tokenizer {
+  readonly infill?: InfillTokens
   readonly vocabularySize = fakePieces.length
   readonly maxTokenBytes = Math.max(longestPiece, ...fakeSpecialTokens.map((text) => text.length))
+
+  /** @param canInfill - takes the bytes 1, 2 and 3 for the marks of gaps */
+  constructor(canInfill = false) {
+    if (canInfill) this.infill = fakeInfillTokens
+  }
 
   /** The longest token that fits, again and again. */
   encode(text: string, options: EncodeOptions = {}): TokenId[] {

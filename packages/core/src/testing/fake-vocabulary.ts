@@ -1,4 +1,4 @@
-import type { TokenId } from '../contracts/tokenizer.js'
+import type { InfillTokens, TokenId } from '../contracts/tokenizer.js'
 
 /** The special tokens of the fake model, by their text; their ids are 0 to 3. */
 export const fakeSpecialTokens = ['<s>', '</s>', '<|im_start|>', '<|im_end|>'] as const
@@ -13,6 +13,13 @@ export const fakeTokenIds = Object.freeze({
 
 /** The id of byte 0; the tokens of the other bytes follow. */
 export const firstByteToken: TokenId = fakeSpecialTokens.length
+
+/** What marks gaps in a fake model that can fill them. */
+export const fakeInfillTokens: InfillTokens = Object.freeze({
+  prefix: firstByteToken + 1,
+  suffix: firstByteToken + 2,
+  middle: firstByteToken + 3,
+})
 
 /** The id of the first token that is neither special nor a single byte. */
 export const firstWordToken: TokenId = firstByteToken + 256

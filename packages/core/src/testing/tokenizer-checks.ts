@@ -44,6 +44,15 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
     }
   })
 
+  await check(t, 'what marks gaps is no text and no end', () => {
+    const marks = Object.values(tokenizer.infill ?? {}) as readonly TokenId[]
+    assert.equal(new Set(marks).size, marks.length)
+    for (const mark of marks) {
+      assert(Number.isInteger(mark) && mark >= 0 && mark < tokenizer.vocabularySize)
+      assert(!texts.some((text) => tokenizer.encode(text, plain).includes(mark)))
+    }
+  })
+
   await check(t, 'text has its begin-of-sequence token in front or none', () => {
     for (const text of texts) {
       const tokens = tokenizer.encode(text, plain)

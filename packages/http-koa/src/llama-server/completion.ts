@@ -19,7 +19,16 @@ import { llamaServerErrorBody } from './llama-server-error.js'
 /** `POST /completion`, whole or streamed. */
 export async function completion(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const fields = await readFields(ctx, completionSchema, llama.unknownFields)
-  const client = llama.directory.open(fields.model)
+  await complete(ctx, llama, llama.directory.open(fields.model), fields)
+}
+
+/** Continues a prompt as the fields say. */
+export async function complete(
+  ctx: KoaContext,
+  llama: LlamaServerContext,
+  client: EngineClient,
+  fields: CompletionFields,
+): Promise<void> {
   const defaults = withOverrides(protocolDefaults['/completion'], llama.overrides)
   const request = await toCompletionRequest(fields, client, defaults)
   const prompt = await promptText(client, fields.prompt)

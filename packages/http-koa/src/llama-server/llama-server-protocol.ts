@@ -7,6 +7,7 @@ import type { DefaultOverrides } from '../request/protocol-defaults.js'
 import { completion } from './completion.js'
 import { completionSchema } from './completion-request.js'
 import { embedding, embeddingSchema } from './embedding.js'
+import { infill, infillSchema } from './infill.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody, llamaServerErrorSchema } from './llama-server-error.js'
 import { health, props, slots, slotsQuery } from './state-routes.js'
@@ -32,6 +33,14 @@ const embed = { body: embeddingSchema, handle: embedding } as const
 const routes: readonly HandledRoute<LlamaServerContext>[] = [
   { method: 'post', path: '/completion', summary: 'Continue a text', ...complete },
   { method: 'post', path: '/completions', summary: 'The same as /completion', ...complete },
+  {
+    method: 'post',
+    path: '/infill',
+    summary: 'What stands between a prefix and a suffix',
+    body: infillSchema,
+    answers,
+    handle: infill,
+  },
   {
     method: 'post',
     path: '/tokenize',

@@ -128,5 +128,58 @@ t.test('the routes of llama-server', async (t) => {
     )
   }
   const long = await ask('/completion', { prompt: 'x'.repeat(120) })
-  t.match(long.json, { error: { type: 'exceed_context_size_error', n_ctx: 100 } })
+  t.match(long.json, {
+    error: { type: 'exceed_context_size_error', n_ctx: 100, n_prompt_tokens: Number },
+  })
+})
+
+t.test('POST /infill', async (t) => {
+  const server = await serve({
+    protocols: [llamaServerProtocol()],
+    backend: { contextSize: 128, batchSize: 64, canInfill: true },
+  })
+  t.teardown(() => server.close())
+  const { prefix, suffix, middle } = server.backend.tokenizer.infill!
+  const marked = async (body: object) => {
+    const answer = await server.post('/infill', { n_predict: 1, ...body })
+    t.equal(answer.status, 200)
+    const { prompt, ...rest } = (await answer.json()) as { prompt: string; stop_type: string }
+    t.equal(rest.stop_type, 'limit')
+    return prompt
+  }
+  const text = (...tokens: number[]) => tokenizer.decode(tokens)
+  t.equal(
+    await marked({ input_prefix: 'x = ', input_suffix: ')', prompt: 'f(' }),
+    `${text(prefix)}x = f(${text(suffix)})${text(middle)}`,
+  )
+  t.equal(
+    await marked({ input_prefix: 'P<s>', input_suffix: '', input_extra: [{ text: 'E' }] }),
+    `\n\n--- snippet ---\n\nE${text(prefix)}P<s>${text(suffix)}${text(middle)}`,
+    'special tokens in texts stay text',
+  )
+  const long = await marked({
+    input_prefix: `${'~'.repeat(100)}^`,
+    input_suffix: `^${'~'.repeat(100)}`,
+    input_extra: [{ text: '#'.repeat(100) }],
+  })
+  t.equal(
+    long,
+    `${'#'.repeat(60)}${text(prefix)}${'~'.repeat(47)}^${text(suffix)}^${'~'.repeat(13)}${text(middle)}`,
+    'what is next to the gap is kept',
+  )
+  const whole = { input_prefix: 'a', input_suffix: 'b' }
+  const stream = await server.post('/infill', { ...whole, n_predict: 1, stream: true })
+  t.match(await stream.text(), /"stop":true/)
+  for (const field of ['input_prefix', 'input_suffix']) {
+    const refused = await server.post('/infill', { ...whole, [field]: undefined })
+    t.match([refused.status, await refused.text()], [400, new RegExp(field)])
+  }
+
+  const other = await serve({ protocols: [llamaServerProtocol()] })
+  t.teardown(() => other.close())
+  const unable = await other.post('/infill', whole)
+  t.match(
+    [unable.status, await unable.json()],
+    [501, { error: { code: 501, type: 'not_supported_error', message: /^Infill is not supp/ } }],
+  )
 })
