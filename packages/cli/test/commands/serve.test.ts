@@ -1,47 +1,10 @@
-import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import { resolveModel } from 'cllm'
-import t, { type Test } from 'tap'
-
-const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
-const { path: model } = await resolveModel('stories15m')
-/** One thread: the machine's others may be busy with other tests. */
-const usual = ['--port', '0', '--threads', '1', '--gpu', 'off', '--log-level', 'warn']
-
-interface Running {
-  readonly url: string
-  readonly child: ChildProcess
-  readonly errors: Promise<string>
-}
-
-function run(args: readonly string[]): ChildProcess {
-  const env = { ...process.env, UV_THREADPOOL_SIZE: '1' }
-  return spawn(process.execPath, [bin, 'serve', ...args], {
-    env,
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-}
-
-async function serve(t: Test, ...args: readonly string[]): Promise<Running> {
-  const child = run([...usual, ...args])
-  t.teardown(() => child.kill('SIGKILL'))
-  const errors = text(child.stderr!)
-  const lines = createInterface(child.stdout!)
-  const line = await Promise.race([once(lines, 'line').then(String), errors])
-  t.match(line, /^listening on http:\/\/[\w.]+:\d+$/)
-  const url = line.replace('listening on ', '').replace('0.0.0.0', '127.0.0.1')
-  return { url, child, errors }
-}
-
-async function stop(t: Test, { child }: Running, signal: NodeJS.Signals = 'SIGTERM') {
-  child.kill(signal)
-  t.same(await once(child, 'exit'), [0, null], `${signal} ends it with 0`)
-}
+import t from 'tap'
+import { model, run, serve, stop } from '../serve-process.js'
 
 async function post(url: string, path: string, body: unknown): Promise<Response> {
   const headers = { 'content-type': 'application/json' }

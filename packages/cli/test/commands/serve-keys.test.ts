@@ -1,0 +1,71 @@
+import { execFileSync } from 'node:child_process'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import t from 'tap'
+import { bin, model, serve, stop } from '../serve-process.js'
+
+t.test('keys in the real process: roles, limits, reload, the words of each protocol', async (t) => {
+  const file = join(t.testdir(), 'keys.json')
+  const keys = (...args: readonly string[]): string =>
+    execFileSync(process.execPath, [bin, 'keys', ...args, '--api-keys', file], {
+      encoding: 'utf8',
+    }).trim()
+  const ann = keys('add', 'ann', '--requests-per-minute', '3')
+  const root = keys('add', 'root', '--role', 'admin')
+  const server = await serve(t, '--model', model, '--slots', '1', '--api-keys', file)
+  const ask = async (path: string, key: string | undefined, body?: object) => {
+    const answer = await fetch(server.url + path, {
+      method: body === undefined ? 'GET' : 'POST',
+      headers: {
+        'content-type': 'application/json',
+        ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+      },
+      body: body === undefined ? null : JSON.stringify(body),
+    })
+    const text = await answer.text()
+    return { status: answer.status, headers: answer.headers, text }
+  }
+
+  t.equal((await ask('/health', undefined)).status, 200, 'load balancers need none')
+  const shapes: readonly [path: string, body: object][] = [
+    ['/generate', { success: false, code: 'unauthenticated' }],
+    ['/v1/completions', { error: { type: 'authentication_error', code: 'invalid_api_key' } }],
+    ['/api/generate', { error: /API key/ }],
+    ['/completion', { error: { code: 401, type: 'authentication_error' } }],
+  ]
+  for (const [path, shape] of shapes) {
+    for (const key of [undefined, 'wrong']) {
+      const refused = await ask(path, key, { prompt: 'Once' })
+      t.equal(refused.status, 401, path)
+      t.match(JSON.parse(refused.text), shape)
+    }
+  }
+  t.match(await ask('/metrics', ann), { status: 403, text: /"forbidden"/ })
+  t.match(await ask('/metrics', root), { status: 200, text: /cllm_/ })
+
+  const body = { prompt: 'Once', max_tokens: 1 }
+  for (const remaining of ['2', '1', '0']) {
+    const { status, headers } = await ask('/v1/completions', ann, body)
+    t.equal(status, 200)
+    t.equal(headers.get('x-ratelimit-limit-requests'), '3')
+    t.equal(headers.get('x-ratelimit-remaining-requests'), remaining)
+  }
+  const limited = await ask('/v1/completions', ann, body)
+  t.equal(limited.status, 429)
+  t.match(limited.headers.get('retry-after'), /^\d+$/)
+  t.match(JSON.parse(limited.text), { error: { code: 'rate_limit_exceeded' } })
+
+  const status = async (key: string) => (await ask('/v1/models', key)).status
+  const becomes = async (key: string, wanted: number): Promise<void> => {
+    while ((await status(key)) !== wanted) await delay(20)
+  }
+  const bob = keys('add', 'bob')
+  await becomes(bob, 200)
+  keys('revoke', 'ann')
+  await becomes(ann, 401)
+  t.equal(await status(root), 200, 'the others stay, without a restart')
+  t.notMatch(keys('list'), /ann/)
+  await stop(t, server)
+  const log = await server.errors
+  for (const key of [ann, bob, root]) t.notOk(log.includes(key), 'no key in the log')
+})
