@@ -57,6 +57,8 @@ t.test('the description holds together, and every route of it is there', async (
   })
   const page = await server.get('/docs')
   t.match(page.headers.get('content-type'), /text\/html/)
+  t.match(page.headers.get('content-security-policy'), /default-src 'self'/)
+  t.equal(page.headers.get('x-frame-options'), 'DENY')
   t.match(await page.text(), /POST \/v1\/chat\/completions/)
 })
 
