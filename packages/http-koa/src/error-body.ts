@@ -2,8 +2,8 @@ import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { ErrorShape } from './koa-context.js'
 
-/** Seconds after which a client that was turned away may come again. */
-const retryAfterSeconds = 5
+/** Seconds after which a client may come again where nothing is known. */
+const someSeconds = 5
 
 const errorBodySchema = z.object({
   success: z.literal(false),
@@ -32,6 +32,14 @@ export function errorBody(error: CllmError): ErrorBody {
   }
 }
 
+/**
+ * The status of a failure's answer on the routes that the original does not have: what ran out of
+ * time was not the client's fault.
+ */
+export function statusElsewhere(error: CllmError): number {
+  return error.code === 'timeout' ? 504 : error.status
+}
+
 /** How failures are worded where no protocol says otherwise. */
 export const nativeErrors = {
   covers: () => true,
@@ -45,16 +53,29 @@ export const shapeFor = (shapes: readonly ErrorShape[], path: string): ErrorShap
 
 /** The headers of a failure's answer. */
 export function errorHeaders(error: CllmError): Record<string, string> {
-  return error.code === 'queue_full' ? { 'Retry-After': String(retryAfterSeconds) } : {}
+  return isTurnedAway(error) ? { 'Retry-After': String(retryAfter(error)) } : {}
+}
+
+/** Whether it came to a queue that takes no more. */
+function isTurnedAway({ code }: CllmError): boolean {
+  return code === 'queue_full' || code === 'wait_too_long'
+}
+
+/** Seconds after which it may be worth coming again. */
+function retryAfter({ details: { retryAfterMs } }: CllmError): number {
+  return typeof retryAfterMs === 'number'
+    ? Math.max(1, Math.ceil(retryAfterMs / 1000))
+    : someSeconds
 }
 
 function wording(error: CllmError): Pick<ErrorBody, 'error' | 'message' | 'retry_after'> {
   switch (error.code) {
     case 'queue_full':
+    case 'wait_too_long':
       return {
         error: 'Request queue is full',
         message: 'Server is currently at maximum capacity. Please try again later.',
-        retry_after: retryAfterSeconds,
+        retry_after: retryAfter(error),
       }
     case 'timeout':
       return { error: 'Request timeout', message: 'Request timed out' }

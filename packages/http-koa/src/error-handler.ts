@@ -26,7 +26,7 @@ export function isClientGone(error: unknown): boolean {
 export function handleErrors(shapes: readonly ErrorShape[] = []): Middleware<KoaState> {
   return async (ctx, next) => {
     const { logger } = ctx.state.transport
-    const bodyOf = (error: CllmError): unknown => shapeFor(shapes, ctx.path).body(error)
+    const shape = shapeFor(shapes, ctx.path)
     try {
       await next()
       refuseUnserved(ctx)
@@ -40,14 +40,15 @@ export function handleErrors(shapes: readonly ErrorShape[] = []): Middleware<Koa
       }
       if (isClientError(error)) {
         ctx.status = error.status
-        ctx.body = bodyOf(new CllmError('invalid_request', error.message))
+        ctx.body = shape.body(new CllmError('invalid_request', error.message))
         return
       }
       const shown = publicError(error, logger)
-      ctx.status = shown.status
+      const body = shape.body(shown)
+      ctx.status = shape.status?.(shown) ?? shown.status
       ctx.set(errorHeaders(shown))
-      if (shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(bodyOf(shown)))
-      else ctx.body = bodyOf(shown)
+      if (shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(body))
+      else ctx.body = body
     }
   }
 }

@@ -39,6 +39,8 @@ export type KoaRouter = RouterInstance<KoaState>
 export interface ErrorShape {
   /** Whether failures at this path, also of routes that do not exist, are worded so. */
   covers(path: string): boolean
+  /** The status of a failure's answer; default: that of the error table. */
+  status?(error: CllmError): number
   /** The body of a failure's answer, sent as JSON. */
   body(error: CllmError): unknown
   /** What such a body looks like, for the description of the API. */

@@ -1,8 +1,9 @@
-import { CllmError, requestId } from '@cllm/core'
+import { CllmError, type Forecast, requestId } from '@cllm/core'
 import type { KoaContext } from './koa-context.js'
 
 const tenantHeader = 'x-cllm-tenant'
 const longestTenant = 256
+const forecastHeader = 'x-cllm-forecast'
 
 /**
  * The id of a request: the client's `x-request-id` where that is 1 to 128 letters, digits and `.:_-`,
@@ -24,4 +25,17 @@ export function tenantOf(ctx: KoaContext): string | undefined {
   const expected = `a name of at most ${longestTenant} characters`
   const message = `${tenantHeader}: expected ${expected}, instead got ${tenant.length} characters`
   throw new CllmError('invalid_request', message, { details: { field: tenantHeader } })
+}
+
+/** Whether the client wants to know when its turn comes: `x-cllm-forecast: true`. */
+export function isForecastWanted(ctx: KoaContext): boolean {
+  return ctx.get(forecastHeader).toLowerCase() === 'true'
+}
+
+/** Says so. Of several generations in one answer it is the last place that counts. */
+export function tellForecast(ctx: KoaContext, { position, firstTokenMs }: Forecast): void {
+  ctx.set({
+    'X-Queue-Position': String(position),
+    'X-Predicted-TTFT-Ms': String(Math.round(firstTokenMs)),
+  })
 }

@@ -226,6 +226,24 @@ export const schema = {
       arg: 'max-queued-requests',
       placeholder: 'COUNT',
     }),
+    max_queued_tokens: option({
+      doc:
+        'Tokens that the prompts of waiting requests may have together; beyond it 429. One request ' +
+        'may always wait. 0 is no limit.',
+      default: 0,
+      format: integer({ minimum: 0 }),
+      arg: 'max-queued-tokens',
+      placeholder: 'COUNT',
+    }),
+    max_queue_wait: option({
+      doc:
+        'Seconds that a request may have to wait for its slot, as predicted when it comes; one that ' +
+        'would wait longer is refused with 429. 0 is no limit.',
+      default: 0,
+      format: decimal({ minimum: 0, unit: 'seconds' }),
+      arg: 'max-queue-wait',
+      placeholder: 'SECONDS',
+    }),
     request_timeout: option({
       doc: 'Seconds from arrival to end of a request that sets no limit of its own; 0 is no limit.',
       default: 0,

@@ -10,6 +10,8 @@ export function toEngineSettings(loaded: LoadedConfig, model: ResolvedModel): En
   const { config } = loaded
   const { scheduler } = config
   const timeout = scheduler.request_timeout
+  const tokens = scheduler.max_queued_tokens
+  const wait = scheduler.max_queue_wait
   return {
     backend: toBackendOptions(config, model),
     policy: scheduler.policy,
@@ -17,6 +19,8 @@ export function toEngineSettings(loaded: LoadedConfig, model: ResolvedModel): En
     options: {
       maxQueuedRequests: scheduler.max_queued_requests,
       isolateTenants: isolatesTenants(config),
+      ...(tokens === 0 ? {} : { maxQueuedTokens: tokens }),
+      ...(wait === 0 ? {} : { maxQueueWaitMs: wait * 1000 }),
       ...(timeout === 0 ? {} : { requestTimeoutMs: timeout * 1000 }),
     },
     plugins: config.plugins,

@@ -72,7 +72,7 @@ export class EngineControl implements EngineCalls {
 
   /** What happened to a request. Throws `request_not_found`. */
   async explain(id: string): Promise<RequestReport> {
-    const report = this.engine.journal.find(id)
+    const report = this.engine.explain(id)
     if (report !== undefined) return report
     const message = `There is no request "${id}" under way or among the last that ended`
     throw new CllmError('request_not_found', message, { details: { id } })

@@ -47,6 +47,8 @@ export interface GenerateRequest {
    * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
    */
   readonly logprobs?: number
+  /** Whether its `start` event says what it is to expect; default false. */
+  readonly forecast?: boolean
   /** Set by who puts a request to another engine because the first one is gone. */
   readonly continued?: Continuation
 }
@@ -80,6 +82,19 @@ export interface Continuation {
   readonly elapsedMs: number
   /** Milliseconds from that arrival to the first of the tokens. */
   readonly firstTokenMs?: number
+}
+
+/**
+ * When a request will likely be served, as the engine saw it when it came: as if all were served in
+ * the order of their arrival.
+ */
+export interface Forecast {
+  /** Its place in the queue from 1; 0 when a slot is free for it. */
+  readonly position: number
+  /** Milliseconds until it has a slot. */
+  readonly queueMs: number
+  /** Milliseconds until its first token. */
+  readonly firstTokenMs: number
 }
 
 /** The embedding of an input. */
@@ -124,7 +139,13 @@ export interface Timings {
 /** What a request's stream carries, in this order: one `start`, tokens, one `end`. */
 export type GenerateEvent =
   /** The request is valid and waits for its turn. */
-  | { readonly type: 'start'; readonly id: string; readonly promptTokens: number }
+  | {
+      readonly type: 'start'
+      readonly id: string
+      readonly promptTokens: number
+      /** When it was asked for. */
+      readonly forecast?: Forecast
+    }
   | {
       readonly type: 'token'
       readonly token: TokenId

@@ -1,5 +1,5 @@
 import type { SlotId } from './backend.js'
-import type { Timings, Usage } from './engine-client.js'
+import type { Forecast, Timings, Usage } from './engine-client.js'
 import type { RequestState } from './scheduler-policy.js'
 
 /**
@@ -63,6 +63,10 @@ export interface RequestReport {
   readonly priority: number
   readonly tenant: string
   readonly session?: string
+  /** What was to be expected when it came. */
+  readonly forecast?: Forecast
+  /** Its place among those that wait now, from 1, by arrival. */
+  readonly queuePosition?: number
   readonly usage: Usage
   /** So far, while it is under way. */
   readonly timings: Timings

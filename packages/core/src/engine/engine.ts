@@ -3,6 +3,7 @@ import type { Backend, StepOutput } from '../contracts/backend.js'
 import type { Clock, Random } from '../contracts/clock.js'
 import type { EngineInfo, EngineStatistics, GenerateRequest } from '../contracts/engine-client.js'
 import type { Logger } from '../contracts/logger.js'
+import type { RequestReport } from '../contracts/request-report.js'
 import type { Plan, SchedulerPolicy } from '../contracts/scheduler-policy.js'
 import type { Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
@@ -78,9 +79,10 @@ export class Engine {
 
   /** @internal */
   accept(sequence: Sequence): void {
-    const { id, promptTokens } = sequence
+    const { id, promptTokens, request, forecast } = sequence
     this.#roster.add(sequence)
-    this.#outbox.listener([{ id, event: { type: 'start', id, promptTokens } }])
+    const more = request.forecast && forecast !== undefined ? { forecast } : {}
+    this.#outbox.listener([{ id, event: { type: 'start', id, promptTokens, ...more } }])
     this.#wake.notify()
   }
 
@@ -97,6 +99,13 @@ export class Engine {
     if (this.#intake.giveUp(id, error)) return
     const sequence = this.#roster.find(id)
     if (sequence !== undefined) this.#departures.mark(sequence, error)
+  }
+
+  /** What happened to a request that is under way or was one of the last that ended. */
+  explain(id: string): RequestReport | undefined {
+    const report = this.journal.find(id)
+    const queuePosition = this.#roster.waiting.placeOf(id)
+    return report && { ...report, ...(queuePosition === undefined ? {} : { queuePosition }) }
   }
 
   /** The policy in force, and why it is the fallback where it is. */
@@ -150,7 +159,9 @@ export class Engine {
       const step = await this.#startStep(began)
       this.#publish()
       if (step !== undefined) this.#append(step, await step.outcome)
-      this.#counters.busyMs += this.clock.now() - began
+      const took = this.clock.now() - began
+      this.#counters.busyMs += took
+      if (step !== undefined) this.#roster.forecaster.stepped(step.parts, took)
       if (step === undefined) await this.#wake.sleep(this.#roster.wakesAt(this.#planWakesAt))
     }
   }

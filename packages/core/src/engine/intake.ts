@@ -3,6 +3,7 @@ import type { Clock, Random } from '../contracts/clock.js'
 import type { GenerateRequest } from '../contracts/engine-client.js'
 import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { Admission } from './admission.js'
 import type { EngineOptions } from './engine-options.js'
 import { resolvePrompt } from './resolve-prompt.js'
 import { resolveRequest } from './resolve-request.js'
@@ -27,6 +28,8 @@ export class Intake {
   /** Requests whose id belongs to one that has ended and is about to leave. */
   readonly #following = new Map<string, GenerateRequest>()
 
+  readonly #admission: Admission
+
   constructor(
     private readonly household: Household,
     private readonly roster: Roster,
@@ -36,6 +39,7 @@ export class Intake {
     private readonly options: EngineOptions,
   ) {
     roster.onRemoved = (id) => this.#follow(id)
+    this.#admission = new Admission(roster, options)
   }
 
   /** Whether long prompts are being tokenized. */
@@ -59,7 +63,7 @@ export class Intake {
       const complete = resolveRequest(id, request, context)
       const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
       const accept = (tokens: readonly TokenId[]): void =>
-        this.household.accept(new Sequence(complete(tokens), now, lookUp))
+        this.#accept(new Sequence(complete(tokens), now, lookUp))
       if (prompt instanceof Promise) void this.#await(id, prompt, accept)
       else accept(prompt)
     } catch (error) {
@@ -98,8 +102,19 @@ export class Intake {
     let error: unknown
     const tokens = await prompt.catch((reason: unknown) => void (error = reason))
     this.#reading.delete(id)
-    if (tokens === undefined) this.household.refuse(id, CllmError.from(error))
-    else accept(tokens)
+    try {
+      if (tokens === undefined) throw error
+      accept(tokens)
+    } catch (reason) {
+      this.household.refuse(id, CllmError.from(reason))
+    }
+  }
+
+  #accept(sequence: Sequence): void {
+    const now = this.clock.now()
+    sequence.forecast = this.roster.forecaster.forecast(sequence, now)
+    if (sequence.request.continued === undefined) this.#admission.check(sequence, now)
+    this.household.accept(sequence)
   }
 
   #ensureWanted(id: string): void {
@@ -112,11 +127,6 @@ export class Intake {
     if (this.#reading.has(id) || this.roster.find(id) !== undefined || this.outbox.owes(id)) {
       throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
     }
-    if (continued !== undefined) return
-    const limit = this.options.maxQueuedRequests
-    const { waiting, slots } = this.roster
-    // Those that free slots are there for do not wait in the sense of the limit.
-    if (waiting.total + this.#reading.size < limit + slots.freeCount) return
-    throw new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
+    if (continued === undefined) this.#admission.checkCount(this.#reading.size, this.clock.now())
   }
 }

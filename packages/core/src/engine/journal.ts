@@ -137,7 +137,7 @@ export class Journal {
     now: number,
     end?: TimelineEntry,
   ): RequestReport {
-    const { id, arrival, priority, tenant, session, firstTokenAt } = sequence
+    const { id, arrival, priority, tenant, session, forecast, firstTokenAt } = sequence
     const more: TimelineEntry[] = []
     if (firstTokenAt !== undefined) {
       more.push({ type: 'first_token', atMs: firstTokenAt - arrival })
@@ -152,6 +152,7 @@ export class Journal {
       priority,
       tenant,
       ...(session === undefined ? {} : { session }),
+      ...(forecast === undefined ? {} : { forecast }),
       usage: sequence.usage(),
       timings: sequence.timings(now),
       timeline: timeline.list(more),

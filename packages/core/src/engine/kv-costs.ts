@@ -27,6 +27,12 @@ export class KvCosts {
     return tokens * (this.#fit.coefficients[2] ?? 0)
   }
 
+  /** What a step takes in which so many sequences decode. */
+  stepMs(sequences: number): number {
+    const [base = 0, decode = 0] = this.#fit.coefficients
+    return base + sequences * decode
+  }
+
   /** What copying a slot adds. */
   get copyMs(): number {
     return this.#trust * (this.#fit.coefficients[3] ?? 0)

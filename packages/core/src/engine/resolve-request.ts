@@ -40,6 +40,7 @@ export function resolveRequest(
     checkType(field, request[field], 'string')
   }
   checkType('cache', request.cache, 'boolean')
+  checkType('forecast', request.forecast, 'boolean')
   checkLogprobs(request.logprobs, context.backend)
   checkContinuation(request.continued, maxTokens, context)
   const sampling = resolveSampling(request.sampling ?? {}, context)
@@ -56,6 +57,7 @@ export function resolveRequest(
     session: request.session,
     stepGroup: request.stepGroup,
     cache: request.cache ?? true,
+    forecast: request.forecast ?? false,
     logprobs: request.logprobs,
     describe: (token, logprobs) => describeLogprobs(tokenizer, token, logprobs),
     continued: request.continued,

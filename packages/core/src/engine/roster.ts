@@ -4,6 +4,7 @@ import type { EngineStatistics } from '../contracts/engine-client.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { EndState } from './counters.js'
 import { Expiry } from './expiry.js'
+import { Forecaster } from './forecaster.js'
 import { KvSlots } from './kv-slots.js'
 import type { PolicySeat } from './policy-seat.js'
 import { PrefixWaits } from './prefix-waits.js'
@@ -22,6 +23,7 @@ export class Roster {
   readonly expiry = new Expiry()
   readonly slots: KvSlots
   readonly waits: PrefixWaits
+  readonly forecaster: Forecaster
   /** Told of each request that ended, when its id is free. */
   onRemoved: (id: string) => void = () => {}
   readonly #mover: SlotMover
@@ -34,6 +36,7 @@ export class Roster {
     this.slots = new KvSlots(backend, clock)
     this.waits = new PrefixWaits(this.slots, this.waiting, seat.journal)
     this.#mover = new SlotMover(this.slots, backend)
+    this.forecaster = new Forecaster(this, backend.limits)
   }
 
   get isIdle(): boolean {
@@ -70,6 +73,7 @@ export class Roster {
     this.waiting.add(sequence)
     this.waits.joined(sequence, sequence.arrival)
     this.expiry.add(sequence)
+    this.forecaster.joined(sequence)
     this.seat.observe({ type: 'queued', request: sequence, now: sequence.arrival })
   }
 
@@ -81,6 +85,7 @@ export class Roster {
     if (!insists && this.waits.hold(sequence, now)) return undefined
     this.waiting.remove(sequence)
     this.waits.left(sequence)
+    this.forecaster.left()
     this.running.add(sequence)
     sequence.state = 'prefilling'
     sequence.admittedAt ??= now
@@ -150,6 +155,7 @@ export class Roster {
     this.waits.left(sequence)
     this.#giveBack(sequence, now)
     sequence.state = state
+    this.forecaster.ended(sequence, state === 'done' && sequence.finish !== 'length')
     this.seat.observe({ type: 'finished', request: sequence, now })
     this.onRemoved(sequence.id)
   }

@@ -2,6 +2,7 @@ import type { OutputLogprobs, Sampler, SlotId } from '../contracts/backend.js'
 import type {
   Continuation,
   FinishReason,
+  Forecast,
   Timings,
   TokenLogprobs,
   Usage,
@@ -25,6 +26,8 @@ export interface SequenceRequest {
   readonly session: string | undefined
   readonly stepGroup: string | undefined
   readonly cache: boolean
+  /** Whether its client wants to know what to expect. */
+  readonly forecast: boolean
   /** How many of the likeliest tokens are told with each one; undefined: no probabilities at all. */
   readonly logprobs: number | undefined
   /** Puts probabilities into words for the client. */
@@ -57,6 +60,8 @@ export class Sequence implements SequenceView {
   found: { readonly version: number; readonly tokens: number } | undefined
   /** How often it has waited for a prefix that another request computed. */
   prefixWaits = 0
+  /** What was to be expected when it came. */
+  forecast: Forecast | undefined
   /** Its place among the waiting ones. */
   turn = 0
   /** Probabilities of the output tokens whose events are still due. */

@@ -10,6 +10,8 @@ export class WaitingQueue implements WaitingView {
   #queued = new Map<string, Sequence>()
   readonly #held = new Map<string, Sequence>()
   #turns = 0
+  /** Of all that wait. */
+  promptTokens = 0
 
   /** Without those that are held back. */
   get size(): number {
@@ -24,6 +26,7 @@ export class WaitingQueue implements WaitingView {
   add(sequence: Sequence): void {
     const part = sequence.state === 'preempted' ? this.#preempted : this.#queued
     sequence.turn = ++this.#turns
+    this.promptTokens += sequence.promptTokens
     part.set(sequence.id, sequence)
   }
 
@@ -36,9 +39,20 @@ export class WaitingQueue implements WaitingView {
     return this.#queued.get(id) ?? this.#preempted.get(id) ?? this.#held.get(id)
   }
 
+  /** Its place from 1, or undefined where it does not wait. */
+  placeOf(id: string): number | undefined {
+    let place = 0
+    for (const sequence of this.everyone()) {
+      place++
+      if (sequence.id === id) return place
+    }
+    return undefined
+  }
+
   remove(sequence: Sequence): void {
     const { id } = sequence
-    if (!this.#queued.delete(id) && !this.#preempted.delete(id)) this.#held.delete(id)
+    if (!this.#queued.delete(id) && !this.#preempted.delete(id) && !this.#held.delete(id)) return
+    this.promptTokens -= sequence.promptTokens
   }
 
   /** Hides a queued request from the policy. */

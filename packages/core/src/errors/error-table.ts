@@ -35,7 +35,8 @@ export const errorTable = {
   method_not_allowed: entry(405, 'The path does not take this method.'),
   body_too_large: entry(413, 'The body is larger than the server accepts.'),
   unsupported_media_type: entry(415, 'The body is not sent as application/json.'),
-  queue_full: entry(429, 'As many requests wait as may; try again later.'),
+  queue_full: entry(429, 'As many requests or tokens wait as may; try again later.'),
+  wait_too_long: entry(429, 'It would wait longer for its turn than any may; try again later.'),
   not_implemented: entry(501, 'The model that is served cannot do this.'),
   // What an operator configures
   invalid_configuration: entry(500, 'Settings are unknown, have a wrong type or contradict.'),

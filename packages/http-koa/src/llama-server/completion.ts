@@ -1,5 +1,4 @@
 import type { EngineClient, GenerateRequest, LikelyToken, TokenId, TokenLogprobs } from '@cllm/core'
-import { abortOnClose } from '../abort-on-close.js'
 import type { KoaContext } from '../koa-context.js'
 import { publicError } from '../public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../request/generation.js'
@@ -33,7 +32,7 @@ export async function complete(
   const request = await toCompletionRequest(fields, client, defaults)
   const prompt = await promptText(client, fields.prompt)
   const model = fields.model ?? llama.directory.list()[0] ?? ''
-  const generation = await startGeneration(client, request, abortOnClose(ctx))
+  const generation = await startGeneration(ctx, client, request)
   const about = { model, prompt, request, returnTokens: fields.return_tokens ?? false }
   if (fields.stream === true) await stream(ctx, generation, about)
   else ctx.body = await collect(generation, about)

@@ -1,6 +1,6 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { errorMessage } from '../error-body.js'
+import { errorMessage, statusElsewhere } from '../error-body.js'
 
 const types: Readonly<Record<number, string>> = {
   400: 'invalid_request_error',
@@ -25,7 +25,8 @@ export const llamaServerErrorSchema = z.object({
 
 /** A failure as llama-server words it. */
 export function llamaServerErrorBody(error: CllmError): z.output<typeof llamaServerErrorSchema> {
-  const { status, details } = error
+  const { details } = error
+  const status = statusElsewhere(error)
   const isTooLong = error.code === 'prompt_too_long'
   const type = types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error')
   return {

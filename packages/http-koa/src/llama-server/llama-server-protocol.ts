@@ -1,4 +1,5 @@
 import type { EngineDirectory } from '@cllm/core'
+import { statusElsewhere } from '../error-body.js'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
 import { UnknownFields } from '../native/unknown-fields.js'
 import type { HandledRoute } from '../request/api-route.js'
@@ -86,6 +87,7 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
     routes,
     errors: {
       covers: (path) => own.has(path),
+      status: statusElsewhere,
       body: llamaServerErrorBody,
       schema: llamaServerErrorSchema,
     },

@@ -1,8 +1,8 @@
-import { CllmError, type EngineClient } from '@cllm/core'
-import { abortOnClose } from '../abort-on-close.js'
+import type { EngineClient } from '@cllm/core'
 import { errorBody } from '../error-body.js'
 import type { KoaContext } from '../koa-context.js'
 import { publicError } from '../public-error.js'
+import { startGeneration } from '../request/generation.js'
 import { startEventStream } from '../sse.js'
 import type { NativeRequest } from './generate-request.js'
 import type { NativeContext } from './native-context.js'
@@ -18,13 +18,9 @@ export async function streamGeneration(
   client: EngineClient,
   { request, timings }: NativeRequest,
 ): Promise<void> {
-  const events = client.submit(request, { signal: abortOnClose(ctx) })
-  const first = await events.next()
-  if (first.done === true || first.value.type !== 'start') {
-    throw new CllmError('internal', 'The engine did not begin a stream with its start event')
-  }
+  const { id, events } = await startGeneration(ctx, client, request)
   const response = startEventStream(ctx)
-  const opening = `data: {"id":${JSON.stringify(first.value.id)},`
+  const opening = `data: {"id":${JSON.stringify(id)},`
   const token = (text: string) => `${opening}"token":${JSON.stringify(text)},"done":false}\n\n`
   try {
     for await (const event of events) {

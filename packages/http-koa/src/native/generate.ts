@@ -1,8 +1,8 @@
-import type { EngineClient, GenerateEvent } from '@cllm/core'
-import { abortOnClose } from '../abort-on-close.js'
+import type { EngineClient } from '@cllm/core'
 import type { KoaContext } from '../koa-context.js'
 import { identify, tenantOf } from '../request-headers.js'
 import { readJsonBody } from '../read-json-body.js'
+import { type EndEvent, startGeneration } from '../request/generation.js'
 import { generateSchema, parseGenerateRequest, type NativeRequest } from './generate-request.js'
 import { streamGeneration } from './generate-stream.js'
 import type { NativeContext } from './native-context.js'
@@ -37,11 +37,10 @@ async function answerWhole(
   client: EngineClient,
   { request, maxTokens, timings }: NativeRequest,
 ): Promise<void> {
-  let id = ''
+  const { id, events } = await startGeneration(ctx, client, request)
   let text = ''
-  for await (const event of client.submit(request, { signal: abortOnClose(ctx) })) {
-    if (event.type === 'start') id = event.id
-    else text += event.text
+  for await (const event of events) {
+    text += event.text
     if (event.type === 'end') {
       native.waitTimes.add(event.timings.queueMs)
       const more = timings ? { timings: describeTimings(event.timings, event.usage) } : {}
@@ -51,7 +50,7 @@ async function answerWhole(
   }
 }
 
-function summary({ reason, usage, timings }: Extract<GenerateEvent, { type: 'end' }>) {
+function summary({ reason, usage, timings }: EndEvent) {
   const seconds = timings.totalMs / 1000
   return {
     response_time: seconds,

@@ -7,11 +7,13 @@ import { describeTimings } from './timings.js'
 export async function requestReport(ctx: KoaContext, native: NativeContext): Promise<void> {
   const { id = '' } = ctx.params as { readonly id?: string }
   const report = await find(native.directory, id)
-  const { usage, timings, timeline, ...rest } = report
+  const { usage, timings, timeline, forecast, queuePosition, ...rest } = report
   ctx.body = {
     success: true,
     data: {
       ...rest,
+      ...(queuePosition === undefined ? {} : { queue_position: queuePosition }),
+      ...(forecast === undefined ? {} : { forecast: toSnakeCase(forecast) }),
       timings: describeTimings(timings, usage),
       timeline: timeline.map(toSnakeCase),
     },

@@ -1,4 +1,3 @@
-import { abortOnClose } from '../abort-on-close.js'
 import type { AnswerPart } from '../chat/answer-part.js'
 import { collectAnswer, type CollectedAnswer } from '../chat/collect-answer.js'
 import { type AnswerForm, createAnswerParser } from '../chat/create-answer-parser.js'
@@ -49,7 +48,7 @@ export async function answer(
   const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
   const defaults = withOverrides(protocolDefaults[route], ollama.overrides)
   const request = buildRequest(prompt, { ...settings, constraint }, defaults)
-  const generation = await startGeneration(client, request, abortOnClose(ctx))
+  const generation = await startGeneration(ctx, client, request)
   if (fields.stream ?? true) {
     await streamAnswer(ctx, generation, { model, form, words })
     return

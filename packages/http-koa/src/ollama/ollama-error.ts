@@ -9,7 +9,7 @@ export const ollamaErrorSchema = z.object({ error: z.string() })
 export function ollamaErrorBody(error: CllmError): z.output<typeof ollamaErrorSchema> {
   return {
     error:
-      error.code === 'queue_full'
+      error.code === 'queue_full' || error.code === 'wait_too_long'
         ? 'server busy, please try again.  maximum pending requests exceeded'
         : errorMessage(error),
   }

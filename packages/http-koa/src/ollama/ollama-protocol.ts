@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module'
 import type { EngineDirectory } from '@cllm/core'
+import { statusElsewhere } from '../error-body.js'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
 import { UnknownFields } from '../native/unknown-fields.js'
 import type { HandledRoute } from '../request/api-route.js'
@@ -79,6 +80,7 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
     routes,
     errors: {
       covers: (path) => /^\/api(\/|$)/.test(path),
+      status: statusElsewhere,
       body: ollamaErrorBody,
       schema: ollamaErrorSchema,
     },

@@ -1,5 +1,4 @@
 import { requestId } from '@cllm/core'
-import { abortOnClose } from '../abort-on-close.js'
 import { collectAnswer, type CollectedAnswer } from '../chat/collect-answer.js'
 import type { KoaContext } from '../koa-context.js'
 import { repeatRequest, startGenerations } from '../request/generation.js'
@@ -19,7 +18,7 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
   const defaults = withOverrides(protocolDefaults['/v1/chat/completions'], openAi.overrides)
   const { request, form } = await toChatRequest(fields, client, defaults)
   const requests = repeatRequest(request, fields.n ?? 1)
-  const generations = await startGenerations(client, requests, abortOnClose(ctx))
+  const generations = await startGenerations(ctx, client, requests)
   const head = {
     id: `chatcmpl-${requestId(ctx.state.transport.random)}`,
     created: secondsNow(ctx),

@@ -1,5 +1,4 @@
 import { type EngineClient, type GenerateRequest, requestId, type TokenLogprobs } from '@cllm/core'
-import { abortOnClose } from '../abort-on-close.js'
 import type { KoaContext } from '../koa-context.js'
 import { publicError } from '../public-error.js'
 import {
@@ -33,7 +32,7 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
       fields.echo === true ? await promptText(client, request) : '',
     ),
   )
-  const generations = await startGenerations(client, requests, abortOnClose(ctx))
+  const generations = await startGenerations(ctx, client, requests)
   const head = {
     id: `cmpl-${requestId(ctx.state.transport.random)}`,
     object: 'text_completion',

@@ -1,6 +1,6 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { errorField, errorMessage } from '../error-body.js'
+import { errorField, errorMessage, statusElsewhere } from '../error-body.js'
 
 /** What a failure looks like with OpenAI. */
 export const openAiErrorSchema = z.object({
@@ -19,6 +19,7 @@ export type OpenAiErrorBody = Readonly<z.output<typeof openAiErrorSchema>>
 const codes: Readonly<Record<string, string>> = {
   prompt_too_long: 'context_length_exceeded',
   queue_full: 'rate_limit_exceeded',
+  wait_too_long: 'rate_limit_exceeded',
   rate_limited: 'rate_limit_exceeded',
   unauthenticated: 'invalid_api_key',
 }
@@ -28,7 +29,7 @@ export function openAiErrorBody(error: CllmError): OpenAiErrorBody {
   return {
     error: {
       message: errorMessage(error),
-      type: typeOf(error.status),
+      type: typeOf(statusElsewhere(error)),
       param: errorField(error) ?? null,
       code: codes[error.code] ?? error.code,
     },

@@ -1,4 +1,5 @@
 import type { EngineDirectory } from '@cllm/core'
+import { statusElsewhere } from '../error-body.js'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
 import { UnknownFields } from '../native/unknown-fields.js'
 import type { HandledRoute } from '../request/api-route.js'
@@ -78,6 +79,7 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     routes,
     errors: {
       covers: (path) => /^\/v1(\/|$)/.test(path),
+      status: statusElsewhere,
       body: openAiErrorBody,
       schema: openAiErrorSchema,
     },

@@ -1,4 +1,3 @@
-import { abortOnClose } from '../abort-on-close.js'
 import { collectAnswer } from '../chat/collect-answer.js'
 import type { KoaContext } from '../koa-context.js'
 import { startGeneration } from '../request/generation.js'
@@ -15,7 +14,7 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
   const { model, client } = openModel(openAi.directory, fields.model)
   const defaults = withOverrides(protocolDefaults['/v1/responses'], openAi.overrides)
   const { request, form } = await toResponsesRequest(fields, client, defaults)
-  const generation = await startGeneration(client, request, abortOnClose(ctx))
+  const generation = await startGeneration(ctx, client, request)
   const head = responseHead(ctx, fields, model)
   if (fields.stream === true) {
     await streamResponse(ctx, generation, form, head)

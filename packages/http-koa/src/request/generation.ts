@@ -1,4 +1,7 @@
 import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest } from '@cllm/core'
+import { abortOnClose } from '../abort-on-close.js'
+import type { KoaContext } from '../koa-context.js'
+import { isForecastWanted, tellForecast } from '../request-headers.js'
 
 /** The events of a request that the engine has accepted. */
 export type GenerationEvents = AsyncIterable<Exclude<GenerateEvent, { type: 'start' }>>
@@ -13,34 +16,47 @@ export interface Generation {
   readonly events: GenerationEvents
 }
 
-/** Resolves when the engine has accepted the request; what it refuses is thrown here. */
+/**
+ * Resolves when the engine has accepted the request; what it refuses is thrown here. When the client
+ * leaves, the request is cancelled. Sets the headers that the client asked for.
+ */
 export async function startGeneration(
+  ctx: KoaContext,
+  client: EngineClient,
+  request: GenerateRequest,
+): Promise<Generation> {
+  return await start(ctx, client, request, abortOnClose(ctx))
+}
+
+async function start(
+  ctx: KoaContext,
   client: EngineClient,
   request: GenerateRequest,
   signal: AbortSignal,
 ): Promise<Generation> {
-  const events = client.submit(request, { signal })
+  const asked = isForecastWanted(ctx) ? { ...request, forecast: true } : request
+  const events = client.submit(asked, { signal })
   const first = await events.next()
   if (first.done === true || first.value.type !== 'start') {
     throw new CllmError('internal', 'The engine did not begin a stream with its start event')
   }
-  const { id, promptTokens } = first.value
+  const { id, promptTokens, forecast } = first.value
+  if (forecast !== undefined) tellForecast(ctx, forecast)
   return { id, promptTokens, events: events as GenerationEvents }
 }
 
 /** Starts several at once; when one is refused the others are cancelled. */
 export async function startGenerations(
+  ctx: KoaContext,
   client: EngineClient,
   requests: readonly GenerateRequest[],
-  signal: AbortSignal,
 ): Promise<Generation[]> {
+  const signal = abortOnClose(ctx)
   const [only] = requests
-  if (only !== undefined && requests.length === 1) {
-    return [await startGeneration(client, only, signal)]
-  }
+  if (only !== undefined && requests.length === 1) return [await start(ctx, client, only, signal)]
   const refused = new AbortController()
   const either = AbortSignal.any([signal, refused.signal])
-  const starting = requests.map((request) => startGeneration(client, request, either))
+  const starting = requests.map((request) => start(ctx, client, request, either))
   try {
     return await Promise.all(starting)
   } catch (error) {

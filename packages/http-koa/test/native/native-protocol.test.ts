@@ -138,12 +138,12 @@ t.test('failures of a stream', async (t) => {
   for (const path of ['/generate', '/generate_stream']) {
     const refused = await server.post(path, body)
     t.equal(refused.status, 429, 'a refusal is an HTTP error, not an event')
-    t.equal(refused.headers.get('retry-after'), '5')
+    t.equal(refused.headers.get('retry-after'), '2')
     t.match(await refused.json(), {
       success: false,
       error: 'Request queue is full',
       message: 'Server is currently at maximum capacity. Please try again later.',
-      retry_after: 5,
+      retry_after: 2,
     })
   }
   const texts = await drive(
