@@ -18,6 +18,7 @@ export function toTransportOptions(
     host: server.host,
     port: server.port,
     bodyLimitBytes: server.body_limit,
+    streamLimitBytes: server.stream_limit,
     jsonDepthLimit: security.json_depth,
     maxConnections: security.max_connections,
     headerLimitBytes: security.header_limit,

@@ -20,6 +20,8 @@ export interface TransportServices {
   readonly bodyLimitBytes: number
   /** How deep the JSON of a body may be nested. */
   readonly jsonDepthLimit: number
+  /** Bytes of a stream that may wait for a client to take them. */
+  readonly streamLimitBytes: number
 }
 
 /** The `ctx.state` of every request. */
@@ -27,6 +29,8 @@ export interface KoaState {
   transport: TransportServices
   /** The name of the API key that it was let in with. */
   keyName?: string
+  /** Why its client was cut off, if it was. */
+  cutReason?: CllmError
 }
 
 /** The `ctx` of a handler. */

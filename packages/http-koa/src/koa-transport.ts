@@ -33,6 +33,11 @@ export interface KoaTransportOptions extends ConnectionOptions {
   readonly bodyLimitBytes?: number
   /** How deep the JSON of a body may be nested; default 100. */
   readonly jsonDepthLimit?: number
+  /**
+   * Bytes of a streamed answer that may wait for its client to take them, beside what the operating
+   * system buffers; at more it is cut off and its request cancelled. Default 1 MiB.
+   */
+  readonly streamLimitBytes?: number
   /** Who may ask what; default: everyone everything. */
   readonly security?: SecurityOptions
 }
@@ -57,6 +62,7 @@ export class KoaTransport implements Transport {
       random: context.random,
       bodyLimitBytes: options.bodyLimitBytes ?? 1024 * 1024,
       jsonDepthLimit: options.jsonDepthLimit ?? 100,
+      streamLimitBytes: options.streamLimitBytes ?? 1024 * 1024,
     }
     const router = new Router<KoaState>()
     const security = secure(options.security ?? {}, context)

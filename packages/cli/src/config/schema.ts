@@ -1,11 +1,9 @@
-import { defaultEngineOptions } from '@cllm/core'
-import { defaultPolicyName } from '@cllm/scheduler'
 import { recorderOptions, telemetryOptions } from './observe-options.js'
 import { option, type OptionValues } from './option.js'
-import { batchingNames, orderNames } from './policy-parts.js'
 import { resolveModelSpec, resolvePath, resolvePluginName, resolveTemplate } from './paths.js'
 import { type ProtocolName, protocolNames } from './protocol-names.js'
 import { requestDefaults } from './request-defaults.js'
+import { schedulerOptions } from './scheduler-options.js'
 import { securityOptions } from './security-options.js'
 import {
   decimal,
@@ -14,15 +12,12 @@ import {
   orAuto,
   orNone,
   plugins,
-  record,
   someOf,
   text,
   toggle,
   toggleOrAuto,
   type PluginEntry,
 } from './value-format.js'
-
-const [defaultBatching, defaultOrder] = defaultPolicyName.split('+') as [string, string]
 
 const emptyToNone = (value: unknown) => (value === '' ? null : value)
 
@@ -57,6 +52,15 @@ export const schema = {
       default: 1024 * 1024,
       format: integer({ minimum: 1024 }),
       arg: 'body-limit',
+      placeholder: 'BYTES',
+    }),
+    stream_limit: option({
+      doc:
+        'Bytes of a streamed answer that may wait for its client to take them; at more it is cut off ' +
+        'and its request cancelled.',
+      default: 1024 * 1024,
+      format: integer({ minimum: 1024 }),
+      arg: 'stream-limit',
       placeholder: 'BYTES',
     }),
     protocols: option<readonly ProtocolName[]>({
@@ -188,70 +192,7 @@ export const schema = {
       placeholder: 'SECONDS',
     }),
   },
-  scheduler: {
-    batching: option<string | null>({
-      doc: `What a step looks like: ${batchingNames.join(', ')}.`,
-      default: defaultBatching,
-      format: orNone(text('a name')),
-      arg: 'batching',
-      placeholder: 'NAME',
-    }),
-    order: option<string | null>({
-      doc: `Which waiting request is next: ${orderNames.join(', ')}.`,
-      default: defaultOrder,
-      format: orNone(text('a name')),
-      arg: 'order',
-      placeholder: 'NAME',
-    }),
-    policy: option({
-      doc: "`batching+order` in one, or the name of a plugin's policy.",
-      default: defaultPolicyName,
-      format: text('a name'),
-      arg: 'policy',
-      placeholder: 'NAME',
-    }),
-    policy_options: option({
-      doc: 'Options of the policy; as a flag or variable, JSON.',
-      default: {},
-      format: record(),
-      arg: 'policy-options',
-      placeholder: 'JSON',
-    }),
-    max_queued_requests: option({
-      doc:
-        'Requests that may wait when all slots are taken; one more is refused with 429. With 0 a ' +
-        'request is served at once or not at all.',
-      default: defaultEngineOptions.maxQueuedRequests,
-      format: integer({ minimum: 0 }),
-      arg: 'max-queued-requests',
-      placeholder: 'COUNT',
-    }),
-    max_queued_tokens: option({
-      doc:
-        'Tokens that the prompts of waiting requests may have together; beyond it 429. One request ' +
-        'may always wait. 0 is no limit.',
-      default: 0,
-      format: integer({ minimum: 0 }),
-      arg: 'max-queued-tokens',
-      placeholder: 'COUNT',
-    }),
-    max_queue_wait: option({
-      doc:
-        'Seconds that a request may have to wait for its slot, as predicted when it comes; one that ' +
-        'would wait longer is refused with 429. 0 is no limit.',
-      default: 0,
-      format: decimal({ minimum: 0, unit: 'seconds' }),
-      arg: 'max-queue-wait',
-      placeholder: 'SECONDS',
-    }),
-    request_timeout: option({
-      doc: 'Seconds from arrival to end of a request that sets no limit of its own; 0 is no limit.',
-      default: 0,
-      format: decimal({ minimum: 0, unit: 'seconds' }),
-      arg: 'request-timeout',
-      placeholder: 'SECONDS',
-    }),
-  },
+  scheduler: schedulerOptions,
   api: {
     defaults: requestDefaults,
   },

@@ -7,7 +7,7 @@ import type { EngineCallName } from './engine-control.js'
 /** What a client sends to an engine elsewhere. */
 export type ToEngine =
   | { readonly type: 'submit'; readonly id: string; readonly request: GenerateRequest }
-  | { readonly type: 'cancel'; readonly id: string }
+  | { readonly type: 'cancel'; readonly id: string; readonly reason?: string }
   | {
       readonly type: 'call'
       readonly call: number

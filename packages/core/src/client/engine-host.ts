@@ -27,7 +27,7 @@ export function hostEngine(
   })
   channel.onMessage((message) => {
     if (message.type === 'submit') engine.submit(message.id, message.request)
-    else if (message.type === 'cancel') engine.cancel(message.id)
+    else if (message.type === 'cancel') engine.cancel(message.id, message.reason)
     else void answer(control, send, message)
   })
   channel.onClose(() => void engine.close())

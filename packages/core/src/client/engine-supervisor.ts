@@ -75,7 +75,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   send(message: ToEngine): void {
     if (this.state === 'gone') return
     if (message.type === 'submit') this.#submit(message)
-    else if (message.type === 'cancel') this.#cancel(message.id)
+    else if (message.type === 'cancel') this.#cancel(message)
     else this.#call(message)
   }
 
@@ -183,12 +183,11 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     return new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
   }
 
-  #cancel(id: string): void {
+  #cancel(message: ToEngine & { readonly type: 'cancel' }): void {
+    const { id, reason = 'The request was cancelled' } = message
     const entry = this.#ledger.get(id)
-    if (entry?.isSubmitted === true) this.#link?.channel.send({ type: 'cancel', id })
-    else if (entry !== undefined) {
-      this.#drop(entry, new CllmError('cancelled', 'The request was cancelled'))
-    }
+    if (entry?.isSubmitted === true) this.#link?.channel.send(message)
+    else if (entry !== undefined) this.#drop(entry, new CllmError('cancelled', reason))
   }
 
   #call(message: ToEngine & { readonly type: 'call' }): void {

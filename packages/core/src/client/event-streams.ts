@@ -74,21 +74,21 @@ export class EventStreams {
   open(
     id: string,
     signal: AbortSignal | undefined,
-    request: { readonly submit: () => void; readonly cancel: () => void },
+    request: { readonly submit: () => void; readonly cancel: (reason?: string) => void },
   ): AsyncIterableIterator<GenerateEvent> {
     if (this.#streams.has(id)) {
       const message = `A request with the id "${id}" is under way`
       return failed(new EventStream(() => {}), new CllmError('duplicate_request', message))
     }
-    const onAbort = (): void => stream.fail(cancelled(), true)
+    const onAbort = (): void => stream.fail(cancelled(signal), true)
     const stream = new EventStream((hasLeft) => {
       signal?.removeEventListener('abort', onAbort)
       this.#streams.delete(id)
-      if (hasLeft) request.cancel()
+      if (hasLeft) request.cancel(reasonOf(signal))
     })
     this.#streams.set(id, stream)
     signal?.addEventListener('abort', onAbort, { once: true })
-    if (signal?.aborted === true) return failed(stream, cancelled())
+    if (signal?.aborted === true) return failed(stream, cancelled(signal))
     try {
       request.submit()
     } catch (error) {
@@ -106,7 +106,14 @@ export class EventStreams {
   }
 }
 
-const cancelled = (): CllmError => new CllmError('cancelled', 'The request was cancelled')
+const cancelled = (signal: AbortSignal | undefined): CllmError =>
+  new CllmError('cancelled', reasonOf(signal) ?? 'The request was cancelled')
+
+/** Why the signal was aborted, where that was said. */
+function reasonOf(signal: AbortSignal | undefined): string | undefined {
+  const reason: unknown = signal?.reason
+  return CllmError.isInstance(reason) ? reason.message : undefined
+}
 
 function failed(stream: EventStream, error: CllmError): EventStream {
   stream.fail(error)

@@ -26,11 +26,11 @@ export class LocalEngineClient extends EngineControl implements EngineClient {
     const id = request.id ?? requestId(this.random)
     return this.#streams.open(id, options.signal, {
       submit: () => this.local.submit(id, request),
-      cancel: () => this.local.cancel(id),
+      cancel: (reason) => this.local.cancel(id, reason),
     })
   }
 
-  cancel(id: string): void {
-    this.local.cancel(id)
+  cancel(id: string, reason?: string): void {
+    this.local.cancel(id, reason)
   }
 }

@@ -3,11 +3,11 @@ import type {
   Embedding,
   EngineClient,
   EngineInfo,
-  EngineStatistics,
   GenerateEvent,
   GenerateRequest,
   Prompt,
 } from '../contracts/engine-client.js'
+import type { EngineStatistics } from '../contracts/engine-statistics.js'
 import type { RequestReport } from '../contracts/request-report.js'
 import type { SchedulerInfo } from '../contracts/scheduler-info.js'
 import type {
@@ -67,12 +67,13 @@ export class RemoteEngineClient implements EngineClient {
     const id = request.id ?? requestId(this.random)
     return this.#streams.open(id, options.signal, {
       submit: () => this.#send({ type: 'submit', id, request }),
-      cancel: () => this.cancel(id),
+      cancel: (reason) => this.cancel(id, reason),
     })
   }
 
-  cancel(id: string): void {
-    if (this.#closed === undefined) this.channel.send({ type: 'cancel', id })
+  cancel(id: string, reason?: string): void {
+    if (this.#closed !== undefined) return
+    this.channel.send({ type: 'cancel', id, ...(reason === undefined ? {} : { reason }) })
   }
 
   async tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]> {

@@ -1,10 +1,10 @@
 import type { SerializedError } from '../errors/cllm-error.js'
-import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from './backend.js'
-import type { RecorderStatistics, Recording } from './recording.js'
+import type { BackendCapabilities, BackendLimits, ModelInfo } from './backend.js'
+import type { EngineStatistics } from './engine-statistics.js'
+import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
 import type { SamplingParams } from './sampling.js'
 import type { SchedulerInfo } from './scheduler-info.js'
-import type { RequestState } from './scheduler-policy.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
@@ -191,63 +191,6 @@ export interface EngineInfo {
   readonly infill?: InfillTokens
 }
 
-/** A slot as seen from outside. */
-export interface SlotStatistics {
-  readonly slot: SlotId
-  /** The request in it, or undefined when it is idle. */
-  readonly request: string | undefined
-  readonly state: RequestState | 'idle'
-  /** Tokens in it; an idle slot keeps them for reuse. */
-  readonly tokens: number
-}
-
-/** How a quantity was spread, since the start. */
-export interface Distribution {
-  /** Upper bounds, rising; a value belongs to the first bound that it does not exceed. */
-  readonly bounds: readonly number[]
-  /** Values by bound, and last those above all of them. */
-  readonly counts: readonly number[]
-  /** Of all values. */
-  readonly sum: number
-}
-
-/** What the steps were made of. */
-export interface StepStatistics {
-  /** Tokens computed in prompts, also of requests that did not end well, and again if need be. */
-  readonly prefillTokens: number
-  /** Tokens computed to draw the next one. */
-  readonly decodeTokens: number
-  /** Milliseconds from a step's start to its tokens. */
-  readonly stepMs: Distribution
-  /** Tokens computed in a step. */
-  readonly stepTokens: Distribution
-  /** Requests that took part in a step. */
-  readonly stepSequences: Distribution
-}
-
-/** Counters since the start, and what is going on. Times are milliseconds. */
-export interface EngineStatistics extends StepStatistics {
-  readonly waiting: number
-  readonly running: number
-  readonly slots: readonly SlotStatistics[]
-  readonly requests: Readonly<Record<'done' | 'cancelled' | 'failed' | 'timed_out', number>>
-  readonly promptTokens: number
-  readonly cachedTokens: number
-  readonly generatedTokens: number
-  readonly preemptions: number
-  /** Policies that failed and were replaced by the fallback. */
-  readonly policyFaults: number
-  readonly steps: number
-  /** In the backend's forward passes. */
-  readonly decodeMs: number
-  /** In the backend's sampling. */
-  readonly sampleMs: number
-  /** In steps and between a step and the next one that follows at once: all of the loop's work. */
-  readonly busyMs: number
-  /** What the flight recorder holds, where there is one. */
-  readonly recorder?: RecorderStatistics
-}
-
 /**
  * All that a transport knows of an engine, be it in this process, in a child process or on another
  * machine. Failures are {@link CllmError}s.
@@ -255,14 +198,18 @@ export interface EngineStatistics extends StepStatistics {
 export interface EngineClient {
   /**
    * Generates. A failure, also of validation, is thrown by the iterator. Leaving the iteration early
-   * or aborting the signal cancels the request and frees its slot within one step.
+   * or aborting the signal cancels the request and frees its slot within one step; the message of a
+   * {@link CllmError} that it is aborted with is the reason.
    */
   submit(
     request: GenerateRequest,
     options?: { readonly signal?: AbortSignal },
   ): AsyncIterableIterator<GenerateEvent>
-  /** Cancels by id; unknown ids are ignored. The request's stream throws `cancelled`. */
-  cancel(id: string): void
+  /**
+   * Cancels by id; unknown ids are ignored. The request's stream throws `cancelled`, with the reason
+   * if one is given.
+   */
+  cancel(id: string, reason?: string): void
   /** The tokens of a text. */
   tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]>
   /** The text of tokens. Throws `invalid_token`. */

@@ -1,4 +1,5 @@
-import type { EngineStatistics, Usage } from '../contracts/engine-client.js'
+import type { Usage } from '../contracts/engine-client.js'
+import type { EngineStatistics } from '../contracts/engine-statistics.js'
 import type { StepRecord } from '../contracts/recording.js'
 import type { CllmError } from '../errors/cllm-error.js'
 import { recordOf, type Step, type StepOutcome } from './run-step.js'

@@ -1,7 +1,8 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, StepOutput } from '../contracts/backend.js'
 import type { Clock, Random } from '../contracts/clock.js'
-import type { EngineInfo, EngineStatistics, GenerateRequest } from '../contracts/engine-client.js'
+import type { EngineInfo, GenerateRequest } from '../contracts/engine-client.js'
+import type { EngineStatistics } from '../contracts/engine-statistics.js'
 import type { Logger } from '../contracts/logger.js'
 import type { RequestReport } from '../contracts/request-report.js'
 import type { Plan, SchedulerPolicy } from '../contracts/scheduler-policy.js'
@@ -94,8 +95,8 @@ export class Engine {
   }
 
   /** Ends a request; its slot is free before the next step. Unknown ids are ignored. */
-  cancel(id: string): void {
-    const error = new CllmError('cancelled', 'The request was cancelled')
+  cancel(id: string, reason = 'The request was cancelled'): void {
+    const error = new CllmError('cancelled', reason)
     if (this.#intake.giveUp(id, error)) return
     const sequence = this.#roster.find(id)
     if (sequence !== undefined) this.#departures.mark(sequence, error)

@@ -1,6 +1,6 @@
 import type { Backend } from '../contracts/backend.js'
 import type { Clock } from '../contracts/clock.js'
-import type { SlotStatistics } from '../contracts/engine-client.js'
+import type { SlotStatistics } from '../contracts/engine-statistics.js'
 import { chooseSlot } from './choose-slot.js'
 import { KvCosts } from './kv-costs.js'
 import { isFree, minimumWait, type Slot, SlotIndex } from './slot-index.js'

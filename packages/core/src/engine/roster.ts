@@ -1,6 +1,6 @@
 import type { Backend } from '../contracts/backend.js'
 import type { Clock } from '../contracts/clock.js'
-import type { EngineStatistics } from '../contracts/engine-client.js'
+import type { EngineStatistics } from '../contracts/engine-statistics.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { EndState } from './counters.js'
 import { Expiry } from './expiry.js'

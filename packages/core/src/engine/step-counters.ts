@@ -1,4 +1,4 @@
-import type { Distribution, StepStatistics } from '../contracts/engine-client.js'
+import type { Distribution, StepStatistics } from '../contracts/engine-statistics.js'
 import type { StepRecord } from '../contracts/recording.js'
 
 const stepMsBounds = [1, 2, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2500, 10_000]

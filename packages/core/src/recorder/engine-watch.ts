@@ -1,6 +1,7 @@
 import type { Channel, FromEngine, ToEngine } from '../client/channel.js'
 import type { StartEngine } from '../client/engine-supervisor.js'
-import type { AddressedEvent, EngineStatistics, Usage } from '../contracts/engine-client.js'
+import type { AddressedEvent, Usage } from '../contracts/engine-client.js'
+import type { EngineStatistics } from '../contracts/engine-statistics.js'
 import type { PolicySetting } from '../contracts/scheduler-info.js'
 import { Counters, endState } from '../engine/counters.js'
 import type { FlightRecorder } from './flight-recorder.js'

@@ -76,7 +76,7 @@ t.test('ten times too much: who is taken in comes when it was told to', async (t
   const waits = accepted.map(({ forecast }) => forecast?.queueMs ?? NaN)
   t.ok(Math.max(...waits) <= 3000 && Math.max(...waits) > 2500, 'up to the limit')
   for (const { error } of refused) {
-    const { queueMs, retryAfterMs } = error?.details as Record<string, number>
+    const { queueMs, retryAfterMs } = error!.details as Record<string, number>
     if (error?.code !== 'wait_too_long' || error.status !== 429) t.fail(`${error?.code}`)
     if (retryAfterMs !== queueMs! - 3000 || !(retryAfterMs > 0)) t.fail(`retry ${retryAfterMs}`)
   }
