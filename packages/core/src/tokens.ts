@@ -1,7 +1,7 @@
 import type { InjectionToken } from 'tsyringe'
 import type { Backend } from './contracts/backend.js'
 import type { Clock, Random } from './contracts/clock.js'
-import type { EngineDirectory } from './contracts/engine-client.js'
+import type { EngineDirectory } from './contracts/engine-directory.js'
 import type { Logger } from './contracts/logger.js'
 import type { SchedulerPolicy } from './contracts/scheduler-policy.js'
 import type { Tokenizer } from './contracts/tokenizer.js'

@@ -247,11 +247,3 @@ export interface EngineClient {
   /** Ends at once: what is under way fails with `shutting_down`. */
   close(): Promise<void>
 }
-
-/** The engines that transports can reach. */
-export interface EngineDirectory {
-  /** Names of the models, the default one first. */
-  list(): readonly string[]
-  /** The engine of this name, or the default one. Throws `model_not_found`. */
-  open(id?: string): EngineClient
-}

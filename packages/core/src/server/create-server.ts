@@ -2,11 +2,13 @@ import { systemClock } from '../clock/system-clock.js'
 import { systemRandom } from '../clock/system-random.js'
 import { LocalEngineClient } from '../client/local-engine-client.js'
 import type { Clock, Random } from '../contracts/clock.js'
-import type { EngineClient, EngineDirectory } from '../contracts/engine-client.js'
+import type { EngineClient } from '../contracts/engine-client.js'
+import type { EngineDirectory } from '../contracts/engine-directory.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
 import type { TransportAddress, TransportFactory } from '../contracts/transport.js'
 import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { createEngine, type EngineParts } from './create-engine.js'
+import type { ClosableDirectory } from './closable-directory.js'
 import { EngineMap } from './engine-map.js'
 
 /** What every server has besides its engines. */
@@ -21,6 +23,11 @@ export interface ServerParts {
 /** A server on engines that exist already, such as {@link RemoteEngineClient}s, by model name. */
 export interface ServerOnEngines extends ServerParts {
   readonly engines: Readonly<Record<string, EngineClient>>
+}
+
+/** A server on engines that come and go, such as those of a {@link ModelPool}. */
+export interface ServerOnDirectory extends ServerParts {
+  readonly directory: ClosableDirectory
 }
 
 /** A server with one engine in this process. */
@@ -45,9 +52,11 @@ export interface Server {
 }
 
 /** Puts a server together from instances. */
-export function createServer(parts: ServerOnEngines | ServerInProcess): Server {
+export function createServer(
+  parts: ServerOnDirectory | ServerOnEngines | ServerInProcess,
+): Server {
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
-  const directory = new EngineMap(engines(parts, random))
+  const directory = 'directory' in parts ? parts.directory : new EngineMap(engines(parts, random))
   const context = { directory, clock, random, logger }
   const transports = parts.transports.map((create) => create(context))
 
@@ -59,10 +68,9 @@ export function createServer(parts: ServerOnEngines | ServerInProcess): Server {
     async close(graceMs = 0) {
       const deadline = clock.now() + graceMs
       for (const transport of transports) transport.drain?.()
-      const clients = directory.clients()
-      const drained = Promise.allSettled(clients.map(async (client) => await client.drain()))
+      const drained = Promise.allSettled([directory.drain()])
       if (graceMs > 0) await settledBy(clock, deadline, drained)
-      const ended = Promise.allSettled(clients.map(async (client) => await client.close()))
+      const ended = directory.close()
       // Streams that are cut short have an error event to send yet.
       const cut = clock.now() + (graceMs > 0 ? flushMs : 0)
       // Settled, so that a transport that fails early is heard of at the end and not as an unhandled

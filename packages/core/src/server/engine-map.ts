@@ -1,8 +1,11 @@
-import type { EngineClient, EngineDirectory } from '../contracts/engine-client.js'
+import type { EngineClient } from '../contracts/engine-client.js'
+import type { ModelStatus } from '../contracts/engine-directory.js'
 import { CllmError } from '../errors/cllm-error.js'
+import type { ClosableDirectory } from './closable-directory.js'
+import { nameAmong } from './name-among.js'
 
-/** A directory over engines that are known by name; the first one is the default. */
-export class EngineMap implements EngineDirectory {
+/** A directory over engines that are there all the time, by name; the first one is the default. */
+export class EngineMap implements ClosableDirectory {
   readonly #engines: ReadonlyMap<string, EngineClient>
 
   constructor(engines: Iterable<readonly [string, EngineClient]>) {
@@ -13,16 +16,34 @@ export class EngineMap implements EngineDirectory {
     return [...this.#engines.keys()]
   }
 
-  open(id?: string): EngineClient {
-    const [first] = this.#engines.keys()
-    const engine = this.#engines.get(id ?? first ?? '')
-    if (engine !== undefined) return engine
-    const names = this.list().join(', ')
-    throw new CllmError('model_not_found', `model: expected one of ${names}, instead got "${id}"`)
+  nameOf(id?: string): string {
+    return nameAmong(this.list(), new Map(), id)
   }
 
-  /** All of them. */
-  clients(): EngineClient[] {
+  open(id?: string): EngineClient {
+    return this.#engines.get(this.nameOf(id))!
+  }
+
+  status(id?: string): ModelStatus {
+    const name = this.nameOf(id)
+    const unknown = { info: undefined, expiresAt: undefined, error: undefined }
+    return { name, state: 'loaded', users: 0, waiting: 0, ...unknown }
+  }
+
+  async unload(id: string): Promise<void> {
+    const message = `The model ${this.nameOf(id)} stays in memory`
+    throw new CllmError('unsupported', message)
+  }
+
+  async drain(): Promise<void> {
+    await Promise.allSettled(this.#clients().map(async (client) => await client.drain()))
+  }
+
+  async close(): Promise<void> {
+    await Promise.allSettled(this.#clients().map(async (client) => await client.close()))
+  }
+
+  #clients(): EngineClient[] {
     return [...this.#engines.values()]
   }
 }
