@@ -67,7 +67,7 @@ async function load(
   settings: Settings,
   dependencies: LlamaCppDependencies,
 ): Promise<LlamaCppBackend> {
-  await checkPlan(llama, shape, settings, dependencies)
+  const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
   const { modelPath, gpuLayers, mmap, mlock, slots, ignoreMemoryCheck: ignoreMemory } = settings
   const cells = slots * paddedContext(settings.contextSize)
   const loaded = await llama
@@ -78,7 +78,7 @@ async function load(
   let context: NativeContext | undefined
   try {
     context = await createContext(loaded, llama, settings, cells)
-    return assemble(llama, loaded, context, shape, settings, dependencies)
+    return assemble(llama, loaded, context, shape, { ...settings, memoryBytes }, dependencies)
   } catch (error) {
     await context?.dispose()
     await loaded.dispose()
@@ -86,12 +86,13 @@ async function load(
   }
 }
 
+/** Checks the memory, and returns the bytes that the model and its slots take. */
 async function checkPlan(
   llama: LlamaRuntime,
   shape: ModelShape,
   settings: Settings,
   { logger, availableMemory }: LlamaCppDependencies,
-): Promise<void> {
+): Promise<number> {
   const plan = planMemory(shape, settings)
   const machine = await llama.freeMemory()
   const ram = Math.min(machine.ram, availableMemory?.() ?? Infinity)
@@ -101,6 +102,7 @@ async function checkPlan(
     `memory: ${gigabytes(plan.weights)} of weights, ${plan.text}, ` +
       `${gigabytes(plan.compute)} of buffers`,
   )
+  return plan.total
 }
 
 async function createContext(
@@ -169,7 +171,7 @@ function assemble(
   loaded: LoadedModel,
   context: NativeContext,
   shape: ModelShape,
-  settings: Settings,
+  settings: Settings & { readonly memoryBytes: number },
   dependencies: LlamaCppDependencies,
 ): LlamaCppBackend {
   const { clock, logger } = dependencies
@@ -223,7 +225,14 @@ function assemble(
 function modelInfo(
   { native, gpuLayers }: LoadedModel,
   shape: ModelShape,
-  { modelId, modelPath, threads, mmap, mlock }: Settings & { readonly threads: number },
+  {
+    modelId,
+    modelPath,
+    threads,
+    mmap,
+    mlock,
+    memoryBytes,
+  }: Settings & { readonly threads: number; readonly memoryBytes: number },
   vocabulary: Vocabulary,
   template: ChatTemplate,
 ): ModelInfo {
@@ -248,6 +257,7 @@ function modelInfo(
       threads,
       mmap,
       mlock,
+      memoryBytes,
       chatTemplate: template.source,
       bosToken: vocabulary.bosText,
       eosToken: vocabulary.eosText,

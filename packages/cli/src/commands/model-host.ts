@@ -39,7 +39,11 @@ export async function modelHost(
     policies: await policiesOf(plugins),
     async openBackend(settings) {
       const { path } = await resolve(settings)
-      const surroundings = { clock: systemClock, logger: createLogger(log), availableMemory }
+      const surroundings = {
+        clock: systemClock,
+        logger: createLogger(log),
+        availableMemory: () => availableMemory(),
+      }
       return await createLlamaCppBackend(backendOptions(settings, path), surroundings)
     },
     async serve(settings) {

@@ -3,18 +3,16 @@ import { koaTransport, type KeyRing, type KoaProtocol, type LogLevelControl } fr
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
 import { CrashFiles, crashFolder } from '../engine/crash-files.js'
-import { spawnEngine, type EngineProcess } from '../engine/spawn-engine.js'
-import { toEngineSettings } from '../engine/to-engine-settings.js'
 import { openKeyRing } from '../keys/open-key-ring.js'
 import { createLogger, type LevelledLogger } from '../logger.js'
-import { progressDisplay } from '../models/progress-bar.js'
-import { resolveModel, type ResolvedModel } from '../models/resolve-model.js'
+import { servedPool, type ServedPool } from '../models/served-pool.js'
 import type { Tracing } from '../tracing/start-tracing.js'
 import { toTransportOptions } from '../to-transport-options.js'
 import type { CommandIo } from './command-io.js'
 
 /**
- * `cllm serve`: runs until the signal is aborted, or the engine dies and cannot be started again.
+ * `cllm serve`: runs until the signal is aborted, or the engine of a single model dies and cannot be
+ * started again.
  */
 export async function serve(argv: readonly string[], io: CommandIo): Promise<number> {
   const loaded = loadConfig({ argv, env: io.env })
@@ -24,25 +22,20 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
 
   const { api_key: apiKey, api_keys: file } = config.security
   const keys = openKeyRing({ apiKey, file }, logger)
-  const model = await fetchModel(config.model.spec, config.models.cache, io)
-  const settings = toEngineSettings(loaded, model)
-  const supervisor = { hangTimeoutMs: config.engine.hang_timeout * 1000 }
-  const { folder, minutes, size } = config.recorder
-  const crashes = new CrashFiles(folder ?? crashFolder({ env: io.env }), logger)
-  const recorder = { windowMs: minutes * 60_000, maxBytes: size, onCrash: crashes.keep }
-  const surroundings = { env: io.env, signal: io.signal, logger, supervisor, recorder }
-  const engine = await spawnEngine(settings, surroundings)
+  const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
+  const models = await servedPool(loaded, io, logger, crashes)
   try {
-    return await serveEngine(engine, loaded, keys, logger, io)
+    for (const name of models.preload) await models.pool.load(name)
+    return await serveModels(models, loaded, keys, logger, io)
   } finally {
-    engine.kill()
+    await models.pool.close()
     keys?.close()
     await crashes.written()
   }
 }
 
-async function serveEngine(
-  engine: EngineProcess,
+async function serveModels(
+  models: ServedPool,
   loaded: LoadedConfig,
   keys: KeyRing | undefined,
   logger: LevelledLogger,
@@ -52,21 +45,21 @@ async function serveEngine(
   const tracing = await tracingOf(loaded)
   const protocols = [
     ...(tracing === undefined ? [] : [tracing.protocol]),
-    ...createProtocols(loaded, systemClock.now(), everyLevel(logger, engine)),
+    ...createProtocols(loaded, systemClock.now(), everyLevel(logger, models)),
     ...(await pluginProtocols(loaded)),
   ]
   const server = createServer({
-    engines: { [engine.info.model.id]: engine.client },
+    directory: models.pool,
     transports: [koaTransport({ ...toTransportOptions(loaded.config, keys), protocols })],
     clock: systemClock,
     logger,
   })
   for (const { url } of await server.listen()) io.stdout.write(`listening on ${url}\n`)
 
-  const death = await Promise.race([engine.ended, aborted(io.signal)])
-  if (death !== undefined) {
-    logger.error({ reason: death }, 'the engine is gone and cannot be started again')
-    io.stderr.write(`error: The engine is gone and cannot be started again: ${death}\n`)
+  const reason = await Promise.race([models.death, aborted(io.signal)])
+  if (reason !== undefined) {
+    logger.error({ reason }, 'the engine is gone and cannot be started again')
+    io.stderr.write(`error: The engine is gone and cannot be started again: ${reason}\n`)
     await server.close()
     return 1
   }
@@ -84,34 +77,16 @@ async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined>
   return startTracing(endpoint)
 }
 
-/** One level for both processes. */
-function everyLevel(logger: LevelledLogger, engine: EngineProcess): LogLevelControl {
+/** One level for this process and the engines'. */
+function everyLevel(logger: LevelledLogger, { setLogLevel }: ServedPool): LogLevelControl {
   return {
     get level() {
       return logger.level
     },
     set level(level) {
       logger.level = level
-      engine.setLogLevel(level)
+      setLogLevel(level)
     },
-  }
-}
-
-async function fetchModel(
-  spec: string,
-  cache: string | null,
-  io: CommandIo,
-): Promise<ResolvedModel> {
-  const progress = progressDisplay(io.stderr)
-  try {
-    return await resolveModel(spec, {
-      env: io.env,
-      signal: io.signal,
-      onProgress: progress.show,
-      ...(cache === null ? {} : { cacheFolder: cache }),
-    })
-  } finally {
-    progress.close()
   }
 }
 

@@ -1,7 +1,10 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import { suggestion } from './suggestion.js'
 import { options, type PlacedOption } from './option-list.js'
+import { modelPaths } from './resolve-models.js'
+import { readPair } from './served-models.js'
 import type { Layer, Setting } from './setting.js'
+import { isRecord } from './value-format.js'
 
 /** The flag that names the YAML file. */
 export const configFlag = 'config'
@@ -43,6 +46,12 @@ const valueProblem = ({ name, rawName, value, inlineValue }: OptionToken): strin
 const valueOf = ({ format }: PlacedOption, value: string | undefined) =>
   value === undefined ? true : format.parse(value)
 
+/** What a flag says that is given again: lists and maps grow, the rest is replaced. */
+const together = (before: unknown, given: unknown): unknown => {
+  if (Array.isArray(given) && Array.isArray(before)) return [...before, ...given]
+  return isRecord(given) && isRecord(before) ? { ...before, ...given } : given
+}
+
 /** Reads flags strictly: all that is wrong is told, nothing is skipped. */
 export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
   const settings = new Map<string, Setting>()
@@ -69,10 +78,11 @@ export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
     } else if (option === undefined) {
       file = value
     } else {
-      const { path } = option
-      const given = negated.has(name) ? false : valueOf(option, value)
-      const before = settings.get(path)?.value
-      const all = Array.isArray(given) && Array.isArray(before) ? [...before, ...given] : given
+      const named = option.path === modelPaths.spec ? readPair(value ?? '') : undefined
+      const path = named === undefined ? option.path : modelPaths.served
+      const plain = negated.has(name) ? false : valueOf(option, value)
+      const given = named === undefined ? plain : Object.fromEntries([named])
+      const all = together(settings.get(path)?.value, given)
       settings.set(path, { path, value: all, source: rawName, label: rawName })
     }
   }

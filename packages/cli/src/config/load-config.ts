@@ -4,12 +4,14 @@ import { CllmError } from '@cllm/core'
 import convict from 'convict'
 import { checkEngine } from './check-engine.js'
 import { checkLayer } from './check-layer.js'
+import { checkModels } from './check-models.js'
 import { checkPolicy } from './check-policy.js'
 import { checkSecurity } from './check-security.js'
 import { configVariable, readEnvironmentLayer } from './environment-layer.js'
 import { readFileLayer } from './file-layer.js'
 import { readFlagsLayer } from './flags-layer.js'
 import { options } from './option-list.js'
+import { modelPaths, resolveModels } from './resolve-models.js'
 import { policyPaths, resolvePolicy } from './resolve-policy.js'
 import { schema, type CllmConfig } from './schema.js'
 import type { Layer, Setting } from './setting.js'
@@ -80,25 +82,34 @@ const merge = (layers: readonly Layer[]) => {
   )
   const { batching, order, policy, problems } = resolution
   for (const setting of [batching, order, policy]) settings.set(setting.path, setting)
+  const models = resolveModels(
+    layers.map((layer) => layer.settings),
+    defaults.get(modelPaths.served)!,
+  )
+  settings.set(modelPaths.served, models.served)
   const hasPlugins = (settings.get('plugins')!.value as readonly unknown[]).length > 0
   const policyOptions = settings.get('scheduler.policy_options')!
   return {
     settings,
-    problems: [...problems, ...(hasPlugins ? [] : checkPolicy(resolution, policyOptions))],
+    problems: [
+      ...problems,
+      ...models.problems,
+      ...(hasPlugins ? [] : checkPolicy(resolution, policyOptions)),
+    ],
   }
 }
 
-type Free = CllmConfig['scheduler']['policy_options']
+/** Options whose values have free names. Convict takes a dot in one (a tenant's, say) for a path. */
+const freePaths = ['scheduler.policy_options', 'models.served', 'models.aliases'] as const
 
 const toConfig = (settings: ReadonlyMap<string, Setting>): CllmConfig => {
   const config = convict<CllmConfig>(schema, { env: {}, args: [] })
-  const { 'scheduler.policy_options': policyOptions, ...values } = Object.fromEntries(
-    [...settings.values()].map(({ path, value }) => [path, value]),
-  )
-  for (const [name, value] of Object.entries(values)) config.set(name, value)
+  for (const { path, value } of settings.values()) {
+    if (!freePaths.some((free) => free === path)) config.set(path, value)
+  }
   config.validate({ allowed: 'strict' })
-  // Convict takes a dot in a free name (a tenant's, say) for a path.
-  return config.set('scheduler.policy_options', policyOptions as Free).getProperties()
+  for (const path of freePaths) config.set(path, settings.get(path)!.value as never)
+  return config.getProperties()
 }
 
 const failure = (problems: readonly string[]): CllmError => {
@@ -130,7 +141,8 @@ export const loadConfig = ({
 
   const problems = [...layers.flatMap((layer) => layer.problems), ...conflicts]
   const security = checkSecurity(settings, fileLayer.isOriginal === true)
-  if (problems.length === 0) problems.push(...checkEngine(settings), ...security.problems)
+  if (problems.length === 0)
+    problems.push(...checkEngine(settings), ...checkModels(settings), ...security.problems)
   if (problems.length > 0) throw failure(problems)
   const isFromFile = fileLayer.settings.includes(settings.get('plugins')!)
   return {

@@ -4,6 +4,7 @@ export const protocolNames = [
   'openai',
   'ollama',
   'llama-server',
+  'models',
   'openapi',
   'admin',
   'metrics',

@@ -11,6 +11,7 @@ import { describeValue } from './describe-value.js'
 import { suggestion } from './suggestion.js'
 import { ignoredKeys, mappedKeys } from './original-layout.js'
 import { options } from './option-list.js'
+import { modelPaths } from './resolve-models.js'
 
 /** A key of the file with its value. */
 export interface YamlEntry {
@@ -32,6 +33,7 @@ const keys: readonly string[] = [
   ...ignoredKeys,
 ]
 const known = new Set(keys)
+const modelsPrefix = 'models.'
 const isSection = (name: string) => keys.some((key) => key.startsWith(`${name}.`))
 
 /** Names that can stand in this section. */
@@ -46,6 +48,7 @@ class YamlReader {
   readonly entries: YamlEntry[] = []
   readonly problems: string[] = []
   readonly #file: string
+  #models: Record<string, unknown> | undefined
   readonly #lines = new LineCounter()
   readonly #document: Document.Parsed
 
@@ -83,6 +86,9 @@ class YamlReader {
     if (known.has(key)) {
       const value: unknown = node === null ? null : node.toJS(this.#document)
       this.entries.push({ key, value, line: this.#line(at) })
+    } else if (this.#isModel(key, node)) {
+      const name = key.slice(modelsPrefix.length)
+      this.#model(at, name, node?.toJS(this.#document))
     } else if (isSection(key)) {
       this.#section(node, `${key}.`)
     } else {
@@ -90,6 +96,20 @@ class YamlReader {
       const meant = suggestion(key, namesIn(prefix)) || suggestion(key, keys)
       this.#problem(at, `unknown key ${key}${meant}`)
     }
+  }
+
+  /** In `models` every key that is no option, nor seems meant for one, is the name of a model. */
+  #isModel(key: string, node: Node | null): boolean {
+    if (!key.startsWith(modelsPrefix)) return false
+    return isMap(node) || suggestion(key, namesIn(modelsPrefix)) === ''
+  }
+
+  #model(at: Node, name: string, value: unknown): void {
+    if (this.#models === undefined) {
+      this.#models = {}
+      this.entries.push({ key: modelPaths.served, value: this.#models, line: this.#line(at) })
+    }
+    this.#models[name] = value
   }
 
   #line(node: Node | null): number {

@@ -1,3 +1,4 @@
+import { modelOptions } from './model-options.js'
 import { recorderOptions, telemetryOptions } from './observe-options.js'
 import { option, type OptionValues } from './option.js'
 import { resolveModelSpec, resolvePath, resolvePluginName, resolveTemplate } from './paths.js'
@@ -236,18 +237,7 @@ export const schema = {
       arg: 'log-content',
     }),
   },
-  models: {
-    cache: option<string | null>({
-      doc: "Folder that models are fetched into; by default one in the user's cache folder.",
-      default: null,
-      format: orNone(text('a folder')),
-      arg: 'models-cache',
-      env: 'CLLM_CACHE',
-      placeholder: 'FOLDER',
-      normalize: emptyToNone,
-      resolve: resolvePath,
-    }),
-  },
+  models: modelOptions,
 }
 
 /** The effective configuration: the schema's tree with a value for every option. */

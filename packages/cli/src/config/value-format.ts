@@ -12,7 +12,8 @@ export interface ValueFormat<T> {
 
 const unchanged = (text: string): unknown => text
 
-const format = <T>(
+/** A format from what it takes; `expected` says so to people. */
+export const format = <T>(
   expected: string,
   accepts: (value: unknown) => boolean,
   parse: (text: string) => unknown = unchanged,
@@ -24,7 +25,8 @@ const format = <T>(
   return Object.assign(check, { expected, parse, isSwitch }) as ValueFormat<T>
 }
 
-const splitAtCommas = (text: string): string[] =>
+/** The words of a text with commas between. */
+export const splitAtCommas = (text: string): string[] =>
   text
     .split(',')
     .map((word) => word.trim())
@@ -138,7 +140,8 @@ export const orAuto = <T>(inner: ValueFormat<T>): ValueFormat<T | 'auto'> =>
 export const orNone = <T>(inner: ValueFormat<T>): ValueFormat<T | null> =>
   format(inner.expected, (value) => value === null || accepts(inner, value), inner.parse)
 
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+/** Whether a value has names with values. */
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Free names and values, such as a policy's options; as text they are JSON. */

@@ -33,7 +33,11 @@ async function start(settings: EngineSettings): Promise<void> {
     await registerPlugin(schedulerPlugin, registry)
     await loadPlugins(settings.plugins, { from: settings.pluginsFolder, registry })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)
-    const surroundings = { clock: systemClock, logger, availableMemory }
+    const surroundings = {
+      clock: systemClock,
+      logger,
+      availableMemory: () => availableMemory(settings.heldBytes),
+    }
     const backend = await createLlamaCppBackend(settings.backend, surroundings)
     await warmUp(backend)
     const { options } = settings

@@ -12,6 +12,8 @@ export interface EngineSettings {
   /** Folder that the plugins' names are looked up from. */
   readonly pluginsFolder: string
   readonly log: LogSettings
+  /** Bytes of RAM that other engines hold, so that this one does not count on them; default 0. */
+  readonly heldBytes?: number
 }
 
 /** What is logged from now on, for an engine's process that runs. */

@@ -2,11 +2,20 @@ import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
-import type { ResolvedModel } from '../models/resolve-model.js'
+import type { OwnSettings } from '../config/served-models.js'
 import type { EngineSettings } from './engine-settings.js'
 
+/** A model to serve: its file, and the settings that hold for it alone. */
+export interface ModelToServe {
+  /** What clients call it. */
+  readonly name: string
+  /** Its GGUF. */
+  readonly path: string
+  readonly settings: OwnSettings
+}
+
 /** What the configuration means for the engine of a model. */
-export function toEngineSettings(loaded: LoadedConfig, model: ResolvedModel): EngineSettings {
+export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): EngineSettings {
   const { config } = loaded
   const { scheduler } = config
   const timeout = scheduler.request_timeout
@@ -34,11 +43,12 @@ function isolatesTenants({ security }: CllmConfig): boolean {
   return security.isolate_tenants || security.api_key !== null || security.api_keys !== null
 }
 
-function toBackendOptions({ engine, model: settings }: CllmConfig, model: ResolvedModel) {
-  const template = settings.chat_template
+function toBackendOptions({ engine: common }: CllmConfig, { name, path, settings }: ModelToServe) {
+  const { chat_template: template, keep_alive: _, ...own } = settings
+  const engine = { ...common, ...own }
   return {
-    modelPath: model.path,
-    modelId: settings.id ?? model.name,
+    modelPath: path,
+    modelId: name,
     slots: engine.slots,
     batchSize: engine.batch_size,
     gpu: engine.gpu,
@@ -50,6 +60,6 @@ function toBackendOptions({ engine, model: settings }: CllmConfig, model: Resolv
     ...(engine.ctx_size === 'auto' ? {} : { contextSize: engine.ctx_size }),
     ...(engine.threads === 'auto' ? {} : { threads: engine.threads }),
     ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),
-    ...(template === null ? {} : { chatTemplate: readChatTemplate(template) }),
+    ...(template === undefined ? {} : { chatTemplate: readChatTemplate(template) }),
   } as LlamaCppOptions
 }

@@ -1,9 +1,4 @@
-import type {
-  Embedding,
-  EngineClient,
-  EngineInfo,
-  Prompt,
-} from '../contracts/engine-client.js'
+import type { Embedding, EngineClient, EngineInfo, Prompt } from '../contracts/engine-client.js'
 import type { EngineStatistics } from '../contracts/engine-statistics.js'
 import type { RequestReport } from '../contracts/request-report.js'
 import type { SchedulerInfo } from '../contracts/scheduler-info.js'

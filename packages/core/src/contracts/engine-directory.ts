@@ -32,6 +32,11 @@ export interface OpenOptions {
    * Infinity keeps it. Default: as it is.
    */
   readonly keepAliveMs?: number
+  /**
+   * Looks at an engine that is in memory and is no use of it: opening throws `engine_unavailable` for
+   * one that is not. Default false.
+   */
+  readonly peek?: boolean
 }
 
 /** The engines that transports can reach. */
@@ -42,14 +47,14 @@ export interface EngineDirectory {
   nameOf(id?: string): string
   /**
    * The engine of a model, or of the default one. A model that is not in memory is loaded by the
-   * first call. Throws `model_not_found`.
+   * first call. Throws `model_not_found`, and `engine_unavailable` where a peek finds none.
    */
   open(id?: string, options?: OpenOptions): EngineClient
   /** How a model is, without loading it. Throws `model_not_found`. */
   status(id?: string): ModelStatus
   /**
-   * Takes a model out of memory as soon as nobody uses it, and resolves when it is. Throws
-   * `model_not_found`, and `unsupported` where models stay in memory.
+   * Takes a model out of memory as soon as nobody uses it, and resolves when it is; one that is
+   * always there stays. Throws `model_not_found`.
    */
   unload(id: string): Promise<void>
 }

@@ -52,9 +52,7 @@ export interface Server {
 }
 
 /** Puts a server together from instances. */
-export function createServer(
-  parts: ServerOnDirectory | ServerOnEngines | ServerInProcess,
-): Server {
+export function createServer(parts: ServerOnDirectory | ServerOnEngines | ServerInProcess): Server {
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
   const directory = 'directory' in parts ? parts.directory : new EngineMap(engines(parts, random))
   const context = { directory, clock, random, logger }

@@ -47,6 +47,7 @@ export class ModelKeeper {
     private readonly options: ModelPoolOptions,
     private readonly clock: Clock,
     private readonly logger: Logger,
+    private readonly onLost: (model: string, reason: string) => void = () => {},
   ) {}
 
   /** Keeps a model in memory if it is there. */
@@ -230,6 +231,7 @@ export class ModelKeeper {
     this.logger.error({ model: model.name, reason }, 'the engine is gone; its next use loads it')
     model.stay()
     model.forget()
+    this.onLost(model.name, reason)
     this.#advance()
   }
 

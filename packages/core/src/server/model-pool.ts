@@ -3,6 +3,7 @@ import type { Clock } from '../contracts/clock.js'
 import type { EngineClient } from '../contracts/engine-client.js'
 import type { ModelStatus, OpenOptions } from '../contracts/engine-directory.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
+import { CllmError } from '../errors/cllm-error.js'
 import { defaultModelPoolOptions, ModelKeeper, type ModelPoolOptions } from './model-keeper.js'
 import { nameAmong } from './name-among.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
@@ -17,6 +18,8 @@ export interface ModelPoolParts {
   readonly aliases?: Readonly<Record<string, string>>
   /** Default: {@link defaultModelPoolOptions}. */
   readonly options?: Partial<ModelPoolOptions>
+  /** Told when an engine is gone and could not be started again; its next use loads it. */
+  readonly onLost?: (model: string, reason: string) => void
   /** Default: real time. */
   readonly clock?: Clock
   /** Default: silent. */
@@ -35,12 +38,12 @@ export class ModelPool implements ClosableDirectory {
   readonly #keeper: ModelKeeper
   readonly #clock: Clock
 
-  constructor({ models, aliases = {}, options, ...parts }: ModelPoolParts) {
+  constructor({ models, aliases = {}, options, onLost, ...parts }: ModelPoolParts) {
     const { clock = systemClock, logger = silentLogger } = parts
     const all = { ...defaultModelPoolOptions, ...options }
     this.#clock = clock
     this.#aliases = new Map(Object.entries(aliases))
-    this.#keeper = new ModelKeeper(this.#models, all, clock, logger)
+    this.#keeper = new ModelKeeper(this.#models, all, clock, logger, onLost)
     for (const source of models) this.add(source)
   }
 
@@ -53,7 +56,9 @@ export class ModelPool implements ClosableDirectory {
   }
 
   open(id?: string, options: OpenOptions = {}): EngineClient {
-    return new PooledEngineClient(this.#keeper, this.#find(id), options, this.#clock)
+    const model = this.#find(id)
+    if (options.peek === true) return peek(model)
+    return new PooledEngineClient(this.#keeper, model, options, this.#clock)
   }
 
   status(id?: string): ModelStatus {
@@ -92,4 +97,9 @@ export class ModelPool implements ClosableDirectory {
   #find(id?: string): PooledModel {
     return this.#models.get(this.nameOf(id))!
   }
+}
+
+function peek({ name, loaded, state }: PooledModel): EngineClient {
+  if (loaded !== undefined && state === 'loaded') return loaded.client
+  throw new CllmError('engine_unavailable', `The model ${name} is not in memory: it is ${state}`)
 }

@@ -3,14 +3,15 @@ import type {
   Embedding,
   EngineClient,
   EngineInfo,
-  EngineStatistics,
   GenerateEvent,
   GenerateRequest,
   Prompt,
-  SchedulerInfo,
 } from '../contracts/engine-client.js'
 import type { OpenOptions } from '../contracts/engine-directory.js'
+import type { EngineStatistics } from '../contracts/engine-statistics.js'
+import type { Recording } from '../contracts/recording.js'
 import type { RequestReport } from '../contracts/request-report.js'
+import type { SchedulerInfo } from '../contracts/scheduler-info.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
@@ -47,9 +48,10 @@ export class PooledEngineClient implements EngineClient {
     return submitTo(hold, request, options)
   }
 
-  cancel(id: string): void {
-    this.model.late.get(id)?.abort()
-    this.model.loaded?.client.cancel(id)
+  cancel(id: string, reason?: string): void {
+    const error = reason === undefined ? undefined : new CllmError('cancelled', reason)
+    this.model.late.get(id)?.abort(error)
+    this.model.loaded?.client.cancel(id, reason)
   }
 
   async tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]> {
@@ -92,6 +94,14 @@ export class PooledEngineClient implements EngineClient {
     options?: Readonly<Record<string, unknown>>,
   ): Promise<SchedulerInfo> {
     return await this.#ask((engine) => engine.setScheduler(policy, options))
+  }
+
+  async recording(): Promise<Recording> {
+    return await this.#ask(async (engine) => {
+      const recording = await engine.recording?.()
+      if (recording !== undefined) return recording
+      throw new CllmError('unsupported', `The engine of ${this.model.name} has no flight recorder`)
+    })
   }
 
   async drain(): Promise<void> {
@@ -152,8 +162,7 @@ export class PooledEngineClient implements EngineClient {
     const cancelTimer =
       timeoutMs === Infinity ? nothing : clock.at(arrival + timeoutMs, () => timeout())
     if (id !== undefined) model.late.set(id, leaving)
-    const either =
-      signal === undefined ? leaving.signal : AbortSignal.any([signal, leaving.signal])
+    const either = signal === undefined ? leaving.signal : AbortSignal.any([signal, leaving.signal])
     const start = async () => {
       try {
         const hold = await unlessAborted(this.#hold(either), either)

@@ -34,7 +34,7 @@ export interface ModelSource {
 /** Keeps a model in memory. */
 export interface Hold {
   readonly client: EngineClient
-  release(): void
+  readonly release: () => void
 }
 
 /** Who waits for a model. */

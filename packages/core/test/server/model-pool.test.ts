@@ -12,7 +12,7 @@ import {
   SimulatedClock,
 } from '@cllm/core'
 import { drive, FakeBackend, runUntilIdle } from '@cllm/core/testing'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import t from 'tap'
 import { collect, counting, eager, greedy, policyOf } from '../rig.js'
 
@@ -299,7 +299,10 @@ t.test('aliases', async (t) => {
   t.equal(aliased.nameOf(), 'a')
   t.throws(() => aliased.nameOf('large'), { message: /one of a, b, small, instead got "large"/ })
   const any = new ModelPool({ models, clock, aliases: { '*': 'b' } })
-  t.same(['a', 'large', undefined].map((name) => any.nameOf(name)), ['a', 'b', 'a'])
+  t.same(
+    ['a', 'large', undefined].map((name) => any.nameOf(name)),
+    ['a', 'b', 'a'],
+  )
 })
 
 t.test('models come and go', async (t) => {

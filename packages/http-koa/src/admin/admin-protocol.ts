@@ -1,9 +1,9 @@
 import type { EngineDirectory } from '@cllm/core'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
+import { modelQuery } from '../models/look-at-models.js'
 import type { HandledRoute } from '../request/api-route.js'
 import { mountRoutes } from '../request/mount-routes.js'
 import type { AdminContext } from './admin-context.js'
-import { engineQuery } from './engine-of.js'
 import { getLogLevel, type LogLevelControl, logLevelSchema, putLogLevel } from './log-level.js'
 import { getRecorder } from './recorder.js'
 import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
@@ -19,14 +19,14 @@ const routes: readonly HandledRoute<AdminContext>[] = [
     method: 'get',
     path: '/admin/scheduler',
     summary: 'The policy in force and those that could be',
-    query: engineQuery,
+    query: modelQuery,
     handle: getScheduler,
   },
   {
     method: 'put',
     path: '/admin/scheduler',
     summary: 'Swap the policy',
-    query: engineQuery,
+    query: modelQuery,
     body: schedulerSchema,
     handle: putScheduler,
   },
@@ -47,7 +47,7 @@ const routes: readonly HandledRoute<AdminContext>[] = [
     method: 'get',
     path: '/admin/recorder',
     summary: 'What came in the last minutes and what the steps were, without any text',
-    query: engineQuery,
+    query: modelQuery,
     handle: getRecorder,
   },
 ]

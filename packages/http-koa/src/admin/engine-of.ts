@@ -1,11 +1,8 @@
 import type { EngineClient, EngineDirectory } from '@cllm/core'
-import { z } from 'zod'
 import type { KoaContext } from '../koa-context.js'
-import { parseFields } from '../parse-fields.js'
-
-/** The query of routes that are about one engine. */
-export const engineQuery = z.object({ model: z.string('the name of one model').optional() })
+import { modelOf } from '../models/look-at-models.js'
 
 /** The default engine, or that of the query's `model`. */
-export const engineOf = (ctx: KoaContext, directory: EngineDirectory): EngineClient =>
-  directory.open(parseFields(engineQuery, ctx.query).model)
+export function engineOf(ctx: KoaContext, directory: EngineDirectory): EngineClient {
+  return directory.open(modelOf(ctx))
+}

@@ -1,6 +1,7 @@
 import type { EngineDirectory } from '@cllm/core'
 import { statusElsewhere } from '../error-body.js'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
+import { modelQuery } from '../models/look-at-models.js'
 import { UnknownFields } from '../native/unknown-fields.js'
 import type { HandledRoute } from '../request/api-route.js'
 import { mountRoutes } from '../request/mount-routes.js'
@@ -65,7 +66,13 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
   },
   { method: 'post', path: '/embedding', summary: 'Texts to vectors', ...embed },
   { method: 'post', path: '/embeddings', summary: 'The same as /embedding', ...embed },
-  { method: 'get', path: '/props', summary: 'The model and the defaults', handle: props },
+  {
+    method: 'get',
+    path: '/props',
+    summary: 'The model and the defaults',
+    query: modelQuery,
+    handle: props,
+  },
   {
     method: 'get',
     path: '/slots',

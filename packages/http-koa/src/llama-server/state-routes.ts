@@ -1,6 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { KoaContext } from '../koa-context.js'
+import { infoOf, loadedModels, modelOf, modelQuery } from '../models/look-at-models.js'
 import { parseFields } from '../parse-fields.js'
 import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { generationSettings } from './generation-settings.js'
@@ -8,13 +9,14 @@ import type { LlamaServerContext } from './llama-server-context.js'
 
 /** `GET /health`, `GET /v1/health`. */
 export async function health(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  await llama.directory.open().statistics()
+  const [first] = loadedModels(llama.directory)
+  if (first !== undefined) await llama.directory.open(first, { peek: true }).statistics()
   ctx.body = { status: 'ok' }
 }
 
 /** `GET /props`: the model, its template and the defaults. */
 export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const { model, limits } = await llama.directory.open().info()
+  const { model, limits } = await infoOf(llama.directory, modelOf(ctx))
   const defaults = withOverrides(protocolDefaults['/completion'], llama.overrides)
   const { details = {} } = model
   ctx.body = {
@@ -30,20 +32,27 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
     bos_token: details['bosToken'] ?? '',
     eos_token: details['eosToken'] ?? '',
     build_info: 'cllm',
-    is_sleeping: false,
+    is_sleeping: llama.directory.status(modelOf(ctx)).state !== 'loaded',
   }
 }
 
 /** The query of `GET /slots`. */
-export const slotsQuery = z.object({ fail_on_no_slot: z.string('1 or another text').optional() })
+export const slotsQuery = modelQuery.extend({
+  fail_on_no_slot: z.string('1 or another text').optional(),
+})
 
 /** `GET /slots`: what they do, never what is in them; `?fail_on_no_slot=1` is 503 when all are busy. */
 export async function slots(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const client = llama.directory.open()
+  const { directory } = llama
+  const { model, fail_on_no_slot: fail } = parseFields(slotsQuery, ctx.query)
+  if (directory.status(model).state !== 'loaded') {
+    ctx.body = []
+    return
+  }
+  const client = directory.open(model, { peek: true })
   const [{ limits }, statistics] = await Promise.all([client.info(), client.statistics()])
   const busy = statistics.slots.filter(({ state }) => state !== 'idle').length
-  const query = parseFields(slotsQuery, ctx.query)
-  if (query.fail_on_no_slot === '1' && busy >= limits.slots) {
+  if (fail === '1' && busy >= limits.slots) {
     throw new CllmError('engine_unavailable', 'no slot available')
   }
   ctx.body = statistics.slots.map(({ slot, state, tokens }) => ({

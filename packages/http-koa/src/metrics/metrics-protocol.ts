@@ -4,6 +4,7 @@ import type { KoaContext, KoaProtocol, KoaRouter } from '../koa-context.js'
 import { observeEngines } from '../observe/observe-engines.js'
 import type { HandledRoute } from '../request/api-route.js'
 import { mountRoutes } from '../request/mount-routes.js'
+import { loadedModels } from '../models/look-at-models.js'
 import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
 import { RequestMetrics } from './request-metrics.js'
 
@@ -25,9 +26,10 @@ export function metricsProtocol(): KoaProtocol {
   const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
     const { clock } = ctx.state.transport
     const answers = await Promise.all(
-      directory
-        .list()
-        .map(async (model) => [model, await ask(directory.open(model), clock)] as const),
+      loadedModels(directory).map(async (model) => {
+        const client = directory.open(model, { peek: true })
+        return [model, await ask(client, clock)] as const
+      }),
     )
     // Written at once, so that two scrapes at a time do not count twice.
     engines.reset()
@@ -59,7 +61,9 @@ export function metricsProtocol(): KoaProtocol {
     routes,
     around(directory, { clock }) {
       const observed = observeEngines(directory, requests, clock)
-      for (const model of directory.list()) refresh(model, directory.open(model)).catch(() => {})
+      for (const model of loadedModels(directory)) {
+        refresh(model, directory.open(model, { peek: true })).catch(() => {})
+      }
       return observed
     },
     mount(router: KoaRouter, directory: EngineDirectory) {

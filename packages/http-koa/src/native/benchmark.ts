@@ -4,11 +4,12 @@ import { abortOnClose } from '../abort-on-close.js'
 import type { KoaContext } from '../koa-context.js'
 import { parseFields } from '../parse-fields.js'
 import { readJsonBody } from '../read-json-body.js'
-import { integer, largest, number, text } from '../request/fields.js'
+import { integer, largest, name, number, text } from '../request/fields.js'
 import type { NativeContext } from './native-context.js'
 
 /** The body of `POST /benchmark`. */
 export const benchmarkSchema = z.object({
+  model: name.optional(),
   requests: integer(1, 10_000).default(40),
   concurrency: integer(1, 1024).default(8),
   max_tokens: integer(1, largest).default(50),
@@ -28,7 +29,7 @@ interface Finished {
 export async function benchmark(ctx: KoaContext, native: NativeContext): Promise<void> {
   const options = parseFields(benchmarkSchema, await readJsonBody(ctx))
   const { clock } = ctx.state.transport
-  const client = native.directory.open()
+  const client = native.directory.open(options.model)
   const signal = abortOnClose(ctx)
   const request: GenerateRequest = {
     prompt: { text: options.prompt },

@@ -4,11 +4,21 @@ import { parseFields } from '../parse-fields.js'
 import type { JsonObject } from '../read-json-body.js'
 import { buildRequest } from '../request/build-request.js'
 import { commonFields, commonSettings } from '../request/common-fields.js'
-import { boolean, integer, largest, logitBias, number, stop, text } from '../request/fields.js'
+import {
+  boolean,
+  integer,
+  largest,
+  logitBias,
+  name,
+  number,
+  stop,
+  text,
+} from '../request/fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 
 /** The body of `/generate` and `/generate_stream`. Messages say what is expected. */
 export const generateSchema = z.object({
+  model: name.optional(),
   prompt: text.min(1, 'a text that is not empty'),
   max_tokens: integer(1, largest).optional(),
   temperature: number(0, 2).optional(),
@@ -29,6 +39,8 @@ export const generateSchema = z.object({
 
 /** A checked request. */
 export interface NativeRequest {
+  /** Default: the server's first. */
+  readonly model: string | undefined
   readonly stream: boolean
   /** Whether the answer says how the request went. */
   readonly timings: boolean
@@ -53,6 +65,7 @@ export function parseGenerateRequest(body: JsonObject, defaults: ProtocolDefault
     defaults,
   )
   return {
+    model: fields.model,
     stream: fields.stream ?? false,
     timings: fields.timings ?? false,
     maxTokens: fields.max_tokens ?? defaults.maxTokens,

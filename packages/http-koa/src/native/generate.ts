@@ -11,7 +11,7 @@ import { describeTimings } from './timings.js'
 /** `POST /generate`: the whole text at once, or with `stream: true` as `/generate_stream`. */
 export async function generate(ctx: KoaContext, native: NativeContext): Promise<void> {
   const request = await readGenerateRequest(ctx, native)
-  const client = native.directory.open()
+  const client = native.directory.open(request.model)
   if (request.stream) await streamGeneration(ctx, native, client, request)
   else await answerWhole(ctx, native, client, request)
 }
@@ -19,7 +19,7 @@ export async function generate(ctx: KoaContext, native: NativeContext): Promise<
 /** `POST /generate_stream`. */
 export async function generateStream(ctx: KoaContext, native: NativeContext): Promise<void> {
   const request = await readGenerateRequest(ctx, native)
-  await streamGeneration(ctx, native, native.directory.open(), request)
+  await streamGeneration(ctx, native, native.directory.open(request.model), request)
 }
 
 async function readGenerateRequest(ctx: KoaContext, native: NativeContext): Promise<NativeRequest> {

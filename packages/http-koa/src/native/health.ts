@@ -1,7 +1,14 @@
-import { CllmError, type Clock, type EngineClient, type EngineStatistics } from '@cllm/core'
+import {
+  CllmError,
+  type Clock,
+  type EngineClient,
+  type EngineDirectory,
+  type EngineStatistics,
+} from '@cllm/core'
 import { z } from 'zod'
 import { errorBody } from '../error-body.js'
 import type { KoaContext } from '../koa-context.js'
+import { loadedModels } from '../models/look-at-models.js'
 import { parseFields } from '../parse-fields.js'
 import type { NativeContext } from './native-context.js'
 
@@ -17,15 +24,17 @@ export const healthQuery = z.object({
 export async function health(ctx: KoaContext, native: NativeContext): Promise<void> {
   const { level } = parseFields(healthQuery, ctx.query)
   const { clock } = ctx.state.transport
-  const client = native.directory.open()
+  const models = loadedModels(native.directory)
+  const [first] = models
   if (level === 'basic') {
-    const statistics = answered(clock, client.statistics())
-    const failure = await statistics.then(() => undefined).catch((error: unknown) => error)
-    if (failure !== undefined) return degraded(ctx, CllmError.from(failure))
+    const failure = await failureOf(clock, native.directory)
+    if (failure !== undefined) return degraded(ctx, failure)
+    const data = { status: 'healthy', model_loaded: first !== undefined }
     // `status` is for clients of llama-server
-    ctx.body = { status: 'ok', success: true, data: { status: 'healthy', model_loaded: true } }
+    ctx.body = { status: 'ok', success: true, data }
   } else {
-    const { components, statistics } = await probe(clock, client)
+    const engine = first === undefined ? undefined : native.directory.open(first, { peek: true })
+    const { components, statistics } = engine === undefined ? idle : await probe(clock, engine)
     const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
     const healthy = broken.length === 0
     const error = { error: `Not working: ${broken.join(', ')}`, code: 'engine_unavailable' }
@@ -50,12 +59,21 @@ export function live(ctx: KoaContext): void {
 
 /** `GET /health/ready`: whether requests are served now; 503 without an engine and while stopping. */
 export async function ready(ctx: KoaContext, native: NativeContext): Promise<void> {
-  try {
-    await answered(ctx.state.transport.clock, native.directory.open().statistics())
-    ctx.body = { success: true, data: { status: 'ready' } }
-  } catch (error) {
-    degraded(ctx, CllmError.from(error))
-  }
+  const failure = await failureOf(ctx.state.transport.clock, native.directory)
+  if (failure !== undefined) degraded(ctx, failure)
+  else ctx.body = { success: true, data: { status: 'ready' } }
+}
+
+/** Why no engine answers, unless none need be there: a model that is not in memory can be loaded. */
+async function failureOf(clock: Clock, directory: EngineDirectory): Promise<CllmError | undefined> {
+  const asked = loadedModels(directory).map(
+    async (name) => await answered(clock, directory.open(name, { peek: true }).statistics()),
+  )
+  const answers = await Promise.allSettled(asked)
+  const failures = answers.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
+  return failures.length < asked.length || asked.length === 0
+    ? undefined
+    : CllmError.from(failures[0])
 }
 
 function degraded(ctx: KoaContext, error: CllmError): void {
@@ -73,6 +91,12 @@ interface Components {
 interface Findings {
   readonly components: Components
   readonly statistics: EngineStatistics | undefined
+}
+
+/** No model is in memory: nothing is there that could fail. */
+const idle: Findings = {
+  components: { scheduler: true, model_executor: true, tokenizer: true, request_queue: true },
+  statistics: undefined,
 }
 
 /** Asks every part of the engine for something small. */

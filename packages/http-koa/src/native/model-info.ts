@@ -1,5 +1,6 @@
 import type { EngineInfo } from '@cllm/core'
 import type { KoaContext } from '../koa-context.js'
+import { infoOf, modelOf } from '../models/look-at-models.js'
 import type { NativeContext } from './native-context.js'
 
 const families = [
@@ -17,7 +18,7 @@ const families = [
 
 /** `GET /model/info`. What the backend does not tell is null. */
 export async function modelInfo(ctx: KoaContext, native: NativeContext): Promise<void> {
-  ctx.body = { success: true, data: describeModel(await native.directory.open().info()) }
+  ctx.body = { success: true, data: describeModel(await infoOf(native.directory, modelOf(ctx))) }
 }
 
 function describeModel({ model, limits }: EngineInfo) {

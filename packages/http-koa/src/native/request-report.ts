@@ -1,5 +1,6 @@
 import { CllmError, type EngineDirectory, type RequestReport } from '@cllm/core'
 import type { KoaContext } from '../koa-context.js'
+import { loadedModels } from '../models/look-at-models.js'
 import type { NativeContext } from './native-context.js'
 import { describeTimings } from './timings.js'
 
@@ -21,10 +22,11 @@ export async function requestReport(ctx: KoaContext, native: NativeContext): Pro
 }
 
 async function find(directory: EngineDirectory, id: string): Promise<RequestReport> {
-  let failure: unknown
-  for (const model of directory.list()) {
+  const message = `There is no request "${id}" under way or among the last that ended`
+  let failure: unknown = new CllmError('request_not_found', message, { details: { id } })
+  for (const model of loadedModels(directory)) {
     try {
-      return await directory.open(model).explain(id)
+      return await directory.open(model, { peek: true }).explain(id)
     } catch (error) {
       if (!CllmError.isInstance(error) || error.code !== 'request_not_found') throw error
       failure = error

@@ -6,6 +6,7 @@ import {
   type GenerateEvent,
 } from '@cllm/core'
 import type { RequestObserver, RequestWatch } from './request-observer.js'
+import { wrapEngines } from './wrap-engines.js'
 
 /** The same engines; the observer is told of all that is submitted to them. */
 export function observeEngines(
@@ -13,28 +14,19 @@ export function observeEngines(
   observer: RequestObserver,
   clock: Clock,
 ): EngineDirectory {
-  const observed = new WeakMap<EngineClient, EngineClient>()
-  return {
-    list: () => directory.list(),
-    open(id) {
-      const client = directory.open(id)
-      const known = observed.get(client)
-      if (known !== undefined) return known
-      const model = id ?? directory.list()[0] ?? ''
-      const submit: EngineClient['submit'] = (request, options) => {
+  return wrapEngines(directory, (client, model) =>
+    overriding(client, {
+      submit(request, options) {
         const watch = observer.submitted({ model, request, at: clock.now() })
         return observe(client.submit(request, options), watch, clock)
-      }
-      const setScheduler: EngineClient['setScheduler'] = async (policy, options) => {
+      },
+      async setScheduler(policy, options) {
         const info = await client.setScheduler(policy, options)
         observer.policySet?.(model, info.policy)
         return info
-      }
-      const made = overriding(client, { submit, setScheduler })
-      observed.set(client, made)
-      return made
-    },
-  }
+      },
+    }),
+  )
 }
 
 /** A client that differs in some methods, whatever else it can do. */

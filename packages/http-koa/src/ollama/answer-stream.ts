@@ -10,7 +10,7 @@ import { onlyConstraint } from '../request/constraint.js'
 import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
 import { chunkHead, type OllamaContext } from './ollama-context.js'
 import { ollamaErrorBody } from './ollama-error.js'
-import { ollamaConstraint, type SharedFields, toSettings, unloads } from './ollama-fields.js'
+import { ollamaConstraint, type SharedFields, toSettings } from './ollama-fields.js'
 import { startNdjson } from './start-ndjson.js'
 
 /** How a route puts an answer into JSON. */
@@ -58,13 +58,13 @@ export async function answer(
   ctx.body = `${chunkHead(ctx, model)}${words.whole(whole)},${ending(whole.end)}`
 }
 
-/** Answers a request that only loads the model, which it is already, or unloads it. */
+/** Answers a request that only loaded the model, or unloads it. */
 export function answerLoad(
   ctx: KoaContext,
-  { model, keep_alive: keepAlive }: SharedFields,
+  model: string,
   words: AnswerWords,
+  reason: 'load' | 'unload',
 ): void {
-  const reason = unloads(keepAlive) ? 'unload' : 'load'
   ctx.type = 'application/json'
   ctx.body = `${chunkHead(ctx, model)}${words.empty},"done":true,"done_reason":"${reason}"}`
 }

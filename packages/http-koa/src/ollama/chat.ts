@@ -7,6 +7,7 @@ import { object, text } from '../request/fields.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
+import { loadOrUnload } from './load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
 
@@ -63,13 +64,13 @@ const words: AnswerWords = {
   },
 }
 
-/** `POST /api/chat`. Without messages the model is only loaded, which it is already. */
+/** `POST /api/chat`. Without messages the model is only loaded, or with `keep_alive` 0 unloaded. */
 export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, chatSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama.directory, fields.model)
+  const client = openOllamaModel(ollama.directory, fields.model, fields.keep_alive)
   const { messages = [], tools = [] } = fields
   if (messages.length === 0) {
-    answerLoad(ctx, fields, words)
+    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama.directory, client, fields))
     return
   }
   const { prompt, form } = await prepareChat(client, {

@@ -36,7 +36,7 @@ export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<voi
   const { clock } = ctx.state.transport
   const started = clock.now()
   const fields = await readFields(ctx, embedSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama.directory, fields.model)
+  const client = openOllamaModel(ollama.directory, fields.model, fields.keep_alive)
   if (fields.dimensions !== undefined) {
     throw unsupported('dimensions', 'vectors are as long as the model makes them; leave it out')
   }
@@ -63,7 +63,7 @@ export const embeddingsSchema = z.object({ model, options, keep_alive, prompt: t
 /** `POST /api/embeddings`, the older form for one text. */
 export async function embeddings(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, embeddingsSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama.directory, fields.model)
+  const client = openOllamaModel(ollama.directory, fields.model, fields.keep_alive)
   const { prompt = '' } = fields
   const inputs = prompt === '' ? [] : [await fitting(client, prompt)]
   const made = inputs.length === 0 ? [] : await embedAll(client, inputs, abortOnClose(ctx))

@@ -7,6 +7,7 @@ import { boolean, text } from '../request/fields.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
+import { loadOrUnload } from './load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, thinkVariables } from './ollama-fields.js'
 
@@ -37,13 +38,13 @@ const words: AnswerWords = {
   },
 }
 
-/** `POST /api/generate`. Without a prompt the model is only loaded, which it is already. */
+/** `POST /api/generate`. Without a prompt the model is only loaded, or with `keep_alive` 0 unloaded. */
 export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, generateSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama.directory, fields.model)
+  const client = openOllamaModel(ollama.directory, fields.model, fields.keep_alive)
   refuse(fields)
   if ((fields.prompt ?? '') === '') {
-    answerLoad(ctx, fields, words)
+    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama.directory, client, fields))
     return
   }
   const { prompt, form } = await prepare(client, fields)

@@ -3,9 +3,10 @@ import type { EngineInfo } from '@cllm/core'
 import { z } from 'zod'
 import { chatFormatOf } from '../chat/chat-format.js'
 import type { KoaContext } from '../koa-context.js'
+import { infoOf, knownInfo, loadedModels } from '../models/look-at-models.js'
 import { boolean, text } from '../request/fields.js'
 import { readFields } from '../request/read-fields.js'
-import { type OllamaContext, openOllamaModel, taggedName, timeText } from './ollama-context.js'
+import { nameOfOllamaModel, type OllamaContext, taggedName, timeText } from './ollama-context.js'
 
 /** `GET /api/version`. */
 export function version(ctx: KoaContext, ollama: OllamaContext): void {
@@ -19,13 +20,15 @@ export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void
   }
 }
 
-/** `GET /api/ps`: those that are in memory, which all are, for good. */
+/** `GET /api/ps`: those that are in memory. One that stays for good expires in a year. */
 export async function ps(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const models = ollama.directory.list().map(async (id) => {
-    const { model, limits, capabilities } = await ollama.directory.open(id).info()
+  const { directory } = ollama
+  const models = loadedModels(directory).map(async (id) => {
+    const { model, limits, capabilities } = await infoOf(directory, id)
+    const year = ctx.state.transport.clock.now() + 365 * 24 * 3_600_000
     return {
       ...(await describe(id, ollama)),
-      expires_at: timeText(ctx.state.transport.clock.now() + 365 * 24 * 3_600_000),
+      expires_at: timeText(directory.status(id).expiresAt ?? year),
       size_vram: capabilities.gpu === false ? 0 : model.sizeBytes,
       context_length: limits.contextSize,
     }
@@ -34,16 +37,26 @@ export async function ps(ctx: KoaContext, ollama: OllamaContext): Promise<void> 
 }
 
 async function describe(id: string, { directory, started }: OllamaContext) {
-  const { model } = await directory.open(id).info()
+  const info = await knownInfo(directory, id)
   return {
     name: taggedName(id),
     model: taggedName(id),
     modified_at: timeText(started),
-    size: model.sizeBytes,
+    size: info?.model.sizeBytes ?? 0,
     // of the name: the file is too large to be read for it
     digest: createHash('sha256').update(id).digest('hex'),
-    details: detailsOf(model),
+    details: info === undefined ? unknownDetails : detailsOf(info.model),
   }
+}
+
+/** Of a model that was never in memory. */
+const unknownDetails = {
+  parent_model: '',
+  format: 'gguf',
+  family: '',
+  families: null,
+  parameter_size: '',
+  quantization_level: '',
 }
 
 function detailsOf({ architecture, parameters, quantization }: EngineInfo['model']) {
@@ -72,8 +85,9 @@ export const showSchema = z.object({
 /** `POST /api/show`: what is known of a model. */
 export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, showSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama.directory, fields.model ?? fields.name ?? '')
-  const info = await client.info()
+  const { directory } = ollama
+  const name = nameOfOllamaModel(directory, fields.model ?? fields.name ?? '')
+  const info = await infoOf(directory, name)
   const { model } = info
   const { architecture, details = {} } = model
   const format = chatFormatOf(info)

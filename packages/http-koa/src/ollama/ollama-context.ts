@@ -15,16 +15,28 @@ export interface OllamaContext {
 }
 
 /** The engine of a model, whose name may end with Ollama's `:latest`. */
-export function openOllamaModel(directory: EngineDirectory, name: string): EngineClient {
+export function openOllamaModel(
+  directory: EngineDirectory,
+  name: string,
+  keepAliveMs?: number,
+): EngineClient {
+  const known = nameOfOllamaModel(directory, name)
+  return directory.open(known, keepAliveMs === undefined ? {} : { keepAliveMs })
+}
+
+/** The own name of a model. Throws `model_not_found` in Ollama's words. */
+export function nameOfOllamaModel(directory: EngineDirectory, name: string): string {
   const names = directory.list()
-  const plain = name.replace(/:latest$/, '')
-  const known = [name, plain].find((candidate) => names.includes(candidate))
-  if (known !== undefined) return directory.open(known)
-  throw new CllmError(
-    'model_not_found',
-    `model '${name.slice(0, 100)}' not found: expected one of ${names.join(', ')}`,
-    { details: { field: 'model' } },
-  )
+  if (names.includes(name)) return name
+  try {
+    return directory.nameOf(name.replace(/:latest$/, ''))
+  } catch (cause) {
+    throw new CllmError(
+      'model_not_found',
+      `model '${name.slice(0, 100)}' not found: expected one of ${names.join(', ')}`,
+      { details: { field: 'model' }, cause },
+    )
+  }
 }
 
 /** As Ollama lists it: always with a tag. */

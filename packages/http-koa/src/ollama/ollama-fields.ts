@@ -1,5 +1,6 @@
 import type { Logger } from '@cllm/core'
 import { z } from 'zod'
+import { keepAliveField } from '../models/keep-alive-field.js'
 import type { UnknownFields } from '../native/unknown-fields.js'
 import { boolean, integer, largest, number, object, seed, stop } from '../request/fields.js'
 import type { RequestSettings } from '../request/build-request.js'
@@ -52,13 +53,7 @@ export const sharedFields = {
     )
     .meta({ anyOf: [{ type: 'boolean' }, { enum: ['high', 'medium', 'low'] }] })
     .optional(),
-  keep_alive: z
-    .custom<string | number>(
-      (value) => typeof value === 'number' || typeof value === 'string',
-      'a number of seconds or a duration such as 5m',
-    )
-    .meta({ anyOf: [{ type: 'string' }, { type: 'number' }] })
-    .optional(),
+  keep_alive: keepAliveField,
 }
 
 const sharedSchema = z.object(sharedFields)
@@ -118,10 +113,6 @@ export function toSettings(
     frequencyPenalty: said.frequency_penalty,
   }
 }
-
-/** Whether a keep_alive asks to unload the model at once. */
-export const unloads = (keepAlive: string | number | undefined): boolean =>
-  keepAlive !== undefined && Number.parseFloat(String(keepAlive)) === 0
 
 /** A tool as Ollama's clients send it. */
 export const toolSchema = z.object(

@@ -1,5 +1,6 @@
 import type { EngineInfo } from '@cllm/core'
 import type { KoaContext } from '../koa-context.js'
+import { knownInfo } from '../models/look-at-models.js'
 import type { OpenAiContext } from './openai-context.js'
 
 /** `GET /v1/models`. */
@@ -14,20 +15,25 @@ export async function showModel(ctx: KoaContext, openAi: OpenAiContext): Promise
 }
 
 async function describe(id: string, { directory, started }: OpenAiContext) {
-  const { model, limits }: EngineInfo = await directory.open(id).info()
+  const { name, state } = directory.status(id)
+  const info = await knownInfo(directory, name)
   return {
-    id,
+    id: name,
     object: 'model',
     created: started,
     owned_by: 'cllm',
-    meta: {
-      architecture: model.architecture,
-      n_params: model.parameters,
-      n_vocab: model.vocabularySize,
-      n_ctx: limits.contextSize,
-      n_ctx_train: model.trainingContext,
-      size: model.sizeBytes,
-      quantization: model.quantization,
-    },
+    status: { value: state },
+    ...(info === undefined ? {} : { meta: metaOf(info) }),
   }
 }
+
+/** What is known once the model was in memory. */
+const metaOf = ({ model, limits }: EngineInfo) => ({
+  architecture: model.architecture,
+  n_params: model.parameters,
+  n_vocab: model.vocabularySize,
+  n_ctx: limits.contextSize,
+  n_ctx_train: model.trainingContext,
+  size: model.sizeBytes,
+  quantization: model.quantization,
+})

@@ -17,8 +17,17 @@ export const isOpen = (method: string, path: string): boolean =>
   openPaths.has(path) && /^(get|head)$/i.test(method)
 
 /** What only an admin may: to change the server, to see all of it, to load it at will. */
+const forAdmins: ReadonlySet<string> = new Set([
+  '/metrics',
+  '/benchmark',
+  '/models/load',
+  '/models/unload',
+  '/api/pull',
+  '/api/delete',
+])
+
 export const isForAdmins = (path: string): boolean =>
-  path === '/metrics' || path === '/benchmark' || /^\/admin(\/|$)/.test(path)
+  forAdmins.has(path) || /^\/admin(\/|$)/.test(path)
 
 /**
  * Lets in requests with a key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Others get 401, and

@@ -1,5 +1,6 @@
 import { CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
 import { overriding } from '../observe/observe-engines.js'
+import { wrapEngines } from '../observe/wrap-engines.js'
 import { requestScope } from './request-scope.js'
 
 /**
@@ -7,18 +8,7 @@ import { requestScope } from './request-scope.js'
  * say, and those of other tenants do not exist. Admins may do everything.
  */
 export function guardEngines(directory: EngineDirectory): EngineDirectory {
-  const guarded = new WeakMap<EngineClient, EngineClient>()
-  return {
-    list: () => directory.list(),
-    open(id) {
-      const client = directory.open(id)
-      const known = guarded.get(client)
-      if (known !== undefined) return known
-      const made = guard(client)
-      guarded.set(client, made)
-      return made
-    },
-  }
+  return wrapEngines(directory, guard)
 }
 
 function guard(client: EngineClient): EngineClient {

@@ -1,0 +1,78 @@
+import type { EngineDirectory, ModelStatus } from '@cllm/core'
+import { z } from 'zod'
+import type { KoaContext, KoaProtocol, KoaRouter } from '../koa-context.js'
+import { UnknownFields } from '../native/unknown-fields.js'
+import type { HandledRoute } from '../request/api-route.js'
+import { mountRoutes } from '../request/mount-routes.js'
+import { readFields } from '../request/read-fields.js'
+import { keepAliveField } from './keep-alive-field.js'
+
+interface ModelsContext {
+  readonly directory: EngineDirectory
+  readonly unknownFields: UnknownFields
+}
+
+const model = z.string('the name of a model').min(1, 'the name of a model')
+const loadSchema = z.object({ model, keep_alive: keepAliveField })
+const unloadSchema = z.object({ model })
+
+/** `GET /models`: every model and how it is. */
+function list(ctx: KoaContext, { directory }: ModelsContext): void {
+  const data = directory.list().map((name) => describe(directory.status(name)))
+  ctx.body = { success: true, object: 'list', data }
+}
+
+function describe({ name, state, users, waiting, expiresAt, error, info }: ModelStatus) {
+  return {
+    id: name,
+    object: 'model',
+    status: { value: state, ...(error === undefined ? {} : { error: error.message }) },
+    users,
+    waiting,
+    expires_at: expiresAt === undefined ? null : new Date(expiresAt).toISOString(),
+    size_bytes: info?.model.sizeBytes ?? null,
+  }
+}
+
+/** `POST /models/load`: answers when the model is in memory. */
+async function load(ctx: KoaContext, { directory, unknownFields }: ModelsContext): Promise<void> {
+  const { model, keep_alive: keepAliveMs } = await readFields(ctx, loadSchema, unknownFields)
+  await directory.open(model, keepAliveMs === undefined ? {} : { keepAliveMs }).info()
+  ctx.body = { success: true, data: describe(directory.status(model)) }
+}
+
+/** `POST /models/unload`: answers when the model is out of memory; what uses it ends first. */
+async function unload(ctx: KoaContext, { directory, unknownFields }: ModelsContext): Promise<void> {
+  const { model } = await readFields(ctx, unloadSchema, unknownFields)
+  await directory.unload(model)
+  ctx.body = { success: true, data: describe(directory.status(model)) }
+}
+
+const routes: readonly HandledRoute<ModelsContext>[] = [
+  { method: 'get', path: '/models', summary: 'The models and how they are', handle: list },
+  {
+    method: 'post',
+    path: '/models/load',
+    summary: 'Load a model into memory',
+    body: loadSchema,
+    handle: load,
+  },
+  {
+    method: 'post',
+    path: '/models/unload',
+    summary: 'Take a model out of memory',
+    body: unloadSchema,
+    handle: unload,
+  },
+]
+
+/** What models there are, and which of them are in memory; see `docs/api.md`. */
+export function modelsProtocol(): KoaProtocol {
+  return {
+    name: 'models',
+    routes,
+    mount(router: KoaRouter, directory: EngineDirectory) {
+      mountRoutes(router, routes, { directory, unknownFields: new UnknownFields() })
+    },
+  }
+}
