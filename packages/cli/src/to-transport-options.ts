@@ -24,7 +24,7 @@ export function toTransportOptions(
     headerLimitBytes: security.header_limit,
     headerTimeoutMs: security.header_timeout * 1000,
     bodyTimeoutMs: security.body_timeout * 1000,
-    keepAliveMs: security.keep_alive * 1000,
+    keepAliveMs: security.idle_timeout * 1000,
     ...(cert === null || key === null ? {} : { tls: { cert: read(cert), key: read(key) } }),
     security: {
       corsOrigins: security.cors_origins,

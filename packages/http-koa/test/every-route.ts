@@ -11,6 +11,7 @@ const described: readonly KoaProtocol[] = [
   exported.openAiProtocol(),
   exported.ollamaProtocol(),
   exported.llamaServerProtocol(),
+  exported.modelsProtocol(),
   exported.adminProtocol({ log }),
   exported.metricsProtocol(),
 ]
@@ -75,6 +76,8 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/apply-template': { messages },
   '/embedding': { content: 'a' },
   '/embeddings': { content: 'a' },
+  '/models/load': { model: 'fake' },
+  '/models/unload': { model: 'fake' },
   '/admin/scheduler': { policy: 'run-all' },
   '/admin/log-level': { level: 'info' },
 }

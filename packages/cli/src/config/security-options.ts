@@ -97,11 +97,11 @@ export const securityOptions = {
     arg: 'body-timeout',
     placeholder: 'SECONDS',
   }),
-  keep_alive: option({
+  idle_timeout: option({
     doc: 'Seconds that a connection stays open without a request.',
     default: 65,
     format: decimal({ minimum: 1, unit: 'seconds' }),
-    arg: 'keep-alive',
+    arg: 'idle-timeout',
     placeholder: 'SECONDS',
   }),
   json_depth: option({

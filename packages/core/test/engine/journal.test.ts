@@ -39,7 +39,9 @@ t.test('the way of a request, live and ended', async (t) => {
   const [{ end }] = await run(Promise.all([first, second]))
   t.match(end?.timings, { preemptions: 0, prefillChunks: 3 })
   clock.advance(1000)
-  t.same(await client.explain('first'), {
+  const { forecast, ...report } = await client.explain('first')
+  t.match(forecast, { position: 0, queueMs: 0, firstTokenMs: Number })
+  t.same(report, {
     id: 'first',
     state: 'done',
     arrival: 1000,

@@ -8,6 +8,13 @@ const protocols = [nativeProtocol(), openAiProtocol(), ollamaProtocol(), llamaSe
 const asking = (asked: string) => ({
   headers: { 'Content-Type': 'application/json', 'x-cllm-forecast': asked },
 })
+/** The answer when all of it is there. */
+async function whole(answer: Promise<Response>): Promise<Response> {
+  const response = await answer
+  await response.text()
+  return response
+}
+
 const messages = [{ role: 'user', content: 'Hello' }]
 const routes: readonly [path: string, body: object][] = [
   ['/generate', { prompt: 'Hello', max_tokens: 3 }],
@@ -26,7 +33,7 @@ t.test('a client that asks is told when its turn comes', async (t) => {
   const server = await serve({ protocols, backend: { slots: 1, stepMs: () => 50 } })
   t.teardown(() => server.close())
   const ask = (path: string, body: object, asked?: string) =>
-    drive(server.clock, server.post(path, body, asked === undefined ? {} : asking(asked)))
+    drive(server.clock, whole(server.post(path, body, asked === undefined ? {} : asking(asked))))
   await ask('/generate', { prompt: 'Hello', max_tokens: 30 })
   for (const [path, body] of routes) {
     const { status, headers } = await ask(path, body, 'true')
