@@ -3,6 +3,7 @@ import {
   adminProtocol,
   type KoaProtocol,
   type LogLevelControl,
+  type ModelStore,
   llamaServerProtocol,
   metricsProtocol,
   modelsProtocol,
@@ -19,6 +20,7 @@ export function createProtocols(
   loaded: LoadedConfig,
   now: number,
   log?: LogLevelControl,
+  store?: ModelStore,
 ): KoaProtocol[] {
   const { config } = loaded
   const defaults = setDefaults(loaded)
@@ -26,7 +28,7 @@ export function createProtocols(
     native: () =>
       nativeProtocol({ defaults, maxQueuedRequests: config.scheduler.max_queued_requests }),
     openai: () => openAiProtocol({ defaults, started: now }),
-    ollama: () => ollamaProtocol({ defaults, started: now }),
+    ollama: () => ollamaProtocol({ defaults, started: now, ...(store && { store }) }),
     'llama-server': () => llamaServerProtocol({ defaults }),
     models: modelsProtocol,
     openapi: () => openApiProtocol({ protocols: described }),

@@ -45,7 +45,7 @@ async function serveModels(
   const tracing = await tracingOf(loaded)
   const protocols = [
     ...(tracing === undefined ? [] : [tracing.protocol]),
-    ...createProtocols(loaded, systemClock.now(), everyLevel(logger, models)),
+    ...createProtocols(loaded, systemClock.now(), everyLevel(logger, models), models.store),
     ...(await pluginProtocols(loaded)),
   ]
   const server = createServer({

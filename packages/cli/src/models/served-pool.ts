@@ -1,14 +1,17 @@
 import { type Logger, ModelPool, systemClock } from '@cllm/core'
-import { parseKeepAlive } from '@cllm/http-koa'
+import { type ModelStore, parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../commands/command-io.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/schema.js'
 import type { CrashFiles } from '../engine/crash-files.js'
+import { CatalogStore } from './catalog-store.js'
 import { ServedSources } from './served-sources.js'
 
 /** The models that a server serves. */
 export interface ServedPool {
   readonly pool: ModelPool
+  /** Fetches further ones into it. */
+  readonly store: ModelStore
   /** Those to load before it listens. */
   readonly preload: readonly string[]
   /** Resolves, with why, when a single model is served and its engine is gone for good. */
@@ -48,6 +51,7 @@ export async function servedPool(
   const { preload } = config.models
   return {
     pool,
+    store: new CatalogStore(pool, sources, loaded, io),
     death,
     preload: isSingle || preload.includes('*') ? names : preload,
     setLogLevel: (level) => sources.setLogLevel(level),

@@ -10,6 +10,8 @@ import { pullModel } from './pull-model.js'
 
 /** Makes the models of a configuration ready to be loaded, each into an engine process of its own. */
 export class ServedSources {
+  /** What every model was asked for as, by its name. */
+  readonly specs = new Map<string, string>()
   readonly #engines = new Set<EngineProcess>()
   #logLevel: string | undefined
 
@@ -41,6 +43,7 @@ export class ServedSources {
 
   /** A model of this name. */
   of(name: string, { spec, ...settings }: ServedModel): ModelSource {
+    this.specs.set(name, spec)
     const { keep_alive: keepAlive } = settings
     const keepAliveMs = keepAlive === undefined ? undefined : parseKeepAlive(keepAlive)
     return {

@@ -241,6 +241,45 @@ t.test('policies', async (t) => {
   }
 })
 
+t.test('several models', async (t) => {
+  const yaml =
+    'models:\n  tiny: stories15m\n  qwen3-0.6b: { spec: ./q.gguf, slots: 4, keep_alive: 5m }\n' +
+    '  cache: here\n  aliases: [gpt-4o=tiny, any]\n'
+  const { config } = load({ yaml })
+  t.same(config.models.served, {
+    tiny: { spec: 'stories15m' },
+    'qwen3-0.6b': { spec: '/etc/q.gguf', slots: 4, keep_alive: '5m' },
+  })
+  t.same(config.models.aliases, { 'gpt-4o': 'tiny', any: null })
+  t.equal(config.models.cache, '/etc/here')
+  const again = load({ yaml: renderConfig(load({ yaml })) })
+  t.same(again.config, load({ yaml }).config)
+
+  const flags = ['--model', 'a=./x.gguf', '--model=b=stories15m', '--model-alias', '*=b']
+  t.same(Object.keys(load({ flags, yaml }).config.models.served), ['a', 'b'])
+  t.equal(load({ flags }).config.models.served['a']?.spec, '/home/me/x.gguf')
+  t.same(load({ flags: ['--model', './a=b.gguf'] }).config.models.served, {}, 'this is a path')
+  t.same(load({ flags: ['--model', 'x.gguf'], yaml: 'models: { a: b }' }).config.models.served, {})
+  t.same(load({ env: { CLLM_MODELS: 'a=b, c=d' } }).config.models.served, {
+    a: { spec: 'b' },
+    c: { spec: 'd' },
+  })
+
+  t.same(problemsOf({ flags: ['--model', 'a=b', '--model', 'c'] }), [
+    '--model: expected NAME=SPEC for each of several, got c',
+  ])
+  const wrong =
+    'models:\n  a: { spec: b, slots: 0, slot: 2 }\n  aliases: { x: c }\nmodel: { id: mine }\n'
+  t.same(problemsOf({ yaml: wrong }), [
+    '/etc/cllm.yaml:2: models.served: a: slots: expected a whole number from 1 to 256, got 0',
+    '/etc/cllm.yaml:2: models.served: a: unknown setting slot of a model; did you mean slots?',
+    '/etc/cllm.yaml:4: model.id: means nothing beside /etc/cllm.yaml:2: models.served',
+    '/etc/cllm.yaml:3: models.aliases: expected one of a, got c',
+  ])
+  t.match(problemsOf({ yaml: 'models: { keep_alve: 5m }' }), [/did you mean models\.keep_alive/])
+  t.match(problemsOf({ flags: ['--keep-alive', 'soon'] }), [/expected a number of seconds or a/])
+})
+
 t.test('every kind of problem says what was expected, what came, and where', async (t) => {
   const cases: readonly (readonly [Given, string])[] = [
     [{ flags: ['--prot', '9000'] }, 'unknown flag --prot; did you mean --port?'],

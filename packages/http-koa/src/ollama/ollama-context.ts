@@ -1,5 +1,6 @@
 import { CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
 import type { KoaContext } from '../koa-context.js'
+import type { ModelStore } from '../models/model-store.js'
 import type { UnknownFields } from '../native/unknown-fields.js'
 import type { DefaultOverrides } from '../request/protocol-defaults.js'
 
@@ -12,6 +13,7 @@ export interface OllamaContext {
   readonly unknownOptions: UnknownFields
   /** When the server started, in milliseconds since the epoch. */
   readonly started: number
+  readonly store: ModelStore | undefined
 }
 
 /** The engine of a model, whose name may end with Ollama's `:latest`. */

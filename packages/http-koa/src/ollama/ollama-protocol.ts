@@ -2,6 +2,7 @@ import { createRequire } from 'node:module'
 import type { EngineDirectory } from '@cllm/core'
 import { statusElsewhere } from '../error-body.js'
 import type { KoaProtocol, KoaRouter } from '../koa-context.js'
+import type { ModelStore } from '../models/model-store.js'
 import { UnknownFields } from '../native/unknown-fields.js'
 import type { HandledRoute } from '../request/api-route.js'
 import { mountRoutes } from '../request/mount-routes.js'
@@ -12,6 +13,7 @@ import { generate, generateSchema } from './generate.js'
 import { ps, show, showSchema, tags, version } from './models.js'
 import type { OllamaContext } from './ollama-context.js'
 import { ollamaErrorBody, ollamaErrorSchema } from './ollama-error.js'
+import { deleteSchema, pull, pullSchema, remove } from './store.js'
 
 /** Settings of {@link ollamaProtocol}. */
 export interface OllamaProtocolOptions {
@@ -21,6 +23,8 @@ export interface OllamaProtocolOptions {
   readonly version?: string
   /** When models are said to be from, in milliseconds since the epoch; default 0. */
   readonly started?: number
+  /** Where `/api/pull` and `/api/delete` find models; default: nowhere. */
+  readonly store?: ModelStore
 }
 
 const { version: packageVersion } = createRequire(import.meta.url)('../../package.json') as {
@@ -71,6 +75,21 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
     body: embeddingsSchema,
     handle: embeddings,
   },
+  {
+    method: 'post',
+    path: '/api/pull',
+    summary: 'Fetch a model',
+    body: pullSchema,
+    answers: streams,
+    handle: pull,
+  },
+  {
+    method: 'delete',
+    path: '/api/delete',
+    summary: 'Delete a model that was fetched',
+    body: deleteSchema,
+    handle: remove,
+  },
 ]
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */
@@ -92,6 +111,7 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
         unknownFields: new UnknownFields(),
         unknownOptions: new UnknownFields(),
         started: options.started ?? 0,
+        store: options.store,
       })
     },
   }

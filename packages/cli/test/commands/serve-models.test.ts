@@ -1,0 +1,99 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { copyFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { resolveModel } from 'cllm'
+import { Ollama } from 'ollama'
+import OpenAI, { NotFoundError } from 'openai'
+import t from 'tap'
+
+const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
+const { path: model } = await resolveModel('stories15m')
+const cache = t.testdir({})
+const file = join(cache, 'stories15m-q8_0.gguf')
+await copyFile(model, file)
+const args = ['--model', `a=${model}`, '--model', `b=${model}`, '--model-alias', 'gpt=b']
+const server = spawn(
+  process.execPath,
+  [bin, 'serve', '--port', '0', '--gpu', 'off', '--threads', '1', '--slots', '2', ...args],
+  {
+    env: { ...process.env, UV_THREADPOOL_SIZE: '1', CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'error' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  },
+)
+t.teardown(() => server.kill('SIGKILL'))
+const [line] = (await once(createInterface(server.stdout), 'line')) as [string]
+const url = line.replace('listening on ', '')
+const ollama = new Ollama({ host: url })
+const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
+
+interface Listed {
+  readonly id: string
+  readonly status: { readonly value: string }
+}
+
+async function states(): Promise<Readonly<Record<string, string>>> {
+  const { data } = (await (await fetch(`${url}/models`)).json()) as { data: Listed[] }
+  return Object.fromEntries(data.map(({ id, status }) => [id, status.value]))
+}
+
+const tell = async (name: string): Promise<string> => {
+  const body = { model: name, prompt: 'Once upon a time', temperature: 0, max_tokens: 20 }
+  return (await openai.completions.create(body)).choices[0]?.text ?? ''
+}
+
+t.test('two models, each loaded at its first use', async (t) => {
+  t.same(await states(), { a: 'unloaded', b: 'unloaded' })
+  const texts = await Promise.all([tell('a'), tell('a'), tell('gpt'), tell('b')])
+  t.equal(new Set(texts).size, 1)
+  t.not(texts[0], '')
+  t.same(await states(), { a: 'loaded', b: 'loaded' })
+  const error: unknown = await tell('c').catch((reason: unknown) => reason)
+  t.ok(error instanceof NotFoundError)
+  t.match(error, { status: 404, message: /a, b, gpt/ })
+  await t.rejects(ollama.show({ model: 'c' }), { status_code: 404, message: /a, b/ })
+  for (const path of ['/generate', '/completion']) {
+    const headers = { 'content-type': 'application/json' }
+    const body = JSON.stringify({ prompt: 'x', model: 'c' })
+    const response = await fetch(url + path, { method: 'POST', headers, body })
+    t.equal(response.status, 404)
+    t.match(await response.text(), /a, b, gpt/)
+  }
+})
+
+t.test('keep_alive', async (t) => {
+  const names = async () => (await ollama.ps()).models.map(({ name }) => name)
+  t.same(await names(), ['a:latest', 'b:latest'])
+  const unload = await ollama.generate({ model: 'a', prompt: '', keep_alive: 0 })
+  t.equal(unload.done_reason, 'unload')
+  t.same(await names(), ['b:latest'])
+  const load = await ollama.chat({ model: 'a:latest', messages: [], keep_alive: '1h30m' })
+  t.equal(load.done_reason, 'load')
+  const expires = (await ollama.ps()).models.map(({ expires_at: at }) => String(at))
+  t.equal(expires.length, 2)
+  await t.rejects(ollama.chat({ model: 'a', messages: [], keep_alive: 'soon' }), {
+    status_code: 400,
+    message: /keep_alive/,
+  })
+})
+
+t.test('pull and delete', async (t) => {
+  await t.rejects(ollama.pull({ model: '../secret' }), { name: 'ResponseError', status_code: 404 })
+  const said: string[] = []
+  for await (const { status } of await ollama.pull({ model: 'stories15m', stream: true })) {
+    said.push(status)
+  }
+  t.equal(said[0], 'pulling manifest')
+  t.equal(said.at(-1), 'success')
+  t.match((await ollama.list()).models.at(-1), { name: 'stories15m:latest' })
+  t.equal(await tell('stories15m'), await tell('a'), 'it can be used at once')
+  await t.rejects(ollama.delete({ model: 'a' }), { status_code: 400, message: /its file stays/ })
+  await ollama.delete({ model: 'stories15m' })
+  t.match(await states(), { stories15m: 'unloaded' })
+  await t.rejects(ollama.delete({ model: 'stories15m' }), {
+    name: 'ResponseError',
+    status_code: 404,
+  })
+})
