@@ -74,6 +74,17 @@ async function find(
   throw new CllmError('model_unavailable', unknown(spec, options.catalog), { details: { spec } })
 }
 
+/**
+ * Checks, without looking for it, that a spec may name a model.
+ *
+ * @throws `model_unavailable` for a name that the catalog does not have
+ */
+export function checkSpec(spec: string): void {
+  if (spec.startsWith('hf:') || isPath(spec)) return
+  if (defaultCatalog.some(({ name }) => name === spec)) return
+  throw new CllmError('model_unavailable', unknown(spec, defaultCatalog), { details: { spec } })
+}
+
 async function findOnHuggingFace(spec: string, options: FetchOptions): Promise<string> {
   if (!/^hf:[^\s/:]+\/[^\s/:]/.test(spec)) {
     throw new CllmError(

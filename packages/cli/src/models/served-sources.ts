@@ -7,6 +7,7 @@ import type { CrashFiles } from '../engine/crash-files.js'
 import { spawnEngine, type EngineProcess } from '../engine/spawn-engine.js'
 import { type ModelToServe, toEngineSettings } from '../engine/to-engine-settings.js'
 import { pullModel } from './pull-model.js'
+import { checkSpec } from './resolve-model.js'
 
 /** Makes the models of a configuration ready to be loaded, each into an engine process of its own. */
 export class ServedSources {
@@ -28,9 +29,14 @@ export class ServedSources {
     for (const engine of this.#engines) engine.setLogLevel(level)
   }
 
-  /** The models that are served by name; they are fetched and loaded when they are first used. */
+  /**
+   * The models that are served by name; they are fetched and loaded when they are first used.
+   *
+   * @throws `model_unavailable` for a name that the catalog does not have
+   */
   byName(): ModelSource[] {
     const models = this.loaded.config.models.served
+    for (const { spec } of Object.values(models)) checkSpec(spec)
     return Object.entries(models).map(([name, model]) => this.of(name, model))
   }
 

@@ -5,7 +5,11 @@ import t, { type Test } from 'tap'
 import type { CatalogEntry, ModelSource } from '../../src/models/catalog.js'
 import { catalog } from '../../src/models/catalog.js'
 import type { FetchProgress } from '../../src/models/fetch-progress.js'
-import { resolveModel, type ResolveModelOptions } from '../../src/models/resolve-model.js'
+import {
+  checkSpec,
+  resolveModel,
+  type ResolveModelOptions,
+} from '../../src/models/resolve-model.js'
 import { expected, fakeGguf, localSources, npmSource } from './local-sources.js'
 
 const entry = (...sources: [ModelSource, ...ModelSource[]]): CatalogEntry => ({
@@ -64,6 +68,14 @@ t.test('paths, and specs that name nothing', async (t) => {
     await resolve(spec).then(() => t.fail(`${spec} resolved`), failure(t, ...rest))
   }
   t.same(sources.requests, [], 'no network for any of these')
+})
+
+t.test('a spec that may name a model', async (t) => {
+  for (const spec of ['stories15m', 'hf:owner/repository', './a.gguf']) checkSpec(spec)
+  t.throws(() => checkSpec('stories15'), {
+    code: 'model_unavailable',
+    message: /did you mean stories15m/,
+  })
 })
 
 t.test('a catalog model in two npm packages', async (t) => {
