@@ -80,8 +80,6 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/apply-template': { messages },
   '/embedding': { content: 'a' },
   '/embeddings': { content: 'a' },
-  '/models/load': { model: 'fake' },
-  '/models/unload': { model: 'fake' },
   '/admin/scheduler': { policy: 'run-all' },
   '/admin/log-level': { level: 'info' },
 }
