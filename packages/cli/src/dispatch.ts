@@ -72,6 +72,13 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'bench policies',
+    {
+      summary: 'Measure scheduling policies on a model and compare them',
+      load: async () => (await import('./commands/bench-model.js')).policies,
+    },
+  ],
+  [
     'bench faults',
     {
       summary: 'Inject faults into a server and print a score card',

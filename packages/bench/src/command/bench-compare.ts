@@ -1,22 +1,15 @@
-import type { CompareResult } from '../compare/compare-result.js'
-import { compareRuns, type ComparedLoad } from '../compare/compare-runs.js'
-import { MachineWatch, machineWarnings } from '../compare/machine-watch.js'
+import { MachineWatch } from '../compare/machine-watch.js'
 import { startServer, type StartedServer } from '../compare/start-server.js'
 import type { LoadOptions } from '../load/load-options.js'
 import { reachTarget } from '../load/reach-target.js'
 import type { Target } from '../load/target.js'
-import { compareTable } from '../report/compare-table.js'
-import { runTable } from '../report/run-table.js'
-import { loadName, schemaVersion, type MeasuredRun, type RunResult } from '../report/run-result.js'
 import type { CommandIo } from './command-io.js'
-import { exitCodeOf } from './exit-code.js'
+import { compareTargets } from './compare-targets.js'
 import { flagsHelp, parseFlags, wrong } from './flags.js'
 import { compareFlags } from './load-flags.js'
-import { measureRun, warmUp } from './measure-run.js'
 import { apiNames, parseTarget, type TargetSpec } from './parse-target.js'
 import { readLoads } from './read-load.js'
 import { readTarget } from './read-target.js'
-import { writeFiles } from './write-files.js'
 
 const usage = `Usage: cllm bench compare --target a=URL --target b=URL [flags]
 
@@ -62,75 +55,10 @@ export async function benchCompare(argv: string[], io: CommandIo): Promise<numbe
       const target = readTarget(given, flags, io.env)
       targets.push(await reachTarget(target, loads[0] as LoadOptions, io.signal))
     }
-    return await compare(targets, loads, watch, flags, io)
+    return await compareTargets({ title: 'cllm bench compare', targets, loads, watch }, flags, io)
   } finally {
     await Promise.all(started.map(({ stop }) => stop()))
   }
-}
-
-async function compare(
-  targets: readonly Target[],
-  loads: readonly LoadOptions[],
-  watch: MachineWatch,
-  flags: Flags,
-  io: CommandIo,
-): Promise<number> {
-  const { json, rounds, slo, warmup, pause } = flags
-  const seed = loads[0]?.seed ?? 0
-  if (!json) io.stdout.write(`seed ${seed}\n\n`)
-  for (const target of targets) await warmUp(target, loads[0] as LoadOptions, warmup, io)
-
-  const all: MeasuredRun[] = []
-  const compared: ComparedLoad[] = []
-  const isOver = () => (all.at(-1)?.result.stopped ?? null) !== null
-  for (const [level, load] of loads.entries()) {
-    const byTarget = new Map(targets.map(({ name }) => [name, [] as RunResult[]]))
-    for (let repeat = 1; repeat <= rounds && !isOver(); repeat++) {
-      const inTurn = repeat % 2 === 1 ? targets : targets.toReversed()
-      for (const target of inTurn) {
-        if (isOver()) break
-        await watch.pause(pause)
-        const salt = `${level}/${repeat}${sameServer(target, targets)}`
-        const run = await measureRun(target, load, { repeat, salt, slo }, io)
-        all.push(run)
-        byTarget.get(target.name)?.push(run.result)
-        if (json) io.stdout.write(`${JSON.stringify(run.result)}\n`)
-        // The rounds' table leaves out what is incomplete.
-        else if (run.result.stopped !== null) io.stdout.write(runTable(run.result))
-      }
-    }
-    const complete = completeRounds(byTarget)
-    if (complete !== undefined) {
-      const result = compareRuns(load.shape, complete)
-      compared.push(result)
-      if (!json) io.stdout.write(compareTable(result))
-    }
-    if (isOver()) break
-  }
-  const machine = watch.state()
-  const runs = all.map(({ result }) => result)
-  const warnings = [...machineWarnings(machine), ...noiseWarnings(compared), ...runWarnings(runs)]
-  const result: CompareResult = {
-    schema: schemaVersion,
-    kind: 'compare',
-    seed,
-    baseline: targets[0]?.name ?? '',
-    rounds,
-    machine,
-    loads: compared,
-    warnings,
-  }
-  io.stdout.write(
-    json ? `${JSON.stringify(result)}\n` : warnings.map((text) => `warning: ${text}\n`).join(''),
-  )
-  await writeFiles({
-    runs: all,
-    compared: result,
-    report: flags.report,
-    trace: flags.trace,
-    title: 'cllm bench compare',
-  })
-  return exitCodeOf(runs.map(({ summary, stopped }) => ({ ok: summary.requests.ok, stopped })))
 }
 
 async function urlOf(
@@ -144,53 +72,4 @@ async function urlOf(
   const server = await startServer(spec.command, options)
   started.push(server)
   return server.url
-}
-
-/** A server that is measured under two names must not find the second one's prompts in its cache. */
-function sameServer(target: Target, targets: readonly Target[]): string {
-  const twins = targets.filter(({ url }) => url.href === target.url.href)
-  return twins.length > 1 ? `/${target.name}` : ''
-}
-
-/** The rounds that every target has ended; undefined when there is none. */
-function completeRounds(
-  byTarget: ReadonlyMap<string, readonly RunResult[]>,
-): ReadonlyMap<string, readonly RunResult[]> | undefined {
-  const done = [...byTarget].map(([name, runs]): [string, RunResult[]] => [
-    name,
-    runs.filter(({ stopped }) => stopped === null).toSorted((a, b) => a.repeat - b.repeat),
-  ])
-  const rounds = Math.min(...done.map(([, runs]) => runs.length))
-  return rounds === 0
-    ? undefined
-    : new Map(done.map(([name, runs]) => [name, runs.slice(0, rounds)]))
-}
-
-function noiseWarnings(compared: readonly ComparedLoad[]): string[] {
-  return compared.flatMap(({ load, ratios }) =>
-    Object.entries(ratios).flatMap(([name, figures]) => {
-      const noisy = Object.entries(figures).filter(([, { verdict }]) => verdict === 'noise')
-      if (noisy.length === 0) return []
-      const list = noisy.map(([figure]) => figure).join(', ')
-      return [`${name}, ${loadName(load)}: no difference beyond the noise in ${list}`]
-    }),
-  )
-}
-
-/** The warnings of the runs, each kind once for a target and load, with the numbers of its first. */
-function runWarnings(runs: readonly RunResult[]): string[] {
-  const kinds = new Map<string, { readonly first: string; count: number }>()
-  for (const { target, load, warnings, failures } of runs) {
-    const failed = Object.entries(failures).map(([kind, text]) => `failed with ${kind}: ${text}`)
-    for (const warning of [...warnings, ...failed]) {
-      const first = `${target.name}, ${loadName(load)}: ${warning}`
-      const kind = first.replaceAll(/\d+(\.\d+)?/g, '#')
-      const known = kinds.get(kind)
-      if (known === undefined) kinds.set(kind, { first, count: 1 })
-      else known.count++
-    }
-  }
-  return [...kinds.values()].map(({ first, count }) =>
-    count === 1 ? first : `${first} (and in ${count - 1} more runs)`,
-  )
 }

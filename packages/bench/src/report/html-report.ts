@@ -4,6 +4,7 @@ import { formatEstimate, formatNumber } from './format.js'
 import { escapeHtml, htmlPage, htmlTable } from './html.js'
 import { ganttPlot, latencies, latencyPlot, servicePlot, throughputPlot } from './plots.js'
 import { loadName, type MeasuredRun } from './run-result.js'
+import { stepPlot } from './step-plot.js'
 
 /** What a report shows. */
 export interface ReportContent {
@@ -88,6 +89,9 @@ async function plots(runs: readonly MeasuredRun[]): Promise<string[]> {
     const { target, load, repeat } = run.result
     const name = `${target.name}, ${loadName(load)}, run ${repeat}`
     sections.push(await figure(`${name}: a bar per request, at most 500`, ganttPlot(run)))
+    if (run.steps !== undefined) {
+      sections.push(await figure(`${name}: what steps were made of`, stepPlot(run.steps)))
+    }
     if (run.result.summary.tenants.length < 2) continue
     sections.push(await figure(`${name}: service by tenant`, servicePlot(run)))
   }

@@ -4,8 +4,22 @@ import { compile, type TopLevelSpec } from 'vega-lite'
 const style = {
   background: 'transparent',
   font: 'system-ui, sans-serif',
-  axis: { gridColor: '#ddd', labelColor: '#444', titleColor: '#222', titleFontWeight: 'normal' },
-  legend: { orient: 'top', title: null, labelColor: '#222', labelLimit: 400 },
+  axis: {
+    gridColor: '#ddd',
+    labelColor: '#444',
+    labelFontSize: 13,
+    titleColor: '#222',
+    titleFontSize: 13,
+    titleFontWeight: 'normal',
+  },
+  legend: {
+    orient: 'top',
+    columns: 2,
+    title: null,
+    labelColor: '#222',
+    labelFontSize: 13,
+    labelLimit: 300,
+  },
   view: { stroke: null },
 } as const
 

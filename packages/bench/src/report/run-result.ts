@@ -6,6 +6,7 @@ import type { RunRecord } from '../metrics/run-record.js'
 import type { Slo } from '../metrics/slo.js'
 import { summarize, type Summary } from '../metrics/summarize.js'
 import { warningsOf } from '../metrics/warnings.js'
+import type { StepBucket } from './step-history.js'
 
 /** The version of the JSON of all commands; raised when a field changes its meaning or goes. */
 export const schemaVersion = 1
@@ -42,6 +43,8 @@ export interface RunResult {
 export interface MeasuredRun {
   readonly result: RunResult
   readonly records: readonly RunRecord[]
+  /** What the engine's steps were made of, where the engine was at hand. */
+  readonly steps?: readonly StepBucket[]
 }
 
 /** What a run's result is made from. */

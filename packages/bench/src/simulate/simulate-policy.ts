@@ -10,10 +10,10 @@ import type { RunRecord } from '../metrics/run-record.js'
 import type { Slo } from '../metrics/slo.js'
 import { summarize } from '../metrics/summarize.js'
 import { schemaVersion } from '../report/run-result.js'
+import { StepHistory } from '../report/step-history.js'
 import type { WorkItem } from '../workload/work-item.js'
 import { simulatedLoad, type SimulatedLoadOptions } from './simulated-load.js'
 import type { SimulatedRun, SimulatedSetup } from './simulation-result.js'
-import { StepHistory } from './step-history.js'
 
 /** What is simulated. */
 export interface SimulateOptions extends Omit<SimulatedSetup, 'cost'> {
@@ -50,7 +50,14 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
     machines,
     ...(router === undefined ? {} : { router }),
     seed: load.seed,
-    onStep: (step) => history.add(step),
+    onStep: ({ startedAt, durationMs, prefillTokens, decodeSequences }) =>
+      history.add({
+        atMs: startedAt,
+        steps: 1,
+        prefillTokens,
+        decodeTokens: decodeSequences,
+        busyMs: durationMs,
+      }),
     ...(options.signal === undefined ? {} : { signal: options.signal }),
   })
   const records = results.map((result) => recordOf(result, items))

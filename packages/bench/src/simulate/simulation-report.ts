@@ -47,7 +47,7 @@ async function plots(runs: readonly SimulatedRun[]): Promise<string[]> {
   // Plots take a second to load.
   const { ganttPlot, latencies, latencyPlot, servicePlot, throughputPlot } =
     await import('../report/plots.js')
-  const { stepPlot } = await import('./step-plot.js')
+  const { stepPlot } = await import('../report/step-plot.js')
   const measured = measuredRuns(runs)
   const figure = async (caption: string, svg: Promise<string>) =>
     `<figure>${await svg}<figcaption>${escapeHtml(caption)}</figcaption></figure>`
@@ -61,7 +61,7 @@ async function plots(runs: readonly SimulatedRun[]): Promise<string[]> {
     const one = measured[index]
     if (one === undefined) continue
     sections.push(`<h2>${escapeHtml(nameOf(run.result))}</h2>`)
-    sections.push(await figure('What steps were made of', stepPlot(run)))
+    sections.push(await figure('What steps were made of', stepPlot(run.steps)))
     sections.push(await figure('A bar per request, at most 500', ganttPlot(one)))
     if (run.result.summary.tenants.length < 2) continue
     sections.push(await figure('Service by tenant', servicePlot(one)))

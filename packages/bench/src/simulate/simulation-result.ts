@@ -2,6 +2,7 @@ import type { LoadShape } from '../load/load-options.js'
 import type { RunRecord } from '../metrics/run-record.js'
 import type { Summary } from '../metrics/summarize.js'
 import type { schemaVersion } from '../report/run-result.js'
+import type { StepBucket } from '../report/step-history.js'
 
 /** What was simulated, apart from the policy. */
 export interface SimulatedSetup {
@@ -37,16 +38,6 @@ export interface SimulationResult extends SimulatedSetup {
   readonly warnings: readonly string[]
   /** How long the simulation really took. */
   readonly wall_ms: number
-}
-
-/** The steps within a part of the simulated time, of all machines. */
-export interface StepBucket {
-  /** Where it begins, in milliseconds of the simulated time. */
-  readonly atMs: number
-  readonly steps: number
-  readonly prefillTokens: number
-  readonly decodeTokens: number
-  readonly busyMs: number
 }
 
 /** A simulation with its requests and what the steps were made of. */

@@ -1,4 +1,10 @@
-import { benchCalibrate, benchEngine, benchStages, tune as tuneLoad } from '@cllm/bench'
+import {
+  benchCalibrate,
+  benchEngine,
+  benchPolicies,
+  benchStages,
+  tune as tuneLoad,
+} from '@cllm/bench'
 import type { RunCommand } from './command-io.js'
 import { engineLikeProcess } from './engine-like-process.js'
 import { modelHost } from './model-host.js'
@@ -20,6 +26,10 @@ export const stages = engineLikeProcess(
   ['bench', 'stages'],
   async (argv, io) => await benchStages(argv, io, await modelHost(io)),
 )
+
+/** `cllm bench policies` */
+export const policies: RunCommand = async (argv, io) =>
+  await benchPolicies(argv, io, async (plugins) => await modelHost(io, plugins))
 
 /** `cllm tune` */
 export const tune: RunCommand = async (argv, io) =>

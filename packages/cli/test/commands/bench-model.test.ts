@@ -58,3 +58,30 @@ t.test('simulate, by name, with a wrong policy', async (t) => {
   const wrong = await run([...argv, 'adaptive+sfj'])
   t.match(wrong, { code: 2, stdout: '', stderr: 'did you mean "adaptive+sjf"' })
 })
+
+t.test('policies: each in charge of the same engine in turns', async (t) => {
+  const report = join(t.testdir(), 'policies.html')
+  const policies = ['adaptive+fcfs', 'chunked+fair:{"tokenBudget":64}']
+  const argv = [
+    ...['bench', 'policies', '--model', 'stories15m', '--gpu', 'off', '--threads', '1'],
+    ...['--slots', '2', '--concurrency', '2', '--requests', '4', '--rounds', '1', '--warmup', '0'],
+    ...['--input-len', '8', '--output-len', '4', '--tenants', '2', '--report', report, '--json'],
+    ...policies.flatMap((name) => ['--policy', name]),
+  ]
+  const { code, stdout, stderr } = await run(argv)
+  t.equal(code, 0, stderr)
+  const lines = stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+  t.match(lines, [
+    { kind: 'run', target: { name: policies[0] }, summary: { requests: { ok: 4 } } },
+    { kind: 'run', target: { name: policies[1] }, summary: { requests: { ok: 4 } } },
+    { kind: 'compare', baseline: policies[0] },
+  ])
+  const page = await readFile(report, 'utf8')
+  t.equal(page.split('what steps were made of').length, 3)
+  t.match(page, 'service by tenant')
+  const wrong = await run([...argv, '--policy', policies[0]!])
+  t.match(wrong, { code: 2, stdout: '', stderr: '--policy: one is given twice' })
+})

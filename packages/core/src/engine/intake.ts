@@ -62,8 +62,8 @@ export class Intake {
       this.#refuseUnlessOpen(id, request)
       const complete = resolveRequest(id, request, context)
       const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
-      const accept = (tokens: readonly TokenId[]): void =>
-        this.#accept(new Sequence(complete(tokens), now, lookUp))
+      const accept = (tokens: TokenId[]): void =>
+        this.#accept(new Sequence(complete(tokens), tokens, now, lookUp))
       if (prompt instanceof Promise) void this.#await(id, prompt, accept)
       else accept(prompt)
     } catch (error) {
@@ -95,8 +95,8 @@ export class Intake {
 
   async #await(
     id: string,
-    prompt: Promise<readonly TokenId[]>,
-    accept: (prompt: readonly TokenId[]) => void,
+    prompt: Promise<TokenId[]>,
+    accept: (prompt: TokenId[]) => void,
   ): Promise<void> {
     this.#reading.set(id, undefined)
     let error: unknown

@@ -31,6 +31,9 @@ export function resolveRequest(
 ): (prompt: readonly TokenId[]) => SequenceRequest {
   const { tokenizer, now, options } = context
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
+  // What the closures below keep alive must not hold the prompt, which is long.
+  const { session, stepGroup, cache = true, forecast = false, logprobs } = request
+  const { continued, deadlineMs } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
@@ -47,22 +50,21 @@ export function resolveRequest(
   const timeoutMs = request.timeoutMs ?? options.requestTimeoutMs
   return (prompt) => ({
     id,
-    prompt,
     maxTokens,
     sampling,
     priority,
-    deadline: request.deadlineMs === undefined ? undefined : now + request.deadlineMs,
+    deadline: deadlineMs === undefined ? undefined : now + deadlineMs,
     expires: timeoutMs === undefined ? undefined : now + timeoutMs,
     tenant,
-    session: request.session,
-    stepGroup: request.stepGroup,
-    cache: request.cache ?? true,
-    forecast: request.forecast ?? false,
-    logprobs: request.logprobs,
-    describe: (token, logprobs) => describeLogprobs(tokenizer, token, logprobs),
-    continued: request.continued,
+    session,
+    stepGroup,
+    cache,
+    forecast,
+    logprobs,
+    describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
+    continued,
     // Another step group may be another adapter, with which the same tokens have other keys.
-    scope: JSON.stringify([options.isolateTenants ? tenant : '', request.stepGroup ?? '']),
+    scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
     decoder: tokenizer.createDecoder(prompt),
     stopMatcher: new StopMatcher([...stop]),
   })

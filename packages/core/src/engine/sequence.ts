@@ -13,10 +13,9 @@ import type { TokenDecoder, TokenId } from '../contracts/tokenizer.js'
 import { BlockChain } from './block-chain.js'
 import type { StopMatcher } from './stop-matcher.js'
 
-/** A valid request with its defaults filled in and its prompt in tokens. */
+/** A valid request with its defaults filled in; its prompt is the {@link Sequence}'s. */
 export interface SequenceRequest {
   readonly id: string
-  readonly prompt: readonly TokenId[]
   readonly maxTokens: number
   readonly sampling: SamplingParams
   readonly priority: number
@@ -45,8 +44,7 @@ const replayChunk = 32
 /** One request on its way through the engine: its tokens, its place and its times. */
 export class Sequence implements SequenceView {
   state: RequestState = 'queued'
-  /** Prompt and output so far. */
-  readonly tokens: TokenId[]
+  readonly promptTokens: number
   readonly chain: BlockChain
   computedTokens = 0
   slot: SlotId | undefined
@@ -76,13 +74,16 @@ export class Sequence implements SequenceView {
   firstTokenAt: number | undefined
   lastTokenAt: number | undefined
 
+  /** @param tokens the prompt, from now on the sequence's own: prompt and output so far */
   constructor(
     readonly request: SequenceRequest,
+    readonly tokens: TokenId[],
     readonly arrival: number,
     private readonly lookUpCached: (sequence: Sequence) => number,
   ) {
-    this.tokens = [...request.prompt, ...(request.continued?.tokens ?? [])]
-    this.chain = new BlockChain(this.tokens, request.scope)
+    this.promptTokens = tokens.length
+    for (const token of request.continued?.tokens ?? []) tokens.push(token)
+    this.chain = new BlockChain(tokens, request.scope)
     if (request.continued !== undefined) this.#takeUp(request.continued)
   }
 
@@ -108,10 +109,6 @@ export class Sequence implements SequenceView {
 
   get stepGroup(): string | undefined {
     return this.request.stepGroup
-  }
-
-  get promptTokens(): number {
-    return this.request.prompt.length
   }
 
   get generatedTokens(): number {

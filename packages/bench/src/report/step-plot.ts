@@ -1,8 +1,8 @@
-import { plot } from '../report/plot.js'
-import type { SimulatedRun } from './simulation-result.js'
+import { plot } from './plot.js'
+import type { StepBucket } from './step-history.js'
 
 /** How many tokens of prompts and of answers a step had over time. */
-export function stepPlot({ steps }: SimulatedRun): Promise<string> {
+export function stepPlot(steps: readonly StepBucket[]): Promise<string> {
   const values = steps.flatMap(({ atMs, steps: count, prefillTokens, decodeTokens }) => [
     { seconds: atMs / 1000, kind: 'prefill', tokens: prefillTokens / count },
     { seconds: atMs / 1000, kind: 'decode', tokens: decodeTokens / count },
