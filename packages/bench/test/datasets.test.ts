@@ -96,7 +96,9 @@ t.test('files of every format', async (t) => {
   t.equal(lines.timed, false)
   const chats = open('sharegpt', 'sharegpt.json')
   t.match(first(chats), [{ prompt: 'Hi', outputTokens: 4 }])
-  t.match(first(open('mt-bench', 'mt.jsonl')), [{ prompt: 'Write a poem', outputTokens: 8 }])
+  t.match(first(open('mt-bench', 'mt.jsonl')), [
+    { prompt: 'Write a poem', outputTokens: 8, next: { prompt: 'Again', outputTokens: 8 } },
+  ])
 
   const azure = open('azure', 'azure.csv')
   t.equal(azure.timed, true)

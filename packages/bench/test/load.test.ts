@@ -91,6 +91,35 @@ t.test('every API: texts, counts and usage', async (t) => {
   }
 })
 
+t.test('a conversation goes on with the answers that came', async (t) => {
+  const next = { prompt: 'And then?', inputTokens: 2, outputTokens: 3 }
+  const item = { prompt: 'Begin.', inputTokens: 1, outputTokens: 2, next }
+  const dataset = { name: 'talk', timed: false, size: 1, item: () => item }
+  const shape = { kind: 'closed', concurrency: 1, rampMs: 0 } as const
+  for (const api of ['cllm', 'openai-chat']) {
+    const { server, records } = await measure(t, {}, { dataset, shape, requests: 3 }, api)
+    t.match(records, [{ index: 0 }, { index: 1, asked: { outputTokens: 3 } }, { index: 2 }])
+    const bodies = server.received.map(({ body }) => body)
+    t.match(
+      bodies.map(({ max_tokens: tokens }) => tokens),
+      [2, 3, 2],
+    )
+    if (api === 'cllm') {
+      t.equal(bodies[0]!.prompt, 'Begin.')
+      t.match(bodies[1]!.prompt, /^Begin\.\n.+\nAnd then\?$/)
+    } else {
+      const said = [{ content: 'Begin.' }, { role: 'assistant', content: /./ }]
+      t.match(bodies[1]!.messages, [...said, { role: 'user', content: 'And then?' }])
+    }
+  }
+  const { server } = await measure(t, { breakAfter: 1 }, { dataset, shape, requests: 2 })
+  t.same(
+    server.received.map(({ prompt }) => prompt),
+    ['Begin.', 'Begin.'],
+    'nothing follows an answer that broke off',
+  )
+})
+
 t.test('the same stream as timed by the openai package', async (t) => {
   // The server writes each event to both at once.
   const server = await scriptedServer({ firstMs: 150, gapMs: 20, pair: true })

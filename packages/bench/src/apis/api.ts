@@ -1,8 +1,16 @@
 import type { Usage } from '../metrics/run-record.js'
 
+/** A question that has its answer. */
+export interface Turn {
+  readonly question: string
+  readonly answer: string
+}
+
 /** What is asked of a server, whatever its API. */
 export interface Ask {
   readonly prompt: string
+  /** What was said before, the oldest first. */
+  readonly history?: readonly Turn[]
   readonly maxTokens: number
   readonly model?: string
   /** Empty: none. */
@@ -38,6 +46,12 @@ export interface Api {
    * Reads an event's JSON; undefined when it is not an event of this API.
    */
   read(event: Readonly<Record<string, unknown>>): ApiEvent | undefined
+}
+
+/** The prompt with all that was said before, for an API that takes one text. */
+export function textOf({ prompt, history = [] }: Ask): string {
+  const said = history.map(({ question, answer }) => `${question}\n${answer}\n`)
+  return [...said, prompt].join('')
 }
 
 /** The message in an error of any of the APIs. */

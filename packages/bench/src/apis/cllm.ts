@@ -1,4 +1,4 @@
-import { errorMessage, numberOf, usageOf, type Api } from './api.js'
+import { errorMessage, numberOf, textOf, usageOf, type Api } from './api.js'
 
 /** The native API of cLLM: `POST /generate_stream`. */
 export const cllmApi: Api = {
@@ -6,14 +6,14 @@ export const cllmApi: Api = {
   path: '/generate_stream',
   framing: 'sse',
   needsModel: false,
-  body: ({ prompt, maxTokens, temperature, ignoreEos, tenant }) => ({
-    prompt,
-    max_tokens: maxTokens,
-    temperature,
-    ignore_eos: ignoreEos,
+  body: (ask) => ({
+    prompt: textOf(ask),
+    max_tokens: ask.maxTokens,
+    temperature: ask.temperature,
+    ignore_eos: ask.ignoreEos,
     // The counts of the prompt are among them.
     timings: true,
-    ...(tenant === '' ? {} : { tenant }),
+    ...(ask.tenant === '' ? {} : { tenant: ask.tenant }),
   }),
   read(event) {
     if (event.error !== undefined) return { error: errorMessage(event.error) }

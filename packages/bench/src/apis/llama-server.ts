@@ -1,4 +1,4 @@
-import { errorMessage, numberOf, usageOf, type Api } from './api.js'
+import { errorMessage, numberOf, textOf, usageOf, type Api } from './api.js'
 
 /** llama.cpp's server: `POST /completion`. */
 export const llamaServerApi: Api = {
@@ -6,11 +6,11 @@ export const llamaServerApi: Api = {
   path: '/completion',
   framing: 'sse',
   needsModel: false,
-  body: ({ prompt, maxTokens, temperature, ignoreEos }) => ({
-    prompt,
-    n_predict: maxTokens,
-    temperature,
-    ignore_eos: ignoreEos,
+  body: (ask) => ({
+    prompt: textOf(ask),
+    n_predict: ask.maxTokens,
+    temperature: ask.temperature,
+    ignore_eos: ask.ignoreEos,
     stream: true,
     return_tokens: true,
   }),

@@ -1,4 +1,4 @@
-import { errorMessage, numberOf, usageOf, type Api } from './api.js'
+import { errorMessage, numberOf, textOf, usageOf, type Api } from './api.js'
 
 /** Ollama's `POST /api/generate`, without the model's template. */
 export const ollamaApi: Api = {
@@ -6,12 +6,12 @@ export const ollamaApi: Api = {
   path: '/api/generate',
   framing: 'ndjson',
   needsModel: true,
-  body: ({ model, prompt, maxTokens, temperature }) => ({
-    model,
-    prompt,
+  body: (ask) => ({
+    model: ask.model,
+    prompt: textOf(ask),
     raw: true,
     stream: true,
-    options: { num_predict: maxTokens, temperature },
+    options: { num_predict: ask.maxTokens, temperature: ask.temperature },
   }),
   read(event) {
     if (event.error !== undefined) return { error: errorMessage(event.error) }

@@ -1,5 +1,13 @@
 import type { Usage } from '../metrics/run-record.js'
-import { errorMessage, numberOf, usageOf, type Api, type ApiEvent, type Ask } from './api.js'
+import {
+  errorMessage,
+  numberOf,
+  textOf,
+  usageOf,
+  type Api,
+  type ApiEvent,
+  type Ask,
+} from './api.js'
 
 const common = ({ model, maxTokens, temperature, ignoreEos, tenant }: Ask) => ({
   ...(model === undefined ? {} : { model }),
@@ -18,7 +26,7 @@ export const openaiCompletionsApi: Api = {
   path: '/v1/completions',
   framing: 'sse',
   needsModel: true,
-  body: (ask) => ({ prompt: ask.prompt, ...common(ask) }),
+  body: (ask) => ({ prompt: textOf(ask), ...common(ask) }),
   read: (event) => readChunk(event, (choice) => choice.text),
 }
 
@@ -28,9 +36,19 @@ export const openaiChatApi: Api = {
   path: '/v1/chat/completions',
   framing: 'sse',
   needsModel: true,
-  body: (ask) => ({ messages: [{ role: 'user', content: ask.prompt }], ...common(ask) }),
+  body: (ask) => ({ messages: messagesOf(ask), ...common(ask) }),
   read: (event) =>
     readChunk(event, ({ delta }) => delta?.content ?? delta?.reasoning_content ?? delta?.reasoning),
+}
+
+function messagesOf({ prompt, history = [] }: Ask) {
+  return [
+    ...history.flatMap(({ question, answer }) => [
+      { role: 'user', content: question },
+      { role: 'assistant', content: answer },
+    ]),
+    { role: 'user', content: prompt },
+  ]
 }
 
 interface Choice {
@@ -44,12 +62,12 @@ interface Choice {
 
 function readChunk(
   event: Readonly<Record<string, unknown>>,
-  textOf: (choice: Choice) => string | null | undefined,
+  read: (choice: Choice) => string | null | undefined,
 ): ApiEvent | undefined {
   if (event.error !== undefined) return { error: errorMessage(event.error) }
   if (!Array.isArray(event.choices)) return undefined
   const [choice] = event.choices as Choice[]
-  const text = choice === undefined ? undefined : (textOf(choice) ?? undefined)
+  const text = choice === undefined ? undefined : (read(choice) ?? undefined)
   const usage = readUsage(event.usage)
   return {
     // The first chunk of a chat has a role and no text: no token.

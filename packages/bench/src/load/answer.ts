@@ -6,6 +6,8 @@ import { eventDecoder } from './event-decoder.js'
 export class Answer {
   readonly arrivalsMs: number[] = []
   arrivedTokens = 0
+  /** All text so far. */
+  text = ''
   usage: Usage | undefined
   failure: RequestFailure | undefined
   /** Whether the stream's own end came. */
@@ -36,7 +38,10 @@ export class Answer {
       return
     }
     if (event.error !== undefined) this.failure = { kind: 'server', message: event.error }
-    if (event.text !== undefined && event.text !== '') this.arrivalsMs.push(this.now())
+    if (event.text !== undefined && event.text !== '') {
+      this.arrivalsMs.push(this.now())
+      this.text += event.text
+    }
     this.arrivedTokens += event.tokens ?? 0
     if (event.usage !== undefined) this.usage = { ...this.usage, ...event.usage }
     if (event.done === true) this.ended = true

@@ -5,7 +5,6 @@ import type { LoadOptions, TenantShare } from './load-options.js'
 
 /** A request that is ready to be sent. */
 export interface Job {
-  readonly index: number
   readonly item: WorkItem
   readonly prompt: string
   readonly tenant: string
@@ -26,7 +25,6 @@ export function makeJob(
   const isCancelled = random() < cancelRate
   const cancelAfter = Math.max(1, Math.floor(random() * item.outputTokens))
   return {
-    index,
     item,
     prompt: promptText(item, seed, salt),
     tenant,

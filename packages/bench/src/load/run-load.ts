@@ -1,8 +1,10 @@
 import { setMaxListeners } from 'node:events'
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Turn } from '../apis/api.js'
 import type { RunRecord } from '../metrics/run-record.js'
 import { randomSource } from '../statistics/random-source.js'
+import { promptText } from '../workload/prompt-text.js'
 import { arrivals } from './arrivals.js'
 import { makeJob, type Job } from './job.js'
 import type { LoadOptions, RunOptions } from './load-options.js'
@@ -50,7 +52,9 @@ class LoadRun {
   readonly #begin = performance.now()
   readonly #now = () => performance.now() - this.#begin
   readonly #interrupt = new AbortController()
+  /** The next item of the dataset. */
   #next = 0
+  #sent = 0
   #refused = 0
 
   constructor(
@@ -80,7 +84,7 @@ class LoadRun {
       for (;;) {
         const job = this.#take()
         if (job === undefined) return
-        await this.#send(job, this.#now())
+        await this.#converse(job, this.#now())
       }
     }
     await Promise.all(Array.from({ length: concurrency }, (_, number) => client(number)))
@@ -93,7 +97,7 @@ class LoadRun {
       await this.#until(time)
       const job = this.#take()
       if (job === undefined) break
-      sent.push(this.#send(job, time))
+      sent.push(this.#converse(job, time))
     }
     await Promise.all(sent)
   }
@@ -118,19 +122,37 @@ class LoadRun {
   }
 
   #take(): Job | undefined {
-    const { requests = Infinity, durationMs = Infinity } = this.load
-    const isOver = this.#next >= requests || this.#now() >= durationMs
-    if (isOver || this.stopped !== undefined) return undefined
-    return makeJob(this.#next++, this.load, this.run)
+    return this.#isOver() ? undefined : makeJob(this.#next++, this.load, this.run)
   }
 
-  async #send(job: Job, intendedMs: number): Promise<void> {
+  #isOver(): boolean {
+    const { requests = Infinity, durationMs = Infinity } = this.load
+    return this.#sent >= requests || this.#now() >= durationMs || this.stopped !== undefined
+  }
+
+  /** Sends a job, and what follows its answer. */
+  async #converse(first: Job, intendedMs: number): Promise<void> {
+    const history: Turn[] = []
+    let job = first
+    let answer = await this.#send(job, history, intendedMs)
+    while (answer !== undefined && job.item.next !== undefined && !this.#isOver()) {
+      history.push({ question: job.prompt, answer })
+      const item = job.item.next
+      job = { ...job, item, prompt: promptText(item, this.load.seed, this.run.salt) }
+      answer = await this.#send(job, history, this.#now())
+    }
+  }
+
+  /** The answer's text, unless there was none or only a part of it. */
+  async #send(job: Job, history: readonly Turn[], intendedMs: number): Promise<string | undefined> {
+    const index = this.#sent++
     const { model } = this.target
     const { temperature, ignoreEos, timeoutMs } = this.load
-    const { index, item, prompt, tenant, slowReadMs, cancelAfter } = job
+    const { item, prompt, tenant, slowReadMs, cancelAfter } = job
     const named = model === undefined ? {} : { model }
     const ask = {
       prompt,
+      history,
       maxTokens: item.outputTokens,
       temperature,
       ignoreEos,
@@ -161,5 +183,6 @@ class LoadRun {
     this.#refused = failure?.kind === 'connection' ? this.#refused + 1 : 0
     if (this.#refused >= goneAfter) this.stopped ??= 'target-gone'
     this.run.onDone?.()
+    return outcome === 'ok' ? answer.text : undefined
   }
 }

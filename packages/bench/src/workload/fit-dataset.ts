@@ -14,7 +14,12 @@ export interface FitOptions {
 
 /** The same requests, scaled and cut. What shares a prefix still does. */
 export function fitDataset(dataset: Dataset, options: FitOptions): Dataset {
-  return { ...dataset, item: (index) => fitItem(dataset.item(index), options) }
+  return { ...dataset, item: (index) => fitTurns(dataset.item(index), options) }
+}
+
+function fitTurns(item: WorkItem, options: FitOptions): WorkItem {
+  const fitted = fitItem(item, options)
+  return item.next === undefined ? fitted : { ...fitted, next: fitTurns(item.next, options) }
 }
 
 function fitItem(item: WorkItem, options: FitOptions): WorkItem {

@@ -33,6 +33,8 @@ export interface WorkItem {
   readonly atMs?: number
   /** What else a recording knows of it; only simulations heed it. */
   readonly request?: RecordedRequest
+  /** What the same sender asks when it has read the answer; simulations leave it out. */
+  readonly next?: WorkItem
 }
 
 /** Where the requests of a load come from. */
