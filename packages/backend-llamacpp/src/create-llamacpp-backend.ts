@@ -45,13 +45,14 @@ export interface LlamaCppDependencies {
  * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before. The backend
  * runs one native forward pass per step for all sequences, and llama.cpp's own samplers; while layers
  * are on the CPU the process should have been started with `UV_THREADPOOL_SIZE=1`.
+ * @returns the backend; its `forward` is `step` without drawing, to measure the forward passes alone
  * @throws CllmError `invalid_configuration`, `model_unavailable`, `model_invalid` or
  * `insufficient_memory`
  */
 export async function createLlamaCppBackend(
   options: LlamaCppOptions,
   dependencies: LlamaCppDependencies,
-): Promise<Backend> {
+): Promise<Backend & { readonly forward: Backend['step'] }> {
   const checked = checkLlamaCppOptions(options)
   const shape = await readModelShape(checked.modelPath)
   const contextSize = contextSizeOf(checked, shape, dependencies.logger)

@@ -116,6 +116,28 @@ export class LlamaCppBackend implements Backend {
     return { outputs, decodeMs, sampleMs }
   }
 
+  /**
+   * As {@link step} with nothing but the native forward passes, to measure these by themselves. Nothing
+   * is drawn: each output repeats its item's last token.
+   */
+  async forward(batch: readonly BatchItem[]): Promise<StepResult> {
+    const { cells, vocabulary, clock, context } = this.#parts
+    this.#checkOpen()
+    let decodeMs = 0
+    for (const { order, tokens } of orderBatch(batch, cells, vocabulary, this.limits)) {
+      context.initBatch(tokens)
+      for (const index of order) this.#add(batch[index]!)
+      const started = clock.now()
+      await context.decodeBatch()
+      decodeMs += clock.now() - started
+    }
+    for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
+    const outputs = batch.map(({ outputs: positions, tokens }) =>
+      positions.map((position) => ({ position, token: tokens.at(-1)! })),
+    )
+    return { outputs, decodeMs, sampleMs: 0 }
+  }
+
   embed(tokens: readonly TokenId[]): Promise<number[]> {
     this.#checkOpen()
     return this.#parts.embedder.embed(tokens)

@@ -12,6 +12,26 @@ t.test('the contract', async (t) => {
   }
 })
 
+t.test('forward computes what step does, and draws nothing', async (t) => {
+  const backend = await openTiny(t)
+  const tokens = backend.tokenizer.encode('One day')
+  const last = tokens.length - 1
+  const sampler = backend.createSampler(sampling(greedy), tokens)
+  const prompt = { position: 0, tokens, outputs: [last], sampler }
+  const { outputs, decodeMs, sampleMs } = await backend.forward([{ slot: 0, ...prompt }])
+  t.same(outputs, [[{ position: last, token: tokens[last] }]])
+  t.ok(decodeMs > 0)
+  t.equal(sampleMs, 0)
+  const next = { tokens: [300], position: tokens.length, outputs: [tokens.length], sampler }
+  const after = await backend.step([{ slot: 0, ...next }])
+  backend.release(0)
+  await backend.step([{ slot: 0, ...prompt }])
+  const beside = await backend.step([{ slot: 0, ...next }])
+  t.same(after.outputs, beside.outputs, 'the slot holds what it would after a step')
+  await t.rejects(backend.forward([{ slot: 9, ...prompt }]), { code: 'backend_failed' })
+  sampler.dispose()
+})
+
 t.test('a model that says what it is', async (t) => {
   const backend = await openTiny(t, { slots: 3, contextSize: 100, modelId: 'small' })
   t.match(backend.model, {

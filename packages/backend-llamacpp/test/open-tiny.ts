@@ -49,7 +49,7 @@ export async function openTiny(
   t: Test,
   options: Partial<LlamaCppOptions> & { readonly kind?: Parameters<typeof tinyModel>[1] } = {},
   logger: Logger = recordingLogger(),
-): Promise<Backend> {
+): ReturnType<typeof createLlamaCppBackend> {
   const { kind, ...settings } = options
   const modelPath = options.modelPath ?? (await tinyModel(t, kind))
   const backend = await createLlamaCppBackend(

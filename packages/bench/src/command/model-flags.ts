@@ -25,10 +25,16 @@ export interface ServedModel {
   readonly close: () => Promise<void>
 }
 
+/** A backend whose native forward passes can be measured by themselves. */
+export interface MeasuredBackend extends Backend {
+  /** As `step`, but nothing is drawn: each output repeats its item's last token. */
+  readonly forward?: Backend['step']
+}
+
 /** Loads models for the commands that measure them from within. */
 export interface ModelHost {
   /** A backend in this process. */
-  openBackend(settings: ModelSettings): Promise<Backend>
+  openBackend(settings: ModelSettings): Promise<MeasuredBackend>
   /** An engine in a process of its own, and HTTP before it. */
   serve(settings: ModelSettings): Promise<ServedModel>
   /** A policy for an engine in this process. */

@@ -57,7 +57,12 @@ export async function measureStages(
   const client = clientOn(backend, host, settings)
   try {
     const { vocabularySize } = backend.tokenizer
-    const alone = new Map([[1, (prompts: Prompts) => runSteps(backend, work, prompts)]])
+    const { forward = backend.step } = backend
+    const native = forward.bind(backend)
+    const alone = new Map<number, Runner>([
+      [0, (prompts) => runSteps(backend, work, prompts, native)],
+      [1, (prompts) => runSteps(backend, work, prompts)],
+    ])
     await measure(alone, vocabularySize)
     const inProcess = new Map([[2, (prompts: Prompts) => runClient(client, work, prompts)]])
     await measure(inProcess, vocabularySize)
@@ -86,9 +91,11 @@ function clientOn(backend: Backend, host: ModelHost, { policy }: ModelSettings):
 }
 
 function results(runs: ReadonlyMap<number, readonly StageRun[]>, work: TokenWork): StageResult[] {
-  const first = middle(runs.get(1) ?? [])
-  const native = { ...first, wallMs: first.decodeMs, sampleMs: 0 }
-  const all = [native, ...[1, 2, 3, 4, 5].map((stage) => middle(runs.get(stage) ?? []))]
+  const all = names.map((_, stage) => {
+    const run = middle(runs.get(stage) ?? [])
+    // Nothing but its native calls counts for the first.
+    return stage === 0 ? { ...run, wallMs: run.decodeMs, sampleMs: 0 } : run
+  })
   const tokens = work.sequences * work.outputTokens
   return all.map((run, stage) => {
     const overheadUs = (run.wallMs - run.decodeMs) * 1000

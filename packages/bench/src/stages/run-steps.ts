@@ -3,11 +3,12 @@ import { defaultSampling, type Backend, type BatchItem } from '@cllm/core'
 import type { StageRun } from './stage-run.js'
 import { workSampling, type TokenWork } from './token-work.js'
 
-/** Does the work by calling the backend's `step` and nothing else. */
+/** Does the work by calling the backend's `step`, or another function of its kind, and nothing else. */
 export async function runSteps(
   backend: Backend,
   work: TokenWork,
   prompts: readonly (readonly number[])[],
+  step: Backend['step'] = (batch) => backend.step(batch),
 ): Promise<StageRun> {
   const sequences = prompts.map((prompt, slot) => ({
     slot,
@@ -31,7 +32,7 @@ export async function runSteps(
       batch.push({ slot, position, tokens: tokens.slice(position, end), outputs, sampler })
       inBatch.push(sequence)
     }
-    const result = await backend.step(batch)
+    const result = await step(batch)
     for (const [index, sequence] of inBatch.entries()) {
       sequence.done += batch[index]?.tokens.length ?? 0
       const [output] = result.outputs[index] ?? []
