@@ -49,7 +49,12 @@ export * from './simulate/recorded-machine.js'
 export * from './simulate/simulate-policy.js'
 export type * from './simulate/simulation-result.js'
 export * from './command/calibrate.js'
-export type { MeasuredBackend, ModelHost, ModelSettings, ServedModel } from './command/model-flags.js'
+export type {
+  MeasuredBackend,
+  ModelHost,
+  ModelSettings,
+  ServedModel,
+} from './command/model-flags.js'
 export * from './command/bench-engine.js'
 export * from './command/bench-stages.js'
 export * from './calibrate/fit-costs.js'

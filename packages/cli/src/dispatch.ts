@@ -129,9 +129,11 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
   ],
 ])
 
-const help = (): string => {
-  const lines = [...commands].map(([name, { summary }]) => `  ${name.padEnd(17)}${summary}`)
-  return `Usage: cllm <command> [flags]
+/** @param group only the commands that begin with this word */
+const help = (group?: string): string => {
+  const own = [...commands].filter(([name]) => group === undefined || name.startsWith(`${group} `))
+  const lines = own.map(([name, { summary }]) => `  ${name.padEnd(17)}${summary}`)
+  return `Usage: cllm ${group === undefined ? '' : `${group} `}<command> [flags]
 
 ${lines.join('\n')}
 
@@ -181,6 +183,10 @@ export const dispatch: RunCommand = async (argv, io) => {
     return 0
   }
   const isGroup = [...commands.keys()].some((name) => name.startsWith(`${first} `))
+  if (isGroup && (second === '--help' || second === '-h')) {
+    io.stdout.write(help(first))
+    return 0
+  }
   const words = isGroup && second !== undefined ? 2 : 1
   const name = argv.slice(0, words).join(' ')
   const command = commands.get(name)

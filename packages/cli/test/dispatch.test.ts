@@ -27,6 +27,10 @@ t.test('help and version', async (t) => {
     t.equal(help.stderr, '')
   }
   t.same(await run(['help']), await run(['-h']))
+  const group = await run(['bench', '--help'])
+  t.match(group, { code: 0, stdout: /^Usage: cllm bench <command>/, stderr: '' })
+  t.match(group.stdout, /^ {2}bench serve /m)
+  t.notMatch(group.stdout, /^ {2}serve /m)
   const { version } = JSON.parse(
     readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
   ) as { version: string }

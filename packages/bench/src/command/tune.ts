@@ -1,17 +1,15 @@
-import { summarize } from '../metrics/summarize.js'
-import { agentFor } from '../load/target.js'
-import { runLoad } from '../load/run-load.js'
-import { cllmApi } from '../apis/cllm.js'
 import { schemaVersion } from '../report/run-result.js'
 import { simulatePolicy } from '../simulate/simulate-policy.js'
 import type { SimulationResult } from '../simulate/simulation-result.js'
-import { nameOf, simulationHead, simulationTable } from '../simulate/simulation-table.js'
+import { simulationHead, simulationTable } from '../simulate/simulation-table.js'
 import { candidates, type Candidate } from '../tune/candidates.js'
+import { confirm, winnerOf } from '../tune/confirm.js'
 import { distinct, paretoFront, ranked } from '../tune/pareto.js'
+import { policyYaml } from '../tune/policy-yaml.js'
 import type { CommandIo } from './command-io.js'
 import { exitCode } from './exit-code.js'
 import { flagsHelp, many, one, parseFlags, toggle, wrong } from './flags.js'
-import type { ModelHost } from './model-flags.js'
+import { modelFlags, type ModelHost } from './model-flags.js'
 import { progressBar } from './progress.js'
 import { readPolicy, readSimulation, type SimulationSetup } from './read-simulation.js'
 import { simulationFlags } from './simulate-flags.js'
@@ -29,6 +27,8 @@ const flagTable = {
   confirm: one('MODEL', 'Serve the best ones for real with this model', String),
   'confirm-best': one('N', 'How many of them (default 2)', integer(1, 20), 2),
   'confirm-requests': one('N', 'With so many requests (default 50)', integer(1), 50),
+  threads: modelFlags.threads,
+  gpu: modelFlags.gpu,
   json: toggle('One JSON line and nothing else'),
 } as const
 
@@ -73,10 +73,13 @@ export async function tune(
     requests === setup.load.requests ? best : await simulateAll(best, setup, host, io, 'whole load')
   if (io.signal.aborted) return exitCode.interrupted
   const front = paretoFront(second)
-  const [winner] = front
+  const { confirm: model, threads, gpu } = flags
+  const chosen = model === undefined ? [] : front.slice(0, flags['confirm-best'])
+  const options = { threads, gpu, requests: flags['confirm-requests'], signal: io.signal }
+  const confirmed = await confirm(chosen, setup, { model: model ?? '', ...options }, host)
+  const winner = winnerOf(front, confirmed)
   if (winner === undefined) return exitCode.failed
-  const confirmed = await confirm(front, setup, flags, host, io)
-  const yaml = yamlOf(winner)
+  const yaml = policyYaml(winner, flags.plugin)
   if (json) {
     const line = { schema: schemaVersion, kind: 'tune', tried: all.length, front, confirmed, yaml }
     io.stdout.write(`${JSON.stringify(line)}\n`)
@@ -88,6 +91,7 @@ export async function tune(
       `confirmed: ${name}: goodput ${(100 * goodput).toFixed(1)} %, TTFT p99 ${ttftP99Ms.toFixed(0)} ms, ITL p99 ${itlP99Ms.toFixed(0)} ms\n`,
     )
   }
+  if (io.signal.aborted) return exitCode.interrupted
   io.stdout.write(`The best by goodput, as YAML:\n\n${yaml}`)
   return exitCode.ok
 }
@@ -110,58 +114,4 @@ async function simulateAll(
   }
   progress.stop()
   return results
-}
-
-interface Confirmed {
-  readonly name: string
-  readonly goodput: number
-  readonly ttftP99Ms: number
-  readonly itlP99Ms: number
-}
-
-async function confirm(
-  front: readonly SimulationResult[],
-  { load, slo = {}, slots, contextSize, batchSize }: SimulationSetup,
-  flags: ReturnType<typeof parseFlags<typeof flagTable>>,
-  host: ModelHost,
-  io: CommandIo,
-): Promise<Confirmed[]> {
-  const { confirm: model } = flags
-  if (model === undefined) return []
-  const confirmed: Confirmed[] = []
-  for (const result of front.slice(0, flags['confirm-best'])) {
-    const { policy, policyOptions } = result
-    const settings = { model, slots, contextSize, batchSize, policy, policyOptions }
-    const server = await host.serve({ ...settings, gpu: 'auto', threads: undefined })
-    try {
-      const { url } = server
-      const agent = agentFor(url, 'reuse')
-      const target = { name: policy, url, api: cllmApi, headers: {}, extraBody: {}, agent }
-      const requests = Math.min(load.requests, flags['confirm-requests'])
-      const sampling = { temperature: 0.7, ignoreEos: true, timeoutMs: 600_000 }
-      const run = { salt: policy, firstItem: 0, signal: io.signal }
-      const { records } = await runLoad(target, { ...load, requests, ...sampling }, run)
-      const { goodput, ttftMs, itlMs } = summarize(records, slo)
-      confirmed.push({
-        name: nameOf(result),
-        goodput: goodput?.share ?? 0,
-        ttftP99Ms: ttftMs?.p99 ?? NaN,
-        itlP99Ms: itlMs?.p99 ?? NaN,
-      })
-    } finally {
-      await server.close()
-    }
-  }
-  return confirmed
-}
-
-function yamlOf({ policy, policyOptions, slots, batchSize }: SimulationResult): string {
-  const options = Object.entries(policyOptions).map(([name, value]) => {
-    return `    ${name}: ${JSON.stringify(value)}\n`
-  })
-  return [
-    `scheduler:\n  policy: ${policy}\n`,
-    ...(options.length > 0 ? ['  policy_options:\n', ...options] : []),
-    `engine:\n  slots: ${slots}\n  batch_size: ${batchSize}\n`,
-  ].join('')
 }
