@@ -48,7 +48,12 @@ export function throughputPlot(runs: readonly MeasuredRun[]): Promise<string> {
     return [{ target: target.name, load: loadName(load), order, throughput, ttft: ttftMs.p50 }]
   })
   const encoding = {
-    x: { field: 'throughput', type: 'quantitative', title: 'output tokens per second' },
+    x: {
+      field: 'throughput',
+      type: 'quantitative',
+      title: 'output tokens per second',
+      scale: { zero: false },
+    },
     y: { field: 'ttft', type: 'quantitative', title: 'median time to first token, milliseconds' },
     color: { field: 'target', type: 'nominal', sort: null },
   } as const

@@ -9,7 +9,7 @@ export function stepPlot(steps: readonly StepBucket[]): Promise<string> {
   ])
   return plot({
     data: { values },
-    mark: { type: 'area' },
+    mark: { type: 'area', interpolate: 'step-after' },
     encoding: {
       x: { field: 'seconds', type: 'quantitative' },
       y: { field: 'tokens', type: 'quantitative', stack: 'zero', title: 'tokens per step' },
