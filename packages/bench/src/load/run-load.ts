@@ -137,7 +137,8 @@ class LoadRun {
     let answer = await this.#send(job, history, intendedMs)
     while (answer !== undefined && job.item.next !== undefined && !this.#isOver()) {
       history.push({ question: job.prompt, answer })
-      const item = job.item.next
+      const { next, inputTokens, outputTokens } = job.item
+      const item = { ...next, inputTokens: inputTokens + outputTokens + next.inputTokens }
       job = { ...job, item, prompt: promptText(item, this.load.seed, this.run.salt) }
       answer = await this.#send(job, history, this.#now())
     }

@@ -8,6 +8,8 @@ import t from 'tap'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 
+const words = (text: string) => text.split(' ')
+
 const run = async (argv: string[]) => {
   const child = spawn(process.execPath, [bin, ...argv], { stdio: ['ignore', 'pipe', 'pipe'] })
   const [stdout, stderr, [code]] = await Promise.all([
@@ -63,9 +65,10 @@ t.test('policies: each in charge of the same engine in turns', async (t) => {
   const report = join(t.testdir(), 'policies.html')
   const policies = ['adaptive+fcfs', 'chunked+fair:{"tokenBudget":64}']
   const argv = [
-    ...['bench', 'policies', '--model', 'stories15m', '--gpu', 'off', '--threads', '1'],
-    ...['--slots', '2', '--concurrency', '2', '--requests', '4', '--rounds', '1', '--warmup', '0'],
-    ...['--input-len', '8', '--output-len', '4', '--tenants', '2', '--report', report, '--json'],
+    ...words('bench policies --model stories15m --gpu off --threads 1 --slots 2 --concurrency 2'),
+    ...words('--requests 4 --rounds 1 --warmup 0 --input-len 8 --output-len 4 --tenants 2 --json'),
+    '--report',
+    report,
     ...policies.flatMap((name) => ['--policy', name]),
   ]
   const { code, stdout, stderr } = await run(argv)
@@ -91,10 +94,12 @@ t.test("tune: a plugin's policy, confirmed for real", async (t) => {
     new URL('../../../../examples/scheduler-plugin/shortest-first.js', import.meta.url),
   )
   const argv = [
-    ...['tune', '--plugin', plugin, '--policy', 'shortest-first', '--policy', 'chunked+fcfs'],
-    ...['--rate', '20', '--requests', '10', '--input-len', '8', '--output-len', '4'],
-    ...['--slots', '2', '--ctx-size', '64', '--slo', 'ttft:10m,itl:10m', '--cost', 'two-cores'],
-    ...['--confirm', 'stories15m', '--confirm-requests', '3', '--gpu', 'off', '--threads', '1'],
+    'tune',
+    '--plugin',
+    plugin,
+    ...words('--policy shortest-first --policy chunked+fcfs --rate 20 --requests 10 --slots 2'),
+    ...words('--input-len 8 --output-len 4 --ctx-size 64 --slo ttft:10m,itl:10m --cost two-cores'),
+    ...words('--confirm stories15m --confirm-requests 3 --gpu off --threads 1'),
   ]
   const { code, stdout, stderr } = await run([...argv, '--json'])
   t.equal(code, 0, stderr)
