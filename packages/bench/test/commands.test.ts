@@ -79,6 +79,8 @@ t.test('serve: tables, report and timeline', async (t) => {
   const [report, trace] = [join(folder, 'report.html'), join(folder, 'trace.json')]
   const output = io()
   const more = [
+    '--seed',
+    '1',
     '--tenants',
     'a=2,b=1',
     '--slo',
@@ -213,10 +215,10 @@ t.test('compare: commands on free ports, in turns, the same requests', async (t)
   const commandOf = (gap: number) =>
     `cmd:${JSON.stringify(process.execPath)} ${program} {port} ${gap}`
   const output = io()
-  const targets = ['--target', `slow=${commandOf(12)}`, '--target', `fast=${commandOf(2)}`]
+  const targets = ['--target', `slow=${commandOf(40)}`, '--target', `fast=${commandOf(2)}`]
   const apis = ['--api', 'llama-server', '--api', 'fast=cllm']
   const load = ['--concurrency', '2', '--rounds', '3', '--seed', '3', ...small]
-  const argv = [...targets, ...apis, ...load, '--output-len', '12', '--json']
+  const argv = [...targets, ...apis, ...load, '--output-len', '6', '--json']
   t.equal(await benchCompare(argv, output), 0)
   const lines = linesOf<RunResult | CompareResult>(output.written.stdout)
   const runs = lines.slice(0, -1) as RunResult[]
@@ -238,7 +240,7 @@ t.test('compare: commands on free ports, in turns, the same requests', async (t)
   t.match([itl!.verdict, throughput!.verdict], ['better', 'better'])
   t.ok(itl!.low! < itl!.mean && itl!.mean < itl!.high! && itl!.mean < 0.6)
   t.ok(throughput!.mean > 1.5)
-  t.ok(figures.slow!['ITL p50']!.mean >= 11)
+  t.ok(figures.slow!['ITL p50']!.mean >= 39)
   for (const { target } of runs) await t.rejects(fetch(target.url), 'it is stopped')
 })
 
