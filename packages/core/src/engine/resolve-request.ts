@@ -65,7 +65,8 @@ export function resolveRequest(
     continued,
     // Another step group may be another adapter, with which the same tokens have other keys.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
-    decoder: tokenizer.createDecoder(prompt),
+    // A copy, since the sequence goes on writing into the prompt's list.
+    decoder: tokenizer.createDecoder([...prompt]),
     stopMatcher: new StopMatcher([...stop]),
   })
 }
