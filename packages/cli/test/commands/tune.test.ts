@@ -45,8 +45,10 @@ t.test("tune: a plugin's policy, confirmed for real", async (t) => {
   const file = join(t.testdir({ 'tuned.yaml': yaml }), 'tuned.yaml')
   const config = await run(['config', '--json', '--config', file])
   t.match(JSON.parse(config.stdout), {
-    plugins: [plugin],
-    scheduler: { policy: /^(shortest-first|chunked\+fcfs)$/ },
-    engine: { slots: 2, ctx_size: 64 },
+    config: {
+      plugins: [plugin],
+      scheduler: { policy: /^(shortest-first|chunked\+fcfs)$/ },
+      engine: { slots: 2, ctx_size: 64 },
+    },
   })
 })
