@@ -46,7 +46,7 @@ t.test("tune: a plugin's policy, confirmed for real", async (t) => {
   const config = await run(['config', '--json', '--config', file])
   t.match(JSON.parse(config.stdout), {
     config: {
-      plugins: [plugin],
+      plugins: [{ use: plugin }],
       scheduler: { policy: /^(shortest-first|chunked\+fcfs)$/ },
       engine: { slots: 2, ctx_size: 64 },
     },
