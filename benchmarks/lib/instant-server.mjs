@@ -19,7 +19,7 @@ async function bodyOf(request) {
   return JSON.parse(text)
 }
 
-const server = createServer(async (request, response) => {
+async function answer(request, response) {
   if (request.method === 'GET') return response.end(JSON.stringify(sent))
   const { prompt, max_tokens: tokens } = await bodyOf(request)
   response.setHeader('content-type', 'text/event-stream')
@@ -32,6 +32,8 @@ const server = createServer(async (request, response) => {
     clearInterval(timer)
     response.end(end(tokens))
   }, every)
-})
+}
+
+const server = createServer((request, response) => void answer(request, response))
 server.listen(0, '127.0.0.1', () => process.send?.(server.address().port))
 process.on('disconnect', () => process.exit())

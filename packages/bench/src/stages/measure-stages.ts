@@ -57,8 +57,7 @@ export async function measureStages(
   const client = clientOn(backend, host, settings)
   try {
     const { vocabularySize } = backend.tokenizer
-    const { forward = backend.step } = backend
-    const native = forward.bind(backend)
+    const native: Backend['step'] = (batch) => backend.forward?.(batch) ?? backend.step(batch)
     const alone = new Map<number, Runner>([
       [0, (prompts) => runSteps(backend, work, prompts, native)],
       [1, (prompts) => runSteps(backend, work, prompts)],
