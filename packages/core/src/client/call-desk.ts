@@ -31,6 +31,11 @@ export class CallDesk {
     return undefined
   }
 
+  /** Nobody waits for its answer any more. */
+  left(call: number): void {
+    this.#open.delete(call)
+  }
+
   /** An answer came; false when it is to a call of ours. */
   answered({ type, call }: Answer): boolean {
     const open = this.#open.get(call)

@@ -8,6 +8,8 @@ import type { EngineCallName } from './engine-control.js'
 export type ToEngine =
   | { readonly type: 'submit'; readonly id: string; readonly request: GenerateRequest }
   | { readonly type: 'cancel'; readonly id: string; readonly reason?: string }
+  /** Nobody waits for the answer to this call any more. */
+  | { readonly type: 'leave'; readonly call: number }
   | {
       readonly type: 'call'
       readonly call: number

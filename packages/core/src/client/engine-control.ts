@@ -42,8 +42,11 @@ export class EngineControl implements EngineCalls {
   }
 
   /** The embedding of an input. Throws `unsupported`. */
-  async embed(input: Prompt): Promise<Embedding> {
-    return await this.engine.embeddings.embed(input)
+  async embed(
+    input: Prompt,
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): Promise<Embedding> {
+    return await this.engine.embeddings.embed(input, signal)
   }
 
   /** A conversation as the model's template writes it. */

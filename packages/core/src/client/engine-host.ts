@@ -25,10 +25,12 @@ export function hostEngine(
     signs.told(events)
     send({ type: 'events', events })
   })
+  const calls = new Map<number, AbortController>()
   channel.onMessage((message) => {
     if (message.type === 'submit') engine.submit(message.id, message.request)
     else if (message.type === 'cancel') engine.cancel(message.id, message.reason)
-    else void answer(control, send, message)
+    else if (message.type === 'leave') calls.get(message.call)?.abort()
+    else void answer(control, send, message, calls)
   })
   channel.onClose(() => void engine.close())
   const { name: policy, options = {} } = engine.scheduler().policy
@@ -39,17 +41,23 @@ async function answer(
   control: EngineControl,
   send: (message: FromEngine) => void,
   message: ToEngine & { type: 'call' },
+  calls: Map<number, AbortController>,
 ): Promise<void> {
   const { call, name } = message
+  const controller = new AbortController()
+  calls.set(call, controller)
   try {
     assertEngineCall(name)
+    const more = name === 'embed' ? [{ signal: controller.signal }] : []
     const method = control[name] as (...values: readonly unknown[]) => Promise<unknown>
     send({
       type: 'result',
       call,
-      value: await method.apply(control, [...message.arguments]),
+      value: await method.apply(control, [...message.arguments, ...more]),
     })
   } catch (error) {
     send({ type: 'error', call, error: CllmError.from(error).serialize() })
+  } finally {
+    calls.delete(call)
   }
 }

@@ -76,6 +76,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (this.state === 'gone') return
     if (message.type === 'submit') this.#submit(message)
     else if (message.type === 'cancel') this.#cancel(message)
+    else if (message.type === 'leave') this.#leave(message)
     else this.#call(message)
   }
 
@@ -188,6 +189,11 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     const entry = this.#ledger.get(id)
     if (entry?.isSubmitted === true) this.#link?.channel.send(message)
     else if (entry !== undefined) this.#drop(entry, new CllmError('cancelled', reason))
+  }
+
+  #leave(message: ToEngine & { readonly type: 'leave' }): void {
+    this.#calls.left(message.call)
+    if (this.state === 'up') this.#link?.channel.send(message)
   }
 
   #call(message: ToEngine & { readonly type: 'call' }): void {

@@ -84,8 +84,20 @@ export class RemoteEngineClient implements EngineClient {
     return await this.#call<string>('detokenize', tokens)
   }
 
-  async embed(input: Prompt): Promise<Embedding> {
-    return await this.#call<Embedding>('embed', input)
+  async embed(
+    input: Prompt,
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): Promise<Embedding> {
+    if (signal?.aborted === true) throw cancelled()
+    const call = this.#nextCall
+    const answer = this.#call<Embedding>('embed', input)
+    const onAbort = (): void => this.#leave(call)
+    signal?.addEventListener('abort', onAbort, { once: true })
+    try {
+      return await answer
+    } finally {
+      signal?.removeEventListener('abort', onAbort)
+    }
   }
 
   async applyTemplate(
@@ -142,6 +154,13 @@ export class RemoteEngineClient implements EngineClient {
     return (await answer) as T
   }
 
+  #leave(call: number): void {
+    const pending = this.#calls.get(call)
+    if (pending === undefined || !this.#calls.delete(call)) return
+    this.channel.send({ type: 'leave', call })
+    pending.reject(cancelled())
+  }
+
   #send(message: ToEngine): void {
     if (this.#closed !== undefined) throw this.#closed
     this.channel.send(message)
@@ -167,3 +186,5 @@ export class RemoteEngineClient implements EngineClient {
     return error
   }
 }
+
+const cancelled = (): CllmError => new CllmError('cancelled', 'The request was cancelled')

@@ -216,9 +216,10 @@ export interface EngineClient {
   detokenize(tokens: readonly TokenId[]): Promise<string>
   /**
    * The embedding of an input. It is computed between two steps of generation. Throws `unsupported`
-   * where the backend has none.
+   * where the backend has none. When the signal aborts it rejects with `cancelled`, and an input that
+   * still waits is not computed.
    */
-  embed(input: Prompt): Promise<Embedding>
+  embed(input: Prompt, options?: { readonly signal?: AbortSignal }): Promise<Embedding>
   /** A conversation as the model's template writes it. */
   applyTemplate(
     messages: readonly ChatMessage[],

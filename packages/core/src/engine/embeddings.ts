@@ -31,21 +31,36 @@ export class Embeddings {
     return this.#pass !== undefined
   }
 
-  /** The embedding of an input. Throws `unsupported` where the backend has none. */
-  async embed(input: Prompt): Promise<Embedding> {
+  /**
+   * The embedding of an input. Throws `unsupported` where the backend has none, and `cancelled` when
+   * the signal aborts.
+   */
+  async embed(input: Prompt, signal?: AbortSignal): Promise<Embedding> {
     const { backend, tokenizer } = this
     if (!backend.capabilities.embeddings || backend.embed === undefined) {
       throw new CllmError('unsupported', 'This backend has no embeddings', {
         details: { field: 'input', capability: 'embeddings' },
       })
     }
-    const tokens = await resolvePrompt(input, { tokenizer, limits: backend.limits }, () => {})
-    const vector = await new Promise<readonly number[]>((resolve, reject) => {
+    const ensureWanted = (): void => {
+      if (signal?.aborted === true) throw cancelled()
+    }
+    const tokens = await resolvePrompt(input, { tokenizer, limits: backend.limits }, ensureWanted)
+    ensureWanted()
+    let onAbort = (): void => {}
+    const vector = new Promise<readonly number[]>((resolve, reject) => {
       if (this.#closed !== undefined) throw this.#closed
-      this.#queue.push({ tokens, resolve, reject })
+      const job = { tokens, resolve, reject }
+      onAbort = () => this.#leave(job)
+      signal?.addEventListener('abort', onAbort, { once: true })
+      this.#queue.push(job)
       if (!this.#isStepping && !this.#stepIsDue) this.#next()
     })
-    return { vector, promptTokens: tokens.length }
+    try {
+      return { vector: await vector, promptTokens: tokens.length }
+    } finally {
+      signal?.removeEventListener('abort', onAbort)
+    }
   }
 
   /** Waits for the input that is being computed; a step comes before the next one. */
@@ -73,6 +88,13 @@ export class Embeddings {
     await this.#pass
   }
 
+  /** Nobody waits for it: it is not computed, or its result goes nowhere. */
+  #leave(job: Job): void {
+    const index = this.#queue.indexOf(job)
+    if (index !== -1) this.#queue.splice(index, 1)
+    job.reject(cancelled())
+  }
+
   #next(): void {
     if (this.#pass !== undefined) return
     const job = this.#queue.shift()
@@ -89,3 +111,5 @@ export class Embeddings {
     if (!this.#isStepping && !this.#stepIsDue) this.#next()
   }
 }
+
+const cancelled = (): CllmError => new CllmError('cancelled', 'The request was cancelled')

@@ -18,8 +18,7 @@ export async function embedAll(
   if (!capabilities.embeddings) throw unsupported('input', 'this backend has no embeddings')
   const embeddings: Embedding[] = []
   for (const input of inputs) {
-    if (signal.aborted) break
-    embeddings.push(await client.embed(input))
+    embeddings.push(await client.embed(input, { signal }))
   }
   return embeddings
 }

@@ -1,0 +1,119 @@
+import { setImmediate } from 'node:timers/promises'
+import { CllmError, type EncodeOptions, type SchedulerState, type TokenId } from '@cllm/core'
+import { FakeTokenizer, runUntilIdle } from '@cllm/core/testing'
+import t from 'tap'
+import {
+  eager,
+  greedy,
+  leftovers,
+  nothingLeft,
+  policyOf,
+  promptOf,
+  rig,
+  WatchedBackend,
+} from '../rig.js'
+
+/** Tokenizes long texts a thousand characters at a time. */
+class PartsTokenizer extends FakeTokenizer {
+  parts = 0;
+
+  *encodeInParts(text: string, options: EncodeOptions = {}): Generator<TokenId[], void> {
+    for (let start = 0; start < text.length; start += 1000) {
+      this.parts++
+      yield this.encode(text.slice(start, start + 1000), { ...options, addBos: start === 0 })
+    }
+  }
+}
+
+class SlowBackend extends WatchedBackend {
+  override readonly tokenizer = new PartsTokenizer()
+  embedded: number[] = []
+
+  override async embed(tokens: readonly TokenId[]): Promise<number[]> {
+    this.embedded.push(tokens.length)
+    return await super.embed(tokens)
+  }
+}
+
+const phases = ['queued', 'tokenizing', 'prefilling', 'decoding', 'embedding'] as const
+const times = 200
+/** Milliseconds after which a request is in this phase for sure; a step takes 10. */
+const soonest = { queued: 3, prefilling: 11, decoding: 25 }
+
+/** Clients that leave at any time of a phase, beside one that stays, in each of five phases. */
+for (const phase of phases) {
+  t.test(`${phase}: who leaves is gone with the step under way, ${times} times`, async (t) => {
+    const plans: SchedulerState[] = []
+    const policy = policyOf((state) => {
+      plans.push({ ...state, running: [...state.running], waiting: [...state.waiting] as never })
+      return eager(state)
+    })
+    const made = rig({
+      slots: 2,
+      batchSize: 16,
+      contextSize: 65_536,
+      embeddingSize: 4,
+      policy,
+      backend: (given) => new SlowBackend(given),
+    })
+    const backend = made.backend as SlowBackend
+    const { clock, client, engine } = made
+    const swallow = (): void => {}
+    const drain = async (stream: AsyncIterable<unknown>): Promise<void> => {
+      for await (const event of stream) void event
+    }
+    const stays = new AbortController()
+    const families = phase === 'queued' ? [1, 2] : [1]
+    const beside = families.map((family) =>
+      drain(client.submit(greedy(promptOf(4, family), 60_000), stays)).catch(swallow),
+    )
+    await runUntilIdle(clock, clock.now() + 40)
+
+    let gone = 0
+    for (let index = 0; index < times; index++) {
+      const controller = new AbortController()
+      const { signal } = controller
+      const id = `leaver-${index}`
+      const before = { embedded: backend.embedded.length, parts: backend.tokenizer.parts }
+      if (phase === 'embedding') {
+        // The first is being computed when the second one is left.
+        const first = client.embed({ tokens: promptOf(2) })
+        const second = client.embed({ tokens: promptOf(3) }, { signal })
+        controller.abort()
+        const error: unknown = await second.catch((reason: unknown) => reason)
+        await runUntilIdle(clock, clock.now() + 30)
+        await first
+        const isCancelled = CllmError.isInstance(error) && error.code === 'cancelled'
+        if (isCancelled && backend.embedded.length === before.embedded + 1) gone++
+        continue
+      }
+      const text = 'x'.repeat(phase === 'tokenizing' ? 60_000 : 10)
+      const prompt = phase === 'prefilling' ? { tokens: promptOf(60, index) } : { text }
+      const sampling = { temperature: 0, ignoreEos: true }
+      const request = { id, prompt, maxTokens: 100, sampling, cache: false }
+      const over = drain(client.submit(request, { signal })).catch(swallow)
+      if (phase === 'tokenizing')
+        for (let turn = 0; turn < 1 + (index % 20); turn++) await setImmediate()
+      else await runUntilIdle(clock, clock.now() + soonest[phase] + (index % 13))
+      const { slots } = engine.statistics()
+      const own = slots.find(({ request }) => request === id)
+      const isThere = phase === 'queued' || phase === 'tokenizing' ? !own : own?.state === phase
+      const steps = backend.steps.length
+      const plan = plans.length
+      controller.abort()
+      await over
+      await runUntilIdle(clock, clock.now() + 10)
+      await runUntilIdle(clock, clock.now() + 10)
+      const isGone = plans
+        .slice(plan)
+        .every(({ running, waiting }) => [...running, ...waiting].every((view) => view.id !== id))
+      const parts = backend.tokenizer.parts - before.parts
+      if (isThere && isGone && backend.steps.length > steps && parts < 60) gone++
+    }
+    t.equal(gone, times)
+    stays.abort()
+    await Promise.all(beside)
+    await runUntilIdle(clock)
+    t.same(leftovers(made), nothingLeft)
+  })
+}
