@@ -73,7 +73,7 @@ t.test('names are unique, and every option has all of them', async (t) => {
   }
   for (const { path, doc, env } of options) {
     t.match(doc, /\.$/, path)
-    t.match(env, /^CLLM_[A-Z_]+$/, path)
+    t.match(env, /^(CLLM|OTEL)_[A-Z_]+$/, path)
     t.notOk(mappedKeys.has(path) || ignoredKeys.has(path), `${path} is this project's`)
   }
   for (const [key, mapped] of mappedKeys) {
