@@ -41,18 +41,23 @@ export interface LlamaCppDependencies {
   readonly availableMemory?: () => number
 }
 
+/** A backend whose forward passes can be measured. */
+export interface MeasurableBackend extends Backend {
+  /** `step` without drawing tokens: to measure the forward passes alone. */
+  readonly forward: Backend['step']
+}
+
 /**
  * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before. The backend
  * runs one native forward pass per step for all sequences, and llama.cpp's own samplers; while layers
  * are on the CPU the process should have been started with `UV_THREADPOOL_SIZE=1`.
- * @returns the backend; its `forward` is `step` without drawing, to measure the forward passes alone
  * @throws CllmError `invalid_configuration`, `model_unavailable`, `model_invalid` or
  * `insufficient_memory`
  */
 export async function createLlamaCppBackend(
   options: LlamaCppOptions,
   dependencies: LlamaCppDependencies,
-): Promise<Backend & { readonly forward: Backend['step'] }> {
+): Promise<MeasurableBackend> {
   const checked = checkLlamaCppOptions(options)
   const shape = await readModelShape(checked.modelPath)
   const contextSize = contextSizeOf(checked, shape, dependencies.logger)
@@ -67,7 +72,7 @@ async function load(
   shape: ModelShape,
   settings: Settings,
   dependencies: LlamaCppDependencies,
-): Promise<LlamaCppBackend> {
+): Promise<MeasurableBackend> {
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
   const { modelPath, gpuLayers, mmap, mlock, slots, ignoreMemoryCheck: ignoreMemory } = settings
   const cells = slots * paddedContext(settings.contextSize)

@@ -30,6 +30,7 @@ export class ClientStream {
     return this.#res.destroyed
   }
 
+  /** Sends a part, or cuts the client off if too much waits for it. */
   write(text: string): void {
     if (this.destroyed) return
     this.#res.write(text)
@@ -42,6 +43,7 @@ export class ClientStream {
     this.#res.destroy()
   }
 
+  /** Ends the answer; a client that takes nothing of what is left is cut off after a minute. */
   end(text?: string): void {
     this.#res.end(text)
     this.#res.setTimeout(stallMs)

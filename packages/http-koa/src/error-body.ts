@@ -5,7 +5,8 @@ import type { ErrorShape } from './koa-context.js'
 /** Seconds after which a client may come again where nothing is known. */
 const someSeconds = 5
 
-const errorBodySchema = z.object({
+/** What {@link ErrorBody} looks like. */
+export const errorBodySchema = z.object({
   success: z.literal(false),
   error: z.string(),
   message: z.string().optional(),
@@ -41,11 +42,11 @@ export function statusElsewhere(error: CllmError): number {
 }
 
 /** How failures are worded where no protocol says otherwise. */
-export const nativeErrors = {
+export const nativeErrors: ErrorShape & Required<Pick<ErrorShape, 'schema'>> = {
   covers: () => true,
   body: errorBody,
   schema: errorBodySchema,
-} satisfies ErrorShape
+}
 
 /** How failures at a path are worded: by the first shape that covers it. */
 export const shapeFor = (shapes: readonly ErrorShape[], path: string): ErrorShape =>

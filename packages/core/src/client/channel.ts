@@ -20,7 +20,8 @@ export type ToEngine =
 /** What an engine sends to its client: a message, and what else there is to tell. */
 export type FromEngine = EngineMessage & { readonly news?: EngineNews }
 
-type EngineMessage =
+/** What an engine says. */
+export type EngineMessage =
   /** The engine can take requests; sent once, first. */
   | { readonly type: 'ready'; readonly info: EngineInfo; readonly scheduler?: PolicySetting }
   /** The engine could not start; sent instead. */
