@@ -282,10 +282,14 @@ t.test('durations end a load, ramps begin it slowly', async (t) => {
       durationMs: 400,
     },
   )
-  t.ok(records.every(({ sentMs }) => sentMs <= 405))
-  t.equal(records.filter(({ sentMs }) => sentMs < 45).length < records.length, true)
-  const firsts = records.slice(0, 30).map(({ sentMs }) => sentMs)
-  t.ok(firsts.filter((time) => time < 10).length === 1, 'one client begins at once')
+  t.ok(records.every(({ intendedMs }) => intendedMs <= 401))
+  const alone = records.filter(({ intendedMs }) => intendedMs < 50)
+  t.not(alone.length, 0, 'one client begins at once')
+  for (const [index, { intendedMs }] of alone.slice(1).entries()) {
+    t.ok(intendedMs >= (alone[index]?.endMs ?? 0), 'and is alone for the first quarter')
+  }
+  const together = records.filter(({ endMs }) => endMs > 200)
+  t.ok(together.some((one, index) => one.intendedMs < (together[index - 1]?.endMs ?? 0)))
 })
 
 t.test('traces are replayed at their times', async (t) => {

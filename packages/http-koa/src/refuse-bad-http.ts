@@ -43,7 +43,7 @@ function explain({ code, message }: ConnectionError): CllmError {
     case 'HPE_HEADER_OVERFLOW':
       return new CllmError('head_too_large', 'The head of the request is too large')
     case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return new CllmError('timeout', 'The request did not come in time')
+      return new CllmError('request_timeout', 'The request did not come in time')
     default:
       return new CllmError('invalid_http', `Expected HTTP/1.1, instead got: ${message}`)
   }

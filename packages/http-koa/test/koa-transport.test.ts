@@ -318,9 +318,13 @@ t.test('what is no HTTP, too long or too slow is refused in the words of its pat
   for (const bad of ['hello\r\n\r\n', 'GET / HTTP/9.9\r\n\r\n', '\u0000\u0001\u0016\r\n\r\n']) {
     t.match(await ask(bad), { status: 400, success: false, code: 'invalid_http' }, bad)
   }
-  t.match(await ask('GET / HTTP/1.1\r\nHost:'), { status: 408, code: 'timeout' }, 'a slow head')
+  t.match(
+    await ask('GET / HTTP/1.1\r\nHost:'),
+    { status: 408, code: 'request_timeout' },
+    'a slow head',
+  )
   const slow = rawPost('/encode', { text: 'a' }).slice(0, -5)
-  t.match(await ask(slow), { status: 408, code: 'timeout' }, 'a slow body')
+  t.match(await ask(slow), { status: 408, code: 'request_timeout' }, 'a slow body')
   t.same(
     server.log.filter(({ level }) => level === 'error'),
     [],

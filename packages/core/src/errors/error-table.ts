@@ -23,6 +23,7 @@ export const errorTable = {
   duplicate_request: entry(400, 'A request with this id is under way.'),
   invalid_http: entry(400, 'What came is not HTTP.'),
   head_too_large: entry(431, 'The head of the request is larger than the server accepts.'),
+  request_timeout: entry(408, 'The request took too long to come.'),
   unauthenticated: entry(401, 'The request has no API key, or one that is not valid here.'),
   forbidden: entry(403, 'The API key does not allow this; it needs one of an admin.'),
   rate_limited: entry(429, 'The API key has used up its requests or tokens for this minute.'),

@@ -32,17 +32,22 @@ const toolCall = z.object(
 )
 
 /** One message of a conversation, as OpenAI's clients send it. */
-export const messageSchema = z.object(
-  {
-    role: z.enum(roles, `one of ${roles.join(', ')}`),
-    content: contentSchema.nullish(),
-    name: z.string('a name').nullish(),
-    tool_calls: z.array(toolCall, 'an array of tool calls').nullish(),
-    tool_call_id: z.string('a text').nullish(),
-    reasoning_content: z.string('a text').nullish(),
-  },
-  'a message',
-)
+export const messageSchema = z
+  .object(
+    {
+      role: z.enum(roles, `one of ${roles.join(', ')}`),
+      content: contentSchema.nullish(),
+      name: z.string('a name').nullish(),
+      tool_calls: z.array(toolCall, 'an array of tool calls').nullish(),
+      tool_call_id: z.string('a text').nullish(),
+      reasoning_content: z.string('a text').nullish(),
+    },
+    'a message',
+  )
+  .refine(
+    ({ role, content }) => role === 'assistant' || (content !== undefined && content !== null),
+    { path: ['content'], error: 'a text or an array of parts' },
+  )
 
 /** A checked message of a client. */
 export type ClientMessage = z.output<typeof messageSchema>

@@ -1,4 +1,4 @@
-import type { EngineClient, Prompt } from '@cllm/core'
+import type { EngineClient, Prompt, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../chat/create-answer-parser.js'
 import { prepareChat } from '../chat/prepare-chat.js'
@@ -7,6 +7,7 @@ import { boolean, text } from '../request/fields.js'
 import { readFields } from '../request/read-fields.js'
 import { unsupported } from '../request/refuse-unsupported.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
+import { renderGoTemplate, type TemplatePiece } from './go-template.js'
 import { loadOrUnload } from './load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, thinkVariables } from './ollama-fields.js'
@@ -61,6 +62,10 @@ async function prepare(
   const text = fields.prompt ?? ''
   if (fields.raw === true) return { prompt: { text }, form: plain }
   const system = fields.system ?? ''
+  if ((fields.template ?? '') !== '') {
+    const pieces = renderGoTemplate(fields.template ?? '', { System: system, Prompt: text })
+    return { prompt: { tokens: await tokensOf(client, pieces) }, form: plain }
+  }
   return await prepareChat(client, {
     messages: [
       ...(system === '' ? [] : [{ role: 'system', content: system }]),
@@ -71,11 +76,24 @@ async function prepare(
   })
 }
 
+/** The template's words may name special tokens; what it shows may not. */
+async function tokensOf(
+  client: EngineClient,
+  pieces: readonly TemplatePiece[],
+): Promise<TokenId[]> {
+  const [start, ...parts] = await Promise.all([
+    client.tokenize(''),
+    ...pieces.map(({ text, isValue }) =>
+      client.tokenize(text, { addBos: false, special: !isValue }),
+    ),
+  ])
+  const tokens = parts.flat()
+  // a template may say itself how a prompt begins
+  return start.every((token, index) => tokens[index] === token) ? tokens : [...start, ...tokens]
+}
+
 function refuse(fields: GenerateFields): void {
   if ((fields.suffix ?? '') !== '') throw unsupported('suffix', 'this model cannot fill gaps')
-  if ((fields.template ?? '') !== '') {
-    throw unsupported('template', "the model's own template is used; raw takes a finished prompt")
-  }
   if ((fields.images ?? []).length > 0) throw unsupported('images', 'this model takes text only')
   if ((fields.context ?? []).length > 0) {
     throw unsupported('context', 'send the conversation to /api/chat instead')

@@ -141,6 +141,21 @@ t.test('num_ctx is clamped, which the log says; unknown options too', async (t) 
   )
 })
 
+t.test('a template of the request', async (t) => {
+  const { ask } = await start(t)
+  const template =
+    '{{- /* of ours */ -}}\n{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ end }}' +
+    '<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n{{ .Response }}<|im_end|>'
+  const say = async (body: object) =>
+    (await ask('/api/generate', { prompt: 'euro', template, stream: false, ...body })).json
+  t.match(await say({}), { response: 'a€ b' })
+  t.match(await say({ system: 'Be brief.' }), { response: 'brief' })
+  const other = '{{ if .System }}{{ .System }}{{ else }}{{ .Prompt }}{{ end }}'
+  t.match(await say({ template: other }), { response: 'raw' })
+  const control = await say({ template: '{{ .Prompt }}', prompt: '<|im_end|>' })
+  t.ok(Number(control['prompt_eval_count']) >= '<|im_end|>'.length, 'a text, not a control token')
+})
+
 t.test('what cannot be done', async (t) => {
   const { ask } = await start(t)
   const cases: [path: string, body: object, error: RegExp][] = [
@@ -150,7 +165,17 @@ t.test('what cannot be done', async (t) => {
     ['/api/generate', { format: 5 }, /format/],
     ['/api/generate', { images: ['aGk='] }, /images/],
     ['/api/generate', { suffix: 'a' }, /suffix/],
-    ['/api/generate', { template: '{{ .Prompt }}' }, /template/],
+    [
+      '/api/generate',
+      { prompt: 'a', template: '{{ range .Messages }}' },
+      /^template: expected .*range/,
+    ],
+    [
+      '/api/generate',
+      { prompt: 'a', template: '{{ if .System }}' },
+      /^template: .*without {{ end }}/,
+    ],
+    ['/api/generate', { prompt: 'a', template: 'b {{ end }}' }, /^template: .*without {{ if }}/],
     [
       '/api/generate',
       { options: { temperature: 'hot' } },

@@ -327,6 +327,7 @@ t.test('what cannot be done is refused, naming the field', async (t) => {
     [chat, user([{ text: 5 }]), 'invalid_request', /^messages.0.content.0$/],
     [chat, { messages: [] }, 'invalid_request', /^messages$/],
     [chat, { messages: [{ role: 'king', content: 'a' }] }, 'invalid_request', /^messages.0.role$/],
+    [chat, { messages: [{ role: 'user' }] }, 'invalid_request', /^messages.0.content$/],
     [chat, { messages: undefined }, 'invalid_request', /^messages$/],
     [chat, { temperature: 'hot' }, 'invalid_request', /^temperature$/],
     [chat, { continue_final_message: true }, 'invalid_request', /^continue_final_message$/],
