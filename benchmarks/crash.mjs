@@ -2,8 +2,8 @@
 // the model and computing its tokens again, and how many greedy streams go on as they would have.
 import process from 'node:process'
 import { parseArgs } from 'node:util'
-import { spawnEngine } from '../packages/cli/dist/engine/spawn-engine.js'
 import { resolveModel } from '../packages/cli/dist/models/resolve-model.js'
+import { startEngine } from './lib/engine.mjs'
 import { randomOf, text } from './lib/prompts.mjs'
 import { median, table } from './lib/statistics.mjs'
 
@@ -29,20 +29,12 @@ const allowanceMs = 500
 const nearlyTied = 0.2
 
 const { path: modelPath } = await resolveModel(values.model)
-const settings = {
-  backend: {
-    modelPath,
-    slots: streams,
-    contextSize: Number(values['ctx-size']),
-    gpu: values.gpu,
-    ...(values.threads === undefined ? {} : { threads: Number(values.threads) }),
-  },
-  policy: 'adaptive+fcfs',
-  policyOptions: {},
-  options: {},
-  plugins: [],
-  pluginsFolder: process.cwd(),
-  log: { level: 'silent', file: null },
+const backend = {
+  modelPath,
+  slots: streams,
+  contextSize: Number(values['ctx-size']),
+  gpu: values.gpu,
+  ...(values.threads === undefined ? {} : { threads: Number(values.threads) }),
 }
 const random = randomOf(1)
 const results = []
@@ -50,7 +42,7 @@ let same = 0
 const deviating = []
 for (let round = 0; round < rounds; round++) {
   const began = performance.now()
-  const engine = await spawnEngine(settings, { env: process.env })
+  const engine = await startEngine(backend, { level: 'silent' })
   const loadMs = performance.now() - began
   results.push({ loadMs, ...(await crash(engine)) })
   engine.kill()

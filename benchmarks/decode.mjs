@@ -2,7 +2,7 @@
 // never samples. Alternating in one run.
 import { execFile } from 'node:child_process'
 import { parseArgs, promisify } from 'node:util'
-import { spawnEngine } from '../packages/cli/dist/engine/spawn-engine.js'
+import { startEngine } from './lib/engine.mjs'
 import { randomOf } from './lib/prompts.mjs'
 import { pause } from './lib/servers.mjs'
 import { median, table } from './lib/statistics.mjs'
@@ -39,22 +39,15 @@ async function native(sequences) {
 
 /** Starts the engine anew each time, as llama-batched-bench does. */
 async function engine(sequences) {
-  const settings = {
-    backend: {
-      modelPath: values.model,
-      modelId: 'bench',
-      slots: Number(values.slots),
-      contextSize: Number(values['ctx-size']),
-      gpu: values.gpu,
-    },
-    policy: values.policy,
-    policyOptions: {},
-    options: {},
-    plugins: [],
-    pluginsFolder: process.cwd(),
-    log: { level: 'warn', file: null },
+  const backend = {
+    modelPath: values.model,
+    modelId: 'bench',
+    slots: Number(values.slots),
+    contextSize: Number(values['ctx-size']),
+    gpu: values.gpu,
   }
-  const { client, info, kill, ended } = await spawnEngine(settings, { env: process.env })
+  const { policy } = values
+  const { client, info, kill, ended } = await startEngine(backend, { policy })
   const one = async () => {
     const prompt = Array.from({ length: promptTokens }, () => {
       return Math.floor(random() * (info.model.vocabularySize - 1000))

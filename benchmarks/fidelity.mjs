@@ -15,8 +15,8 @@ import {
   simulatePolicy,
   summarize,
 } from '../packages/bench/dist/index.js'
-import { spawnEngine } from '../packages/cli/dist/engine/spawn-engine.js'
 import { createPolicy } from '../packages/scheduler/dist/index.js'
+import { startEngine } from './lib/engine.mjs'
 import { pause } from './lib/servers.mjs'
 import { table } from './lib/statistics.mjs'
 
@@ -71,22 +71,14 @@ async function calibrated() {
 
 /** The load in real time; times are the client's. */
 async function real() {
-  const settings = {
-    backend: {
-      modelPath: values.model,
-      modelId: 'fidelity',
-      slots: number('slots'),
-      contextSize: number('ctx-size'),
-      gpu: values.gpu,
-    },
-    policy,
-    policyOptions: {},
-    options: {},
-    plugins: [],
-    pluginsFolder: process.cwd(),
-    log: { level: 'warn', file: null },
+  const backend = {
+    modelPath: values.model,
+    modelId: 'fidelity',
+    slots: number('slots'),
+    contextSize: number('ctx-size'),
+    gpu: values.gpu,
   }
-  const { client, info, kill, ended } = await spawnEngine(settings, { env: process.env })
+  const { client, info, kill, ended } = await startEngine(backend, { policy })
   const vocabulary = Math.floor(info.model.vocabularySize / 2)
   const begin = performance.now()
   const records = await Promise.all(

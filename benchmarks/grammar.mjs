@@ -1,7 +1,7 @@
 // What a grammar costs: the step time of sequences that each keep to a JSON schema, against the same
 // sequences without one, alternating in one run.
 import { parseArgs } from 'node:util'
-import { spawnEngine } from '../packages/cli/dist/engine/spawn-engine.js'
+import { startEngine } from './lib/engine.mjs'
 import { randomOf, text } from './lib/prompts.mjs'
 import { pause } from './lib/servers.mjs'
 import { median, quantile, table } from './lib/statistics.mjs'
@@ -38,24 +38,13 @@ const schema = {
   },
 }
 
-const { client, kill, ended } = await spawnEngine(
-  {
-    backend: {
-      modelPath: values.model,
-      modelId: 'bench',
-      slots: sequences,
-      contextSize: Number(values['ctx-size']),
-      gpu: values.gpu,
-    },
-    policy: 'adaptive+fcfs',
-    policyOptions: {},
-    options: {},
-    plugins: [],
-    pluginsFolder: process.cwd(),
-    log: { level: 'warn', file: null },
-  },
-  { env: process.env },
-)
+const { client, kill, ended } = await startEngine({
+  modelPath: values.model,
+  modelId: 'bench',
+  slots: sequences,
+  contextSize: Number(values['ctx-size']),
+  gpu: values.gpu,
+})
 
 /** The mean step, and its sampling, while all sequences decode. */
 async function measure(constraint) {

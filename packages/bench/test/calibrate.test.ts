@@ -6,6 +6,7 @@ import { createEngine, LocalEngineClient, PluginRegistry, systemRandom } from '@
 import { FakeBackend } from '@cllm/core/testing'
 import { createPolicy } from '@cllm/scheduler'
 import { passMachine, type PassCosts } from '@cllm/scheduler/simulation'
+import { commandIo } from './command-io.js'
 
 const costs: PassCosts = {
   decode: { alone: 14, base: 12, each: 4, read: 0.004 },
@@ -15,15 +16,6 @@ const costs: PassCosts = {
 }
 const tile = 64
 const limits = { slots: 8, contextSize: 2048, batchSize: 512 }
-
-const io = () => {
-  const written = { stdout: '', stderr: '' }
-  const into = (name: keyof typeof written) => ({
-    write: (text: string) => void (written[name] += text),
-  })
-  const signal = new AbortController().signal
-  return { written, stdout: into('stdout'), stderr: into('stderr'), env: {}, signal }
-}
 
 const fake = () => new FakeBackend({ slots: 4, contextSize: 256, batchSize: 128 })
 
@@ -74,7 +66,7 @@ t.test('steps of the plan fit every backend', async (t) => {
 t.test('calibrate writes what simulate reads', async (t) => {
   const file = join(t.testdir(), 'cost.json')
   const backend = new FakeBackend({ slots: 4, contextSize: 256, batchSize: 128 })
-  const output = io()
+  const output = commandIo()
   const argv = ['--model', 'fake', '--out', file, '--repeats', '1']
   t.equal(
     await benchCalibrate(
@@ -96,15 +88,15 @@ t.test('calibrate writes what simulate reads', async (t) => {
   const machine = readCosts(file)
   t.match(machine.about, /measured: fake on/)
   t.ok(machine.stepMs([{ slot: 0, tokens: 1, context: 5 }]) > 0)
-  await t.rejects(benchCalibrate(['--model', 'fake'], io(), host()), {
+  await t.rejects(benchCalibrate(['--model', 'fake'], commandIo(), host()), {
     message: /--out is missing/,
   })
-  await t.rejects(benchCalibrate([], io(), host()), { message: /--model is missing/ })
+  await t.rejects(benchCalibrate([], commandIo(), host()), { message: /--model is missing/ })
 })
 
 t.test("engine: llama-bench's and llama-batched-bench's formats", async (t) => {
   const run = async (...more: string[]) => {
-    const output = io()
+    const output = commandIo()
     const argv = ['-m', 'fake', '-p', '20', '-n', '5', '--parallel', '1,3', '-r', '2', ...more]
     t.equal(await benchEngine(argv, output, host()), 0)
     return output.written.stdout

@@ -3,15 +3,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { benchCompare, benchServe, type CompareResult, type RunResult } from '@cllm/bench'
+import { commandIo } from './command-io.js'
 import { scriptedServer, type Script } from './scripted-server.js'
-
-const io = (signal = new AbortController().signal) => {
-  const written = { stdout: '', stderr: '' }
-  const into = (name: keyof typeof written) => ({
-    write: (text: string) => void (written[name] += text),
-  })
-  return { written, stdout: into('stdout'), stderr: into('stderr'), env: {}, signal }
-}
 
 const linesOf = <T>(text: string) =>
   text
@@ -40,7 +33,7 @@ t.test('serve: a line per run, fresh prompts, the same for the same seed', async
     ...small,
   ]
   const prompts = async () => {
-    const output = io()
+    const output = commandIo()
     const begin = server.received.length
     t.equal(await benchServe([...argv, '--seed', '5'], output), 0)
     t.equal(output.written.stderr, '')
@@ -77,7 +70,7 @@ t.test('serve: tables, report and timeline', async (t) => {
   const server = await served(t, { gapMs: 2 })
   const folder = t.testdir({})
   const [report, trace] = [join(folder, 'report.html'), join(folder, 'trace.json')]
-  const output = io()
+  const output = commandIo()
   const more = [
     '--seed',
     '1',
@@ -116,7 +109,7 @@ t.test('serve: tables, report and timeline', async (t) => {
 
 t.test('serve: every field of the JSON is documented', async (t) => {
   const server = await served(t)
-  const output = io()
+  const output = commandIo()
   const argv = ['--target', server.url, '--concurrency', '1', '--tenants', '2', '--slo', 'e2e:1s']
   await benchServe([...argv, '--json', ...small], output)
   const page = await readFile(new URL('../../../docs/benchmarking.md', import.meta.url), 'utf8')
@@ -133,12 +126,12 @@ t.test('serve: every field of the JSON is documented', async (t) => {
 
 t.test('serve: exit codes', async (t) => {
   const refused = await served(t, { status: 503 })
-  await t.rejects(benchServe(['--target', refused.url, ...small], io()), {
+  await t.rejects(benchServe(['--target', refused.url, ...small], commandIo()), {
     code: 'target_unavailable',
     message: /failed with http_503: .*scripted/,
   })
   const dying = await served(t, { dieAfter: 10 })
-  const output = io()
+  const output = commandIo()
   const argv = ['--target', dying.url, '--concurrency', '2,4', '--json', ...small]
   t.equal(await benchServe([...argv, '--requests', '500'], output), 3)
   const runs = linesOf<RunResult>(output.written.stdout)
@@ -148,7 +141,7 @@ t.test('serve: exit codes', async (t) => {
 
   const slow = await served(t, { gapMs: 10 })
   const controller = new AbortController()
-  const interrupted = io(controller.signal)
+  const interrupted = commandIo(controller.signal)
   const running = benchServe(
     ['--target', slow.url, '--concurrency', '2', '--json', ...small, '--requests', '5000'],
     interrupted,
@@ -161,7 +154,7 @@ t.test('serve: exit codes', async (t) => {
   t.ok(kept!.summary.requests.ok > 0 && kept!.summary.requests.interrupted > 0)
 
   const failing = await served(t, { failAfter: 3 })
-  const nothing = io()
+  const nothing = commandIo()
   const flags = ['--target', failing.url, '--concurrency', '1', '--json', ...small]
   t.equal(await benchServe(flags, nothing), 1)
   t.match(linesOf<RunResult>(nothing.written.stdout)[0], {
@@ -189,7 +182,7 @@ t.test('wrong command lines', async (t) => {
     [[...target, 'more'], /^unexpected argument "more"/],
   ]
   for (const [argv, message] of cases) {
-    await t.rejects(benchServe(argv, io()), { code: 'invalid_configuration', message })
+    await t.rejects(benchServe(argv, commandIo()), { code: 'invalid_configuration', message })
   }
   const two = ['--target', 'a=http://127.0.0.1:9', '--target', 'b=http://127.0.0.1:9']
   const compared: readonly (readonly [string[], RegExp])[] = [
@@ -200,10 +193,10 @@ t.test('wrong command lines', async (t) => {
     [[...two, '--api', 'c=ollama'], /there is no target "c"/],
   ]
   for (const [argv, message] of compared) {
-    await t.rejects(benchCompare(argv, io()), { code: 'invalid_configuration', message })
+    await t.rejects(benchCompare(argv, commandIo()), { code: 'invalid_configuration', message })
   }
   for (const command of [benchServe, benchCompare]) {
-    const output = io()
+    const output = commandIo()
     t.equal(await command(['--help'], output), 0)
     t.match(output.written.stdout, /Usage: cllm bench .*--target/s)
   }
@@ -214,7 +207,7 @@ const program = fileURLToPath(new URL('scripted-server-process.mjs', import.meta
 t.test('compare: commands on free ports, in turns, the same requests', async (t) => {
   const commandOf = (gap: number) =>
     `cmd:${JSON.stringify(process.execPath)} ${program} {port} ${gap}`
-  const output = io()
+  const output = commandIo()
   const targets = ['--target', `slow=${commandOf(40)}`, '--target', `fast=${commandOf(2)}`]
   const apis = ['--api', 'llama-server', '--api', 'fast=cllm']
   const load = ['--concurrency', '2', '--rounds', '3', '--seed', '3', ...small]
@@ -246,7 +239,7 @@ t.test('compare: commands on free ports, in turns, the same requests', async (t)
 
 t.test('compare: one server under two names is the same within the noise', async (t) => {
   const server = await served(t, { gapMs: 3 })
-  const output = io()
+  const output = commandIo()
   const targets = ['--target', `a=${server.url}`, '--target', `b=${server.url}`]
   const report = join(t.testdir({}), 'report.html')
   const argv = [...targets, '--concurrency', '2', '--rounds', '4', ...small, '--report', report]
@@ -264,7 +257,7 @@ t.test('compare: one server under two names is the same within the noise', async
 t.test('compare: a target that stops in the middle', async (t) => {
   const [whole, dying] = [await served(t), await served(t, { dieAfter: 12 })]
   const targets = ['--target', `whole=${whole.url}`, '--target', `dying=${dying.url}`]
-  const output = io()
+  const output = commandIo()
   const argv = [...targets, '--concurrency', '2', ...small, '--requests', '30']
   t.equal(await benchCompare(argv, output), 3)
   t.match(output.written.stdout, /dying, 2 clients, run 1\n\d+ requests: 9 ok, \d+ failed/)
@@ -275,7 +268,7 @@ t.test('compare: a target that stops in the middle', async (t) => {
 t.test('compare: what cannot be started is told with what it wrote', async (t) => {
   const broken = `b=cmd:echo no model here {port}; exit 3`
   const server = await served(t)
-  await t.rejects(benchCompare(['--target', `a=${server.url}`, '--target', broken], io()), {
+  await t.rejects(benchCompare(['--target', `a=${server.url}`, '--target', broken], commandIo()), {
     code: 'target_unavailable',
     message: /ended with code 3; it wrote:\nno model here \d+/,
   })

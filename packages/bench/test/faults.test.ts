@@ -1,6 +1,7 @@
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { benchFaults, faults, type FaultResult } from '@cllm/bench'
+import { commandIo } from './command-io.js'
 
 interface Card {
   readonly passed: number
@@ -10,16 +11,10 @@ interface Card {
 }
 
 async function inject(url: string, ...more: readonly string[]) {
-  let output = ''
-  const io = {
-    stdout: { write: (text: string) => void (output += text) },
-    stderr: { write: () => undefined },
-    env: {},
-    signal: new AbortController().signal,
-  }
+  const io = commandIo()
   const small = ['--clients', '4', '--tokens', '8', '--sockets', '20']
   const code = await benchFaults(['--target', url, '--json', ...small, ...more], io)
-  return { code, card: JSON.parse(output) as Card }
+  return { code, card: JSON.parse(io.written.stdout) as Card }
 }
 
 /**

@@ -12,20 +12,12 @@ import {
 import type { Recording } from '@cllm/core'
 import { createPolicy } from '@cllm/scheduler'
 import { builtInMachines, type MachineModel } from '@cllm/scheduler/simulation'
-
-const io = () => {
-  const written = { stdout: '', stderr: '' }
-  const into = (name: keyof typeof written) => ({
-    write: (text: string) => void (written[name] += text),
-  })
-  const signal = new AbortController().signal
-  return { written, stdout: into('stdout'), stderr: into('stderr'), env: {}, signal }
-}
+import { commandIo } from './command-io.js'
 
 const policies = async () => ({ createPolicy })
 
 const run = async (argv: string[]) => {
-  const output = io()
+  const output = commandIo()
   const code = await simulate(argv, output, policies)
   return { code, ...output.written }
 }

@@ -5,7 +5,8 @@ import { reachTarget } from '../load/reach-target.js'
 import type { Target } from '../load/target.js'
 import type { CommandIo } from './command-io.js'
 import { compareTargets } from './compare-targets.js'
-import { flagsHelp, parseFlags, wrong } from './flags.js'
+import { exitCode } from './exit-code.js'
+import { flagsHelp, parseFlags, showsHelp, wrong } from './flags.js'
 import { compareFlags } from './load-flags.js'
 import { apiNames, parseTarget, type TargetSpec } from './parse-target.js'
 import { readLoads } from './read-load.js'
@@ -27,10 +28,7 @@ type Flags = ReturnType<typeof parseFlags<typeof compareFlags>>
 
 /** `cllm bench compare` */
 export async function benchCompare(argv: string[], io: CommandIo): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    io.stdout.write(usage)
-    return 0
-  }
+  if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, compareFlags)
   const specs = flags.target.map(parseTarget)
   if (specs.length < 2) throw wrong('--target: expected two or more, as name=URL')

@@ -11,7 +11,7 @@ import {
 import { promptsOf, workSampling, type TokenWork } from '../stages/token-work.js'
 import type { CommandIo } from './command-io.js'
 import { exitCode } from './exit-code.js'
-import { flagsHelp, one, parseFlags } from './flags.js'
+import { flagsHelp, one, parseFlags, showsHelp } from './flags.js'
 import { modelFlags, readModel, type ModelHost } from './model-flags.js'
 import { integer, list, word } from './values.js'
 
@@ -60,10 +60,7 @@ ${flagsHelp(flagTable)}`
 
 /** `cllm bench engine` */
 export async function benchEngine(argv: string[], io: CommandIo, host: ModelHost): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    io.stdout.write(usage)
-    return exitCode.ok
-  }
+  if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(
     argv.map((word) => aliases[word] ?? word),
     flagTable,

@@ -6,7 +6,7 @@ import { textTable } from '../report/text-table.js'
 import type { CommandIo } from './command-io.js'
 import { enginePid } from './engine-pid.js'
 import { exitCode } from './exit-code.js'
-import { flagsHelp, many, one, parseFlags, toggle, wrong } from './flags.js'
+import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from './flags.js'
 import { serveFlags } from './load-flags.js'
 import { readTarget } from './read-target.js'
 import { duration, integer } from './values.js'
@@ -56,10 +56,7 @@ Exit codes: 0 all passed or were skipped, 1 some failed or the target cannot be 
 
 /** `cllm bench faults` */
 export async function benchFaults(argv: string[], io: CommandIo): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    io.stdout.write(usage)
-    return exitCode.ok
-  }
+  if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const { target: url, pid, only, json, recovery, restart, stop } = flags
   const { clients, sockets, words, tokens } = flags

@@ -6,7 +6,7 @@ import { watchSteps } from '../stages/step-watch.js'
 import type { CommandIo } from './command-io.js'
 import { compareTargets } from './compare-targets.js'
 import { exitCode } from './exit-code.js'
-import { flagsHelp, many, parseFlags, wrong } from './flags.js'
+import { flagsHelp, many, parseFlags, showsHelp, wrong } from './flags.js'
 import { compareFlags } from './load-flags.js'
 import { modelFlags, readModel, type ModelHost } from './model-flags.js'
 import { readLoads } from './read-load.js'
@@ -44,10 +44,7 @@ export async function benchPolicies(
   io: CommandIo,
   hostWith: (plugins: readonly string[]) => Promise<ModelHost>,
 ): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    io.stdout.write(usage)
-    return exitCode.ok
-  }
+  if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const host = await hostWith(flags.plugin)
   const policies = flags.policy.map((text) => ({ name: text, ...readPolicy(text, host.policies) }))

@@ -4,8 +4,8 @@ import type { LoadOptions } from '../load/load-options.js'
 import type { MeasuredRun } from '../report/run-result.js'
 import { repeatTable, runTable } from '../report/run-table.js'
 import type { CommandIo } from './command-io.js'
-import { exitCodeOf } from './exit-code.js'
-import { flagsHelp, parseFlags, wrong } from './flags.js'
+import { exitCode, exitCodeOf } from './exit-code.js'
+import { flagsHelp, parseFlags, showsHelp, wrong } from './flags.js'
 import { serveFlags } from './load-flags.js'
 import { measureRun, warmUp } from './measure-run.js'
 import { readLoads } from './read-load.js'
@@ -23,10 +23,7 @@ Exit codes: 0 measured, 1 nothing succeeded or the target cannot be reached, 2 w
 
 /** `cllm bench serve` */
 export async function benchServe(argv: string[], io: CommandIo): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    io.stdout.write(usage)
-    return 0
-  }
+  if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, serveFlags)
   const { target: url, slo, warmup, repeats } = flags
   if (url === undefined) throw wrong('--target is missing: the URL of a server expected')

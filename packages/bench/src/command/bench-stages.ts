@@ -5,7 +5,7 @@ import { textTable } from '../report/text-table.js'
 import { measureStages, type StageResult } from '../stages/measure-stages.js'
 import type { CommandIo } from './command-io.js'
 import { exitCode } from './exit-code.js'
-import { flagsHelp, one, parseFlags, toggle, wrong } from './flags.js'
+import { flagsHelp, one, parseFlags, showsHelp, toggle, wrong } from './flags.js'
 import { modelFlags, readModel, type ModelHost } from './model-flags.js'
 import { integer } from './values.js'
 import { writeText } from './write-files.js'
@@ -29,10 +29,7 @@ ${flagsHelp(flagTable)}`
 
 /** `cllm bench stages` */
 export async function benchStages(argv: string[], io: CommandIo, host: ModelHost): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    io.stdout.write(usage)
-    return exitCode.ok
-  }
+  if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const { sequences, json, report } = flags
   const settings = readModel(flags)

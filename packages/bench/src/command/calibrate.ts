@@ -10,7 +10,7 @@ import { textTable } from '../report/text-table.js'
 import type { CostFile } from '../simulate/read-costs.js'
 import type { CommandIo } from './command-io.js'
 import { exitCode } from './exit-code.js'
-import { flagsHelp, one, parseFlags, toggle, wrong } from './flags.js'
+import { flagsHelp, one, parseFlags, showsHelp, toggle, wrong } from './flags.js'
 import { modelFlags, readModel, type ModelHost } from './model-flags.js'
 import { progressBar } from './progress.js'
 import { integer } from './values.js'
@@ -40,10 +40,7 @@ export async function benchCalibrate(
   io: CommandIo,
   host: ModelHost,
 ): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    io.stdout.write(usage)
-    return exitCode.ok
-  }
+  if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const settings = readModel(flags)
   const { out, repeats, json } = flags

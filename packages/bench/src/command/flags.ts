@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { CllmError, nearestName } from '@cllm/core'
+import type { CommandIo } from './command-io.js'
 
 /** A flag of a command and how its values are read. */
 export interface Flag<T> {
@@ -35,6 +36,13 @@ export function many<T>(value: string, doc: string, parse: (text: string) => T):
 /** A flag without a value. */
 export function toggle(doc: string): Flag<boolean> {
   return { doc, read: (values) => values.length > 0 }
+}
+
+/** Writes how a command is used, and says so, if the command line asks for that. */
+export function showsHelp(argv: readonly string[], usage: string, io: CommandIo): boolean {
+  const isAsked = argv.includes('--help') || argv.includes('-h')
+  if (isAsked) io.stdout.write(usage)
+  return isAsked
 }
 
 /**

@@ -4,8 +4,8 @@ import { readRecording } from '../simulate/recording-file.js'
 import type { SimulatedRun, SimulationResult } from '../simulate/simulation-result.js'
 import { simulationHead, simulationTable } from '../simulate/simulation-table.js'
 import type { CommandIo } from './command-io.js'
-import { exitCodeOf } from './exit-code.js'
-import { flagsHelp, many, one, parseFlags, toggle } from './flags.js'
+import { exitCode, exitCodeOf } from './exit-code.js'
+import { flagsHelp, many, one, parseFlags, showsHelp, toggle } from './flags.js'
 import { readPolicy, readSimulation, type PolicyFactory } from './read-simulation.js'
 import { simulationFlags } from './simulate-flags.js'
 import { writeText } from './write-files.js'
@@ -38,10 +38,7 @@ export async function simulate(
   io: CommandIo,
   policies: PolicySource,
 ): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    io.stdout.write(usage)
-    return 0
-  }
+  if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const factory = await policies(flags.plugin)
   const names = flags.policy.length === 0 ? [usualPolicy(flags.replay)] : flags.policy

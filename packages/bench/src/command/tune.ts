@@ -8,7 +8,7 @@ import { distinct, paretoFront, ranked } from '../tune/pareto.js'
 import { policyYaml } from '../tune/policy-yaml.js'
 import type { CommandIo } from './command-io.js'
 import { exitCode } from './exit-code.js'
-import { flagsHelp, many, one, parseFlags, toggle, wrong } from './flags.js'
+import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from './flags.js'
 import { modelFlags, type ModelHost } from './model-flags.js'
 import { progressBar } from './progress.js'
 import { readPolicy, readSimulation, type SimulationSetup } from './read-simulation.js'
@@ -45,10 +45,7 @@ export async function tune(
   io: CommandIo,
   hostWith: (plugins: readonly string[]) => Promise<ModelHost>,
 ): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    io.stdout.write(usage)
-    return exitCode.ok
-  }
+  if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const { slo, json, sample, keep } = flags
   if (Object.keys(slo).length === 0) throw wrong('--slo is missing, such as ttft:1s,itl:100ms')

@@ -1,8 +1,6 @@
 import { builtInMachines, type MachineModel, passMachine } from '@cllm/scheduler/simulation'
 import { z } from 'zod'
-import { datasetError } from '../datasets/dataset-error.js'
-import { problemOf } from '../datasets/read-json-lines.js'
-import { readText } from '../datasets/read-text.js'
+import { readJson } from '../datasets/read-json.js'
 
 const milliseconds = z.number().nonnegative()
 
@@ -51,16 +49,12 @@ export function readCosts(nameOrFile: string): MachineModel {
   const builtIn = builtInMachines.get(nameOrFile)
   if (builtIn !== undefined) return builtIn
   const names = [...builtInMachines.keys()].join(', ')
-  let value: unknown
-  try {
-    value = JSON.parse(readText(nameOrFile))
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error
-    throw datasetError(nameOrFile, undefined, `neither ${names} nor JSON: ${error.message}`)
-  }
-  const result = costFile.safeParse(value)
-  if (!result.success) throw datasetError(nameOrFile, undefined, problemOf(result.error))
-  const { model, machine, measuredAt, chunkMultiple, costs } = result.data
+  const expected = `neither ${names} nor JSON`
+  const { model, machine, measuredAt, chunkMultiple, costs } = readJson(
+    nameOrFile,
+    costFile,
+    expected,
+  )
   const about = `measured: ${model} on ${machine}, ${measuredAt}`
   return passMachine(costs, { name: nameOrFile, about, chunkMultiple })
 }

@@ -1,8 +1,6 @@
 import type { Recording } from '@cllm/core'
 import { z } from 'zod'
-import { datasetError } from '../datasets/dataset-error.js'
-import { problemOf } from '../datasets/read-json-lines.js'
-import { readText } from '../datasets/read-text.js'
+import { readJson } from '../datasets/read-json.js'
 
 const ms = z.number()
 const count = z.int().nonnegative()
@@ -80,14 +78,5 @@ export function recordingJsonSchema(): object {
  * @throws `invalid_dataset` naming the file and what is wrong with it
  */
 export function readRecording(file: string): Recording {
-  let value: unknown
-  try {
-    value = JSON.parse(readText(file))
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error
-    throw datasetError(file, undefined, `not JSON: ${error.message}`)
-  }
-  const result = recordingSchema.safeParse(value)
-  if (!result.success) throw datasetError(file, undefined, problemOf(result.error))
-  return result.data as Recording
+  return readJson(file, recordingSchema) as Recording
 }

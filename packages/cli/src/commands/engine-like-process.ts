@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { threadPool } from '../engine/thread-pool.js'
 import type { RunCommand } from './command-io.js'
+import { asksForHelp } from './parse-command.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 
@@ -15,8 +16,7 @@ const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
  */
 export function engineLikeProcess(words: readonly string[], run: RunCommand): RunCommand {
   return async (argv, io) => {
-    const isHelp = argv.includes('--help') || argv.includes('-h')
-    if (io.env['UV_THREADPOOL_SIZE'] !== undefined || isHelp) return await run(argv, io)
+    if (io.env['UV_THREADPOOL_SIZE'] !== undefined || asksForHelp(argv)) return await run(argv, io)
     const options = { gpu: { type: 'string' } } as const
     const { gpu } = parseArgs({ args: argv, options, strict: false }).values
     const child = spawn(process.execPath, [bin, ...words, ...argv], {

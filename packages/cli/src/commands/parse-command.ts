@@ -18,6 +18,10 @@ type Parsed<Options extends Flags> = ReturnType<
   typeof parseArgs<{ options: Options; allowPositionals: true }>
 >
 
+/** Whether a command line asks how the command is used. */
+export const asksForHelp = (argv: readonly string[]): boolean =>
+  argv.includes('--help') || argv.includes('-h')
+
 /**
  * Takes a command line apart, or prints the usage for `--help` and returns undefined.
  *
@@ -29,7 +33,7 @@ export function parseCommand<Options extends Flags>(
   io: CommandIo,
   { usage, options, words }: CommandDefinition<Options>,
 ): Parsed<Options> | undefined {
-  if (argv.includes('--help') || argv.includes('-h')) {
+  if (asksForHelp(argv)) {
     io.stdout.write(usage)
     return undefined
   }

@@ -1,24 +1,7 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
-
-const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
-
-const words = (text: string) => text.split(' ')
-
-const run = async (argv: string[]) => {
-  const child = spawn(process.execPath, [bin, ...argv], { stdio: ['ignore', 'pipe', 'pipe'] })
-  const [stdout, stderr, [code]] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    once(child, 'exit') as Promise<[number]>,
-  ])
-  return { code, stdout, stderr }
-}
+import { runCli, words } from '../run-cli.js'
 
 t.test('stages: the same work at every stage', async (t) => {
   const report = join(t.testdir(), 'stages.html')
@@ -36,7 +19,7 @@ t.test('stages: the same work at every stage', async (t) => {
     '2',
     ...work,
   ]
-  const { code, stdout, stderr } = await run([...argv, '--json', '--report', report])
+  const { code, stdout, stderr } = await runCli([...argv, '--json', '--report', report])
   t.equal(code, 0, stderr)
   const { stages } = JSON.parse(stdout) as { stages: Record<string, number>[] }
   t.same(
@@ -54,10 +37,10 @@ t.test('stages: the same work at every stage', async (t) => {
 
 t.test('simulate, by name, with a wrong policy', async (t) => {
   const argv = ['simulate', '--requests', '20', '--json', '--policy']
-  const { code, stdout } = await run([...argv, 'adaptive+sjf'])
+  const { code, stdout } = await runCli([...argv, 'adaptive+sjf'])
   t.equal(code, 0)
   t.match(JSON.parse(stdout), { kind: 'simulation', policy: 'adaptive+sjf' })
-  const wrong = await run([...argv, 'adaptive+sfj'])
+  const wrong = await runCli([...argv, 'adaptive+sfj'])
   t.match(wrong, { code: 2, stdout: '', stderr: 'did you mean "adaptive+sjf"' })
 })
 
@@ -71,7 +54,7 @@ t.test('policies: each in charge of the same engine in turns', async (t) => {
     report,
     ...policies.flatMap((name) => ['--policy', name]),
   ]
-  const { code, stdout, stderr } = await run(argv)
+  const { code, stdout, stderr } = await runCli(argv)
   t.equal(code, 0, stderr)
   const lines = stdout
     .trim()
@@ -85,6 +68,6 @@ t.test('policies: each in charge of the same engine in turns', async (t) => {
   const page = await readFile(report, 'utf8')
   t.equal(page.split('what steps were made of').length, 3)
   t.match(page, 'service by tenant')
-  const wrong = await run([...argv, '--policy', policies[0]!])
+  const wrong = await runCli([...argv, '--policy', policies[0]!])
   t.match(wrong, { code: 2, stdout: '', stderr: '--policy: one is given twice' })
 })

@@ -1,23 +1,7 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-
-const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
-
-const words = (text: string) => text.split(' ')
-
-const run = async (argv: string[]) => {
-  const child = spawn(process.execPath, [bin, ...argv], { stdio: ['ignore', 'pipe', 'pipe'] })
-  const [stdout, stderr, [code]] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    once(child, 'exit') as Promise<[number]>,
-  ])
-  return { code, stdout, stderr }
-}
+import { runCli, words } from '../run-cli.js'
 
 t.test("tune: a plugin's policy, confirmed for real", async (t) => {
   const plugin = fileURLToPath(
@@ -31,7 +15,7 @@ t.test("tune: a plugin's policy, confirmed for real", async (t) => {
     ...words('--input-len 8 --output-len 4 --ctx-size 64 --slo ttft:10m,itl:10m --cost two-cores'),
     ...words('--confirm stories15m --confirm-requests 3 --gpu off --threads 1'),
   ]
-  const { code, stdout, stderr } = await run([...argv, '--json'])
+  const { code, stdout, stderr } = await runCli([...argv, '--json'])
   t.equal(code, 0, stderr)
   const { tried, front, confirmed, yaml } = JSON.parse(stdout) as {
     tried: number
@@ -43,7 +27,7 @@ t.test("tune: a plugin's policy, confirmed for real", async (t) => {
   t.equal(confirmed.length, front.length)
   for (const { goodput, ttftP99Ms } of confirmed) t.ok(goodput === 1 && ttftP99Ms > 0)
   const file = join(t.testdir({ 'tuned.yaml': yaml }), 'tuned.yaml')
-  const config = await run(['config', '--json', '--config', file])
+  const config = await runCli(['config', '--json', '--config', file])
   t.match(JSON.parse(config.stdout), {
     config: {
       plugins: [{ use: plugin }],

@@ -3,17 +3,13 @@ import { join } from 'node:path'
 import { resolveModel, spawnEngine } from 'cllm'
 import t from 'tap'
 import { childChannel } from '../../src/engine/process-channel.js'
+import { quietSettings } from './test-settings.js'
 
 t.test('an engine that is stopped is replaced, and its streams go on', async (t) => {
   const { path: modelPath } = await resolveModel('stories15m')
   const settings = {
     backend: { modelPath, slots: 4, gpu: 'off', threads: 1 },
-    policy: 'adaptive+fcfs',
-    policyOptions: {},
-    options: {},
-    plugins: [],
-    pluginsFolder: process.cwd(),
-    log: { level: 'silent', file: null },
+    ...quietSettings,
   } as const
   // On a busy machine it may be taken to hang when it does not: its streams go on then, too.
   const supervisor = { hangTimeoutMs: 3000 }

@@ -2,6 +2,7 @@ import { CllmError, type GenerateEvent, type GenerateRequest } from '@cllm/core'
 import { policyNames } from '@cllm/scheduler'
 import { resolveModel, spawnEngine, type EngineProcess } from 'cllm'
 import t from 'tap'
+import { quietSettings } from './test-settings.js'
 
 const words = 'the little dog ran to a big red house and saw his happy friend under one tall tree'
 const prompts = words.split(' ')
@@ -32,12 +33,7 @@ async function start(): Promise<EngineProcess> {
     {
       // One thread: the others of the machine may be busy with other tests.
       backend: { modelPath: path, slots: 8, gpu: 'off', threads: 1 },
-      policy: 'adaptive+fcfs',
-      policyOptions: {},
-      options: {},
-      plugins: [],
-      pluginsFolder: process.cwd(),
-      log: { level: 'silent', file: null },
+      ...quietSettings,
     },
     { env: process.env },
   )
@@ -194,12 +190,7 @@ t.test('an engine in its own process', async (t) => {
 t.test('an engine that cannot start says why', async (t) => {
   const settings = {
     backend: { modelPath: 'no-such-model.gguf' },
-    policy: 'adaptive+fcfs',
-    policyOptions: {},
-    options: {},
-    plugins: [],
-    pluginsFolder: process.cwd(),
-    log: { level: 'silent', file: null },
+    ...quietSettings,
   } as const
   const failure = await spawnEngine(settings, { env: process.env }).catch((error: unknown) => error)
   t.ok(CllmError.isInstance(failure))
