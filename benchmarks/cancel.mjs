@@ -40,9 +40,11 @@ const random = randomOf(1)
 const sampling = { temperature: 0, ignoreEos: true }
 
 let victim
-engine.onStep = (parts) => {
+engine.observe({ onStepStart: watchStep })
+
+function watchStep(parts) {
   if (victim === undefined) return
-  const part = parts.find(({ sequence }) => sequence.id === victim.id)
+  const part = parts.find(({ request }) => request.id === victim.id)
   if (victim.leftAt === undefined) {
     // The client leaves while the step is computed.
     const { leave } = victim
@@ -55,7 +57,7 @@ engine.onStep = (parts) => {
   if (!holds) victim.freeAt = performance.now()
 }
 
-/** Keeps a slot busy until it is told to stop. */
+/** Keeps a slot busy until it is stopped. */
 function keepBusy(controller) {
   const stay = async () => {
     while (!controller.signal.aborted) {

@@ -15,7 +15,7 @@ const { values } = parseArgs({
     wait: { type: 'string', default: '5' },
     words: { type: 'string', default: '32' },
     tokens: { type: 'string', default: '24' },
-    // instead of the load above the capacity: so many streams at once
+    // instead of the load above the capacity: this many streams at once
     streams: { type: 'string' },
     seed: { type: 'string', default: '1' },
   },

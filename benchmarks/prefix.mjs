@@ -2,7 +2,7 @@
 //
 // 1. Requests that share a prefix, all at once, with and without reuse (cLLM alone).
 // 2. A lone request whose prefix another slot has, against a cold one (cLLM alone).
-// 3. Requests at once with a prefix that nobody has seen, cLLM and llama-server alternating.
+// 3. Requests at once with an unseen prefix, cLLM and llama-server alternating.
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
 import { pause, serverFlags, startServers } from './lib/servers.mjs'
@@ -27,7 +27,7 @@ const random = randomOf(Number(values.seed))
 const tokens = Number(values.tokens)
 const rounds = Number(values.rounds)
 
-/** So many requests with a new prefix, all at once. */
+/** This many requests with a new prefix, all at once. */
 async function wave(server, count, prefixWords, cache) {
   const prefix = text(prefixWords, random)
   const began = performance.now()

@@ -1,5 +1,5 @@
 // A server of the native API that computes nothing, for the client's own overhead: it answers at once,
-// or sends an event every so many milliseconds and remembers when. `--every MS`; 0: at once.
+// or sends an event every `--every MS` and records its time. 0: all at once.
 import { createServer } from 'node:http'
 import { parseArgs } from 'node:util'
 

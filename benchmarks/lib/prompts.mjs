@@ -11,7 +11,7 @@ export function randomOf(seed) {
   }
 }
 
-/** A text of so many words: fresh each time, so that no cache of a server helps. */
+/** A text of this many words, new each time, so that no server's cache helps. */
 export function text(count, random) {
   const pick = () => fillerWords[Math.floor(random() * fillerWords.length)]
   return Array.from({ length: count }, pick).join(' ')

@@ -1,32 +1,38 @@
 // The loads of benchmarks/scheduling.mjs, on simulated time, and what is measured of them.
+import { nextNumber } from '../../packages/core/dist/index.js'
 import { createPolicy } from '../../packages/scheduler/dist/index.js'
-import {
-  equalPasses,
-  promptTokens,
-  serveLoad,
-  twoCores,
-} from '../../packages/scheduler/dist/simulation/index.js'
+import { builtInMachines, simulateLoad } from '../../packages/simulation/dist/index.js'
 import { randomOf } from './prompts.mjs'
 import { quantile, sum } from './statistics.mjs'
 
-const machine = equalPasses(twoCores)
+const machine = builtInMachines.get('two-cores')
 const slots = 16
 
-export async function serve(policy, requests, options = {}) {
-  return await serveLoad({ policy: createPolicy(policy, options), machine, slots, requests })
+async function serve(name, requests, options = {}) {
+  const policy = () => createPolicy(name, options)
+  return await simulateLoad({ policy, machine, slots, requests })
 }
 
-/** Milliseconds from arrival to first token; undefined for those refused. */
-export const firstToken = ({ request, tokenTimes }) =>
+/** Tokens of a prompt: the same for the same number, and another beginning for another one. */
+function promptTokens(count, number) {
+  let state = Math.imul(number + 1, 0x9e3779b1) >>> 0
+  return Array.from({ length: count }, () => {
+    state = nextNumber(state)
+    return 4 + ((state >>> 16) % 250)
+  })
+}
+
+/** Milliseconds from arrival to first token; undefined for refused requests. */
+const firstToken = ({ request, tokenTimes }) =>
   tokenTimes.length === 0 ? undefined : tokenTimes[0] - request.arrival
 
-export const firstTokens = (results) => results.map(firstToken).filter((time) => time !== undefined)
+const firstTokens = (results) => results.map(firstToken).filter((time) => time !== undefined)
 
 const gaps = ({ tokenTimes }) => tokenTimes.slice(1).map((time, index) => time - tokenTimes[index])
 
-export const largestGap = (results) => Math.max(...results.flatMap(gaps))
+const largestGap = (results) => Math.max(...results.flatMap(gaps))
 
-export const meanGap = (result) => sum(gaps(result)) / Math.max(1, gaps(result).length)
+const meanGap = (result) => sum(gaps(result)) / Math.max(1, gaps(result).length)
 
 /** Four streams decode, and then a prompt of 1,800 tokens (1,200 words) arrives. */
 export async function intruder(policy) {
@@ -79,7 +85,7 @@ function poisson(random, perSecond, untilMs, make) {
 const window = 60_000
 
 /** Requests per second that the machine serves of this kind, all slots busy. */
-export async function capacity(make) {
+async function capacity(make) {
   const requests = Array.from({ length: 64 }, (_, index) => {
     return { ...make(index), deadlineMs: undefined, id: `${index}`, arrival: 0 }
   })
@@ -116,7 +122,7 @@ export async function tenants(policy) {
   return { jain: jain(ratios), lightWait: quantile(firstTokens(light), 0.99) }
 }
 
-/** Everyone the same, but for those who want less. */
+/** Max-min fair shares: equal, except for tenants that want less. */
 function maxMinShares(wanted, total) {
   const shares = wanted.map(() => 0)
   let left = total

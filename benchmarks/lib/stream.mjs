@@ -11,7 +11,7 @@ const openAi = ({ tokens, cache = true }) => ({
 })
 
 /** How each server, or route of cLLM, is asked for a stream of exactly `tokens` tokens, and how its events are read. */
-export const dialects = {
+const dialects = {
   cllm: {
     path: '/generate_stream',
     body: ({ prompt, tokens, cache = true }) => ({

@@ -11,12 +11,24 @@ const vocabularySize = byteTokenizer.vocabularySize
  * A backend without llama.cpp: it has learnt from a text which byte follows the last few, and
  * continues prompts accordingly. All that an engine asks for is real: slots, batches, prefixes, seeds.
  *
- * @param {{ text: string, order?: number, slots?: number, contextSize?: number }} options
+ * @param {object} options
+ * @param {string} options.text what it learns from
+ * @param {string} [options.id] what clients call it; default `ngram`
+ * @param {number} [options.order] bytes that a prediction depends on; default 5
+ * @param {number} [options.slots] default 4
+ * @param {number} [options.contextSize] tokens per slot; default 512
+ * @param {number} [options.batchSize] tokens per step; default 256
  * @returns {import('@cllm/core').Backend}
  */
-export function ngramBackend({ text, order = 5, slots = 4, contextSize = 512 }) {
+export function ngramBackend({
+  text,
+  id = 'ngram',
+  order = 5,
+  slots = 4,
+  contextSize = 512,
+  batchSize = 256,
+}) {
   const counts = learn([...byteTokenizer.encode(text), end], order)
-  const batchSize = 256
   /** @type {number[][]} */
   const contents = Array.from({ length: slots }, () => [])
   const content = (/** @type {number} */ slot) => {
@@ -35,7 +47,7 @@ export function ngramBackend({ text, order = 5, slots = 4, contextSize = 512 }) 
   return {
     specificationVersion: 1,
     model: {
-      id: 'ngram',
+      id,
       architecture: 'ngram',
       parameters: counts.size,
       vocabularySize,

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { plainEnvironment } from '@cllm/core/testing'
 import { resolveModel } from 'cllm'
 import t from 'tap'
 
@@ -10,7 +11,10 @@ const file = fileURLToPath(new URL('../server.js', import.meta.url))
 
 t.test('the composed server serves and stops', async (t) => {
   const { path } = await resolveModel('stories15m')
-  const child = spawn(process.execPath, [file, path, '0'], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, [file, path, '0'], {
+    env: plainEnvironment(process.env),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   t.teardown(() => child.kill('SIGKILL'))
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
   const url = line.replace('listening on ', '')

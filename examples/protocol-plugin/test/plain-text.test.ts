@@ -1,36 +1,33 @@
-import { createServer, loadPlugins, PluginRegistry } from '@cllm/core'
+import { createServer, loadPlugins, PluginRegistry, registerPlugin } from '@cllm/core'
 import { FakeBackend } from '@cllm/core/testing'
-import { koaTransport, nativeProtocol } from '@cllm/http-koa'
+import { createKoaProtocols, koaTransport, protocolsPlugin } from '@cllm/http-koa'
 import { createPolicy } from '@cllm/scheduler'
 import t from 'tap'
 import { fileURLToPath } from 'node:url'
 
-t.test('a protocol from a plugin beside the native one', async (t) => {
-  const registry = new PluginRegistry()
-  const from = fileURLToPath(new URL('..', import.meta.url))
-  await loadPlugins([{ use: './plain-text.js' }], { from, registry })
+const registry = new PluginRegistry()
+await registerPlugin(protocolsPlugin, registry)
+const from = fileURLToPath(new URL('..', import.meta.url))
+await loadPlugins([{ use: './plain-text.js' }], { from, registry })
+
+t.test('a protocol from a plugin beside the built-in ones', async (t) => {
+  const protocols = createKoaProtocols(registry, { options: { 'plain-text': { path: '/tell' } } })
   const server = createServer({
     backend: new FakeBackend(),
     policy: createPolicy(),
-    transports: [
-      koaTransport({ port: 0, protocols: [nativeProtocol(), ...registry.createProtocols()] }),
-    ],
+    transports: [koaTransport({ port: 0, protocols })],
   })
   t.teardown(() => server.close())
   const [address] = await server.listen()
+  const post = async (path: string, body: object) =>
+    await fetch(`${address?.url}${path}`, { method: 'POST', body: JSON.stringify(body) })
 
-  const said = await fetch(`${address?.url}/say`, { method: 'POST', body: 'Once upon a time' })
+  const said = await post('/tell', { prompt: 'Once upon a time' })
   t.equal(said.headers.get('content-type'), 'text/plain; charset=utf-8')
-  const text = await said.text()
-  const generated = await fetch(`${address?.url}/generate`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ prompt: 'Once upon a time' }),
-  })
-  t.equal(generated.status, 200)
-  t.ok(text.length > 10)
+  t.ok((await said.text()).length > 10)
+  t.equal((await post('/generate', { prompt: 'Once upon a time' })).status, 200)
 
-  const empty = await fetch(`${address?.url}/say`, { method: 'POST', body: '' })
+  const empty = await post('/tell', {})
   t.equal(empty.status, 400)
   t.match(await empty.json(), { success: false, error: /prompt/ })
 })

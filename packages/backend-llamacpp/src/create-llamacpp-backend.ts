@@ -1,8 +1,9 @@
+import { availableParallelism } from 'node:os'
 import { basename } from 'node:path'
 import { type Backend, type Clock, CllmError, type Logger, type ModelInfo } from '@cllm/core'
-import { InsufficientMemoryError } from 'node-llama-cpp'
-import { openLlama } from './addon.js'
-import { ChatTemplate } from './chat-template.js'
+import { InsufficientMemoryError } from './native/node-llama-cpp.js'
+import { openLlama } from './native/addon.js'
+import { ChatTemplate } from './text/chat-template.js'
 import { LlamaCppBackend } from './llamacpp-backend.js'
 import {
   type CheckedLlamaCppOptions,
@@ -13,24 +14,25 @@ import { checkMemory, gigabytes, paddedContext, planMemory } from './memory-plan
 import { Embedder } from './embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type ModelShape, readModelShape } from './model-shape.js'
-import type { LlamaRuntime, LoadedModel, NativeContext } from './native.js'
-import { PlainTextGuard } from './plain-text-guard.js'
-import { SamplerPool } from './sampler-pool.js'
-import { SlotCells } from './slot-cells.js'
-import { TextParts } from './text-parts.js'
-import { LlamaCppTokenizer } from './tokenizer.js'
-import { Vocabulary } from './vocabulary.js'
+import type { LlamaRuntime, LoadedModel, NativeContext } from './native/native.js'
+import { PlainTextGuard } from './text/plain-text-guard.js'
+import { SamplerPool } from './sampling/sampler-pool.js'
+import { SlotCells } from './slots/slot-cells.js'
+import { TextParts } from './text/text-parts.js'
+import { chooseThreads, type CoreShare } from './threads.js'
+import { LlamaCppTokenizer } from './text/tokenizer.js'
+import { Vocabulary } from './text/vocabulary.js'
 
-/** Flash attention computes queries in tiles of so many (`GGML_FA_TILE_Q`). */
+/** Queries in one tile of flash attention (`GGML_FA_TILE_Q`). */
 const chunkMultiple = 64
 
-/** The most tokens of an input of an embedding. */
+/** The largest number of tokens in an embedding input. */
 const longestEmbedding = 2048
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
 
-/** What the backend needs from outside. */
+/** Services and limits that the caller provides. */
 export interface LlamaCppDependencies {
   readonly clock: Clock
   readonly logger: Logger
@@ -39,6 +41,8 @@ export interface LlamaCppDependencies {
    * machine's free memory, such as a container.
    */
   readonly availableMemory?: () => number
+  /** CPU cores to compute on; default: all cores available to the process, for this engine alone. */
+  readonly cores?: CoreShare
 }
 
 /** A backend whose forward passes can be measured. */
@@ -62,10 +66,12 @@ export async function createLlamaCppBackend(
   const shape = await readModelShape(checked.modelPath)
   const contextSize = contextSizeOf(checked, shape, dependencies.logger)
   const llama = await openLlama(checked.gpu, dependencies.logger)
-  return await load(llama, shape, { ...checked, contextSize }, dependencies)
+  const { logger, cores = { cores: availableParallelism(), engines: 1 } } = dependencies
+  const threads = chooseThreads(checked.threads, llama.mathCores, cores, logger)
+  return await load(llama, shape, { ...checked, contextSize, threads }, dependencies)
 }
 
-type Settings = CheckedLlamaCppOptions & { readonly contextSize: number }
+type Settings = CheckedLlamaCppOptions & { readonly contextSize: number; readonly threads: number }
 
 async function load(
   llama: LlamaRuntime,
@@ -83,7 +89,7 @@ async function load(
     })
   let context: NativeContext | undefined
   try {
-    context = await createContext(loaded, llama, settings, cells)
+    context = await createContext(loaded, settings, cells)
     return assemble(llama, loaded, context, shape, { ...settings, memoryBytes }, dependencies)
   } catch (error) {
     await context?.dispose()
@@ -113,12 +119,10 @@ async function checkPlan(
 
 async function createContext(
   loaded: LoadedModel,
-  llama: LlamaRuntime,
   settings: Settings,
   contextSize: number,
 ): Promise<NativeContext> {
-  const { slots: sequences, batchSize, flashAttention, kvCacheType } = settings
-  const threads = threadsOf(settings, llama)
+  const { slots: sequences, batchSize, threads, flashAttention, kvCacheType } = settings
   const options = { contextSize, sequences, batchSize, threads, flashAttention, kvCacheType }
   const context = await loaded.createContext(options)
   if (context !== undefined) return context
@@ -153,7 +157,7 @@ async function openEmbeddings(
     contextSize: paddedContext(size),
     sequences: 1,
     batchSize: size,
-    threads: threadsOf(settings, llama),
+    threads: settings.threads,
     flashAttention: settings.flashAttention,
     kvCacheType: 'f16',
     embeddings: true,
@@ -166,10 +170,6 @@ async function openEmbeddings(
 /** How long an input may be: it is computed in one pass, whose buffers grow with it. */
 function embeddingTokens({ contextSize }: Settings): number {
   return Math.min(contextSize, longestEmbedding)
-}
-
-function threadsOf({ threads }: Settings, llama: LlamaRuntime): number {
-  return threads ?? llama.mathCores
 }
 
 function assemble(
@@ -191,13 +191,7 @@ function assemble(
   const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger)
   const { slots, contextSize, batchSize, flashAttention } = settings
   return new LlamaCppBackend({
-    model: modelInfo(
-      loaded,
-      shape,
-      { ...settings, threads: threadsOf(settings, llama) },
-      vocabulary,
-      template,
-    ),
+    model: modelInfo(loaded, shape, settings, vocabulary, template),
     limits: {
       slots,
       contextSize,
@@ -222,7 +216,7 @@ function assemble(
       vocabulary,
       embeddingTokens(settings),
     ),
-    grammars: new ConstraintGrammars((gbnf, root) => loaded.parseGrammar(gbnf, root)),
+    grammars: new ConstraintGrammars(loaded.parseGrammar, vocabulary),
     clock,
     close: () => loaded.dispose(),
   })
@@ -238,7 +232,7 @@ function modelInfo(
     mmap,
     mlock,
     memoryBytes,
-  }: Settings & { readonly threads: number; readonly memoryBytes: number },
+  }: Settings & { readonly memoryBytes: number },
   vocabulary: Vocabulary,
   template: ChatTemplate,
 ): ModelInfo {

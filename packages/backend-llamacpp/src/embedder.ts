@@ -1,6 +1,6 @@
 import { CllmError, type TokenId } from '@cllm/core'
-import type { NativeContext } from './native.js'
-import type { Vocabulary } from './vocabulary.js'
+import type { NativeContext } from './native/native.js'
+import type { Vocabulary } from './text/vocabulary.js'
 
 /** Computes embeddings in a context of their own, which is made when it is first needed. */
 export class Embedder {

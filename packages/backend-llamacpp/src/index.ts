@@ -3,7 +3,7 @@ export {
   annotationKeywords,
   type SchemaKeyword,
   schemaKeywords,
-} from './grammar/schema-keywords.js'
+} from './grammar/schema/schema-keywords.js'
 export {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
@@ -12,6 +12,7 @@ export {
 } from './llamacpp-options.js'
 export { type MemoryPlan, type MemorySettings, planMemory } from './memory-plan.js'
 export { type ModelShape, readModelShape } from './model-shape.js'
-export type { GpuKind, KvCacheType } from './native.js'
+export type { GpuKind, KvCacheType } from './native/native.js'
 export * from './plugin.js'
-export { largeVocabulary, nucleusCandidates } from './sampler.js'
+export { type CoreShare, threadsFor } from './threads.js'
+export { largeVocabulary, nucleusCandidates } from './sampling/sampler.js'

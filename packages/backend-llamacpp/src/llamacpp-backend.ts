@@ -16,17 +16,17 @@ import {
 } from '@cllm/core'
 import type { Embedder } from './embedder.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
-import { LogprobReader } from './logprobs.js'
-import type { NativeContext } from './native.js'
-import { preferSlot } from './prefer-slot.js'
-import { LlamaCppSampler } from './sampler.js'
-import type { SamplerPool } from './sampler-pool.js'
-import type { SlotCells } from './slot-cells.js'
-import { SlotLayout } from './slot-layout.js'
-import { orderBatch, type StepPass } from './step-batch.js'
-import type { Vocabulary } from './vocabulary.js'
+import { LogprobReader } from './sampling/logprobs.js'
+import type { NativeContext } from './native/native.js'
+import { preferSlot } from './slots/prefer-slot.js'
+import { LlamaCppSampler } from './sampling/sampler.js'
+import type { SamplerPool } from './sampling/sampler-pool.js'
+import type { SlotCells } from './slots/slot-cells.js'
+import { SlotLayout } from './slots/slot-layout.js'
+import { orderBatch, type StepPass } from './slots/step-batch.js'
+import type { Vocabulary } from './text/vocabulary.js'
 
-/** What a {@link LlamaCppBackend} is made of. */
+/** The components of a {@link LlamaCppBackend}. */
 export interface LlamaCppBackendParts {
   readonly model: ModelInfo
   readonly limits: BackendLimits
@@ -39,7 +39,7 @@ export interface LlamaCppBackendParts {
   readonly grammars: ConstraintGrammars
   readonly embedder: Embedder
   readonly clock: Clock
-  /** Gives back model and library. */
+  /** Frees the model. */
   readonly close: () => Promise<void>
 }
 
@@ -117,8 +117,8 @@ export class LlamaCppBackend implements Backend {
   }
 
   /**
-   * As {@link step} with nothing but the native forward passes, to measure these by themselves. Nothing
-   * is drawn: each output repeats its item's last token.
+   * Like {@link step}, but runs only the native forward passes, to measure them alone. Nothing is
+   * drawn: each output repeats its item's last token.
    */
   async forward(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, context } = this.#parts
@@ -218,6 +218,8 @@ export class LlamaCppBackend implements Backend {
       }
       first += item.tokens.length
     }
+    // All draws end before one that failed is thrown: the next step must not begin beside them.
+    await Promise.allSettled(drawing)
     const drawn = await Promise.all(drawing)
     for (const [nth, index] of wanting.entries()) outputs[index] = drawn[nth]!
     if (order.some((index) => batch[index]!.logprobs !== undefined)) {

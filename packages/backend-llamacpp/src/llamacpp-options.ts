@@ -1,8 +1,8 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { GpuKind, KvCacheType } from './native.js'
+import type { GpuKind, KvCacheType } from './native/native.js'
 
-/** llama.cpp serves at most so many sequences in one context. */
+/** The largest number of sequences in one llama.cpp context. */
 export const maxSlots = 256
 
 /** Settings of the llama.cpp backend. Everything but the file has a default. */
@@ -12,8 +12,8 @@ export interface LlamaCppOptions {
   /** The name that clients see; by default the file's name without `.gguf`. */
   readonly modelId?: string
   /**
-   * Threads of a forward pass; by default the cores that llama.cpp counts as useful for matrix
-   * multiplication (the physical performance cores). More make a step slower, not faster.
+   * Threads of a forward pass; by default as `threadsFor` says: the physical performance cores, but
+   * one less than the logical cores of this process. More than these become as many, with a warning.
    */
   readonly threads?: number
   /** What computes. `auto` (default) is the best of what this machine has. */

@@ -1,13 +1,13 @@
 import { CllmError } from '@cllm/core'
 import type { ModelShape } from './model-shape.js'
-import type { FreeMemory, KvCacheType } from './native.js'
+import type { FreeMemory, KvCacheType } from './native/native.js'
 
 /** Bytes per number: q8_0 keeps 32 numbers in 34 bytes. */
 const bytesPerElement: Record<KvCacheType, number> = { f16: 2, q8_0: 34 / 32 }
-/** llama.cpp gives each slot a multiple of so many cells. */
+/** llama.cpp rounds the cells of a slot up to a multiple of this. */
 const cellPadding = 256
 
-/** What a model with its slots takes, in bytes. */
+/** The memory of a model and its slots, in bytes. */
 export interface MemoryPlan {
   readonly weights: number
   /** Keys and values of all slots. */
@@ -19,7 +19,7 @@ export interface MemoryPlan {
   readonly text: string
 }
 
-/** What decides the memory beside the model. */
+/** The settings that determine the memory, besides the model. */
 export interface MemorySettings {
   readonly slots: number
   readonly contextSize: number
@@ -28,13 +28,13 @@ export interface MemorySettings {
   readonly flashAttention: boolean | 'auto'
 }
 
-/** Cells of one slot that holds so many tokens. */
+/** Cells of a slot for `contextSize` tokens. */
 export function paddedContext(contextSize: number): number {
   return Math.ceil(contextSize / cellPadding) * cellPadding
 }
 
 /**
- * Adds up what a model and its slots take. It is never less than llama.cpp allocates: layers with a
+ * Adds up the memory of a model and its slots. It is never less than llama.cpp allocates: layers with a
  * sliding window or without attention count as full ones.
  */
 export function planMemory(model: ModelShape, settings: MemorySettings): MemoryPlan {
@@ -74,12 +74,12 @@ export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: Fr
   )
 }
 
-/** As people read sizes: `3.8 GB`, `12 MB`. */
+/** A size for people: `3.8 GB`, `12 MB`. */
 export function gigabytes(bytes: number): string {
   return bytes >= 1e9 ? `${(bytes / 1e9).toFixed(1)} GB` : `${Math.ceil(bytes / 1e6)} MB`
 }
 
-/** llama.cpp reserves for a whole batch whose every token wants its logits. */
+/** llama.cpp reserves buffers for a full batch with logits for every token. */
 function computeBytes(model: ModelShape, settings: MemorySettings): number {
   const { batchSize, slots, contextSize, flashAttention } = settings
   const cells = paddedContext(contextSize)

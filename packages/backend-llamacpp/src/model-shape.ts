@@ -1,8 +1,8 @@
 import { stat } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
-import { type GgufFileInfo, GgufFileType, readGgufFileInfo } from 'node-llama-cpp'
+import { type GgufFileInfo, GgufFileType, readGgufFileInfo } from './native/node-llama-cpp.js'
 
-/** What a GGUF file says of its model, read without loading it. */
+/** A model's metadata from its GGUF file, read without loading the weights. */
 export interface ModelShape {
   readonly architecture: string
   /** Such as `Q4_K_M`; `unknown` when the file does not say. */

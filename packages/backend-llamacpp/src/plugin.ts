@@ -1,25 +1,34 @@
-import { definePlugin, type Plugin, silentLogger, systemClock } from '@cllm/core'
-import { createLlamaCppBackend, type LlamaCppDependencies } from './create-llamacpp-backend.js'
-import { checkLlamaCppOptions, type LlamaCppOptions } from './llamacpp-options.js'
+import { defineBackend, definePlugin, type Plugin } from '@cllm/core'
+import type { LlamaCppDependencies } from './create-llamacpp-backend.js'
+import { llamaCppOptionsSchema } from './llamacpp-options.js'
 
-/** The plugin that registers this backend as `llamacpp`, with the given clock and logger. */
-export function createLlamaCppPlugin(dependencies: LlamaCppDependencies): Plugin {
+/**
+ * The plugin that registers this backend as `llamacpp`. The native library is loaded with the first
+ * model, not with the plugin.
+ *
+ * @param dependencies what the process knows beside the clock and the logger that the registry passes
+ */
+export function createLlamaCppPlugin(
+  dependencies: Omit<LlamaCppDependencies, 'clock' | 'logger'> = {},
+): Plugin {
   return definePlugin({
     name: '@cllm/backend-llamacpp',
     apiVersion: 1,
     register(host) {
-      host.registerBackend('llamacpp', (options) =>
-        createLlamaCppBackend(
-          checkLlamaCppOptions(options as unknown as LlamaCppOptions),
-          dependencies,
-        ),
+      host.registerBackend(
+        defineBackend({
+          name: 'llamacpp',
+          doc: 'GGUF models on llama.cpp.',
+          options: llamaCppOptionsSchema,
+          async create(options, context) {
+            const { createLlamaCppBackend } = await import('./create-llamacpp-backend.js')
+            return await createLlamaCppBackend(options, { ...dependencies, ...context })
+          },
+        }),
       )
     },
   })
 }
 
-/** The plugin with the system's clock and without a log. */
-export const llamaCppPlugin: Plugin = createLlamaCppPlugin({
-  clock: systemClock,
-  logger: silentLogger,
-})
+/** The plugin for a process whose memory and cores are not limited further. */
+export const llamaCppPlugin: Plugin = createLlamaCppPlugin()

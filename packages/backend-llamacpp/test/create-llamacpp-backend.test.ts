@@ -1,14 +1,8 @@
 import { copyFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import {
-  type BackendFactory,
-  type PluginHost,
-  registerPlugin,
-  SimulatedClock,
-  systemClock,
-} from '@cllm/core'
+import { PluginRegistry, registerPlugin, SimulatedClock, systemClock } from '@cllm/core'
 import t from 'tap'
-import { openLlama } from '../src/addon.js'
+import { openLlama } from '../src/native/addon.js'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
 import { checkLlamaCppOptions } from '../src/llamacpp-options.js'
 import { checkMemory, paddedContext, planMemory } from '../src/memory-plan.js'
@@ -203,22 +197,19 @@ t.test('a model in parts is as large as all of them', async (t) => {
 })
 
 t.test('the plugin', async (t) => {
-  const factories = new Map<string, BackendFactory>()
-  const host = {
-    registerBackend: (name: string, create: BackendFactory) => void factories.set(name, create),
-  } as unknown as PluginHost
-  await registerPlugin(
-    createLlamaCppPlugin({ clock: systemClock, logger: recordingLogger() }),
-    host,
-  )
-  const create = factories.get('llamacpp')!
-  t.throws(() => create({ modelPath: 'a.gguf', slot: 4 }), {
+  const registry = new PluginRegistry()
+  await registerPlugin(createLlamaCppPlugin(), registry)
+  t.throws(() => registry.checkBackend('llamacpp', { modelPath: 'a.gguf', slot: 4 }), {
     code: 'invalid_configuration',
-    message: /slot/,
+    message: /^backend "llamacpp": .*slot/,
   })
   const modelPath = join(t.testdir(), 'copy.gguf')
   await copyFile(await tinyModel(t), modelPath)
-  const backend = await create({ modelPath, slots: 1, threads: 1, gpu: 'off' })
+  const backend = await registry.createBackend(
+    'llamacpp',
+    { modelPath, slots: 1, threads: 1, gpu: 'off' },
+    { clock: systemClock, logger: recordingLogger() },
+  )
   t.equal(backend.model.id, 'copy')
   await backend.dispose()
 })

@@ -1,7 +1,7 @@
 import { testBackend } from '@cllm/core/testing'
 import { assert, nat, property, uniqueArray } from 'fast-check'
 import t from 'tap'
-import { preferSlot } from '../src/prefer-slot.js'
+import { preferSlot } from '../src/slots/prefer-slot.js'
 import { generate, openTiny, sampling } from './open-tiny.js'
 
 const greedy = { temperature: 0 }
@@ -32,7 +32,7 @@ t.test('forward computes what step does, and draws nothing', async (t) => {
   sampler.dispose()
 })
 
-t.test('a model that says what it is', async (t) => {
+t.test('model information', async (t) => {
   const backend = await openTiny(t, { slots: 3, contextSize: 100, modelId: 'small' })
   t.match(backend.model, {
     id: 'small',

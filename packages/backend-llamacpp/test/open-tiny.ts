@@ -6,7 +6,7 @@ import {
   type SamplingParams,
   systemClock,
 } from '@cllm/core'
-import { writeSyntheticModel } from '@cllm/backend-llamacpp/gguf'
+import { writeSyntheticModel } from '@cllm/gguf'
 import type { Test } from 'tap'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
 import type { LlamaCppOptions } from '../src/llamacpp-options.js'

@@ -1,3 +1,4 @@
+import { nextNumber } from '@cllm/core'
 import {
   bool,
   float32,
@@ -9,7 +10,7 @@ import {
   texts,
   uint32,
   writeGguf,
-} from '@cllm/backend-llamacpp/gguf'
+} from '@cllm/gguf'
 
 type Shape = readonly number[]
 
@@ -175,7 +176,7 @@ function tensor([name, shape]: [string, Shape]): GgufTensor {
   const isNorm = name.includes('norm')
   let state = name.length * 7919 + size
   const values = Float32Array.from({ length: size }, () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    state = nextNumber(state)
     const random = state / 2 ** 31 - 1
     return isNorm ? 1 : name.endsWith('ssm_a') ? -1 - random / 2 : random / 3
   })

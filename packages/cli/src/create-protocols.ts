@@ -1,47 +1,42 @@
-import type { SamplingParams } from '@cllm/core'
+import type { PluginRegistry, SamplingParams } from '@cllm/core'
 import {
-  adminProtocol,
+  createKoaProtocols,
   type KoaProtocol,
   type LogLevelControl,
   type ModelStore,
-  llamaServerProtocol,
-  metricsProtocol,
-  modelsProtocol,
-  nativeProtocol,
-  ollamaProtocol,
-  openApiProtocol,
-  openAiProtocol,
 } from '@cllm/http-koa'
 import type { LoadedConfig } from './config/load-config.js'
-import type { ProtocolName } from './config/protocol-names.js'
 
-/** The built-in protocols that the configuration names; `now` is milliseconds since the epoch. */
-export function createProtocols(
-  loaded: LoadedConfig,
-  now: number,
-  log?: LogLevelControl,
-  store?: ModelStore,
-): KoaProtocol[] {
-  const { config } = loaded
-  const defaults = setDefaults(loaded)
-  const create: Readonly<Record<ProtocolName, () => KoaProtocol>> = {
-    native: () =>
-      nativeProtocol({ defaults, maxQueuedRequests: config.scheduler.max_queued_requests }),
-    openai: () => openAiProtocol({ defaults, started: now }),
-    ollama: () => ollamaProtocol({ defaults, started: now, ...(store && { store }) }),
-    'llama-server': () => llamaServerProtocol({ defaults }),
-    models: modelsProtocol,
-    openapi: () => openApiProtocol({ protocols: described }),
-    admin: () => adminProtocol(log === undefined ? {} : { log }),
-    metrics: metricsProtocol,
-  }
-  const names = config.server.protocols
-  const described: KoaProtocol[] = []
-  for (const name of names) if (name !== 'openapi') described.push(create[name]())
-  return names.includes('openapi') ? [...described, create.openapi()] : described
+/** The inputs of protocols besides the configuration. */
+export interface ProtocolSurroundings {
+  readonly registry: PluginRegistry
+  /** Milliseconds since the epoch. */
+  readonly now: number
+  readonly log?: LogLevelControl
+  readonly store?: ModelStore
 }
 
-/** What somebody has set; the rest is left to each protocol's own defaults. */
+/**
+ * The protocols that the configuration names, or every registered one.
+ *
+ * @throws `invalid_configuration` for an unregistered name or an invalid option
+ */
+export function createProtocols(
+  loaded: LoadedConfig,
+  { registry, now, ...surroundings }: ProtocolSurroundings,
+): KoaProtocol[] {
+  const { server, scheduler } = loaded.config
+  return createKoaProtocols(registry, {
+    ...(server.protocols === 'all' ? {} : { names: server.protocols }),
+    options: server.protocol_options as Readonly<Record<string, Readonly<Record<string, unknown>>>>,
+    defaults: setDefaults(loaded),
+    started: now,
+    maxQueuedRequests: scheduler.max_queued_requests,
+    ...surroundings,
+  })
+}
+
+/** The defaults that the configuration sets; each protocol has its own for the others. */
 function setDefaults({ config, sources }: LoadedConfig) {
   const { defaults } = config.api
   const isSet = (name: keyof typeof defaults): boolean =>

@@ -7,7 +7,7 @@ interface Command {
   readonly summary: string
   /** Loads the command's module. */
   readonly load: () => Promise<RunCommand>
-  /** Loads its help, where the command does not print it itself. */
+  /** Loads its help, unless the command prints its help itself. */
   readonly help?: () => Promise<string>
 }
 
@@ -17,13 +17,13 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     {
       summary: 'Serve a model over HTTP',
       load: async () => (await import('./commands/serve.js')).serve,
-      help: async () => (await import('./commands/serve-help.js')).help(),
+      help: async () => (await import('./commands/help/serve-help.js')).help(),
     },
   ],
   [
     'config',
     {
-      summary: 'Show the effective configuration and where each value came from',
+      summary: 'Show the effective configuration and where each value comes from',
       load: async () => (await import('./commands/config.js')).run,
       help: async () => (await import('./commands/config.js')).help(),
     },
@@ -31,17 +31,20 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
   [
     'models',
     {
-      summary: 'List the models that go by name',
-      load: async () => (await import('./commands/models.js')).run,
+      summary: 'List the models of the catalog',
+      load: async () => (await import('./commands/model/models.js')).run,
     },
   ],
   [
     'pull',
-    { summary: 'Fetch a model', load: async () => (await import('./commands/pull.js')).run },
+    {
+      summary: 'Download a model',
+      load: async () => (await import('./commands/model/pull.js')).run,
+    },
   ],
   [
     'keys add',
-    { summary: 'Make an API key', load: async () => (await import('./commands/keys.js')).addKey },
+    { summary: 'Create an API key', load: async () => (await import('./commands/keys.js')).addKey },
   ],
   [
     'keys list',
@@ -53,22 +56,22 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
   [
     'keys revoke',
     {
-      summary: 'Take an API key out',
+      summary: 'Revoke an API key',
       load: async () => (await import('./commands/keys.js')).revokeKey,
     },
   ],
   [
     'bench serve',
     {
-      summary: 'Put load on a server and measure what its clients see',
-      load: async () => (await import('@cllm/bench')).benchServe,
+      summary: 'Send load to a server and measure latency and throughput',
+      load: async () => (await import('./commands/bench/bench-serve.js')).benchServe,
     },
   ],
   [
     'bench compare',
     {
-      summary: 'Measure several servers in turns and compare them',
-      load: async () => (await import('@cllm/bench')).benchCompare,
+      summary: 'Measure several servers in alternation and compare them',
+      load: async () => (await import('./commands/bench/bench-compare.js')).benchCompare,
     },
   ],
   [
@@ -82,41 +85,41 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'bench faults',
     {
       summary: 'Inject faults into a server and print a score card',
-      load: async () => (await import('@cllm/bench')).benchFaults,
+      load: async () => (await import('./commands/bench/bench-faults.js')).benchFaults,
     },
   ],
   [
     'bench engine',
     {
-      summary: 'Measure the engine as llama-bench measures llama.cpp',
+      summary: 'Measure the engine the way llama-bench measures llama.cpp',
       load: async () => (await import('./commands/bench-model.js')).engine,
     },
   ],
   [
     'bench stages',
     {
-      summary: 'Tell what each stage up to HTTP adds to the native speed',
+      summary: 'Measure the time that each stage up to HTTP adds to native',
       load: async () => (await import('./commands/bench-model.js')).stages,
     },
   ],
   [
     'bench calibrate',
     {
-      summary: 'Measure what steps cost, for cllm simulate',
+      summary: 'Measure step durations and fit a cost model for cllm simulate',
       load: async () => (await import('./commands/bench-model.js')).calibrate,
     },
   ],
   [
     'simulate',
     {
-      summary: 'Compare scheduling policies on simulated time',
+      summary: 'Compare scheduling policies in simulated time',
       load: async () => (await import('./commands/simulate.js')).run,
     },
   ],
   [
     'tune',
     {
-      summary: 'Find the scheduling policy for a load and limits, in simulation',
+      summary: 'Find the best scheduling policy for a load and SLO, in simulation',
       load: async () => (await import('./commands/bench-model.js')).tune,
     },
   ],
@@ -124,7 +127,7 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'model synth',
     {
       summary: "Write a model of another's shape with random weights",
-      load: async () => (await import('./commands/model-synth.js')).run,
+      load: async () => (await import('./commands/model/model-synth.js')).run,
     },
   ],
 ])
@@ -156,8 +159,14 @@ const usageCodes: ReadonlySet<string> = new Set([
   'plugin_not_found',
 ])
 const failure = 1
+/** The exit code for Ctrl-C, as in shells and in the commands of `cllm bench`. */
+const interrupted = 130
 
 const report = (error: unknown, io: CommandIo): number => {
+  if (io.signal.aborted && error === io.signal.reason) {
+    io.stderr.write('interrupted\n')
+    return interrupted
+  }
   if (!CllmError.isInstance(error)) {
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
     io.stderr.write(`unexpected error: ${text}\n`)

@@ -2,36 +2,36 @@ import type { Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
 import pino, { type DestinationStream } from 'pino'
 import pretty from 'pino-pretty'
-import type { CllmConfig } from './config/schema.js'
+import type { CllmConfig } from './config/options/schema.js'
 
 const standardError = 2
 
-/** What the configuration says of logging. */
+/** The logging part of the configuration. */
 export type LogSettings = Pick<CllmConfig['logging'], 'file'> &
   Partial<Pick<CllmConfig['logging'], 'content'>> &
   Pick<LogLevelControl, 'level'>
 
-/** A logger whose level can be changed. */
+/** A logger with a level that can change at run time. */
 export type LevelledLogger = Logger & LogLevelControl
 
-/** Fields that hold keys, wherever they come up: never shown. */
+/** Fields with keys, at any depth: never logged. */
 const secretPaths = ['authorization', 'x-api-key', 'api_key', 'apiKey', 'secret'].flatMap((name) =>
   ['', '*.', '*.*.'].map((where) =>
     name.includes('-') ? `${where.slice(0, -1)}["${name}"]` : `${where}${name}`,
   ),
 )
 
-/** Fields that can hold what clients sent. */
+/** Fields that can contain text from clients. */
 const contentPaths = ['prompt', 'messages', 'input', 'text', 'refusal'].flatMap((name) => [
   name,
   `*.${name}`,
 ])
 
-/** Where lines go that are not written into a file. */
+/** Destination of lines when there is no log file. */
 export interface LogTerminal {
-  /** True for a person who reads along; lines are JSON otherwise. */
+  /** True for readable lines; otherwise lines are JSON. */
   readonly isTTY: boolean
-  /** Default: standard error, for standard output is the commands' own. */
+  /** Default: standard error, because commands print their results to standard output. */
   readonly destination?: DestinationStream
 }
 
@@ -47,8 +47,8 @@ const open = (file: string | null, { isTTY, destination }: LogTerminal): Destina
 }
 
 /**
- * The logger that the configuration asks for: readable lines on a terminal, JSON elsewhere. Keys are
- * never in them, and what clients sent only where the settings say so.
+ * Creates the configured logger: readable lines on a terminal, JSON elsewhere. Lines never contain
+ * keys, and contain text from clients only if the settings allow it.
  */
 export const createLogger = (
   { level, file, content = false }: LogSettings,

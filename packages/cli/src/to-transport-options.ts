@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs'
+import { createSecureContext } from 'node:tls'
 import { CllmError } from '@cllm/core'
 import type { KeyRing, KoaTransportOptions } from '@cllm/http-koa'
-import type { CllmConfig } from './config/schema.js'
+import type { CllmConfig } from './config/options/schema.js'
 
 /**
- * What the configuration means for the HTTP transport.
+ * Converts the configuration to options of the HTTP transport.
  *
- * @throws `invalid_configuration` for a certificate or key that cannot be read
+ * @throws `invalid_configuration` for a certificate or key that cannot be read or used
  */
 export function toTransportOptions(
   { server, security }: CllmConfig,
@@ -25,7 +26,7 @@ export function toTransportOptions(
     headerTimeoutMs: security.header_timeout * 1000,
     bodyTimeoutMs: security.body_timeout * 1000,
     keepAliveMs: security.idle_timeout * 1000,
-    ...(cert === null || key === null ? {} : { tls: { cert: read(cert), key: read(key) } }),
+    ...(cert === null || key === null ? {} : { tls: readTls(cert, key) }),
     security: {
       corsOrigins: security.cors_origins,
       limits: {
@@ -37,12 +38,23 @@ export function toTransportOptions(
   }
 }
 
+function readTls(certFile: string, keyFile: string) {
+  const tls = { cert: read(certFile), key: read(keyFile) }
+  try {
+    createSecureContext(tls)
+  } catch (cause) {
+    const message = `${certFile} and ${keyFile} cannot be used for TLS: ${(cause as Error).message}`
+    throw new CllmError('invalid_configuration', message, { cause })
+  }
+  return tls
+}
+
 function read(file: string): Buffer {
   try {
     return readFileSync(file)
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
-    throw new CllmError('invalid_configuration', `a file for TLS cannot be read: ${reason}`, {
+    throw new CllmError('invalid_configuration', `a TLS file cannot be read: ${reason}`, {
       cause,
     })
   }

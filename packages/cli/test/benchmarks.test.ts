@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 
 const script = (name: string) => new URL(`../../../benchmarks/${name}`, import.meta.url)
@@ -7,7 +8,9 @@ const script = (name: string) => new URL(`../../../benchmarks/${name}`, import.m
 /** Runs a script of `benchmarks/` in short and returns the JSON that it prints. */
 async function run(name: string, ...args: readonly string[]): Promise<unknown> {
   return await new Promise((resolve, reject) => {
-    execFile(process.execPath, [fileURLToPath(script(name)), ...args], (error, stdout, stderr) => {
+    const words = [fileURLToPath(script(name)), ...args]
+    const env = plainEnvironment(process.env)
+    execFile(process.execPath, words, { env }, (error, stdout, stderr) => {
       if (stdout === '') reject(error ?? new Error(stderr))
       else resolve(JSON.parse(stdout))
     })
@@ -82,8 +85,10 @@ t.test('a crash in the middle of greedy streams', async (t) => {
     deviating: unknown[]
     rounds: { firstMs: number; loadMs: number }[]
   }
-  t.match(result.identical, / of 3$/)
-  t.equal(result.nearTies, result.deviating.length, 'who deviates does so at a near tie')
+  const identical = Number(/^(\d+) of 3$/.exec(result.identical)?.[1])
+  t.equal(identical + result.deviating.length, 3)
+  t.ok(identical >= 1, 'at least one stream goes on as if nothing had been')
+  t.equal(result.nearTies, result.deviating.length, 'the others part at a near tie')
   t.ok(result.rounds[0]!.firstMs > 0 && result.rounds[0]!.loadMs > 0)
 })
 

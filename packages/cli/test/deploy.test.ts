@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { adminProtocol, nativeProtocol } from '@cllm/http-koa'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
-import { options } from '../src/config/option-list.js'
+import { options } from '../src/config/options/option-list.js'
 
 const read = (path: string): string =>
   readFileSync(new URL(`../../../deploy/${path}`, import.meta.url), 'utf8')

@@ -5,9 +5,12 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 
-const run = promisify(execFile)
+const env = plainEnvironment(process.env)
+const run = async (program: string, args: readonly string[], options: { cwd?: string } = {}) =>
+  await promisify(execFile)(program, args, { ...options, env })
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const pnpmVersion = 'pnpm@10.34.8'
 
@@ -53,7 +56,7 @@ t.test('the packed packages, installed into an empty folder, serve', async (t) =
   const child = spawn(
     cllm,
     ['serve', '--model', model, '--port', '0', '--threads', '1', '--gpu', 'off'],
-    { cwd: app, stdio: ['ignore', 'pipe', 'inherit'] },
+    { cwd: app, env, stdio: ['ignore', 'pipe', 'inherit'] },
   )
   t.teardown(() => child.kill('SIGKILL'))
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string]

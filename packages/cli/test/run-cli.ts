@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { plainEnvironment } from '@cllm/core/testing'
 
 const bin = fileURLToPath(new URL('../bin/cllm.js', import.meta.url))
 
@@ -10,7 +11,10 @@ export const words = (text: string): string[] => text.split(' ')
 
 /** Runs `cllm` in a process of its own to its end. */
 export async function runCli(argv: readonly string[]) {
-  const child = spawn(process.execPath, [bin, ...argv], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, [bin, ...argv], {
+    env: plainEnvironment(process.env),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   const [stdout, stderr, [code]] = await Promise.all([
     text(child.stdout),
     text(child.stderr),

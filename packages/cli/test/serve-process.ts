@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { plainEnvironment } from '@cllm/core/testing'
 import { resolveModel } from 'cllm'
 import type { Test } from 'tap'
 
@@ -20,9 +21,8 @@ export interface Running {
 
 /** Starts `cllm serve`. */
 export function run(args: readonly string[]): ChildProcess {
-  const env = { ...process.env, UV_THREADPOOL_SIZE: '1' }
   return spawn(process.execPath, [bin, 'serve', ...args], {
-    env,
+    env: plainEnvironment(process.env),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
 }

@@ -1,16 +1,19 @@
 import type { InjectionToken } from 'tsyringe'
-import type { Backend } from './contracts/backend.js'
+import type { Backend } from './contracts/model/backend.js'
 import type { Clock, Random } from './contracts/clock.js'
-import type { EngineDirectory } from './contracts/engine-directory.js'
+import type { EngineObserver } from './contracts/engine/engine-observer.js'
 import type { Logger } from './contracts/logger.js'
-import type { SchedulerPolicy } from './contracts/scheduler-policy.js'
-import type { Tokenizer } from './contracts/tokenizer.js'
+import type { SchedulerPolicy } from './contracts/scheduling/scheduler-policy.js'
+import type { Tokenizer } from './contracts/model/tokenizer.js'
+import type { ModelSource } from './contracts/model-source.js'
 import type { EngineOptions } from './engine/engine-options.js'
-import type { FallbackPolicy } from './engine/policy-seat.js'
+import type { EngineCosts } from './engine/costs/engine-costs.js'
+import type { Admission, KVCacheManager, PrefixIndex, WaitPredictor } from './engine/parts.js'
+import type { FallbackPolicy } from './engine/policy/policy-runner.js'
 
 /**
  * A token for the container. `Symbol.for` makes it the same in every copy of the package; the type
- * parameter says what it resolves to.
+ * parameter is the type it resolves to.
  */
 export function token<T>(name: string): InjectionToken<T> {
   return Symbol.for(`cllm.${name}`)
@@ -32,5 +35,17 @@ export const RANDOM = token<Random>('Random')
 export const LOGGER = token<Logger>('Logger')
 /** The {@link EngineOptions}. */
 export const ENGINE_OPTIONS = token<EngineOptions>('EngineOptions')
-/** The {@link EngineDirectory} that transports serve. */
-export const ENGINE_DIRECTORY = token<EngineDirectory>('EngineDirectory')
+/** The {@link Admission}: which requests may join the queue. Experimental. */
+export const ADMISSION = token<Admission>('Admission')
+/** The {@link WaitPredictor} behind forecasts and `--max-queue-wait`. Experimental. */
+export const WAIT_PREDICTOR = token<WaitPredictor>('WaitPredictor')
+/** The {@link KVCacheManager}. Experimental. */
+export const KV_CACHE_MANAGER = token<KVCacheManager>('KVCacheManager')
+/** The {@link PrefixIndex} of the KV cache manager. Experimental. */
+export const PREFIX_INDEX = token<PrefixIndex>('PrefixIndex')
+/** The {@link EngineCosts} that the engine's parts share. */
+export const ENGINE_COSTS = token<EngineCosts>('EngineCosts')
+/** An {@link EngineObserver}; all that are registered are added to the engine. */
+export const ENGINE_OBSERVER = token<EngineObserver>('EngineObserver')
+/** A {@link ModelSource}; the name that it is provided under is its scheme. Experimental. */
+export const MODEL_SOURCE = token<ModelSource>('ModelSource')

@@ -8,9 +8,11 @@ import {
   PluginRegistry,
   type SimulatedClock,
   type ToEngine,
+  type TokenId,
 } from '@cllm/core'
+import { firstComeFirstServed } from '@cllm/core/testing'
 import type { FakeBackendOptions } from '@cllm/core/testing'
-import { counting, eager, policyOf, WatchedBackend } from './rig.js'
+import { counting, WatchedBackend } from './rig.js'
 
 /** One end of a way between processes: what arrives has been JSON. */
 export class End<Out, In> implements Channel<Out, In> {
@@ -19,16 +21,22 @@ export class End<Out, In> implements Channel<Out, In> {
   readonly #closes: ((reason: string) => void)[] = []
   other: End<In, Out> | undefined
   #isOpen = true
+  #isFrozen = false
 
   send(message: Out): void {
-    if (!this.#isOpen) return
+    if (!this.#isOpen || this.#isFrozen) return
     this.sent.push(message)
     const json = JSON.stringify(message)
     queueMicrotask(() => this.other?.receive(JSON.parse(json) as Out))
   }
 
+  /** From now on nothing passes here in either direction, as when a process never yields. */
+  freeze(): void {
+    this.#isFrozen = true
+  }
+
   receive(message: In): void {
-    if (this.#isOpen) for (const listener of this.#messages) listener(message)
+    if (this.#isOpen && !this.#isFrozen) for (const listener of this.#messages) listener(message)
   }
 
   onMessage(listener: (message: In) => void): void {
@@ -64,6 +72,10 @@ export interface FakeProcessOptions extends Partial<FakeBackendOptions> {
     process: FakeProcess,
     batch: Parameters<WatchedBackend['step']>[0],
   ) => Promise<void> | void
+  /** Called before a sampler is made. */
+  readonly onSampler?: (process: FakeProcess, tokens: readonly TokenId[]) => void
+  /** Called before a text is tokenized. */
+  readonly onEncode?: (process: FakeProcess, text: string) => void
   /** Milliseconds that a process needs to load its model. */
   readonly loadMs?: number
 }
@@ -81,14 +93,26 @@ export class FakeProcess implements EngineLink {
     this.#there = there
     const stepping = async (batch: Parameters<WatchedBackend['step']>[0]) =>
       await onStep?.(this, batch)
+    const preparing = (tokens: readonly TokenId[]) => options.onSampler?.(this, tokens)
     this.backend = new (class extends WatchedBackend {
       override async step(batch: Parameters<WatchedBackend['step']>[0]) {
         await stepping(batch)
         return await super.step(batch)
       }
+
+      override createSampler(...given: Parameters<WatchedBackend['createSampler']>) {
+        preparing(given[1])
+        return super.createSampler(...given)
+      }
     })({ stepMs: () => 10, slots: 4, ...options })
+    const { tokenizer } = this.backend
+    const encode = tokenizer.encode.bind(tokenizer)
+    tokenizer.encode = (text, given) => {
+      options.onEncode?.(this, text)
+      return encode(text, given)
+    }
     const load = () => {
-      const policy = policyOf(eager)
+      const policy = firstComeFirstServed
       const { backend } = this
       const random = counting()
       const engine = createEngine({
@@ -102,6 +126,11 @@ export class FakeProcess implements EngineLink {
     }
     if (loadMs === 0) load()
     else clock.at(clock.now() + loadMs, load)
+  }
+
+  /** It computes for ever without yielding: it says and hears nothing any more. */
+  hang(): void {
+    this.#there.freeze()
   }
 
   /** As SIGKILL does it. */

@@ -13,14 +13,20 @@ import {
   PluginRegistry,
   type Random,
   type SchedulerPolicy,
-  type SchedulerState,
   type SequenceView,
   SimulatedClock,
   silentLogger,
   type StepResult,
   type TokenId,
 } from '@cllm/core'
-import { drive, FakeBackend, type FakeBackendOptions } from '@cllm/core/testing'
+import {
+  runUntilIdle,
+  drive,
+  FakeBackend,
+  type FakeBackendOptions,
+  firstComeFirstServed,
+} from '@cllm/core/testing'
+import type { Test } from 'tap'
 
 /** A backend that says whether it is stepping. */
 export class WatchedBackend extends FakeBackend {
@@ -36,32 +42,36 @@ export class WatchedBackend extends FakeBackend {
   }
 }
 
-/** First come, first served: everyone who runs, then as many more as have slots. */
-export function eager(state: SchedulerState): Plan {
-  let left = state.limits.batchSize
-  const plan = { admit: [] as string[], preempt: [], reject: [], run: [] as Plan['run'][number][] }
-  const run = (view: SequenceView): void => {
-    const tokens = Math.min(view.remainingTokens, left)
-    if (tokens > 0) plan.run.push({ id: view.id, tokens })
-    left -= tokens
-  }
-  for (const view of state.running) run(view)
-  let free = state.freeSlots
-  if (free > 0) {
-    for (const view of state.waiting) {
-      if (free-- <= 0 || left <= 0) break
-      plan.admit.push(view.id)
-      run(view)
-    }
-  }
-  return plan
-}
+/** Plans nothing. */
+export const empty: Plan = { admit: [], preempt: [], reject: [], run: [] }
 
 /** A policy with this plan. */
 export const policyOf = (
   plan: SchedulerPolicy['plan'],
   observe?: SchedulerPolicy['observe'],
 ): SchedulerPolicy => ({ name: 'tested', plan, ...(observe === undefined ? {} : { observe }) })
+
+/** First come, first served; remembers each state that it planned for. */
+export function watching() {
+  const seen: { now: number; free: number; running: string[]; waiting: string[] }[] = []
+  const policy = policyOf((state) => {
+    const ids = (views: Iterable<SequenceView>) => [...views].map(({ id }) => id)
+    const { now, freeSlots: free } = state
+    seen.push({ now, free, running: ids(state.running), waiting: ids(state.waiting) })
+    return firstComeFirstServed.plan(state)
+  })
+  return { seen, policy }
+}
+
+/** A logger that keeps its errors. */
+export function loggerOf() {
+  const errors: { fields: Readonly<Record<string, unknown>>; message: string }[] = []
+  const logger: Logger = {
+    ...silentLogger,
+    error: (fields, message) => void errors.push({ fields, message }),
+  }
+  return { errors, logger }
+}
 
 /** Counts up. */
 export const counting = (): Random => {
@@ -92,20 +102,19 @@ export function rig(options: RigOptions = {}) {
   const { backend: make = (given) => new WatchedBackend(given), registry, ...rest } = options
   const clock = new SimulatedClock(1000)
   const backend = make({ clock, stepMs: () => 10, batchSize: 256, ...rest })
-  const { policy = policyOf(eager), logger = silentLogger } = options
+  const { policy = firstComeFirstServed, logger = silentLogger } = options
   const random = counting()
   const engineOptions = options.options ?? {}
   const parts = { backend, policy, clock, random, logger, options: engineOptions }
   const { fallbackPolicy } = options
   const engine = createEngine({ ...parts, ...(fallbackPolicy && { fallbackPolicy }) })
   const batches: Batch[] = []
-  const onEvents = engine.onEvents.bind(engine)
-  engine.onEvents = (listener) =>
-    onEvents((events) => {
+  engine.observe({
+    onEvents: (events) => {
       const { steps, stepping } = backend
       batches.push({ at: clock.now(), steps: steps.length, stepping, events })
-      listener(events)
-    })
+    },
+  })
   const client = new LocalEngineClient(engine, registry ?? new PluginRegistry(), random)
   const run = async <T>(promise: Promise<T>): Promise<T> => await drive(clock, promise)
   const ask = async (request: GenerateRequest): Promise<Answer> =>
@@ -187,4 +196,13 @@ export const nothingLeft = {
   waiting: 0,
   busySlots: [],
   wrongSlots: [],
+}
+
+/** Asserts that the engine gave back everything once it is idle. */
+export async function isDone(
+  t: Test,
+  made: Pick<Rig, 'backend' | 'engine' | 'clock'>,
+): Promise<void> {
+  await runUntilIdle(made.clock)
+  t.match(leftovers(made), nothingLeft)
 }

@@ -3,10 +3,8 @@ import {
   addressOf,
   checkUnharmed,
   errorShape,
-  everyProtocol,
   everyRoute,
   mountedRoutes,
-  protocolCount,
   send,
   serveEverything,
   takeBodies,
@@ -15,7 +13,6 @@ import {
 import { rawRequest, until } from './serve.js'
 
 t.test('every route is in these tests', (t) => {
-  t.equal(everyProtocol.length, protocolCount, 'add the new protocol to every-route.ts')
   const listed = new Set(everyRoute.map(({ method, path }) => `${method.toUpperCase()} ${path}`))
   t.same(
     mountedRoutes().filter((route) => !listed.has(route)),
@@ -76,6 +73,7 @@ t.test('bad bodies', async (t) => {
   const server = await serveEverything()
   t.teardown(server.close)
   const aMebibyte = JSON.stringify('x'.repeat(1_000_000))
+  const parts = '--x\r\nContent-Disposition: form-data; name="prompt"\r\n\r\na\r\n--x--\r\n'
   const generates = /generate|completion|responses|chat/
   for (const route of takeBodies) {
     const { path } = route
@@ -91,8 +89,10 @@ t.test('bad bodies', async (t) => {
       ['an empty prompt', Number, valid.replace('"a"', '""')],
       ['a prompt of 1 MB', generates.test(path) ? 400 : Number, long],
       ['too large', 413, JSON.stringify('x'.repeat(1_100_000))],
-      ['another type', 415, 'a,b', 'text/csv'],
-      ['another encoding', 415, valid, 'application/json; charset=utf-16'],
+      ['another type', 400, 'a,b', 'text/csv'],
+      ['a form', 400, 'prompt=a&text=a', 'application/x-www-form-urlencoded'],
+      ['a form in parts', 400, parts, 'multipart/form-data; boundary=x'],
+      ['another encoding', 400, Buffer.from(valid, 'utf16le'), 'application/json; charset=utf-16'],
     ]
     for (const [what, status, body, type] of cases) {
       const answer = await send(server, route, body, type)
@@ -100,6 +100,46 @@ t.test('bad bodies', async (t) => {
       t.match({ status: answer.status, body: answer.body }, wanted, `${path}: ${what}`)
     }
   }
+  await checkUnharmed(t, server)
+})
+
+t.test('what curl -d sends, and what pages of other origins send', async (t) => {
+  const server = await serveEverything()
+  t.teardown(server.close)
+  const foreign: Readonly<Record<string, string>>[] = [
+    { Origin: 'https://evil.example.org' },
+    { Origin: 'null' },
+    { Origin: 'http://localhost:3000' },
+    { Origin: server.url, 'Sec-Fetch-Site': 'cross-site' },
+    { Origin: server.url, 'Sec-Fetch-Site': 'same-site' },
+    { 'Sec-Fetch-Site': 'cross-site' },
+  ]
+  const welcome: Readonly<Record<string, string>>[] = [
+    {},
+    { Origin: server.url },
+    { Origin: server.url, 'Sec-Fetch-Site': 'same-origin' },
+    { 'Sec-Fetch-Site': 'none' },
+  ]
+  const type = 'application/x-www-form-urlencoded'
+  for (const route of takeBodies) {
+    const { path } = route
+    const body = JSON.stringify(validBodies[path])
+    for (const headers of welcome) {
+      const { status, text } = await send(server, route, body, type, headers)
+      t.equal(status, 200, `${path}: ${JSON.stringify(headers)}: ${text}`)
+    }
+    for (const headers of foreign) {
+      const answer = await send(server, route, body, 'text/plain', headers)
+      const wanted = {
+        status: 403,
+        body: errorShape(path),
+        text: /origins? .*--cors-origins|Pages of/,
+      }
+      t.match(answer, wanted, `${path}: ${JSON.stringify(headers)}`)
+    }
+  }
+  const read = await server.get('/health', { headers: foreign[0]! })
+  t.equal(read.status, 200, 'reading is not refused')
   await checkUnharmed(t, server)
 })
 

@@ -5,27 +5,14 @@ import { Router } from '@koa/router'
 import type { Test } from 'tap'
 import { runAll, serve, type Served, until } from './serve.js'
 
-const log = { level: 'info' }
-const described: readonly KoaProtocol[] = [
-  exported.nativeProtocol(),
-  exported.openAiProtocol(),
-  exported.ollamaProtocol({ store: { pull: async () => {}, remove: async () => {} } }),
-  exported.llamaServerProtocol(),
-  exported.modelsProtocol(),
-  exported.adminProtocol({ log }),
-  exported.metricsProtocol(),
-]
+const registry = new PluginRegistry()
+for (const protocol of exported.builtInProtocols) registry.registerProtocol(protocol)
 
 /** One of each protocol that this package has. */
-export const everyProtocol: readonly KoaProtocol[] = [
-  ...described,
-  exported.openApiProtocol({ protocols: described }),
-]
-
-/** How many there are: functions whose names end so make them. */
-export const protocolCount = Object.keys(exported).filter((name) =>
-  name.endsWith('Protocol'),
-).length
+export const everyProtocol: readonly KoaProtocol[] = exported.createKoaProtocols(registry, {
+  log: { level: 'info' },
+  store: { pull: async () => {}, remove: async () => {} },
+})
 
 /** What the protocols say that they serve; where two claim a path, the first one has it. */
 export const everyRoute: readonly ApiRoute[] = everyProtocol
@@ -108,7 +95,7 @@ export const takeBodies = everyRoute.filter(({ body }) => body !== undefined)
 /** A server of all of them. */
 export async function serveEverything(transport: Partial<exported.KoaTransportOptions> = {}) {
   const registry = new PluginRegistry()
-  registry.registerPolicy('run-all', () => runAll)
+  registry.registerPolicy({ name: 'run-all', doc: 'Runs all.', create: () => runAll })
   return await serve({
     protocols: everyProtocol,
     registry,
@@ -123,10 +110,11 @@ export async function send(
   route: ApiRoute,
   body: string | Buffer | null,
   type = 'application/json',
+  headers: Readonly<Record<string, string>> = {},
 ) {
   const answer = await server.get(addressOf(route), {
     method: route.method.toUpperCase(),
-    headers: { 'content-type': type },
+    headers: { 'content-type': type, ...headers },
     body,
   })
   const text = await answer.text()

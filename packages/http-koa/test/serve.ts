@@ -17,6 +17,7 @@ import {
   type KoaProtocol,
   type KoaTransportOptions,
 } from '@cllm/http-koa'
+import { engineClient } from './each-client.js'
 
 /** Admits whatever fits and runs all of it. */
 export const runAll: SchedulerPolicy = {
@@ -70,7 +71,7 @@ export async function serve(options: ServeOptions = {}) {
     error: line('error'),
   }
   const { protocols = [nativeProtocol()], bodyLimitBytes, host, port = 0 } = options
-  const server = createServer({
+  const engine = await engineClient({
     backend,
     policy: runAll,
     clock,
@@ -78,6 +79,11 @@ export async function serve(options: ServeOptions = {}) {
     ...(options.engine === undefined ? {} : { options: options.engine }),
     ...(options.registry === undefined ? {} : { registry: options.registry }),
     ...(options.fallbackPolicy === undefined ? {} : { fallbackPolicy: options.fallbackPolicy }),
+  })
+  const server = createServer({
+    engines: { [backend.model.id]: engine },
+    clock,
+    logger,
     transports: [
       koaTransport({
         ...options.transport,

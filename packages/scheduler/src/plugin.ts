@@ -1,13 +1,12 @@
-import { definePlugin } from '@cllm/core'
-import { createPolicy, policyNames } from './policies.js'
+import { definePlugin } from '@cllm/core/portable'
+import { batchings, orders } from './policies.js'
 
-/** Registers every built-in policy by its name, such as `adaptive+fcfs`. */
+/** Registers every built-in batching and order, and so every policy that two of them make. */
 export const schedulerPlugin = definePlugin({
   name: '@cllm/scheduler',
   apiVersion: 1,
   register(host) {
-    for (const name of policyNames) {
-      host.registerPolicy(name, (options) => createPolicy(name, options))
-    }
+    for (const batching of batchings) host.registerBatching(batching)
+    for (const order of orders) host.registerOrder(order)
   },
 })

@@ -1,12 +1,22 @@
-import { testPolicy } from '@cllm/core/testing'
+import { composePolicy } from '@cllm/core'
+import { testBatching, type TestContext, testOrder, testPolicy } from '@cllm/core/testing'
 import {
-  batchingNames,
+  batchings,
+  chunked,
   createPolicy,
   defaultPatience,
+  fcfs,
   orderNames,
+  orders,
   overtakingBound,
+  priority,
 } from '@cllm/scheduler'
 import t from 'tap'
+
+type Limits = Parameters<typeof overtakingBound>[1]
+
+const patience = 20
+const bounded = (ahead: number, limits: Limits) => overtakingBound(ahead, limits, patience)
 
 /** Options that make what is rare happen in small loads. */
 const lively: Readonly<Record<string, object>> = {
@@ -23,33 +33,71 @@ const maxIdleMs: Readonly<Record<string, number>> = {
   window: 50,
   continuous: 0,
   chunked: 0,
-  // a fifth of a decode step, waiting for those who come back
+  // a fifth of a decode step, waiting for clients that come back
   adaptive: 250,
 }
 
-for (const [row, batching] of batchingNames.entries()) {
-  for (const [column, order] of orderNames.entries()) {
-    const isFirst = order === 'fcfs'
-    const patience = isFirst ? 0 : 300
-    const options = isFirst ? {} : { patience, ...lively[order] }
-    const claims = {
+t.test('every order with every batching keeps the bound on overtaking', async (t) => {
+  for (const [column, order] of orders.entries()) {
+    await testOrder(t, order, batchings, (batching) => ({
       // every batching and every order thoroughly, every pair of them a little
-      runs: column % batchingNames.length === row ? 100 : 25,
+      runs: batchings[column % batchings.length]?.name === batching ? 60 : 12,
+      options: { patience, ...lively[order.name] },
       maxIdleMs: maxIdleMs[batching] ?? 0,
-      maxOvertaking: isFirst
-        ? 0
-        : (ahead: number, limits: Parameters<typeof overtakingBound>[1]) =>
-            overtakingBound(ahead, limits, patience),
-    }
-    await testPolicy(t, () => createPolicy(`${batching}+${order}`, options), claims)
+      maxOvertaking: order === fcfs ? 0 : bounded,
+    }))
   }
+})
+
+for (const batching of batchings) {
+  await testBatching(t, batching, [fcfs, priority], (order) => ({
+    runs: 12,
+    options: { patience },
+    maxIdleMs: maxIdleMs[batching.name] ?? 0,
+    maxOvertaking: order === 'fcfs' ? 0 : bounded,
+  }))
 }
 
 for (const order of orderNames) {
-  const claims = {
-    runs: 25,
-    maxOvertaking: (ahead: number, limits: Parameters<typeof overtakingBound>[1]) =>
-      overtakingBound(ahead, limits, defaultPatience),
-  }
+  const maxOvertaking = (ahead: number, limits: Limits) =>
+    overtakingBound(ahead, limits, defaultPatience)
+  const claims = { runs: 25, maxOvertaking }
   if (order !== 'fcfs') await testPolicy(t, () => createPolicy(`continuous+${order}`), claims)
 }
+
+/** Each order without what bounds it. `fair` and `dlpm` bound themselves: a tenant gets its share. */
+const unbounded: Readonly<Record<string, object>> = {
+  priority: { agingTokens: 1e9, preemptionThreshold: null },
+  sjf: { aging: 0 },
+  hrrn: {},
+  lpm: {},
+  edf: { refuse: false },
+  mlfq: { quantum: 8 },
+  random: {},
+}
+
+t.test(
+  'the suite finds an order that overtakes without bound, in random loads or in its own',
+  async (t) => {
+    const inRandomLoads: string[] = []
+    for (const [name, options] of Object.entries(unbounded)) {
+      const order = orders.find((one) => one.name === name)!
+      const given = { ...options, patience: 1e9 }
+      const failures: string[] = []
+      const recording: TestContext = {
+        async test(check, body) {
+          await body(recording).catch(({ message, cause }: Error) => {
+            failures.push(`${check}: ${message} ${(cause as Error | undefined)?.message ?? ''}`)
+          })
+        },
+        pass: () => undefined,
+      }
+      const claims = { runs: 100, maxOvertaking: bounded, maxPlanMs: Infinity }
+      await testPolicy(recording, () => composePolicy(chunked, order, given), claims)
+      t.match(failures.join('\n'), /tokens of later requests were computed before/, name)
+      if (failures.some((failure) => failure.startsWith('serves any load')))
+        inRandomLoads.push(name)
+    }
+    t.same(inRandomLoads, ['priority', 'sjf', 'hrrn', 'edf', 'mlfq', 'random'])
+  },
+)

@@ -1,13 +1,9 @@
 import { createPolicy } from '@cllm/scheduler'
-import {
-  type LoadReport,
-  type LoadRequest,
-  promptTokens,
-  serveLoad,
-} from '@cllm/scheduler/simulation'
+import type { SimulatedRequest, SimulationReport } from '@cllm/simulation'
 import t from 'tap'
+import { promptTokens, serveLoad } from './serve-load.js'
 
-type Wanted = Partial<LoadRequest> & { readonly id: string; readonly length?: number }
+type Wanted = Partial<SimulatedRequest> & { readonly id: string; readonly length?: number }
 
 interface Setting {
   readonly options?: Record<string, unknown>
@@ -28,7 +24,7 @@ async function serve(name: string, wanted: readonly Wanted[], setting: Setting =
 }
 
 /** Who got the first token when. */
-function inTurn({ results }: LoadReport): string {
+function inTurn({ results }: SimulationReport): string {
   return results
     .filter(({ tokenTimes }) => tokenTimes.length > 0)
     .toSorted((one, other) => (one.tokenTimes[0] ?? 0) - (other.tokenTimes[0] ?? 0))
@@ -36,10 +32,10 @@ function inTurn({ results }: LoadReport): string {
     .join(' ')
 }
 
-const endOf = ({ results }: LoadReport, id: string): number =>
+const endOf = ({ results }: SimulationReport, id: string): number =>
   results.find(({ request }) => request.id === id)?.tokenTimes.at(-1) ?? NaN
 
-const startOf = ({ results }: LoadReport, id: string): number =>
+const startOf = ({ results }: SimulationReport, id: string): number =>
   results.find(({ request }) => request.id === id)?.tokenTimes[0] ?? NaN
 
 t.test('priority: the highest first, equals by arrival', async (t) => {

@@ -1,16 +1,18 @@
-import { CllmError, type Plan, type PolicyFactory } from '@cllm/core'
+import { CllmError, type Plan, PluginRegistry, registerPlugin } from '@cllm/core'
 import {
   batchingNames,
+  batchings,
   createPolicy,
   defaultPolicyName,
   orderNames,
+  orders,
   policyNames,
   schedulerPlugin,
 } from '@cllm/scheduler'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { equalPasses, twoCores } from '@cllm/scheduler/simulation'
-import { type Job, simulate } from './simulate.js'
+import { equalPasses, twoCores } from '@cllm/simulation'
+import { type Job, serve } from './loads.js'
 
 const machine = equalPasses(twoCores)
 
@@ -41,17 +43,17 @@ t.test('the names', (t) => {
 
 for (const batching of batchingNames) {
   const name = `${batching}+fcfs`
-  t.test(`${name} serves everyone in order within slots and batch size`, (t) => {
+  t.test(`${name} serves everyone in order within slots and batch size`, async (t) => {
     const setting = fc.record({
       slots: fc.integer({ min: 1, max: 6 }),
       batchSize: fc.integer({ min: 1, max: 64 }),
       jobs,
     })
-    fc.assert(
-      fc.property(setting, (chosen) => {
+    await fc.assert(
+      fc.asyncProperty(setting, async (chosen) => {
         const plans: Plan[] = []
         const onPlan = (plan: Plan): void => void plans.push(plan)
-        const served = simulate({ policy: createPolicy(name), machine, ...chosen, onPlan })
+        const served = await serve({ policy: createPolicy(name), machine, onPlan }, chosen)
         t.equal(served.length, chosen.jobs.length)
         const admitted = plans.flatMap((plan) => plan.admit)
         t.same(
@@ -61,42 +63,38 @@ for (const batching of batchingNames) {
 
         const again: Plan[] = []
         const repeat = (plan: Plan): void => void again.push(plan)
-        simulate({ policy: createPolicy(name), machine, ...chosen, onPlan: repeat })
+        await serve({ policy: createPolicy(name), machine, onPlan: repeat }, chosen)
         t.same(again, plans, 'and the same again')
       }),
       { numRuns: 60 },
     )
-    t.end()
   })
 }
 
 /** What the first steps of a policy compute: tokens by request. */
-function firstSteps(name: string, options = {}): string[] {
+async function firstSteps(name: string, options = {}): Promise<string[]> {
   const steps: string[] = []
   const list = [300, 100, 50].map((promptTokens, index) => {
     return { id: 'abc'.charAt(index), arrival: 1 + index, promptTokens, maxTokens: 3 }
   })
-  simulate({
-    policy: createPolicy(name, options),
-    machine,
-    slots: 3,
-    batchSize: 256,
-    jobs: [{ id: 'x', arrival: 0, promptTokens: 5, maxTokens: 6 }, ...list],
-    onPlan: ({ run }) => void steps.push(run.map(({ id, tokens }) => `${id}${tokens}`).join(' ')),
-  })
+  const onPlan = ({ run }: Plan) =>
+    void steps.push(run.map(({ id, tokens }) => `${id}${tokens}`).join(' '))
+  const jobs = [{ id: 'x', arrival: 0, promptTokens: 5, maxTokens: 6 }, ...list]
+  await serve(
+    { policy: createPolicy(name, options), machine, onPlan },
+    { slots: 3, batchSize: 256, jobs },
+  )
   return steps
 }
 
-t.test('continuous computes whole prompts first', (t) => {
-  t.same(firstSteps('continuous+fcfs').slice(0, 4), ['x5', 'a256', 'a44 b100', 'x1 a1 b1'])
-  t.end()
+t.test('continuous computes whole prompts first', async (t) => {
+  t.same((await firstSteps('continuous+fcfs')).slice(0, 4), ['x5', 'a256', 'a44 b100', 'x1 a1 b1'])
 })
 
-t.test('chunked decodes first and fills its budget with prompts', (t) => {
-  const steps = firstSteps('chunked+fcfs', { tokenBudget: 128 })
+t.test('chunked decodes first and fills its budget with prompts', async (t) => {
+  const steps = await firstSteps('chunked+fcfs', { tokenBudget: 128 })
   t.same(steps.slice(0, 5), ['x5', 'x1 a127', 'x1 a127', 'x1 a46 b81', 'x1 a1 b19'])
   t.same(createPolicy('chunked+fcfs').options, { tokenBudget: 256 })
-  t.end()
 })
 
 t.test('what is wrong is named, with what would be right', (t) => {
@@ -116,9 +114,9 @@ t.test('what is wrong is named, with what would be right', (t) => {
   ]
   for (const error of wrong) {
     t.equal(error.code, 'invalid_policy')
-    t.match(error.message, 'such as adaptive+fcfs, of the batchings static, window, continuous')
+    t.match(error.message, 'expected batching+order, of the batchings static, window, continuous')
     t.match(error.message, 'and the orders fcfs, priority, sjf')
-    t.same(error.details['valid'], policyNames)
+    t.same(error.details['valid'], policyNames.toSorted())
   }
   const unknown = failure('chunked+fcfs', { tokenBudgt: 3 })
   t.equal(unknown.code, 'invalid_policy')
@@ -164,21 +162,25 @@ t.test('the options of every order are checked', (t) => {
   t.end()
 })
 
-t.test('the plugin registers every policy', async (t) => {
-  const factories = new Map<string, PolicyFactory>()
-  const refuse = (): void => {
-    t.fail('only policies are registered')
+t.test('the plugin registers every half, and so every policy', async (t) => {
+  const registry = new PluginRegistry()
+  await registerPlugin(schedulerPlugin, registry)
+  t.same(registry.policyNames(), policyNames.toSorted())
+  t.same(registry.createPolicy('chunked+fcfs', { tokenBudget: 64 }).options, { tokenBudget: 64 })
+})
+
+t.test('every half and every option is described, and has a default', (t) => {
+  for (const { name, doc, options } of [...batchings, ...orders]) {
+    t.match(doc, /^[A-Z].*\.$/, name)
+    const shape = options?.shape ?? {}
+    const defaults = (options?.parse({}) ?? {}) as Record<string, unknown>
+    t.same(Object.keys(defaults), Object.keys(shape), name)
+    for (const [option, schema] of Object.entries(shape)) {
+      const { description = '' } = schema as { readonly description?: string }
+      t.match(description, /^[A-Z].*\.$/, `${name}: ${option}`)
+    }
   }
-  await schedulerPlugin.register(
-    {
-      registerPolicy: (name, create) => void factories.set(name, create),
-      registerBackend: refuse,
-      registerProtocol: refuse,
-    },
-    {},
-  )
-  t.same([...factories.keys()], policyNames)
-  t.same(factories.get('chunked+fcfs')?.({ tokenBudget: 64 }).options, { tokenBudget: 64 })
+  t.end()
 })
 
 t.test('an option that is misspelt', async (t) => {

@@ -1,7 +1,8 @@
 import { createPolicy, policyNames } from '@cllm/scheduler'
-import { type LoadRequest, promptTokens, serveLoad } from '@cllm/scheduler/simulation'
+import type { SimulatedRequest } from '@cllm/simulation'
 import * as fc from 'fast-check'
 import t from 'tap'
+import { promptTokens, serveLoad } from './serve-load.js'
 
 const machine = (shares: readonly { tokens: number }[]): number =>
   10 + shares.reduce((sum, { tokens }) => sum + tokens, 0)
@@ -18,7 +19,7 @@ const lively = (name: string): Record<string, unknown> => {
   return { ...patience, ...own[order as 'mlfq'] }
 }
 
-const requests: fc.Arbitrary<LoadRequest[]> = fc
+const requests: fc.Arbitrary<SimulatedRequest[]> = fc
   .array(
     fc.record({
       arrival: fc.nat(1500),

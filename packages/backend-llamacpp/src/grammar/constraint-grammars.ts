@@ -1,29 +1,51 @@
+import { createHash } from 'node:crypto'
 import { CllmError, type OutputConstraint } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
-import type { NativeGrammar } from '../native.js'
-import { checkGbnf } from './check-gbnf.js'
+import type { NativeGrammar } from '../native/native.js'
+import type { Vocabulary } from '../text/vocabulary.js'
+import { CountedGrammar } from './budget/counted-grammar.js'
+import { GrammarReading } from './budget/grammar-reading.js'
 import { refused } from './refuse.js'
-import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema-to-gbnf.js'
+import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema/schema-to-gbnf.js'
+import { buildTokenTrie, type TokenTrie } from './budget/token-trie.js'
 
-/** Characters of the constraints whose grammars are kept. */
-const cacheSize = 4_000_000
+/** Bytes of all cached grammars. */
+const cacheSize = 128 * 2 ** 20
+/** Bytes that the graph of one and its counted draws take at most: 20,000 stacks, 200,000 characters. */
+const countedSize = 2.5 * 2 ** 20
 
-/** What a constraint asks of the output. */
+/** A grammar parsed by llama.cpp, with the means to bound its cost. */
+export interface CheckedGrammar {
+  readonly native: NativeGrammar
+  /** Starts reading a new text. */
+  read(): GrammarReading
+}
+
+/** A compiled constraint. */
 export interface ConstraintGrammar {
   /** The grammar holds from the end of its first match on; without it, from the beginning. */
   readonly trigger: RegExp | undefined
-  /** The grammar of a text that begins with so many free characters. */
-  after(skipped: number): NativeGrammar
+  /** The grammar of a text that begins with `skipped` unconstrained characters. */
+  after(skipped: number): CheckedGrammar
 }
 
-/** Makes grammars of constraints, and keeps those that were used last. */
+/** Compiles constraints to grammars and caches the most recently used grammars. */
 export class ConstraintGrammars {
   readonly #parse: (gbnf: string, root: string) => NativeGrammar
-  readonly #grammars = new LRUCache<string, NativeGrammar>({ maxSize: cacheSize })
+  readonly #vocabulary: Pick<Vocabulary, 'size' | 'bytes'>
+  #trie: TokenTrie | undefined
+  readonly #grammars = new LRUCache<string, CheckedGrammar>({ maxSize: cacheSize })
 
-  /** @param parse - throws for what is no grammar */
-  constructor(parse: (gbnf: string, root: string) => NativeGrammar) {
+  /**
+   * @param parse - throws if the text is not a grammar
+   * @param vocabulary - of the model
+   */
+  constructor(
+    parse: (gbnf: string, root: string) => NativeGrammar,
+    vocabulary: Pick<Vocabulary, 'size' | 'bytes'>,
+  ) {
     this.#parse = parse
+    this.#vocabulary = vocabulary
   }
 
   /**
@@ -31,34 +53,62 @@ export class ConstraintGrammars {
    * @throws CllmError `invalid_constraint`
    */
   of(constraint: OutputConstraint): ConstraintGrammar {
-    const key = JSON.stringify(constraint)
+    const key = bounded(() => keyOf(constraint))
     const after = (skipped: number) => this.#grammar(constraint, skipped, key)
     after(0)
     const isTriggered = constraint.type === 'triggered-json'
     return { trigger: isTriggered ? new RegExp(constraint.trigger) : undefined, after }
   }
 
-  #grammar(constraint: OutputConstraint, skipped: number, constraintKey: string): NativeGrammar {
-    const key = skipped === 0 ? constraintKey : `${skipped}${constraintKey}`
+  #grammar(constraint: OutputConstraint, skipped: number, constraintKey: string): CheckedGrammar {
+    const key = `${skipped}${constraintKey}`
     const known = this.#grammars.get(key)
     if (known !== undefined) return known
-    const grammar = this.#make(constraint, skipped)
-    this.#grammars.set(key, grammar, { size: key.length })
+    const { grammar, size } = bounded(() => this.#make(constraint, skipped))
+    this.#grammars.set(key, grammar, { size })
     return grammar
   }
 
-  #make(constraint: OutputConstraint, skipped: number): NativeGrammar {
-    const isGbnf = constraint.type === 'gbnf'
-    const root = isGbnf ? (constraint.root ?? 'root') : 'root'
-    if (isGbnf) checkGbnf(constraint.grammar, root)
-    try {
-      return this.#parse(gbnfOf(constraint, skipped), root)
-    } catch (cause) {
-      if (CllmError.isInstance(cause)) throw cause
-      const reason = cause instanceof Error ? cause.message : String(cause)
-      throw refused(`llama.cpp cannot use the grammar: ${reason}`, { reason })
+  #make(
+    constraint: OutputConstraint,
+    skipped: number,
+  ): { readonly grammar: CheckedGrammar; readonly size: number } {
+    const root = constraint.type === 'gbnf' ? (constraint.root ?? 'root') : 'root'
+    const gbnf = gbnfOf(constraint, skipped)
+    const vocabulary = this.#vocabulary
+    const trie = () =>
+      (this.#trie ??= buildTokenTrie(vocabulary.size, (token) => vocabulary.bytes(token)))
+    let counted = CountedGrammar.parse(gbnf, root, vocabulary.size, trie)
+    const native = this.#parse(gbnf, root)
+    const read = () => {
+      if (counted.graph.isFull) counted = counted.anew()
+      return new GrammarReading(counted)
     }
+    const { kinds, starts } = counted.rules
+    // llama.cpp has the text twice, and each rule as a list of its own.
+    const size = countedSize + 4 * gbnf.length + 16 * kinds.length + 64 * starts.length
+    return { grammar: { native, read }, size }
   }
+}
+
+/** Turns failures of `make`, stack overflow included, into `invalid_constraint`. */
+function bounded<T>(make: () => T): T {
+  try {
+    return make()
+  } catch (cause) {
+    if (CllmError.isInstance(cause)) throw cause
+    if (cause instanceof RangeError) {
+      const reason = 'it is nested too deeply'
+      throw refused(`The constraint cannot be used: ${reason}`, { reason })
+    }
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw refused(`llama.cpp cannot use the grammar: ${reason}`, { reason })
+  }
+}
+
+/** Short, however large the constraint is. */
+function keyOf(constraint: OutputConstraint): string {
+  return createHash('sha256').update(JSON.stringify(constraint)).digest('base64')
 }
 
 function gbnfOf(constraint: OutputConstraint, skipped: number): string {

@@ -1,5 +1,6 @@
 import type { TokenId } from '@cllm/core'
-import type { Vocabulary } from '../vocabulary.js'
+import type { Vocabulary } from '../text/vocabulary.js'
+import { triggerEnding } from './trigger-ending.js'
 
 /** Where a grammar begins. */
 export interface GrammarStart {
@@ -9,28 +10,33 @@ export interface GrammarStart {
   readonly skipped: number
 }
 
-/** Looks for the text that makes a grammar hold, in output that grows. */
+/**
+ * Looks for the text that makes a grammar hold, in output that grows. The pattern runs over the whole
+ * output, so it runs only when the added text holds the literal with which every match ends.
+ */
 export class TriggerSearch {
-  readonly #vocabulary: Vocabulary
+  readonly #vocabulary: Pick<Vocabulary, 'bytes'>
   readonly #pattern: RegExp
+  readonly #ending: string
   #decoder = new TextDecoder()
   #text = ''
   /** Where the text of each token ends. */
   #ends: number[] = []
 
-  constructor(vocabulary: Vocabulary, pattern: RegExp) {
+  constructor(vocabulary: Pick<Vocabulary, 'bytes'>, pattern: RegExp) {
     this.#vocabulary = vocabulary
     this.#pattern = pattern
+    this.#ending = triggerEnding(pattern.source)
   }
 
-  /** Forgets the output: it is not what it was. */
+  /** Starts over, because earlier output has changed. */
   reset(): void {
     this.#decoder = new TextDecoder()
     this.#text = ''
     this.#ends = []
   }
 
-  /** @param output - the one of the last call, perhaps with further tokens */
+  /** @param output - the output of the last call, with any tokens added since */
   find(output: readonly TokenId[]): GrammarStart | undefined {
     const before = this.#text.length
     for (let index = this.#ends.length; index < output.length; index++) {
@@ -39,6 +45,8 @@ export class TriggerSearch {
       this.#ends.push(this.#text.length)
     }
     if (this.#text.length === before) return undefined
+    const ending = this.#ending
+    if (!this.#text.includes(ending, before - ending.length + 1)) return undefined
     const match = this.#pattern.exec(this.#text)
     if (match === null) return undefined
     const at = match.index + match[0].length

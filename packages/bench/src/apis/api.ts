@@ -1,26 +1,26 @@
 import type { Usage } from '../metrics/run-record.js'
 
-/** A question that has its answer. */
+/** An earlier turn of a conversation: a question and its answer. */
 export interface Turn {
   readonly question: string
   readonly answer: string
 }
 
-/** What is asked of a server, whatever its API. */
+/** A request, independent of the server's API. */
 export interface Ask {
   readonly prompt: string
-  /** What was said before, the oldest first. */
+  /** The earlier turns, oldest first. */
   readonly history?: readonly Turn[]
   readonly maxTokens: number
   readonly model?: string
   /** Empty: none. */
   readonly tenant: string
   readonly temperature: number
-  /** Generate to `maxTokens` even if the model would end before. */
+  /** Generate up to `maxTokens` even if the model would stop earlier. */
   readonly ignoreEos: boolean
 }
 
-/** What one event of a stream says. */
+/** The content of one event of a stream. */
 export interface ApiEvent {
   /** New text, possibly empty. */
   readonly text?: string
@@ -33,7 +33,7 @@ export interface ApiEvent {
   readonly error?: string
 }
 
-/** How one kind of server is asked for a stream, and how its events are read. */
+/** The API of one kind of server: how to request a stream and read its events. */
 export interface Api {
   readonly name: string
   readonly path: string
@@ -48,7 +48,7 @@ export interface Api {
   read(event: Readonly<Record<string, unknown>>): ApiEvent | undefined
 }
 
-/** The prompt with all that was said before, for an API that takes one text. */
+/** The prompt after the earlier turns, for an API that accepts a single text. */
 export function textOf({ prompt, history = [] }: Ask): string {
   const said = history.map(({ question, answer }) => `${question}\n${answer}\n`)
   return [...said, prompt].join('')
@@ -65,7 +65,7 @@ export function numberOf(value: unknown): number | undefined {
   return typeof value === 'number' ? value : undefined
 }
 
-/** Leaves out what is undefined. */
+/** Removes undefined fields. */
 export function usageOf(counts: { readonly [name in keyof Usage]: number | undefined }): Usage {
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count !== undefined))
 }

@@ -15,7 +15,7 @@ const common = ({ model, maxTokens, temperature, ignoreEos, tenant }: Ask) => ({
   temperature,
   stream: true,
   stream_options: { include_usage: true },
-  // Not of OpenAI; vLLM, SGLang, llama-server and cLLM know it.
+  // Not part of OpenAI's API; vLLM, SGLang, llama-server and cLLM support it.
   ...(ignoreEos ? { ignore_eos: true } : {}),
   ...(tenant === '' ? {} : { user: tenant }),
 })

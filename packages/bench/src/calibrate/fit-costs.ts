@@ -1,16 +1,16 @@
 import { LinearFit } from '@cllm/core'
-import { passFeatures, passMachine, type PassCosts } from '@cllm/scheduler/simulation'
+import { passFeatures, passMachine, type PassCosts } from '@cllm/simulation'
 import { linearRegression, mean } from 'simple-statistics'
 import type { MeasuredStep } from './measure-steps.js'
 
-/** How far predictions are from what was measured, as shares of it. */
+/** Relative errors of predictions against measurements. */
 export interface FitError {
   readonly mean: number
   readonly max: number
   readonly steps: number
 }
 
-/** A step, what it took and what the fitted costs say. */
+/** A step with its measured duration and the prediction of the fitted costs. */
 export interface CheckedStep extends MeasuredStep {
   readonly predictedMs: number
 }
@@ -27,7 +27,7 @@ export interface FittedCosts {
 
 /** A small model on two cores, in the order of `passFeatures`: scaled by the first step. */
 const prior = [15, 15, 6, 0.01, 8, 11, 3, 0.0015, 0.0055]
-/** So many that the prior counts for nothing beside the steps. */
+/** Enough passes that the prior has no weight beside the steps. */
 const passes = 3000
 
 /**

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks'
 import type { EngineClient } from '@cllm/core'
-import type { MachineModel, PassCosts } from '@cllm/scheduler/simulation'
+import type { MachineModel, PassCosts } from '@cllm/simulation'
 import { median } from 'simple-statistics'
 import { promptsOf, workSampling } from '../stages/token-work.js'
 
@@ -8,8 +8,8 @@ const promptTokens = 8
 const outputTokens = 40
 
 /**
- * What the engine, its process and its client add to a step: the time between two tokens of one
- * stream, and of as many as there are slots, beyond what the machine's costs say.
+ * The time that the engine, its process and its client add to a step: the ITL of one stream, and of
+ * one stream per slot, minus the machine's costs.
  */
 export async function loopCosts(
   client: EngineClient,

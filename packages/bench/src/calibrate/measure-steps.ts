@@ -14,7 +14,7 @@ export interface MeasureOptions {
   /** How often each step is measured; default: as often as 40 seconds allow, 3 to 50 times. */
   readonly repeats: number | undefined
   readonly signal: AbortSignal
-  /** Told after each measured step, with how many there will be once that is known. */
+  /** Called after each measured step, with the total number once it is known. */
   readonly onStep: (total: number | undefined) => void
 }
 
@@ -24,7 +24,7 @@ const most = 50
 
 const sampling = { ...defaultSampling, temperature: 0.7, topK: 40, topP: 0.9, seed: 1 }
 
-/** Runs steps on a backend whose slots nobody else uses; afterwards they are empty. */
+/** Runs steps on a backend whose slots are otherwise unused; empties them afterwards. */
 export class StepMeter {
   readonly #held: number[]
   readonly #samplers: Sampler[] = []
@@ -33,7 +33,7 @@ export class StepMeter {
     this.#held = Array.from({ length: backend.limits.slots }, () => 0)
   }
 
-  /** Measures each step several times, in turns, so that a slow spell does not meet one of them only. */
+  /** Measures the steps in several rounds, so that a slow spell does not affect one step only. */
   async measure(plan: readonly PlannedStep[], options: MeasureOptions): Promise<MeasuredStep[]> {
     const times = plan.map(() => [] as number[])
     let { repeats } = options
@@ -49,7 +49,7 @@ export class StepMeter {
     return plan.map((step, index) => ({ ...step, durationMs: median(times[index] ?? []) }))
   }
 
-  /** Milliseconds that copying so many tokens from slot 0 to slot 1 takes, with the step after it. */
+  /** Milliseconds to copy this many tokens from slot 0 to slot 1, with the step after the copy. */
   async copyMs(tokens: number, repeats: number): Promise<number> {
     const shares = [{ slot: 1, tokens: 1, context: tokens }]
     await this.#bring([{ slot: 0, context: tokens }])
@@ -59,7 +59,7 @@ export class StepMeter {
       const began = performance.now()
       this.#held[1] = await this.backend.copyPrefix(0, 1, tokens)
       const copied = performance.now() - began
-      // What llama.cpp puts off is paid in the next step, and not in the one after.
+      // llama.cpp defers part of the copy to the next step, but not to the step after it.
       const [first, second] = [await this.#time({ shares }), await this.#time({ shares })]
       times.push(Math.max(0, copied + first - second))
     }
@@ -99,7 +99,7 @@ export class StepMeter {
       await this.#compute(slot, context)
     }
     if (copied.length === 0) return
-    // What a copy puts off is not to count for the step that is measured.
+    // The deferred work of a copy must not count for the measured step.
     await this.backend.step(copied)
     for (const { slot, position } of copied) {
       this.#held[slot] = this.backend.truncate(slot, position)

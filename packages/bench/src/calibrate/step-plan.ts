@@ -1,5 +1,5 @@
 import type { BackendLimits } from '@cllm/core'
-import type { Share } from '@cllm/scheduler/simulation'
+import type { Share } from '@cllm/simulation'
 
 /** A step to measure: what its sequences compute, by slot, and what the slots held before. */
 export interface PlannedStep {

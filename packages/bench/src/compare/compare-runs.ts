@@ -3,10 +3,10 @@ import { figures, type Figure } from '../report/figures.js'
 import type { RunResult } from '../report/run-result.js'
 import { estimate, estimateRatio, type Estimate } from '../statistics/confidence.js'
 
-/** What a ratio and its interval say: `noise` when 1 is in the interval. */
+/** The verdict on a ratio and its interval: `noise` if the interval contains 1. */
 export type Verdict = 'better' | 'worse' | 'noise' | 'unknown'
 
-/** A target's figure over the baseline's. */
+/** The ratio of a target's figure to the baseline's. */
 export interface Ratio extends Estimate {
   readonly verdict: Verdict
 }

@@ -2,15 +2,15 @@ import { readFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What the machine did beside the measurement. */
+/** The activity of the machine besides the measurement. */
 export interface MachineState {
   readonly cpu: string
   readonly cores: number
-  /** Load average of the minute before the first run. */
+  /** Load average over the minute before the first run. */
   readonly loadBefore: number
-  /** Share of the processors that was busy in the pauses between runs, when nothing was measured. */
+  /** Share of processor time that was used in the pauses between runs. */
   readonly busyInPauses: number
-  /** Share of the time that the hypervisor gave to others; null where the system does not tell. */
+  /** Share of time that the hypervisor took (steal); null if the system does not report it. */
   readonly steal: number | null
 }
 
@@ -20,14 +20,14 @@ interface CpuTimes {
   readonly steal: number | null
 }
 
-/** Watches the machine from its making on. Its pauses are when it sees what others do. */
+/** Watches the machine from its creation on; during its pauses it measures other processes. */
 export class MachineWatch {
   readonly #loadBefore = loadavg()[0] ?? 0
   readonly #begin = cpuTimes()
   #pauseTotal = 0
   #pauseBusy = 0
 
-  /** Rests between two runs. */
+  /** Pauses between two runs. */
   async pause(milliseconds: number): Promise<void> {
     const before = cpuTimes()
     await sleep(milliseconds)
@@ -36,7 +36,7 @@ export class MachineWatch {
     this.#pauseBusy += after.busy - before.busy
   }
 
-  /** What was seen since the beginning. */
+  /** The activity since the beginning. */
   state(): MachineState {
     const now = cpuTimes()
     const stolen =
@@ -51,7 +51,7 @@ export class MachineWatch {
   }
 }
 
-/** What a reader of the figures must know of the machine. */
+/** Warnings about the machine for readers of the figures. */
 export function machineWarnings(state: MachineState): string[] {
   const percent = (share: number) => `${(100 * share).toFixed(1)} %`
   const { loadBefore, cores, busyInPauses, steal } = state
@@ -60,15 +60,15 @@ export function machineWarnings(state: MachineState): string[] {
       ? [`the machine was busy before: load average ${loadBefore.toFixed(1)} on ${cores} cores`]
       : []),
     ...(busyInPauses > 0.1
-      ? [`others used ${percent(busyInPauses)} of the processors between the runs`]
+      ? [`other processes used ${percent(busyInPauses)} of the processors between runs`]
       : []),
     ...(steal !== null && steal > 0.02
-      ? [`the hypervisor gave ${percent(steal)} of the time to others (steal)`]
+      ? [`the hypervisor took ${percent(steal)} of the processor time (steal)`]
       : []),
   ]
 }
 
-/** From Linux's /proc/stat, which alone tells of steal, else as Node knows them. */
+/** Reads Linux's /proc/stat, the only source for steal, or Node's `cpus()` elsewhere. */
 function cpuTimes(): CpuTimes {
   try {
     const [line = ''] = readFileSync('/proc/stat', 'utf8').split('\n')

@@ -3,14 +3,14 @@ import { createServer, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CllmError } from '@cllm/core'
 
-/** A server that was started to be measured. */
+/** A server started for a measurement. */
 export interface StartedServer {
   readonly url: URL
-  /** Ends it and all that it has started. */
+  /** Ends the server and all its child processes. */
   readonly stop: () => Promise<void>
 }
 
-/** What a server is started with. */
+/** Options for starting a server. */
 export interface StartOptions {
   /** How long it may take to answer, in milliseconds. */
   readonly timeoutMs: number
@@ -20,8 +20,8 @@ export interface StartOptions {
 /**
  * Starts a server with a shell command and waits until it answers.
  *
- * @param command - `{port}` in it becomes a free port
- * @throws `target_unavailable` with the end of what it wrote when it ends or does not answer in time
+ * @param command - `{port}` in it is replaced by a free port
+ * @throws `target_unavailable` with the end of its output when it ends or does not answer in time
  */
 export async function startServer(
   command: string,
@@ -31,7 +31,7 @@ export async function startServer(
   const isWindows = process.platform === 'win32'
   const child = spawn(command.replaceAll('{port}', String(port)), {
     shell: true,
-    // A group of its own: what the shell starts can be stopped with it.
+    // Its own process group, so that the shell's children can be stopped with it.
     detached: !isWindows,
     stdio: ['ignore', 'pipe', 'pipe'],
   })
@@ -71,7 +71,7 @@ async function waitFor(
     if (child.exitCode !== null) return `ended with code ${child.exitCode}`
     if (child.signalCode !== null) return `ended by ${child.signalCode}`
     if (signal.aborted) return 'interrupted'
-    // Servers without /health say 404 when they are up; 503 is one that loads its model.
+    // A server without /health answers 404 once it is up; 503 means that it is loading its model.
     const response = await fetch(new URL('/health', url)).catch(() => undefined)
     if (response !== undefined && response.status < 500) return undefined
     await sleep(100)

@@ -1,11 +1,11 @@
 import { CllmError } from '@cllm/core'
 import type { Dataset } from '../workload/work-item.js'
-import { azureTrace } from './azure-trace.js'
-import { mooncakeTrace } from './mooncake-trace.js'
-import { mtBenchDataset } from './mt-bench.js'
-import { shareGptDataset } from './sharegpt.js'
-import { syntheticDataset, type SyntheticOptions } from './synthetic.js'
-import { textDataset } from './text-lines.js'
+import { azureTrace } from './sources/azure-trace.js'
+import { mooncakeTrace } from './sources/mooncake-trace.js'
+import { mtBenchDataset } from './sources/mt-bench.js'
+import { shareGptDataset } from './sources/sharegpt.js'
+import { syntheticDataset, type SyntheticOptions } from './sources/synthetic.js'
+import { textDataset } from './sources/text-lines.js'
 
 const formats: Readonly<Record<string, (file: string, options: SyntheticOptions) => Dataset>> = {
   text: textDataset,
@@ -15,13 +15,13 @@ const formats: Readonly<Record<string, (file: string, options: SyntheticOptions)
   mooncake: mooncakeTrace,
 }
 
-/** What `--dataset` takes. */
+/** The values that `--dataset` accepts. */
 export const datasetNames = ['synthetic', ...Object.keys(formats).map((name) => `${name}:FILE`)]
 
 /**
  * The dataset that `synthetic` or `format:FILE` names.
  *
- * @throws `invalid_configuration` for another format, `invalid_dataset` for a file that is not of it
+ * @throws `invalid_configuration` for another format, `invalid_dataset` for an invalid file
  */
 export function openDataset(spec: string, options: SyntheticOptions): Dataset {
   if (spec === 'synthetic') return syntheticDataset(options)

@@ -11,7 +11,7 @@ export interface JsonLine<T> {
 /**
  * The objects of a file with one JSON object per line; empty lines are skipped.
  *
- * @throws `invalid_dataset` with the line where one is not as the schema says
+ * @throws `invalid_dataset` with the line of the first object that does not match the schema
  */
 export function readJsonLines<T>(file: string, schema: z.ZodType<T>): JsonLine<T>[] {
   return readText(file)
@@ -31,7 +31,7 @@ export function readJsonLines<T>(file: string, schema: z.ZodType<T>): JsonLine<T
     })
 }
 
-/** The first thing that is wrong, with its field. */
+/** The first problem, with its field. */
 export function problemOf(error: z.ZodError): string {
   const [issue] = error.issues
   const path = issue?.path.join('.') ?? ''

@@ -4,10 +4,10 @@ import { problemOf } from './read-json-lines.js'
 import { readText } from './read-text.js'
 
 /**
- * What a JSON file holds.
+ * Reads a JSON file.
  *
  * @param expected - what it could have been beside JSON, for the message
- * @throws `invalid_dataset` naming the file and what is wrong with it
+ * @throws `invalid_dataset` naming the file and its problem
  */
 export function readJson<T>(file: string, schema: z.ZodType<T>, expected = 'not JSON'): T {
   let value: unknown

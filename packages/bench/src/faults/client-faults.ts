@@ -5,7 +5,7 @@ import { longAsk } from './long-ask.js'
 const pass = (came: string): FaultOutcome => ({ verdict: 'pass', came })
 const sleep = async (ms: number) => await new Promise((resolve) => setTimeout(resolve, ms))
 
-/** As many long requests as make a server full, once the first of them is answered. */
+/** Sends enough long requests to fill the server; resolves at the first token of any of them. */
 async function crowd({ target, options }: FaultContext): Promise<Conversation[]> {
   const { clients, restartMs } = options
   const all = Array.from(
@@ -20,25 +20,25 @@ async function leaveAll(all: readonly Conversation[], phase: string): Promise<Fa
   for (const each of all) each.leave()
   await Promise.all(all.map(({ done }) => done))
   const refused = all.filter(({ heard }) => (heard.status ?? 200) !== 200).length
-  return pass(`${all.length} left ${phase}${refused > 0 ? `, ${refused} refused before` : ''}`)
+  return pass(`${all.length} disconnected ${phase}${refused > 0 ? `, ${refused} refused` : ''}`)
 }
 
-/** Clients that leave, each in another phase of its request. */
+/** Faults where clients disconnect, each in a different phase of its request. */
 const disconnects: readonly Fault[] = [
   {
     name: 'disconnect: queued',
-    expected: 'the queue forgets who left',
+    expected: 'cancelled requests leave the queue',
     run: async (context) => {
       const running = await crowd(context)
       const late = await crowd(context)
-      const outcome = await leaveAll(late, 'behind as many others')
+      const outcome = await leaveAll(late, 'while queued')
       await leaveAll(running, '')
       return outcome
     },
   },
   {
     name: 'disconnect: prefill',
-    expected: 'prompts of who left are not computed',
+    expected: 'prompts of cancelled requests are not computed',
     run: async ({ target, options }) => {
       const all = Array.from(
         { length: options.clients },
@@ -51,12 +51,12 @@ const disconnects: readonly Fault[] = [
   },
   {
     name: 'disconnect: decode',
-    expected: 'answers of who left are not computed',
-    run: async (context) => await leaveAll(await crowd(context), 'within their answers'),
+    expected: 'answers of cancelled requests are not computed',
+    run: async (context) => await leaveAll(await crowd(context), 'during their answers'),
   },
   {
     name: 'disconnect: no stream',
-    expected: 'answers of who left are not computed',
+    expected: 'answers of cancelled requests are not computed',
     run: async ({ target, options }) => {
       const { api } = target
       const whole = { ...target, api: { ...api, path: api.path.replace(/_stream$/, '') } }
@@ -68,14 +68,14 @@ const disconnects: readonly Fault[] = [
       )
       await Promise.all(all.map(async ({ sent }) => await sent))
       await sleep(200)
-      return await leaveAll(all, 'before their whole answers')
+      return await leaveAll(all, 'before the end of their answers')
     },
   },
 ]
 
 const slowReader: Fault = {
   name: 'slow reader',
-  expected: 'others are served meanwhile; the answer is whole, or ends with an error',
+  expected: 'other clients are served meanwhile; the answer completes or ends with an error',
   run: async ({ target, options, canary }) => {
     const readers = Array.from({ length: 4 }, (_, number) => {
       return new Conversation(target, longAsk(options, 3000 + number), options.restartMs)
@@ -87,10 +87,10 @@ const slowReader: Fault = {
     const heard = await Promise.all(readers.map(({ done }) => done))
     if (problem !== undefined) return { verdict: 'fail', came: `meanwhile: ${problem}` }
     const cut = heard.filter(({ ended, error }) => !ended && error === undefined)
-    if (cut.length > 0) return { verdict: 'fail', came: `${cut.length} cut: ${cut[0]?.broken}` }
-    return pass(`${heard.filter(({ ended }) => ended).length} of ${heard.length} whole`)
+    if (cut.length > 0) return { verdict: 'fail', came: `${cut.length} cut off: ${cut[0]?.broken}` }
+    return pass(`${heard.filter(({ ended }) => ended).length} of ${heard.length} completed`)
   },
 }
 
-/** Faults of clients that speak HTTP. */
+/** Faults of clients that use valid HTTP. */
 export const clientFaults: readonly Fault[] = [...disconnects, slowReader]

@@ -4,28 +4,28 @@ import type { Api, ApiEvent, Ask } from '../apis/api.js'
 import { eventDecoder } from '../load/event-decoder.js'
 import { urlOf, type Target } from '../load/target.js'
 
-/** What a client has heard of an answer. */
+/** The parts of an answer that a client has received. */
 export interface Heard {
   status?: number
   text: string
   /** Events with text. */
   chunks: number
-  /** Whether the stream's own end came. */
+  /** Whether the stream's final event arrived. */
   ended: boolean
-  /** What the server said that was wrong. */
+  /** The server's error message. */
   error?: string
-  /** How the connection ended when it did not end well. */
+  /** How the connection broke, if it did. */
   broken?: string
 }
 
-/** A request on a connection of its own, whose client can do what clients do. */
+/** A request on its own connection, with a client that can pause, resume and disconnect. */
 export class Conversation {
   readonly heard: Heard = { text: '', chunks: 0, ended: false }
-  /** Resolves when the whole request is on its way, or when there is no way. */
+  /** Resolves when the whole request is sent, or cannot be sent. */
   readonly sent: Promise<void>
-  /** Resolves at the answer's head, or when there will be none. */
+  /** Resolves at the answer's head, or when there will be no answer. */
   readonly head: Promise<void>
-  /** Resolves when it is over, one way or the other. */
+  /** Resolves when the request has ended, well or not. */
   readonly done: Promise<Heard>
   readonly #request: ClientRequest
   readonly #waiting: { readonly chunks: number; readonly resolve: () => void }[] = []
@@ -61,7 +61,7 @@ export class Conversation {
         for (const { resolve: wake } of this.#waiting.splice(0)) wake()
         resolve(this.heard)
       }
-      // The request can be closed while a slow reader has the answer still to read.
+      // The request can be closed while a slow reader still has to read the answer.
       this.#request.once('response', (response) => response.once('close', over))
       this.#request.once('close', () => void (this.#response === undefined && over()))
     })
@@ -69,7 +69,7 @@ export class Conversation {
     this.#request.end(body)
   }
 
-  /** Resolves when so many events with text have come, or it is over. */
+  /** Resolves after this many events with text, or at the end of the answer. */
   async chunks(count: number): Promise<void> {
     if (this.#isOver || this.heard.chunks >= count) return
     await new Promise<void>((resolve) => this.#waiting.push({ chunks: count, resolve }))
@@ -80,7 +80,7 @@ export class Conversation {
     this.#request.destroy()
   }
 
-  /** Reads no more; the connection stays open. */
+  /** Stops reading; the connection stays open. */
   pause(): void {
     this.#response?.pause()
   }

@@ -1,25 +1,25 @@
 import type { Target } from '../load/target.js'
 import type { Canary } from './canary.js'
 
-/** The process that computes, where it is known. */
+/** Access to the engine's process. */
 export interface EnginePid {
-  /** Its number now; undefined when there is none. */
+  /** Its current process id; undefined when there is none. */
   readonly find: () => Promise<number | undefined>
-  /** Sends it a signal; one that is gone is no error. */
+  /** Sends it a signal; does nothing if the process has ended. */
   readonly signal: (pid: number, name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT') => void
 }
 
-/** How hard the faults are. */
+/** Sizes and time limits of the faults. */
 export interface FaultOptions {
-  /** Requests at once where a fault wants the server to be full. */
+  /** Concurrent requests for faults that need a full server. */
   readonly clients: number
-  /** Connections at once. */
+  /** Concurrent connections. */
   readonly connections: number
   /** How long the canary may take after a fault, in milliseconds. */
   readonly recoveryMs: number
-  /** How long it may take when the engine's process has to be started again. */
+  /** How long it may take when the engine's process has to restart. */
   readonly restartMs: number
-  /** How long the engine's process is stopped. */
+  /** How long the engine's process is paused. */
   readonly stopMs: number
   /** Words of a long prompt. */
   readonly words: number
@@ -27,14 +27,14 @@ export interface FaultOptions {
   readonly tokens: number
 }
 
-/** What came of a fault. */
+/** The outcome of a fault. */
 export interface FaultOutcome {
   readonly verdict: 'pass' | 'fail' | 'skip'
-  /** What came, or why it was skipped. */
+  /** What happened, or why the fault was skipped. */
   readonly came: string
 }
 
-/** What a fault is injected with. */
+/** The inputs of a fault. */
 export interface FaultContext {
   readonly target: Target
   readonly options: FaultOptions
@@ -42,13 +42,13 @@ export interface FaultContext {
   readonly canary: Canary
 }
 
-/** A way in which clients or processes misbehave. */
+/** A misbehaviour of clients or processes. */
 export interface Fault {
   readonly name: string
-  /** What a good server does, beside serving the canary afterwards. */
+  /** The expected behaviour of the server, besides answering the canary afterwards. */
   readonly expected: string
-  /** Whether the engine's process is gone for a time. */
+  /** Whether the fault makes the engine's process unavailable for a time. */
   readonly restarts?: boolean
-  /** Injects it and judges what came of it. */
+  /** Injects the fault and judges the outcome. */
   readonly run: (context: FaultContext) => Promise<FaultOutcome>
 }

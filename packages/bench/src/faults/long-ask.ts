@@ -1,7 +1,7 @@
 import type { Ask } from '../apis/api.js'
 import type { FaultOptions } from './fault.js'
 
-/** A long request, another one for each number. */
+/** A long request; each number gives a different one. */
 export function longAsk({ words, tokens }: FaultOptions, number: number): Ask {
   const text = Array.from({ length: words }, (_, place) => lexicon[(place * 7 + number) % 12])
   const prompt = `Story ${number}: ${text.join(' ')}`

@@ -2,14 +2,14 @@ import { Conversation } from './conversation.js'
 import type { Fault, FaultContext, FaultOutcome } from './fault.js'
 import { longAsk } from './long-ask.js'
 
-/** Does something to the engine's process while answers are under way, and sees how they end. */
+/** Disturbs the engine's process while two streams run, and judges how they end. */
 async function disturb(
   { target, options, engine }: FaultContext,
   what: (pid: number, signal: NonNullable<FaultContext['engine']>['signal']) => Promise<void>,
 ): Promise<FaultOutcome> {
   if (engine === undefined) return skip('needs --pid or --engine-pid')
   const pid = await engine.find()
-  if (pid === undefined) return skip('the server has no process for its engine')
+  if (pid === undefined) return skip('the server has no engine process')
   const ask = longAsk(options, 5000)
   const undisturbed = await new Conversation(target, ask, options.restartMs).done
   const streams = Array.from({ length: 2 }, () => new Conversation(target, ask, options.restartMs))
@@ -20,24 +20,24 @@ async function disturb(
   const same = whole.filter(({ text }) => text === undisturbed.text).length
   const told = heard.filter(({ error }) => error !== undefined).length
   const cut = heard.length - whole.length - told
-  const ends = `${told > 0 ? `, ${told} ended with an error` : ''}${cut > 0 ? `, ${cut} were cut` : ''}`
-  const came = `${whole.length} of ${heard.length} streams went on, ${same} of them the same${ends}`
+  const ends = `${told > 0 ? `, ${told} ended with an error` : ''}${cut > 0 ? `, ${cut} were cut off` : ''}`
+  const came = `${whole.length} of ${heard.length} streams completed, ${same} of them with the same text${ends}`
   return { verdict: cut > 0 ? 'fail' : 'pass', came }
 }
 
 const skip = (came: string): FaultOutcome => ({ verdict: 'skip', came })
 
-/** Faults of the process that computes. */
+/** Faults of the engine's process. */
 export const processFaults: readonly Fault[] = [
   {
     name: 'engine: kill -9',
-    expected: 'streams go on or end with an error, and the server comes back by itself',
+    expected: 'streams continue or end with an error, and the server recovers by itself',
     restarts: true,
     run: async (context) => await disturb(context, async (pid, signal) => signal(pid, 'SIGKILL')),
   },
   {
     name: 'engine: SIGSTOP',
-    expected: 'streams go on or end with an error',
+    expected: 'streams continue or end with an error',
     restarts: true,
     run: async (context) =>
       await disturb(context, async (pid, signal) => {

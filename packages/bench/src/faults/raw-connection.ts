@@ -3,15 +3,15 @@ import { connect as connectTls } from 'node:tls'
 import type { Target } from '../load/target.js'
 import { urlOf } from '../load/target.js'
 
-/** What came back on a connection. */
+/** The server's answers on a connection. */
 export interface RawAnswer {
-  /** The status codes of the answers, in their order. */
+  /** The status codes of the answers, in order. */
   readonly statuses: readonly number[]
   /** Whether the server closed or reset the connection. */
   readonly isClosed: boolean
 }
 
-/** A connection without an HTTP client: what is sent goes out as it is. */
+/** A connection without an HTTP client, which sends bytes unchanged. */
 export class RawConnection {
   readonly #socket: Socket
   readonly opened: Promise<boolean>
@@ -41,7 +41,7 @@ export class RawConnection {
     })
   }
 
-  /** Sends bytes; resolves when the system has taken them or the connection is gone. */
+  /** Sends bytes; resolves when the system has accepted them or the connection is closed. */
   async send(data: string | Buffer): Promise<void> {
     if (this.#socket.destroyed) return
     await new Promise<void>((resolve) => {
@@ -50,7 +50,7 @@ export class RawConnection {
     })
   }
 
-  /** Waits until so many answers have begun, the server has closed, or the time is over. */
+  /** Waits until this many answers have begun, the server has closed, or the time is over. */
   async answers(count: number, timeoutMs: number): Promise<RawAnswer> {
     const statuses = () =>
       [...this.#received.matchAll(/HTTP\/1\.[01] (\d{3})/g)].map(([, code]) => Number(code))

@@ -5,38 +5,38 @@ import type { EnginePid, Fault, FaultOptions, FaultOutcome } from './fault.js'
 import { processFaults } from './process-faults.js'
 import { wireFaults } from './wire-faults.js'
 
-/** All faults, in the order in which they are injected. */
+/** All faults, in the order of injection. */
 export const faults = [...clientFaults, ...wireFaults, ...processFaults]
 
 /** A line of the score card. */
 export interface FaultResult extends FaultOutcome {
   readonly fault: string
   readonly expected: string
-  /** Milliseconds until the canary was served again; absent when it was not, or nothing was done. */
+  /** Milliseconds until the canary was answered again; absent if it was not, or after a skip. */
   readonly recoveryMs?: number
 }
 
-/** What is injected where. */
+/** The faults to inject and their target. */
 export interface FaultRun {
   readonly target: Target
   readonly options: FaultOptions
   readonly engine?: EnginePid
-  /** Names of faults, or their beginnings; none: all. */
+  /** Names of faults, or prefixes of names. Default: all. */
   readonly only?: readonly string[]
   readonly signal: AbortSignal
 }
 
 /**
- * Injects one fault after the other into a server and sees whether it behaves, and whether it serves
- * a canary within its time afterwards. Yields each result as it comes; ends early when the signal
- * aborts or the server is gone for good.
+ * Injects one fault after another into a server, judges its behaviour, and checks that it answers
+ * the canary in time afterwards. Yields each result when it is known; ends early when the signal
+ * aborts or the server does not recover.
  */
 export async function* runFaults(run: FaultRun): AsyncGenerator<FaultResult> {
   const { target, options, engine, only = [], signal } = run
   const canary = new Canary(target)
   const problem = await canary.problem(options.restartMs)
   if (problem !== undefined) {
-    yield { fault: 'none', expected: 'the canary is served', verdict: 'fail', came: problem }
+    yield { fault: 'none', expected: 'the canary is answered', verdict: 'fail', came: problem }
     return
   }
   const isAsked = ({ name }: Fault) =>
@@ -56,7 +56,7 @@ export async function* runFaults(run: FaultRun): AsyncGenerator<FaultResult> {
     } else {
       const came = `${outcome.came}; the canary afterwards: ${ill}`
       yield { fault: name, expected, verdict: 'fail', came }
-      // What is still ill then would be blamed on the next fault.
+      // A server that has not recovered would make the next fault fail, too.
       if (name === asked.at(-1)?.name) return
       if ((await canary.problem(options.restartMs)) !== undefined) return
     }

@@ -1,3 +1,4 @@
+import { nextNumber } from '@cllm/core'
 import { urlOf } from '../load/target.js'
 import { Canary } from './canary.js'
 import type { Fault, FaultContext, FaultOutcome } from './fault.js'
@@ -16,7 +17,7 @@ function refusal({ statuses, isClosed }: RawAnswer): FaultOutcome {
     : { verdict: 'fail', came: 'no answer in time' }
 }
 
-/** Sends bytes on a connection of their own and judges the answer. */
+/** Sends bytes on a new connection and judges the answer. */
 const refused = (name: string, make: (context: FaultContext) => string | Buffer): Fault => ({
   name,
   expected: 'a status from 400 to 499, or the connection is closed',
@@ -31,7 +32,7 @@ const refused = (name: string, make: (context: FaultContext) => string | Buffer)
 
 const halfOpen: Fault = {
   name: 'half-open sockets',
-  expected: 'others are served meanwhile',
+  expected: 'other clients are served meanwhile',
   run: async ({ target, options, canary }) => {
     const body = JSON.stringify(target.api.body(longAsk(options, 4000)))
     const head = postHead(target, { 'content-length': body.length })
@@ -47,14 +48,14 @@ const halfOpen: Fault = {
     const problem = await canary.problem(options.recoveryMs)
     for (const connection of open) connection.close()
     return problem === undefined
-      ? { verdict: 'pass', came: `served beside ${open.length}` }
+      ? { verdict: 'pass', came: `served with ${open.length} open` }
       : { verdict: 'fail', came: `meanwhile: ${problem}` }
   },
 }
 
 const pipelined: Fault = {
   name: 'pipelined requests',
-  expected: 'every one is answered',
+  expected: 'every request is answered',
   run: async ({ target, options }) => {
     const { model } = target
     const ask = model === undefined ? Canary.ask : { ...Canary.ask, model }
@@ -75,7 +76,7 @@ const pipelined: Fault = {
 
 const manyConnections: Fault = {
   name: 'many connections',
-  expected: 'others are served meanwhile; each is answered or refused',
+  expected: 'other clients are served meanwhile; each connection is answered or refused',
   run: async ({ target, options, canary }) => {
     const all = Array.from({ length: options.connections }, () => new RawConnection(target))
     const opened = await Promise.all(all.map(async ({ opened: isOpen }) => await isOpen))
@@ -98,18 +99,16 @@ const manyConnections: Fault = {
   },
 }
 
-/** The same bytes every time, and none of them HTTP. */
+/** Deterministic bytes that are not valid HTTP. */
 function noise(length: number): Buffer {
   let state = 7
-  return Buffer.from(
-    Array.from({ length }, () => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) >>> 24),
-  )
+  return Buffer.from(Array.from({ length }, () => (state = nextNumber(state)) >>> 24))
 }
 
-/** Faults on connections that no HTTP client would make. */
+/** Faults on connections that violate HTTP or its usual limits. */
 export const wireFaults: readonly Fault[] = [
   halfOpen,
-  // A server may wait for the end of a head.
+  // The blank line ends the head, for servers that wait for its end.
   refused('garbage bytes', () => Buffer.concat([noise(4096), Buffer.from('\r\n\r\n')])),
   refused('garbage in the body', ({ target }) => {
     const body = noise(512)

@@ -2,7 +2,7 @@ import type { Api } from '../apis/api.js'
 import type { RequestFailure, Usage } from '../metrics/run-record.js'
 import { eventDecoder } from './event-decoder.js'
 
-/** Reads one answer's stream and notes what came when. */
+/** Reads one answer's stream and records the time of each chunk. */
 export class Answer {
   readonly arrivalsMs: number[] = []
   arrivedTokens = 0
@@ -10,7 +10,7 @@ export class Answer {
   text = ''
   usage: Usage | undefined
   failure: RequestFailure | undefined
-  /** Whether the stream's own end came. */
+  /** Whether the stream's final event arrived. */
   ended = false
   readonly #decoder
 
@@ -48,7 +48,7 @@ export class Answer {
   }
 }
 
-/** An object, or an empty one for what no API sends. */
+/** The value if it is an object, otherwise an empty object. */
 function parse(data: string): Readonly<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(data)

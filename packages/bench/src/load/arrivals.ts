@@ -1,7 +1,7 @@
 import { randomGamma } from 'd3-random'
 import type { RandomSource } from '../statistics/random-source.js'
 
-/** How requests of an open loop arrive. */
+/** The arrival process of an open loop. */
 export interface ArrivalOptions {
   /** Requests per second. */
   readonly rate: number
@@ -10,12 +10,12 @@ export interface ArrivalOptions {
    * (default), smaller is burstier, larger more even, Infinity exactly even.
    */
   readonly burstiness?: number
-  /** Milliseconds in which the rate grows evenly from 0; default 0. */
+  /** Milliseconds in which the rate grows linearly from 0; default 0. */
   readonly rampMs?: number
   readonly random: RandomSource
 }
 
-/** Times in milliseconds, without end, at which requests are meant to be sent. */
+/** An endless sequence of the intended send times, in milliseconds. */
 export function* arrivals(options: ArrivalOptions): Generator<number, never> {
   const { rate, burstiness = 1, rampMs = 0, random } = options
   const gap = Number.isFinite(burstiness)
@@ -28,7 +28,7 @@ export function* arrivals(options: ArrivalOptions): Generator<number, never> {
   }
 }
 
-/** When so many requests have been sent, at a rate per millisecond that is reached after the ramp. */
+/** The time by which `requests` are sent; `rate` is per millisecond, reached after the ramp. */
 function timeOf(requests: number, rate: number, rampMs: number): number {
   const duringRamp = (rate * rampMs) / 2
   return requests < duringRamp

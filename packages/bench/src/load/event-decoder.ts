@@ -1,6 +1,6 @@
 import { createParser } from 'eventsource-parser'
 
-/** Takes a stream's text as it comes and hands on the data of each event. */
+/** Consumes a stream's text in pieces and emits the data of each event. */
 export interface EventDecoder {
   feed(text: string): void
 }

@@ -3,60 +3,70 @@ import type { Dataset } from '../workload/work-item.js'
 /** When requests are sent. */
 export type LoadShape =
   | {
-      /** So many clients, each of which sends its next request when the one before has ended. */
+      /** The number of clients; each sends its next request when its previous one has ended. */
       readonly kind: 'closed'
       readonly concurrency: number
-      /** Milliseconds over which the clients begin. */
+      /** Milliseconds over which the clients start. */
       readonly rampMs: number
     }
   | {
-      /** So many requests per second, whatever the server does. */
+      /** Requests per second, however slowly the server answers. */
       readonly kind: 'open'
       readonly rate: number
       readonly burstiness: number
       readonly rampMs: number
     }
   | {
-      /** At the times of the dataset. */
+      /** At the dataset's arrival times. */
       readonly kind: 'trace'
     }
 
-/** Some of the requests' senders. */
+/** A tenant and its share of the requests. */
 export interface TenantShare {
   readonly name: string
-  /** Its part of the requests, relative to the others'. */
+  /** Its share of the requests, relative to the other tenants' weights. */
   readonly weight: number
 }
 
-/** What a load consists of, the same for every target. */
+/** A load, the same for every target. */
 export interface LoadOptions {
   readonly shape: LoadShape
   readonly dataset: Dataset
-  /** How many requests are sent; default: no limit. */
+  /** Number of requests to send; default: no limit. */
   readonly requests?: number
-  /** For how long requests are sent, in milliseconds; those under way still end. */
+  /** For how long requests are sent, in milliseconds; requests in flight still finish. */
   readonly durationMs?: number | undefined
   readonly seed: number
-  /** Share of requests that the client cancels in the middle; default 0. */
+  /** Share of requests that the client cancels midway; default 0. */
   readonly cancelRate?: number
   /** Share of requests that are read slowly; default 0. */
   readonly slowReaders?: number
-  /** How long a slow reader rests after each chunk, in milliseconds. */
+  /** How long a slow reader pauses after each chunk, in milliseconds. */
   readonly slowReadMs?: number
   readonly tenants?: readonly TenantShare[]
   readonly temperature: number
   readonly ignoreEos: boolean
-  /** Milliseconds after which a request has failed. */
+  /** Milliseconds after which a request fails. */
   readonly timeoutMs: number
 }
 
-/** What differs between the runs of a load. */
+/** The clock of a load. */
+export interface LoadClock {
+  /** Milliseconds since an arbitrary start, monotonic. */
+  now(): number
+  /** Resolves after this many milliseconds, or when the signal is aborted. */
+  sleep(milliseconds: number, signal: AbortSignal): Promise<void>
+}
+
+/** Options that differ between the runs of a load. */
 export interface RunOptions {
-  /** Sets this run's prompts apart from those of other runs. */
+  /** Runs with different salts send different prompts. */
   readonly salt: string
-  /** The dataset's item to begin with. */
+  /** Index of the first dataset item. */
   readonly firstItem: number
   readonly signal: AbortSignal
   /** Called when a request has ended. */
   readonly onDone?: () => void
+  /** Default: real time, on the monotonic clock. */
+  readonly clock?: LoadClock
 }

@@ -4,10 +4,10 @@ import { sendRequest } from './send-request.js'
 import { urlOf, type Target } from './target.js'
 
 /**
- * Finds out whether a target answers, and which model to ask for where its API wants one named.
+ * Checks that a target answers, and finds a model to request if its API requires one.
  *
  * @returns the target, with its model
- * @throws `target_unavailable`, saying what to do about it
+ * @throws `target_unavailable` with a hint on how to fix it
  */
 export async function reachTarget(
   target: Target,
@@ -38,7 +38,7 @@ function unavailable({ url, api }: Target, kind: string, message: string): CllmE
   return new CllmError('target_unavailable', text)
 }
 
-/** The first model that a server lists, OpenAI's way or Ollama's. */
+/** The first model that a server lists, by OpenAI's or Ollama's API. */
 async function firstModel(target: Target): Promise<string> {
   const path = target.api.name === 'ollama' ? '/api/tags' : '/v1/models'
   const url = urlOf(target, path)

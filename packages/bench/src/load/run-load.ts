@@ -7,32 +7,39 @@ import { randomSource } from '../statistics/random-source.js'
 import { promptText } from '../workload/prompt-text.js'
 import { arrivals } from './arrivals.js'
 import { makeJob, type Job } from './job.js'
-import type { LoadOptions, RunOptions } from './load-options.js'
+import type { LoadClock, LoadOptions, RunOptions } from './load-options.js'
 import { sendRequest } from './send-request.js'
 import type { Target } from './target.js'
 
-/** Why a run ended before its load was done. */
+/** Why a run ended before its load was complete. */
 export type Stopped = 'interrupted' | 'target-gone'
 
-/** What a run measured. */
+/** The measurements of a run. */
 export interface LoadResult {
-  /** Every request that was sent, in the order of their indexes. */
+  /** Every request that was sent, ordered by index. */
   readonly records: readonly RunRecord[]
   readonly stopped?: Stopped
-  /** How late this process itself was to handle events, 99th percentile in milliseconds. */
+  /** Event loop delay of this process, 99th percentile in milliseconds. */
   readonly eventLoopP99Ms: number
 }
 
-/** So many requests in a row that find nobody mean that the target is gone. */
+const realTime: LoadClock = {
+  now: () => performance.now(),
+  async sleep(milliseconds, signal) {
+    await sleep(milliseconds, undefined, { signal }).catch(() => undefined)
+  },
+}
+
+/** After this many refused connections in a row, the target counts as gone. */
 const goneAfter = 10
 
-/** Puts a load on a target and waits until all of its requests have ended. */
+/** Sends a load to a target and waits until all requests have ended. */
 export async function runLoad(
   target: Target,
   load: LoadOptions,
   run: RunOptions,
 ): Promise<LoadResult> {
-  // One millisecond is the resolution, and part of what is measured.
+  // The measured delay includes the resolution of one millisecond, which is subtracted below.
   const delay = monitorEventLoopDelay({ resolution: 1 })
   delay.enable()
   const loadRun = new LoadRun(target, load, run)
@@ -49,8 +56,9 @@ export async function runLoad(
 class LoadRun {
   readonly records: RunRecord[] = []
   stopped: Stopped | undefined
-  readonly #begin = performance.now()
-  readonly #now = () => performance.now() - this.#begin
+  readonly #clock: LoadClock
+  readonly #begin: number
+  readonly #now = () => this.#clock.now() - this.#begin
   readonly #interrupt = new AbortController()
   /** The next item of the dataset. */
   #next = 0
@@ -62,6 +70,8 @@ class LoadRun {
     private readonly load: LoadOptions,
     private readonly run: RunOptions,
   ) {
+    this.#clock = run.clock ?? realTime
+    this.#begin = this.#clock.now()
     setMaxListeners(0, this.#interrupt.signal)
   }
 
@@ -113,12 +123,12 @@ class LoadRun {
     )
   }
 
-  /** Whoever sleeps when the run is stopped wakes up at once. */
+  /** Stopping the run wakes every sleeping client at once. */
   async #until(time: number): Promise<void> {
-    // Timers count whole milliseconds, and early is worse than up to one late.
+    // Timers have a resolution of 1 ms, and late by up to 1 ms is better than early.
     const milliseconds = Math.ceil(time - this.#now())
     if (milliseconds <= 0) return
-    await sleep(milliseconds, undefined, { signal: this.#interrupt.signal }).catch(() => undefined)
+    await this.#clock.sleep(milliseconds, this.#interrupt.signal)
   }
 
   #take(): Job | undefined {
@@ -130,7 +140,7 @@ class LoadRun {
     return this.#sent >= requests || this.#now() >= durationMs || this.stopped !== undefined
   }
 
-  /** Sends a job, and what follows its answer. */
+  /** Sends a job, and then the follow-up turns of its conversation. */
   async #converse(first: Job, intendedMs: number): Promise<void> {
     const history: Turn[] = []
     let job = first
@@ -144,7 +154,7 @@ class LoadRun {
     }
   }
 
-  /** The answer's text, unless there was none or only a part of it. */
+  /** The answer's text; undefined if the answer is missing or incomplete. */
   async #send(job: Job, history: readonly Turn[], intendedMs: number): Promise<string | undefined> {
     const index = this.#sent++
     const { model } = this.target

@@ -5,21 +5,21 @@ import type { Outcome, RequestFailure } from '../metrics/run-record.js'
 import { Answer } from './answer.js'
 import { urlOf, type Target } from './target.js'
 
-/** How a request is sent and read. */
+/** Options for sending a request and reading its answer. */
 export interface SendOptions {
   /** The run's clock, in milliseconds. */
   readonly now: () => number
   /** Ends the request as `interrupted`. */
   readonly signal: AbortSignal
-  /** Ends it as failed with `timeout`, in milliseconds after the sending. */
+  /** Milliseconds after sending until the request fails with `timeout`. */
   readonly timeoutMs: number
-  /** The client leaves after so many chunks. */
+  /** The client disconnects after this many chunks. */
   readonly cancelAfter?: number
-  /** Milliseconds that the reader rests after each chunk. */
+  /** Milliseconds that the reader pauses after each chunk. */
   readonly slowReadMs?: number
 }
 
-/** What became of a request. */
+/** The outcome of a request. */
 export interface SendResult {
   readonly sentMs: number
   readonly endMs: number
@@ -28,7 +28,7 @@ export interface SendResult {
   readonly answer: Answer
 }
 
-/** Sends one request and reads its stream to the end. Never rejects: failures are results. */
+/** Sends one request and reads its stream to the end. Never rejects: it returns failures. */
 export async function sendRequest(
   target: Target,
   ask: Ask,
@@ -36,8 +36,8 @@ export async function sendRequest(
 ): Promise<SendResult> {
   for (;;) {
     const result = await sendOnce(target, ask, options)
-    // A server may close a kept connection in the moment that it is used again: no failure of its
-    // own, and over when no kept connection is left.
+    // A server may close a kept-alive connection just as the client reuses it. This is no failure
+    // of the server; retry until a new connection is used.
     if (result !== 'stale') return result
   }
 }
@@ -118,13 +118,13 @@ function ending(
     ({ outcome: 'failed', failure: { kind, message } }) as const
   const type = response.headers['content-type'] ?? 'no content type'
   if (answer.ended) {
-    return answer.arrivedTokens > 0 ? { outcome: 'ok' } : failed('empty', 'no token came')
+    return answer.arrivedTokens > 0 ? { outcome: 'ok' } : failed('empty', 'no token arrived')
   }
-  if (answer.arrivedTokens === 0) return failed('protocol', `no event came: the answer is ${type}`)
+  if (answer.arrivedTokens === 0) return failed('protocol', `no events: the answer is ${type}`)
   return failed('disconnected', 'the stream ended without its last event')
 }
 
-/** Reads what a server says of a refusal, at most 2,000 characters. */
+/** Reads the body of a refusal, at most 2,000 characters. */
 function readFailure(response: IncomingMessage, onMessage: (message: string) => void): void {
   let text = ''
   response.setEncoding('utf8')

@@ -2,21 +2,21 @@ import { Agent as HttpAgent, type AgentOptions } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import type { Api } from '../apis/api.js'
 
-/** A server to be measured. */
+/** A server to measure. */
 export interface Target {
-  /** As tables and reports name it. */
+  /** Name in tables and reports. */
   readonly name: string
   readonly url: URL
   readonly api: Api
   readonly model?: string
   readonly headers: Readonly<Record<string, string>>
-  /** More fields for every request's body. */
+  /** Further fields for every request body. */
   readonly extraBody: Readonly<Record<string, unknown>>
-  /** Keeps connections, or makes a new one for each request. */
+  /** Reuses connections, or opens a new one for each request. */
   readonly agent: HttpAgent | HttpsAgent
 }
 
-/** Whether connections are used again. */
+/** Whether connections are reused. */
 export type Connections = 'reuse' | 'new'
 
 /** An agent for a target's URL. */
@@ -25,7 +25,7 @@ export function agentFor(url: URL, connections: Connections): HttpAgent | HttpsA
   return url.protocol === 'https:' ? new HttpsAgent(options) : new HttpAgent(options)
 }
 
-/** The URL of a path below a target's own. */
+/** The URL of a path below the target's URL. */
 export function urlOf(target: Pick<Target, 'url'>, path: string): URL {
   return new URL(target.url.pathname.replace(/\/$/, '') + path, target.url)
 }

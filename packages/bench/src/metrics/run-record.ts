@@ -1,19 +1,19 @@
 /** How a request ended. */
 export type Outcome = 'ok' | 'failed' | 'cancelled' | 'interrupted'
 
-/** Token counts as the server told them. */
+/** Token counts as reported by the server. */
 export interface Usage {
   readonly promptTokens?: number
   readonly generatedTokens?: number
-  /** Tokens of the prompt that the server did not compute anew. */
+  /** Prompt tokens that the server took from its prefix cache. */
   readonly cachedTokens?: number
 }
 
 /** Why a request failed. */
 export interface RequestFailure {
   /**
-   * `connection` (not reached), `disconnected` (ended in the middle), `timeout`, `http_<status>`,
-   * `server` (an error in the stream), `protocol` (not what the API says) or `empty` (no token).
+   * `connection` (not reached), `disconnected` (ended midway), `timeout`, `http_<status>`, `server`
+   * (an error in the stream), `protocol` (a violation of the API) or `empty` (no token).
    */
   readonly kind: string
   readonly message: string
@@ -24,33 +24,33 @@ export interface RequestFailure {
  * the run began.
  */
 export interface RunRecord {
-  /** Its place in the run, from 0. */
+  /** Its index in the run, from 0. */
   readonly index: number
-  /** Whom it was sent for; empty where tenants play no part. */
+  /** The tenant of the request; empty in a run without tenants. */
   readonly tenant: string
-  /** When the load said that it is sent. */
+  /** When the load intended to send it. */
   readonly intendedMs: number
-  /** When it was sent. The latencies count from here. */
+  /** When it was sent. Latencies count from this time. */
   readonly sentMs: number
   /** When text arrived, once per chunk. */
   readonly arrivalsMs: readonly number[]
   readonly endMs: number
   readonly outcome: Outcome
   readonly failure?: RequestFailure
-  /** Tokens that the chunks had in them, where the API tells, else the chunks. */
+  /** Tokens in the chunks if the API reports them, otherwise the number of chunks. */
   readonly arrivedTokens: number
   readonly usage?: Usage
   readonly asked: { readonly inputTokens: number; readonly outputTokens: number }
-  /** True when it was read slowly on purpose: the times between its chunks are the reader's. */
+  /** True when it was read slowly on purpose, so that its ITL depends on the reader. */
   readonly slowReader: boolean
 }
 
-/** Tokens that a request generated: by the server's count, else by what arrived. */
+/** Generated tokens of a request: the server's count, or else the tokens that arrived. */
 export function generatedTokens({ usage, arrivedTokens }: RunRecord): number {
   return usage?.generatedTokens ?? arrivedTokens
 }
 
-/** Time to the first token in milliseconds, or undefined when none came. */
+/** Time to the first token (TTFT) in milliseconds; undefined without a token. */
 export function ttftOf({ arrivalsMs, sentMs }: RunRecord): number | undefined {
   const [first] = arrivalsMs
   return first === undefined ? undefined : first - sentMs
@@ -70,7 +70,7 @@ export function gapsOf({ arrivalsMs }: RunRecord): number[] {
   return arrivalsMs.slice(1).map((time, index) => time - (arrivalsMs[index] as number))
 }
 
-/** From the sending to the end of the answer, in milliseconds. */
+/** Time from sending the request to the end of the answer (E2E), in milliseconds. */
 export function e2eOf({ endMs, sentMs }: RunRecord): number {
   return endMs - sentMs
 }

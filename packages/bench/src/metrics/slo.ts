@@ -1,7 +1,7 @@
 import { distributionOf } from '../statistics/distribution.js'
 import { e2eOf, gapsOf, tpotOf, ttftOf, type RunRecord } from './run-record.js'
 
-/** What a request must keep to be good, in milliseconds. */
+/** The latency limits for goodput, in milliseconds. */
 export interface Slo {
   readonly ttft?: number
   /** The 99th percentile of the request's own times between chunks. */
@@ -17,7 +17,7 @@ const figures: Readonly<Record<keyof Slo, (record: RunRecord) => number | undefi
   e2e: e2eOf,
 }
 
-/** True when a request succeeded and kept every limit. What has no second token has no ITL to break. */
+/** True when a request succeeded within every limit. Without a second token, it meets any ITL. */
 export function meetsSlo(record: RunRecord, slo: Slo): boolean {
   if (record.outcome !== 'ok') return false
   return (Object.keys(slo) as (keyof Slo)[]).every((name) => {

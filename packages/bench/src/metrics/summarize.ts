@@ -11,7 +11,7 @@ import {
 import { meetsSlo, type Slo } from './slo.js'
 import { jainIndex, summarizeTenants, type TenantSummary } from './tenants.js'
 
-/** The figures of one run. Latencies are of requests that succeeded; counts are of all. */
+/** The figures of one run. Latencies cover successful requests; counts cover all requests. */
 export interface Summary {
   readonly requests: {
     readonly total: number
@@ -19,12 +19,12 @@ export interface Summary {
     readonly failed: number
     /** Cancelled by the client on purpose. */
     readonly cancelled: number
-    /** Under way when the run was interrupted. */
+    /** Still running when the run was interrupted. */
     readonly interrupted: number
     /** Failures by kind. */
     readonly errors: Readonly<Record<string, number>>
   }
-  /** From the first sending to the last end. */
+  /** Time from sending the first request to the end of the last one. */
   readonly durationMs: number
   /** Requests that succeeded, per second. */
   readonly requestsPerSecond: number
@@ -39,7 +39,7 @@ export interface Summary {
   readonly tpotMs?: Distribution
   readonly itlMs?: Distribution
   readonly e2eMs?: Distribution
-  /** With an SLO: requests that kept it, per second, and their share of all. */
+  /** With an SLO: requests that met it, per second, and their share of all requests. */
   readonly goodput?: {
     readonly slo: Slo
     readonly requestsPerSecond: number
@@ -50,11 +50,11 @@ export interface Summary {
   /** Jain's index over tenants. */
   readonly jain?: number
   readonly tenants: readonly TenantSummary[]
-  /** Real minus intended time of sending. */
+  /** Actual minus intended send time. */
   readonly sendLagMs?: Distribution
 }
 
-/** Makes the figures of a run from its requests. */
+/** Computes the figures of a run from its requests. */
 export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary {
   const ok = records.filter(({ outcome }) => outcome === 'ok')
   const failed = records.filter(({ outcome }) => outcome === 'failed')
@@ -101,7 +101,7 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
   }
 }
 
-/** Prompt tokens by the server's count, else as asked for. */
+/** Prompt tokens by the server's count, or else the intended number. */
 function promptTokensOf({ usage, asked, outcome }: RunRecord): number {
   return usage?.promptTokens ?? (outcome === 'ok' ? asked.inputTokens : 0)
 }

@@ -1,7 +1,7 @@
 import { distributionOf, type Distribution } from '../statistics/distribution.js'
 import { generatedTokens, ttftOf, type RunRecord } from './run-record.js'
 
-/** What one tenant got. */
+/** The service that one tenant received. */
 export interface TenantSummary {
   readonly tenant: string
   readonly requests: number
@@ -25,9 +25,9 @@ export function summarizeTenants(records: readonly RunRecord[]): TenantSummary[]
 }
 
 /**
- * Jain's index (Jain, Chiu, Hawe 1984) of the chunks that each tenant got for as long as all of them
- * had something running: 1 when all got the same, 1/n when one got everything. Undefined for fewer
- * than two tenants.
+ * Jain's index (Jain, Chiu, Hawe 1984) of the chunks per tenant, over the time in which every
+ * tenant had a running request: 1 for equal shares, 1/n when one tenant received everything.
+ * Undefined for fewer than two tenants.
  */
 export function jainIndex(records: readonly RunRecord[]): number | undefined {
   const arrivals = [...byTenant(records).values()].map((own) =>

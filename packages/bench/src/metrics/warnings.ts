@@ -1,7 +1,7 @@
 import { generatedTokens, type RunRecord } from './run-record.js'
 import type { Summary } from './summarize.js'
 
-/** What a reader of a run's figures must know before trusting them. */
+/** Warnings that a reader of a run's figures must know. */
 export function warningsOf(
   records: readonly RunRecord[],
   summary: Summary,
@@ -22,7 +22,7 @@ function countWarnings(ok: readonly RunRecord[]): string[] {
     const part = `${ok.length - counted.length} of ${ok.length} answers`
     return [`the server gave no token count in ${part}: their chunks are counted instead`]
   }
-  // One chunk of grace per request: text that was held back may come as one more.
+  // Tolerates one chunk per request: text that was held back may arrive as an extra chunk.
   const off = counted.filter((record) => {
     const difference = Math.abs(generatedTokens(record) - record.arrivedTokens)
     return difference > Math.max(1, 0.05 * generatedTokens(record))
@@ -32,7 +32,7 @@ function countWarnings(ok: readonly RunRecord[]): string[] {
   const arrived = sum(off.map(({ arrivedTokens }) => arrivedTokens))
   return [
     `the server's token counts disagree with what arrived in ${off.length} of ${ok.length} answers: ` +
-      `${told} tokens told, ${arrived} arrived. ITL is per chunk, TPOT per token told`,
+      `${told} tokens reported, ${arrived} arrived. ITL is per chunk, TPOT per reported token`,
   ]
 }
 
@@ -44,7 +44,7 @@ function lengthWarnings(ok: readonly RunRecord[]): string[] {
   return [
     ...(short.length > 0 ? [`${short.length} of ${ok.length} answers are shorter than asked`] : []),
     ...(Math.abs(real - asked) > 0.2 * asked
-      ? [`prompts have ${real} tokens by the server's count, ${asked} were aimed at`]
+      ? [`prompts have ${real} tokens by the server's count, but ${asked} were intended`]
       : []),
   ]
 }
@@ -54,11 +54,11 @@ function lagWarnings({ sendLagMs }: Summary, eventLoopP99Ms: number): string[] {
   return [
     ...(sendLagMs !== undefined && sendLagMs.p99 > limit
       ? [
-          `requests were sent late, p99 ${sendLagMs.p99.toFixed(1)} ms: the load is not as asked for`,
+          `requests were sent late, p99 ${sendLagMs.p99.toFixed(1)} ms: the load is not the requested one`,
         ]
       : []),
     ...(eventLoopP99Ms > limit
-      ? [`this client was busy, p99 ${eventLoopP99Ms.toFixed(1)} ms: times are that much too long`]
+      ? [`this client was busy, p99 ${eventLoopP99Ms.toFixed(1)} ms: times are too long by that`]
       : []),
   ]
 }

@@ -12,7 +12,7 @@ export interface TraceEvent {
   readonly args?: Readonly<Record<string, unknown>>
 }
 
-/** A timeline: a process per run, a line per request under way, waiting and generating apart. */
+/** A timeline: a process per run, a lane per running request, with waiting and generating apart. */
 export function chromeTrace(runs: readonly MeasuredRun[]): { traceEvents: TraceEvent[] } {
   const traceEvents = runs.flatMap(({ result, records }, pid): TraceEvent[] => {
     const name = `${result.target.name}, ${loadName(result.load)}, run ${result.repeat}`
@@ -45,7 +45,7 @@ function eventsOf(record: RunRecord, pid: number, tid: number): TraceEvent[] {
   ]
 }
 
-/** Lines so few that requests on one do not overlap. */
+/** Assigns requests to the fewest lanes such that requests in a lane do not overlap. */
 export function lanesOf(records: readonly RunRecord[]): number[] {
   const lanes: number[] = []
   const bySending = records.map((record, index) => ({ record, index }))

@@ -11,7 +11,7 @@ const words = {
   unknown: 'one round: no interval',
 }
 
-/** The figures of all targets at one load, and how they compare. */
+/** The figures of all targets at one load, and their ratios. */
 export function compareTable({ load, figures: values, ratios }: ComparedLoad): string {
   const names = Object.keys(values)
   const [baseline = '', ...others] = names

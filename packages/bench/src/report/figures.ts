@@ -6,7 +6,7 @@ export interface Figure {
   readonly unit: string
   /** Which direction is better. */
   readonly better: 'higher' | 'lower'
-  /** Takes it from a run; undefined when it was not measured. */
+  /** Reads it from a run; undefined when it was not measured. */
   readonly of: (summary: Summary) => number | undefined
 }
 
@@ -28,7 +28,7 @@ const rate = (name: string, unit: string, of: Figure['of']): Figure => ({
   of,
 })
 
-/** What targets are compared by, and what has an interval when runs are repeated. */
+/** The figures by which targets are compared, and that get an interval over repeated runs. */
 export const figures: readonly Figure[] = [
   rate('output', 'tokens/s', (summary) => summary.outputTokensPerSecond),
   rate('requests', '/s', (summary) => summary.requestsPerSecond),

@@ -1,6 +1,6 @@
 import type { Estimate } from '../statistics/confidence.js'
 
-/** A number with as many digits as matter: 1,234 or 12.3 or 0.123. */
+/** Formats a number with its significant digits: 1,234 or 12.3 or 0.123. */
 export function formatNumber(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return '–'
   const digits =

@@ -8,10 +8,10 @@ import { summarize, type Summary } from '../metrics/summarize.js'
 import { warningsOf } from '../metrics/warnings.js'
 import type { StepBucket } from './step-history.js'
 
-/** The version of the JSON of all commands; raised when a field changes its meaning or goes. */
+/** Version of all commands' JSON; raised when a field changes its meaning or is removed. */
 export const schemaVersion = 1
 
-/** One run: what `--json` prints as a line. */
+/** One run: one line of `--json`. */
 export interface RunResult {
   readonly schema: typeof schemaVersion
   readonly kind: 'run'
@@ -31,10 +31,10 @@ export interface RunResult {
   readonly client: { readonly node: string; readonly cpu: string; readonly cores: number }
   /** Why it ended early, or null. */
   readonly stopped: Stopped | null
-  /** How late this process was to handle events, 99th percentile in milliseconds. */
+  /** Event loop delay of this process, 99th percentile in milliseconds. */
   readonly eventLoopP99Ms: number
   readonly summary: Summary
-  /** What was said of the first failure of each kind. */
+  /** The message of the first failure of each kind. */
   readonly failures: Readonly<Record<string, string>>
   readonly warnings: readonly string[]
 }
@@ -43,11 +43,11 @@ export interface RunResult {
 export interface MeasuredRun {
   readonly result: RunResult
   readonly records: readonly RunRecord[]
-  /** What the engine's steps were made of, where the engine was at hand. */
+  /** The composition of the engine's steps, if the command started the engine. */
   readonly steps?: readonly StepBucket[]
 }
 
-/** What a run's result is made from. */
+/** The inputs of a run's result. */
 export interface RunParts {
   readonly target: Target
   readonly load: LoadOptions
@@ -57,7 +57,7 @@ export interface RunParts {
   readonly measured: LoadResult
 }
 
-/** Puts a run's result together. */
+/** Builds a run's result. */
 export function runResult({
   target,
   load,

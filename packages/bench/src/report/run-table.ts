@@ -5,7 +5,7 @@ import { formatEstimate, formatNumber } from './format.js'
 import { loadName, type RunResult } from './run-result.js'
 import { textTable } from './text-table.js'
 
-/** A run for people to read. */
+/** A run as text for the terminal. */
 export function runTable({ summary, target, load, repeat, warnings, failures }: RunResult): string {
   const row = (name: string, values: Distribution | undefined) => {
     if (values === undefined) return []
@@ -22,7 +22,7 @@ export function runTable({ summary, target, load, repeat, warnings, failures }: 
   const lines = [
     `${target.name}, ${loadName(load)}, run ${repeat}`,
     requestLine(summary.requests),
-    `${formatNumber(summary.requestsPerSecond)} requests/s, ${formatNumber(summary.outputTokensPerSecond)} output tokens/s, ${formatNumber(summary.totalTokensPerSecond)} tokens/s in all, ${formatNumber(summary.durationMs / 1000)} s`,
+    `${formatNumber(summary.requestsPerSecond)} requests/s, ${formatNumber(summary.outputTokensPerSecond)} output tokens/s, ${formatNumber(summary.totalTokensPerSecond)} tokens/s in total, ${formatNumber(summary.durationMs / 1000)} s`,
     ...(summary.goodput === undefined
       ? []
       : [

@@ -1,6 +1,6 @@
-/** The steps within a part of the time, of all machines. */
+/** The steps of all machines within an interval of time. */
 export interface StepBucket {
-  /** Where it begins, in milliseconds of the run. */
+  /** Start of the interval, in milliseconds after the start of the run. */
   readonly atMs: number
   readonly steps: number
   readonly prefillTokens: number
@@ -8,14 +8,14 @@ export interface StepBucket {
   readonly busyMs: number
 }
 
-/** More parts of the time than this are not seen in a plot. */
+/** A plot cannot show more intervals than this. */
 const most = 512
 
 type Bucket = { -readonly [Key in keyof StepBucket]: StepBucket[Key] }
 
 /**
- * What steps were made of over time, in few numbers however many they are: parts of equal length that
- * are joined in pairs whenever there are too many.
+ * The composition of steps over time in bounded memory: intervals of equal length, which are merged
+ * in pairs whenever there are too many.
  */
 export class StepHistory {
   #buckets: Bucket[] = []
@@ -27,7 +27,7 @@ export class StepHistory {
     this.#put(part)
   }
 
-  /** The parts with steps in them, by time. */
+  /** The intervals with steps in them, by time. */
   list(): StepBucket[] {
     return Object.values(this.#buckets)
   }

@@ -1,6 +1,6 @@
 import type { StepBucket } from './step-history.js'
 
-/** What steps were made of as a counter of the Trace Event Format. */
+/** The composition of steps as a counter of the Trace Event Format. */
 export function stepTrace(name: string, pid: number, steps: readonly StepBucket[]): unknown[] {
   return [
     { name: 'process_name', ph: 'M', pid, tid: 0, args: { name: `${name}: steps` } },

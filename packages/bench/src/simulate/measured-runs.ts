@@ -2,7 +2,7 @@ import { schemaVersion, type MeasuredRun } from '../report/run-result.js'
 import { nameOf } from './simulation-table.js'
 import type { SimulatedRun } from './simulation-result.js'
 
-/** Simulations as the reports' plots take runs: the policy stands for the target. */
+/** Simulations in the form that the reports' plots take: the policy is shown as the target. */
 export function measuredRuns(runs: readonly SimulatedRun[]): MeasuredRun[] {
   return runs.map(({ result, records }) => {
     const { load, dataset, seed, summary, failures, warnings, cost } = result

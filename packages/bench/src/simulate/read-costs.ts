@@ -1,4 +1,4 @@
-import { builtInMachines, type MachineModel, passMachine } from '@cllm/scheduler/simulation'
+import { builtInMachines, type MachineModel, passMachine } from '@cllm/simulation'
 import { z } from 'zod'
 import { readJson } from '../datasets/read-json.js'
 
@@ -43,7 +43,7 @@ export type CostFile = z.infer<typeof costFile>
 /**
  * The machine of a built-in's name or of a file of `cllm bench calibrate`.
  *
- * @throws `invalid_dataset` naming the file and what is wrong with it
+ * @throws `invalid_dataset` naming the file and its problem
  */
 export function readCosts(nameOrFile: string): MachineModel {
   const builtIn = builtInMachines.get(nameOrFile)

@@ -4,11 +4,11 @@ import { listDataset } from '../datasets/list-dataset.js'
 import type { Dataset, PromptSegment, WorkItem } from '../workload/work-item.js'
 
 /**
- * The requests of a recording, at their times. What was refused before its prompt was read is left
- * out. An answer that was not ended has the tokens that it had; one that was cancelled goes on until
- * the same time after its arrival.
+ * The requests of a recording, at their arrival times. Requests that were refused before their
+ * prompt was read are left out. An unfinished answer has the tokens that it had; a cancelled
+ * request is cancelled at the same time after its arrival.
  *
- * @throws `invalid_dataset` when no request was taken in
+ * @throws `invalid_dataset` when no request was accepted
  */
 export function recordedLoad(recording: Recording, file: string): Dataset {
   const taken = recording.arrivals.filter(({ promptTokens = 0 }) => promptTokens > 0)

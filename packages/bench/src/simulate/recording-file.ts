@@ -16,7 +16,7 @@ const arrival = z.object({
   deadlineMs: ms.optional(),
   timeoutMs: ms.optional(),
   tenant: z.string().optional(),
-  session: count.optional().describe('A number that stands for its session.'),
+  session: count.optional().describe('A number that identifies its session.'),
   stepGroup: z.string().optional(),
   cache: z.boolean().optional(),
   blocks: z
@@ -40,7 +40,7 @@ const step = z.object({
   context: count.describe('Tokens in their slots before.'),
   chunks: z
     .array(z.tuple([count, count]))
-    .describe('Parts of prompts: their tokens, and those in the slot before.'),
+    .describe('Prompt chunks: their tokens, and the tokens in the slot before.'),
 })
 
 /** The JSON of `GET /admin/recorder` and of crash files; times are milliseconds from `beginsAt`. */
@@ -75,7 +75,7 @@ export function recordingJsonSchema(): object {
 /**
  * Reads a recording.
  *
- * @throws `invalid_dataset` naming the file and what is wrong with it
+ * @throws `invalid_dataset` naming the file and its problem
  */
 export function readRecording(file: string): Recording {
   return readJson(file, recordingSchema) as Recording

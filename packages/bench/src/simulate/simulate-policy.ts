@@ -1,11 +1,6 @@
 import { performance } from 'node:perf_hooks'
 import type { SchedulerPolicy } from '@cllm/core'
-import {
-  type SimulatedAnswer,
-  type MachineModel,
-  routers,
-  simulateLoad,
-} from '@cllm/scheduler/simulation'
+import { type SimulatedAnswer, type MachineModel, routers, simulateLoad } from '@cllm/simulation'
 import type { RunRecord } from '../metrics/run-record.js'
 import type { Slo } from '../metrics/slo.js'
 import { summarize } from '../metrics/summarize.js'
@@ -15,9 +10,9 @@ import type { WorkItem } from '../workload/work-item.js'
 import { simulatedLoad, type SimulatedLoadOptions } from './simulated-load.js'
 import type { SimulatedRun, SimulatedSetup } from './simulation-result.js'
 
-/** What is simulated. */
+/** The inputs of a simulation. */
 export interface SimulateOptions extends Omit<SimulatedSetup, 'cost'> {
-  /** As the result names it. */
+  /** The policy's name in the result. */
   readonly policy: string
   readonly policyOptions?: Readonly<Record<string, unknown>>
   /** Makes the policy, once per machine. */
@@ -28,11 +23,14 @@ export interface SimulateOptions extends Omit<SimulatedSetup, 'cost'> {
   readonly signal?: AbortSignal
 }
 
+/** The inputs of a simulation besides its policy. */
+export type SimulationSetup = Omit<SimulateOptions, 'policy' | 'createPolicy' | 'policyOptions'>
+
 /**
- * Serves a load with the real engine and a policy on simulated time. The same options give the same
- * result but for `wall_ms`.
+ * Runs a load through the real engine and a policy in simulated time. The same options give the
+ * same result, except for `wall_ms`.
  *
- * @throws what the policy does wrong, as `policy_failed`
+ * @throws `policy_failed` when the policy fails
  */
 export async function simulatePolicy(options: SimulateOptions): Promise<SimulatedRun> {
   const { machine, load, slo = {}, slots, contextSize, batchSize, machines } = options

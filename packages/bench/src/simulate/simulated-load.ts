@@ -1,4 +1,4 @@
-import type { SimulatedRequest, SimulatedAnswer } from '@cllm/scheduler/simulation'
+import type { SimulatedRequest, SimulatedAnswer } from '@cllm/simulation'
 import { arrivals } from '../load/arrivals.js'
 import { pickTenant } from '../load/job.js'
 import type { LoadOptions } from '../load/load-options.js'
@@ -13,7 +13,7 @@ export type SimulatedLoadOptions = Pick<LoadOptions, 'shape' | 'dataset' | 'seed
 
 /** A load for `simulateLoad`. */
 export interface SimulatedLoad {
-  /** Those whose times are known from the beginning. */
+  /** Requests with an arrival time known from the start. */
   readonly requests: readonly SimulatedRequest[]
   /** The next request of a client whose last one ended. */
   readonly after?: (ended: SimulatedAnswer, now: number) => SimulatedRequest | undefined

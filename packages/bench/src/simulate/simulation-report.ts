@@ -1,6 +1,6 @@
 import { figures } from '../report/figures.js'
 import { formatNumber } from '../report/format.js'
-import { escapeHtml, htmlPage, htmlTable } from '../report/html.js'
+import { escapeHtml, htmlPage, htmlTable } from '../report/html/html.js'
 import { loadName } from '../report/run-result.js'
 import { measuredRuns } from './measured-runs.js'
 import { nameOf } from './simulation-table.js'
@@ -46,8 +46,8 @@ function about(result: SimulationResult): string {
 async function plots(runs: readonly SimulatedRun[]): Promise<string[]> {
   // Plots take a second to load.
   const { ganttPlot, latencies, latencyPlot, servicePlot, throughputPlot } =
-    await import('../report/plots.js')
-  const { stepPlot } = await import('../report/step-plot.js')
+    await import('../report/html/plots.js')
+  const { stepPlot } = await import('../report/html/step-plot.js')
   const measured = measuredRuns(runs)
   const figure = async (caption: string, svg: Promise<string>) =>
     `<figure>${await svg}<figcaption>${escapeHtml(caption)}</figcaption></figure>`
@@ -56,13 +56,13 @@ async function plots(runs: readonly SimulatedRun[]): Promise<string[]> {
     sections.push(await figure(name, latencyPlot(measured, name, of)))
   }
   sections.push('<h2>Throughput against latency</h2>')
-  sections.push(await figure('A point per policy', throughputPlot(measured)))
+  sections.push(await figure('One point per policy', throughputPlot(measured)))
   for (const [index, run] of runs.entries()) {
     const one = measured[index]
     if (one === undefined) continue
     sections.push(`<h2>${escapeHtml(nameOf(run.result))}</h2>`)
-    sections.push(await figure('What steps were made of', stepPlot(run.steps)))
-    sections.push(await figure('A bar per request, at most 500', ganttPlot(one)))
+    sections.push(await figure('Composition of the steps', stepPlot(run.steps)))
+    sections.push(await figure('One bar per request, at most 500', ganttPlot(one)))
     if (run.result.summary.tenants.length < 2) continue
     sections.push(await figure('Service by tenant', servicePlot(one)))
   }

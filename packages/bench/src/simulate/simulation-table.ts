@@ -2,13 +2,11 @@ import { figures } from '../report/figures.js'
 import { formatNumber } from '../report/format.js'
 import { loadName } from '../report/run-result.js'
 import { textTable } from '../report/text-table.js'
-import type { SimulateOptions } from './simulate-policy.js'
+import type { SimulationSetup } from './simulate-policy.js'
 import type { SimulationResult } from './simulation-result.js'
 
-type Setup = Omit<SimulateOptions, 'policy' | 'createPolicy' | 'policyOptions'>
-
-/** What is simulated, before the first result. */
-export function simulationHead(setup: Setup): string {
+/** The description of a simulation, printed before the first result. */
+export function simulationHead(setup: SimulationSetup): string {
   const { machine, load, slots, contextSize, batchSize, machines, router } = setup
   const several = machines > 1 ? `${machines} machines (${router}), each with ` : ''
   return [
@@ -18,7 +16,7 @@ export function simulationHead(setup: Setup): string {
   ].join('\n')
 }
 
-/** Policies beside each other, a column each. */
+/** A table of the policies' results, one column per policy. */
 export function simulationTable(results: readonly SimulationResult[]): string {
   const number = (name: string, of: (result: SimulationResult) => number | undefined) => {
     const values = results.map(of)
@@ -46,7 +44,7 @@ export function simulationTable(results: readonly SimulationResult[]): string {
   return `${textTable(['', ...results.map(nameOf)], rows)}\n${notes.join('')}\n`
 }
 
-/** A policy with the options that it was given. */
+/** A policy's name with its options. */
 export function nameOf({ policy, policyOptions }: SimulationResult): string {
   const options = Object.entries(policyOptions).map(([name, value]) => `${name}=${String(value)}`)
   return options.length === 0 ? policy : `${policy} ${options.join(' ')}`

@@ -4,7 +4,7 @@ import { measuredRuns } from './measured-runs.js'
 import { nameOf } from './simulation-table.js'
 import type { SimulatedRun } from './simulation-result.js'
 
-/** A timeline of the requests, and what the steps were made of as counters beside it. */
+/** A timeline of the requests, with the composition of the steps as counters. */
 export function simulationTrace(runs: readonly SimulatedRun[]): { traceEvents: unknown[] } {
   const requests = chromeTrace(measuredRuns(runs)).traceEvents
   const steps = runs.flatMap(({ result, steps: buckets }, index) =>

@@ -1,3 +1,4 @@
+import { nextNumber } from '@cllm/core'
 import type { WorkItem } from '../workload/work-item.js'
 
 /**
@@ -14,7 +15,7 @@ export function tokenIds(item: WorkItem, lap = 0): number[] {
   for (const { key, tokens } of segments) {
     let state = hashOf(lap === 0 ? key : `${lap} ${key}`)
     for (let index = 0; index < tokens; index++) {
-      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+      state = nextNumber(state)
       // 0 is what a simulated model says.
       ids.push(1 + (state >>> 3))
     }

@@ -7,7 +7,7 @@ import {
   type EngineClient,
 } from '@cllm/core'
 import { median } from 'simple-statistics'
-import type { ModelHost, ModelSettings } from '../command/model-flags.js'
+import type { ModelHost, ModelSettings } from '../model-host.js'
 import { runClient } from './run-client.js'
 import { runHttp } from './run-http.js'
 import { runSteps } from './run-steps.js'
@@ -36,7 +36,7 @@ const names = [
   'HTTP, streams',
 ]
 
-/** Does the same work at every stage, `rounds` times after one that does not count. */
+/** Runs the same work at every stage, `rounds` times after an unmeasured round. */
 export async function measureStages(
   host: ModelHost,
   settings: ModelSettings,
@@ -66,7 +66,7 @@ export async function measureStages(
     const inProcess = new Map([[2, (prompts: Prompts) => runClient(client, work, prompts)]])
     await measure(inProcess, vocabularySize)
   } finally {
-    // Its backend goes with it.
+    // Closing the engine disposes of its backend.
     await client.close()
   }
   const served = await host.serve(settings)

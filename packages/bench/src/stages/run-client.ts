@@ -17,13 +17,13 @@ export async function runClient(
         for await (const event of client.submit({ prompt: { tokens }, maxTokens, sampling })) {
           if (event.type === 'token') count++
         }
-        if (count !== maxTokens) throw new Error(`the engine drew ${count} of ${maxTokens} tokens`)
+        if (count !== maxTokens) throw new Error(`expected ${maxTokens} tokens, got ${count}`)
       }),
     )
   })
 }
 
-/** Times what is done, with the engine's own account of it. */
+/** Measures the wall time of an action, together with the engine's own timings. */
 export async function timed(client: EngineClient, work: () => Promise<void>): Promise<StageRun> {
   const before = await client.statistics()
   const began = performance.now()

@@ -1,4 +1,4 @@
-import { plot } from '../report/plot.js'
+import { plot } from '../report/html/plot.js'
 import type { StageResult } from './measure-stages.js'
 
 /** Where the time of each stage goes. */

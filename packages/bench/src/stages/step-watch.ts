@@ -7,8 +7,8 @@ import { StepHistory, type StepBucket } from '../report/step-history.js'
 const everyMs = 50
 
 /**
- * What an engine's steps are made of while something runs, read from its counters: the steps between
- * two looks are put down together.
+ * Records the composition of an engine's steps while an action runs, from the engine's counters;
+ * the steps between two samples are merged.
  */
 export async function watchSteps<T>(
   client: Pick<EngineClient, 'statistics'>,

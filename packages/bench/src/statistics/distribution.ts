@@ -1,6 +1,6 @@
 import { mean, quantileSorted, standardDeviation } from 'simple-statistics'
 
-/** What is said of many values of one kind, all in the unit of the values. */
+/** Summary statistics of a set of values, in their unit. */
 export interface Distribution {
   readonly count: number
   readonly mean: number

@@ -24,7 +24,7 @@ export function estimateSlope(
   return { mean: m, low: m - margin, high: m + margin, count }
 }
 
-/** The mean points of so many blocks of points in their order; fewer where there are fewer points. */
+/** Splits the points, in their order, into this many blocks and returns the mean of each; fewer blocks for fewer points. */
 export function blockMeans(
   points: readonly (readonly [x: number, y: number])[],
   blocks: number,

@@ -1,4 +1,4 @@
-import { batchingNames, orderNames } from '@cllm/scheduler'
+import type { PolicyFactory } from '../model-host.js'
 import type { Slo } from '../metrics/slo.js'
 
 /** A policy with its options. */
@@ -8,7 +8,11 @@ export interface Candidate {
 }
 
 /** Policies that are worth a try: every order with every batching and some of its options. */
-export function candidates({ itl }: Slo, batchSize: number): Candidate[] {
+export function candidates(
+  { itl }: Slo,
+  batchSize: number,
+  { batchings, orders }: Pick<PolicyFactory, 'batchings' | 'orders'>,
+): Candidate[] {
   const budgets = [64, 128, 256, 512, 1024].filter((tokens) => tokens <= batchSize)
   const targets = itl === undefined ? [] : [0.5, 0.8].map((share) => Math.round(share * itl))
   const options: Readonly<Record<string, readonly Record<string, unknown>[]>> = {
@@ -16,14 +20,13 @@ export function candidates({ itl }: Slo, batchSize: number): Candidate[] {
     adaptive: [{}, ...targets.map((targetStepMs) => ({ targetStepMs }))],
     static: [4, 8, 16].map((groupSize) => ({ groupSize })),
   }
-  return batchingNames.flatMap((batching) =>
-    // What random does says nothing of a policy.
-    orderNames
-      .filter((order) => order !== 'random')
-      .flatMap((order) =>
-        (options[batching] ?? [{}]).map((policyOptions) => {
-          return { policy: `${batching}+${order}`, policyOptions }
-        }),
-      ),
+  // `random` is only a baseline.
+  const tried = orders.filter((order) => order.name !== 'random')
+  return batchings.flatMap((batching) =>
+    tried.flatMap((order) =>
+      (options[batching.name] ?? [{}]).map((policyOptions) => {
+        return { policy: `${batching.name}+${order.name}`, policyOptions }
+      }),
+    ),
   )
 }

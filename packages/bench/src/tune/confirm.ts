@@ -1,13 +1,13 @@
 import { cllmApi } from '../apis/cllm.js'
-import type { ModelHost, ModelSettings } from '../command/model-flags.js'
-import type { SimulationSetup } from '../command/read-simulation.js'
+import type { ModelHost, ModelSettings } from '../model-host.js'
 import { runLoad } from '../load/run-load.js'
 import { agentFor } from '../load/target.js'
 import { summarize } from '../metrics/summarize.js'
+import type { SimulationSetup } from '../simulate/simulate-policy.js'
 import type { SimulationResult } from '../simulate/simulation-result.js'
 import { nameOf } from '../simulate/simulation-table.js'
 
-/** What a policy did when it was served for real. */
+/** The figures of a policy on a real server. */
 export interface Confirmed {
   /** The policy with its options. */
   readonly name: string
@@ -44,7 +44,7 @@ export async function confirm(
     for (const result of best) {
       const name = nameOf(result)
       await client.setScheduler(result.policy, result.policyOptions)
-      // Fresh prompts: none finds what the one before has left in the slots.
+      // Fresh prompts, so that no policy reuses the KV cache of the previous one.
       const run = { salt: name, firstItem: 0, signal }
       const { records } = await runLoad(target, { ...load, requests, ...sampling }, run)
       const { goodput, ttftMs, itlMs } = summarize(records, slo)
@@ -61,7 +61,7 @@ export async function confirm(
   return confirmed
 }
 
-/** The best for real, by goodput, then TTFT p99; where nothing was confirmed the best simulated one. */
+/** The best confirmed policy by goodput, then TTFT p99; else the best simulated one. */
 export function winnerOf(
   front: readonly SimulationResult[],
   confirmed: readonly Confirmed[],

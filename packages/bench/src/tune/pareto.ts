@@ -1,6 +1,6 @@
 import type { SimulationResult } from '../simulate/simulation-result.js'
 
-/** What policies are weighed by; higher is better. */
+/** The criteria for policies; higher is better. */
 const objectives: readonly ((result: SimulationResult) => number)[] = [
   ({ summary }) => summary.goodput?.share ?? 0,
   ({ summary }) => summary.outputTokensPerSecond,
@@ -12,15 +12,15 @@ const objectives: readonly ((result: SimulationResult) => number)[] = [
 const noticeable = 0.005
 
 /**
- * The results that no other one is as good as in everything and better in something, best first. Of
- * those that are the same in everything the first stands for all.
+ * The Pareto front, best first: the results that no other result dominates. Of results that are
+ * equal in every criterion, only the first is kept.
  */
 export function paretoFront(results: readonly SimulationResult[]): SimulationResult[] {
   const front = results.filter((one) => !results.some((other) => dominates(other, one)))
   return ranked(distinct(front))
 }
 
-/** Without those that are the same as an earlier one in everything that counts. */
+/** Without items that equal an earlier one in every compared figure. */
 export function distinct(results: readonly SimulationResult[]): SimulationResult[] {
   const keyOf = (result: SimulationResult) => objectives.map((of) => of(result)).join(' ')
   const seen = new Set<string>()

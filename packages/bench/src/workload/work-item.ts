@@ -1,6 +1,6 @@
-import type { SimulatedRequest } from '@cllm/scheduler/simulation'
+import type { SimulatedRequest } from '@cllm/simulation'
 
-/** A part of a prompt. The same key stands for the same text in every prompt that has it. */
+/** A part of a prompt. The same key gives the same text in every prompt. */
 export interface PromptSegment {
   readonly key: string
   /** Its length in tokens: at most that many from the beginning of the key's text. */
@@ -21,8 +21,8 @@ export type RecordedRequest = Pick<
 >
 
 /**
- * A request that a load consists of. A prompt is a text, or segments of which text or token ids are
- * made when they are needed, so that the same item serves real servers and simulated ones.
+ * A request of a load. A prompt is a text, or segments that are turned into text or token ids when
+ * needed, so that the same item works for real and simulated servers.
  */
 export interface WorkItem {
   readonly prompt: string | readonly PromptSegment[]
@@ -31,20 +31,20 @@ export interface WorkItem {
   readonly outputTokens: number
   /** When a trace sent it: milliseconds after its first request. */
   readonly atMs?: number
-  /** What else a recording knows of it; only simulations heed it. */
+  /** Further data from a recording; used only by simulations. */
   readonly request?: RecordedRequest
-  /** What the same sender asks when it has read the answer; simulations leave it out. */
+  /** Follow-up prompts of the same client after the answer; simulations ignore them. */
   readonly next?: WorkItem
 }
 
-/** Where the requests of a load come from. */
+/** The source of a load's requests. */
 export interface Dataset {
-  /** As the report names it. */
+  /** Its name in reports. */
   readonly name: string
-  /** How many different items there are; undefined: as many as one asks for. */
+  /** The number of different items; undefined if unlimited. */
   readonly size?: number
   /** True when its items have times and can be replayed. */
   readonly timed: boolean
-  /** The item at an index from 0; beyond `size` it begins anew. */
+  /** The item at an index from 0; beyond `size`, it wraps around. */
   item(index: number): WorkItem
 }

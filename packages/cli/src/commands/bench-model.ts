@@ -1,10 +1,8 @@
-import {
-  benchCalibrate,
-  benchEngine,
-  benchPolicies,
-  benchStages,
-  tune as tuneLoad,
-} from '@cllm/bench'
+import { benchEngine } from './bench/bench-engine.js'
+import { benchPolicies } from './bench/bench-policies.js'
+import { benchStages } from './bench/bench-stages.js'
+import { benchCalibrate } from './bench/calibrate.js'
+import { tune as tuneLoad } from './bench/tune.js'
 import type { RunCommand } from './command-io.js'
 import { engineLikeProcess } from './engine-like-process.js'
 import { modelHost } from './model-host.js'

@@ -1,6 +1,19 @@
-import type { CommandIo } from '@cllm/bench'
+/** Where a command writes text. */
+export interface Output {
+  /** Writes the text unchanged. */
+  write(text: string): unknown
+  /** True for a terminal, which can show a progress bar. */
+  readonly isTTY?: boolean | undefined
+}
 
-export type { CommandIo, Output } from '@cllm/bench'
+/** A command's access to its process; tests pass their own. */
+export interface CommandIo {
+  readonly stdout: Output
+  readonly stderr: Output
+  readonly env: NodeJS.ProcessEnv
+  /** Aborted when the command must stop, such as by Ctrl-C. */
+  readonly signal: AbortSignal
+}
 
-/** What the dispatcher calls: `argv` without the command's own name; the result is the exit code. */
+/** Runs a command; `argv` excludes the command's name. Returns the exit code. */
 export type RunCommand = (argv: string[], io: CommandIo) => Promise<number>

@@ -1,17 +1,17 @@
 import { Document, isScalar, type Pair, type Scalar, visit } from 'yaml'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
-import { options } from '../config/option-list.js'
-import type { CllmConfig } from '../config/schema.js'
+import { options } from '../config/options/option-list.js'
+import type { CllmConfig } from '../config/options/schema.js'
 import type { CommandIo } from './command-io.js'
-import { configHelp } from './config-help.js'
+import { configHelp } from './help/config-help.js'
 
-/** What `cllm config --help` prints. */
+/** The output of `cllm config --help`. */
 export const help = (): string => `Usage: cllm config [--json] [flags of cllm serve]
 
-Prints the configuration that \`cllm serve\` would have with the same flags, and where each value came
-from. The output is a YAML file that \`--config\` takes.
+Prints the configuration that \`cllm serve\` would use with the same flags, and where each value
+comes from. The output is YAML that \`--config\` accepts.
 
-  --json                        The same as JSON
+  --json                        Print JSON instead of YAML
 
 ${configHelp()}`
 
@@ -23,14 +23,14 @@ const pathOf = (pair: Pair, ancestors: readonly unknown[]): string =>
 
 const secrets = options.filter(({ isSecret }) => isSecret).map(({ path }) => path.split('.'))
 
-/** The configuration without what nobody is to see. */
+/** The configuration without its secrets. */
 const withoutSecrets = (config: CllmConfig): CllmConfig => {
   const copy = structuredClone(config) as unknown as Record<string, Record<string, unknown>>
   for (const [section = '', name = ''] of secrets) copy[section]![name] = null
   return copy as unknown as CllmConfig
 }
 
-/** The configuration as YAML, with a comment per key that says where its value came from. */
+/** The configuration as YAML, with a comment per key on where its value comes from. */
 export const renderConfig = ({ config, sources }: LoadedConfig): string => {
   const document = new Document(withoutSecrets(config))
   visit(document, {

@@ -9,8 +9,9 @@ import { asksForHelp } from './parse-command.js'
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 
 /**
- * Runs a command that computes in its own process with the thread pool of `cllm serve`'s engine: only
- * a new process can have another one, and with Node's own a token takes half as long again.
+ * Runs a command that computes in its own process, with the same thread pool as the engine of
+ * `cllm serve`. This needs a new process: the pool's size cannot change later, and with Node's
+ * default a token takes half as long again.
  *
  * @param words - the command's name on the command line
  */
@@ -21,11 +22,15 @@ export function engineLikeProcess(words: readonly string[], run: RunCommand): Ru
     const { gpu } = parseArgs({ args: argv, options, strict: false }).values
     const child = spawn(process.execPath, [bin, ...words, ...argv], {
       env: { ...io.env, UV_THREADPOOL_SIZE: threadPool(gpu) },
-      stdio: ['ignore', 'inherit', 'inherit'],
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     })
-    const stop = (): void => void child.kill('SIGTERM')
+    // Not a signal: the terminal may have sent the child one, and a second would end it at once.
+    const stop = (): void => child.disconnect()
+    const kill = (): void => void child.kill('SIGKILL')
     io.signal.addEventListener('abort', stop, { once: true })
+    process.once('exit', kill)
     const [code] = (await once(child, 'exit')) as [number | null]
+    process.off('exit', kill)
     io.signal.removeEventListener('abort', stop)
     return code ?? 1
   }

@@ -8,31 +8,31 @@ import { parseCommand } from './parse-command.js'
 
 const fileOptions = { 'api-keys': { type: 'string' }, config: { type: 'string' } } as const
 
-const fileHelp = `  --api-keys FILE             The file of keys; also CLLM_API_KEYS
+const fileHelp = `  --api-keys FILE             The key file; also CLLM_API_KEYS
   --config FILE               The YAML file of \`cllm serve\`, for its \`security.api_keys\`
 `
 
 const addUsage = `Usage: cllm keys add <name> [flags]
 
-Makes a key, writes its hash into the file and prints the key: it cannot be shown again. A server
-that runs on the file lets it in within a second.
+Creates an API key, writes its hash to the key file and prints the key, which cannot be shown again.
+A running server with this file accepts the key within a second.
 
-  --tenant NAME               Whose requests these are; by default the name of the key
-  --role user|admin           user generates, admin may also change the server (default user)
-  --requests-per-minute COUNT Its own limit in place of the server's
-  --tokens-per-minute TOKENS  The same for tokens
+  --tenant NAME               Tenant of the key's requests (default: the name of the key)
+  --role user|admin           user may generate, admin may also change the server (default user)
+  --requests-per-minute COUNT Limit for this key, instead of the server's
+  --tokens-per-minute TOKENS  Limit for this key, instead of the server's
 ${fileHelp}`
 
 const listUsage = `Usage: cllm keys list [--json] [flags]
 
-Lists the keys in the file, without the keys themselves.
+Lists the names, tenants, roles and limits of the keys in the file.
 
-  --json                      The same as JSON
+  --json                      Print JSON
 ${fileHelp}`
 
 const revokeUsage = `Usage: cllm keys revoke <name> [flags]
 
-Takes a key out of the file. A server that runs on the file refuses it within a second.
+Removes a key from the file. A running server with this file refuses the key within a second.
 
 ${fileHelp}`
 
@@ -61,7 +61,7 @@ export const addKey: RunCommand = async (argv, io) => {
   const file = keyFile(values, io)
   await updateKeyFile(file, io.signal, (keys) => {
     if (keys.some((other) => other.name === name)) {
-      throw wrong(`${file} has a key "${name}" already; \`cllm keys revoke\` takes it out`)
+      throw wrong(`${file} has a key "${name}" already; \`cllm keys revoke\` removes it`)
     }
     return [...keys, key]
   })

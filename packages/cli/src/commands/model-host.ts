@@ -1,11 +1,13 @@
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import type { ModelHost, ModelSettings } from '@cllm/bench'
-import { createServer, systemClock } from '@cllm/core'
-import { koaTransport } from '@cllm/http-koa'
+import { createServer, PluginRegistry, registerPlugin, systemClock } from '@cllm/core'
+import { koaTransport, protocolsPlugin } from '@cllm/http-koa'
 import { loadConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
+import { availableCores } from '../engine/available-cores.js'
 import { availableMemory } from '../engine/available-memory.js'
 import { spawnEngine } from '../engine/spawn-engine.js'
+import { llamaCpp } from '../engine/to-engine-settings.js'
 import { createLogger } from '../logger.js'
 import { resolveModel } from '../models/resolve-model.js'
 import type { CommandIo } from './command-io.js'
@@ -13,7 +15,7 @@ import { policiesOf } from './simulate.js'
 
 const log = { level: 'error', file: null } as const
 
-/** Loads models for the commands that measure them, with the parts that `cllm serve` is made of. */
+/** Loads models for the commands that measure them, with the same components as `cllm serve`. */
 export async function modelHost(
   io: CommandIo,
   plugins: readonly string[] = [],
@@ -24,12 +26,14 @@ export async function modelHost(
     const model = await resolve(settings)
     return await spawnEngine(
       {
+        backendName: llamaCpp,
         backend: backendOptions(settings, model.path),
         policy: settings.policy,
         policyOptions: settings.policyOptions ?? {},
         options: {},
         plugins: plugins.map((use) => ({ use })),
         pluginsFolder: process.cwd(),
+        use: {},
         log,
       },
       { env, signal },
@@ -43,13 +47,16 @@ export async function modelHost(
         clock: systemClock,
         logger: createLogger(log),
         availableMemory: () => availableMemory(),
+        cores: { cores: availableCores(), engines: 1 },
       }
       return await createLlamaCppBackend(backendOptions(settings, path), surroundings)
     },
     async serve(settings) {
       const { client, info, kill, ended } = await spawn(settings)
       const loaded = loadConfig({ argv: ['--model', settings.model], env: {} })
-      const protocols = createProtocols(loaded, systemClock.now())
+      const registry = new PluginRegistry()
+      await registerPlugin(protocolsPlugin, registry)
+      const protocols = createProtocols(loaded, { registry, now: systemClock.now() })
       const transport = koaTransport({ host: '127.0.0.1', port: 0, protocols })
       const engines = { [info.model.id]: client }
       const server = createServer({ engines, transports: [transport], clock: systemClock })

@@ -5,12 +5,12 @@ import type { CommandIo } from './command-io.js'
 
 type Flags = NonNullable<ParseArgsConfig['options']>
 
-/** What a command takes. */
+/** The command line that a command accepts. */
 export interface CommandDefinition<Options extends Flags> {
-  /** What `--help` prints. */
+  /** The output of `--help`. */
   readonly usage: string
   readonly options: Options
-  /** The words that must follow, as the usage names them. */
+  /** The required positional arguments, as named in the usage. */
   readonly words: readonly string[]
 }
 
@@ -18,15 +18,15 @@ type Parsed<Options extends Flags> = ReturnType<
   typeof parseArgs<{ options: Options; allowPositionals: true }>
 >
 
-/** Whether a command line asks how the command is used. */
+/** Whether a command line has `--help` or `-h`. */
 export const asksForHelp = (argv: readonly string[]): boolean =>
   argv.includes('--help') || argv.includes('-h')
 
 /**
- * Takes a command line apart, or prints the usage for `--help` and returns undefined.
+ * Parses a command line, or prints the usage for `--help` and returns undefined.
  *
- * @throws `invalid_configuration` for a flag that is unknown or misses its value, and for a word too
- *   many or too few
+ * @throws `invalid_configuration` for an unknown flag, a flag without its value, and a missing or
+ *   unexpected argument
  */
 export function parseCommand<Options extends Flags>(
   argv: string[],

@@ -1,11 +1,13 @@
-import { createServer, loadPlugins, PluginRegistry, systemClock } from '@cllm/core'
-import { koaTransport, type KeyRing, type KoaProtocol, type LogLevelControl } from '@cllm/http-koa'
+import { createServer, type Logger, type PluginRegistry, systemClock } from '@cllm/core'
+import { koaTransport, protocolsPlugin, type KeyRing, type LogLevelControl } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
 import { CrashFiles, crashFolder } from '../engine/crash-files.js'
 import { openKeyRing } from '../keys/open-key-ring.js'
 import { createLogger, type LevelledLogger } from '../logger.js'
-import { servedPool, type ServedPool } from '../models/served-pool.js'
+import { servedPool, type ServedPool } from '../models/served/served-pool.js'
+import { checkChoices } from '../plugins/check-choices.js'
+import { loadRegistry } from '../plugins/load-registry.js'
 import type { Tracing } from '../tracing/start-tracing.js'
 import { toTransportOptions } from '../to-transport-options.js'
 import type { CommandIo } from './command-io.js'
@@ -17,16 +19,21 @@ import type { CommandIo } from './command-io.js'
 export async function serve(argv: readonly string[], io: CommandIo): Promise<number> {
   const loaded = loadConfig({ argv, env: io.env })
   const { config } = loaded
-  const logger = createLogger(config.logging)
+  const registry = await loadRegistry(
+    { ...loaded, plugins: config.plugins },
+    { builtIns: [protocolsPlugin] },
+  )
+  checkChoices(registry, loaded)
+  const level = createLogger(config.logging)
+  const logger = registry.createLogger(config.use, level)
   for (const warning of loaded.warnings) logger.warn({}, warning)
 
   const { api_key: apiKey, api_keys: file } = config.security
   const keys = openKeyRing({ apiKey, file }, logger)
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
-  const models = await servedPool(loaded, io, logger, crashes)
+  const models = servedPool(loaded, io, { registry, logger, crashes })
   try {
-    for (const name of models.preload) await models.pool.load(name)
-    return await serveModels(models, loaded, keys, logger, io)
+    return await serveModels(models, loaded, { keys, registry, logger, level }, io)
   } finally {
     await models.pool.close()
     keys?.close()
@@ -34,42 +41,68 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
   }
 }
 
+interface ServeParts {
+  readonly keys: KeyRing | undefined
+  readonly registry: PluginRegistry
+  readonly logger: Logger
+  /** The logger with a level that can change at run time. */
+  readonly level: LevelledLogger
+}
+
+/**
+ * Checks certificates, plugins and the address first, because these fail fast. Then fetches and
+ * loads models, which may take minutes; until then, requests get 503.
+ */
 async function serveModels(
   models: ServedPool,
   loaded: LoadedConfig,
-  keys: KeyRing | undefined,
-  logger: LevelledLogger,
+  { keys, registry, logger, level }: ServeParts,
   io: CommandIo,
 ): Promise<number> {
   const drainSeconds = loaded.config.server.drain_timeout
+  const transport = toTransportOptions(loaded.config, keys)
   const tracing = await tracingOf(loaded)
+  let isReady = false
   const protocols = [
     ...(tracing === undefined ? [] : [tracing.protocol]),
-    ...createProtocols(loaded, systemClock.now(), everyLevel(logger, models), models.store),
-    ...(await pluginProtocols(loaded)),
+    ...createProtocols(loaded, {
+      registry,
+      now: systemClock.now(),
+      log: everyLevel(level, models),
+      ...(models.store && { store: models.store }),
+    }),
   ]
   const server = createServer({
     directory: models.pool,
-    transports: [koaTransport({ ...toTransportOptions(loaded.config, keys), protocols })],
+    transports: [koaTransport({ ...transport, protocols, isReady: () => isReady })],
     clock: systemClock,
     logger,
   })
-  for (const { url } of await server.listen()) io.stdout.write(`listening on ${url}\n`)
+  const addresses = await server.listen()
+  try {
+    for (const name of models.preload) await models.pool.load(name)
+  } catch (error) {
+    await server.close()
+    if (io.signal.aborted) return 0
+    throw error
+  }
+  isReady = true
+  for (const { url } of addresses) io.stdout.write(`listening on ${url}\n`)
 
   const reason = await Promise.race([models.death, aborted(io.signal)])
   if (reason !== undefined) {
-    logger.error({ reason }, 'the engine is gone and cannot be started again')
-    io.stderr.write(`error: The engine is gone and cannot be started again: ${reason}\n`)
+    logger.error({ reason }, 'the engine died and cannot be restarted')
+    io.stderr.write(`error: The engine died and cannot be restarted: ${reason}\n`)
     await server.close()
     return 1
   }
-  logger.info({ seconds: drainSeconds }, 'stopping: what runs may finish')
+  logger.info({ seconds: drainSeconds }, 'stopping: running requests may finish')
   await server.close(drainSeconds * 1000)
   await tracing?.shutdown()
   return 0
 }
 
-/** What OpenTelemetry needs takes memory and time to load. */
+/** Loads OpenTelemetry only when tracing is on, as it costs memory and start time. */
 async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined> {
   const { otlp_endpoint: endpoint } = config.telemetry
   if (endpoint === null) return undefined
@@ -77,7 +110,7 @@ async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined>
   return startTracing(endpoint)
 }
 
-/** One level for this process and the engines'. */
+/** Sets the log level of this process and of the engines. */
 function everyLevel(logger: LevelledLogger, { setLogLevel }: ServedPool): LogLevelControl {
   return {
     get level() {
@@ -88,12 +121,6 @@ function everyLevel(logger: LevelledLogger, { setLogLevel }: ServedPool): LogLev
       setLogLevel(level)
     },
   }
-}
-
-async function pluginProtocols({ config, pluginsFolder }: LoadedConfig): Promise<KoaProtocol[]> {
-  const registry = new PluginRegistry()
-  await loadPlugins(config.plugins, { from: pluginsFolder, registry })
-  return registry.createProtocols()
 }
 
 async function aborted(signal: AbortSignal): Promise<undefined> {

@@ -1,6 +1,6 @@
 import { loadPlugins, PluginRegistry, registerPlugin } from '@cllm/core'
-import { simulate } from '@cllm/bench'
 import { schedulerPlugin } from '@cllm/scheduler'
+import { simulate } from './bench/simulate.js'
 import type { CommandIo } from './command-io.js'
 
 /** `cllm simulate` */
@@ -8,7 +8,7 @@ export async function run(argv: string[], io: CommandIo): Promise<number> {
   return await simulate(argv, io, policiesOf)
 }
 
-/** The built-in policies and those of plugins, which are looked up from the working directory. */
+/** The built-in policies and the plugins' policies; plugins resolve from the working directory. */
 export async function policiesOf(plugins: readonly string[]): Promise<PluginRegistry> {
   const registry = new PluginRegistry()
   await registerPlugin(schedulerPlugin, registry)

@@ -1,6 +1,6 @@
 const longest = 60
 
-/** A value as a message shows it. */
+/** Formats a value for a message; long values are cut. */
 export const describeValue = (value: unknown): string => {
   if (value === null || value === undefined) return 'nothing'
   const json = JSON.stringify(value)

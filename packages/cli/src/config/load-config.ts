@@ -2,28 +2,29 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { CllmError } from '@cllm/core'
 import convict from 'convict'
-import { checkEngine } from './check-engine.js'
-import { checkLayer } from './check-layer.js'
-import { checkModels } from './check-models.js'
-import { checkPolicy } from './check-policy.js'
-import { checkSecurity } from './check-security.js'
-import { configVariable, readEnvironmentLayer } from './environment-layer.js'
-import { readFileLayer } from './file-layer.js'
-import { readFlagsLayer } from './flags-layer.js'
-import { options } from './option-list.js'
+import { checkEngine } from './checks/check-engine.js'
+import { checkLayer } from './checks/check-layer.js'
+import { checkModels } from './checks/check-models.js'
+import { checkPolicy } from './checks/check-policy.js'
+import { checkSecurity } from './checks/check-security.js'
+import { configVariable, readEnvironmentLayer } from './layers/environment-layer.js'
+import { readFileLayer } from './layers/file-layer.js'
+import { readFlagsLayer } from './layers/flags-layer.js'
+import { options } from './options/option-list.js'
+import { checkProtocols } from './protocol-names.js'
 import { modelPaths, resolveModels } from './resolve-models.js'
 import { policyPaths, resolvePolicy } from './resolve-policy.js'
-import { schema, type CllmConfig } from './schema.js'
-import type { Layer, Setting } from './setting.js'
+import { schema, type CllmConfig } from './options/schema.js'
+import type { Layer, Setting } from './layers/setting.js'
 
-/** What {@link loadConfig} reads from. */
+/** The input of {@link loadConfig}. */
 export interface ConfigInput {
   /** The flags, without the command's name. */
   readonly argv: readonly string[]
   readonly env: NodeJS.ProcessEnv
-  /** Folder that relative paths in flags and the environment start from. Default: this process's. */
+  /** Base folder for relative paths in flags and the environment. Default: this process's. */
   readonly cwd?: string
-  /** The text of a file. Default: from the disk. */
+  /** Reads the text of a file. Default: from the disk. */
   readonly readFile?: (file: string) => string
 }
 
@@ -35,17 +36,17 @@ export interface LoadedConfig {
    * `--port`.
    */
   readonly sources: ReadonlyMap<string, string>
-  /** What is worth telling, but did not stop the start. */
+  /** Warnings that do not prevent the start. */
   readonly warnings: readonly string[]
-  /** The YAML file, where there is one. */
+  /** The YAML file, if there is one. */
   readonly file: string | undefined
-  /** Folder that the names of plugins are looked up from. */
+  /** Folder from which plugin names are resolved. */
   readonly pluginsFolder: string
 }
 
 const fromDisk = (file: string) => readFileSync(file, 'utf8')
 
-/** The layer of the file, or nothing where there is none. `name` is what messages call it. */
+/** The layer of the file, empty without a file. Messages call the file `name`. */
 const readLayer = (
   name: string | undefined,
   file: string,
@@ -89,18 +90,28 @@ const merge = (layers: readonly Layer[]) => {
   settings.set(modelPaths.served, models.served)
   const hasPlugins = (settings.get('plugins')!.value as readonly unknown[]).length > 0
   const policyOptions = settings.get('scheduler.policy_options')!
+  const protocols = settings.get('server.protocols')!
+  const protocolOptions = settings.get('server.protocol_options')!
   return {
     settings,
     problems: [
       ...problems,
       ...models.problems,
       ...(hasPlugins ? [] : checkPolicy(resolution, policyOptions)),
+      ...(hasPlugins ? [] : checkProtocols(protocols, protocolOptions)),
     ],
   }
 }
 
-/** Options whose values have free names. Convict takes a dot in one (a tenant's, say) for a path. */
-const freePaths = ['scheduler.policy_options', 'models.served', 'models.aliases'] as const
+/** Options with arbitrary keys. Convict would read a dot in a key, such as a tenant, as a path. */
+const freePaths = [
+  'engine.backend_options',
+  'scheduler.policy_options',
+  'server.protocol_options',
+  'models.served',
+  'models.aliases',
+  'use',
+] as const
 
 const toConfig = (settings: ReadonlyMap<string, Setting>): CllmConfig => {
   const config = convict<CllmConfig>(schema, { env: {}, args: [] })
@@ -123,7 +134,7 @@ const failure = (problems: readonly string[]): CllmError => {
  * The effective configuration: defaults, overridden by a YAML file (`--config`, `CLLM_CONFIG`),
  * overridden by the environment (`CLLM_…`), overridden by flags.
  *
- * @throws `invalid_configuration` with all that is wrong in `details.problems`.
+ * @throws `invalid_configuration` with all problems in `details.problems`.
  */
 export const loadConfig = ({
   argv,

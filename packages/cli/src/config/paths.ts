@@ -5,18 +5,22 @@ import path from 'node:path'
 export const resolvePath = (value: string | null, folder: string): string | null =>
   value === null ? value : path.resolve(folder, value)
 
-const isPath = (spec: string) => !spec.startsWith('hf:') && /[/\\]|\.gguf$/i.test(spec)
+/** The scheme of `scheme:rest`; a single letter is a Windows drive instead. */
+export const schemeOf = (spec: string): string | undefined =>
+  /^([a-z][a-z0-9+.-]+):/.exec(spec)?.[1]
+
+const isPath = (spec: string) => schemeOf(spec) === undefined && /[/\\]|\.gguf$/i.test(spec)
 
 /**
- * The same for a model's spec, which can also be a catalog name or `hf:owner/repo`. `~/` is the user's
- * home folder: no shell has replaced it in a file, nor in `--model=~/…`.
+ * The same for a model's spec, which can also be a catalog name, `hf:owner/repo` or `scheme:rest`.
+ * `~/` is the user's home folder: no shell expands it in a file or in `--model=~/…`.
  */
 export const resolveModelSpec = (spec: string, folder: string): string => {
   if (/^~[/\\]/.test(spec)) return path.join(homedir(), spec.slice(2))
   return isPath(spec) ? path.resolve(folder, spec) : spec
 }
 
-/** Whether a chat template is given as its text and not as a file that holds it. */
+/** Whether a chat template is given as text and not as a file. */
 export const isInlineTemplate = (template: string): boolean => /\{\{|\{%/.test(template)
 
 /** The same for a chat template. */

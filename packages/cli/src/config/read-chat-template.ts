@@ -3,7 +3,7 @@ import { CllmError } from '@cllm/core'
 import { isInlineTemplate } from './paths.js'
 
 /**
- * The text of `model.chat_template`, which is the template itself or the file that holds it.
+ * The text of `model.chat_template`, which is the template itself or a file with it.
  *
  * @throws `invalid_configuration` when the file cannot be read.
  */

@@ -1,14 +1,15 @@
-import type { Setting } from './setting.js'
+import type { Setting } from './layers/setting.js'
 
-/** The options that say what is served. */
+/** The options that name the models to serve. */
 export const modelPaths = { spec: 'model.spec', served: 'models.served' } as const
 
 const isEmpty = (models: unknown): boolean =>
   typeof models === 'object' && models !== null && Object.keys(models).length === 0
 
 /**
- * Finds what the layers, lowest first, want served: one model or several by name. A layer that says
- * one of them overrides both in those below it; in one that says both, several count.
+ * Resolves which models the layers, lowest first, serve: one model, or several by name. A layer
+ * with either setting overrides both settings of the layers below; if a layer has both, the models
+ * by name win.
  */
 export const resolveModels = (
   layers: readonly (readonly Setting[])[],
@@ -19,10 +20,10 @@ export const resolveModels = (
   for (const layer of layers) {
     const one = layer.find(({ path }) => path === modelPaths.spec)
     const several = layer.find(({ path, value }) => path === modelPaths.served && !isEmpty(value))
-    // `cllm config` prints both; flags are written by people.
+    // Only flags can have the same label for both; a file from `cllm config` has both settings.
     if (one !== undefined && one.label === several?.label) {
       problems.push(
-        `${one.label}: expected NAME=SPEC for each of several, got ${String(one.value)}`,
+        `${one.label}: expected NAME=SPEC for each of several models, got ${String(one.value)}`,
       )
     }
     if (several !== undefined) served = several

@@ -1,4 +1,4 @@
-import type { Setting } from './setting.js'
+import type { Setting } from './layers/setting.js'
 
 /** The options that name a policy. */
 export const policyPaths = {
@@ -10,11 +10,11 @@ export const policyPaths = {
 interface Choice {
   readonly batching?: Setting | undefined
   readonly order?: Setting | undefined
-  /** A plugin's policy, which has no halves. */
+  /** The name of a plugin's policy, which is not a batching and an order. */
   readonly policy?: Setting | undefined
 }
 
-/** The settings of the policy that is in force. */
+/** The settings of the effective policy. */
 export interface PolicyResolution {
   readonly batching: Setting
   readonly order: Setting
@@ -48,9 +48,9 @@ const contradiction = (policy: Setting, said: Setting | undefined, half: Setting
     : [`${policy.label} ${String(policy.value)} contradicts ${half.label} ${String(half.value)}`]
 
 /**
- * Finds the policy that the layers, lowest first, ask for. A layer that names a policy overrides the
- * halves of those below it; one that names a half overrides a plugin's policy. What one layer says
- * twice and differently is a problem.
+ * Resolves the policy that the layers, lowest first, set. A layer with a policy overrides the
+ * batching and order of the layers below; a layer with a batching or an order overrides a plugin's
+ * policy. A layer that contradicts itself is a problem.
  */
 export const resolvePolicy = (
   layers: readonly (readonly Setting[])[],

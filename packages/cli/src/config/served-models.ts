@@ -1,21 +1,23 @@
 import { parseKeepAlive } from '@cllm/http-koa'
 import { resolveModelSpec, resolveTemplate } from './paths.js'
-import { format, isRecord, splitAtCommas, type ValueFormat } from './value-format.js'
+import { format, isRecord, splitAtCommas, type ValueFormat } from './options/value-format.js'
 
-/** What holds for one of several models alone. */
+/** Settings of one of several models. */
 export interface OwnSettings {
   readonly chat_template?: string
   readonly keep_alive?: string | number
+  readonly backend?: string
+  readonly backend_options?: Readonly<Record<string, unknown>>
   /** Settings of `engine`. */
   readonly [setting: string]: unknown
 }
 
-/** A model that is served by a name. */
+/** A model served by name. */
 export interface ServedModel extends OwnSettings {
   readonly spec: string
 }
 
-/** `NAME=SPEC`, unless what is before the sign is a part of a path. */
+/** Parses `NAME=SPEC`; undefined if the text before the `=` is part of a path. */
 export const readPair = (text: string): readonly [name: string, value: string] | undefined => {
   const [, name, value] = /^([^=/\\~]+)=(.+)$/.exec(text) ?? []
   return name === undefined || value === undefined ? undefined : [name.trim(), value.trim()]
@@ -26,7 +28,7 @@ const pairs = (text: string): unknown => {
   return all.every((pair) => pair !== undefined) ? Object.fromEntries(all) : text
 }
 
-/** Names with their models. What is wrong inside is told by `checkModels`. */
+/** Models by name. `checkModels` checks each model's settings. */
 export const servedModels = (): ValueFormat<Readonly<Record<string, ServedModel>>> =>
   format(
     'names with their specs',
@@ -36,7 +38,7 @@ export const servedModels = (): ValueFormat<Readonly<Record<string, ServedModel>
     pairs,
   )
 
-/** A spec alone stands for a model without settings of its own. */
+/** Expands a spec to a model without settings of its own. */
 export const normalizeServed = (value: unknown): unknown =>
   isRecord(value)
     ? Object.fromEntries(
@@ -47,7 +49,7 @@ export const normalizeServed = (value: unknown): unknown =>
       )
     : value
 
-/** Makes the paths in it absolute. */
+/** Makes the paths in the models absolute. */
 export const resolveServed = (
   models: Readonly<Record<string, ServedModel>>,
   folder: string,
@@ -65,7 +67,7 @@ export const resolveServed = (
     ]),
   )
 
-/** Names that stand for models, by which one; null is the default one. */
+/** Model names by alias; null is the default model. */
 export const aliases = (): ValueFormat<Readonly<Record<string, string | null>>> =>
   format(
     'aliases with the names of models',
@@ -75,7 +77,7 @@ export const aliases = (): ValueFormat<Readonly<Record<string, string | null>>> 
     splitAtCommas,
   )
 
-/** A list of `ALIAS=NAME` and `ALIAS` is as good as a map. */
+/** Converts a list of `ALIAS=NAME` and `ALIAS` to a map. */
 export const normalizeAliases = (value: unknown): unknown =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
     ? Object.fromEntries(value.map((one) => readPair(one) ?? [one, null]))

@@ -4,21 +4,24 @@ import { renderErrorsDocs } from './render-errors-docs.js'
 import { renderStructuredOutputDocs } from './render-structured-output-docs.js'
 import { renderMetricsDocs } from './render-metrics-docs.js'
 import { renderRecordingSchema } from './render-recording-schema.js'
+import { renderSchedulingDocs } from './render-scheduling-docs.js'
 
-/** A page of the repository that is made from code. */
+/** A page of the repository that is generated from code. */
 export interface GeneratedPage {
   readonly file: URL
   readonly render: () => string
 }
 
 const folder = new URL('../../../../docs/', import.meta.url)
+const scheduling = new URL('scheduling.md', folder)
 
-/** Every such page. */
+/** Every generated page. */
 export const generatedDocs: readonly GeneratedPage[] = [
   { file: new URL('configuration.md', folder), render: renderConfigurationDocs },
   { file: new URL('defaults.md', folder), render: renderDefaultsDocs },
   { file: new URL('errors.md', folder), render: renderErrorsDocs },
   { file: new URL('structured-output.md', folder), render: renderStructuredOutputDocs },
   { file: new URL('metrics.md', folder), render: renderMetricsDocs },
+  { file: scheduling, render: () => renderSchedulingDocs(scheduling) },
   { file: new URL('recording.schema.json', folder), render: renderRecordingSchema },
 ]

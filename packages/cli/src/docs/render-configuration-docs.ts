@@ -1,35 +1,34 @@
-import { configVariable } from '../config/environment-layer.js'
-import { configFlag } from '../config/flags-layer.js'
-import { options, sectionOf, type PlacedOption } from '../config/option-list.js'
-import { ignoredKeys, mappedKeys } from '../config/original-layout.js'
+import { configVariable } from '../config/layers/environment-layer.js'
+import { configFlag } from '../config/layers/flags-layer.js'
+import { options, sectionOf, type PlacedOption } from '../config/options/option-list.js'
+import { ignoredKeys, mappedKeys } from '../config/layers/original-layout.js'
 
 const intro = `# Configuration
 
-<!-- Made from the schema in packages/cli/src/config by \`pnpm run docs\`; do not edit. -->
+<!-- Generated from the schema in packages/cli/src/config/options by \`pnpm run docs\`; do not edit. -->
 
-Every setting can be given in a YAML file, as an environment variable and as a flag of \`cllm serve\`.
+Every setting can be given in a YAML file, as an environment variable or as a flag of \`cllm serve\`.
 Flags override the environment, the environment overrides the file, and the file overrides the
-defaults. The file is named by \`--${configFlag}\` or \`${configVariable}\`.
+defaults. \`--${configFlag}\` or \`${configVariable}\` names the file.
 
-\`cllm config\`, with the same flags, prints the effective configuration and where each value came
-from; its output is a file that \`--${configFlag}\` takes. Unknown keys and flags, wrong types and values
-out of range are errors, all of them reported at once; an unknown \`CLLM_…\` variable is a warning,
-and one that is set to nothing counts as not set. Relative paths start from the folder of the file
-that they are written in, or from the working directory. A switch such as \`--mmap\` is turned off by
-\`--no-mmap\`.
+\`cllm config\`, with the same flags, prints the effective configuration and where each value comes
+from; \`--${configFlag}\` accepts its output as a file. Unknown keys and flags, wrong types and values
+out of range are errors, which are reported all at once. An unknown \`CLLM_…\` variable is a warning,
+and an empty variable counts as not set. Relative paths in a file are relative to the file's folder,
+other relative paths to the working directory. \`--no-mmap\` turns off a switch such as \`--mmap\`.
 `
 
 const originalLayout = `## Files of the original server
 
-The keys of the original cLLM's YAML work as they are, beside the ones above. What means nothing here
-is named in one warning. Where a file has a key of the original and the one it stands for, the latter
-counts.
+The keys of the original cLLM's YAML also work, together with the ones above. One warning lists the
+keys that have no effect. If a file has a key of the original and the key that it maps to, the latter
+wins.
 `
 
 const notes: Readonly<Record<string, string>> = {
   'api.defaults':
-    'What a request does not say. Where nobody sets them, every protocol has the defaults that it ' +
-    "documents; those below are the native API's.",
+    'Defaults for fields that a request leaves out. If they are not set, every protocol uses the ' +
+    "defaults that it documents; the defaults below are the native API's.",
 }
 
 const cell = (text: string) => text.replaceAll('|', '\\|')
@@ -59,11 +58,11 @@ const original = (): string => {
   const rows = [...mappedKeys].map(([key, { path }]) => `| \`${key}\` | \`${path}\` |`)
   const ignored = [...ignoredKeys].map((key) => `\`${key}\``).join(', ')
   return `${originalLayout}
-| key of the original | stands for |
+| key of the original | maps to |
 |---|---|
 ${rows.join('\n')}
 
-Without a meaning here: ${ignored}.
+Without effect: ${ignored}.
 `
 }
 

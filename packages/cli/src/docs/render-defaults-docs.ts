@@ -1,23 +1,48 @@
+import { threadsFor } from '@cllm/backend-llamacpp'
 import { effectiveSampling, protocolDefaults } from '@cllm/http-koa'
+
+const threadRows = (): string => {
+  const row = (mathCores: number, cores: number) => {
+    const cells = [1, 2, 4].map((engines) => threadsFor(undefined, mathCores, { cores, engines }))
+    return `| ${[mathCores, cores, ...cells].join(' | ')} |`
+  }
+  const few = [1, 2, 4, 8, 16]
+  return [...few.map((cores) => row(cores, cores)), row(4, 8), row(8, 16)].join('\n')
+}
 
 /** The text of `docs/defaults.md`. */
 export const renderDefaultsDocs = (): string => {
   const rows = Object.entries(protocolDefaults).map(([path, defaults]) => {
     const { temperature, topK, topP, minP, repetitionPenalty } = effectiveSampling(defaults)
     const { maxTokens } = defaults
-    const most = Number.isFinite(maxTokens) ? maxTokens : 'what fits the slot'
+    const most = Number.isFinite(maxTokens) ? maxTokens : 'the rest of the slot'
     const cells = [`\`${path}\``, most, temperature, topK, topP, minP, repetitionPenalty]
     return `| ${cells.join(' | ')} |`
   })
-  return `# Defaults of the protocols
+  return `# Defaults
 
-<!-- Made from the table of defaults of @cllm/http-koa by \`pnpm run docs\`; do not edit. -->
+<!-- Generated from the table of defaults of @cllm/http-koa by \`pnpm run docs\`; do not edit. -->
 
-What a request gets that does not say: each protocol's own documented defaults, but that penalties are
-off everywhere. Settings under \`api.defaults\` take their place on every route.
+## Protocols
+
+The values for fields that a request leaves out. They are each protocol's own documented defaults,
+except that penalties are off everywhere. Settings under \`api.defaults\` replace them on every route.
 
 | route | most tokens | temperature | top_k | top_p | min_p | repetition penalty |
 |---|---|---|---|---|---|---|
 ${rows.join('\n')}
+
+## Threads
+
+Without \`--threads\`, a model on a CPU computes on the physical performance cores, but leaves one of
+the logical cores that the process may use (also in a container) to everything else: llama.cpp's
+threads wait for one another at every layer, and a thread that shares its core delays all of them.
+Models in memory at once (as many as \`--max-loaded-models\` says, or those loaded so far) share the
+threads. A set value is kept; a value above the number of logical cores is lowered to it, with a
+warning.
+
+| physical cores | logical cores | threads of one model | of each of two | of each of four |
+|---|---|---|---|---|
+${threadRows()}
 `
 }

@@ -7,10 +7,11 @@ export const renderErrorsDocs = (): string => {
   )
   return `# Errors
 
-<!-- Made from the error table of @cllm/core by \`pnpm run docs\`; do not edit. -->
+<!-- Generated from the error table of @cllm/core by \`pnpm run docs\`; do not edit. -->
 
 Every failure that cLLM reports has one of these codes. They are stable: programs can rely on them.
-In code it is the \`code\` of a \`CllmError\`; over HTTP the status tells, with the reason in the body.
+In code, it is the \`code\` of a \`CllmError\`; over HTTP, the answer has the status and, in its body,
+the reason.
 
 | code | HTTP status | meaning |
 |---|---|---|

@@ -2,19 +2,19 @@ import { metricTable } from '@cllm/http-koa'
 
 const intro = `# Metrics
 
-<!-- Made from the metric table of @cllm/http-koa by \`pnpm run docs\`; do not edit. -->
+<!-- Generated from the metric table of @cllm/http-koa by \`pnpm run docs\`; do not edit. -->
 
-\`GET /metrics\` answers in Prometheus' text format; with API keys it needs one of an admin. Where vLLM
-has a metric of the same meaning the name is vLLM's with \`cllm_\` in front, and so are the buckets.
-Times are in seconds. Every metric has the label \`model_name\`, and histograms of requests have the
-\`policy\` that was in force when the request came.
+\`GET /metrics\` answers in Prometheus' text format; with API keys, it requires a key with the admin
+role. If vLLM has a metric with the same meaning, the name is vLLM's with the prefix \`cllm_\`, and the
+buckets are vLLM's. Times are in seconds. Every metric has the label \`model_name\`, and histograms of
+requests have the label \`policy\`, the policy in force when the request arrived.
 
-What an engine counts goes on when its process is replaced, for it is kept by the server. A scrape
-changes nothing, so any number of scrapers can read at a time. These sums hold once no request is
-under way, since the start of the server:
+The server keeps an engine's counters, so they continue when the engine's process is replaced. A
+scrape changes nothing, so any number of scrapers can read at a time. Counted from the start of the
+server, these sums hold whenever no request is running:
 
-- \`cllm_prompt_tokens_total\` and \`cllm_generation_tokens_total\` are the sums of what the requests'
-  answers say in their usage, of those that were cut off too, and without these the sums of
+- \`cllm_prompt_tokens_total\` and \`cllm_generation_tokens_total\` are the sums of the usage in all
+  answers, including answers that were cut off; without these, they are the sums of
   \`cllm_request_prompt_tokens\` and \`cllm_request_generation_tokens\`;
 - \`cllm_request_success_total\`, \`cllm_requests_total{outcome="done"}\` and
   \`cllm_e2e_request_latency_seconds_count\` are the same number;

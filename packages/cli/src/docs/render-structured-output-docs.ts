@@ -6,26 +6,33 @@ export const renderStructuredOutputDocs = (): string => {
   const annotations = annotationKeywords.map((name) => `\`${name}\``).join(', ')
   return `# Structured output
 
-<!-- Made from the keyword table of @cllm/backend-llamacpp by \`pnpm run docs\`; do not edit. -->
+<!-- Generated from the keyword table of @cllm/backend-llamacpp by \`pnpm run docs\`; do not edit. -->
 
-A request can constrain its output by a grammar in GBNF (llama.cpp's notation), to a JSON object, or to
-what is valid by a JSON schema (draft 2020-12). Only tokens that keep to the constraint are drawn, and
-the model can stop only where it is fulfilled. Output that ends with \`stop\`, and not at a stop text,
-is valid; output that ends with \`length\` was cut and may not be.
+A request can constrain its output to a grammar in GBNF (llama.cpp's notation), to a JSON object, or
+to a JSON schema (draft 2020-12). The engine samples only tokens that the constraint allows, and the
+model can stop only where the constraint is satisfied. Output that ends with \`stop\`, and not at a
+stop text, is valid; output that ends with \`length\` was cut off and may be invalid.
 
-It fails closed: a grammar that cannot be read, or a schema with a keyword that is not in this table or
-cannot be kept to as it is used, is answered with the error \`invalid_constraint\` (400) before any
-work. The message names the keyword by its JSON pointer, or line and column of the grammar.
+Constraints fail closed: a grammar with a syntax error, a schema with a keyword that is not in this
+table, or a keyword in an unsupported use gets the error \`invalid_constraint\` (400) before any
+tokens are computed. The message gives the keyword's JSON pointer, or the line and column in the
+grammar.
+
+The work on a constraint is limited, so that one request cannot delay the others: the size of a grammar
+with its repetitions expanded, the steps to compile a schema, the number of ways to parse a text, and
+the comparisons for the next token. A request beyond a limit gets \`invalid_constraint\`, with the limit
+in the message. If a grammar becomes too ambiguous during generation, only its own request ends, with
+the same error.
 
 The output may be narrower than the schema, never wider: properties come in the schema's order,
-whitespace is at most one blank or one line break with its indentation, numbers have up to 15 digits.
-Together with \`ignoreEos\` the output ends where the constraint allows nothing else.
+whitespace is at most one space or one line break with indentation, numbers have up to 15 digits.
+With \`ignoreEos\`, the output ends where the constraint allows no further token.
 
 | keyword | |
 |---|---|
 ${rows.join('\n')}
 
-These say nothing about what is valid and are passed over: ${annotations}, and all that begin with
-\`x-\`.
+These annotations do not affect validity and are ignored: ${annotations}, and all keywords that start
+with \`x-\`.
 `
 }

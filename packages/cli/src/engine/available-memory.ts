@@ -1,19 +1,20 @@
 import { totalmem } from 'node:os'
 
-/** What decides how much memory a process may still take. */
+/** Inputs for {@link availableMemory}, in bytes. */
 export interface MemoryBounds {
-  /** The limit of its container in bytes; 0 or undefined when there is none. */
+  /** The container's limit in bytes; 0 or undefined when there is none. */
   readonly limit: number | undefined
-  /** What the machine has, in bytes. */
+  /** The machine's memory in bytes. */
   readonly total: number
-  /** What it has already, in bytes. */
+  /** Memory that the process already uses, in bytes. */
   readonly used: number
 }
 
 /**
- * Bytes that this process may still take beside `heldBytes` of other engines: within its container's
- * limit, or of what the machine has. What is in the file cache does not count, for that gives way;
- * but weights that others have mapped are there as well, which is why they are counted apart.
+ * Bytes that this process may still allocate: the container's limit or the machine's memory, less
+ * the memory in use and `heldBytes` of other engines. The file cache does not count as used,
+ * because it can be evicted; weights that other engines have mapped are in it too, so `heldBytes`
+ * counts them.
  */
 export function availableMemory(
   heldBytes = 0,

@@ -4,15 +4,14 @@ import { join } from 'node:path'
 import type { Logger, Recording } from '@cllm/core'
 import type { CacheFolderOptions } from '../models/cache-folder.js'
 
-/** Recordings that are kept. */
+/** How many recordings are kept. */
 const most = 8
 
 const name = /^crash-[\d-]+T[\d-]+Z\.json$/
 
 /**
- * The folder that recordings of crashes are kept in where nothing else is said: `cllm/crashes` in the
- * user's state folder (`$XDG_STATE_HOME` or `~/.local/state`; `~/Library/Logs` on macOS;
- * `%LOCALAPPDATA%` on Windows).
+ * The default folder for recordings of crashes: `cllm/crashes` in the user's state folder
+ * (`$XDG_STATE_HOME` or `~/.local/state`; `~/Library/Logs` on macOS; `%LOCALAPPDATA%` on Windows).
  */
 export function crashFolder(options: CacheFolderOptions): string {
   const { env, platform = process.platform, home = homedir() } = options
@@ -23,7 +22,7 @@ export function crashFolder(options: CacheFolderOptions): string {
   return join(env['XDG_STATE_HOME'] || join(home, '.local', 'state'), 'cllm', 'crashes')
 }
 
-/** Writes recordings of crashes into a folder, where the last eight stay. */
+/** Writes recordings of crashes to a folder, which keeps the last eight. */
 export class CrashFiles {
   #last: Promise<void> = Promise.resolve()
 
@@ -32,7 +31,7 @@ export class CrashFiles {
     private readonly logger: Logger,
   ) {}
 
-  /** Writes one, after those before it; what goes wrong is logged. */
+  /** Writes a recording, after the previous ones; logs a failure. */
   readonly keep = (recording: Recording): void => {
     this.#last = this.#last
       .then(() => this.#write(recording))
@@ -42,7 +41,7 @@ export class CrashFiles {
       })
   }
 
-  /** Resolves when all are written. */
+  /** Resolves when all recordings are written. */
   async written(): Promise<void> {
     await this.#last
   }
@@ -54,7 +53,7 @@ export class CrashFiles {
     const file = join(folder, `crash-${time.replaceAll(/[:.]/g, '-')}.json`)
     await writeFile(`${file}.part`, JSON.stringify(recording), { mode: 0o600 })
     await rename(`${file}.part`, file)
-    this.logger.error({ file }, 'what led to the crash is written down: cllm simulate --replay')
+    this.logger.error({ file }, 'wrote a recording of the crash for cllm simulate --replay')
     const files = (await readdir(folder)).filter((entry) => name.test(entry)).toSorted()
     for (const old of files.slice(0, -most)) await rm(join(folder, old), { force: true })
   }

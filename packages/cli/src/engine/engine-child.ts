@@ -1,23 +1,15 @@
-import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
-import {
-  CllmError,
-  createEngine,
-  hostEngine,
-  loadPlugins,
-  PluginRegistry,
-  registerPlugin,
-  systemClock,
-} from '@cllm/core'
-import { fallbackPolicy, schedulerPlugin } from '@cllm/scheduler'
+import { CllmError, createEngine, hostEngine, systemClock } from '@cllm/core'
+import { fallbackPolicy } from '@cllm/scheduler'
 import { createLogger } from '../logger.js'
+import { loadRegistry } from '../plugins/load-registry.js'
+import { ignoreStopSignals } from '../stop-signal.js'
+import { availableCores } from './available-cores.js'
 import { availableMemory } from './available-memory.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { parentChannel } from './process-channel.js'
 import { warmUp } from './warm-up.js'
 
-// Ctrl-C reaches the whole process group; when the engine ends is the parent's decision.
-process.on('SIGINT', () => {})
-process.on('SIGTERM', () => {})
+ignoreStopSignals()
 process.once('disconnect', () => process.exit(0))
 process.once('message', (message) => void start((message as StartMessage).settings))
 
@@ -25,24 +17,30 @@ const channel = parentChannel(process)
 
 async function start(settings: EngineSettings): Promise<void> {
   try {
-    const logger = createLogger(settings.log)
+    const ownLogger = createLogger(settings.log)
     process.on('message', (message: LogLevelMessage | { readonly type: 'other' }) => {
-      if (message.type === 'log-level') logger.level = message.level
+      if (message.type === 'log-level') ownLogger.level = message.level
     })
-    const registry = new PluginRegistry()
-    await registerPlugin(schedulerPlugin, registry)
-    await loadPlugins(settings.plugins, { from: settings.pluginsFolder, registry })
+    const { use, options } = settings
+    const registry = await loadRegistry(settings, {
+      limits: {
+        availableMemory: () => availableMemory(settings.heldBytes),
+        cores: { cores: availableCores(), engines: settings.engines ?? 1 },
+      },
+    })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)
-    const surroundings = {
-      clock: systemClock,
-      logger,
-      availableMemory: () => availableMemory(settings.heldBytes),
-    }
-    const backend = await createLlamaCppBackend(settings.backend, surroundings)
+    const logger = registry.createLogger(use, ownLogger)
+    const context = { clock: systemClock, logger }
+    const backend = await registry.createBackend(settings.backendName, settings.backend, context)
     await warmUp(backend)
-    const { options } = settings
-    const engine = createEngine({ backend, policy, fallbackPolicy, logger, options })
+    const { logger: _, ...parts } = use
+    const made = { backend, policy, fallbackPolicy, logger, options, registry, use: parts }
+    const engine = createEngine(made)
     hostEngine(engine, registry, channel)
+    void engine.failed().then((error) => {
+      logger.error({ err: error }, 'the engine failed: its process ends and is replaced')
+      process.disconnect()
+    })
   } catch (error) {
     channel.send({ type: 'failed', error: CllmError.from(error).serialize() })
     process.disconnect()

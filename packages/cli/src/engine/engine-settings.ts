@@ -1,22 +1,28 @@
-import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
-import type { EngineOptions, PluginEntry } from '@cllm/core'
+import type { EngineOptions, PartChoice, PluginEntry } from '@cllm/core'
 import type { LogSettings } from '../logger.js'
 
-/** All that an engine's process needs to know; it travels as JSON. */
+/** The settings of an engine's process; sent to it as JSON. */
 export interface EngineSettings {
-  readonly backend: LlamaCppOptions
+  /** The backend's name in the registry, such as `llamacpp`. */
+  readonly backendName: string
+  /** Its options, the model's path among them. */
+  readonly backend: Readonly<Record<string, unknown>>
   readonly policy: string
   readonly policyOptions: Readonly<Record<string, unknown>>
   readonly options: Partial<EngineOptions>
   readonly plugins: readonly PluginEntry[]
-  /** Folder that the plugins' names are looked up from. */
+  /** Folder from which plugin names are resolved. */
   readonly pluginsFolder: string
+  /** Plugins' replacements for built-in parts. */
+  readonly use: PartChoice
   readonly log: LogSettings
-  /** Bytes of RAM that other engines hold, so that this one does not count on them; default 0. */
+  /** Bytes of RAM that other engines hold, which this one must not use; default 0. */
   readonly heldBytes?: number
+  /** Engines that may compute at once on this machine's cores, this one among them; default 1. */
+  readonly engines?: number
 }
 
-/** What is logged from now on, for an engine's process that runs. */
+/** Changes the log level of a running engine's process. */
 export interface LogLevelMessage {
   readonly type: 'log-level'
   readonly level: string

@@ -6,7 +6,7 @@ import type { LogLevelMessage } from './engine-settings.js'
 export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine> {
   return {
     send(message) {
-      // A child that has just died fails the send; `onClose` tells of it.
+      // A child that has just died fails the send; `onClose` reports it.
       if (child.connected) child.send(message, () => {})
     },
     onMessage(listener) {
@@ -19,10 +19,14 @@ export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine>
         const { exitCode, signalCode } = child
         listener(`its process ended with ${signalCode ?? `code ${exitCode}`}`)
       }
-      // What it said last is read between the two, in whichever order they come.
+      // The last messages are read between these two events, which come in either order.
       child.once('exit', onEnd)
+      // A process that could not be made has no exit.
+      child.once('error', (error) => {
+        if (child.pid === undefined) listener(`its process could not be started: ${error.message}`)
+      })
       child.once('disconnect', () => {
-        // Nobody could reach it any more, and it might not notice.
+        // Without its channel the child is unreachable, and it may not end by itself.
         child.kill('SIGKILL')
         onEnd()
       })

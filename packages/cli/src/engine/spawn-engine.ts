@@ -12,26 +12,26 @@ import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-set
 import { childChannel } from './process-channel.js'
 import { threadPool } from './thread-pool.js'
 
-/** An engine in a process of its own, which is started again when it dies. */
+/** An engine in a separate process, which is restarted when it dies. */
 export interface EngineProcess {
   readonly client: SupervisedEngineClient
   readonly info: EngineInfo
-  /** Resolves when there is no engine and will be none, with why. */
+  /** Resolves with the reason when the engine is gone and will not be restarted. */
   readonly ended: Promise<string>
-  /** Ends it at once, for good. */
+  /** Kills the process, without a restart. */
   readonly kill: () => void
-  /** Changes what it logs, also when it is started again. */
+  /** Changes the log level, also for later restarts. */
   readonly setLogLevel: (level: string) => void
-  /** The number of the process that runs; undefined while there is none. */
+  /** The id of the running process; undefined while there is none. */
   readonly pid: () => number | undefined
 }
 
 /** How an engine's process is started. */
 export interface SpawnOptions {
   readonly env: NodeJS.ProcessEnv
-  /** Ends the start. */
+  /** Cancels the start. */
   readonly signal?: AbortSignal
-  /** Told of deaths and restarts; default: silent. */
+  /** Logs deaths and restarts. Default: silent. */
   readonly logger?: Logger
   readonly supervisor?: Partial<SupervisorOptions>
   readonly recorder?: Partial<RecorderOptions>
@@ -40,9 +40,9 @@ export interface SpawnOptions {
 const entry = fileURLToPath(new URL('engine-child.js', import.meta.url))
 
 /**
- * Starts a process with an engine and resolves when the model is loaded and warmed up. It is started
- * here directly, since only a process of its own can have its own thread pool. One that dies later is
- * replaced; see `SupervisedEngineClient`.
+ * Starts a process with an engine and resolves when the model is loaded and warmed up. The engine
+ * needs a process of its own to have its own thread pool. A process that dies later is replaced;
+ * see `SupervisedEngineClient`.
  */
 export async function spawnEngine(
   settings: EngineSettings,
@@ -50,7 +50,7 @@ export async function spawnEngine(
 ): Promise<EngineProcess> {
   let child: ChildProcess | undefined
   let { log } = settings
-  // Between two children nothing else may keep this process alive.
+  // Between two children, nothing else might keep this process alive.
   let alive: NodeJS.Timeout | undefined
   const start = (): EngineLink => {
     clearInterval(alive)
@@ -68,7 +68,13 @@ export async function spawnEngine(
     ...(logger === undefined ? {} : { logger }),
     ...(recorder === undefined ? {} : { recorder }),
   })
-  void client.gone.then(() => clearInterval(alive))
+  // The child ends when its parent ends, but not while it hangs.
+  const killAtExit = (): void => void child?.kill('SIGKILL')
+  process.once('exit', killAtExit)
+  void client.gone.then(() => {
+    clearInterval(alive)
+    process.off('exit', killAtExit)
+  })
   const kill = (): void => client.kill()
   const setLogLevel = (level: string): void => {
     log = { ...log, level }
@@ -84,7 +90,7 @@ export async function spawnEngine(
   }
 }
 
-/** What holds for requests while there is no engine, too. */
+/** The limits that also apply while there is no engine. */
 function limitsOf({ options }: EngineSettings): Partial<SupervisorOptions> {
   const { maxQueuedRequests, requestTimeoutMs } = options
   return {
@@ -96,10 +102,12 @@ function limitsOf({ options }: EngineSettings): Partial<SupervisorOptions> {
 function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProcess {
   const child = fork(entry, {
     env: { UV_THREADPOOL_SIZE: threadPool(settings.backend.gpu), ...env },
-    // Node's flags are the parent's business, such as a debugger's port.
+    // Not the parent's Node flags, such as a debugger's port.
     execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
-  child.send({ type: 'start', settings } satisfies StartMessage)
+  // Without a process there is no `exit`; the closed channel tells the supervisor.
+  child.on('error', () => {})
+  child.send({ type: 'start', settings } satisfies StartMessage, () => {})
   return child
 }

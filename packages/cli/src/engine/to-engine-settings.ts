@@ -1,20 +1,22 @@
-import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
 import type { LoadedConfig } from '../config/load-config.js'
-import type { CllmConfig } from '../config/schema.js'
+import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
 import type { OwnSettings } from '../config/served-models.js'
 import type { EngineSettings } from './engine-settings.js'
 
-/** A model to serve: its file, and the settings that hold for it alone. */
+/** The built-in backend's name. */
+export const llamaCpp = 'llamacpp'
+
+/** A model to serve: its file, and its own settings. */
 export interface ModelToServe {
-  /** What clients call it. */
+  /** The name that clients use. */
   readonly name: string
-  /** Its GGUF. */
+  /** Its file. */
   readonly path: string
   readonly settings: OwnSettings
 }
 
-/** What the configuration means for the engine of a model. */
+/** Converts the configuration to the settings of a model's engine. */
 export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): EngineSettings {
   const { config } = loaded
   const { scheduler } = config
@@ -22,6 +24,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
   const tokens = scheduler.max_queued_tokens
   const wait = scheduler.max_queue_wait
   return {
+    backendName: backendNameOf(config, model.settings),
     backend: toBackendOptions(config, model),
     policy: scheduler.policy,
     policyOptions: scheduler.policy_options,
@@ -34,32 +37,50 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     },
     plugins: config.plugins,
     pluginsFolder: loaded.pluginsFolder,
+    use: config.use,
     log: { level: config.logging.level, file: config.logging.file },
   }
 }
 
-/** With keys there are others to keep things from. */
+/** API keys imply tenants, so prefixes must not be shared between them. */
 function isolatesTenants({ security }: CllmConfig): boolean {
   return security.isolate_tenants || security.api_key !== null || security.api_keys !== null
 }
 
-function toBackendOptions({ engine: common }: CllmConfig, { name, path, settings }: ModelToServe) {
+/** The name of the backend for a model with these settings. */
+export function backendNameOf({ engine }: CllmConfig, settings: OwnSettings): string {
+  return settings.backend ?? engine.backend
+}
+
+function toBackendOptions(
+  { engine: common }: CllmConfig,
+  { name, path, settings }: ModelToServe,
+): EngineSettings['backend'] {
   const { chat_template: template, keep_alive: _, ...own } = settings
-  const engine = { ...common, ...own }
+  const engine = { ...common, ...own } as CllmConfig['engine']
+  const isOther = engine.backend !== common.backend
+  const further = isOther ? (settings.backend_options ?? {}) : engine.backend_options
   return {
-    modelPath: path,
-    modelId: name,
     slots: engine.slots,
     batchSize: engine.batch_size,
+    ...(engine.ctx_size === 'auto' ? {} : { contextSize: engine.ctx_size }),
+    ...(engine.threads === 'auto' ? {} : { threads: engine.threads }),
+    ...(template === undefined ? {} : { chatTemplate: readChatTemplate(template) }),
+    ...(engine.backend === llamaCpp ? toLlamaCppOptions(engine) : {}),
+    ...further,
+    modelPath: path,
+    modelId: name,
+  }
+}
+
+function toLlamaCppOptions(engine: CllmConfig['engine']) {
+  return {
     gpu: engine.gpu,
     kvCacheType: engine.kv_cache_type,
     flashAttention: engine.flash_attention,
     mmap: engine.mmap,
     mlock: engine.mlock,
     ignoreMemoryCheck: engine.ignore_memory_check,
-    ...(engine.ctx_size === 'auto' ? {} : { contextSize: engine.ctx_size }),
-    ...(engine.threads === 'auto' ? {} : { threads: engine.threads }),
     ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),
-    ...(template === undefined ? {} : { chatTemplate: readChatTemplate(template) }),
-  } as LlamaCppOptions
+  }
 }

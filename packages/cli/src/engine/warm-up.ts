@@ -1,6 +1,6 @@
 import { defaultSampling, type Backend } from '@cllm/core'
 
-/** One small step, so that the first request does not pay for pages and buffers touched first. */
+/** Runs one small step, so that the first request does not pay for first touches of memory. */
 export async function warmUp(backend: Backend): Promise<void> {
   const [token = 0] = backend.tokenizer.encode('Hello')
   const sampler = backend.createSampler({ ...defaultSampling, seed: 1 }, [token])

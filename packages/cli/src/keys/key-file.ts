@@ -2,12 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
 import { type ApiKey, hashKey, parseKeys } from '@cllm/http-koa'
-import { withLock } from '../models/with-lock.js'
+import { withLock } from '../models/fetch/with-lock.js'
 
 /**
- * The keys in a file.
+ * Reads the keys in a file.
  *
- * @throws `invalid_configuration` for a file that is missing or not one of keys
+ * @throws `invalid_configuration` for a file that is missing or not a key file
  */
 export function readKeyFile(file: string): readonly ApiKey[] {
   let text: string
@@ -21,7 +21,7 @@ export function readKeyFile(file: string): readonly ApiKey[] {
   return parseKeys(text, file)
 }
 
-/** Changes the keys in a file, which need not be there yet. Its readers see all of it or nothing. */
+/** Changes the keys in a file, which need not exist yet. Readers see the old or the new file. */
 export async function updateKeyFile(
   file: string,
   signal: AbortSignal,
@@ -39,7 +39,7 @@ export async function updateKeyFile(
   })
 }
 
-/** A new key: its text, which is shown once, and what is kept of it. */
+/** Creates a key: its secret, which is shown once, and the entry for the file. */
 export function createKey(about: Omit<ApiKey, 'hash'>): { secret: string; key: ApiKey } {
   const secret = `cllm_${randomBytes(32).toString('base64url')}`
   return { secret, key: { ...about, hash: hashKey(secret) } }

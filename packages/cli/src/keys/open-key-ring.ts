@@ -3,25 +3,25 @@ import type { Logger } from '@cllm/core'
 import { type ApiKey, hashKey, keyRing, type KeyRing } from '@cllm/http-koa'
 import { readKeyFile } from './key-file.js'
 
-/** Where keys come from. */
+/** The sources of API keys. */
 export interface KeySources {
-  /** One key, of an admin. */
+  /** One key with the admin role. */
   readonly apiKey: string | null
   /** A file of keys. */
   readonly file: string | null
 }
 
-/** A key ring that follows its file until it is closed. */
+/** A key ring that watches its file until it is closed. */
 export interface OpenKeyRing extends KeyRing {
   readonly close: () => void
 }
 
-/** How soon a change of the file counts. */
+/** How often the file is checked for changes. */
 const pollMs = 1000
 
 /**
- * Opens the keys that the configuration names; undefined when it names none. When the file changes it
- * is read again; while it cannot be read, the keys are what they were.
+ * Opens the configured keys; undefined when there are none. Reads the file again when it changes;
+ * while it cannot be read, the previous keys stay valid.
  *
  * @throws `invalid_configuration`
  */
@@ -36,7 +36,7 @@ export function openKeyRing(
       ? []
       : [{ name: 'api-key', tenant: 'default', role: 'admin', hash: hashKey(apiKey) }]
   if (file === null) return { ...keyRing(() => own), close: () => {} }
-  // Taken before the file is read, so that no change falls between.
+  // Read the version before the file, so that no change is missed.
   let seen = versionOf(file)
   let keys = [...own, ...readKeyFile(file)]
   const poll = (): void => {
@@ -45,19 +45,16 @@ export function openKeyRing(
     seen = version
     try {
       keys = [...own, ...readKeyFile(file)]
-      logger.info({ file, keys: keys.length }, 'the API keys were read again')
+      logger.info({ file, keys: keys.length }, 'reloaded the API keys')
     } catch (error) {
-      logger.error(
-        { file, err: error },
-        'the API keys cannot be read again; they stay as they were',
-      )
+      logger.error({ file, err: error }, 'the API keys cannot be reloaded; they stay as they were')
     }
   }
   const timer = setInterval(poll, interval).unref()
   return { ...keyRing(() => keys), close: () => clearInterval(timer) }
 }
 
-/** Differs when the file does; undefined when there is none. */
+/** A value that changes with the file; undefined when there is no file. */
 function versionOf(file: string): string | undefined {
   const stats = statSync(file, { throwIfNoEntry: false })
   return stats && `${stats.mtimeMs} ${stats.size} ${stats.ino}`

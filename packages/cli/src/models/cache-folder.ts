@@ -1,7 +1,7 @@
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 
-/** The surroundings that decide where the cache is. */
+/** The inputs that determine the cache's location. */
 export interface CacheFolderOptions {
   readonly env: NodeJS.ProcessEnv
   /** Default: this machine's. */
@@ -11,7 +11,7 @@ export interface CacheFolderOptions {
 }
 
 /**
- * The folder that fetched models are kept in: `$CLLM_CACHE` where that is set, otherwise
+ * The folder for downloaded models: `$CLLM_CACHE` if that is set, otherwise
  * `cllm/models` in the user's cache folder (`$XDG_CACHE_HOME` or `~/.cache`; `~/Library/Caches` on
  * macOS; `%LOCALAPPDATA%` on Windows). It need not exist. (env-paths has the same rules, for the
  * process's own environment only.)

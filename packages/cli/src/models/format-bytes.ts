@@ -1,4 +1,4 @@
-/** A size as people read it, in decimal units: `16.9 MB`. */
+/** Formats a size in decimal units: `16.9 MB`. */
 export function formatBytes(bytes: number): string {
   if (bytes < 1_000) return `${bytes} B`
   const units = ['kB', 'MB', 'GB', 'TB']

@@ -1,11 +1,11 @@
 import type { Output } from '../commands/command-io.js'
-import { progressDisplay } from './progress-bar.js'
+import { progressDisplay } from './fetch/progress-bar.js'
 import { resolveModel, type ResolvedModel, type ResolveModelOptions } from './resolve-model.js'
 
 /**
- * {@link resolveModel} with its progress shown on `output`.
+ * Calls {@link resolveModel} and shows its progress on `output`.
  *
- * @throws what `resolveModel` throws
+ * @throws the errors of `resolveModel`
  */
 export async function pullModel(
   spec: string,

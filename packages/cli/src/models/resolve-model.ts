@@ -1,37 +1,46 @@
 import { mkdir } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
-import { CllmError, nearestName } from '@cllm/core'
+import { CllmError, type ModelSource, nearestName } from '@cllm/core'
+import { schemeOf } from '../config/paths.js'
 import { cacheFolder as userCacheFolder } from './cache-folder.js'
-import { catalog as defaultCatalog, type CatalogEntry } from './catalog.js'
-import { checkGguf } from './check-file.js'
-import { fetchCatalogModel } from './fetch-catalog-model.js'
-import { fetchHuggingFace, findHuggingFace } from './fetch-hugging-face.js'
-import type { FetchOptions } from './fetch-progress.js'
-import { withLock } from './with-lock.js'
+import { catalog as defaultCatalog, type CatalogEntry } from './catalog/catalog.js'
+import { checkGguf, checkReadable } from './fetch/check-file.js'
+import { fetchCatalogModel } from './fetch/fetch-catalog-model.js'
+import { fetchHuggingFace, findHuggingFace } from './fetch/fetch-hugging-face.js'
+import { fetchFromSource, sourceOf } from './fetch/fetch-from-source.js'
+import type { FetchOptions } from './fetch/fetch-progress.js'
+import { withLock } from './fetch/with-lock.js'
 
-/** How a model is found. Everything has a default that suits a command line. */
+/** How to find a model. All fields have defaults for a command line. */
 export interface ResolveModelOptions extends Partial<FetchOptions> {
-  /** The models that go by name. Default: cLLM's own. */
+  /** The catalog of named models. Default: cLLM's own. */
   readonly catalog?: readonly CatalogEntry[]
+  /** The plug-ins' model sources, by scheme. Default: none. */
+  readonly sources?: ModelSources
+  /** Whether the file must be a GGUF, as llama.cpp requires. Default: true. */
+  readonly mustBeGguf?: boolean
 }
+
+/** Model sources by their scheme. */
+export type ModelSources = ReadonlyMap<string, ModelSource>
 
 /** A model that can be loaded. */
 export interface ResolvedModel {
-  /** Absolute path of its GGUF. */
+  /** Absolute path of its file. */
   readonly path: string
-  /** What to call it: the catalog's name, the repository's, or the file's without `.gguf`. */
+  /** Its name: the catalog's, the repository's, or the file's without `.gguf`. */
   readonly name: string
-  /** What was asked for. */
+  /** The requested spec. */
   readonly spec: string
 }
 
 /**
- * Finds the model that a spec names and fetches it where it is not here yet: a name from the
- * catalog, `hf:owner/repository[:quantization]` on Hugging Face, or the path of a GGUF file.
- * A model that is here is found without network.
+ * Finds the model that a spec names and fetches it if necessary: a name from the catalog,
+ * `hf:owner/repository[:quantization]` on Hugging Face, `scheme:rest` from a plug-in's model
+ * source, or the path of a file. A model that is already downloaded needs no network.
  *
- * @throws `model_unavailable` when there is no such model or file or no source delivers it,
+ * @throws `model_unavailable` when there is no such model or file or every source fails,
  *   `model_invalid` when the file is not a GGUF, `cancelled` when the signal is aborted
  */
 export async function resolveModel(
@@ -41,6 +50,8 @@ export async function resolveModel(
   const env = options.env ?? process.env
   const complete = {
     catalog: defaultCatalog,
+    sources: new Map<string, ModelSource>(),
+    mustBeGguf: true,
     cwd: process.cwd(),
     cacheFolder: userCacheFolder({ env }),
     signal: new AbortController().signal,
@@ -49,8 +60,9 @@ export async function resolveModel(
     env,
   }
   try {
-    const { path, name } = await find(spec, complete)
-    await checkGguf(path)
+    const name = modelName(spec, complete)
+    const path = await find(spec, complete)
+    await (complete.mustBeGguf ? checkGguf(path) : checkReadable(path))
     return { path, name, spec }
   } catch (error) {
     if (!options.signal?.aborted) throw CllmError.from(error, 'model_unavailable')
@@ -60,36 +72,45 @@ export async function resolveModel(
 
 async function find(
   spec: string,
-  options: FetchOptions & { readonly catalog: readonly CatalogEntry[] },
-): Promise<{ path: string; name: string }> {
+  options: FetchOptions & Pick<Required<ResolveModelOptions>, 'catalog' | 'sources'>,
+): Promise<string> {
   const entry = options.catalog.find(({ name }) => name === spec)
-  if (entry) return { path: await fetchCatalogModel(entry, options), name: entry.name }
-  if (spec.startsWith('hf:')) {
-    return { path: await findOnHuggingFace(spec, options), name: spec.slice('hf:'.length) }
-  }
-  if (isPath(spec)) {
-    const path = resolve(options.cwd, spec.replace(/^~(?=[\\/])/, homedir()))
-    return { path, name: basename(path).replace(/\.gguf$/i, '') }
-  }
-  throw new CllmError('model_unavailable', unknown(spec, options.catalog), { details: { spec } })
+  if (entry) return await fetchCatalogModel(entry, options)
+  if (spec.startsWith('hf:')) return await findOnHuggingFace(spec, options)
+  const scheme = schemeOf(spec)
+  if (scheme !== undefined) return await fetchFromSource(spec, scheme, options)
+  return resolve(options.cwd, spec.replace(/^~(?=[\\/])/, homedir()))
 }
 
 /**
- * Checks, without looking for it, that a spec may name a model.
+ * The name for a spec's model, without looking for the model.
  *
- * @throws `model_unavailable` for a name that the catalog does not have
+ * @throws `model_unavailable` for a name that the catalog does not have, or a scheme without a source
  */
-export function checkSpec(spec: string): void {
-  if (spec.startsWith('hf:') || isPath(spec)) return
-  if (defaultCatalog.some(({ name }) => name === spec)) return
-  throw new CllmError('model_unavailable', unknown(spec, defaultCatalog), { details: { spec } })
+export function modelName(
+  spec: string,
+  {
+    catalog = defaultCatalog,
+    sources = new Map(),
+    mustBeGguf = true,
+  }: Pick<ResolveModelOptions, 'catalog' | 'sources' | 'mustBeGguf'> = {},
+): string {
+  if (catalog.some(({ name }) => name === spec)) return spec
+  if (spec.startsWith('hf:')) return spec.slice('hf:'.length)
+  const scheme = schemeOf(spec)
+  if (scheme !== undefined) {
+    const rest = spec.slice(scheme.length + 1)
+    return sourceOf(spec, scheme, sources).nameOf?.(rest) ?? rest
+  }
+  if (isPath(spec) || !mustBeGguf) return basename(spec).replace(/\.gguf$/i, '')
+  throw new CllmError('model_unavailable', unknown(spec, catalog), { details: { spec } })
 }
 
 async function findOnHuggingFace(spec: string, options: FetchOptions): Promise<string> {
   if (!/^hf:[^\s/:]+\/[^\s/:]/.test(spec)) {
     throw new CllmError(
       'model_unavailable',
-      `${spec} is not a Hugging Face model: hf:owner/repository[:quantization] expected`,
+      `${spec} is not a Hugging Face model: expected hf:owner/repository[:quantization]`,
       { details: { spec } },
     )
   }

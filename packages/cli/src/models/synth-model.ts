@@ -1,39 +1,35 @@
 import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import {
-  SYNTHETIC_SHAPES,
-  writeSyntheticModel,
-  type SyntheticModelName,
-} from '@cllm/backend-llamacpp/gguf'
+import { syntheticShapes, writeSyntheticModel, type SyntheticModelName } from '@cllm/gguf'
 import { CllmError } from '@cllm/core'
 
-/** Which GGUF with random weights is written. */
+/** The GGUF with random weights to write. */
 export interface SynthModelOptions {
-  /** The model whose shape, quantization and size of vocabulary it gets. */
+  /** The model to imitate in shape, quantization and vocabulary size. */
   readonly like: string
-  /** Path of the file; its folder is made where it is missing. */
+  /** Path of the file; its folder is created if missing. */
   readonly out: string
   /** Seed of the weights. Default 0. */
   readonly seed?: number
 }
 
 /** The models that can be imitated. */
-export const SYNTHETIC_NAMES = Object.keys(SYNTHETIC_SHAPES) as SyntheticModelName[]
+export const syntheticNames = Object.keys(syntheticShapes) as SyntheticModelName[]
 
 /**
- * Writes a model for measuring without a download: as fast as the real one, and its text is noise.
+ * Writes a model for benchmarks without a download: as fast as the real one, with noise as output.
  *
  * @returns the file's size in bytes
  * @throws `invalid_configuration` for a model that cannot be imitated, `model_unavailable` when the
  *   file cannot be written
  */
 export async function synthModel({ like, out, seed = 0 }: SynthModelOptions): Promise<number> {
-  const name = SYNTHETIC_NAMES.find((known) => known === like)
+  const name = syntheticNames.find((known) => known === like)
   if (name === undefined) {
-    const expected = SYNTHETIC_NAMES.join(', ')
+    const expected = syntheticNames.join(', ')
     throw new CllmError(
       'invalid_configuration',
-      `cannot imitate the model "${like}": one of ${expected} expected`,
+      `cannot imitate the model "${like}": expected one of ${expected}`,
       { details: { field: 'like', expected, received: like } },
     )
   }

@@ -11,13 +11,13 @@ import {
 } from '@opentelemetry/api'
 
 /**
- * A span per request by OpenTelemetry's conventions for generative AI, with a child for each of its
- * phases. Nothing that a prompt or an answer says is in it, and no error's text.
+ * Creates a span per request by OpenTelemetry's conventions for generative AI, with a child span
+ * per phase. Spans contain no text of prompts, answers or errors.
  */
 export class RequestSpans implements RequestObserver {
   constructor(private readonly tracer: Tracer) {}
 
-  submitted({ model, request, at }: ObservedRequest): RequestWatch {
+  onSubmit({ model, request, at }: ObservedRequest): RequestWatch {
     const operation = 'messages' in request.prompt ? 'chat' : 'text_completion'
     const span = this.tracer.startSpan(`${operation} ${model}`, {
       kind: SpanKind.SERVER,
@@ -32,7 +32,7 @@ export class RequestSpans implements RequestObserver {
     })
     let firstTokenAt: number | undefined
     return {
-      heard: (event, now) => {
+      onEvent: (event, now) => {
         if (event.type === 'token' && firstTokenAt === undefined) {
           firstTokenAt = now
           span.setAttribute('gen_ai.server.time_to_first_token', (now - at) / 1000)
@@ -41,7 +41,7 @@ export class RequestSpans implements RequestObserver {
           span.setAttribute('gen_ai.usage.input_tokens', event.promptTokens)
         } else if (event.type === 'end') this.#whole(span, event, at)
       },
-      ended: (now, error) => {
+      onEnd: (now, error) => {
         if (error !== undefined) this.#failed(span, error, firstTokenAt, now)
         span.end(now)
       },

@@ -5,18 +5,19 @@ import { detectResources, envDetector, resourceFromAttributes } from '@opentelem
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node'
 import { RequestSpans } from './request-spans.js'
 
-/** Spans of requests on their way to a collector. */
+/** Sends spans of requests to a collector. */
 export interface Tracing {
-  /** To be the first of a transport's protocols. */
+  /** Must be the first of a transport's protocols. */
   readonly protocol: KoaProtocol
-  /** Sends what is left; what a collector does not take is lost. */
+  /** Sends the remaining spans; spans that the collector does not accept are lost. */
   shutdown(): Promise<void>
 }
 
 /**
- * Sends a span for each request to a collector that speaks OTLP over HTTP. A `traceparent` of the
- * client (W3C Trace Context) is continued. OpenTelemetry's other variables hold, such as
- * `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_TRACES_SAMPLER`.
+ * Sends a span for each request to a collector that accepts OTLP over HTTP. Continues the client's
+ * trace if the request has a `traceparent` (W3C Trace Context). OpenTelemetry's other variables
+ * apply, such as `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` and
+ * `OTEL_TRACES_SAMPLER`.
  *
  * @param endpoint - the collector's base URL, such as `http://127.0.0.1:4318`
  */
@@ -27,7 +28,7 @@ export function startTracing(endpoint: string): Tracing {
     resource: named.merge(detectResources({ detectors: [envDetector] })),
     spanProcessors: [new BatchSpanProcessor(exporter)],
   })
-  // Gives requests a context of their own, and reads `traceparent`.
+  // Gives each request its own context, and reads `traceparent`.
   provider.register()
   const spans = new RequestSpans(provider.getTracer('cllm'))
   return {

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { plainEnvironment } from '@cllm/core/testing'
 import { resolveModel } from 'cllm'
 import type { Test } from 'tap'
 
@@ -31,7 +32,7 @@ export async function serveStories(t: Test) {
   const server = spawn(
     process.execPath,
     [bin, 'serve', '--port', '0', '--gpu', 'off', '--log-level', 'warn', ...args],
-    { env: { ...process.env, UV_THREADPOOL_SIZE: '1' }, stdio: ['ignore', 'pipe', 'pipe'] },
+    { env: plainEnvironment(process.env), stdio: ['ignore', 'pipe', 'pipe'] },
   )
   const errors = text(server.stderr)
   const [line] = (await once(createInterface(server.stdout), 'line')) as [string]

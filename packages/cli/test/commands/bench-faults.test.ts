@@ -2,9 +2,11 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { benchFaults, type FaultResult } from '@cllm/bench'
+import type { FaultResult } from '@cllm/bench'
+import { plainEnvironment } from '@cllm/core/testing'
 import { resolveModel } from 'cllm'
 import t from 'tap'
+import { benchFaults } from '../../src/commands/bench/bench-faults.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 
@@ -12,7 +14,10 @@ t.test('cllm serve stands every fault', async (t) => {
   const { path } = await resolveModel('stories15m')
   const flags = ['--port', '0', '--slots', '4', '--threads', '1', '--gpu', 'off']
   const args = [bin, 'serve', '--model', path, ...flags, '--log-level', 'silent']
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, args, {
+    env: plainEnvironment(process.env),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   t.teardown(() => child.kill('SIGKILL'))
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
   const url = line.replace('listening on ', '')
@@ -36,7 +41,7 @@ t.test('cllm serve stands every fault', async (t) => {
   t.equal(code, 0)
   t.equal(card.faults.length, 15)
   const { came } = card.faults.find(({ fault }) => fault === 'engine: kill -9')!
-  t.equal(came, '2 of 2 streams went on, 2 of them the same')
+  t.equal(came, '2 of 2 streams completed, 2 of them with the same text')
   const health = await fetch(`${url}/health/ready`)
   t.equal(health.status, 200)
 })

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 import { bin, model, serve, stop } from '../serve-process.js'
 
@@ -8,6 +9,7 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
   const file = join(t.testdir(), 'keys.json')
   const keys = (...args: readonly string[]): string =>
     execFileSync(process.execPath, [bin, 'keys', ...args, '--api-keys', file], {
+      env: plainEnvironment(process.env),
       encoding: 'utf8',
     }).trim()
   const ann = keys('add', 'ann', '--requests-per-minute', '3')

@@ -4,6 +4,7 @@ import { copyFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { plainEnvironment } from '@cllm/core/testing'
 import { resolveModel } from 'cllm'
 import { Ollama } from 'ollama'
 import OpenAI, { NotFoundError } from 'openai'
@@ -19,7 +20,7 @@ const server = spawn(
   process.execPath,
   [bin, 'serve', '--port', '0', '--gpu', 'off', '--threads', '1', '--slots', '2', ...args],
   {
-    env: { ...process.env, UV_THREADPOOL_SIZE: '1', CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'error' },
+    env: plainEnvironment(process.env, { CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'error' }),
     stdio: ['ignore', 'pipe', 'inherit'],
   },
 )

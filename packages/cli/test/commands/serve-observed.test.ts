@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Recording } from '@cllm/core'
+import { plainEnvironment } from '@cllm/core/testing'
 import { resolveModel } from 'cllm'
 import t from 'tap'
 
@@ -25,13 +26,19 @@ interface Line {
 const plugin = `export default {
   name: 'broken-policy', apiVersion: 1, options: { parse: (value) => value },
   register(host) {
-    host.registerPolicy('broken', () => ({ name: 'broken', plan() { throw new Error('broken') } }))
+    const create = () => ({ name: 'broken', plan() { throw new Error('broken') } })
+    host.registerPolicy({ name: 'broken', doc: 'Fails.', create })
   },
 }`
 
 /** The process that serves the engine, found as an operator would. */
 const childOf = (pid: number): number =>
-  Number(execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' }).trim())
+  Number(
+    execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], {
+      env: plainEnvironment(process.env),
+      encoding: 'utf8',
+    }).trim(),
+  )
 
 t.test('what is logged, recorded and counted of a real server', async (t) => {
   const folder = t.testdir({ 'broken.mjs': plugin })
@@ -40,7 +47,7 @@ t.test('what is logged, recorded and counted of a real server', async (t) => {
   const args = ['--model', model, '--slots', '2', '--threads', '1', '--gpu', 'off', '--port', '0']
   args.push('--log-level', 'info', '--log-file', log, '--recorder-folder', crashes)
   args.push('--plugin', join(folder, 'broken.mjs'))
-  const env = { ...process.env, CLLM_API_KEY: key }
+  const env = plainEnvironment(process.env, { CLLM_API_KEY: key })
   const server = spawn(process.execPath, [bin, 'serve', ...args], {
     env,
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -148,6 +155,7 @@ t.test('what is logged, recorded and counted of a real server', async (t) => {
     writeFileSync(file, JSON.stringify(asked))
     const replay = () =>
       execFileSync(process.execPath, [bin, 'simulate', '--replay', file, '--json'], {
+        env: plainEnvironment(process.env),
         encoding: 'utf8',
       })
     const first = replay()

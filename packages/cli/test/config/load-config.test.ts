@@ -8,8 +8,8 @@ import * as fc from 'fast-check'
 import t from 'tap'
 import { renderConfig } from '../../src/commands/config.js'
 import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
-import { options } from '../../src/config/option-list.js'
-import { ignoredKeys, mappedKeys } from '../../src/config/original-layout.js'
+import { options } from '../../src/config/options/option-list.js'
+import { ignoredKeys, mappedKeys } from '../../src/config/layers/original-layout.js'
 
 interface Given {
   readonly flags?: readonly string[]
@@ -266,14 +266,14 @@ t.test('several models', async (t) => {
   })
 
   t.same(problemsOf({ flags: ['--model', 'a=b', '--model', 'c'] }), [
-    '--model: expected NAME=SPEC for each of several, got c',
+    '--model: expected NAME=SPEC for each of several models, got c',
   ])
   const wrong =
     'models:\n  a: { spec: b, slots: 0, slot: 2 }\n  aliases: { x: c }\nmodel: { id: mine }\n'
   t.same(problemsOf({ yaml: wrong }), [
     '/etc/cllm.yaml:2: models.served: a: slots: expected a whole number from 1 to 256, got 0',
     '/etc/cllm.yaml:2: models.served: a: unknown setting slot of a model; did you mean slots?',
-    '/etc/cllm.yaml:4: model.id: means nothing beside /etc/cllm.yaml:2: models.served',
+    '/etc/cllm.yaml:4: model.id: has no effect together with /etc/cllm.yaml:2: models.served',
     '/etc/cllm.yaml:3: models.aliases: expected one of a, got c',
   ])
   t.match(problemsOf({ yaml: 'models: { keep_alve: 5m }' }), [/did you mean models\.keep_alive/])
@@ -416,11 +416,11 @@ scheduler:
   })
   t.equal(sources.get('engine.slots'), '/etc/cllm.yaml:18 (backend.llama_cpp.n_seq_max)')
   t.same(warnings, [
-    '/etc/cllm.yaml: settings of the original server that mean nothing here: server.num_threads, ' +
+    '/etc/cllm.yaml: settings of the original server that have no effect: server.num_threads, ' +
       'server.min_threads, model.quantization, scheduler.max_batch_size, ' +
       'scheduler.batch_timeout_ms',
-    'WARNING! /etc/cllm.yaml:3: server.host: 0.0.0.0 can be reached by other machines, and without ' +
-      'keys anybody may use the server. Set --api-keys FILE or --api-key KEY',
+    'WARNING! /etc/cllm.yaml:3: server.host: 0.0.0.0 can be reached by other machines, and ' +
+      'without API keys any client may use the server. Set --api-keys FILE or --api-key KEY',
   ])
 })
 
@@ -444,7 +444,8 @@ logging: {level: warn, file: "", max_files: 5}
   t.match(warnings[0], /: api\.defaults\.prompt, logging\.max_files$/)
   t.equal(
     warnings[1],
-    '/etc/cllm.yaml:2: model.temperature: api.defaults.temperature says otherwise, and counts',
+    '/etc/cllm.yaml:2: model.temperature: overridden by api.defaults.temperature, which has ' +
+      'another value',
   )
   t.match(load({ yaml: 'backend: {type: libtorch}' }).warnings, [/backend\.type$/])
   t.same(load({ yaml: 'model: {path: a.gguf, spec: a.gguf}' }).warnings, [], 'the same twice')

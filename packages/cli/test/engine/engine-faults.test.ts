@@ -1,5 +1,6 @@
 import { fork } from 'node:child_process'
 import { join } from 'node:path'
+import { plainEnvironment } from '@cllm/core/testing'
 import { resolveModel, spawnEngine } from 'cllm'
 import t from 'tap'
 import { childChannel } from '../../src/engine/process-channel.js'
@@ -13,7 +14,7 @@ t.test('an engine that is stopped is replaced, and its streams go on', async (t)
   } as const
   // On a busy machine it may be taken to hang when it does not: its streams go on then, too.
   const supervisor = { hangTimeoutMs: 3000 }
-  const engine = await spawnEngine(settings, { env: process.env, supervisor })
+  const engine = await spawnEngine(settings, { env: plainEnvironment(process.env), supervisor })
   t.teardown(() => engine.kill())
   const sampling = { temperature: 0, ignoreEos: true }
   const request = { prompt: { text: 'Once upon a time' }, maxTokens: 60, sampling }
@@ -40,7 +41,7 @@ t.test('an engine that is stopped is replaced, and its streams go on', async (t)
 
 t.test('a process whose channel is lost is ended, though it does not notice', async (t) => {
   const folder = t.testdir({ 'deaf.cjs': `process.send('ready'); setInterval(() => {}, 1000)` })
-  const child = fork(join(folder, 'deaf.cjs'))
+  const child = fork(join(folder, 'deaf.cjs'), { env: plainEnvironment(process.env), execArgv: [] })
   t.teardown(() => child.kill('SIGKILL'))
   const reason = new Promise<string>((resolve) => {
     const channel = childChannel(child)

@@ -1,6 +1,7 @@
 import {
   createEngine,
   LocalEngineClient,
+  nextNumber,
   type Plan,
   PluginRegistry,
   type SchedulerPolicy,
@@ -19,7 +20,7 @@ const { path: modelPath } = await resolveModel('stories15m')
 function disturbing(seed: number, chance: number): SchedulerPolicy {
   let number = seed
   const next = (): number => {
-    number = (Math.imul(number, 1664525) + 1013904223) >>> 0
+    number = nextNumber(number)
     return number / 2 ** 32
   }
   return {

@@ -1,4 +1,5 @@
-import { CllmError, type GenerateEvent, type GenerateRequest } from '@cllm/core'
+import { CllmError, type GenerateEvent, type GenerateRequest, nextNumber } from '@cllm/core'
+import { plainEnvironment } from '@cllm/core/testing'
 import { policyNames } from '@cllm/scheduler'
 import { resolveModel, spawnEngine, type EngineProcess } from 'cllm'
 import t from 'tap'
@@ -11,7 +12,7 @@ const prompts = words.split(' ')
 function numbers(seed: number): (below: number) => number {
   let state = seed
   return (below) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    state = nextNumber(state)
     return Math.floor((state / 2 ** 32) * below)
   }
 }
@@ -35,7 +36,7 @@ async function start(): Promise<EngineProcess> {
       backend: { modelPath: path, slots: 8, gpu: 'off', threads: 1 },
       ...quietSettings,
     },
-    { env: process.env },
+    { env: plainEnvironment(process.env) },
   )
 }
 
@@ -192,9 +193,13 @@ t.test('an engine that cannot start says why', async (t) => {
     backend: { modelPath: 'no-such-model.gguf' },
     ...quietSettings,
   } as const
-  const failure = await spawnEngine(settings, { env: process.env }).catch((error: unknown) => error)
+  const failure = await spawnEngine(settings, { env: plainEnvironment(process.env) }).catch(
+    (error: unknown) => error,
+  )
   t.ok(CllmError.isInstance(failure))
   t.match(failure, { message: /no-such-model\.gguf/ })
   const wrong = { ...settings, policy: 'fastest' }
-  await t.rejects(spawnEngine(wrong, { env: process.env }), { code: 'invalid_policy' })
+  await t.rejects(spawnEngine(wrong, { env: plainEnvironment(process.env) }), {
+    code: 'invalid_policy',
+  })
 })

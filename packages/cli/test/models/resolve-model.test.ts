@@ -2,17 +2,17 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import t, { type Test } from 'tap'
-import type { CatalogEntry, ModelSource } from '../../src/models/catalog.js'
-import { catalog } from '../../src/models/catalog.js'
-import type { FetchProgress } from '../../src/models/fetch-progress.js'
+import type { CatalogEntry, CatalogSource } from '../../src/models/catalog/catalog.js'
+import { catalog } from '../../src/models/catalog/catalog.js'
+import type { FetchProgress } from '../../src/models/fetch/fetch-progress.js'
 import {
-  checkSpec,
+  modelName,
   resolveModel,
   type ResolveModelOptions,
 } from '../../src/models/resolve-model.js'
 import { expected, fakeGguf, localSources, npmSource } from './local-sources.js'
 
-const entry = (...sources: [ModelSource, ...ModelSource[]]): CatalogEntry => ({
+const entry = (...sources: [CatalogSource, ...CatalogSource[]]): CatalogEntry => ({
   name: 'small',
   title: 'A small one',
   licence: 'MIT',
@@ -55,14 +55,14 @@ t.test('paths, and specs that name nothing', async (t) => {
   }
   const wrong: [string, string, ...RegExp[]][] = [
     ['./none.gguf', 'model_unavailable', /none\.gguf: there is no such file/],
-    ['./not.gguf', 'model_invalid', /"GGUF" expected/, /"PK\\u0003\\u0004" found/],
-    ['./empty', 'model_invalid', /nothing found/],
+    ['./not.gguf', 'model_invalid', /expected "GGUF"/, /found "PK\\u0003\\u0004"/],
+    ['./empty', 'model_invalid', /found nothing/],
     ['./', 'model_unavailable', /directory/],
     ['storys15m', 'model_unavailable', /did you mean stories15m\?/],
     ['tinyllama', 'model_unavailable', /did you mean tinyllama-1\.1b-chat\?/],
     ['gpt-9-enormous', 'model_unavailable', /"gpt-9-enormous"\. A model is a name \(tinyllama/],
     ['', 'model_unavailable', /named ""\./],
-    ['hf:owner', 'model_unavailable', /hf:owner\/repository\[:quantization\] expected/],
+    ['hf:owner', 'model_unavailable', /expected hf:owner\/repository\[:quantization\]/],
   ]
   for (const [spec, ...rest] of wrong) {
     await resolve(spec).then(() => t.fail(`${spec} resolved`), failure(t, ...rest))
@@ -71,8 +71,8 @@ t.test('paths, and specs that name nothing', async (t) => {
 })
 
 t.test('a spec that may name a model', async (t) => {
-  for (const spec of ['stories15m', 'hf:owner/repository', './a.gguf']) checkSpec(spec)
-  t.throws(() => checkSpec('stories15'), {
+  for (const spec of ['stories15m', 'hf:owner/repository', './a.gguf']) modelName(spec)
+  t.throws(() => modelName('stories15'), {
     code: 'model_unavailable',
     message: /did you mean stories15m/,
   })
@@ -119,9 +119,9 @@ t.test('what does not arrive as it should leaves no file', async (t) => {
   const damaged = await sources.publish('damaged', content, { integrity })
   const notGguf = Buffer.from('<html>')
   const page = await sources.publish('page', notGguf)
-  const cases: [ModelSource, RegExp][] = [
-    [npmSource([other], content), /sha256 [0-9a-f]{64} expected, [0-9a-f]{64} received/],
-    [npmSource([whole, whole], content), /bytes 300000 expected, 600000 received/],
+  const cases: [CatalogSource, RegExp][] = [
+    [npmSource([other], content), /expected sha256 [0-9a-f]{64}, got [0-9a-f]{64}/],
+    [npmSource([whole, whole], content), /expected bytes 300000, got 600000/],
     [npmSource([damaged], content), /sha512.* integrity checksum failed/],
     [
       npmSource([{ ...whole, file: 'package/none' }], content),
@@ -129,7 +129,7 @@ t.test('what does not arrive as it should leaves no file', async (t) => {
     ],
     [npmSource([{ ...whole, package: 'absent@1.0.0' }], content), /404/],
     [npmSource([{ ...whole, package: 'whole@2.0.0' }], content), /2\.0\.0/],
-    [npmSource([page], notGguf), /"GGUF" expected in its first 4 bytes, "<htm" found/],
+    [npmSource([page], notGguf), /expected "GGUF" in its first 4 bytes, found "<htm"/],
     [{ ...npmSource([whole], content), format: 'llama2c' }, /llama2\.c/],
     [{ kind: 'hugging-face', uri: 'hf:me/mine/none.gguf', ...expected(content) }, /404/],
     [
@@ -138,7 +138,7 @@ t.test('what does not arrive as it should leaves no file', async (t) => {
         uri: sources.upload('me/mine', 'other.gguf', fakeGguf(300_000)),
         ...expected(content),
       },
-      /sha256 [0-9a-f]{64} expected/,
+      /expected sha256 [0-9a-f]{64}/,
     ],
   ]
   for (const [source, pattern] of cases) {
@@ -197,8 +197,8 @@ t.test('a cancelled download', async (t) => {
   const content = fakeGguf(40_000_000)
   const fromNpm = npmSource([await sources.publish('slow', content)], content)
   const uri = sources.upload('me/slow', 'slow.gguf', content)
-  const fromHuggingFace: ModelSource = { kind: 'hugging-face', uri, ...expected(content) }
-  const cancelled = async (spec: string, source: ModelSource) => {
+  const fromHuggingFace: CatalogSource = { kind: 'hugging-face', uri, ...expected(content) }
+  const cancelled = async (spec: string, source: CatalogSource) => {
     sources.halt()
     const controller = new AbortController()
     let received = 0

@@ -1,22 +1,25 @@
-import type { Embedding, EngineClient, EngineInfo, Prompt } from '../contracts/engine-client.js'
-import type { EngineStatistics } from '../contracts/engine-statistics.js'
-import type { RequestReport } from '../contracts/request-report.js'
-import type { SchedulerInfo } from '../contracts/scheduler-info.js'
+import type {
+  Embedding,
+  EngineCalls,
+  EngineInfo,
+  Prompt,
+} from '../contracts/engine/engine-client.js'
+import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
+import type { RequestReport } from '../contracts/engine/request-report.js'
+import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
   EncodeOptions,
   RenderedChat,
   TokenId,
-} from '../contracts/tokenizer.js'
+} from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { checkTokens } from '../engine/check-tokens.js'
+import { checkTokens } from '../engine/input/check-tokens.js'
 import type { Engine } from '../engine/engine.js'
-import { collect } from '../engine/in-parts.js'
+import { collect } from '../engine/input/in-parts.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
-
-/** What can be asked of an engine besides generating. */
-export type EngineCalls = Omit<EngineClient, 'submit' | 'cancel' | 'recording'>
+import { defined } from '../defined.js'
 
 /** Answers the calls of clients on the engine itself. */
 export class EngineControl implements EngineCalls {
@@ -59,8 +62,7 @@ export class EngineControl implements EngineCalls {
 
   /** What the engine serves. */
   async info(): Promise<EngineInfo> {
-    const { infill } = this.engine.tokenizer
-    return { ...this.engine.info(), ...(infill === undefined ? {} : { infill }) }
+    return this.engine.info()
   }
 
   /** Counters and what is going on now. */
@@ -76,12 +78,12 @@ export class EngineControl implements EngineCalls {
     throw new CllmError('request_not_found', message, { details: { id } })
   }
 
-  /** The policy in force and those that could be. */
+  /** The active policy and the available ones. */
   async getScheduler(): Promise<SchedulerInfo> {
     const { policy, fallback } = this.engine.scheduler()
     const { name, options = {} } = policy
     const available = this.registry.policies()
-    return { policy: name, options, available, ...(fallback === undefined ? {} : { fallback }) }
+    return { policy: name, options, available, ...defined({ fallback }) }
   }
 
   /** Swaps the policy. Throws `invalid_policy`. */
@@ -114,31 +116,4 @@ export class EngineControl implements EngineCalls {
     )
     await this.engine.backend.dispose()
   }
-}
-
-/** The names of the calls, for those who pass them on. */
-export const engineCalls = [
-  'tokenize',
-  'detokenize',
-  'embed',
-  'applyTemplate',
-  'info',
-  'statistics',
-  'explain',
-  'getScheduler',
-  'setScheduler',
-  'drain',
-  'close',
-] as const satisfies readonly (keyof EngineCalls)[]
-
-/** The name of a call. */
-export type EngineCallName = (typeof engineCalls)[number]
-
-/** Throws `internal` for what is not a call. */
-export function assertEngineCall(name: string): asserts name is EngineCallName {
-  if ((engineCalls as readonly string[]).includes(name)) return
-  throw new CllmError(
-    'internal',
-    `Expected one of ${engineCalls.join(', ')}, instead got "${name}"`,
-  )
 }

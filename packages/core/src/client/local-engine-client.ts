@@ -1,9 +1,13 @@
 import type { Random } from '../contracts/clock.js'
-import type { EngineClient, GenerateEvent, GenerateRequest } from '../contracts/engine-client.js'
+import type {
+  EngineClient,
+  GenerateEvent,
+  GenerateRequest,
+} from '../contracts/engine/engine-client.js'
 import type { Engine } from '../engine/engine.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 import { EngineControl } from './engine-control.js'
-import { EventStreams } from './event-streams.js'
+import { EventStreams } from '../remote/event-streams.js'
 import { requestId } from './request-id.js'
 
 /** An engine in this process. */
@@ -16,7 +20,7 @@ export class LocalEngineClient extends EngineControl implements EngineClient {
     private readonly random: Random,
   ) {
     super(local, registry)
-    local.onEvents((events) => this.#streams.dispatch(events))
+    local.observe({ onEvents: (events) => this.#streams.dispatch(events) })
   }
 
   submit(

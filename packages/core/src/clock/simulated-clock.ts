@@ -3,12 +3,12 @@ import type { Clock } from '../contracts/clock.js'
 
 interface Timer {
   readonly at: number
-  /** Counts the timers: of those with one time the first made comes first. */
+  /** Counts the timers: of timers with the same time the oldest fires first. */
   readonly turn: number
   callback: (() => void) | undefined
 }
 
-/** Time that moves only when told, for tests and simulations. */
+/** Time that moves only by `advance`, for tests and simulations. */
 export class SimulatedClock implements Clock {
   #now: number
   readonly #timers = new TinyQueue<Timer>([], (a, b) => a.at - b.at || a.turn - b.turn)

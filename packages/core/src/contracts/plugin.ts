@@ -1,32 +1,32 @@
-import type { Backend } from './backend.js'
-import type { SchedulerPolicy } from './scheduler-policy.js'
-import type { Protocol } from './transport.js'
-
-/** Checks options and fills in defaults; zod's schemas fit. Throws on what is wrong. */
-export interface OptionsSchema<Options> {
-  /** The options with their defaults. Throws on what is wrong. */
-  parse(value: unknown): Options
-}
-
-/** Makes a policy from its options, which it checks itself. */
-export type PolicyFactory = (options: Readonly<Record<string, unknown>>) => SchedulerPolicy
-
-/** Makes a backend for a model. */
-export type BackendFactory = (
-  options: Readonly<Record<string, unknown>>,
-) => Backend | Promise<Backend>
-
-/** Makes a protocol. */
-export type ProtocolFactory = (options: Readonly<Record<string, unknown>>) => Protocol
+import type {
+  BackendDefinition,
+  BatchingDefinition,
+  OptionsSchema,
+  OrderDefinition,
+  PolicyDefinition,
+  ProtocolDefinition,
+} from './definition.js'
+import type { PartFactory, PartToken } from './part.js'
 
 /** What a plugin can add. A name can be taken once; a second one throws `plugin_conflict`. */
 export interface PluginHost {
-  /** Adds a scheduling policy, named in `--policy`. */
-  registerPolicy(name: string, create: PolicyFactory): void
-  /** Adds a kind of backend. */
-  registerBackend(name: string, create: BackendFactory): void
-  /** Adds a protocol to every HTTP transport. */
-  registerProtocol(name: string, create: ProtocolFactory): void
+  /** Adds a whole scheduling policy, named in `--policy`. */
+  registerPolicy(policy: PolicyDefinition): void
+  /** Adds an order: with each batching it is a policy, named `batching+order`. */
+  registerOrder(order: OrderDefinition): void
+  /** Adds a batching: with each order it is a policy, named `batching+order`. */
+  registerBatching(batching: BatchingDefinition): void
+  /** Adds a kind of backend, named in `--backend`. */
+  registerBackend(backend: BackendDefinition): void
+  /** Adds a protocol, named in `--protocols`, or puts it in place of another one (`replaces`). */
+  registerProtocol(protocol: ProtocolDefinition): void
+  /**
+   * Provides a part of the engine or server under a name: `--use PART=NAME` puts it in place of the
+   * built-in one. Two tokens need no `--use`: every engine observer (`ENGINE_OBSERVER`) is used, and a
+   * model source (`MODEL_SOURCE`) is used for model specs that begin with its name, `NAME:…`.
+   * Experimental: the parts may change in 0.x.
+   */
+  provide<T>(token: PartToken<T>, name: string, create: PartFactory<T>): void
 }
 
 /** A plugin: made with {@link definePlugin}, the default export of its module. */
@@ -35,6 +35,9 @@ export interface Plugin<Options = unknown> {
   /** The version of this interface. */
   readonly apiVersion: 1
   readonly options?: OptionsSchema<Options>
-  /** Adds what the plugin has. Called once, with checked options. */
+  /**
+   * Adds what the plugin has, with checked options. Called once in each process: in the server's, and
+   * in each engine's whenever it starts.
+   */
   register(host: PluginHost, options: Options): void | Promise<void>
 }

@@ -1,5 +1,5 @@
 import type { Clock, Random } from './clock.js'
-import type { EngineDirectory } from './engine-directory.js'
+import type { EngineDirectory } from './engine/engine-directory.js'
 import type { Logger } from './logger.js'
 
 /** A family of routes (the native API, OpenAI's, …) that shares a transport with others. */

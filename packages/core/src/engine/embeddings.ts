@@ -1,8 +1,10 @@
-import type { Backend } from '../contracts/backend.js'
-import type { Embedding, Prompt } from '../contracts/engine-client.js'
-import type { TokenId, Tokenizer } from '../contracts/tokenizer.js'
+import { inject, injectable } from 'tsyringe'
+import type { Backend } from '../contracts/model/backend.js'
+import type { Embedding, Prompt } from '../contracts/engine/engine-client.js'
+import type { TokenId, Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { resolvePrompt } from './resolve-prompt.js'
+import * as tokens from '../tokens.js'
+import { resolvePrompt } from './input/resolve-prompt.js'
 
 interface Job {
   readonly tokens: readonly TokenId[]
@@ -14,6 +16,7 @@ interface Job {
  * Computes embeddings in turn with the engine's steps: one input between two steps, so that
  * generation never waits for more than one, and one after the other while nothing is generated.
  */
+@injectable()
 export class Embeddings {
   readonly #queue: Job[] = []
   #pass: Promise<void> | undefined
@@ -22,8 +25,8 @@ export class Embeddings {
   #closed: CllmError | undefined
 
   constructor(
-    private readonly backend: Backend,
-    private readonly tokenizer: Tokenizer,
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
   ) {}
 
   /** Whether an input is being computed. */
@@ -88,7 +91,7 @@ export class Embeddings {
     await this.#pass
   }
 
-  /** Nobody waits for it: it is not computed, or its result goes nowhere. */
+  /** The client has left: the input is not computed, or its result is dropped. */
   #leave(job: Job): void {
     const index = this.#queue.indexOf(job)
     if (index !== -1) this.#queue.splice(index, 1)
@@ -101,9 +104,9 @@ export class Embeddings {
     if (job !== undefined) this.#pass = this.#compute(job)
   }
 
-  async #compute({ tokens, resolve, reject }: Job): Promise<void> {
+  async #compute({ tokens: input, resolve, reject }: Job): Promise<void> {
     try {
-      resolve((await this.backend.embed?.(tokens)) ?? [])
+      resolve((await this.backend.embed?.(input)) ?? [])
     } catch (error) {
       reject(CllmError.from(error, 'backend_failed'))
     }

@@ -1,31 +1,30 @@
 /** Limits of an engine. */
 export interface EngineOptions {
   /**
-   * Requests that may wait, not counting those that free slots are there for; one more is refused
-   * with `queue_full`. Default 1,024; with 0 a request is served at once or not at all.
+   * Maximum number of waiting requests, not counting requests that can start in a free slot; one more
+   * is refused with `queue_full`. Default 1,024; with 0 a request is served at once or not at all.
    */
   readonly maxQueuedRequests: number
   /**
-   * Tokens that the prompts of waiting requests may have together; one that would make them more is
-   * refused with `queue_full`, unless nobody else waits. Default: no limit.
+   * Maximum prompt tokens of all waiting requests together; a request beyond that is refused with
+   * `queue_full`, unless the queue is empty. Default: no limit.
    */
   readonly maxQueuedTokens: number | undefined
   /**
-   * Milliseconds that a request may have to wait for its slot, by prediction; one that would wait
-   * longer is refused with `wait_too_long`. Default: no limit.
+   * Maximum predicted wait for a slot in milliseconds; a request with a longer one is refused with
+   * `wait_too_long`. Default: no limit.
    */
   readonly maxQueueWaitMs: number | undefined
   /** Milliseconds from arrival to end of a request that sets none of its own; default: no limit. */
   readonly requestTimeoutMs: number | undefined
   /**
-   * How long requests may wait, in a row, while the policy runs nobody, before it counts as failed
-   * and the fallback policy takes over. Milliseconds, default 30,000; without a fallback policy it
-   * means nothing.
+   * Milliseconds for which the policy may run no request while requests wait, before it counts as
+   * failed and the fallback policy takes over. Default 30,000; has no effect without a fallback policy.
    */
   readonly policyPatienceMs: number
   /**
-   * Whether computed prefixes are reused within a tenant only, so that none can tell by the time of
-   * its first token what others have asked. Default false.
+   * Whether computed prefixes are reused within a tenant only, so that no tenant can infer the
+   * prompts of others from its time to first token. Default false.
    */
   readonly isolateTenants: boolean
 }

@@ -1,26 +1,30 @@
-import { inject, injectable } from 'tsyringe'
-import type { Backend, StepOutput } from '../contracts/backend.js'
-import type { Clock, Random } from '../contracts/clock.js'
-import type { EngineInfo, GenerateRequest } from '../contracts/engine-client.js'
-import type { EngineStatistics } from '../contracts/engine-statistics.js'
-import type { Logger } from '../contracts/logger.js'
-import type { RequestReport } from '../contracts/request-report.js'
-import type { Plan, SchedulerPolicy } from '../contracts/scheduler-policy.js'
-import type { Tokenizer } from '../contracts/tokenizer.js'
+import { inject, injectable, injectAll } from 'tsyringe'
+import type { Backend } from '../contracts/model/backend.js'
+import type { Clock } from '../contracts/clock.js'
+import type { EngineInfo, GenerateRequest } from '../contracts/engine/engine-client.js'
+import type { EngineObserver, StepRecord } from '../contracts/engine/engine-observer.js'
+import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
+import type { RequestReport } from '../contracts/engine/request-report.js'
+import type { Plan, SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
+import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
-import { Counters, endState } from './counters.js'
-import { Departures } from './departures.js'
+import type { EngineCosts } from './costs/engine-costs.js'
 import { Embeddings } from './embeddings.js'
-import type { EngineOptions } from './engine-options.js'
-import { Intake } from './intake.js'
-import { Journal } from './journal.js'
-import { Outbox, type EventListener } from './outbox.js'
-import { type FallbackPolicy, type PolicyInForce, PolicySeat } from './policy-seat.js'
-import { Roster } from './roster.js'
-import { partsOf, runStep, type Step, type StepOutcome, type StepPart } from './run-step.js'
-import type { Sequence } from './sequence.js'
+import { InputProcessor, type Processed } from './input/input-processor.js'
+import { SlotCompactor } from './kv/slot-compactor.js'
+import { OutputProcessor } from './output/output-processor.js'
+import type { KVCacheManager, WaitPredictor } from './parts.js'
+import { type PolicyInForce, PolicyRunner } from './policy/policy-runner.js'
+import { Counters } from './report/counters.js'
+import { EngineObservers } from './report/engine-observers.js'
+import { recordStep } from './report/record-step.js'
+import { RequestTracker } from './report/request-tracker.js'
+import { RequestFinisher } from './requests/request-finisher.js'
+import { RequestTable } from './requests/request-table.js'
+import { partsOf, runStep, type Step, type StepOutcome } from './run-step.js'
 import { WakeSignal } from './wake-signal.js'
+import { defined } from '../defined.js'
 
 /**
  * Serves requests on one backend: an event-driven loop that plans a step, starts it, and turns the
@@ -29,116 +33,96 @@ import { WakeSignal } from './wake-signal.js'
  */
 @injectable()
 export class Engine {
-  /** @internal What happened to each request. */
-  readonly journal: Journal
-  /** @internal Told of each step before it is computed. */
-  onStep: (parts: readonly StepPart[]) => void = () => {}
-  readonly #counters = new Counters()
-  readonly #outbox = new Outbox()
-  readonly embeddings: Embeddings
-  readonly #seat: PolicySeat
-  readonly #roster: Roster
-  readonly #intake: Intake
-  readonly #wake: WakeSignal
-  readonly #departures: Departures
   #planWakesAt: number | undefined
   #isClosed = false
   readonly #onIdle: (() => void)[] = []
+  #failure: CllmError | undefined
   readonly #done: Promise<void>
 
+  /** @internal Engines are made by `createEngine`. */
   constructor(
     @inject(tokens.BACKEND) readonly backend: Backend,
     @inject(tokens.TOKENIZER) readonly tokenizer: Tokenizer,
-    @inject(tokens.SCHEDULER_POLICY) policy: SchedulerPolicy,
-    @inject(tokens.FALLBACK_POLICY) fallback: FallbackPolicy,
     @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(tokens.RANDOM) random: Random,
-    @inject(tokens.LOGGER) logger: Logger,
-    @inject(tokens.ENGINE_OPTIONS) options: EngineOptions,
+    @inject(Embeddings) readonly embeddings: Embeddings,
+    @inject(InputProcessor) private readonly input: InputProcessor,
+    @inject(RequestTable) private readonly table: RequestTable,
+    @inject(PolicyRunner) private readonly policy: PolicyRunner,
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(SlotCompactor) private readonly compactor: SlotCompactor,
+    @inject(OutputProcessor) private readonly output: OutputProcessor,
+    @inject(RequestFinisher) private readonly finisher: RequestFinisher,
+    @inject(RequestTracker) private readonly tracker: RequestTracker,
+    @inject(Counters) private readonly counters: Counters,
+    @inject(tokens.ENGINE_COSTS) costs: EngineCosts,
+    @inject(tokens.WAIT_PREDICTOR) predictor: WaitPredictor,
+    @inject(EngineObservers) private readonly observers: EngineObservers,
+    @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
+    @inject(WakeSignal) private readonly wake: WakeSignal,
   ) {
-    const { policyPatienceMs } = options
-    this.journal = new Journal(clock, this.#counters)
-    this.embeddings = new Embeddings(backend, tokenizer)
-    this.#seat = new PolicySeat(policy, logger, fallback, policyPatienceMs, this.journal)
-    this.#roster = new Roster(backend, this.#seat, clock)
-    this.#intake = new Intake(this, this.#roster, this.#outbox, clock, random, options)
-    this.#wake = new WakeSignal(clock)
-    const notify = () => this.#wake.notify()
-    this.#departures = new Departures(this.#roster, this.#outbox, this.journal, logger, notify)
+    observers.add(policy, tracker, counters, costs, predictor, input, ...more)
     this.#done = this.#run()
+    this.#done.catch(() => {}) // `failed` tells of it
   }
 
-  /** Says where the events go: one listener, set before the first request. */
-  onEvents(listener: EventListener): void {
-    this.#outbox.listener = listener
+  /** Adds an observer, from now on; returns a function that removes it. */
+  observe(observer: EngineObserver): () => void {
+    return this.observers.add(observer)
   }
 
-  /** Takes a request. Whatever is wrong with it comes as its `error` event. */
+  /** Submits a request. Failures, including validation, are reported as its `error` event. */
   submit(id: string, request: GenerateRequest): void {
-    this.#intake.take(id, request)
-  }
-
-  /** @internal */
-  accept(sequence: Sequence): void {
-    const { id, promptTokens, request, forecast } = sequence
-    this.#roster.add(sequence)
-    const more = request.forecast && forecast !== undefined ? { forecast } : {}
-    this.#outbox.listener([{ id, event: { type: 'start', id, promptTokens, ...more } }])
-    this.#wake.notify()
-  }
-
-  /** @internal */
-  refuse(id: string, error: CllmError): void {
-    this.#counters.requests[endState(error)]++
-    this.#outbox.listener([{ id, event: { type: 'error', error: error.serialize() } }])
-    this.#wake.notify()
+    const processed = this.input.process(id, request)
+    if (!(processed instanceof Promise)) this.#accept(id, processed)
+    else void processed.then((late) => this.#accept(id, this.input.settle(id) ?? late))
   }
 
   /** Ends a request; its slot is free before the next step. Unknown ids are ignored. */
   cancel(id: string, reason = 'The request was cancelled'): void {
     const error = new CllmError('cancelled', reason)
-    if (this.#intake.giveUp(id, error)) return
-    const sequence = this.#roster.find(id)
-    if (sequence !== undefined) this.#departures.mark(sequence, error)
+    if (this.input.cancel(id, error)) return
+    const sequence = this.table.find(id)
+    if (sequence !== undefined) this.finisher.mark(sequence, error)
   }
 
   /** What happened to a request that is under way or was one of the last that ended. */
   explain(id: string): RequestReport | undefined {
-    const report = this.journal.find(id)
-    const queuePosition = this.#roster.waiting.placeOf(id)
-    return report && { ...report, ...(queuePosition === undefined ? {} : { queuePosition }) }
+    const report = this.tracker.find(id)
+    const queuePosition = this.table.waiting.placeOf(id)
+    return report && { ...report, ...defined({ queuePosition }) }
   }
 
-  /** The policy in force, and why it is the fallback where it is. */
+  /** The active policy, and why the fallback took over if it did. */
   scheduler(): PolicyInForce {
-    return this.#seat
+    return this.policy
   }
 
-  /** Puts another policy in charge from the next step on. It is told of every request there is. */
+  /** Switches to another policy from the next step on; every current request is announced to it. */
   setPolicy(policy: SchedulerPolicy): void {
-    const { running, waiting } = this.#roster
-    this.#seat.replace(policy, this.clock.now(), running.list, waiting.everyone())
-    this.#wake.notify()
+    const { running, waiting } = this.table
+    this.policy.replace(policy, this.clock.now(), running.list, waiting.all())
+    this.wake.notify()
   }
 
   /** What it serves. */
   info(): EngineInfo {
     const { model, limits, capabilities } = this.backend
-    return { model, limits, capabilities }
+    const { infill } = this.tokenizer
+    return { model, limits, capabilities, ...defined({ infill }) }
   }
 
   /** Counters and what is going on now. */
   statistics(): EngineStatistics {
     return {
-      ...this.#roster.statistics(),
-      policyFaults: this.#seat.faults,
-      ...this.#counters.snapshot(),
+      ...this.table.statistics(),
+      policyFaults: this.policy.faults,
+      ...this.counters.snapshot(),
     }
   }
 
   /** Refuses new requests and resolves when the last one has ended. */
   async drain(): Promise<void> {
-    this.#intake.isOpen = false
+    this.input.isOpen = false
     if (this.#isIdle) return
     await new Promise<void>((resolve) => this.#onIdle.push(resolve))
   }
@@ -146,137 +130,150 @@ export class Engine {
   /** Ends every request with `shutting_down` and stops after the step that is running. */
   async close(): Promise<void> {
     const error = new CllmError('shutting_down', 'The engine is shutting down')
-    this.#intake.close(error)
-    for (const sequence of this.#roster.all()) this.#departures.mark(sequence, error)
+    this.input.close(error)
+    for (const sequence of this.table.all()) this.finisher.mark(sequence, error)
     this.#isClosed = true
-    this.#wake.notify()
-    await this.#done
+    this.wake.notify()
+    await this.#done.catch(() => {})
+  }
+
+  /** Resolves when the loop has ended because a part of the engine failed, with the error. */
+  async failed(): Promise<unknown> {
+    return await this.#done.then(
+      () => new Promise<never>(() => {}),
+      (error: unknown) => error,
+    )
   }
 
   async #loop(): Promise<void> {
     while (!this.#isClosed) {
       const began = this.clock.now()
-      this.#departures.settle(began)
+      this.finisher.settle(began)
       const step = await this.#startStep(began)
       this.#publish()
-      if (step !== undefined) this.#append(step, await step.outcome)
-      const took = this.clock.now() - began
-      this.#counters.busyMs += took
-      if (step !== undefined) this.#roster.forecaster.stepped(step.parts, took)
-      if (step === undefined) await this.#wake.sleep(this.#roster.wakesAt(this.#planWakesAt))
+      const record = step && this.#append(step, await step.outcome)
+      this.observers.onTurn(this.clock.now() - began, record)
+      if (step === undefined) await this.wake.sleep(this.table.wakesAt(this.#planWakesAt))
     }
   }
 
-  /** The loop with its end: whatever ends it, no request is left without an answer. */
+  /** The loop and its end: however it ends, every request gets an answer. */
   async #run(): Promise<void> {
     try {
       await this.#loop()
     } catch (error) {
-      this.#intake.isOpen = false
-      this.#departures.failAll(CllmError.from(error), this.clock.now())
+      this.#failure = CllmError.from(error)
+      this.input.close(this.#failure)
+      this.finisher.failAll(this.#failure, this.clock.now())
     }
-    this.#departures.settle(this.clock.now())
+    this.finisher.settle(this.clock.now())
     this.#publish()
+    if (this.#failure !== undefined) throw this.#failure
+  }
+
+  #accept(id: string, processed: Processed): void {
+    const now = this.clock.now()
+    if (CllmError.isInstance(processed)) {
+      this.observers.onRefused(id, processed, now)
+      this.observers.onEvents([{ id, event: { type: 'error', error: processed.serialize() } }])
+    } else {
+      const { promptTokens, request, forecast } = processed
+      this.table.add(processed, now)
+      const more = request.forecast && forecast !== undefined ? { forecast } : {}
+      this.observers.onEvents([{ id, event: { type: 'start', id, promptTokens, ...more } }])
+    }
+    this.wake.notify()
   }
 
   /** Asks the policy what to do, and does it up to the start of the step. */
   async #startStep(now: number): Promise<Step | undefined> {
     this.#planWakesAt = undefined
-    if (this.#roster.isIdle) this.#seat.rest(now)
-    if (this.#isClosed || this.#roster.isIdle) return undefined
+    if (this.table.isIdle) this.policy.onIdle(now)
+    if (this.#isClosed || this.table.isIdle) return undefined
     try {
       const plan = this.#plan(now)
-      const visible = this.#roster.waiting.size
+      const visible = this.table.waiting.size
       await this.#apply(plan, now)
-      let parts = partsOf(plan, this.#roster.running, this.backend.limits.batchSize)
+      let parts = partsOf(plan, this.table.running, this.backend.limits.batchSize)
       if (parts.length === 0) {
-        // A policy that wants only those who wait for a prefix gets them: nobody else would go on.
+        // A plan of held requests only gets them: otherwise nothing would be computed.
         await this.#admit(plan, now, true)
-        parts = partsOf(plan, this.#roster.running, this.backend.limits.batchSize)
+        parts = partsOf(plan, this.table.running, this.backend.limits.batchSize)
       }
       if (parts.length > 0) {
-        await this.#roster.tidy()
+        await this.compactor.defragment()
         if (this.embeddings.isBusy) await this.embeddings.beforeStep()
-        this.onStep(parts)
         const startedAt = this.clock.now()
+        this.observers.onStepStart(parts, startedAt)
         return { parts, startedAt, outcome: this.embeddings.during(runStep(this.backend, parts)) }
       }
       this.#planWakesAt = plan.wakeAt
-      // Whoever came into sight meanwhile is planned for at once.
-      if (plan.wakeAt === undefined || this.#roster.waiting.size > visible) this.#wake.notify()
+      // Requests that came into sight meanwhile are planned for at once.
+      if (plan.wakeAt === undefined || this.table.waiting.size > visible) this.wake.notify()
     } catch (error) {
-      this.#departures.failAll(CllmError.from(error), now)
+      this.finisher.failAll(CllmError.from(error), now)
     }
     return undefined
   }
 
   #plan(now: number): Plan {
-    const { waiting, running, slots } = this.#roster
-    const state = { now, waiting, freeSlots: slots.freeCount, limits: this.backend.limits }
-    return this.#seat.plan(state, waiting, running)
+    const { waiting, running } = this.table
+    const state = { now, waiting, freeSlots: this.kv.freeCount, limits: this.backend.limits }
+    const plan = this.policy.plan(state, waiting, running)
+    this.observers.onPlan(plan, { ...state, running: running.list })
+    return plan
   }
 
   async #apply(plan: Plan, now: number): Promise<void> {
     for (const { id, reason } of plan.reject) {
-      const sequence = this.#roster.waiting.get(id)
+      const sequence = this.table.waiting.get(id)
       if (sequence === undefined) continue
-      this.#departures.remove(sequence, now, new CllmError('rejected', reason))
+      this.finisher.finish(sequence, now, new CllmError('rejected', reason))
     }
-    this.#roster.preemptAll(plan.preempt, now)
+    this.table.preemptAll(plan.preempt, now)
     await this.#admit(plan, now, false)
   }
 
-  async #admit({ admit }: Plan, now: number, insists: boolean): Promise<void> {
-    const failed = await this.#roster.admitAll(admit, now, this.#departures, insists)
-    for (const [sequence, error] of failed) this.#departures.mark(sequence, error)
-    this.#departures.takeOut(now)
+  async #admit(plan: Plan, now: number, insists: boolean): Promise<void> {
+    const failed = await this.table.admitAll(plan, now, this.finisher, insists)
+    for (const [sequence, error] of failed) this.finisher.mark(sequence, error)
+    this.finisher.finishPending(now)
   }
 
   /** Takes in a step's tokens and frees what ended with them, so that the next plan can use it. */
-  #append(step: Step, outcome: StepOutcome): void {
+  #append(step: Step, outcome: StepOutcome): StepRecord {
     const now = this.clock.now()
-    this.#counters.stepped(step, outcome, now)
-    this.#seat.observeStep(step.parts, step.startedAt, now, outcome.isWhole)
-    this.#roster.slots.costs.stepped(step.parts, outcome.isWhole ? now - step.startedAt : undefined)
-    for (const [index, { sequence, tokens: count }] of step.parts.entries()) {
+    const record = recordStep(step, outcome, now)
+    this.observers.onStep(record)
+    for (const [index, part] of step.parts.entries()) {
+      const { request: sequence } = part
       const outputs = outcome.outputs[index] ?? []
       if (CllmError.isInstance(outputs)) {
-        this.#departures.mark(sequence, outputs)
+        this.finisher.mark(sequence, outputs)
         continue
       }
-      this.#roster.advance(sequence, count)
-      const output = outputs.at(-1)
+      this.table.advance(part, now)
       // A token drawn before a stop text was noticed, or for a client that left, is discarded.
-      if (output === undefined || this.#departures.has(sequence)) continue
-      this.#take(sequence, output, now)
+      if (this.finisher.has(sequence)) continue
+      for (const output of outputs) {
+        if (sequence.finish !== undefined) break
+        this.table.append(sequence, output, now)
+      }
+      if (outputs.length > 0) this.output.onToken(sequence)
+      if (sequence.finish !== undefined) this.finisher.finish(sequence, now)
     }
-  }
-
-  #take(sequence: Sequence, { token, logprobs }: StepOutput, now: number): void {
-    sequence.state = 'decoding'
-    sequence.firstTokenAt ??= now
-    sequence.lastTokenAt = now
-    this.#outbox.drew(sequence)
-    if (sequence.mayEnd && this.tokenizer.isEndOfGeneration(token)) {
-      sequence.finish = 'stop'
-    } else {
-      sequence.append(token, logprobs)
-      const isFull = sequence.tokens.length > this.backend.limits.contextSize
-      if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
-    }
-    if (sequence.finish !== undefined) this.#departures.remove(sequence, now)
+    return record
   }
 
   #publish(): void {
     const now = this.clock.now()
-    for (const [sequence, error] of this.#outbox.publish(now)) {
-      this.journal.ended(sequence, now, error)
-      if (sequence.isActive) this.#departures.markSaid(sequence)
-    }
+    const { events, ended } = this.output.take(now)
+    if (events.length > 0) this.observers.onEvents(events)
+    for (const [sequence, error] of ended) this.finisher.onPublished(sequence, now, error)
     if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
   }
 
   get #isIdle(): boolean {
-    return this.#roster.isIdle && !this.#intake.isReading
+    return this.table.isIdle && !this.input.isBusy
   }
 }

@@ -1,17 +1,12 @@
-import type { Backend, BatchItem, StepOutput, StepResult } from '../contracts/backend.js'
-import type { StepRecord } from '../contracts/recording.js'
-import type { Plan } from '../contracts/scheduler-policy.js'
+import type { Backend, BatchItem, StepOutput, StepResult } from '../contracts/model/backend.js'
+import type { ComputedPart, Plan } from '../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../errors/cllm-error.js'
-import type { RunningSet } from './running-set.js'
-import type { Sequence } from './sequence.js'
+import type { RunningSet } from './requests/running-set.js'
+import type { Sequence } from './requests/sequence.js'
 
 /** A sequence's share of a step. */
-export interface StepPart {
-  readonly sequence: Sequence
-  /** How many of its tokens are computed. */
-  readonly tokens: number
-  /** Whether this is the one token of a decode and not (a chunk of) a prompt. */
-  readonly isDecode: boolean
+export interface StepPart extends ComputedPart {
+  readonly request: Sequence
 }
 
 /** A step's result; a part that failed has its error in place of outputs. */
@@ -28,23 +23,6 @@ export interface Step {
   readonly outcome: Promise<StepOutcome>
 }
 
-/** What is kept of a step that was computed until `now`; its tokens are not appended yet. */
-export function recordOf(step: Step, outcome: StepOutcome, now: number): StepRecord {
-  const { decodeMs, sampleMs } = outcome
-  const chunks: [tokens: number, context: number][] = []
-  let decode = 0
-  let context = 0
-  for (const { sequence, tokens, isDecode } of step.parts) {
-    if (!isDecode) chunks.push([tokens, sequence.computedTokens])
-    else {
-      decode++
-      context += sequence.computedTokens
-    }
-  }
-  const { startedAt } = step
-  return { atMs: startedAt, ms: now - startedAt, decodeMs, sampleMs, decode, context, chunks }
-}
-
 /** The parts of a plan's step: what still runs, cut to what it has left and to `batchSize`. */
 export function partsOf(plan: Plan, running: RunningSet, batchSize: number): StepPart[] {
   const parts: StepPart[] = []
@@ -55,7 +33,8 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
     const tokens = Math.min(entry.tokens, sequence.remainingTokens, sequence.mostNow, budget)
     if (tokens === 0) continue
     budget -= tokens
-    parts.push({ sequence, tokens, isDecode: sequence.state === 'decoding' })
+    const { computedTokens: context, state } = sequence
+    parts.push({ request: sequence, tokens, context, isDecode: state === 'decoding' })
   }
   return parts
 }
@@ -86,8 +65,7 @@ async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<S
   return { outputs, decodeMs, sampleMs, isWhole: false }
 }
 
-function toItem({ sequence, tokens }: StepPart): BatchItem {
-  const position = sequence.computedTokens
+function toItem({ request: sequence, tokens, context: position }: StepPart): BatchItem {
   const end = position + tokens
   const slot = sequence.slot ?? -1
   const chunk = sequence.tokens.slice(position, end)

@@ -1,11 +1,14 @@
+import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../contracts/clock.js'
+import * as tokens from '../tokens.js'
 
 /** What an idle loop sleeps on: it wakes on a notification or at a time, and never polls. */
+@injectable()
 export class WakeSignal {
   #notified = false
   #wake: (() => void) | undefined
 
-  constructor(private readonly clock: Clock) {}
+  constructor(@inject(tokens.CLOCK) private readonly clock: Clock) {}
 
   notify(): void {
     this.#notified = true

@@ -9,7 +9,7 @@ export interface SerializedError {
   readonly details?: Readonly<Record<string, unknown>>
 }
 
-/** What more can be said of an error. */
+/** Further properties of an error. */
 export interface CllmErrorOptions {
   /** Facts for programs: `field`, `expected`, `received`, numbers. */
   readonly details?: Readonly<Record<string, unknown>>

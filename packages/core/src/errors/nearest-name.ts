@@ -6,8 +6,12 @@ const last = (name: string): string => name.slice(name.lastIndexOf('.') + 1)
 const errors = (name: string, candidate: string): number =>
   Math.min(distance(name, candidate), distance(last(name), last(candidate)) + 1)
 
+/** Longer ones are no typing errors, and finding their distance takes long. */
+const longestName = 256
+
 /** The candidate that was probably meant, or undefined when none is near. */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
+  if (name.length > longestName) return undefined
   let nearest: string | undefined
   const { length } = last(name)
   let fewest = Math.min(length, Math.max(2, Math.ceil(length / 3)) + 1)

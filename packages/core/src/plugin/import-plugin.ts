@@ -9,7 +9,7 @@ import { CllmError } from '../errors/cllm-error.js'
  * Finds a plugin's module and returns the plugin that is its default export.
  *
  * @param use a package's name or a path, looked up from the folder `from`
- * @param name what stands for it in errors
+ * @param name names it in errors
  * @throws `plugin_not_found` or `plugin_invalid`
  */
 export async function importPlugin(use: string, from: string, name: string): Promise<Plugin> {

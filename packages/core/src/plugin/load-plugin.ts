@@ -34,7 +34,7 @@ export async function loadPlugins(
 }
 
 /**
- * Checks a plugin's options and lets it register. `name` stands for it in errors.
+ * Checks a plugin's options and lets it register. `name` names it in errors.
  *
  * @throws `invalid_configuration` for options, `plugin_conflict` or `plugin_invalid`
  */

@@ -1,10 +1,9 @@
-/** What is wrong with options: each issue of zod and its like by its option, of other errors the message. */
+import { issuesOf } from '../errors/issues-of.js'
+
+/** What is wrong with options, in words: each issue with the name of its option. */
 export function optionProblems(error: unknown): string[] {
-  const issues = (error as { issues?: unknown } | undefined)?.issues
-  if (!Array.isArray(issues)) return [error instanceof Error ? error.message : String(error)]
-  return issues.map((issue: { path?: readonly PropertyKey[]; message?: string }) => {
-    const path = (issue.path ?? []).map(String).join('.')
-    const message = String(issue.message).replace(/^Invalid input: /, '')
-    return path === '' ? message : `option "${path}": ${message}`
+  return issuesOf(error).map(({ path, message }) => {
+    const problem = message.replace(/^Invalid input: /, '')
+    return path.length === 0 ? problem : `option "${path.join('.')}": ${problem}`
   })
 }

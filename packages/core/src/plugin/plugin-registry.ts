@@ -1,48 +1,124 @@
-import type { Backend } from '../contracts/backend.js'
+import type { Backend } from '../contracts/model/backend.js'
+import { systemClock } from '../clock/system-clock.js'
 import type {
-  BackendFactory,
-  PluginHost,
-  PolicyFactory,
-  ProtocolFactory,
-} from '../contracts/plugin.js'
-import type { PolicyInfo } from '../contracts/scheduler-info.js'
-import type { SchedulerPolicy } from '../contracts/scheduler-policy.js'
+  BackendContext,
+  BackendDefinition,
+  BatchingDefinition,
+  OrderDefinition,
+  PolicyDefinition,
+  ProtocolDefinition,
+} from '../contracts/definition.js'
+import type { PluginHost } from '../contracts/plugin.js'
+import { type Logger, silentLogger } from '../contracts/logger.js'
+import type { ModelSource } from '../contracts/model-source.js'
+import type { PartFactory, PartToken } from '../contracts/part.js'
+import type { PolicyInfo } from '../contracts/scheduling/scheduler-info.js'
+import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { ErrorCode } from '../errors/error-table.js'
+import { checkDefinition } from './check-definition.js'
 import { didYouMean } from './did-you-mean.js'
 import { optionProblems } from './option-problems.js'
+import { PartCatalog } from './part-catalog.js'
+import type { PartChoice } from './replaceable-parts.js'
+import { PolicyCatalog } from './policy-catalog.js'
+import { ProtocolCatalog } from './protocol-catalog.js'
+import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
 
 /** What plugins registered, by name. */
 export class PluginRegistry implements PluginHost {
-  readonly #policies = new Map<string, PolicyFactory>()
-  readonly #infos = new Map<string, PolicyInfo>()
-  readonly #backends = new Map<string, BackendFactory>()
-  readonly #protocols = new Map<string, ProtocolFactory>()
+  readonly #policies = new PolicyCatalog()
+  readonly #backends = new Map<string, BackendDefinition>()
+  readonly #protocols = new ProtocolCatalog()
+  /** @internal What plug-ins provide in place of built-in parts. */
+  readonly parts = new PartCatalog()
 
-  /** @throws `plugin_conflict` when there is one of this name */
-  registerPolicy(name: string, create: PolicyFactory): void {
-    add(this.#policies, 'policy', name, create)
+  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  registerPolicy(policy: PolicyDefinition): void {
+    this.#policies.addPolicy(policy)
   }
 
-  /** @throws `plugin_conflict` when there is one of this name */
-  registerBackend(name: string, create: BackendFactory): void {
-    add(this.#backends, 'backend', name, create)
+  /**
+   * @throws `plugin_conflict` when there is one of this name, or when it would make a policy that is
+   *   there, or with an option of a batching; `plugin_invalid`
+   */
+  registerOrder(order: OrderDefinition): void {
+    this.#policies.addOrder(order)
   }
 
-  /** @throws `plugin_conflict` when there is one of this name */
-  registerProtocol(name: string, create: ProtocolFactory): void {
-    add(this.#protocols, 'protocol', name, create)
+  /**
+   * @throws `plugin_conflict` when there is one of this name, or when it would make a policy that is
+   *   there, or with an option of an order; `plugin_invalid`
+   */
+  registerBatching(batching: BatchingDefinition): void {
+    this.#policies.addBatching(batching)
   }
 
-  /** Every policy's name. */
+  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  registerBackend(backend: BackendDefinition): void {
+    checkDefinition('backend', backend)
+    checkFree(this.#backends, 'backend', backend.name)
+    this.#backends.set(backend.name, backend)
+  }
+
+  /** @throws `plugin_invalid`, or `plugin_conflict` when its name is taken and it does not replace */
+  registerProtocol(protocol: ProtocolDefinition): void {
+    this.#protocols.add(protocol)
+  }
+
+  /** @throws `plugin_conflict` when the token has one of this name, `plugin_invalid` */
+  provide<T>(token: PartToken<T>, name: string, create: PartFactory<T>): void {
+    this.parts.add(token, name, create)
+  }
+
+  /**
+   * Checks a choice of parts before an engine is made with it.
+   *
+   * @throws `invalid_configuration` with the valid names for an unknown part, or an unknown name
+   */
+  checkParts(use: PartChoice): void {
+    this.parts.check(use)
+  }
+
+  /**
+   * The logger that `use` names, or `original`. It is made before any engine, so its factory can get
+   * `CLOCK` and no other part.
+   *
+   * @throws `invalid_configuration` with the valid names
+   */
+  createLogger(use: PartChoice, original: Logger): Logger {
+    const create = this.parts.chosen(LOGGER, use)
+    return create?.({ get: getClock, original: () => original }) ?? original
+  }
+
+  /** Makes every model source, by its scheme. Their factories can get `CLOCK` and no other part. */
+  modelSources(): Map<string, ModelSource> {
+    const original = (): never => {
+      throw new CllmError('plugin_invalid', 'A model source replaces no built-in part')
+    }
+    const named = this.parts.named(MODEL_SOURCE)
+    return new Map([...named].map(([name, create]) => [name, create({ get: getClock, original })]))
+  }
+
+  /** The batchings, as they were registered. */
+  get batchings(): readonly BatchingDefinition[] {
+    return this.#policies.batchings
+  }
+
+  /** The orders, as they were registered. */
+  get orders(): readonly OrderDefinition[] {
+    return this.#policies.orders
+  }
+
+  /** Every policy's name, sorted: whole policies, and every batching with every order. */
   policyNames(): string[] {
-    return [...this.#policies.keys()].toSorted()
+    return this.#policies.names
   }
 
   /** Every policy with the defaults of its options, by name. */
   policies(): PolicyInfo[] {
-    return this.policyNames().map((name) => this.#info(name))
+    return this.#policies.infos()
   }
 
   /**
@@ -51,17 +127,22 @@ export class PluginRegistry implements PluginHost {
    * @throws `invalid_policy` with the valid names, or with what is wrong with which option
    */
   createPolicy(name: string, options: Readonly<Record<string, unknown>> = {}): SchedulerPolicy {
-    const create = find(this.#policies, 'policy', name, 'invalid_policy')
-    let policy: SchedulerPolicy
+    return this.#policies.create(name, options)
+  }
+
+  /**
+   * Checks the options of the backend of this name without loading anything.
+   *
+   * @returns the options with their defaults
+   * @throws `invalid_configuration` with the valid names or what is wrong with which option
+   */
+  checkBackend(name: string, options: Readonly<Record<string, unknown>>): unknown {
+    const { options: schema } = find(this.#backends, 'backend', name, 'invalid_configuration')
     try {
-      policy = create(options)
+      return schema === undefined ? options : schema.parse(options)
     } catch (error) {
-      if (CllmError.isInstance(error) && error.code === 'invalid_policy') throw error
-      throw explained('policy', name, 'invalid_policy', error)
+      throw explained('backend', name, 'invalid_configuration', error)
     }
-    if (typeof policy?.name === 'string' && typeof policy.plan === 'function') return policy
-    const message = `policy "${name}": its factory made no policy, which has a name and a plan method`
-    throw new CllmError('plugin_invalid', message, { details: { policy: name } })
   }
 
   /**
@@ -73,45 +154,49 @@ export class PluginRegistry implements PluginHost {
   async createBackend(
     name: string,
     options: Readonly<Record<string, unknown>> = {},
+    context: BackendContext = { clock: systemClock, logger: silentLogger },
   ): Promise<Backend> {
-    const create = find(this.#backends, 'backend', name, 'invalid_configuration')
+    const checked = this.checkBackend(name, options)
     try {
-      return await create(options)
+      return await this.#backends.get(name)!.create(checked, context)
     } catch (error) {
       if (CllmError.isInstance(error)) throw error
       throw explained('backend', name, 'invalid_configuration', error)
     }
   }
 
-  /** Makes every protocol that was registered, each with its defaults. */
-  createProtocols(): Protocol[] {
-    return [...this.#protocols.values()].map((create) => create({}))
+  /** The protocols' names, in the order of their registration. */
+  protocolNames(): string[] {
+    return this.#protocols.names
   }
 
-  #info(name: string): PolicyInfo {
-    let info = this.#infos.get(name)
-    if (info === undefined) {
-      try {
-        info = { name, options: this.createPolicy(name).options ?? {} }
-      } catch {
-        info = { name }
-      }
-      this.#infos.set(name, info)
-    }
-    return info
+  /**
+   * Makes the protocol of this name.
+   *
+   * @throws `invalid_configuration` with the valid names, or with the option that is wrong
+   */
+  createProtocol(
+    name: string,
+    options: Readonly<Record<string, unknown>> = {},
+    context: unknown = {},
+  ): Protocol {
+    return this.#protocols.create(name, options, context)
   }
 }
 
-function add<T>(factories: Map<string, T>, kind: string, name: string, create: T): void {
-  if (typeof name !== 'string' || name === '' || typeof create !== 'function') {
-    const message = `A ${kind} is registered with a name and a function that makes it`
-    throw new CllmError('plugin_invalid', message)
-  }
-  if (factories.has(name)) {
-    const message = `A ${kind} named "${name}" is registered already`
-    throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
-  }
-  factories.set(name, create)
+/** What a part can get that is made outside of an engine. */
+function getClock<T>(token: PartToken<T>): T {
+  if (token === CLOCK) return systemClock as T
+  throw new CllmError(
+    'plugin_invalid',
+    'This part is made outside of an engine: it can get CLOCK only',
+  )
+}
+
+function checkFree(taken: ReadonlyMap<string, unknown>, kind: string, name: string): void {
+  if (!taken.has(name)) return
+  const message = `A ${kind} named "${name}" is registered already`
+  throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
 }
 
 function find<T>(

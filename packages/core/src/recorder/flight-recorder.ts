@@ -1,13 +1,13 @@
 import type { Clock } from '../contracts/clock.js'
-import type { EngineInfo, GenerateRequest } from '../contracts/engine-client.js'
+import type { EngineInfo, GenerateRequest } from '../contracts/engine/engine-client.js'
 import type {
   EngineChange,
   RecorderStatistics,
   Recording,
-  StepRecord,
-} from '../contracts/recording.js'
-import type { PolicySetting } from '../contracts/scheduler-info.js'
-import type { QueuedNews } from './engine-news.js'
+  RecordedStep,
+} from '../contracts/engine/recording.js'
+import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
+import type { QueuedRequest } from '../remote/engine-telemetry.js'
 import { RecentList } from './recent-list.js'
 import type { RecorderOptions } from './recorder-options.js'
 import { type Arrival, askedOf, writeRecording } from './write-recording.js'
@@ -21,13 +21,13 @@ const perChunk = 48
 const mostChanges = 100
 
 /**
- * Keeps what the last minutes were like: which requests came, how long they and their answers were,
- * what they shared, and what each step computed and took. It knows no text and no token. It lives
- * where requests come in, so that a crash of the engine leaves it as it is.
+ * Records the last minutes: the arrivals, lengths and shared prefixes of requests, and the composition
+ * and duration of each step. It keeps no text and no token. It lives in the parent process, so it
+ * survives a crash of the engine.
  */
 export class FlightRecorder {
   readonly #arrivals = new RecentList<Arrival>()
-  readonly #steps = new RecentList<StepRecord>()
+  readonly #steps = new RecentList<RecordedStep>()
   readonly #changes: EngineChange[] = []
   readonly #live = new Map<string, Arrival>()
   #bytes = 0
@@ -46,8 +46,8 @@ export class FlightRecorder {
     return this.options.windowMs > 0
   }
 
-  /** A client gives a request. */
-  arrived(id: string, request: GenerateRequest): void {
+  /** A client submits a request. */
+  onArrival(id: string, request: GenerateRequest): void {
     const asked = askedOf(request)
     const arrival: Arrival = { id, asked, atMs: this.clock.now(), tokens: 0, blocks: [] }
     this.#live.set(id, arrival)
@@ -56,8 +56,8 @@ export class FlightRecorder {
     this.#grow(arrivalBytes)
   }
 
-  /** The engine took it in; another engine takes it in again. */
-  queued({ id, maxTokens, blocks }: QueuedNews): void {
+  /** The engine queued it; after a restart, the next engine does so again. */
+  onQueued({ id, maxTokens, blocks }: QueuedRequest): void {
     const arrival = this.#live.get(id)
     if (arrival === undefined || arrival.maxTokens !== undefined) return
     arrival.maxTokens = maxTokens
@@ -66,22 +66,22 @@ export class FlightRecorder {
     this.#grow(perBlock * blocks.length)
   }
 
-  /** Its client was told that it is valid. */
-  started(id: string, promptTokens: number): void {
+  /** Its `start` event was sent. */
+  onStart(id: string, promptTokens: number): void {
     const arrival = this.#live.get(id)
     if (arrival !== undefined) arrival.promptTokens = promptTokens
   }
 
-  /** Its client was told a token. */
-  drew(id: string): void {
+  /** A token was sent to its client. */
+  onToken(id: string): void {
     const arrival = this.#live.get(id)
     if (arrival === undefined) return
     arrival.tokens++
     arrival.firstTokenMs ??= this.clock.now() - arrival.atMs
   }
 
-  /** It had its last event; returns what is known of it. */
-  ended(id: string, end: string): Arrival | undefined {
+  /** Its last event was sent; returns its record. */
+  onEnd(id: string, end: string): Arrival | undefined {
     const arrival = this.#live.get(id)
     if (arrival === undefined) return undefined
     this.#live.delete(id)
@@ -91,29 +91,29 @@ export class FlightRecorder {
   }
 
   /** A step was computed. */
-  stepped(step: StepRecord): void {
+  onStep(step: RecordedStep): void {
     if (!this.isOn) return
     this.#steps.add(step)
     this.#grow(stepBytes + perChunk * step.chunks.length)
   }
 
   /** An engine can take requests. */
-  ready(info: EngineInfo, scheduler?: PolicySetting): void {
+  onReady(info: EngineInfo, scheduler?: PolicySetting): void {
     this.#info = info
-    // A later engine is told at once which policy was in force.
+    // The active policy is set on a later engine at once.
     this.#policy ??= scheduler
     this.#changed({ atMs: this.clock.now(), change: 'ready' })
   }
 
-  /** The engine died. */
-  gone(reason: string): void {
+  /** The engine exited. */
+  onExit(reason: string): void {
     this.#changed({ atMs: this.clock.now(), change: 'gone', reason })
     const recording = this.isOn ? this.recording(reason) : undefined
     if (recording !== undefined) this.options.onCrash(recording)
   }
 
-  /** This policy is in force. */
-  policySet(setting: PolicySetting): void {
+  /** This policy is active. */
+  onPolicy(setting: PolicySetting): void {
     this.#policy = setting
   }
 
@@ -121,7 +121,7 @@ export class FlightRecorder {
     return { arrivals: this.#arrivals.size, steps: this.#steps.size, bytes: this.#bytes }
   }
 
-  /** All that there is; undefined before the first engine is ready. */
+  /** The recording; undefined before the first engine is ready. */
   recording(reason: string): Recording | undefined {
     if (this.#info === undefined) return undefined
     this.#forget()
@@ -149,7 +149,7 @@ export class FlightRecorder {
     this.#forget()
   }
 
-  /** Drops what is too old or too much. */
+  /** Drops entries beyond the period or the memory limit. */
   #forget(): void {
     this.#beginsAt = Math.max(this.#beginsAt, this.clock.now() - this.options.windowMs)
     for (;;) {
@@ -160,7 +160,7 @@ export class FlightRecorder {
       if (oldest === Infinity || (oldest >= this.#beginsAt && !isOver)) return
       if (step < arrival) this.#bytes -= bytesOfStep(this.#steps.drop())
       else this.#bytes -= bytesOfArrival(this.#arrivals.drop())
-      // What is dropped for want of space was the beginning.
+      // If memory runs out, the oldest entries are dropped.
       if (isOver) this.#beginsAt = Math.max(this.#beginsAt, oldest + 0.001)
     }
   }
@@ -169,5 +169,5 @@ export class FlightRecorder {
 const bytesOfArrival = (arrival: Arrival | undefined): number =>
   arrivalBytes + perBlock * (arrival?.blocks.length ?? 0)
 
-const bytesOfStep = (step: StepRecord | undefined): number =>
+const bytesOfStep = (step: RecordedStep | undefined): number =>
   stepBytes + perChunk * (step?.chunks.length ?? 0)

@@ -1,12 +1,12 @@
-import type { Recording } from '../contracts/recording.js'
+import type { Recording } from '../contracts/engine/recording.js'
 
-/** What the flight recorder keeps. */
+/** Limits of the flight recorder. */
 export interface RecorderOptions {
-  /** How far it goes back, in milliseconds; default 600,000 (10 minutes), 0 for no recorder. */
+  /** Period to keep, in milliseconds; default 600,000 (10 minutes), 0 disables the recorder. */
   readonly windowMs: number
-  /** The memory that it may take, about; what is older goes earlier then. Default 16 MiB. */
+  /** Approximate memory limit in bytes; beyond it, the oldest entries are dropped. Default 16 MiB. */
   readonly maxBytes: number
-  /** Told of the last minutes when an engine dies; default: nobody is. */
+  /** Called with the recording when an engine crashes; default: not set. */
   readonly onCrash: (recording: Recording) => void
 }
 

@@ -1,7 +1,12 @@
-import type { EngineInfo, GenerateRequest } from '../contracts/engine-client.js'
-import type { ArrivalRecord, EngineChange, Recording, StepRecord } from '../contracts/recording.js'
-import type { PolicySetting } from '../contracts/scheduler-info.js'
-import { blockSize } from '../engine/block-chain.js'
+import type { EngineInfo, GenerateRequest } from '../contracts/engine/engine-client.js'
+import type {
+  ArrivalRecord,
+  EngineChange,
+  Recording,
+  RecordedStep,
+} from '../contracts/engine/recording.js'
+import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
+import { blockSize } from '../engine/kv/block-chain.js'
 
 /** A request as the recorder has it in memory; times are the clock's. */
 export interface Arrival {
@@ -14,7 +19,7 @@ export interface Arrival {
   promptTokens?: number
   maxTokens?: number
   tokens: number
-  /** After its arrival, as those below. */
+  /** Milliseconds after its arrival, as for the fields below. */
   firstTokenMs?: number
   endMs?: number
   end?: string
@@ -34,7 +39,7 @@ export interface RecordingParts {
   readonly info: EngineInfo
   readonly policy: PolicySetting
   readonly arrivals: readonly Arrival[]
-  readonly steps: readonly StepRecord[]
+  readonly steps: readonly RecordedStep[]
   readonly changes: readonly EngineChange[]
 }
 

@@ -1,4 +1,4 @@
-import type { EngineDirectory } from '../contracts/engine-directory.js'
+import type { EngineDirectory } from '../contracts/engine/engine-directory.js'
 
 /** Engines that end with their server. */
 export interface ClosableDirectory extends EngineDirectory {

@@ -1,23 +1,28 @@
-import { container as root, type DependencyContainer } from 'tsyringe'
+import { container as root, type DependencyContainer, instanceCachingFactory } from 'tsyringe'
 import { systemClock } from '../clock/system-clock.js'
 import { systemRandom } from '../clock/system-random.js'
-import type { Backend } from '../contracts/backend.js'
+import type { Backend } from '../contracts/model/backend.js'
 import type { Clock, Random } from '../contracts/clock.js'
+import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
-import type { SchedulerPolicy } from '../contracts/scheduler-policy.js'
-import type { Tokenizer } from '../contracts/tokenizer.js'
+import type { PartToken } from '../contracts/part.js'
+import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
+import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { Engine } from '../engine/engine.js'
 import { defaultEngineOptions, type EngineOptions } from '../engine/engine-options.js'
-import type { FallbackPolicy } from '../engine/policy-seat.js'
+import type { FallbackPolicy } from '../engine/policy/policy-runner.js'
+import { builtInParts, registerEngine } from '../engine/register-engine.js'
+import { PluginRegistry } from '../plugin/plugin-registry.js'
+import { type PartChoice, replaceableParts } from '../plugin/replaceable-parts.js'
 import * as tokens from '../tokens.js'
 
-/** What an engine is made of. Only the backend and the policy have no default. */
+/** Parts of an engine. Only the backend and the policy have no default. */
 export interface EngineParts {
   readonly backend: Backend
   readonly policy: SchedulerPolicy
   /**
    * Makes the policy that takes over, until another one is set, from one that throws, makes a wrong
-   * plan or runs nobody for too long. Default: none; such a failure then fails every request there is.
+   * plan or runs no request for too long. Default: none; such a failure then fails every request.
    */
   readonly fallbackPolicy?: () => SchedulerPolicy
   /** Default: the backend's. */
@@ -30,13 +35,23 @@ export interface EngineParts {
   readonly logger?: Logger
   /** Default: {@link defaultEngineOptions}. */
   readonly options?: Partial<EngineOptions>
+  /** Observes everything that happens in the engine. Default: none. */
+  readonly observers?: readonly EngineObserver[]
+  /** Has the parts that plug-ins provide; its observers are added too. Default: nothing. */
+  readonly registry?: PluginRegistry
+  /** Which provided parts are used in place of built-in ones. Default: none. */
+  readonly use?: PartChoice
 }
 
-/** Wires an engine in a container of its own. It starts at once and sleeps until a request comes. */
+/**
+ * Wires an engine in a container of its own. It starts at once and sleeps until a request comes.
+ *
+ * @throws `invalid_configuration` for a part in `use` that the registry does not have
+ */
 export function createEngine(parts: EngineParts): Engine {
   const { backend, policy, fallbackPolicy } = parts
   const fallback: FallbackPolicy = fallbackPolicy === undefined ? {} : { create: fallbackPolicy }
-  const container: DependencyContainer = root.createChildContainer()
+  const container = root.createChildContainer()
   container.registerInstance(tokens.BACKEND, backend)
   container.registerInstance(tokens.TOKENIZER, parts.tokenizer ?? backend.tokenizer)
   container.registerInstance(tokens.SCHEDULER_POLICY, policy)
@@ -45,5 +60,36 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(tokens.RANDOM, parts.random ?? systemRandom)
   container.registerInstance(tokens.LOGGER, parts.logger ?? silentLogger)
   container.registerInstance(tokens.ENGINE_OPTIONS, { ...defaultEngineOptions, ...parts.options })
+  registerEngine(container)
+  useProvided(container, parts)
+  for (const observer of parts.observers ?? []) {
+    container.registerInstance(tokens.ENGINE_OBSERVER, observer)
+  }
   return container.resolve(Engine)
+}
+
+/** Puts what plug-ins provide in place of the built-in parts that `use` names. */
+function useProvided(container: DependencyContainer, { registry, use = {} }: EngineParts): void {
+  const { parts } = registry ?? new PluginRegistry()
+  parts.check(use)
+  const get = <T>(token: PartToken<T>): T => container.resolve(token)
+  for (const token of Object.values(replaceableParts)) {
+    const create = parts.chosen(token, use)
+    if (create === undefined) continue
+    const original = originalOf(container, token)
+    const useFactory = instanceCachingFactory(() => create({ get, original }))
+    container.register(token, { useFactory })
+  }
+  for (const create of parts.observers()) {
+    const useFactory = instanceCachingFactory(() => create({ get, original: () => ({}) }))
+    container.register(tokens.ENGINE_OBSERVER, { useFactory })
+  }
+}
+
+/** The built-in part, made when it is asked for; or the instance that the engine was given. */
+function originalOf(container: DependencyContainer, token: PartToken<unknown>): () => unknown {
+  const builtIn = builtInParts.get(token)
+  if (builtIn !== undefined) return () => container.resolve(builtIn)
+  const given = container.resolve(token)
+  return () => given
 }

@@ -2,16 +2,16 @@ import { systemClock } from '../clock/system-clock.js'
 import { systemRandom } from '../clock/system-random.js'
 import { LocalEngineClient } from '../client/local-engine-client.js'
 import type { Clock, Random } from '../contracts/clock.js'
-import type { EngineClient } from '../contracts/engine-client.js'
-import type { EngineDirectory } from '../contracts/engine-directory.js'
+import type { EngineClient } from '../contracts/engine/engine-client.js'
+import type { EngineDirectory } from '../contracts/engine/engine-directory.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
 import type { TransportAddress, TransportFactory } from '../contracts/transport.js'
 import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { createEngine, type EngineParts } from './create-engine.js'
 import type { ClosableDirectory } from './closable-directory.js'
-import { EngineMap } from './engine-map.js'
+import { StaticDirectory } from './static-directory.js'
 
-/** What every server has besides its engines. */
+/** Parts of every server besides its engines. */
 export interface ServerParts {
   /** How clients reach it; see `koaTransport` of `@cllm/http-koa`. */
   readonly transports: readonly TransportFactory[]
@@ -25,7 +25,7 @@ export interface ServerOnEngines extends ServerParts {
   readonly engines: Readonly<Record<string, EngineClient>>
 }
 
-/** A server on engines that come and go, such as those of a {@link ModelPool}. */
+/** A server on engines that are loaded and unloaded, such as a {@link ModelPool}. */
 export interface ServerOnDirectory extends ServerParts {
   readonly directory: ClosableDirectory
 }
@@ -36,25 +36,26 @@ export interface ServerInProcess extends ServerParts, EngineParts {
   readonly registry?: PluginRegistry
 }
 
-/** Where there is grace, the last events get this long to go out after it. */
+/** With a grace period, the last events get this long to be sent after it. */
 const flushMs = 2000
 
-/** A server that was put together. */
+/** A server. */
 export interface Server {
   readonly directory: EngineDirectory
-  /** Opens the transports and says where they are. */
+  /** Opens the transports; resolves with their addresses. */
   listen(): Promise<TransportAddress[]>
   /**
-   * Takes nothing new and says so, lets what runs finish for at most `graceMs` milliseconds (default
-   * 0), ends the rest with `shutting_down`, and closes the engines.
+   * Refuses new requests, lets running ones finish for at most `graceMs` milliseconds (default 0), ends
+   * the rest with `shutting_down`, and closes the engines.
    */
   close(graceMs?: number): Promise<void>
 }
 
-/** Puts a server together from instances. */
+/** Creates a server from instances. */
 export function createServer(parts: ServerOnDirectory | ServerOnEngines | ServerInProcess): Server {
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
-  const directory = 'directory' in parts ? parts.directory : new EngineMap(engines(parts, random))
+  const directory =
+    'directory' in parts ? parts.directory : new StaticDirectory(engines(parts, random))
   const context = { directory, clock, random, logger }
   const transports = parts.transports.map((create) => create(context))
 
@@ -71,7 +72,7 @@ export function createServer(parts: ServerOnDirectory | ServerOnEngines | Server
       const ended = directory.close()
       // Streams that are cut short have an error event to send yet.
       const cut = clock.now() + (graceMs > 0 ? flushMs : 0)
-      // Settled, so that a transport that fails early is heard of at the end and not as an unhandled
+      // Settled, so that an early failure of a transport is reported at the end and not as an unhandled
       // rejection.
       const closing = Promise.allSettled(transports.map((transport) => transport.close(cut)))
       await ended

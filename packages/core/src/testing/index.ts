@@ -1,11 +1,23 @@
-export * from './fake-backend.js'
-export type { FakeScript } from './fake-model.js'
-export * from './fake-script.js'
-export * from './fake-tokenizer.js'
-export { fakeSpecialTokens, fakeTokenIds } from './fake-vocabulary.js'
-export * from './simulated-time.js'
-export * from './test-backend.js'
+export * from './policy/first-come-first-served.js'
+export * from './engine-client/conformance-engine.js'
+export * from './fakes/fake-backend.js'
+export type { FakeScript } from './fakes/fake-model.js'
+export * from './fakes/fake-script.js'
+export * from './fakes/fake-tokenizer.js'
+export { fakeSpecialTokens, fakeTokenIds } from './fakes/fake-vocabulary.js'
+export * from './protocol/plain-environment.js'
+export * from './time/simulated-time.js'
+export * from './backend/test-backend.js'
 export * from './test-context.js'
-export * from './test-policy.js'
-export * from './test-protocol.js'
-export type { ProtocolRequest, ServedProtocol, ServeProtocol } from './served-protocol.js'
+export * from './policy/test-halves.js'
+export * from './engine-client/test-engine-client.js'
+export * from './engine-client/test-engine-directory.js'
+export * from './policy/test-policy.js'
+export * from './protocol/test-protocol.js'
+export type {
+  ProtocolClient,
+  ProtocolRequest,
+  ServedProtocol,
+  ServeProtocol,
+} from './protocol/served-protocol.js'
+export * from './engine-client/json-channel.js'

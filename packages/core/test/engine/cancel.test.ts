@@ -1,17 +1,8 @@
 import { setImmediate } from 'node:timers/promises'
 import { CllmError, type EncodeOptions, type SchedulerState, type TokenId } from '@cllm/core'
-import { FakeTokenizer, runUntilIdle } from '@cllm/core/testing'
+import { FakeTokenizer, runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
 import t from 'tap'
-import {
-  eager,
-  greedy,
-  leftovers,
-  nothingLeft,
-  policyOf,
-  promptOf,
-  rig,
-  WatchedBackend,
-} from '../rig.js'
+import { greedy, leftovers, nothingLeft, policyOf, promptOf, rig, WatchedBackend } from '../rig.js'
 
 /** Tokenizes long texts a thousand characters at a time. */
 class PartsTokenizer extends FakeTokenizer {
@@ -46,7 +37,7 @@ for (const phase of phases) {
     const plans: SchedulerState[] = []
     const policy = policyOf((state) => {
       plans.push({ ...state, running: [...state.running], waiting: [...state.waiting] as never })
-      return eager(state)
+      return firstComeFirstServed.plan(state)
     })
     const made = rig({
       slots: 2,

@@ -2,6 +2,7 @@ import {
   type AddressedEvent,
   createEngine,
   defaultSampling,
+  nextNumber,
   type GenerateEvent,
   type GenerateRequest,
   type Plan,
@@ -92,7 +93,7 @@ const stepMsOf = (tokens: number): number => 10 + 2 * tokens
 function randomNumbers(seed: number): (below: number) => number {
   let state = seed
   return (below) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    state = nextNumber(state)
     return Math.floor((state / 2 ** 32) * below)
   }
 }
@@ -243,12 +244,14 @@ t.test('every answer is that of the request alone, whatever else goes on', async
       const engine = createEngine({ backend, policy, clock, random: counting() })
       const events = new Map<string, RequestEvent[]>()
       let tooEarly = 0
-      engine.onEvents((batch: readonly AddressedEvent[]) => {
-        for (const { id, event } of batch) {
-          const list = events.get(id)
-          if (list === undefined) tooEarly++
-          else list.push(event)
-        }
+      engine.observe({
+        onEvents: (batch: readonly AddressedEvent[]) => {
+          for (const { id, event } of batch) {
+            const list = events.get(id)
+            if (list === undefined) tooEarly++
+            else list.push(event)
+          }
+        },
       })
       for (const [index, { request, arrival, cancelAfter }] of all.entries()) {
         const id = `r${index}`

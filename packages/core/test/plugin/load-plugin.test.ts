@@ -24,7 +24,7 @@ export default {
   },
   async register(host, { quantum }) {
     const policy = { name: ${JSON.stringify(name)} + quantum, plan() {} }
-    host.registerPolicy(policy.name, () => policy)
+    host.registerPolicy({ name: policy.name, doc: 'Plans nothing.', create: () => policy })
   },
 }
 `
@@ -65,7 +65,7 @@ function folder(t: Test): string {
     'plain.js': withPlugin('{ ...plugin, options: undefined }'),
     'failing.js': withPlugin(`{ ...plugin, register() { throw new Error('no host') } }`),
     'unfinished.js': withPlugin(
-      `{ ...plugin, register: async (host) => host.registerPolicy('x') }`,
+      `{ ...plugin, register: async (host) => host.registerPolicy({ name: 'x' }) }`,
     ),
   })
 }

@@ -46,7 +46,7 @@ t.test('what came and what was computed, and nothing that was said', async (t) =
     reason: 'asked',
     beginsAt: 1000,
     model: 'fake',
-    policy: 'tested',
+    policy: 'first-come-first-served',
     policyOptions: {},
     blockTokens: 16,
     limits: { slots: 4 },

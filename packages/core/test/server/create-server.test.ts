@@ -8,9 +8,15 @@ import {
   type TransportContext,
   type TransportFactory,
 } from '@cllm/core'
-import { drive, FakeBackend, FakeTokenizer, runUntilIdle } from '@cllm/core/testing'
+import {
+  drive,
+  FakeBackend,
+  FakeTokenizer,
+  runUntilIdle,
+  firstComeFirstServed,
+} from '@cllm/core/testing'
 import t from 'tap'
-import { collect, counting, eager, greedy, policyOf, promptOf, rig } from '../rig.js'
+import { collect, counting, greedy, promptOf, rig } from '../rig.js'
 
 /** Transports that remember what was asked of them. */
 function transports() {
@@ -37,10 +43,11 @@ function inProcess(options: { readonly failure?: Error } = {}) {
   const backend = new FakeBackend({ id: 'tiny', clock, stepMs: () => 10 })
   const made = transports()
   const registry = new PluginRegistry()
-  registry.registerPolicy('other', () => ({ ...policyOf(eager), name: 'other' }))
+  const create = () => ({ ...firstComeFirstServed, name: 'other' })
+  registry.registerPolicy({ name: 'other', doc: 'Another one.', create })
   const server = createServer({
     backend,
-    policy: policyOf(eager),
+    policy: firstComeFirstServed,
     clock,
     random: counting(),
     registry,
@@ -130,7 +137,7 @@ t.test('on real time, and with all the time in the world', async (t) => {
   const onWarning = (warning: Error): void => void warnings.push(warning.message)
   process.on('warning', onWarning)
   const backend = new FakeBackend()
-  const server = createServer({ backend, policy: policyOf(eager), transports: [] })
+  const server = createServer({ backend, policy: firstComeFirstServed, transports: [] })
   const answer = collect(server.directory.open().submit(greedy([5], 200)))
   await server.close(Infinity)
   t.equal((await answer).tokens.length, 200)
@@ -152,7 +159,7 @@ t.test('a tokenizer of one’s own', async (t) => {
     backend,
     tokenizer,
     clock,
-    policy: policyOf(eager),
+    policy: firstComeFirstServed,
     transports: [],
   })
   const client = server.directory.open()

@@ -17,3 +17,21 @@ export class RecordingContext implements TestContext {
     this.passed++
   }
 }
+
+/** Ends a suite at its first failure. */
+export class FirstFailureContext implements TestContext {
+  failure = 'no failure'
+
+  async test(name: string, body: (t: TestContext) => Promise<void>): Promise<void> {
+    try {
+      await body(this)
+    } catch (error) {
+      if (this.failure === 'no failure') {
+        this.failure = `${name}: ${error instanceof Error ? error.message : String(error)}`
+      }
+      throw error
+    }
+  }
+
+  pass(): void {}
+}

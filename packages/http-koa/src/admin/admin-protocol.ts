@@ -1,10 +1,10 @@
 import type { EngineDirectory } from '@cllm/core'
-import type { KoaProtocol, KoaRouter } from '../koa-context.js'
-import { modelQuery } from '../models/look-at-models.js'
-import type { HandledRoute } from '../request/api-route.js'
-import { mountRoutes } from '../request/mount-routes.js'
-import type { AdminContext } from './admin-context.js'
-import { getLogLevel, type LogLevelControl, logLevelSchema, putLogLevel } from './log-level.js'
+import type { KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import { modelQuery } from '../engines/model-queries.js'
+import type { HandledRoute } from '../routes/api-route.js'
+import { mountRoutes } from '../routes/mount-routes.js'
+import { defineProtocol, type LogLevelControl } from '../routes/define-protocol.js'
+import { getLogLevel, logLevelSchema, putLogLevel } from './log-level.js'
 import { getRecorder } from './recorder.js'
 import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
 
@@ -14,11 +14,17 @@ export interface AdminProtocolOptions {
   readonly log?: LogLevelControl
 }
 
+/** What the handlers of the admin protocol share. */
+export interface AdminContext {
+  readonly directory: EngineDirectory
+  readonly log: LogLevelControl | undefined
+}
+
 const routes: readonly HandledRoute<AdminContext>[] = [
   {
     method: 'get',
     path: '/admin/scheduler',
-    summary: 'The policy in force and those that could be',
+    summary: 'The active policy and the available ones',
     query: modelQuery,
     handle: getScheduler,
   },
@@ -33,29 +39,29 @@ const routes: readonly HandledRoute<AdminContext>[] = [
   {
     method: 'get',
     path: '/admin/log-level',
-    summary: 'The least important lines that are logged',
+    summary: 'The log level',
     handle: getLogLevel,
   },
   {
     method: 'put',
     path: '/admin/log-level',
-    summary: 'Log more, or less',
+    summary: 'Change the log level',
     body: logLevelSchema,
     handle: putLogLevel,
   },
   {
     method: 'get',
     path: '/admin/recorder',
-    summary: 'What came in the last minutes and what the steps were, without any text',
+    summary: 'The requests and steps of the last minutes, without any text',
     query: modelQuery,
     handle: getRecorder,
   },
 ]
 
 /**
- * The routes that change a running server or show what it went through: `GET` and `PUT` of
- * `/admin/scheduler` and `/admin/log-level`, `GET /admin/recorder`; see `docs/api.md`.
- * Whoever can reach them can use them, so serve them where only operators can.
+ * The routes that change a running server or show its recent past: `GET` and `PUT` of
+ * `/admin/scheduler` and `/admin/log-level`, `GET /admin/recorder`; see `docs/api.md`. Without API
+ * keys every client that reaches them can use them, so expose them to operators only.
  */
 export function adminProtocol({ log }: AdminProtocolOptions = {}): KoaProtocol {
   return {
@@ -66,3 +72,10 @@ export function adminProtocol({ log }: AdminProtocolOptions = {}): KoaProtocol {
     },
   }
 }
+
+/** {@link adminProtocol} by its name. */
+export const admin = defineProtocol({
+  name: 'admin',
+  doc: 'Shows and changes a running server: policy, log level, flight recorder, under `/admin`.',
+  create: (_options, { log }) => adminProtocol(log === undefined ? {} : { log }),
+})

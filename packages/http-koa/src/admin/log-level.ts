@@ -1,15 +1,10 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext } from '../koa-context.js'
-import { parseFields } from '../parse-fields.js'
-import { readJsonBody } from '../read-json-body.js'
-import type { AdminContext } from './admin-context.js'
-
-/** What is logged, and how to change it; pino's loggers fit. */
-export interface LogLevelControl {
-  /** The least important lines that are logged. */
-  level: string
-}
+import type { LogLevelControl } from '../routes/define-protocol.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { parseFields } from '../fields/parse-fields.js'
+import { readJsonBody } from '../body/read-json-body.js'
+import type { AdminContext } from './admin-protocol.js'
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const
 
@@ -21,7 +16,7 @@ export function getLogLevel(ctx: KoaContext, { log }: AdminContext): void {
   ctx.body = { success: true, data: { level: ensure(log).level } }
 }
 
-/** `PUT /admin/log-level`: what is logged from now on. */
+/** `PUT /admin/log-level`: sets the log level from now on. */
 export async function putLogLevel(ctx: KoaContext, admin: AdminContext): Promise<void> {
   const { level } = parseFields(logLevelSchema, await readJsonBody(ctx))
   ensure(admin.log).level = level

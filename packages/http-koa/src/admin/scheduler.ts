@@ -1,11 +1,11 @@
 import { CllmError, type EngineClient, type SchedulerInfo } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext } from '../koa-context.js'
-import { parseFields } from '../parse-fields.js'
-import { readJsonBody } from '../read-json-body.js'
-import { object } from '../request/fields.js'
-import type { AdminContext } from './admin-context.js'
-import { engineOf } from './engine-of.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { engineInMemory, modelOf, neverLoaded } from '../engines/model-queries.js'
+import { parseFields } from '../fields/parse-fields.js'
+import { readJsonBody } from '../body/read-json-body.js'
+import { object } from '../fields/fields.js'
+import type { AdminContext } from './admin-protocol.js'
 
 /** The body of `PUT /admin/scheduler`. */
 export const schedulerSchema = z.object({
@@ -13,10 +13,17 @@ export const schedulerSchema = z.object({
   options: object.optional(),
 })
 
-/** `GET /admin/scheduler`: the policy in force and those that could be. */
+/**
+ * `GET /admin/scheduler`: the active policy and the available ones. For a model that was unloaded, the
+ * policy that its next engine starts with.
+ */
 export async function getScheduler(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
-  const engine = engineOf(ctx, directory)
-  await answer(ctx, engine, await engine.getScheduler())
+  const model = modelOf(ctx)
+  const engine = engineInMemory(directory, model)
+  if (engine !== undefined) return await answer(ctx, engine, await engine.getScheduler())
+  const { scheduler } = directory.status(model)
+  if (scheduler === undefined) throw neverLoaded(directory, model)
+  ctx.body = { success: true, data: describe(scheduler, 0) }
 }
 
 /** `PUT /admin/scheduler`: another policy from the next step on; nothing is lost or restarted. */
@@ -24,20 +31,24 @@ export async function putScheduler(ctx: KoaContext, { directory }: AdminContext)
   const body = await readJsonBody(ctx)
   const unknown = Object.keys(body).find((field) => !Object.hasOwn(schedulerSchema.shape, field))
   if (unknown !== undefined) {
+    const field = unknown.slice(0, 100)
     const fields = Object.keys(schedulerSchema.shape).join(' and ')
-    const message = `${unknown}: expected the fields ${fields} only`
-    throw new CllmError('invalid_request', message, { details: { field: unknown } })
+    const message = `${field}: expected the fields ${fields} only`
+    throw new CllmError('invalid_request', message, { details: { field } })
   }
   const { policy, options } = parseFields(schedulerSchema, body)
-  const engine = engineOf(ctx, directory)
+  const engine = directory.open(modelOf(ctx))
   const info = await engine.setScheduler(policy, options)
   ctx.state.transport.logger.info({ policy, options: info.options }, 'the policy was swapped')
   await answer(ctx, engine, info)
 }
 
 async function answer(ctx: KoaContext, engine: EngineClient, info: SchedulerInfo): Promise<void> {
-  const { policy, options, fallback, available } = info
   const { policyFaults } = await engine.statistics()
-  const data = { policy, options, fallback: fallback ?? null, policyFaults, available }
-  ctx.body = { success: true, data }
+  ctx.body = { success: true, data: describe(info, policyFaults) }
 }
+
+const describe = (
+  { policy, options, fallback, available }: SchedulerInfo,
+  policyFaults: number,
+) => ({ policy, options, fallback: fallback ?? null, policyFaults, available })

@@ -1,5 +1,6 @@
 import { CllmError, type ChatMessage, type ChatToolCall } from '@cllm/core'
 import { z } from 'zod'
+import { list } from '../fields/list.js'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
@@ -7,13 +8,13 @@ const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] a
 export const contentSchema = z
   .custom<string | readonly unknown[]>(
     (value) => typeof value === 'string' || Array.isArray(value),
-    'a text or an array of parts',
+    'a string or an array of parts',
   )
   .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] })
 
 const toolCall = z.object(
   {
-    id: z.string('a text').optional(),
+    id: z.string('a string').optional(),
     type: z.literal('function', 'function').default('function'),
     function: z.object(
       {
@@ -21,7 +22,7 @@ const toolCall = z.object(
         arguments: z
           .custom<string | Readonly<Record<string, unknown>>>(
             (value) => typeof value === 'string' || isObject(value),
-            'the text of a JSON object',
+            'a JSON object as a string',
           )
           .meta({ type: 'string' }),
       },
@@ -38,28 +39,29 @@ export const messageSchema = z
       role: z.enum(roles, `one of ${roles.join(', ')}`),
       content: contentSchema.nullish(),
       name: z.string('a name').nullish(),
-      tool_calls: z.array(toolCall, 'an array of tool calls').nullish(),
-      tool_call_id: z.string('a text').nullish(),
-      reasoning_content: z.string('a text').nullish(),
+      tool_calls: list(toolCall, 'an array of tool calls').nullish(),
+      tool_call_id: z.string('a string').nullish(),
+      reasoning_content: z.string('a string').nullish(),
     },
     'a message',
   )
   .refine(
     ({ role, content }) => role === 'assistant' || (content !== undefined && content !== null),
-    { path: ['content'], error: 'a text or an array of parts' },
+    { path: ['content'], error: 'a string or an array of parts' },
   )
 
 /** A checked message of a client. */
 export type ClientMessage = z.output<typeof messageSchema>
 
-/** Most messages in a conversation: more would not fit any slot. */
-export const messagesSchema = z
-  .array(messageSchema, 'an array of messages')
-  .min(1, 'an array of at least one message')
+/** The messages of a conversation, at least one. */
+export const messagesSchema = list(messageSchema, 'an array of messages', {
+  least: [1, 'an array of at least one message'],
+})
 
 /**
- * The messages as chat templates know them. Throws `unsupported` for images and the like, naming the
- * part.
+ * The messages in the form that chat templates take.
+ *
+ * @throws `unsupported` for images and other content that is not text
  */
 export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[] {
   const names = new Map<string, string>()
@@ -105,7 +107,7 @@ function partText(part: unknown, field: string): string {
 const isTextType = (type: unknown): boolean =>
   type === 'text' || type === 'input_text' || type === 'output_text' || type === 'refusal'
 
-/** OpenAI's newer names for the roles that templates know. */
+/** Maps OpenAI's newer role names to the ones that templates know. */
 function roleOf(role: string): string {
   if (role === 'developer') return 'system'
   return role === 'function' ? 'tool' : role
@@ -121,8 +123,9 @@ function toToolCall(call: z.output<typeof toolCall>, index: number, nth: number)
 }
 
 /**
- * The arguments of a call: templates write them as JSON themselves. Throws `invalid_request` that
- * names the field.
+ * The arguments of a call as an object: templates serialize them themselves.
+ *
+ * @throws `invalid_request`
  */
 export function argumentsOf(
   given: string | Readonly<Record<string, unknown>>,
@@ -130,7 +133,7 @@ export function argumentsOf(
 ): Readonly<Record<string, unknown>> {
   const value = typeof given === 'string' ? parsed(given === '' ? '{}' : given) : given
   if (isObject(value)) return value
-  const message = `${field}: expected the text of a JSON object`
+  const message = `${field}: expected a JSON object as a string`
   throw new CllmError('invalid_request', message, { details: { field } })
 }
 

@@ -6,15 +6,15 @@ import type {
   Prompt,
 } from '@cllm/core'
 import { chatFormatOf } from './chat-format.js'
-import { type AnswerForm, opensThinking } from './create-answer-parser.js'
+import { type AnswerForm, opensThinking } from './answer/create-answer-parser.js'
 import { strictCalls } from './strict-calls.js'
 import { promptWithTools, type ToolDefinition } from './tool-prompt.js'
 
-/** A conversation that is to be answered. */
+/** A conversation to answer. */
 export interface Chat {
   readonly messages: readonly ChatMessage[]
   readonly tools: readonly ToolDefinition[]
-  /** Names of those whose arguments must follow their schemas wherever the model calls them. */
+  /** Names of the strict tools, whose arguments must match their schemas. */
   readonly strict?: readonly string[]
   readonly template: ChatRenderOptions
   /** Most tool calls in an answer; default: any number. */
@@ -25,7 +25,7 @@ export interface Chat {
 export interface PreparedChat {
   readonly prompt: Extract<Prompt, { messages: unknown }>
   readonly form: AnswerForm
-  /** What strict tools ask of the answer. */
+  /** The constraint that strict tools need. */
   readonly calls?: OutputConstraint
 }
 

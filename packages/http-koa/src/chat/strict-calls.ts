@@ -1,15 +1,15 @@
 import type { OutputConstraint } from '@cllm/core'
 import { callsSchema } from './calls-schema.js'
 import type { ToolFormat } from './chat-format.js'
-import type { AnswerForm } from './create-answer-parser.js'
+import type { AnswerForm } from './answer/create-answer-parser.js'
 import type { ToolDefinition } from './tool-prompt.js'
 
 /**
- * Holds calls to their tools' schemas, in answers that may be text as well: from where a call begins
- * on. An answer that begins with `{` (Mistral: `[`) is a call then, unless calls have marks of their
- * own.
+ * Constrains tool calls to their schemas in an answer that may also be text; the constraint starts
+ * where a call starts. An answer that begins with `{` (Mistral: `[`) counts as a call, unless the
+ * model's calls have marks of their own.
  *
- * @param strict - the tools whose arguments follow their schemas; those of others are any object
+ * @param strict - the tools whose arguments must match their schemas; other tools take any object
  */
 export function strictCalls(
   tools: readonly ToolDefinition[],
@@ -45,7 +45,7 @@ export function strictCalls(
   }
 }
 
-/** What the model may think before it answers, as a part of a regular expression. */
+/** The reasoning before an answer, as part of a regular expression. */
 function thoughtsOf({ thinks, thinkingIsOpen }: AnswerForm): string {
   if (thinkingIsOpen) return '[\\s\\S]*?</think>'
   return thinks ? '(?:\\s*<think>[\\s\\S]*?</think>|(?!\\s*<think>))' : ''

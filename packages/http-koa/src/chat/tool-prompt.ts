@@ -12,13 +12,13 @@ export interface ToolDefinition {
   }
 }
 
-/** What a template is given to render. */
+/** The input of a template. */
 export interface ToolPrompt {
   readonly messages: readonly ChatMessage[]
   readonly variables: Readonly<Record<string, unknown>>
 }
 
-/** Shows the tools to the model: through its template, or in a system message where that knows none. */
+/** Adds the tools to the prompt: through the template, or in a system message if it has no tools. */
 export function promptWithTools(
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
@@ -55,7 +55,7 @@ function withShortIds(message: ChatMessage): ChatMessage {
 const shortId = (id: string): string =>
   /^[a-zA-Z0-9]{9}$/.test(id) ? id : createHash('sha256').update(id).digest('hex').slice(0, 9)
 
-/** Calls and results as texts, for templates that know neither. */
+/** Calls and results as plain text, for templates without tools. */
 function inWords({ role, content, name, tool_calls: calls }: ChatMessage): ChatMessage {
   if (role === 'tool') {
     return { role: 'user', content: `Result of ${name ?? 'the tool'}: ${content}` }

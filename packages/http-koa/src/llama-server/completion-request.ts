@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../request/build-request.js'
-import { commonFields, commonSettings } from '../request/common-fields.js'
+import { commonFields, commonSettings } from '../fields/common-fields.js'
 import {
   boolean,
   integer,
@@ -12,16 +12,16 @@ import {
   object,
   seed,
   text,
-} from '../request/fields.js'
+} from '../fields/fields.js'
+import { list } from '../fields/list.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
-import { grammarConstraint } from '../openai/openai-constraint.js'
-import { onlyConstraint } from '../request/constraint.js'
-import { unsupported } from '../request/refuse-unsupported.js'
+import { grammarConstraint, onlyConstraint } from '../request/constraint.js'
+import { unsupported } from '../request/unsupported.js'
 
 const prompt = z
   .custom<string | readonly number[]>(
     (value) => typeof value === 'string' || isTokenList(value),
-    'a text or token ids',
+    'a string or token ids',
   )
   .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'integer' } }] })
 
@@ -42,10 +42,8 @@ function isPair(value: unknown): boolean {
 const isBias = (bias: unknown) =>
   bias === false || (typeof bias === 'number' && Math.abs(bias) <= 100)
 
-const stops = z
-  .array(text, 'an array of up to 32 texts')
-  .max(32, 'an array of up to 32 texts')
-  .meta({ type: 'array', items: { type: 'string' } })
+const fewTexts = 'an array of up to 32 strings'
+const stops = list(text, fewTexts, { most: [32, fewTexts] })
 
 /** The body of `POST /completion`. */
 export const completionSchema = z.object({
@@ -58,7 +56,7 @@ export const completionSchema = z.object({
   top_p: number(0, 1).optional(),
   min_p: number(0, 1).optional(),
   seed: seed.optional(),
-  stop: z.union([text, stops], 'a text or up to 32 texts').optional(),
+  stop: z.union([text, stops], 'a string or up to 32 strings').optional(),
   repeat_penalty: number(0.01, 100).optional(),
   presence_penalty: number(-100, 100).optional(),
   frequency_penalty: number(-100, 100).optional(),

@@ -1,10 +1,11 @@
 import type { EngineClient, GenerateRequest, LikelyToken, TokenId, TokenLogprobs } from '@cllm/core'
-import type { KoaContext } from '../koa-context.js'
-import { publicError } from '../public-error.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { publicError } from '../errors/public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../request/generation.js'
-import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
-import { readFields } from '../request/read-fields.js'
-import { startEventStream } from '../sse.js'
+import { withOverrides } from '../request/protocol-defaults.js'
+import { llamaServerDefaults } from './llama-server-defaults.js'
+import { readFields } from '../fields/read-fields.js'
+import { startEventStream } from '../stream/start-event-stream.js'
 import { timingsOf } from '../request/usage.js'
 import {
   type CompletionFields,
@@ -28,7 +29,7 @@ export async function complete(
   client: EngineClient,
   fields: CompletionFields,
 ): Promise<void> {
-  const defaults = withOverrides(protocolDefaults['/completion'], llama.overrides)
+  const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
   const request = await toCompletionRequest(fields, client, defaults)
   const prompt = await promptText(client, fields.prompt)
   const model = fields.model ?? llama.directory.list()[0] ?? ''

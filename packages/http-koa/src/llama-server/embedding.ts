@@ -1,11 +1,11 @@
 import { z } from 'zod'
-import { abortOnClose } from '../abort-on-close.js'
-import type { KoaContext } from '../koa-context.js'
+import { abortOnClose } from '../stream/abort-on-close.js'
+import type { KoaContext } from '../routes/koa-context.js'
 import { embedAll, embeddingInput } from '../request/embeddings.js'
-import { toPrompts } from '../request/prompts.js'
-import { integer } from '../request/fields.js'
-import { readFields } from '../request/read-fields.js'
-import { unsupported } from '../request/refuse-unsupported.js'
+import { toPrompts } from '../fields/prompts.js'
+import { integer } from '../fields/fields.js'
+import { readFields } from '../fields/read-fields.js'
+import { unsupported } from '../request/unsupported.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 
 /** The body of `POST /embedding`. */

@@ -1,5 +1,5 @@
 import { defaultSampling, type GenerateRequest, penaltyWindow } from '@cllm/core'
-import { largest } from '../request/fields.js'
+import { largest } from '../fields/fields.js'
 
 /** What a request is generated with, in llama-server's names. */
 export function generationSettings(

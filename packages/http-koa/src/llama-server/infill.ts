@@ -1,8 +1,9 @@
 import { CllmError, type EngineClient, type InfillTokens, type TokenId } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext } from '../koa-context.js'
-import { text } from '../request/fields.js'
-import { readFields } from '../request/read-fields.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { text } from '../fields/fields.js'
+import { list } from '../fields/list.js'
+import { readFields } from '../fields/read-fields.js'
 import { complete } from './completion.js'
 import { completionSchema } from './completion-request.js'
 import type { LlamaServerContext } from './llama-server-context.js'
@@ -13,13 +14,11 @@ export const infillSchema = z.object({
   prompt: text.optional(),
   input_prefix: text,
   input_suffix: text,
-  input_extra: z
-    .array(
-      z.object({ filename: text.optional(), text }, 'an object with a text'),
-      'an array of objects with filename and text',
-    )
-    .max(1024, 'at most 1024 files')
-    .optional(),
+  input_extra: list(
+    z.object({ filename: text.optional(), text }, 'an object with a text'),
+    'an array of objects with filename and text',
+    { most: [1024, 'at most 1024 files'] },
+  ).optional(),
 })
 
 type InfillFields = z.output<typeof infillSchema>

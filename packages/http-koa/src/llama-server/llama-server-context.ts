@@ -1,5 +1,5 @@
 import type { EngineDirectory } from '@cllm/core'
-import type { UnknownFields } from '../native/unknown-fields.js'
+import type { UnknownFields } from '../fields/unknown-fields.js'
 import type { DefaultOverrides } from '../request/protocol-defaults.js'
 
 /** What the handlers of llama-server's API share. */

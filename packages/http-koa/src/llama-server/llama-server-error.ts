@@ -1,6 +1,6 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { errorMessage, statusElsewhere } from '../error-body.js'
+import { errorMessage, statusElsewhere } from '../errors/error-body.js'
 
 const types: Readonly<Record<number, string>> = {
   400: 'invalid_request_error',
@@ -12,7 +12,7 @@ const types: Readonly<Record<number, string>> = {
   503: 'unavailable_error',
 }
 
-/** What a failure looks like with llama-server. */
+/** The schema of llama-server's errors. */
 export const llamaServerErrorSchema = z.object({
   error: z.object({
     code: z.int(),
@@ -23,7 +23,7 @@ export const llamaServerErrorSchema = z.object({
   }),
 })
 
-/** A failure as llama-server words it. */
+/** A failure in llama-server's form. */
 export function llamaServerErrorBody(error: CllmError): z.output<typeof llamaServerErrorSchema> {
   const { details } = error
   const status = statusElsewhere(error)

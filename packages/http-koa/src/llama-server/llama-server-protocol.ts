@@ -1,11 +1,17 @@
 import type { EngineDirectory } from '@cllm/core'
-import { statusElsewhere } from '../error-body.js'
-import type { KoaProtocol, KoaRouter } from '../koa-context.js'
-import { modelQuery } from '../models/look-at-models.js'
-import { UnknownFields } from '../native/unknown-fields.js'
-import type { HandledRoute } from '../request/api-route.js'
-import { mountRoutes } from '../request/mount-routes.js'
-import type { DefaultOverrides } from '../request/protocol-defaults.js'
+import { statusElsewhere } from '../errors/error-body.js'
+import type { KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import { modelQuery } from '../engines/model-queries.js'
+import { UnknownFields } from '../fields/unknown-fields.js'
+import { defineProtocol } from '../routes/define-protocol.js'
+import type { HandledRoute } from '../routes/api-route.js'
+import { mountRoutes } from '../routes/mount-routes.js'
+import {
+  type DefaultOverrides,
+  defaultsOptions,
+  overridesFrom,
+} from '../request/protocol-defaults.js'
+import { llamaServerDefaults } from './llama-server-defaults.js'
 import { completion } from './completion.js'
 import { completionSchema } from './completion-request.js'
 import { embedding, embeddingSchema } from './embedding.js'
@@ -24,7 +30,7 @@ import {
 
 /** Settings of {@link llamaServerProtocol}. */
 export interface LlamaServerProtocolOptions {
-  /** What requests get that do not say, in place of llama-server's own defaults. */
+  /** Values for omitted fields, in place of llama-server's own defaults. */
   readonly defaults?: DefaultOverrides
 }
 
@@ -38,7 +44,7 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
   {
     method: 'post',
     path: '/infill',
-    summary: 'What stands between a prefix and a suffix',
+    summary: 'Fill in the text between a prefix and a suffix',
     body: infillSchema,
     answers,
     handle: infill,
@@ -46,25 +52,25 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
   {
     method: 'post',
     path: '/tokenize',
-    summary: 'Text to tokens',
+    summary: 'Tokenize a text',
     body: tokenizeSchema,
     handle: tokenize,
   },
   {
     method: 'post',
     path: '/detokenize',
-    summary: 'Tokens to text',
+    summary: 'Detokenize tokens',
     body: detokenizeSchema,
     handle: detokenize,
   },
   {
     method: 'post',
     path: '/apply-template',
-    summary: "A conversation as the model's template writes it",
+    summary: "Render a conversation with the model's chat template",
     body: applyTemplateSchema,
     handle: applyTemplate,
   },
-  { method: 'post', path: '/embedding', summary: 'Texts to vectors', ...embed },
+  { method: 'post', path: '/embedding', summary: 'Embed texts', ...embed },
   { method: 'post', path: '/embeddings', summary: 'The same as /embedding', ...embed },
   {
     method: 'get',
@@ -76,7 +82,7 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
   {
     method: 'get',
     path: '/slots',
-    summary: 'What the slots do',
+    summary: 'The state of the slots',
     query: slotsQuery,
     handle: slots,
   },
@@ -84,7 +90,7 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
   { method: 'get', path: '/v1/health', summary: 'Health', handle: health },
 ]
 
-/** Health is everyone's; without the native API it is worded as here. */
+/** Health checks are shared with the native API, whose error format they have. */
 const own = new Set(routes.map(({ path }) => path).filter((path) => !path.endsWith('/health')))
 
 /** The API of llama.cpp's llama-server, besides its OpenAI part; see `docs/api-llama-server.md`. */
@@ -107,3 +113,13 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
     },
   }
 }
+
+/** {@link llamaServerProtocol} by its name. */
+export const llamaServer = defineProtocol({
+  name: 'llama-server',
+  doc: "The API of llama.cpp's llama-server, besides its OpenAI part.",
+  options: defaultsOptions,
+  defaults: llamaServerDefaults,
+  create: (options, { defaults }) =>
+    llamaServerProtocol({ defaults: overridesFrom(options, defaults) }),
+})

@@ -1,9 +1,10 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext } from '../koa-context.js'
-import { infoOf, loadedModels, modelOf, modelQuery } from '../models/look-at-models.js'
-import { parseFields } from '../parse-fields.js'
-import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { infoOf, loadedModels, modelOf, modelQuery } from '../engines/model-queries.js'
+import { withOverrides } from '../request/protocol-defaults.js'
+import { llamaServerDefaults } from './llama-server-defaults.js'
+import { readQuery } from '../fields/read-query.js'
 import { generationSettings } from './generation-settings.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 
@@ -17,7 +18,7 @@ export async function health(ctx: KoaContext, llama: LlamaServerContext): Promis
 /** `GET /props`: the model, its template and the defaults. */
 export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const { model, limits } = await infoOf(llama.directory, modelOf(ctx))
-  const defaults = withOverrides(protocolDefaults['/completion'], llama.overrides)
+  const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
   const { details = {} } = model
   ctx.body = {
     default_generation_settings: {
@@ -38,13 +39,13 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
 
 /** The query of `GET /slots`. */
 export const slotsQuery = modelQuery.extend({
-  fail_on_no_slot: z.string('1 or another text').optional(),
+  fail_on_no_slot: z.string('1 or another string').optional(),
 })
 
 /** `GET /slots`: what they do, never what is in them; `?fail_on_no_slot=1` is 503 when all are busy. */
 export async function slots(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const { directory } = llama
-  const { model, fail_on_no_slot: fail } = parseFields(slotsQuery, ctx.query)
+  const { model, fail_on_no_slot: fail } = readQuery(ctx, slotsQuery)
   if (directory.status(model).state !== 'loaded') {
     ctx.body = []
     return

@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../chat/chat-messages.js'
 import { prepareChat } from '../chat/prepare-chat.js'
-import type { KoaContext } from '../koa-context.js'
-import { boolean, name, object, text, tokenIds } from '../request/fields.js'
-import { readFields } from '../request/read-fields.js'
-import { unsupported } from '../request/refuse-unsupported.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { boolean, name, object, text, tokenIds } from '../fields/fields.js'
+import { readFields } from '../fields/read-fields.js'
+import { unsupported } from '../request/unsupported.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 
 /** The body of `POST /tokenize`. */

@@ -1,7 +1,7 @@
 import type { Distribution } from '@cllm/core'
 import type { Metric } from 'prom-client'
 
-/** A histogram that somebody else keeps: prom-client's own can only be added to. */
+/** A histogram that is counted elsewhere: prom-client's own only takes single observations. */
 export class ImportedHistogram {
   #distributions = new Map<string, Distribution>()
 

@@ -1,28 +1,26 @@
 import { type Clock, CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
 import { Registry } from 'prom-client'
-import type { KoaContext, KoaProtocol, KoaRouter } from '../koa-context.js'
-import { observeEngines } from '../observe/observe-engines.js'
-import type { HandledRoute } from '../request/api-route.js'
-import { mountRoutes } from '../request/mount-routes.js'
-import { loadedModels } from '../models/look-at-models.js'
+import type { KoaContext, KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import { observeEngines } from '../engines/observe-engines.js'
+import { defineProtocol } from '../routes/define-protocol.js'
+import type { HandledRoute } from '../routes/api-route.js'
+import { mountRoutes } from '../routes/mount-routes.js'
+import { loadedModels } from '../engines/model-queries.js'
 import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
 import { RequestMetrics } from './request-metrics.js'
 
-/** An engine that does not answer for so long is down; a scrape has 10 s by default. */
+/** An engine without an answer for this long is down; a scrape's default timeout is 10 s. */
 const patienceMs = 2_000
 
 /**
  * `GET /metrics` in Prometheus' text format; see `docs/metrics.md`. It counts the requests of all
- * protocols of its transport, and asks the engines when it is asked.
+ * protocols of its transport, and queries the engines on each scrape.
  */
 export function metricsProtocol(): KoaProtocol {
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
   const engines = new EngineMetrics(registry)
 
-  const refresh = async (model: string, client: EngineClient): Promise<void> => {
-    requests.policySet(model, (await client.getScheduler()).policy)
-  }
   const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
     const { clock } = ctx.state.transport
     const answers = await Promise.all(
@@ -38,7 +36,7 @@ export function metricsProtocol(): KoaProtocol {
         engines.down(model)
         continue
       }
-      requests.policySet(model, answer.scheduler.policy)
+      requests.onPolicy(model, answer.scheduler.policy)
       engines.set(model, answer)
     }
     const text = registry.metrics()
@@ -60,11 +58,9 @@ export function metricsProtocol(): KoaProtocol {
     name: 'metrics',
     routes,
     around(directory, { clock }) {
-      const observed = observeEngines(directory, requests, clock)
-      for (const model of loadedModels(directory)) {
-        refresh(model, directory.open(model, { peek: true })).catch(() => {})
-      }
-      return observed
+      const lookUpPolicy = async (model: string): Promise<string> =>
+        (await directory.open(model, { peek: true }).getScheduler()).policy
+      return observeEngines(directory, requests.observer(lookUpPolicy), clock)
     },
     mount(router: KoaRouter, directory: EngineDirectory) {
       mountRoutes(router, routes, directory)
@@ -89,3 +85,10 @@ async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | 
     cancel?.()
   }
 }
+
+/** {@link metricsProtocol} by its name. */
+export const metrics = defineProtocol({
+  name: 'metrics',
+  doc: 'Metrics for Prometheus at `/metrics`.',
+  create: () => metricsProtocol(),
+})

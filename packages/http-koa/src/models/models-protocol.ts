@@ -1,11 +1,12 @@
 import type { EngineDirectory, ModelStatus } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext, KoaProtocol, KoaRouter } from '../koa-context.js'
-import { UnknownFields } from '../native/unknown-fields.js'
-import type { HandledRoute } from '../request/api-route.js'
-import { mountRoutes } from '../request/mount-routes.js'
-import { readFields } from '../request/read-fields.js'
-import { keepAliveField } from './keep-alive-field.js'
+import type { KoaContext, KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import { UnknownFields } from '../fields/unknown-fields.js'
+import { defineProtocol } from '../routes/define-protocol.js'
+import type { HandledRoute } from '../routes/api-route.js'
+import { mountRoutes } from '../routes/mount-routes.js'
+import { readFields } from '../fields/read-fields.js'
+import { keepAliveField } from '../fields/keep-alive-field.js'
 
 interface ModelsContext {
   readonly directory: EngineDirectory
@@ -16,7 +17,7 @@ const model = z.string('the name of a model').min(1, 'the name of a model')
 const loadSchema = z.object({ model, keep_alive: keepAliveField })
 const unloadSchema = z.object({ model })
 
-/** `GET /models`: every model and how it is. */
+/** `GET /models`: every model with its state. */
 function list(ctx: KoaContext, { directory }: ModelsContext): void {
   const data = directory.list().map((name) => describe(directory.status(name)))
   ctx.body = { success: true, object: 'list', data }
@@ -34,14 +35,14 @@ function describe({ name, state, users, waiting, expiresAt, error, info }: Model
   }
 }
 
-/** `POST /models/load`: answers when the model is in memory. */
+/** `POST /models/load`: answers once the model is in memory. */
 async function load(ctx: KoaContext, { directory, unknownFields }: ModelsContext): Promise<void> {
   const { model, keep_alive: keepAliveMs } = await readFields(ctx, loadSchema, unknownFields)
   await directory.open(model, keepAliveMs === undefined ? {} : { keepAliveMs }).info()
   ctx.body = { success: true, data: describe(directory.status(model)) }
 }
 
-/** `POST /models/unload`: answers when the model is out of memory; what uses it ends first. */
+/** `POST /models/unload`: answers once the model is out of memory; its requests finish first. */
 async function unload(ctx: KoaContext, { directory, unknownFields }: ModelsContext): Promise<void> {
   const { model } = await readFields(ctx, unloadSchema, unknownFields)
   await directory.unload(model)
@@ -49,7 +50,7 @@ async function unload(ctx: KoaContext, { directory, unknownFields }: ModelsConte
 }
 
 const routes: readonly HandledRoute<ModelsContext>[] = [
-  { method: 'get', path: '/models', summary: 'The models and how they are', handle: list },
+  { method: 'get', path: '/models', summary: 'The models and their states', handle: list },
   {
     method: 'post',
     path: '/models/load',
@@ -60,13 +61,13 @@ const routes: readonly HandledRoute<ModelsContext>[] = [
   {
     method: 'post',
     path: '/models/unload',
-    summary: 'Take a model out of memory',
+    summary: 'Unload a model from memory',
     body: unloadSchema,
     handle: unload,
   },
 ]
 
-/** What models there are, and which of them are in memory; see `docs/api.md`. */
+/** Lists, loads and unloads models; see `docs/api.md`. */
 export function modelsProtocol(): KoaProtocol {
   return {
     name: 'models',
@@ -76,3 +77,10 @@ export function modelsProtocol(): KoaProtocol {
     },
   }
 }
+
+/** {@link modelsProtocol} by its name. */
+export const models = defineProtocol({
+  name: 'models',
+  doc: 'Lists, loads and unloads models under `/models`.',
+  create: () => modelsProtocol(),
+})

@@ -1,10 +1,10 @@
 import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import { abortOnClose } from '../abort-on-close.js'
-import type { KoaContext } from '../koa-context.js'
-import { parseFields } from '../parse-fields.js'
-import { readJsonBody } from '../read-json-body.js'
-import { integer, largest, name, number, text } from '../request/fields.js'
+import { abortOnClose } from '../stream/abort-on-close.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { parseFields } from '../fields/parse-fields.js'
+import { readJsonBody } from '../body/read-json-body.js'
+import { integer, largest, name, number, text } from '../fields/fields.js'
 import type { NativeContext } from './native-context.js'
 
 /** The body of `POST /benchmark`. */
@@ -13,7 +13,7 @@ export const benchmarkSchema = z.object({
   requests: integer(1, 10_000).default(40),
   concurrency: integer(1, 1024).default(8),
   max_tokens: integer(1, largest).default(50),
-  prompt: text.min(1, 'a text that is not empty').default('Hello, world! How are you today?'),
+  prompt: text.min(1, 'a non-empty string').default('Hello, world! How are you today?'),
   temperature: number(0, 2).default(0.7),
 })
 
@@ -23,8 +23,8 @@ interface Finished {
 }
 
 /**
- * `POST /benchmark`: some requests to the engine that serves all others, as many at a time as asked
- * for, without the prefix cache. HTTP and its clients are not in the figures: `cllm bench` has them.
+ * `POST /benchmark`: runs requests on the serving engine at the given concurrency, without the prefix
+ * cache. The figures leave out HTTP and clients; `cllm bench` includes them.
  */
 export async function benchmark(ctx: KoaContext, native: NativeContext): Promise<void> {
   const options = parseFields(benchmarkSchema, await readJsonBody(ctx))
@@ -65,7 +65,7 @@ async function runOne(
       return { seconds: timings.totalMs / 1000, generatedTokens: usage.generatedTokens }
     }
   } catch (error) {
-    // A request that no engine takes is the caller's mistake, the same for all of them.
+    // An invalid request is the caller's mistake, and the same for all of them.
     if (!CllmError.isInstance(error) || error.status === 400) throw error
   }
   return undefined

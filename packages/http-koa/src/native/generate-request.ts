@@ -1,25 +1,16 @@
 import type { GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import { parseFields } from '../parse-fields.js'
-import type { JsonObject } from '../read-json-body.js'
+import { parseFields } from '../fields/parse-fields.js'
+import type { JsonObject } from '../body/read-json-body.js'
 import { buildRequest } from '../request/build-request.js'
-import { commonFields, commonSettings } from '../request/common-fields.js'
-import {
-  boolean,
-  integer,
-  largest,
-  logitBias,
-  name,
-  number,
-  stop,
-  text,
-} from '../request/fields.js'
+import { commonFields, commonSettings } from '../fields/common-fields.js'
+import { boolean, integer, largest, logitBias, name, number, stop, text } from '../fields/fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 
 /** The body of `/generate` and `/generate_stream`. Messages say what is expected. */
 export const generateSchema = z.object({
   model: name.optional(),
-  prompt: text.min(1, 'a text that is not empty'),
+  prompt: text.min(1, 'a non-empty string'),
   max_tokens: integer(1, largest).optional(),
   temperature: number(0, 2).optional(),
   top_p: number(0, 1).optional(),
@@ -42,13 +33,17 @@ export interface NativeRequest {
   /** Default: the server's first. */
   readonly model: string | undefined
   readonly stream: boolean
-  /** Whether the answer says how the request went. */
+  /** Whether the answer includes timings. */
   readonly timings: boolean
   readonly maxTokens: number
   readonly request: GenerateRequest
 }
 
-/** Checks a body. Throws `invalid_request`. */
+/**
+ * Checks a body.
+ *
+ * @throws `invalid_request`
+ */
 export function parseGenerateRequest(body: JsonObject, defaults: ProtocolDefaults): NativeRequest {
   const fields = parseFields(generateSchema, body)
   const { stop, cache } = fields

@@ -1,16 +1,16 @@
 import type { EngineClient } from '@cllm/core'
-import { errorBody } from '../error-body.js'
-import type { KoaContext } from '../koa-context.js'
-import { publicError } from '../public-error.js'
+import { errorBody } from '../errors/error-body.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { publicError } from '../errors/public-error.js'
 import { startGeneration } from '../request/generation.js'
-import { startEventStream } from '../sse.js'
+import { startEventStream } from '../stream/start-event-stream.js'
 import type { NativeRequest } from './generate-request.js'
 import type { NativeContext } from './native-context.js'
-import { describeTimings } from './timings.js'
+import { describeTimings } from './request-report.js'
 
 /**
- * Streams a generation as server-sent events, one per token. A request that is refused gets a plain
- * HTTP error; what fails later ends the stream with an error event.
+ * Streams a generation as server-sent events, one per token. A refused request gets a plain
+ * HTTP error; a later failure ends the stream with an error event.
  */
 export async function streamGeneration(
   ctx: KoaContext,

@@ -1,12 +1,12 @@
 import type { EngineClient } from '@cllm/core'
-import type { KoaContext } from '../koa-context.js'
-import { identify, tenantOf } from '../request-headers.js'
-import { readJsonBody } from '../read-json-body.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { identify, tenantOf } from '../request/request-headers.js'
+import { readJsonBody } from '../body/read-json-body.js'
 import { type EndEvent, startGeneration } from '../request/generation.js'
 import { generateSchema, parseGenerateRequest, type NativeRequest } from './generate-request.js'
 import { streamGeneration } from './generate-stream.js'
 import type { NativeContext } from './native-context.js'
-import { describeTimings } from './timings.js'
+import { describeTimings } from './request-report.js'
 
 /** `POST /generate`: the whole text at once, or with `stream: true` as `/generate_stream`. */
 export async function generate(ctx: KoaContext, native: NativeContext): Promise<void> {

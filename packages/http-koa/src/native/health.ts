@@ -6,13 +6,13 @@ import {
   type EngineStatistics,
 } from '@cllm/core'
 import { z } from 'zod'
-import { errorBody } from '../error-body.js'
-import type { KoaContext } from '../koa-context.js'
-import { loadedModels } from '../models/look-at-models.js'
-import { parseFields } from '../parse-fields.js'
+import { errorBody } from '../errors/error-body.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { loadedModels } from '../engines/model-queries.js'
+import { readQuery } from '../fields/read-query.js'
 import type { NativeContext } from './native-context.js'
 
-/** An engine that does not answer for so long is not well. */
+/** An engine without an answer for this long is unhealthy. */
 const patienceMs = 5_000
 
 /** The query of `GET /health`. */
@@ -22,7 +22,7 @@ export const healthQuery = z.object({
 
 /** `GET /health[?level=basic|detailed|full]`; 503 when something does not answer. */
 export async function health(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const { level } = parseFields(healthQuery, ctx.query)
+  const { level } = readQuery(ctx, healthQuery)
   const { clock } = ctx.state.transport
   const models = loadedModels(native.directory)
   const [first] = models
@@ -64,7 +64,7 @@ export async function ready(ctx: KoaContext, native: NativeContext): Promise<voi
   else ctx.body = { success: true, data: { status: 'ready' } }
 }
 
-/** Why no engine answers, unless none need be there: a model that is not in memory can be loaded. */
+/** Why no engine answers. No engine at all is fine: a model can be loaded on request. */
 async function failureOf(clock: Clock, directory: EngineDirectory): Promise<CllmError | undefined> {
   const asked = loadedModels(directory).map(
     async (name) => await answered(clock, directory.open(name, { peek: true }).statistics()),
@@ -93,13 +93,13 @@ interface Findings {
   readonly statistics: EngineStatistics | undefined
 }
 
-/** No model is in memory: nothing is there that could fail. */
+/** No model is in memory, so nothing can have failed. */
 const idle: Findings = {
   components: { scheduler: true, model_executor: true, tokenizer: true, request_queue: true },
   statistics: undefined,
 }
 
-/** Asks every part of the engine for something small. */
+/** Sends a small query to every part of the engine. */
 async function probe(clock: Clock, client: EngineClient): Promise<Findings> {
   const [scheduler, model, tokenizer, queue] = await Promise.allSettled([
     answered(clock, client.getScheduler()),
@@ -118,7 +118,7 @@ async function probe(clock: Clock, client: EngineClient): Promise<Findings> {
   }
 }
 
-/** The original had a queue for HTTP and one for its scheduler; here is one, shown as both. */
+/** The original had an HTTP queue and a scheduler queue; the one queue here is shown as both. */
 function inFull(
   native: NativeContext,
   components: Components,

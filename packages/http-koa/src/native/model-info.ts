@@ -1,6 +1,6 @@
 import type { EngineInfo } from '@cllm/core'
-import type { KoaContext } from '../koa-context.js'
-import { infoOf, modelOf } from '../models/look-at-models.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { infoOf, modelOf } from '../engines/model-queries.js'
 import type { NativeContext } from './native-context.js'
 
 const families = [
@@ -16,7 +16,7 @@ const families = [
   'internlm',
 ]
 
-/** `GET /model/info`. What the backend does not tell is null. */
+/** `GET /model/info`. A detail that the backend does not report is null. */
 export async function modelInfo(ctx: KoaContext, native: NativeContext): Promise<void> {
   ctx.body = { success: true, data: describeModel(await infoOf(native.directory, modelOf(ctx))) }
 }
@@ -57,7 +57,7 @@ function describeModel({ model, limits }: EngineInfo) {
   }
 }
 
-/** By name first: a model built on another family's architecture goes by its own name. */
+/** By name first: a model may use another family's architecture. */
 function modelFamily(id: string, architecture: string): string {
   const has = (text: string) => families.find((family) => text.toLowerCase().includes(family))
   return has(id) ?? has(architecture) ?? 'unknown'

@@ -1,8 +1,7 @@
 import type { EngineDirectory } from '@cllm/core'
-import type { ApiRoute } from '../request/api-route.js'
+import type { ApiRoute } from '../routes/api-route.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
-import type { UnknownFields } from './unknown-fields.js'
-import type { WaitTimes } from './wait-times.js'
+import type { UnknownFields } from '../fields/unknown-fields.js'
 
 /** What the handlers of the native protocol share. */
 export interface NativeContext {
@@ -10,8 +9,24 @@ export interface NativeContext {
   readonly version: string
   readonly defaults: ProtocolDefaults
   readonly maxQueuedRequests: number
-  /** What `GET /` lists. */
+  /** The routes that `GET /` lists. */
   readonly routes: readonly ApiRoute[]
   readonly unknownFields: UnknownFields
   readonly waitTimes: WaitTimes
+}
+
+/** The average time that requests waited for their slot. */
+export class WaitTimes {
+  #count = 0
+  #sum = 0
+
+  add(milliseconds: number): void {
+    this.#count++
+    this.#sum += milliseconds
+  }
+
+  /** In milliseconds; 0 before the first request. */
+  get average(): number {
+    return this.#count === 0 ? 0 : this.#sum / this.#count
+  }
 }

@@ -1,31 +1,31 @@
 import { createRequire } from 'node:module'
 import { defaultEngineOptions, type EngineDirectory } from '@cllm/core'
-import type { KoaProtocol, KoaRouter } from '../koa-context.js'
-import type { HandledRoute } from '../request/api-route.js'
-import { mountRoutes } from '../request/mount-routes.js'
+import type { KoaContext, KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import { defineProtocol } from '../routes/define-protocol.js'
+import type { HandledRoute } from '../routes/api-route.js'
+import { mountRoutes } from '../routes/mount-routes.js'
 import {
   type DefaultOverrides,
-  nativeDefaults,
+  defaultsOptions,
+  overridesFrom,
   withOverrides,
 } from '../request/protocol-defaults.js'
+import { nativeDefaults } from './native-defaults.js'
 import { benchmark, benchmarkSchema } from './benchmark.js'
-import { decode, decodeSchema } from './decode.js'
-import { encode, encodeSchema } from './encode.js'
 import { generateSchema } from './generate-request.js'
 import { generate, generateStream } from './generate.js'
 import { health, healthQuery, live, ready } from './health.js'
 import { modelInfo } from './model-info.js'
-import type { NativeContext } from './native-context.js'
+import { type NativeContext, WaitTimes } from './native-context.js'
 import { requestReport } from './request-report.js'
-import { root } from './root.js'
-import { UnknownFields } from './unknown-fields.js'
-import { WaitTimes } from './wait-times.js'
+import { decode, decodeSchema, encode, encodeSchema } from './text-routes.js'
+import { UnknownFields } from '../fields/unknown-fields.js'
 
 /** Settings of {@link nativeProtocol}. */
 export interface NativeProtocolOptions {
   /** Shown by `GET /`; default: the version of this package. */
   readonly version?: string
-  /** What requests get that do not say; what is left out here is {@link nativeDefaults}. */
+  /** Values for omitted fields, in place of {@link nativeDefaults}. */
   readonly defaults?: DefaultOverrides
   /** The engine's limit, shown by `GET /health?level=full`; default: that of `EngineOptions`. */
   readonly maxQueuedRequests?: number
@@ -63,14 +63,14 @@ const routes: readonly HandledRoute<NativeContext>[] = [
   {
     method: 'post',
     path: '/encode',
-    summary: 'Text to tokens',
+    summary: 'Tokenize a text',
     body: encodeSchema,
     handle: encode,
   },
   {
     method: 'post',
     path: '/decode',
-    summary: 'Tokens to text',
+    summary: 'Detokenize tokens',
     body: decodeSchema,
     handle: decode,
   },
@@ -78,29 +78,40 @@ const routes: readonly HandledRoute<NativeContext>[] = [
   {
     method: 'post',
     path: '/benchmark',
-    summary: 'Generate several times at once, and how fast that was',
+    summary: 'Run concurrent generations and measure their speed',
     body: benchmarkSchema,
     handle: benchmark,
   },
   {
     method: 'get',
     path: '/requests/:id',
-    summary: 'What happened to a request',
+    summary: 'The history of a request',
     handle: requestReport,
   },
   {
     method: 'get',
     path: '/health/live',
-    summary: 'Whether the process lives, for orchestrators',
+    summary: 'Liveness probe',
     handle: live,
   },
   {
     method: 'get',
     path: '/health/ready',
-    summary: 'Whether requests are served now, for orchestrators',
+    summary: 'Readiness probe',
     handle: ready,
   },
 ]
+
+/** `GET /`: the server's name, version and routes. */
+function root(ctx: KoaContext, native: NativeContext): void {
+  const endpoints = native.routes.map(({ method, path, summary }) => ({
+    method: method.toUpperCase(),
+    path,
+    description: summary,
+  }))
+  const data = { name: 'cLLM Server', version: native.version, endpoints }
+  ctx.body = { success: true, data, ollama: 'Ollama is running' }
+}
 
 /**
  * The API of the original cLLM server, served by the directory's default engine. Its JSON is kept;
@@ -123,3 +134,16 @@ export function nativeProtocol(options: NativeProtocolOptions = {}): KoaProtocol
     },
   }
 }
+
+/** {@link nativeProtocol} by its name. */
+export const native = defineProtocol({
+  name: 'native',
+  doc: 'The API of the original cLLM server, with health checks.',
+  options: defaultsOptions,
+  defaults: { '/generate': nativeDefaults },
+  create: (options, { defaults, maxQueuedRequests }) =>
+    nativeProtocol({
+      defaults: overridesFrom(options, defaults),
+      ...(maxQueuedRequests === undefined ? {} : { maxQueuedRequests }),
+    }),
+})

@@ -1,10 +1,15 @@
-import { CllmError, type EngineDirectory, type RequestReport } from '@cllm/core'
-import type { KoaContext } from '../koa-context.js'
-import { loadedModels } from '../models/look-at-models.js'
+import {
+  CllmError,
+  type EngineDirectory,
+  type RequestReport,
+  type Timings,
+  type Usage,
+} from '@cllm/core'
+import type { KoaContext } from '../routes/koa-context.js'
+import { loadedModels } from '../engines/model-queries.js'
 import type { NativeContext } from './native-context.js'
-import { describeTimings } from './timings.js'
 
-/** `GET /requests/{id}`: what happened to a request, of whichever engine it is. */
+/** `GET /requests/{id}`: the history of a request of any engine. */
 export async function requestReport(ctx: KoaContext, native: NativeContext): Promise<void> {
   const { id = '' } = ctx.params as { readonly id?: string }
   const report = await find(native.directory, id)
@@ -22,7 +27,7 @@ export async function requestReport(ctx: KoaContext, native: NativeContext): Pro
 }
 
 async function find(directory: EngineDirectory, id: string): Promise<RequestReport> {
-  const message = `There is no request "${id}" under way or among the last that ended`
+  const message = `No running or recently finished request has the id "${id}"`
   let failure: unknown = new CllmError('request_not_found', message, { details: { id } })
   for (const model of loadedModels(directory)) {
     try {
@@ -38,4 +43,20 @@ async function find(directory: EngineDirectory, id: string): Promise<RequestRepo
 function toSnakeCase(entry: object): Record<string, unknown> {
   const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
   return Object.fromEntries(Object.entries(entry).map(([name, value]) => [snake(name), value]))
+}
+
+/** A request's timings, for `"timings": true` and `GET /requests/{id}`. */
+export function describeTimings(timings: Timings, usage: Usage) {
+  return {
+    queue_ms: timings.queueMs,
+    prefill_ms: timings.prefillMs,
+    decode_ms: timings.decodeMs,
+    ttft_ms: timings.firstTokenMs,
+    total_ms: timings.totalMs,
+    prompt_tokens: usage.promptTokens,
+    cached_tokens: usage.cachedTokens,
+    generated_tokens: usage.generatedTokens,
+    prefill_chunks: timings.prefillChunks,
+    preemptions: timings.preemptions,
+  }
 }

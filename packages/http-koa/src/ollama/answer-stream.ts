@@ -1,17 +1,18 @@
-import type { AnswerPart } from '../chat/answer-part.js'
-import { collectAnswer, type CollectedAnswer } from '../chat/collect-answer.js'
-import { type AnswerForm, createAnswerParser } from '../chat/create-answer-parser.js'
+import type { AnswerPart } from '../chat/answer/answer-part.js'
+import { collectAnswer, type CollectedAnswer } from '../chat/answer/collect-answer.js'
+import { type AnswerForm, createAnswerParser } from '../chat/answer/create-answer-parser.js'
 import type { EngineClient, Prompt } from '@cllm/core'
-import type { KoaContext } from '../koa-context.js'
-import { publicError } from '../public-error.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { publicError } from '../errors/public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../request/generation.js'
 import { buildRequest } from '../request/build-request.js'
 import { onlyConstraint } from '../request/constraint.js'
-import { protocolDefaults, withOverrides } from '../request/protocol-defaults.js'
+import { withOverrides } from '../request/protocol-defaults.js'
+import { ollamaDefaults } from './ollama-defaults.js'
 import { chunkHead, type OllamaContext } from './ollama-context.js'
 import { ollamaErrorBody } from './ollama-error.js'
 import { ollamaConstraint, type SharedFields, toSettings } from './ollama-fields.js'
-import { startNdjson } from './start-ndjson.js'
+import { startNdjson } from '../stream/start-ndjson.js'
 
 /** How a route puts an answer into JSON. */
 export interface AnswerWords {
@@ -46,7 +47,7 @@ export async function answer(
   const { limits } = await client.info()
   const { logger } = ctx.state.transport
   const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
-  const defaults = withOverrides(protocolDefaults[route], ollama.overrides)
+  const defaults = withOverrides(ollamaDefaults[route], ollama.overrides)
   const request = buildRequest(prompt, { ...settings, constraint }, defaults)
   const generation = await startGeneration(ctx, client, request)
   if (fields.stream ?? true) {

@@ -1,11 +1,12 @@
 import type { ChatMessage } from '@cllm/core'
 import { z } from 'zod'
-import type { ToolCall } from '../chat/answer-part.js'
+import type { ToolCall } from '../chat/answer/answer-part.js'
 import { prepareChat } from '../chat/prepare-chat.js'
-import type { KoaContext } from '../koa-context.js'
-import { object, text } from '../request/fields.js'
-import { readFields } from '../request/read-fields.js'
-import { unsupported } from '../request/refuse-unsupported.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { object, text } from '../fields/fields.js'
+import { list } from '../fields/list.js'
+import { readFields } from '../fields/read-fields.js'
+import { unsupported } from '../request/unsupported.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
 import { loadOrUnload } from './load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
@@ -20,20 +21,18 @@ const messageSchema = z.object(
     thinking: text.nullish(),
     images: z.array(z.unknown(), 'an array of images').nullish(),
     tool_name: text.nullish(),
-    tool_calls: z
-      .array(
-        z.object(
-          {
-            function: z.object(
-              { name: text.min(1, 'a name'), arguments: object.optional() },
-              'an object with name and arguments',
-            ),
-          },
-          'a tool call',
-        ),
-        'an array of tool calls',
-      )
-      .nullish(),
+    tool_calls: list(
+      z.object(
+        {
+          function: z.object(
+            { name: text.min(1, 'a name'), arguments: object.optional() },
+            'an object with name and arguments',
+          ),
+        },
+        'a tool call',
+      ),
+      'an array of tool calls',
+    ).nullish(),
   },
   'a message',
 )
@@ -41,8 +40,8 @@ const messageSchema = z.object(
 /** The body of `POST /api/chat`. */
 export const chatSchema = z.object({
   ...sharedFields,
-  messages: z.array(messageSchema, 'an array of messages').optional(),
-  tools: z.array(toolSchema, 'an array of tools').max(128, 'at most 128 tools').optional(),
+  messages: list(messageSchema, 'an array of messages').optional(),
+  tools: list(toolSchema, 'an array of tools', { most: [128, 'at most 128 tools'] }).optional(),
 })
 
 const callOf = (call: ToolCall): string =>

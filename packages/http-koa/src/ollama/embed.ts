@@ -1,11 +1,11 @@
 import type { EngineClient, Prompt } from '@cllm/core'
 import { z } from 'zod'
-import { abortOnClose } from '../abort-on-close.js'
-import type { KoaContext } from '../koa-context.js'
+import { abortOnClose } from '../stream/abort-on-close.js'
+import type { KoaContext } from '../routes/koa-context.js'
 import { countTokens, embedAll } from '../request/embeddings.js'
-import { boolean, integer, largest, text } from '../request/fields.js'
-import { readFields } from '../request/read-fields.js'
-import { unsupported } from '../request/refuse-unsupported.js'
+import { boolean, integer, largest, text } from '../fields/fields.js'
+import { readFields } from '../fields/read-fields.js'
+import { unsupported } from '../request/unsupported.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields } from './ollama-fields.js'
 
@@ -23,7 +23,7 @@ export const embedSchema = z.object({
         (Array.isArray(value) &&
           value.length <= 2048 &&
           value.every((one) => typeof one === 'string')),
-      'a text or up to 2048 texts',
+      'a string or up to 2048 strings',
     )
     .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] })
     .optional(),

@@ -1,11 +1,11 @@
 import type { EngineClient, Prompt, TokenId } from '@cllm/core'
 import { z } from 'zod'
-import type { AnswerForm } from '../chat/create-answer-parser.js'
+import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
 import { prepareChat } from '../chat/prepare-chat.js'
-import type { KoaContext } from '../koa-context.js'
-import { boolean, text } from '../request/fields.js'
-import { readFields } from '../request/read-fields.js'
-import { unsupported } from '../request/refuse-unsupported.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { boolean, text } from '../fields/fields.js'
+import { readFields } from '../fields/read-fields.js'
+import { unsupported } from '../request/unsupported.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
 import { renderGoTemplate, type TemplatePiece } from './go-template.js'
 import { loadOrUnload } from './load-model.js'
@@ -48,7 +48,9 @@ export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<
     answerLoad(ctx, fields.model, words, await loadOrUnload(ollama.directory, client, fields))
     return
   }
-  const { prompt, form } = await prepare(client, fields)
+  // a template makes no more of a prompt than a body can say
+  const limit = ctx.state.transport.bodyLimitBytes
+  const { prompt, form } = await prepare(client, fields, limit)
   await answer(ctx, client, ollama, { route: '/api/generate', fields, prompt, form, words })
 }
 
@@ -58,12 +60,13 @@ const plain: AnswerForm = { toolNames: [], thinks: false, thinkingIsOpen: false 
 async function prepare(
   client: EngineClient,
   fields: GenerateFields,
+  limit: number,
 ): Promise<{ prompt: Prompt; form: AnswerForm }> {
   const text = fields.prompt ?? ''
   if (fields.raw === true) return { prompt: { text }, form: plain }
   const system = fields.system ?? ''
   if ((fields.template ?? '') !== '') {
-    const pieces = renderGoTemplate(fields.template ?? '', { System: system, Prompt: text })
+    const pieces = renderGoTemplate(fields.template ?? '', { System: system, Prompt: text }, limit)
     return { prompt: { tokens: await tokensOf(client, pieces) }, form: plain }
   }
   return await prepareChat(client, {

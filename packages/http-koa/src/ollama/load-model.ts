@@ -1,7 +1,7 @@
 import type { EngineClient, EngineDirectory } from '@cllm/core'
 import { nameOfOllamaModel } from './ollama-context.js'
 
-/** What a request without a prompt does; resolves, when it is done, with Ollama's word for it. */
+/** Handles a request without a prompt: loads or unloads the model. Resolves with Ollama's reason. */
 export async function loadOrUnload(
   directory: EngineDirectory,
   client: EngineClient,
@@ -11,7 +11,7 @@ export async function loadOrUnload(
   }: { readonly model: string; readonly keep_alive?: number | undefined },
 ): Promise<'load' | 'unload'> {
   if (keepAliveMs === 0) {
-    // Ollama answers at once, too: what still uses the model ends first.
+    // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
     void directory.unload(nameOfOllamaModel(directory, model))
     return 'unload'
   }

@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto'
 import type { EngineInfo } from '@cllm/core'
 import { z } from 'zod'
 import { chatFormatOf } from '../chat/chat-format.js'
-import type { KoaContext } from '../koa-context.js'
-import { infoOf, knownInfo, loadedModels } from '../models/look-at-models.js'
-import { boolean, text } from '../request/fields.js'
-import { readFields } from '../request/read-fields.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { infoOf, peekInfo, loadedModels } from '../engines/model-queries.js'
+import { boolean, text } from '../fields/fields.js'
+import { readFields } from '../fields/read-fields.js'
 import { nameOfOllamaModel, type OllamaContext, taggedName, timeText } from './ollama-context.js'
 
 /** `GET /api/version`. */
@@ -20,7 +20,7 @@ export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void
   }
 }
 
-/** `GET /api/ps`: those that are in memory. One that stays for good expires in a year. */
+/** `GET /api/ps`: the models in memory. A model kept forever is shown to expire in a year. */
 export async function ps(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const { directory } = ollama
   const models = loadedModels(directory).map(async (id) => {
@@ -37,7 +37,7 @@ export async function ps(ctx: KoaContext, ollama: OllamaContext): Promise<void> 
 }
 
 async function describe(id: string, { directory, started }: OllamaContext) {
-  const info = await knownInfo(directory, id)
+  const info = await peekInfo(directory, id)
   return {
     name: taggedName(id),
     model: taggedName(id),
@@ -49,7 +49,7 @@ async function describe(id: string, { directory, started }: OllamaContext) {
   }
 }
 
-/** Of a model that was never in memory. */
+/** For a model that was never in memory. */
 const unknownDetails = {
   parent_model: '',
   format: 'gguf',
@@ -82,30 +82,34 @@ export const showSchema = z.object({
   verbose: boolean.optional(),
 })
 
-/** `POST /api/show`: what is known of a model. */
+/** `POST /api/show`: what is known of a model; of one that was never in memory little. */
 export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, showSchema, ollama.unknownFields)
   const { directory } = ollama
   const name = nameOfOllamaModel(directory, fields.model ?? fields.name ?? '')
-  const info = await infoOf(directory, name)
-  const { model } = info
-  const { architecture, details = {} } = model
-  const format = chatFormatOf(info)
+  const info = await peekInfo(directory, name)
+  const thinks = info !== undefined && chatFormatOf(info).thinks
   ctx.body = {
     modelfile: '',
     parameters: '',
-    template: details['chatTemplate'] ?? '',
-    details: detailsOf(model),
-    model_info: {
-      'general.architecture': architecture,
-      'general.parameter_count': model.parameters,
-      [`${architecture}.context_length`]: model.trainingContext,
-      [`${architecture}.embedding_length`]: details['hiddenSize'] ?? null,
-      [`${architecture}.block_count`]: details['layers'] ?? null,
-      [`${architecture}.attention.head_count`]: details['attentionHeads'] ?? null,
-      [`${architecture}.attention.head_count_kv`]: details['keyValueHeads'] ?? null,
-    },
-    capabilities: ['completion', 'tools', ...(format.thinks ? ['thinking'] : [])],
+    template: info?.model.details?.['chatTemplate'] ?? '',
+    details: info === undefined ? unknownDetails : detailsOf(info.model),
+    model_info: info === undefined ? {} : shapeOf(info),
+    capabilities: ['completion', 'tools', ...(thinks ? ['thinking'] : [])],
     modified_at: timeText(ollama.started),
+  }
+}
+
+function shapeOf({
+  model: { architecture, parameters, trainingContext, details = {} },
+}: EngineInfo) {
+  return {
+    'general.architecture': architecture,
+    'general.parameter_count': parameters,
+    [`${architecture}.context_length`]: trainingContext,
+    [`${architecture}.embedding_length`]: details['hiddenSize'] ?? null,
+    [`${architecture}.block_count`]: details['layers'] ?? null,
+    [`${architecture}.attention.head_count`]: details['attentionHeads'] ?? null,
+    [`${architecture}.attention.head_count_kv`]: details['keyValueHeads'] ?? null,
   }
 }

@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
-import type { KoaContext } from '../koa-context.js'
-import type { ModelStore } from '../models/model-store.js'
-import type { UnknownFields } from '../native/unknown-fields.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import type { ModelStore } from '../engines/model-store.js'
+import type { UnknownFields } from '../fields/unknown-fields.js'
 import type { DefaultOverrides } from '../request/protocol-defaults.js'
 
 /** What the handlers of Ollama's API share. */

@@ -1,11 +1,11 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { errorMessage } from '../error-body.js'
+import { errorMessage } from '../errors/error-body.js'
 
-/** What a failure looks like with Ollama. */
+/** The schema of Ollama's errors. */
 export const ollamaErrorSchema = z.object({ error: z.string() })
 
-/** A failure as Ollama words it. */
+/** A failure in Ollama's form. */
 export function ollamaErrorBody(error: CllmError): z.output<typeof ollamaErrorSchema> {
   return {
     error:

@@ -1,8 +1,8 @@
 import type { Logger } from '@cllm/core'
 import { z } from 'zod'
-import { keepAliveField } from '../models/keep-alive-field.js'
-import type { UnknownFields } from '../native/unknown-fields.js'
-import { boolean, integer, largest, number, object, seed, stop } from '../request/fields.js'
+import { keepAliveField } from '../fields/keep-alive-field.js'
+import type { UnknownFields } from '../fields/unknown-fields.js'
+import { boolean, integer, largest, number, object, seed, stop } from '../fields/fields.js'
 import type { RequestSettings } from '../request/build-request.js'
 import { asSchema, expectedSchema, type FieldConstraint } from '../request/constraint.js'
 
@@ -117,11 +117,11 @@ export function toSettings(
 /** A tool as Ollama's clients send it. */
 export const toolSchema = z.object(
   {
-    type: z.string('a text').optional(),
+    type: z.string('a string').optional(),
     function: z.object(
       {
         name: z.string('a name').min(1, 'a name'),
-        description: z.string('a text').nullish(),
+        description: z.string('a string').nullish(),
         parameters: object.nullish(),
       },
       'an object with a name',

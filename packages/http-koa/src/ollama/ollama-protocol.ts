@@ -1,12 +1,18 @@
 import { createRequire } from 'node:module'
 import type { EngineDirectory } from '@cllm/core'
-import { statusElsewhere } from '../error-body.js'
-import type { KoaProtocol, KoaRouter } from '../koa-context.js'
-import type { ModelStore } from '../models/model-store.js'
-import { UnknownFields } from '../native/unknown-fields.js'
-import type { HandledRoute } from '../request/api-route.js'
-import { mountRoutes } from '../request/mount-routes.js'
-import type { DefaultOverrides } from '../request/protocol-defaults.js'
+import { statusElsewhere } from '../errors/error-body.js'
+import type { KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import type { ModelStore } from '../engines/model-store.js'
+import { UnknownFields } from '../fields/unknown-fields.js'
+import { defineProtocol } from '../routes/define-protocol.js'
+import type { HandledRoute } from '../routes/api-route.js'
+import { mountRoutes } from '../routes/mount-routes.js'
+import {
+  type DefaultOverrides,
+  defaultsOptions,
+  overridesFrom,
+} from '../request/protocol-defaults.js'
+import { ollamaDefaults } from './ollama-defaults.js'
 import { chat, chatSchema } from './chat.js'
 import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
 import { generate, generateSchema } from './generate.js'
@@ -17,13 +23,13 @@ import { deleteSchema, pull, pullSchema, remove } from './store.js'
 
 /** Settings of {@link ollamaProtocol}. */
 export interface OllamaProtocolOptions {
-  /** What requests get that do not say, in place of Ollama's own defaults. */
+  /** Values for omitted fields, in place of Ollama's own defaults. */
   readonly defaults?: DefaultOverrides
   /** Shown by `/api/version`; default: the version of this package. */
   readonly version?: string
-  /** When models are said to be from, in milliseconds since the epoch; default 0. */
+  /** The modification date of every model, in milliseconds since the epoch; default 0. */
   readonly started?: number
-  /** Where `/api/pull` and `/api/delete` find models; default: nowhere. */
+  /** The store behind `/api/pull` and `/api/delete`. Default: none, and they are refused. */
   readonly store?: ModelStore
 }
 
@@ -37,7 +43,7 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
   {
     method: 'get',
     path: '/',
-    summary: 'Says that it runs, where the native API does not',
+    summary: "Ollama's greeting, unless the native API has this path",
     answers: ['text/plain'],
     handle: (ctx) => void (ctx.body = 'Ollama is running'),
   },
@@ -64,14 +70,14 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
   {
     method: 'post',
     path: '/api/embed',
-    summary: 'Texts to vectors',
+    summary: 'Embed texts',
     body: embedSchema,
     handle: embed,
   },
   {
     method: 'post',
     path: '/api/embeddings',
-    summary: 'A text to a vector',
+    summary: 'Embed one text',
     body: embeddingsSchema,
     handle: embeddings,
   },
@@ -116,3 +122,17 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
     },
   }
 }
+
+/** {@link ollamaProtocol} by its name. */
+export const ollama = defineProtocol({
+  name: 'ollama',
+  doc: "Ollama's API under `/api`.",
+  options: defaultsOptions,
+  defaults: ollamaDefaults,
+  create: (options, { defaults, started, store }) =>
+    ollamaProtocol({
+      defaults: overridesFrom(options, defaults),
+      started,
+      ...(store === undefined ? {} : { store }),
+    }),
+})

@@ -1,14 +1,14 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { abortOnClose } from '../abort-on-close.js'
-import type { KoaContext } from '../koa-context.js'
-import type { ModelStore, PullProgress } from '../models/model-store.js'
-import { publicError } from '../public-error.js'
-import { boolean, text } from '../request/fields.js'
-import { readFields } from '../request/read-fields.js'
+import { abortOnClose } from '../stream/abort-on-close.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import type { ModelStore, PullProgress } from '../engines/model-store.js'
+import { publicError } from '../errors/public-error.js'
+import { boolean, text } from '../fields/fields.js'
+import { readFields } from '../fields/read-fields.js'
 import type { OllamaContext } from './ollama-context.js'
 import { ollamaErrorBody } from './ollama-error.js'
-import { startNdjson } from './start-ndjson.js'
+import { startNdjson } from '../stream/start-ndjson.js'
 
 /** The body of `POST /api/pull`. */
 export const pullSchema = z.object({
@@ -21,7 +21,7 @@ export const pullSchema = z.object({
 /** The body of `DELETE /api/delete`. */
 export const deleteSchema = z.object({ model: text.optional(), name: text.optional() })
 
-/** `POST /api/pull`: fetches a model from the catalog, and tells how far it has come. */
+/** `POST /api/pull`: fetches a model from the catalog and reports progress. */
 export async function pull(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const { stream = true, ...fields } = await readFields(ctx, pullSchema, ollama.unknownFields)
   const signal = abortOnClose(ctx)

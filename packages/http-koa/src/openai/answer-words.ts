@@ -1,6 +1,6 @@
 import { type FinishReason, requestId } from '@cllm/core'
-import type { ToolCall } from '../chat/answer-part.js'
-import type { KoaContext } from '../koa-context.js'
+import type { ToolCall } from '../chat/answer/answer-part.js'
+import type { KoaContext } from '../routes/koa-context.js'
 
 /** A tool call in an answer. */
 export const toolCallOf = (ctx: KoaContext, call: ToolCall): object => ({

@@ -1,12 +1,13 @@
 import { z } from 'zod'
-import { abortOnClose } from '../abort-on-close.js'
-import type { KoaContext } from '../koa-context.js'
+import { abortOnClose } from '../stream/abort-on-close.js'
+import type { KoaContext } from '../routes/koa-context.js'
 import { countTokens, embedAll, embeddingInput } from '../request/embeddings.js'
-import { toPrompts } from '../request/prompts.js'
-import { integer, largest } from '../request/fields.js'
-import { readFields } from '../request/read-fields.js'
-import { unsupported } from '../request/refuse-unsupported.js'
-import { openModel, type OpenAiContext } from './openai-context.js'
+import { toPrompts } from '../fields/prompts.js'
+import { integer, largest } from '../fields/fields.js'
+import { readFields } from '../fields/read-fields.js'
+import { unsupported } from '../request/unsupported.js'
+import { openModel } from '../engines/open-model.js'
+import type { OpenAiContext } from './openai-context.js'
 
 /** The body of `POST /v1/embeddings`. */
 export const embeddingsSchema = z.object({
@@ -14,7 +15,7 @@ export const embeddingsSchema = z.object({
   model: z.string('a name').optional(),
   encoding_format: z.enum(['float', 'base64'], 'float or base64').optional(),
   dimensions: integer(1, largest).optional(),
-  user: z.string('a text').optional(),
+  user: z.string('a string').optional(),
 })
 
 /** `POST /v1/embeddings`. */

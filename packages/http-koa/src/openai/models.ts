@@ -1,6 +1,6 @@
 import type { EngineInfo } from '@cllm/core'
-import type { KoaContext } from '../koa-context.js'
-import { knownInfo } from '../models/look-at-models.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { peekInfo } from '../engines/model-queries.js'
 import type { OpenAiContext } from './openai-context.js'
 
 /** `GET /v1/models`. */
@@ -16,7 +16,7 @@ export async function showModel(ctx: KoaContext, openAi: OpenAiContext): Promise
 
 async function describe(id: string, { directory, started }: OpenAiContext) {
   const { name, state } = directory.status(id)
-  const info = await knownInfo(directory, name)
+  const info = await peekInfo(directory, name)
   return {
     id: name,
     object: 'model',

@@ -1,12 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { asSchema, expectedSchema, type FieldConstraint } from '../request/constraint.js'
 
-/** What `grammar` asks for. */
-export const grammarConstraint = (grammar: string | undefined): FieldConstraint | undefined =>
-  grammar === undefined || grammar === ''
-    ? undefined
-    : { field: 'grammar', constraint: { type: 'gbnf', grammar } }
-
 /** What `response_format` asks for. llama-server's clients put the schema beside `json_object`. */
 export function formatConstraint(
   format: Readonly<Record<string, unknown>> | undefined,

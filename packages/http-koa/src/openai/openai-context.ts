@@ -1,27 +1,15 @@
-import type { EngineClient, EngineDirectory } from '@cllm/core'
-import type { KoaContext } from '../koa-context.js'
-import type { UnknownFields } from '../native/unknown-fields.js'
+import type { EngineDirectory } from '@cllm/core'
+import type { UnknownFields } from '../fields/unknown-fields.js'
 import type { DefaultOverrides } from '../request/protocol-defaults.js'
+import type { KoaContext } from '../routes/koa-context.js'
 
 /** What the handlers of OpenAI's API share. */
 export interface OpenAiContext {
   readonly directory: EngineDirectory
   readonly overrides: DefaultOverrides
   readonly unknownFields: UnknownFields
-  /** Seconds since the epoch: models have no other date of birth here. */
+  /** Seconds since the epoch, shown as the date of every model. */
   readonly started: number
-}
-
-/** A request's model: its name in the answer, and its engine. */
-export interface OpenedModel {
-  readonly model: string
-  readonly client: EngineClient
-}
-
-/** The model of a request, or the default one. Throws `model_not_found`. */
-export function openModel(directory: EngineDirectory, model: string | undefined): OpenedModel {
-  const client = directory.open(model)
-  return { model: model ?? directory.list()[0] ?? '', client }
 }
 
 /** Seconds since the epoch. */

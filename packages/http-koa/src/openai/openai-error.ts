@@ -1,8 +1,8 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { errorField, errorMessage, statusElsewhere } from '../error-body.js'
+import { errorField, errorMessage, statusElsewhere } from '../errors/error-body.js'
 
-/** What a failure looks like with OpenAI. */
+/** The schema of OpenAI's errors. */
 export const openAiErrorSchema = z.object({
   error: z.object({
     message: z.string(),
@@ -12,10 +12,10 @@ export const openAiErrorSchema = z.object({
   }),
 })
 
-/** A failure as OpenAI words it. */
+/** A failure in OpenAI's form. */
 export type OpenAiErrorBody = Readonly<z.output<typeof openAiErrorSchema>>
 
-/** OpenAI's own codes where it has one that programs look for. */
+/** OpenAI's own codes, where programs look for them. */
 const codes: Readonly<Record<string, string>> = {
   prompt_too_long: 'context_length_exceeded',
   queue_full: 'rate_limit_exceeded',

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { RequestSettings } from '../request/build-request.js'
-import { commonFields, commonSettings } from '../request/common-fields.js'
+import { commonFields, commonSettings } from '../fields/common-fields.js'
 import {
   boolean,
   integer,
@@ -10,9 +10,9 @@ import {
   object,
   seed,
   stop,
-} from '../request/fields.js'
+} from '../fields/fields.js'
 
-/** The fields that chat and text completions share: OpenAI's, then those that local servers know. */
+/** The fields that chat and text completions share: OpenAI's, then those of other local servers. */
 export const sharedFields = {
   model: z.string('a name').optional(),
   temperature: number(0, 2).optional(),
@@ -25,7 +25,7 @@ export const sharedFields = {
   n: integer(1, 128).optional(),
   stream: boolean.optional(),
   stream_options: z.object({ include_usage: boolean.optional() }, 'an object').optional(),
-  user: z.string('a text').optional(),
+  user: z.string('a string').optional(),
   max_tokens: integer(1, largest).optional(),
   top_k: integer(-1, largest).optional(),
   min_p: number(0, 1).optional(),
@@ -33,13 +33,13 @@ export const sharedFields = {
   repetition_penalty: number(0.01, 10).optional(),
   cache_prompt: boolean.optional(),
   ...commonFields,
-  grammar: z.string('a text').optional(),
+  grammar: z.string('a string').optional(),
   response_format: object.optional(),
 }
 
 const sharedSchema = z.object(sharedFields)
 
-/** What the shared fields ask of the engine. */
+/** The settings from the shared fields. */
 export function sharedSettings(fields: z.output<typeof sharedSchema>): RequestSettings {
   return {
     ...commonSettings(fields),

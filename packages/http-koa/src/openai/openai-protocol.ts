@@ -1,26 +1,32 @@
 import type { EngineDirectory } from '@cllm/core'
-import { statusElsewhere } from '../error-body.js'
-import type { KoaProtocol, KoaRouter } from '../koa-context.js'
-import { UnknownFields } from '../native/unknown-fields.js'
-import type { HandledRoute } from '../request/api-route.js'
-import { mountRoutes } from '../request/mount-routes.js'
-import type { DefaultOverrides } from '../request/protocol-defaults.js'
-import { chatSchema } from './chat-request.js'
-import { chatCompletions } from './chat.js'
-import { completionsSchema } from './completions-request.js'
-import { completions } from './completions.js'
+import { statusElsewhere } from '../errors/error-body.js'
+import type { KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import { UnknownFields } from '../fields/unknown-fields.js'
+import { defineProtocol } from '../routes/define-protocol.js'
+import type { HandledRoute } from '../routes/api-route.js'
+import { mountRoutes } from '../routes/mount-routes.js'
+import {
+  type DefaultOverrides,
+  defaultsOptions,
+  overridesFrom,
+} from '../request/protocol-defaults.js'
+import { openAiDefaults } from './openai-defaults.js'
+import { chatSchema } from './chat/chat-request.js'
+import { chatCompletions } from './chat/chat.js'
+import { completionsSchema } from './completions/completions-request.js'
+import { completions } from './completions/completions.js'
 import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
 import type { OpenAiContext } from './openai-context.js'
 import { openAiErrorBody, openAiErrorSchema } from './openai-error.js'
-import { responsesSchema } from './responses-request.js'
-import { responses } from './responses.js'
+import { responsesSchema } from './responses/responses-request.js'
+import { responses } from './responses/responses.js'
 
 /** Settings of {@link openAiProtocol}. */
 export interface OpenAiProtocolOptions {
-  /** What requests get that do not say, in place of OpenAI's own defaults. */
+  /** Values for omitted fields, in place of OpenAI's own defaults. */
   readonly defaults?: DefaultOverrides
-  /** Milliseconds since the epoch that models are said to be from; default 0. */
+  /** The creation date of every model, in milliseconds since the epoch; default 0. */
   readonly started?: number
 }
 
@@ -58,7 +64,7 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
   {
     method: 'post',
     path: '/v1/responses',
-    summary: 'Answer a conversation, in the words of the Responses API',
+    summary: 'Answer a conversation, in the format of the Responses API',
     body: responsesSchema,
     answers: streams,
     handle: responses,
@@ -66,7 +72,7 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
   {
     method: 'post',
     path: '/v1/embeddings',
-    summary: 'Texts to vectors',
+    summary: 'Embed texts',
     body: embeddingsSchema,
     handle: embeddings,
   },
@@ -93,3 +99,13 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     },
   }
 }
+
+/** {@link openAiProtocol} by its name. */
+export const openAi = defineProtocol({
+  name: 'openai',
+  doc: "OpenAI's API under `/v1`.",
+  options: defaultsOptions,
+  defaults: openAiDefaults,
+  create: (options, { defaults, started }) =>
+    openAiProtocol({ defaults: overridesFrom(options, defaults), started }),
+})

@@ -3,12 +3,13 @@ import { z } from 'zod'
 import { callsSchema } from '../chat/calls-schema.js'
 import type { ToolDefinition } from '../chat/tool-prompt.js'
 import { asSchema, type FieldConstraint } from '../request/constraint.js'
-import { object } from '../request/fields.js'
+import { object } from '../fields/fields.js'
+import { list } from '../fields/list.js'
 
 /** What a function is, the same in chats and responses. */
 export const functionFields = {
   name: z.string('a name').regex(/^[\w.-]{1,64}$/, 'a name of up to 64 letters, digits, _ . -'),
-  description: z.string('a text').nullish(),
+  description: z.string('a string').nullish(),
   parameters: object.nullish(),
   strict: z.boolean('true or false').nullish(),
 }
@@ -19,15 +20,14 @@ const functionSchema = z.object(functionFields, 'an object with a name')
 export type ClientFunction = z.output<typeof functionSchema>
 
 /** The tools of a chat. */
-export const toolsSchema = z
-  .array(
-    z.object(
-      { type: z.literal('function', 'function'), function: functionSchema },
-      'a tool of the type function',
-    ),
-    'an array of tools',
-  )
-  .max(128, 'at most 128 tools')
+export const toolsSchema = list(
+  z.object(
+    { type: z.literal('function', 'function'), function: functionSchema },
+    'a tool of the type function',
+  ),
+  'an array of tools',
+  { most: [128, 'at most 128 tools'] },
+)
 
 /** Which tools may or must be called. */
 export const toolChoiceSchema = z
@@ -54,7 +54,7 @@ export const toTool = ({ name, description, parameters }: ClientFunction): ToolD
   },
 })
 
-/** The names of the tools whose arguments are to follow their schemas, without those that are forced. */
+/** The names of strict tools, without forced ones: `tool_choice` constrains these already. */
 export const strictNames = (
   choice: ToolChoice = 'auto',
   tools: readonly ClientFunction[],

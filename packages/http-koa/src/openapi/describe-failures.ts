@@ -1,21 +1,22 @@
 import { type ErrorCode, errorTable } from '@cllm/core'
-import { nativeErrors } from '../error-body.js'
-import type { JsonObject } from '../read-json-body.js'
-import type { ApiRoute } from '../request/api-route.js'
+import { nativeErrors } from '../errors/error-body.js'
+import { errorOwner } from '../errors/error-owner.js'
+import type { JsonObject } from '../body/read-json-body.js'
+import type { ApiRoute } from '../routes/api-route.js'
 import { isForAdmins, isOpen } from '../security/authenticate.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'
 import type { DescribedProtocol } from './openapi-document.js'
-import { schemaOf } from './schema-of.js'
+import { schemaOf } from '../fields/schema-of.js'
 
 /** The headers of answers, for the components of a description. */
 export const describedHeaders: JsonObject = {
-  'X-Request-Id': header('The id of the request, in the log too', 'string'),
-  'Retry-After': header('Seconds after which it may be tried again', 'integer'),
+  'X-Request-Id': header('The id of the request, as in the log', 'string'),
+  'Retry-After': header('Seconds to wait before a retry', 'integer'),
   ...Object.fromEntries(
     rateLimitHeaders.map((name) => [
       name,
       header(
-        'Where keys have limits: what is allowed in a minute, what is left of it, until when',
+        'Rate limits of the key: allowed per minute, remaining, seconds until reset',
         'string',
       ),
     ]),
@@ -26,11 +27,11 @@ function header(description: string, type: string): JsonObject {
   return { description, schema: { type } }
 }
 
-/** Some of those headers, for an answer that has them. */
+/** References to some of these headers. */
 export const headers = (names: readonly string[]): JsonObject =>
   Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
 
-/** What failures look like in each protocol's words, for the components of a description. */
+/** The error schema of each protocol, for the components of a description. */
 export function describeErrors(protocols: readonly DescribedProtocol[]): JsonObject {
   const worded = protocols.flatMap(({ name, errors }) =>
     errors?.schema === undefined ? [] : [[`${name}-error`, schemaOf(errors.schema)] as const],
@@ -43,7 +44,7 @@ export function describeFailures(
   route: ApiRoute,
   protocols: readonly DescribedProtocol[],
 ): JsonObject {
-  const owner = protocols.find(({ errors }) => errors?.covers(route.path))
+  const owner = errorOwner(protocols, route.path)
   const name = owner?.errors?.schema === undefined ? 'error' : `${owner.name}-error`
   const schema = { $ref: `#/components/schemas/${name}` }
   const failure = (description: string, more: readonly string[] = []) => ({
@@ -62,11 +63,12 @@ export function describeFailures(
   }
 }
 
-/** The failures that clients of this route meet, one code for each status. */
+/** The likely failures of a route, one code per status. */
 function likely({ method, path, body, query }: ApiRoute): ErrorCode[] {
   const codes: [applies: boolean, code: ErrorCode][] = [
     [body !== undefined || query !== undefined, 'invalid_request'],
     [!isOpen(method, path), 'unauthenticated'],
+    [method !== 'get', 'origin_not_allowed'],
     [isForAdmins(path), 'forbidden'],
     [body?.shape['model'] !== undefined, 'model_not_found'],
     [/[:*]/.test(path), 'not_found'],

@@ -1,11 +1,11 @@
 import type { z } from 'zod'
-import type { JsonObject } from '../read-json-body.js'
-import type { ApiRoute } from '../request/api-route.js'
+import type { JsonObject } from '../body/read-json-body.js'
+import type { ApiRoute } from '../routes/api-route.js'
 import { isOpen } from '../security/authenticate.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'
 import { describeFailures, headers } from './describe-failures.js'
 import type { DescribedProtocol } from './openapi-document.js'
-import { schemaOf } from './schema-of.js'
+import { schemaOf } from '../fields/schema-of.js'
 
 /** One route of a protocol as OpenAPI has it. */
 export function describeOperation(

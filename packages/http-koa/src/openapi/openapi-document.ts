@@ -1,5 +1,5 @@
-import type { JsonObject } from '../read-json-body.js'
-import type { KoaProtocol } from '../koa-context.js'
+import type { JsonObject } from '../body/read-json-body.js'
+import type { KoaProtocol } from '../routes/koa-context.js'
 import { describeOperation } from './describe-operation.js'
 import { describeErrors, describedHeaders } from './describe-failures.js'
 
@@ -19,7 +19,7 @@ export interface OpenApiDocument {
   readonly components: JsonObject
 }
 
-/** A protocol as far as a description of it goes. */
+/** The parts of a protocol that are described. */
 export type DescribedProtocol = Pick<KoaProtocol, 'name' | 'routes' | 'errors'>
 
 /** Describes the routes of protocols, from the schemas that check their requests. */
@@ -31,7 +31,7 @@ export function openApiDocument(
   for (const { name, routes = [] } of protocols) {
     for (const route of routes) {
       const operations = (paths[templatePath(route.path)] ??= {})
-      // where two claim a path, the first one has it
+      // where two have the same route, the first one serves it
       operations[route.method] ??= describeOperation(name, route, protocols)
     }
   }
@@ -44,7 +44,7 @@ export function openApiDocument(
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: '/' }],
-    // keys are asked for where the server has some
+    // keys are required where the server has any
     security: [{}, { bearer: [] }, { header: [] }],
     tags: protocols
       .filter(({ routes }) => routes !== undefined)

@@ -1,13 +1,14 @@
 import { createRequire } from 'node:module'
-import type { KoaProtocol, KoaRouter } from '../koa-context.js'
-import type { HandledRoute } from '../request/api-route.js'
-import { mountRoutes } from '../request/mount-routes.js'
+import type { KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import { defineProtocol } from '../routes/define-protocol.js'
+import type { HandledRoute } from '../routes/api-route.js'
+import { mountRoutes } from '../routes/mount-routes.js'
 import { docsPage } from './docs-page.js'
 import { openApiDocument, type OpenApiDocument } from './openapi-document.js'
 
 /** Settings of {@link openApiProtocol}. */
 export interface OpenApiProtocolOptions {
-  /** What is described: the protocols that the transport serves. */
+  /** The protocols to describe: those of the transport. */
   readonly protocols: readonly KoaProtocol[]
   /** Default: the version of this package. */
   readonly version?: string
@@ -32,7 +33,7 @@ const routes: readonly HandledRoute<Description>[] = [
   {
     method: 'get',
     path: '/docs',
-    summary: 'The same as a page',
+    summary: 'This description as a page',
     answers: ['text/html'],
     handle(ctx, { page }) {
       ctx.type = 'html'
@@ -41,7 +42,7 @@ const routes: readonly HandledRoute<Description>[] = [
   },
 ]
 
-/** `GET /openapi.json`, made from the schemas that check the requests, and a page of it at `/docs`. */
+/** `GET /openapi.json`, generated from the schemas that check the requests, and a page at `/docs`. */
 export function openApiProtocol({
   protocols,
   version = packageVersion,
@@ -50,9 +51,17 @@ export function openApiProtocol({
     name: 'openapi',
     routes,
     mount(router: KoaRouter) {
-      const described = [...protocols, { name: 'openapi', routes }]
+      const others = protocols.filter(({ name }) => name !== 'openapi')
+      const described = [...others, { name: 'openapi', routes }]
       const document = openApiDocument(described, version)
       mountRoutes(router, routes, { document, page: docsPage(document) })
     },
   }
 }
+
+/** {@link openApiProtocol} by its name; it describes the protocols that are served beside it. */
+export const openApi = defineProtocol({
+  name: 'openapi',
+  doc: 'Describes every API that is served, as `/openapi.json` and as a page at `/docs`.',
+  create: (_options, { protocols }) => openApiProtocol({ protocols }),
+})

@@ -1,10 +1,10 @@
 import type { GenerateRequest, Prompt, SamplingParams, TokenId } from '@cllm/core'
-import { largest } from './fields.js'
+import { largest } from '../fields/fields.js'
 import type { ProtocolDefaults } from './protocol-defaults.js'
 
 type OrUndefined<T> = { readonly [Key in keyof T]?: T[Key] | undefined }
 
-/** What a request of any protocol says, in cLLM's names; undefined where it says nothing. */
+/** The settings of a request of any protocol, in cLLM's names; undefined where it has none. */
 export interface RequestSettings
   extends
     OrUndefined<Omit<SamplingParams, 'logitBias'>>,
@@ -19,7 +19,7 @@ export interface RequestSettings
   readonly stop?: string | readonly string[] | undefined
 }
 
-/** A request for the engine from what a client says and the protocol's defaults. */
+/** Makes the engine's request from a client's settings and the protocol's defaults. */
 export function buildRequest(
   prompt: Prompt,
   settings: RequestSettings,
@@ -52,7 +52,7 @@ export function buildRequest(
   }
 }
 
-/** Of a negative one there is no 32-bit seed: it stands for a random one. */
+/** A 32-bit seed; a negative one means a random seed, as in llama-server. */
 function toSeed(seed: number | undefined): number | undefined {
   return seed === undefined || seed < 0 ? undefined : seed % 2 ** 32
 }

@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type JsonSchema, type OutputConstraint } from '@cllm/core'
-import { unsupported } from './refuse-unsupported.js'
+import { unsupported } from './unsupported.js'
 
-/** What an answer must look like, and the field that says so. */
+/** A constraint on the output, and the field that asks for it. */
 export interface FieldConstraint {
   readonly field: string
   readonly constraint: OutputConstraint
@@ -14,13 +14,20 @@ export const asSchema = (value: unknown): JsonSchema | undefined => {
   return isObject ? (value as Readonly<Record<string, unknown>>) : undefined
 }
 
-/** The error for what is no schema. */
+/** The constraint of a field `grammar` in GBNF; an empty text is none. */
+export const grammarConstraint = (grammar: string | undefined): FieldConstraint | undefined =>
+  grammar === undefined || grammar === ''
+    ? undefined
+    : { field: 'grammar', constraint: { type: 'gbnf', grammar } }
+
+/** The error for a value that is not a schema. */
 export const expectedSchema = (field: string): CllmError =>
   new CllmError('invalid_request', `${field}: expected a JSON schema`, { details: { field } })
 
 /**
- * The one constraint of a request. Throws `invalid_request` when there are two, and `unsupported`,
- * naming the field, where the backend cannot keep to any: never is one left out.
+ * The one constraint of a request. A constraint is never ignored.
+ *
+ * @throws `invalid_request` when there are two, or `unsupported` when the backend has no grammars
  */
 export async function onlyConstraint(
   client: EngineClient,

@@ -1,13 +1,14 @@
 import type { Embedding, EngineClient, Prompt } from '@cllm/core'
-import { promptsField } from './prompts.js'
-import { unsupported } from './refuse-unsupported.js'
+import { promptsField } from '../fields/prompts.js'
+import { unsupported } from './unsupported.js'
 
-/** What is to be embedded: as many inputs as OpenAI takes. */
+/** The inputs to embed: up to 2,048, as OpenAI takes. */
 export const embeddingInput = promptsField(2048, { emptyTexts: false })
 
 /**
- * The embeddings of several inputs, one after the other, until the signal fires: nobody waits for
- * the rest then. Throws `unsupported` where the backend has none.
+ * The embeddings of several inputs, computed one after the other until the signal fires.
+ *
+ * @throws `unsupported` when the backend has no embeddings
  */
 export async function embedAll(
   client: EngineClient,

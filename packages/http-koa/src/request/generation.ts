@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest } from '@cllm/core'
-import { abortOnClose } from '../abort-on-close.js'
-import type { KoaContext } from '../koa-context.js'
-import { isForecastWanted, tellForecast } from '../request-headers.js'
+import { abortOnClose } from '../stream/abort-on-close.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { isForecastWanted, tellForecast } from './request-headers.js'
 
 /** The events of a request that the engine has accepted. */
 export type GenerationEvents = AsyncIterable<Exclude<GenerateEvent, { type: 'start' }>>
@@ -17,8 +17,8 @@ export interface Generation {
 }
 
 /**
- * Resolves when the engine has accepted the request; what it refuses is thrown here. When the client
- * leaves, the request is cancelled. Sets the headers that the client asked for.
+ * Resolves when the engine has accepted the request, and throws the engine's refusal. When the client
+ * disconnects, the request is cancelled. Sets the forecast headers if the client asked for them.
  */
 export async function startGeneration(
   ctx: KoaContext,
@@ -45,7 +45,7 @@ async function start(
   return { id, promptTokens, events: events as GenerationEvents }
 }
 
-/** Starts several at once; when one is refused the others are cancelled. */
+/** Starts several requests at once; when one is refused, the others are cancelled. */
 export async function startGenerations(
   ctx: KoaContext,
   client: EngineClient,
@@ -66,7 +66,7 @@ export async function startGenerations(
   }
 }
 
-/** Puts the streams of several generations into one, each event with its generation's index. */
+/** Merges the streams of several generations; each event has its generation's index. */
 export async function* mergeGenerations(generations: readonly Generation[]): AsyncGenerator<{
   readonly index: number
   readonly event: Exclude<GenerateEvent, { type: 'start' }>
@@ -93,7 +93,7 @@ export async function* mergeGenerations(generations: readonly Generation[]): Asy
   }
 }
 
-/** The same request once or several times; each further one draws other numbers from the seed. */
+/** Repeats a request; each repetition after the first has the next seed. */
 export function repeatRequest(request: GenerateRequest, times: number): GenerateRequest[] {
   const seed = request.sampling?.seed
   return Array.from({ length: times }, (_, index) =>

@@ -1,41 +1,19 @@
 import { defaultSampling, type SamplingParams } from '@cllm/core'
+import { z } from 'zod'
+import { integer, largest, number } from '../fields/fields.js'
 
-/** What a request gets that does not say. */
+/** The values of fields that a request leaves out. */
 export interface ProtocolDefaults {
-  /** Most tokens of an answer; `Infinity`: as many as fit the slot. */
+  /** The most tokens of an answer; `Infinity`: as many as fit the slot. */
   readonly maxTokens: number
-  /** What differs from the engine's own table. */
+  /** The sampling parameters that differ from the engine's own defaults. */
   readonly sampling: Partial<SamplingParams>
 }
 
-/** What an operator has set for every protocol. */
+/** Values that an operator has set in place of a protocol's own. */
 export type DefaultOverrides = Partial<ProtocolDefaults>
 
-/** The native API's documented defaults; the rest is the engine's. */
-export const nativeDefaults: ProtocolDefaults = Object.freeze({
-  maxTokens: 100,
-  sampling: Object.freeze({ temperature: 0.7, topP: 0.9 }),
-})
-
-const openAi = Object.freeze({ temperature: 1 })
-const ollama = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.9 })
-const llamaServer = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05 })
-
-/**
- * The defaults of every route that generates: each protocol's own documented ones, but that penalties
- * are off everywhere. `docs/defaults.md` is made from this table.
- */
-export const protocolDefaults = Object.freeze({
-  '/generate': nativeDefaults,
-  '/v1/chat/completions': { maxTokens: Infinity, sampling: openAi },
-  '/v1/responses': { maxTokens: Infinity, sampling: openAi },
-  '/v1/completions': { maxTokens: 16, sampling: openAi },
-  '/api/generate': { maxTokens: Infinity, sampling: ollama },
-  '/api/chat': { maxTokens: Infinity, sampling: ollama },
-  '/completion': { maxTokens: Infinity, sampling: llamaServer },
-}) satisfies Readonly<Record<string, ProtocolDefaults>>
-
-/** A protocol's defaults with what an operator has set. */
+/** A protocol's defaults, with the operator's values in place of its own. */
 export function withOverrides(
   defaults: ProtocolDefaults,
   overrides: DefaultOverrides = {},
@@ -51,3 +29,46 @@ export const effectiveSampling = (defaults: ProtocolDefaults): Omit<SamplingPara
   ...defaultSampling,
   ...defaults.sampling,
 })
+
+/** Options of a protocol that set its defaults, in the names of `api.defaults`. */
+export const defaultsOptions = z.object({
+  max_tokens: integer(1, largest).optional(),
+  temperature: number(0, 2).optional(),
+  top_k: integer(0, largest).optional(),
+  top_p: number(0, 1).optional(),
+  min_p: number(0, 1).optional(),
+  repetition_penalty: number(0.01, 10).optional(),
+  presence_penalty: number(-2, 2).optional(),
+  frequency_penalty: number(-2, 2).optional(),
+})
+
+/** The operator's values for every protocol, with those of one protocol's options before them. */
+export function overridesFrom(
+  options: z.output<typeof defaultsOptions>,
+  every: DefaultOverrides,
+): DefaultOverrides {
+  const { max_tokens: maxTokens = every.maxTokens } = options
+  const given: Readonly<Record<keyof DefaultSampling, number | undefined>> = {
+    temperature: options.temperature,
+    topK: options.top_k,
+    topP: options.top_p,
+    minP: options.min_p,
+    repetitionPenalty: options.repetition_penalty,
+    presencePenalty: options.presence_penalty,
+    frequencyPenalty: options.frequency_penalty,
+  }
+  const set = Object.entries(given).filter(([, value]) => value !== undefined)
+  const sampling = { ...every.sampling, ...(Object.fromEntries(set) as Partial<SamplingParams>) }
+  return { ...(maxTokens === undefined ? {} : { maxTokens }), sampling }
+}
+
+type DefaultSampling = Pick<
+  SamplingParams,
+  | 'temperature'
+  | 'topK'
+  | 'topP'
+  | 'minP'
+  | 'repetitionPenalty'
+  | 'presencePenalty'
+  | 'frequencyPenalty'
+>

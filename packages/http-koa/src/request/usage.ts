@@ -1,7 +1,7 @@
 import type { Timings, Usage } from '@cllm/core'
 import type { EndEvent } from './generation.js'
 
-/** Tokens of one request as OpenAI counts them; of several answers, the prompt counts once. */
+/** Token counts in OpenAI's form. With several answers, the prompt counts once. */
 export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[]) {
   const [first] = ends
   const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.usage ?? {}
@@ -14,7 +14,7 @@ export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[]) {
   }
 }
 
-/** Where the time went, in llama-server's names. */
+/** Timings in llama-server's form. */
 export function timingsOf({
   usage,
   timings,
@@ -37,5 +37,5 @@ export function timingsOf({
   }
 }
 
-/** JSON knows no infinity. */
+/** JSON has no infinity. */
 const ratio = (value: number, by: number): number => (by > 0 ? value / by : 0)

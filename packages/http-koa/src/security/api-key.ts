@@ -1,38 +1,38 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 
-/** What a key may: `user` generates, `admin` also changes the server and reads everything. */
+/** The rights of a key: `user` generates, `admin` also changes the server and reads everything. */
 export type KeyRole = 'user' | 'admin'
 
-/** A key that is let in, without the key itself. */
+/** A valid API key, without its secret. */
 export interface ApiKey {
-  /** For people and logs. */
+  /** Its name in logs. */
   readonly name: string
-  /** Whose requests these are. Several keys may belong to one tenant. */
+  /** The tenant of its requests. Several keys may belong to one tenant. */
   readonly tenant: string
   readonly role: KeyRole
   /** SHA-256 of the key, 64 hex digits. */
   readonly hash: string
-  /** Requests in 60 seconds; by default those of the server. */
+  /** Requests per 60 seconds. Default: the server's limit. */
   readonly requestsPerMinute?: number
-  /** Tokens in 60 seconds, prompts and answers together; by default those of the server. */
+  /** Tokens per 60 seconds, prompts and answers together. Default: the server's limit. */
   readonly tokensPerMinute?: number
 }
 
-/** Knows which keys are let in. They may change while the server runs. */
+/** The valid API keys. They may change while the server runs. */
 export interface KeyRing {
-  /** The key of this text, or undefined. */
+  /** The key with this secret, or undefined. */
   find(secret: string): ApiKey | undefined
 }
 
 /**
- * What is kept of a key. Keys are 256 random bits, so that a slow hash would protect nothing more;
- * one that somebody made up is kept in memory only.
+ * The stored hash of a key. Keys are 256 random bits, so a slow hash would add no protection; a key
+ * that an operator chose is kept in memory only.
  */
 export function hashKey(secret: string): string {
   return createHash('sha256').update(secret).digest('hex')
 }
 
-/** Compares with every key, in the same time whichever it is or none. */
+/** Compares with every key, in a time that does not depend on the result. */
 export function keyRing(keys: () => readonly ApiKey[]): KeyRing {
   return {
     find(secret) {

@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
-import type { KoaState } from '../koa-context.js'
+import type { KoaState } from '../routes/koa-context.js'
 import type { KeyRing } from './api-key.js'
 import { requestScope } from './request-scope.js'
 
@@ -12,11 +12,11 @@ const openPaths: ReadonlySet<string> = new Set([
   '/v1/health',
 ])
 
-/** What needs no key: what a load balancer asks, and the greeting. */
+/** Paths without a key: health checks and the overview. */
 export const isOpen = (method: string, path: string): boolean =>
   openPaths.has(path) && /^(get|head)$/i.test(method)
 
-/** What only an admin may: to change the server, to see all of it, to load it at will. */
+/** Paths for admins only: they change the server, show all of it, or put load on it. */
 const forAdmins: ReadonlySet<string> = new Set([
   '/metrics',
   '/benchmark',
@@ -30,12 +30,12 @@ export const isForAdmins = (path: string): boolean =>
   forAdmins.has(path) || /^\/admin(\/|$)/.test(path)
 
 /**
- * Lets in requests with a key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Others get 401, and
- * 403 where the key's role does not suffice.
+ * Requires an API key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Without one the answer is 401,
+ * and 403 when the key's role does not suffice.
  */
 export function authenticate(keys: KeyRing): Middleware<KoaState> {
   return async (ctx, next) => {
-    const path = ctx.path.toLowerCase().replace(/(?<=.)\/+$/, '')
+    const path = withoutEnd(ctx.path.toLowerCase())
     if (isOpen(ctx.method, path)) return await next()
     const secret = secretOf(ctx)
     const key = secret === undefined ? undefined : keys.find(secret)
@@ -50,6 +50,13 @@ export function authenticate(keys: KeyRing): Middleware<KoaState> {
     ctx.state.keyName = key.name
     await requestScope.run({ key }, next)
   }
+}
+
+/** A path without the slashes at its end. */
+function withoutEnd(path: string): string {
+  let end = path.length
+  while (end > 1 && path[end - 1] === '/') end--
+  return path.slice(0, end)
 }
 
 function secretOf(ctx: Context): string | undefined {

@@ -1,6 +1,5 @@
-import { CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
-import { overriding } from '../observe/observe-engines.js'
-import { wrapEngines } from '../observe/wrap-engines.js'
+import { CllmError, type EngineClient, type EngineDirectory, overriding } from '@cllm/core'
+import { wrapEngines } from '../engines/wrap-engines.js'
 import { requestScope } from './request-scope.js'
 
 /**

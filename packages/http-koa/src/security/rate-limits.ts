@@ -1,8 +1,8 @@
 import { CllmError, type GenerateEvent } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
 import { RateLimiterMemory } from 'rate-limiter-flexible'
-import type { KoaState } from '../koa-context.js'
-import type { RequestObserver, RequestWatch } from '../observe/request-observer.js'
+import type { KoaState } from '../routes/koa-context.js'
+import type { RequestObserver, RequestWatch } from '../engines/request-observer.js'
 import type { ApiKey } from './api-key.js'
 import { requestScope } from './request-scope.js'
 
@@ -50,15 +50,15 @@ export class RateLimits implements RequestObserver {
     await next()
   }
 
-  submitted(): RequestWatch {
+  onSubmit(): RequestWatch {
     const key = requestScope.getStore()?.key
     if (key === undefined || this.#limitOf(key, 'tokens') === undefined) return unwatched
     return {
-      heard: (event: GenerateEvent) => {
+      onEvent: (event: GenerateEvent) => {
         if (event.type === 'start') void this.#used.tokens.penalty(key.hash, event.promptTokens)
         else if (event.type === 'token') void this.#used.tokens.penalty(key.hash, 1)
       },
-      ended() {},
+      onEnd() {},
     }
   }
 
@@ -93,7 +93,7 @@ export class RateLimits implements RequestObserver {
   }
 }
 
-const unwatched: RequestWatch = { heard() {}, ended() {} }
+const unwatched: RequestWatch = { onEvent() {}, onEnd() {} }
 
 const counter = (): RateLimiterMemory =>
   new RateLimiterMemory({ points: Number.MAX_SAFE_INTEGER, duration: windowSeconds })

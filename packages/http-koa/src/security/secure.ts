@@ -1,21 +1,25 @@
 import type { EngineDirectory, TransportContext } from '@cllm/core'
 import cors from '@koa/cors'
 import type { Middleware } from 'koa'
-import type { KoaState } from '../koa-context.js'
-import { observeEngines } from '../observe/observe-engines.js'
+import type { KoaState } from '../routes/koa-context.js'
+import { observeEngines } from '../engines/observe-engines.js'
 import type { KeyRing } from './api-key.js'
 import { authenticate } from './authenticate.js'
+import { isAllowedOrigin, refuseOtherOrigins } from './cross-origin.js'
 import { guardEngines } from './guard-engines.js'
 import { securityHeaders } from './security-headers.js'
 import { rateLimitHeaders, type RateLimitOptions, RateLimits } from './rate-limits.js'
 
-/** Who may ask what. */
+/** Authentication, rate limits and allowed origins. */
 export interface SecurityOptions {
-  /** Who is let in; default: everyone. */
+  /** The API keys. Default: none is required. */
   readonly keys?: KeyRing
   /** What each key may do in a minute; without keys it means nothing. Default: no limit. */
   readonly limits?: RateLimitOptions
-  /** Origins whose pages may use the API (CORS), or `*` for all; default: none. */
+  /**
+   * Origins whose pages may use the API (CORS), or `*` for all; default: none. Pages of other
+   * origins are refused, even where no answer of theirs would be read.
+   */
   readonly corsOrigins?: readonly string[]
 }
 
@@ -34,6 +38,7 @@ export function secure(
 ): Security {
   const middleware: Middleware<KoaState>[] = [securityHeaders]
   if (corsOrigins.length > 0) middleware.push(allowOrigins(corsOrigins))
+  middleware.push(refuseOtherOrigins(corsOrigins))
   if (keys === undefined) return { middleware, directory }
   const rates = new RateLimits(limits ?? {})
   middleware.push(authenticate(keys), rates.middleware)
@@ -48,7 +53,7 @@ function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
     origin: (ctx) => {
       const origin = ctx.get('Origin')
       if (all) return '*'
-      return origins.includes(origin) ? origin : ''
+      return isAllowedOrigin(origins, origin) ? origin : ''
     },
     exposeHeaders: exposedHeaders,
     maxAge: 600,

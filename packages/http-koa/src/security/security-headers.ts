@@ -1,10 +1,10 @@
 import type { Middleware } from 'koa'
-import type { KoaState } from '../koa-context.js'
+import type { KoaState } from '../routes/koa-context.js'
 
 /** On every answer: browsers are not to guess what it is. */
 const always = { 'X-Content-Type-Options': 'nosniff' }
 
-/** On pages: nobody frames them, and they load nothing from elsewhere. */
+/** Headers of pages: they cannot be framed, and load nothing from elsewhere. */
 const onPages = {
   'Content-Security-Policy':
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +

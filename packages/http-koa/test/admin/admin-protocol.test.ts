@@ -1,19 +1,28 @@
-import { PluginRegistry, type SchedulerPolicy } from '@cllm/core'
+import { definePolicy, PluginRegistry } from '@cllm/core'
 import { drive, runUntilIdle } from '@cllm/core/testing'
 import { adminProtocol, nativeProtocol } from '@cllm/http-koa'
-import t from 'tap'
 import { z } from 'zod'
+import { testEach } from '../each-client.js'
 import { runAll, serve, until } from '../serve.js'
 
-const quantumSchema = z.strictObject({ quantum: z.number().min(0).default(3) })
+const byTurns = definePolicy({
+  name: 'by-turns',
+  doc: 'Has a quantum.',
+  options: z.object({ quantum: z.number().min(0).default(3) }),
+  create: (options) => ({ ...runAll, name: 'by-turns', options }),
+})
 
 function policies(): PluginRegistry {
   const registry = new PluginRegistry()
-  const named = (name: string, options = {}): SchedulerPolicy => ({ ...runAll, name, options })
-  registry.registerPolicy('run-all', () => runAll)
-  registry.registerPolicy('by-turns', (options) => named('by-turns', quantumSchema.parse(options)))
-  registry.registerPolicy('broken', () => {
-    return { name: 'broken', plan: () => ({ admit: [], preempt: [], reject: [], run: [] }) }
+  registry.registerPolicy({ name: 'run-all', doc: 'Runs all.', create: () => runAll })
+  registry.registerPolicy(byTurns)
+  registry.registerPolicy({
+    name: 'broken',
+    doc: 'Runs nothing.',
+    create: () => ({
+      name: 'broken',
+      plan: () => ({ admit: [], preempt: [], reject: [], run: [] }),
+    }),
   })
   return registry
 }
@@ -37,7 +46,7 @@ async function serveAdmin() {
   return { ...server, put, get }
 }
 
-t.test('GET and PUT /admin/scheduler', async (t) => {
+testEach('GET and PUT /admin/scheduler', async (t) => {
   const server = await serveAdmin()
   t.teardown(() => server.close())
   const available = [
@@ -72,11 +81,11 @@ t.test('GET and PUT /admin/scheduler', async (t) => {
     ],
     [
       { policy: 'by-turns', options: { quantum: 'two' } },
-      { code: 'invalid_policy', error: /"quantum"/ },
+      { code: 'invalid_policy', error: /quantum: .*expected number/ },
     ],
     [
       { policy: 'by-turns', options: { quantum: -1 } },
-      { code: 'invalid_policy', error: /"quantum".*>=0/ },
+      { code: 'invalid_policy', error: /quantum: .*>=0/ },
     ],
     [{ policy: 'by-turns', options: { quantm: 1 } }, { error: /quantm/ }],
     [{ policy: 3 }, { code: 'invalid_request', field: 'policy', error: /name of a policy.*got 3/ }],
@@ -99,7 +108,7 @@ t.test('GET and PUT /admin/scheduler', async (t) => {
   t.equal((await drive(server.clock, unknown)).status, 404)
 })
 
-t.test('swapped in the middle of load, to a broken policy too', async (t) => {
+testEach('swapped in the middle of load, to a broken policy too', async (t) => {
   const server = await serveAdmin()
   t.teardown(() => server.close())
   const body = (index: number) => ({ prompt: `prompt ${index}`, max_tokens: 40, temperature: 0 })
@@ -128,7 +137,7 @@ t.test('swapped in the middle of load, to a broken policy too', async (t) => {
   t.match(await server.put({ policy: 'run-all' }), { data: { policy: 'run-all', fallback: null } })
 })
 
-t.test('the log level is changed while it runs', async (t) => {
+testEach('the log level is changed while it runs', async (t) => {
   const log = { level: 'info' }
   const server = await serve({ protocols: [adminProtocol({ log })] })
   t.teardown(server.close)

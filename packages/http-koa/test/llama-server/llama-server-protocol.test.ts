@@ -1,6 +1,6 @@
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
 import { llamaServerProtocol } from '@cllm/http-koa'
-import t from 'tap'
+import { clientKind, testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
 
@@ -9,11 +9,12 @@ type Json = Record<string, unknown>
 const tokenizer = new FakeTokenizer()
 const script = scriptAnswers(tokenizer, { euro: 'a€ b', other: 'XYZ' })
 
-t.test('conformance', async (t) => {
+testEach('conformance', async (t) => {
   await testProtocol(
     t,
     serveDirectory(() => llamaServerProtocol()),
     {
+      client: clientKind(),
       request: (prompt, n_predict, stream) => ({
         path: '/completion',
         body: JSON.stringify({ prompt, n_predict, stream, ignore_eos: true }),
@@ -22,7 +23,7 @@ t.test('conformance', async (t) => {
   )
 })
 
-t.test('the routes of llama-server', async (t) => {
+testEach('the routes of llama-server', async (t) => {
   const server = await serve({
     protocols: [llamaServerProtocol()],
     backend: { script, contextSize: 100, slots: 2 },
@@ -109,13 +110,13 @@ t.test('the routes of llama-server', async (t) => {
 
   const cases: [path: string, body: object, message: RegExp][] = [
     ['/completion', {}, /prompt/],
-    ['/completion', { prompt: ['a'] }, /prompt: expected a text or token ids/],
+    ['/completion', { prompt: ['a'] }, /prompt: expected a string or token ids/],
     ['/completion', { prompt: 'a', n_predict: 0 }, /n_predict/],
     ['/completion', { prompt: 'a', grammar: 'root ::= "a"' }, /grammar/],
     ['/completion', { prompt: 'a', json_schema: {} }, /json_schema/],
     ['/completion', { prompt: 'a', n_probs: 21 }, /n_probs/],
     ['/completion', { prompt: 'a', logit_bias: [[1, 'x']] }, /logit_bias/],
-    ['/tokenize', { content: 5 }, /content: expected a text/],
+    ['/tokenize', { content: 5 }, /content: expected a string/],
     ['/detokenize', { tokens: [100_000] }, /./],
     ['/apply-template', { messages: [] }, /messages/],
   ]
@@ -133,7 +134,7 @@ t.test('the routes of llama-server', async (t) => {
   })
 })
 
-t.test('POST /infill', async (t) => {
+testEach('POST /infill', async (t) => {
   const server = await serve({
     protocols: [llamaServerProtocol()],
     backend: { contextSize: 128, batchSize: 64, canInfill: true },

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { PluginRegistry } from '@cllm/core'
 import { metricsProtocol, metricTable, nativeProtocol, openAiProtocol } from '@cllm/http-koa'
 import t from 'tap'
+import { testEach } from '../each-client.js'
 import { rawPost, rawRequest, runAll, serve, type Served, until } from '../serve.js'
 
 type Samples = ReadonlyMap<string, number>
@@ -27,7 +28,7 @@ const total = (samples: Samples, name: string, labels = ''): number =>
 
 const protocols = () => [metricsProtocol(), nativeProtocol(), openAiProtocol()]
 
-t.test('what requests are told adds up to what the counters say', async (t) => {
+testEach('what requests are told adds up to what the counters say', async (t) => {
   const server = await serve({ protocols: protocols() })
   t.teardown(server.close)
   const usages: { prompt: number; cached: number; generated: number }[] = []
@@ -109,7 +110,7 @@ t.test('what requests are told adds up to what the counters say', async (t) => {
   t.same(await scrape(server), samples, 'a scrape changes nothing')
 })
 
-t.test('every metric of the table is served, described, and no other', async (t) => {
+testEach('every metric of the table is served, described, and no other', async (t) => {
   const server = await serve({ protocols: protocols() })
   t.teardown(server.close)
   await server.post('/generate', { prompt: 'Hello', max_tokens: 2 })
@@ -125,9 +126,10 @@ t.test('every metric of the table is served, described, and no other', async (t)
   t.ok([...samples.keys()].every((series) => series.includes('model_name="fake"')))
 })
 
-t.test('time by the simulated clock, outcomes, and the policy in force', async (t) => {
+testEach('time by the simulated clock, outcomes, and the policy in force', async (t) => {
   const registry = new PluginRegistry()
-  registry.registerPolicy('other', () => ({ ...runAll, name: 'other' }))
+  const create = () => ({ ...runAll, name: 'other' })
+  registry.registerPolicy({ name: 'other', doc: 'Another one.', create })
   const server = await serve({ protocols: protocols(), backend: { stepMs: () => 10 }, registry })
   t.teardown(server.close)
   const { clock } = server
@@ -171,7 +173,7 @@ t.test('time by the simulated clock, outcomes, and the policy in force', async (
   t.equal(of(after, 'cllm_engine_requests_total', 'outcome="cancelled"'), 1)
 })
 
-t.test('an engine that does not answer is down, and the scrape is not', async (t) => {
+testEach('an engine that does not answer is down, and the scrape is not', async (t) => {
   const server = await serve({ protocols: protocols() })
   t.teardown(server.close)
   t.equal(total(await scrape(server), 'cllm_engine_up'), 1)
@@ -190,7 +192,7 @@ t.test('an engine that does not answer is down, and the scrape is not', async (t
   )
 })
 
-t.test('the dashboard asks for metrics that there are', async (t) => {
+testEach('the dashboard asks for metrics that there are', async (t) => {
   const file = new URL('../../../../deploy/grafana/cllm.json', import.meta.url)
   const text = await readFile(file, 'utf8')
   const { panels } = JSON.parse(text) as { panels: { targets: { expr: string }[] }[] }

@@ -1,6 +1,7 @@
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
 import { ollamaProtocol } from '@cllm/http-koa'
-import t, { type Test } from 'tap'
+import type { Test } from 'tap'
+import { clientKind, testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
 
@@ -43,12 +44,13 @@ async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
   return { ...server, id: model.id, ask, stream }
 }
 
-t.test('conformance', async (t) => {
+testEach('conformance', async (t) => {
   for (const path of ['/api/generate', '/api/chat']) {
     await testProtocol(
       t,
       serveDirectory(() => ollamaProtocol()),
       {
+        client: clientKind(),
         request: (prompt, num_predict, stream) => ({
           path,
           body: JSON.stringify({
@@ -64,7 +66,7 @@ t.test('conformance', async (t) => {
   }
 })
 
-t.test('what is served', async (t) => {
+testEach('what is served', async (t) => {
   const { get, ask, id } = await start(t)
   const json = async (path: string) => (await (await get(path)).json()) as Json
   t.same(await json('/api/version'), { version: '1.2.3' })
@@ -79,7 +81,7 @@ t.test('what is served', async (t) => {
   t.match([missing.status, missing.json], [404, { error: /model 'none' not found/ }])
 })
 
-t.test('generate and chat', async (t) => {
+testEach('generate and chat', async (t) => {
   const { ask, stream, id } = await start(t)
   const messages = [{ role: 'user', content: 'euro' }]
   t.match((await ask('/api/generate', { prompt: 'euro', stream: false })).json, {
@@ -130,7 +132,7 @@ t.test('generate and chat', async (t) => {
   t.match((await ask('/api/chat', { keep_alive: 0 })).json, { done_reason: 'unload' })
 })
 
-t.test('num_ctx is clamped, which the log says; unknown options too', async (t) => {
+testEach('num_ctx is clamped, which the log says; unknown options too', async (t) => {
   const { ask, log } = await start(t)
   const options = { num_ctx: 5000, num_predict: 1, num_gpu: 5, mirostat: 1 }
   t.equal((await ask('/api/generate', { prompt: 'a', stream: false, options })).status, 200)
@@ -141,7 +143,7 @@ t.test('num_ctx is clamped, which the log says; unknown options too', async (t) 
   )
 })
 
-t.test('a template of the request', async (t) => {
+testEach('a template of the request', async (t) => {
   const { ask } = await start(t)
   const template =
     '{{- /* of ours */ -}}\n{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ end }}' +
@@ -156,11 +158,11 @@ t.test('a template of the request', async (t) => {
   t.ok(Number(control['prompt_eval_count']) >= '<|im_end|>'.length, 'a text, not a control token')
 })
 
-t.test('what cannot be done', async (t) => {
+testEach('what cannot be done', async (t) => {
   const { ask } = await start(t)
   const cases: [path: string, body: object, error: RegExp][] = [
     ['/api/generate', { model: null }, /model/],
-    ['/api/generate', { prompt: 5 }, /prompt: expected a text/],
+    ['/api/generate', { prompt: 5 }, /prompt: expected a string/],
     ['/api/generate', { prompt: 'a', format: 'json' }, /format/],
     ['/api/generate', { format: 5 }, /format/],
     ['/api/generate', { images: ['aGk='] }, /images/],

@@ -1,6 +1,7 @@
 import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/core/testing'
 import { openAiProtocol } from '@cllm/http-koa'
-import t, { type Test } from 'tap'
+import type { Test } from 'tap'
+import { clientKind, testEach } from '../each-client.js'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
 
@@ -63,15 +64,17 @@ async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
   return { ...server, ask, stream }
 }
 
-t.test('conformance', async (t) => {
+testEach('conformance', async (t) => {
   const make = serveDirectory(() => openAiProtocol())
   await testProtocol(t, make, {
+    client: clientKind(),
     request: (prompt, maxTokens, stream) => ({
       path: chat,
       body: JSON.stringify({ ...user(prompt), max_tokens: maxTokens, stream, ignore_eos: true }),
     }),
   })
   await testProtocol(t, make, {
+    client: clientKind(),
     request: (prompt, max_tokens, stream) => ({
       path: '/v1/completions',
       body: JSON.stringify({ prompt, max_tokens, stream, ignore_eos: true }),
@@ -79,7 +82,7 @@ t.test('conformance', async (t) => {
   })
 })
 
-t.test('models', async (t) => {
+testEach('models', async (t) => {
   const { get, client } = await start(t)
   const { model } = await client.info()
   t.match(await (await get('/v1/models')).json(), {
@@ -94,7 +97,7 @@ t.test('models', async (t) => {
   })
 })
 
-t.test('chat completions', async (t) => {
+testEach('chat completions', async (t) => {
   const { ask, stream } = await start(t)
   const { json, headers } = await ask(chat, { ...user('euro'), seed: 5, model: null })
   t.match(headers.get('x-request-id'), /^[0-9a-f]{32}$/)
@@ -159,7 +162,7 @@ t.test('chat completions', async (t) => {
   t.equal((await stream(chat, user('euro'))).length, 5, 'no usage unless asked for')
 })
 
-t.test('several answers', async (t) => {
+testEach('several answers', async (t) => {
   const { ask, stream, client } = await start(t)
   const body = { ...user('free'), n: 3, seed: 7, temperature: 1.5, max_tokens: 12 }
   const { json } = await ask(chat, body)
@@ -179,7 +182,7 @@ t.test('several answers', async (t) => {
   t.equal((await client.statistics()).running, 0)
 })
 
-t.test('tools', async (t) => {
+testEach('tools', async (t) => {
   const { ask, stream } = await start(t)
   const call = {
     type: 'function',
@@ -216,7 +219,7 @@ t.test('tools', async (t) => {
   })
 })
 
-t.test('completions', async (t) => {
+testEach('completions', async (t) => {
   const { ask, stream } = await start(t)
   const path = '/v1/completions'
   t.match((await ask(path, { prompt: 'euro' })).json, {
@@ -251,7 +254,7 @@ t.test('completions', async (t) => {
   t.match(chunks.at(-1), { choices: [], usage: { total_tokens: 9 } })
 })
 
-t.test('the best of several answers', async (t) => {
+testEach('the best of several answers', async (t) => {
   const { ask } = await start(t)
   type Choice = { text: string; logprobs: { token_logprobs: number[] } }
   const body = { prompt: ['free', 'more'], max_tokens: 4, seed: 1, temperature: 1.5, logprobs: 0 }
@@ -271,7 +274,7 @@ t.test('the best of several answers', async (t) => {
   })
 })
 
-t.test('log probabilities', async (t) => {
+testEach('log probabilities', async (t) => {
   const { ask, stream } = await start(t)
   type Likely = { token: string; bytes: number[]; logprob: number }
   type Content = (Likely & { top_logprobs: Likely[] })[]
@@ -312,7 +315,7 @@ t.test('log probabilities', async (t) => {
   t.same(offsets, first.logprobs.text_offset)
 })
 
-t.test('what cannot be done is refused, naming the field', async (t) => {
+testEach('what cannot be done is refused, naming the field', async (t) => {
   const { ask, client } = await start(t, { backend: { contextSize: 60 } })
   const strict = { ...tool, function: { ...tool.function, strict: true } }
   const image = { type: 'image_url', image_url: { url: 'data:' } }
@@ -356,7 +359,7 @@ t.test('what cannot be done is refused, naming the field', async (t) => {
   t.same([running, waiting], [0, 0])
 })
 
-t.test('failures: a full queue, and one in the middle of a stream', async (t) => {
+testEach('failures: a full queue, and one in the middle of a stream', async (t) => {
   const server = await start(t, {
     backend: {
       stepMs: () => 10,

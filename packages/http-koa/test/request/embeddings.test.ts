@@ -1,6 +1,6 @@
 import { FakeTokenizer } from '@cllm/core/testing'
 import { llamaServerProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
-import t from 'tap'
+import { testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 
 const protocols = [openAiProtocol(), ollamaProtocol(), llamaServerProtocol()]
@@ -8,7 +8,7 @@ const tokenizer = new FakeTokenizer()
 
 type Json = Record<string, unknown>
 
-t.test('embeddings through every API', async (t) => {
+testEach('embeddings through every API', async (t) => {
   const server = await serve({ protocols, backend: { embeddingSize: 3, contextSize: 16 } })
   t.teardown(() => server.close())
   const ask = async (path: string, body: object) => {
@@ -83,7 +83,7 @@ t.test('embeddings through every API', async (t) => {
   t.same(server.backend.violations, [])
 })
 
-t.test('a backend without embeddings', async (t) => {
+testEach('a backend without embeddings', async (t) => {
   const server = await serve({ protocols })
   t.teardown(() => server.close())
   const answer = await server.post('/v1/embeddings', { input: 'a' })

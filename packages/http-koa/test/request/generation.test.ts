@@ -1,6 +1,6 @@
 import { llamaServerProtocol, nativeProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
 import { drive } from '@cllm/core/testing'
-import t from 'tap'
+import { testEach } from '../each-client.js'
 import { serve, until } from '../serve.js'
 
 const protocols = [nativeProtocol(), openAiProtocol(), ollamaProtocol(), llamaServerProtocol()]
@@ -22,7 +22,7 @@ const routes: readonly [path: string, body: object][] = [
   ['/completion', { prompt: 'Hello', n_predict: 3 }],
 ]
 
-t.test('a client that asks is told when its turn comes', async (t) => {
+testEach('a client that asks is told when its turn comes', async (t) => {
   const server = await serve({ protocols, backend: { slots: 1, stepMs: () => 50 } })
   t.teardown(() => server.close())
   const ask = async (path: string, body: object, asked?: string) => {
@@ -40,7 +40,8 @@ t.test('a client that asks is told when its turn comes', async (t) => {
     t.equal(status, 200, path)
     t.equal(headers.get('x-queue-position'), isFirst ? '0' : '1', path)
     const ttft = Number(headers.get('x-predicted-ttft-ms'))
-    t.ok(isFirst ? ttft >= 40 && ttft <= 150 : ttft > 100, `${path} ${ttft}`)
+    // A step takes 50 ms whatever it computes; the chats' prompts are six times as long as those before.
+    t.ok(isFirst ? ttft >= 40 && ttft <= 200 : ttft > 100, `${path} ${ttft}`)
     for (const asked of [undefined, 'no']) {
       const plain = await ask(path, body, asked)
       t.equal(plain.headers.get('x-queue-position'), null)
@@ -65,7 +66,7 @@ t.test('a client that asks is told when its turn comes', async (t) => {
   t.ok(ttft / actual > 0.8 && ttft / actual < 1.25, `${ttft} ms were predicted, it took ${actual}`)
 })
 
-t.test('a full queue and a long wait are refused with the time to come again', async (t) => {
+testEach('a full queue and a long wait are refused with the time to come again', async (t) => {
   const full = {
     native: { success: false, error: 'Request queue is full', retry_after: Number },
     openai: { error: { type: 'rate_limit_error', code: 'rate_limit_exceeded' } },
@@ -107,7 +108,7 @@ t.test('a full queue and a long wait are refused with the time to come again', a
   }
 })
 
-t.test('what runs out of time is 408 where the original is spoken, 504 elsewhere', async (t) => {
+testEach('what runs out of time is 408 where the original is spoken, 504 elsewhere', async (t) => {
   const server = await serve({
     protocols,
     backend: { stepMs: () => 50 },

@@ -17,7 +17,9 @@ import {
   openAiProtocol,
   parseKeys,
 } from '@cllm/http-koa'
+import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
+import { testEach } from '../each-client.js'
 import { rawRequest, serve, type ServeOptions, until } from '../serve.js'
 
 const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({
@@ -59,7 +61,7 @@ const serveKeys = async (keys: readonly ApiKey[], more: ServeOptions = {}) => {
   return server
 }
 
-t.test('nobody is let in without a key, in the words of each protocol', async (t) => {
+testEach('nobody is let in without a key, in the words of each protocol', async (t) => {
   const server = await serveKeys([ann, root])
   const paths = ['/generate', '/encode', '/v1/chat/completions', '/v1/nothing', '/api/chat']
   for (const path of [...paths, '/completion', '/admin/scheduler', '/metrics', '/slots']) {
@@ -85,7 +87,7 @@ t.test('nobody is let in without a key, in the words of each protocol', async (t
   t.equal((await server.get('/model/info', { headers })).status, 200)
 })
 
-t.test('what is for admins only', async (t) => {
+testEach('what is for admins only', async (t) => {
   const server = await serveKeys([ann, root])
   const paths = ['/metrics', '/metrics/', '/METRICS', '/admin/scheduler', '/Admin/Scheduler/']
   for (const path of [...paths, '/admin/nothing']) {
@@ -97,7 +99,7 @@ t.test('what is for admins only', async (t) => {
   t.equal((await server.post('/benchmark', {}, as('ann'))).status, 403)
 })
 
-t.test('requests are the tenant of their key, and nobody else sees them', async (t) => {
+testEach('requests are the tenant of their key, and nobody else sees them', async (t) => {
   const server = await serveKeys([ann, bob, root, key('ann-2', { tenant: 'ann' })])
   const requests: GenerateRequest[] = []
   const submit = server.client.submit.bind(server.client)
@@ -144,7 +146,7 @@ t.test('requests are the tenant of their key, and nobody else sees them', async 
   )
 })
 
-t.test('no hit, and no time that tells of one, crosses tenants', async (t) => {
+testEach('no hit, and no time that tells of one, crosses tenants', async (t) => {
   const server = await serveKeys([ann, bob])
   const secret = 'The code of the safe is one two three four five six seven eight nine ten'
   const ask = async (name: string) => {
@@ -167,7 +169,7 @@ t.test('no hit, and no time that tells of one, crosses tenants', async (t) => {
   t.equal((await ask('bob')).cached_tokens, first.prompt_tokens - 1)
 })
 
-t.test('limits per key, with the headers of OpenAI', async (t) => {
+testEach('limits per key, with the headers of OpenAI', async (t) => {
   const limited = key('ann', { requestsPerMinute: 3 })
   const tokens = key('bob', { tokensPerMinute: 12 })
   const server = await serveKeys([limited, tokens, root], {
@@ -201,7 +203,7 @@ t.test('limits per key, with the headers of OpenAI', async (t) => {
   t.equal((await ask('root')).headers.get('x-ratelimit-limit-tokens'), null)
 })
 
-t.test('keys may change while it runs', async (t) => {
+testEach('keys may change while it runs', async (t) => {
   let keys = [ann]
   const server = await serve({ transport: { security: { keys: keyRing(() => keys) } } })
   t.teardown(server.close)
@@ -229,7 +231,7 @@ t.test('a file of keys says what is wrong with it', (t) => {
   t.end()
 })
 
-t.test('pages of other origins only where allowed', async (t) => {
+testEach('pages of other origins only where allowed', async (t) => {
   const origin = 'https://chat.example.org'
   const preflight = {
     method: 'OPTIONS',
@@ -254,7 +256,56 @@ t.test('pages of other origins only where allowed', async (t) => {
   t.equal(refused.headers.get('access-control-allow-origin'), origin, 'pages can read errors')
 })
 
-t.test('deep JSON, long heads, too many connections', async (t) => {
+testEach('names that were rebound to this machine, and origins that are allowed', async (t) => {
+  const origin = 'https://chat.example.org'
+  const closed = await serve()
+  t.teardown(closed.close)
+  const open = await serve({ transport: { security: { corsOrigins: [origin] } } })
+  t.teardown(open.close)
+  const any = await serve({ transport: { security: { corsOrigins: ['*'] } } })
+  t.teardown(any.close)
+  const status = async ({ port }: { port: number }, host: string, headers: string) => {
+    const body = '{"prompt":"a","max_tokens":1}'
+    const client = await rawRequest(
+      port,
+      `POST /generate HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n${headers}` +
+        `Content-Length: ${body.length}\r\n\r\n${body}`,
+    )
+    await until(() => client.closed)
+    return Number(/^HTTP\/1\.1 (\d+)/.exec(client.received)?.[1])
+  }
+  const own = (host: string) => `Origin: http://${host}\r\n`
+  for (const host of [
+    'localhost:8080',
+    'app.localhost',
+    '127.0.0.1:1',
+    '[::1]:8080',
+    'gpu',
+    'a.local',
+  ]) {
+    t.equal(await status(closed, host, own(host)), 200, `${host} is this machine's`)
+    t.equal(await status(closed, host, own('evil.example.org')), 403, `${host}: another origin`)
+  }
+  const rebound = 'evil.example.org:8080'
+  t.equal(await status(closed, rebound, own(rebound)), 403, 'the page and the name agree')
+  t.equal(await status(closed, rebound, ''), 200, 'no browser sent this')
+  const secure = `${own(rebound)}Sec-Fetch-Site: same-origin\r\n`
+  t.equal(await status(closed, rebound, secure), 200, 'behind a proxy with TLS')
+  t.equal(await status(open, 'localhost', `Origin: ${origin}\r\n`), 200)
+  t.equal(await status(open, 'localhost', `Origin: ${origin}.evil.example\r\n`), 403)
+  t.equal(
+    await status(open, 'localhost', `Origin: ${origin}\r\nSec-Fetch-Site: cross-site\r\n`),
+    200,
+  )
+  t.equal(await status(any, 'localhost', 'Origin: null\r\nSec-Fetch-Site: cross-site\r\n'), 200)
+  const listed = await closed.post('/generate', {}, { headers: { Origin: origin } })
+  t.match(await listed.json(), {
+    code: 'origin_not_allowed',
+    error: `Pages of ${origin} may not use this server; --cors-origins ${origin} would let them`,
+  })
+})
+
+testEach('deep JSON, long heads, too many connections', async (t) => {
   const server = await serve({ transport: { maxConnections: 3, headerLimitBytes: 2048 } })
   t.teardown(server.close)
   const nested = (levels: number) => `{"prompt":${'['.repeat(levels)}${']'.repeat(levels)}}`
@@ -273,7 +324,7 @@ t.test('deep JSON, long heads, too many connections', async (t) => {
   for (const { socket } of sockets) socket.destroy()
 })
 
-t.test('headers that keep browsers safe', async (t) => {
+testEach('headers that keep browsers safe', async (t) => {
   const page = {
     name: 'page',
     mount(router: Parameters<ReturnType<typeof nativeProtocol>['mount']>[0]) {
@@ -294,14 +345,17 @@ t.test('headers that keep browsers safe', async (t) => {
   t.equal(json.get('x-frame-options'), null)
 })
 
-t.test('TLS', async (t) => {
+testEach('TLS', async (t) => {
   const folder = t.testdir()
   const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
   const subject = ['-subj', '/CN=localhost', '-days', '2', '-nodes']
   const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1']
   const files = ['-keyout', keyFile, '-out', certFile]
   try {
-    execFileSync('openssl', ['req', '-x509', ...curve, ...subject, ...files], { stdio: 'pipe' })
+    execFileSync('openssl', ['req', '-x509', ...curve, ...subject, ...files], {
+      env: plainEnvironment(process.env),
+      stdio: 'pipe',
+    })
   } catch {
     t.comment('there is no openssl to make a certificate with')
     return

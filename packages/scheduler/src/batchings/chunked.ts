@@ -1,20 +1,18 @@
-import type { Batching } from '../batching.js'
-import { StepBuilder } from '../step-builder.js'
-
-/** Options of {@link chunked}. */
-export interface ChunkedOptions {
-  /** Tokens of a step, at most. Default 256. */
-  readonly tokenBudget?: number
-}
+import { defineBatching } from '@cllm/core/portable'
+import { z } from 'zod'
+import { StepBuilder } from '../kit/step-builder.js'
 
 /**
  * Decode first: every decoding sequence gets its token, and what is left of a fixed budget goes to
  * prompts in chunks, in their order. After Sarathi-Serve (OSDI '24, arXiv 2403.02310).
  */
-export function chunked({ tokenBudget = 256 }: ChunkedOptions = {}): Batching {
-  return {
-    name: 'chunked',
-    options: { tokenBudget },
+export const chunked = defineBatching({
+  name: 'chunked',
+  doc: 'A token for every request that decodes, then prompts in chunks, within a fixed budget (Sarathi-Serve, OSDI ’24). For an even time between tokens, where the machine is known.',
+  options: z.object({
+    tokenBudget: z.int().min(1).default(256).describe('Tokens of a step, at most.'),
+  }),
+  create: ({ tokenBudget }) => ({
     plan(state, next) {
       const step = new StepBuilder(state, Math.max(tokenBudget, state.running.length + 1))
       for (const request of state.running) {
@@ -30,5 +28,5 @@ export function chunked({ tokenBudget = 256 }: ChunkedOptions = {}): Batching {
       }
       return step.build()
     },
-  }
-}
+  }),
+})

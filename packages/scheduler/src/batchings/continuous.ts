@@ -1,14 +1,15 @@
-import type { Batching } from '../batching.js'
-import { StepBuilder } from '../step-builder.js'
+import { defineBatching } from '@cllm/core/portable'
+import { StepBuilder } from '../kit/step-builder.js'
 
 /**
  * Prefill first: as long as there are prompts, a step computes whole prompts, as many as fit into
- * `limits.batchSize`, and everyone else waits; without prompts it decodes. Best for throughput, worst
+ * `limits.batchSize`, and other requests wait; without prompts it decodes. Best for throughput, worst
  * for the time between tokens. After Orca (OSDI '22) as first built in vLLM.
  */
-export function continuous(): Batching {
-  return {
-    name: 'continuous',
+export const continuous = defineBatching({
+  name: 'continuous',
+  doc: 'Whole prompts as long as there are any, else a token for every request (Orca, OSDI ’22). For throughput: streams stall while prompts come.',
+  create: () => ({
     plan(state, next) {
       const step = new StepBuilder(state)
       const prefilling = state.running.filter((request) => request.remainingTokens > 1)
@@ -26,5 +27,5 @@ export function continuous(): Batching {
       for (const request of state.running) step.run(request, 1)
       return step.build()
     },
-  }
-}
+  }),
+})

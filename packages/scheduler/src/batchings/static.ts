@@ -1,23 +1,24 @@
-import type { Batching } from '../batching.js'
-import { firstOf, groupStep, oldestArrival } from '../group-step.js'
-
-/** Options of {@link staticBatching}. */
-export interface StaticOptions {
-  /** Requests of a group; cut to the slots. Default 8. */
-  readonly groupSize?: number
-  /** Milliseconds that the first one waits for the others, at most. Default 100. */
-  readonly waitMs?: number
-}
+import { defineBatching } from '@cllm/core/portable'
+import { z } from 'zod'
+import { firstOf, groupStep, oldestArrival } from '../kit/group-step.js'
 
 /**
  * Static batching, the baseline: collects a group, computes all its prompts, then decodes until the
  * longest one is done, and only then takes the next group. What every server did before continuous
  * batching.
  */
-export function staticBatching({ groupSize = 8, waitMs = 100 }: StaticOptions = {}): Batching {
-  return {
-    name: 'static',
-    options: { groupSize, waitMs },
+export const staticBatching = defineBatching({
+  name: 'static',
+  doc: 'A group runs until its longest answer is done, and only then comes the next group. The baseline: what every server did once.',
+  options: z.object({
+    groupSize: z.int().min(1).default(8).describe('Requests of a group; cut to the slots.'),
+    waitMs: z
+      .number()
+      .min(0)
+      .default(100)
+      .describe('Milliseconds that the first request waits for the others, at most.'),
+  }),
+  create: ({ groupSize, waitMs }) => ({
     inGroups: true,
     plan(state, next) {
       if (state.running.length > 0) return groupStep(state)
@@ -27,5 +28,5 @@ export function staticBatching({ groupSize = 8, waitMs = 100 }: StaticOptions = 
       if (!isWhole && now < wakeAt) return { admit: [], run: [], wakeAt }
       return groupStep(state, firstOf(state, next, groupSize))
     },
-  }
-}
+  }),
+})

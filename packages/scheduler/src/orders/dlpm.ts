@@ -1,14 +1,9 @@
 import type { SequenceView, WaitingView } from '@cllm/core'
-import { boundedOvertaking, type PatienceOptions } from '../bounded-overtaking.js'
-import { cachedTokens } from '../cached-tokens.js'
-import type { Order } from '../order.js'
-import { type Prices, type Tenant, TenantLedger } from '../tenant-ledger.js'
-
-/** Options of {@link dlpm}. */
-export interface DlpmOptions extends PatienceOptions, Prices {
-  /** Service that a tenant may have before the others have had theirs. Default 2,048. */
-  readonly quantum?: number
-}
+import { defineOrder } from '@cllm/core/portable'
+import { z } from 'zod'
+import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { cachedTokens } from '../kit/cached-tokens.js'
+import { priceOptions, type Tenant, TenantLedger } from '../kit/tenant-ledger.js'
 
 /** Requests that are ranked at once, over all tenants. */
 const rankedAtOnce = 128
@@ -19,32 +14,44 @@ const rankedAtOnce = 128
  * `lpm`, the fastest, and `fair`, the fairest. It ranks the first 128 that wait, of each tenant as
  * many. Overtaking is bounded by {@link overtakingBound}.
  */
-export function dlpm(options: DlpmOptions = {}): Order {
-  const { quantum = 2048, inputWeight = 1, outputWeight = 2, weights = {}, patience } = options
-  const ledger = new TenantLedger({ inputWeight, outputWeight, weights }, (tenant) => {
-    // Who was away has saved nothing up.
-    tenant.allowed = Math.min(tenant.allowed, tenant.used)
-  })
-  const order: Order = {
-    name: 'dlpm',
-    options: { quantum, inputWeight, outputWeight, weights },
-    *next({ waiting }) {
-      const round = new Round(ledger.waiting, waiting, quantum)
-      for (let found = true; found;) {
-        found = false
-        for (const request of round.byPrefix()) {
-          const tenant = ledger.tenantOf(request)
-          if (round.credit(tenant) <= 0) continue
-          found = true
-          yield request
-          round.take(tenant, request, ledger.promptCost(request))
-        }
-      }
-    },
-    observe: (event) => ledger.observe(event),
-  }
-  return boundedOvertaking(order, patience)
-}
+export const dlpm = defineOrder({
+  name: 'dlpm',
+  doc: 'Deficit longest prefix match: `lpm` among the tenants that have something left of their `quantum`; all get a new one when none has (arXiv 2501.14312). For tenants with long prefixes.',
+  options: z.object({
+    quantum: z
+      .number()
+      .positive()
+      .default(2048)
+      .describe('Service that a tenant may have before the others have had theirs.'),
+    ...priceOptions,
+    ...patienceOption,
+  }),
+  create({ quantum, patience, ...prices }) {
+    const ledger = new TenantLedger(prices, (tenant) => {
+      // An idle tenant does not save credit.
+      tenant.allowed = Math.min(tenant.allowed, tenant.used)
+    })
+    return boundedOvertaking(
+      {
+        *next({ waiting }) {
+          const round = new Round(ledger.waiting, waiting, quantum)
+          for (let found = true; found;) {
+            found = false
+            for (const request of round.byPrefix()) {
+              const tenant = ledger.tenantOf(request)
+              if (round.credit(tenant) <= 0) continue
+              found = true
+              yield request
+              round.take(tenant, request, ledger.promptCost(request))
+            }
+          }
+        },
+        observe: (event) => ledger.observe(event),
+      },
+      patience,
+    )
+  },
+})
 
 /** The choice of one plan: what is taken counts before it is charged. */
 class Round {
@@ -78,7 +85,7 @@ class Round {
       .map(({ request }) => request)
   }
 
-  /** Everyone gets new quanta when nobody has anything left. */
+  /** All tenants get a new quantum when none has any left. */
   #inCredit<Entry extends { tenant: Tenant }>(waiting: readonly Entry[]): Entry[] {
     const most = Math.max(...waiting.map(({ tenant }) => this.credit(tenant)))
     if (waiting.length > 0 && most <= 0) {

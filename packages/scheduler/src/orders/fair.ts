@@ -1,15 +1,13 @@
 import type { SequenceView } from '@cllm/core'
+import { defineOrder } from '@cllm/core/portable'
 import TinyQueue from 'tinyqueue'
-import { boundedOvertaking, type PatienceOptions } from '../bounded-overtaking.js'
-import type { Order } from '../order.js'
-import { type Prices, TenantLedger } from '../tenant-ledger.js'
-
-/** Options of {@link fair}. */
-export interface FairOptions extends PatienceOptions, Prices {}
+import { z } from 'zod'
+import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { priceOptions, TenantLedger } from '../kit/tenant-ledger.js'
 
 interface Candidate {
   used: number
-  /** Breaks ties: whose tenant began to wait first. */
+  /** Breaks ties: the tenant that began to wait first. */
   readonly turn: number
   readonly requests: Iterator<SequenceView>
 }
@@ -17,43 +15,47 @@ interface Candidate {
 /**
  * The tenant that was served least is next, and its requests by arrival: the virtual token counter of
  * Sheng et al. (OSDI '24, arXiv 2401.00588). A counter grows by the prompt tokens computed and twice
- * the tokens generated, divided by the tenant's weight; whoever comes back after a pause is lifted to
- * the lowest counter of those that wait, so that nobody saves up for a burst. Prompt tokens that a
- * slot holds are free. Overtaking is bounded by {@link overtakingBound}.
+ * the tokens generated, divided by the tenant's weight. A tenant that returns after a pause is lifted to
+ * the lowest counter of the waiting tenants, so that it saves no credit for a burst. Prompt tokens that
+ * a slot holds are free. Overtaking is bounded by {@link overtakingBound}.
  */
-export function fair(options: FairOptions = {}): Order {
-  const { inputWeight = 1, outputWeight = 2, weights = {}, patience } = options
-  /** The lowest counter of those that waited when somebody was admitted last. */
-  let floor = 0
-  const ledger = new TenantLedger({ inputWeight, outputWeight, weights }, (tenant) => {
-    tenant.used = Math.max(tenant.used, floor)
-  })
+export const fair = defineOrder({
+  name: 'fair',
+  doc: 'The tenant that was served least, by tokens and weight; newcomers begin at the lowest counter of the waiting tenants (VTC, arXiv 2401.00588). For tenants.',
+  options: z.object({ ...priceOptions, ...patienceOption }),
+  create({ patience, ...prices }) {
+    /** The lowest counter of the tenants that waited when a request was admitted last. */
+    let floor = 0
+    const ledger = new TenantLedger(prices, (tenant) => {
+      tenant.used = Math.max(tenant.used, floor)
+    })
 
-  function candidates(): TinyQueue<Candidate> {
-    const list: Candidate[] = []
-    for (const { used, waiting } of ledger.waiting) {
-      list.push({ used, turn: list.length, requests: waiting.values() })
-    }
-    return new TinyQueue(list, (one, other) => one.used - other.used || one.turn - other.turn)
-  }
-
-  const order: Order = {
-    name: 'fair',
-    options: { inputWeight, outputWeight, weights },
-    *next({ waiting }) {
-      const queue = candidates()
-      floor = Math.max(floor, queue.peek()?.used ?? 0)
-      for (let least = queue.pop(); least !== undefined; least = queue.pop()) {
-        const { value: request, done } = least.requests.next()
-        if (done === true) continue
-        if (waiting.has(request.id)) {
-          yield request
-          least.used += ledger.promptCost(request)
-        }
-        queue.push(least)
+    function candidates(): TinyQueue<Candidate> {
+      const list: Candidate[] = []
+      for (const { used, waiting } of ledger.waiting) {
+        list.push({ used, turn: list.length, requests: waiting.values() })
       }
-    },
-    observe: (event) => ledger.observe(event),
-  }
-  return boundedOvertaking(order, patience)
-}
+      return new TinyQueue(list, (one, other) => one.used - other.used || one.turn - other.turn)
+    }
+
+    return boundedOvertaking(
+      {
+        *next({ waiting }) {
+          const queue = candidates()
+          floor = Math.max(floor, queue.peek()?.used ?? 0)
+          for (let least = queue.pop(); least !== undefined; least = queue.pop()) {
+            const { value: request, done } = least.requests.next()
+            if (done === true) continue
+            if (waiting.has(request.id)) {
+              yield request
+              least.used += ledger.promptCost(request)
+            }
+            queue.push(least)
+          }
+        },
+        observe: (event) => ledger.observe(event),
+      },
+      patience,
+    )
+  },
+})

@@ -1,9 +1,11 @@
-import type { Order } from '../order.js'
+import { defineOrder } from '@cllm/core/portable'
 
 /**
- * First come, first served; preempted requests before new ones. Nobody is ever overtaken: the bound
- * is 0 tokens.
+ * First come, first served; preempted requests before new ones. No request is ever overtaken: the
+ * bound is 0 tokens.
  */
-export function fcfs(): Order {
-  return { name: 'fcfs', next: (state) => state.waiting }
-}
+export const fcfs = defineOrder({
+  name: 'fcfs',
+  doc: 'First come, first served.',
+  create: () => ({ next: (state) => state.waiting }),
+})

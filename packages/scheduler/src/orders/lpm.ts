@@ -1,7 +1,8 @@
 import type { SequenceView, WaitingView } from '@cllm/core'
-import { boundedOvertaking, type PatienceOptions } from '../bounded-overtaking.js'
-import { cachedTokens } from '../cached-tokens.js'
-import type { Order } from '../order.js'
+import { defineOrder } from '@cllm/core/portable'
+import { z } from 'zod'
+import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { cachedTokens } from '../kit/cached-tokens.js'
 
 /** Requests that are ranked; the others come after them, as they wait. */
 const rankedFirst = 128
@@ -11,9 +12,13 @@ const rankedFirst = 128
  * used before it is overwritten. After SGLang (RadixAttention, arXiv 2312.07104), where requests
  * without a cached prefix can starve; here overtaking is bounded by {@link overtakingBound}.
  */
-export function lpm({ patience }: PatienceOptions = {}): Order {
-  return boundedOvertaking({ name: 'lpm', next: ({ waiting }) => byPrefix(waiting) }, patience)
-}
+export const lpm = defineOrder({
+  name: 'lpm',
+  doc: 'Longest prefix match: the longest prefix that a slot holds, of the first 128 requests (SGLang, arXiv 2312.07104). For the hit rate.',
+  options: z.object(patienceOption),
+  create: ({ patience }) =>
+    boundedOvertaking({ next: ({ waiting }) => byPrefix(waiting) }, patience),
+})
 
 function* byPrefix(waiting: WaitingView): Iterable<SequenceView> {
   const window: { request: SequenceView; cached: number }[] = []

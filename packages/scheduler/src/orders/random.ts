@@ -1,27 +1,20 @@
-import { boundedOvertaking, type PatienceOptions } from '../bounded-overtaking.js'
-import type { Order } from '../order.js'
-import { WaitingHeap } from '../waiting-heap.js'
-
-/** Options of {@link random}. */
-export interface RandomOptions extends PatienceOptions {
-  /** The same seed and the same load give the same order. Default 1. */
-  readonly seed?: number
-}
+import { defineOrder } from '@cllm/core/portable'
+import { z } from 'zod'
+import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { WaitingHeap } from '../kit/waiting-heap.js'
 
 /**
  * By lot, the measure for what any order is worth. Overtaking is bounded by {@link overtakingBound}.
  */
-export function random({ seed = 1, patience }: RandomOptions = {}): Order {
-  const draw = drawing(seed)
-  const heap = new WaitingHeap(draw)
-  const order: Order = {
-    name: 'random',
-    options: { seed },
-    next: (state) => heap.inOrder(state),
-    observe: (event) => heap.observe(event),
-  }
-  return boundedOvertaking(order, patience)
-}
+export const random = defineOrder({
+  name: 'random',
+  doc: 'Drawn by lot. For knowing what an order is worth.',
+  options: z.object({
+    seed: z.int().default(1).describe('The same seed and the same load give the same order.'),
+    ...patienceOption,
+  }),
+  create: ({ seed, patience }) => boundedOvertaking(new WaitingHeap(drawing(seed)), patience),
+})
 
 /** Mulberry32 by Tommy Ettinger (public domain): numbers from 0 to 2³². */
 function drawing(seed: number): () => number {

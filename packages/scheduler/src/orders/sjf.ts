@@ -1,24 +1,26 @@
-import { boundedOvertaking, type PatienceOptions } from '../bounded-overtaking.js'
-import type { Order } from '../order.js'
-import { WorkRanking } from '../work-ranking.js'
-
-/** Options of {@link sjf}. */
-export interface SjfOptions extends PatienceOptions {
-  /** Tokens of work that are outweighed by one token computed while waiting. Default 0.05. */
-  readonly aging?: number
-}
+import { defineOrder } from '@cllm/core/portable'
+import { z } from 'zod'
+import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { WorkRanking } from '../kit/work-ranking.js'
 
 /**
  * Shortest job first: the least prompt work that no slot holds, equals by arrival; waiting makes a job
  * shorter. Overtaking is bounded by {@link overtakingBound}.
  */
-export function sjf({ aging = 0.05, patience }: SjfOptions = {}): Order {
-  const ranking = new WorkRanking(({ tokens, cameAt }, now) => tokens - aging * (now - cameAt))
-  const order: Order = {
-    name: 'sjf',
-    options: { aging },
-    next: (state) => ranking.inOrder(state),
-    observe: (event) => ranking.observe(event),
-  }
-  return boundedOvertaking(order, patience)
-}
+export const sjf = defineOrder({
+  name: 'sjf',
+  doc: 'Shortest job first: the least prompt work that no slot holds. For a low mean TTFT.',
+  options: z.object({
+    aging: z
+      .number()
+      .min(0)
+      .default(0.05)
+      .describe('Tokens by which a job counts as shorter for each token computed while it waits.'),
+    ...patienceOption,
+  }),
+  create: ({ aging, patience }) =>
+    boundedOvertaking(
+      new WorkRanking(({ tokens, cameAt }, now) => tokens - aging * (now - cameAt)),
+      patience,
+    ),
+})

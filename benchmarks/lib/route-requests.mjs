@@ -1,0 +1,160 @@
+const greedy = { temperature: 0, seed: 1 }
+const prompt = 'Once upon a time'
+const messages = [
+  { role: 'system', content: 'You tell stories.' },
+  { role: 'user', content: 'Tell one.' },
+]
+const model = 'stories15m'
+const tool = {
+  type: 'function',
+  function: {
+    name: 'look',
+    description: 'Looks.',
+    parameters: { type: 'object', properties: { at: { enum: ['a', 'b'] } }, required: ['at'] },
+  },
+}
+const schema = {
+  type: 'object',
+  properties: { name: { enum: ['ann', 'bob'] }, age: { type: 'integer' } },
+  required: ['name', 'age'],
+  additionalProperties: false,
+}
+
+/** A request for every route, and more than one where an answer has several forms. */
+export const requests = [
+  { route: 'GET /' },
+  { route: 'GET /health' },
+  { route: 'GET /health/live' },
+  { route: 'GET /health/ready' },
+  { route: 'GET /model/info' },
+  { route: 'POST /encode', body: { text: prompt } },
+  { route: 'POST /decode', body: { tokens: [9038, 2501, 263, 931] } },
+  { route: 'POST /generate', body: { prompt, max_tokens: 12, ...greedy } },
+  { route: 'POST /generate', name: 'stop', body: { prompt, stop: ['girl'], ...greedy } },
+  {
+    route: 'POST /generate',
+    name: 'logprobs',
+    body: { prompt, max_tokens: 3, logprobs: 2, ...greedy },
+  },
+  { route: 'POST /generate', name: 'wrong', body: { prompt, max_tokens: -1 } },
+  { route: 'POST /generate', name: 'unknown field', body: { prompt, max_token: 5, ...greedy } },
+  { route: 'POST /generate', name: 'no JSON', body: '{"prompt": ' },
+  { route: 'POST /generate_stream', body: { prompt, max_tokens: 8, ...greedy } },
+  { route: 'POST /benchmark', name: 'wrong', body: { requests: -1 } },
+  { route: 'GET /requests/{id}', path: '/requests/nothing' },
+  { route: 'GET /v1/models' },
+  { route: 'GET /v1/models/{id}', path: `/v1/models/${model}` },
+  { route: 'GET /v1/models/{id}', name: 'unknown', path: '/v1/models/nothing' },
+  { route: 'POST /v1/chat/completions', body: { model, messages, max_tokens: 12, ...greedy } },
+  {
+    route: 'POST /v1/chat/completions',
+    name: 'stream',
+    body: {
+      model,
+      messages,
+      max_tokens: 8,
+      stream: true,
+      stream_options: { include_usage: true },
+      ...greedy,
+    },
+  },
+  {
+    route: 'POST /v1/chat/completions',
+    name: 'schema',
+    body: {
+      model,
+      messages,
+      max_tokens: 40,
+      response_format: { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } },
+      ...greedy,
+    },
+  },
+  {
+    route: 'POST /v1/chat/completions',
+    name: 'forced tool',
+    body: { model, messages, max_tokens: 60, tools: [tool], tool_choice: 'required', ...greedy },
+  },
+  { route: 'POST /v1/chat/completions', name: 'wrong', body: { model, messages: 'none' } },
+  { route: 'POST /v1/chat/completions', name: 'no model', body: { model: 'nothing', messages } },
+  { route: 'POST /v1/completions', body: { model, prompt, max_tokens: 8, logprobs: 1, ...greedy } },
+  {
+    route: 'POST /v1/completions',
+    name: 'stream',
+    body: { model, prompt, max_tokens: 5, stream: true, ...greedy },
+  },
+  {
+    route: 'POST /v1/responses',
+    body: { model, input: 'Tell one.', max_output_tokens: 16, ...greedy, seed: undefined },
+  },
+  {
+    route: 'POST /v1/responses',
+    name: 'stream',
+    body: { model, input: 'Tell one.', max_output_tokens: 16, stream: true, temperature: 0 },
+  },
+  {
+    route: 'POST /v1/embeddings',
+    body: { model, input: ['one', 'two'], encoding_format: 'base64' },
+  },
+  { route: 'GET /api/version' },
+  { route: 'GET /api/tags' },
+  { route: 'GET /api/ps' },
+  { route: 'POST /api/show', body: { model } },
+  {
+    route: 'POST /api/generate',
+    body: { model, prompt, options: { num_predict: 8, ...greedy }, stream: false },
+  },
+  {
+    route: 'POST /api/generate',
+    name: 'stream',
+    body: { model, prompt, options: { num_predict: 4, ...greedy } },
+  },
+  {
+    route: 'POST /api/chat',
+    body: { model, messages, options: { num_predict: 8, ...greedy }, stream: false },
+  },
+  {
+    route: 'POST /api/chat',
+    name: 'stream',
+    body: { model, messages, options: { num_predict: 4, ...greedy } },
+  },
+  { route: 'POST /api/embed', body: { model, input: 'one' } },
+  { route: 'POST /api/embeddings', body: { model, prompt: 'one' } },
+  { route: 'POST /api/pull', name: 'wrong', body: {} },
+  { route: 'DELETE /api/delete', name: 'unknown', body: { model: 'nothing' } },
+  { route: 'POST /completion', body: { prompt, n_predict: 8, ...greedy } },
+  {
+    route: 'POST /completion',
+    name: 'stream',
+    body: { prompt, n_predict: 4, stream: true, ...greedy },
+  },
+  {
+    route: 'POST /completion',
+    name: 'grammar',
+    body: { prompt, n_predict: 8, grammar: 'root ::= [a-z ]+', ...greedy },
+  },
+  { route: 'POST /completions', body: { prompt, n_predict: 4, ...greedy } },
+  {
+    route: 'POST /infill',
+    body: { input_prefix: 'a', input_suffix: 'b', n_predict: 4, ...greedy },
+  },
+  { route: 'POST /tokenize', body: { content: prompt, with_pieces: true } },
+  { route: 'POST /detokenize', body: { tokens: [9038, 2501] } },
+  { route: 'POST /apply-template', body: { messages } },
+  { route: 'POST /embedding', body: { content: 'one' } },
+  { route: 'POST /embeddings', body: { content: 'one' } },
+  { route: 'GET /props' },
+  { route: 'GET /slots' },
+  { route: 'GET /v1/health' },
+  { route: 'GET /models' },
+  { route: 'POST /models/load', body: { model } },
+  { route: 'POST /models/unload', name: 'unknown', body: { model: 'nothing' } },
+  { route: 'GET /admin/scheduler' },
+  { route: 'PUT /admin/scheduler', body: { policy: 'chunked+fair', options: {} } },
+  { route: 'PUT /admin/scheduler', name: 'unknown', body: { policy: 'chunked+fare' } },
+  { route: 'GET /admin/log-level' },
+  { route: 'PUT /admin/log-level', body: { level: 'warn' } },
+  { route: 'GET /admin/recorder', path: '/admin/recorder?id=nothing' },
+  { route: 'GET /metrics' },
+  { route: 'GET /openapi.json' },
+  { route: 'GET /docs' },
+]

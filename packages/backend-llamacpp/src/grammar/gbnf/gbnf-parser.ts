@@ -1,0 +1,220 @@
+import { GbnfReader } from './gbnf-reader.js'
+import { ElementKind, type GbnfRules } from './gbnf-rules.js'
+import { grammarLimits } from '../budget/grammar-limits.js'
+
+/** Elements as pairs of kind and value. */
+type Rule = number[]
+
+/** What `*`, `+`, `?` and `{…}` ask for. */
+interface Repetition {
+  readonly min: number
+  readonly max: number
+}
+
+/**
+ * Reads GBNF as llama.cpp does (`llama_grammar_parser`), into the same rules, and counts them before
+ * they are made.
+ * @throws CllmError `invalid_constraint` with line and column
+ */
+export function parseGbnf(grammar: string, root: string): GbnfRules {
+  return new GbnfParser(new GbnfReader(grammar)).parse(root)
+}
+
+class GbnfParser {
+  readonly #reader: GbnfReader
+  readonly #rules: (Rule | undefined)[] = []
+  readonly #names: string[] = []
+  readonly #numbers = new Map<string, number>()
+  /** Where rules were first used. */
+  readonly #used = new Map<number, number>()
+  #elements = 0
+
+  constructor(reader: GbnfReader) {
+    this.#reader = reader
+  }
+
+  parse(root: string): GbnfRules {
+    const reader = this.#reader
+    reader.skipSpace(true)
+    while (!reader.isAtEnd) this.#rule()
+    const undefinedAt = [...this.#used].find(([number]) => this.#rules[number] === undefined)
+    if (undefinedAt !== undefined) {
+      throw reader.problem(`there is no rule ${this.#names[undefinedAt[0]]}`, undefinedAt[1])
+    }
+    const rootNumber = this.#numbers.get(root)
+    if (rootNumber === undefined) throw reader.problem(`there is no rule ${root}`)
+    return flatten(this.#rules, this.#names, rootNumber)
+  }
+
+  #rule(): void {
+    const reader = this.#reader
+    const start = reader.at
+    const name = reader.name()
+    if (name !== undefined) reader.skipSpace(false)
+    if (name === undefined) throw reader.unexpected(start)
+    if (!reader.take('::=')) throw reader.unexpected()
+    reader.skipSpace(true)
+    const number = this.#number(name)
+    this.#rules[number] = this.#alternatives(name, 0)
+    if (!reader.isAtEnd && !reader.takesLineEnd()) {
+      throw reader.sees(')')
+        ? reader.problem('a closing parenthesis without an opening one')
+        : reader.unexpected()
+    }
+    reader.skipSpace(true)
+  }
+
+  #alternatives(name: string, depth: number): Rule {
+    const reader = this.#reader
+    const rule: Rule = []
+    this.#sequence(name, rule, depth)
+    while (reader.take('|')) {
+      reader.skipSpace(true)
+      this.#add(rule, ElementKind.Alternative, 0)
+      this.#sequence(name, rule, depth)
+    }
+    this.#add(rule, ElementKind.End, 0)
+    return rule
+  }
+
+  #sequence(name: string, rule: Rule, depth: number): void {
+    const reader = this.#reader
+    /** Where what a repetition is about begins in the rule. */
+    let last = rule.length
+    /** Rules that repetitions have made of it. */
+    let made = 1
+    for (;;) {
+      const at = reader.at
+      const repetition = reader.repetition(depth > 0)
+      if (repetition !== undefined) {
+        made *= this.#repeat(name, rule, last, made, repetition, at)
+        continue
+      }
+      const start = rule.length
+      const before = this.#names.length
+      if (!this.#element(name, rule, depth)) return
+      last = start
+      made = Math.max(1, this.#names.length - before)
+      if (this.#isReference(rule, start)) made = 1
+      reader.skipSpace(depth > 0)
+    }
+  }
+
+  /** Whether the last element names a rule that the text defines: its own rules do not count. */
+  #isReference(rule: Rule, at: number): boolean {
+    return rule[at] === ElementKind.Rule && this.#used.has(rule[at + 1] ?? -1)
+  }
+
+  /** Reads one literal, set, token, name or group; false where there is none. */
+  #element(name: string, rule: Rule, depth: number): boolean {
+    const reader = this.#reader
+    const at = reader.at
+    const add = (kind: number, value: number) => this.#add(rule, kind, value)
+    if (reader.literal((code) => add(ElementKind.Character, code))) return true
+    if (reader.set(add) || reader.token(add)) return true
+    if (reader.take('.')) {
+      add(ElementKind.AnyCharacter, 0)
+      return true
+    }
+    const used = reader.name()
+    if (used !== undefined) {
+      const number = this.#number(used)
+      if (!this.#used.has(number)) this.#used.set(number, at)
+      add(ElementKind.Rule, number)
+      return true
+    }
+    if (!reader.take('(')) return false
+    if (depth === grammarLimits.depth) {
+      throw reader.problem(`groups are nested deeper than ${grammarLimits.depth}`, at)
+    }
+    reader.skipSpace(true)
+    const number = this.#newRule(name)
+    this.#rules[number] = this.#alternatives(name, depth + 1)
+    if (!reader.take(')')) {
+      throw reader.isAtEnd ? reader.problem('a parenthesis is not closed') : reader.unexpected()
+    }
+    add(ElementKind.Rule, number)
+    return true
+  }
+
+  /** Writes a repetition out as llama.cpp does, and returns the number of rules it becomes. */
+  #repeat(
+    name: string,
+    rule: Rule,
+    last: number,
+    made: number,
+    { min, max }: Repetition,
+    at: number,
+  ): number {
+    const reader = this.#reader
+    if (last === rule.length) throw reader.problem('there is nothing that it repeats', at)
+    if (max < min) throw reader.problem(`a repetition from ${min} to ${max} has no end`, at)
+    const isBounded = max !== Infinity
+    const times = Math.max(1, isBounded ? max : min)
+    if (made * times > grammarLimits.repetitions) {
+      throw reader.problem(`more than ${grammarLimits.repetitions} repetitions`, at)
+    }
+    const repeated = rule.slice(last)
+    const size = repeated.length / 2
+    const optional = isBounded ? max - min : 1
+    this.#count(Math.max(0, min - 1) * size + optional * (size + 3), at)
+    if (min === 0) rule.length = last
+    // Not spread: a list of this length would not fit on the stack.
+    for (let nth = 1; nth < min; nth++) for (const part of repeated) rule.push(part)
+    let rest: number | undefined
+    for (let nth = 0; nth < optional; nth++) {
+      const number = this.#newRule(name)
+      const again = isBounded ? rest : number
+      const tail = again === undefined ? [] : [ElementKind.Rule, again]
+      this.#rules[number] = [...repeated, ...tail, ElementKind.Alternative, 0, ElementKind.End, 0]
+      rest = number
+    }
+    if (rest !== undefined) rule.push(ElementKind.Rule, rest)
+    return times
+  }
+
+  #add(rule: Rule, kind: number, value: number): void {
+    this.#count(1, this.#reader.at)
+    rule.push(kind, value)
+  }
+
+  #count(elements: number, at: number): void {
+    this.#elements += elements
+    if (this.#elements <= grammarLimits.elements) return
+    const limit = `more than ${grammarLimits.elements} elements`
+    throw this.#reader.problem(`with its repetitions written out the grammar has ${limit}`, at)
+  }
+
+  #number(name: string): number {
+    const known = this.#numbers.get(name)
+    if (known !== undefined) return known
+    const number = this.#newRule(name)
+    this.#numbers.set(name, number)
+    return number
+  }
+
+  #newRule(name: string): number {
+    this.#rules.push(undefined)
+    return this.#names.push(name) - 1
+  }
+}
+
+function flatten(
+  rules: readonly (Rule | undefined)[],
+  names: readonly string[],
+  root: number,
+): GbnfRules {
+  const total = rules.reduce((sum, rule = []) => sum + rule.length / 2, 0)
+  const kinds = new Uint8Array(total)
+  const values = new Uint32Array(total)
+  const starts = new Uint32Array(rules.length)
+  let at = 0
+  for (const [number, rule = []] of rules.entries()) {
+    starts[number] = at
+    for (let index = 0; index < rule.length; index += 2) {
+      kinds[at] = rule[index]!
+      values[at++] = rule[index + 1]!
+    }
+  }
+  return { kinds, values, starts, names, root }
+}

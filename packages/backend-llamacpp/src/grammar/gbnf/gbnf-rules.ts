@@ -1,0 +1,57 @@
+/** What an element of a rule is, as llama.cpp numbers them (`llama_gretype`). */
+export const ElementKind = {
+  End: 0,
+  Alternative: 1,
+  Rule: 2,
+  Character: 3,
+  NotCharacter: 4,
+  RangeEnd: 5,
+  OtherCharacter: 6,
+  AnyCharacter: 7,
+  Token: 8,
+  NotToken: 9,
+} as const
+
+/**
+ * A grammar as llama.cpp holds it: repetitions and groups are rules of their own. All rules follow
+ * one another in one list of elements, so an element's index says what `llama_grammar_element*` does.
+ */
+export interface GbnfRules {
+  readonly kinds: Uint8Array
+  /** A code point, the number of a rule or a token, by kind. */
+  readonly values: Uint32Array
+  /** Where each rule begins. */
+  readonly starts: Uint32Array
+  /** For messages; a group has the name of the rule that it is in. */
+  readonly names: readonly string[]
+  /** The number of the root rule. */
+  readonly root: number
+}
+
+/** Whether an alternative of a rule ends before this element. */
+export function endsAlternative(kind: number): boolean {
+  return kind <= ElementKind.Alternative
+}
+
+/** Where the element behind this one is; a set of characters counts as one. */
+export function afterElement({ kinds }: GbnfRules, at: number): number {
+  let next = at + 1
+  while (kinds[next] === ElementKind.RangeEnd || kinds[next] === ElementKind.OtherCharacter) next++
+  return next
+}
+
+/** Whether the characters at an element include this one; false where it is none of characters. */
+export function matchesCharacter({ kinds, values }: GbnfRules, at: number, code: number): boolean {
+  const first = kinds[at]
+  if (first === ElementKind.AnyCharacter) return true
+  if (first !== ElementKind.Character && first !== ElementKind.NotCharacter) return false
+  let pos = at
+  do {
+    const low = values[pos]!
+    const isRange = kinds[pos + 1] === ElementKind.RangeEnd
+    const high = isRange ? values[pos + 1]! : low
+    if (low <= code && code <= high) return first === ElementKind.Character
+    pos += isRange ? 2 : 1
+  } while (kinds[pos] === ElementKind.OtherCharacter)
+  return first === ElementKind.NotCharacter
+}

@@ -1,0 +1,44 @@
+import type { CodePointRange } from '../gbnf/gbnf-writer.js'
+
+const highest = 0x10ffff
+
+/** A set of Unicode code points as rising ranges that do not touch. */
+export type CodePointSet = readonly CodePointRange[]
+
+/** The set of everything that some of the ranges hold. */
+export function union(ranges: readonly CodePointRange[]): CodePointSet {
+  if (ranges.length < 2) return ranges
+  const merged: [number, number][] = []
+  for (const [first, last] of ranges.toSorted((a, b) => a[0] - b[0])) {
+    const before = merged.at(-1)
+    if (before !== undefined && first <= before[1] + 1) before[1] = Math.max(before[1], last)
+    else merged.push([first, last])
+  }
+  return merged
+}
+
+/** Everything that the set does not hold. */
+export function complement(set: CodePointSet): CodePointSet {
+  const ranges: CodePointRange[] = []
+  let next = 0
+  for (const [first, last] of set) {
+    if (first > next) ranges.push([next, first - 1])
+    next = last + 1
+  }
+  if (next <= highest) ranges.push([next, highest])
+  return ranges
+}
+
+/** What the first set holds and the second does not. */
+export function difference(set: CodePointSet, without: CodePointSet): CodePointSet {
+  return complement(union([...complement(set), ...without]))
+}
+
+/** Whether both sets hold the same code points. */
+export function isSameSet(left: CodePointSet, right: CodePointSet): boolean {
+  if (left === right) return true
+  return (
+    left.length === right.length &&
+    left.every(([first, last], index) => first === right[index]![0] && last === right[index]![1])
+  )
+}

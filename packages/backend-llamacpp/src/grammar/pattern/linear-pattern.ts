@@ -1,0 +1,153 @@
+import type { AST } from '@eslint-community/regexpp'
+import type { CodePointSet } from './code-point-set.js'
+import { charactersOf, wordCharacters } from './pattern-characters.js'
+import { PatternProblem, parsePattern } from './parse-pattern.js'
+
+const mostStates = 20_000
+
+type Assertion = 'start' | 'end' | 'word' | 'no-word'
+
+/** A state takes a character, holds at a place, or (with neither) is left at once. */
+interface State {
+  readonly takes?: (code: number) => boolean
+  readonly assertion?: Assertion
+  readonly next: number[]
+}
+
+/**
+ * A regular expression that takes time linear in the text: all ways to match are followed at once
+ * (Thompson, "Regular expression search algorithm", 1968). `RegExp` tries one after the other, which
+ * takes minutes for `^(a|a|aa)+$` on 50 characters.
+ */
+export class LinearPattern {
+  readonly #states: State[] = [{ next: [] }]
+  readonly #start: number
+
+  /** @throws PatternProblem if it is not a regular expression or needs more than an automaton */
+  constructor(pattern: string) {
+    this.#start = this.#choice(parsePattern(pattern).alternatives, 0)
+  }
+
+  /**
+   * Whether it matches anywhere in a text.
+   * @param spend - called with the number of steps before they are done
+   */
+  test(text: string, spend: (steps: number) => void): boolean {
+    const codes = Array.from(text, (character) => character.codePointAt(0) ?? 0)
+    let current = new Set<number>()
+    for (let at = 0; at <= codes.length; at++) {
+      current.add(this.#start)
+      spend(1 + this.#reach(current, codes, at))
+      if (current.has(0)) return true
+      const code = codes[at]
+      if (code === undefined) break
+      const after = new Set<number>()
+      for (const state of current) {
+        const { takes, next } = this.#states[state]!
+        if (takes?.(code) === true) for (const one of next) after.add(one)
+      }
+      current = after
+    }
+    return false
+  }
+
+  /** Adds the states that can be reached without a character, and returns how many there are. */
+  #reach(states: Set<number>, codes: readonly number[], at: number): number {
+    // Iterating a Set includes elements added during the iteration.
+    for (const state of states) {
+      const { takes, assertion, next } = this.#states[state]!
+      if (takes !== undefined || (assertion !== undefined && !holds(assertion, codes, at))) continue
+      for (const one of next) states.add(one)
+    }
+    return states.size
+  }
+
+  #add(state: State): number {
+    if (this.#states.length === mostStates) {
+      throw new PatternProblem(`beside enum or const it needs more than ${mostStates} states`)
+    }
+    return this.#states.push(state) - 1
+  }
+
+  #choice(alternatives: readonly AST.Alternative[], next: number): number {
+    const ways = alternatives.map(({ elements }) =>
+      elements.reduceRight((after, element) => this.#element(element, after), next),
+    )
+    return ways.length === 1 ? (ways[0] ?? next) : this.#add({ next: ways })
+  }
+
+  /** The state that matches an element and leads on to `next`. */
+  #element(element: AST.Element, next: number): number {
+    switch (element.type) {
+      case 'Character':
+      case 'CharacterSet':
+      case 'CharacterClass':
+        return this.#add({ takes: takerOf(element), next: [next] })
+      case 'Group':
+        if (element.modifiers) break
+        return this.#choice(element.alternatives, next)
+      case 'CapturingGroup':
+        return this.#choice(element.alternatives, next)
+      case 'Quantifier':
+        return this.#repeat(element, next)
+      case 'Assertion': {
+        const assertion = assertionOf(element)
+        if (assertion === undefined) break
+        return this.#add({ assertion, next: [next] })
+      }
+      default:
+    }
+    throw new PatternProblem(`${element.raw} is not supported`)
+  }
+
+  #repeat({ element, min, max }: AST.Quantifier, next: number): number {
+    let entry = next
+    if (max === Infinity) {
+      const loop = this.#add({ next: [next] })
+      this.#states[loop]!.next.push(this.#element(element, loop))
+      entry = loop
+    } else {
+      for (let nth = min; nth < max; nth++) {
+        entry = this.#add({ next: [next, this.#element(element, entry)] })
+      }
+    }
+    for (let nth = 0; nth < min; nth++) entry = this.#element(element, entry)
+    return entry
+  }
+}
+
+function takerOf(
+  element: AST.Character | AST.CharacterSet | AST.CharacterClass,
+): (code: number) => boolean {
+  const set = charactersOf(element)
+  if (set !== undefined) return (code) => includes(set, code)
+  // Unicode's properties; one character at a time cannot take long.
+  const one = new RegExp(element.raw, 'u')
+  return (code) => one.test(String.fromCodePoint(code))
+}
+
+function assertionOf(element: AST.Assertion): Assertion | undefined {
+  if (element.kind === 'start' || element.kind === 'end') return element.kind
+  if (element.kind === 'word') return element.negate ? 'no-word' : 'word'
+  return undefined
+}
+
+function holds(assertion: Assertion, codes: readonly number[], at: number): boolean {
+  if (assertion === 'start') return at === 0
+  if (assertion === 'end') return at === codes.length
+  const isWord = (index: number) => includes(wordCharacters, codes[index] ?? -1)
+  return (isWord(at - 1) !== isWord(at)) === (assertion === 'word')
+}
+
+function includes(set: CodePointSet, code: number): boolean {
+  let low = 0
+  let high = set.length - 1
+  while (low <= high) {
+    const middle = (low + high) >> 1
+    const [first, last] = set[middle]!
+    if (code < first) high = middle - 1
+    else if (code > last) low = middle + 1
+    else return true
+  }
+  return false
+}

@@ -1,0 +1,71 @@
+import type { AST } from '@eslint-community/regexpp'
+import { type CodePointSet, complement, union } from './code-point-set.js'
+import type { CodePointRange } from '../gbnf/gbnf-writer.js'
+
+const digits: CodePointSet = [[0x30, 0x39]]
+/** `\w`. */
+export const wordCharacters = union([...digits, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]])
+const lineEnds = union([
+  [0x0a, 0x0a],
+  [0x0d, 0x0d],
+  [0x2028, 0x2029],
+])
+const space = union([
+  ...lineEnds,
+  [0x09, 0x0d],
+  [0x20, 0x20],
+  [0xa0, 0xa0],
+  [0x1680, 0x1680],
+  [0x2000, 0x200a],
+  [0x202f, 0x202f],
+  [0x205f, 0x205f],
+  [0x3000, 0x3000],
+  [0xfeff, 0xfeff],
+])
+
+type Element =
+  | AST.Character
+  | AST.CharacterSet
+  | AST.CharacterClass
+  | AST.ClassRangesCharacterClassElement
+
+/** What one character of a regular expression may be; undefined when that is not known here. */
+export function charactersOf(element: Element): CodePointSet | undefined {
+  switch (element.type) {
+    case 'Character':
+      return [[element.value, element.value]]
+    case 'CharacterClassRange':
+      return [[element.min.value, element.max.value]]
+    case 'CharacterSet':
+      return setOf(element)
+    case 'CharacterClass': {
+      const ranges: CodePointRange[] = []
+      for (const part of element.elements) {
+        if (!isKnown(part)) return undefined
+        const set = charactersOf(part)
+        if (set === undefined) return undefined
+        ranges.push(...set)
+      }
+      return element.negate ? complement(union(ranges)) : union(ranges)
+    }
+  }
+}
+
+function isKnown(part: AST.CharacterClassElement): part is AST.ClassRangesCharacterClassElement {
+  return ['Character', 'CharacterClassRange', 'CharacterSet'].includes(part.type)
+}
+
+function setOf(set: AST.CharacterSet): CodePointSet | undefined {
+  switch (set.kind) {
+    case 'any':
+      return complement(lineEnds)
+    case 'digit':
+      return set.negate ? complement(digits) : digits
+    case 'word':
+      return set.negate ? complement(wordCharacters) : wordCharacters
+    case 'space':
+      return set.negate ? complement(space) : space
+    case 'property':
+      return undefined
+  }
+}

@@ -1,0 +1,131 @@
+import type { AST } from '@eslint-community/regexpp'
+import { characterRule } from './character-rule.js'
+import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
+import { jsonRule } from '../rules/json-rules.js'
+import { parsePattern, PatternProblem } from './parse-pattern.js'
+import { charactersOf } from './pattern-characters.js'
+
+/** How many characters a string may have. */
+export interface Lengths {
+  readonly min: number
+  readonly max: number
+}
+
+/** A part of a pattern as GBNF, with the lengths of what it matches. */
+interface Part extends Lengths {
+  readonly text: string
+}
+
+const deepest = 50
+
+/**
+ * The inside of the JSON strings that match a pattern and have such a length, as GBNF. As JSON schema
+ * says, a pattern matches anywhere in a string unless it has anchors.
+ * @throws PatternProblem
+ */
+export function patternRule(writer: GbnfWriter, pattern: string, lengths: Lengths): string {
+  const { alternatives } = parsePattern(pattern)
+  const texts = alternatives.map((alternative) => {
+    const { elements, starts, ends } = withoutAnchors(alternative)
+    const part = fit(writer, elements, starts && ends, lengths)
+    const free = jsonRule(writer, 'char')
+    return [starts ? '' : `${free}*`, part.text, ends ? '' : `${free}*`].join(' ').trim()
+  })
+  return texts.length === 1 ? (texts[0] ?? '') : `(${texts.join(' | ')})`
+}
+
+function withoutAnchors({ elements }: AST.Alternative): {
+  readonly elements: readonly AST.Element[]
+  readonly starts: boolean
+  readonly ends: boolean
+} {
+  const isAnchor = (element: AST.Element | undefined, kind: 'start' | 'end') =>
+    element?.type === 'Assertion' && element.kind === kind
+  const starts = isAnchor(elements[0], 'start')
+  const ends = isAnchor(elements.at(-1), 'end')
+  return { elements: elements.slice(starts ? 1 : 0, ends ? -1 : undefined), starts, ends }
+}
+
+/** Keeps to the length as well, where the pattern does by itself or repeats a single character. */
+function fit(
+  writer: GbnfWriter,
+  elements: readonly AST.Element[],
+  isAnchored: boolean,
+  lengths: Lengths,
+): Part {
+  const [only] = elements
+  if (isAnchored && elements.length === 1 && only?.type === 'Quantifier') {
+    const set = setOf(only.element)
+    const min = Math.max(only.min, lengths.min)
+    const max = Math.min(only.max, lengths.max)
+    if (set !== undefined) return repeated(writer, character(set), min, max)
+  }
+  const part = sequence(writer, elements, 0)
+  const max = isAnchored ? part.max : Infinity
+  if (part.min >= lengths.min && max <= lengths.max) return part
+  throw new PatternProblem('together with this minLength or maxLength it is not supported')
+}
+
+function convert(writer: GbnfWriter, element: AST.Element, depth: number): Part {
+  if (depth > deepest) throw new PatternProblem(`it is nested deeper than ${deepest} levels`)
+  const set = setOf(element)
+  if (set !== undefined) return character(set)
+  switch (element.type) {
+    case 'Group':
+    case 'CapturingGroup': {
+      if (element.type === 'Group' && element.modifiers) break
+      const parts = element.alternatives.map(({ elements }) =>
+        sequence(writer, elements, depth + 1),
+      )
+      return {
+        text: `(${parts.map(({ text }) => text).join(' | ')})`,
+        min: Math.min(...parts.map(({ min }) => min)),
+        max: Math.max(...parts.map(({ max }) => max)),
+      }
+    }
+    case 'Quantifier': {
+      const part = convert(writer, element.element, depth + 1)
+      if (part.min === 0 && element.max === Infinity) {
+        throw new PatternProblem(`${element.raw} repeats without end what may be empty`)
+      }
+      return repeated(writer, part, element.min, element.max)
+    }
+    default:
+  }
+  throw new PatternProblem(`${element.raw} is not supported`)
+}
+
+function sequence(writer: GbnfWriter, elements: readonly AST.Element[], depth: number): Part {
+  const parts = elements.map((element) => convert(writer, element, depth))
+  return {
+    text: parts.length === 0 ? '""' : parts.map(({ text }) => text).join(' '),
+    min: parts.reduce((sum, { min }) => sum + min, 0),
+    max: parts.reduce((sum, { max }) => sum + max, 0),
+  }
+}
+
+function setOf(element: AST.Element) {
+  switch (element.type) {
+    case 'Character':
+    case 'CharacterSet':
+    case 'CharacterClass':
+      return charactersOf(element)
+    default:
+      return undefined
+  }
+}
+
+function character(set: NonNullable<ReturnType<typeof setOf>>): Part {
+  const text = characterRule(set)
+  if (text === undefined) throw new PatternProblem('a character of it cannot be written in JSON')
+  return { text, min: 1, max: 1 }
+}
+
+function repeated(writer: GbnfWriter, part: Part, min: number, max: number): Part {
+  if (min > max) throw new PatternProblem('no string of the wanted length matches')
+  if (min > maximumRepetitions || (max !== Infinity && max > maximumRepetitions)) {
+    throw new PatternProblem(`it repeats more than ${maximumRepetitions} times`)
+  }
+  const text = max === 0 ? '""' : writer.repeat(writer.rule(part.text), min, max)
+  return { text, min: min * part.min, max: max === 0 ? 0 : max * part.max }
+}

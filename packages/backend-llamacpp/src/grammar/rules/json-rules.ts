@@ -1,0 +1,44 @@
+import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
+
+/**
+ * JSON itself. Whitespace is bounded, so that no model can go on with it for ever: at most one blank,
+ * or one line break with its indentation. Numbers have at most 15 digits, which a double keeps, and
+ * characters are never halves of surrogate pairs. Each rule has those that it needs.
+ */
+const rules: Readonly<
+  Record<string, { readonly body: string; readonly needs?: readonly string[] }>
+> = {
+  ws: { body: String.raw`" "? | "\n" " "{0,32}` },
+  char: {
+    body:
+      String.raw`[\x20-\x21\x23-\x5b\x5d-\ud7ff\ue000-\U0010ffff] | ` +
+      String.raw`"\\" (["\\/bfnrt] | "u" ([0-9a-cA-Ce-fE-F] hex hex hex | [dD] [0-7] hex hex))`,
+    needs: ['hex'],
+  },
+  hex: { body: '[0-9a-fA-F]' },
+  string: { body: String.raw`"\"" char* "\""`, needs: ['char'] },
+  integer: { body: '"0" | "-"? [1-9] [0-9]{0,14}' },
+  number: {
+    body: '"-"? ("0" | [1-9] [0-9]{0,14}) ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?',
+  },
+  boolean: { body: '"true" | "false"' },
+  value: {
+    body: 'object | array | string | number | boolean | "null"',
+    needs: ['object', 'array', 'string', 'number', 'boolean'],
+  },
+  member: { body: 'string ":" ws value', needs: ['string', 'ws', 'value'] },
+  object: {
+    body: '"{" ws (member ("," ws member)* ws)? "}"',
+    needs: ['member', 'ws'],
+  },
+  array: { body: '"[" ws (value ("," ws value)* ws)? "]"', needs: ['value', 'ws'] },
+}
+
+/** Makes sure that the writer has one of JSON's rules, and returns its name. */
+export function jsonRule(writer: GbnfWriter, name: string): string {
+  const rule = rules[name]
+  if (rule === undefined || writer.has(name)) return name
+  writer.define(name, rule.body)
+  for (const needed of rule.needs ?? []) jsonRule(writer, needed)
+  return name
+}

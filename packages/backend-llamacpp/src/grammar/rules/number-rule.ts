@@ -1,0 +1,109 @@
+import { digitRanges } from './digit-ranges.js'
+import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
+import { jsonRule } from './json-rules.js'
+
+/** A limit of numbers. */
+export interface Bound {
+  readonly value: number
+  readonly isExclusive: boolean
+}
+
+/** What numbers are allowed. */
+export interface NumberFacts {
+  readonly isInteger: boolean
+  readonly minimum: Bound | undefined
+  readonly maximum: Bound | undefined
+}
+
+/** Digits that a double keeps. */
+const precision = 15
+const limit = 10n ** BigInt(precision) - 1n
+/** Further decimals allowed once a number is known to be in range. */
+const furtherDigits = 6
+
+/** A decimal number: `digits` divided by ten to the power of `decimals`. */
+interface Decimal {
+  readonly digits: bigint
+  readonly decimals: number
+}
+
+/** The numbers in the range as GBNF, or undefined when there is none that can be written. */
+export function numberRule(writer: GbnfWriter, facts: NumberFacts): string | undefined {
+  const { isInteger, minimum, maximum } = facts
+  if (minimum === undefined && maximum === undefined) {
+    return jsonRule(writer, isInteger ? 'integer' : 'number')
+  }
+  const whole = signed(integerLimit(minimum, 'min'), integerLimit(maximum, 'max'), (low, high) =>
+    digitRanges(low, high),
+  )
+  const parts = isInteger ? whole : [...whole, ...fractions(minimum, maximum)]
+  return parts.length === 0 ? undefined : writer.rule(parts.join(' | '))
+}
+
+/** Numbers with a fixed count of decimals, and behind them further ones where none can matter. */
+function fractions(minimum: Bound | undefined, maximum: Bound | undefined): string[] {
+  const bounds = [minimum, maximum].filter((bound) => bound !== undefined)
+  const isExclusive = bounds.some((bound) => bound.isExclusive)
+  const exact = bounds.map(({ value }) => toDecimal(value))
+  const decimals = Math.max(1, ...exact.map((bound) => bound.decimals)) + (isExclusive ? 1 : 0)
+  const size = Math.max(...exact.map(({ digits }) => String(digits).length)) + decimals
+  const further = Math.min(furtherDigits, precision - size)
+  if (decimals > furtherDigits + 2 || size > precision) return []
+  const low = scaledLimit(minimum, decimals, 'min')
+  const high = scaledLimit(maximum, decimals, 'max')
+  // A number goes away from zero with further digits, so the last step before a limit has none.
+  const inner = further > 0 ? ` [0-9]{0,${further}}` : ''
+  const body = (from: bigint, to: bigint, isLast: boolean): string[] => {
+    const last = isLast || inner === '' ? to : to
+    const open = isLast ? last - 1n : last
+    return [
+      ...(open >= from ? [`(${digitRanges(from, open, decimals)})${inner}`] : []),
+      ...(isLast && last >= from ? [digitRanges(last, last, decimals)] : []),
+    ]
+  }
+  const positive = high >= 0n ? body(low > 0n ? low : 0n, high, maximum !== undefined) : []
+  const least = high < 0n ? -high : 1n
+  const negative = low < 0n ? body(least, -low, minimum !== undefined) : []
+  return [...positive, ...negative.map((part) => `"-" (${part})`)]
+}
+
+function signed(low: bigint, high: bigint, write: (low: bigint, high: bigint) => string): string[] {
+  const parts: string[] = []
+  if (high >= 0n && high >= low) parts.push(write(low > 0n ? low : 0n, high))
+  if (low < 0n && high >= low) parts.push(`"-" (${write(high < 0n ? -high : 1n, -low)})`)
+  return parts
+}
+
+function integerLimit(bound: Bound | undefined, side: 'min' | 'max'): bigint {
+  return scaledLimit(bound, 0, side)
+}
+
+/** The first number within the bound that has `decimals` decimals, as an integer without the point. */
+function scaledLimit(bound: Bound | undefined, decimals: number, side: 'min' | 'max'): bigint {
+  const sign = side === 'min' ? 1n : -1n
+  const furthest = -sign * limit
+  if (bound === undefined) return furthest
+  const exact = toDecimal(bound.value)
+  const shift = decimals - exact.decimals
+  const scale = 10n ** BigInt(Math.abs(shift))
+  let scaled = shift >= 0 ? exact.digits * scale : exact.digits / scale
+  const isCut = shift < 0 && scaled * scale !== exact.digits
+  // Division goes towards zero.
+  const isOutside = isCut && (side === 'min' ? exact.digits > 0n : exact.digits < 0n)
+  if (isOutside || (bound.isExclusive && !isCut)) scaled += sign
+  return side === 'min' ? larger(scaled, furthest) : -larger(-scaled, -furthest)
+}
+
+function larger(a: bigint, b: bigint): bigint {
+  return a > b ? a : b
+}
+
+function toDecimal(value: number): Decimal {
+  const [mantissa = '0', exponent = '0'] = String(value).split('e')
+  const [whole = '0', fraction = ''] = mantissa.split('.')
+  const digits = BigInt(whole + fraction)
+  const decimals = fraction.length - Number(exponent)
+  return decimals >= 0
+    ? { digits, decimals }
+    : { digits: digits * 10n ** BigInt(-decimals), decimals: 0 }
+}

@@ -1,0 +1,23 @@
+import { refusedSchema } from '../refuse.js'
+
+/** Steps in all: about 100 ms. */
+const mostSteps = 250_000
+
+/**
+ * Counts the work on a schema. References let a small schema ask for any amount of it: 25 definitions,
+ * each `allOf` the next one twice, are 2^25 schemas.
+ */
+export class SchemaBudget {
+  #steps = mostSteps
+
+  /**
+   * @param pointer - the part of the schema being processed
+   * @throws CllmError `invalid_constraint` when the budget is spent
+   */
+  spend(steps: number, pointer: string): void {
+    this.#steps -= steps
+    if (this.#steps >= 0) return
+    const shown = pointer.length > 200 ? `${pointer.slice(0, 200)}…` : pointer
+    throw refusedSchema(shown, `the schema takes more than ${mostSteps} steps to compile`)
+  }
+}

@@ -1,0 +1,108 @@
+import { keepsTo } from './accepts.js'
+import { arrayRule } from '../rules/array-rule.js'
+import { type Facts, factsOf, type ValueType, valueTypes } from './facts.js'
+import { choiceRule } from '../rules/choice-rule.js'
+import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
+import { jsonRule } from '../rules/json-rules.js'
+import { numberRule } from '../rules/number-rule.js'
+import { objectRule } from '../rules/object-rule.js'
+import { refusedSchema } from '../refuse.js'
+import { alternativesOf } from './schema-alternatives.js'
+import type { Conjunction, SchemaDocument } from './schema-document.js'
+import type { SchemaObject } from './schema-keywords.js'
+import { stringRule } from '../rules/string-rule.js'
+
+/** Keywords that imply a type where `type` is missing. */
+const impliedTypes: Readonly<Record<ValueType, readonly (keyof SchemaObject)[]>> = {
+  object: ['properties', 'required', 'additionalProperties'],
+  array: ['items', 'prefixItems', 'minItems', 'maxItems'],
+  string: ['minLength', 'maxLength', 'pattern', 'format'],
+  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  boolean: [],
+  null: [],
+}
+
+/** Makes rules of schemas; the same schemas have one rule, so that recursion ends. */
+export class SchemaCompiler {
+  readonly writer: GbnfWriter
+  readonly document: SchemaDocument
+  readonly #rules = new Map<string, string | undefined>()
+  readonly #usedUnfinished = new Set<string>()
+  #unfinished = new Set<string>()
+
+  constructor(document: SchemaDocument, writer: GbnfWriter) {
+    this.document = document
+    this.writer = writer
+  }
+
+  /** The rule for values valid by all of these schemas; undefined if there are none. */
+  compile(all: Conjunction): string | undefined {
+    const real = [...new Set(all)].filter(({ schema }) => schema !== true)
+    if (real.length === 0) return jsonRule(this.writer, 'value')
+    const key = real
+      .map(({ pointer }) => pointer)
+      .toSorted()
+      .join(' ')
+    if (this.#rules.has(key)) {
+      if (this.#unfinished.has(key)) this.#usedUnfinished.add(key)
+      return this.#rules.get(key)
+    }
+    const name = `s${this.#rules.size}`
+    this.#rules.set(key, name)
+    this.#unfinished.add(key)
+    const bodies = alternativesOf(this.document, real).flatMap((way) => this.#bodies(way))
+    this.#unfinished.delete(key)
+    if (bodies.length > 0) {
+      this.writer.define(name, [...new Set(bodies)].join(' | '))
+      return name
+    }
+    if (this.#usedUnfinished.has(key)) throw refusedSchema(key, 'nothing is valid by it')
+    this.#rules.set(key, undefined)
+    return undefined
+  }
+
+  /** What is valid in one way, by types. */
+  #bodies(way: Conjunction): string[] {
+    if (way.length === 0) return [jsonRule(this.writer, 'value')]
+    const facts = factsOf(this.document, way)
+    const { values } = facts
+    if (values !== undefined) {
+      const kept = [...values.values()].filter((value) => keepsTo(this.document, facts, value))
+      if (kept.length === 0) return []
+      return [
+        choiceRule(
+          this.writer,
+          kept.map((value) => JSON.stringify(value)),
+        ),
+      ]
+    }
+    return typesToWrite(facts).flatMap((type) => this.#body(type, facts) ?? [])
+  }
+
+  #body(type: ValueType, facts: Facts): string | undefined {
+    switch (type) {
+      case 'object':
+        return objectRule(this, facts)
+      case 'array':
+        return arrayRule(this, facts)
+      case 'string':
+        return stringRule(this.writer, facts)
+      case 'number':
+        return numberRule(this.writer, facts)
+      case 'boolean':
+        return jsonRule(this.writer, 'boolean')
+      case 'null':
+        return '"null"'
+    }
+  }
+}
+
+function typesToWrite({ types, places }: Facts): readonly ValueType[] {
+  if (types !== undefined) return types
+  const implied = valueTypes.filter((type) =>
+    impliedTypes[type].some((keyword) =>
+      places.some(({ schema }) => Object.hasOwn(schema as SchemaObject, keyword)),
+    ),
+  )
+  return implied.length === 0 ? valueTypes : implied
+}

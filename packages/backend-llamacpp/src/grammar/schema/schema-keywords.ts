@@ -1,0 +1,129 @@
+import { z } from 'zod'
+
+const typeNames = ['null', 'boolean', 'object', 'array', 'number', 'string', 'integer'] as const
+const typeName = z.enum(typeNames)
+const count = z.int().min(0)
+const schema = z.union([z.boolean(), z.record(z.string(), z.unknown())], {
+  error: 'expected a schema: an object, true or false',
+})
+const schemas = z.array(schema).min(1)
+const namedSchemas = z.record(z.string(), schema)
+const text = z.string()
+
+/** A type that a schema can name. */
+export type TypeName = (typeof typeNames)[number]
+
+/** A keyword of JSON schema that output is kept to. */
+export interface SchemaKeyword {
+  /** What its value must be. */
+  readonly value: z.ZodType
+  /** For the documentation. */
+  readonly note: string
+}
+
+const keyword = (value: z.ZodType, note: string): SchemaKeyword => ({ value, note })
+
+/** Every keyword that output is kept to; `docs/structured-output.md` is made from this table. */
+export const schemaKeywords = {
+  type: keyword(
+    z.union([typeName, z.array(typeName).min(1)], {
+      error: `expected one of ${typeNames.join(', ')}, or an array of them`,
+    }),
+    'One type or an array of types; `["string", "null"]` makes a string nullable. Without it the other keywords say which types are written.',
+  ),
+  enum: keyword(
+    z.array(z.unknown()).min(1),
+    'Values that other keywords of the same schema rule out are left out.',
+  ),
+  const: keyword(z.unknown(), 'One value.'),
+  properties: keyword(
+    namedSchemas,
+    'Written in this order; those that are not required may be left out.',
+  ),
+  required: keyword(z.array(text), 'Those that `properties` does not name come last.'),
+  additionalProperties: keyword(
+    schema,
+    'A schema, true (as the standard says, the default) or false. Such properties come after all others; their names hold no escapes.',
+  ),
+  items: keyword(schema, 'A schema for all elements that `prefixItems` does not name.'),
+  prefixItems: keyword(schemas, 'Schemas by position.'),
+  minItems: keyword(count, 'Up to 100,000.'),
+  maxItems: keyword(count, 'Up to 100,000.'),
+  minLength: keyword(
+    count,
+    'Unicode characters, up to 100,000. Together with `pattern` or `format` where these have a length inside the limits, or repeat one character.',
+  ),
+  maxLength: keyword(count, 'As `minLength`.'),
+  pattern: keyword(
+    text,
+    'Regular expressions without look-around, back references, word boundaries, Unicode properties, and anchors other than at both ends. A pattern matches anywhere in the string unless it has anchors.',
+  ),
+  format: keyword(text, '`date`, `time`, `date-time`, `uuid`, `email`, `ipv4`.'),
+  minimum: keyword(z.number(), 'Of integers and numbers with up to 15 digits.'),
+  maximum: keyword(z.number(), 'As `minimum`.'),
+  exclusiveMinimum: keyword(
+    z.number(),
+    'As `minimum`. Numbers keep one decimal more away from the limit.',
+  ),
+  exclusiveMaximum: keyword(z.number(), 'As `exclusiveMinimum`.'),
+  anyOf: keyword(schemas, 'With keywords beside it, which hold for every alternative.'),
+  oneOf: keyword(
+    schemas,
+    'Where the alternatives exclude each other: by type, by `enum` or `const`, by a required property for which that is so, or by their limits.',
+  ),
+  allOf: keyword(schemas, 'All schemas are merged.'),
+  $ref: keyword(
+    text,
+    '`#` and JSON pointers into the same schema, recursive ones too, with keywords beside it.',
+  ),
+} as const satisfies Readonly<Record<string, SchemaKeyword>>
+
+/** Keywords that do not affect validity. */
+export const annotationKeywords = [
+  '$schema',
+  '$id',
+  '$comment',
+  '$defs',
+  'definitions',
+  'title',
+  'description',
+  'default',
+  'examples',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+] as const
+
+/** Checks the keywords of one schema, not those of the schemas inside it. */
+export const keywordsSchema = z.strictObject({
+  ...Object.fromEntries(
+    Object.entries(schemaKeywords).map(([name, { value }]) => [name, value.optional()]),
+  ),
+  ...Object.fromEntries(annotationKeywords.map((name) => [name, z.unknown().optional()])),
+})
+
+/** The keywords of a schema that was checked. */
+export interface SchemaObject {
+  readonly type?: TypeName | readonly TypeName[]
+  readonly enum?: readonly unknown[]
+  readonly const?: unknown
+  readonly properties?: Readonly<Record<string, unknown>>
+  readonly required?: readonly string[]
+  readonly additionalProperties?: unknown
+  readonly items?: unknown
+  readonly prefixItems?: readonly unknown[]
+  readonly minItems?: number
+  readonly maxItems?: number
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly pattern?: string
+  readonly format?: string
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly exclusiveMinimum?: number
+  readonly exclusiveMaximum?: number
+  readonly anyOf?: readonly unknown[]
+  readonly oneOf?: readonly unknown[]
+  readonly allOf?: readonly unknown[]
+  readonly $ref?: string
+}

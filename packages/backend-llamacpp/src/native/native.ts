@@ -1,0 +1,195 @@
+/** The parts of llama.cpp's model used here. An id outside the vocabulary ends the process. */
+export interface NativeModel {
+  /** Adds neither a begin nor an end token. */
+  tokenize(text: string, special: boolean): Uint32Array
+  /** Bytes that are no UTF-8 become U+FFFD. */
+  detokenize(tokens: Uint32Array, special?: boolean): string
+  getTokenString(token: number): string
+  getTokenAttributes(token: number): number
+  isEogToken(token: number): boolean
+  getVocabularyType(): number
+  shouldPrependBosToken(): boolean
+  /** −1 when there is none. */
+  tokenBos(): number
+  /** −1 when there is none. */
+  tokenEos(): number
+  /** The marks of gaps; −1 when there is none. */
+  prefixToken(): number
+  suffixToken(): number
+  middleToken(): number
+  getTrainContextSize(): number
+  getTotalParameters(): number
+  getTotalSize(): number
+  getMemoryBreakdown(): NativeMemory
+}
+
+/** Bytes that llama.cpp allocated. */
+export interface NativeMemory {
+  readonly cpuRam: number
+  readonly gpuVram: number
+}
+
+/** A complete configuration: omitted settings are off. */
+export interface NativeSamplerConfig {
+  temperature: number
+  /** Left out: off. 0 would sort the whole vocabulary. */
+  topK?: number
+  topP?: number
+  minP?: number
+  /** 4294967295 means random. */
+  seed: number
+  repeatPenalty?: number
+  repeatPenaltyMaxTokens?: number
+  /** Needed for any penalty. */
+  repeatPenaltyTokens?: Uint32Array
+  repeatPenaltyPresencePenalty?: number
+  repeatPenaltyFrequencyPenalty?: number
+  tokenBiasKeys?: Uint32Array
+  tokenBiasValues?: Float32Array
+  /** Advanced by every drawn token except end-of-generation tokens. */
+  grammarEvaluationState?: NativeGrammarState
+}
+
+/** The position of a text in its grammar. Opaque. */
+export interface NativeGrammarState {
+  readonly grammarState?: never
+}
+
+/** A parsed grammar. */
+export interface NativeGrammar {
+  /** The state before the first token. */
+  begin(): NativeGrammarState
+  /** Moves a state on. Throws when the token is not allowed there. */
+  accept(state: NativeGrammarState, token: number): void
+}
+
+/** llama.cpp's sampler chain. It holds 12 bytes per vocabulary entry for good, so it is reused. */
+export interface NativeSampler {
+  applyConfig(config: NativeSamplerConfig): void
+  dispose(): void
+}
+
+/** A drawn token with logits. */
+export type NativeLogits = readonly [
+  token: number,
+  probabilities: undefined,
+  confidence: undefined,
+  logits: ArrayLike<number> | undefined,
+  weight: number | undefined,
+]
+
+/**
+ * llama.cpp's context: the KV cells of all sequences and the forward pass. A sequence id that it
+ * does not have ends the process.
+ */
+export interface NativeContext {
+  /** Begins an empty batch with room for `tokens` tokens. */
+  initBatch(tokens: number): void
+  /** Copies the tokens into the batch; `outputs` are indexes into `tokens`. */
+  addToBatch(
+    sequence: number,
+    position: number,
+    tokens: Uint32Array,
+    outputs: Uint32Array,
+  ): Uint32Array
+  decodeBatch(): Promise<void>
+  /** Draws from the logits of the batch's token with this index; −1 when it has none. */
+  sampleToken(batchIndex: number, sampler: NativeSampler): Promise<number>
+  /**
+   * The same, with logits as the sampler's chain leaves them: `[token, , , pairs of id and logit,
+   * weight]`, the weight being Σ exp(logit − largest logit).
+   */
+  sampleToken(
+    batchIndex: number,
+    sampler: NativeSampler,
+    probabilities: false,
+    confidence: false,
+    logits: readonly [
+      tokens: readonly number[],
+      largest: boolean,
+      smallest: boolean,
+      drawn: boolean,
+      count: number,
+    ],
+    weight: boolean,
+  ): Promise<NativeLogits>
+  disposeSequence(sequence: number): void
+  /** False when the model's memory cannot forget a part. */
+  removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean
+  /** Copies cells now and their data at the next forward pass. */
+  copySequenceStateFromOtherSequence(target: number, source: number): Promise<number>
+  /** −1 when the sequence is empty. */
+  getSequenceKvCacheMinPosition(sequence: number): number
+  /** −1 when the sequence is empty. */
+  getSequenceKvCacheMaxPosition(sequence: number): number
+  getMemoryBreakdown(): NativeMemory
+  /** That of sequence 0, for a context that was made for embeddings. */
+  getEmbedding(tokens: number): Float32Array
+  getThreads(): number
+  dispose(): Promise<void>
+}
+
+/** How a context is made. */
+export interface NativeContextOptions {
+  /** Cells of all sequences together. */
+  readonly contextSize: number
+  readonly sequences: number
+  readonly batchSize: number
+  readonly threads: number
+  readonly flashAttention: boolean | 'auto'
+  readonly kvCacheType: KvCacheType
+  /** Computes embeddings; default false. */
+  readonly embeddings?: boolean
+}
+
+/** The number format of keys and values. */
+export type KvCacheType = 'f16' | 'q8_0'
+
+/** Where llama.cpp computes. */
+export type GpuKind = 'metal' | 'cuda' | 'vulkan'
+
+/** Free memory in bytes. */
+export interface FreeMemory {
+  readonly ram: number
+  /** 0 without a GPU. */
+  readonly vram: number
+  /** Whether the GPU's memory is a part of the RAM. */
+  readonly unified: boolean
+}
+
+/** A model in memory. */
+export interface LoadedModel {
+  readonly native: NativeModel
+  /** The texts of all tokens, as the file has them. */
+  readonly tokenTexts: readonly string[]
+  readonly chatTemplate: string | undefined
+  /** Layers on the GPU. */
+  readonly gpuLayers: number
+  createSampler(): NativeSampler
+  /** Throws when the text is no GBNF, has no such root rule, or one of its rules begins with itself. */
+  parseGrammar(this: void, gbnf: string, root: string): NativeGrammar
+  /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */
+  createContext(options: NativeContextOptions): Promise<NativeContext | undefined>
+  dispose(): Promise<void>
+}
+
+/** How a model is loaded. */
+export interface LoadModelOptions {
+  readonly modelPath: string
+  /** `auto` leaves room for `contextSize` cells. */
+  readonly gpuLayers: number | 'auto' | 'max'
+  readonly contextSize: number
+  readonly mmap: boolean
+  readonly mlock: boolean
+  /** Loads even when the memory does not seem to suffice; default false. */
+  readonly ignoreMemory?: boolean
+}
+
+/** llama.cpp, opened for one kind of GPU or none. */
+export interface LlamaRuntime {
+  readonly gpu: GpuKind | false
+  /** Cores that are useful for matrix multiplication. */
+  readonly mathCores: number
+  freeMemory(): Promise<FreeMemory>
+  loadModel(options: LoadModelOptions): Promise<LoadedModel>
+}

@@ -1,0 +1,173 @@
+import { CllmError, penaltyWindow, type Sampler, type SamplingParams } from '@cllm/core'
+import type { TokenId } from '@cllm/core'
+import { ConstraintTrack } from './constraint-track.js'
+import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
+import type { NativeSampler, NativeSamplerConfig } from '../native/native.js'
+import { seedAt } from './seed-at.js'
+import type { PooledSampler, SamplerPool } from './sampler-pool.js'
+import type { Vocabulary } from '../text/vocabulary.js'
+
+/**
+ * In vocabularies larger than this a request with `top_p` and without `top_k` draws from the
+ * likeliest {@link nucleusCandidates}.
+ */
+export const largeVocabulary = 65_536
+
+/**
+ * How many tokens `top_p` looks at in a {@link largeVocabulary}: sorting all of 151,936 takes up to
+ * 7 ms a token, 8,192 take 0.8. The probability beyond them was 0.00002 with a well-trained model
+ * and 0.01 with a 2-bit one (see docs/decisions/0005-nucleus-candidates.md).
+ */
+export const nucleusCandidates = 8192
+
+const noTokens = new Uint32Array(0)
+
+/**
+ * Draws the tokens of one sequence as a function of seed, position and history alone: before each
+ * draw the native sampler is given a seed made of the request's and the position, and the latest
+ * tokens when there are penalties.
+ */
+export class LlamaCppSampler implements Sampler {
+  readonly #pool: SamplerPool
+  #pooled: PooledSampler | undefined
+  readonly #config: NativeSamplerConfig
+  readonly #seed: number
+  readonly #isRandom: boolean
+  /** The sequence's tokens; only kept for penalties. */
+  readonly #history: TokenId[] | undefined
+  readonly #constraint: ConstraintTrack | undefined
+
+  /** @param constraint - the grammar of what follows the first `promptTokens` tokens */
+  constructor(
+    pool: SamplerPool,
+    vocabulary: Vocabulary,
+    params: SamplingParams,
+    tokens: readonly TokenId[],
+    constraint?: { readonly grammar: ConstraintGrammar; readonly promptTokens: number },
+  ) {
+    this.#config = configOf(params, vocabulary)
+    if (constraint !== undefined) {
+      const { grammar, promptTokens } = constraint
+      this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
+      this.#constraint.limit(this.#config)
+    }
+    this.#seed = params.seed
+    this.#isRandom = params.temperature > 0
+    this.#history = hasPenalties(params) ? tokens.slice() : undefined
+    this.#pool = pool
+    this.#pooled = pool.take()
+    if (!this.#changes) this.#pooled.apply(this.#config)
+  }
+
+  /** @throws CllmError `backend_failed` when it was disposed of */
+  check(): void {
+    this.#own()
+  }
+
+  /** The native sampler, ready for {@link prepare}d draws. */
+  get native(): NativeSampler {
+    return this.#own().native
+  }
+
+  /**
+   * Prepares the draw of the token after `position`.
+   * @param tokens - the tokens of the batch item, starting at position `start`
+   */
+  prepare(position: number, start: number, tokens: readonly TokenId[]): void {
+    const pooled = this.#own()
+    if (!this.#changes) return
+    const config = this.#config
+    if (this.#history !== undefined) {
+      config.repeatPenaltyTokens = this.#latest(this.#history, position, start, tokens)
+    }
+    if (this.#isRandom) config.seed = seedAt(this.#seed, position)
+    this.#constraint?.prepare(config, position, start, tokens)
+    pooled.apply(config)
+  }
+
+  /** Records the drawn token. */
+  drew(token: TokenId): void {
+    this.#constraint?.drew(token)
+  }
+
+  dispose(): void {
+    if (this.#pooled === undefined) return
+    // The native sampler would keep the grammar's state.
+    if (this.#constraint !== undefined) this.#pooled.apply({ temperature: 0, seed: 0 })
+    this.#pool.give(this.#pooled)
+    this.#pooled = undefined
+  }
+
+  /** Whether draws differ in their configuration. */
+  get #changes(): boolean {
+    return this.#isRandom || this.#history !== undefined || this.#constraint !== undefined
+  }
+
+  #own(): PooledSampler {
+    if (this.#pooled !== undefined) return this.#pooled
+    throw new CllmError('backend_failed', 'the sampler is used after it was disposed of')
+  }
+
+  #latest(
+    history: TokenId[],
+    position: number,
+    start: number,
+    tokens: readonly TokenId[],
+  ): Uint32Array {
+    if (start > history.length) {
+      throw new CllmError(
+        'backend_failed',
+        `the sampler knows ${history.length} tokens of its sequence, and is used at ${start}`,
+      )
+    }
+    history.length = start
+    for (let index = 0; index <= position - start; index++) history.push(tokens[index] ?? 0)
+    return Uint32Array.from(history.slice(-penaltyWindow))
+  }
+}
+
+function hasPenalties(params: SamplingParams): boolean {
+  const { repetitionPenalty, presencePenalty, frequencyPenalty } = params
+  return repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
+}
+
+function configOf(params: SamplingParams, vocabulary: Vocabulary): NativeSamplerConfig {
+  const { temperature, topK, topP, minP } = params
+  const biases = biasesOf(params, vocabulary)
+  const isLarge = vocabulary.size > largeVocabulary
+  const candidates = topK > 0 ? topK : topP < 1 && isLarge ? nucleusCandidates : 0
+  return {
+    temperature,
+    seed: 0,
+    ...(temperature > 0 && candidates > 0 ? { topK: candidates } : {}),
+    ...(temperature > 0 && topP < 1 ? { topP } : {}),
+    ...(temperature > 0 && minP > 0 ? { minP } : {}),
+    ...(hasPenalties(params)
+      ? {
+          repeatPenalty: params.repetitionPenalty,
+          repeatPenaltyPresencePenalty: params.presencePenalty,
+          repeatPenaltyFrequencyPenalty: params.frequencyPenalty,
+          repeatPenaltyMaxTokens: penaltyWindow,
+          repeatPenaltyTokens: noTokens,
+        }
+      : {}),
+    ...(biases.size > 0
+      ? {
+          tokenBiasKeys: Uint32Array.from(biases.keys()),
+          tokenBiasValues: Float32Array.from(biases.values()),
+        }
+      : {}),
+  }
+}
+
+function biasesOf(params: SamplingParams, vocabulary: Vocabulary): Map<TokenId, number> {
+  const biases = new Map<TokenId, number>()
+  for (const [token, bias] of params.logitBias) {
+    vocabulary.check(token)
+    biases.set(token, (biases.get(token) ?? 0) + bias)
+  }
+  if (params.ignoreEos) {
+    for (const token of vocabulary.endOfGeneration) biases.set(token, -Infinity)
+  }
+  return biases
+}

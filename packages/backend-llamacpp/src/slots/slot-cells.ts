@@ -1,0 +1,80 @@
+import { CllmError, type SlotId } from '@cllm/core'
+import type { NativeContext } from '../native/native.js'
+
+/**
+ * The KV cells of the slots and how many tokens each holds. All calls to llama.cpp that take a
+ * sequence id go through here, since an unknown one would end the process.
+ */
+export class SlotCells {
+  readonly #context: NativeContext
+  readonly #lengths: number[]
+  readonly #slidingWindow: number
+
+  constructor(context: NativeContext, slots: number, slidingWindow: number | undefined) {
+    this.#context = context
+    this.#lengths = Array.from({ length: slots }, () => 0)
+    this.#slidingWindow = slidingWindow ?? 0
+  }
+
+  /** Tokens in the slot. */
+  length(slot: SlotId): number {
+    const length = this.#lengths[slot]
+    if (length !== undefined) return length
+    throw new CllmError(
+      'backend_failed',
+      `expected a slot from 0 to ${this.#lengths.length - 1}, got ${slot}`,
+      { details: { expected: `0 to ${this.#lengths.length - 1}`, received: slot } },
+    )
+  }
+
+  /** Notes that a forward pass has filled the slot up to `length`. */
+  filled(slot: SlotId, length: number): void {
+    this.#lengths[slot] = length
+  }
+
+  clear(slot: SlotId): void {
+    if (this.length(slot) === 0) return
+    this.#context.disposeSequence(slot)
+    this.#lengths[slot] = 0
+  }
+
+  /** Removes the cells from `length` on, or all cells if the model's memory cannot remove a part. */
+  truncate(slot: SlotId, length: number): number {
+    const held = this.length(slot)
+    if (length >= held) return held
+    if (length <= 0 || !this.#remove(slot, length)) {
+      this.clear(slot)
+      return 0
+    }
+    this.#lengths[slot] = length
+    return length
+  }
+
+  /** Undoes what a failed forward pass may have left in the slot. */
+  rollBack(slot: SlotId): void {
+    const length = this.length(slot)
+    if (this.#context.getSequenceKvCacheMaxPosition(slot) < length) return
+    if (!this.#context.removeTokenCellsFromSequence(slot, length, -1)) {
+      this.#context.disposeSequence(slot)
+      this.#lengths[slot] = 0
+    }
+  }
+
+  async copy(from: SlotId, to: SlotId, length: number): Promise<number> {
+    const held = this.length(from)
+    this.length(to)
+    if (from === to) return this.truncate(to, length)
+    this.clear(to)
+    if (held === 0 || length <= 0) return 0
+    await this.#context.copySequenceStateFromOtherSequence(to, from)
+    this.#lengths[to] = held
+    return this.truncate(to, length)
+  }
+
+  /** A sliding window must still hold what the next token looks back at. */
+  #remove(slot: SlotId, length: number): boolean {
+    if (!this.#context.removeTokenCellsFromSequence(slot, length, -1)) return false
+    const first = this.#context.getSequenceKvCacheMinPosition(slot)
+    return first === 0 || (first > 0 && first <= length - this.#slidingWindow)
+  }
+}

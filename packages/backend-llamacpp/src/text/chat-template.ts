@@ -1,0 +1,184 @@
+import { CllmError, type ChatMessage, type ChatRenderOptions, type TokenId } from '@cllm/core'
+import type { Logger } from '@cllm/core'
+import { Template } from '@huggingface/jinja'
+import type { PlainTextGuard } from './plain-text-guard.js'
+import type { Vocabulary } from './vocabulary.js'
+
+/** ChatML, used for models without a template of their own. */
+const chatMl = `{%- for message in messages -%}
+<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt -%}<|im_start|>assistant
+{% endif -%}`
+
+/** A rendered conversation, without a beginning-of-sequence token. */
+export interface RenderedTemplate {
+  readonly text: string
+  /** A part at a time. */
+  readonly tokens: Iterable<TokenId[]>
+}
+
+/** Renders conversations with the model's chat template, written in Jinja. */
+export class ChatTemplate {
+  /** The template's Jinja source. */
+  readonly source: string
+  readonly #template: Template
+  readonly #guard: PlainTextGuard
+  readonly #vocabulary: Vocabulary
+  #losesSystem: boolean | undefined
+
+  private constructor(
+    { source, template }: CompiledTemplate,
+    guard: PlainTextGuard,
+    vocabulary: Vocabulary,
+  ) {
+    this.source = source
+    this.#template = template
+    this.#guard = guard
+    this.#vocabulary = vocabulary
+  }
+
+  /**
+   * Takes the override, else the model's own template, else ChatML with one warning.
+   * @throws CllmError `invalid_configuration` when the override is not valid Jinja
+   */
+  static choose(
+    override: string | undefined,
+    own: string | undefined,
+    guard: PlainTextGuard,
+    vocabulary: Vocabulary,
+    logger: Logger,
+  ): ChatTemplate {
+    if (override !== undefined) {
+      return new ChatTemplate(compileOverride(override), guard, vocabulary)
+    }
+    return new ChatTemplate(compileOwn(own, logger), guard, vocabulary)
+  }
+
+  /** @throws CllmError `invalid_request` with the template's own message when it rejects the conversation */
+  render(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedTemplate {
+    const { addGenerationPrompt = true, continueFinalMessage = false, variables = {} } = options
+    const hidden = this.#guard.hide({ variables, messages })
+    const renderAsGiven = (messages: readonly ChatMessage[]) =>
+      this.#render({
+        ...hidden.value.variables,
+        messages,
+        add_generation_prompt: addGenerationPrompt && !continueFinalMessage,
+        bos_token: this.#vocabulary.bosText,
+        eos_token: this.#vocabulary.eosText,
+      })
+    const render = (messages: readonly ChatMessage[]) => {
+      const merged = withoutSystem(messages)
+      if (merged !== undefined && this.#passesOverSystem()) return renderAsGiven(merged)
+      try {
+        return renderAsGiven(messages)
+      } catch (error) {
+        if (merged === undefined) throw error
+        return renderAsGiven(merged)
+      }
+    }
+    const marked = continueFinalMessage
+      ? renderOpen(hidden.value.messages, render)
+      : render(hidden.value.messages)
+    return {
+      text: this.#guard.restore(marked, hidden),
+      tokens: this.#guard.tokenize(marked, hidden),
+    }
+  }
+
+  /** Whether the template writes nothing of a system message. */
+  #passesOverSystem(): boolean {
+    if (this.#losesSystem !== undefined) return this.#losesSystem
+    const messages = [
+      { role: 'system', content: probe },
+      { role: 'user', content: 'Hello' },
+    ]
+    try {
+      this.#losesSystem = !this.#template.render({ messages }).includes(probe)
+    } catch {
+      this.#losesSystem = false // it is found out with each conversation
+    }
+    return this.#losesSystem
+  }
+
+  #render(context: Record<string, unknown>): string {
+    try {
+      return this.#template.render(context)
+    } catch (cause) {
+      throw new CllmError(
+        'invalid_request',
+        `the model's chat template refuses these messages: ${messageOf(cause)}`,
+        { cause, details: { field: 'messages' } },
+      )
+    }
+  }
+}
+
+/** No template writes this by itself. */
+const probe = 'cllm-probe'
+
+/**
+ * For templates that refuse a system message, or pass it over: it goes in front of the user's first
+ * one, as in llama.cpp. Undefined where there is none.
+ */
+function withoutSystem(messages: readonly ChatMessage[]): ChatMessage[] | undefined {
+  const [system, user, ...others] = messages
+  if (system?.role !== 'system' || user?.role !== 'user') return undefined
+  return [{ ...user, content: `${system.content}\n${user.content}` }, ...others]
+}
+
+interface CompiledTemplate {
+  readonly source: string
+  readonly template: Template
+}
+
+/** Ends the text of the last message while it is rendered; no template writes such a thing. */
+const openEnd = '\u2063cllm-open-end\u2063'
+
+/** Renders all but what the template writes after the last message's text. */
+function renderOpen(
+  messages: readonly ChatMessage[],
+  render: (messages: readonly ChatMessage[]) => string,
+): string {
+  const last = messages.at(-1)
+  if (last === undefined) return render(messages)
+  const content = last.content.trimEnd() // most templates trim, and the end must be found
+  const text = render([...messages.slice(0, -1), { ...last, content: content + openEnd }])
+  const at = text.lastIndexOf(openEnd)
+  if (at >= 0) return text.slice(0, at)
+  throw new CllmError(
+    'invalid_request',
+    "the model's chat template does not show the last message: it cannot be continued",
+    { details: { field: 'messages' } },
+  )
+}
+
+const compile = (source: string): CompiledTemplate => ({ source, template: new Template(source) })
+
+function compileOverride(source: string): CompiledTemplate {
+  try {
+    return compile(source)
+  } catch (cause) {
+    throw new CllmError(
+      'invalid_configuration',
+      `chatTemplate is not a valid Jinja template: ${messageOf(cause)}`,
+      { cause, details: { field: 'chatTemplate' } },
+    )
+  }
+}
+
+function compileOwn(source: string | undefined, logger: Logger): CompiledTemplate {
+  let reason = 'has no chat template'
+  try {
+    if (source !== undefined) return compile(source)
+  } catch (cause) {
+    reason = `has a chat template that cannot be read (${messageOf(cause)})`
+  }
+  logger.warn({ template: 'chatml' }, `the model ${reason}: using ChatML for conversations`)
+  return compile(chatMl)
+}
+
+function messageOf(value: unknown): string {
+  return value instanceof Error ? value.message : String(value)
+}

@@ -1,0 +1,165 @@
+import { CllmError, type InfillTokens, type TokenId } from '@cllm/core'
+import { spelledBytes } from './byte-spelling.js'
+import { findInfillTokens } from './infill-tokens.js'
+import type { NativeModel } from '../native/native.js'
+import { TokenAttribute, VocabularyType } from './token-attribute.js'
+
+const nothing = new Uint8Array(0)
+const encoder = new TextEncoder()
+const silent = TokenAttribute.Control | TokenAttribute.Unknown
+const textual = TokenAttribute.Normal | TokenAttribute.UserDefined | TokenAttribute.Byte
+/** How byte-pair vocabularies spell a space. */
+const spelledSpace = '\u0120'
+
+/** A token that only special parsing makes of text, such as `<|im_end|>`. */
+export interface ControlToken {
+  readonly id: TokenId
+  readonly text: string
+  readonly attributes: number
+}
+
+/**
+ * The tokens of a model. The bytes of a token are looked up in llama.cpp when they are first needed
+ * and kept; every id is checked before it gets there, as an unknown one would end the process.
+ */
+export class Vocabulary {
+  readonly size: number
+  /** The largest number of UTF-8 bytes in the text of one token. */
+  readonly maxTokenBytes: number
+  readonly controlTokens: readonly ControlToken[]
+  /** Tokens that end generation. */
+  readonly endOfGeneration: ReadonlySet<TokenId>
+  /** The tokens that begin with a byte above 0x7f which begins no character, by that byte. */
+  readonly byInnerByte: ReadonlyMap<number, readonly TokenId[]>
+  /** Put in front of a prompt, or undefined. */
+  readonly bos: TokenId | undefined
+  /** Tokens for fill-in-the-middle, if the model has them. */
+  readonly infill: InfillTokens | undefined
+  /** The texts that chat templates know, empty when there is none. */
+  readonly bosText: string
+  readonly eosText: string
+  /** Whether the tokenizer adds a space in front of each text. */
+  readonly addsSpace: boolean
+
+  readonly #model: NativeModel
+  readonly #type: number
+  /** Whether normal tokens spell bytes instead of text. */
+  readonly #spellsBytes: boolean
+  readonly #bytes: (Uint8Array | undefined)[]
+
+  /** @param texts - the GGUF file's `tokenizer.ggml.tokens` */
+  constructor(model: NativeModel, texts: readonly string[]) {
+    this.#model = model
+    this.#type = model.getVocabularyType()
+    this.size = texts.length
+    this.#bytes = Array.from({ length: this.size })
+    this.#spellsBytes = this.#findSpelling(texts)
+    const controlTokens: ControlToken[] = []
+    const endOfGeneration = new Set<TokenId>()
+    const byInnerByte = new Map<number, TokenId[]>()
+    let maxTokenBytes = 1
+    for (let id = 0; id < this.size; id++) {
+      const attributes = model.getTokenAttributes(id)
+      const text = texts[id] ?? ''
+      const isControl = (attributes & silent) !== 0
+      if (isControl) controlTokens.push({ id, text, attributes })
+      if (model.isEogToken(id)) endOfGeneration.add(id)
+      maxTokenBytes = Math.max(maxTokenBytes, this.#longest(text, isControl))
+      const first = isControl ? 0 : this.#firstByte(text, attributes)
+      if (!isInner(first)) continue
+      const others = byInnerByte.get(first)
+      if (others === undefined) byInnerByte.set(first, [id])
+      else others.push(id)
+    }
+    this.maxTokenBytes = this.#collapses() ? Infinity : maxTokenBytes
+    this.controlTokens = controlTokens
+    this.infill = findInfillTokens(model, controlTokens)
+    this.endOfGeneration = endOfGeneration
+    this.byInnerByte = byInnerByte
+    const bos = model.tokenBos()
+    const eos = model.tokenEos()
+    this.bos = bos >= 0 && model.shouldPrependBosToken() ? bos : undefined
+    this.bosText = bos >= 0 ? model.getTokenString(bos) : ''
+    this.eosText = eos >= 0 ? model.getTokenString(eos) : ''
+    this.addsSpace = this.#addsSpace(texts)
+  }
+
+  /** @throws CllmError `invalid_token` */
+  check(token: TokenId): void {
+    if (Number.isInteger(token) && token >= 0 && token < this.size) return
+    throw new CllmError(
+      'invalid_token',
+      `expected token ids from 0 to ${this.size - 1}, got ${token}`,
+      { details: { expected: `0 to ${this.size - 1}`, received: token } },
+    )
+  }
+
+  /**
+   * The UTF-8 bytes of a token's text; none for control tokens.
+   * @throws CllmError `invalid_token`
+   */
+  bytes(token: TokenId): Uint8Array {
+    const known = this.#bytes[token]
+    if (known !== undefined) return known
+    this.check(token)
+    const bytes = this.#read(token)
+    this.#bytes[token] = bytes
+    return bytes
+  }
+
+  #read(token: TokenId): Uint8Array {
+    const attributes = this.#model.getTokenAttributes(token)
+    if ((attributes & silent) !== 0 || (attributes & textual) === 0) return nothing
+    if (this.#type === VocabularyType.Rwkv || this.#type > VocabularyType.Plamo2) {
+      return encoder.encode(this.#model.detokenize(Uint32Array.of(token), false))
+    }
+    const text = this.#model.getTokenString(token)
+    const byte = /^<0x([0-9A-Fa-f]{2})>$/.exec(text)?.[1]
+    if ((attributes & TokenAttribute.Byte) !== 0 && byte !== undefined) {
+      return Uint8Array.of(Number.parseInt(byte, 16))
+    }
+    if ((attributes & TokenAttribute.UserDefined) !== 0) return encoder.encode(text)
+    if (this.#type === VocabularyType.Plamo2) return encoder.encode(text)
+    const spelled = this.#spellsBytes ? spelledBytes(text) : undefined
+    return spelled ?? encoder.encode(text.replaceAll('\u2581', ' '))
+  }
+
+  #longest(text: string, isControl: boolean): number {
+    const inBytes = this.#spellsBytes && !isControl
+    return (inBytes ? spelledBytes(text)?.length : undefined) ?? encoder.encode(text).length
+  }
+
+  /** The first byte of a token that is spelled in bytes, 0 for others. */
+  #firstByte(text: string, attributes: number): number {
+    if ((attributes & TokenAttribute.Byte) !== 0) return Number.parseInt(text.slice(1, -1), 16) || 0
+    return (this.#spellsBytes ? spelledBytes(text.charAt(0))?.[0] : undefined) ?? 0
+  }
+
+  /** Whether any amount of text can become one token. */
+  #collapses(): boolean {
+    return this.#type === VocabularyType.WordPiece || this.#type === VocabularyType.Unigram
+  }
+
+  /** Some byte-pair vocabularies (Gemma 4's) are written in plain text all the same. */
+  #findSpelling(texts: readonly string[]): boolean {
+    if (this.#type !== VocabularyType.BytePair) return false
+    const spaced = texts.findIndex(
+      (text, id) =>
+        text.startsWith(spelledSpace) &&
+        (this.#model.getTokenAttributes(id) & TokenAttribute.Normal) !== 0,
+    )
+    if (spaced < 0) return true
+    return !this.#model.detokenize(Uint32Array.of(spaced), false).includes(spelledSpace)
+  }
+
+  #addsSpace(texts: readonly string[]): boolean {
+    const spaced = texts.findIndex((text) => /^\u2581[a-z]/.test(text))
+    if (spaced < 0 || this.#type === VocabularyType.BytePair) return false
+    return !this.#model.detokenize(Uint32Array.of(spaced), false).startsWith(' ')
+  }
+}
+
+/** Whether UTF-8 never has this byte at the beginning of a character. */
+function isInner(byte: number): boolean {
+  return (byte >= 0x80 && byte < 0xc2) || byte > 0xf4
+}

@@ -1,0 +1,45 @@
+import type { Logger } from '@cllm/core'
+
+/** The cores that an engine may compute on. */
+export interface CoreShare {
+  /** Logical cores that its process may use: those of the machine, or of its container. */
+  readonly cores: number
+  /** Engines that may compute at once on them. */
+  readonly engines: number
+}
+
+/**
+ * Threads of a forward pass. llama.cpp's threads wait for one another at every layer by spinning: with
+ * one for each core, any other work on one of them makes all others wait for a time slice, hundreds of
+ * times a token. So by default there is one for each core that helps, less than the logical cores by
+ * one, and engines that may compute at once share them. What is asked for is kept, up to one for each
+ * logical core.
+ *
+ * @param asked - the `threads` setting, if any
+ * @param mathCores - cores that llama.cpp counts as useful: physical ones, without efficiency cores
+ */
+export function threadsFor(
+  asked: number | undefined,
+  mathCores: number,
+  { cores, engines }: CoreShare,
+): number {
+  if (asked !== undefined) return Math.min(asked, Math.max(1, cores))
+  return Math.max(1, Math.floor(Math.min(mathCores, cores - 1) / engines))
+}
+
+/** {@link threadsFor}, with a warning where more are asked for than there are cores. */
+export function chooseThreads(
+  asked: number | undefined,
+  mathCores: number,
+  share: CoreShare,
+  logger: Logger,
+): number {
+  const threads = threadsFor(asked, mathCores, share)
+  if (asked !== undefined && asked > threads) {
+    const message =
+      `threads ${asked} is more than the ${share.cores} cores that this process may use, which ` +
+      `would wait for one another: it computes on ${threads}`
+    logger.warn({ asked, threads }, message)
+  }
+  return threads
+}

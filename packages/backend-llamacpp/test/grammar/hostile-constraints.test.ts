@@ -1,0 +1,209 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import type { JsonSchema, OutputConstraint } from '@cllm/core'
+import t from 'tap'
+import { generate, openTiny, sampling, tinyModel } from '../open-tiny.js'
+import type { ConstraintResult } from './constraint-child.js'
+
+/** Far more than any of them takes on a loaded machine; without limits they take minutes. */
+const patienceMs = 15_000
+
+const gbnf = (grammar: string): OutputConstraint => ({ type: 'gbnf', grammar })
+const jsonSchema = (schema: JsonSchema): OutputConstraint => ({ type: 'json-schema', schema })
+const list = <T>(count: number, make: (index: number) => T): T[] =>
+  Array.from({ length: count }, (_, index) => make(index))
+
+function nested(depth: number, wrap: (inner: JsonSchema) => JsonSchema): JsonSchema {
+  let schema: JsonSchema = {}
+  for (let level = 0; level < depth; level++) schema = wrap(schema)
+  return schema
+}
+
+/** Rules that each refer to the next. */
+function chain(length: number, body: (next: string) => string): OutputConstraint {
+  const rules = list(length, (index) => `a${index} ::= ${body(`a${index + 1}`)}\n`)
+  return gbnf(`root ::= a0\n${rules.join('')}a${length} ::= "z"\n`)
+}
+
+/** Definitions that each refer to the next twice. */
+function twice(keyword: 'allOf' | 'anyOf' | 'oneOf'): OutputConstraint {
+  const definitions = list(26, (index) => {
+    const next = { $ref: `#/$defs/a${index + 1}` }
+    return [`a${index}`, index === 25 ? { type: 'string' } : { [keyword]: [next, next] }] as const
+  })
+  return jsonSchema({ $ref: '#/$defs/a0', $defs: Object.fromEntries(definitions) })
+}
+
+/** What is refused, and with which words. */
+const refused: readonly (readonly [name: string, OutputConstraint, message: RegExp])[] = [
+  ['a repetition that ends before it begins', gbnf('root ::= "a"{3,1}'), /column 13: .* 3 to 1/],
+  ['a repetition of 10^9', gbnf('root ::= "a"{0,1000000000}'), /more than 2000 repetitions/],
+  ['repeated repetitions', gbnf('root ::= ((.{0,40}){0,40}){0,40}'), /more than 2000 repetitions/],
+  ['a long text, repeated', gbnf(`root ::= "${'x'.repeat(1e5)}"{2000}`), /120000 elements/],
+  ['long texts, optional', gbnf(`root ::= "${'x'.repeat(1000)}"{0,2000}`), /120000 elements/],
+  ['a wide set, repeated', gbnf(`root ::= [${'ab'.repeat(5e4)}]{2}`), /120000 elements/],
+  ['2^24 ways to begin', chain(25, (next) => `${next} "x" | ${next} "y"`), /can begin in more/],
+  ['10,000 rules deep', chain(10_000, (next) => next), /5000 deep/],
+  ['a rule that is itself', gbnf('root ::= root'), /root begins with itself/],
+  [
+    'mutual left recursion',
+    gbnf('root ::= a | "y"\na ::= b\nb ::= root "z"'),
+    /root → a → b → root/,
+  ],
+  [
+    'left recursion behind what may be empty in two steps',
+    gbnf('root ::= n root "x" | "y"\nn ::= m\nm ::= "" | "z"'),
+    /root begins with itself/,
+  ],
+  ['2,000 optional parts', gbnf(`root ::= ${'"b"? '.repeat(2000)}`), /more than 1000 ways/],
+  ['50,000 groups in groups', gbnf(`root ::= ${'('.repeat(5e4)}`), /nested deeper than 100/],
+  ['10,000 alternatives', gbnf(`root ::= ${list(1e4, (n) => `"${n}"`).join('|')}`), /1000 ways/],
+  ['allOf twice, 25 times', twice('allOf'), /takes more than \d+ steps/],
+  ['anyOf twice, 25 times', twice('anyOf'), /takes more than \d+ steps/],
+  ['oneOf twice, 25 times', twice('oneOf'), /oneOf: the alternatives 0 and 1 may both be valid/],
+  [
+    'alternatives that multiply',
+    jsonSchema({ allOf: list(12, (n) => ({ anyOf: [{ minLength: n }, { maxLength: 100 + n }] })) }),
+    /more than 512 alternatives/,
+  ],
+  ['10^9 elements', jsonSchema({ type: 'array', minItems: 1e9 }), /at most 100000/],
+  ['10^9 characters', jsonSchema({ type: 'string', maxLength: 1e9 }), /at most 100000/],
+  ['10^5 values', jsonSchema({ enum: list(1e5, (n) => n) }), /takes more than \d+ steps/],
+  [
+    '20,000 properties',
+    jsonSchema({ properties: Object.fromEntries(list(2e4, (n) => [`p${n}`, {}])) }),
+    /steps|characters/,
+  ],
+  [
+    'a name of 100,000 characters',
+    jsonSchema({ properties: { ['k'.repeat(1e5)]: {} } }),
+    /takes more than \d+ steps/,
+  ],
+  [
+    '500 alternatives that exclude each other',
+    jsonSchema({
+      oneOf: list(500, (n) => ({
+        type: 'object',
+        properties: { a: { const: n } },
+        required: ['a'],
+      })),
+    }),
+    /takes more than \d+ steps|characters/,
+  ],
+  [
+    'schemas 2,000 deep',
+    jsonSchema(nested(2000, (inner) => ({ properties: { a: inner } }))),
+    /nested too deeply/,
+  ],
+  [
+    'a constant that is tried in 2^40 ways',
+    jsonSchema({
+      $ref: '#/$defs/r',
+      $defs: { r: { anyOf: list(2, () => ({ type: 'array', items: { $ref: '#/$defs/r' } })) } },
+      const: JSON.parse(`${'['.repeat(40)}1${']'.repeat(40)}`) as unknown,
+    }),
+    /steps|alternatives/,
+  ],
+  [
+    'a pattern that backtracks on a constant',
+    jsonSchema({ const: `${'a'.repeat(60)}b`, pattern: '^(a|a|aa)+$' }),
+    /nothing is valid/,
+  ],
+  [
+    'a pattern of 10^9 states and a constant',
+    jsonSchema({ const: 'a', pattern: '^((a{1000}){1000}){1000}$' }),
+    /more than 20000 states/,
+  ],
+  [
+    'a large pattern and a long constant',
+    jsonSchema({ const: 'a'.repeat(1e5), pattern: '(a?){1000}a{1000}' }),
+    /takes more than \d+ steps/,
+  ],
+  ['a deep pattern', jsonSchema({ type: 'string', pattern: '('.repeat(2e4) }), /nested too deeply/],
+]
+
+class Child {
+  #child: ChildProcess | undefined
+
+  constructor(readonly modelPath: string) {}
+
+  /** Undefined when no answer came in time; the child is ended then. */
+  async run(constraint: OutputConstraint): Promise<ConstraintResult | undefined> {
+    const path = fileURLToPath(new URL('constraint-child.ts', import.meta.url))
+    if (this.#child === undefined) {
+      this.#child = fork(path, { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] })
+      this.#child.send(this.modelPath)
+      await once(this.#child, 'message')
+    }
+    const timer = setTimeout(() => this.end(), patienceMs)
+    const answer = once(this.#child, 'message').then(([result]) => result as ConstraintResult)
+    const ended = once(this.#child, 'exit').then(() => void (this.#child = undefined))
+    this.#child.send(constraint)
+    const result = await Promise.race([answer, ended])
+    clearTimeout(timer)
+    return result
+  }
+
+  end(): void {
+    this.#child?.kill('SIGKILL')
+  }
+}
+
+t.test('what would take too long or too much memory is refused at once', async (t) => {
+  t.setTimeout(refused.length * patienceMs)
+  const child = new Child(await tinyModel(t))
+  t.teardown(() => child.end())
+  for (const [name, constraint, message] of refused) {
+    const result = await child.run(constraint)
+    t.match(result, { code: 'invalid_constraint', message }, name)
+    t.ok(result !== undefined && 'ms' in result && result.ms < 5000, `${name}: soon`)
+  }
+})
+
+t.test('what is large but can be kept to is served', async (t) => {
+  const child = new Child(await tinyModel(t))
+  t.teardown(() => child.end())
+  const large: readonly (readonly [name: string, OutputConstraint])[] = [
+    ['5,000 values', jsonSchema({ enum: list(5000, (n) => `value ${n}`) })],
+    ['200 alternatives', gbnf(`root ::= ${list(200, (n) => `"${n}"`).join('|')}`)],
+    ['900 literals', gbnf(`root ::= ${list(900, (n) => `"${n * 7919}"`).join('|')}`)],
+    ['100,000 elements', jsonSchema({ items: { type: 'integer' }, minItems: 1, maxItems: 1e5 })],
+    ['100,000 characters', jsonSchema({ type: 'string', minLength: 1e5, maxLength: 1e5 })],
+    [
+      '200 properties',
+      jsonSchema({ properties: Object.fromEntries(list(200, (n) => [`p${n}`, {}])) }),
+    ],
+    ['nested repetitions', gbnf('root ::= ("a"{1000}){1000}')],
+    ['99 groups in groups', gbnf(`root ::= ${'('.repeat(99)}"a"${')'.repeat(99)}`)],
+  ]
+  for (const [name, constraint] of large) {
+    t.match(await child.run(constraint), { drawn: 60 }, name)
+  }
+})
+
+t.test('a grammar that becomes too ambiguous fails its own request only', async (t) => {
+  const backend = await openTiny(t)
+  const tokens = backend.tokenizer.encode('Once')
+  // Further away than the longest token reaches, so that it is not seen before.
+  const late = gbnf(`root ::= [a-z]{60} ${'"b"? '.repeat(1100)}`)
+  backend.checkConstraint?.(late)
+  const bad = backend.createSampler(sampling({ temperature: 1, constraint: late }), tokens)
+  const drawn = [...tokens]
+  let computed = 0
+  const failing = async () => {
+    while (drawn.length < tokens.length + 62) {
+      const outputs = [drawn.length - 1]
+      const item = { slot: 0, position: computed, tokens: drawn.slice(computed), outputs }
+      const result = await backend.step([{ ...item, sampler: bad }])
+      computed = drawn.length
+      drawn.push(result.outputs[0]![0]!.token)
+    }
+  }
+  await t.rejects(failing(), { code: 'invalid_constraint', status: 400, message: /1000 ways/ })
+  t.ok(drawn.length > tokens.length + 3, 'after some tokens')
+  bad.dispose()
+  const params = { constraint: { type: 'json' } as const, temperature: 1 }
+  const [after] = await generate(backend, [{ slot: 1, tokens, params, count: 5 }])
+  t.equal(after!.length, 5)
+})

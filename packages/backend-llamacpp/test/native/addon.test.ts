@@ -1,0 +1,164 @@
+import { join } from 'node:path'
+import { CllmError, silentLogger } from '@cllm/core'
+import { writeSyntheticModel } from '@cllm/gguf'
+import t from 'tap'
+import type * as Addon from '../../src/native/addon.js'
+import { nodeLlamaCppVersion, openLlama } from '../../src/native/addon.js'
+
+t.test('every native call that is used', async (t) => {
+  const modelPath = join(t.testdir(), 'tiny.gguf')
+  await writeSyntheticModel({ like: 'tiny', out: modelPath, seed: 1 })
+  const llama = await openLlama('off', silentLogger)
+  t.equal(llama.gpu, false)
+  t.ok(llama.mathCores >= 1)
+  const free = await llama.freeMemory()
+  t.ok(free.ram > 1e8, 'free memory is in bytes')
+  t.match(free, { vram: 0, unified: false })
+
+  const loaded = await llama.loadModel({
+    modelPath,
+    gpuLayers: 'auto',
+    contextSize: 512,
+    mmap: true,
+    mlock: false,
+  })
+  const { native } = loaded
+  t.equal(loaded.gpuLayers, 0)
+  t.ok(loaded.tokenTexts.length > 256)
+  t.type(loaded.chatTemplate, 'string')
+
+  const end = loaded.tokenTexts.indexOf('<|im_end|>')
+  t.same([...native.tokenize('<|im_end|>', true)], [end])
+  t.ok(native.tokenize('<|im_end|>', false).length > 1)
+  t.equal(native.detokenize(native.tokenize('a b', false), false), 'a b')
+  t.equal(native.getTokenString(end), '<|im_end|>')
+  t.equal(native.getTokenAttributes(end) & 8, 8, 'a control token')
+  t.ok(native.isEogToken(end))
+  t.notOk(native.isEogToken(97))
+  t.equal(native.getVocabularyType(), 2)
+  t.equal(native.shouldPrependBosToken(), false)
+  t.type(native.tokenBos(), 'number')
+  t.equal(native.tokenEos(), end)
+  t.equal(native.getTrainContextSize(), 512)
+  t.ok(native.getTotalParameters() > 100_000)
+  t.ok(native.getTotalSize() > 100_000)
+  t.ok(native.getMemoryBreakdown().cpuRam >= native.getTotalSize())
+
+  const settings = { contextSize: 512, sequences: 2, batchSize: 64, threads: 1 } as const
+  const context = await loaded.createContext({
+    ...settings,
+    flashAttention: 'auto',
+    kvCacheType: 'f16',
+  })
+  if (context === undefined) throw new Error('there is no context')
+  t.equal(context.getThreads(), 1)
+  t.ok(context.getMemoryBreakdown().cpuRam > 0)
+
+  const tokens = native.tokenize('Once upon a time', false)
+  const last = tokens.length - 1
+  const sampler = loaded.createSampler()
+  sampler.applyConfig({ temperature: 0, seed: 1 })
+  context.initBatch(tokens.length + 1)
+  const first = context.addToBatch(0, 0, tokens, Uint32Array.of(0, last))
+  t.same([...first], [0, last], 'outputs are named by their index in the batch')
+  t.same([...context.addToBatch(1, 0, Uint32Array.of(5), Uint32Array.of(0))], [tokens.length])
+  await context.decodeBatch()
+  const drawn = await context.sampleToken(last, sampler)
+  t.ok(drawn >= 0 && drawn < loaded.tokenTexts.length)
+  t.equal(await context.sampleToken(last, sampler), drawn, 'greedy draws repeat')
+  t.equal(await context.sampleToken(1, sampler), -1, 'no logits were asked for there')
+  sampler.applyConfig({
+    temperature: 1,
+    seed: 1,
+    topK: 10,
+    topP: 0.9,
+    minP: 0.01,
+    repeatPenalty: 1.1,
+    repeatPenaltyMaxTokens: 64,
+    repeatPenaltyTokens: tokens,
+    repeatPenaltyPresencePenalty: 0.1,
+    repeatPenaltyFrequencyPenalty: 0.1,
+    tokenBiasKeys: Uint32Array.of(7),
+    tokenBiasValues: Float32Array.of(1000),
+  })
+  t.equal(await context.sampleToken(last, sampler), 7, 'the bias is applied')
+  sampler.applyConfig({ temperature: 0, seed: 1 })
+  t.equal(await context.sampleToken(last, sampler), drawn, 'what is left out is off again')
+
+  const grammar = loaded.parseGrammar('root ::= "zq" "x"', 'root')
+  const state = grammar.begin()
+  const untouched = grammar.begin()
+  const constrained = { temperature: 0, seed: 1, grammarEvaluationState: state }
+  sampler.applyConfig(constrained)
+  let said = ''
+  while (said.length < 3) said += native.getTokenString(await context.sampleToken(last, sampler))
+  t.equal(said, 'zqx', 'draws move the state on')
+  t.ok(native.isEogToken(await context.sampleToken(last, sampler)), 'and end where they must')
+  for (const token of native.tokenize('zqx', false)) grammar.accept(untouched, token)
+  t.throws(() => grammar.accept(untouched, first[0]!), /accept/, 'states are independent')
+  t.throws(() => loaded.parseGrammar('root ::= "', 'root'), Error)
+  sampler.applyConfig({ temperature: 0, seed: 1 })
+  t.equal(await context.sampleToken(last, sampler), drawn, 'without the grammar')
+
+  t.equal(context.getSequenceKvCacheMaxPosition(0), last)
+  t.equal(context.removeTokenCellsFromSequence(0, 2, -1), true)
+  t.equal(context.getSequenceKvCacheMaxPosition(0), 1)
+  t.equal(context.getSequenceKvCacheMinPosition(0), 0)
+  await context.copySequenceStateFromOtherSequence(1, 0)
+  t.equal(context.getSequenceKvCacheMaxPosition(1), 1)
+  context.disposeSequence(1)
+  t.equal(context.getSequenceKvCacheMaxPosition(1), -1)
+
+  context.initBatch(1)
+  context.addToBatch(0, 9, Uint32Array.of(5), new Uint32Array(0))
+  await t.rejects(context.decodeBatch(), Error, 'a gap is refused')
+
+  const quantized = { ...settings, kvCacheType: 'q8_0' } as const
+  const without = await loaded.createContext({ ...quantized, flashAttention: false })
+  t.equal(without, undefined, 'q8_0 values need flash attention')
+  const q8 = await loaded.createContext({ ...quantized, flashAttention: true })
+  t.ok((q8?.getMemoryBreakdown().cpuRam ?? 0) > 0)
+  await q8?.dispose()
+
+  sampler.dispose()
+  t.throws(() => sampler.applyConfig({ temperature: 0, seed: 1 }), /disposed/)
+  await context.dispose()
+  await loaded.dispose()
+})
+
+t.test('a GPU that is not there', async (t) => {
+  const gpu = process.platform === 'darwin' ? 'cuda' : 'metal'
+  await t.rejects(openLlama(gpu, silentLogger), {
+    code: 'invalid_configuration',
+    message: new RegExp(gpu),
+    details: { field: 'gpu' },
+  })
+})
+
+t.test('internals that have changed', async (t) => {
+  const open = async (bindings: unknown): Promise<unknown> => {
+    const addon = await t.mockImport<typeof Addon>('../../src/native/addon.js', {
+      '../../src/native/node-llama-cpp.js': {
+        getLlama: async () => ({ _bindings: bindings, gpu: false, cpuMathCores: 1 }),
+        LlamaLogLevel: {},
+      },
+    })
+    return addon.openLlama('off', silentLogger).catch((error: unknown) => error)
+  }
+  for (const [bindings, missing] of [
+    [undefined, 'AddonContext.init'],
+    [
+      {
+        AddonContext: class {
+          init() {}
+        },
+      },
+      'AddonContext.initBatch',
+    ],
+  ] as const) {
+    const error = await open(bindings)
+    t.ok(CllmError.isInstance(error))
+    t.match(error, { code: 'internal', details: { missing, expected: nodeLlamaCppVersion } })
+    t.match((error as Error).message, `node-llama-cpp@${nodeLlamaCppVersion}`)
+  }
+})

@@ -1,0 +1,249 @@
+import { join } from 'node:path'
+import type { TokenId } from '@cllm/core'
+import { text } from '@cllm/gguf'
+import { array, assert, constantFrom, integer, oneof, property, string } from 'fast-check'
+import t from 'tap'
+import { openLlama } from '../../src/native/addon.js'
+import { Decoder } from '../../src/text/decoder.js'
+import { TextParts } from '../../src/text/text-parts.js'
+import { Vocabulary } from '../../src/text/vocabulary.js'
+import { openTiny, recordingLogger, tinyModel } from '../open-tiny.js'
+import { turnToken, writeTinyModel } from '../tiny-models.js'
+
+const emoji = '\u{1F468}\u200D\u{1F469}\u200D\u{1F467}'
+const samples = [
+  '',
+  ' ',
+  'hello',
+  ' hello  world ',
+  'a\n\tb',
+  'Ünïcödé 你好',
+  emoji,
+  '\uFEFFx',
+  '\0',
+]
+
+t.test('text to tokens and back', async (t) => {
+  for (const kind of ['tiny', 'llama'] as const) {
+    const { tokenizer } = await openTiny(t, { kind })
+    for (const sample of samples) t.equal(tokenizer.decode(tokenizer.encode(sample)), sample, kind)
+    assert(
+      property(string({ unit: 'grapheme' }), (sample) => {
+        const tokens = tokenizer.encode(sample, { special: false })
+        const decoder = tokenizer.createDecoder()
+        const pieces = tokens.map((token) => decoder.push(token))
+        return tokenizer.decode(tokens) === sample && pieces.join('') + decoder.end() === sample
+      }),
+    )
+  }
+})
+
+t.test('decoders give what llama.cpp gives, and go on anywhere', async (t) => {
+  const llama = await openLlama('off', recordingLogger())
+  for (const kind of ['tiny', 'llama'] as const) {
+    const modelPath = await tinyModel(t, kind)
+    const settings = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
+    const loaded = await llama.loadModel({ ...settings, modelPath })
+    const { native, tokenTexts } = loaded
+    const vocabulary = new Vocabulary(native, tokenTexts)
+    const decode = (tokens: readonly TokenId[], before?: readonly TokenId[]): string => {
+      const decoder = new Decoder(vocabulary, before)
+      return tokens.map((token) => decoder.push(token)).join('') + decoder.end()
+    }
+    const id = integer({ min: 0, max: vocabulary.size - 1 })
+    const tokens = array(id, { maxLength: 12 })
+    const withoutEnd = (value: string): string => value.replace(/\uFFFD+$/, '')
+    assert(
+      property(tokens, (tokens) => {
+        if (tokens[0] === vocabulary.bos) return true
+        const theirs = native.detokenize(Uint32Array.from(tokens), false)
+        return withoutEnd(decode(tokens)) === withoutEnd(theirs)
+      }),
+      { numRuns: 1000 },
+    )
+    assert(
+      property(array(id, { minLength: 1, maxLength: 8 }), tokens, (before, after) => {
+        // As in llama-server, an answer to a prompt of nothing but BOS keeps its first space.
+        if (before.every((token) => token === vocabulary.bos)) return true
+        return decode(before) + decode(after, before) === decode([...before, ...after])
+      }),
+      { numRuns: 1000 },
+    )
+    for (let token = 0; token < vocabulary.size; token++) {
+      const bytes = vocabulary.bytes(token)
+      if (bytes.length > vocabulary.maxTokenBytes) t.fail(`token ${token} is longer`)
+      const isControl = vocabulary.controlTokens.some((control) => control.id === token)
+      if (isControl !== (bytes.length === 0)) t.fail(`token ${token} has ${bytes.length} bytes`)
+    }
+    t.ok(vocabulary.maxTokenBytes < 40)
+    await loaded.dispose()
+  }
+})
+
+t.test('incomplete and broken characters', async (t) => {
+  const { tokenizer } = await openTiny(t, { kind: 'llama' })
+  const byte = (value: number): TokenId => 3 + value
+  const bytes = [...new TextEncoder().encode('é你' + emoji)].map(byte)
+  const decoder = tokenizer.createDecoder([bytes[0]!])
+  const pieces = bytes.slice(1).map((token) => decoder.push(token))
+  t.equal(pieces.join(''), 'é你' + emoji, 'a character that began before')
+  t.same(pieces.slice(0, 4), ['é', '', '', '你'])
+  t.equal(tokenizer.decode(bytes.slice(0, 2)), 'é')
+  t.equal(tokenizer.decode(bytes.slice(0, 4)), 'é', 'what is incomplete at the end is dropped')
+  t.equal(tokenizer.decode([byte(0xff), byte(0x41)]), '\uFFFDA')
+  t.equal(tokenizer.decode([byte(0xe4), byte(0xbd), byte(0x41)]), '\uFFFDA')
+})
+
+t.test('special tokens', async (t) => {
+  const { tokenizer } = await openTiny(t, { kind: 'llama' })
+  const [bos, end] = [1, 2]
+  const hello = tokenizer.encode('hello', { addBos: false })
+  t.equal(tokenizer.vocabularySize, 261 + 27 + 11)
+  t.same(tokenizer.encode('hello'), [bos, ...hello])
+  t.same(tokenizer.encode('<s>hello'), [bos, ...hello], 'not twice')
+  t.same(tokenizer.encode(''), [bos])
+  t.same(tokenizer.encode('', { addBos: false }), [])
+  t.same(tokenizer.encode(`hello${turnToken.text}`), [bos, ...hello, turnToken.id])
+  const plain = tokenizer.encode('<s></s>', { special: false })
+  t.equal(plain[0], bos)
+  t.notOk(plain.slice(1).some((token) => token <= end))
+  t.equal(tokenizer.decode(plain), '<s></s>')
+  t.equal(tokenizer.decode([bos, ...hello, turnToken.id, ...hello, end]), 'hello hello')
+  t.ok(tokenizer.isEndOfGeneration(end))
+  t.notOk(tokenizer.isEndOfGeneration(hello[0]!))
+  t.notOk(tokenizer.isEndOfGeneration(-1))
+  for (const id of [-1, 299, 1.5, Number.NaN, Infinity]) {
+    t.throws(() => tokenizer.decode([5, id]), { code: 'invalid_token', message: /0 to 298/ })
+    t.throws(() => tokenizer.createDecoder([id]), { code: 'invalid_token' })
+    t.throws(() => tokenizer.createDecoder().push(id), { code: 'invalid_token' })
+  }
+  const tiny = await openTiny(t)
+  const ends = tiny.tokenizer.encode('<|im_end|>')
+  t.equal(ends.length, 1, 'no begin token where the model wants none')
+  t.ok(tiny.tokenizer.isEndOfGeneration(ends[0]!))
+})
+
+t.test('conversations', async (t) => {
+  const messages = [
+    { role: 'system', content: 'Be brief.' },
+    { role: 'user', content: 'hello' },
+  ]
+  t.test("by the model's own template", async (t) => {
+    const logger = recordingLogger()
+    const { tokenizer } = await openTiny(t, {}, logger)
+    const { text, tokens } = tokenizer.renderChat(messages)
+    t.equal(
+      text,
+      '<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n',
+    )
+    t.same(tokens, tokenizer.encode(text))
+    const closed = tokenizer.renderChat(messages, { addGenerationPrompt: false })
+    t.equal(closed.text, text.replace('<|im_start|>assistant\n', ''))
+    t.notOk(logger.lines.some(({ level }) => level === 'warn'))
+  })
+
+  t.test('by ChatML, with one warning', async (t) => {
+    const logger = recordingLogger()
+    const { tokenizer } = await openTiny(t, { kind: 'llama' }, logger)
+    const { text, tokens } = tokenizer.renderChat(messages)
+    t.match(text, /^<\|im_start\|>system\nBe brief\.<\|im_end\|>\n.*<\|im_start\|>assistant\n$/s)
+    t.same(tokens, tokenizer.encode(text))
+    tokenizer.renderChat(messages)
+    const warnings = logger.lines.filter(({ level }) => level === 'warn')
+    t.match(warnings, [{ message: /no chat template: using ChatML/ }])
+    t.equal(warnings.length, 1)
+  })
+
+  t.test('by a given template, with its variables', async (t) => {
+    const chatTemplate =
+      `{{ bos_token }}{% for m in messages %}{% if m.role == 'tool' %}` +
+      `{{ raise_exception('no tools here') }}{% endif %}${turnToken.text}{{ m.content | trim }}` +
+      `{% endfor %}{{ mood }}{% if add_generation_prompt %}{{ eos_token }}{% endif %}`
+    const { tokenizer } = await openTiny(t, { kind: 'llama', chatTemplate })
+    const { text, tokens } = tokenizer.renderChat(messages, { variables: { mood: 'glad' } })
+    const turn = turnToken.text
+    t.equal(text, `<s>${turn}Be brief.${turn}helloglad</s>`)
+    t.same(tokens, tokenizer.encode(text), 'the begin token is not doubled')
+    t.equal(tokens.filter((token) => token === 1).length, 1)
+    t.throws(() => tokenizer.renderChat([{ role: 'tool', content: '' }]), {
+      code: 'invalid_request',
+      message: /refuses these messages: no tools here/,
+      details: { field: 'messages' },
+    })
+  })
+
+  t.test('control tokens that clients write stay text', async (t) => {
+    const chatTemplate =
+      `{% for m in messages %}${turnToken.text}{{ m.role }} {{ m.content | trim }}</s>` +
+      `{% endfor %}{{ extra }}`
+    const { tokenizer } = await openTiny(t, { kind: 'llama', chatTemplate })
+    const controls = (tokens: readonly TokenId[]): TokenId[] =>
+      tokens.filter((token) => token < 3 || token === turnToken.id)
+    const piece = oneof(
+      constantFrom('<s>', '</s>', '<unk>', turnToken.text, '<|tu', 'rn|>', '\uE000', ' ', 'hello'),
+      string({ unit: 'grapheme', maxLength: 4 }),
+    )
+    const content = array(piece, { maxLength: 6 }).map((pieces) => pieces.join(''))
+    assert(
+      property(content, content, content, (role, content, extra) => {
+        const messages = [{ role, content }]
+        const { text, tokens } = tokenizer.renderChat(messages, { variables: { extra } })
+        const expected = `${turnToken.text}${role} ${content.trim()}</s>${extra}`
+        t.equal(text, expected)
+        t.same(controls(tokens), [1, turnToken.id, 2])
+        // llama.cpp puts a space before text that follows a control token
+        t.equal(tokenizer.decode(tokens), ` ${role} ${content.trim()}${extra && ` ${extra}`}`)
+      }),
+      { numRuns: 300 },
+    )
+  })
+
+  t.test('templates that cannot be read', async (t) => {
+    await t.rejects(openTiny(t, { chatTemplate: '{% for' }), {
+      code: 'invalid_configuration',
+      details: { field: 'chatTemplate' },
+    })
+    const modelPath = join(t.testdir(), 'broken.gguf')
+    await writeTinyModel(modelPath, 'llama', { 'tokenizer.chat_template': text('{% for') })
+    const logger = recordingLogger()
+    const { tokenizer } = await openTiny(t, { modelPath }, logger)
+    t.match(tokenizer.renderChat(messages).text, /<\|im_start\|>/)
+    t.match(logger.lines.find(({ level }) => level === 'warn')?.message, /cannot be read/)
+  })
+})
+
+t.test('long texts in parts give the tokens of the whole', async (t) => {
+  const llama = await openLlama('off', recordingLogger())
+  const words = array(string({ unit: 'grapheme', maxLength: 8 }), { minLength: 1, maxLength: 40 })
+  for (const kind of ['tiny', 'llama'] as const) {
+    const modelPath = await tinyModel(t, kind)
+    const settings = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
+    const { native, tokenTexts } = await llama.loadModel({ ...settings, modelPath })
+    const parts = new TextParts(native, new Vocabulary(native, tokenTexts), tokenTexts)
+    assert(
+      property(words, integer({ min: 1, max: 900 }), (words, times) => {
+        const sample = Array.from({ length: times }, () => `${words.join(' ')} of  hers\n`).join('')
+        const tokens = [...parts.tokenize(sample, false)].flat()
+        return tokens.join() === Array.from(native.tokenize(sample, false)).join()
+      }),
+      { numRuns: 30 },
+    )
+    const long = 'one and two '.repeat(3000)
+    t.ok([...parts.tokenize(long, false)].length > 5, `${kind}: it is cut`)
+  }
+})
+
+t.test(
+  'a template that refuses a system message gets it in front of the first question',
+  async (t) => {
+    const chatTemplate =
+      "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}" +
+      '{% endif %}[{{ m.role }}] {{ m.content }}\n{% endfor %}'
+    const { tokenizer } = await openTiny(t, { chatTemplate })
+    const user = { role: 'user', content: 'Hi' }
+    const system = { role: 'system', content: 'Be brief.' }
+    t.match(tokenizer.renderChat([system, user]).text, '[user] Be brief.\nHi')
+    t.equal(tokenizer.renderChat([user]).text.trim(), '[user] Hi')
+    t.throws(() => tokenizer.renderChat([user, system]), { code: 'invalid_request' })
+  },
+)

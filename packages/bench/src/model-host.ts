@@ -1,0 +1,47 @@
+import type { Backend, EngineClient, SchedulerPolicy } from '@cllm/core'
+
+/** A model and how it is loaded. */
+export interface ModelSettings {
+  /** A path or a name, as `cllm serve --model` takes it. */
+  readonly model: string
+  readonly slots: number
+  /** Tokens per slot. */
+  readonly contextSize: number | undefined
+  readonly batchSize: number
+  readonly gpu: 'auto' | 'off' | 'metal' | 'cuda' | 'vulkan'
+  readonly threads: number | undefined
+  readonly policy: string
+  readonly policyOptions?: Readonly<Record<string, unknown>>
+}
+
+/** A model that is served over HTTP. */
+export interface ServedModel {
+  readonly url: URL
+  readonly client: EngineClient
+  /** Ends the server and its engine. */
+  readonly close: () => Promise<void>
+}
+
+/** A backend with native forward passes that can be measured separately. */
+export interface MeasuredBackend extends Backend {
+  /** As `step`, but nothing is drawn: each output repeats its item's last token. */
+  readonly forward?: Backend['step']
+}
+
+/** Loads models for the commands that measure them from within. */
+export interface ModelHost {
+  /** A backend in this process. */
+  openBackend(settings: ModelSettings): Promise<MeasuredBackend>
+  /** A server over HTTP with its engine in a separate process. */
+  serve(settings: ModelSettings): Promise<ServedModel>
+  /** A policy for an engine in this process. */
+  readonly policies: PolicyFactory
+}
+
+/** Makes policies by name, including policies of plug-ins. */
+export interface PolicyFactory {
+  readonly batchings: readonly { readonly name: string }[]
+  readonly orders: readonly { readonly name: string }[]
+  /** Makes the policy of a name; throws `invalid_policy`. */
+  createPolicy(name: string, options: Readonly<Record<string, unknown>>): SchedulerPolicy
+}

@@ -1,0 +1,109 @@
+import { parseArgs } from 'node:util'
+import { CllmError, nearestName } from '@cllm/core'
+import type { CommandIo } from '../../command-io.js'
+
+/** A flag of a command and how its values are read. */
+export interface Flag<T> {
+  /** Its description in `--help`. */
+  readonly doc: string
+  /** Placeholder for its value in `--help`; absent for a flag without a value. */
+  readonly value?: string
+  /** Parses all its values, in order; the list is empty when the flag is not given. */
+  readonly read: (values: readonly string[]) => T
+}
+
+type Values<Flags> = { readonly [K in keyof Flags]: Flags[K] extends Flag<infer T> ? T : never }
+
+/** A flag with one value; if it is repeated, the last value wins. */
+export function one<T, Fallback = undefined>(
+  value: string,
+  doc: string,
+  parse: (text: string) => T,
+  fallback?: Fallback,
+): Flag<T | Fallback> {
+  const read = (values: readonly string[]) => {
+    const text = values.at(-1)
+    return text === undefined ? (fallback as Fallback) : parse(text)
+  }
+  return { value, doc, read }
+}
+
+/** A flag that may be given several times. */
+export function many<T>(value: string, doc: string, parse: (text: string) => T): Flag<T[]> {
+  return { value, doc, read: (values) => values.map(parse) }
+}
+
+/** A flag without a value. */
+export function toggle(doc: string): Flag<boolean> {
+  return { doc, read: (values) => values.length > 0 }
+}
+
+/** Prints the usage if the command line has `--help` or `-h`; returns whether it does. */
+export function showsHelp(argv: readonly string[], usage: string, io: CommandIo): boolean {
+  const isAsked = argv.includes('--help') || argv.includes('-h')
+  if (isAsked) io.stdout.write(usage)
+  return isAsked
+}
+
+/**
+ * Parses a command line by a table of flags.
+ *
+ * @throws `invalid_configuration` naming the flag, the expected value and the given one
+ */
+export function parseFlags<Flags extends Readonly<Record<string, Flag<unknown>>>>(
+  argv: readonly string[],
+  flags: Flags,
+): Values<Flags> {
+  const options = Object.fromEntries(
+    Object.entries(flags).map(([name, { value }]) => [
+      name,
+      { type: value === undefined ? 'boolean' : 'string', multiple: true } as const,
+    ]),
+  )
+  const { tokens } = parseArgs({ args: [...argv], options, strict: false, tokens: true })
+  const given = new Map<string, string[]>()
+  for (const token of tokens) {
+    if (token.kind === 'positional') throw wrong(`unexpected argument "${token.value}"`)
+    if (token.kind !== 'option') continue
+    const flag = flags[token.name]
+    if (flag === undefined) throw wrong(`unknown flag ${token.rawName}${meant(token.name, flags)}`)
+    const isMissing = token.value === undefined || (!token.inlineValue && isFlag(token.value))
+    if (flag.value !== undefined && isMissing)
+      throw wrong(`--${token.name}: expected ${flag.value}`)
+    given.set(token.name, [...(given.get(token.name) ?? []), token.value ?? ''])
+  }
+  const values = Object.entries(flags).map(([name, flag]) => {
+    const texts = given.get(name) ?? []
+    try {
+      return [name, flag.read(texts)]
+    } catch (error) {
+      if (CllmError.isInstance(error)) throw error
+      throw wrong(`--${name}: ${(error as Error).message}, got "${texts.at(-1)}"`)
+    }
+  })
+  return Object.fromEntries(values) as Values<Flags>
+}
+
+/** The lines of `--help` for a table of flags. */
+export function flagsHelp(flags: Readonly<Record<string, Flag<unknown>>>): string {
+  const names = Object.entries(flags).map(([name, { value }]) =>
+    value === undefined ? `--${name}` : `--${name} ${value}`,
+  )
+  const width = Math.max(...names.map((name) => name.length)) + 2
+  return Object.values(flags)
+    .map(({ doc }, index) => `  ${(names[index] as string).padEnd(width)}${doc}\n`)
+    .join('')
+}
+
+/** An `invalid_configuration` error. */
+export function wrong(message: string): CllmError {
+  return new CllmError('invalid_configuration', message)
+}
+
+/** Whether a value is in fact the next flag; a negative number is not. */
+const isFlag = (text: string) => /^--?[a-z]/i.test(text)
+
+function meant(name: string, flags: object): string {
+  const nearest = nearestName(name, Object.keys(flags))
+  return nearest === undefined ? '' : `; did you mean --${nearest}?`
+}

@@ -1,0 +1,135 @@
+import { builtInMachines } from '@cllm/simulation'
+import {
+  type Dataset,
+  fitDataset,
+  type LoadShape,
+  openDataset,
+  type PolicyFactory,
+  readCosts,
+  readRecording,
+  readText,
+  recordedLoad,
+  type SimulateOptions,
+  type SimulationSetup,
+} from '@cllm/bench'
+import { recordedMachine } from '@cllm/simulation'
+import { wrong, type parseFlags } from './flags.js'
+import type { simulationFlags } from './simulate-flags.js'
+
+const defaultCosts = [...builtInMachines.keys()][0] as string
+
+type Flags = ReturnType<typeof parseFlags<typeof simulationFlags>>
+
+/**
+ * The setup that the flags describe.
+ *
+ * @throws `invalid_configuration` for contradictory flags, `invalid_dataset` for an invalid file
+ */
+export function readSimulation(flags: Flags): SimulationSetup {
+  const { seed, machines, router, slo } = flags
+  if (flags.trace !== undefined && flags.dataset !== undefined) {
+    throw wrong('--trace and --dataset: expected one of them, got both')
+  }
+  const replayed = readReplay(flags)
+  const dataset = replayed?.dataset ?? readDataset(flags)
+  const requests = flags.requests ?? (dataset.timed ? dataset.size : undefined) ?? 1000
+  const shape = readShape(flags, dataset)
+  const load = {
+    shape,
+    dataset,
+    seed,
+    requests,
+    ...(flags.tenants === undefined ? {} : { tenants: flags.tenants }),
+  }
+  const limits = replayed?.limits
+  const isCostNamed = flags.cost !== undefined || replayed === undefined
+  return {
+    load,
+    machine: isCostNamed ? readCosts(flags.cost ?? defaultCosts) : replayed.machine(),
+    slots: flags.slots ?? limits?.slots ?? 16,
+    contextSize: flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests),
+    batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
+    machines,
+    router,
+    slo,
+  }
+}
+
+/** A policy as `--policy` names it: `batching+order`, and options as JSON after a colon. */
+export function readPolicy(
+  text: string,
+  factory: PolicyFactory,
+): Pick<SimulateOptions, 'policy' | 'policyOptions' | 'createPolicy'> {
+  const at = text.indexOf(':{')
+  const policy = at === -1 ? text : text.slice(0, at)
+  let policyOptions: Readonly<Record<string, unknown>> = {}
+  if (at !== -1) {
+    try {
+      policyOptions = JSON.parse(text.slice(at + 1)) as Record<string, unknown>
+    } catch (error) {
+      throw wrong(`--policy: expected NAME or NAME:{JSON}, got "${text}": ${String(error)}`)
+    }
+  }
+  const createPolicy = () => factory.createPolicy(policy, policyOptions)
+  // Reports a wrong name or option before the simulation starts.
+  createPolicy()
+  return { policy, policyOptions, createPolicy }
+}
+
+function readReplay({ replay, trace, dataset }: Flags) {
+  if (replay === undefined) return undefined
+  if (trace !== undefined || dataset !== undefined) {
+    throw wrong('--replay, --trace and --dataset: expected one of them, got more')
+  }
+  const recording = readRecording(replay)
+  return {
+    limits: recording.limits,
+    dataset: recordedLoad(recording, replay),
+    machine: () => recordedMachine(recording, replay),
+  }
+}
+
+function readDataset(flags: Flags): Dataset {
+  const { trace, dataset: spec = trace === undefined ? 'synthetic' : traceSpec(trace) } = flags
+  const source = openDataset(spec, {
+    inputLengths: flags['input-len'],
+    outputLengths: flags['output-len'],
+    sharedPrefix: flags['shared-prefix'],
+    prefixGroups: flags['prefix-groups'],
+    seed: flags.seed,
+  })
+  return fitDataset(source, {
+    timeScale: flags['time-scale'],
+    lengthScale: flags['length-scale'],
+    ...(flags['max-input'] === undefined ? {} : { maxInput: flags['max-input'] }),
+    ...(flags['max-output'] === undefined ? {} : { maxOutput: flags['max-output'] }),
+  })
+}
+
+/** The first character tells the formats apart: JSON objects, or CSV column names. */
+function traceSpec(file: string): string {
+  if (/^(azure|mooncake):/.test(file)) return file
+  return `${readText(file).trimStart().startsWith('{') ? 'mooncake' : 'azure'}:${file}`
+}
+
+function readShape({ rate, concurrency, burstiness, ramp }: Flags, dataset: Dataset): LoadShape {
+  if (rate !== undefined && concurrency !== undefined) {
+    throw wrong('--concurrency and --rate: expected one of them, got both')
+  }
+  const [level, ...more] = rate ?? concurrency ?? []
+  if (more.length > 0) throw wrong('--concurrency and --rate: expected one value in a simulation')
+  if (level === undefined && dataset.timed) return { kind: 'trace' }
+  if (rate !== undefined) return { kind: 'open', rate: level ?? 1, burstiness, rampMs: ramp }
+  return { kind: 'closed', concurrency: level ?? 32, rampMs: ramp }
+}
+
+/** Tokens of the longest request, prompt and answer, rounded up to a multiple of 1,024. */
+function longest(dataset: Dataset, requests: number): number {
+  const { size = Infinity } = dataset
+  let most = 0
+  for (let index = 0; index < Math.min(size, requests); index++) {
+    const { inputTokens, outputTokens } = dataset.item(index)
+    most = Math.max(most, inputTokens + outputTokens)
+  }
+  return Math.ceil(most / 1024) * 1024
+}

@@ -1,0 +1,47 @@
+import { parseLengths } from '@cllm/bench'
+import { builtInMachines, routers } from '@cllm/simulation'
+import { many, one } from './flags.js'
+import { loadFlags } from './load-flags.js'
+import { integer, word } from './values.js'
+
+const text = (value: string) => value
+const machineNames = [...builtInMachines.keys()]
+
+/** The flags that describe the simulated load and machine. */
+export const simulationFlags = {
+  trace: one('FILE', 'A trace, Azure CSV or Mooncake JSONL, with its own arrival times', text),
+  replay: one('FILE', "A server's recording, from GET /admin/recorder or a crash file", text),
+  dataset: one('SPEC', 'Without --trace: synthetic (default) or any from cllm bench serve', text),
+  rate: loadFlags.rate,
+  burstiness: loadFlags.burstiness,
+  concurrency: loadFlags.concurrency,
+  ramp: loadFlags.ramp,
+  requests: one('N', 'Number of requests (default: all of a trace, else 1,000)', integer(1)),
+  'input-len': one('LENGTHS', 'Prompt tokens (default 512)', parseLengths, parseLengths('512')),
+  'output-len': one('LENGTHS', 'Answer tokens (default 128)', parseLengths, parseLengths('128')),
+  'shared-prefix': loadFlags['shared-prefix'],
+  'prefix-groups': loadFlags['prefix-groups'],
+  'time-scale': loadFlags['time-scale'],
+  'length-scale': loadFlags['length-scale'],
+  'max-input': loadFlags['max-input'],
+  'max-output': loadFlags['max-output'],
+  tenants: loadFlags.tenants,
+  plugin: many('FILE', 'A plugin with policies, by path or package name', text),
+  slots: one('N', 'Slots: sequences in memory per machine (default 16)', integer(1, 4096)),
+  'ctx-size': one('N', 'Tokens per slot (default: enough for the longest request)', integer(1)),
+  'batch-size': one('N', 'Tokens per step (default 2048)', integer(1)),
+  cost: one(
+    'NAME|FILE',
+    `Cost model: ${machineNames.join(', ')}, or a file from cllm bench calibrate`,
+    text,
+  ),
+  machines: one('N', 'Machines that share the load (default 1)', integer(1, 1024), 1),
+  router: one(
+    'NAME',
+    `Assigns requests to machines: ${[...routers.keys()].join(', ')}`,
+    word(...routers.keys()),
+    'round-robin',
+  ),
+  seed: one('N', 'Same seed, same result (default 1)', integer(0, 2 ** 32 - 1), 1),
+  slo: loadFlags.slo,
+} as const

@@ -1,0 +1,124 @@
+import {
+  type Candidate,
+  candidates,
+  confirm,
+  distinct,
+  type ModelHost,
+  paretoFront,
+  policyYaml,
+  ranked,
+  schemaVersion,
+  simulatePolicy,
+  simulationHead,
+  type SimulationResult,
+  type SimulationSetup,
+  simulationTable,
+  winnerOf,
+} from '@cllm/bench'
+import type { CommandIo } from '../command-io.js'
+import { exitCode } from './output/exit-code.js'
+import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from './flags/flags.js'
+import { modelFlags } from './flags/model-flags.js'
+import { progressBar } from './output/progress.js'
+import { readPolicy, readSimulation } from './flags/read-simulation.js'
+import { simulationFlags } from './flags/simulate-flags.js'
+import { integer } from './flags/values.js'
+
+const flagTable = {
+  policy: many(
+    'NAME',
+    'Try only this; options as NAME:{JSON}; repeatable (default: every batching and order)',
+    String,
+  ),
+  ...simulationFlags,
+  sample: one('N', 'Requests of the first round (default 300)', integer(10), 300),
+  keep: one('N', 'Policies that also run the whole load (default 12)', integer(1), 12),
+  confirm: one('MODEL', 'Measure the best policies on a real server with this model', String),
+  'confirm-best': one('N', 'Policies to measure with --confirm (default 2)', integer(1, 20), 2),
+  'confirm-requests': one('N', 'Requests per policy with --confirm (default 50)', integer(1), 50),
+  threads: modelFlags.threads,
+  gpu: modelFlags.gpu,
+  json: toggle('One JSON line and nothing else'),
+} as const
+
+const usage = `Usage: cllm tune [--trace FILE] --slo ttft:1s,itl:100ms [flags]
+
+Searches for the best scheduling policy for a load in simulation: first all policies with a part of
+the load, then the best of them with all of it. Prints the policies that no other policy beats, and
+the YAML of the best one.
+
+${flagsHelp(flagTable)}`
+
+/** `cllm tune` */
+export async function tune(
+  argv: string[],
+  io: CommandIo,
+  hostWith: (plugins: readonly string[]) => Promise<ModelHost>,
+): Promise<number> {
+  if (showsHelp(argv, usage, io)) return exitCode.ok
+  const flags = parseFlags(argv, flagTable)
+  const { slo, json, sample, keep } = flags
+  if (Object.keys(slo).length === 0) throw wrong('--slo is missing, such as ttft:1s,itl:100ms')
+  const host = await hostWith(flags.plugin)
+  const setup = { ...readSimulation(flags), signal: io.signal }
+  const all: Candidate[] =
+    flags.policy.length === 0
+      ? candidates(slo, setup.batchSize, host.policies)
+      : flags.policy.map((text) => {
+          const { policy, policyOptions = {} } = readPolicy(text, host.policies)
+          return { policy, policyOptions }
+        })
+  if (!json) io.stdout.write(simulationHead(setup))
+
+  const requests = Math.min(sample, setup.load.requests)
+  const part = { ...setup, load: { ...setup.load, requests } }
+  const first = await simulateAll(all, part, host, io, 'part of the load')
+  const best = [
+    ...new Set([...paretoFront(first).slice(0, keep), ...ranked(distinct(first))]),
+  ].slice(0, keep)
+  const second =
+    requests === setup.load.requests ? best : await simulateAll(best, setup, host, io, 'whole load')
+  if (io.signal.aborted) return exitCode.interrupted
+  const front = paretoFront(second)
+  const { confirm: model, threads, gpu } = flags
+  const chosen = model === undefined ? [] : front.slice(0, flags['confirm-best'])
+  const options = { threads, gpu, requests: flags['confirm-requests'], signal: io.signal }
+  const confirmed = await confirm(chosen, setup, { model: model ?? '', ...options }, host)
+  const winner = winnerOf(front, confirmed)
+  if (winner === undefined) return exitCode.failed
+  const yaml = policyYaml(winner, flags.plugin)
+  if (json) {
+    const line = { schema: schemaVersion, kind: 'tune', tried: all.length, front, confirmed, yaml }
+    io.stdout.write(`${JSON.stringify(line)}\n`)
+    return exitCode.ok
+  }
+  io.stdout.write(`${all.length} tried; not beaten by any other:\n${simulationTable(front)}`)
+  for (const { name, goodput, ttftP99Ms, itlP99Ms } of confirmed) {
+    io.stdout.write(
+      `confirmed: ${name}: goodput ${(100 * goodput).toFixed(1)} %, TTFT p99 ${ttftP99Ms.toFixed(0)} ms, ITL p99 ${itlP99Ms.toFixed(0)} ms\n`,
+    )
+  }
+  if (io.signal.aborted) return exitCode.interrupted
+  io.stdout.write(`The best by goodput, as YAML:\n\n${yaml}`)
+  return exitCode.ok
+}
+
+async function simulateAll(
+  all: readonly Candidate[],
+  setup: SimulationSetup,
+  host: ModelHost,
+  io: CommandIo,
+  name: string,
+): Promise<SimulationResult[]> {
+  const progress = progressBar(io.stderr, name, all.length)
+  const results: SimulationResult[] = []
+  for (const { policy, policyOptions } of all) {
+    if (io.signal.aborted) break
+    const createPolicy = () => host.policies.createPolicy(policy, policyOptions)
+    const { result } = await simulatePolicy({ ...setup, policy, policyOptions, createPolicy })
+    results.push(result)
+    progress.step()
+  }
+  progress.stop()
+  return results
+}

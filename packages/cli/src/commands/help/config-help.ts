@@ -1,0 +1,49 @@
+import { describeValue } from '../../config/describe-value.js'
+import { configFlag } from '../../config/layers/flags-layer.js'
+import { options, sectionOf, type PlacedOption } from '../../config/options/option-list.js'
+
+const textColumn = 32
+const width = 100
+
+const wrap = (text: string): string => {
+  const lines = ['']
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)!
+    if (line.length + word.length + 1 > width - textColumn) lines.push(word)
+    else lines[lines.length - 1] = line === '' ? word : `${line} ${word}`
+  }
+  return lines.join(`\n${' '.repeat(textColumn)}`)
+}
+
+const entry = (flag: string, text: string): string => {
+  const head = `  ${flag}`
+  const gap = head.length < textColumn - 1 ? ' '.repeat(textColumn - head.length) : undefined
+  return `${head}${gap ?? `\n${' '.repeat(textColumn)}`}${wrap(text)}`
+}
+
+const describe = ({ arg, doc, default: value, format, placeholder }: PlacedOption): string => {
+  const flag = format.isSwitch ? `--${arg}, --no-${arg}` : `--${arg} ${placeholder}`
+  const ending =
+    value === null || typeof value === 'object' ? '' : ` (default ${describeValue(value)})`
+  return entry(flag, `${doc.replaceAll('`', '')}${ending.replaceAll('"', '')}`)
+}
+
+/** The flags of every option, by section, for the help of commands that accept them. */
+export const configHelp = (): string => {
+  const lines = [entry(`--${configFlag} FILE`, 'YAML file with these settings')]
+  let section = ''
+  for (const option of options) {
+    if (sectionOf(option.path) !== section) {
+      section = sectionOf(option.path)
+      lines.push('', `${section}:`)
+    }
+    lines.push(describe(option))
+  }
+  lines.push(
+    '',
+    'Flags override environment variables (--ctx-size is CLLM_CTX_SIZE), which override the YAML',
+    'file. `cllm config` accepts the same flags and shows each value and where it comes from.',
+    '',
+  )
+  return lines.join('\n')
+}

@@ -1,0 +1,90 @@
+import { parseArgs, type ParseArgsConfig } from 'node:util'
+import { suggestion } from '../suggestion.js'
+import { options, type PlacedOption } from '../options/option-list.js'
+import { modelPaths } from '../resolve-models.js'
+import { readPair } from '../served-models.js'
+import type { Layer, Setting } from './setting.js'
+import { isRecord } from '../options/value-format.js'
+
+/** The flag that names the YAML file. */
+export const configFlag = 'config'
+
+/** The settings given as flags. */
+export interface FlagsLayer extends Layer {
+  /** The YAML file. */
+  readonly file: string | undefined
+}
+
+const byFlag = new Map(options.map((option) => [option.arg, option]))
+const negated = new Map(
+  options.filter(({ format }) => format.isSwitch).map((option) => [`no-${option.arg}`, option]),
+)
+
+const known: NonNullable<ParseArgsConfig['options']> = { [configFlag]: { type: 'string' } }
+for (const { arg, format } of options) known[arg] = { type: format.isSwitch ? 'boolean' : 'string' }
+for (const arg of negated.keys()) known[arg] = { type: 'boolean' }
+const names = Object.keys(known)
+
+const tokenize = (args: string[]) =>
+  parseArgs({ args, options: known, strict: false, allowPositionals: true, tokens: true }).tokens
+
+type OptionToken = Extract<ReturnType<typeof tokenize>[number], { kind: 'option' }>
+
+/** Why the token's value is invalid, or undefined. */
+const valueProblem = ({ name, rawName, value, inlineValue }: OptionToken): string | undefined => {
+  if (known[name]?.type === 'boolean') {
+    return inlineValue && negated.has(name) ? `${rawName}: takes no value` : undefined
+  }
+  const placeholder = name === configFlag ? 'FILE' : byFlag.get(name)?.placeholder
+  if (value === undefined || value === '') return `${rawName}: expected a value (${placeholder})`
+  if (!inlineValue && /^-[^\d.]/.test(value)) {
+    return `${rawName}: expected a value (${placeholder}), got the flag ${value}`
+  }
+  return undefined
+}
+
+const valueOf = ({ format }: PlacedOption, value: string | undefined) =>
+  value === undefined ? true : format.parse(value)
+
+/** The value of a repeated flag: lists and maps are extended, other values are replaced. */
+const together = (before: unknown, given: unknown): unknown => {
+  if (Array.isArray(given) && Array.isArray(before)) return [...before, ...given]
+  return isRecord(given) && isRecord(before) ? { ...before, ...given } : given
+}
+
+/** Reads flags strictly: reports every problem and skips nothing. */
+export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
+  const settings = new Map<string, Setting>()
+  const problems: string[] = []
+  let file: string | undefined
+  let skippedAt = -2 // what follows a wrong flag is probably its value
+
+  // `pnpm start -- --port 9000` passes the `--` on.
+  for (const token of tokenize(argv.filter((argument) => argument !== '--'))) {
+    if (token.kind === 'positional') {
+      if (token.index !== skippedAt + 1) problems.push(`unexpected argument ${token.value}`)
+      continue
+    }
+    if (token.kind !== 'option') continue
+    const { name, rawName, value } = token
+    const problem = valueProblem(token)
+    const option = byFlag.get(name) ?? negated.get(name)
+    if (!Object.hasOwn(known, name)) {
+      problems.push(`unknown flag ${rawName}${suggestion(name, names, '--')}`)
+      skippedAt = token.inlineValue ? -2 : token.index
+    } else if (problem !== undefined) {
+      problems.push(problem)
+      skippedAt = token.index + 1
+    } else if (option === undefined) {
+      file = value
+    } else {
+      const named = option.path === modelPaths.spec ? readPair(value ?? '') : undefined
+      const path = named === undefined ? option.path : modelPaths.served
+      const plain = negated.has(name) ? false : valueOf(option, value)
+      const given = named === undefined ? plain : Object.fromEntries([named])
+      const all = together(settings.get(path)?.value, given)
+      settings.set(path, { path, value: all, source: rawName, label: rawName })
+    }
+  }
+  return { settings: [...settings.values()], problems, warnings: [], file }
+}

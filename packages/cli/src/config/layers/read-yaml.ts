@@ -1,0 +1,126 @@
+import {
+  isAlias,
+  isMap,
+  isScalar,
+  LineCounter,
+  parseDocument,
+  type Document,
+  type Node,
+} from 'yaml'
+import { describeValue } from '../describe-value.js'
+import { suggestion } from '../suggestion.js'
+import { ignoredKeys, mappedKeys } from './original-layout.js'
+import { options } from '../options/option-list.js'
+import { modelPaths } from '../resolve-models.js'
+
+/** A key of the file with its value. */
+export interface YamlEntry {
+  /** Such as `backend.llama_cpp.n_batch`. */
+  readonly key: string
+  readonly value: unknown
+  readonly line: number
+}
+
+/** The known keys of a YAML file, and the problems with the others. */
+export interface YamlReading {
+  readonly entries: readonly YamlEntry[]
+  readonly problems: readonly string[]
+}
+
+const keys: readonly string[] = [
+  ...options.map((option) => option.path),
+  ...mappedKeys.keys(),
+  ...ignoredKeys,
+]
+const known = new Set(keys)
+const modelsPrefix = 'models.'
+const isSection = (name: string) => keys.some((key) => key.startsWith(`${name}.`))
+
+/** The valid names in this section. */
+const namesIn = (prefix: string) =>
+  new Set(
+    keys
+      .filter((key) => key.startsWith(prefix))
+      .map((key) => prefix + key.slice(prefix.length).split('.', 1)[0]),
+  )
+
+class YamlReader {
+  readonly entries: YamlEntry[] = []
+  readonly problems: string[] = []
+  readonly #file: string
+  #models: Record<string, unknown> | undefined
+  readonly #lines = new LineCounter()
+  readonly #document: Document.Parsed
+
+  constructor(text: string, file: string) {
+    this.#file = file
+    this.#document = parseDocument(text, { lineCounter: this.#lines, prettyErrors: false })
+  }
+
+  read(): YamlReading {
+    const { errors, contents } = this.#document
+    for (const { message, pos } of errors) {
+      const { line, col } = this.#lines.linePos(pos[0])
+      this.problems.push(`${this.#file}:${line}:${col}: ${message}`)
+    }
+    if (errors.length === 0) this.#section(contents, '')
+    return this
+  }
+
+  #section(node: Node | null, prefix: string): void {
+    const map = isAlias(node) ? node.resolve(this.#document) : node
+    if (map === undefined || map === null || (isScalar(map) && map.value === null)) return
+    if (!isMap(map)) {
+      const name = prefix.slice(0, -1)
+      const expected = `${name === '' ? '' : `${name}: `}expected keys with their values`
+      this.#problem(node, `${expected}, got ${describeValue(map.toJS(this.#document))}`)
+      return
+    }
+    for (const { key, value } of map.items) {
+      const name = isScalar(key) ? String(key.value) : describeValue(key)
+      this.#entry(key as Node, `${prefix}${name}`, value as Node | null)
+    }
+  }
+
+  #entry(at: Node, key: string, node: Node | null): void {
+    if (known.has(key)) {
+      const value: unknown = node === null ? null : node.toJS(this.#document)
+      this.entries.push({ key, value, line: this.#line(at) })
+    } else if (this.#isModel(key, node)) {
+      const name = key.slice(modelsPrefix.length)
+      this.#model(at, name, node?.toJS(this.#document))
+    } else if (isSection(key)) {
+      this.#section(node, `${key}.`)
+    } else {
+      const prefix = key.slice(0, key.lastIndexOf('.') + 1)
+      const meant = suggestion(key, namesIn(prefix)) || suggestion(key, keys)
+      this.#problem(at, `unknown key ${key}${meant}`)
+    }
+  }
+
+  /** In `models`, every key that is neither an option nor a likely typo of one names a model. */
+  #isModel(key: string, node: Node | null): boolean {
+    if (!key.startsWith(modelsPrefix)) return false
+    return isMap(node) || suggestion(key, namesIn(modelsPrefix)) === ''
+  }
+
+  #model(at: Node, name: string, value: unknown): void {
+    if (this.#models === undefined) {
+      this.#models = {}
+      this.entries.push({ key: modelPaths.served, value: this.#models, line: this.#line(at) })
+    }
+    this.#models[name] = value
+  }
+
+  #line(node: Node | null): number {
+    return this.#lines.linePos(node?.range?.[0] ?? 0).line
+  }
+
+  #problem(node: Node | null, text: string): void {
+    this.problems.push(`${this.#file}:${this.#line(node)}: ${text}`)
+  }
+}
+
+/** Reads a YAML file's text. `file` is its name in messages. */
+export const readYaml = (text: string, file: string): YamlReading =>
+  new YamlReader(text, file).read()

@@ -1,0 +1,52 @@
+import { defaultRecorderOptions } from '@cllm/core'
+import { option } from './option.js'
+import { resolvePath } from '../paths.js'
+import { decimal, integer, orNone, text } from './value-format.js'
+
+const emptyToNone = (value: unknown) => (value === '' ? null : value)
+
+/** The options of tracing: the branch `telemetry` of the schema. */
+export const telemetryOptions = {
+  otlp_endpoint: option<string | null>({
+    doc:
+      'Base URL of a collector for spans over HTTP (OTLP), such as `http://127.0.0.1:4318`; ' +
+      'without it, tracing is off.',
+    default: null,
+    format: orNone(text('a URL')),
+    arg: 'otlp-endpoint',
+    env: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+    placeholder: 'URL',
+    normalize: emptyToNone,
+  }),
+}
+
+/** The options of the flight recorder: the branch `recorder` of the schema. */
+export const recorderOptions = {
+  minutes: option({
+    doc:
+      'Minutes that the flight recorder keeps: requests and steps, without any text, for ' +
+      '`GET /admin/recorder` and crash files. 0 turns it off.',
+    default: defaultRecorderOptions.windowMs / 60_000,
+    format: decimal({ minimum: 0, unit: 'minutes' }),
+    arg: 'recorder-minutes',
+    placeholder: 'MINUTES',
+  }),
+  size: option({
+    doc: 'Approximate memory limit of the recorder, in bytes; it drops the oldest entries first.',
+    default: defaultRecorderOptions.maxBytes,
+    format: integer({ minimum: 65_536 }),
+    arg: 'recorder-size',
+    placeholder: 'BYTES',
+  }),
+  folder: option<string | null>({
+    doc:
+      'Folder for the recordings of the last eight engine crashes; by default, one in the ' +
+      "user's state folder.",
+    default: null,
+    format: orNone(text('a folder')),
+    arg: 'recorder-folder',
+    placeholder: 'FOLDER',
+    normalize: emptyToNone,
+    resolve: resolvePath,
+  }),
+}

@@ -1,0 +1,60 @@
+import type { ValueFormat } from './value-format.js'
+
+/** One setting. Its place in the schema is its path in the YAML file and in the configuration. */
+export interface Option<T> {
+  readonly doc: string
+  readonly default: T
+  readonly format: ValueFormat<T>
+  /** Its flag, without the dashes. */
+  readonly arg: string
+  /** Its environment variable. */
+  readonly env: string
+  /** Placeholder for its value in help, such as `FILE`. */
+  readonly placeholder: string
+  /** Whether its value must never be shown. */
+  readonly isSecret: boolean
+  /** Converts the forms that a user may write to the value that `format` accepts. */
+  readonly normalize: (value: unknown) => unknown
+  /** Makes relative paths absolute: the folder is the YAML file's, or the working directory. */
+  readonly resolve: (value: T, folder: string) => T
+}
+
+const variable = (flag: string) => `CLLM_${flag.toUpperCase().replaceAll('-', '_')}`
+
+/** Creates an option, with defaults for the fields that are not given. */
+export const option = <T>(
+  particulars: Pick<Option<T>, 'doc' | 'format' | 'arg'> & {
+    readonly default: NoInfer<T>
+  } & Partial<Option<NoInfer<T>>>,
+): Option<T> => ({
+  env: variable(particulars.arg),
+  placeholder: 'VALUE',
+  isSecret: false,
+  normalize: (value) => value,
+  resolve: (value) => value,
+  ...particulars,
+})
+
+/** A tree of options. */
+export interface OptionTree {
+  readonly [name: string]: Option<never> | OptionTree
+}
+
+/** The type of the values for a tree of options. */
+export type OptionValues<Tree> = {
+  readonly [Name in keyof Tree]: Tree[Name] extends Option<infer T> ? T : OptionValues<Tree[Name]>
+}
+
+/** An option with its path, such as `server.port`. */
+export interface PlacedOption extends Option<unknown> {
+  readonly path: string
+}
+
+const isOption = (node: object): node is Option<unknown> => 'format' in node && 'default' in node
+
+/** All options of a tree, in its order. */
+export const placeOptions = (tree: object, prefix = ''): readonly PlacedOption[] =>
+  Object.entries(tree).flatMap(([name, node]: [string, object]) => {
+    const path = `${prefix}${name}`
+    return isOption(node) ? [{ ...node, path }] : placeOptions(node, `${path}.`)
+  })

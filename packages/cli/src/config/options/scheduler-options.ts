@@ -1,0 +1,72 @@
+import { defaultEngineOptions } from '@cllm/core'
+import { batchingNames, defaultPolicyName, orderNames } from '@cllm/scheduler'
+import { option } from './option.js'
+import { decimal, integer, orNone, record, text } from './value-format.js'
+
+const [defaultBatching, defaultOrder] = defaultPolicyName.split('+') as [string, string]
+
+/** The options for scheduling and admission: the branch `scheduler` of the schema. */
+export const schedulerOptions = {
+  batching: option<string | null>({
+    doc: `How steps are composed: ${batchingNames.join(', ')}, or a plugin's batching.`,
+    default: defaultBatching,
+    format: orNone(text('a name')),
+    arg: 'batching',
+    placeholder: 'NAME',
+  }),
+  order: option<string | null>({
+    doc: `Which waiting request is next: ${orderNames.join(', ')}, or a plugin's order.`,
+    default: defaultOrder,
+    format: orNone(text('a name')),
+    arg: 'order',
+    placeholder: 'NAME',
+  }),
+  policy: option({
+    doc: "Both as `batching+order`, or the name of a plugin's policy.",
+    default: defaultPolicyName,
+    format: text('a name'),
+    arg: 'policy',
+    placeholder: 'NAME',
+  }),
+  policy_options: option({
+    doc: 'Options of the policy; JSON in a flag or variable.',
+    default: {},
+    format: record(),
+    arg: 'policy-options',
+    placeholder: 'JSON',
+  }),
+  max_queued_requests: option({
+    doc:
+      'Requests that may wait when all slots are taken; further ones are refused with 429. With ' +
+      '0, a request that cannot start at once is refused.',
+    default: defaultEngineOptions.maxQueuedRequests,
+    format: integer({ minimum: 0 }),
+    arg: 'max-queued-requests',
+    placeholder: 'COUNT',
+  }),
+  max_queued_tokens: option({
+    doc:
+      'Total prompt tokens of waiting requests; a request beyond it is refused with 429, but one ' +
+      'request may always wait. 0 is no limit.',
+    default: 0,
+    format: integer({ minimum: 0 }),
+    arg: 'max-queued-tokens',
+    placeholder: 'COUNT',
+  }),
+  max_queue_wait: option({
+    doc:
+      'Longest predicted wait for a slot, in seconds; a request that would wait longer is ' +
+      'refused with 429 on arrival. 0 is no limit.',
+    default: 0,
+    format: decimal({ minimum: 0, unit: 'seconds' }),
+    arg: 'max-queue-wait',
+    placeholder: 'SECONDS',
+  }),
+  request_timeout: option({
+    doc: 'Seconds from arrival to end of a request, if it sets no limit itself; 0 is no limit.',
+    default: 0,
+    format: decimal({ minimum: 0, unit: 'seconds' }),
+    arg: 'request-timeout',
+    placeholder: 'SECONDS',
+  }),
+}

@@ -1,0 +1,282 @@
+import { replaceableParts } from '@cllm/core'
+import { modelOptions } from './model-options.js'
+import { recorderOptions, telemetryOptions } from './observe-options.js'
+import { option, type OptionValues } from './option.js'
+import { resolveModelSpec, resolvePath, resolvePluginName, resolveTemplate } from '../paths.js'
+import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
+import { requestDefaults } from './request-defaults.js'
+import { schedulerOptions } from './scheduler-options.js'
+import { securityOptions } from './security-options.js'
+import {
+  decimal,
+  integer,
+  oneOf,
+  orAuto,
+  orNone,
+  pairs,
+  plugins,
+  record,
+  text,
+  toggle,
+  toggleOrAuto,
+  type PluginEntry,
+} from './value-format.js'
+
+const emptyToNone = (value: unknown) => (value === '' ? null : value)
+
+const normalizePlugin = (entry: unknown): unknown => {
+  if (typeof entry === 'string') return { use: entry, options: {} }
+  if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) return entry
+  return { ...entry, options: ('options' in entry ? entry.options : undefined) ?? {} }
+}
+
+/**
+ * Every setting of cLLM. Flags, environment variables, YAML keys, help and
+ * `docs/configuration.md` are generated from this tree.
+ */
+export const schema = {
+  server: {
+    host: option({
+      doc: 'Address to listen on; `0.0.0.0` is all addresses of the machine.',
+      default: '127.0.0.1',
+      format: text('an address'),
+      arg: 'host',
+      placeholder: 'ADDRESS',
+    }),
+    port: option({
+      doc: 'Port to listen on; 0 takes a free one.',
+      default: 8080,
+      format: integer({ minimum: 0, maximum: 65_535 }),
+      arg: 'port',
+      placeholder: 'PORT',
+    }),
+    body_limit: option({
+      doc: 'Largest request body, in bytes; a larger one is refused with 413.',
+      default: 1024 * 1024,
+      format: integer({ minimum: 1024 }),
+      arg: 'body-limit',
+      placeholder: 'BYTES',
+    }),
+    stream_limit: option({
+      doc:
+        'Bytes of a streamed answer that may be buffered for a slow client; beyond it, the ' +
+        'stream is cut off and the request cancelled.',
+      default: 1024 * 1024,
+      format: integer({ minimum: 1024 }),
+      arg: 'stream-limit',
+      placeholder: 'BYTES',
+    }),
+    protocols: option<ProtocolChoice>({
+      doc:
+        'The APIs to serve; a list in YAML. `all` is every built-in API and every API that ' +
+        'plugins add.',
+      default: 'all',
+      format: protocolChoice,
+      arg: 'protocols',
+      placeholder: 'NAMES',
+    }),
+    protocol_options: option({
+      doc:
+        'Options by protocol, such as `{"openai": {"max_tokens": 500}}`; JSON in a flag or ' +
+        'variable. The APIs that generate text accept the keys of `api.defaults`.',
+      default: {},
+      format: record(),
+      arg: 'protocol-options',
+      placeholder: 'JSON',
+    }),
+    drain_timeout: option({
+      doc: 'Seconds that running requests get to finish when the server is stopped.',
+      default: 30,
+      format: decimal({ minimum: 0, unit: 'seconds' }),
+      arg: 'drain-timeout',
+      placeholder: 'SECONDS',
+    }),
+  },
+  model: {
+    spec: option({
+      doc: 'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name that `cllm models` lists.',
+      default: 'tinyllama-1.1b-chat',
+      format: text('a model'),
+      arg: 'model',
+      placeholder: 'SPEC',
+      resolve: resolveModelSpec,
+    }),
+    id: option<string | null>({
+      doc: 'The name that clients see; by default, derived from the spec.',
+      default: null,
+      format: orNone(text('a name')),
+      arg: 'model-id',
+      placeholder: 'NAME',
+    }),
+    chat_template: option<string | null>({
+      doc: "A Jinja chat template instead of the model's own: a file, or the template itself.",
+      default: null,
+      format: orNone(text('a file or a template')),
+      arg: 'chat-template',
+      placeholder: 'FILE',
+      resolve: resolveTemplate,
+    }),
+  },
+  engine: {
+    backend: option({
+      doc: "The backend that runs the model: `llamacpp`, or the name of a plugin's backend.",
+      default: 'llamacpp',
+      format: text('a name'),
+      arg: 'backend',
+      placeholder: 'NAME',
+    }),
+    backend_options: option({
+      doc: 'Further options of the backend; JSON in a flag or variable.',
+      default: {},
+      format: record(),
+      arg: 'backend-options',
+      placeholder: 'JSON',
+    }),
+    slots: option({
+      doc: 'Most sequences that are held in memory and batched together.',
+      default: 16,
+      format: integer({ minimum: 1, maximum: 256 }),
+      arg: 'slots',
+      placeholder: 'COUNT',
+    }),
+    ctx_size: option({
+      doc:
+        'Tokens per slot, prompt and answer together. `auto` is the smaller of 4,096 and the ' +
+        "model's training context; a value above that context is lowered to it, with a warning.",
+      default: 'auto',
+      format: orAuto(integer({ minimum: 1 })),
+      arg: 'ctx-size',
+      placeholder: 'TOKENS',
+    }),
+    batch_size: option({
+      doc: 'Most tokens computed in one step, over all slots; at least one per slot.',
+      default: 512,
+      format: integer({ minimum: 1, maximum: 65_536 }),
+      arg: 'batch-size',
+      placeholder: 'TOKENS',
+    }),
+    threads: option({
+      doc:
+        'Compute threads; `auto` leaves one core free (docs/defaults.md), and models that are ' +
+        'loaded at the same time share the threads. A value above the number of cores is lowered to it.',
+      default: 'auto',
+      format: orAuto(integer({ minimum: 1, maximum: 512 })),
+      arg: 'threads',
+      placeholder: 'COUNT',
+    }),
+    gpu: option({
+      doc: 'GPU to compute on; `auto` uses the one that the machine has, `off` is the CPU.',
+      default: 'auto',
+      format: oneOf(['auto', 'off', 'metal', 'cuda', 'vulkan']),
+      arg: 'gpu',
+      placeholder: 'auto|off|metal|cuda|vulkan',
+    }),
+    gpu_layers: option({
+      doc:
+        "How many of the model's layers are on the GPU, if there is one; `auto` is as many as " +
+        'fit, a number beyond the last layer is all.',
+      default: 'auto',
+      format: orAuto(integer({ minimum: 0 })),
+      arg: 'gpu-layers',
+      placeholder: 'COUNT',
+    }),
+    kv_cache_type: option({
+      doc: 'Data type of the KV cache; `q8_0` takes half the memory and needs flash attention.',
+      default: 'f16',
+      format: oneOf(['f16', 'q8_0']),
+      arg: 'kv-cache-type',
+      placeholder: 'f16|q8_0',
+    }),
+    flash_attention: option({
+      doc: 'Flash attention; `auto` uses it if the model supports it.',
+      default: 'auto',
+      format: toggleOrAuto(),
+      arg: 'flash-attention',
+      placeholder: 'on|off|auto',
+    }),
+    mmap: option({
+      doc: 'Map the model file into memory instead of reading it.',
+      default: true,
+      format: toggle(),
+      arg: 'mmap',
+    }),
+    mlock: option({
+      doc: 'Keep the weights from being swapped out.',
+      default: false,
+      format: toggle(),
+      arg: 'mlock',
+    }),
+    ignore_memory_check: option({
+      doc: 'Load the model even if there seems to be too little memory.',
+      default: false,
+      format: toggle(),
+      arg: 'ignore-memory-check',
+    }),
+    hang_timeout: option({
+      doc:
+        'Seconds without a step, while requests wait, after which the engine is killed and ' +
+        'restarted; must be longer than the longest step. 0 is never.',
+      default: 120,
+      format: decimal({ minimum: 0, unit: 'seconds' }),
+      arg: 'hang-timeout',
+      placeholder: 'SECONDS',
+    }),
+  },
+  scheduler: schedulerOptions,
+  api: {
+    defaults: requestDefaults,
+  },
+  security: securityOptions,
+  recorder: recorderOptions,
+  telemetry: telemetryOptions,
+  plugins: option<readonly PluginEntry[]>({
+    doc:
+      'Plugins to load, by package name or path (`./mine.js`); in YAML, each is a name or ' +
+      '`{ use, options }`. The flag can be repeated and replaces the list in the file.',
+    default: [],
+    format: plugins(),
+    arg: 'plugin',
+    env: 'CLLM_PLUGINS',
+    placeholder: 'NAME',
+    normalize: (value) => (Array.isArray(value) ? value.map(normalizePlugin) : value),
+    resolve: (entries, folder) =>
+      entries.map((entry) => ({ ...entry, use: resolvePluginName(entry.use, folder) })),
+  }),
+  use: option({
+    doc:
+      "Plugins' replacements for built-in parts: `PART=NAME`, where PART is one of " +
+      `${Object.keys(replaceableParts).join(', ')}. The flag can be repeated.`,
+    default: {},
+    format: pairs('parts with the names of their replacements'),
+    arg: 'use',
+    placeholder: 'PART=NAME',
+  }),
+  logging: {
+    level: option({
+      doc: 'Lowest level of the lines that are logged.',
+      default: 'info',
+      format: oneOf(['trace', 'debug', 'info', 'warn', 'error', 'silent']),
+      arg: 'log-level',
+      placeholder: 'trace|debug|info|warn|error|silent',
+    }),
+    file: option<string | null>({
+      doc: 'File to append log lines to, instead of standard error.',
+      default: null,
+      format: orNone(text('a file')),
+      arg: 'log-file',
+      placeholder: 'FILE',
+      normalize: emptyToNone,
+      resolve: resolvePath,
+    }),
+    content: option({
+      doc: 'Let log lines contain text from clients, such as why a body was refused.',
+      default: false,
+      format: toggle(),
+      arg: 'log-content',
+    }),
+  },
+  models: modelOptions,
+}
+
+/** The effective configuration: the schema's tree with a value for every option. */
+export type CllmConfig = OptionValues<typeof schema>

@@ -1,0 +1,182 @@
+/** The values that a setting accepts, and how they are written as text. */
+export interface ValueFormat<T> {
+  /** Throws for a value that is not allowed; this is the function that convict calls. */
+  (value: unknown): asserts value is T
+  /** Description of the accepted values, such as `a whole number from 1 to 256`. */
+  readonly expected: string
+  /** Parses the value from an environment variable or the command line. */
+  readonly parse: (text: string) => unknown
+  /** A flag of this format stands alone (`--mmap`, `--no-mmap`). */
+  readonly isSwitch: boolean
+}
+
+const unchanged = (text: string): unknown => text
+
+/** Creates a format from a predicate; `expected` describes the accepted values in messages. */
+export const format = <T>(
+  expected: string,
+  accepts: (value: unknown) => boolean,
+  parse: (text: string) => unknown = unchanged,
+  isSwitch = false,
+): ValueFormat<T> => {
+  const check = (value: unknown) => {
+    if (!accepts(value)) throw new TypeError(`expected ${expected}`)
+  }
+  return Object.assign(check, { expected, parse, isSwitch }) as ValueFormat<T>
+}
+
+/** Splits a text at its commas, without empty parts. */
+export const splitAtCommas = (text: string): string[] =>
+  text
+    .split(',')
+    .map((word) => word.trim())
+    .filter((word) => word !== '')
+
+/** Whether the format accepts the value. */
+export const accepts = (format: ValueFormat<unknown>, value: unknown): boolean => {
+  const check: (value: unknown) => void = format
+  try {
+    check(value)
+    return true
+  } catch {
+    return false
+  }
+}
+
+interface Range {
+  readonly minimum: number
+  readonly maximum?: number
+}
+
+const rangeText = ({ minimum, maximum }: Range) =>
+  maximum === undefined ? `from ${minimum} up` : `from ${minimum} to ${maximum}`
+
+const isWithin = (value: unknown, { minimum, maximum = Infinity }: Range) =>
+  typeof value === 'number' && Number.isFinite(value) && value >= minimum && value <= maximum
+
+const parseNumber = (text: string): unknown =>
+  /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text.trim()) ? Number(text) : text
+
+/** A whole number. */
+export const integer = (range: Range): ValueFormat<number> =>
+  format(
+    `a whole number ${rangeText(range)}`,
+    (value) => Number.isSafeInteger(value) && isWithin(value, range),
+    parseNumber,
+  )
+
+/** A number with or without a fraction; `unit`, such as `seconds`, is for messages. */
+export const decimal = (range: Range & { readonly unit?: string }): ValueFormat<number> =>
+  format(
+    `a number ${range.unit === undefined ? '' : `of ${range.unit} `}${rangeText(range)}`,
+    (value) => isWithin(value, range),
+    parseNumber,
+  )
+
+const switches: Readonly<Record<string, boolean>> = {
+  true: true,
+  on: true,
+  yes: true,
+  1: true,
+  false: false,
+  off: false,
+  no: false,
+  0: false,
+}
+
+const parseSwitch = (text: string): unknown => switches[text.trim().toLowerCase()] ?? text
+
+/** True or false. */
+export const toggle = (): ValueFormat<boolean> =>
+  format('true or false', (value) => typeof value === 'boolean', parseSwitch, true)
+
+/** True, false, or `auto`. */
+export const toggleOrAuto = (): ValueFormat<boolean | 'auto'> =>
+  format(
+    'true, false or auto',
+    (value) => typeof value === 'boolean' || value === 'auto',
+    parseSwitch,
+  )
+
+/** A text that is not empty; `expected` describes it in messages. */
+export const text = (expected = 'a text'): ValueFormat<string> =>
+  format(expected, (value) => typeof value === 'string' && value.trim() !== '')
+
+/** One of the given words. */
+export const oneOf = <const Word extends string>(words: readonly Word[]): ValueFormat<Word> =>
+  format(
+    words.length === 1 ? words[0]! : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`,
+    (value) => words.some((word) => word === value),
+  )
+
+/** A list of texts, none of them empty; written as text, they are separated by commas. */
+export const someTexts = (expected: string): ValueFormat<readonly string[]> =>
+  format(
+    `a list of ${expected}`,
+    (value) =>
+      Array.isArray(value) && value.every((one) => typeof one === 'string' && one.trim() !== ''),
+    splitAtCommas,
+  )
+
+/** Accepts the values of `inner`, and `auto`. */
+export const orAuto = <T>(inner: ValueFormat<T>): ValueFormat<T | 'auto'> =>
+  format(
+    `${inner.expected}, or auto`,
+    (value) => value === 'auto' || accepts(inner, value),
+    inner.parse,
+  )
+
+/** Accepts the values of `inner`, and null, which is "none" in YAML. */
+export const orNone = <T>(inner: ValueFormat<T>): ValueFormat<T | null> =>
+  format(inner.expected, (value) => value === null || accepts(inner, value), inner.parse)
+
+/** Whether a value is an object, neither null nor an array. */
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Arbitrary names and values, such as a policy's options; written as text, they are JSON. */
+export const record = (): ValueFormat<Readonly<Record<string, unknown>>> =>
+  format('names with their values', isRecord, (text) => {
+    try {
+      return JSON.parse(text) as unknown
+    } catch {
+      return text
+    }
+  })
+
+/** Names with a text each; written as text, `NAME=VALUE` pairs separated by commas. */
+export const pairs = (expected: string): ValueFormat<Readonly<Record<string, string>>> =>
+  format(
+    expected,
+    (value) =>
+      isRecord(value) &&
+      Object.values(value).every((one) => typeof one === 'string' && one.trim() !== ''),
+    (text) => {
+      const all = splitAtCommas(text).map((word) => /^([^=]+)=(.+)$/.exec(word))
+      return all.every((pair) => pair !== null)
+        ? Object.fromEntries(all.map(([, name = '', value = '']) => [name.trim(), value.trim()]))
+        : text
+    },
+  )
+
+/** A plugin to load. */
+export interface PluginEntry {
+  /** Package name, or a path that starts with `./`, `../` or `/`. */
+  readonly use: string
+  readonly options: Readonly<Record<string, unknown>>
+}
+
+const isPluginEntry = (value: unknown): boolean =>
+  isRecord(value) &&
+  typeof value['use'] === 'string' &&
+  value['use'].trim() !== '' &&
+  isRecord(value['options']) &&
+  Object.keys(value).every((key) => key === 'use' || key === 'options')
+
+/** A list of plugin names or `{ use, options }`; written as text, names separated by commas. */
+export const plugins = (): ValueFormat<readonly PluginEntry[]> =>
+  format(
+    'a list of plugin names or of { use, options }',
+    (value) => Array.isArray(value) && value.every(isPluginEntry),
+    splitAtCommas,
+  )

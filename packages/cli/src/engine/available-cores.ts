@@ -1,0 +1,37 @@
+import { readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+
+const cgroup = '/sys/fs/cgroup'
+
+/**
+ * Logical cores that this process may use: its CPU affinity, limited by the CPU quota of its
+ * container (`--cpus` in Docker, `limits.cpu` in Kubernetes), which Node 20 and 22 ignore. A
+ * fraction of a core counts as one.
+ */
+export function availableCores(
+  cores = availableParallelism(),
+  read: (file: string) => string = (file) => readFileSync(file, 'utf8'),
+): number {
+  const quota = tryRead(() => ratio(read(`${cgroup}/cpu.max`))) ?? tryRead(() => version1(read))
+  return quota !== undefined && quota > 0 ? Math.min(cores, Math.ceil(quota)) : cores
+}
+
+function version1(read: (file: string) => string): number {
+  const [quota, period] = ['quota', 'period'].map((of) => read(`${cgroup}/cpu/cpu.cfs_${of}_us`))
+  return ratio(`${quota} ${period}`)
+}
+
+/** The ratio of `quota period` in microseconds; NaN for `max`, negative for the older `-1`. */
+function ratio(text: string): number {
+  const [quota, period] = text.trim().split(/\s+/).map(Number)
+  return quota! / period!
+}
+
+/** Only Linux has these files. */
+function tryRead(value: () => number): number | undefined {
+  try {
+    return value()
+  } catch {
+    return undefined
+  }
+}

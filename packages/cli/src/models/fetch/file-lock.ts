@@ -1,0 +1,137 @@
+import { rmdirSync } from 'node:fs'
+import { mkdir, rename, rmdir, stat, utimes } from 'node:fs/promises'
+
+/** The lifetime of a lock, and the callback for its loss. */
+export interface FileLockOptions {
+  /** Milliseconds without a renewal after which a lock counts as left by a dead process. */
+  readonly staleMs: number
+  /** Called once, with the cause, when another process has taken over the lock. */
+  readonly onLost: (cause: Error) => void
+}
+
+/**
+ * Takes the lock `folder`, an empty folder that exists while a process holds it: creating a folder
+ * is atomic on every file system, including network ones. The owner renews its modification time
+ * five times within `staleMs`. It is removed on release and when the process exits; after a crash
+ * it becomes stale. The idea is from `proper-lockfile`, whose signal listeners would end the process.
+ *
+ * @returns a function that releases it, or undefined when another process holds it
+ * @throws the file system's error
+ */
+export async function takeFileLock(
+  folder: string,
+  options: FileLockOptions,
+): Promise<(() => Promise<void>) | undefined> {
+  if (!(await isMade(folder))) {
+    const time = await timeOf(folder).catch(unlessMissing)
+    // One that was released meanwhile may be another's by now: it is not removed.
+    if (time !== undefined && !(await isStolen(folder, time, options.staleMs))) return undefined
+    if (!(await isMade(folder))) return undefined
+  }
+  const lock = new FileLock(folder, options)
+  await lock.renewed()
+  return async () => await lock.release()
+}
+
+class FileLock {
+  /** The folder's modification time as stored by the file system, in milliseconds. */
+  #time: number | undefined
+  #renewedAt = performance.now()
+  #timer: NodeJS.Timeout | undefined
+  #isHeld = true
+  #renewal: Promise<void> | undefined
+  readonly #removeAtExit = (): void => {
+    try {
+      rmdirSync(this.folder)
+    } catch {
+      // It is already gone, or cannot be removed while the process exits.
+    }
+  }
+
+  constructor(
+    private readonly folder: string,
+    private readonly options: FileLockOptions,
+  ) {
+    process.once('exit', this.#removeAtExit)
+  }
+
+  /** Renews it now and periodically, unless another process has taken it over. */
+  async renewed(): Promise<void> {
+    this.#renewal = this.#renew()
+    await this.#renewal
+    if (!this.#isHeld) return
+    this.#timer = setTimeout(() => void this.renewed(), this.options.staleMs / 5)
+    this.#timer.unref()
+  }
+
+  async release(): Promise<void> {
+    if (!this.#isHeld) return
+    this.#end()
+    await this.#renewal
+    await rmdir(this.folder).catch(unlessMissing)
+  }
+
+  async #renew(): Promise<void> {
+    const { folder, options } = this
+    try {
+      if (this.#time !== undefined && this.#time !== (await timeOf(folder))) {
+        throw new Error(`${folder} was renewed by another process`)
+      }
+      const now = new Date()
+      await utimes(folder, now, now)
+      this.#time = await timeOf(folder)
+      this.#renewedAt = performance.now()
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      const mayRecover = code !== undefined && code !== 'ENOENT'
+      if (!mayRecover || performance.now() - this.#renewedAt > options.staleMs) {
+        this.#lose(error as Error)
+      }
+    }
+  }
+
+  #lose(cause: Error): void {
+    if (!this.#isHeld) return
+    this.#end()
+    this.options.onLost(cause)
+  }
+
+  #end(): void {
+    this.#isHeld = false
+    clearTimeout(this.#timer)
+    process.off('exit', this.#removeAtExit)
+  }
+}
+
+async function isMade(folder: string): Promise<boolean> {
+  try {
+    await mkdir(folder)
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw error
+  }
+}
+
+/** Removes a stale lock; of processes that try at once, one takes it, and never one renewed meanwhile. */
+async function isStolen(folder: string, time: number, staleMs: number): Promise<boolean> {
+  if (time >= Date.now() - staleMs) return false
+  const stolen = `${folder}.${process.pid}-${Math.random().toString(36).slice(2)}`
+  const isMoved = await rename(folder, stolen).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => unlessMissing(error) ?? false,
+  )
+  if (!isMoved) return true
+  const isStale = (await timeOf(stolen)) === time
+  if (!isStale) await rename(stolen, folder)
+  else await rmdir(stolen)
+  return isStale
+}
+
+async function timeOf(folder: string): Promise<number> {
+  return (await stat(folder)).mtimeMs
+}
+
+function unlessMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error
+}

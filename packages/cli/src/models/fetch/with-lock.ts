@@ -1,0 +1,45 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { CllmError } from '@cllm/core'
+import { takeFileLock } from './file-lock.js'
+
+/** How to wait for a lock and hold it. */
+export interface LockOptions {
+  readonly signal: AbortSignal
+  /** Called once when another process holds the lock. */
+  readonly onWait?: () => void
+  /** Milliseconds without a renewal after which a lock counts as stale. Default 10,000. */
+  readonly staleMs?: number | undefined
+}
+
+/**
+ * Runs `action` while no other process holds the lock on `path` (a folder `path.lock` beside it).
+ * Aborts the action's signal when the lock is lost, which happens when the machine slept and
+ * another process took over.
+ */
+export async function withLock<T>(
+  path: string,
+  options: LockOptions,
+  action: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const { signal, onWait, staleMs = 10_000 } = options
+  const lost = new AbortController()
+  const acquire = async () =>
+    await takeFileLock(`${path}.lock`, {
+      staleMs,
+      onLost: (cause) =>
+        lost.abort(
+          new CllmError('model_unavailable', `another process took over ${path}`, { cause }),
+        ),
+    })
+  let release = await acquire()
+  if (release === undefined) onWait?.()
+  while (release === undefined) {
+    await delay(200, undefined, { signal })
+    release = await acquire()
+  }
+  try {
+    return await action(AbortSignal.any([signal, lost.signal]))
+  } finally {
+    await release()
+  }
+}

@@ -1,0 +1,149 @@
+import type { LoadedModel, Logger, LoadableModel, PluginRegistry } from '@cllm/core'
+import { parseKeepAlive } from '@cllm/http-koa'
+import type { CommandIo } from '../../commands/command-io.js'
+import type { LoadedConfig } from '../../config/load-config.js'
+import type { OwnSettings, ServedModel } from '../../config/served-models.js'
+import type { CrashFiles } from '../../engine/crash-files.js'
+import { spawnEngine, type EngineProcess } from '../../engine/spawn-engine.js'
+import {
+  backendNameOf,
+  llamaCpp,
+  type ModelToServe,
+  toEngineSettings,
+} from '../../engine/to-engine-settings.js'
+import { pullModel } from '../pull-model.js'
+import { modelName, type ModelSources, type ResolveModelOptions } from '../resolve-model.js'
+
+/** The inputs for loading models besides the configuration. */
+export interface LoadingParts {
+  readonly registry: PluginRegistry
+  readonly logger: Logger
+  readonly crashes: CrashFiles
+}
+
+/** Makes a configuration's models loadable, each into its own engine process. */
+export class LoadableModels {
+  /** The spec of every model, by its name. */
+  readonly specs = new Map<string, string>()
+  readonly #engines = new Set<EngineProcess>()
+  readonly #sources: ModelSources
+  #logLevel: string | undefined
+
+  constructor(
+    private readonly loaded: LoadedConfig,
+    private readonly io: CommandIo,
+    private readonly parts: LoadingParts,
+  ) {
+    this.#sources = parts.registry.modelSources()
+  }
+
+  /** How to find a model with these settings. */
+  findOptions(settings: OwnSettings): Pick<ResolveModelOptions, 'sources' | 'mustBeGguf'> {
+    const mustBeGguf = backendNameOf(this.loaded.config, settings) === llamaCpp
+    return { sources: this.#sources, mustBeGguf }
+  }
+
+  /** Changes the log level of all engines, also of engines that are loaded later. */
+  setLogLevel(level: string): void {
+    this.#logLevel = level
+    for (const engine of this.#engines) engine.setLogLevel(level)
+  }
+
+  /**
+   * The models that are served by name, which are fetched and loaded on first use.
+   *
+   * @throws `model_unavailable` for a name that the catalog does not have
+   */
+  byName(): LoadableModel[] {
+    const models = this.loaded.config.models.served
+    for (const { spec, ...own } of Object.values(models)) modelName(spec, this.findOptions(own))
+    return Object.entries(models).map(([name, model]) => this.of(name, model))
+  }
+
+  /**
+   * The single served model, named after its file if no name is set.
+   *
+   * @throws `model_unavailable` for a name that the catalog does not have
+   */
+  single(): LoadableModel {
+    const { spec, id, chat_template: template } = this.loaded.config.model
+    const name = modelName(spec, this.findOptions({}))
+    return this.of(id ?? name, { spec, ...(template === null ? {} : { chat_template: template }) })
+  }
+
+  /** Makes a model loadable under this name. */
+  of(name: string, { spec, ...settings }: ServedModel): LoadableModel {
+    this.specs.set(name, spec)
+    const { keep_alive: keepAlive } = settings
+    const keepAliveMs = keepAlive === undefined ? undefined : parseKeepAlive(keepAlive)
+    return {
+      name,
+      ...(keepAliveMs === undefined ? {} : { keepAliveMs }),
+      load: async ({ heldBytes, signal }) => {
+        const { path } = await this.#fetch(spec, settings, signal)
+        return await this.#spawn({ name, path, settings }, heldBytes, signal)
+      },
+    }
+  }
+
+  async #fetch(spec: string, settings: OwnSettings, closing: AbortSignal) {
+    const { io, loaded } = this
+    const { cache } = loaded.config.models
+    const signal = AbortSignal.any([io.signal, closing])
+    const folder = cache === null ? {} : { cacheFolder: cache }
+    return await pullModel(spec, io.stderr, {
+      env: io.env,
+      signal,
+      ...this.findOptions(settings),
+      ...folder,
+    })
+  }
+
+  /** Engines that share the cores: the loaded ones and this one, or `max_loaded` if it is set. */
+  #enginesAtOnce(): number {
+    const { max_loaded: most } = this.loaded.config.models
+    return most === 'auto' ? this.#engines.size + 1 : Math.min(most, this.specs.size)
+  }
+
+  async #spawn(model: ModelToServe, heldBytes: number, closing: AbortSignal): Promise<LoadedModel> {
+    const { io, loaded } = this
+    const { logger, crashes } = this.parts
+    const { engine: engineConfig, recorder: recorderConfig } = loaded.config
+    const engine = await spawnEngine(
+      { ...toEngineSettings(loaded, model), heldBytes, engines: this.#enginesAtOnce() },
+      {
+        env: io.env,
+        signal: AbortSignal.any([io.signal, closing]),
+        logger,
+        supervisor: { hangTimeoutMs: engineConfig.hang_timeout * 1000 },
+        recorder: {
+          windowMs: recorderConfig.minutes * 60_000,
+          maxBytes: recorderConfig.size,
+          onCrash: crashes.keep,
+        },
+      },
+    )
+    if (this.#logLevel !== undefined) engine.setLogLevel(this.#logLevel)
+    this.#engines.add(engine)
+    void engine.ended.then(() => this.#engines.delete(engine))
+    return asLoaded(engine)
+  }
+}
+
+function asLoaded({ client, info, ended, kill }: EngineProcess): LoadedModel {
+  const { memoryBytes } = info.model.details ?? {}
+  return {
+    client,
+    // Weights on a GPU take no RAM.
+    memoryBytes: info.capabilities.gpu === false ? Number(memoryBytes ?? 0) : 0,
+    gone: ended,
+    async close() {
+      try {
+        await client.close()
+      } finally {
+        kill()
+        await ended
+      }
+    },
+  }
+}

@@ -1,0 +1,70 @@
+import { ModelPool, systemClock } from '@cllm/core'
+import { type ModelStore, parseKeepAlive } from '@cllm/http-koa'
+import type { CommandIo } from '../../commands/command-io.js'
+import type { LoadedConfig } from '../../config/load-config.js'
+import type { CllmConfig } from '../../config/options/schema.js'
+import { CatalogStore } from '../catalog/catalog-store.js'
+import { LoadableModels, type LoadingParts } from './loadable-models.js'
+
+/** The models that a server serves. */
+export interface ServedPool {
+  readonly pool: ModelPool
+  /** Fetches further models into the pool. */
+  readonly store: ModelStore
+  /** The models to load before requests are served. */
+  readonly preload: readonly string[]
+  /** Resolves with the reason when the engine of a single model dies and cannot be restarted. */
+  readonly death: Promise<string>
+  /** Changes the log level of all engines. */
+  readonly setLogLevel: (level: string) => void
+}
+
+/** Default keep-alive when several models are served, in milliseconds. */
+const severalMs = 5 * 60_000
+
+/** Creates the pool of the configured models. */
+export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts): ServedPool {
+  const { config } = loaded
+  const { logger } = parts
+  const sources = new LoadableModels(loaded, io, parts)
+  const several = sources.byName()
+  const isSingle = several.length === 0
+  const models = isSingle ? [sources.single()] : several
+  const names = models.map(({ name }) => name)
+  let die: (reason: string) => void
+  const death = new Promise<string>((resolve) => (die = resolve))
+  const pool = new ModelPool({
+    models,
+    aliases: aliasesOf(config, names),
+    options: optionsOf(config, isSingle),
+    clock: systemClock,
+    logger,
+    onLost: (_, reason) => {
+      if (isSingle) die(reason)
+    },
+  })
+  const { preload } = config.models
+  return {
+    pool,
+    store: new CatalogStore(pool, sources, loaded, io),
+    death,
+    preload: isSingle || preload.includes('*') ? names : preload,
+    setLogLevel: (level) => sources.setLogLevel(level),
+  }
+}
+
+function aliasesOf({ models }: CllmConfig, [first = '']: readonly string[]) {
+  return Object.fromEntries(
+    Object.entries(models.aliases).map(([alias, name]) => [alias, name ?? first]),
+  )
+}
+
+function optionsOf({ models, scheduler, engine }: CllmConfig, isSingle: boolean) {
+  const { max_loaded: most, keep_alive: keepAlive } = models
+  const byDefault = isSingle ? Infinity : severalMs
+  return {
+    maxLoaded: most === 'auto' ? Infinity : most,
+    keepAliveMs: (keepAlive === 'auto' ? undefined : parseKeepAlive(keepAlive)) ?? byDefault,
+    maxWaiting: scheduler.max_queued_requests + engine.slots,
+  }
+}

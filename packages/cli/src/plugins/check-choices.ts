@@ -1,0 +1,25 @@
+import type { PluginRegistry } from '@cllm/core'
+import type { LoadedConfig } from '../config/load-config.js'
+import type { OwnSettings } from '../config/served-models.js'
+import { toEngineSettings } from '../engine/to-engine-settings.js'
+
+/**
+ * Checks, before a model is fetched, that the configured policy, backends and parts exist and
+ * accept their options. Each engine creates its own instances later.
+ *
+ * @throws `invalid_configuration`, `invalid_policy` or `plugin_invalid`
+ */
+export function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): void {
+  const { scheduler, models, use } = loaded.config
+  registry.createPolicy(scheduler.policy, scheduler.policy_options)
+  registry.checkParts(use)
+  const served: readonly OwnSettings[] = Object.values(models.served)
+  for (const { chat_template: _, spec: __, ...settings } of served.length > 0 ? served : [{}]) {
+    const { backendName, backend } = toEngineSettings(loaded, {
+      name: 'model',
+      path: 'model',
+      settings,
+    })
+    registry.checkBackend(backendName, backend)
+  }
+}

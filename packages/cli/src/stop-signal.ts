@@ -1,0 +1,41 @@
+/** Exit codes after a signal, as in shells: 128 plus the signal's number. */
+const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const
+
+/**
+ * Signals within this many milliseconds of the first are the same one under npm and pnpm: Ctrl-C
+ * reaches the whole process group, and both also forward their signal to the command that they run.
+ */
+const passedOnMs = 500
+
+/**
+ * Listens for SIGINT and SIGTERM; no other file does. The first one aborts the returned signal, so
+ * that the command can finish cleanly. The next one ends the process at once, with the exit code of
+ * that signal. If a parent started this process over IPC, its end counts as the first one.
+ *
+ * The listeners stay: libraries such as `signal-exit` end a process in which nothing else listens.
+ */
+export function stopSignal(env: NodeJS.ProcessEnv): AbortSignal {
+  const controller = new AbortController()
+  const sameMs = env['npm_lifecycle_event'] === undefined ? 0 : passedOnMs
+  let askedAt: number | undefined
+  for (const [name, exitCode] of Object.entries(exitCodes)) {
+    process.on(name, () => {
+      if (askedAt !== undefined && performance.now() - askedAt >= sameMs) process.exit(exitCode)
+      askedAt ??= performance.now()
+      controller.abort(name)
+    })
+  }
+  if (process.connected) {
+    process.once('disconnect', () => controller.abort('disconnect'))
+    process.channel?.unref()
+  } else if (process.send !== undefined) controller.abort('disconnect')
+  return controller.signal
+}
+
+/**
+ * Ignores SIGINT and SIGTERM, for a process that its parent ends: Ctrl-C reaches the whole process
+ * group.
+ */
+export function ignoreStopSignals(): void {
+  for (const name of Object.keys(exitCodes)) process.on(name, () => {})
+}

@@ -1,0 +1,298 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import { compareRuns, type CompareResult, type RunResult } from '@cllm/bench'
+import { benchCompare } from '../../../src/commands/bench/bench-compare.js'
+import { benchServe } from '../../../src/commands/bench/bench-serve.js'
+import { exitCodeOf } from '../../../src/commands/bench/output/exit-code.js'
+import { commandIo } from './command-io.js'
+import { scriptedServer, type Script } from '@cllm/bench/testing'
+
+const linesOf = <T>(text: string) =>
+  text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as T)
+
+const served = async (t: Test, script: Script = {}) => {
+  const server = await scriptedServer(script)
+  t.teardown(server.close)
+  return server
+}
+
+const small = ['--requests', '6', '--input-len', '8', '--output-len', '4', '--pause', '1ms']
+
+t.test('serve: a line per run, fresh prompts, the same for the same seed', async (t) => {
+  const server = await served(t)
+  const argv = [
+    '--target',
+    server.url,
+    '--concurrency',
+    '1,3',
+    '--repeats',
+    '2',
+    '--json',
+    ...small,
+  ]
+  const prompts = async () => {
+    const output = commandIo()
+    const begin = server.received.length
+    t.equal(await benchServe([...argv, '--seed', '5'], output), 0)
+    t.equal(output.written.stderr, '')
+    const runs = linesOf<RunResult>(output.written.stdout)
+    t.match(
+      runs.map(({ load, repeat }) => [load, repeat]),
+      [
+        [{ kind: 'closed', concurrency: 1 }, 1],
+        [{ kind: 'closed', concurrency: 1 }, 2],
+        [{ kind: 'closed', concurrency: 3 }, 1],
+        [{ kind: 'closed', concurrency: 3 }, 2],
+      ],
+    )
+    for (const run of runs) {
+      t.match(run, {
+        schema: 1,
+        kind: 'run',
+        seed: 5,
+        stopped: null,
+        target: { url: `${server.url}/`, api: 'cllm', model: null },
+        summary: { requests: { total: 6, ok: 6, failed: 0, errors: {} }, generatedTokens: 24 },
+      })
+    }
+    return server.received.slice(begin).map(({ prompt }) => prompt)
+  }
+  const [first, second] = [await prompts(), await prompts()]
+  t.same(first.toSorted(), second.toSorted())
+  // The probe, two for warming up, and four runs of six.
+  t.equal(first.length, 27)
+  t.equal(new Set(first).size, 27, 'no prompt comes twice')
+})
+
+t.test('serve: tables, report and timeline', async (t) => {
+  const server = await served(t, { gapMs: 2 })
+  const folder = t.testdir({})
+  const [report, trace] = [join(folder, 'report.html'), join(folder, 'trace.json')]
+  const output = commandIo()
+  const more = [
+    '--seed',
+    '1',
+    '--tenants',
+    'a=2,b=1',
+    '--slo',
+    'ttft:5s,itl:1ms',
+    '--report',
+    report,
+    '--trace',
+    trace,
+  ]
+  const argv = ['--target', server.url, '--concurrency', '2', '--repeats', '2', ...small, ...more]
+  t.equal(await benchServe(argv, output), 0)
+  const text = output.written.stdout
+  for (const part of [
+    /^seed \d+\n/,
+    /2 clients, run 2\n6 requests: 6 ok, 0 failed\n/,
+    /TTFT ms +│/,
+    /goodput 0 requests\/s, 0 % of all/,
+    /Jain index of 2 tenants 0\.\d+|Jain index of 2 tenants 1/,
+    /2 runs\n/,
+    /output tokens\/s │ +[\d.,]+ \(-?[\d.,]+ to [\d.,]+\)/,
+  ]) {
+    t.match(text, part)
+  }
+  const html = await readFile(report, 'utf8')
+  t.equal(html.match(/<svg/g)?.length, 6, 'three latencies, throughput, Gantt, tenants')
+  t.notMatch(html, /NaN|undefined|<script|https?:\/\/(?!127|www\.w3\.org)/)
+  const { traceEvents } = JSON.parse(await readFile(trace, 'utf8')) as {
+    traceEvents: { ph: string; name: string; dur?: number }[]
+  }
+  t.equal(traceEvents.filter(({ name }) => name.startsWith('request ')).length, 12)
+  t.ok(traceEvents.every(({ ph, dur }) => ph === 'M' || dur! >= 0))
+})
+
+t.test('serve: every field of the JSON is documented', async (t) => {
+  const server = await served(t)
+  const output = commandIo()
+  const argv = ['--target', server.url, '--concurrency', '1', '--tenants', '2', '--slo', 'e2e:1s']
+  await benchServe([...argv, '--json', ...small], output)
+  const page = await readFile(
+    new URL('../../../../../docs/benchmarking.md', import.meta.url),
+    'utf8',
+  )
+  const names = (value: unknown): string[] =>
+    typeof value !== 'object' || value === null
+      ? []
+      : Object.entries(value).flatMap(([name, inner]) =>
+          Array.isArray(value) ? names(inner) : [name, ...names(inner)],
+        )
+  for (const name of new Set(names(linesOf(output.written.stdout)[0]))) {
+    t.ok(page.includes(`\`${name}\``), name)
+  }
+})
+
+t.test('serve: exit codes', async (t) => {
+  const refused = await served(t, { status: 503 })
+  await t.rejects(benchServe(['--target', refused.url, ...small], commandIo()), {
+    code: 'target_unavailable',
+    message: /failed with http_503: .*scripted/,
+  })
+  const dying = await served(t, { dieAfter: 10 })
+  const output = commandIo()
+  const argv = ['--target', dying.url, '--concurrency', '2,4', '--json', ...small]
+  t.equal(await benchServe([...argv, '--requests', '500'], output), 3)
+  const runs = linesOf<RunResult>(output.written.stdout)
+  t.equal(runs.length, 1, 'no further load')
+  t.match(runs[0], { stopped: 'target-gone', summary: { requests: { ok: 7 } } })
+  t.ok(Object.keys(runs[0]!.failures).includes('connection'))
+
+  const slow = await served(t, { gapMs: 10 })
+  const controller = new AbortController()
+  const interrupted = commandIo(controller.signal)
+  const running = benchServe(
+    ['--target', slow.url, '--concurrency', '2', '--json', ...small, '--requests', '5000'],
+    interrupted,
+  )
+  while (slow.received.length < 12) await new Promise(setImmediate)
+  controller.abort()
+  t.equal(await running, 130)
+  const [kept] = linesOf<RunResult>(interrupted.written.stdout)
+  t.equal(kept!.stopped, 'interrupted')
+  t.ok(kept!.summary.requests.ok > 0 && kept!.summary.requests.interrupted > 0)
+
+  const failing = await served(t, { failAfter: 3 })
+  const nothing = commandIo()
+  const flags = ['--target', failing.url, '--concurrency', '1', '--json', ...small]
+  t.equal(await benchServe(flags, nothing), 1)
+  t.match(linesOf<RunResult>(nothing.written.stdout)[0], {
+    summary: { requests: { total: 6, ok: 0, failed: 6, errors: { http_500: 6 } } },
+    warnings: ['no request succeeded'],
+  })
+})
+
+t.test('wrong command lines', async (t) => {
+  const target = ['--target', 'http://127.0.0.1:9']
+  const cases: readonly (readonly [string[], RegExp])[] = [
+    [[], /^--target is missing/],
+    [['--target', 'localhost'], /^--target: expected a URL .*got "localhost"/],
+    [[...target, '--conurrency', '1'], /^unknown flag --conurrency; did you mean --concurrency\?/],
+    [[...target, '--concurrency', '1,x'], /^--concurrency: expected a whole number from 1/],
+    [[...target, '--rate', '0'], /^--rate: expected a number above 0, got "0"/],
+    [[...target, '--rate', '1', '--concurrency', '1'], /expected one of them, got both/],
+    [[...target, '--duration', '10'], /^--duration: expected a time such as/],
+    [[...target, '--slo', 'ttfb:1s'], /^--slo: expected ttft, itl, tpot, e2e, got "ttfb:1s"/],
+    [[...target, '--api', 'vllm'], /^--api: expected cllm, .*got "vllm"/],
+    [[...target, '--extra-body', '[]'], /^--extra-body: expected a JSON object/],
+    [[...target, '--input-len'], /^--input-len: expected LENGTHS/],
+    [[...target, '--seed', '--json'], /^--seed: expected N/],
+    [[...target, '--tenants', 'a=x'], /^--tenants: expected a number above 0/],
+    [[...target, 'more'], /^unexpected argument "more"/],
+  ]
+  for (const [argv, message] of cases) {
+    await t.rejects(benchServe(argv, commandIo()), { code: 'invalid_configuration', message })
+  }
+  const two = ['--target', 'a=http://127.0.0.1:9', '--target', 'b=http://127.0.0.1:9']
+  const compared: readonly (readonly [string[], RegExp])[] = [
+    [two.slice(2), /expected two or more/],
+    [[...two, ...two], /two targets have the same name/],
+    [['--target', 'http://a'], /expected name=URL or name=cmd:COMMAND/],
+    [['--target', 'a=cmd:serve'], /\{port\} is missing/],
+    [[...two, '--api', 'c=ollama'], /there is no target "c"/],
+  ]
+  for (const [argv, message] of compared) {
+    await t.rejects(benchCompare(argv, commandIo()), { code: 'invalid_configuration', message })
+  }
+  for (const command of [benchServe, benchCompare]) {
+    const output = commandIo()
+    t.equal(await command(['--help'], output), 0)
+    t.match(output.written.stdout, /Usage: cllm bench .*--target/s)
+  }
+})
+
+const program = fileURLToPath(new URL('scripted-server-process.mjs', import.meta.url))
+
+t.test('compare: commands on free ports, in turns, the same requests', async (t) => {
+  const commandOf = (gap: number) =>
+    `cmd:${JSON.stringify(process.execPath)} ${program} {port} ${gap}`
+  const output = commandIo()
+  const targets = ['--target', `slow=${commandOf(40)}`, '--target', `fast=${commandOf(2)}`]
+  const apis = ['--api', 'llama-server', '--api', 'fast=cllm']
+  const load = ['--concurrency', '2', '--rounds', '3', '--seed', '3', ...small]
+  const argv = [...targets, ...apis, ...load, '--output-len', '6', '--json']
+  t.equal(await benchCompare(argv, output), 0)
+  const lines = linesOf<RunResult | CompareResult>(output.written.stdout)
+  const runs = lines.slice(0, -1) as RunResult[]
+  t.same(
+    runs.map(({ target, repeat }) => `${target.name} ${target.api} ${repeat}`),
+    [
+      'slow llama-server 1',
+      'fast cllm 1',
+      'fast cllm 2',
+      'slow llama-server 2',
+      'slow llama-server 3',
+      'fast cllm 3',
+    ],
+  )
+  const result = lines.at(-1) as CompareResult
+  t.match(result, { kind: 'compare', baseline: 'slow', rounds: 3, seed: 3 })
+  // A busy machine changes the measured times, so they are not bounded from above: the result must
+  // follow from the runs that were printed, and a pause of 40 ms cannot look shorter.
+  const [compared] = result.loads
+  const runsOf = (name: string) =>
+    runs
+      .filter(({ target }) => target.name === name)
+      .toSorted((one, other) => one.repeat - other.repeat)
+  const byTarget = new Map(['slow', 'fast'].map((name) => [name, runsOf(name)]))
+  t.same(compared, JSON.parse(JSON.stringify(compareRuns(compared!.load, byTarget))))
+  t.ok(compared!.figures.slow!['ITL p50']!.mean >= 39)
+  t.same(Object.keys(compared!.ratios), ['fast'])
+  const { 'ITL p50': itl, output: throughput } = compared!.ratios.fast!
+  t.match([itl, throughput], [{ count: 3 }, { count: 3 }])
+  t.ok(itl!.low! <= itl!.mean && itl!.mean <= itl!.high!)
+  for (const { target } of runs) await t.rejects(fetch(target.url), 'it is stopped')
+})
+
+t.test('compare: one server under two names is the same within the noise', async (t) => {
+  const server = await served(t, { gapMs: 3 })
+  const output = commandIo()
+  const targets = ['--target', `a=${server.url}`, '--target', `b=${server.url}`]
+  const report = join(t.testdir({}), 'report.html')
+  const argv = [...targets, '--concurrency', '2', '--rounds', '4', ...small, '--report', report]
+  t.equal(await benchCompare(argv, output), 0)
+  t.match(output.written.stdout, /2 clients, mean \(95 % interval\)\n.* a │ +b │ +b \/ a │/s)
+  t.match(output.written.stdout, /within the noise/)
+  t.match(output.written.stdout, /warning: b, 2 clients: no difference beyond the noise in /)
+  const prompts = server.received
+    .map(({ prompt }) => prompt)
+    .filter((text) => !text.startsWith('Hello'))
+  t.equal(prompts.length, new Set(prompts).size + 2, 'only those that warm up come twice')
+  t.match(await readFile(report, 'utf8'), /<h2>2 clients<\/h2>/)
+})
+
+t.test('compare: a target that stops in the middle', async (t) => {
+  const [whole, dying] = [await served(t), await served(t, { dieAfter: 12 })]
+  const targets = ['--target', `whole=${whole.url}`, '--target', `dying=${dying.url}`]
+  const output = commandIo()
+  const argv = [...targets, '--concurrency', '2', ...small, '--requests', '30']
+  t.equal(await benchCompare(argv, output), 3)
+  t.match(output.written.stdout, /dying, 2 clients, run 1\n\d+ requests: 9 ok, \d+ failed/)
+  t.notMatch(output.written.stdout, 'interval', 'no round is complete')
+  t.match(output.written.stdout, /warning: dying, 2 clients: failed with connection: /)
+})
+
+t.test('compare: what cannot be started is told with what it wrote', async (t) => {
+  const broken = `b=cmd:echo no model here {port}; exit 3`
+  const server = await served(t)
+  await t.rejects(benchCompare(['--target', `a=${server.url}`, '--target', broken], commandIo()), {
+    code: 'target_unavailable',
+    message: /ended with code 3; it wrote:\nno model here \d+/,
+  })
+})
+
+t.test('one exit code for several runs', async (t) => {
+  const ok = { ok: 3, stopped: null } as const
+  t.equal(exitCodeOf([ok, ok]), 0)
+  t.equal(exitCodeOf([ok, { ok: 0, stopped: null }]), 1)
+  t.equal(exitCodeOf([ok, { ok: 1, stopped: 'target-gone' }]), 3)
+  t.equal(exitCodeOf([{ ok: 0, stopped: 'target-gone' }]), 1)
+  t.equal(exitCodeOf([ok, { ok: 0, stopped: 'interrupted' }]), 130)
+})

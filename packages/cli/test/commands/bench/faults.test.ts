@@ -1,0 +1,100 @@
+import { createServer, type AddressInfo, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { faults, type FaultResult } from '@cllm/bench'
+import { benchFaults } from '../../../src/commands/bench/bench-faults.js'
+import { commandIo } from './command-io.js'
+
+interface Card {
+  readonly passed: number
+  readonly failed: number
+  readonly skipped: number
+  readonly faults: readonly FaultResult[]
+}
+
+async function inject(url: string, ...more: readonly string[]) {
+  const io = commandIo()
+  const small = ['--clients', '4', '--tokens', '8', '--sockets', '20']
+  const code = await benchFaults(['--target', url, '--json', ...small, ...more], io)
+  return { code, card: JSON.parse(io.written.stdout) as Card }
+}
+
+/**
+ * A server that does all wrong: it takes any bytes for a request, one for each connection, computes
+ * one after the other to its end whoever has left, and then closes. Long ones take it for ever.
+ */
+async function badServer(t: Test): Promise<string> {
+  const open = new Set<Socket>()
+  const waiting: (() => void)[] = []
+  let isBusy = false
+  const serve = () => {
+    if (isBusy) return
+    waiting.shift()?.()
+  }
+  const server = createServer((socket) => {
+    open.add(socket)
+    socket.on('error', () => undefined)
+    socket.once('data', (data) => {
+      const isLong = !data.includes('Once upon') && !data.includes('Hello')
+      waiting.push(() => {
+        isBusy = isLong
+        socket.write('HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n')
+        socket.write('data: {"token":"x","done":false}\n\n')
+        if (!isLong) socket.end('data: {"token":"","done":true}\n\n', serve)
+      })
+      serve()
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    for (const socket of open) socket.destroy()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+t.test('a bad server fails, each fault for its reason', async (t) => {
+  const reasons: Readonly<Record<string, RegExp>> = {
+    'disconnect: queued': /disconnected while queued.*; the canary afterwards: no end/,
+    'disconnect: prefill': /before their first token; the canary afterwards: no end/,
+    'disconnect: decode': /during their answers; the canary afterwards: no end/,
+    'disconnect: no stream': /end of their answers; the canary afterwards: no end/,
+    'slow reader': /meanwhile: no end/,
+    'half-open sockets': /meanwhile: no end/,
+    'garbage bytes': /^200|no answer in time/,
+    'garbage in the body': /^200|no answer in time/,
+    'oversized body': /^200|no answer in time/,
+    'oversized headers': /^200|no answer in time/,
+    'pipelined requests': /4 sent: 200/,
+    'many connections': /left waiting|meanwhile/,
+  }
+  const times = ['--recovery', '200ms', '--restart', '3s']
+  for (const { name } of faults) {
+    const reason = reasons[name]
+    if (reason === undefined) continue
+    const { code, card } = await inject(await badServer(t), '--only', name, ...times)
+    t.equal(code, 1, name)
+    t.match(card, {
+      passed: 0,
+      failed: 1,
+      faults: [{ fault: name, verdict: 'fail', came: reason }],
+    })
+  }
+})
+
+t.test('what is asked for must be there', async (t) => {
+  const url = await badServer(t)
+  await t.rejects(inject(url, '--only', 'flood'), {
+    message: /--only: expected disconnect.*"flood"/,
+  })
+  await t.rejects(benchFaults([], {} as never), { message: /--target is missing/ })
+  const { code, card } = await inject(url, '--only', 'engine', '--only', 'clock')
+  t.equal(code, 0)
+  t.same(
+    card.faults.map(({ verdict, came }) => [verdict, came]),
+    [
+      ['skip', 'needs --pid or --engine-pid'],
+      ['skip', 'needs --pid or --engine-pid'],
+      ['skip', 'cannot be done over HTTP'],
+    ],
+  )
+})

@@ -1,0 +1,344 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { recordedLoad, simulatePolicy, syntheticDataset, type SimulationResult } from '@cllm/bench'
+import type { Recording } from '@cllm/core'
+import { batchings, createPolicy, orders } from '@cllm/scheduler'
+import { builtInMachines, type MachineModel, recordedMachine } from '@cllm/simulation'
+import { simulate } from '../../../src/commands/bench/simulate.js'
+import { commandIo } from './command-io.js'
+
+const policies = async () => ({ createPolicy, batchings, orders })
+
+const run = async (argv: string[]) => {
+  const output = commandIo()
+  const code = await simulate(argv, output, policies)
+  return { code, ...output.written }
+}
+
+const results = ({ stdout }: { stdout: string }) =>
+  stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as SimulationResult)
+
+const azure = `TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:00:00.0000000,300,20
+2023-11-16 18:00:00.0100000,90,10
+2023-11-16 18:00:00.5000000,20,1
+2023-11-16 18:00:01.0000000,700,30
+`
+
+/** Two that share 1,024 tokens, and another one. */
+const mooncake = [
+  { timestamp: 0, input_length: 1100, output_length: 5, hash_ids: [1, 2, 3] },
+  { timestamp: 5000, input_length: 1200, output_length: 5, hash_ids: [1, 2, 4] },
+  { timestamp: 9000, input_length: 600, output_length: 5, hash_ids: [7, 8] },
+]
+  .map((line) => JSON.stringify(line))
+  .join('\n')
+
+const files = (t: Test) => {
+  const folder = t.testdir({ 'a.csv': azure, 'm.jsonl': mooncake })
+  return { azure: join(folder, 'a.csv'), mooncake: join(folder, 'm.jsonl'), folder }
+}
+
+/** Steps of 10 ms, and 1 ms for each token. */
+const plain: MachineModel = {
+  name: 'plain',
+  about: 'for a test',
+  stepMs: (shares) => 10 + shares.reduce((sum, { tokens }) => sum + tokens, 0),
+  copyMs: () => 1,
+  chunkMultiple: 1,
+}
+
+const setup = {
+  machine: plain,
+  slots: 4,
+  contextSize: 1024,
+  batchSize: 512,
+  machines: 1,
+  router: 'round-robin',
+}
+
+const lengths = (tokens: number) => ({ kind: 'fixed', tokens }) as const
+
+t.test('a trace through several policies, the same each time', async (t) => {
+  const { azure } = files(t)
+  const argv = ['--trace', azure, '--json', '--slo', 'ttft:1s']
+  for (const name of ['adaptive+fcfs', 'continuous+sjf', 'chunked+fcfs:{"tokenBudget":64}']) {
+    argv.push('--policy', name)
+  }
+  const first = await run(argv)
+  t.equal(first.code, 0)
+  t.equal(first.stderr, '')
+  const lines = results(first)
+  t.match(lines, [
+    { policy: 'adaptive+fcfs', load: { kind: 'trace' }, dataset: 'azure', slots: 16, seed: 1 },
+    { policy: 'continuous+sjf', cost: { name: 'gpu-8b' }, contextSize: 1024, requests: 4 },
+    { policy: 'chunked+fcfs', policyOptions: { tokenBudget: 64 } },
+  ])
+  for (const { summary } of lines) {
+    t.match(summary.requests, { total: 4, ok: 4, failed: 0 })
+    t.equal(summary.generatedTokens, 61)
+    t.equal(summary.promptTokens, 1110)
+    t.ok(summary.goodput)
+  }
+  const again = await run(argv)
+  const withoutWall = (text: string) => text.replaceAll(/"wall_[a-z]+":[\d.]+/g, '')
+  t.equal(withoutWall(again.stdout), withoutWall(first.stdout))
+})
+
+t.test('times are those of the cost model', async (t) => {
+  const load = {
+    shape: { kind: 'closed', concurrency: 1, rampMs: 0 } as const,
+    dataset: syntheticDataset({ inputLengths: lengths(50), outputLengths: lengths(3), seed: 1 }),
+    seed: 1,
+    requests: 2,
+  }
+  const { records } = await simulatePolicy({
+    ...setup,
+    load,
+    policy: 'continuous+fcfs',
+    createPolicy: () => createPolicy('continuous+fcfs'),
+  })
+  t.match(records, [
+    { sentMs: 0, arrivalsMs: [60, 71, 82], endMs: 82, outcome: 'ok' },
+    { sentMs: 82, arrivalsMs: [142, 153, 164], endMs: 164 },
+  ])
+})
+
+t.test('shared blocks of a Mooncake trace are computed once', async (t) => {
+  const { mooncake } = files(t)
+  const argv = ['--trace', mooncake, '--json', '--policy', 'adaptive+fcfs']
+  const [alone] = results(await run(argv))
+  t.equal(alone?.summary.cachedTokens, 1024)
+  const on = async (router: string) => {
+    const [result] = results(await run([...argv, '--machines', '2', '--router', router]))
+    return result?.summary.cachedTokens
+  }
+  t.equal(await on('round-robin'), 0, 'the second goes to the other machine')
+  t.equal(await on('prefix-affinity'), 1024)
+  t.equal(await on('least-loaded'), 1024, 'both are idle: the first machine')
+})
+
+t.test('a trace that is asked for more begins anew, later and with other prompts', async (t) => {
+  const { mooncake } = files(t)
+  const [result] = results(await run(['--trace', mooncake, '--requests', '6', '--json']))
+  t.equal(result?.summary.cachedTokens, 2048)
+  t.ok((result?.summary.durationMs ?? 0) > 20_000)
+  t.match(result?.warnings, [/began anew 1 times/])
+})
+
+t.test('what does not fit a slot is counted and told', async (t) => {
+  const { azure } = files(t)
+  const argv = ['--trace', azure, '--ctx-size', '305']
+  const [result] = results(await run([...argv, '--json']))
+  t.match(result?.summary.requests, { ok: 3, failed: 1, errors: { prompt_too_long: 1 } })
+  t.match(result?.warnings, [/1 prompts are longer than a slot/, /1 answers were cut/])
+  const { stdout } = await run(argv)
+  t.match(stdout, '16 slots of 305 tokens')
+  t.match(stdout, 'failed with prompt_too_long')
+})
+
+t.test('wrong input', async (t) => {
+  const { azure, mooncake, folder } = files(t)
+  const bad = join(t.testdir({ 'bad.csv': `${azureHead}x,1,2\n`, 'cost.json': '{"schema":2}' }))
+  const cases: [string[], string | RegExp][] = [
+    [['--trace', join(bad, 'bad.csv')], 'bad.csv:2: TIMESTAMP'],
+    [['--trace', join(folder, 'none')], 'cannot be read'],
+    [['--trace', azure, '--dataset', 'synthetic'], '--trace and --dataset'],
+    [['--rate', '1', '--concurrency', '2'], '--concurrency and --rate'],
+    [['--rate', '1,2'], 'expected one value'],
+    [['--trace', mooncake, '--policy', 'chunked'], 'There is no policy "chunked"'],
+    [['--policy', 'chunked+fcfs:{x'], 'expected NAME or NAME:{JSON}'],
+    [['--policy', 'chunked+fcfs:{"x":1}'], 'Wrong options for'],
+    [['--cost', join(bad, 'cost.json')], 'cost.json: kind'],
+    [['--cost', 'fast'], 'fast: cannot be read'],
+    [['--router', 'best'], 'expected round-robin, least-loaded, prefix-affinity'],
+  ]
+  for (const [argv, message] of cases) await t.rejects(run(argv), { message: new RegExp(message) })
+})
+
+const azureHead = 'TIMESTAMP,ContextTokens,GeneratedTokens\n'
+
+t.test('a policy that fails is told and counted', async (t) => {
+  const load = {
+    shape: { kind: 'closed', concurrency: 2, rampMs: 0 } as const,
+    dataset: syntheticDataset({ inputLengths: lengths(5), outputLengths: lengths(3), seed: 1 }),
+    seed: 1,
+    requests: 2,
+  }
+  const createPolicy = () => ({
+    name: 'broken',
+    plan() {
+      throw new Error('no plan')
+    },
+  })
+  const { result } = await simulatePolicy({ ...setup, load, policy: 'broken', createPolicy })
+  t.match(result, {
+    summary: { requests: { ok: 0, failed: 2, errors: { policy_failed: 2 } } },
+    failures: { policy_failed: /broken.*no plan/ },
+    warnings: ['no request succeeded'],
+  })
+})
+
+t.test('open loop, tenants, report and timeline', async (t) => {
+  const folder = t.testdir()
+  const [report, trace] = [join(folder, 'r.html'), join(folder, 't.json')]
+  const load = ['--rate', '20', '--requests', '60', '--tenants', '3', '--output-len', '8']
+  const out = ['--report', report, '--trace-out', trace, '--policy', 'adaptive+fair']
+  t.equal((await run([...load, ...out])).code, 0)
+  const html = await readFile(report, 'utf8')
+  t.match(html, 'gpu-8b')
+  t.equal(html.match(/<svg/g)?.length, 7)
+  const { traceEvents } = JSON.parse(await readFile(trace, 'utf8')) as {
+    traceEvents: { ph: string; name: string }[]
+  }
+  t.equal(traceEvents.filter(({ name }) => name.startsWith('request ')).length, 60)
+  t.ok(traceEvents.some(({ ph }) => ph === 'C'))
+})
+
+t.test('the built-in machines get slower with work', (t) => {
+  for (const { stepMs, copyMs } of builtInMachines.values()) {
+    const share = { slot: 0, tokens: 1, context: 100 }
+    const one = stepMs([share])
+    t.ok(stepMs([share, { ...share, slot: 1 }]) > one)
+    t.ok(stepMs([{ ...share, context: 5000 }]) > one)
+    t.ok(stepMs([{ ...share, tokens: 512 }]) > one)
+    t.ok(copyMs(1000) > copyMs(1))
+  }
+  t.end()
+})
+
+/** Steps of 10 ms and 1 ms for each token, and what came meanwhile. */
+function recording(): Recording {
+  const steps: Recording['steps'][number][] = []
+  let atMs = 0
+  const step = (decode: number, chunks: [number, number][]) => {
+    const ms = 10 + decode + chunks.reduce((sum, [tokens]) => sum + tokens, 0)
+    steps.push({ atMs, ms, decodeMs: ms, sampleMs: 0, decode, context: 50 * decode, chunks })
+    atMs += ms + 2
+  }
+  for (let round = 0; round < 20; round++) {
+    step(0, [[40 + 8 * (round % 5), 0]])
+    step(1 + (round % 4), [])
+    step(4, [])
+  }
+  const asked = { maxTokens: 30, tenant: 'a' }
+  const done = { end: 'done', endMs: 500 }
+  return {
+    schema: 1,
+    kind: 'recording',
+    reason: 'asked',
+    beginsAt: 1_700_000_000_000,
+    durationMs: 5000,
+    model: 'tiny',
+    limits: { slots: 2, contextSize: 256, batchSize: 64 },
+    policy: 'chunked+fcfs',
+    policyOptions: { tokenBudget: 32 },
+    blockTokens: 16,
+    engine: [{ atMs: 0, change: 'ready' }],
+    steps,
+    arrivals: [
+      { id: 'old', atMs: -100, promptTokens: 40, ...asked, blocks: [0, 1], tokens: 4, ...done },
+      { id: 'same', atMs: 900, promptTokens: 45, ...asked, blocks: [0, 1], tokens: 6, ...done },
+      { id: 'refused', atMs: 950, blocks: [], tokens: 0, end: 'queue_full', endMs: 1 },
+      {
+        id: 'left',
+        atMs: 2000,
+        promptTokens: 20,
+        ...asked,
+        tenant: 'b',
+        blocks: [2],
+        tokens: 3,
+        end: 'cancelled',
+        endMs: 100,
+      },
+      {
+        id: 'late',
+        atMs: 3000,
+        promptTokens: 20,
+        ...asked,
+        blocks: [3],
+        tokens: 3,
+        end: 'timeout',
+        endMs: 80,
+      },
+      { id: 'open', atMs: 4000, promptTokens: 9, ...asked, blocks: [], tokens: 2 },
+    ],
+  }
+}
+
+t.test('a recording is replayed, the same to the byte', async (t) => {
+  const original = recording()
+  const broken = { ...original, arrivals: [{ id: 'x' }] }
+  const few = { ...original, steps: original.steps.slice(0, 5) }
+  const none = { ...original, arrivals: original.arrivals.filter(({ id }) => id === 'refused') }
+  const folder = t.testdir({
+    'r.json': JSON.stringify(original),
+    'broken.json': JSON.stringify(broken),
+    'few.json': JSON.stringify(few),
+    'none.json': JSON.stringify(none),
+    'next.json': JSON.stringify({ ...original, schema: 2 }),
+  })
+  const file = join(folder, 'r.json')
+  const first = await run(['--replay', file, '--json'])
+  t.equal(first.code, 0, first.stderr)
+  t.equal((await run(['--replay', file, '--json'])).stdout, first.stdout)
+  const [result] = results(first)
+  t.match(result, {
+    policy: 'chunked+fcfs',
+    policyOptions: { tokenBudget: 32 },
+    load: { kind: 'trace' },
+    requests: 5,
+    slots: 2,
+    contextSize: 256,
+    batchSize: 64,
+    cost: { name: 'recorded', about: /60 steps of tiny/ },
+    failures: { cancelled: /./, timeout: /./ },
+  })
+  t.notOk('wall_ms' in result!)
+  t.match(result?.summary.requests, { ok: 3, failed: 2 })
+  t.equal(result?.summary.cachedTokens, 32, 'two blocks were shared')
+  t.same(
+    result?.summary.tenants.map(({ tenant }) => tenant),
+    ['a', 'b'],
+  )
+
+  const machine = recordedMachine(original, file)
+  const share = (tokens: number) => [{ slot: 0, tokens, context: 50 }]
+  t.ok(Math.abs(machine.stepMs(share(60)) - 72) < 2, String(machine.stepMs(share(60))))
+  t.ok(Math.abs(machine.stepMs(share(1)) - 13) < 1, String(machine.stepMs(share(1))))
+
+  const dataset = recordedLoad(original, file)
+  const { request } = dataset.item(2)
+  t.same(request, { tenant: 'b', cancelAfterMs: 100 })
+  t.same(
+    [0, 1, 2, 3, 4].map((index) => dataset.item(index).atMs),
+    [0, 1000, 2100, 3100, 4100],
+  )
+
+  const others = ['--policy', 'continuous+sjf', '--policy', 'adaptive+edf', '--slots', '1']
+  const more = results(await run(['--replay', file, '--json', ...others, '--cost', 'two-cores']))
+  t.same(
+    more.map(({ policy, slots, cost }) => [policy, slots, cost.name]),
+    [
+      ['continuous+sjf', 1, 'two-cores'],
+      ['adaptive+edf', 1, 'two-cores'],
+    ],
+  )
+  const wrong: [string, RegExp][] = [
+    ['broken.json', /broken\.json: arrivals\.0\.atMs: /],
+    ['few.json', /few\.json: has 5 steps, too few.*--cost/],
+    ['none.json', /none\.json: has no request that was taken in/],
+    ['next.json', /next\.json: schema: .*1/],
+    ['missing.json', /cannot be read/],
+  ]
+  for (const [name, message] of wrong) {
+    const asked = run(['--replay', join(folder, name)])
+    await t.rejects(asked, { code: 'invalid_dataset', message }, name)
+  }
+  const both = run(['--replay', file, '--dataset', 'synthetic'])
+  await t.rejects(both, { code: 'invalid_configuration' })
+})

@@ -1,0 +1,88 @@
+import { open, readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import type { CommandIo, RunCommand } from '../../../src/commands/command-io.js'
+import { run as synth } from '../../../src/commands/model/model-synth.js'
+import { run as models } from '../../../src/commands/model/models.js'
+import { run as pull } from '../../../src/commands/model/pull.js'
+
+async function execute(run: RunCommand, argv: string[], env: NodeJS.ProcessEnv = process.env) {
+  const written = { stdout: '', stderr: '' }
+  const io: CommandIo = {
+    stdout: { write: (text) => (written.stdout += text) },
+    stderr: { write: (text) => (written.stderr += text) },
+    env,
+    signal: new AbortController().signal,
+  }
+  return { code: await run(argv, io), ...written }
+}
+
+t.test('cllm pull, with the real stories15m in the user cache', async (t) => {
+  const { code, stdout } = await execute(pull, ['stories15m'])
+  t.equal(code, 0)
+  const path = stdout.trimEnd()
+  t.match(path, /stories15m-q8_0\.gguf$/)
+  const { size } = await stat(path)
+  t.ok(size > 16_800_000 && size < 17_000_000, `converted to Q8_0: ${size} bytes`)
+  const file = await open(path)
+  const { buffer } = await file.read(Buffer.alloc(8), 0, 8, 0)
+  await file.close()
+  t.same([buffer.toString('latin1', 0, 4), buffer.readUInt32LE(4)], ['GGUF', 3])
+  t.same(await execute(pull, ['stories15m']), { code: 0, stdout, stderr: '' }, 'silent when here')
+
+  const listed = await execute(models, ['--json'])
+  t.match(
+    JSON.parse(listed.stdout).find(({ name }: { name: string }) => name === 'stories15m'),
+    { present: true, bytes: size, path, licence: 'MIT' },
+  )
+  const elsewhere = { CLLM_CACHE: t.testdir({}) }
+  t.match(await execute(models, [], elsewhere), { code: 0, stdout: elsewhere.CLLM_CACHE })
+
+  const folder = t.testdir({ 'cllm.yaml': 'models: { cache: here }\nserver: { port: 1 }\n' })
+  const yaml = join(folder, 'cllm.yaml')
+  const here = join(folder, 'here')
+  const env = { ...process.env, CLLM_CACHE: '' }
+  t.match(await execute(models, ['--config', yaml], env), { stdout: `in ${here}\n` })
+  t.match(await execute(models, [], { ...env, CLLM_CONFIG: yaml }), { stdout: `in ${here}\n` })
+  t.match(await execute(models, ['--config', yaml], elsewhere), { stdout: elsewhere.CLLM_CACHE })
+  await t.rejects(execute(pull, ['stories15m', '--config', join(folder, 'none.yaml')]), {
+    code: 'invalid_configuration',
+    message: /none\.yaml/,
+  })
+})
+
+t.test('cllm model synth', async (t) => {
+  const folder = t.testdir({})
+  const write = async (name: string, ...more: string[]) => {
+    const out = join(folder, 'new', name)
+    t.equal((await execute(synth, ['--like', 'tiny', '--out', out, ...more])).code, 0)
+    return await readFile(out)
+  }
+  const first = await write('a.gguf')
+  t.ok(first.length < 2_000_000)
+  t.equal(first.toString('latin1', 0, 4), 'GGUF')
+  t.ok(first.equals(await write('b.gguf', '--seed', '0')))
+  t.notOk(first.equals(await write('c.gguf', '--seed', '1')))
+})
+
+t.test('wrong command lines', async (t) => {
+  const wrong: [RunCommand, string[], RegExp][] = [
+    [pull, [], /<model> is missing/],
+    [pull, ['a', 'b'], /unexpected argument "b"/],
+    [models, ['--jso'], /unknown flag --jso; did you mean --json\?/],
+    [models, ['-x'], /unknown flag -x/],
+    [models, ['--json=yes'], /--json/],
+    [synth, ['--out', 'x'], /--like is missing: expected qwen3-0\.6b or tiny/],
+    [synth, ['--like', 'tiny'], /--out is missing/],
+    [synth, ['--like'], /--like/],
+    [synth, ['--like', 'llama', '--out', 'x'], /"llama": expected one of qwen3-0\.6b, tiny/],
+    [synth, ['--like', 'tiny', '--out', 'x', '--seed', '1.5'], /--seed: .*got "1\.5"/],
+  ]
+  for (const [run, argv, message] of wrong) {
+    await t.rejects(execute(run, argv), { code: 'invalid_configuration', message })
+  }
+  await t.rejects(execute(pull, ['nothing-like-it']), { code: 'model_unavailable' })
+  for (const run of [pull, models, synth]) {
+    t.match(await execute(run, ['--help', '--wrong']), { code: 0, stdout: /^Usage: cllm / })
+  }
+})

@@ -1,0 +1,95 @@
+import { execFileSync } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { plainEnvironment } from '@cllm/core/testing'
+import t from 'tap'
+import { localSources } from '../models/local-sources.js'
+import { childrenOf, gone, serve } from '../plain-process.js'
+import { model } from '../serve-process.js'
+
+const whole = /"done":true,"generated_tokens":150/
+
+t.test('a plain process is one', async (t) => {
+  const code = 'JSON.stringify([process.env, process.execArgv, process.eventNames()])'
+  const [env, flags, events] = JSON.parse(
+    execFileSync(process.execPath, ['-p', code], {
+      env: plainEnvironment(process.env, { OWN: '1' }),
+      encoding: 'utf8',
+    }),
+  ) as [Record<string, string>, string[], string[]]
+  t.equal(env['OWN'], '1')
+  t.equal(env['PATH'], process.env['PATH'])
+  t.same(
+    Object.keys(env).filter((name) => /TAP|NODE_OPTIONS|TS_NODE/.test(name)),
+    [],
+  )
+  t.notOk(flags.some((flag) => /import|loader|require/.test(flag)))
+  t.same(
+    events.filter((name) => name.startsWith('SIG')),
+    [],
+  )
+})
+
+t.test('SIGTERM after a model was fetched lets what runs finish', async (t) => {
+  const folder = t.testdir({})
+  const sources = await localSources(folder)
+  t.teardown(() => sources.close())
+  const spec = sources.upload('test/stories', 'stories.gguf', await readFile(model))
+  const own = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: join(folder, 'models') }
+  const { child, url, generate, exit } = await serve(t, own, '--model', spec, '--slots', '2')
+  const streams = await Promise.all([generate(), generate(), generate(), generate()])
+  child.kill('SIGTERM')
+  while ((await fetch(`${url}/health/ready`)).status === 200);
+  const late = await fetch(`${url}/model/info`)
+  t.equal(late.status, 503)
+  t.match(await late.json(), { code: 'shutting_down' })
+  for (const stream of streams) t.match(await stream.text(), whole)
+  t.same(await exit, [0, null])
+})
+
+t.test("a terminal's Ctrl-C reaches the engine too, which goes on", async (t) => {
+  const { child, generate, exit } = await serve(t)
+  const streams = await Promise.all([generate(), generate()])
+  process.kill(-child.pid!, 'SIGINT')
+  for (const stream of streams) t.match(await stream.text(), whole)
+  t.same(await exit, [0, null])
+})
+
+t.test('Ctrl-C that npm passes on as well is one', async (t) => {
+  const { child, url, generate, exit } = await serve(t, { npm_lifecycle_event: 'npx' })
+  const streams = await Promise.all([generate(), generate()])
+  process.kill(-child.pid!, 'SIGINT')
+  while ((await fetch(`${url}/health/ready`)).status === 200);
+  process.kill(-child.pid!, 'SIGINT')
+  for (const stream of streams) t.match(await stream.text(), whole)
+  t.same(await exit, [0, null])
+})
+
+t.test('a second signal ends it at once, the engines too', async (t) => {
+  for (const [signal, code] of [
+    ['SIGTERM', 143],
+    ['SIGINT', 130],
+  ] as const) {
+    const { child, url, generate, exit } = await serve(t, {}, '--drain-timeout', '600')
+    const stream = await generate()
+    const [engine = 0] = childrenOf(child)
+    process.kill(engine, 'SIGSTOP') // so that what runs does not finish
+    child.kill(signal)
+    while ((await fetch(`${url}/health/ready`)).status === 200);
+    child.kill(signal)
+    t.same(await exit, [code, null], signal)
+    await t.rejects(stream.text())
+    await gone(engine)
+  }
+})
+
+t.test('the engine does not outlive its parent', async (t) => {
+  const { child, generate, exit } = await serve(t)
+  const stream = await generate()
+  const [engine = 0] = childrenOf(child)
+  t.ok(engine > 0)
+  child.kill('SIGKILL')
+  t.same(await exit, [null, 'SIGKILL'])
+  await t.rejects(stream.text())
+  await gone(engine)
+})

@@ -1,0 +1,89 @@
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { createServer, type AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
+import t, { type Test } from 'tap'
+import { localSources } from '../models/local-sources.js'
+import { start } from '../plain-process.js'
+import { model } from '../serve-process.js'
+
+/** A model that must be fetched, from a host that sends half of it and waits. */
+async function slowModel(t: Test) {
+  const folder = t.testdir({ 'cert.pem': 'no certificate', 'key.pem': 'no key' })
+  const sources = await localSources(folder)
+  t.teardown(() => sources.close())
+  const spec = sources.upload('test/stories', 'stories.gguf', await readFile(model))
+  sources.halt()
+  const env = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: join(folder, 'models') }
+  const args = ['--model', spec, '--threads', '1', '--gpu', 'off', '--log-level', 'silent']
+  const serve = (...more: readonly string[]) => start(t, ['serve', ...args, ...more], env)
+  return { folder, sources, serve }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+t.test('what is wrong is told before a model is fetched', async (t) => {
+  const { folder, sources, serve } = await slowModel(t)
+  const taken = createServer().listen(0, '127.0.0.1')
+  await once(taken, 'listening')
+  t.teardown(() => taken.close())
+  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
+  const wrong: readonly (readonly [readonly string[], RegExp, number])[] = [
+    [['--port', String((taken.address() as AddressInfo).port)], /another program listens/, 1],
+    [['--tls-cert', join(folder, 'none.pem'), '--tls-key', key], /none\.pem/, 2],
+    [['--tls-cert', cert, '--tls-key', key], /cannot be used for TLS/, 2],
+    [['--plugin', './none.js'], /none\.js/, 2],
+  ]
+  for (const [args, message, code] of wrong) {
+    const child = serve(...args)
+    const errors = text(child.stderr)
+    t.same(await once(child, 'exit'), [code, null])
+    t.match(await errors, message)
+  }
+  t.same(sources.requests, [])
+})
+
+t.test('it answers while its model is fetched, and says that it loads', async (t) => {
+  const { sources, serve } = await slowModel(t)
+  const port = await freePort()
+  const url = `http://127.0.0.1:${port}`
+  const child = serve('--port', String(port))
+  let said = ''
+  child.stdout.on('data', (data: Buffer) => (said += String(data)))
+  const lines = createInterface(child.stderr)
+  await once(lines, 'line') // fetching …
+  const status = async (path: string, init?: RequestInit) => (await fetch(url + path, init)).status
+  const body = JSON.stringify({ prompt: 'Once', max_tokens: 2 })
+  const post = { method: 'POST', headers: { 'content-type': 'application/json' }, body }
+  t.equal(await status('/health/live'), 200)
+  t.equal(await status('/health'), 503)
+  t.equal(await status('/health/ready'), 503)
+  t.equal(await status('/v1/completions', post), 503)
+  const answer = await fetch(`${url}/completion`, post)
+  t.equal(answer.status, 503)
+  const error = { code: 503, message: 'Loading model', type: 'unavailable_error' }
+  t.same(await answer.json(), { error }, 'as llama-server says it')
+  t.equal(said, '', 'it is not ready')
+  const ready = once(child.stdout, 'data')
+  sources.resume()
+  await ready
+  t.equal(said, `listening on ${url}\n`)
+  t.equal(await status('/v1/completions', post), 200)
+})
+
+t.test('SIGTERM ends it while its model is fetched', async (t) => {
+  const { serve } = await slowModel(t)
+  const child = serve('--port', '0')
+  await once(createInterface(child.stderr), 'line')
+  child.kill('SIGTERM')
+  t.same(await once(child, 'exit'), [0, null])
+})

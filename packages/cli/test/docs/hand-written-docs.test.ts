@@ -1,0 +1,189 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import {
+  adminProtocol,
+  llamaServerProtocol,
+  modelsProtocol,
+  nativeProtocol,
+  ollamaProtocol,
+  openAiProtocol,
+} from '@cllm/http-koa'
+import { batchingNames, orderNames } from '@cllm/scheduler'
+import t from 'tap'
+import { dispatch } from '../../src/dispatch.js'
+
+const root = new URL('../../../../', import.meta.url)
+const read = (path: string): string => readFileSync(new URL(path, root), 'utf8')
+const markdownIn = (folder: string): string[] =>
+  readdirSync(new URL(folder, root))
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `${folder}${name}`)
+const pages = [
+  'README.md',
+  'benchmarks/README.md',
+  ...['docs/', 'docs/decisions/'].flatMap(markdownIn),
+]
+const readme = read('README.md')
+
+/** The anchors of a page's headings, as GitHub makes them. */
+const anchorsOf = (page: string): Set<string> => {
+  const headings = [...read(page).matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => heading)
+  return new Set(
+    headings.map((heading) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  )
+}
+
+t.test('links lead to pages and headings that there are', async (t) => {
+  for (const page of pages) {
+    const text = read(page).replaceAll(/^```[\s\S]*?^```$/gm, '')
+    for (const [, link = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^https?:/.test(link)) continue
+      const [path = '', anchor] = link.split('#')
+      const to = path === '' ? page : new URL(path, new URL(page, 'file:///')).pathname.slice(1)
+      t.ok(existsSync(new URL(to, root)), `${page}: ${link}`)
+      if (anchor !== undefined) t.ok(anchorsOf(to).has(anchor), `${page}: ${link}`)
+    }
+  }
+})
+
+const helps = new Map<string, Promise<string>>()
+
+/** What `cllm COMMAND --help` prints. */
+function helpOf(command: string): Promise<string> {
+  let help = helps.get(command)
+  if (help === undefined) {
+    let out = ''
+    const stdout = { write: (text: string) => void (out += text) }
+    const io = { stdout, stderr: stdout, env: {}, signal: new AbortController().signal }
+    help = dispatch([...command.split(' '), '--help'], io).then(() => out)
+    helps.set(command, help)
+  }
+  return help
+}
+
+t.test('commands are called with flags that they have', async (t) => {
+  let count = 0
+  for (const page of pages) {
+    const blocks = [...read(page).matchAll(/^```sh\n([\s\S]*?)^```$/gm)]
+    const lines = blocks.flatMap(([, block = '']) => block.replaceAll('\\\n', ' ').split('\n'))
+    for (const line of lines) {
+      const call = /^cllm ((?:bench|keys|model) \w+|\w+)([^#']*)/.exec(line)
+      if (call === null) continue
+      const [, command = '', rest = ''] = call
+      const help = await helpOf(command)
+      t.match(help, `Usage: cllm ${command}`, `${page}: ${line}`)
+      for (const [flag] of rest.matchAll(/--[\w-]+/g)) {
+        t.ok(help.includes(`${flag} `) || help.includes(`${flag}\n`), `${page}: ${line}: ${flag}`)
+        count++
+      }
+    }
+  }
+  t.ok(count > 50, `${count} flags`)
+})
+
+t.test('each protocol has a page with all its routes', (t) => {
+  const documented = [
+    ['docs/api.md', nativeProtocol(), adminProtocol(), modelsProtocol()],
+    ['docs/api-openai.md', openAiProtocol()],
+    ['docs/api-ollama.md', ollamaProtocol()],
+    ['docs/api-llama-server.md', llamaServerProtocol()],
+  ] as const
+  for (const [page, ...protocols] of documented) {
+    const text = read(page)
+    for (const { routes = [] } of protocols) {
+      t.ok(routes.length > 0, page)
+      for (const { path } of routes) {
+        const written = path.replace(/[:*](\w+)$/, '{$1}')
+        t.ok(text.includes(written), `${page}: ${written}`)
+      }
+    }
+  }
+  t.end()
+})
+
+t.test('the summary of the scheduling page has the figures of its table', (t) => {
+  const page = read('docs/scheduling.md')
+  const [, summary = '', table = ''] =
+    /In short, ([\s\S]*?)<!-- measured: begin -->([\s\S]*)/.exec(page) ?? []
+  const row = (name: string) =>
+    (new RegExp(`^\\| \`?${escape(name)}\`? \\|(.*)$`, 'm').exec(table)?.[1] ?? '').split(' | ')
+  const longest = ['adaptive', 'chunked', 'continuous'].map((name) => {
+    const seconds = Number(row(name)[0]?.replaceAll(/\D/g, '')) / 1000
+    return `\`${name}\` (?:keeps the largest pause )?at ${seconds.toFixed(1)} s`
+  })
+  t.match(summary.replaceAll(/\s+/g, ' '), new RegExp(longest.join(', ')))
+  for (const [, policy = '', share = ''] of summary.matchAll(/`(\w+\+\w+)`(?: meets)? (\d+ %)/g)) {
+    t.equal(row(policy)[0]?.trim(), share, policy)
+  }
+  t.end()
+})
+
+t.test('the README: names, figures and the plug-in', (t) => {
+  const [, scheduling = ''] = /## Scheduling\n([\s\S]*?)```/.exec(readme) ?? []
+  for (const name of [...batchingNames, ...orderNames])
+    t.ok(scheduling.includes(`\`${name}\``), name)
+  t.ok(readme.includes(`${batchingNames.length} batchings × ${orderNames.length} orders`))
+  const plugin = read('examples/order-plugin/short-answers.js').replace('// @ts-check\n', '')
+  t.ok(readme.includes(plugin), 'README.md and examples/order-plugin/short-answers.js are the same')
+
+  const measured = read('benchmarks/README.md').replaceAll(/\s+/g, ' ')
+  const text = readme.replaceAll(/\s+/g, ' ')
+  const figures = ['0.078 to 0.081', '1.14 to 1.21', '0.49 to 0.61', '0.34 to 0.46', '3.83']
+  figures.push('1.06 to 1.08', '0.90 to 0.96', '0.92 to 0.97', '10,000 requests')
+  for (const figure of figures) {
+    t.ok(text.includes(figure), `README: ${figure}`)
+    t.ok(measured.includes(figure), `benchmarks: ${figure}`)
+  }
+  t.end()
+})
+
+/** What the README says of plug-ins, and the test that runs it. */
+const claims: readonly (readonly [claim: string, file: string, test: string])[] = [
+  [
+    'an order says which waiting request is next. this one is a whole plug-in',
+    'examples/order-plugin/test/short-answers.test.ts',
+    'simulated with every batching: the fewest tokens asked for first',
+  ],
+  [
+    'it goes with every batching, in a simulation and in the server',
+    'examples/order-plugin/test/short-answers.test.ts',
+    'cllm serve takes it by name, and offers it with every batching',
+  ],
+  [
+    'batchings, whole policies, protocols, backends, observers and parts of the engine are added',
+    'packages/cli/test/docs/plugin-docs.test.ts',
+    'every plug-in of the page loads beside the others',
+  ],
+  [
+    'there is a conformance suite for most of them',
+    'packages/cli/test/docs/plugin-docs.test.ts',
+    'what the page names is there',
+  ],
+  [
+    'the policy can be changed under load',
+    'packages/cli/test/commands/serve.test.ts',
+    'a policy from a plugin',
+  ],
+  [
+    '`createserver` of `@cllm/core` puts a server together from instances',
+    'examples/compose-server/test/server.test.ts',
+    'the composed server serves and stops',
+  ],
+]
+
+t.test('what the README says of plug-ins is run by a test', (t) => {
+  const text = readme.replaceAll(/\s+/g, ' ').toLowerCase()
+  for (const [claim, file, test] of claims) {
+    t.ok(text.includes(claim), claim)
+    t.match(read(file), new RegExp(`test\\(\\s*['"]${escape(test)}['"]`), `${file}: ${test}`)
+  }
+  t.end()
+})
+
+function escape(text: string): string {
+  return text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)
+}

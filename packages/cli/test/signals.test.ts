@@ -1,0 +1,91 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import { plainEnvironment } from '@cllm/core/testing'
+import t from 'tap'
+import { localSources } from './models/local-sources.js'
+import { childrenOf, gone, serve, start } from './plain-process.js'
+import { model } from './serve-process.js'
+
+t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
+  const folder = t.testdir({})
+  const sources = await localSources(folder)
+  t.teardown(() => sources.close())
+  const spec = sources.upload('test/stories', 'stories.gguf', await readFile(model))
+  sources.halt()
+  const cache = join(folder, 'models')
+  const own = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: cache }
+  const child = start(t, ['pull', spec], own)
+  const errors = createInterface(child.stderr)
+  const exit = once(child, 'exit')
+  await once(errors, 'line')
+  process.kill(-child.pid!, 'SIGINT')
+  t.same(await exit, [1, null])
+  t.notOk((await readdir(cache)).some((name) => name.endsWith('.lock')))
+})
+
+t.test('Ctrl-C ends a measurement in order', async (t) => {
+  const { child, url, exit } = await serve(t)
+  const load = [
+    '--target',
+    url,
+    '--requests',
+    '100000',
+    '--concurrency',
+    '2',
+    '--output-len',
+    '100',
+  ]
+  const bench = start(t, ['bench', 'serve', ...load, '--json'])
+  const result = text(bench.stdout)
+  const ended = once(bench, 'exit')
+  const isBusy = async () => {
+    const slots = (await (await fetch(`${url}/slots`)).json()) as { is_processing: boolean }[]
+    return slots.some((slot) => slot.is_processing)
+  }
+  while (!(await isBusy()));
+  process.kill(-bench.pid!, 'SIGINT')
+  t.same(await ended, [130, null])
+  t.match(await result, /"interrupted"/, 'and tells what it has measured')
+  child.kill('SIGTERM')
+  t.same(await exit, [0, null])
+})
+
+t.test('a measurement in a process of its own ends with the one that started it', async (t) => {
+  const work = ['-m', model, '--gpu', 'off', '--threads', '1', '-p', '32', '-n', '64', '-r', '1000']
+  const measure = async () => {
+    const bench = start(t, ['bench', 'engine', ...work])
+    let inner: number | undefined
+    while (!inner) [inner] = childrenOf(bench)
+    return { bench, inner, ended: once(bench, 'exit'), errors: text(bench.stderr) }
+  }
+  const killed = await measure()
+  killed.bench.kill('SIGKILL')
+  await gone(killed.inner)
+
+  const asked = await measure()
+  asked.bench.kill('SIGTERM') // this one alone, as a supervisor does
+  const [code] = await asked.ended
+  t.ok(code === 130 || code === 1, `the one inside ends first, with ${code}`)
+  await gone(asked.inner)
+})
+
+t.test('a program that loads a model keeps its own handler of signals', async (t) => {
+  const program = fileURLToPath(new URL('own-handler.js', import.meta.url))
+  const child = spawn(process.execPath, [program, model], {
+    env: plainEnvironment(process.env),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  t.teardown(() => child.kill('SIGKILL'))
+  const lines = createInterface(child.stdout)
+  await once(lines, 'line')
+  const last = once(lines, 'line')
+  const exit = once(child, 'exit')
+  child.kill('SIGTERM')
+  t.same(await exit, [0, null])
+  t.same(await last, ['in order'])
+})

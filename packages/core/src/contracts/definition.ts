@@ -1,0 +1,81 @@
+import type { Batching } from './scheduling/batching.js'
+import type { Order } from './scheduling/order.js'
+import type { SchedulerPolicy } from './scheduling/scheduler-policy.js'
+import type { Protocol } from './transport.js'
+import type { Backend } from './model/backend.js'
+import type { Clock } from './clock.js'
+import type { Logger } from './logger.js'
+
+/** Checks options and fills in defaults; zod's schemas fit. */
+export interface OptionsSchema<Options> {
+  /** The options with their defaults. Throws on what is wrong. */
+  parse(value: unknown): Options
+}
+
+/** A schema that knows the names of its options; zod's `z.object` fits. */
+export interface ObjectSchema<Options> extends OptionsSchema<Options> {
+  /** The schema of each option, by its name. */
+  readonly shape: Readonly<Record<string, unknown>>
+}
+
+/** A policy, or a half of one, that users choose by name: everything about it in one place. */
+export interface Definition<Made, Options = unknown> {
+  /** As users write it. A half's name has neither `+` nor spaces. */
+  readonly name: string
+  /** What it does, in one line: for the tables of the documentation. */
+  readonly doc: string
+  /** Its options, checked and filled in before `create` gets them. Default: it has none. */
+  readonly options?: ObjectSchema<Options>
+  /** Makes a new one. Each call must make an equal one. */
+  create(options: Options): Made
+}
+
+/** An order that goes with every batching. */
+export type OrderDefinition<Options = unknown> = Definition<Order, Options>
+
+/** A batching that goes with every order. */
+export type BatchingDefinition<Options = unknown> = Definition<Batching, Options>
+
+/** What a backend gets from the process that it runs in. */
+export interface BackendContext {
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+/** A kind of backend, which users choose by its name in `--backend`. */
+export interface BackendDefinition<Options = unknown> {
+  /** As users write it. */
+  readonly name: string
+  /** What it runs, in one line: for the tables of the documentation. */
+  readonly doc: string
+  /** Checks the options before `create` gets them. Default: they are passed on unchecked. */
+  readonly options?: ObjectSchema<Options>
+  /**
+   * Loads the model. `cllm serve` passes `modelPath`, `modelId`, `slots`, `batchSize` and, where they
+   * are set, `contextSize` and `threads`, together with `engine.backend_options`.
+   */
+  create(options: Options, context: BackendContext): Backend | Promise<Backend>
+}
+
+/** A policy that is not made of two halves. */
+export type PolicyDefinition<Options = unknown> = Definition<SchedulerPolicy, Options>
+
+/**
+ * A protocol that is served under its name, with everything about it in one place. `Context` is what
+ * the server hands to each protocol it makes; `@cllm/http-koa` has its own.
+ */
+export interface ProtocolDefinition<Options = unknown, Context = unknown> {
+  /** As `--protocols` takes it: no spaces and no commas. */
+  readonly name: string
+  /** What it serves, in one line: for the tables of the documentation. */
+  readonly doc: string
+  /** Its options, checked and filled in before `create` gets them. Default: it has none. */
+  readonly options?: ObjectSchema<Options>
+  /**
+   * Whether it may take the place of a protocol of the same name that was registered before, such as
+   * a built-in one. Default: no, and the name is a `plugin_conflict`.
+   */
+  readonly replaces?: boolean
+  /** Makes the protocol for one server. */
+  create(options: Options, context: Context): Protocol
+}

@@ -1,0 +1,261 @@
+import type { SerializedError } from '../../errors/cllm-error.js'
+import type { BackendCapabilities, BackendLimits, ModelInfo } from '../model/backend.js'
+import type { EngineStatistics } from './engine-statistics.js'
+import type { Recording } from './recording.js'
+import type { RequestReport } from './request-report.js'
+import type { SamplingParams } from '../model/sampling.js'
+import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
+import type {
+  ChatMessage,
+  ChatRenderOptions,
+  EncodeOptions,
+  InfillTokens,
+  RenderedChat,
+  TokenId,
+} from '../model/tokenizer.js'
+
+/** What is to be continued: text, a conversation, or tokens. */
+export type Prompt =
+  | { readonly text: string }
+  | { readonly messages: readonly ChatMessage[]; readonly template?: ChatRenderOptions }
+  | { readonly tokens: readonly TokenId[] }
+
+/** A request for text. Everything but the prompt is optional. */
+export interface GenerateRequest {
+  readonly prompt: Prompt
+  /** Unique among the requests under way; by default 32 random hex digits. */
+  readonly id?: string
+  /** Default 100; what does not fit the slot ends with `length`. */
+  readonly maxTokens?: number
+  readonly sampling?: Partial<SamplingParams>
+  /** Generation ends before the first of these texts. */
+  readonly stop?: readonly string[]
+  /** Higher is more urgent; default 0. */
+  readonly priority?: number
+  /** Milliseconds from arrival to the first token that the client can use. */
+  readonly deadlineMs?: number
+  /** Milliseconds from arrival to the end; by default the engine's `requestTimeoutMs`. */
+  readonly timeoutMs?: number
+  readonly tenant?: string
+  readonly session?: string
+  /** Only requests of one group share a step. */
+  readonly stepGroup?: string
+  /** Whether its prompt may use what others computed and stays for others; default true. */
+  readonly cache?: boolean
+  /**
+   * Asks for log probabilities: of each token, and of this many of the likeliest ones in its place, 0
+   * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
+   */
+  readonly logprobs?: number
+  /** Whether its `start` event has a forecast; default false. */
+  readonly forecast?: boolean
+  /**
+   * Milliseconds that it waited elsewhere before it was submitted, such as for its model to be loaded:
+   * its times count from its first arrival. Default 0. Its wait gives it no rights: the limits of the
+   * queue hold for it as for any other request.
+   */
+  readonly arrivedMsAgo?: number
+  /** Set by a supervisor that moves a request to another engine because the first one has exited. */
+  readonly continued?: Continuation
+}
+
+/** A token that could have come, with the natural logarithm of its probability. */
+export interface LikelyToken {
+  readonly token: TokenId
+  /** Its text; what is no whole character shows as U+FFFD. */
+  readonly text: string
+  /** The bytes of the text. */
+  readonly bytes: readonly number[]
+  /** By the model's own distribution: before temperature, penalties, bias, cuts and constraints. */
+  readonly logprob: number
+}
+
+/** How likely a token was, and what else could have come. */
+export interface TokenLogprobs extends LikelyToken {
+  /** The likeliest tokens in its place, the likeliest first. */
+  readonly top: readonly LikelyToken[]
+}
+
+/**
+ * The progress of a request on an engine that has exited. The next engine continues from there: with
+ * the same prompt, parameters and seed it samples the same tokens. It is not refused for a full queue,
+ * and its time limits count from its first arrival.
+ */
+export interface Continuation {
+  /** Tokens sampled so far; their events are not sent again. */
+  readonly tokens: readonly TokenId[]
+  /** Milliseconds since it arrived at the first engine. */
+  readonly elapsedMs: number
+  /** Milliseconds from that arrival to the first of the tokens. */
+  readonly firstTokenMs?: number
+}
+
+/**
+ * Predicted service times of a request, made at its arrival: as if requests were served in order of
+ * arrival.
+ */
+export interface Forecast {
+  /** Its place in the queue from 1; 0 when a slot is free for it. */
+  readonly position: number
+  /** Milliseconds until it has a slot. */
+  readonly queueMs: number
+  /** Milliseconds until its first token. */
+  readonly firstTokenMs: number
+}
+
+/** The embedding of an input. */
+export interface Embedding {
+  /** Pooled as the model requires, of length 1. */
+  readonly vector: readonly number[]
+  readonly promptTokens: number
+}
+
+/** Why generation ended. */
+export type FinishReason = 'stop' | 'length'
+
+/** Tokens of a request. */
+export interface Usage {
+  readonly promptTokens: number
+  /**
+   * Prompt tokens reused from a slot and never computed for this request, not even after a
+   * preemption.
+   */
+  readonly cachedTokens: number
+  readonly generatedTokens: number
+}
+
+/** How a request went; times are milliseconds by the engine's clock. */
+export interface Timings {
+  /** Arrival to admission. */
+  readonly queueMs: number
+  /** Admission to first token. */
+  readonly prefillMs: number
+  /** Arrival to first token (TTFT). */
+  readonly firstTokenMs: number
+  /** First token to the last. */
+  readonly decodeMs: number
+  /** Arrival to end. */
+  readonly totalMs: number
+  /** How often it lost its slot and waited again. */
+  readonly preemptions: number
+  /** Steps that computed its prompt, again after each preemption. */
+  readonly prefillChunks: number
+}
+
+/** What a request's stream carries, in this order: one `start`, tokens, one `end`. */
+export type GenerateEvent =
+  /** The request is valid and waits for its turn. */
+  | {
+      readonly type: 'start'
+      readonly id: string
+      readonly promptTokens: number
+      /** When it was asked for. */
+      readonly forecast?: Forecast
+    }
+  | {
+      readonly type: 'token'
+      readonly token: TokenId
+      /** The text that became certain with it; empty while a character or a stop text may go on. */
+      readonly text: string
+      /** When they were asked for. */
+      readonly logprobs?: TokenLogprobs
+    }
+  | {
+      readonly type: 'end'
+      readonly reason: FinishReason
+      /** The stop text that was matched. */
+      readonly stop?: string
+      /** Text that was held back until it was certain. */
+      readonly text: string
+      readonly usage: Usage
+      readonly timings: Timings
+    }
+
+/** The same with the failure that a stream throws, as it travels between processes. */
+export type RequestEvent =
+  | GenerateEvent
+  | {
+      readonly type: 'error'
+      readonly error: SerializedError
+      /** What was done for it until then; absent where nothing was. */
+      readonly usage?: Usage
+      readonly preemptions?: number
+    }
+
+/** An event with its request. */
+export interface AddressedEvent {
+  readonly id: string
+  readonly event: RequestEvent
+}
+
+/** What the engine serves. */
+export interface EngineInfo {
+  readonly model: ModelInfo
+  readonly limits: BackendLimits
+  readonly capabilities: BackendCapabilities
+  /** Where the model can fill gaps: the tokens that mark them. */
+  readonly infill?: InfillTokens
+}
+
+/** Calls on an engine besides generation. Failures are {@link CllmError}s. */
+export interface EngineCalls {
+  /** The tokens of a text. */
+  tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]>
+  /** The text of tokens. Throws `invalid_token`. */
+  detokenize(tokens: readonly TokenId[]): Promise<string>
+  /**
+   * The embedding of an input. It is computed between two steps of generation. Throws `unsupported`
+   * where the backend has none. When the signal aborts it rejects with `cancelled`, and an input that
+   * still waits is not computed.
+   */
+  embed(input: Prompt, options?: { readonly signal?: AbortSignal }): Promise<Embedding>
+  /** A conversation as the model's template writes it. */
+  applyTemplate(
+    messages: readonly ChatMessage[],
+    options?: ChatRenderOptions,
+  ): Promise<RenderedChat>
+  /** What the engine serves. */
+  info(): Promise<EngineInfo>
+  /** Counters and what is going on now. */
+  statistics(): Promise<EngineStatistics>
+  /**
+   * What happened to a request that is under way or was one of the last 1,000 that ended. Throws
+   * `request_not_found`.
+   */
+  explain(id: string): Promise<RequestReport>
+  /** The active policy and the available ones. */
+  getScheduler(): Promise<SchedulerInfo>
+  /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */
+  setScheduler(policy: string, options?: Readonly<Record<string, unknown>>): Promise<SchedulerInfo>
+  /** Takes no new requests and resolves when the last is done. */
+  drain(): Promise<void>
+  /** Ends at once: what is under way fails with `shutting_down`. Further calls resolve, too. */
+  close(): Promise<void>
+}
+
+/**
+ * An engine as a transport sees it, in this process, in a child process or on another
+ * machine. Failures are {@link CllmError}s. `testEngineClient` of `@cllm/core/testing` holds an
+ * implementation to all of this.
+ */
+export interface EngineClient extends EngineCalls {
+  /**
+   * Generates. A failure, also of validation, is thrown by the iterator. Leaving the iteration early
+   * or aborting the signal cancels the request and frees its slot within one step; the message of a
+   * {@link CllmError} that it is aborted with is the reason. Events that are not read are kept.
+   */
+  submit(
+    request: GenerateRequest,
+    options?: { readonly signal?: AbortSignal },
+  ): AsyncIterableIterator<GenerateEvent>
+  /**
+   * Cancels by id; unknown ids are ignored. The request's stream throws `cancelled`, with the reason
+   * if one is given.
+   */
+  cancel(id: string, reason?: string): void
+  /**
+   * What the flight recorder has of the last minutes; absent where there is none. Throws
+   * `engine_unavailable` before the first engine is ready.
+   */
+  recording?(): Promise<Recording>
+}

@@ -1,0 +1,66 @@
+import type { CllmError } from '../../errors/cllm-error.js'
+import type { EngineClient, EngineInfo } from './engine-client.js'
+import type { Recording } from './recording.js'
+import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
+
+/** The load state of a model. */
+export type ModelState = 'unloaded' | 'loading' | 'loaded' | 'unloading'
+
+/** The status of a model. */
+export interface ModelStatus {
+  readonly name: string
+  readonly state: ModelState
+  /** Pieces of work that hold it in memory now. */
+  readonly users: number
+  /** Requests and calls that wait for it to be loaded. */
+  readonly waiting: number
+  /** What its engine serves, where that is known without asking: after its first load. */
+  readonly info: EngineInfo | undefined
+  /** The policy that its engine starts with, and the others there are: after its first load. */
+  readonly scheduler?: SchedulerInfo | undefined
+  /** What the flight recorder had when the model last left memory, where there is a recorder. */
+  readonly recording?: Recording | undefined
+  /** When it is unloaded if unused, in milliseconds of the clock; undefined if it is kept. */
+  readonly expiresAt: number | undefined
+  /** Why it could not be loaded last time. */
+  readonly error: CllmError | undefined
+}
+
+/** How a model is opened. */
+export interface OpenOptions {
+  /**
+   * From the first call on, the model stays in memory until this signal fires; calls after that fail
+   * with `cancelled`. Default: each call and each request by itself holds it.
+   */
+  readonly until?: AbortSignal
+  /**
+   * Milliseconds that it stays in memory after its last use, from this use on; 0 unloads it then,
+   * Infinity keeps it. Default: as it is.
+   */
+  readonly keepAliveMs?: number
+  /**
+   * Looks at an engine that is in memory and is no use of it: opening throws `engine_unavailable` for
+   * one that is not. Default false.
+   */
+  readonly peek?: boolean
+}
+
+/** The engines that transports can reach. */
+export interface EngineDirectory {
+  /** Names of the models, the default one first. */
+  list(): readonly string[]
+  /** The model's own name for a name or alias, or the default one. Throws `model_not_found`. */
+  nameOf(id?: string): string
+  /**
+   * The engine of a model, or of the default one. A model that is not in memory is loaded by the
+   * first call. Throws `model_not_found`, and `engine_unavailable` where a peek finds none.
+   */
+  open(id?: string, options?: OpenOptions): EngineClient
+  /** The status of a model, without loading it. Throws `model_not_found`. */
+  status(id?: string): ModelStatus
+  /**
+   * Unloads a model as soon as it is unused, and resolves when it is; a model that is always loaded
+   * stays. Throws `model_not_found`.
+   */
+  unload(id: string): Promise<void>
+}

@@ -1,0 +1,60 @@
+import type { SlotId } from '../model/backend.js'
+import type { RecorderStatistics } from './recording.js'
+import type { RequestState } from '../scheduling/scheduler-policy.js'
+
+/** The status of a slot. */
+export interface SlotStatistics {
+  readonly slot: SlotId
+  /** The request in it, or undefined when it is idle. */
+  readonly request: string | undefined
+  readonly state: RequestState | 'idle'
+  /** Tokens in it; an idle slot keeps them for reuse. */
+  readonly tokens: number
+}
+
+/** A histogram since the start. */
+export interface Distribution {
+  /** Upper bounds, rising; a value belongs to the first bound that it does not exceed. */
+  readonly bounds: readonly number[]
+  /** Number of values per bound; the last entry counts values above all bounds. */
+  readonly counts: readonly number[]
+  /** Sum of all values. */
+  readonly sum: number
+}
+
+/** What the steps were made of. */
+export interface StepStatistics {
+  /** Tokens computed in prompts, also of requests that did not end well, and again if need be. */
+  readonly prefillTokens: number
+  /** Tokens computed to draw the next one. */
+  readonly decodeTokens: number
+  /** Milliseconds from a step's start to its tokens. */
+  readonly stepMs: Distribution
+  /** Tokens computed in a step. */
+  readonly stepTokens: Distribution
+  /** Requests that took part in a step. */
+  readonly stepSequences: Distribution
+}
+
+/** Counters since the start, and what is going on. Times are milliseconds. */
+export interface EngineStatistics extends StepStatistics {
+  readonly waiting: number
+  readonly running: number
+  readonly slots: readonly SlotStatistics[]
+  readonly requests: Readonly<Record<'done' | 'cancelled' | 'failed' | 'timed_out', number>>
+  readonly promptTokens: number
+  readonly cachedTokens: number
+  readonly generatedTokens: number
+  readonly preemptions: number
+  /** Policies that failed and were replaced by the fallback. */
+  readonly policyFaults: number
+  readonly steps: number
+  /** In the backend's forward passes. */
+  readonly decodeMs: number
+  /** In the backend's sampling. */
+  readonly sampleMs: number
+  /** In steps and between a step and the next one that follows at once: all of the loop's work. */
+  readonly busyMs: number
+  /** What the flight recorder holds, where there is one. */
+  readonly recorder?: RecorderStatistics
+}

@@ -1,0 +1,75 @@
+import type { SlotId } from '../model/backend.js'
+import type { Forecast, Timings, Usage } from './engine-client.js'
+import type { RequestState } from '../scheduling/scheduler-policy.js'
+
+/**
+ * Why a request waited: the step under way had to end (`step`), all slots were taken (`slots`), the
+ * prompts of others filled the steps (`budget`), the policy admitted no request though it could have
+ * (`policy`), a later arrival went first (`order`; `deadline` when that one was due sooner), or
+ * another request was computing the prefix that it has too (`prefix`).
+ */
+export type WaitReason = 'step' | 'slots' | 'budget' | 'policy' | 'order' | 'deadline' | 'prefix'
+
+/** What happened to a request. Times are milliseconds after its arrival. */
+export type TimelineEntry =
+  | { readonly type: 'queued'; readonly atMs: number }
+  | {
+      readonly type: 'waited'
+      readonly atMs: number
+      readonly untilMs: number
+      /** Milliseconds by reason; together the whole wait. */
+      readonly reasons: Readonly<Partial<Record<WaitReason, number>>>
+    }
+  | {
+      readonly type: 'admitted'
+      readonly atMs: number
+      readonly slot: SlotId
+      /** Tokens that the slot had already. */
+      readonly cachedTokens: number
+    }
+  /** Prompt chunks, after a preemption of generated tokens too. Equal ones in a row are one entry. */
+  | {
+      readonly type: 'prefill'
+      readonly atMs: number
+      readonly untilMs: number
+      readonly chunks: number
+      /** In all of its chunks. */
+      readonly tokens: number
+    }
+  /** It had a slot, and steps went by without it. */
+  | {
+      readonly type: 'paused'
+      readonly atMs: number
+      readonly untilMs: number
+      readonly steps: number
+    }
+  | { readonly type: 'preempted'; readonly atMs: number }
+  | { readonly type: 'first_token'; readonly atMs: number }
+  | {
+      readonly type: 'end'
+      readonly atMs: number
+      /** `stop`, `length`, or the code of the error. */
+      readonly reason: string
+      /** That of the error. */
+      readonly message?: string
+    }
+
+/** The history of a request, without its prompt and its output. */
+export interface RequestReport {
+  readonly id: string
+  readonly state: RequestState
+  /** Milliseconds since the epoch. */
+  readonly arrival: number
+  readonly priority: number
+  readonly tenant: string
+  readonly session?: string
+  /** The forecast at its arrival. */
+  readonly forecast?: Forecast
+  /** Its place in the queue now, from 1, by arrival. */
+  readonly queuePosition?: number
+  readonly usage: Usage
+  /** So far, while it is under way. */
+  readonly timings: Timings
+  /** At most 64 entries; beyond that like ones are put together. */
+  readonly timeline: readonly TimelineEntry[]
+}

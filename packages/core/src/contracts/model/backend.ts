@@ -1,0 +1,192 @@
+import type { OutputConstraint } from './output-constraint.js'
+import type { SamplingParams } from './sampling.js'
+import type { TokenId, Tokenizer } from './tokenizer.js'
+
+/** The number of a KV slot, 0 to `limits.slots − 1`. */
+export type SlotId = number
+
+/** What is known of the loaded model. */
+export interface ModelInfo {
+  /** The name that clients see, such as `tinyllama-1.1b-chat`. */
+  readonly id: string
+  /** `llama`, `qwen3`, … */
+  readonly architecture: string
+  /** Count of weights. */
+  readonly parameters: number
+  readonly vocabularySize: number
+  /** The context the model was trained with, in tokens. */
+  readonly trainingContext: number
+  /** Such as `Q4_K_M`. */
+  readonly quantization: string
+  /** Weights, in bytes. */
+  readonly sizeBytes: number
+  /** File the model was read from, where there is one. */
+  readonly path?: string
+  /**
+   * Shape and the like: `hiddenSize`, `layers`, `attentionHeads`, `keyValueHeads`, `ropeTheta`,
+   * `chatTemplate` (in Jinja), …
+   */
+  readonly details?: Readonly<Record<string, string | number | boolean>>
+}
+
+/** What fits. */
+export interface BackendLimits {
+  /** Sequences that can be in memory at once. */
+  readonly slots: number
+  /** Tokens per slot. */
+  readonly contextSize: number
+  /** Tokens per step, over all sequences. */
+  readonly batchSize: number
+  /**
+   * Prompt chunks of a multiple of this many tokens are computed fastest; default 1: any length is as
+   * good.
+   */
+  readonly chunkMultiple?: number
+  /** Most tokens of an embedding's input; default: `contextSize`. */
+  readonly embeddingTokens?: number
+}
+
+/** What the backend can do beyond plain generation. A request for what is missing gets a 400. */
+export interface BackendCapabilities {
+  readonly grammar: boolean
+  readonly logprobs: boolean
+  readonly embeddings: boolean
+  readonly lora: boolean
+  /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
+  readonly gpu: string | false
+}
+
+/** Draws tokens for one sequence. Opaque to the engine, made and understood by the backend. */
+export interface Sampler {
+  /** Gives back what it holds. Called once, between steps. */
+  dispose(): void
+}
+
+/** Some tokens of one sequence: a prompt chunk, or the one token of a decode. */
+export interface BatchItem {
+  readonly slot: SlotId
+  /** Where `tokens[0]` goes: the number of tokens already in the slot. */
+  readonly position: number
+  readonly tokens: readonly TokenId[]
+  /**
+   * The positions (not indexes) whose next token is wanted, rising, each within this item. None:
+   * prefill only; several: speculation, echo.
+   */
+  readonly outputs: readonly number[]
+  /** Needed when there are outputs. */
+  readonly sampler?: Sampler
+  /**
+   * Asks for log probabilities with each output: its own, and of this many likeliest tokens (0
+   * to 20). Needs the capability `logprobs`. Default: none are made.
+   */
+  readonly logprobs?: number
+}
+
+/** A token with the natural logarithm of its probability. */
+export interface TokenLogprob {
+  readonly token: TokenId
+  readonly logprob: number
+}
+
+/**
+ * How likely tokens are by the model's own distribution: before temperature, penalties, bias, cuts
+ * and constraints.
+ */
+export interface OutputLogprobs {
+  /** Of the token that was drawn. */
+  readonly logprob: number
+  /** As many of the likeliest tokens as were asked for, the likeliest first. */
+  readonly top: readonly TokenLogprob[]
+}
+
+/** What came out for one wanted position. */
+export interface StepOutput {
+  /** The position that was asked for; the token drawn belongs at `position + 1`. */
+  readonly position: number
+  readonly token: TokenId
+  /** When they were asked for. */
+  readonly logprobs?: OutputLogprobs
+}
+
+/** The result of one step. */
+export interface StepResult {
+  /** Per item of the batch, in its order, one entry per wanted position. */
+  readonly outputs: readonly (readonly StepOutput[])[]
+  /** Milliseconds in the forward pass. */
+  readonly decodeMs: number
+  /** Milliseconds in sampling. */
+  readonly sampleMs: number
+}
+
+/**
+ * Runs a model: one forward pass over a batch of sequences at a time. Its calls are made by one
+ * engine, never two at once. `truncate`, `copyPrefix` and `release` are only called between steps.
+ */
+export interface Backend {
+  readonly specificationVersion: 1
+  readonly model: ModelInfo
+  readonly limits: BackendLimits
+  readonly capabilities: BackendCapabilities
+  readonly tokenizer: Tokenizer
+
+  /**
+   * A sampler for the sequence whose tokens so far (prompt and generated) are `tokens`. Draws are a
+   * function of (seed, position) alone, so that a sequence that was preempted, moved or continued
+   * elsewhere draws the same tokens.
+   * @param promptTokens - how many of the tokens are the prompt; the tokens after it were sampled, and are
+   * what a constraint has seen so far. Default: all of them.
+   */
+  createSampler(params: SamplingParams, tokens: readonly TokenId[], promptTokens?: number): Sampler
+
+  /**
+   * Makes sure that samplers with this constraint can be had. Synchronous and quick. Needed for the
+   * capability `grammar`.
+   * @throws CllmError `invalid_constraint` saying what cannot be honoured, and where
+   */
+  checkConstraint?(constraint: OutputConstraint): void
+
+  /**
+   * One forward pass over the whole batch, then the sampling. Not abortable, never re-entrant. When
+   * it rejects, no slot has changed.
+   */
+  step(batch: readonly BatchItem[]): Promise<StepResult>
+
+  /**
+   * The embedding of a text's tokens: pooled as the model requires, of length 1. Uses no slot; never
+   * called during a step. Needed for the capability `embeddings`.
+   */
+  embed?(tokens: readonly TokenId[]): Promise<readonly number[]>
+
+  /**
+   * Drops what is in the slot from `length` on and returns the length really kept: a sliding-window
+   * or recurrent model may have to drop more.
+   */
+  truncate(slot: SlotId, length: number): number
+
+  /**
+   * Makes the first `length` tokens of `from` the content of `to` and returns the length really
+   * there.
+   */
+  copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number>
+
+  /** Empties the slot. */
+  release(slot: SlotId): void
+
+  /**
+   * Says which free slot it likes for a new sequence. `free` is never empty and ordered by what is
+   * cheapest to lose: empty slots first, then least recently used.
+   */
+  preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId
+
+  /**
+   * Says, where some sets of slots make steps longer than others, how many milliseconds each step
+   * loses with sequences in these slots (in no order, each once), against as many in the best ones:
+   * by its own measure, 0 where nothing is lost. The engine weighs it when it gives out slots, and may
+   * move the sequence in the highest one to a better place, with `copyPrefix` and `release`. Leave it
+   * out where any slots are as good.
+   */
+  layoutMs?(used: readonly SlotId[]): number
+
+  /** Gives back the model and its memory. */
+  dispose(): Promise<void>
+}

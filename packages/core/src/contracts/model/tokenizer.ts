@@ -1,0 +1,116 @@
+/** A token's number in the model's vocabulary. */
+export type TokenId = number
+
+/** One message of a conversation, as chat templates know it. */
+export interface ChatMessage {
+  /** `system`, `user`, `assistant`, `tool` or what else the model's template knows. */
+  readonly role: string
+  readonly content: string
+  /** The author of the message, or the tool whose result it is. */
+  readonly name?: string
+  /** The tools that the assistant called. */
+  readonly tool_calls?: readonly ChatToolCall[]
+  /** The call that a message of the role `tool` answers. */
+  readonly tool_call_id?: string
+  /** What the assistant thought before it answered; templates mostly leave it out. */
+  readonly reasoning_content?: string
+}
+
+/** A call of a tool, in the names that chat templates use. */
+export interface ChatToolCall {
+  readonly id?: string
+  readonly type: 'function'
+  readonly function: {
+    readonly name: string
+    readonly arguments: Readonly<Record<string, unknown>>
+  }
+}
+
+/** How a conversation is rendered. */
+export interface ChatRenderOptions {
+  /** Ends with the opening of the assistant's turn; default true. */
+  readonly addGenerationPrompt?: boolean
+  /** Further variables for the template, such as `enable_thinking`. */
+  readonly variables?: Readonly<Record<string, unknown>>
+  /**
+   * Leaves the last message open for the model to go on with, as transformers does; default false.
+   * Nothing opens another turn then.
+   */
+  readonly continueFinalMessage?: boolean
+}
+
+/** A rendered conversation. */
+export interface RenderedChat {
+  readonly text: string
+  /** Its tokens; special tokens inside the messages' own text stay plain text. */
+  readonly tokens: readonly TokenId[]
+}
+
+/** Turns tokens into text piece by piece; one per running request. */
+export interface TokenDecoder {
+  /**
+   * Takes the next token and returns the text that is complete with it: the empty string while a
+   * UTF-8 character is still incomplete, never a broken character.
+   */
+  push(token: TokenId): string
+  /** Ends the text. What is still incomplete is dropped. */
+  end(): string
+}
+
+/** Options of {@link Tokenizer.encode}. */
+export interface EncodeOptions {
+  /** Puts the model's begin-of-sequence token in front where the model wants one; default true. */
+  readonly addBos?: boolean
+  /** Reads special tokens such as `<|im_end|>` in the text as such; default true. */
+  readonly special?: boolean
+}
+
+/** What a model was trained to fill gaps with ("fill in the middle"): where each part begins. */
+export interface InfillTokens {
+  readonly prefix: TokenId
+  readonly suffix: TokenId
+  readonly middle: TokenId
+  /** Where a repository and each of its files begin, if the model knows that. */
+  readonly repository?: TokenId
+  readonly file?: TokenId
+}
+
+/**
+ * Text to tokens and back. By default it is the backend's own ({@link Backend.tokenizer}); another
+ * one can be registered under the `TOKENIZER` token.
+ */
+export interface Tokenizer {
+  readonly vocabularySize: number
+  /**
+   * The longest text, in UTF-8 bytes, that one token can stand for. A prompt with more bytes than
+   * slot size × this cannot fit and is refused before it is tokenized.
+   */
+  readonly maxTokenBytes: number
+  /** Left out by a tokenizer whose model cannot fill gaps. */
+  readonly infill?: InfillTokens
+  /** The tokens of a text. Synchronous: it takes time in proportion to the text. */
+  encode(text: string, options?: EncodeOptions): TokenId[]
+  /**
+   * The same tokens a part at a time, each part after a few milliseconds at most, so that a long text
+   * does not hold up the steps of the others. Without it a text is encoded in one go.
+   */
+  encodeInParts?(text: string, options?: EncodeOptions): Iterable<readonly TokenId[]>
+  /** The whole text of these tokens. Ids outside the vocabulary throw `invalid_token`. */
+  decode(tokens: readonly TokenId[]): string
+  /**
+   * The bytes of text of a token, with its leading space; none for a control token.
+   * Without this method, `decode` is used.
+   */
+  bytesOf?(token: TokenId): Uint8Array
+  /** A decoder for text that continues `before` (which is not returned again). */
+  createDecoder(before?: readonly TokenId[]): TokenDecoder
+  /** Whether the model means to stop with this token. */
+  isEndOfGeneration(token: TokenId): boolean
+  /** A conversation as the model's template writes it. */
+  renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat
+  /** The tokens of {@link renderChat}, a part at a time as {@link encodeInParts} gives them. */
+  renderChatInParts?(
+    messages: readonly ChatMessage[],
+    options?: ChatRenderOptions,
+  ): Iterable<readonly TokenId[]>
+}

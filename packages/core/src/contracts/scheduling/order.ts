@@ -1,0 +1,23 @@
+import type { Plan, SchedulerEvent, SchedulerState, SequenceView } from './scheduler-policy.js'
+
+/** Which waiting request is next: one of the two halves of a policy. */
+export interface Order {
+  /**
+   * All waiting requests, the next one first. Read lazily: an order that ranks or sorts does so when
+   * the first request is asked for, so that a plan that admits nothing costs nothing here.
+   */
+  next(state: SchedulerState): Iterable<SequenceView>
+  /**
+   * Waiting requests that are refused now, with a reason for the client. Called for every plan, so it
+   * must not look at all that wait.
+   */
+  reject?(state: SchedulerState): Plan['reject']
+  /**
+   * Running requests that lose their slot to more urgent ones. Called when no slot is free and the
+   * batching admits at any time; must not look at all that wait. A preempted request is computed
+   * again from its tokens, so name only what is worth it.
+   */
+  preempt?(state: SchedulerState): readonly SequenceView[]
+  /** Learns from what happened. */
+  observe?(event: SchedulerEvent): void
+}

@@ -1,0 +1,132 @@
+import type { BackendLimits } from '../model/backend.js'
+
+/** Where a request is in its life. */
+export type RequestState =
+  | 'queued'
+  | 'prefilling'
+  | 'decoding'
+  | 'preempted'
+  | 'done'
+  | 'cancelled'
+  | 'failed'
+  | 'timed_out'
+
+/**
+ * What a policy sees of a request: a read-only view of the engine's own object, never a copy.
+ * Times are milliseconds of the engine's clock.
+ */
+export interface SequenceView {
+  readonly id: string
+  readonly state: RequestState
+  readonly arrival: number
+  /** Higher is more urgent; default 0. */
+  readonly priority: number
+  /** When the first token is due, or undefined. */
+  readonly deadline: number | undefined
+  readonly tenant: string
+  readonly session: string | undefined
+  readonly promptTokens: number
+  /** Tokens drawn so far. */
+  readonly generatedTokens: number
+  readonly maxTokens: number
+  /** Tokens of prompt and output so far whose keys and values are in the slot; 0 while waiting. */
+  readonly computedTokens: number
+  /**
+   * Tokens still to compute before the next one can be drawn: 1 while decoding, more in prefill. For
+   * a waiting request what a slot already holds is taken off. The look-up is remembered until slots
+   * change.
+   */
+  readonly remainingTokens: number
+  /** Only sequences of one group share a step. */
+  readonly stepGroup: string | undefined
+  readonly preemptions: number
+}
+
+/**
+ * The waiting requests: preempted ones first, then by arrival. A request whose prompt begins with what
+ * a running one is computing is not among them until that is there to be copied, for a bounded time:
+ * a policy hears that it is `queued`, but sees it only when it is worth admitting.
+ */
+export interface WaitingView extends Iterable<SequenceView> {
+  readonly size: number
+  /** Whether a request is among them, in O(1): for policies with their own view of the queue. */
+  has(id: string): boolean
+}
+
+/** What a policy plans from. */
+export interface SchedulerState {
+  /** The engine's clock, in milliseconds; the only time a policy knows. */
+  readonly now: number
+  readonly waiting: WaitingView
+  /** Admitted requests, by admission. */
+  readonly running: readonly SequenceView[]
+  readonly freeSlots: number
+  readonly limits: BackendLimits
+}
+
+/** What the next step is. */
+export interface Plan {
+  /**
+   * Waiting requests that get a slot now, in this order. At most `freeSlots` + preempted ones. One
+   * that begins with what another one of them is to compute is not admitted yet.
+   */
+  readonly admit: readonly string[]
+  /** Running requests that lose their slot and wait again, their tokens kept. */
+  readonly preempt: readonly string[]
+  /** Waiting requests that are refused, with a reason for the client. */
+  readonly reject: readonly { readonly id: string; readonly reason: string }[]
+  /**
+   * The running or just admitted requests to compute, with their number of tokens, at least 1 each and
+   * `limits.batchSize` in all; more than a request has left counts as what it has. A running request
+   * that is not named is paused.
+   */
+  readonly run: readonly { readonly id: string; readonly tokens: number }[]
+  /** Asks to be called again at this time, though nothing may happen before. */
+  readonly wakeAt?: number
+}
+
+/** What a policy can learn from. */
+export type SchedulerEvent =
+  | { readonly type: 'queued'; readonly request: SequenceView; readonly now: number }
+  | { readonly type: 'admitted'; readonly request: SequenceView; readonly now: number }
+  | { readonly type: 'preempted'; readonly request: SequenceView; readonly now: number }
+  /** A request left: done, cancelled, failed or timed out. */
+  | { readonly type: 'finished'; readonly request: SequenceView; readonly now: number }
+  /** A step was computed. Not sent for a step that failed at first: its duration is meaningless. */
+  | {
+      readonly type: 'step'
+      readonly now: number
+      /** From the start of the step to its sampled tokens. */
+      readonly durationMs: number
+      readonly prefillTokens: number
+      /** Sequences that computed their single next token. */
+      readonly decodeSequences: number
+      /** Tokens in the slots of all sequences of the step before it. */
+      readonly contextTokens: number
+      readonly parts: readonly ComputedPart[]
+    }
+
+/** What a step computed of a request. */
+export interface ComputedPart {
+  readonly request: SequenceView
+  readonly tokens: number
+  /** Tokens in its slot before the step. */
+  readonly context: number
+  /** Whether this is the single next token of a decode and not (a chunk of) a prompt. */
+  readonly isDecode: boolean
+}
+
+/**
+ * Decides what each step computes. Pure and deterministic: no clock, no I/O, no timers, seeded
+ * randomness; the same calls give the same plans.
+ */
+export interface SchedulerPolicy {
+  /** As clients name it, such as `adaptive+fcfs`. */
+  readonly name: string
+  /** Its options with their values, for `GET /admin/scheduler` and reports. */
+  readonly options?: Readonly<Record<string, unknown>>
+  /** Says what the next step is. Called before every step, and when there is something new. */
+  plan(state: SchedulerState): Plan
+  /** Hears of what happened, in order. */
+  observe?(event: SchedulerEvent): void
+}

@@ -1,0 +1,14 @@
+/** The object with every possibly undefined property made optional. */
+export type Defined<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+  [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>
+}
+
+/**
+ * The object without its undefined properties: `{ id, ...defined({ stop }) }` has a `stop` only where
+ * there is one, as `exactOptionalPropertyTypes` requires. It iterates over the properties, so do not use it
+ * per token.
+ */
+export function defined<T extends object>(values: T): Defined<T> {
+  const entries = Object.entries(values).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(entries) as Defined<T>
+}

@@ -1,0 +1,124 @@
+/** Options of {@link LinearFit}. */
+export interface LinearFitOptions {
+  /** The coefficients to start from, each above 0. */
+  readonly prior: readonly number[]
+  /** Share of the information along a direction that survives each new observation of it. */
+  readonly memory: number
+  /** A lone observation counts as at most this many times its prediction. */
+  readonly outlier: number
+}
+
+/** When more than this share of recent observations is far above the prediction, they are believed. */
+const surprisingShare = 0.2
+/** The weight of the prior, in observations that a term alone explains. */
+const priorWeight = 0.03
+const sweeps = 30
+
+/**
+ * Learns the coefficients of y ≈ θ·x while running: recursive least squares on relative errors, no
+ * coefficient below 0.
+ *
+ * Only the direction of a new observation is forgotten (directional forgetting: Cao and Schwartz,
+ * "A directional forgetting algorithm based on the decomposition of the information matrix", 2000),
+ * so a long run of similar observations does not erase the information about others. A lone value far
+ * above its prediction (a busy machine) moves the estimate only a little.
+ */
+export class LinearFit {
+  readonly #options: LinearFitOptions
+  readonly #coefficients: number[]
+  readonly #information: number[][]
+  #surprises = 0
+  #isFresh = true
+
+  constructor(options: LinearFitOptions) {
+    this.#options = options
+    this.#coefficients = [...options.prior]
+    this.#information = options.prior.map((value, row) =>
+      options.prior.map((_, column) => (row === column ? priorWeight / value ** 2 : 0)),
+    )
+  }
+
+  /** The coefficients, in the order of the prior. */
+  get coefficients(): readonly number[] {
+    return this.#coefficients
+  }
+
+  /** The predicted y of `x`. */
+  predict(x: readonly number[]): number {
+    return dot(this.#coefficients, x)
+  }
+
+  /** Learns that `x` gave `y`; a `y` that is not finite and above 0 is ignored. */
+  observe(x: readonly number[], y: number): void {
+    if (!(y > 0) || !Number.isFinite(y)) return
+    if (this.#isFresh) this.#rescale(y / this.predict(x))
+    const value = this.#believable(y, this.predict(x))
+    const scaled = x.map((entry) => entry / value)
+    this.#forget(scaled)
+    this.#fit(scaled)
+    this.#add(scaled, scaled, 1)
+  }
+
+  /** The first observation shows the speed of the machine, which scales every coefficient. */
+  #rescale(factor: number): void {
+    if (!Number.isFinite(factor)) return
+    this.#isFresh = false
+    for (const [row, entries] of this.#information.entries()) {
+      this.#coefficients[row] = at(this.#coefficients, row) * factor
+      entries[row] = at(entries, row) / factor ** 2
+    }
+  }
+
+  #believable(y: number, predicted: number): number {
+    const most = predicted * this.#options.outlier
+    const isSurprise = y > most && most > 0
+    this.#surprises += (Number(isSurprise) - this.#surprises) / 8
+    return isSurprise && this.#surprises < surprisingShare ? most : y
+  }
+
+  #forget(x: readonly number[]): void {
+    const known = this.#information.map((entries) => dot(entries, x))
+    const total = dot(known, x)
+    if (total > 0) this.#add(known, known, (this.#options.memory - 1) / total)
+  }
+
+  #add(left: readonly number[], right: readonly number[], factor: number): void {
+    for (const [row, entries] of this.#information.entries()) {
+      const scale = factor * at(left, row)
+      for (let column = 0; column < entries.length; column++) {
+        entries[column] = at(entries, column) + scale * at(right, column)
+      }
+    }
+  }
+
+  /** Minimises the weighted distance from the old estimate plus the new relative error, one θ at a time. */
+  #fit(x: readonly number[]): void {
+    const coefficients = this.#coefficients
+    const pull = x.map(() => 0)
+    let error = 1 - this.predict(x)
+    for (let sweep = 0; sweep < sweeps; sweep++) {
+      for (let index = 0; index < x.length; index++) {
+        const row = this.#information[index] ?? []
+        const old = at(coefficients, index)
+        const slope = at(pull, index) - at(x, index) * error
+        const found = Math.max(0, old - slope / (at(row, index) + at(x, index) ** 2))
+        if (found === old) continue
+        coefficients[index] = found
+        error -= at(x, index) * (found - old)
+        for (let other = 0; other < row.length; other++) {
+          pull[other] = at(pull, other) + at(row, other) * (found - old)
+        }
+      }
+    }
+  }
+}
+
+function dot(left: readonly number[], right: readonly number[]): number {
+  let sum = 0
+  for (let index = 0; index < left.length; index++) sum += at(left, index) * at(right, index)
+  return sum
+}
+
+function at(list: readonly number[], index: number): number {
+  return list[index] ?? 0
+}

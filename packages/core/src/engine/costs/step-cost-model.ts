@@ -1,0 +1,84 @@
+import { LinearFit } from './linear-fit.js'
+import { type Chunk, stepFeatures, type StepWork, workOf } from './step-features.js'
+
+/** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
+const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40]
+
+/** Options of {@link StepCostModel}. */
+export interface StepCostOptions {
+  /** Share of what is known that survives each step like it; default 0.9; 1 forgets nothing. */
+  readonly memory?: number
+  /** A lone step counts as at most this many times its prediction; default 2. */
+  readonly outlier?: number
+}
+
+/**
+ * Learns what a step costs from the steps that ran, in milliseconds:
+ *
+ *     decode  = base + each · sequences + read · context
+ *     prefill = base + again · (lengths − 1) + each · tokens + read · Σ tokens · context
+ *     copies  = copy · copies before it
+ *
+ * A step costs the sum. `lengths` is the number of different lengths of its chunks: llama.cpp, with a
+ * KV cache for each sequence, makes passes over the weights that take equally many tokens of each
+ * sequence, so chunks of different lengths need further passes. A copy moves a whole slot, so its cost
+ * depends on the size of the slot and not on the prefix; where the backend defers it to the next step,
+ * as llama.cpp does, that step shows it.
+ *
+ * It starts from the costs of a small model on two CPU cores; a faster machine is learned at the
+ * first step, a slower one within a few. Estimates are a pure function of the steps observed, so a
+ * scheduling policy can own an instance.
+ */
+export class StepCostModel {
+  readonly #fit: LinearFit
+
+  constructor({ memory = 0.9, outlier = 2 }: StepCostOptions = {}) {
+    this.#fit = new LinearFit({ prior, memory, outlier })
+  }
+
+  /** Milliseconds of a step with this work; 0 for none. */
+  predict(work: StepWork): number {
+    return this.#fit.predict(stepFeatures(work))
+  }
+
+  /** Milliseconds of one token for each sequence, given the tokens in its slot; 0 for none. */
+  decodeMs(contexts: readonly number[]): number {
+    return this.predict({ decoding: contexts, chunks: [] })
+  }
+
+  /** Milliseconds of a step's prompt chunks; 0 for none. */
+  prefillMs(chunks: readonly Chunk[]): number {
+    return this.predict({ decoding: [], chunks })
+  }
+
+  /** Milliseconds that prompt tokens behind `context` others add to a step that has chunks anyway. */
+  tokensMs(tokens: number, context = 0): number {
+    const [, , , , , each = 0, read = 0] = this.#fit.coefficients
+    return tokens * (each + read * (context + tokens / 2))
+  }
+
+  /** How many tokens behind `context` tokens take `ms`, not rounded; 0 where `ms` is too short for any. */
+  prefillTokens(ms: number, context: number): number {
+    const [, , , base = 0, , each = 0, read = 0] = this.#fit.coefficients
+    const spare = ms - base
+    if (spare <= 0) return 0
+    // Solves read/2 · tokens² + linear · tokens = spare, in the form that bears read = 0.
+    const linear = each + read * context
+    return (2 * spare) / (linear + Math.sqrt(linear ** 2 + 2 * read * spare))
+  }
+
+  /** Milliseconds that copying a slot adds. */
+  get copyMs(): number {
+    return this.#fit.coefficients[7] ?? 0
+  }
+
+  /** Learns from a step that computed these parts, `copies` copies made before it. */
+  onStep(parts: readonly Chunk[], durationMs: number, copies = 0): void {
+    this.onWork(workOf(parts, copies), durationMs)
+  }
+
+  /** Learns from a step with this work. A duration that is not finite and above 0 is ignored. */
+  onWork(work: StepWork, durationMs: number): void {
+    this.#fit.observe(stepFeatures(work), durationMs)
+  }
+}

@@ -1,0 +1,52 @@
+/** Several tokens that a step computes for one sequence: a part of a prompt. */
+export interface Chunk {
+  readonly tokens: number
+  /** Tokens in the slot before it. */
+  readonly context: number
+}
+
+/** The work of a step, as far as it takes time. */
+export interface StepWork {
+  /** The tokens in the slot of each sequence that computes a single one. */
+  readonly decoding: readonly number[]
+  readonly chunks: readonly Chunk[]
+  /** Copies between slots since the step before; default 0. */
+  readonly copies?: number
+}
+
+/**
+ * The work of a step with these parts. A single token costs a decode, whether it is the next one or
+ * the last of a prompt.
+ */
+export function workOf(parts: readonly Chunk[], copies = 0): StepWork {
+  const decoding: number[] = []
+  const chunks: Chunk[] = []
+  for (const part of parts) {
+    if (part.tokens === 1) decoding.push(part.context)
+    else chunks.push(part)
+  }
+  return { decoding, chunks, copies }
+}
+
+/** The factors of the coefficients of a `StepCostModel`, in their order. */
+export function stepFeatures({ decoding, chunks, copies = 0 }: StepWork): number[] {
+  let reads = 0
+  for (const context of decoding) reads += context
+  let tokens = 0
+  let pairs = 0
+  for (const chunk of chunks) {
+    tokens += chunk.tokens
+    pairs += chunk.tokens * (chunk.context + chunk.tokens / 2)
+  }
+  const lengths = new Set(chunks.map((chunk) => chunk.tokens)).size
+  return [
+    decoding.length > 0 ? 1 : 0,
+    decoding.length,
+    reads,
+    chunks.length > 0 ? 1 : 0,
+    Math.max(0, lengths - 1),
+    tokens,
+    pairs,
+    copies,
+  ]
+}

@@ -1,0 +1,155 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
+import type { Forecast } from '../../contracts/engine/engine-client.js'
+import type { StepRecord } from '../../contracts/engine/engine-observer.js'
+import * as tokens from '../../tokens.js'
+import type { KVCacheManager, WaitPredictor } from '../parts.js'
+import { RunningSet } from '../requests/running-set.js'
+import type { Sequence } from '../requests/sequence.js'
+import { WaitingQueue } from '../requests/waiting-queue.js'
+import { AnswerLengths } from './answer-lengths.js'
+import { QueueModel, type Work } from './queue-model.js'
+import type { EngineCosts } from './engine-costs.js'
+import { workOf } from './step-features.js'
+
+/** A queue model is reused for this many milliseconds; new requests only join it. */
+const freshMs = 20
+/** Weight that the sums over earlier steps keep with each new step. */
+const memory = 0.98
+
+/**
+ * Predicts when a request that arrives now will have its first token, from the work ahead of it: the
+ * prompt tokens to compute, the answers to generate before a slot is free, and the learned costs of
+ * steps. It assumes that requests are served in the order of their arrival.
+ *
+ * The idea of refusing early by a predicted time to first token is Mooncake's (Qin et al., "Mooncake:
+ * A KVCache-centric Disaggregated Architecture for LLM Serving", 2024).
+ */
+@injectable()
+export class FcfsWaitPredictor implements WaitPredictor {
+  readonly #answers = new AnswerLengths()
+  /** Measured time of the loop's turns and predicted time of their steps. */
+  #seenMs = 1
+  #plannedMs = 1
+  /** Of prompt chunks: their predicted time and the tokens that it is for. */
+  #chunksMs = 0
+  #chunkTokens = 0
+  /** Tokens of prompts, and the number of chunks in which they were computed. */
+  #promptTokens = 512
+  #promptParts = 1
+  #queue: QueueModel | undefined
+  readonly #limits: BackendLimits
+
+  constructor(
+    @inject(WaitingQueue) private readonly waiting: WaitingQueue,
+    @inject(RunningSet) private readonly running: RunningSet,
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(tokens.BACKEND) { limits }: Backend,
+  ) {
+    this.#limits = limits
+  }
+
+  /** The forecast for a request that arrives now. */
+  forecast(sequence: Sequence, now: number): Forecast {
+    const { waiting, kv } = this
+    const queue = this.#look(now)
+    const queueMs = Math.max(0, queue.turnOf(Infinity) - now)
+    const { remainingTokens } = sequence
+    const promptMs = Math.min(this.#aloneMs(remainingTokens), this.#sharedMs(remainingTokens))
+    const work = { promptMs, steps: this.#parts(remainingTokens) }
+    return {
+      position: Math.max(0, waiting.total - kv.freeCount + 1),
+      queueMs,
+      firstTokenMs: queueMs + queue.firstTokenMs(work),
+    }
+  }
+
+  /** Milliseconds until the waiting request at this place, from 0, gets a slot. */
+  waitMs(place: number, now: number): number {
+    return Math.max(0, this.#look(now).turnOf(place) - now)
+  }
+
+  onQueued(sequence: Sequence): void {
+    this.#queue?.add(this.#workOf(sequence))
+  }
+
+  onAdmitted(): void {
+    this.#queue?.onLeft()
+  }
+
+  onFinished(sequence: Sequence): void {
+    const isWhole = sequence.state === 'done' && sequence.finish !== 'length'
+    this.#answers.onEnded(sequence.generatedTokens, isWhole)
+  }
+
+  onTurn(durationMs: number, step: StepRecord | undefined): void {
+    if (step === undefined) return
+    const { prefillTokens, prefillSequences } = step
+    const { steps } = this.costs
+    const { decoding, chunks } = workOf(step.parts)
+    const chunksMs = steps.prefillMs(chunks)
+    this.#seenMs = memory * this.#seenMs + durationMs
+    this.#plannedMs = memory * this.#plannedMs + steps.decodeMs(decoding) + chunksMs
+    if (prefillTokens === 0) return
+    const chunkTokens = chunks.reduce((sum, { tokens }) => sum + tokens, 0)
+    this.#chunksMs = memory * this.#chunksMs + chunksMs
+    this.#chunkTokens = memory * this.#chunkTokens + chunkTokens
+    this.#promptTokens = memory * this.#promptTokens + prefillTokens
+    this.#promptParts = memory * this.#promptParts + prefillSequences
+  }
+
+  #look(now: number): QueueModel {
+    const known = this.#queue
+    if (known !== undefined && now - known.madeAt < freshMs) return known
+    const { waiting, running, costs } = this
+    const busy = Math.min(this.#limits.slots, running.list.length + waiting.total + 1)
+    let context = 0
+    for (const { computedTokens } of running.list) context += computedTokens / running.list.length
+    const stepMs = costs.steps.decodeMs(Array.from({ length: busy }, () => context))
+    const queue = new QueueModel(
+      now,
+      this.#limits.slots,
+      running.list.map((sequence) => this.#workOf(sequence)),
+      this.#slowness * stepMs,
+    )
+    for (const sequence of waiting.all()) queue.add(this.#workOf(sequence))
+    this.#queue = queue
+    return queue
+  }
+
+  /** The remaining work of a request. A share of a waiting prompt will be found in the cache. */
+  #workOf(sequence: Sequence): Work {
+    const { isWaiting, maxTokens, generatedTokens, promptTokens } = sequence
+    const most = Math.min(maxTokens, this.#limits.contextSize + 1 - promptTokens) - generatedTokens
+    const steps = this.#answers.expected(Math.max(1, most))
+    if (sequence.state === 'decoding') return { promptMs: 0, steps }
+    const left = sequence.tokens.length - sequence.computedTokens
+    const tokens = isWaiting ? left * (1 - this.costs.reuseShare) : left
+    return { promptMs: this.#sharedMs(tokens), steps: steps + this.#parts(tokens) - 1 }
+  }
+
+  /** How much longer turns take than the steps that were predicted. */
+  get #slowness(): number {
+    return this.#seenMs / Math.max(1, this.#plannedMs)
+  }
+
+  /** Milliseconds of this many prompt tokens in steps that they share with others, as in a queue. */
+  #sharedMs(tokens: number): number {
+    const { steps } = this.costs
+    const tokenMs = this.#chunkTokens === 0 ? steps.tokensMs(1) : this.#chunksMs / this.#chunkTokens
+    return this.#slowness * tokens * tokenMs
+  }
+
+  /** Milliseconds of a prompt of this many tokens whose chunks run alone. */
+  #aloneMs(tokens: number): number {
+    const parts = this.#parts(tokens)
+    const chunk = { tokens: tokens / parts, context: 0 }
+    return this.#slowness * parts * this.costs.steps.prefillMs([chunk])
+  }
+
+  /** The expected number of chunks for this many tokens of a prompt. */
+  #parts(tokens: number): number {
+    return Math.max(1, (tokens * this.#promptParts) / this.#promptTokens)
+  }
+}

@@ -1,0 +1,73 @@
+import { inject, injectable } from 'tsyringe'
+import { CllmError } from '../../errors/cllm-error.js'
+import type { EngineOptions } from '../engine-options.js'
+import * as tokens from '../../tokens.js'
+import type { Admission, KVCacheManager, WaitPredictor } from '../parts.js'
+import { WaitingQueue } from '../requests/waiting-queue.js'
+import type { Sequence } from '../requests/sequence.js'
+
+/**
+ * Refuses requests that would wait in too long a queue. Requests that can start in a free slot do not
+ * count as queued. Each refusal has a `retryAfterMs` in its details.
+ */
+@injectable()
+export class QueueLimits implements Admission {
+  constructor(
+    @inject(WaitingQueue) private readonly waiting: WaitingQueue,
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
+    @inject(tokens.ENGINE_OPTIONS) private readonly limits: EngineOptions,
+  ) {}
+
+  /**
+   * By the number of requests, before anything is done for one more.
+   *
+   * @param arriving - requests whose prompts are still being tokenized
+   */
+  checkCount(arriving: number, now: number): void {
+    const { maxQueuedRequests: limit } = this.limits
+    const { waiting, kv, predictor } = this
+    const waits = waiting.total + arriving
+    if (waits < limit + kv.freeCount) return
+    const retryAfterMs = predictor.waitMs(waits - limit, now)
+    const message = `${limit} requests are waiting, which is the limit`
+    throw new CllmError('queue_full', message, { details: { limit, retryAfterMs } })
+  }
+
+  /** By tokens and by the time that it would wait. */
+  check(sequence: Sequence, now: number): void {
+    const { waiting, kv } = this
+    if (waiting.total < kv.freeCount) return
+    this.#checkTokens(sequence, now)
+    this.#checkWait(sequence)
+  }
+
+  #checkTokens({ promptTokens }: Sequence, now: number): void {
+    const { maxQueuedTokens: limit } = this.limits
+    const { waiting, kv, predictor } = this
+    if (limit === undefined || waiting.total <= kv.freeCount) return
+    let over = waiting.promptTokens + promptTokens - limit
+    if (over <= 0) return
+    let place = 0
+    for (const first of waiting.all()) {
+      over -= first.promptTokens
+      if (over <= 0) break
+      place++
+    }
+    const message =
+      `${waiting.promptTokens} tokens of prompts are waiting; ` +
+      `with ${promptTokens} more they would be over the limit of ${limit}`
+    const retryAfterMs = predictor.waitMs(place, now)
+    throw new CllmError('queue_full', message, { details: { limit, retryAfterMs } })
+  }
+
+  #checkWait({ forecast }: Sequence): void {
+    const { maxQueueWaitMs: limit } = this.limits
+    const { queueMs = 0 } = forecast ?? {}
+    if (limit === undefined || queueMs <= limit) return
+    const seconds = (ms: number): string => (ms / 1000).toFixed(1)
+    const message = `It would wait ${seconds(queueMs)} s for its turn; the limit is ${seconds(limit)} s`
+    const details = { limit, queueMs, retryAfterMs: queueMs - limit }
+    throw new CllmError('wait_too_long', message, { details })
+  }
+}

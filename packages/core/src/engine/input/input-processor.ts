@@ -1,0 +1,146 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend } from '../../contracts/model/backend.js'
+import type { Clock, Random } from '../../contracts/clock.js'
+import type { GenerateRequest } from '../../contracts/engine/engine-client.js'
+import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
+import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import * as tokens from '../../tokens.js'
+import type { EngineOptions } from '../engine-options.js'
+import { OutputProcessor } from '../output/output-processor.js'
+import type { Admission, KVCacheManager, WaitPredictor } from '../parts.js'
+import { RequestTable } from '../requests/request-table.js'
+import { Sequence } from '../requests/sequence.js'
+import { resolvePrompt } from './resolve-prompt.js'
+import { resolveRequest } from './resolve-request.js'
+
+/** A request that may join the queue, or why it may not. */
+export type Processed = Sequence | CllmError
+
+/** A request on its way to the queue: its prompt is tokenized, or its id is not free yet. */
+interface Arrival {
+  /** Why it is not wanted any more. */
+  error?: CllmError
+  /** Called when the id is free, or the request is not wanted any more. */
+  proceed?: () => void
+}
+
+/** Turns requests into sequences: checks them, tokenizes their prompts, asks the admission. */
+@injectable()
+export class InputProcessor implements EngineObserver {
+  isOpen = true
+  readonly #arriving = new Map<string, Arrival>()
+
+  constructor(
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
+    @inject(tokens.ADMISSION) private readonly admission: Admission,
+    @inject(RequestTable) private readonly table: RequestTable,
+    @inject(OutputProcessor) private readonly output: OutputProcessor,
+    @inject(tokens.CLOCK) private readonly clock: Clock,
+    @inject(tokens.RANDOM) private readonly random: Random,
+    @inject(tokens.ENGINE_OPTIONS) private readonly options: EngineOptions,
+  ) {}
+
+  /** Whether requests are on their way to the queue. */
+  get isBusy(): boolean {
+    return this.#arriving.size > 0
+  }
+
+  /**
+   * Turns a request into a sequence at once or, with a long prompt or while its id belongs to a request
+   * that is about to leave, a little later. A later result counts as on its way until `settle`.
+   */
+  process(id: string, request: GenerateRequest): Processed | Promise<Processed> {
+    try {
+      this.#ensureOpen()
+      this.#ensureNew(id)
+      const isTaken = this.table.find(id) !== undefined
+      const processed = isTaken ? this.#afterPrevious(id, request) : this.#read(id, request)
+      return processed instanceof Promise
+        ? processed.catch((error) => CllmError.from(error))
+        : processed
+    } catch (error) {
+      return CllmError.from(error)
+    }
+  }
+
+  /** The result of a request that took longer is taken in; returns why it is no longer wanted. */
+  settle(id: string): CllmError | undefined {
+    const error = this.#arriving.get(id)?.error
+    this.#arriving.delete(id)
+    return error
+  }
+
+  /** Ends a request that is on its way, if there is one, with this error. */
+  cancel(id: string, error: CllmError): boolean {
+    const arrival = this.#arriving.get(id)
+    if (arrival === undefined) return false
+    arrival.error ??= error
+    arrival.proceed?.()
+    return true
+  }
+
+  /** Takes nothing more, and ends what is on its way. */
+  close(error: CllmError): void {
+    this.isOpen = false
+    for (const id of this.#arriving.keys()) this.cancel(id, error)
+  }
+
+  onFinished({ id }: Sequence): void {
+    this.#arriving.get(id)?.proceed?.()
+  }
+
+  /** The id belongs to a request that has ended and leaves before the next step. */
+  async #afterPrevious(id: string, request: GenerateRequest): Promise<Processed> {
+    const arrival: Arrival = {}
+    this.#arriving.set(id, arrival)
+    await new Promise<void>((resolve) => (arrival.proceed = resolve))
+    if (arrival.error !== undefined) throw arrival.error
+    return await this.#read(id, request)
+  }
+
+  #read(id: string, request: GenerateRequest): Sequence | Promise<Sequence> {
+    const { backend, tokenizer, random, options, kv } = this
+    const { continued, arrivedMsAgo = 0 } = request
+    const now = this.clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
+    this.#ensureOpen()
+    const others = this.#arriving.size - Number(this.#arriving.has(id))
+    if (continued === undefined) this.admission.checkCount(others, this.clock.now())
+    const context = { backend, tokenizer, limits: backend.limits, random, options, now }
+    const complete = resolveRequest(id, request, context)
+    const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
+    const admit = (tokens: TokenId[]): Sequence => {
+      const lookUp = (sequence: Sequence): number => kv.lookUp(sequence)
+      return this.#admit(new Sequence(complete(tokens), tokens, now, lookUp))
+    }
+    if (!(prompt instanceof Promise)) return admit(prompt)
+    if (!this.#arriving.has(id)) this.#arriving.set(id, {})
+    return prompt.then(admit)
+  }
+
+  #admit(sequence: Sequence): Sequence {
+    const now = this.clock.now()
+    sequence.forecast = this.predictor.forecast(sequence, now)
+    if (sequence.request.continued === undefined) this.admission.check(sequence, now)
+    return sequence
+  }
+
+  #ensureWanted(id: string): void {
+    const error = this.#arriving.get(id)?.error
+    if (error !== undefined) throw error
+  }
+
+  #ensureNew(id: string): void {
+    const previous = this.table.find(id)
+    const isLeaving = previous === undefined || previous.hasEnded
+    if (isLeaving && !this.#arriving.has(id) && !this.output.owes(id)) return
+    throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
+  }
+
+  #ensureOpen(): void {
+    if (!this.isOpen) throw new CllmError('shutting_down', 'The engine takes no new requests')
+  }
+}

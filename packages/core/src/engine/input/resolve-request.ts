@@ -1,0 +1,116 @@
+import type { Random } from '../../contracts/clock.js'
+import type { GenerateRequest } from '../../contracts/engine/engine-client.js'
+import { defaultSampling, type SamplingParams } from '../../contracts/model/sampling.js'
+import type { TokenId } from '../../contracts/model/tokenizer.js'
+import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
+import { checkContinuation } from './check-continuation.js'
+import { checkNumber, invalidField } from './check-number.js'
+import { checkTokens } from './check-tokens.js'
+import type { EngineOptions } from '../engine-options.js'
+import { checkLogprobs, describeLogprobs } from '../output/token-logprobs.js'
+import type { PromptContext } from './resolve-prompt.js'
+import type { SequenceRequest } from '../requests/sequence.js'
+import { StopMatcher } from '../output/stop-matcher.js'
+
+/** What a request is checked and completed with. */
+export interface ResolveContext extends PromptContext {
+  readonly backend: ConstraintJudge
+  readonly random: Random
+  readonly options: EngineOptions
+  readonly now: number
+}
+
+const defaultMaxTokens = 100
+const maximumSeed = 0xffff_ffff
+
+/** Checks all of a request but its prompt, and says what it is with the prompt's tokens. */
+export function resolveRequest(
+  id: string,
+  request: GenerateRequest,
+  context: ResolveContext,
+): (prompt: readonly TokenId[]) => SequenceRequest {
+  const { tokenizer, now, options } = context
+  const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
+  // What the closures below keep alive must not hold the prompt, which is long.
+  const { session, stepGroup, cache = true, forecast = false, logprobs } = request
+  const { continued, deadlineMs } = request
+  checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
+  checkNumber('priority', priority, {})
+  checkDuration('deadlineMs', request.deadlineMs)
+  checkDuration('timeoutMs', request.timeoutMs)
+  checkDuration('arrivedMsAgo', request.arrivedMsAgo)
+  checkStops(stop)
+  for (const field of ['tenant', 'session', 'stepGroup'] as const) {
+    checkType(field, request[field], 'string')
+  }
+  checkType('cache', request.cache, 'boolean')
+  checkType('forecast', request.forecast, 'boolean')
+  checkLogprobs(request.logprobs, context.backend)
+  checkContinuation(request.continued, maxTokens, context)
+  const sampling = resolveSampling(request.sampling ?? {}, context)
+  const timeoutMs = request.timeoutMs ?? options.requestTimeoutMs
+  return (prompt) => ({
+    id,
+    maxTokens,
+    sampling,
+    priority,
+    deadline: deadlineMs === undefined ? undefined : now + deadlineMs,
+    expires: timeoutMs === undefined ? undefined : now + timeoutMs,
+    tenant,
+    session,
+    stepGroup,
+    cache,
+    forecast,
+    logprobs,
+    describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
+    continued,
+    // Another step group may be another adapter, with which the same tokens have other keys.
+    scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
+    // A copy, since the sequence goes on writing into the prompt's list.
+    decoder: tokenizer.createDecoder([...prompt]),
+    stopMatcher: new StopMatcher([...stop]),
+  })
+}
+
+function checkDuration(field: string, value: number | undefined): void {
+  if (value !== undefined) checkNumber(field, value, { min: 0 })
+}
+
+function checkType(field: string, value: unknown, type: 'string' | 'boolean'): void {
+  if (value === undefined || typeof value === type) return
+  throw invalidField(field, type === 'string' ? 'a text' : 'true or false', value)
+}
+
+function checkStops(stops: readonly string[]): void {
+  const valid =
+    Array.isArray(stops) && stops.every((stop) => typeof stop === 'string' && stop !== '')
+  if (!valid) throw invalidField('stop', 'an array of texts that are not empty', stops)
+}
+
+function resolveSampling(given: Partial<SamplingParams>, context: ResolveContext): SamplingParams {
+  if (typeof given !== 'object' || given === null)
+    throw invalidField('sampling', 'an object', given)
+  const sampling = { ...defaultSampling, seed: given.seed ?? context.random.uint32(), ...given }
+  checkNumber('temperature', sampling.temperature, { min: 0, max: 100 })
+  checkNumber('topK', sampling.topK, { min: 0, integer: true })
+  checkNumber('topP', sampling.topP, { min: 0, max: 1 })
+  checkNumber('minP', sampling.minP, { min: 0, max: 1 })
+  checkNumber('seed', sampling.seed, { min: 0, max: maximumSeed, integer: true })
+  checkNumber('repetitionPenalty', sampling.repetitionPenalty, { min: 0.01, max: 100 })
+  checkNumber('presencePenalty', sampling.presencePenalty, { min: -100, max: 100 })
+  checkNumber('frequencyPenalty', sampling.frequencyPenalty, { min: -100, max: 100 })
+  checkType('ignoreEos', sampling.ignoreEos, 'boolean')
+  checkBiases(sampling.logitBias, context)
+  checkConstraint(sampling.constraint, context.backend)
+  return sampling
+}
+
+function checkBiases(biases: SamplingParams['logitBias'], { tokenizer }: ResolveContext): void {
+  if (!Array.isArray(biases) || !biases.every(Array.isArray)) {
+    throw invalidField('logitBias', 'an array of pairs of a token id and a number', biases)
+  }
+  for (const [token, bias] of biases) {
+    checkTokens('logitBias', [token], tokenizer)
+    checkNumber('logitBias', bias, {})
+  }
+}

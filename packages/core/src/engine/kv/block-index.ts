@@ -1,0 +1,45 @@
+/** Finds the holders of the longest prefix of a token list by block hashes (see `BlockChain`). */
+export class BlockIndex<Holder> {
+  readonly #holders = new Map<number, Set<Holder>>()
+
+  /** Adds the holder to the blocks from index `from` up to `to`. */
+  add(holder: Holder, hashes: readonly number[], from: number, to: number): void {
+    for (let block = from; block < to; block++) {
+      const hash = hashes[block] ?? NaN
+      const holders = this.#holders.get(hash)
+      if (holders === undefined) this.#holders.set(hash, new Set([holder]))
+      else holders.add(holder)
+    }
+  }
+
+  remove(holder: Holder, hashes: readonly number[], from: number, to: number): void {
+    for (let block = from; block < to; block++) {
+      const hash = hashes[block] ?? NaN
+      const holders = this.#holders.get(hash)
+      holders?.delete(holder)
+      if (holders?.size === 0) this.#holders.delete(hash)
+    }
+  }
+
+  /**
+   * The length in blocks of the longest prefix that some holder has. A holder of a block has all before
+   * it, so a binary search finds it.
+   */
+  depth(hashes: readonly number[]): number {
+    let has = 0
+    let lacks = hashes.length + 1
+    // Most prompts share nothing.
+    if (!this.#holders.has(hashes[0] ?? NaN)) return 0
+    while (lacks - has > 1) {
+      const middle = (has + lacks) >>> 1
+      if (this.#holders.has(hashes[middle - 1] ?? NaN)) has = middle
+      else lacks = middle
+    }
+    return has
+  }
+
+  /** The holders of the first `depth` blocks, the earliest added first. */
+  holders(hashes: readonly number[], depth: number): Iterable<Holder> {
+    return this.#holders.get(hashes[depth - 1] ?? NaN) ?? []
+  }
+}

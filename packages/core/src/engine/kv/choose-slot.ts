@@ -1,0 +1,97 @@
+import type { Backend } from '../../contracts/model/backend.js'
+import type { EngineCosts } from '../costs/engine-costs.js'
+import type { Sequence } from '../requests/sequence.js'
+import type { Match, PrefixIndex, Slot } from '../parts.js'
+import { heldTokens, isFree, sharedLength } from './prefix-index.js'
+
+/** A slot for a sequence, and whose tokens it begins with: its own or a copy of the source's. */
+export interface SlotChoice {
+  readonly slot: Slot
+  readonly source: Slot
+  readonly shared: number
+}
+
+/**
+ * The cheapest way into a slot, by what was learned of costs: go on where a slot's tokens are the
+ * same, copy them from any slot, or compute. What is lost with a slot's other tokens counts with the
+ * chance that they are wanted again, which falls from the most to the least recently used one; and a
+ * place that makes every step longer counts with that, but with no more than it costs until the
+ * sequence is moved, and the move.
+ */
+export function chooseSlot(
+  sequence: Sequence,
+  slots: readonly Slot[],
+  index: PrefixIndex,
+  costs: EngineCosts,
+  backend: Backend,
+): SlotChoice {
+  const free = slots.filter(isFree).toSorted(cheapestToLose)
+  const used = slots.filter((slot) => !isFree(slot)).map((slot) => slot.id)
+  const empty = free.filter((slot) => slot.length === 0)
+  const targets = new Set([prefer(backend, free, used, slots), free[0]!])
+  if (empty.length > 0 && empty.length < free.length)
+    targets.add(prefer(backend, empty, used, slots))
+
+  const cost = ({ slot, source, shared }: SlotChoice): number => {
+    const own = slot === source ? shared : 0
+    const rank = free.indexOf(slot) + 1
+    const wanted = (costs.reuseShare * rank) / free.length
+    const copyMs = slot === source ? 0 : costs.copyMs
+    const lossMs = wanted * costs.steps.tokensMs(Math.max(0, slot.length - own))
+    const placeMs = backend.layoutMs?.([...used, slot.id]) ?? 0
+    const steps = (sequence.maxTokens - sequence.generatedTokens) / 2
+    const missing = sequence.tokens.length - shared
+    return (
+      costs.steps.tokensMs(missing) + copyMs + lossMs + Math.min(placeMs * steps, 2 * costs.copyMs)
+    )
+  }
+
+  const sources = bestSources(sequence, index)
+  const choices: SlotChoice[] = []
+  for (const { slot, shared } of sources) {
+    if (isFree(slot)) choices.push({ slot, source: slot, shared })
+  }
+  for (const slot of targets) {
+    const shared = sequence.request.cache ? sharedLength(slot, sequence) : 0
+    choices.push({ slot, source: slot, shared })
+    for (const found of sources) {
+      if (found.slot !== slot) choices.push({ slot, source: found.slot, shared: found.shared })
+    }
+  }
+  const best = choices.reduce((best, choice) => (cost(choice) < cost(best) ? choice : best))
+  const most = Math.max(0, ...sources.map((found) => found.shared))
+  if (best.slot === best.source && most > best.shared) costs.onCopyPassedOver()
+  return best
+}
+
+/** The longest match of an idle and of a running slot; of equal ones that with the least beyond it. */
+function bestSources(sequence: Sequence, index: PrefixIndex): Match[] {
+  return (['idle', 'running'] as const).flatMap((kind) => {
+    let best: Match | undefined
+    for (const match of index.matches(sequence, kind)) {
+      const longer = match.shared - (best?.shared ?? 0)
+      const isTighter = best === undefined || heldTokens(match.slot) < heldTokens(best.slot)
+      if (longer > 0 || (longer === 0 && isTighter)) best = match
+    }
+    // Hashes have found it; every token is compared before it is used.
+    const shared = best === undefined ? 0 : sharedLength(best.slot, sequence)
+    return best === undefined || shared === 0 ? [] : [{ slot: best.slot, shared }]
+  })
+}
+
+function prefer(
+  backend: Backend,
+  free: readonly Slot[],
+  used: readonly number[],
+  slots: readonly Slot[],
+): Slot {
+  const ids = free.map((slot) => slot.id)
+  const preferred = backend.preferSlot(ids, used)
+  const slot = slots[preferred]
+  if (slot !== undefined && ids.includes(preferred)) return slot
+  throw new RangeError(`preferSlot: expected one of ${ids.join()}, instead got ${preferred}`)
+}
+
+/** Empty slots first, then the least recently used. */
+const cheapestToLose = (a: Slot, b: Slot): number =>
+  Number(a.length > 0) - Number(b.length > 0) || a.usedAt - b.usedAt || a.id - b.id

@@ -1,0 +1,153 @@
+import { inject, injectable } from 'tsyringe'
+import * as tokens from '../../tokens.js'
+import type { EngineCosts } from '../costs/engine-costs.js'
+import type { KVCacheManager } from '../parts.js'
+import { EngineObservers } from '../report/engine-observers.js'
+import type { Sequence } from '../requests/sequence.js'
+import { WaitingQueue } from '../requests/waiting-queue.js'
+import { blockSize } from './block-chain.js'
+import { minimumWait } from './prefix-index.js'
+
+interface Group {
+  /** When the consumers are released though the producer is not there yet. */
+  readonly deadline: number
+  /** The consumers, and how many tokens the producer must have computed for each. */
+  readonly consumers: Map<Sequence, number>
+}
+
+/** A producer gets this many times as long as it would need alone, and a second on top. */
+const patience = 4
+const patienceMs = 1000
+/** A request waits for at most this many producers, since one after the other may leave. */
+const mostWaits = 3
+/** At most this many waiting requests with the same beginning are looked at per admission. */
+const mostLooks = 1024
+
+const watchedBlocks = minimumWait / blockSize
+
+/**
+ * Holds back a request whose prompt shares a prefix with one that is being prefilled, until that
+ * prefix is in the KV cache and can be copied (the in-batch deduplication of SGLang's scheduler, under
+ * every policy). A policy need not know: it does not see the requests that are held back.
+ */
+@injectable()
+export class InFlightPrefixSharing {
+  readonly #groups = new Map<Sequence, Group>()
+  readonly #producers = new Map<Sequence, Sequence>()
+  /** Waiting requests by their first blocks. */
+  readonly #alike = new Map<number, Set<Sequence>>()
+  /** How often a request was held back. */
+  readonly #waits = new WeakMap<Sequence, number>()
+
+  constructor(
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(WaitingQueue) private readonly waiting: WaitingQueue,
+    @inject(EngineObservers) private readonly observers: EngineObservers,
+  ) {}
+
+  /** A request waits from now on. */
+  onWaiting(sequence: Sequence, now: number): void {
+    const key = keyOf(sequence)
+    if (key === undefined) return
+    const alike = this.#alike.get(key)
+    if (alike === undefined) this.#alike.set(key, new Set([sequence]))
+    else alike.add(sequence)
+    this.defer(sequence, now)
+  }
+
+  /** A request no longer waits. */
+  onLeft(sequence: Sequence): void {
+    const key = keyOf(sequence)
+    if (key === undefined) return
+    const alike = this.#alike.get(key)
+    alike?.delete(sequence)
+    if (alike?.size === 0) this.#alike.delete(key)
+    const producer = this.#producers.get(sequence)
+    if (producer !== undefined) this.#groups.get(producer)?.consumers.delete(sequence)
+    this.#producers.delete(sequence)
+  }
+
+  /** Holds a waiting request back if that is worth it; returns whether it is held. */
+  defer(sequence: Sequence, now: number): boolean {
+    const waits = this.#waits.get(sequence) ?? 0
+    if (sequence.state !== 'queued' || waits === mostWaits) return false
+    if (this.#producers.has(sequence)) return true
+    const found = this.kv.producerOf(sequence)
+    if (found === undefined) return false
+    const { sequence: producer, shared } = found
+    let group = this.#groups.get(producer)
+    if (group === undefined) {
+      const ms = patience * this.costs.steps.tokensMs(producer.remainingTokens) + patienceMs
+      group = { deadline: now + ms, consumers: new Map() }
+      this.#groups.set(producer, group)
+    }
+    group.consumers.set(sequence, shared)
+    this.#producers.set(sequence, producer)
+    this.#waits.set(sequence, waits + 1)
+    this.waiting.hold(sequence)
+    this.observers.onHeld(sequence, now)
+    return true
+  }
+
+  /** A request got a slot and begins to compute: others may wait for it. */
+  onAdmitted(producer: Sequence, now: number): void {
+    if (producer.remainingTokens < minimumWait) return
+    let looks = mostLooks
+    for (const sequence of this.#alike.get(keyOf(producer) ?? NaN) ?? []) {
+      if (looks-- === 0) return
+      this.defer(sequence, now)
+    }
+  }
+
+  /** A producer has computed more: the requests that needed no more are released. */
+  onAdvanced(producer: Sequence, now: number): void {
+    const group = this.#groups.get(producer)
+    if (group === undefined) return
+    const { computedTokens } = producer
+    const served = [...group.consumers].filter(([, shared]) => shared <= computedTokens)
+    this.#release(
+      served.map(([sequence]) => sequence),
+      now,
+    )
+    if (group.consumers.size === 0) this.#groups.delete(producer)
+  }
+
+  /** A producer lost its slot: no request waits for it any more. */
+  onProducerLost(producer: Sequence, now: number): void {
+    const group = this.#groups.get(producer)
+    if (group === undefined) return
+    this.#release([...group.consumers.keys()], now)
+    this.#groups.delete(producer)
+  }
+
+  /** Releases the requests that have waited long enough. */
+  expire(now: number): void {
+    for (const [producer, { deadline }] of this.#groups) {
+      if (deadline > now) continue
+      this.kv.stopProducing(producer)
+      this.onProducerLost(producer, now)
+    }
+  }
+
+  /** When the next requests have waited long enough, or undefined. */
+  next(): number | undefined {
+    let next: number | undefined
+    for (const { deadline } of this.#groups.values()) next = Math.min(next ?? deadline, deadline)
+    return next
+  }
+
+  #release(sequences: readonly Sequence[], now: number): void {
+    for (const sequence of sequences) {
+      const producer = this.#producers.get(sequence)
+      if (producer !== undefined) this.#groups.get(producer)?.consumers.delete(sequence)
+      this.#producers.delete(sequence)
+      this.observers.onReleased(sequence, now)
+    }
+    this.waiting.unhold(sequences)
+  }
+}
+
+function keyOf(sequence: Sequence): number | undefined {
+  return sequence.request.cache ? sequence.chain.hashes[watchedBlocks - 1] : undefined
+}

@@ -1,0 +1,182 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend } from '../../contracts/model/backend.js'
+import type { Clock } from '../../contracts/clock.js'
+import type { SlotStatistics } from '../../contracts/engine/engine-statistics.js'
+import { chooseSlot } from './choose-slot.js'
+import type { EngineCosts } from '../costs/engine-costs.js'
+import * as tokens from '../../tokens.js'
+import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../parts.js'
+import { isFree, minimumWait } from './prefix-index.js'
+import type { Sequence } from '../requests/sequence.js'
+
+/** Gives slots to sequences and reuses the tokens that earlier ones computed in them. */
+@injectable()
+export class SlotCacheManager implements KVCacheManager {
+  readonly slots: readonly Slot[]
+  /** What the last look-up of a waiting sequence found, and in which version of the index. */
+  readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
+  #free: number
+
+  constructor(
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(tokens.CLOCK) private readonly clock: Clock,
+    @inject(tokens.PREFIX_INDEX) private readonly index: PrefixIndex,
+    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+  ) {
+    const length = backend.limits.slots
+    this.slots = Array.from({ length }, (_, id) => ({
+      id,
+      chain: undefined,
+      length: 0,
+      blocks: 0,
+      owner: undefined,
+      usedAt: 0,
+    }))
+    this.#free = length
+  }
+
+  get freeCount(): number {
+    return this.#free
+  }
+
+  /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
+  lookUp(sequence: Sequence): number {
+    const { version } = this.index
+    const known = this.#found.get(sequence)
+    if (known?.version === version) return known.tokens
+    const tokens = this.#lookUp(sequence)
+    this.#found.set(sequence, { version, tokens })
+    return tokens
+  }
+
+  /**
+   * The running request that computes what this waiting sequence begins with, when waiting for that
+   * and copying it is cheaper than computing it a second time.
+   */
+  producerOf(sequence: Sequence): PrefixProducer | undefined {
+    if (sequence.tokens.length <= minimumWait) return undefined
+    const found = this.index.planned(sequence)
+    if (found === undefined) return undefined
+    const saved = found.shared - this.lookUp(sequence)
+    const { costs } = this
+    if (saved < minimumWait || costs.steps.tokensMs(saved) <= costs.copyMs) return undefined
+    return found
+  }
+
+  /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
+  async acquire(sequence: Sequence): Promise<void> {
+    const { backend, costs } = this
+    const choice = chooseSlot(sequence, this.slots, this.index, costs, backend)
+    const { slot, source, shared } = choice
+    this.index.drop(slot)
+    slot.owner = sequence
+    this.#free--
+    sequence.slot = slot.id
+    try {
+      sequence.computedTokens = await this.#fill(slot, source, shared)
+    } catch (error) {
+      // What it holds now is unknown, and a slot that counts as empty must be empty.
+      backend.release(slot.id)
+      throw error
+    }
+    costs.onReuse(sequence.computedTokens / sequence.tokens.length)
+    this.index.occupy(slot, sequence)
+  }
+
+  /** The sequence has computed more of its tokens. */
+  onAdvanced(sequence: Sequence): void {
+    const slot = this.slots[sequence.slot ?? -1]
+    if (slot?.owner === sequence) this.index.grow(slot, sequence)
+  }
+
+  /** No request is to wait for what this sequence computes. */
+  stopProducing(sequence: Sequence): void {
+    this.index.unplan(sequence)
+  }
+
+  /** Takes the slot back and keeps its tokens for reuse, if they may be shared. */
+  release(sequence: Sequence, now: number): void {
+    const slot = this.slots[sequence.slot ?? -1]
+    if (slot === undefined || slot.owner !== sequence) return
+    this.index.drop(slot)
+    slot.length = sequence.computedTokens
+    slot.usedAt = now
+    slot.owner = undefined
+    sequence.slot = undefined
+    this.#free++
+    if (sequence.request.cache) this.index.keep(slot, sequence)
+    else this.#empty(slot)
+  }
+
+  /** Moves a running sequence into a free slot; returns whether that succeeded. */
+  async move(from: Slot, to: Slot): Promise<boolean> {
+    const { owner } = from
+    const length = owner?.computedTokens ?? 0
+    if (owner === undefined || length === 0 || !isFree(to)) return false
+    this.index.drop(to)
+    to.length = await this.#copy(from, to, length)
+    if (to.length !== length) {
+      this.#empty(to)
+      return false
+    }
+    this.index.drop(from)
+    from.owner = undefined
+    from.length = length
+    this.#empty(from)
+    to.owner = owner
+    owner.slot = to.id
+    this.index.occupy(to, owner)
+    return true
+  }
+
+  statistics(): SlotStatistics[] {
+    return this.slots.map((slot) => ({
+      slot: slot.id,
+      request: slot.owner?.id,
+      state: slot.owner?.state ?? 'idle',
+      tokens: slot.owner?.computedTokens ?? slot.length,
+    }))
+  }
+
+  #lookUp(sequence: Sequence): number {
+    const idle = this.index.idle(sequence)
+    const running = this.index.running(sequence)
+    const { costs } = this
+    const isWorthIt = costs.steps.tokensMs(running - idle) > costs.copyMs
+    return running > idle && isWorthIt ? running : idle
+  }
+
+  async #fill(slot: Slot, source: Slot, shared: number): Promise<number> {
+    if (source !== slot) {
+      const copied = await this.#copy(source, slot, shared)
+      if (copied > 0) return copied
+    } else if (slot.length === 0) {
+      return 0
+    } else if (shared > 0) {
+      return this.backend.truncate(slot.id, shared)
+    }
+    this.backend.release(slot.id)
+    return 0
+  }
+
+  /** A copy that fails leaves nothing: what cannot be copied is computed. */
+  async #copy(from: Slot, to: Slot, length: number): Promise<number> {
+    const began = this.clock.now()
+    try {
+      return await this.backend.copyPrefix(from.id, to.id, length)
+    } catch {
+      return 0
+    } finally {
+      this.costs.onCopy(this.clock.now() - began)
+    }
+  }
+
+  #empty(slot: Slot): void {
+    try {
+      this.backend.release(slot.id)
+      slot.length = 0
+    } catch {
+      // It has no tokens that a look-up could find, and is emptied when it is next used.
+    }
+  }
+}

@@ -1,0 +1,140 @@
+import { injectable } from 'tsyringe'
+import { blockSize } from './block-chain.js'
+import { BlockIndex } from './block-index.js'
+import type { Match, PrefixIndex, PrefixProducer, Slot } from '../parts.js'
+import type { Sequence } from '../requests/sequence.js'
+
+export const isFree = (slot: Slot): boolean => slot.owner === undefined
+
+/** Number of tokens in the slot. */
+export const heldTokens = (slot: Slot): number => slot.owner?.computedTokens ?? slot.length
+
+/** Fewer tokens than this are never worth waiting for. */
+export const minimumWait = 64
+
+/** Among slots with equally many matching blocks, a look-up compares the rest with this many. */
+const closelyRead = 8
+
+/**
+ * Finds the slots that hold, or will hold, the longest prefix of a prompt. It is kept by blocks, so
+ * that a look-up reads a few hashes and not every slot's tokens; what follows the last whole block is
+ * compared token by token.
+ */
+@injectable()
+export class BlockPrefixIndex implements PrefixIndex {
+  readonly #idle = new BlockIndex<Slot>()
+  readonly #running = new BlockIndex<Slot>()
+  /** All blocks of sequences that are still computing what they were admitted with. */
+  readonly #planned = new BlockIndex<Sequence>()
+  readonly #plans = new Map<Sequence, number>()
+  #version = 0
+
+  /** Changes with what can be found, so that a look-up can be remembered until then. */
+  get version(): number {
+    return this.#version
+  }
+
+  /** Tokens of the sequence that a slot without an owner holds. */
+  idle(sequence: Sequence): number {
+    return longest(this.matches(sequence, 'idle', closelyRead))
+  }
+
+  /** Tokens of the sequence that a running one has computed. */
+  running(sequence: Sequence): number {
+    return longest(this.matches(sequence, 'running', closelyRead))
+  }
+
+  /** The slots that hold the most of the sequence's whole blocks, up to `limit` of them. */
+  *matches(sequence: Sequence, kind: 'idle' | 'running', limit = Infinity): Iterable<Match> {
+    if (!sequence.request.cache) return
+    const index = kind === 'idle' ? this.#idle : this.#running
+    const { hashes } = sequence.chain
+    const depth = index.depth(hashes)
+    let read = 0
+    for (const slot of index.holders(hashes, depth)) {
+      if (read++ === limit) return
+      const shared = sharedLength(slot, sequence, depth * blockSize)
+      if (shared > 0) yield { slot, shared }
+    }
+  }
+
+  /** The sequence that is computing the longest prefix of this one, and how long that is. */
+  planned(sequence: Sequence): PrefixProducer | undefined {
+    if (!sequence.request.cache) return undefined
+    const { hashes } = sequence.chain
+    const depth = this.#planned.depth(hashes)
+    let first: Sequence | undefined
+    for (const planned of this.#planned.holders(hashes, depth)) {
+      if (first === undefined || planned.computedTokens > first.computedTokens) first = planned
+    }
+    const shared = Math.min(depth * blockSize, sequence.tokens.length - 1)
+    return first === undefined ? undefined : { sequence: first, shared }
+  }
+
+  /** A sequence got the slot and holds what it has computed. */
+  occupy(slot: Slot, sequence: Sequence): void {
+    if (!sequence.request.cache) return
+    slot.chain = sequence.chain
+    this.grow(slot, sequence)
+    if (sequence.remainingTokens < minimumWait || this.#plans.has(sequence)) return
+    const { hashes } = sequence.chain
+    this.#plans.set(sequence, hashes.length)
+    this.#planned.add(sequence, hashes, 0, hashes.length)
+  }
+
+  /** The sequence in the slot has computed more. */
+  grow(slot: Slot, sequence: Sequence): void {
+    const blocks = Math.floor(sequence.computedTokens / blockSize)
+    if (slot.chain !== undefined && blocks > slot.blocks) {
+      this.#running.add(slot, slot.chain.hashes, slot.blocks, blocks)
+      slot.blocks = blocks
+      this.#version++
+    }
+    if (sequence.remainingTokens === 0) this.unplan(sequence)
+  }
+
+  /** Removes what the sequence will compute from the index. */
+  unplan(sequence: Sequence): void {
+    const blocks = this.#plans.get(sequence)
+    if (blocks === undefined) return
+    this.#planned.remove(sequence, sequence.chain.hashes, 0, blocks)
+    this.#plans.delete(sequence)
+  }
+
+  /** Removes what the slot holds from the index. */
+  drop(slot: Slot): void {
+    const index = isFree(slot) ? this.#idle : this.#running
+    index.remove(slot, slot.chain?.hashes ?? [], 0, slot.blocks)
+    if (slot.blocks > 0) this.#version++
+    slot.blocks = 0
+    slot.chain = undefined
+  }
+
+  /** The slot has no owner any more and keeps what the sequence computed. */
+  keep(slot: Slot, { chain }: Sequence): void {
+    slot.chain = chain
+    slot.blocks = Math.floor(slot.length / blockSize)
+    this.#idle.add(slot, chain.hashes, 0, slot.blocks)
+    if (slot.blocks > 0) this.#version++
+  }
+}
+
+/**
+ * Tokens that both begin with, but for the sequence's last one, whose logits must be computed anew.
+ *
+ * @param known - tokens that are already known to be the same
+ */
+export function sharedLength(slot: Slot, sequence: Sequence, known = 0): number {
+  const { chain } = slot
+  if (chain === undefined || chain.scope !== sequence.chain.scope) return 0
+  const limit = Math.min(heldTokens(slot), sequence.tokens.length - 1)
+  let shared = Math.min(known, limit)
+  while (shared < limit && chain.tokens[shared] === sequence.tokens[shared]) shared++
+  return shared
+}
+
+function longest(matches: Iterable<Match>): number {
+  let most = 0
+  for (const { shared } of matches) most = Math.max(most, shared)
+  return most
+}

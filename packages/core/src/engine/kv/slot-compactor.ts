@@ -1,0 +1,110 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend } from '../../contracts/model/backend.js'
+import * as tokens from '../../tokens.js'
+import type { EngineCosts } from '../costs/engine-costs.js'
+import type { KVCacheManager, Slot } from '../parts.js'
+import { isFree } from './prefix-index.js'
+
+interface Move {
+  readonly from: Slot
+  readonly to: Slot
+}
+
+interface Relocation {
+  readonly moves: readonly Move[]
+  /** Milliseconds that the copies take and what they overwrite is worth. */
+  readonly priceMs: number
+  /** Milliseconds that it saves over all steps that are left, the price taken off. */
+  readonly gainMs: number
+}
+
+/** More sequences than this do not move at once. */
+const mostMoves = 4
+
+/**
+ * Moves running sequences to slots in which steps are shorter, where the backend reports the cost of
+ * layouts (`layoutMs`).
+ *
+ * How long the sequences will stay is unknown, and the next request may fill the gap. So a move waits
+ * until the gap has cost as much as the move will: never more than twice the best that could have
+ * been done (ski rental: Karlin, Manasse, Rudolph, Sleator, "Competitive snoopy caching", 1988).
+ */
+@injectable()
+export class SlotCompactor {
+  #lostMs = 0
+
+  constructor(
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+  ) {}
+
+  /** Moves running requests to better slots, where that is worth it; called before each step. */
+  async defragment(): Promise<void> {
+    const used = this.kv.slots.filter((slot) => !isFree(slot))
+    const layoutMs = this.#layoutMs(used)
+    if (layoutMs <= 0) {
+      this.#lostMs = 0
+      return
+    }
+    this.#lostMs += layoutMs
+    if (this.#lostMs < this.costs.copyMs) return
+    const best = this.#best(used, layoutMs)
+    if (best !== undefined && this.#lostMs < best.priceMs) return
+    this.#lostMs = 0
+    for (const { from, to } of best?.moves ?? []) await this.kv.move(from, to)
+  }
+
+  /** The best that moving some sequences from either end can do. */
+  #best(used: readonly Slot[], layoutMs: number): Relocation | undefined {
+    const free = this.kv.slots.filter(isFree)
+    let best: Relocation | undefined
+    for (const fromEnd of [used.toReversed(), used]) {
+      for (let count = 1; count <= Math.min(mostMoves, used.length - 1, free.length); count++) {
+        const found = this.#relocate(fromEnd.slice(0, count), fromEnd.slice(count), free, layoutMs)
+        if (found.gainMs > (best?.gainMs ?? 0)) best = found
+      }
+    }
+    return best
+  }
+
+  #relocate(
+    moving: readonly Slot[],
+    staying: readonly Slot[],
+    free: readonly Slot[],
+    layoutMs: number,
+  ): Relocation {
+    const { costs } = this
+    const used = [...staying]
+    const moves: Move[] = []
+    let priceMs = 0
+    for (const from of moving) {
+      const to = this.#cheapest(
+        free.filter((slot) => !used.includes(slot)),
+        used,
+      )
+      used.push(to)
+      moves.push({ from, to })
+      priceMs += costs.copyMs + costs.reuseShare * costs.steps.tokensMs(to.length)
+    }
+    const steps = Math.min(...moving.map(stepsLeft))
+    return { moves, priceMs, gainMs: (layoutMs - this.#layoutMs(used)) * steps - priceMs }
+  }
+
+  /** The cheapest slot beside the used ones; on a tie, the one with the fewest tokens. */
+  #cheapest(free: readonly Slot[], used: readonly Slot[]): Slot {
+    const costOf = (slot: Slot): number => this.#layoutMs([...used, slot])
+    return free.reduce((best, slot) => {
+      const difference = costOf(slot) - costOf(best)
+      return difference < 0 || (difference === 0 && slot.length < best.length) ? slot : best
+    })
+  }
+
+  #layoutMs(used: readonly Slot[]): number {
+    return this.backend.layoutMs?.(used.map((slot) => slot.id)) ?? 0
+  }
+}
+
+function stepsLeft({ owner }: Slot): number {
+  return owner === undefined ? 0 : owner.maxTokens - owner.generatedTokens
+}

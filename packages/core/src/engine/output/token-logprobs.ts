@@ -1,0 +1,37 @@
+import type { Backend, OutputLogprobs } from '../../contracts/model/backend.js'
+import type { LikelyToken, TokenLogprobs } from '../../contracts/engine/engine-client.js'
+import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import { checkNumber } from '../input/check-number.js'
+
+/** Most of the likeliest tokens that can be asked for, as with OpenAI. */
+const mostLogprobs = 20
+
+/** Throws `invalid_request`, or `unsupported` where the backend gives no probabilities. */
+export function checkLogprobs(
+  logprobs: number | undefined,
+  { capabilities }: Pick<Backend, 'capabilities'>,
+): void {
+  if (logprobs === undefined) return
+  checkNumber('logprobs', logprobs, { min: 0, max: mostLogprobs, integer: true })
+  if (capabilities.logprobs) return
+  throw new CllmError('unsupported', 'logprobs: this backend does not give probabilities', {
+    details: { field: 'logprobs', capability: 'logprobs' },
+  })
+}
+
+/** Log probabilities for the client: with the texts of the tokens. */
+export function describeLogprobs(
+  tokenizer: Tokenizer,
+  token: TokenId,
+  { logprob, top }: OutputLogprobs,
+): TokenLogprobs {
+  const describe = (token: TokenId, logprob: number): LikelyToken => {
+    const bytes = tokenizer.bytesOf?.(token) ?? new TextEncoder().encode(tokenizer.decode([token]))
+    return { token, text: new TextDecoder().decode(bytes), bytes: [...bytes], logprob }
+  }
+  return {
+    ...describe(token, logprob),
+    top: top.map((other) => describe(other.token, other.logprob)),
+  }
+}

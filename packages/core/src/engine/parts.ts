@@ -1,0 +1,132 @@
+import type { SlotId } from '../contracts/model/backend.js'
+import type { EngineObserver } from '../contracts/engine/engine-observer.js'
+import type { Forecast } from '../contracts/engine/engine-client.js'
+import type { SlotStatistics } from '../contracts/engine/engine-statistics.js'
+import type { BlockChain } from './kv/block-chain.js'
+import type { Sequence } from './requests/sequence.js'
+
+/**
+ * Refuses requests before they join the queue. Provided as `ADMISSION`.
+ *
+ * @experimental may change in 0.x
+ */
+export interface Admission {
+  /**
+   * Looks at the length of the queue before anything is done for one more request. Throws
+   * `queue_full`.
+   *
+   * @param arriving - requests whose prompts are still being tokenized
+   */
+  checkCount(arriving: number, now: number): void
+  /**
+   * Looks at a request that is about to join the queue, its forecast included. Throws `queue_full`
+   * or `wait_too_long`.
+   */
+  check(sequence: Sequence, now: number): void
+}
+
+/**
+ * Predicts when requests will be served, from what it observes. Provided as `WAIT_PREDICTOR`. One
+ * that builds on `original()` must forward the observer's calls to it, or it never learns.
+ *
+ * @experimental may change in 0.x
+ */
+export interface WaitPredictor extends EngineObserver {
+  /** What a request that arrives now can expect. */
+  forecast(sequence: Sequence, now: number): Forecast
+  /** Milliseconds until the waiting request at this place, from 0, gets a slot. */
+  waitMs(place: number, now: number): number
+}
+
+/**
+ * A KV slot as the engine knows it.
+ *
+ * @experimental may change in 0.x
+ */
+export interface Slot {
+  readonly id: SlotId
+  /** The tokens whose keys and values it holds are the first of these; undefined: nothing to share. */
+  chain: BlockChain | undefined
+  /** Tokens that it holds while it has no owner. */
+  length: number
+  /** Blocks that can be found in the index. */
+  blocks: number
+  owner: Sequence | undefined
+  usedAt: number
+}
+
+/** A request that computes tokens which another one waits for. */
+export interface PrefixProducer {
+  readonly sequence: Sequence
+  /** How many tokens they share that a slot will hold. */
+  readonly shared: number
+}
+
+/**
+ * A slot that holds the first tokens of a sequence, and how many.
+ *
+ * @experimental may change in 0.x
+ */
+export interface Match {
+  readonly slot: Slot
+  readonly shared: number
+}
+
+/**
+ * Gives slots to sequences and decides what of the KV cache is reused. Provided as
+ * `KV_CACHE_MANAGER`.
+ *
+ * @experimental may change in 0.x
+ */
+export interface KVCacheManager {
+  readonly slots: readonly Slot[]
+  readonly freeCount: number
+  /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
+  lookUp(sequence: Sequence): number
+  /**
+   * The running request that computes what this waiting sequence begins with, when waiting for that
+   * and copying it is cheaper than computing it a second time.
+   */
+  producerOf(sequence: Sequence): PrefixProducer | undefined
+  /** Gives the sequence a free slot, with as much of its prefix as can be had without computing. */
+  acquire(sequence: Sequence): Promise<void>
+  /** The sequence has computed more of its tokens. */
+  onAdvanced(sequence: Sequence): void
+  /** No request is to wait for what this sequence computes. */
+  stopProducing(sequence: Sequence): void
+  /** Takes the slot back and keeps its tokens for reuse, if they may be shared. */
+  release(sequence: Sequence, now: number): void
+  /** Moves a running sequence into a free slot; returns whether that succeeded. */
+  move(from: Slot, to: Slot): Promise<boolean>
+  /** What each slot holds now. */
+  statistics(): SlotStatistics[]
+}
+
+/**
+ * Finds the slots that hold, or will hold, the longest prefix of a prompt. Provided as
+ * `PREFIX_INDEX`.
+ *
+ * @experimental may change in 0.x
+ */
+export interface PrefixIndex {
+  /** Changes with what can be found, so that a look-up can be remembered until then. */
+  readonly version: number
+  /** Tokens of the sequence that a slot without an owner holds. */
+  idle(sequence: Sequence): number
+  /** Tokens of the sequence that a running one has computed. */
+  running(sequence: Sequence): number
+  /** The slots that hold the most of the sequence's tokens, up to `limit` of them. */
+  matches(sequence: Sequence, kind: 'idle' | 'running', limit?: number): Iterable<Match>
+  /** The sequence that is computing the longest prefix of this one, and how long that is. */
+  planned(sequence: Sequence): PrefixProducer | undefined
+  /** A sequence got the slot, with what it has computed. Sets `slot.chain`, so that it can be shared. */
+  occupy(slot: Slot, sequence: Sequence): void
+  /** The sequence in the slot has computed more. */
+  grow(slot: Slot, sequence: Sequence): void
+  /** What the sequence will compute can no longer be found. */
+  unplan(sequence: Sequence): void
+  /** What the slot holds can no longer be found. */
+  drop(slot: Slot): void
+  /** The slot has no owner any more and keeps what the sequence computed. Sets `slot.chain`. */
+  keep(slot: Slot, sequence: Sequence): void
+}

@@ -1,0 +1,80 @@
+import type { Plan, SchedulerPolicy } from '../../contracts/scheduling/scheduler-policy.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import type { RunningSet } from '../requests/running-set.js'
+import type { WaitingQueue } from '../requests/waiting-queue.js'
+
+/** What a plan is checked against. */
+export interface PlanContext {
+  readonly waiting: WaitingQueue
+  readonly running: RunningSet
+  readonly freeSlots: number
+  readonly batchSize: number
+  readonly now: number
+}
+
+/** Throws `policy_failed`, with the policy's name and what is wrong, for a plan that cannot be. */
+export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanContext): void {
+  const wrong = (what: string): CllmError =>
+    new CllmError('policy_failed', `The policy "${policy.name}" made a wrong plan: ${what}`, {
+      details: { policy: policy.name },
+    })
+  const lists: readonly unknown[] = [plan?.admit, plan?.preempt, plan?.reject, plan?.run]
+  if (!lists.every(Array.isArray)) {
+    throw wrong('it expects the lists admit, preempt, reject and run')
+  }
+  if (![...plan.reject, ...plan.run].every((entry) => typeof entry?.id === 'string')) {
+    throw wrong('each entry of reject and run expects an id')
+  }
+  const leaving = new Set<string>()
+  for (const id of [...plan.admit, ...plan.reject.map((entry) => entry.id)]) {
+    if (context.waiting.get(id) === undefined) {
+      throw wrong(`admit and reject expect waiting requests, instead got "${id}"`)
+    }
+    if (leaving.has(id)) throw wrong(`"${id}" is admitted or rejected twice`)
+    leaving.add(id)
+  }
+  const preempted = new Set(plan.preempt)
+  for (const id of preempted) {
+    if (!context.running.has(id)) {
+      throw wrong(`preempt expects running requests, instead got "${id}"`)
+    }
+  }
+  const slots = context.freeSlots + preempted.size
+  if (plan.admit.length > slots) {
+    throw wrong(`it admits ${plan.admit.length} requests to ${slots} free slots`)
+  }
+
+  const admitted = new Set(plan.admit)
+  const named = new Set<string>()
+  let total = 0
+  let group: string | undefined
+  for (const { id, tokens } of plan.run) {
+    const sequence = admitted.has(id) ? context.waiting.get(id) : context.running.get(id)
+    if (sequence === undefined || preempted.has(id)) {
+      throw wrong(`run expects running or just admitted requests, instead got "${id}"`)
+    }
+    if (named.has(id)) throw wrong(`"${id}" runs twice`)
+    if (!Number.isInteger(tokens) || tokens < 1) {
+      throw wrong(`"${id}" runs a whole number of tokens from 1, instead got ${tokens}`)
+    }
+    if (named.size > 0 && sequence.stepGroup !== group) {
+      throw wrong(`"${id}" is of another step group than the others of the step`)
+    }
+    group = sequence.stepGroup
+    named.add(id)
+    total += Math.min(tokens, sequence.remainingTokens)
+  }
+  if (total > context.batchSize) {
+    throw wrong(`it runs ${total} tokens, a step takes ${context.batchSize}`)
+  }
+  const { wakeAt } = plan
+  if (wakeAt !== undefined && !Number.isFinite(wakeAt)) {
+    throw wrong(`wakeAt expects a time in milliseconds, instead got ${wakeAt}`)
+  }
+  const wakes = wakeAt !== undefined && wakeAt > context.now
+  const stalls = plan.run.length === 0 && plan.reject.length === 0 && !wakes
+  if (stalls) {
+    const count = context.waiting.size + context.running.size
+    throw wrong(`${count} requests want to go on, it runs none and names no later time to wake`)
+  }
+}

@@ -1,0 +1,181 @@
+import { inject, injectable } from 'tsyringe'
+import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
+import type { Logger } from '../../contracts/logger.js'
+import type { FallbackInfo } from '../../contracts/scheduling/scheduler-info.js'
+import type {
+  Plan,
+  SchedulerEvent,
+  SchedulerPolicy,
+  SchedulerState,
+  SequenceView,
+} from '../../contracts/scheduling/scheduler-policy.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import * as tokens from '../../tokens.js'
+import type { EngineOptions } from '../engine-options.js'
+import { checkPlan } from './check-plan.js'
+import { Patience } from './patience.js'
+import type { RunningSet } from '../requests/running-set.js'
+import type { WaitingQueue } from '../requests/waiting-queue.js'
+import { defined } from '../../defined.js'
+
+/** The policy that takes over from one that fails. */
+export interface FallbackPolicy {
+  /** Makes it; without it, a failing policy fails all waiting and running requests. */
+  readonly create?: () => SchedulerPolicy
+}
+
+/** The active policy. */
+export interface PolicyInForce {
+  readonly policy: SchedulerPolicy
+  /** Why it took over, while it is the fallback. */
+  readonly fallback: FallbackInfo | undefined
+}
+
+/**
+ * Runs the active policy: validates its plans, passes it events, and switches to the fallback policy
+ * when it fails.
+ */
+@injectable()
+export class PolicyRunner implements PolicyInForce, EngineObserver {
+  /** Why the fallback took over, while it is active. */
+  fallback: FallbackInfo | undefined
+  /** Number of policies replaced so far. */
+  faults = 0
+  /** What the policy did wrong since its last plan. */
+  #fault: CllmError | undefined
+  readonly #patience: Patience
+
+  constructor(
+    @inject(tokens.SCHEDULER_POLICY) public policy: SchedulerPolicy,
+    @inject(tokens.FALLBACK_POLICY) private readonly successor: FallbackPolicy,
+    @inject(tokens.LOGGER) private readonly logger: Logger,
+    @inject(tokens.ENGINE_OPTIONS) { policyPatienceMs }: EngineOptions,
+  ) {
+    this.#patience = new Patience(policyPatienceMs)
+  }
+
+  /** Switches to another policy and announces every current request to it. */
+  replace(
+    policy: SchedulerPolicy,
+    now: number,
+    running: Iterable<SequenceView>,
+    waiting: Iterable<SequenceView>,
+  ): void {
+    this.policy = policy
+    this.fallback = undefined
+    this.#fault = undefined
+    this.#patience.reset()
+    for (const request of running) this.#tell({ type: 'admitted', request, now })
+    for (const request of waiting) this.#tell({ type: 'queued', request, now })
+  }
+
+  /**
+   * A valid plan. A policy that throws, makes an invalid plan or runs no request for too long is
+   * replaced. Throws `policy_failed` with the policy's name when there is no replacement.
+   */
+  plan(state: Omit<SchedulerState, 'running'>, waiting: WaitingQueue, running: RunningSet): Plan {
+    try {
+      if (this.#fault !== undefined) throw this.#fault
+      return this.#ask(state, waiting, running)
+    } catch (error) {
+      this.#fallBack(CllmError.from(error), state.now, waiting, running)
+      return this.#ask(state, waiting, running)
+    }
+  }
+
+  /** There are no requests to plan for. */
+  onIdle(now: number): void {
+    this.#patience.pause(now)
+  }
+
+  onQueued(request: SequenceView, now: number): void {
+    this.#tell({ type: 'queued', request, now })
+  }
+
+  onAdmitted(request: SequenceView, now: number): void {
+    this.#tell({ type: 'admitted', request, now })
+  }
+
+  onPreempted(request: SequenceView, now: number): void {
+    this.#tell({ type: 'preempted', request, now })
+  }
+
+  onFinished(request: SequenceView, now: number): void {
+    this.#tell({ type: 'finished', request, now })
+  }
+
+  onStep(step: StepRecord): void {
+    if (!step.isWhole) return
+    const { endedAt: now, durationMs, prefillTokens, decodeSequences, contextTokens, parts } = step
+    const sums = { durationMs, prefillTokens, decodeSequences, contextTokens }
+    this.#tell({ type: 'step', now, ...sums, parts })
+  }
+
+  /**
+   * Passes an event to the policy. A policy that throws is replaced at the next plan, or keeps planning
+   * if there is no replacement.
+   */
+  #tell(event: SchedulerEvent): void {
+    if (this.#fault !== undefined) return
+    try {
+      this.policy.observe?.(event)
+    } catch (error) {
+      const { name } = this.policy
+      if (this.#canFallBack) {
+        this.#fault = failed(name, `threw on the event "${event.type}": ${String(error)}`, error)
+        return
+      }
+      const fields = { policy: name, event: event.type, error: String(error) }
+      this.logger.error(fields, 'the policy threw on an event')
+    }
+  }
+
+  #ask(state: Omit<SchedulerState, 'running'>, waiting: WaitingQueue, running: RunningSet): Plan {
+    const { policy } = this
+    const { batchSize } = state.limits
+    let plan: Plan
+    try {
+      plan = policy.plan({ ...state, running: running.list })
+      checkPlan(policy, plan, { ...state, waiting, running, batchSize })
+    } catch (error) {
+      if (CllmError.isInstance(error) && error.details.policy === policy.name) throw error
+      throw failed(policy.name, `threw: ${String(error)}`, error)
+    }
+    return this.#canFallBack ? this.#withPatience(plan, state.now, waiting.total) : plan
+  }
+
+  /** A policy may postpone its plan repeatedly, but not for ever. */
+  #withPatience(plan: Plan, now: number, waiting: number): Plan {
+    if (plan.run.length > 0 || plan.reject.length > 0) {
+      this.#patience.reset()
+      return plan
+    }
+    const end = this.#patience.wait(now)
+    if (now < end) return { ...plan, wakeAt: Math.min(plan.wakeAt ?? end, end) }
+    throw failed(this.policy.name, `has run no request for too long while ${waiting} requests wait`)
+  }
+
+  get #canFallBack(): boolean {
+    return this.fallback === undefined && this.successor.create !== undefined
+  }
+
+  #fallBack(fault: CllmError, now: number, waiting: WaitingQueue, running: RunningSet): void {
+    const next = this.#canFallBack ? this.successor.create?.() : undefined
+    if (next === undefined) throw fault
+    const { name } = this.policy
+    this.logger.error(
+      { policy: name, fallback: next.name, err: fault.cause ?? fault },
+      `${fault.message}; ${next.name} takes over`,
+    )
+    this.faults++
+    this.replace(next, now, running.list, waiting.all())
+    this.fallback = { from: name, reason: fault.message, since: now }
+  }
+}
+
+function failed(policy: string, what: string, cause?: unknown): CllmError {
+  return new CllmError('policy_failed', `The policy "${policy}" ${what}`, {
+    details: { policy },
+    ...defined({ cause }),
+  })
+}

@@ -1,0 +1,174 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend, StepOutput } from '../../contracts/model/backend.js'
+import type { EngineStatistics } from '../../contracts/engine/engine-statistics.js'
+import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
+import type { Tokenizer } from '../../contracts/model/tokenizer.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import * as tokens from '../../tokens.js'
+import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
+import type { KVCacheManager } from '../parts.js'
+import type { EndState } from '../report/counters.js'
+import { EngineObservers } from '../report/engine-observers.js'
+import type { StepPart } from '../run-step.js'
+import { Expiry } from './expiry.js'
+import { RunningSet } from './running-set.js'
+import type { Sequence } from './sequence.js'
+import { WaitingQueue } from './waiting-queue.js'
+
+/**
+ * The requests that wait and those that have a slot. It moves them between their states, tells the
+ * observers, and is the only writer of a sequence's state, progress and times. Everything but `add`
+ * happens between two steps.
+ */
+@injectable()
+export class RequestTable {
+  readonly #expiry = new Expiry()
+
+  constructor(
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(InFlightPrefixSharing) private readonly sharing: InFlightPrefixSharing,
+    @inject(WaitingQueue) readonly waiting: WaitingQueue,
+    @inject(RunningSet) readonly running: RunningSet,
+    @inject(EngineObservers) private readonly observers: EngineObservers,
+  ) {}
+
+  get isIdle(): boolean {
+    return this.waiting.total === 0 && this.running.size === 0
+  }
+
+  statistics(): Pick<EngineStatistics, 'waiting' | 'running' | 'slots'> {
+    const { waiting, running, kv } = this
+    return { waiting: waiting.total, running: running.size, slots: kv.statistics() }
+  }
+
+  find(id: string): Sequence | undefined {
+    return this.waiting.get(id) ?? this.running.get(id)
+  }
+
+  all(): Sequence[] {
+    return [...this.waiting.all(), ...this.running.list]
+  }
+
+  /** When something is to be done that no request or step brings about, `planned` included. */
+  wakesAt(planned: number | undefined): number | undefined {
+    const all = [planned, this.#expiry.next(), this.sharing.next()]
+    const times = all.filter((at) => at !== undefined)
+    return times.length === 0 ? undefined : Math.min(...times)
+  }
+
+  /** Yields timed-out requests with their errors, and releases requests whose prefix wait expired. */
+  due(now: number): Iterable<readonly [Sequence, CllmError]> {
+    this.sharing.expire(now)
+    return this.#expiry.due(now)
+  }
+
+  add(sequence: Sequence, now: number): void {
+    this.waiting.add(sequence)
+    this.#expiry.add(sequence)
+    this.observers.onQueued(sequence, sequence.arrival)
+    this.sharing.onWaiting(sequence, now)
+  }
+
+  /**
+   * Gives a waiting request a slot, or returns why it cannot run. One whose prefix another request is
+   * computing goes on waiting, unless nothing else can be done: then it is insisted on.
+   */
+  async admit(sequence: Sequence, now: number, insists = false): Promise<CllmError | undefined> {
+    if (!insists && this.sharing.defer(sequence, now)) return undefined
+    this.waiting.remove(sequence)
+    this.sharing.onLeft(sequence)
+    this.running.add(sequence)
+    sequence.state = 'prefilling'
+    sequence.admittedAt ??= now
+    try {
+      await this.kv.acquire(sequence)
+      const { request, tokens, promptTokens } = sequence
+      this.observers.onPreparing(sequence, now)
+      sequence.sampler = this.backend.createSampler(request.sampling, tokens, promptTokens)
+    } catch (error) {
+      return CllmError.from(error, 'backend_failed')
+    }
+    this.sharing.onAdmitted(sequence, now)
+    this.observers.onAdmitted(sequence, now)
+    return undefined
+  }
+
+  /** Admits those that still wait and are not about to leave; returns those that cannot run. */
+  async admitAll(
+    { admit }: Plan,
+    now: number,
+    leaving: { has(sequence: Sequence): boolean },
+    insists: boolean,
+  ): Promise<Map<Sequence, CllmError>> {
+    const failed = new Map<Sequence, CllmError>()
+    for (const id of admit) {
+      const sequence = this.waiting.get(id)
+      if (sequence === undefined || leaving.has(sequence)) continue
+      const error = await this.admit(sequence, now, insists)
+      if (error !== undefined) failed.set(sequence, error)
+    }
+    return failed
+  }
+
+  /** A part of a step was computed. */
+  advance({ request: sequence, tokens, isDecode }: StepPart, now: number): void {
+    const { computedTokens, firstComputed = computedTokens } = sequence
+    sequence.firstComputed = Math.min(firstComputed, computedTokens)
+    sequence.computedTokens += tokens
+    if (!isDecode) sequence.prefillChunks++
+    this.kv.onAdvanced(sequence)
+    this.sharing.onAdvanced(sequence, now)
+  }
+
+  /** Appends a sampled token; the sequence has a `finish` when it was the last. */
+  append(sequence: Sequence, { token, logprobs }: StepOutput, now: number): void {
+    sequence.state = 'decoding'
+    sequence.firstTokenAt ??= now
+    sequence.lastTokenAt = now
+    if (sequence.mayEnd && this.tokenizer.isEndOfGeneration(token)) {
+      sequence.finish = 'stop'
+      return
+    }
+    sequence.append(token, logprobs)
+    const isFull = sequence.tokens.length > this.backend.limits.contextSize
+    if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
+  }
+
+  preemptAll(ids: readonly string[], now: number): void {
+    for (const id of ids) {
+      const sequence = this.running.get(id)
+      if (sequence !== undefined) this.preempt(sequence, now)
+    }
+  }
+
+  /** Takes a running request's slot away; it waits again with its tokens. */
+  preempt(sequence: Sequence, now: number): void {
+    this.#giveBack(sequence, now)
+    sequence.state = 'preempted'
+    sequence.preemptions++
+    this.waiting.add(sequence)
+    this.observers.onPreempted(sequence, now)
+    this.sharing.onWaiting(sequence, now)
+  }
+
+  /** Ends a request: its id and its slot are free. */
+  remove(sequence: Sequence, state: EndState, now: number): void {
+    this.waiting.remove(sequence)
+    this.sharing.onLeft(sequence)
+    this.#giveBack(sequence, now)
+    sequence.state = state
+    this.observers.onFinished(sequence, now)
+  }
+
+  #giveBack(sequence: Sequence, now: number): void {
+    this.running.remove(sequence)
+    this.kv.stopProducing(sequence)
+    this.kv.release(sequence, now)
+    sequence.computedTokens = 0
+    sequence.sampler?.dispose()
+    sequence.sampler = undefined
+    this.sharing.onProducerLost(sequence, now)
+  }
+}

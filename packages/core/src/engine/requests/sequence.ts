@@ -1,0 +1,194 @@
+import type { OutputLogprobs, Sampler, SlotId } from '../../contracts/model/backend.js'
+import type {
+  Continuation,
+  FinishReason,
+  Forecast,
+  Timings,
+  TokenLogprobs,
+  Usage,
+} from '../../contracts/engine/engine-client.js'
+import type { SamplingParams } from '../../contracts/model/sampling.js'
+import type { RequestState, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
+import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
+import { BlockChain } from '../kv/block-chain.js'
+import type { StopMatcher } from '../output/stop-matcher.js'
+
+/** A valid request with its defaults filled in; its prompt is the {@link Sequence}'s. */
+export interface SequenceRequest {
+  readonly id: string
+  readonly maxTokens: number
+  readonly sampling: SamplingParams
+  readonly priority: number
+  readonly deadline: number | undefined
+  readonly expires: number | undefined
+  readonly tenant: string
+  readonly session: string | undefined
+  readonly stepGroup: string | undefined
+  readonly cache: boolean
+  /** Whether its `start` event has a forecast. */
+  readonly forecast: boolean
+  /** Number of likeliest tokens reported with each token; undefined: no probabilities. */
+  readonly logprobs: number | undefined
+  /** Adds the texts of tokens to probabilities. */
+  readonly describe: (token: TokenId, logprobs: OutputLogprobs) => TokenLogprobs
+  readonly continued: Continuation | undefined
+  /** Only requests of one scope share computed tokens. */
+  readonly scope: string
+  readonly decoder: TokenDecoder
+  readonly stopMatcher: StopMatcher
+}
+
+/** Tokens per chunk when replaying output from a previous engine. */
+const replayChunk = 32
+
+/** One request in the engine: its tokens, state and times. */
+export class Sequence implements SequenceView {
+  state: RequestState = 'queued'
+  readonly promptTokens: number
+  readonly chain: BlockChain
+  computedTokens = 0
+  slot: SlotId | undefined
+  sampler: Sampler | undefined
+  preemptions = 0
+  /** Steps that prefilled it, including generated tokens after a preemption. */
+  prefillChunks = 0
+  /** The index of the first token that was ever computed for it, before or after a preemption. */
+  firstComputed: number | undefined
+  /** The forecast at arrival. */
+  forecast: Forecast | undefined
+  /** Probabilities of the output tokens whose events are still due. */
+  readonly logprobs: OutputLogprobs[] = []
+  /** Output tokens whose events were made. */
+  emittedTokens = 0
+  /** Whether its `end` event was made, though it may have its slot yet. */
+  hasEnded = false
+  /** Why generation ended, once it has; its last events may still be due. */
+  finish: FinishReason | undefined
+  admittedAt: number | undefined
+  firstTokenAt: number | undefined
+  lastTokenAt: number | undefined
+
+  /** @param tokens the prompt, from now on the sequence's own: prompt and output so far */
+  constructor(
+    readonly request: SequenceRequest,
+    readonly tokens: TokenId[],
+    readonly arrival: number,
+    private readonly lookUpCached: (sequence: Sequence) => number,
+  ) {
+    this.promptTokens = tokens.length
+    for (const token of request.continued?.tokens ?? []) tokens.push(token)
+    this.chain = new BlockChain(tokens, request.scope)
+    if (request.continued !== undefined) this.#takeUp(request.continued)
+  }
+
+  get id(): string {
+    return this.request.id
+  }
+
+  get priority(): number {
+    return this.request.priority
+  }
+
+  get deadline(): number | undefined {
+    return this.request.deadline
+  }
+
+  get tenant(): string {
+    return this.request.tenant
+  }
+
+  get session(): string | undefined {
+    return this.request.session
+  }
+
+  get stepGroup(): string | undefined {
+    return this.request.stepGroup
+  }
+
+  get generatedTokens(): number {
+    return this.tokens.length - this.promptTokens
+  }
+
+  /** Prompt tokens that were found in slots and never computed for it. */
+  get cachedTokens(): number {
+    return Math.min(this.firstComputed ?? 0, this.promptTokens)
+  }
+
+  get maxTokens(): number {
+    return this.request.maxTokens
+  }
+
+  get remainingTokens(): number {
+    const done = this.isWaiting ? this.lookUpCached(this) : this.computedTokens
+    return this.tokens.length - done
+  }
+
+  /**
+   * Maximum tokens of its next chunk. Tokens that another engine sampled are computed apart from the
+   * prompt and in small chunks: llama.cpp sums in another order in large ones (of 120 greedy streams of
+   * stories15m, 110 continued identically with large chunks, 120 with small ones).
+   */
+  get mostNow(): number {
+    if (this.request.continued === undefined || this.state === 'decoding') return Infinity
+    const left = this.promptTokens - this.computedTokens
+    return left > 0 ? left : replayChunk
+  }
+
+  /** Whether an end-of-generation token ends it; a constraint allows one only where it must end. */
+  get mayEnd(): boolean {
+    const { ignoreEos, constraint } = this.request.sampling
+    return !ignoreEos || constraint !== undefined
+  }
+
+  get isWaiting(): boolean {
+    return this.state === 'queued' || this.state === 'preempted'
+  }
+
+  get isRunning(): boolean {
+    return this.state === 'prefilling' || this.state === 'decoding'
+  }
+
+  get isActive(): boolean {
+    return this.isWaiting || this.isRunning
+  }
+
+  /** Appends a sampled token, with its probabilities if requested. */
+  append(token: TokenId, logprobs: OutputLogprobs | undefined): void {
+    this.tokens.push(token)
+    if (logprobs !== undefined) this.logprobs.push(logprobs)
+  }
+
+  /** Token counts so far, as its `end` event has them. */
+  usage(): Usage {
+    return {
+      promptTokens: this.promptTokens,
+      cachedTokens: this.cachedTokens,
+      generatedTokens: this.emittedTokens,
+    }
+  }
+
+  /** Where its time went, as its `end` event has it. */
+  timings(now: number): Timings {
+    const admitted = this.admittedAt ?? now
+    const first = this.firstTokenAt ?? now
+    return {
+      queueMs: admitted - this.arrival,
+      prefillMs: first - admitted,
+      firstTokenMs: first - this.arrival,
+      decodeMs: (this.lastTokenAt ?? first) - first,
+      totalMs: now - this.arrival,
+      preemptions: this.preemptions,
+      prefillChunks: this.prefillChunks,
+    }
+  }
+
+  /** Restores the state of the decoder and the stop matcher by replaying the tokens. */
+  #takeUp({ tokens, firstTokenMs }: Continuation): void {
+    const { decoder, stopMatcher } = this.request
+    for (const token of tokens) stopMatcher.push(decoder.push(token))
+    this.emittedTokens = tokens.length
+    if (tokens.length === 0 || firstTokenMs === undefined) return
+    // The admission time on the first engine is unknown; all up to the first token counts as waiting.
+    this.firstTokenAt = this.admittedAt = this.arrival + firstTokenMs
+  }
+}

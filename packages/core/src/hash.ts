@@ -1,0 +1,50 @@
+/** Mixes 32 bits so that each one changes half of the others: MurmurHash3's finalizer (A. Appleby). */
+export function mixBits(value: number): number {
+  let mixed = Math.imul(value ^ (value >>> 16), 0x85ebca6b)
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35)
+  return (mixed ^ (mixed >>> 16)) >>> 0
+}
+
+/** The hash of `start` and then these integers: 32 well-mixed bits. */
+export function hashTokens(start: number, values: readonly number[]): number {
+  let hash = start
+  for (const value of values) hash = extendHash(hash, value)
+  return hash
+}
+
+/** The hash of what was hashed before and one more integer. */
+export function extendHash(hash: number, value: number): number {
+  return mixBits(Math.imul(hash, 0x01000193) ^ Math.imul(value + 1, 0x9e3779b1))
+}
+
+/**
+ * The next of a sequence of 32-bit numbers that goes through all of them (the generator of "Numerical
+ * Recipes"). Its high bits are good enough for made-up tokens; its low bits are not.
+ *
+ * @param state the number before
+ */
+export function nextNumber(state: number): number {
+  return (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+}
+
+/** A hash of 53 bits that grows with what is added: two independent ones of 32 bits. */
+export class GrowingHash {
+  #high = 0x2545f491
+  #low = 0x61c88647
+
+  /** Of all that was added, in its order. */
+  get value(): number {
+    return (this.#high >>> 11) * 2 ** 32 + (this.#low >>> 0)
+  }
+
+  /** Adds an integer. */
+  add(value: number): void {
+    let high = Math.imul(this.#high ^ value, 0x85ebca6b)
+    high ^= high >>> 15
+    let low = Math.imul(this.#low + value + 1, 0x9e3779b1)
+    low = Math.imul(low ^ (low >>> 13), 0xc2b2ae35)
+    low ^= low >>> 16
+    this.#high = (high + Math.imul(low, 5)) | 0
+    this.#low = low
+  }
+}

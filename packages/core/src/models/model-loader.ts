@@ -1,0 +1,298 @@
+import type { Clock } from '../contracts/clock.js'
+import type { Logger } from '../contracts/logger.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { explainMemory, mayFit } from './memory-failure.js'
+import type { Lease, LoadedModel, PooledModel, Waiter } from './pooled-model.js'
+
+/** Limits on models in memory. */
+export interface ModelPoolOptions {
+  /** Models in memory at a time; default: as many as fit. */
+  readonly maxLoaded: number
+  /** Milliseconds that a model stays after its last use; default Infinity. */
+  readonly keepAliveMs: number
+  /** Requests that may wait for a model to be loaded; default 1,024. */
+  readonly maxWaiting: number
+}
+
+/** The defaults of {@link ModelPoolOptions}. */
+export const defaultModelPoolOptions: ModelPoolOptions = Object.freeze({
+  maxLoaded: Infinity,
+  keepAliveMs: Infinity,
+  maxWaiting: 1024,
+})
+
+/** Milliseconds that an engine may take to give its recording before it is ended. */
+const recordingMs = 1000
+
+/** How a model is held. */
+export interface HoldOptions {
+  readonly keepAliveMs?: number | undefined
+  /** Ends the waiting; the load goes on. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/**
+ * Loads and unloads models. One is loaded at a time, in the order of the first request for each, so
+ * that each load sees the memory that the one before left. The least recently used model makes room; a
+ * model in use is unloaded when its last use ends, and new requests for it queue behind the model that
+ * it makes room for: no model is passed over for good.
+ */
+export class ModelLoader {
+  /** Models that requests wait for, the longest waiting first. */
+  readonly #wanted: PooledModel[] = []
+  /** The model that makes room as soon as it is unused. */
+  #victim: PooledModel | undefined
+  readonly #closing = new AbortController()
+  #isOpen = true
+
+  constructor(
+    private readonly models: ReadonlyMap<string, PooledModel>,
+    private readonly options: ModelPoolOptions,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+    private readonly onLost: (model: string, reason: string) => void = () => {},
+  ) {}
+
+  /** Leases a model if it is loaded. */
+  holdNow(model: PooledModel, keepAliveMs?: number): Lease | undefined {
+    const { loaded } = model
+    if (loaded === undefined || model.state !== 'loaded' || model === this.#victim) return undefined
+    return this.#enter(model, loaded, keepAliveMs)
+  }
+
+  /** Loads and leases a model. Throws what its load throws. */
+  async hold(model: PooledModel, { keepAliveMs, signal }: HoldOptions = {}): Promise<Lease> {
+    if (signal?.aborted === true) throw reasonOf(signal)
+    if (!this.#isOpen) throw shuttingDown()
+    const present = this.holdNow(model, keepAliveMs)
+    if (present !== undefined) return present
+    const { maxWaiting } = this.options
+    if (model.waiters.size >= maxWaiting) {
+      const message = `${maxWaiting} requests wait for the model ${model.name}, which is the limit`
+      throw new CllmError('queue_full', message)
+    }
+    return await new Promise((resolve, reject) => {
+      const waiter: Waiter = { keepAliveMs, resolve, reject }
+      model.waiters.add(waiter)
+      const leave = (): void => {
+        if (!model.waiters.delete(waiter)) return
+        reject(reasonOf(signal))
+        this.#advance()
+      }
+      signal?.addEventListener('abort', leave, { once: true })
+      if (!this.#wanted.includes(model)) this.#wanted.push(model)
+      this.#advance()
+    })
+  }
+
+  /** Unloads the model as soon as it is unused; resolves when its memory is free. */
+  async unload(model: PooledModel): Promise<void> {
+    if (model.state === 'unloaded') return
+    await new Promise<void>((resolve) => {
+      model.onUnloaded.push(resolve)
+      model.isUnwanted = true
+      this.#settle(model)
+    })
+  }
+
+  /** Refuses new requests; resolves when all loaded models are drained. */
+  async drain(): Promise<void> {
+    this.#isOpen = false
+    await Promise.all(this.#present().map(async ({ loaded }) => await loaded?.client.drain()))
+  }
+
+  /** Ends all models at once. */
+  async close(): Promise<void> {
+    this.#isOpen = false
+    this.#closing.abort()
+    for (const model of this.#wanted.splice(0)) refuse(model, shuttingDown())
+    const gone = this.#present().map(async (model) => {
+      if (model.state === 'loaded') void this.#evict(model)
+      await new Promise<void>((resolve) => void model.onUnloaded.push(resolve))
+    })
+    await Promise.all(gone)
+  }
+
+  #present(): PooledModel[] {
+    return [...this.models.values()].filter(({ state }) => state !== 'unloaded')
+  }
+
+  #enter(model: PooledModel, loaded: LoadedModel, keepAliveMs: number | undefined): Lease {
+    model.users++
+    model.lastUsed = this.clock.now()
+    model.keepAliveMs = keepAliveMs ?? model.keepAliveMs
+    model.stay()
+    let isHeld = true
+    const release = (): void => {
+      if (!isHeld) return
+      isHeld = false
+      // An engine that is gone has no users any more.
+      if (model.loaded !== loaded) return
+      model.users--
+      model.lastUsed = this.clock.now()
+      this.#settle(model)
+    }
+    return { client: loaded.client, release }
+  }
+
+  /** An unused model is unloaded now or at its expiry; waiting loads may then proceed. */
+  #settle(model: PooledModel): void {
+    if (model.state === 'loaded' && model.users === 0) {
+      if (model.isUnwanted || model.keepAliveMs <= 0) void this.#evict(model)
+      else if (model.keepAliveMs < Infinity && model.expiresAt === undefined) this.#expire(model)
+    }
+    this.#advance()
+  }
+
+  #expire(model: PooledModel): void {
+    model.expiresAt = model.lastUsed + model.keepAliveMs
+    model.cancelExpiry = this.clock.at(model.expiresAt, () => void this.#evict(model))
+  }
+
+  /** Advances the first waiting model: resolves its leases, makes room, or loads it. */
+  #advance(): void {
+    this.#victim = undefined
+    for (let next = this.#wanted[0]; next !== undefined; next = this.#wanted[0]) {
+      if (next.state === 'loading' || next.state === 'unloading') return
+      if (next.state === 'unloaded' && next.waiters.size > 0) {
+        if (this.#makeRoom(next)) void this.#load(next)
+        return
+      }
+      this.#wanted.shift()
+      this.#admit(next)
+    }
+  }
+
+  /** Whether a model can be loaded now; if not, starts or schedules an unload to make room. */
+  #makeRoom(wanted: PooledModel): boolean {
+    const present = this.#present()
+    if (present.some(({ state }) => state === 'unloading')) return false
+    if (present.length < this.options.maxLoaded && !wanted.isShortOfMemory) return true
+    const idle = present.filter(({ users }) => users === 0)
+    const victim = leastRecentlyUsed(idle.length > 0 ? idle : present)
+    if (victim === undefined) return true
+    if (victim.users > 0) this.#victim = victim
+    else {
+      wanted.isShortOfMemory = false
+      void this.#evict(victim)
+    }
+    return false
+  }
+
+  #admit(model: PooledModel): void {
+    const { loaded } = model
+    if (loaded === undefined) return
+    for (const waiter of model.waiters) {
+      waiter.resolve(this.#enter(model, loaded, waiter.keepAliveMs))
+    }
+    model.waiters.clear()
+  }
+
+  async #load(model: PooledModel): Promise<void> {
+    const { source, name } = model
+    const since = this.clock.now()
+    model.state = 'loading'
+    model.isShortOfMemory = false
+    model.keepAliveMs = source.keepAliveMs ?? this.options.keepAliveMs
+    let starting: LoadedModel | undefined
+    try {
+      const context = { heldBytes: this.#heldBytes(), signal: this.#closing.signal }
+      starting = await source.load(context)
+      model.info = await starting.client.info()
+      model.scheduler = await starting.client.getScheduler()
+      model.loaded = starting
+    } catch (error) {
+      await starting?.close().catch(() => {})
+      this.#failed(model, CllmError.from(error))
+      return
+    }
+    model.state = 'loaded'
+    model.error = undefined
+    model.lastUsed = this.clock.now()
+    this.logger.info({ model: name, ms: model.lastUsed - since }, 'the model is loaded')
+    const loaded = starting
+    void loaded.gone?.then((reason) => this.#lost(model, loaded, reason))
+    if (this.#closing.signal.aborted) void this.#evict(model)
+    this.#admit(model)
+    this.#settle(model)
+  }
+
+  #failed(model: PooledModel, error: CllmError): void {
+    const others = this.#present().filter((other) => other !== model)
+    const isShort = error.code === 'insufficient_memory' && others.length > 0
+    model.forget()
+    if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
+    else {
+      model.error = isShort ? explainMemory(error, others) : error
+      this.logger.error({ model: model.name, err: model.error }, 'the model cannot be loaded')
+      refuse(model, model.error)
+    }
+    this.#advance()
+  }
+
+  #lost(model: PooledModel, loaded: LoadedModel, reason: string): void {
+    if (model.loaded !== loaded || model.state !== 'loaded') return
+    const message = `The engine of ${model.name} is gone and could not be started again: ${reason}`
+    model.error = new CllmError('engine_unavailable', message)
+    this.logger.error({ model: model.name, reason }, 'the engine is gone; its next use loads it')
+    model.stay()
+    void this.#keepRecording(model, loaded)
+    model.forget()
+    this.onLost(model.name, reason)
+    this.#advance()
+  }
+
+  async #evict(model: PooledModel): Promise<void> {
+    const { loaded, name } = model
+    if (loaded === undefined || model.state !== 'loaded') return
+    model.stay()
+    model.state = 'unloading'
+    await this.#keepRecording(model, loaded)
+    try {
+      await loaded.close()
+    } catch (error) {
+      this.logger.error({ model: name, err: error }, 'the model did not close as it should')
+    }
+    this.logger.info({ model: name }, 'the model is unloaded')
+    model.forget()
+    this.#advance()
+  }
+
+  /** A recording outlives its engine; one that does not answer in time leaves none. */
+  async #keepRecording(model: PooledModel, { client }: LoadedModel): Promise<void> {
+    if (client.recording === undefined || !this.#isOpen) return
+    let cancel = (): void => {}
+    const tooLate = new Promise<undefined>((resolve) => {
+      cancel = this.clock.at(this.clock.now() + recordingMs, () => resolve(undefined))
+    })
+    const recording = await Promise.race([client.recording(), tooLate]).catch(() => undefined)
+    cancel()
+    model.recording = recording ?? model.recording
+  }
+
+  #heldBytes(): number {
+    return this.#present().reduce((sum, { loaded }) => sum + (loaded?.memoryBytes ?? 0), 0)
+  }
+}
+
+function leastRecentlyUsed(models: readonly PooledModel[]): PooledModel | undefined {
+  return models.reduce<PooledModel | undefined>(
+    (oldest, model) => (oldest === undefined || model.lastUsed < oldest.lastUsed ? model : oldest),
+    undefined,
+  )
+}
+
+function refuse({ waiters }: PooledModel, error: CllmError): void {
+  for (const { reject } of waiters) reject(error)
+  waiters.clear()
+}
+
+const shuttingDown = (): CllmError =>
+  new CllmError('shutting_down', 'The engine takes no new requests')
+
+function reasonOf(signal: AbortSignal | undefined): CllmError {
+  const reason: unknown = signal?.reason
+  return CllmError.isInstance(reason)
+    ? reason
+    : new CllmError('cancelled', 'The client left before the model was loaded')
+}

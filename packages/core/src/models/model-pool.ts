@@ -1,0 +1,104 @@
+import { systemClock } from '../clock/system-clock.js'
+import type { Clock } from '../contracts/clock.js'
+import type { EngineClient } from '../contracts/engine/engine-client.js'
+import type { ModelStatus, OpenOptions } from '../contracts/engine/engine-directory.js'
+import { silentLogger, type Logger } from '../contracts/logger.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { defaultModelPoolOptions, ModelLoader, type ModelPoolOptions } from './model-loader.js'
+import { resolveModelName } from './resolve-model-name.js'
+import { PooledEngineClient } from './pooled-engine-client.js'
+import { PooledModel, type LoadableModel } from './pooled-model.js'
+import type { ClosableDirectory } from '../server/closable-directory.js'
+
+/** Parts of a {@link ModelPool}. */
+export interface ModelPoolParts {
+  /** The first one is the default. */
+  readonly models: readonly LoadableModel[]
+  /** Further names of models; `*` matches every unknown name. */
+  readonly aliases?: Readonly<Record<string, string>>
+  /** Default: {@link defaultModelPoolOptions}. */
+  readonly options?: Partial<ModelPoolOptions>
+  /** Called when an engine has stopped for good; its next use loads the model again. */
+  readonly onLost?: (model: string, reason: string) => void
+  /** Default: real time. */
+  readonly clock?: Clock
+  /** Default: silent. */
+  readonly logger?: Logger
+}
+
+/**
+ * Models that are loaded at first use and unloaded to make room or after their time to live (as in
+ * Ollama). Concurrent uses load a model once; a model in use is never unloaded; a failed load fails
+ * the requests that wait for it, and the next use tries again.
+ */
+export class ModelPool implements ClosableDirectory {
+  readonly #models = new Map<string, PooledModel>()
+  readonly #aliases: ReadonlyMap<string, string>
+  readonly #keeper: ModelLoader
+  readonly #clock: Clock
+
+  constructor({ models, aliases = {}, options, onLost, ...parts }: ModelPoolParts) {
+    const { clock = systemClock, logger = silentLogger } = parts
+    const all = { ...defaultModelPoolOptions, ...options }
+    this.#clock = clock
+    this.#aliases = new Map(Object.entries(aliases))
+    this.#keeper = new ModelLoader(this.#models, all, clock, logger, onLost)
+    for (const source of models) this.add(source)
+  }
+
+  list(): readonly string[] {
+    return [...this.#models.keys()]
+  }
+
+  nameOf(id?: string): string {
+    return resolveModelName(this.list(), this.#aliases, id)
+  }
+
+  open(id?: string, options: OpenOptions = {}): EngineClient {
+    const model = this.#find(id)
+    if (options.peek === true) return peek(model)
+    return new PooledEngineClient(this.#keeper, model, options, this.#clock)
+  }
+
+  status(id?: string): ModelStatus {
+    return this.#find(id).status
+  }
+
+  async unload(id: string): Promise<void> {
+    await this.#keeper.unload(this.#find(id))
+  }
+
+  /** Brings a model into memory. Throws what its load throws. */
+  async load(id?: string): Promise<void> {
+    ;(await this.#keeper.hold(this.#find(id))).release()
+  }
+
+  /** Serves one more model; one of its name stays as it is. */
+  add(source: LoadableModel): void {
+    if (!this.#models.has(source.name)) this.#models.set(source.name, new PooledModel(source))
+  }
+
+  /** Unloads a model and forgets it. Throws `model_not_found`. */
+  async remove(id: string): Promise<void> {
+    const model = this.#find(id)
+    await this.#keeper.unload(model)
+    this.#models.delete(model.name)
+  }
+
+  async drain(): Promise<void> {
+    await this.#keeper.drain()
+  }
+
+  async close(): Promise<void> {
+    await this.#keeper.close()
+  }
+
+  #find(id?: string): PooledModel {
+    return this.#models.get(this.nameOf(id))!
+  }
+}
+
+function peek({ name, loaded, state }: PooledModel): EngineClient {
+  if (loaded !== undefined && state === 'loaded') return loaded.client
+  throw new CllmError('engine_unavailable', `The model ${name} is not in memory: it is ${state}`)
+}

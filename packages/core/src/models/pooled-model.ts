@@ -1,0 +1,101 @@
+import type { EngineClient, EngineInfo } from '../contracts/engine/engine-client.js'
+import type { ModelState, ModelStatus } from '../contracts/engine/engine-directory.js'
+import type { Recording } from '../contracts/engine/recording.js'
+import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
+import type { CllmError } from '../errors/cllm-error.js'
+
+/** What a load has to reckon with. */
+export interface LoadContext {
+  /** Bytes of RAM that the models in memory hold. */
+  readonly heldBytes: number
+  /** Fires when nobody wants the model any more: the server closes. */
+  readonly signal: AbortSignal
+}
+
+/** A model that is in memory. */
+export interface LoadedModel {
+  readonly client: EngineClient
+  /** Bytes of RAM that it holds; default 0. */
+  readonly memoryBytes?: number
+  /** Resolves when its engine is gone and cannot be started again, with the reason. */
+  readonly gone?: Promise<string>
+  /** Ends it at once, and resolves when its memory is free. */
+  close(): Promise<void>
+}
+
+/** A model that can be loaded. */
+export interface LoadableModel {
+  /** What clients call it. */
+  readonly name: string
+  /** Milliseconds that it stays in memory after its last use; default: as the pool says. */
+  readonly keepAliveMs?: number
+  /** Loads it. `insufficient_memory` makes the pool unload others, if it has any, and try again. */
+  load(context: LoadContext): Promise<LoadedModel>
+}
+
+/** Keeps a model in memory. */
+export interface Lease {
+  readonly client: EngineClient
+  readonly release: () => void
+}
+
+/** Who waits for a model. */
+export interface Waiter {
+  readonly keepAliveMs: number | undefined
+  readonly resolve: (hold: Lease) => void
+  readonly reject: (error: CllmError) => void
+}
+
+/** What is known of a model of a pool. */
+export class PooledModel {
+  state: ModelState = 'unloaded'
+  loaded: LoadedModel | undefined
+  info: EngineInfo | undefined
+  /** What its engine started with. */
+  scheduler: SchedulerInfo | undefined
+  /** Of the engine that was there last. */
+  recording: Recording | undefined
+  error: CllmError | undefined
+  users = 0
+  lastUsed = 0
+  keepAliveMs = Infinity
+  expiresAt: number | undefined
+  /** Whether the last load said that the memory does not suffice beside what is loaded. */
+  isShortOfMemory = false
+  /** Whether it is to go when nobody uses it, whatever its time to live. */
+  isUnwanted = false
+  cancelExpiry: (() => void) | undefined
+  readonly waiters = new Set<Waiter>()
+  /** Called when it is out of memory. */
+  readonly onUnloaded: (() => void)[] = []
+  /** Requests by id that wait for it. */
+  readonly late = new Map<string, AbortController>()
+
+  constructor(readonly source: LoadableModel) {}
+
+  get name(): string {
+    return this.source.name
+  }
+
+  get status(): ModelStatus {
+    const { name, state, users, waiters, info, scheduler, recording, expiresAt, error } = this
+    const waiting = waiters.size
+    return { name, state, users, waiting, info, scheduler, recording, expiresAt, error }
+  }
+
+  /** It is out of memory. */
+  forget(): void {
+    this.state = 'unloaded'
+    this.loaded = undefined
+    this.users = 0
+    this.isUnwanted = false
+    for (const call of this.onUnloaded.splice(0)) call()
+  }
+
+  /** It does not leave at its time any more. */
+  stay(): void {
+    this.cancelExpiry?.()
+    this.cancelExpiry = undefined
+    this.expiresAt = undefined
+  }
+}

@@ -1,0 +1,19 @@
+import { CllmError } from '../errors/cllm-error.js'
+
+/** Stands for every name that is not known. */
+const anyName = '*'
+
+/** The name of the model that is meant: by default the first. Throws `model_not_found`. */
+export function resolveModelName(
+  names: readonly string[],
+  aliases: ReadonlyMap<string, string>,
+  id: string | undefined,
+): string {
+  const name = id ?? names[0] ?? ''
+  if (names.includes(name)) return name
+  const meant = aliases.get(name) ?? aliases.get(anyName)
+  if (meant !== undefined && names.includes(meant)) return meant
+  const known = [...names, ...aliases.keys()].join(', ')
+  const message = `model: expected one of ${known}, instead got "${name.slice(0, 100)}"`
+  throw new CllmError('model_not_found', message, { details: { field: 'model' } })
+}

@@ -1,0 +1,30 @@
+import type { Definition } from '../contracts/definition.js'
+import { CllmError } from '../errors/cllm-error.js'
+
+/** @throws `plugin_invalid` when it cannot be half of a policy */
+export function checkHalf(kind: string, half: Definition<unknown>): void {
+  checkDefinition(kind, half)
+  if (/^[^+\s]+$/.test(half.name)) return
+  const message = `The name of the ${kind} "${half.name}": expected neither "+" nor spaces in it`
+  throw new CllmError('plugin_invalid', message)
+}
+
+/** @throws `plugin_invalid` when a part of it is missing or is of the wrong kind */
+export function checkDefinition(
+  kind: string,
+  definition: Omit<Definition<unknown>, 'create'> & { readonly create: unknown },
+): void {
+  const { name, doc, options } = definition ?? {}
+  const isText = (value: unknown) => typeof value === 'string' && value !== ''
+  const isSchema =
+    options === undefined ||
+    (typeof options?.parse === 'function' && typeof options.shape === 'object')
+  if (isText(name) && isText(doc) && isSchema && typeof definition.create === 'function') return
+  const message = `${a(kind)} is registered as { name, doc, options, create }: two texts, an object schema if it has options, and a function that makes it`
+  throw new CllmError('plugin_invalid', message)
+}
+
+/** The kind with its article, as a sentence begins. */
+export function a(kind: string): string {
+  return /^[aeiou]/.test(kind) ? `An ${kind}` : `A ${kind}`
+}

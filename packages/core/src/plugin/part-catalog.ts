@@ -1,0 +1,96 @@
+import type { PartFactory, PartToken } from '../contracts/part.js'
+import type { EngineObserver } from '../contracts/engine/engine-observer.js'
+import { CllmError } from '../errors/cllm-error.js'
+import * as tokens from '../tokens.js'
+import { didYouMean } from './did-you-mean.js'
+import { type PartChoice, replaceableParts } from './replaceable-parts.js'
+
+/** Parts that are used beside each other instead of replacing a built-in one. */
+const additions: ReadonlyMap<PartToken<unknown>, string> = new Map<PartToken<unknown>, string>([
+  [tokens.ENGINE_OBSERVER, 'engine-observer'],
+  [tokens.MODEL_SOURCE, 'model-source'],
+])
+
+/** The parts that plug-ins provide, by token and name. */
+export class PartCatalog {
+  readonly #parts = new Map<PartToken<unknown>, Map<string, PartFactory<unknown>>>()
+
+  /** @throws `plugin_conflict` when the token has one of this name, `plugin_invalid` */
+  add<T>(token: PartToken<T>, name: string, create: PartFactory<T>): void {
+    const part = additions.get(token) ?? partName(token)
+    if (
+      part === undefined ||
+      typeof name !== 'string' ||
+      name === '' ||
+      typeof create !== 'function'
+    ) {
+      const valid = [...Object.keys(replaceableParts), ...additions.values()].join(', ')
+      const message = `provide: expected the token of one of ${valid}, a name and a function`
+      throw new CllmError('plugin_invalid', message)
+    }
+    if (token === tokens.MODEL_SOURCE) checkScheme(name)
+    const named = this.#parts.get(token) ?? new Map<string, PartFactory<unknown>>()
+    if (named.has(name)) {
+      const message = `A part named "${name}" is provided already for ${part}`
+      throw new CllmError('plugin_conflict', message, { details: { part: name } })
+    }
+    named.set(name, create as PartFactory<unknown>)
+    this.#parts.set(token, named)
+  }
+
+  /**
+   * Whether a part is chosen, and how it is made.
+   *
+   * @throws `invalid_configuration` with the valid names when there is no such part
+   */
+  chosen<T>(token: PartToken<T>, choice: PartChoice): PartFactory<T> | undefined {
+    const part = partName(token)
+    const name = part === undefined ? undefined : choice[part]
+    if (part === undefined || name === undefined) return undefined
+    const named = this.#parts.get(token)
+    const create = named?.get(name)
+    if (create !== undefined) return create as PartFactory<T>
+    throw unknown(`use.${part}`, name, [...(named?.keys() ?? [])])
+  }
+
+  /** All observers that are provided: none replaces another. */
+  observers(): PartFactory<EngineObserver>[] {
+    return [...this.named(tokens.ENGINE_OBSERVER).values()]
+  }
+
+  /** All that is provided for a token, by name. */
+  named<T>(token: PartToken<T>): ReadonlyMap<string, PartFactory<T>> {
+    return (this.#parts.get(token) ?? new Map()) as ReadonlyMap<string, PartFactory<T>>
+  }
+
+  /** @throws `invalid_configuration` for a part that does not exist, or a name that is not provided */
+  check(choice: PartChoice): void {
+    for (const part of Object.keys(choice)) {
+      const token = replaceableParts[part]
+      if (token === undefined) throw unknown('use', part, Object.keys(replaceableParts))
+      this.chosen(token, choice)
+    }
+  }
+}
+
+/** A letter alone would be a drive of Windows. */
+function checkScheme(name: string): void {
+  if (!/^[a-z][a-z0-9+.-]+$/.test(name)) {
+    const message = `The model source "${name}": expected a scheme of small letters and digits, such as "s3"`
+    throw new CllmError('plugin_invalid', message)
+  }
+  if (name !== 'hf') return
+  throw new CllmError('plugin_conflict', 'The scheme "hf" is built in: hf:owner/repository')
+}
+
+function partName(token: PartToken<unknown>): string | undefined {
+  return Object.keys(replaceableParts).find((name) => replaceableParts[name] === token)
+}
+
+function unknown(field: string, name: string, valid: readonly string[]): CllmError {
+  const names = valid.toSorted()
+  const expected =
+    names.length === 0 ? 'no plug-in provides one' : `expected one of ${names.join(', ')}`
+  const message = `${field}: ${expected}, instead got "${name}"${didYouMean(name, names)}`
+  return new CllmError('invalid_configuration', message, { details: { field, valid: names } })
+}

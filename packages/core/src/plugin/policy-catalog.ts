@@ -1,0 +1,165 @@
+import type {
+  BatchingDefinition,
+  Definition,
+  OrderDefinition,
+  PolicyDefinition,
+} from '../contracts/definition.js'
+import type { PolicyInfo } from '../contracts/scheduling/scheduler-info.js'
+import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { composePolicy } from '../policy/compose-policy.js'
+import { parseOptions } from '../policy/parse-options.js'
+import { a, checkDefinition, checkHalf } from './check-definition.js'
+import { didYouMean } from './did-you-mean.js'
+import { optionProblems } from './option-problems.js'
+
+type Create = (options: Readonly<Record<string, unknown>>) => SchedulerPolicy
+
+/** The policies by name: whole ones, and every batching with every order. */
+export class PolicyCatalog {
+  readonly #batchings = new Map<string, BatchingDefinition>()
+  readonly #orders = new Map<string, OrderDefinition>()
+  readonly #policies = new Map<string, Create>()
+  readonly #infos = new Map<string, PolicyInfo>()
+
+  /** The batchings, as they were added. */
+  get batchings(): readonly BatchingDefinition[] {
+    return [...this.#batchings.values()]
+  }
+
+  /** The orders, as they were added. */
+  get orders(): readonly OrderDefinition[] {
+    return [...this.#orders.values()]
+  }
+
+  /** Every policy's name, sorted. */
+  get names(): string[] {
+    return [...this.#policies.keys()].toSorted()
+  }
+
+  /** @throws `plugin_invalid`, or `plugin_conflict` when there is one of this name */
+  addPolicy(policy: PolicyDefinition): void {
+    checkDefinition('policy', policy)
+    this.#checkFree('policy', policy.name, this.#policies)
+    this.#policies.set(policy.name, (given) => {
+      const [options] = parseOptions(policy.name, [policy], given)
+      return policy.create(options)
+    })
+  }
+
+  /** @throws `plugin_invalid`, or `plugin_conflict` when one of its name or options is taken */
+  addOrder(order: OrderDefinition): void {
+    checkHalf('order', order)
+    this.#checkFree('order', order.name, this.#orders)
+    this.#addPairs(
+      'order',
+      order,
+      this.batchings.map((batching) => [batching, order] as const),
+    )
+    this.#orders.set(order.name, order)
+  }
+
+  /** @throws `plugin_invalid`, or `plugin_conflict` when one of its name or options is taken */
+  addBatching(batching: BatchingDefinition): void {
+    checkHalf('batching', batching)
+    this.#checkFree('batching', batching.name, this.#batchings)
+    this.#addPairs(
+      'batching',
+      batching,
+      this.orders.map((order) => [batching, order] as const),
+    )
+    this.#batchings.set(batching.name, batching)
+  }
+
+  /** Every policy with the defaults of its options, by name. */
+  infos(): PolicyInfo[] {
+    return this.names.map((name) => this.#info(name))
+  }
+
+  /** @throws `invalid_policy` or `plugin_invalid` */
+  create(name: string, options: Readonly<Record<string, unknown>>): SchedulerPolicy {
+    const create = this.#policies.get(name)
+    if (create === undefined) throw this.#unknown(name)
+    let policy: SchedulerPolicy
+    try {
+      policy = create(options)
+    } catch (error) {
+      if (CllmError.isInstance(error) && error.code === 'invalid_policy') throw error
+      const problems = optionProblems(error)
+      const message = `policy "${name}": ${problems.join('; ')}`
+      const details = { policy: name, problems }
+      throw new CllmError('invalid_policy', message, { details, cause: error })
+    }
+    if (typeof policy?.name === 'string' && typeof policy.plan === 'function') return policy
+    const message = `policy "${name}": create made no policy, which has a name and a plan method`
+    throw new CllmError('plugin_invalid', message, { details: { policy: name } })
+  }
+
+  #addPairs(
+    kind: string,
+    { name }: Definition<unknown>,
+    pairs: readonly (readonly [BatchingDefinition, OrderDefinition])[],
+  ): void {
+    const named = pairs.map((pair) => ({ pair, policy: pair.map((half) => half.name).join('+') }))
+    // All are checked before the first one is added: a half is there with all its pairs or not at all.
+    for (const { pair, policy } of named) {
+      this.#checkFree('policy', policy, this.#policies)
+      const [its, others] = pair.map(optionNames) as [string[], string[]]
+      const both = its.find((option) => others.includes(option))
+      if (both === undefined) continue
+      const message = `The ${kind} "${name}" makes the policy "${policy}", whose halves both have an option "${both}"`
+      throw new CllmError('plugin_conflict', message, { details: { [kind]: name, policy } })
+    }
+    for (const { pair, policy } of named) {
+      this.#policies.set(policy, (options) => composePolicy(...pair, options))
+    }
+  }
+
+  #checkFree(kind: string, name: string, taken: ReadonlyMap<string, unknown>): void {
+    if (!taken.has(name)) return
+    const message = `${a(kind)} named "${name}" is registered already`
+    throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
+  }
+
+  #unknown(name: string): CllmError {
+    const { names, batchings, orders } = this
+    const pairs = new Set(
+      batchings.flatMap((one) => orders.map((two) => `${one.name}+${two.name}`)),
+    )
+    const whole = names.filter((policy) => !pairs.has(policy))
+    const expected = [
+      ...(pairs.size === 0 ? [] : [`batching+order, ${listed(batchings, orders)}`]),
+      ...(whole.length === 0 ? [] : [`one of ${whole.join(', ')}`]),
+    ]
+    const hint = expected.length === 0 ? 'none is registered' : `expected ${expected.join(', or ')}`
+    const message = `There is no policy "${name}": ${hint}${didYouMean(name, names)}`
+    const details = { field: 'policy', policy: name, valid: names }
+    return new CllmError('invalid_policy', message, { details })
+  }
+
+  #info(name: string): PolicyInfo {
+    let info = this.#infos.get(name)
+    if (info === undefined) {
+      try {
+        info = { name, options: this.create(name, {}).options ?? {} }
+      } catch {
+        info = { name }
+      }
+      this.#infos.set(name, info)
+    }
+    return info
+  }
+}
+
+function listed(
+  batchings: readonly Definition<unknown>[],
+  orders: readonly Definition<unknown>[],
+): string {
+  const names = (definitions: readonly Definition<unknown>[]) =>
+    definitions.map(({ name }) => name).join(', ')
+  return `of the batchings ${names(batchings)} and the orders ${names(orders)}`
+}
+
+function optionNames({ options }: Definition<unknown>): string[] {
+  return Object.keys(options?.shape ?? {})
+}

@@ -1,0 +1,71 @@
+import type { ProtocolDefinition } from '../contracts/definition.js'
+import type { Protocol } from '../contracts/transport.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { checkDefinition } from './check-definition.js'
+import { didYouMean } from './did-you-mean.js'
+import { optionProblems } from './option-problems.js'
+
+type Options = Readonly<Record<string, unknown>>
+
+/** The protocols by name. */
+export class ProtocolCatalog {
+  readonly #definitions = new Map<string, ProtocolDefinition>()
+
+  /** The names, in the order of registration; a replacement keeps the place of what it replaces. */
+  get names(): string[] {
+    return [...this.#definitions.keys()]
+  }
+
+  /** @throws `plugin_invalid`, or `plugin_conflict` when its name is taken and it does not replace */
+  add(definition: ProtocolDefinition): void {
+    checkDefinition('protocol', definition)
+    const { name, replaces = false } = definition
+    if (/[,\s]/.test(name)) {
+      const message = `The name of the protocol "${name}": expected neither commas nor spaces in it`
+      throw new CllmError('plugin_invalid', message)
+    }
+    const taken = this.#definitions.get(name)
+    if (taken !== undefined && (!replaces || taken.replaces === true)) {
+      const hint = replaces ? 'and replaced already' : 'already; `replaces: true` takes its place'
+      const message = `A protocol named "${name}" is registered ${hint}`
+      throw new CllmError('plugin_conflict', message, { details: { protocol: name } })
+    }
+    this.#definitions.set(name, definition)
+  }
+
+  /** @throws `invalid_configuration` or `plugin_invalid` */
+  create(name: string, given: Options, context: unknown): Protocol {
+    const { names } = this
+    const definition = this.#definitions.get(name)
+    if (definition === undefined) {
+      const expected =
+        names.length === 0 ? 'none is registered' : `expected one of ${names.join(', ')}`
+      const message = `protocols: ${expected}, instead got "${name}"${didYouMean(name, names)}`
+      const details = { field: 'protocols', valid: names }
+      throw new CllmError('invalid_configuration', message, { details })
+    }
+    const protocol = definition.create(parseOptions(definition, given), context)
+    if (typeof protocol?.name === 'string' && typeof protocol.mount === 'function') return protocol
+    const message = `protocol "${name}": create made no protocol, which has a name and a mount method`
+    throw new CllmError('plugin_invalid', message, { details: { protocol: name } })
+  }
+}
+
+function parseOptions({ name, options }: ProtocolDefinition, given: Options): unknown {
+  const known = Object.keys(options?.shape ?? {})
+  const unknown = Object.keys(given).find((option) => !known.includes(option))
+  if (unknown !== undefined) {
+    const hint = known.length === 0 ? 'it takes no options' : `expected ${known.join(', ')}`
+    throw invalid(name, [`option "${unknown}": ${hint}${didYouMean(unknown, known)}`])
+  }
+  try {
+    return options?.parse(given) ?? {}
+  } catch (error) {
+    throw invalid(name, optionProblems(error), error)
+  }
+}
+
+function invalid(protocol: string, problems: readonly string[], cause?: unknown): CllmError {
+  const message = `protocol "${protocol}": ${problems.join('; ')}`
+  return new CllmError('invalid_configuration', message, { details: { protocol, problems }, cause })
+}

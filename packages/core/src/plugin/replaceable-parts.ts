@@ -1,0 +1,15 @@
+import type { PartToken } from '../contracts/part.js'
+import * as tokens from '../tokens.js'
+
+/** The parts of an engine that plug-ins can replace, by the names that settings use. */
+export const replaceableParts: Readonly<Record<string, PartToken<unknown>>> = {
+  admission: tokens.ADMISSION,
+  'kv-cache-manager': tokens.KV_CACHE_MANAGER,
+  logger: tokens.LOGGER,
+  'prefix-index': tokens.PREFIX_INDEX,
+  tokenizer: tokens.TOKENIZER,
+  'wait-predictor': tokens.WAIT_PREDICTOR,
+}
+
+/** Which provided part is used in place of a built-in one: its name, by the part's. */
+export type PartChoice = Readonly<Record<string, string>>

@@ -1,0 +1,64 @@
+import type { Batching } from '../contracts/scheduling/batching.js'
+import type { BatchingDefinition, OrderDefinition } from '../contracts/definition.js'
+import type { Order } from '../contracts/scheduling/order.js'
+import type {
+  SchedulerPolicy,
+  SchedulerState,
+  SequenceView,
+} from '../contracts/scheduling/scheduler-policy.js'
+import { oneStepGroup } from './one-step-group.js'
+import { parseOptions } from './parse-options.js'
+
+/**
+ * A policy that is the product of two independent decisions: what a step computes and which request
+ * is next. It is named `batching+order`, such as `adaptive+fcfs`, and has the options of both.
+ *
+ * @throws `invalid_policy` for an option that neither has, or a wrong value
+ */
+export function composePolicy(
+  batching: BatchingDefinition,
+  order: OrderDefinition,
+  options: Readonly<Record<string, unknown>> = {},
+): SchedulerPolicy {
+  const name = `${batching.name}+${order.name}`
+  const [ofBatching, ofOrder] = parseOptions(name, [batching, order], options)
+  return {
+    name,
+    options: { ...ofBatching, ...ofOrder },
+    ...joined(batching.create(ofBatching), order.create(ofOrder)),
+  }
+}
+
+function joined(batching: Batching, order: Order): Pick<SchedulerPolicy, 'plan' | 'observe'> {
+  let lastGroup: string | undefined
+  return {
+    plan(given) {
+      const reject = order.reject?.(given) ?? []
+      const canPreempt = given.freeSlots === 0 && batching.inGroups !== true
+      const victims = canPreempt ? (order.preempt?.(given) ?? []) : []
+      const state = withoutVictims(given, victims)
+      const next = except(order.next(state), new Set(reject.map(({ id }) => id)))
+      const view = oneStepGroup(state, next, lastGroup)
+      lastGroup = view.group
+      const preempt = victims.map(({ id }) => id)
+      return { preempt, reject, ...batching.plan(view.state, view.next) }
+    },
+    observe(event) {
+      batching.observe?.(event)
+      order.observe?.(event)
+    },
+  }
+}
+
+function withoutVictims(state: SchedulerState, victims: readonly SequenceView[]): SchedulerState {
+  if (victims.length === 0) return state
+  const running = state.running.filter((request) => !victims.includes(request))
+  return { ...state, running, freeSlots: state.freeSlots + victims.length }
+}
+
+function* except(
+  requests: Iterable<SequenceView>,
+  left: ReadonlySet<string>,
+): Iterable<SequenceView> {
+  for (const request of requests) if (!left.has(request.id)) yield request
+}

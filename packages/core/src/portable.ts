@@ -1,0 +1,20 @@
+// `@cllm/core/portable`: what of the core needs no module of Node's. The scheduler and the simulation
+// import from here what they run, so that they run in a browser too; types come from `@cllm/core`.
+import 'reflect-metadata'
+
+export * from './clock/simulated-clock.js'
+export * from './contracts/logger.js'
+export * from './contracts/model/sampling.js'
+export * from './engine/engine.js'
+export * from './engine/engine-options.js'
+export * from './errors/cllm-error.js'
+export * from './errors/error-table.js'
+export * from './errors/nearest-name.js'
+export { GrowingHash, mixBits, nextNumber } from './hash.js'
+export * from './engine/costs/linear-fit.js'
+export * from './engine/costs/step-cost-model.js'
+export * from './engine/costs/step-features.js'
+export * from './policy/define-policy.js'
+export * from './plugin/define-plugin.js'
+export * from './plugin/plugin-registry.js'
+export * from './server/create-engine.js'

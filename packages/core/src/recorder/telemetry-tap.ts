@@ -1,0 +1,129 @@
+import type { Channel, FromEngine, ToEngine } from '../remote/channel.js'
+import type { StartEngine } from '../supervisor/engine-supervisor.js'
+import type { AddressedEvent, Usage } from '../contracts/engine/engine-client.js'
+import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
+import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
+import { Counters, endState } from '../engine/report/counters.js'
+import { totalsOf } from '../remote/recorded-step.js'
+import type { FlightRecorder } from './flight-recorder.js'
+
+/**
+ * Taps the channels on both sides of a supervisor: its counters survive the replacement of an engine,
+ * and the flight recorder sees what clients see. Exactly the events sent to clients are counted.
+ */
+export class TelemetryTap {
+  readonly #counters = new Counters()
+  /** Of the engines that have exited. */
+  #before = { busyMs: 0, policyFaults: 0 }
+  #policyFaults = 0
+  #isClosing = false
+  /** Calls whose answers are of interest. */
+  readonly #calls = new Map<number, string>()
+
+  constructor(private readonly recorder: FlightRecorder) {}
+
+  /** Starts engines and reads their telemetry. */
+  starting(start: StartEngine): StartEngine {
+    return () => {
+      const { channel, kill } = start()
+      const listening: Channel<ToEngine, FromEngine> = {
+        send: (message) => channel.send(message),
+        onMessage: (listener) =>
+          channel.onMessage((message) => {
+            this.#onEngineMessage(message)
+            listener(message)
+          }),
+        onClose: (listener) =>
+          channel.onClose((reason) => {
+            this.#onExit(reason)
+            listener(reason)
+          }),
+      }
+      return { channel: listening, kill }
+    }
+  }
+
+  /** The channel between clients and the supervisor. */
+  between(channel: Channel<ToEngine, FromEngine>): Channel<ToEngine, FromEngine> {
+    return {
+      send: (message) => {
+        this.#onClientMessage(message)
+        channel.send(message)
+      },
+      onMessage: (listener) => channel.onMessage((message) => listener(this.#onAnswer(message))),
+      onClose: (listener) => channel.onClose(listener),
+    }
+  }
+
+  /** From now on the exit of an engine is intended. */
+  close(): void {
+    this.#isClosing = true
+  }
+
+  #onEngineMessage(message: FromEngine): void {
+    if (message.type === 'ready') this.recorder.onReady(message.info, message.scheduler)
+    if (message.telemetry === undefined) return
+    const { steps, queued, busyMs } = message.telemetry
+    for (const one of queued) this.recorder.onQueued(one)
+    for (const step of steps) {
+      this.#counters.onStep(totalsOf(step))
+      this.recorder.onStep(step)
+    }
+    this.#counters.busyMs = this.#before.busyMs + busyMs
+  }
+
+  #onExit(reason: string): void {
+    this.#before = { busyMs: this.#counters.busyMs, policyFaults: this.#policyFaults }
+    if (!this.#isClosing) this.recorder.onExit(reason)
+  }
+
+  #onClientMessage(message: ToEngine): void {
+    if (message.type === 'submit') this.recorder.onArrival(message.id, message.request)
+    else if (message.type === 'call') {
+      if (message.name === 'close') this.#isClosing = true
+      if (isOfInterest(message.name)) this.#calls.set(message.call, message.name)
+    }
+  }
+
+  #onAnswer(message: FromEngine): FromEngine {
+    if (message.type === 'events') for (const event of message.events) this.#onEvent(event)
+    if (message.type !== 'result' && message.type !== 'error') return message
+    const name = this.#calls.get(message.call)
+    this.#calls.delete(message.call)
+    if (name === undefined || message.type === 'error') return message
+    if (name !== 'statistics') {
+      this.recorder.onPolicy(message.value as PolicySetting)
+      return message
+    }
+    return { ...message, value: this.#statistics(message.value as EngineStatistics) }
+  }
+
+  #onEvent({ id, event }: AddressedEvent): void {
+    const { recorder } = this
+    if (event.type === 'token') recorder.onToken(id)
+    else if (event.type === 'start') recorder.onStart(id, event.promptTokens)
+    else if (event.type === 'end') {
+      recorder.onEnd(id, 'done')
+      this.#counters.countRequest('done', event.usage, event.timings.preemptions)
+    } else {
+      const known = recorder.onEnd(id, event.error.code)
+      const { promptTokens = 0, tokens = 0 } = known ?? {}
+      const seen: Usage = { promptTokens, cachedTokens: 0, generatedTokens: tokens }
+      const { usage = seen, preemptions = 0 } = event
+      this.#counters.countRequest(endState(event.error), usage, preemptions)
+    }
+  }
+
+  #statistics(statistics: EngineStatistics): EngineStatistics {
+    this.#policyFaults = this.#before.policyFaults + statistics.policyFaults
+    return {
+      ...statistics,
+      ...this.#counters.snapshot(),
+      policyFaults: this.#policyFaults,
+      ...(this.recorder.isOn ? { recorder: this.recorder.statistics() } : {}),
+    }
+  }
+}
+
+const isOfInterest = (name: string): boolean =>
+  name === 'statistics' || name === 'getScheduler' || name === 'setScheduler'

@@ -1,0 +1,54 @@
+import type { EngineCalls } from '../contracts/engine/engine-client.js'
+import { CllmError } from '../errors/cllm-error.js'
+
+/** The names of all calls; forwarding clients and hosts are derived from this table. */
+export const engineCalls = [
+  'tokenize',
+  'detokenize',
+  'embed',
+  'applyTemplate',
+  'info',
+  'statistics',
+  'explain',
+  'getScheduler',
+  'setScheduler',
+  'drain',
+  'close',
+] as const satisfies readonly (keyof EngineCalls)[]
+
+/** The name of a call. */
+export type EngineCallName = keyof EngineCalls
+
+/** Throws `internal` if there is no such call. */
+export function assertEngineCall(name: string): asserts name is EngineCallName {
+  if ((engineCalls as readonly string[]).includes(name)) return
+  throw new CllmError(
+    'internal',
+    `Expected one of ${engineCalls.join(', ')}, instead got "${name}"`,
+  )
+}
+
+/** Whether a call can be abandoned: its last argument may be options with a signal. */
+export const takesSignal = (name: EngineCallName): boolean => name === 'embed'
+
+/**
+ * A client that forwards all calls through `forward`: it has a method for each entry of the table of
+ * calls. `submit` and `cancel` are left to the client.
+ */
+// oxlint-disable-next-line typescript/no-unsafe-declaration-merging -- the methods are made below
+export abstract class CallForwarder {
+  /** Makes the call of this name elsewhere; resolves and rejects as the method does. */
+  protected abstract forward(name: EngineCallName, values: readonly unknown[]): Promise<unknown>
+}
+
+export interface CallForwarder extends EngineCalls {}
+
+for (const name of engineCalls) {
+  Object.defineProperty(CallForwarder.prototype, name, {
+    configurable: true,
+    writable: true,
+    async value(this: { forward: CallForwarder['forward'] }, ...values: unknown[]) {
+      return await this.forward(name, values)
+    },
+  })
+}

@@ -1,0 +1,50 @@
+import type { EngineObserver, StepRecord } from '../contracts/engine/engine-observer.js'
+import type { RecordedStep } from '../contracts/engine/recording.js'
+import { blockSize } from '../engine/kv/block-chain.js'
+import type { Sequence } from '../engine/requests/sequence.js'
+import { toRecordedStep } from './recorded-step.js'
+
+/** A request that an engine queued. */
+export interface QueuedRequest {
+  readonly id: string
+  readonly maxTokens: number
+  /** Hashes of the whole blocks of its prompt. */
+  readonly blocks: readonly number[]
+}
+
+/** Data besides events that an engine sends along with its next message. */
+export interface EngineTelemetry {
+  readonly steps: readonly RecordedStep[]
+  readonly queued: readonly QueuedRequest[]
+  /** Milliseconds of work since its start. */
+  readonly busyMs: number
+}
+
+/** Collects an engine's telemetry until the next message takes it along. */
+export class TelemetryBuffer implements EngineObserver {
+  #steps: RecordedStep[] = []
+  #queued: QueuedRequest[] = []
+  #busyMs = 0
+
+  onStep(step: StepRecord): void {
+    this.#steps.push(toRecordedStep(step))
+  }
+
+  onQueued({ id, maxTokens, promptTokens, chain }: Sequence): void {
+    const blocks = chain.hashes.slice(0, Math.floor(promptTokens / blockSize))
+    this.#queued.push({ id, maxTokens, blocks })
+  }
+
+  onTurn(durationMs: number): void {
+    this.#busyMs += durationMs
+  }
+
+  /** Telemetry since the last call, as part of a message; empty if there is none. */
+  take(): { readonly telemetry?: EngineTelemetry } {
+    const [steps, queued] = [this.#steps, this.#queued]
+    if (steps.length === 0 && queued.length === 0) return {}
+    this.#steps = []
+    this.#queued = []
+    return { telemetry: { steps, queued, busyMs: this.#busyMs } }
+  }
+}

@@ -1,0 +1,117 @@
+import type {
+  AddressedEvent,
+  GenerateEvent,
+  RequestEvent,
+} from '../contracts/engine/engine-client.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { cancelled, reasonOf } from '../client/cancelled.js'
+
+/** One request's events as an iterator: events are buffered until they are read. */
+class EventStream implements AsyncIterableIterator<GenerateEvent> {
+  readonly #buffer: GenerateEvent[] = []
+  #error: CllmError | undefined
+  #isOver = false
+  readonly #waiting: (() => void)[] = []
+
+  /** @param onOver called once, with whether the consumer left before the end */
+  constructor(private readonly onOver: (hasLeft: boolean) => void) {}
+
+  push(event: RequestEvent): void {
+    if (event.type === 'error') this.fail(CllmError.deserialize(event.error))
+    else if (!this.#isOver) {
+      this.#buffer.push(event)
+      if (event.type === 'end') this.#finish(false)
+      this.#wake()
+    }
+  }
+
+  fail(error: CllmError, hasLeft = false): void {
+    if (this.#isOver) return
+    this.#error = error
+    this.#finish(hasLeft)
+    this.#wake()
+  }
+
+  async next(): Promise<IteratorResult<GenerateEvent>> {
+    while (this.#buffer.length === 0 && !this.#isOver) {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    }
+    const value = this.#buffer.shift()
+    if (value !== undefined) return { value, done: false }
+    const error = this.#error
+    this.#error = undefined
+    if (error !== undefined) throw error
+    return { value: undefined, done: true }
+  }
+
+  return(): Promise<IteratorResult<GenerateEvent>> {
+    this.#buffer.length = 0
+    this.#error = undefined
+    this.#finish(true)
+    this.#wake()
+    return Promise.resolve({ value: undefined, done: true })
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+
+  /** Wakes pending `next()` calls in order; a call that finds no event keeps waiting. */
+  #wake(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve()
+  }
+
+  #finish(hasLeft: boolean): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.onOver(hasLeft)
+  }
+}
+
+/** Streams of requests in flight: distributes the events of a step to them. */
+export class EventStreams {
+  readonly #streams = new Map<string, EventStream>()
+
+  /**
+   * Opens a stream and submits its request. When its consumer leaves or the signal aborts, the
+   * request is cancelled.
+   */
+  open(
+    id: string,
+    signal: AbortSignal | undefined,
+    request: { readonly submit: () => void; readonly cancel: (reason?: string) => void },
+  ): AsyncIterableIterator<GenerateEvent> {
+    if (this.#streams.has(id)) {
+      const message = `A request with the id "${id}" is under way`
+      return failed(new EventStream(() => {}), new CllmError('duplicate_request', message))
+    }
+    const onAbort = (): void => stream.fail(cancelled(signal), true)
+    const stream = new EventStream((hasLeft) => {
+      signal?.removeEventListener('abort', onAbort)
+      this.#streams.delete(id)
+      if (hasLeft) request.cancel(reasonOf(signal))
+    })
+    this.#streams.set(id, stream)
+    signal?.addEventListener('abort', onAbort, { once: true })
+    if (signal?.aborted === true) return failed(stream, cancelled(signal))
+    try {
+      request.submit()
+    } catch (error) {
+      return failed(stream, CllmError.from(error))
+    }
+    return stream
+  }
+
+  dispatch(events: readonly AddressedEvent[]): void {
+    for (const { id, event } of events) this.#streams.get(id)?.push(event)
+  }
+
+  failAll(error: CllmError): void {
+    for (const stream of this.#streams.values()) stream.fail(error)
+  }
+}
+
+function failed(stream: EventStream, error: CllmError): EventStream {
+  stream.fail(error)
+  return stream
+}

@@ -1,0 +1,300 @@
+import type { Clock, Random } from '../contracts/clock.js'
+import type { EngineInfo } from '../contracts/engine/engine-client.js'
+import type { Logger } from '../contracts/logger.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { PendingCalls } from './pending-calls.js'
+import type { Channel, FromEngine, ToEngine } from '../remote/channel.js'
+import { HangDetector } from './hang-detector.js'
+import type { InFlightRequest } from './in-flight-request.js'
+import { InFlightRequests } from './in-flight-requests.js'
+import type { SupervisorOptions } from './supervisor-options.js'
+
+/** A running engine process. */
+export interface EngineLink {
+  /** To the engine, which sends `ready` or `failed`, or closes it. */
+  readonly channel: Channel<ToEngine, FromEngine>
+  /** Ends it at once; its channel closes. */
+  readonly kill: () => void
+}
+
+/** Starts a process with an engine. */
+export type StartEngine = () => EngineLink
+
+/** The state of the engine. */
+export type SupervisorState = 'starting' | 'up' | 'restarting' | 'gone'
+
+/** Uptime in milliseconds after which the restart backoff is reset. */
+const stableMs = 60_000
+
+/**
+ * A channel to an engine that is restarted when it crashes, hangs or cannot be reached: waiting requests
+ * keep their places, running requests continue from the tokens received so far. It closes when the
+ * engine cannot be started.
+ */
+export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
+  state: SupervisorState = 'starting'
+  /** Engines after the first one. */
+  restarts = 0
+  readonly #requests: InFlightRequests
+  readonly #hangs: HangDetector
+  readonly #calls = new PendingCalls()
+  #link: EngineLink | undefined
+  #info: EngineInfo | undefined
+  #upSince = 0
+  #deaths = 0
+  #failedStarts = 0
+  #failure: string | undefined
+  #drains: number[] | undefined
+  #isClosing = false
+  #cancelTimer: (() => void) | undefined
+  #cancelExpiry: (() => void) | undefined
+  #onMessage: (message: FromEngine) => void = () => {}
+  #goneReason: string | undefined
+  #onClose: (reason: string) => void = () => {}
+
+  constructor(
+    private readonly startEngine: StartEngine,
+    private readonly options: SupervisorOptions,
+    private readonly clock: Clock,
+    private readonly random: Random,
+    private readonly logger: Logger,
+  ) {
+    this.#requests = new InFlightRequests(clock)
+    const debts = { isUp: () => this.state === 'up', requests: this.#requests, calls: this.#calls }
+    this.#hangs = new HangDetector(clock, options, debts, (what) => this.#kill(what))
+    this.#start()
+  }
+
+  send(message: ToEngine): void {
+    if (this.state === 'gone') return
+    if (message.type === 'submit') this.#submit(message)
+    else if (message.type === 'cancel') this.#cancel(message)
+    else if (message.type === 'leave') this.#leave(message)
+    else this.#call(message)
+    this.#hangs.update()
+  }
+
+  onMessage(listener: (message: FromEngine) => void): void {
+    this.#onMessage = listener
+  }
+
+  onClose(listener: (reason: string) => void): void {
+    this.#onClose = listener
+    // The first start may have failed before anything could listen.
+    if (this.#goneReason !== undefined) listener(this.#goneReason)
+  }
+
+  /** Ends the engine and all that is under way. */
+  kill(): void {
+    this.#isClosing = true
+    if (this.#link === undefined) this.#end('it was stopped')
+    else this.#link.kill()
+  }
+
+  #start(): void {
+    const { startTimeoutMs } = this.options
+    this.#cancelTimer = this.clock.at(this.clock.now() + startTimeoutMs, () =>
+      this.#kill(`not ready after ${startTimeoutMs / 1000} s`),
+    )
+    try {
+      const link = this.startEngine()
+      this.#link = link
+      // Late messages of an exited engine are ignored: its successor samples the same tokens again.
+      link.channel.onMessage((message) => void (this.#link === link && this.#receive(message)))
+      link.channel.onClose((reason) => void (this.#link === link && this.#onExit(reason)))
+    } catch (error) {
+      this.#onExit(String(error))
+    }
+  }
+
+  #receive(message: FromEngine): void {
+    this.#hangs.onMessage(message)
+    if (message.type === 'ready') this.#ready(message.info)
+    else if (message.type === 'failed') this.#failed(message)
+    else if (message.type === 'preparing') this.#requests.onPhase(message.id, 'preparing')
+    else if (message.type === 'prepared') this.#requests.onPhase(message.id, 'running')
+    else if (message.type === 'events') {
+      const events = this.#requests.onEvents(message.events)
+      if (events.length > 0) this.#onMessage({ type: 'events', events })
+      this.#moveOn()
+    } else if (message.type !== 'step' && this.#calls.onAnswer(message)) this.#onMessage(message)
+    this.#hangs.update()
+  }
+
+  #ready(info: EngineInfo): void {
+    this.#cancelTimer?.()
+    this.state = 'up'
+    this.#upSince = this.clock.now()
+    this.#failedStarts = 0
+    this.#failure = undefined
+    if (this.#info === undefined) this.#onMessage({ type: 'ready', info })
+    else this.logger.warn({ requests: this.#requests.size }, 'the engine is back')
+    this.#info = info
+    for (const call of this.#calls.resume()) this.#link?.channel.send(call)
+    this.#moveOn()
+  }
+
+  #failed(message: FromEngine & { readonly type: 'failed' }): void {
+    this.#failure = message.error.message
+    if (this.#info === undefined) this.#onMessage(message)
+  }
+
+  /** Submits what the engine may have now. */
+  #moveOn(): void {
+    const requests = this.#requests
+    if (this.state === 'up') {
+      for (const message of requests.take()) this.#link?.channel.send(message)
+    }
+    this.#watchHeld()
+    if (requests.size > 0) return
+    for (const call of this.#drains?.splice(0) ?? []) this.#resolve(call)
+  }
+
+  #submit({ id, request }: ToEngine & { readonly type: 'submit' }): void {
+    const error = this.#refusal(id)
+    if (error !== undefined) return this.#fail(id, error)
+    const { sampling } = request
+    // The next engine would choose another one.
+    const seed = sampling?.seed ?? this.random.uint32()
+    this.#requests.add(id, { ...request, sampling: { ...sampling, seed } })
+    this.#moveOn()
+  }
+
+  #refusal(id: string): CllmError | undefined {
+    if (this.#drains !== undefined || this.#isClosing) {
+      return new CllmError('shutting_down', 'The engine takes no new requests')
+    }
+    if (this.#requests.get(id) !== undefined) {
+      return new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
+    }
+    const limit = this.options.maxQueuedRequests
+    if (this.#info === undefined || (this.state === 'up' && !this.#requests.isHolding)) {
+      return undefined
+    }
+    if (this.#requests.size < limit + this.#info.limits.slots) return undefined
+    return new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
+  }
+
+  #cancel(message: ToEngine & { readonly type: 'cancel' }): void {
+    const { id, reason = 'The request was cancelled' } = message
+    const entry = this.#requests.get(id)
+    if (entry === undefined) return
+    if (entry.phase === 'held') return this.#drop(entry, new CllmError('cancelled', reason))
+    entry.cancelReason ??= reason
+    this.#link?.channel.send(message)
+  }
+
+  #leave(message: ToEngine & { readonly type: 'leave' }): void {
+    this.#calls.onLeave(message.call)
+    if (this.state === 'up') this.#link?.channel.send(message)
+  }
+
+  #call(message: ToEngine & { readonly type: 'call' }): void {
+    const { call, name } = message
+    if (name === 'drain') {
+      this.#drains ??= []
+      this.#drains.push(call)
+      return this.#moveOn()
+    }
+    if (name === 'close') {
+      this.#isClosing = true
+      const error = new CllmError('shutting_down', 'The engine is shutting down')
+      for (const entry of this.#requests.held()) this.#drop(entry, error)
+      if (this.state !== 'up') return this.#resolve(call)
+    }
+    const answer = this.#calls.take(message, this.state === 'up' || this.#info === undefined)
+    if (answer !== undefined) this.#onMessage(answer)
+    else if (this.state === 'up') this.#link?.channel.send(message)
+  }
+
+  #resolve(call: number): void {
+    this.#onMessage({ type: 'result', call, value: null })
+  }
+
+  #kill(reason: string): void {
+    this.#failure = reason
+    this.logger.error({ reason }, 'the engine hangs and is killed')
+    this.#link?.kill()
+  }
+
+  #onExit(reason: string): void {
+    const why = this.#failure === undefined ? reason : `${this.#failure}; ${reason}`
+    this.#failure = undefined
+    this.#link = undefined
+    this.#cancelTimer?.()
+    if (this.#info === undefined || this.#isClosing) return this.#end(why)
+    const wasUp = this.state === 'up'
+    if (!wasUp && ++this.#failedStarts >= this.options.maxStarts) return this.#end(why)
+    this.state = 'restarting'
+    this.#hangs.update()
+    this.restarts++
+    const delay = this.#delay()
+    const fields = { reason: why, delayMs: delay, requests: this.#requests.size }
+    this.logger.error(fields, 'the engine is gone and is started again')
+    this.#cancelTimer = this.clock.at(this.clock.now() + delay, () => this.#start())
+    for (const answer of this.#calls.onExit()) this.#onMessage(answer)
+    if (wasUp) this.#judge(why)
+    this.#moveOn()
+  }
+
+  /** Ends the request that crashed the engine, if known, and requests whose clients have left. */
+  #judge(why: string): void {
+    const requests = this.#requests
+    const culprit = requests.onExit()
+    const cancelled = (reason: string): CllmError => new CllmError('cancelled', reason)
+    if (culprit !== undefined) {
+      const { id, cancelReason: reason } = culprit
+      this.#fail(id, reason === undefined ? crashed(why) : cancelled(reason))
+    }
+    for (const entry of requests.all()) {
+      if (entry.cancelReason !== undefined) this.#drop(entry, cancelled(entry.cancelReason))
+    }
+  }
+
+  #delay(): number {
+    if (this.clock.now() - this.#upSince >= stableMs) this.#deaths = 0
+    const { restartDelaysMs } = this.options
+    return restartDelaysMs[this.#deaths++] ?? restartDelaysMs.at(-1) ?? 0
+  }
+
+  #end(reason: string): void {
+    this.state = 'gone'
+    this.#goneReason = reason
+    this.#hangs.update()
+    this.#cancelTimer?.()
+    this.#cancelExpiry?.()
+    this.#onClose(reason)
+  }
+
+  /** The engine ends its own requests on timeout; requests that it does not have end here. */
+  #watchHeld(): void {
+    this.#cancelExpiry?.()
+    this.#cancelExpiry = undefined
+    if (!this.#requests.isHolding) return
+    let next = Infinity
+    for (const entry of this.#requests.held()) {
+      const timeout = entry.request.timeoutMs ?? this.options.requestTimeoutMs ?? Infinity
+      const expires = entry.arrival + timeout
+      if (expires <= this.clock.now()) {
+        const message = 'The request did not end within its time limit, for lack of an engine'
+        this.#drop(entry, new CllmError('timeout', message))
+      } else next = Math.min(next, expires)
+    }
+    if (next < Infinity) this.#cancelExpiry = this.clock.at(next, () => this.#moveOn())
+  }
+
+  #drop(entry: InFlightRequest, error: CllmError): void {
+    this.#requests.remove(entry)
+    this.#fail(entry.id, error)
+  }
+
+  #fail(id: string, error: CllmError): void {
+    const event = { type: 'error', error: error.serialize() } as const
+    this.#onMessage({ type: 'events', events: [{ id, event }] })
+  }
+}
+
+function crashed(reason: string): CllmError {
+  const message = `The engine crashed while running this request alone: ${reason}`
+  return new CllmError('engine_crashed', message)
+}

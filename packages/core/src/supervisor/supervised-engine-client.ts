@@ -1,0 +1,99 @@
+import { systemClock } from '../clock/system-clock.js'
+import { systemRandom } from '../clock/system-random.js'
+import type { Clock, Random } from '../contracts/clock.js'
+import { silentLogger, type Logger } from '../contracts/logger.js'
+import type { Recording } from '../contracts/engine/recording.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { TelemetryTap } from '../recorder/telemetry-tap.js'
+import { FlightRecorder } from '../recorder/flight-recorder.js'
+import { defaultRecorderOptions, type RecorderOptions } from '../recorder/recorder-options.js'
+import { EngineSupervisor, type StartEngine, type SupervisorState } from './engine-supervisor.js'
+import { RemoteEngineClient } from '../remote/remote-engine-client.js'
+import { defaultSupervisorOptions, type SupervisorOptions } from './supervisor-options.js'
+
+/** Parts of a {@link SupervisedEngineClient}; all but `start` have defaults. */
+export interface SupervisedEngineParts {
+  readonly start: StartEngine
+  /** Default: {@link defaultSupervisorOptions}. */
+  readonly options?: Partial<SupervisorOptions>
+  /** Default: {@link defaultRecorderOptions}. */
+  readonly recorder?: Partial<RecorderOptions>
+  /** Default: real time. */
+  readonly clock?: Clock
+  /** For ids and seeds; default: the operating system's generator. */
+  readonly random?: Random
+  /** Default: silent. */
+  readonly logger?: Logger
+}
+
+/**
+ * An engine in a process that may crash: it is restarted, and no request is lost. Waiting requests keep
+ * their places; running requests continue after the last token that their client has. The next engine
+ * samples the same tokens, since they depend only on the tokens so far and the seed.
+ *
+ * When an engine crashes, the requests without a sampled token are suspects: the next engine gets them
+ * one at a time, and a request that crashes it while running alone fails with `engine_crashed`.
+ * Requests with sampled tokens become suspects after a second crash. A request whose client has left is
+ * not continued. When the engine cannot be restarted, all requests fail with `engine_unavailable`.
+ */
+export class SupervisedEngineClient extends RemoteEngineClient {
+  /** Resolves when there is no engine and will be none, with the reason. */
+  readonly gone: Promise<string>
+  readonly #supervisor: EngineSupervisor
+  readonly #recorder: FlightRecorder
+  readonly #watch: TelemetryTap
+
+  constructor({ start, options, ...parts }: SupervisedEngineParts) {
+    const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
+    const all = { ...defaultSupervisorOptions, ...options }
+    const recorder = new FlightRecorder(clock, { ...defaultRecorderOptions, ...parts.recorder })
+    const watch = new TelemetryTap(recorder)
+    const supervisor = new EngineSupervisor(watch.starting(start), all, clock, random, logger)
+    let end: (reason: string) => void
+    const gone = new Promise<string>((resolve) => (end = resolve))
+    super(
+      watch.between({
+        send: (message) => supervisor.send(message),
+        onMessage: (listener) => supervisor.onMessage(listener),
+        onClose: (listener) =>
+          supervisor.onClose((reason) => {
+            end(reason)
+            listener(reason)
+          }),
+      }),
+      random,
+    )
+    this.gone = gone
+    this.#supervisor = supervisor
+    this.#recorder = recorder
+    this.#watch = watch
+  }
+
+  /** The state of the engine. */
+  get state(): SupervisorState {
+    return this.#supervisor.state
+  }
+
+  /** Number of restarts. */
+  get restarts(): number {
+    return this.#supervisor.restarts
+  }
+
+  /** The flight recording. Throws `unsupported` where it is off, and `engine_unavailable`. */
+  async recording(): Promise<Recording> {
+    if (!this.#recorder.isOn) {
+      throw new CllmError('unsupported', 'This server has no flight recorder: it is switched off')
+    }
+    await this.ready()
+    await this.getScheduler().catch(() => {})
+    const recording = this.#recorder.recording('asked')
+    if (recording !== undefined) return recording
+    throw new CllmError('engine_unavailable', 'No engine has been ready yet')
+  }
+
+  /** Ends the engine at once, for good. */
+  kill(): void {
+    this.#watch.close()
+    this.#supervisor.kill()
+  }
+}

@@ -1,0 +1,59 @@
+import 'reflect-metadata'
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import type { FromEngine, ToEngine, Channel } from '../../remote/channel.js'
+import { hostEngine } from '../../remote/engine-host.js'
+import type { SchedulerPolicy } from '../../contracts/scheduling/scheduler-policy.js'
+import type { TokenId } from '../../contracts/model/tokenizer.js'
+import type { Engine } from '../../engine/engine.js'
+import { PluginRegistry } from '../../plugin/plugin-registry.js'
+import { createEngine } from '../../server/create-engine.js'
+import { FakeBackend } from '../fakes/fake-backend.js'
+import { firstComeFirstServed } from '../policy/first-come-first-served.js'
+
+/** Tokens that a slot of the engine holds. */
+export const conformanceContext = 32_768
+
+/** The policy of tests by another name. */
+const named = (name: string): SchedulerPolicy => ({ ...firstComeFirstServed, name })
+
+/** A turn of the event loop for each token; the vector's first number counts the inputs computed. */
+class ConformanceBackend extends FakeBackend {
+  #embedded = 0
+
+  override async embed(tokens: readonly TokenId[]): Promise<number[]> {
+    for (let turn = 0; turn < tokens.length; turn++) await turnOfTheEventLoop()
+    return [++this.#embedded, tokens.length]
+  }
+}
+
+/** An engine with the policies that can be set while it runs. */
+export interface ConformanceEngine {
+  readonly engine: Engine
+  readonly registry: PluginRegistry
+}
+
+/**
+ * The engine that {@link testEngineClient} expects behind a client: two slots, a fake model, the
+ * policies `first` (in force) and `second`. A step takes a turn of the event loop, and embedding an
+ * input one for each of its tokens.
+ */
+export function createConformanceEngine(): ConformanceEngine {
+  const registry = new PluginRegistry()
+  for (const name of ['first', 'second']) {
+    registry.registerPolicy({ name, doc: 'A policy to set.', create: () => named(name) })
+  }
+  const backend = new ConformanceBackend({
+    slots: 2,
+    contextSize: conformanceContext,
+    batchSize: 256,
+    embeddingSize: 2,
+    canInfill: true,
+  })
+  return { engine: createEngine({ backend, policy: named('first') }), registry }
+}
+
+/** Serves {@link createConformanceEngine} over a channel, in any process or on any machine. */
+export function hostConformanceEngine(channel: Channel<FromEngine, ToEngine>): void {
+  const { engine, registry } = createConformanceEngine()
+  hostEngine(engine, registry, channel)
+}

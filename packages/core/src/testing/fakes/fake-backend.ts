@@ -1,0 +1,297 @@
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import type {
+  Backend,
+  BackendCapabilities,
+  BackendLimits,
+  BatchItem,
+  ModelInfo,
+  Sampler,
+  SlotId,
+  StepOutput,
+  StepResult,
+} from '../../contracts/model/backend.js'
+import type { Clock } from '../../contracts/clock.js'
+import type { SamplingParams } from '../../contracts/model/sampling.js'
+import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import { checkBatch } from '../backend/check-batch.js'
+import { fakeEmbedding } from './fake-embedding.js'
+import { FakeTokenizer } from './fake-tokenizer.js'
+import { FakeModel, type FakeScript } from './fake-model.js'
+import { FakeSampler } from './fake-sampler.js'
+import { FakeSlot } from './fake-slot.js'
+import { extendHash, hashTokens } from '../../hash.js'
+
+/** Options of {@link FakeBackend}. */
+export interface FakeBackendOptions {
+  /** The model's name; default `fake`. Models of other names say other things. */
+  readonly id?: string
+  /** Default 4. */
+  readonly slots?: number
+  /** Tokens per slot; default 256. */
+  readonly contextSize?: number
+  /** Tokens per step; default 64. */
+  readonly batchSize?: number
+  /** How likely a text ends with each token, 0 (default: never) to 1. */
+  readonly endProbability?: number
+  /** Overrides the tokens; see {@link scriptAnswers}. */
+  readonly script?: FakeScript
+  /** What `stepMs` and `copyMs` are waited on, such as a `SimulatedClock`. */
+  readonly clock?: Clock
+  /** Milliseconds that a step takes; without it a step ends with the next turn of the event loop. */
+  readonly stepMs?: (batch: readonly BatchItem[]) => number
+  /** Milliseconds that copying this many tokens takes; the same. */
+  readonly copyMs?: (length: number) => number
+  /** The result of `layoutMs`; without it all layouts cost the same. */
+  readonly layoutMs?: (used: readonly SlotId[]) => number
+  /** An error that the step rejects with, changing nothing; steps count from 1. */
+  readonly failWhen?: (batch: readonly BatchItem[], step: number) => Error | undefined
+  /**
+   * `truncate` and `copyPrefix` keep only a multiple of this many tokens, as a model with checkpoints
+   * does; default 1.
+   */
+  readonly keepMultipleOf?: number
+  /** Numbers in its embeddings; without it, it has none. */
+  readonly embeddingSize?: number
+  /** Whether the tokenizer marks gaps; default false. */
+  readonly canInfill?: boolean
+}
+
+/** A step as {@link FakeBackend} has seen it. */
+export interface FakeStep {
+  readonly batch: readonly Omit<BatchItem, 'sampler'>[]
+  /** Milliseconds of the clock, 0 without one. */
+  readonly startedAt: number
+}
+
+/** A call between steps as {@link FakeBackend} has seen it. */
+export type FakeOperation =
+  | { readonly type: 'truncate'; readonly slot: SlotId; readonly length: number }
+  | {
+      readonly type: 'copyPrefix'
+      readonly from: SlotId
+      readonly to: SlotId
+      readonly length: number
+    }
+  | { readonly type: 'release'; readonly slot: SlotId }
+
+/**
+ * A backend without a model, for tests and simulations. Its next token depends on every token in the
+ * slot, so that any mistake with positions, slots or copied prefixes shows as other text; and every
+ * call is checked: what llama.cpp or the contract forbids throws `backend_failed` and is kept in
+ * {@link violations}.
+ */
+export class FakeBackend implements Backend {
+  readonly specificationVersion = 1
+  readonly model: ModelInfo
+  readonly limits: BackendLimits
+  readonly capabilities: BackendCapabilities
+  readonly tokenizer: Tokenizer
+  readonly layoutMs?: (used: readonly SlotId[]) => number
+  /** Every step started so far, including failed ones. */
+  readonly steps: FakeStep[] = []
+  /** Every call of `truncate`, `copyPrefix` and `release` so far. */
+  readonly operations: FakeOperation[] = []
+  /** What was done wrong so far; a test of an engine expects none. */
+  readonly violations: string[] = []
+  /** Samplers that are not disposed. */
+  readonly samplers: ReadonlySet<Sampler>
+
+  readonly #options: FakeBackendOptions
+  readonly #model: FakeModel
+  readonly #slots: readonly FakeSlot[]
+  readonly #samplers = new Set<FakeSampler>()
+  #busy: 'step' | 'copyPrefix' | undefined
+  #disposed = false
+
+  constructor(options: FakeBackendOptions = {}) {
+    const { id = 'fake', slots = 4, contextSize = 256, batchSize = 64 } = options
+    if (options.clock === undefined && (options.stepMs ?? options.copyMs) !== undefined) {
+      throw new CllmError('invalid_configuration', 'FakeBackend: stepMs and copyMs need a clock')
+    }
+    this.#options = options
+    this.#model = new FakeModel({
+      id,
+      endProbability: options.endProbability ?? 0,
+      script: options.script,
+    })
+    this.#slots = Array.from({ length: slots }, () => new FakeSlot(this.#model.emptyHash))
+    this.samplers = this.#samplers
+    this.tokenizer = new FakeTokenizer(options.canInfill)
+    if (options.layoutMs !== undefined) this.layoutMs = options.layoutMs
+    this.capabilities = {
+      grammar: false,
+      logprobs: true,
+      embeddings: options.embeddingSize !== undefined,
+      lora: false,
+      gpu: false,
+    }
+    this.limits = Object.freeze({ slots, contextSize, batchSize })
+    this.model = Object.freeze({
+      id,
+      architecture: 'fake',
+      parameters: 0,
+      vocabularySize: this.tokenizer.vocabularySize,
+      trainingContext: contextSize,
+      quantization: 'none',
+      sizeBytes: 0,
+    })
+  }
+
+  /** Whether a step is under way. */
+  get isStepping(): boolean {
+    return this.#busy === 'step'
+  }
+
+  /** The output of the model after `content`: up to `count` tokens. */
+  continuation(content: readonly TokenId[], params: SamplingParams, count: number): TokenId[] {
+    return this.#model.continuation(content, params, count)
+  }
+
+  /** The tokens in a slot. */
+  content(slot: SlotId): readonly TokenId[] {
+    return this.#slot(slot).tokens
+  }
+
+  createSampler(params: SamplingParams, tokens: readonly TokenId[]): Sampler {
+    this.#check('createSampler', { betweenSteps: false })
+    const sampler = new FakeSampler(params, tokens, this.#model.emptyHash, (disposed) => {
+      if (disposed.disposed) this.#violation('Sampler.dispose: called twice')
+      if (this.#busy === 'step') this.#violation('Sampler.dispose: called during a step')
+      this.#samplers.delete(disposed)
+    })
+    this.#samplers.add(sampler)
+    return sampler
+  }
+
+  async step(batch: readonly BatchItem[]): Promise<StepResult> {
+    this.#check('step', { betweenSteps: true })
+    const problem = checkBatch(batch, {
+      limits: this.limits,
+      vocabularySize: this.tokenizer.vocabularySize,
+      slots: this.#slots,
+      samplers: this.#samplers,
+    })
+    if (problem !== undefined) this.#violation(`step: ${problem}`)
+    const items = batch.map((item) => Object.freeze({ ...item, tokens: [...item.tokens] }))
+    this.steps.push({
+      batch: items.map(({ slot, position, tokens, outputs }) => ({
+        slot,
+        position,
+        tokens,
+        outputs,
+      })),
+      startedAt: this.#options.clock?.now() ?? 0,
+    })
+    const milliseconds = this.#options.stepMs?.(items) ?? 0
+    const step = this.steps.length
+    return this.#after('step', milliseconds, () => {
+      const failure = this.#options.failWhen?.(items, step)
+      if (failure !== undefined) throw failure
+      const outputs = items.map((item) => this.#compute(item))
+      return { outputs, decodeMs: milliseconds, sampleMs: 0 }
+    })
+  }
+
+  async embed(tokens: readonly TokenId[]): Promise<number[]> {
+    this.#check('embed', { betweenSteps: true })
+    const hash = hashTokens(this.#model.emptyHash, tokens)
+    return fakeEmbedding(hash, this.#options.embeddingSize ?? 0)
+  }
+
+  truncate(slot: SlotId, length: number): number {
+    this.#check('truncate', { betweenSteps: true })
+    const kept = this.#kept('truncate', slot, length)
+    this.operations.push({ type: 'truncate', slot, length })
+    this.#slot(slot).truncate(kept)
+    return kept
+  }
+
+  async copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number> {
+    this.#check('copyPrefix', { betweenSteps: true })
+    const kept = this.#kept('copyPrefix', from, length)
+    if (from === to) this.#violation(`copyPrefix: from slot ${from} to itself`)
+    const target = this.#slot(to)
+    this.operations.push({ type: 'copyPrefix', from, to, length })
+    return this.#after('copyPrefix', this.#options.copyMs?.(length) ?? 0, () => {
+      target.truncate(0)
+      target.append(this.#slot(from).tokens.slice(0, kept))
+      return kept
+    })
+  }
+
+  release(slot: SlotId): void {
+    this.#check('release', { betweenSteps: true })
+    this.operations.push({ type: 'release', slot })
+    this.#slot(slot).truncate(0)
+  }
+
+  preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
+    const [first] = free
+    if (first === undefined) return this.#violation('preferSlot: no slot is free')
+    for (const slot of [...free, ...used]) this.#slot(slot)
+    if (used.some((slot) => free.includes(slot)))
+      this.#violation('preferSlot: free and used overlap')
+    return first
+  }
+
+  /** Any later call is a violation. */
+  async dispose(): Promise<void> {
+    this.#check('dispose', { betweenSteps: true })
+    this.#disposed = true
+  }
+
+  #compute({ slot, position, tokens, outputs, sampler, logprobs: count }: BatchItem): StepOutput[] {
+    const content = this.#slot(slot)
+    content.append(tokens)
+    if (!(sampler instanceof FakeSampler)) return []
+    return outputs.map((output) => {
+      const length = output + 1
+      const before =
+        length === position + tokens.length ? content.tokens : content.tokens.slice(0, length)
+      const hash = content.hashAt(length)
+      const token = this.#model.next(before, hash, sampler.params)
+      sampler.history = extendHash(hash, token)
+      if (count === undefined) return { position: output, token }
+      const logprobs = this.#model.logprobs(before, hash, token, count)
+      return { position: output, token, logprobs }
+    })
+  }
+
+  async #after<T>(call: 'step' | 'copyPrefix', milliseconds: number, work: () => T): Promise<T> {
+    this.#busy = call
+    try {
+      const { clock } = this.#options
+      if (clock === undefined || milliseconds <= 0) await turnOfTheEventLoop()
+      else await new Promise<void>((resolve) => void clock.at(clock.now() + milliseconds, resolve))
+      return work()
+    } finally {
+      this.#busy = undefined
+    }
+  }
+
+  #kept(call: string, slot: SlotId, length: number): number {
+    const held = this.#slot(slot).tokens.length
+    if (!Number.isInteger(length) || length < 0 || length > held) {
+      this.#violation(`${call}: length ${length}, slot ${slot} holds ${held} tokens`)
+    }
+    const multiple = this.#options.keepMultipleOf ?? 1
+    return length === held ? held : length - (length % multiple)
+  }
+
+  #slot(slot: SlotId): FakeSlot {
+    const found = this.#slots[slot]
+    return found ?? this.#violation(`slot ${slot} of ${this.limits.slots}: there is no such slot`)
+  }
+
+  #check(call: string, { betweenSteps }: { readonly betweenSteps: boolean }): void {
+    if (this.#disposed) this.#violation(`${call}: the backend is disposed`)
+    if (betweenSteps && this.#busy !== undefined)
+      this.#violation(`${call}: called during a ${this.#busy}`)
+  }
+
+  #violation(problem: string): never {
+    this.violations.push(problem)
+    throw new CllmError('backend_failed', `FakeBackend: ${problem}`)
+  }
+}

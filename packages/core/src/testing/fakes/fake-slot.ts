@@ -1,0 +1,30 @@
+import type { TokenId } from '../../contracts/model/tokenizer.js'
+import { extendHash } from '../../hash.js'
+
+/** What a slot of {@link FakeBackend} holds: its tokens, and as its "KV" the hash after each. */
+export class FakeSlot {
+  readonly tokens: TokenId[] = []
+  readonly #hashes: number[] = []
+  readonly #emptyHash: number
+
+  constructor(emptyHash: number) {
+    this.#emptyHash = emptyHash
+  }
+
+  /** The hash of the first `length` tokens. */
+  hashAt(length: number): number {
+    return this.#hashes[length - 1] ?? this.#emptyHash
+  }
+
+  append(tokens: readonly TokenId[]): void {
+    for (const token of tokens) {
+      this.#hashes.push(extendHash(this.hashAt(this.tokens.length), token))
+      this.tokens.push(token)
+    }
+  }
+
+  truncate(length: number): void {
+    this.tokens.length = length
+    this.#hashes.length = length
+  }
+}

@@ -1,0 +1,92 @@
+import { setImmediate } from 'node:timers/promises'
+import type { ChatMessage, EncodeOptions, TokenId } from '@cllm/core'
+import { FakeTokenizer } from '@cllm/core/testing'
+import t from 'tap'
+import { collect, rig, WatchedBackend } from '../../rig.js'
+
+/** Tokenizes a thousand characters at a time and counts how often. */
+class PartsTokenizer extends FakeTokenizer {
+  parts = 0;
+
+  *encodeInParts(text: string, options: EncodeOptions = {}): Generator<TokenId[], void> {
+    for (let start = 0; start < text.length; start += 1000) {
+      this.parts++
+      const addBos = start === 0 && options.addBos !== false
+      yield this.encode(text.slice(start, start + 1000), { ...options, addBos })
+    }
+  }
+
+  *renderChatInParts(messages: readonly ChatMessage[]): Generator<readonly TokenId[], void> {
+    const { tokens } = this.renderChat(messages)
+    for (let start = 0; start < tokens.length; start += 1000) {
+      this.parts++
+      yield tokens.slice(start, start + 1000)
+    }
+  }
+}
+
+class PartsBackend extends WatchedBackend {
+  override readonly tokenizer = new PartsTokenizer()
+}
+
+const partsRig = (contextSize: number) => {
+  const made = rig({ contextSize, batchSize: 65_536, backend: (given) => new PartsBackend(given) })
+  return { ...made, tokenizer: made.backend.tokenizer as PartsTokenizer }
+}
+
+const text = 'x'.repeat(60_000)
+const messages = [{ role: 'user', content: text }]
+
+t.test('long prompts are tokenized in parts, with steps in between', async (t) => {
+  const { client, run, tokenizer } = partsRig(65_536)
+  for (const prompt of [{ text }, { messages }]) {
+    tokenizer.parts = 0
+    const short = collect(client.submit({ prompt: { text: 'x' }, maxTokens: 2, id: 'short' }))
+    const long = collect(client.submit({ prompt, maxTokens: 2, id: 'long' }))
+    t.equal(tokenizer.parts, 1, 'one part at once')
+    await run(short)
+    t.ok(tokenizer.parts < 50, 'others need not wait for the rest')
+    const { end, tokens } = await run(long)
+    const whole =
+      'text' in prompt ? tokenizer.encode(text) : tokenizer.renderChat(prompt.messages).tokens
+    t.equal(end?.usage.promptTokens, whole.length)
+    t.equal(tokens.length, 2)
+  }
+  t.same(await client.tokenize(text), tokenizer.encode(text))
+})
+
+t.test('what does not fit, is cancelled or closed is not tokenized to its end', async (t) => {
+  const { client, engine, run, tokenizer } = partsRig(2048)
+  const tooLong = await run(collect(client.submit({ prompt: { text: 'x'.repeat(20_000) } })))
+  t.match(tooLong.error, { code: 'prompt_too_long', details: { contextSize: 2048 } })
+  t.match(tooLong.error?.message, /at least 3\d{3} tokens, a slot holds 2048/)
+  t.equal(tokenizer.parts, 3)
+
+  const roomy = partsRig(65_536)
+  const cancelled = collect(roomy.client.submit({ prompt: { text }, id: 'a' }))
+  const twice = await roomy.run(collect(roomy.client.submit({ prompt: { text: 'x' }, id: 'a' })))
+  t.match(twice.error, { code: 'duplicate_request' }, 'its id is taken')
+  roomy.client.cancel('a')
+  t.match((await roomy.run(cancelled)).error, { code: 'cancelled' })
+  t.ok(roomy.tokenizer.parts < 50)
+  t.match(roomy.engine.statistics().requests, { cancelled: 1 })
+
+  const drained = collect(roomy.client.submit({ prompt: { text }, maxTokens: 3 }))
+  let isDrained = false
+  const draining = roomy.engine.drain().then(() => (isDrained = true))
+  await setImmediate()
+  t.notOk(isDrained, 'it is waited for')
+  t.equal((await roomy.run(drained)).tokens.length, 3)
+  await draining
+
+  const closed = partsRig(65_536)
+  const reading = collect(closed.client.submit({ prompt: { text } }))
+  const counting = closed.client.tokenize(text)
+  await Promise.all([
+    closed.run(closed.client.close()),
+    t.rejects(counting, { code: 'shutting_down' }),
+  ])
+  t.match((await reading).error, { code: 'shutting_down' })
+  t.ok(closed.tokenizer.parts < 50)
+  await engine.close()
+})

@@ -1,0 +1,179 @@
+import 'reflect-metadata'
+import * as fc from 'fast-check'
+import t from 'tap'
+import { BlockChain, blockSize } from '../../../src/engine/kv/block-chain.js'
+import { BlockIndex } from '../../../src/engine/kv/block-index.js'
+import { BlockPrefixIndex, minimumWait } from '../../../src/engine/kv/prefix-index.js'
+import type { Slot } from '../../../src/engine/parts.js'
+import { promptOf } from '../../rig.js'
+import { sequenceOf } from '../../sequences.js'
+
+/** Lists of tokens that often begin alike: each block is one of two. */
+const lists = fc.array(
+  fc.record({
+    blocks: fc.array(fc.nat(1), { maxLength: 6 }),
+    rest: fc.array(fc.nat(3), { maxLength: blockSize - 1 }),
+    scope: fc.constantFrom('a', 'b'),
+  }),
+  { minLength: 1, maxLength: 8 },
+)
+
+t.test('BlockIndex finds what comparing token by token finds', async (t) => {
+  let found = 0
+  fc.assert(
+    fc.property(lists, fc.nat(7), (given, gone) => {
+      const all = given.map(({ blocks, rest, scope }) => {
+        const tokens = blocks.flatMap((kind) =>
+          Array.from({ length: blockSize }, (_, at) => at * kind),
+        )
+        return { tokens: [...tokens, ...rest], scope }
+      })
+      const [asked, ...others] = all
+      if (asked === undefined) return
+      const chains = others.map(({ tokens, scope }) => new BlockChain(tokens, scope))
+      const index = new BlockIndex<number>()
+      for (const [at, { hashes }] of chains.entries()) index.add(at, hashes, 0, hashes.length)
+      const lost = chains[gone]?.hashes ?? []
+      // the second half of one that was cut, or all of one that was emptied
+      const from = gone % 2 === 0 ? 0 : Math.floor(lost.length / 2)
+      index.remove(gone, lost, from, lost.length)
+
+      const shared = others.map(({ tokens, scope }, at) => {
+        const held = at === gone ? from * blockSize : tokens.length
+        const limit = Math.min(held, asked.tokens.length)
+        let same = 0
+        while (scope === asked.scope && same < limit && tokens[same] === asked.tokens[same]) same++
+        return Math.floor(same / blockSize)
+      })
+      const most = Math.max(0, ...shared)
+      const { hashes } = new BlockChain(asked.tokens, asked.scope)
+      t.equal(index.depth(hashes), most)
+      const holders = shared.flatMap((depth, at) => (most > 0 && depth === most ? [at] : []))
+      t.same(
+        [...index.holders(hashes, most)].toSorted((a, b) => a - b),
+        holders,
+      )
+      if (most > 0) found++
+    }),
+    { numRuns: 300 },
+  )
+  t.ok(found > 20)
+})
+
+t.test('BlockChain grows with its tokens', (t) => {
+  const tokens = Array.from({ length: 40 }, (_, index) => index)
+  const chain = new BlockChain(tokens, '')
+  const before = [...chain.hashes]
+  t.equal(before.length, 2)
+  tokens.push(...Array.from({ length: 10 }, () => 7))
+  t.same(chain.hashes.slice(0, 2), before)
+  t.same(chain.hashes, new BlockChain(tokens, '').hashes)
+  t.equal(new Set(chain.hashes).size, 3)
+  t.end()
+})
+
+const slotOf = (id: number): Slot => ({
+  id,
+  chain: undefined,
+  length: 0,
+  blocks: 0,
+  owner: undefined,
+  usedAt: 0,
+})
+
+t.test(
+  'BlockPrefixIndex: what a slot keeps can be found to the token, until it is dropped',
+  (t) => {
+    const index = new BlockPrefixIndex()
+    const prompt = promptOf(40)
+    const slot = slotOf(0)
+    slot.length = 38
+    const { version } = index
+    index.keep(slot, sequenceOf(prompt))
+    t.not(index.version, version, 'a look-up that is remembered is made again')
+    t.equal(index.idle(sequenceOf([...prompt, 1, 2])), 38, 'two whole blocks and six tokens')
+    t.equal(index.idle(sequenceOf([...prompt.slice(0, 35), 1, 2])), 35)
+    t.equal(index.idle(sequenceOf(prompt.slice(0, 33))), 32, 'the last token is computed anew')
+    t.equal(index.idle(sequenceOf(prompt.slice(0, 15))), 0, 'less than a block is not found')
+    t.equal(index.idle(sequenceOf(promptOf(40, 1))), 0)
+    t.equal(index.idle(sequenceOf(prompt, { scope: 'other' })), 0, 'nor by another tenant')
+    t.equal(index.idle(sequenceOf(prompt, { cache: false })), 0)
+    t.equal(index.running(sequenceOf(prompt)), 0, 'it is not running')
+    t.same([...index.matches(sequenceOf([...prompt, 1]), 'idle')], [{ slot, shared: 38 }])
+    index.drop(slot)
+    t.equal(index.idle(sequenceOf([...prompt, 1])), 0)
+    t.end()
+  },
+)
+
+t.test('BlockPrefixIndex: what a running sequence has computed and will compute', (t) => {
+  const index = new BlockPrefixIndex()
+  const producer = sequenceOf(promptOf(100))
+  const slot = slotOf(1)
+  slot.owner = producer
+  producer.state = 'prefilling'
+  index.occupy(slot, producer)
+  const consumer = sequenceOf([...promptOf(90), 1, 2, 3])
+  t.equal(index.running(consumer), 0, 'nothing is computed yet')
+  t.same(index.planned(consumer), { sequence: producer, shared: 80 }, 'five blocks of 16')
+  t.equal(index.planned(sequenceOf(promptOf(90, 1))), undefined)
+
+  producer.computedTokens = 50
+  index.grow(slot, producer)
+  t.equal(index.running(consumer), 50)
+  t.equal(index.planned(consumer)?.sequence, producer)
+  producer.computedTokens = 100
+  index.grow(slot, producer)
+  t.equal(index.running(consumer), 90)
+  t.equal(index.planned(consumer), undefined, 'there is nothing left to wait for')
+
+  const short = sequenceOf(promptOf(minimumWait - 1, 2))
+  const other = slotOf(2)
+  other.owner = short
+  short.state = 'prefilling'
+  index.occupy(other, short)
+  t.equal(index.planned(sequenceOf([...promptOf(minimumWait - 1, 2), 1])), undefined, 'too short')
+
+  index.drop(slot)
+  t.equal(index.running(consumer), 0)
+  t.end()
+})
+
+t.test('BlockPrefixIndex finds the longest prefix that any slot keeps', async (t) => {
+  let found = 0
+  fc.assert(
+    fc.property(lists, fc.array(fc.nat(8)), (given, dropped) => {
+      const sequences = given.map(({ blocks, rest, scope }) => {
+        const tokens = blocks.flatMap((kind) =>
+          Array.from({ length: blockSize }, (_, at) => at * kind),
+        )
+        return sequenceOf([...tokens, ...rest, 9], { scope })
+      })
+      const [asked, ...others] = sequences
+      if (asked === undefined) return
+      const index = new BlockPrefixIndex()
+      const slots = others.map((sequence, id) => {
+        const slot = { ...slotOf(id), length: sequence.tokens.length }
+        index.keep(slot, sequence)
+        return slot
+      })
+      const gone = new Set(dropped)
+      for (const slot of slots) if (gone.has(slot.id)) index.drop(slot)
+      const shared = others.map(({ tokens, request: { scope } }, id) => {
+        if (gone.has(id) || scope !== asked.request.scope) return 0
+        const limit = Math.min(tokens.length, asked.tokens.length - 1)
+        let same = 0
+        while (same < limit && tokens[same] === asked.tokens[same]) same++
+        return same
+      })
+      const longest = Math.max(0, ...shared)
+      const expected = longest < blockSize ? 0 : longest
+      if (index.idle(asked) !== expected) {
+        throw new Error(`found ${index.idle(asked)} instead of ${expected}`)
+      }
+      if (expected > 0) found++
+    }),
+    { numRuns: 300 },
+  )
+  t.ok(found > 20, 'often there was one')
+})

@@ -1,0 +1,39 @@
+import { defaultSampling, type TokenId } from '@cllm/core'
+import { FakeTokenizer } from '@cllm/core/testing'
+import { Sequence, type SequenceRequest } from '../src/engine/requests/sequence.js'
+import { StopMatcher } from '../src/engine/output/stop-matcher.js'
+
+const decoder = new FakeTokenizer().createDecoder()
+
+/** A sequence without an engine, for tests of the engine's inner parts. */
+export function sequenceOf(
+  tokens: readonly TokenId[],
+  given: Partial<SequenceRequest> & { readonly arrival?: number } = {},
+): Sequence {
+  const { arrival = 0, ...request } = given
+  return new Sequence(
+    {
+      id: 'request',
+      maxTokens: 100,
+      sampling: { ...defaultSampling, seed: 0 },
+      priority: 0,
+      deadline: undefined,
+      expires: undefined,
+      tenant: '',
+      session: undefined,
+      stepGroup: undefined,
+      cache: true,
+      forecast: false,
+      logprobs: undefined,
+      describe: (token, { logprob }) => ({ token, text: '', logprob, top: [] }) as never,
+      continued: undefined,
+      scope: '',
+      decoder,
+      stopMatcher: new StopMatcher([]),
+      ...request,
+    },
+    [...tokens],
+    arrival,
+    () => 0,
+  )
+}

@@ -1,0 +1,314 @@
+import {
+  CllmError,
+  type Backend,
+  type BatchItem,
+  type SamplingParams,
+  type TokenId,
+} from '@cllm/core'
+import {
+  testBackend,
+  FakeBackend,
+  FakeTokenizer,
+  type FakeBackendOptions,
+} from '@cllm/core/testing'
+import t from 'tap'
+import { RecordingContext } from '../recording-context.js'
+
+await testBackend(t, () => new FakeBackend())
+await testBackend(
+  t,
+  () => new FakeBackend({ id: 'small', slots: 1, contextSize: 32, batchSize: 2 }),
+)
+await testBackend(t, () => new FakeBackend({ id: 'coarse', keepMultipleOf: 8, contextSize: 600 }))
+await testBackend(t, () => new FakeBackend({ id: 'ending', endProbability: 0.3 }), { exact: false })
+
+class Broken extends FakeBackend {
+  // A broken backend does not complain; what it does to the fake model's tokens is what is to be found.
+  constructor(options: FakeBackendOptions = {}) {
+    super({ contextSize: 128, ...options })
+  }
+}
+
+const broken: [string, RegExp, () => Backend][] = [
+  [
+    'leaves a slot full',
+    /a released slot is empty: .*overlap/,
+    () =>
+      new (class extends Broken {
+        override release(slot: number) {
+          if (this.content(slot).length !== 27) super.release(slot)
+        }
+      })(),
+  ],
+  [
+    'keeps more than asked',
+    /cut off can be computed again: .*/,
+    () =>
+      new (class extends Broken {
+        override truncate(slot: number, length: number) {
+          super.truncate(slot, length)
+          return length + 1
+        }
+      })(),
+  ],
+  [
+    'copies too little',
+    /a copied prefix is as good/,
+    () =>
+      new (class extends Broken {
+        override async copyPrefix(from: number, to: number, length: number) {
+          await super.copyPrefix(from, to, Math.max(0, length - 1))
+          return length
+        }
+      })(),
+  ],
+  [
+    'copies other tokens',
+    /a copied prefix is as good/,
+    () =>
+      new (class extends Broken {
+        override async copyPrefix(from: number, to: number, length: number) {
+          const tokens = this.content(from).slice(0, length).toReversed()
+          this.release(to)
+          if (length > 0) await this.step([{ slot: to, position: 0, tokens, outputs: [] }])
+          return length
+        }
+      })(),
+  ],
+  [
+    'prefers a used slot',
+    /slot 0 is preferred of the free ones/,
+    () =>
+      new (class extends Broken {
+        override preferSlot() {
+          return 0
+        }
+      })(),
+  ],
+  [
+    'loses an output',
+    /one output per wanted position/,
+    () =>
+      new (class extends Broken {
+        override async step(batch: readonly BatchItem[]) {
+          const result = await super.step(batch)
+          return { ...result, outputs: result.outputs.map((outputs) => outputs.slice(1)) }
+        }
+      })(),
+  ],
+  [
+    'mixes sequences up',
+    /in one batch do not disturb each other/,
+    () =>
+      new (class extends Broken {
+        override async step(batch: readonly BatchItem[]) {
+          const result = await super.step(batch)
+          const tokens = result.outputs
+            .flat()
+            .map(({ token }) => token)
+            .reverse()
+          const outputs = result.outputs.map((list) =>
+            list.map(({ position }) => ({ position, token: tokens.shift() ?? 0 })),
+          )
+          return { ...result, outputs }
+        }
+      })(),
+  ],
+  [
+    'does work before it fails',
+    /changes nothing: .*overlap/,
+    () =>
+      new (class extends Broken {
+        override async step(batch: readonly BatchItem[]) {
+          try {
+            return await super.step(batch)
+          } catch (error) {
+            for (const item of batch) await super.step([item]).catch(() => {})
+            throw error
+          }
+        }
+      })(),
+  ],
+  [
+    'takes more than the context',
+    /beyond contextSize makes the step fail/,
+    () =>
+      new (class extends Broken {
+        override async step(batch: readonly BatchItem[]) {
+          const fits = ({ position, tokens }: BatchItem) => tokens.slice(0, 128 - position)
+          return await super.step(batch.map((item) => ({ ...item, tokens: fits(item) })))
+        }
+      })(),
+  ],
+  [
+    'draws by a state of its own',
+    /random draws are a function/,
+    () => withParams((params, calls) => ({ ...params, seed: params.seed + calls })),
+  ],
+  [
+    'draws by the sampler, not the position',
+    /rebuilt elsewhere/,
+    () => withParams((params, _, tokens) => ({ ...params, seed: params.seed + tokens.length })),
+  ],
+  [
+    'has no seed',
+    /other seeds draw other tokens/,
+    () => withParams((params) => ({ ...params, seed: 1 })),
+  ],
+  [
+    'does not know topK',
+    /one candidate left/,
+    () => withParams((params) => ({ ...params, topK: 0 })),
+  ],
+  [
+    'does not know topP',
+    /one candidate left/,
+    () => withParams((params) => ({ ...params, topP: 1 })),
+  ],
+  [
+    'does not know minP',
+    /one candidate left/,
+    () => withParams((params) => ({ ...params, minP: 0 })),
+  ],
+  [
+    'has no bias',
+    /a logit bias forbids/,
+    () => withParams((params) => ({ ...params, logitBias: [] })),
+  ],
+  [
+    'ends nevertheless',
+    /in spite of ignoreEos/,
+    () => withParams((params) => ({ ...params, ignoreEos: false })),
+  ],
+  [
+    'has no penalties',
+    /tokens that are drawn again/,
+    () => withParams((params) => ({ ...params, repetitionPenalty: 1 })),
+  ],
+  [
+    'draws what is not in the vocabulary',
+    /token 300 is outside/,
+    () => new Broken({ script: () => 300 }),
+  ],
+  [
+    'cannot be disposed of',
+    /can be disposed of: no/,
+    () =>
+      new (class extends Broken {
+        override async dispose() {
+          throw new CllmError('internal', 'no')
+        }
+      })(),
+  ],
+  [
+    'has another vocabulary',
+    /describes itself/,
+    () =>
+      new (class extends Broken {
+        override readonly model = { ...new FakeBackend().model, vocabularySize: 7 }
+      })(),
+  ],
+  [
+    'breaks characters',
+    /never a broken character/,
+    () =>
+      withTokenizer((tokenizer) => ({
+        createDecoder: () => ({
+          push: (token) => Buffer.from(tokenizer.decode([token]) || '\ufffd').toString(),
+          end: () => '',
+        }),
+      })),
+  ],
+  [
+    'repeats the text before',
+    /goes on where another/,
+    () =>
+      withTokenizer((tokenizer) => ({
+        createDecoder: (before) => {
+          const decoder = tokenizer.createDecoder()
+          let text = (before ?? []).map((token) => decoder.push(token)).join('')
+          return {
+            push: (token) => {
+              const all = text + decoder.push(token)
+              text = ''
+              return all
+            },
+            end: () => '',
+          }
+        },
+      })),
+  ],
+  [
+    'changes text',
+    /text goes to tokens and back/,
+    () =>
+      withTokenizer((tokenizer) => ({
+        encode: (text, options) => tokenizer.encode(text.trim(), options),
+      })),
+  ],
+  [
+    'counts characters',
+    /for \d+ bytes, at most \d+/,
+    () => withTokenizer(() => ({ maxTokenBytes: 1 })),
+  ],
+  [
+    'lets any id through',
+    /decoding -1 throws invalid_token/,
+    () =>
+      withTokenizer((tokenizer) => ({
+        decode: (tokens) => tokenizer.decode(tokens.filter((token) => token >= 0 && token < 300)),
+      })),
+  ],
+  [
+    'renders nothing',
+    /the text has the message/,
+    () =>
+      withTokenizer(() => ({
+        renderChat: () => ({ text: '', tokens: [] }),
+      })),
+  ],
+]
+
+function withParams(
+  change: (params: SamplingParams, calls: number, tokens: readonly TokenId[]) => SamplingParams,
+): Backend {
+  let calls = 0
+  return new (class extends Broken {
+    override createSampler(params: SamplingParams, tokens: readonly TokenId[]) {
+      return super.createSampler(change(params, calls++, tokens), tokens)
+    }
+  })()
+}
+
+function withTokenizer(change: (tokenizer: FakeTokenizer) => Partial<FakeTokenizer>): Backend {
+  const tokenizer = new FakeTokenizer()
+  return new (class extends Broken {
+    override readonly tokenizer = Object.assign(new FakeTokenizer(), change(tokenizer))
+  })()
+}
+
+t.test('the suite finds a backend that', async (t) => {
+  for (const [defect, message, make] of broken) {
+    const recording = new RecordingContext()
+    await testBackend(recording, make)
+    t.match(recording.failures.join('\n'), message, defect)
+  }
+})
+
+t.test('a backend may refuse chats and several outputs', async (t) => {
+  const refuse = () => {
+    throw new CllmError('unsupported', 'not here')
+  }
+  const recording = new RecordingContext()
+  await testBackend(
+    recording,
+    () =>
+      new (class extends Broken {
+        override readonly tokenizer = Object.assign(new FakeTokenizer(), { renderChat: refuse })
+        override async step(batch: readonly BatchItem[]) {
+          return batch.some(({ outputs }) => outputs.length > 1) ? refuse() : super.step(batch)
+        }
+      })(),
+  )
+  t.same(recording.failures, [])
+})

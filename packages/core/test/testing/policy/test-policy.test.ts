@@ -1,0 +1,233 @@
+import type { Plan, SchedulerPolicy, SchedulerState } from '@cllm/core'
+import { firstComeFirstServed, testPolicy } from '@cllm/core/testing'
+import t from 'tap'
+import { RecordingContext } from '../recording-context.js'
+
+/** A plain policy whose plans are changed. */
+function simple(
+  change: (plan: Plan, state: SchedulerState) => Plan = (plan) => plan,
+): SchedulerPolicy {
+  return {
+    name: 'simple',
+    plan: (state) => change(firstComeFirstServed.plan(state), state),
+  }
+}
+
+await testPolicy(t, () => simple())
+
+await testPolicy(t, () => {
+  // Waits for company, gives up a slot now and then, and refuses what is late.
+  let plans = 0
+  return simple((plan, state) => {
+    plans++
+    const [waiting] = state.waiting
+    const isAlone = state.running.length === 0 && state.waiting.size === 1 && waiting !== undefined
+    if (isAlone && state.now < waiting.arrival + 50) {
+      return { ...plan, admit: [], run: [], wakeAt: waiting.arrival + 50 }
+    }
+    const late = waiting?.deadline !== undefined && waiting.deadline < state.now - 2000
+    if (late) {
+      const run = plan.run.filter(({ id }) => !plan.admit.includes(id))
+      return { ...plan, admit: [], run, reject: [{ id: waiting.id, reason: 'too late' }] }
+    }
+    const victim = state.running.at(-1)
+    if (plans % 7 > 0 || victim === undefined || state.running.length < 2) return plan
+    const run = plan.run.filter(({ id }) => id !== victim.id)
+    return { ...plan, preempt: [victim.id], run }
+  })
+})
+
+const broken: [string, RegExp, () => SchedulerPolicy][] = [
+  [
+    'an unknown id',
+    /waiting requests only, instead got "who"/,
+    () => simple((plan) => ({ ...plan, admit: [...plan.admit, 'who'] })),
+  ],
+  [
+    'admitting twice',
+    /admit and reject names "request-\d+" twice/,
+    () => simple((plan) => ({ ...plan, admit: [...plan.admit, ...plan.admit] })),
+  ],
+  [
+    'more than there are slots',
+    /are admitted to \d free slots/,
+    () => simple((plan, { waiting }) => ({ ...plan, admit: [...waiting].map(({ id }) => id) })),
+  ],
+  [
+    'preempting what waits',
+    /preempt names running/,
+    () => simple((plan) => ({ ...plan, preempt: plan.admit })),
+  ],
+  [
+    'refusing without a reason',
+    /rejected without a reason/,
+    () =>
+      simple((plan) => ({
+        ...plan,
+        admit: [],
+        run: [],
+        reject: plan.admit.map((id) => ({ id, reason: '' })),
+      })),
+  ],
+  [
+    'running what waits',
+    /run names running or just admitted/,
+    () => simple((plan) => ({ ...plan, admit: [] })),
+  ],
+  [
+    'running twice',
+    /run names "request-\d+" twice/,
+    () => simple((plan) => ({ ...plan, run: [...plan.run, ...plan.run] })),
+  ],
+  [
+    'no tokens',
+    /runs 0 tokens/,
+    () => simple((plan) => ({ ...plan, run: plan.run.map(({ id }) => ({ id, tokens: 0 })) })),
+  ],
+  [
+    'too many tokens',
+    /tokens, batchSize is/,
+    () =>
+      simple((plan, { running, waiting }) => ({
+        ...plan,
+        run: [...running, ...waiting]
+          .filter(({ id }) => plan.run.some((part) => part.id === id))
+          .map(({ id, remainingTokens }) => ({ id, tokens: remainingTokens })),
+      })),
+  ],
+  [
+    'mixed groups',
+    /step groups share a step/,
+    () =>
+      simple((plan, { running, limits }) => ({
+        ...plan,
+        admit: running.length > 0 ? [] : plan.admit,
+        run:
+          running.length > 0
+            ? running.slice(0, limits.batchSize).map(({ id }) => ({ id, tokens: 1 }))
+            : plan.run,
+      })),
+  ],
+  [
+    'stalling',
+    /a stall: 1 requests/,
+    () =>
+      simple((plan, { running }) =>
+        running.length === 1 ? { ...plan, admit: [], run: [] } : plan,
+      ),
+  ],
+  [
+    'waking at once',
+    /a stall/,
+    () => simple((plan, { now }) => ({ ...plan, admit: [], run: [], wakeAt: now })),
+  ],
+  [
+    'waking for ever',
+    /do not end in/,
+    () => simple((plan, { now }) => ({ ...plan, admit: [], run: [], wakeAt: now + 1 })),
+  ],
+  [
+    'thrashing',
+    /do not end in/,
+    () =>
+      simple((plan, { running, waiting }) => {
+        const [next] = waiting
+        if (running.length === 0 || next === undefined) return plan
+        const preempt = running.map(({ id }) => id)
+        return { ...plan, preempt, admit: [next.id], run: [{ id: next.id, tokens: 1 }] }
+      }),
+  ],
+  [
+    'changing the state',
+    /Cannot (assign|add|set)|object is not extensible|read only/,
+    () =>
+      simple((plan, { running }) => {
+        for (const request of running) Object.assign(request, { priority: 9 })
+        return plan
+      }),
+  ],
+  [
+    'chance',
+    /different plans/,
+    () =>
+      // eslint-disable-next-line no-restricted-properties -- the defect that is to be found
+      simple((plan) => ({
+        ...plan,
+        run: plan.run.map(({ id, tokens }) => ({
+          id,
+          tokens: Math.ceil(tokens * Math.random()) || 1,
+        })),
+      })),
+  ],
+  [
+    'a name that changes',
+    /equal policies have one name/,
+    () => ({
+      ...simple(),
+      name: `simple-${count++}`,
+    }),
+  ],
+  [
+    'options that JSON loses',
+    /options survive JSON/,
+    () => ({ ...simple(), options: { limit: Infinity } }),
+  ],
+  [
+    'starvation',
+    /2000\d tokens of later requests were computed before "disliked"/,
+    () => ({
+      name: 'shortest-first',
+      plan(state) {
+        const waiting = [...(state.freeSlots > 0 ? state.waiting : [])]
+        const shortest = waiting.sort((a, b) => a.remainingTokens - b.remainingTokens)
+        const { size } = state.waiting
+        const sorted = { size, has: () => true, [Symbol.iterator]: () => shortest.values() }
+        return firstComeFirstServed.plan({ ...state, waiting: sorted })
+      },
+    }),
+  ],
+  [
+    'looking at all that waits',
+    /1\d{3} of 1\d{3} waiting requests were looked at/,
+    () => simple((plan, { waiting }) => ([...waiting].length < 0 ? { ...plan, admit: [] } : plan)),
+  ],
+  [
+    'sorting all that waits',
+    /a plan takes [\d.]+ ms, at most 2/,
+    () =>
+      simple((plan, { waiting }) => {
+        if (plan.admit.length === 0) return plan
+        const sort = () => [...waiting].sort((a, b) => b.id.localeCompare(a.id))
+        const sorted = Array.from({ length: 10 }, sort)
+        return sorted.length < 0 ? { ...plan, admit: [] } : plan
+      }),
+  ],
+]
+let count = 0
+
+t.test('the suite finds', async (t) => {
+  for (const [defect, message, make] of broken) {
+    const recording = new RecordingContext()
+    await testPolicy(recording, make)
+    t.match(recording.failures.join('\n'), message, defect)
+  }
+})
+
+t.test('the suite finds idling where it is not claimed', async (t) => {
+  const late = () =>
+    simple((plan, { running, waiting, now }) => {
+      const [first] = waiting
+      if (running.length > 0 || first === undefined || now >= first.arrival + 50) return plan
+      return { ...plan, admit: [], run: [], wakeAt: first.arrival + 50 }
+    })
+  for (const [maxIdleMs, failures] of [
+    [50, 0],
+    [49, 1],
+  ] as const) {
+    const recording = new RecordingContext()
+    await testPolicy(recording, late, { maxIdleMs })
+    t.equal(recording.failures.length, failures)
+    if (failures > 0)
+      t.match(recording.failures.join(), 'nothing is computed for 50 ms, at most 49')
+  }
+})

@@ -1,0 +1,64 @@
+/** The scalar types of GGUF metadata, under their names in the GGUF specification. */
+export type GgufScalarType =
+  | 'uint8'
+  | 'int8'
+  | 'uint16'
+  | 'int16'
+  | 'uint32'
+  | 'int32'
+  | 'float32'
+  | 'bool'
+  | 'string'
+  | 'uint64'
+  | 'int64'
+  | 'float64'
+
+/**
+ * A scalar as a JavaScript value; `bigint` is for 64-bit integers only, which may also be a safe
+ * `number`.
+ */
+export type GgufScalar = number | bigint | boolean | string
+
+/**
+ * One metadata value: a scalar with its type, or an array of scalars of one type (no arrays in
+ * arrays).
+ */
+export type GgufValue =
+  | { readonly type: GgufScalarType; readonly value: GgufScalar }
+  | {
+      readonly type: 'array'
+      readonly items: GgufScalarType
+      readonly values: readonly GgufScalar[]
+    }
+
+/** Metadata of a GGUF file, written in insertion order. */
+export type GgufMetadata = Readonly<Record<string, GgufValue>>
+
+/** The tensor types that the writer supports, under ggml's names. */
+export type GgufTensorType = 'F32' | 'Q8_0' | 'Q4_K' | 'Q6_K'
+
+/**
+ * One tensor: its description, and a source of its bytes that is read once, when the tensor is
+ * written.
+ */
+export interface GgufTensor {
+  readonly name: string
+  readonly type: GgufTensorType
+  /** Dimensions in ggml's order: the length of a row first. */
+  readonly shape: readonly number[]
+  /**
+   * The tensor's bytes in order, in pieces of any size. A piece is written before the next one is
+   * requested, so all pieces may share one buffer.
+   */
+  readonly data: () => Iterable<Uint8Array>
+}
+
+/** Elements and bytes of one block of each tensor type; a row is a whole number of blocks. */
+export const tensorBlocks: Readonly<
+  Record<GgufTensorType, { readonly id: number; readonly elements: number; readonly bytes: number }>
+> = {
+  F32: { id: 0, elements: 1, bytes: 4 },
+  Q8_0: { id: 8, elements: 32, bytes: 34 },
+  Q4_K: { id: 12, elements: 256, bytes: 144 },
+  Q6_K: { id: 14, elements: 256, bytes: 210 },
+}

@@ -1,0 +1,135 @@
+import { randomUUID } from 'node:crypto'
+import { open, rename, rm } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
+import { ByteWriter } from './byte-writer.js'
+import { tensorBlocks } from './gguf-types.js'
+import type {
+  GgufMetadata,
+  GgufScalarType,
+  GgufTensor,
+  GgufTensorType,
+  GgufValue,
+} from './gguf-types.js'
+
+const magic = 0x46554747
+const version = 3
+const alignment = 32
+const arrayId = 9
+const scalarIds: Readonly<Record<GgufScalarType, number>> = {
+  uint8: 0,
+  int8: 1,
+  uint16: 2,
+  int16: 3,
+  uint32: 4,
+  int32: 5,
+  float32: 6,
+  bool: 7,
+  string: 8,
+  uint64: 10,
+  int64: 11,
+  float64: 12,
+}
+
+const alignUp = (bytes: number): number => Math.ceil(bytes / alignment) * alignment
+
+/**
+ * Size in bytes of a tensor.
+ * @throws RangeError when its rows are not a whole number of blocks.
+ */
+export function tensorByteLength(type: GgufTensorType, shape: readonly number[]): number {
+  const block = tensorBlocks[type]
+  const rowLength = shape[0] ?? 1
+  if (rowLength % block.elements !== 0) {
+    throw new RangeError(
+      `expected rows of a multiple of ${block.elements} elements for ${type}, got ${rowLength}`,
+    )
+  }
+  return (shape.reduce((product, size) => product * size, 1) / block.elements) * block.bytes
+}
+
+/**
+ * Writes a GGUF version 3 file. Tensor data is streamed, so memory does not grow with the file. The
+ * file appears under its name only when it is complete; a file of that name is replaced.
+ *
+ * The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+ * @returns the size of the file in bytes.
+ * @throws RangeError when a value does not fit its type, or a tensor's data does not have the
+ * length of its shape.
+ */
+export async function writeGguf(
+  path: string,
+  metadata: GgufMetadata,
+  tensors: readonly GgufTensor[],
+): Promise<number> {
+  const header = encodeHeader(metadata, tensors)
+  const partial = `${path}.${randomUUID()}.partial`
+  const file = await open(partial, 'wx')
+  try {
+    let length = await writeAll(file, header)
+    for (const tensor of tensors) length += await writeTensor(file, tensor)
+    await file.close()
+    await rename(partial, path)
+    return length
+  } catch (error) {
+    await file.close()
+    await rm(partial, { force: true })
+    throw error
+  }
+}
+
+function encodeHeader(metadata: GgufMetadata, tensors: readonly GgufTensor[]): Uint8Array {
+  const writer = new ByteWriter()
+  const entries = Object.entries(metadata)
+  writer.scalar('uint32', magic)
+  writer.scalar('uint32', version)
+  writer.scalar('uint64', tensors.length)
+  writer.scalar('uint64', entries.length)
+  for (const [key, value] of entries) {
+    writer.string(key)
+    encodeValue(writer, value)
+  }
+  let offset = 0
+  for (const { name, type, shape } of tensors) {
+    writer.string(name)
+    writer.scalar('uint32', shape.length)
+    for (const size of shape) writer.scalar('uint64', size)
+    writer.scalar('uint32', tensorBlocks[type].id)
+    writer.scalar('uint64', offset)
+    offset += alignUp(tensorByteLength(type, shape))
+  }
+  writer.align(alignment)
+  return writer.bytes
+}
+
+function encodeValue(writer: ByteWriter, value: GgufValue): void {
+  if (value.type !== 'array') {
+    writer.scalar('uint32', scalarIds[value.type])
+    writer.scalar(value.type, value.value)
+    return
+  }
+  writer.scalar('uint32', arrayId)
+  writer.scalar('uint32', scalarIds[value.items])
+  writer.scalar('uint64', value.values.length)
+  for (const item of value.values) writer.scalar(value.items, item)
+}
+
+async function writeTensor(file: FileHandle, tensor: GgufTensor): Promise<number> {
+  const expected = tensorByteLength(tensor.type, tensor.shape)
+  let length = 0
+  for (const piece of tensor.data()) length += await writeAll(file, piece)
+  if (length !== expected) {
+    throw new RangeError(
+      `expected ${expected} bytes for tensor ${tensor.name} ` +
+        `(${tensor.type}, ${tensor.shape.join(' × ')}), got ${length}`,
+    )
+  }
+  return length + (await writeAll(file, new Uint8Array(alignUp(length) - length)))
+}
+
+async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<number> {
+  let written = 0
+  while (written < bytes.length) {
+    written += (await file.write(bytes, written, bytes.length - written)).bytesWritten
+  }
+  return written
+}

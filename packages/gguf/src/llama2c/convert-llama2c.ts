@@ -1,0 +1,100 @@
+import { readFile } from 'node:fs/promises'
+import type { GgufMetadata, GgufTensor } from '../format/gguf-types.js'
+import { bool, float32, float32s, int32s, text, texts, uint32 } from '../format/gguf-values.js'
+import { writeGguf } from '../format/gguf-writer.js'
+import { readLlama2cCheckpoint } from './llama2c-checkpoint.js'
+import type { Llama2cHeader } from './llama2c-checkpoint.js'
+import { readLlama2cVocabulary } from './llama2c-vocabulary.js'
+import type { SentencePieceVocabulary } from './llama2c-vocabulary.js'
+import { quantizeQ8_0 } from '../format/quantize-q8-0.js'
+
+/** The input and output of {@link convertLlama2c}. */
+export interface ConvertLlama2cOptions {
+  /** The checkpoint: a file's path, or its bytes. */
+  readonly checkpoint: string | Uint8Array
+  /**
+   * The vocabulary in llama2.c's older layout, path or bytes. Default: the bytes that follow the
+   * checkpoint's weights.
+   */
+  readonly vocabulary?: string | Uint8Array
+  /** Path of the GGUF file to write. */
+  readonly out: string
+  /** `general.name` in the file. Default `stories15M`. */
+  readonly name?: string
+  /** How matrices are stored; vectors are always F32. Default `Q8_0`. */
+  readonly quantization?: 'Q8_0' | 'F32'
+}
+
+const fileTypes = { F32: 0, Q8_0: 7 } as const
+const beginOfStory = 1
+const endOfStory = 2
+
+/**
+ * Converts a llama2.c checkpoint (version 0, such as stories15M) and its vocabulary to GGUF for
+ * llama.cpp's `llama` architecture. No weight is permuted: both programs rotate neighbouring
+ * elements. These models begin the next story with token 1 and never generate token 2, so token 1
+ * is also their end of turn.
+ * @returns the size of the file in bytes.
+ * @throws CllmError `model_invalid` when checkpoint or vocabulary are cut short or of another
+ * format.
+ */
+export async function convertLlama2c(options: ConvertLlama2cOptions): Promise<number> {
+  const { out, name = 'stories15M', quantization = 'Q8_0' } = options
+  const { header, tensors, rest } = readLlama2cCheckpoint(await load(options.checkpoint))
+  const vocabularyData = options.vocabulary === undefined ? rest : await load(options.vocabulary)
+  const vocabulary = readLlama2cVocabulary(vocabularyData, header.vocabulary)
+  return await writeGguf(
+    out,
+    {
+      ...architecture(header, name),
+      'general.file_type': uint32(fileTypes[quantization]),
+      ...tokenizer(vocabulary),
+    },
+    tensors.map(({ name, shape, values }): GgufTensor => {
+      const type = shape.length > 1 ? quantization : 'F32'
+      const encode = type === 'Q8_0' ? quantizeQ8_0 : bytesOf
+      return { name, shape, type, data: () => [encode(values)] }
+    }),
+  )
+}
+
+async function load(source: string | Uint8Array): Promise<Uint8Array> {
+  return typeof source === 'string' ? await readFile(source) : source
+}
+
+function architecture(header: Llama2cHeader, name: string): GgufMetadata {
+  return {
+    'general.architecture': text('llama'),
+    'general.name': text(name),
+    'general.quantization_version': uint32(2),
+    'llama.context_length': uint32(header.context),
+    'llama.embedding_length': uint32(header.embedding),
+    'llama.block_count': uint32(header.layers),
+    'llama.feed_forward_length': uint32(header.feedForward),
+    'llama.rope.dimension_count': uint32(header.embedding / header.heads),
+    'llama.rope.freq_base': float32(10_000),
+    'llama.attention.head_count': uint32(header.heads),
+    'llama.attention.head_count_kv': uint32(header.keyValueHeads),
+    'llama.attention.layer_norm_rms_epsilon': float32(1e-5),
+    'llama.vocab_size': uint32(header.vocabulary),
+  }
+}
+
+function tokenizer({ tokens, scores, types }: SentencePieceVocabulary): GgufMetadata {
+  return {
+    'tokenizer.ggml.model': text('llama'),
+    'tokenizer.ggml.tokens': texts(tokens),
+    'tokenizer.ggml.scores': float32s(scores),
+    'tokenizer.ggml.token_type': int32s(types),
+    'tokenizer.ggml.unknown_token_id': uint32(0),
+    'tokenizer.ggml.bos_token_id': uint32(beginOfStory),
+    'tokenizer.ggml.eos_token_id': uint32(endOfStory),
+    'tokenizer.ggml.eot_token_id': uint32(beginOfStory),
+    'tokenizer.ggml.add_bos_token': bool(true),
+    'tokenizer.ggml.add_space_prefix': bool(true),
+  }
+}
+
+function bytesOf(values: Float32Array): Uint8Array {
+  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+}

@@ -1,0 +1,98 @@
+import type { GgufTensor } from '../format/gguf-types.js'
+import { tensorByteLength } from '../format/gguf-writer.js'
+import { randomTensor } from './random-tensor.js'
+import type { RandomTensorType } from './random-tensor.js'
+import { RandomBits } from './random-bits.js'
+import type { ModelShape } from './synthetic-shapes.js'
+
+/**
+ * Standard deviation of the logits, chosen so that the likeliest token of a large vocabulary has a
+ * clear share of the probability.
+ */
+const logitDeviation = 4
+
+/**
+ * The tensors of the qwen3 architecture with random weights. Every matrix preserves the scale of
+ * its input (deviation 1/√row), so activations neither vanish nor overflow at any depth. Special
+ * and unused tokens have logit 0: they are almost never sampled, so a generation continues to its
+ * limit. Read the tensors' data in order, because all tensors share one random generator.
+ * @param seed any integer; the same seed gives the same weights.
+ */
+export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] {
+  const random = new RandomBits(seed)
+  const { layers, embedding, feedForward, heads, keyValueHeads, headSize } = shape
+  const { vocabulary, specialsAt } = shape
+  const types = tensorTypes(shape)
+  const matrix = (name: string, type: RandomTensorType, row: number, rows: number): GgufTensor => ({
+    name: `${name}.weight`,
+    type,
+    shape: [row, rows],
+    data: () => randomTensor(type, [row, rows], 1 / Math.sqrt(row), random),
+  })
+  const norm = (name: string, size: number): GgufTensor => ({
+    name: `${name}.weight`,
+    type: 'F32',
+    shape: [size],
+    data: () => [new Uint8Array(new Float32Array(size).fill(1).buffer)],
+  })
+  const layer = (index: number): GgufTensor[] => {
+    const block = `blk.${index}`
+    const { usual, more } = types
+    return [
+      norm(`${block}.attn_norm`, embedding),
+      matrix(`${block}.attn_q`, usual, embedding, heads * headSize),
+      matrix(`${block}.attn_k`, usual, embedding, keyValueHeads * headSize),
+      matrix(`${block}.attn_v`, more(index), embedding, keyValueHeads * headSize),
+      matrix(`${block}.attn_output`, usual, heads * headSize, embedding),
+      norm(`${block}.attn_q_norm`, headSize),
+      norm(`${block}.attn_k_norm`, headSize),
+      norm(`${block}.ffn_norm`, embedding),
+      matrix(`${block}.ffn_gate`, usual, embedding, feedForward),
+      matrix(`${block}.ffn_up`, usual, embedding, feedForward),
+      matrix(`${block}.ffn_down`, more(index), feedForward, embedding),
+    ]
+  }
+  return [
+    {
+      name: 'token_embd.weight',
+      type: types.vocabulary,
+      shape: [embedding, vocabulary],
+      data: () => randomTensor(types.vocabulary, [embedding, vocabulary], 1, random),
+    },
+    ...Array.from({ length: layers }, (_, index) => layer(index)).flat(),
+    norm('output_norm', embedding),
+    {
+      name: 'output.weight',
+      type: types.vocabulary,
+      shape: [embedding, vocabulary],
+      data: function* () {
+        const deviation = logitDeviation / Math.sqrt(embedding)
+        yield* randomTensor(types.vocabulary, [embedding, specialsAt], deviation, random)
+        yield new Uint8Array(
+          tensorByteLength(types.vocabulary, [embedding, vocabulary - specialsAt]),
+        )
+      },
+    },
+  ]
+}
+
+/**
+ * Which type llama.cpp's quantizer chooses for the matrices of a mix (`llama-quant.cpp`). Qwen3
+ * 0.6B ties its embeddings to its output layer, so both have the output layer's type; files of
+ * 751.63 M parameters contain them twice.
+ */
+function tensorTypes({ layers, quantization }: ModelShape): {
+  readonly usual: RandomTensorType
+  readonly vocabulary: RandomTensorType
+  readonly more: (layer: number) => RandomTensorType
+} {
+  if (quantization === 'Q8_0') return { usual: 'Q8_0', vocabulary: 'Q8_0', more: () => 'Q8_0' }
+  const eighth = Math.floor(layers / 8)
+  const usesMoreBits = (layer: number): boolean =>
+    layer < eighth || layer >= Math.floor((7 * layers) / 8) || (layer - eighth) % 3 === 2
+  return {
+    usual: 'Q4_K',
+    vocabulary: 'Q6_K',
+    more: (layer) => (usesMoreBits(layer) ? 'Q6_K' : 'Q4_K'),
+  }
+}

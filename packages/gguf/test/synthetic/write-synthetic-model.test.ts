@@ -1,0 +1,193 @@
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { getLlama, LlamaLogLevel } from 'node-llama-cpp'
+import type { Token } from 'node-llama-cpp'
+import {
+  bytePairMetadata,
+  syntheticShapes,
+  syntheticTensors,
+  syntheticVocabulary,
+  tensorByteLength,
+  TokenType,
+  writeGguf,
+  writeSyntheticModel,
+} from '@cllm/gguf'
+import type { GgufTensor } from '@cllm/gguf'
+import { decodeQ4_K, decodeQ6_K, decodeQ8_0 } from '../decode-blocks.js'
+
+const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled })
+t.teardown(() => llama.dispose())
+
+const digest = async (path: string): Promise<string> =>
+  createHash('sha256')
+    .update(await readFile(path))
+    .digest('hex')
+
+t.test('tiny: small, the same for the same seed, refused for unknown names', async (t) => {
+  const folder = t.testdir()
+  const write = async (name: string, seed?: number): Promise<string> => {
+    const out = join(folder, name)
+    const size = await writeSyntheticModel({
+      like: 'tiny',
+      out,
+      ...(seed === undefined ? {} : { seed }),
+    })
+    t.ok(size < 2_000_000, `${size} bytes`)
+    return await digest(out)
+  }
+  const first = await write('first.gguf')
+  t.equal(await write('again.gguf', 0), first)
+  t.not(await write('other.gguf', 1), first)
+  const like = 'huge' as 'tiny'
+  await t.rejects(writeSyntheticModel({ like, out: join(folder, 'huge.gguf') }), {
+    code: 'model_not_found',
+    message: 'expected a model to imitate, one of qwen3-0.6b, tiny, got huge',
+  })
+  t.same((await readdir(folder)).sort(), ['again.gguf', 'first.gguf', 'other.gguf'])
+})
+
+t.test('tiny: llama.cpp tokenizes and generates with it', async (t) => {
+  const out = join(t.testdir(), 'tiny.gguf')
+  await writeSyntheticModel({ like: 'tiny', out })
+  const model = await llama.loadModel({ modelPath: out })
+  t.teardown(() => model.dispose())
+  t.equal(model.trainContextSize, 512)
+  t.equal(model.fileInfo.metadata.general.architecture, 'qwen3')
+  t.match(model.fileInfo.metadata.tokenizer.chat_template, '<|im_start|>')
+  t.notOk(model.tokens.shouldPrependBosToken)
+  t.equal(model.tokens.eosString, '<|im_end|>')
+  t.ok(model.isEogToken(model.tokens.eos as Token))
+
+  const text = 'The people of the world, 123: naïve 世界 🌍\n\n\tend'
+  t.equal(model.detokenize(model.tokenize(text)), text)
+  t.ok(model.tokenize(text).length < Buffer.byteLength(text), 'some bytes are merged')
+  const [start, ...role] = model.tokenize('<|im_start|>user', true)
+  t.equal(model.detokenize(start === undefined ? [] : [start], true), '<|im_start|>')
+  t.equal(model.detokenize(role), 'user')
+
+  const context = await model.createContext({ contextSize: 256, threads: 1 })
+  const sequence = context.getSequence()
+  const generate = async (): Promise<Token[]> => {
+    const tokens: Token[] = []
+    await sequence.clearHistory()
+    for await (const token of sequence.evaluate(model.tokenize('Hello'), { temperature: 0 })) {
+      tokens.push(token)
+      if (tokens.length === 128) break
+    }
+    return tokens
+  }
+  const tokens = await generate()
+  t.equal(tokens.length, 128, 'it does not end by itself')
+  t.ok(new Set(tokens).size > 40, `${new Set(tokens).size} different tokens`)
+  t.same(await generate(), tokens, 'greedy choice is the same again')
+  const multiByte = tokens.filter((token) => model.detokenize([token]).includes('\ufffd'))
+  t.ok(multiByte.length > 0, 'some tokens are parts of characters')
+})
+
+t.test('qwen3-0.6b: tensors of the original in the types of Q4_K_M', (t) => {
+  const shape = syntheticShapes['qwen3-0.6b']
+  const tensors = syntheticTensors(shape, 0)
+  const total = (measure: (tensor: GgufTensor) => number): number =>
+    tensors.reduce((sum, tensor) => sum + measure(tensor), 0)
+  t.equal(
+    total((tensor) => tensor.shape.reduce((a, b) => a * b)),
+    751_632_384,
+  )
+  const size = total((tensor) => tensorByteLength(tensor.type, tensor.shape)) / 2 ** 20
+  t.ok(Math.abs(size / 492.75 - 1) < 0.01, `${size} MiB`)
+
+  const named = (part: string): GgufTensor[] => tensors.filter(({ name }) => name.includes(part))
+  const moreBits = [0, 1, 2, 5, 8, 11, 14, 17, 20, 23, 24, 25, 26, 27]
+  for (const part of ['attn_v', 'ffn_down']) {
+    const layers = named(part).flatMap(({ type }, layer) => (type === 'Q6_K' ? [layer] : []))
+    t.same(layers, moreBits, part)
+  }
+  t.same(new Set(named('norm').map(({ type }) => type)), new Set(['F32']))
+  t.equal(named('attn_q.')[0]?.type, 'Q4_K')
+  t.end()
+})
+
+t.test('random blocks decode to weights of the wanted spread', (t) => {
+  const sample = (like: keyof typeof syntheticShapes, name: string): number[] => {
+    const tensor = syntheticTensors(syntheticShapes[like], 7).find((one) => one.name === name)
+    if (tensor === undefined) throw new Error(`no tensor ${name}`)
+    const decode = { Q4_K: decodeQ4_K, Q6_K: decodeQ6_K, Q8_0: decodeQ8_0 }[tensor.type as 'Q4_K']
+    const values = decode(Buffer.concat([...tensor.data()]))
+    t.equal(
+      values.length,
+      tensor.shape.reduce((a, b) => a * b),
+    )
+    return values.map((value) => value * Math.sqrt(tensor.shape[0] ?? 0))
+  }
+  const samples = {
+    Q4_K: sample('qwen3-0.6b', 'blk.0.attn_q.weight'),
+    Q6_K: sample('qwen3-0.6b', 'blk.0.attn_v.weight'),
+    Q8_0: sample('tiny', 'blk.0.ffn_gate.weight'),
+  }
+  for (const [type, values] of Object.entries(samples)) {
+    const mean = values.reduce((sum, value) => sum + value, 0) / values.length
+    const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length
+    const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0)
+    t.ok(Math.abs(mean) < 0.03, `${type}: mean ${mean}`)
+    t.ok(Math.abs(Math.sqrt(variance) - 1) < 0.03, `${type}: deviation ${Math.sqrt(variance)}`)
+    t.ok(largest > 1.5 && largest < 4, `${type}: largest ${largest}`)
+    t.ok(new Set(values).size > 200, `${type}: varied`)
+  }
+  t.end()
+})
+
+/** English texts and the number of tokens that Qwen's own vocabulary takes for them. */
+const texts = [
+  {
+    original: 125,
+    text: `It was late in the autumn when the old schoolmaster finally decided to leave the village where he had spent the greater part of his life. The road to the station was wet, and the leaves lay thick upon it; nobody had swept them since the last storm. He walked slowly, carrying a small brown suitcase in one hand and his umbrella in the other, and he did not once look back at the house. "You will miss us," the baker's wife had said to him that morning, wrapping a loaf in paper. He had only smiled and shaken his head, for he was not certain whether it was true.`,
+  },
+  {
+    original: 118,
+    text: `User: I've been feeling really stressed at work lately. Any tips?
+Assistant: I'm sorry to hear that! Here are a few things you could try: take short breaks every hour, go for a walk at lunch, and talk to someone you trust. If it doesn't get better, it might be worth speaking with a professional.
+User: Thanks. How many hours of sleep should I get?
+Assistant: Most adults need between 7 and 9 hours per night. Try to keep a regular schedule, avoid screens before bed, and limit caffeine after 2 p.m.`,
+  },
+  {
+    original: 122,
+    text: `Continuous batching schedules work at the granularity of a single iteration: as soon as a sequence finishes, its slot in the batch is given to a waiting request, so the accelerator never idles on padding. The key-value cache is divided into fixed-size blocks that need not be contiguous in memory, which eliminates fragmentation and allows prefixes to be shared between requests. Throughput improves by an order of magnitude compared with static batching, while the latency of individual tokens remains acceptable. However, long prompts interfere with decoding; chunked prefill mitigates this by splitting the prompt into smaller pieces and interleaving them with decode steps.`,
+  },
+  {
+    original: 43,
+    text: `Shall I compare thee to a summer's day?
+Thou art more lovely and more temperate:
+Rough winds do shake the darling buds of May,
+And summer's lease hath all too short a date;`,
+  },
+]
+
+t.test('qwen3-0.6b: the vocabulary has the layout and the economy of the original', async (t) => {
+  const vocabulary = syntheticVocabulary('qwen3-0.6b')
+  t.equal(vocabulary.tokens.length, 151_936)
+  t.equal(new Set(vocabulary.tokens).size, 151_936, 'no token twice')
+  t.equal(vocabulary.merges.length, 151_643 - 256)
+  t.equal(vocabulary.tokens.indexOf('<|endoftext|>'), 151_643)
+  t.equal(vocabulary.tokens.indexOf('</think>'), 151_668)
+  t.equal(vocabulary.types[151_645], TokenType.Control)
+  t.equal(vocabulary.types[151_669], TokenType.Unused)
+
+  const out = join(t.testdir(), 'vocabulary.gguf')
+  const architecture = {
+    'general.architecture': { type: 'string', value: 'qwen3' },
+    'qwen3.block_count': { type: 'uint32', value: 0 },
+  } as const
+  await writeGguf(out, { ...architecture, ...bytePairMetadata(vocabulary) }, [])
+  const model = await llama.loadModel({ modelPath: out, vocabOnly: true })
+  t.teardown(() => model.dispose())
+  for (const { original, text } of texts) {
+    const tokens = model.tokenize(text)
+    t.ok(Math.abs(tokens.length / original - 1) < 0.15, `${tokens.length} against ${original}`)
+    t.equal(model.detokenize(tokens), text)
+  }
+  t.equal(model.tokenize('1234').length, 4, 'digits stand alone')
+  const strange = 'Straße, Ελλάδα, Москва, 日本語, 한국어, 🙂\u0000'
+  t.equal(model.detokenize(model.tokenize(strange)), strange)
+})

@@ -1,0 +1,29 @@
+import { CllmError } from '@cllm/core'
+import type { KoaContext } from '../routes/koa-context.js'
+
+/** Smaller bodies are always accepted: the engine's queue limits the number of requests. */
+const smallBytes = 64 * 1024
+
+/**
+ * Counts the bytes of the bodies of all requests in progress, up to a limit. The number of waiting
+ * requests is limited, but a thousand bodies of 1 MiB, parsed, would still be gigabytes.
+ */
+export class BodyBudget {
+  #bytes = 0
+
+  constructor(private readonly limit: number) {}
+
+  /**
+   * Counts a body until its answer is sent.
+   *
+   * @throws `queue_full`
+   */
+  take(ctx: KoaContext, bytes: number): void {
+    if (bytes > smallBytes && this.#bytes + bytes > this.limit) {
+      const message = `The bodies of requests in progress have ${this.#bytes} bytes; the limit is ${this.limit}`
+      throw new CllmError('queue_full', message, { details: { limit: this.limit } })
+    }
+    this.#bytes += bytes
+    ctx.res.once('close', () => (this.#bytes -= bytes))
+  }
+}

@@ -1,0 +1,93 @@
+import { CllmError } from '@cllm/core'
+import getRawBody from 'raw-body'
+import { isDeeperThan } from './json-depth.js'
+import { jsonErrorPosition } from './json-error-position.js'
+import type { KoaContext } from '../routes/koa-context.js'
+
+/** A JSON object. */
+export type JsonObject = Readonly<Record<string, unknown>>
+
+/**
+ * The JSON object in a request's body. Any content type is read as JSON in UTF-8, as Ollama and
+ * llama-server do: `curl -d` declares a form.
+ *
+ * @throws `unsupported_media_type`, `body_too_large`, `queue_full` when the bodies of all requests in
+ *   progress are too large together, or `invalid_json` with the position of the error
+ */
+export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
+  checkEncoding(ctx)
+  const body = await readBody(ctx)
+  ctx.state.transport.bodies.take(ctx, body.length)
+  const text = decodeUtf8(body)
+  if (text.trim() === '')
+    throw new CllmError('invalid_json', 'Expected a JSON object, instead got no body')
+  const value = parseJson(text, ctx)
+  const { jsonDepthLimit } = ctx.state.transport
+  if (isDeeperThan(text, jsonDepthLimit)) {
+    const message = `Expected JSON of at most ${jsonDepthLimit} levels, instead got more`
+    throw new CllmError('invalid_json', message, { details: { limit: jsonDepthLimit } })
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    const received =
+      value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`
+    throw new CllmError('invalid_json', `Expected a JSON object, instead got ${received}`)
+  }
+  return value as JsonObject
+}
+
+function checkEncoding(ctx: KoaContext): void {
+  const encoding = ctx.get('Content-Encoding')
+  if (encoding === '' || encoding === 'identity') return
+  const message = `Expected a body without Content-Encoding, instead got ${encoding}`
+  throw new CllmError('unsupported_media_type', message)
+}
+
+async function readBody(ctx: KoaContext): Promise<Buffer> {
+  const limit = ctx.state.transport.bodyLimitBytes
+  const length = ctx.get('Content-Length')
+  try {
+    return await getRawBody(ctx.req, { limit, ...(length === '' ? {} : { length }) })
+  } catch (error) {
+    if ((error as getRawBody.RawBodyError).type !== 'entity.too.large') throw error
+    throw new CllmError(
+      'body_too_large',
+      `Expected a body of at most ${limit} bytes, instead got more`,
+      {
+        details: { limit },
+        cause: error,
+      },
+    )
+  }
+}
+
+function decodeUtf8(body: Buffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(body)
+  } catch (error) {
+    throw new CllmError(
+      'invalid_json',
+      'Expected JSON in UTF-8, instead got bytes that are not UTF-8',
+      {
+        cause: error,
+      },
+    )
+  }
+}
+
+function parseJson(text: string, ctx: KoaContext): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    const position = jsonErrorPosition(text)
+    const where =
+      position === undefined ? '' : ` at line ${position.line}, column ${position.column}`
+    const type = ctx.get('Content-Type')
+    // a body declared as another type may be meant as that type
+    const declared = type === '' || /json/i.test(type) ? '' : ` (Content-Type: ${type})`
+    const message = `Invalid JSON${where}: ${(error as Error).message}${declared}`
+    throw new CllmError('invalid_json', message, {
+      ...(position === undefined ? {} : { details: { ...position } }),
+      cause: error,
+    })
+  }
+}

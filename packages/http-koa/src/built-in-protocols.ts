@@ -1,0 +1,37 @@
+import { definePlugin } from '@cllm/core'
+import { admin } from './admin/admin-protocol.js'
+import { llamaServer } from './llama-server/llama-server-protocol.js'
+import { metrics } from './metrics/metrics-protocol.js'
+import { models } from './models/models-protocol.js'
+import { native } from './native/native-protocol.js'
+import { ollama } from './ollama/ollama-protocol.js'
+import { openAi } from './openai/openai-protocol.js'
+import { openApi } from './openapi/openapi-protocol.js'
+import type { ProtocolDefaults } from './request/protocol-defaults.js'
+import type { KoaProtocolDefinition } from './routes/define-protocol.js'
+
+/** The protocols of this package, in the order in which they are served. */
+export const builtInProtocols: readonly KoaProtocolDefinition[] = Object.freeze([
+  native,
+  openAi,
+  ollama,
+  llamaServer,
+  models,
+  openApi,
+  admin,
+  metrics,
+])
+
+/** Registers {@link builtInProtocols}; load it before plug-ins that replace one of them. */
+export const protocolsPlugin = definePlugin({
+  name: 'protocols',
+  apiVersion: 1,
+  register(host) {
+    for (const protocol of builtInProtocols) host.registerProtocol(protocol)
+  },
+})
+
+/** The defaults of every route that generates; `docs/defaults.md` is made from this table. */
+export const protocolDefaults: Readonly<Record<string, ProtocolDefaults>> = Object.freeze(
+  Object.assign({}, ...builtInProtocols.map(({ defaults }) => defaults)),
+)

@@ -1,0 +1,96 @@
+import type { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import type { ErrorShape } from '../routes/koa-context.js'
+
+/** Seconds to wait before a retry when no estimate is known. */
+const someSeconds = 5
+
+/** The schema of {@link ErrorBody}. */
+export const errorBodySchema = z.object({
+  success: z.literal(false),
+  error: z.string(),
+  message: z.string().optional(),
+  retry_after: z.number().optional(),
+  code: z.string(),
+  field: z.string().optional(),
+  /** The valid values, where there is a list: names of policies, options of a policy. */
+  valid: z.array(z.unknown()).optional(),
+})
+
+/** A failure in the native API's form: the original cLLM's, plus a code and the field at fault. */
+export type ErrorBody = Readonly<z.output<typeof errorBodySchema>>
+
+/** The body of a failure's answer. */
+export function errorBody(error: CllmError): ErrorBody {
+  const field = errorField(error)
+  const { valid } = error.details
+  return {
+    success: false,
+    ...wording(error),
+    code: error.code,
+    ...(field === undefined ? {} : { field }),
+    ...(Array.isArray(valid) ? { valid } : {}),
+  }
+}
+
+/**
+ * The status of a failure outside the native API: a timeout is 504 there, since it is not the
+ * client's fault; the native API answers 408 as the original does.
+ */
+export function statusElsewhere(error: CllmError): number {
+  return error.code === 'timeout' ? 504 : error.status
+}
+
+/** The form of failures where a protocol has none of its own. */
+export const nativeErrors: ErrorShape & Required<Pick<ErrorShape, 'schema'>> = {
+  covers: () => true,
+  body: errorBody,
+  schema: errorBodySchema,
+}
+
+/** The headers of a failure's answer. */
+export function errorHeaders(error: CllmError): Record<string, string> {
+  return isTurnedAway(error) ? { 'Retry-After': String(retryAfter(error)) } : {}
+}
+
+/** Whether the queue refused the request. */
+function isTurnedAway({ code }: CllmError): boolean {
+  return code === 'queue_full' || code === 'wait_too_long'
+}
+
+/** Seconds to wait before a retry. */
+function retryAfter({ details: { retryAfterMs } }: CllmError): number {
+  return typeof retryAfterMs === 'number'
+    ? Math.max(1, Math.ceil(retryAfterMs / 1000))
+    : someSeconds
+}
+
+function wording(error: CllmError): Pick<ErrorBody, 'error' | 'message' | 'retry_after'> {
+  switch (error.code) {
+    case 'queue_full':
+    case 'wait_too_long':
+      return {
+        error: 'Request queue is full',
+        message: 'Server is currently at maximum capacity. Please try again later.',
+        retry_after: retryAfter(error),
+      }
+    case 'timeout':
+      return { error: 'Request timeout', message: 'Request timed out' }
+    default:
+      return { error: errorMessage(error) }
+  }
+}
+
+/** The message, with the field's name in snake_case as HTTP APIs write it. */
+export function errorMessage(error: CllmError): string {
+  const field = errorField(error)
+  return field === undefined
+    ? error.message
+    : error.message.replace(String(error.details.field), () => field)
+}
+
+/** The field at fault in snake_case: the engine's `logitBias` is `logit_bias` here. */
+export function errorField({ details: { field } }: CllmError): string | undefined {
+  if (typeof field !== 'string') return undefined
+  return field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}

@@ -1,0 +1,74 @@
+import { CllmError } from '@cllm/core'
+import type { Context, Middleware } from 'koa'
+import { errorHeaders } from './error-body.js'
+import { shapeFor } from './error-owner.js'
+import type { KoaProtocol, KoaState } from '../routes/koa-context.js'
+import { publicError } from './public-error.js'
+import { refuseBody } from './refuse-body.js'
+
+const goneCodes: ReadonlySet<unknown> = new Set([
+  'ECONNABORTED',
+  'ECONNRESET',
+  'EPIPE',
+  'ERR_STREAM_DESTROYED',
+  'ERR_STREAM_PREMATURE_CLOSE',
+])
+
+/** Whether an error only means that the client disconnected. */
+export function isClientGone(error: unknown): boolean {
+  if (!(error instanceof Error) || !('code' in error)) return false
+  return goneCodes.has(error.code) || String(error.code).startsWith('HPE_') // disconnected, or not HTTP
+}
+
+/**
+ * Turns errors of later middleware, and requests for unknown paths and methods, into answers in the
+ * words of the protocol that owns the path.
+ */
+export function handleErrors(protocols: readonly KoaProtocol[] = []): Middleware<KoaState> {
+  return async (ctx, next) => {
+    const { logger } = ctx.state.transport
+    try {
+      await next()
+      refuseUnserved(ctx)
+    } catch (error) {
+      const isGone = ctx.res.destroyed || ctx.req.socket.destroyed
+      if (isGone || ctx.headerSent) {
+        ctx.respond = false
+        ctx.res.destroy()
+        if (!isGone) publicError(error, logger)
+        return
+      }
+      const shape = shapeFor(protocols, ctx.path)
+      if (isClientError(error)) {
+        ctx.status = error.status
+        ctx.body = shape.body(new CllmError('invalid_request', error.message))
+        return
+      }
+      const shown = publicError(error, logger)
+      const body = shape.body(shown)
+      ctx.status = shape.status?.(shown) ?? shown.status
+      ctx.set(errorHeaders(shown))
+      if (shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(body))
+      else ctx.body = body
+    }
+  }
+}
+
+function refuseUnserved(ctx: Context): void {
+  if (ctx.respond === false || ctx.body !== undefined) return
+  const allow = ctx.response.get('Allow')
+  if (allow !== '' && (ctx.status === 405 || ctx.status === 501)) {
+    const message = `${ctx.path} takes ${allow}, not ${ctx.method}`
+    throw new CllmError('method_not_allowed', message)
+  }
+  if (ctx.status === 404 || ctx.status === 501) {
+    throw new CllmError('not_found', `There is nothing at ${ctx.path}`)
+  }
+}
+
+/** Whether an error comes from koa's `ctx.throw(4xx, message)`. */
+function isClientError(error: unknown): error is Error & { readonly status: number } {
+  if (!(error instanceof Error) || CllmError.isInstance(error)) return false
+  const { status, expose } = error as { readonly status?: unknown; readonly expose?: unknown }
+  return expose === true && typeof status === 'number'
+}

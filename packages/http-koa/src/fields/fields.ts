@@ -1,0 +1,69 @@
+import { z } from 'zod'
+
+/** A number within bounds, with the bounds in its message. */
+export const number = (least: number, most: number) => {
+  const expected = `a number from ${least} to ${most}`
+  return z.number(expected).min(least, expected).max(most, expected)
+}
+
+/** An integer within bounds. */
+export const integer = (least: number, most: number) => {
+  const expected = `an integer from ${least} to ${most}`
+  return z.int(expected).min(least, expected).max(most, expected)
+}
+
+/** The largest integer that fields take. */
+export const largest = 2 ** 31 - 1
+
+/** True or false. */
+export const boolean = z.boolean('true or false')
+/** A string. */
+export const text = z.string('a string')
+/** A string of 1 to 256 characters. */
+export const name = text.min(1, 'a name').max(256, 'a name of at most 256 characters')
+/** A duration above 0. */
+export const milliseconds = z.number('a number above 0').positive('a number above 0')
+
+/** Any integer is a seed, as with OpenAI; Ollama and llama-server take −1 for a random one. */
+export const seed = z.int('an integer')
+
+/** Any object. */
+export const object = z
+  .custom<Readonly<Record<string, unknown>>>(
+    (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+    'an object',
+  )
+  .meta({ type: 'object' })
+
+// zod would check, and report, every element of a list of a million before its length
+const isText = (value: unknown) => typeof value === 'string' && value !== ''
+
+/** Stop strings. */
+export const stop = z
+  .custom<string | string[]>(
+    (value) => isText(value) || (Array.isArray(value) && value.length <= 32 && value.every(isText)),
+    'a non-empty string or up to 32 of them',
+  )
+  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' }, maxItems: 32 }] })
+
+/** Values to add to the logits of tokens, by token id. */
+export const logitBias = z
+  .custom<Readonly<Record<string, number>>>((value) => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+    const entries = Object.entries(value as Readonly<Record<string, unknown>>)
+    return entries.length <= 1024 && entries.every(isBias)
+  }, 'an object of up to 1024 token ids with numbers from -100 to 100')
+  .meta({ type: 'object', additionalProperties: { type: 'number', minimum: -100, maximum: 100 } })
+
+function isBias([token, bias]: readonly [string, unknown]): boolean {
+  return /^\d{1,10}$/.test(token) && typeof bias === 'number' && Math.abs(bias) <= 100
+}
+
+/** Whether a value is a list of token ids; the engine checks them against the vocabulary. */
+export const isTokenList = (value: unknown): value is number[] =>
+  Array.isArray(value) && value.every((id) => Number.isInteger(id) && (id as number) >= 0)
+
+/** Token ids to detokenize; the engine reports the first invalid one, where zod would report all. */
+export const tokenIds = z
+  .custom<number[]>(Array.isArray, 'an array of token ids')
+  .meta({ type: 'array', items: { type: 'integer', minimum: 0 } })

@@ -1,0 +1,81 @@
+import type { TokenLogprobs } from '@cllm/core'
+import type { AnswerPart } from '../../chat/answer/answer-part.js'
+import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { publicError } from '../../errors/public-error.js'
+import { type EndEvent, type Generation, mergeGenerations } from '../../request/generation.js'
+import { startEventStream } from '../../stream/start-event-stream.js'
+import { finishOf, toolCallOf } from '../answer-words.js'
+import { openAiErrorBody } from '../openai-error.js'
+import { chatLogprobs } from '../openai-logprobs.js'
+import { timingsOf, usageOf } from '../../request/usage.js'
+
+/** What all chunks of a stream have in common. */
+export interface StreamHead {
+  readonly head: Readonly<Record<string, unknown>>
+  readonly includeUsage: boolean
+}
+
+/** Streams the answers as `chat.completion.chunk` events, then `[DONE]`. */
+export async function streamChat(
+  ctx: KoaContext,
+  generations: readonly Generation[],
+  form: AnswerForm,
+  { head, includeUsage }: StreamHead,
+): Promise<void> {
+  const response = startEventStream(ctx)
+  const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
+  const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
+  const answers = generations.map(() => ({
+    parser: createAnswerParser(form, true),
+    calls: 0,
+    /** The logprobs for the next chunk. */
+    logprobs: [] as TokenLogprobs[],
+  }))
+  const send = (index: number, delta: string, finish: string | null = null) => {
+    const due = answers[index]!.logprobs.splice(0)
+    const logprobs = due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due))
+    response.write(
+      `${opening}[{"index":${index},"delta":${delta},"logprobs":${logprobs},` +
+        `"finish_reason":${JSON.stringify(finish)}}]${closing}`,
+    )
+  }
+  const ends: EndEvent[] = []
+  const say = (index: number, parts: readonly AnswerPart[]) => {
+    const answer = answers[index]!
+    for (const part of parts) {
+      if (part.type === 'text') send(index, `{"content":${JSON.stringify(part.text)}}`)
+      else if (part.type === 'reasoning') {
+        send(index, `{"reasoning_content":${JSON.stringify(part.text)}}`)
+      } else if (part.type === 'call') {
+        const call = { index: answer.calls++, ...toolCallOf(ctx, part.call) }
+        send(index, JSON.stringify({ tool_calls: [call] }))
+      } else {
+        const call = { index: answer.calls - 1, function: { arguments: part.text } }
+        send(index, JSON.stringify({ tool_calls: [call] }))
+      }
+    }
+  }
+  try {
+    for (const index of answers.keys()) send(index, '{"role":"assistant","content":""}')
+    for await (const { index, event } of mergeGenerations(generations)) {
+      const { parser, logprobs } = answers[index]!
+      if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
+      say(index, parser.push(event.text))
+      if (event.type !== 'end') continue
+      say(index, parser.end())
+      send(index, '{}', finishOf(event.reason, answers[index]!.calls > 0))
+      ends.push(event)
+    }
+    if (includeUsage) {
+      const usage = JSON.stringify(usageOf(ends))
+      const timings = JSON.stringify(timingsOf(ends[0]!))
+      response.write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
+    }
+    response.end('data: [DONE]\n\n')
+  } catch (error) {
+    if (response.destroyed) return
+    const body = openAiErrorBody(publicError(error, ctx.state.transport.logger))
+    response.end(`data: ${JSON.stringify(body)}\n\n`)
+  }
+}

@@ -1,0 +1,72 @@
+import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
+import { z } from 'zod'
+import { buildRequest } from '../../request/build-request.js'
+import { boolean, integer } from '../../fields/fields.js'
+import { repeatRequest } from '../../request/generation.js'
+import { promptsField, toPrompts } from '../../fields/prompts.js'
+import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
+import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
+import { unsupported } from '../../request/unsupported.js'
+import { formatConstraint } from '../openai-constraint.js'
+import { sharedFields, sharedSettings } from '../openai-fields.js'
+
+/** The body of `POST /v1/completions`. */
+export const completionsSchema = z.object({
+  prompt: promptsField(128, { emptyTexts: true }),
+  ...sharedFields,
+  best_of: integer(1, 128).optional(),
+  echo: boolean.optional(),
+  logprobs: integer(0, 5).optional(),
+  suffix: z.string('a string').optional(),
+})
+
+/** A checked body. */
+export type CompletionsFields = z.output<typeof completionsSchema>
+
+/** How many answers to generate per prompt; the best `n` are returned. */
+export const answersPerPrompt = ({ n = 1, best_of: bestOf = n }: CompletionsFields): number =>
+  bestOf
+
+/** The requests of a body, grouped by prompt. */
+export async function toCompletionRequests(
+  fields: CompletionsFields,
+  client: EngineClient,
+  defaults: ProtocolDefaults,
+): Promise<GenerateRequest[]> {
+  refuse(fields)
+  const constraint = await onlyConstraint(client, [
+    formatConstraint(fields.response_format),
+    grammarConstraint(fields.grammar),
+  ])
+  const times = answersPerPrompt(fields)
+  const ranks = times > (fields.n ?? 1)
+  const logprobs = fields.logprobs ?? (ranks ? 0 : undefined)
+  const settings = { ...sharedSettings(fields), constraint, logprobs }
+  const prompts = toPrompts(fields.prompt)
+  if (prompts.length * times > 128) {
+    throw invalid(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
+  }
+  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, defaults), times))
+}
+
+function refuse(fields: CompletionsFields): void {
+  if (fields.logprobs !== undefined && fields.echo === true) {
+    throw unsupported(
+      'logprobs',
+      'not together with echo: the logprobs of the prompt are not computed',
+    )
+  }
+  if ((fields.suffix ?? '') !== '') throw unsupported('suffix', 'this model cannot fill gaps')
+  const { n = 1, best_of: bestOf = n } = fields
+  if (bestOf < n) throw invalid('best_of', `at least n, which is ${n}`)
+  if (bestOf > n && fields.stream === true) {
+    throw unsupported(
+      'best_of',
+      'not together with stream: the best answers are known only at the end',
+    )
+  }
+}
+
+function invalid(field: string, expected: string): CllmError {
+  return new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })
+}

@@ -1,0 +1,8 @@
+const sampling = Object.freeze({ temperature: 1 })
+
+/** OpenAI's documented defaults, by route; penalties are off. */
+export const openAiDefaults = Object.freeze({
+  '/v1/chat/completions': { maxTokens: Infinity, sampling },
+  '/v1/responses': { maxTokens: Infinity, sampling },
+  '/v1/completions': { maxTokens: 16, sampling },
+})

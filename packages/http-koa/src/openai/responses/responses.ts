@@ -1,0 +1,36 @@
+import { collectAnswer } from '../../chat/answer/collect-answer.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { startGeneration } from '../../request/generation.js'
+import { withOverrides } from '../../request/protocol-defaults.js'
+import { openAiDefaults } from '../openai-defaults.js'
+import { readFields } from '../../fields/read-fields.js'
+import { openModel } from '../../engines/open-model.js'
+import type { OpenAiContext } from '../openai-context.js'
+import { type ItemKind, newItem, responseEnd, responseHead } from './response-object.js'
+import { streamResponse } from './response-stream.js'
+import { responsesSchema, toResponsesRequest } from './responses-request.js'
+
+/** `POST /v1/responses`, whole or streamed. Nothing is stored. */
+export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const fields = await readFields(ctx, responsesSchema, openAi.unknownFields)
+  const { model, client } = openModel(openAi.directory, fields.model)
+  const defaults = withOverrides(openAiDefaults['/v1/responses'], openAi.overrides)
+  const { request, form } = await toResponsesRequest(fields, client, defaults)
+  const generation = await startGeneration(ctx, client, request)
+  const head = responseHead(ctx, fields, model)
+  if (fields.stream === true) {
+    await streamResponse(ctx, generation, form, head)
+    return
+  }
+  const { content, reasoning, calls, end } = await collectAnswer(generation, form)
+  const item = (kind: ItemKind, text: string, name?: string) => ({
+    ...newItem(ctx, kind, name),
+    text,
+  })
+  const items = [
+    ...(reasoning === '' ? [] : [item('reasoning', reasoning)]),
+    ...(content === '' && calls.length > 0 ? [] : [item('message', content)]),
+    ...calls.map((call) => item('function_call', call.arguments, call.name)),
+  ]
+  ctx.body = { ...head, ...responseEnd(end, items) }
+}

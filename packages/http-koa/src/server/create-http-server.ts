@@ -1,0 +1,41 @@
+import { createServer as createPlainServer, type RequestListener, type Server } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+
+/** Limits and TLS of connections. */
+export interface ConnectionOptions {
+  /** Certificate chain and private key in PEM; with them the server speaks HTTPS. */
+  readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
+  /** Connections that may be open at a time; further ones are closed. Default: no limit. */
+  readonly maxConnections?: number
+  /** The largest head of a request in bytes; a larger one is refused with 431. Default 16 KiB. */
+  readonly headerLimitBytes?: number
+  /** Milliseconds that a client may take to send the head of a request. Default 30,000. */
+  readonly headerTimeoutMs?: number
+  /** Milliseconds that a client may take to send a whole request. Default 120,000. */
+  readonly bodyTimeoutMs?: number
+  /**
+   * Milliseconds that a connection stays open without a request. Default 65,000: clients and load
+   * balancers keep theirs for up to a minute, and the client must be the side that closes first.
+   */
+  readonly keepAliveMs?: number
+}
+
+/** Makes the server that a transport listens with. */
+export function createHttpServer(options: ConnectionOptions, listener: RequestListener): Server {
+  const { tls, maxConnections, headerLimitBytes = 16 * 1024, headerTimeoutMs = 30_000 } = options
+  const { bodyTimeoutMs = 120_000, keepAliveMs = 65_000 } = options
+  const settings = {
+    noDelay: true,
+    keepAliveTimeout: keepAliveMs,
+    maxHeaderSize: headerLimitBytes,
+    headersTimeout: headerTimeoutMs,
+    requestTimeout: Math.max(bodyTimeoutMs, headerTimeoutMs),
+    connectionsCheckingInterval: Math.min(headerTimeoutMs, 10_000),
+  }
+  const server =
+    tls === undefined
+      ? createPlainServer(settings, listener)
+      : createTlsServer({ ...settings, ...tls }, listener)
+  if (maxConnections !== undefined) server.maxConnections = maxConnections
+  return server
+}

@@ -1,0 +1,169 @@
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import {
+  CllmError,
+  type Random,
+  requestId,
+  type Transport,
+  type TransportAddress,
+  type TransportContext,
+  type TransportFactory,
+} from '@cllm/core'
+import { Router } from '@koa/router'
+import Koa, { type Middleware } from 'koa'
+import { BodyBudget } from '../body/body-budget.js'
+import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
+import { handleErrors, isClientGone } from '../errors/error-handler.js'
+import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-context.js'
+import { OpenConnections } from './open-connections.js'
+import { refuseBadHttp } from './refuse-bad-http.js'
+import { logRequests } from './log-requests.js'
+import { listenError } from './listen-error.js'
+import { secure, type SecurityOptions } from '../security/secure.js'
+
+/** Settings of {@link koaTransport}. */
+export interface KoaTransportOptions extends ConnectionOptions {
+  /** A name or address; default `127.0.0.1`. */
+  readonly host?: string
+  /** Default 8080; 0 takes any free one. */
+  readonly port?: number
+  /** The protocols to serve. Where two have a route at the same path, the first one gets it. */
+  readonly protocols: readonly KoaProtocol[]
+  /** The largest body that is read, in bytes; default 1 MiB. */
+  readonly bodyLimitBytes?: number
+  /**
+   * Limit in bytes for the bodies of all requests in progress together; further large ones are refused
+   * with `queue_full`. Default 256 MiB.
+   */
+  readonly bodiesLimitBytes?: number
+  /** How deep the JSON of a body may be nested; default 100. */
+  readonly jsonDepthLimit?: number
+  /**
+   * Bytes of a streamed answer that may be unread by the client, besides the operating system's
+   * buffers; above it the client is disconnected and its request cancelled. Default 1 MiB.
+   */
+  readonly streamLimitBytes?: number
+  /** API keys, rate limits and allowed origins. Default: no keys and no limits. */
+  readonly security?: SecurityOptions
+  /** While false, every path but `/health/live` answers `model_loading`. Default: always true. */
+  readonly isReady?: () => boolean
+}
+
+/** One HTTP server for any number of protocols. */
+export class KoaTransport implements Transport {
+  readonly name = 'http-koa'
+  readonly #host: string
+  readonly #port: number
+  readonly #services: TransportServices
+  readonly #scheme: string
+  readonly #server: Server
+  readonly #connections: OpenConnections
+  #closing = false
+
+  constructor(options: KoaTransportOptions, context: TransportContext) {
+    this.#host = options.host ?? '127.0.0.1'
+    this.#port = options.port ?? 8080
+    this.#services = {
+      clock: context.clock,
+      logger: context.logger,
+      random: context.random,
+      bodyLimitBytes: options.bodyLimitBytes ?? 1024 * 1024,
+      bodies: new BodyBudget(options.bodiesLimitBytes ?? 256 * 1024 * 1024),
+      jsonDepthLimit: options.jsonDepthLimit ?? 100,
+      streamLimitBytes: options.streamLimitBytes ?? 1024 * 1024,
+    }
+    const router = new Router<KoaState>()
+    const security = secure(options.security ?? {}, context)
+    const directory = options.protocols.reduce(
+      (engines, protocol) => protocol.around?.(engines, context) ?? engines,
+      security.directory,
+    )
+    for (const protocol of options.protocols) protocol.mount(router, directory)
+    const app = this.#createApp(router, options.protocols, security.middleware, options.isReady)
+    this.#scheme = options.tls === undefined ? 'http' : 'https'
+    // koa handles its own failures: this promise never rejects
+    const answer = app.callback()
+    this.#server = createHttpServer(options, (req, res) => void answer(req, res))
+    this.#connections = new OpenConnections(this.#server)
+    refuseBadHttp(this.#server, this.#connections, options.protocols, context.logger)
+  }
+
+  /** Throws `address_in_use` when it cannot listen there. */
+  async listen(): Promise<TransportAddress> {
+    const server = this.#server
+    try {
+      server.listen(this.#port, this.#host)
+      await once(server, 'listening')
+    } catch (error) {
+      throw listenError(error as Error, this.#host, this.#port)
+    }
+    server.on('error', (error) => this.#services.logger.error({ err: error }, 'HTTP server failed'))
+    const { port } = server.address() as AddressInfo
+    const host = this.#host.includes(':') ? `[${this.#host}]` : this.#host
+    return { url: `${this.#scheme}://${host}:${port}` }
+  }
+
+  drain(): void {
+    this.#closing = true
+  }
+
+  async close(deadline: number): Promise<void> {
+    this.#closing = true
+    const server = this.#server
+    if (!server.listening) return
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+    this.#connections.close()
+    const cancel = this.#services.clock.at(deadline, () => server.closeAllConnections())
+    await closed
+    cancel()
+  }
+
+  #createApp(
+    router: Router<KoaState>,
+    protocols: readonly KoaProtocol[],
+    guards: readonly Middleware<KoaState>[],
+    isReady: () => boolean = () => true,
+  ): Koa<KoaState> {
+    const { logger } = this.#services
+    const app = new Koa<KoaState>()
+    app.on('error', (error: unknown) => {
+      if (!isClientGone(error)) logger.error({ err: error }, 'response failed')
+    })
+    app.use(async (ctx, next) => {
+      ctx.set('X-Request-Id', requestIdOf(ctx.get('X-Request-Id'), this.#services.random))
+      this.#connections.begin(ctx.req.socket, ctx.res)
+      await next()
+    })
+    app.use(logRequests(this.#services))
+    app.use(handleErrors(protocols))
+    app.use(async (ctx, next) => {
+      if (ctx.path === '/health/live') return await next()
+      if (this.#closing) {
+        // The next request of this client may find another server.
+        ctx.set('Connection', 'close')
+        throw new CllmError('shutting_down', 'The server is shutting down')
+      }
+      if (!isReady()) throw new CllmError('model_loading', 'Loading model')
+      await next()
+    })
+    for (const guard of guards) app.use(guard)
+    app.use(router.routes())
+    app.use(router.allowedMethods())
+    return app
+  }
+}
+
+/** The client's own id if it is well-formed, else a new one. */
+const requestIdOf = (given: string, random: Random): string =>
+  /^[\w.:-]{1,128}$/.test(given) ? given : requestId(random)
+
+/**
+ * Serves protocols over HTTP/1.1 with koa.
+ *
+ * @example
+ * const transport = koaTransport({ port: 8080, protocols: [nativeProtocol()] })
+ */
+export function koaTransport(options: KoaTransportOptions): TransportFactory {
+  return (context) => new KoaTransport(options, context)
+}

@@ -1,0 +1,51 @@
+import type { ServerResponse } from 'node:http'
+import { CllmError } from '@cllm/core'
+import type { KoaContext } from '../routes/koa-context.js'
+
+/** Milliseconds without reading after which a client loses the rest of a complete answer. */
+const stallMs = 60_000
+
+/**
+ * A streamed answer that bypasses koa, at one write per event. The engine never waits for a client:
+ * unread bytes stay in memory up to a limit, above which the client is disconnected and its request
+ * cancelled.
+ */
+export class ClientStream {
+  readonly #res: ServerResponse
+
+  /** Sends the status and headers. */
+  constructor(
+    private readonly ctx: KoaContext,
+    headers: Readonly<Record<string, string>>,
+  ) {
+    ctx.respond = false
+    ctx.status = 200
+    ctx.set({ ...headers, 'X-Accel-Buffering': 'no' }) // nginx would hold events back
+    ctx.res.flushHeaders()
+    this.#res = ctx.res
+  }
+
+  /** Whether the client has disconnected. */
+  get destroyed(): boolean {
+    return this.#res.destroyed
+  }
+
+  /** Sends a part, or disconnects the client if it has left too much unread. */
+  write(text: string): void {
+    if (this.destroyed) return
+    this.#res.write(text)
+    const { logger, streamLimitBytes } = this.ctx.state.transport
+    const unread = this.#res.writableLength
+    if (unread <= streamLimitBytes) return
+    const reason = `The client left ${unread} bytes unread; the limit is ${streamLimitBytes}`
+    logger.warn({ unreadBytes: unread }, 'disconnected a client that does not read')
+    this.ctx.state.cutReason = new CllmError('cancelled', reason)
+    this.#res.destroy()
+  }
+
+  /** Ends the answer; a client that reads nothing for a minute is disconnected. */
+  end(text?: string): void {
+    this.#res.end(text)
+    this.#res.setTimeout(stallMs)
+  }
+}

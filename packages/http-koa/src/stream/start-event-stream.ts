@@ -1,0 +1,10 @@
+import { ClientStream } from './client-stream.js'
+import type { KoaContext } from '../routes/koa-context.js'
+
+/** Begins a stream of server-sent events. */
+export function startEventStream(ctx: KoaContext): ClientStream {
+  return new ClientStream(ctx, {
+    'Content-Type': 'text/event-stream; charset=utf-8',
+    'Cache-Control': 'no-cache',
+  })
+}

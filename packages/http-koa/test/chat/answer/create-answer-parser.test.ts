@@ -1,0 +1,192 @@
+import * as fc from 'fast-check'
+import t from 'tap'
+import type { AnswerParser, AnswerPart } from '../../../src/chat/answer/answer-part.js'
+import { createAnswerParser } from '../../../src/chat/answer/create-answer-parser.js'
+import { JsonScanner } from '../../../src/chat/answer/json-scanner.js'
+
+const names = ['get_weather', 'add']
+
+const parser = (thinks = false, thinkingIsOpen = false): AnswerParser =>
+  createAnswerParser({ toolNames: names, thinks, thinkingIsOpen })
+const streamingParser = (mostCalls?: number): AnswerParser => {
+  const form = { toolNames: names, thinks: false, thinkingIsOpen: false }
+  return createAnswerParser(mostCalls === undefined ? form : { ...form, mostCalls }, true)
+}
+
+const letters = (text: string): string[] => text.split('')
+
+/** The parts of an answer that comes in these pieces, texts of a kind joined. */
+function parse(pieces: readonly string[], into: AnswerParser) {
+  const parts = [...pieces.flatMap((piece) => [...into.push(piece)]), ...into.end()]
+  const join = (type: AnswerPart['type']) =>
+    parts.map((part) => (part.type === type && 'text' in part ? part.text : '')).join('')
+  const calls: { name: string; json: string }[] = []
+  for (const part of parts) {
+    if (part.type === 'call') calls.push({ name: part.call.name, json: part.call.arguments })
+    if (part.type === 'arguments') calls.at(-1)!.json += part.text
+  }
+  return {
+    text: join('text'),
+    reasoning: join('reasoning'),
+    calls: calls.map(({ name, json }) => [name, JSON.parse(json) as unknown]),
+  }
+}
+
+const paris = ['get_weather', { city: 'Pa}"ris' }]
+const json = '{"name": "get_weather", "arguments": {"city": "Pa}\\"ris"}}'
+
+t.test('tool calls of the common formats, cut anywhere', async (t) => {
+  const cases: [answer: string, text: string, calls: unknown[]][] = [
+    [`<tool_call>\n${json}\n</tool_call>`, '', [paris]],
+    [`Let me see.\n<tool_call>${json}</tool_call>`, 'Let me see.\n', [paris]],
+    [`<tool_call>${json}</tool_call>\n<tool_call>\n${json}\n</tool_call>`, '', [paris, paris]],
+    [`[TOOL_CALLS][${json}, ${json}]`, '', [paris, paris]],
+    ['[TOOL_CALLS]add[ARGS]{"a": [1, 2]}', '', [['add', { a: [1, 2] }]]],
+    ['add[ARGS]{"a": 1}', '', [['add', { a: 1 }]]],
+    [`[${json}]`, '', [paris]],
+    [`<|python_tag|>{"name": "add", "parameters": {"a": 1}}`, '', [['add', { a: 1 }]]],
+    [
+      '{"name": "add", "parameters": {"a": 1}}; {"name": "add", "parameters": {}}',
+      '',
+      [
+        ['add', { a: 1 }],
+        ['add', {}],
+      ],
+    ],
+    [
+      '{"type": "function", "function": {"name": "add", "arguments": "{\\"a\\": 1}"}}',
+      '',
+      [['add', { a: 1 }]],
+    ],
+    ['```json\n{"name": "add", "arguments": {"a": 1}}\n```', '', [['add', { a: 1 }]]],
+    // what is none
+    ['{"name": "unknown", "arguments": {}}', '{"name": "unknown", "arguments": {}}', []],
+    ['[TODO] buy {milk}', '[TODO] buy {milk}', []],
+    ['address: a < b', 'address: a < b', []],
+    [
+      '<tool_call>{"name": "add", "arguments": [1]}</tool_call>',
+      '<tool_call>{"name": "add", "arguments": [1]}</tool_call>',
+      [],
+    ],
+    ['<tool_call>{"name": "add", ', '<tool_call>{"name": "add", ', []],
+    ['```js\nlet a = 1\n```\nSo.', '```js\nlet a = 1\n```\nSo.', []],
+    [
+      'Plain text with [brackets] and {"name": "add"}',
+      'Plain text with [brackets] and {"name": "add"}',
+      [],
+    ],
+  ]
+  for (const [answer, text, calls] of cases) {
+    t.same(parse([answer], parser()), { text, reasoning: '', calls }, answer)
+    t.same(
+      parse(letters(answer), parser()),
+      { text, reasoning: '', calls },
+      `${answer}, letter by letter`,
+    )
+    const streamed = { text, reasoning: '', calls }
+    t.same(parse([answer], streamingParser()), streamed, `${answer}, streamed`)
+    t.same(parse(letters(answer), streamingParser()), streamed, `${answer}, streamed by letters`)
+  }
+  t.same(
+    parse(
+      [`[${json},${json}]`],
+      createAnswerParser({ toolNames: names, mostCalls: 1, thinks: false, thinkingIsOpen: false }),
+    ).calls,
+    [paris],
+  )
+})
+
+t.test('arguments come as they are written', async (t) => {
+  const partsOf = (text: string) => letters(text).flatMap((letter) => [...streaming.push(letter)])
+  let streaming = streamingParser()
+  t.same(partsOf('<tool_call>\n{"name": "add", "arguments": '), [])
+  t.same(partsOf('{'), [
+    { type: 'call', call: { name: 'add', arguments: '' } },
+    { type: 'arguments', text: '{' },
+  ])
+  t.same(partsOf('"a'), [
+    { type: 'arguments', text: '"' },
+    { type: 'arguments', text: 'a' },
+  ])
+  t.same(streaming.end(), [], 'what breaks off shows as such')
+  const two = `[${json}, ${json}]`
+  t.same(parse(letters(two), streamingParser(1)).calls, [paris])
+  streaming = streamingParser()
+  const text = partsOf(`${json}\nDone.`).flatMap((part) => (part.type === 'text' ? part.text : []))
+  t.equal(text.join(''), 'Done.')
+})
+
+t.test('strict calls begin in one way only', async (t) => {
+  const answers: [begin: 'marked' | 'bare', answer: string, isCall: boolean][] = [
+    ['marked', `So.<tool_call>${json}</tool_call>`, true],
+    ['marked', json, false],
+    ['marked', '```json\n{"name": "add", "arguments": {}}\n```', false],
+    ['marked', 'add{"a": 1}', false],
+    ['bare', json, true],
+    ['bare', `[${json}]`, true],
+    ['bare', `<tool_call>${json}</tool_call>`, false],
+    ['bare', `So. ${json}`, false],
+  ]
+  for (const [callsBegin, answer, isCall] of answers) {
+    for (const streams of [false, true]) {
+      const form = { toolNames: names, thinks: false, thinkingIsOpen: false, callsBegin }
+      const { text, calls } = parse(letters(answer), createAnswerParser(form, streams))
+      t.same(calls, isCall ? [paris] : [], answer)
+      t.equal(text, isCall ? answer.split('<tool_call>{')[0]!.replace(/^[{[].*/, '') : answer)
+    }
+  }
+})
+
+t.test('text without calls comes through whole, wherever it is cut', async () => {
+  const piece = fc.constantFrom(
+    '<',
+    '<think>',
+    '</think>',
+    '<tool_call>',
+    '{',
+    '[',
+    ']',
+    '}',
+    '"',
+    ' a',
+    '\n',
+    'add',
+    '€',
+  )
+  fc.assert(
+    fc.property(fc.array(piece), (pieces) => {
+      const { text, calls } = parse(pieces, parser())
+      return calls.length > 0 || text === pieces.join('')
+    }),
+  )
+})
+
+t.test('thinking', async (t) => {
+  const cases: [answer: string, isOpen: boolean, reasoning: string, text: string][] = [
+    ['<think>\nHm.\n</think>\n\nYes.', false, 'Hm.\n', 'Yes.'],
+    ['Hm.</think>Yes.', true, 'Hm.', 'Yes.'],
+    ['<think>\n\n</think>\n\nYes.', false, '', 'Yes.'],
+    ['Yes <think>', false, '', 'Yes <think>'],
+    ['<thing>', false, '', '<thing>'],
+    ['Hm. It goes on', true, 'Hm. It goes on', ''],
+  ]
+  for (const [answer, isOpen, reasoning, text] of cases) {
+    t.same(parse([answer], parser(true, isOpen)), { text, reasoning, calls: [] }, answer)
+    const cut = parse(letters(answer), parser(true, isOpen))
+    t.same(
+      { ...cut, reasoning: cut.reasoning.trim() },
+      { text, reasoning: reasoning.trim(), calls: [] },
+    )
+  }
+  t.same(parse(letters(`<think>a</think>\n<tool_call>${json}</tool_call>`), parser(true)), {
+    text: '',
+    reasoning: 'a',
+    calls: [paris],
+  })
+})
+
+t.test('where JSON ends', async (t) => {
+  t.equal(new JsonScanner().push('{"a": "}\\""} b'), 12)
+  t.equal(new JsonScanner().push('[{}, [1]], '), 9)
+  t.equal(new JsonScanner().push('{"a": ['), undefined)
+})

@@ -1,0 +1,108 @@
+import {
+  createEngine,
+  createServer,
+  type EngineClient,
+  LocalEngineClient,
+  ModelPool,
+  PluginRegistry,
+  type Recording,
+  systemRandom,
+} from '@cllm/core'
+import { FakeBackend } from '@cllm/core/testing'
+import { koaTransport } from '@cllm/http-koa'
+import t from 'tap'
+import { addressOf, errorShape, everyProtocol, everyRoute } from '../every-route.js'
+import { runAll } from '../serve.js'
+
+/** Two models, one of which fits, whose engines have a recorder that says which engine it is. */
+async function servePool() {
+  const loads: string[] = []
+  const load = async (name: string) => {
+    loads.push(name)
+    const engine = createEngine({ backend: new FakeBackend({ id: name }), policy: runAll })
+    const registry = new PluginRegistry()
+    registry.registerPolicy({ name: 'run-all', doc: 'All at once.', create: () => runAll })
+    const client: EngineClient = new LocalEngineClient(engine, registry, systemRandom)
+    const nth = loads.length
+    client.recording = async () => ({ kind: 'recording', model: name, nth }) as unknown as Recording
+    return { client, close: async () => await client.close() }
+  }
+  const models = ['a', 'b'].map((name) => ({ name, load: async () => await load(name) }))
+  const directory = new ModelPool({ models, options: { maxLoaded: 1 } })
+  const transports = [koaTransport({ port: 0, protocols: everyProtocol })]
+  const server = createServer({ directory, transports })
+  const [address] = await server.listen()
+  const ask = async (path: string, init?: RequestInit) => {
+    const answer = await fetch(`${address?.url}${path}`, init)
+    const text = await answer.text()
+    return { status: answer.status, text, json: () => JSON.parse(text) as object }
+  }
+  return { loads, directory, ask, close: () => server.close() }
+}
+
+const looks = [
+  ...everyRoute.filter(({ method }) => method === 'get').map(addressOf),
+  '/health?level=full',
+  '/health?level=detailed',
+]
+
+t.test('looking never loads a model', async (t) => {
+  const { loads, directory, ask, close } = await servePool()
+  t.teardown(close)
+  const lookAtAll = async () => {
+    for (const path of looks) {
+      for (const model of ['', 'a', 'b']) {
+        const query = model === '' ? '' : `${path.includes('?') ? '&' : '?'}model=${model}`
+        for (const method of ['GET', 'HEAD']) {
+          const { status, text } = await ask(path + query, { method })
+          t.ok(status < 400 || [400, 404, 503].includes(status), `${path}${query}: ${status}`)
+          if (status >= 400 && text !== '') t.match(JSON.parse(text), errorShape(path), path)
+        }
+      }
+    }
+    for (const model of ['a', 'b']) {
+      const body = JSON.stringify({ model })
+      t.equal((await ask('/api/show', { method: 'POST', body })).status, 200)
+    }
+  }
+  await lookAtAll()
+  t.same(loads, [], 'none was needed')
+  for (const path of ['/admin/scheduler', '/admin/recorder', '/props', '/model/info']) {
+    const { status, text } = await ask(path)
+    t.equal(status, 503, path)
+    t.match(text, /The model a is not in memory.*no engine is loaded/)
+  }
+  const recorded = async (model: string) => (await ask(`/admin/recorder?model=${model}`)).json()
+
+  await directory.load('b')
+  await lookAtAll()
+  t.same([loads, directory.status('b').state], [['b'], 'loaded'], 'the one in use stays')
+  t.match((await ask('/admin/scheduler')).text, /a is not in memory.*\?model= takes b"/)
+  t.match((await ask('/admin/scheduler?model=b')).json(), { data: { policy: 'run-all' } })
+  t.same(await recorded('b'), { kind: 'recording', model: 'b', nth: 1 })
+
+  await directory.load('a')
+  await lookAtAll()
+  t.same([loads, directory.status('b').state], [['b', 'a'], 'unloaded'])
+  t.same(await recorded('b'), { kind: 'recording', model: 'b', nth: 1 }, 'it outlives its model')
+  t.match((await ask('/admin/scheduler?model=b')).json(), {
+    data: { policy: 'run-all', policyFaults: 0, available: [{ name: 'run-all' }] },
+  })
+  t.match((await ask('/props?model=b')).json(), { is_sleeping: true })
+
+  await directory.load('b')
+  t.same(await recorded('b'), { kind: 'recording', model: 'b', nth: 3 }, 'now it is another one')
+  t.same(await recorded('a'), { kind: 'recording', model: 'a', nth: 2 })
+})
+
+t.test('an engine that does not give its recording is unloaded all the same', async (t) => {
+  const { directory, ask, close } = await servePool()
+  t.teardown(close)
+  await directory.load('b')
+  directory.open('b', { peek: true }).recording = async () => {
+    throw new Error('no')
+  }
+  await directory.unload('b')
+  t.equal(directory.status('b').state, 'unloaded')
+  t.equal((await ask('/admin/recorder?model=b')).status, 400)
+})

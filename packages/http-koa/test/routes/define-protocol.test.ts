@@ -1,0 +1,124 @@
+import { definePlugin, PluginRegistry, registerPlugin } from '@cllm/core'
+import { testProtocol } from '@cllm/core/testing'
+import {
+  createKoaProtocols,
+  defineProtocol,
+  type KoaProtocolsOptions,
+  protocolsPlugin,
+} from '@cllm/http-koa'
+import t, { type Test } from 'tap'
+import { clientKind, testEach } from '../each-client.js'
+import { serveDirectory } from '../serve-directory.js'
+import { serve } from '../serve.js'
+import { messagesProtocol } from './messages-protocol.js'
+
+type Definitions = Parameters<PluginRegistry['registerProtocol']>[0][]
+
+const path = '/v1/messages'
+const user = (content: string) => ({ messages: [{ role: 'user', content }] })
+
+/** The built-in protocols, then those of a plug-in. */
+async function registryWith(...definitions: Definitions): Promise<PluginRegistry> {
+  const registry = new PluginRegistry()
+  await registerPlugin(protocolsPlugin, registry)
+  const plugin = definePlugin({
+    name: 'mine',
+    apiVersion: 1,
+    register(host) {
+      for (const definition of definitions) host.registerProtocol(definition)
+    },
+  })
+  await registerPlugin(plugin, registry)
+  return registry
+}
+
+async function serveNamed(t: Test, registry: PluginRegistry, options: KoaProtocolsOptions = {}) {
+  const protocols = createKoaProtocols(registry, options)
+  const server = await serve({ protocols, backend: { endProbability: 0 } })
+  t.teardown(() => server.close())
+  return server
+}
+
+testEach('a protocol of a plug-in passes the suite', async (t) => {
+  const registry = await registryWith(messagesProtocol)
+  const create = () => createKoaProtocols(registry, { names: ['messages'] })[0]!
+  await testProtocol(t, serveDirectory(create), {
+    client: clientKind(),
+    request: (prompt, max_tokens, stream) => ({
+      path,
+      body: JSON.stringify({ ...user(prompt), max_tokens, stream }),
+    }),
+  })
+})
+
+t.test('it is served and described beside the built-in ones, with errors of its own', async (t) => {
+  const registry = await registryWith(messagesProtocol)
+  const server = await serveNamed(t, registry, { options: { messages: { max_tokens: 3 } } })
+  t.match(await (await server.post(path, user('a'))).json(), {
+    type: 'message',
+    content: [{ type: 'text', text: /./ }],
+    usage: { output_tokens: 3 },
+  })
+  const stream = await (await server.post(path, { ...user('a'), stream: true })).text()
+  t.match(stream, /^event: message_start\n/)
+  t.match(stream, /event: message_stop\ndata: .*\n\n$/)
+
+  const wrong = await server.post(path, { messages: [] })
+  t.equal(wrong.status, 400)
+  t.match(await wrong.json(), { type: 'error', error: { message: /at least one message/ } })
+  const elsewhere = await server.post('/v1/nothing', {})
+  t.match(await elsewhere.json(), { error: { code: 'not_found', param: null } }, "OpenAI's words")
+
+  const { paths } = (await (await server.get('/openapi.json')).json()) as { paths: object }
+  t.hasProps(paths, [path, '/v1/chat/completions', '/metrics', '/docs'])
+})
+
+t.test('the protocols are made by name, with checked options', async (t) => {
+  const registry = await registryWith(messagesProtocol)
+  const names = (options?: KoaProtocolsOptions) =>
+    createKoaProtocols(registry, options).map(({ name }) => name)
+  t.same(names(), registry.protocolNames(), 'every registered one')
+  t.same(names({ names: ['messages', 'native', 'native'] }), ['messages', 'native'])
+  const code = 'invalid_configuration'
+  t.throws(() => names({ names: ['message'] }), { code, message: /did you mean "messages"/ })
+  t.throws(() => names({ options: { openapi: { a: 1 } } }), { code, message: /takes no options/ })
+  t.throws(() => names({ options: { mesages: {} } }), {
+    code,
+    message: /protocol_options: .*mesages/,
+  })
+  t.throws(() => names({ options: { native: { top_p: 2 } } }), {
+    code,
+    message: /protocol "native": option "top_p": a number from 0 to 1/,
+  })
+})
+
+t.test('a built-in protocol is replaced on purpose only', async (t) => {
+  const mine = (replaces: boolean) =>
+    defineProtocol({
+      name: 'openai',
+      doc: 'Lists one model.',
+      replaces,
+      create: () => ({
+        name: 'openai',
+        mount(router) {
+          router.get('/v1/models', (ctx) => void (ctx.body = ['mine']))
+        },
+      }),
+    })
+  await t.rejects(registryWith(mine(false)), { code: 'plugin_conflict', message: /replaces: true/ })
+  const server = await serveNamed(t, await registryWith(mine(true)))
+  t.same(await (await server.get('/v1/models')).json(), ['mine'])
+  t.equal((await server.post('/v1/completions', { prompt: 'a' })).status, 404)
+})
+
+t.test("the operator's defaults, and those of one protocol's options", async (t) => {
+  const server = await serveNamed(t, await registryWith(), {
+    defaults: { maxTokens: 5 },
+    options: { openai: { max_tokens: 2 }, ollama: { max_tokens: 4, temperature: 0 } },
+  })
+  const ask = async (path: string, body: object) => await (await server.post(path, body)).json()
+  t.match(await ask('/generate', { prompt: 'a' }), { data: { generated_tokens: 5 } })
+  t.match(await ask('/v1/completions', { prompt: 'a' }), { usage: { completion_tokens: 2 } })
+  const raw = { model: 'fake', prompt: 'a', raw: true, stream: false }
+  t.match(await ask('/api/generate', raw), { eval_count: 4 })
+})

@@ -1,0 +1,76 @@
+import type { BackendLimits, Order, SequenceView, WaitingView } from '@cllm/core'
+import { z } from 'zod'
+import { TokenClock } from './token-clock.js'
+import { isWaiting } from './waiting-heap.js'
+
+/** Tokens computed before a waiting request is overdue: some seconds on a GPU, half a minute on a few cores. */
+export const defaultPatience = 16_384
+
+/** The option of every order that lets later requests go first. */
+export const patienceOption = {
+  patience: z
+    .int()
+    .min(0)
+    .default(defaultPatience)
+    .describe('A waiting request is overdue once this many tokens of any requests were computed.'),
+}
+
+/** One in this many tokens goes to overdue requests while the order prefers others. */
+const overdueShare = 8
+
+/**
+ * Keeps an order from starving requests. A request that waits while `patience` tokens are computed is
+ * overdue. The overdue request that arrived first goes before all others, and then the order decides
+ * until seven times its tokens were computed. So an order keeps seven eighths of the machine under any
+ * overload, and overtaking is bounded: see {@link overtakingBound}.
+ */
+export function boundedOvertaking(order: Order, patience: number = defaultPatience): Order {
+  const clock = new TokenClock()
+  let turnAt = 0
+  let favoured: SequenceView | undefined
+  let price = 0
+  return {
+    *next(state) {
+      favoured = clock.now < turnAt ? undefined : longestWaiting(state.waiting)
+      if (favoured !== undefined && clock.age(favoured) < patience) favoured = undefined
+      const first = favoured
+      if (first !== undefined) {
+        const most = first.promptTokens + first.maxTokens
+        price = overdueShare * Math.min(most, state.limits.contextSize)
+        yield first
+      }
+      for (const request of order.next(state)) if (request !== first) yield request
+    },
+    reject: (state) => order.reject?.(state) ?? [],
+    preempt: (state) => order.preempt?.(state) ?? [],
+    observe(event) {
+      if (event.type === 'admitted' && event.request === favoured) turnAt = clock.now + price
+      clock.observe(event)
+      order.observe?.(event)
+    },
+  }
+}
+
+/**
+ * The bound that {@link boundedOvertaking} gives: how many tokens of later requests are computed, at
+ * most, before a request is admitted. `ahead` requests were waiting when it arrived. It is overdue after
+ * `patience` tokens and a step. Then each request ahead, and itself, is admitted once eight times the
+ * tokens of the one before and what the slots held at that time were computed.
+ */
+export function overtakingBound(
+  ahead: number,
+  { slots, contextSize, batchSize }: BackendLimits,
+  patience: number = defaultPatience,
+): number {
+  return patience + batchSize + (ahead + 1) * (overdueShare + slots) * contextSize
+}
+
+/** The request that came first: preempted ones wait in front, in no order. */
+function longestWaiting(waiting: WaitingView): SequenceView | undefined {
+  let first: SequenceView | undefined
+  for (const request of waiting) {
+    if (isWaiting(request) && request.arrival < (first?.arrival ?? Infinity)) first = request
+    if (request.state === 'queued') break
+  }
+  return first
+}

@@ -1,0 +1,127 @@
+import type { SchedulerEvent, SequenceView } from '@cllm/core'
+import { z } from 'zod'
+
+/** The account of a tenant. */
+export interface Tenant {
+  /** Service so far: weighted tokens, divided by the tenant's weight. */
+  used: number
+  /** The service that it may use before other tenants go first; only some orders set it. */
+  allowed: number
+  readonly weight: number
+  /** In the order of their arrival. */
+  readonly waiting: Set<SequenceView>
+  running: number
+}
+
+const price = z.number().positive()
+
+/** The options of an order that charges tenants for what they are served. */
+export const priceOptions = {
+  inputWeight: price.default(1).describe('What a prompt token that is computed costs its tenant.'),
+  outputWeight: price.default(2).describe('What a generated token costs its tenant.'),
+  weights: z
+    .record(z.string(), price)
+    .default({})
+    .describe("Each tenant's share, 1 if not named: twice the weight is twice the service."),
+}
+
+/** Prices of service: the values of {@link priceOptions}. */
+export type Prices = z.output<z.ZodObject<typeof priceOptions>>
+
+/** At most this many idle tenants are remembered. */
+const idleTenants = 1000
+
+/** Tracks the waiting requests and the service of each tenant, from the events of a policy. */
+export class TenantLedger {
+  readonly #tenants = new Map<string, Tenant>()
+  readonly #waiting = new Set<Tenant>()
+  /** Generated tokens that were charged. */
+  readonly #charged = new WeakMap<SequenceView, number>()
+  #tidyAt = 2 * idleTenants
+
+  /** @param onJoin - called when a tenant without waiting requests gets one */
+  constructor(
+    private readonly prices: Prices,
+    private readonly onJoin: (tenant: Tenant) => void = () => undefined,
+  ) {}
+
+  /** The tenants that have waiting requests. */
+  get waiting(): ReadonlySet<Tenant> {
+    return this.#waiting
+  }
+
+  /** The account of a request's tenant. */
+  tenantOf({ tenant: name }: SequenceView): Tenant {
+    const known = this.#tenants.get(name)
+    if (known !== undefined) return known
+    const { weights } = this.prices
+    const weight = (Object.hasOwn(weights, name) ? weights[name] : undefined) ?? 1
+    const tenant = { used: 0, allowed: 0, weight, waiting: new Set<SequenceView>(), running: 0 }
+    this.#tenants.set(name, tenant)
+    return tenant
+  }
+
+  /** What the prompt of a request costs its tenant. */
+  promptCost(request: SequenceView): number {
+    return (this.prices.inputWeight * request.remainingTokens) / this.tenantOf(request).weight
+  }
+
+  /** Charges tenants for the event. */
+  observe(event: SchedulerEvent): void {
+    if (event.type === 'step') {
+      for (const { request } of event.parts) this.#chargeOutput(request)
+      return
+    }
+    const { request, type } = event
+    const tenant = this.tenantOf(request)
+    if (type === 'queued') this.#wait(tenant, request)
+    if (type === 'admitted') {
+      this.#goOn(tenant, request)
+      tenant.running++
+      // Computing a preempted request again is the scheduler's decision, so its tenant does not pay.
+      if (request.preemptions === 0) tenant.used += this.promptCost(request)
+    }
+    if (type === 'preempted') {
+      tenant.running--
+      this.#wait(tenant, request)
+    }
+    if (type === 'finished') {
+      if (!this.#goOn(tenant, request)) tenant.running--
+      this.#chargeOutput(request)
+      this.#tidy()
+    }
+  }
+
+  #wait(tenant: Tenant, request: SequenceView): void {
+    if (tenant.waiting.size === 0) this.onJoin(tenant)
+    tenant.waiting.add(request)
+    this.#waiting.add(tenant)
+  }
+
+  /** Removes a request from the waiting ones; returns whether it was waiting. */
+  #goOn(tenant: Tenant, request: SequenceView): boolean {
+    const waited = tenant.waiting.delete(request)
+    if (tenant.waiting.size === 0) this.#waiting.delete(tenant)
+    return waited
+  }
+
+  #chargeOutput(request: SequenceView): void {
+    const { generatedTokens } = request
+    const charged = this.#charged.get(request) ?? 0
+    if (generatedTokens === charged) return
+    this.#charged.set(request, generatedTokens)
+    const tenant = this.tenantOf(request)
+    tenant.used += (this.prices.outputWeight * (generatedTokens - charged)) / tenant.weight
+  }
+
+  /** Forgets idle tenants, the least served first, so that memory stays bounded. */
+  #tidy(): void {
+    if (this.#tenants.size < this.#tidyAt) return
+    const idle = [...this.#tenants].filter(([, { waiting, running }]) => {
+      return waiting.size + running === 0
+    })
+    idle.sort(([, one], [, other]) => other.used - other.allowed - (one.used - one.allowed))
+    for (const [name] of idle.slice(idleTenants)) this.#tenants.delete(name)
+    this.#tidyAt = 2 * Math.max(idleTenants, this.#tenants.size)
+  }
+}

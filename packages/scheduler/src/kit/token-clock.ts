@@ -1,0 +1,34 @@
+import type { SchedulerEvent, SequenceView } from '@cllm/core'
+
+/**
+ * Time in tokens computed: it runs as fast as the machine, stops while nothing is computed, and is
+ * the same in every repetition.
+ */
+export class TokenClock {
+  #now = 0
+  readonly #cameAt = new WeakMap<SequenceView, number>()
+
+  /** Tokens computed so far, of all requests. */
+  get now(): number {
+    return this.#now
+  }
+
+  /** The time at which a request arrived, or was first seen. */
+  cameAt(request: SequenceView): number {
+    const known = this.#cameAt.get(request)
+    if (known !== undefined) return known
+    this.#cameAt.set(request, this.#now)
+    return this.#now
+  }
+
+  /** Tokens computed since a request arrived. */
+  age(request: SequenceView): number {
+    return this.#now - this.cameAt(request)
+  }
+
+  /** Counts the tokens of a step. */
+  observe(event: SchedulerEvent): void {
+    if (event.type === 'step') for (const { tokens } of event.parts) this.#now += tokens
+    else this.cameAt(event.request)
+  }
+}

@@ -1,7 +1,0 @@
-export * from './machine.js'
-export * from './machine-model.js'
-export * from './pass-machine.js'
-export * from './router.js'
-export * from './serve-load.js'
-export * from './simulate-load.js'
-export * from './simulated-backend.js'

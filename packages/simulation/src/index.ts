@@ -1,0 +1,7 @@
+export * from './machine.js'
+export * from './machine-model.js'
+export * from './pass-machine.js'
+export * from './recorded-machine.js'
+export * from './router.js'
+export * from './simulate-load.js'
+export * from './simulated-backend.js'

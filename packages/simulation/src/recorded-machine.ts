@@ -1,0 +1,59 @@
+import type { RecordedStep, Recording, StepWork } from '@cllm/core'
+import { CllmError, StepCostModel, workOf } from '@cllm/core/portable'
+import { mean, quantile } from 'simple-statistics'
+import type { MachineModel } from './machine-model.js'
+
+/** Fewer steps are too few to fit. */
+const fewest = 20
+/** A longer recording is thinned to about this many steps: every second, third … one. */
+const most = 4000
+/** Observations in all, so that the prior has no weight beside them. */
+const observations = 100_000
+
+/**
+ * A machine whose steps take as long as the steps of a recording: a `StepCostModel` fitted to them,
+ * and the time that usually passed between two steps that followed
+ * each other. A cost that no step of the recording tells of, such as that of prompts where none came,
+ * stays that of a small model on two cores in proportion.
+ *
+ * @throws `invalid_dataset` when there are too few steps
+ */
+export function recordedMachine({ steps, model, limits }: Recording, file: string): MachineModel {
+  if (steps.length < fewest) {
+    const problem = `has ${steps.length} steps, too few to tell what one costs: name a machine with --cost`
+    throw new CllmError('invalid_dataset', `${file}: ${problem}`, { details: { file } })
+  }
+  const stride = Math.ceil(steps.length / most)
+  const sample = steps.filter((_, index) => index % stride === 0)
+  const known = sample.map((step) => ({ work: recordedWork(step), ms: step.ms }))
+  const costs = new StepCostModel({ memory: 1, outlier: Infinity })
+  for (let pass = 0; pass * known.length < observations; pass++) {
+    for (const { work, ms } of known) costs.onWork(work, ms)
+  }
+  const errors = known.map(({ work, ms }) => Math.abs(costs.predict(work) / ms - 1))
+  const error = (100 * mean(errors.filter(Number.isFinite))).toFixed(1)
+  const between = betweenSteps(steps)
+  return {
+    name: 'recorded',
+    about: `fitted to ${known.length} steps of ${model}, mean error ${error} %`,
+    chunkMultiple: limits.chunkMultiple ?? 1,
+    stepMs: (shares) => between + costs.predict(workOf(shares)),
+    copyMs: () => 0,
+  }
+}
+
+function recordedWork({ decode, context, chunks }: RecordedStep): StepWork {
+  return {
+    decoding: Array.from({ length: decode }, () => context / decode),
+    chunks: chunks.map(([tokens, before]) => ({ tokens, context: before })),
+  }
+}
+
+/** The lower quartile: a pause without work is no cost. */
+function betweenSteps(steps: readonly RecordedStep[]): number {
+  const gaps = steps.slice(1).map(({ atMs }, index) => {
+    const before = steps[index] as RecordedStep
+    return Math.max(0, atMs - before.atMs - before.ms)
+  })
+  return quantile(gaps, 0.25)
+}

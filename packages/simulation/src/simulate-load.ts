@@ -1,0 +1,223 @@
+import type {
+  Backend,
+  Clock,
+  Engine,
+  Forecast,
+  GenerateRequest,
+  RequestEvent,
+  SchedulerPolicy,
+  TokenId,
+  Usage,
+} from '@cllm/core'
+import { createEngine, SimulatedClock } from '@cllm/core/portable'
+import { eventLoopTurns } from './event-loop-turn.js'
+import type { MachineModel } from './machine-model.js'
+import { routers, type Router } from './router.js'
+import { SimulatedBackend, type SimulatedStep } from './simulated-backend.js'
+
+/** A request of a simulated load. */
+export interface SimulatedRequest extends Omit<GenerateRequest, 'id' | 'prompt' | 'sampling'> {
+  readonly id: string
+  /** Milliseconds of the simulated clock. */
+  readonly arrival: number
+  /** Token ids, or a function that makes them at arrival, which saves memory for long loads. */
+  readonly prompt: readonly number[] | (() => readonly number[])
+  /** Tokens drawn: no answer ends before. */
+  readonly maxTokens: number
+  /** Its client cancels this many milliseconds after its arrival. */
+  readonly cancelAfterMs?: number
+}
+
+/** The result of a request. */
+export interface SimulatedAnswer {
+  readonly request: SimulatedRequest
+  /** When each token reached the client, in milliseconds of the clock. */
+  readonly tokenTimes: readonly number[]
+  /** When it ended, be it with an error; undefined where the simulation was interrupted. */
+  readonly endedAt: number | undefined
+  /** The code of the error that it ended with. */
+  readonly error: string | undefined
+  readonly message: string | undefined
+  readonly usage: Usage | undefined
+  /** What the engine predicted when the request joined the queue, where its `forecast` is true. */
+  readonly forecast?: Forecast
+}
+
+/** A load, and what serves it. */
+export interface SimulationOptions {
+  /** Called for each machine: a policy serves one engine. */
+  readonly policy: () => SchedulerPolicy
+  readonly machine: MachineModel
+  readonly requests: readonly SimulatedRequest[]
+  /** A closed loop: the request that follows one that has ended, not before `now`. */
+  readonly after?: (ended: SimulatedAnswer, now: number) => SimulatedRequest | undefined
+  /** Default 16. */
+  readonly slots?: number
+  /** Tokens per slot; default 4,096. */
+  readonly contextSize?: number
+  /** Tokens per step; default 2,048. */
+  readonly batchSize?: number
+  /** Machines that share the load; default 1. */
+  readonly machines?: number
+  /** Default: in turns. */
+  readonly router?: Router
+  readonly seed?: number
+  /** Policies that take over, each at its time. */
+  readonly successors?: readonly { readonly at: number; readonly policy: SchedulerPolicy }[]
+  /** Makes each machine's backend; default: a {@link SimulatedBackend}. */
+  readonly createBackend?: (clock: Clock) => Backend
+  /** Called for every token that is drawn. */
+  readonly onToken?: (request: string, token: TokenId) => void
+  /** Called for every step, with the machine's number. */
+  readonly onStep?: (step: SimulatedStep, machine: number) => void
+  /** Ends the simulation early. */
+  readonly signal?: AbortSignal
+}
+
+/** The result of a simulation. */
+export interface SimulationReport {
+  /** In the order of their submission. */
+  readonly results: readonly SimulatedAnswer[]
+  readonly steps: number
+  /** Prompt tokens computed; what a slot held is not. */
+  readonly prefillTokens: number
+  readonly preemptions: number
+  /** Share of the simulated time in which the machines computed. */
+  readonly utilization: number
+}
+
+/**
+ * Serves a load with the real engine and policy on simulated time and a simulated machine. The same
+ * load gives the same report.
+ *
+ * @throws Error when a request never ends, and what a policy does wrong
+ */
+export async function simulateLoad(options: SimulationOptions): Promise<SimulationReport> {
+  return await new SimulatedService(options).run()
+}
+
+type Open = { -readonly [Key in keyof SimulatedAnswer]: SimulatedAnswer[Key] } & {
+  tokenTimes: number[]
+}
+
+class SimulatedService {
+  readonly #clock = new SimulatedClock()
+  readonly #engines: readonly Engine[]
+  readonly #machines: readonly { open: number }[]
+  readonly #router: Router
+  readonly #results: Open[] = []
+  readonly #open = new Map<string, Open>()
+  readonly #turn = eventLoopTurns()
+
+  constructor(private readonly options: SimulationOptions) {
+    const { machines = 1, router = routers.get('round-robin')?.() } = options
+    this.#router = router as Router
+    this.#machines = Array.from({ length: machines }, () => ({ open: 0 }))
+    this.#engines = this.#machines.map((_, index) => this.#createEngine(index))
+  }
+
+  async run(): Promise<SimulationReport> {
+    const { requests, successors = [], signal } = this.options
+    for (const { at, policy } of successors) {
+      this.#clock.at(at, () => this.#engines.forEach((engine) => engine.setPolicy(policy)))
+    }
+    for (const request of requests) this.#schedule(request)
+    // All that happens between two timers are promises: a turn of the event loop settles them.
+    for (;;) {
+      await this.#turn()
+      const next = this.#clock.nextTimer()
+      if (next === undefined || signal?.aborted === true) break
+      this.#clock.advanceTo(next)
+    }
+    const report = this.#report()
+    if (this.#open.size > 0 && signal?.aborted !== true) {
+      throw new Error(`${this.#open.size} requests did not end`)
+    }
+    if (this.#open.size === 0) await Promise.all(this.#engines.map((engine) => engine.close()))
+    return report
+  }
+
+  #createEngine(index: number): Engine {
+    const { policy, machine, onStep, createBackend, seed = 1 } = this.options
+    const { slots = 16, contextSize = 4096, batchSize = 2048 } = this.options
+    const limits = { slots, contextSize, batchSize }
+    const tell = onStep && ((step: SimulatedStep) => onStep(step, index))
+    const engine = createEngine({
+      backend:
+        createBackend?.(this.#clock) ?? new SimulatedBackend(this.#clock, machine, limits, tell),
+      policy: policy(),
+      clock: this.#clock,
+      random: { uint32: () => seed >>> 0 },
+      options: { maxQueuedRequests: Number.MAX_SAFE_INTEGER },
+    })
+    engine.observe({
+      onEvents: (events) => {
+        for (const { id, event } of events) this.#take(id, event, index)
+      },
+    })
+    return engine
+  }
+
+  #schedule(request: SimulatedRequest): void {
+    const result: Open = {
+      request,
+      tokenTimes: [],
+      endedAt: undefined,
+      error: undefined,
+      message: undefined,
+      usage: undefined,
+    }
+    this.#results.push(result)
+    this.#open.set(request.id, result)
+    this.#clock.at(request.arrival, () => this.#submit(request))
+  }
+
+  #submit({ id, prompt, arrival, cancelAfterMs, ...request }: SimulatedRequest): void {
+    const tokens = typeof prompt === 'function' ? prompt() : prompt
+    const index = this.#machines.length === 1 ? 0 : this.#router.route(tokens, this.#machines)
+    const machine = this.#machines[index]
+    if (machine !== undefined) machine.open++
+    const sampling = { temperature: 0, ignoreEos: true }
+    const engine = this.#engines[index]
+    engine?.submit(id, { ...request, prompt: { tokens }, sampling })
+    if (cancelAfterMs !== undefined) {
+      this.#clock.at(arrival + cancelAfterMs, () => engine?.cancel(id))
+    }
+  }
+
+  #take(id: string, event: RequestEvent, index: number): void {
+    const result = this.#open.get(id)
+    if (result === undefined) return
+    if (event.type === 'start' && event.forecast !== undefined) result.forecast = event.forecast
+    if (event.type === 'token') {
+      result.tokenTimes.push(this.#clock.now())
+      this.options.onToken?.(id, event.token)
+    }
+    if (event.type === 'error') {
+      result.error = event.error.code
+      result.message = event.error.message
+    }
+    if (event.type === 'end') result.usage = event.usage
+    if (event.type !== 'end' && event.type !== 'error') return
+    result.endedAt = this.#clock.now()
+    this.#open.delete(id)
+    const machine = this.#machines[index]
+    if (machine !== undefined) machine.open--
+    const next = this.options.after?.(result, this.#clock.now())
+    if (next !== undefined) this.#schedule(next)
+  }
+
+  #report(): SimulationReport {
+    const all = this.#engines.map((engine) => engine.statistics())
+    const sum = (of: (one: (typeof all)[number]) => number) =>
+      all.reduce((total, one) => total + of(one), 0)
+    const duration = this.#clock.now() - (this.options.requests[0]?.arrival ?? 0)
+    return {
+      results: this.#results,
+      steps: sum(({ steps }) => steps),
+      prefillTokens: sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
+      preemptions: sum(({ preemptions }) => preemptions),
+      utilization: duration > 0 ? sum(({ busyMs }) => busyMs) / duration / all.length : 0,
+    }
+  }
+}

@@ -1,0 +1,91 @@
+import { nextNumber } from '@cllm/core'
+import { createPolicy } from '@cllm/scheduler'
+import { builtInMachines, type MachineModel, simulateLoad } from '@cllm/simulation'
+import t from 'tap'
+
+/** Steps vary by 7 % around the machine's time, and one in 61 takes five times as long. */
+function noisy(machine: MachineModel): MachineModel {
+  let steps = 0
+  return {
+    ...machine,
+    stepMs(shares) {
+      const factor = steps % 61 === 60 ? 5 : 0.93 + (steps % 15) / 100
+      steps++
+      return machine.stepMs(shares) * factor
+    },
+  }
+}
+
+/** More requests than eight slots can serve, of lengths that vary. */
+function overload(gapMs: number, promptTokens: [number, number], maxTokens: [number, number]) {
+  let state = 7
+  const random = () => (state = nextNumber(state)) / 2 ** 32
+  const between = ([least, most]: [number, number]) => Math.floor(least + (most - least) * random())
+  let arrival = 0
+  return Array.from({ length: 150 }, (_, index) => {
+    arrival -= gapMs * Math.log(1 - random())
+    const prompt = Array.from({ length: between(promptTokens) }, () => index + 1)
+    return { id: `${index}`, arrival, prompt, maxTokens: between(maxTokens), forecast: true }
+  })
+}
+
+/** The quantiles of |predicted / actual − 1| of the time to the first token. */
+async function forecastErrors(
+  policy: string,
+  machine: string,
+  requests: ReturnType<typeof overload>,
+) {
+  const { results } = await simulateLoad({
+    policy: () => createPolicy(policy),
+    machine: noisy(builtInMachines.get(machine) as MachineModel),
+    requests,
+    slots: 8,
+  })
+  // The first requests come before anything is known of the machine.
+  const errors = results.slice(30).map(({ request, tokenTimes, forecast }) => {
+    const actual = (tokenTimes[0] ?? NaN) - request.arrival
+    return Math.abs((forecast?.firstTokenMs ?? NaN) / actual - 1)
+  })
+  errors.sort((one, other) => one - other)
+  return { median: errors[60] ?? NaN, p90: errors[108] ?? NaN }
+}
+
+const short = { prompt: [20, 60], answer: [24, 25] } as const
+const long = { prompt: [100, 1500], answer: [20, 200] } as const
+const cases = [
+  { machine: 'gpu-8b', load: short, gapMs: 12, median: 0.07, p90: 0.15 },
+  { machine: 'gpu-8b', load: long, gapMs: 80, median: 0.06, p90: 0.15 },
+  { machine: 'two-cores', load: short, gapMs: 160, median: 0.1, p90: 0.2 },
+  { machine: 'two-cores', load: long, gapMs: 4000, median: 0.2, p90: 0.4 },
+]
+
+for (const policy of ['adaptive+fcfs', 'chunked+fcfs']) {
+  t.test(`${policy}: forecasts of an overload on noisy machines`, async (t) => {
+    for (const { machine, load, gapMs, ...bounds } of cases) {
+      const requests = overload(gapMs, [...load.prompt], [...load.answer])
+      const { median, p90 } = await forecastErrors(policy, machine, requests)
+      const about = `${machine}, prompts up to ${load.prompt[1]}`
+      t.ok(median <= bounds.median, `${about}: the median error is ${(100 * median).toFixed(1)} %`)
+      t.ok(p90 <= bounds.p90, `${about}: the 90th percentile is ${(100 * p90).toFixed(1)} %`)
+    }
+  })
+}
+
+t.test('after one request, the cost of prompts is known well enough for a queue', async (t) => {
+  const { results } = await simulateLoad({
+    policy: () => createPolicy('adaptive+fcfs'),
+    machine: builtInMachines.get('two-cores') as MachineModel,
+    requests: Array.from({ length: 7 }, (_, index) => ({
+      id: `${index}`,
+      arrival: index === 0 ? 0 : 5000,
+      prompt: Array.from({ length: 200 }, () => index + 1),
+      maxTokens: 2,
+      forecast: true,
+    })),
+    slots: 1,
+  })
+  const { forecast, tokenTimes } = results.at(-1)!
+  const ratio = (forecast?.firstTokenMs ?? NaN) / (tokenTimes[0]! - 5000)
+  // At first, half of the tokens of waiting prompts are expected in the cache.
+  t.ok(ratio > 0.55 && ratio < 1.4, `predicted ${ratio.toFixed(2)} of what it took`)
+})
