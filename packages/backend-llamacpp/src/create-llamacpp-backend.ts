@@ -16,7 +16,9 @@ import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type ModelShape, readModelShape } from './model-shape.js'
 import type { LlamaRuntime, LoadedModel, NativeContext } from './native/native.js'
 import { PlainTextGuard } from './text/plain-text-guard.js'
-import { SamplerPool } from './sampling/sampler-pool.js'
+import { AddonSamplers } from './sampling/addon-samplers.js'
+import { ChainSamplers } from './sampling/chain-samplers.js'
+import type { SamplerFactory } from './sampling/token-sampler.js'
 import { SlotCells } from './slots/slot-cells.js'
 import { TextParts } from './text/text-parts.js'
 import { chooseThreads, type CoreShare } from './threads.js'
@@ -28,6 +30,9 @@ const chunkMultiple = 64
 
 /** The largest number of tokens in an embedding input. */
 const longestEmbedding = 2048
+
+/** Logits that a forward pass gives out at least, if it has as many tokens. */
+const leastOutputs = 64
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
@@ -80,19 +85,20 @@ async function load(
   dependencies: LlamaCppDependencies,
 ): Promise<MeasurableBackend> {
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
-  const { modelPath, gpuLayers, mmap, mlock, slots, ignoreMemoryCheck: ignoreMemory } = settings
+  const { modelPath, gpuLayers, mmap, mlock, slots, native: path } = settings
+  const { ignoreMemoryCheck: ignoreMemory } = settings
   const cells = slots * paddedContext(settings.contextSize)
   const loaded = await llama
-    .loadModel({ modelPath, gpuLayers, mmap, mlock, ignoreMemory, contextSize: cells })
+    .loadModel({ modelPath, gpuLayers, mmap, mlock, ignoreMemory, contextSize: cells, path })
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
-  let context: NativeContext | undefined
+  let opened: OpenContext | undefined
   try {
-    context = await createContext(loaded, settings, cells)
-    return assemble(llama, loaded, context, shape, { ...settings, memoryBytes }, dependencies)
+    opened = await openContext(loaded, settings, cells)
+    return assemble(llama, loaded, opened, shape, { ...settings, memoryBytes }, dependencies)
   } catch (error) {
-    await context?.dispose()
+    await opened?.context.dispose()
     await loaded.dispose()
     throw error
   }
@@ -117,15 +123,29 @@ async function checkPlan(
   return plan.total
 }
 
-async function createContext(
+/** A context, and what draws from it. */
+interface OpenContext {
+  readonly context: NativeContext
+  samplers(vocabulary: Vocabulary): SamplerFactory
+}
+
+async function openContext(
   loaded: LoadedModel,
   settings: Settings,
   contextSize: number,
-): Promise<NativeContext> {
+): Promise<OpenContext> {
   const { slots: sequences, batchSize, threads, flashAttention, kvCacheType } = settings
   const options = { contextSize, sequences, batchSize, threads, flashAttention, kvCacheType }
-  const context = await loaded.createContext(options)
-  if (context !== undefined) return context
+  if (loaded.path === 'ffi') {
+    const context = await loaded.createContext({ ...options, outputs: outputsPerPass(settings) })
+    const samplers = (vocabulary: Vocabulary) => new ChainSamplers(context!, vocabulary)
+    if (context !== undefined) return { context, samplers }
+  } else {
+    const context = await loaded.createContext(options)
+    const create = () => loaded.createSampler()
+    const samplers = (vocabulary: Vocabulary) => new AddonSamplers(create, context!, vocabulary)
+    if (context !== undefined) return { context, samplers }
+  }
   if (kvCacheType === 'q8_0') {
     throw new CllmError(
       'invalid_configuration',
@@ -167,6 +187,11 @@ async function openEmbeddings(
   throw new CllmError('insufficient_memory', message, { details: { contextSize: size } })
 }
 
+/** Logits for each slot and for some drafts; each takes 4 bytes per entry of the vocabulary. */
+function outputsPerPass({ slots, batchSize }: Settings): number {
+  return Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
+}
+
 /** How long an input may be: it is computed in one pass, whose buffers grow with it. */
 function embeddingTokens({ contextSize }: Settings): number {
   return Math.min(contextSize, longestEmbedding)
@@ -175,7 +200,7 @@ function embeddingTokens({ contextSize }: Settings): number {
 function assemble(
   llama: LlamaRuntime,
   loaded: LoadedModel,
-  context: NativeContext,
+  { context, samplers }: OpenContext,
   shape: ModelShape,
   settings: Settings & { readonly memoryBytes: number },
   dependencies: LlamaCppDependencies,
@@ -210,7 +235,7 @@ function assemble(
     vocabulary,
     context,
     cells: new SlotCells(context, slots, shape.slidingWindow),
-    samplers: new SamplerPool(() => loaded.createSampler()),
+    samplers: samplers(vocabulary),
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,

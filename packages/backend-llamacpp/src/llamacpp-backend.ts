@@ -16,11 +16,9 @@ import {
 } from '@cllm/core'
 import type { Embedder } from './embedder.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
-import { LogprobReader } from './sampling/logprobs.js'
 import type { NativeContext } from './native/native.js'
 import { preferSlot } from './slots/prefer-slot.js'
-import { LlamaCppSampler } from './sampling/sampler.js'
-import type { SamplerPool } from './sampling/sampler-pool.js'
+import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { SlotLayout } from './slots/slot-layout.js'
 import { orderBatch, type StepPass } from './slots/step-batch.js'
@@ -35,7 +33,7 @@ export interface LlamaCppBackendParts {
   readonly vocabulary: Vocabulary
   readonly context: NativeContext
   readonly cells: SlotCells
-  readonly samplers: SamplerPool
+  readonly samplers: SamplerFactory
   readonly grammars: ConstraintGrammars
   readonly embedder: Embedder
   readonly clock: Clock
@@ -60,7 +58,6 @@ export class LlamaCppBackend implements Backend {
   readonly #parts: LlamaCppBackendParts
   readonly #oneToken = new Uint32Array(1)
   readonly #layout = new SlotLayout()
-  readonly #logprobs: LogprobReader
   #disposed = false
 
   constructor(parts: LlamaCppBackendParts) {
@@ -69,19 +66,17 @@ export class LlamaCppBackend implements Backend {
     this.limits = parts.limits
     this.capabilities = parts.capabilities
     this.tokenizer = parts.tokenizer
-    this.#logprobs = new LogprobReader(parts.samplers, parts.context)
   }
 
   createSampler(
     params: SamplingParams,
     tokens: readonly TokenId[],
     promptTokens = tokens.length,
-  ): LlamaCppSampler {
-    const { samplers, vocabulary, grammars } = this.#parts
+  ): TokenSampler {
+    const { samplers, grammars } = this.#parts
     const { constraint } = params
-    if (constraint === undefined) return new LlamaCppSampler(samplers, vocabulary, params, tokens)
-    const grammar = grammars.of(constraint)
-    return new LlamaCppSampler(samplers, vocabulary, params, tokens, { grammar, promptTokens })
+    if (constraint === undefined) return samplers.create(params, tokens)
+    return samplers.create(params, tokens, { grammar: grammars.of(constraint), promptTokens })
   }
 
   checkConstraint(constraint: OutputConstraint): void {
@@ -196,7 +191,7 @@ export class LlamaCppBackend implements Backend {
     const decoding = context.decodeBatch()
     try {
       // while the threads compute
-      for (const index of order) prepare(batch[index]!, 0)
+      for (const index of order) this.#prepare(batch[index]!, 0)
     } finally {
       await decoding
     }
@@ -207,21 +202,23 @@ export class LlamaCppBackend implements Backend {
     order: readonly number[],
     outputs: (readonly StepOutput[])[],
   ): Promise<void> {
-    const drawing: Promise<readonly StepOutput[]>[] = []
-    const wanting: number[] = []
+    const drawing: Promise<void>[] = []
     let first = 0
     for (const index of order) {
       const item = batch[index]!
       if (item.outputs.length > 0) {
-        wanting.push(index)
-        drawing.push(this.#draw(item, first))
+        const drawn = this.#draw(item, first)
+        if (drawn instanceof Promise) {
+          drawing.push(drawn.then((drawn) => void (outputs[index] = drawn)))
+        } else outputs[index] = drawn
       }
       first += item.tokens.length
     }
-    // All draws end before one that failed is thrown: the next step must not begin beside them.
-    await Promise.allSettled(drawing)
-    const drawn = await Promise.all(drawing)
-    for (const [nth, index] of wanting.entries()) outputs[index] = drawn[nth]!
+    if (drawing.length > 0) {
+      // All draws end before one that failed is thrown: the next step must not begin beside them.
+      await Promise.allSettled(drawing)
+      await Promise.all(drawing)
+    }
     if (order.some((index) => batch[index]!.logprobs !== undefined)) {
       await this.#readLogprobs(batch, order, outputs)
     }
@@ -241,7 +238,7 @@ export class LlamaCppBackend implements Backend {
         const read: StepOutput[] = []
         for (const output of drawn) {
           const at = first + output.position - start
-          const logprobs = await this.#logprobs.read(at, output.token, count)
+          const logprobs = await this.#samplerOf(batch[index]!).logprobs(at, output.token, count)
           read.push({ ...output, logprobs })
         }
         outputs[index] = read
@@ -251,29 +248,48 @@ export class LlamaCppBackend implements Backend {
   }
 
   /** Draws for one item whose first token has the batch's index `first`. */
-  async #draw(item: BatchItem, first: number): Promise<readonly StepOutput[]> {
-    const { context } = this.#parts
+  #draw(item: BatchItem, first: number): readonly StepOutput[] | Promise<readonly StepOutput[]> {
+    const sampler = this.#samplerOf(item)
+    const [position, ...others] = item.outputs
+    if (position === undefined) return noOutputs
+    const token = sampler.draw(first + position - item.position)
+    if (others.length > 0 || typeof token !== 'number') {
+      return this.#drawSeveral(item, first, token)
+    }
+    return [outputOf(item, position, token)]
+  }
+
+  async #drawSeveral(
+    item: BatchItem,
+    first: number,
+    token: TokenId | Promise<TokenId>,
+  ): Promise<readonly StepOutput[]> {
+    const sampler = this.#samplerOf(item)
     const drawn: StepOutput[] = []
     for (const [nth, position] of item.outputs.entries()) {
-      if (nth > 0) prepare(item, nth)
-      const { native } = samplerOf(item)
-      const token = await context.sampleToken(first + position - item.position, native)
-      if (token < 0) {
-        throw new CllmError('backend_failed', `no token can be drawn in slot ${item.slot}`)
+      if (nth > 0) {
+        this.#prepare(item, nth)
+        token = sampler.draw(first + position - item.position)
       }
-      samplerOf(item).drew(token)
-      drawn.push({ position, token })
+      drawn.push(outputOf(item, position, await token))
     }
     return drawn
   }
+
+  #prepare(item: BatchItem, nth: number): void {
+    const position = item.outputs[nth]
+    if (position === undefined) return
+    this.#samplerOf(item).prepare(position, item.position, item.tokens)
+  }
+
+  #samplerOf({ slot, sampler }: BatchItem): TokenSampler {
+    if (this.#parts.samplers.made(sampler)) return sampler
+    const message = `the sampler of slot ${slot} is not one of this backend's`
+    throw new CllmError('backend_failed', message)
+  }
 }
 
-function prepare(item: BatchItem, nth: number): void {
-  const position = item.outputs[nth]
-  if (position !== undefined) samplerOf(item).prepare(position, item.position, item.tokens)
-}
-
-function samplerOf({ slot, sampler }: BatchItem): LlamaCppSampler {
-  if (sampler instanceof LlamaCppSampler) return sampler
-  throw new CllmError('backend_failed', `the sampler of slot ${slot} is not one of this backend's`)
+function outputOf({ slot }: BatchItem, position: number, token: TokenId): StepOutput {
+  if (token >= 0) return { position, token }
+  throw new CllmError('backend_failed', `no token can be drawn in slot ${slot}`)
 }

@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { GpuKind, KvCacheType } from './native/native.js'
+import type { GpuKind, KvCacheType, NativePath } from './native/native.js'
 
 /** The largest number of sequences in one llama.cpp context. */
 export const maxSlots = 256
@@ -41,6 +41,11 @@ export interface LlamaCppOptions {
   readonly chatTemplate?: string
   /** Loads even when the memory does not seem to suffice; default false. */
   readonly ignoreMemoryCheck?: boolean
+  /**
+   * How llama.cpp is reached: through the C API of its libraries (`ffi`, default), or through
+   * node-llama-cpp's addon, which is slower.
+   */
+  readonly native?: NativePath
 }
 
 /** {@link LlamaCppOptions} with the defaults that do not depend on model or machine. */
@@ -66,6 +71,7 @@ export const llamaCppOptionsSchema = z
     mlock: z.boolean().default(false),
     chatTemplate: optional(z.string().min(1)),
     ignoreMemoryCheck: z.boolean().default(false),
+    native: z.enum(['ffi', 'addon']).default('ffi'),
   })
   .refine((options) => options.batchSize >= options.slots, {
     path: ['batchSize'],

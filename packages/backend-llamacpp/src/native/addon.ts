@@ -1,11 +1,22 @@
 import { CllmError, type Logger } from '@cllm/core'
-import { getLlama, type Llama, type LlamaModel, LlamaLogLevel } from './node-llama-cpp.js'
+import { loadFfiModel } from './ffi/load-ffi-model.js'
+import { openFfi } from './ffi/open-ffi.js'
+import type { NativeFunctions } from './ffi/bind-functions.js'
+import {
+  getLlama,
+  GgufInsights,
+  type Llama,
+  type LlamaModel,
+  LlamaLogLevel,
+  readGgufFileInfo,
+} from './node-llama-cpp.js'
 import type {
+  AddonContext,
+  AddonLoadedModel,
   GpuKind,
   LlamaRuntime,
   LoadedModel,
   LoadModelOptions,
-  NativeContext,
   NativeContextOptions,
   NativeGrammar,
   NativeGrammarState,
@@ -21,7 +32,7 @@ interface Bindings {
   readonly AddonContext: new (
     model: NativeModel,
     options: Readonly<Record<string, unknown>>,
-  ) => NativeContext & { init(): Promise<boolean> }
+  ) => AddonContext & { init(): Promise<boolean> }
   readonly AddonSampler: {
     new (model: NativeModel): NativeSampler
     acceptGrammarEvaluationStateToken(state: NativeGrammarState, token: number): void
@@ -73,6 +84,8 @@ const modelMethods = [
 /** llama.cpp is opened once per process: finding its binary takes 0.3 s. */
 const opened = new Map<string, Promise<Llama>>()
 
+let boundFunctions: NativeFunctions | undefined
+
 /**
  * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded. It stays open as
  * long as the process lives, and its log goes to the logger that came last.
@@ -97,7 +110,7 @@ export async function openLlama(
       const { free: vram, unifiedSize } = await llama.getVramState()
       return { ram, vram, unified: unifiedSize > 0 }
     },
-    loadModel: (options) => loadModel(llama, bindings, options),
+    loadModel: (options) => loadModel(llama, bindings, options, logger),
   }
 }
 
@@ -123,7 +136,51 @@ async function loadModel(
   llama: Llama,
   bindings: Bindings,
   options: LoadModelOptions,
+  logger: Logger,
 ): Promise<LoadedModel> {
+  const { path = 'ffi' } = options
+  const functions = path === 'ffi' ? ffiFunctions(logger) : undefined
+  if (functions === undefined) return loadAddonModel(llama, bindings, options)
+  const gpuLayers = await gpuLayersOf(llama, options)
+  return loadFfiModel(functions, { ...options, gpuLayers })
+}
+
+/** The C functions of the libraries that the addon has loaded; they are bound once per process. */
+function ffiFunctions(logger: Logger): NativeFunctions | undefined {
+  try {
+    return (boundFunctions ??= openFfi())
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    logger.warn(
+      { reason },
+      `llama.cpp's C API cannot be used (${reason}): running on node-llama-cpp's addon, which is slower`,
+    )
+    return undefined
+  }
+}
+
+/** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */
+async function gpuLayersOf(
+  llama: Llama,
+  { modelPath, gpuLayers, contextSize, mmap, ignoreMemory = false }: LoadModelOptions,
+): Promise<number> {
+  if (llama.gpu === false) return 0
+  if (gpuLayers === 'max') return -1
+  if (gpuLayers !== 'auto') return gpuLayers
+  const insights = await GgufInsights.from(await readGgufFileInfo(modelPath), llama)
+  const fit = { fitContext: { contextSize } }
+  const resolved = await insights.configurationResolver.resolveModelGpuLayersV2(fit, {
+    ignoreMemorySafetyChecks: ignoreMemory,
+    useMmap: mmap,
+  })
+  return resolved.gpuLayers
+}
+
+async function loadAddonModel(
+  llama: Llama,
+  bindings: Bindings,
+  options: LoadModelOptions,
+): Promise<AddonLoadedModel> {
   const { modelPath, gpuLayers, contextSize, mmap, mlock, ignoreMemory = false } = options
   const model: LlamaModel = await llama.loadModel({
     modelPath,
@@ -135,6 +192,7 @@ async function loadModel(
   const native = checkModel((model as unknown as { _model?: unknown })._model)
   const { tokenizer } = model.fileInfo.metadata
   return {
+    path: 'addon',
     native,
     tokenTexts: tokenizer?.ggml?.tokens ?? [],
     chatTemplate: tokenizer?.chat_template,
@@ -149,8 +207,8 @@ async function loadModel(
 async function createContext(
   bindings: Bindings,
   model: NativeModel,
-  { kvCacheType, ...options }: NativeContextOptions,
-): Promise<NativeContext | undefined> {
+  { kvCacheType, outputs: _, ...options }: NativeContextOptions,
+): Promise<AddonContext | undefined> {
   const type = bindings.getGgmlType(kvCacheType.toUpperCase())
   if (type === undefined) throw changed(`getGgmlType('${kvCacheType.toUpperCase()}')`)
   const context = new bindings.AddonContext(model, {

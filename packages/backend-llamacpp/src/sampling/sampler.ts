@@ -1,9 +1,9 @@
 import { CllmError, penaltyWindow, type Sampler, type SamplingParams } from '@cllm/core'
 import type { TokenId } from '@cllm/core'
 import { ConstraintTrack } from './constraint-track.js'
-import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
 import type { NativeSampler, NativeSamplerConfig } from '../native/native.js'
 import { seedAt } from './seed-at.js'
+import type { SamplerConstraint } from './token-sampler.js'
 import type { PooledSampler, SamplerPool } from './sampler-pool.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
@@ -43,7 +43,7 @@ export class LlamaCppSampler implements Sampler {
     vocabulary: Vocabulary,
     params: SamplingParams,
     tokens: readonly TokenId[],
-    constraint?: { readonly grammar: ConstraintGrammar; readonly promptTokens: number },
+    constraint?: SamplerConstraint,
   ) {
     this.#config = configOf(params, vocabulary)
     if (constraint !== undefined) {

@@ -1,0 +1,42 @@
+import type { FfiLoadedModel, LoadModelOptions } from '../native.js'
+import { type NativeFunctions, runAsync } from './bind-functions.js'
+import { FfiContext } from './ffi-context.js'
+import { parseFfiGrammar } from './ffi-grammar.js'
+import { FfiModel } from './ffi-model.js'
+
+/** `llama_load_mode`. */
+const loadModes = { none: 0, mmap: 1, mlock: 2, 'mmap+mlock': 3 } as const
+
+/** Settings that the addon resolves before. */
+export type FfiModelOptions = Pick<LoadModelOptions, 'modelPath' | 'mmap' | 'mlock'> & {
+  /** Layers on the GPU; −1 for all. */
+  readonly gpuLayers: number
+}
+
+/**
+ * Loads a model through the C API.
+ * @throws Error when llama.cpp cannot; why is in its log
+ */
+export async function loadFfiModel(
+  functions: NativeFunctions,
+  { modelPath, gpuLayers, mmap, mlock }: FfiModelOptions,
+): Promise<FfiLoadedModel> {
+  const pointer = await runAsync(functions.llama_model_load_from_file, modelPath, {
+    ...functions.llama_model_default_params(),
+    n_gpu_layers: gpuLayers,
+    load_mode: loadModes[mmap ? (mlock ? 'mmap+mlock' : 'mmap') : mlock ? 'mlock' : 'none'],
+    lazy_mode: 0,
+  })
+  if (pointer === null) throw new Error('llama.cpp could not load it; its log says why')
+  const model = new FfiModel(functions, pointer)
+  return {
+    path: 'ffi',
+    native: model,
+    tokenTexts: model.tokenTexts(),
+    chatTemplate: model.chatTemplate(),
+    gpuLayers,
+    parseGrammar: (gbnf, root) => parseFfiGrammar(functions, model.vocabulary, gbnf, root),
+    createContext: (options) => FfiContext.create(functions, model.native, options),
+    dispose: async () => model.dispose(),
+  }
+}
