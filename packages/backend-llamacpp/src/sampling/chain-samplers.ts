@@ -1,9 +1,14 @@
 import type { OutputLogprobs, Sampler, SamplingParams, TokenId } from '@cllm/core'
 import type { LogitsContext } from '../native/native.js'
 import type { Vocabulary } from '../text/vocabulary.js'
+import type { GrammarFilter } from './chain/constraint-filter.js'
 import { ChainSampler } from './chain/chain-sampler.js'
 import { SamplerWorkspace } from './chain/sampler-workspace.js'
 import type { SamplerConstraint, SamplerFactory, TokenSampler } from './token-sampler.js'
+
+const filter: GrammarFilter = {
+  forbid: (state, ids, logits, size) => state.forbid?.(ids, logits, size),
+}
 
 /** Samplers that draw in JavaScript, on the logits where llama.cpp has them. */
 export class ChainSamplers implements SamplerFactory {
@@ -23,7 +28,8 @@ export class ChainSamplers implements SamplerFactory {
     constraint?: SamplerConstraint,
   ): TokenSampler {
     const workspace = this.#workspace
-    const sampler = new ChainSampler(workspace, this.#vocabulary, params, tokens, constraint)
+    const checked = constraint === undefined ? undefined : { ...constraint, filter }
+    const sampler = new ChainSampler(workspace, this.#vocabulary, params, tokens, checked)
     return new ContextSampler(this.#context, sampler)
   }
 

@@ -1,0 +1,55 @@
+import type { Candidates } from '../candidates/candidates.js'
+import { softmax } from '../candidates/softmax.js'
+import type { ChainStep } from './chain-step.js'
+
+/** So many tokens are sorted first, and then so many times more until they suffice. */
+const firstSorted = 256
+const growth = 8
+
+/**
+ * Nucleus sampling: leaves the likeliest tokens that together reach a probability. The sum is made in
+ * single precision, like llama.cpp's.
+ */
+export class TopP implements ChainStep {
+  readonly #reach: number
+
+  /** @param reach - below 1 */
+  constructor(reach: number) {
+    this.#reach = Math.fround(reach)
+  }
+
+  apply(candidates: Candidates): void {
+    candidates.list()
+    const total = softmax(candidates)
+    const { size, isSorted } = candidates
+    let sorted = isSorted ? size : Math.min(firstSorted, size)
+    for (;;) {
+      if (!isSorted) this.#sortFirst(candidates, sorted, total)
+      const count = this.#count(candidates.probabilities, sorted)
+      if (count !== undefined || sorted === size) {
+        candidates.keepSorted(count ?? size)
+        return
+      }
+      sorted = Math.min(sorted * growth, size)
+    }
+  }
+
+  #sortFirst(candidates: Candidates, count: number, total: number): void {
+    const { logits, probabilities, largest } = candidates
+    candidates.sortFirst(count)
+    for (let index = 0; index < count; index++) {
+      const weight = Math.fround(Math.exp(Math.fround(logits[index]! - largest)))
+      probabilities[index] = weight / total
+    }
+  }
+
+  /** How many of the sorted tokens reach it; undefined when all of them do not. */
+  #count(probabilities: Float32Array, sorted: number): number | undefined {
+    let sum = 0
+    for (let index = 0; index < sorted; index++) {
+      sum = Math.fround(sum + probabilities[index]!)
+      if (sum >= this.#reach) return index + 1
+    }
+    return undefined
+  }
+}
