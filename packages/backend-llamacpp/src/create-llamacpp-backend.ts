@@ -16,9 +16,7 @@ import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type ModelShape, readModelShape } from './model-shape.js'
 import type { LlamaRuntime, LoadedModel, NativeContext } from './native/native.js'
 import { PlainTextGuard } from './text/plain-text-guard.js'
-import { AddonSamplers } from './sampling/addon-samplers.js'
-import { ChainSamplers } from './sampling/chain-samplers.js'
-import type { SamplerFactory } from './sampling/token-sampler.js'
+import { type OpenContext, openContext } from './open-context.js'
 import { SlotCells } from './slots/slot-cells.js'
 import { TextParts } from './text/text-parts.js'
 import { chooseThreads, type CoreShare } from './threads.js'
@@ -30,9 +28,6 @@ const chunkMultiple = 64
 
 /** The largest number of tokens in an embedding input. */
 const longestEmbedding = 2048
-
-/** Logits that a forward pass gives out at least, if it has as many tokens. */
-const leastOutputs = 64
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
@@ -123,45 +118,6 @@ async function checkPlan(
   return plan.total
 }
 
-/** A context, and what draws from it. */
-interface OpenContext {
-  readonly context: NativeContext
-  samplers(vocabulary: Vocabulary): SamplerFactory
-}
-
-async function openContext(
-  loaded: LoadedModel,
-  settings: Settings,
-  contextSize: number,
-): Promise<OpenContext> {
-  const { slots: sequences, batchSize, threads, flashAttention, kvCacheType } = settings
-  const options = { contextSize, sequences, batchSize, threads, flashAttention, kvCacheType }
-  if (loaded.path === 'ffi') {
-    const context = await loaded.createContext({ ...options, outputs: outputsPerPass(settings) })
-    const samplers = (vocabulary: Vocabulary) => new ChainSamplers(context!, vocabulary)
-    if (context !== undefined) return { context, samplers }
-  } else {
-    const context = await loaded.createContext(options)
-    const create = () => loaded.createSampler()
-    const samplers = (vocabulary: Vocabulary) => new AddonSamplers(create, context!, vocabulary)
-    if (context !== undefined) return { context, samplers }
-  }
-  if (kvCacheType === 'q8_0') {
-    throw new CllmError(
-      'invalid_configuration',
-      `llama.cpp refuses kvCacheType 'q8_0' for this model: it needs flash attention and heads of ` +
-        `a multiple of 32 numbers; use 'f16'`,
-      { details: { field: 'kvCacheType', ...options } },
-    )
-  }
-  throw new CllmError(
-    'insufficient_memory',
-    `llama.cpp could not allocate ${sequences} slots of ${settings.contextSize} tokens: lower ` +
-      `slots or contextSize`,
-    { details: options },
-  )
-}
-
 /** The context of embeddings: one sequence in one pass. Its memory is checked like that of the slots. */
 async function openEmbeddings(
   llama: LlamaRuntime,
@@ -187,11 +143,6 @@ async function openEmbeddings(
   throw new CllmError('insufficient_memory', message, { details: { contextSize: size } })
 }
 
-/** Logits for each slot and for some drafts; each takes 4 bytes per entry of the vocabulary. */
-function outputsPerPass({ slots, batchSize }: Settings): number {
-  return Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
-}
-
 /** How long an input may be: it is computed in one pass, whose buffers grow with it. */
 function embeddingTokens({ contextSize }: Settings): number {
   return Math.min(contextSize, longestEmbedding)
@@ -200,7 +151,7 @@ function embeddingTokens({ contextSize }: Settings): number {
 function assemble(
   llama: LlamaRuntime,
   loaded: LoadedModel,
-  { context, samplers }: OpenContext,
+  opened: OpenContext,
   shape: ModelShape,
   settings: Settings & { readonly memoryBytes: number },
   dependencies: LlamaCppDependencies,
@@ -233,9 +184,9 @@ function assemble(
     },
     tokenizer: new LlamaCppTokenizer(parts, vocabulary, template),
     vocabulary,
-    context,
-    cells: new SlotCells(context, slots, shape.slidingWindow),
-    samplers: samplers(vocabulary),
+    context: opened.context,
+    cells: new SlotCells(opened.context, slots, shape.slidingWindow),
+    samplers: opened.samplers(vocabulary),
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,

@@ -52,6 +52,7 @@ t.test('options', async (t) => {
     mmap: true,
     mlock: false,
     ignoreMemoryCheck: false,
+    native: 'ffi',
   })
   const wrong: [object, RegExp][] = [
     [{}, /modelPath/],
@@ -101,8 +102,8 @@ t.test('it covers what llama.cpp allocates', async (t) => {
   for (const kind of ['tiny', 'llama', 'gemma3', 'mamba'] as const) {
     const modelPath = await tinyModel(t, kind)
     const shape = await readModelShape(modelPath)
-    const options = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
-    const loaded = await llama.loadModel({ ...options, modelPath })
+    const options = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false } as const
+    const loaded = await llama.loadModel({ ...options, modelPath, path: 'addon' })
     for (const tried of [
       { ...settings, contextSize: 256 },
       { ...settings, slots: 2, contextSize: 512, batchSize: 32 },

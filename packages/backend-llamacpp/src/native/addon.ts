@@ -78,7 +78,6 @@ const modelMethods = [
   'getTrainContextSize',
   'getTotalParameters',
   'getTotalSize',
-  'getMemoryBreakdown',
 ]
 
 /** llama.cpp is opened once per process: finding its binary takes 0.3 s. */
@@ -110,7 +109,8 @@ export async function openLlama(
       const { free: vram, unifiedSize } = await llama.getVramState()
       return { ram, vram, unified: unifiedSize > 0 }
     },
-    loadModel: (options) => loadModel(llama, bindings, options, logger),
+    loadModel: ((options) =>
+      loadModel(llama, bindings, options, logger)) as LlamaRuntime['loadModel'],
   }
 }
 
@@ -207,7 +207,7 @@ async function loadAddonModel(
 async function createContext(
   bindings: Bindings,
   model: NativeModel,
-  { kvCacheType, outputs: _, ...options }: NativeContextOptions,
+  { kvCacheType, ...options }: NativeContextOptions,
 ): Promise<AddonContext | undefined> {
   const type = bindings.getGgmlType(kvCacheType.toUpperCase())
   if (type === undefined) throw changed(`getGgmlType('${kvCacheType.toUpperCase()}')`)

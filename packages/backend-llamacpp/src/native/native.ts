@@ -228,5 +228,6 @@ export interface LlamaRuntime {
   /** Cores that are useful for matrix multiplication. */
   readonly mathCores: number
   freeMemory(): Promise<FreeMemory>
+  loadModel(options: LoadModelOptions & { readonly path: 'addon' }): Promise<AddonLoadedModel>
   loadModel(options: LoadModelOptions): Promise<LoadedModel>
 }

@@ -222,6 +222,7 @@ t.test('draws follow the distribution, over positions and over seeds', async (t)
     gpuLayers: 0,
     mmap: true,
     mlock: false,
+    path: 'addon',
   })
   const context = (await loaded.createContext({
     ...settings,

@@ -80,6 +80,7 @@ function toLlamaCppOptions(engine: CllmConfig['engine']) {
     flashAttention: engine.flash_attention,
     mmap: engine.mmap,
     mlock: engine.mlock,
+    native: engine.native,
     ignoreMemoryCheck: engine.ignore_memory_check,
     ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),
   }

@@ -82,10 +82,19 @@ export function runAsync<A extends readonly unknown[], R>(
 }
 
 function bindLibrary<T extends Signatures>(path: string, signatures: T): Bound<T> {
-  const library = koffi.load(path)
+  const library = load(path)
   const bind = ([name, [result, ...args]]: [string, readonly [CType, ...CType[]]]) =>
     [name, library.func(name, typeOf(result), args.map(typeOf))] as const
   return Object.fromEntries(Object.entries(signatures).map(bind)) as unknown as Bound<T>
+}
+
+function load(path: string): ReturnType<typeof koffi.load> {
+  try {
+    return koffi.load(path)
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new Error(`${path}: ${reason}`, { cause })
+  }
 }
 
 /** The CPU gives its functions out by name, as the library that they are in depends on the machine. */

@@ -206,6 +206,13 @@ export const schema = {
       format: toggle(),
       arg: 'mlock',
     }),
+    native: option({
+      doc: "How llama.cpp is reached: its C API (`ffi`), or node-llama-cpp's addon, which is slower.",
+      default: 'ffi',
+      format: oneOf(['ffi', 'addon']),
+      arg: 'native',
+      placeholder: 'ffi|addon',
+    }),
     ignore_memory_check: option({
       doc: 'Load the model even if there seems to be too little memory.',
       default: false,

@@ -1,0 +1,65 @@
+import { CllmError } from '@cllm/core'
+import type { CheckedLlamaCppOptions } from './llamacpp-options.js'
+import type { LoadedModel, NativeContext } from './native/native.js'
+import { AddonSamplers } from './sampling/addon-samplers.js'
+import { ChainSamplers } from './sampling/chain-samplers.js'
+import type { SamplerFactory } from './sampling/token-sampler.js'
+import type { Vocabulary } from './text/vocabulary.js'
+
+/** Logits that a forward pass gives out at least, if it has as many tokens. */
+const leastOutputs = 64
+
+/** What decides on the context. */
+type ContextSettings = CheckedLlamaCppOptions & {
+  readonly contextSize: number
+  readonly threads: number
+}
+
+/** A context, and what draws from it. */
+export interface OpenContext {
+  readonly context: NativeContext
+  samplers(vocabulary: Vocabulary): SamplerFactory
+}
+
+/**
+ * Makes the context of the slots.
+ * @param contextSize - cells of all slots together
+ * @throws CllmError `insufficient_memory`, or `invalid_configuration` where the KV type cannot be had
+ */
+export async function openContext(
+  loaded: LoadedModel,
+  settings: ContextSettings,
+  contextSize: number,
+): Promise<OpenContext> {
+  const { slots: sequences, batchSize, threads, flashAttention, kvCacheType } = settings
+  const options = { contextSize, sequences, batchSize, threads, flashAttention, kvCacheType }
+  if (loaded.path === 'ffi') {
+    const context = await loaded.createContext({ ...options, outputs: outputsPerPass(settings) })
+    const samplers = (vocabulary: Vocabulary) => new ChainSamplers(context!, vocabulary)
+    if (context !== undefined) return { context, samplers }
+  } else {
+    const context = await loaded.createContext(options)
+    const create = () => loaded.createSampler()
+    const samplers = (vocabulary: Vocabulary) => new AddonSamplers(create, context!, vocabulary)
+    if (context !== undefined) return { context, samplers }
+  }
+  if (kvCacheType === 'q8_0') {
+    throw new CllmError(
+      'invalid_configuration',
+      `llama.cpp refuses kvCacheType 'q8_0' for this model: it needs flash attention and heads of ` +
+        `a multiple of 32 numbers; use 'f16'`,
+      { details: { field: 'kvCacheType', ...options } },
+    )
+  }
+  throw new CllmError(
+    'insufficient_memory',
+    `llama.cpp could not allocate ${sequences} slots of ${settings.contextSize} tokens: lower ` +
+      `slots or contextSize`,
+    { details: options },
+  )
+}
+
+/** Logits for each slot and for some drafts; each takes 4 bytes per entry of the vocabulary. */
+function outputsPerPass({ slots, batchSize }: ContextSettings): number {
+  return Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
+}
