@@ -39,7 +39,7 @@ export * from './clock/system-clock.js'
 export * from './clock/system-random.js'
 
 // Several models.
-export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-loader.js'
+export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
 export * from './models/model-pool.js'
 export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-model.js'
 

@@ -188,6 +188,28 @@ t.test('an engine in its own process', async (t) => {
   )
 })
 
+t.test('a start that is cancelled, before it or during it, leaves no process', async (t) => {
+  const { path: modelPath } = await resolveModel('stories15m')
+  const settings = { backend: { modelPath, slots: 1, gpu: 'off', threads: 1 }, ...quietSettings }
+  const env = plainEnvironment(process.env)
+  const left = () =>
+    process.getActiveResourcesInfo().filter((resource) => resource === 'ProcessWrap')
+  const stopped = AbortSignal.abort(new Error('stopped'))
+  await t.rejects(spawnEngine(settings, { env, signal: stopped }), {
+    code: 'cancelled',
+    cause: { message: 'stopped' },
+  })
+  t.same(left(), [])
+  const stopping = new AbortController()
+  const starting = spawnEngine(settings, { env, signal: stopping.signal })
+  t.equal(left().length, 1)
+  stopping.abort()
+  await t.rejects(starting, { code: 'cancelled' })
+  // Node closes the handle of a process that has ended some turns later.
+  for (let turns = 0; turns < 10 && left().length > 0; turns++) await new Promise(setImmediate)
+  t.same(left(), [])
+})
+
 t.test('an engine that cannot start says why', async (t) => {
   const settings = {
     backend: { modelPath: 'no-such-model.gguf' },

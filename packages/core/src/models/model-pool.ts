@@ -4,7 +4,8 @@ import type { EngineClient } from '../contracts/engine/engine-client.js'
 import type { ModelStatus, OpenOptions } from '../contracts/engine/engine-directory.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { defaultModelPoolOptions, ModelLoader, type ModelPoolOptions } from './model-loader.js'
+import { ModelLoader } from './model-loader.js'
+import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-options.js'
 import { resolveModelName } from './resolve-model-name.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
 import { PooledModel, type LoadableModel } from './pooled-model.js'
@@ -42,7 +43,7 @@ export class ModelPool implements ClosableDirectory {
     const all = { ...defaultModelPoolOptions, ...options }
     this.#clock = clock
     this.#aliases = new Map(Object.entries(aliases))
-    this.#keeper = new ModelLoader(this.#models, all, clock, logger, onLost)
+    this.#keeper = new ModelLoader(all, clock, logger, onLost)
     for (const source of models) this.add(source)
   }
 
@@ -78,11 +79,16 @@ export class ModelPool implements ClosableDirectory {
     if (!this.#models.has(source.name)) this.#models.set(source.name, new PooledModel(source))
   }
 
-  /** Unloads a model and forgets it. Throws `model_not_found`. */
+  /**
+   * Forgets a model at once and unloads it as soon as it is unused; resolves when its memory is free.
+   * Requests that wait for it get `model_not_found`, and a load that is under way is ended.
+   *
+   * @throws `model_not_found`
+   */
   async remove(id: string): Promise<void> {
     const model = this.#find(id)
-    await this.#keeper.unload(model)
     this.#models.delete(model.name)
+    await this.#keeper.remove(model)
   }
 
   async drain(): Promise<void> {

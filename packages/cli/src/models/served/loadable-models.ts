@@ -3,6 +3,7 @@ import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import type { OwnSettings, ServedModel } from '../../config/served-models.js'
+import { asLoaded } from '../../engine/as-loaded.js'
 import type { CrashFiles } from '../../engine/crash-files.js'
 import { spawnEngine, type EngineProcess } from '../../engine/spawn-engine.js'
 import {
@@ -127,23 +128,5 @@ export class LoadableModels {
     this.#engines.add(engine)
     void engine.ended.then(() => this.#engines.delete(engine))
     return asLoaded(engine)
-  }
-}
-
-function asLoaded({ client, info, ended, kill }: EngineProcess): LoadedModel {
-  const { memoryBytes } = info.model.details ?? {}
-  return {
-    client,
-    // Weights on a GPU take no RAM.
-    memoryBytes: info.capabilities.gpu === false ? Number(memoryBytes ?? 0) : 0,
-    gone: ended,
-    async close() {
-      try {
-        await client.close()
-      } finally {
-        kill()
-        await ended
-      }
-    },
   }
 }
