@@ -10,16 +10,16 @@ import {
   checkLlamaCppOptions,
   type LlamaCppOptions,
 } from './llamacpp-options.js'
-import { checkMemory, gigabytes, paddedContext, planMemory } from './memory-plan.js'
-import { Embedder } from './embedder.js'
+import { checkMemory, gigabytes, paddedContext, planMemory } from './model/memory-plan.js'
+import { Embedder } from './model/embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
-import { type ModelShape, readModelShape } from './model-shape.js'
+import { type ModelShape, readModelShape } from './model/model-shape.js'
 import type { LlamaRuntime, LoadedModel, NativeContext } from './native/native.js'
 import { PlainTextGuard } from './text/plain-text-guard.js'
-import { type OpenContext, openContext } from './open-context.js'
+import { type ContextSettings, type OpenContext, openContext } from './model/open-context.js'
 import { SlotCells } from './slots/slot-cells.js'
 import { TextParts } from './text/text-parts.js'
-import { chooseThreads, type CoreShare } from './threads.js'
+import { chooseThreads, type CoreShare } from './threads/threads-for.js'
 import { LlamaCppTokenizer } from './text/tokenizer.js'
 import { Vocabulary } from './text/vocabulary.js'
 
@@ -71,7 +71,7 @@ export async function createLlamaCppBackend(
   return await load(llama, shape, { ...checked, contextSize, threads }, dependencies)
 }
 
-type Settings = CheckedLlamaCppOptions & { readonly contextSize: number; readonly threads: number }
+type Settings = ContextSettings
 
 async function load(
   llama: LlamaRuntime,
@@ -90,7 +90,7 @@ async function load(
     })
   let opened: OpenContext | undefined
   try {
-    opened = await openContext(loaded, settings, cells)
+    opened = await openContext(loaded, settings, cells, dependencies.clock)
     return assemble(llama, loaded, opened, shape, { ...settings, memoryBytes }, dependencies)
   } catch (error) {
     await opened?.context.dispose()
@@ -133,7 +133,7 @@ async function openEmbeddings(
     contextSize: paddedContext(size),
     sequences: 1,
     batchSize: size,
-    threads: settings.threads,
+    threads: settings.threads.start,
     flashAttention: settings.flashAttention,
     kvCacheType: 'f16',
     embeddings: true,
@@ -187,6 +187,7 @@ function assemble(
     context: opened.context,
     cells: new SlotCells(opened.context, slots, shape.slidingWindow),
     samplers: opened.samplers(vocabulary),
+    threads: opened.threads,
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,
@@ -230,7 +231,7 @@ function modelInfo(
       keyValueHeads: shape.keyValueHeads,
       headSize: shape.keyLength,
       gpuLayers,
-      threads,
+      threads: threads.most,
       mmap,
       mlock,
       memoryBytes,

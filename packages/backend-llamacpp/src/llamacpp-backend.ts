@@ -14,9 +14,10 @@ import {
   type TokenId,
   type Tokenizer,
 } from '@cllm/core'
-import type { Embedder } from './embedder.js'
+import type { Embedder } from './model/embedder.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native/native.js'
+import type { AdaptiveThreads } from './threads/adaptive-threads.js'
 import { preferSlot } from './slots/prefer-slot.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import type { SlotCells } from './slots/slot-cells.js'
@@ -36,14 +37,14 @@ export interface LlamaCppBackendParts {
   readonly samplers: SamplerFactory
   readonly grammars: ConstraintGrammars
   readonly embedder: Embedder
+  /** What chooses the threads of each pass; default: their number stays. */
+  readonly threads?: AdaptiveThreads | undefined
   readonly clock: Clock
   /** Frees the model. */
   readonly close: () => Promise<void>
 }
 
 const noOutputs: readonly StepOutput[] = []
-const noIndexes = new Uint32Array(0)
-const firstIndex = new Uint32Array(1)
 
 /**
  * llama.cpp behind the {@link Backend} contract: one native forward pass per step for all sequences.
@@ -56,7 +57,6 @@ export class LlamaCppBackend implements Backend {
   readonly tokenizer: Tokenizer
 
   readonly #parts: LlamaCppBackendParts
-  readonly #oneToken = new Uint32Array(1)
   readonly #layout = new SlotLayout()
   #disposed = false
 
@@ -84,17 +84,18 @@ export class LlamaCppBackend implements Backend {
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
-    const { cells, vocabulary, clock } = this.#parts
+    const { cells, vocabulary, clock, threads } = this.#parts
     this.#checkOpen()
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs = Array.from(batch, () => noOutputs)
-    let decodeMs = 0
-    let sampleMs = 0
+    let [decodeMs, sampleMs] = [0, 0]
     try {
       for (const pass of orderBatch(batch, cells, vocabulary, this.limits)) {
+        threads?.before(pass)
         const started = clock.now()
         await this.#decode(batch, pass)
         const decoded = clock.now()
+        threads?.after(pass, decoded - started)
         if (pass.isDecode) {
           const slots = pass.order.map((index) => batch[index]!.slot)
           this.#layout.decoded(slots, decoded - started)
@@ -116,15 +117,17 @@ export class LlamaCppBackend implements Backend {
    * drawn: each output repeats its item's last token.
    */
   async forward(batch: readonly BatchItem[]): Promise<StepResult> {
-    const { cells, vocabulary, clock, context } = this.#parts
+    const { cells, vocabulary, clock, context, threads } = this.#parts
     this.#checkOpen()
     let decodeMs = 0
-    for (const { order, tokens } of orderBatch(batch, cells, vocabulary, this.limits)) {
-      context.initBatch(tokens)
-      for (const index of order) this.#add(batch[index]!)
+    for (const pass of orderBatch(batch, cells, vocabulary, this.limits)) {
+      this.#fill(batch, pass)
+      threads?.before(pass)
       const started = clock.now()
       await context.decodeBatch()
-      decodeMs += clock.now() - started
+      const ms = clock.now() - started
+      threads?.after(pass, ms)
+      decodeMs += ms
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
     const outputs = batch.map(({ outputs: positions, tokens }) =>
@@ -171,27 +174,21 @@ export class LlamaCppBackend implements Backend {
     if (this.#disposed) throw new CllmError('backend_failed', 'the backend was disposed of')
   }
 
-  #add({ slot, position, tokens, outputs }: BatchItem): void {
-    const { context } = this.#parts
-    if (tokens.length === 1) {
-      this.#oneToken[0] = tokens[0]!
-      const wanted = outputs.length === 0 ? noIndexes : firstIndex
-      context.addToBatch(slot, position, this.#oneToken, wanted)
-      return
-    }
-    const wanted =
-      outputs.length === 0 ? noIndexes : Uint32Array.from(outputs, (at) => at - position)
-    context.addToBatch(slot, position, Uint32Array.from(tokens), wanted)
-  }
-
-  async #decode(batch: readonly BatchItem[], { order, tokens }: StepPass): Promise<void> {
+  #fill(batch: readonly BatchItem[], { order, tokens }: StepPass): void {
     const { context } = this.#parts
     context.initBatch(tokens)
-    for (const index of order) this.#add(batch[index]!)
-    const decoding = context.decodeBatch()
+    for (const index of order) {
+      const { slot, position, tokens, outputs } = batch[index]!
+      context.addToBatch(slot, position, tokens, outputs)
+    }
+  }
+
+  async #decode(batch: readonly BatchItem[], pass: StepPass): Promise<void> {
+    this.#fill(batch, pass)
+    const decoding = this.#parts.context.decodeBatch()
     try {
       // while the threads compute
-      for (const index of order) this.#prepare(batch[index]!, 0)
+      for (const index of pass.order) this.#prepare(batch[index]!, 0)
     } finally {
       await decoding
     }

@@ -12,8 +12,9 @@ export interface LlamaCppOptions {
   /** The name that clients see; by default the file's name without `.gguf`. */
   readonly modelId?: string
   /**
-   * Threads of a forward pass; by default as `threadsFor` says: the physical performance cores, but
-   * one less than the logical cores of this process. More than these become as many, with a warning.
+   * Threads of a forward pass. By default their number follows the machine: it starts as `threadsFor`
+   * says, and goes up to the physical performance cores while other processes leave them free. More
+   * than the logical cores of this process become as many, with a warning.
    */
   readonly threads?: number
   /** What computes. `auto` (default) is the best of what this machine has. */

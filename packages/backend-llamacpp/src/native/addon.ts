@@ -216,9 +216,20 @@ async function createContext(
     kvCacheKeyType: type,
     kvCacheValueType: type,
   })
-  if (await context.init()) return context
+  if (await context.init()) return takingLists(context)
   await context.dispose()
   return undefined
+}
+
+/** The addon takes typed arrays, and outputs as indexes. */
+function takingLists(context: AddonContext): AddonContext {
+  type Add = (sequence: number, at: number, tokens: Uint32Array, outputs: Uint32Array) => void
+  const add = context.addToBatch.bind(context) as unknown as Add
+  const value: AddonContext['addToBatch'] = (sequence, position, tokens, outputs) => {
+    const indexes = Uint32Array.from(outputs, (output) => output - position)
+    add(sequence, position, Uint32Array.from(tokens), indexes)
+  }
+  return Object.defineProperty(context, 'addToBatch', { value })
 }
 
 function parseGrammar(

@@ -87,8 +87,16 @@ export type NativeLogits = readonly [
 export interface NativeContext {
   /** Begins an empty batch with room for `tokens` tokens. */
   initBatch(tokens: number): void
-  /** Copies the tokens into the batch; `outputs` are indexes into `tokens`. */
-  addToBatch(sequence: number, position: number, tokens: Uint32Array, outputs: Uint32Array): void
+  /**
+   * Copies tokens of one sequence into the batch.
+   * @param outputs - the positions whose logits are wanted
+   */
+  addToBatch(
+    sequence: number,
+    position: number,
+    tokens: readonly number[],
+    outputs: readonly number[],
+  ): void
   decodeBatch(): Promise<void>
   disposeSequence(sequence: number): void
   /** False when the model's memory cannot forget a part. */

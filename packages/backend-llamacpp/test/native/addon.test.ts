@@ -59,8 +59,8 @@ t.test('every native call that is used', async (t) => {
   const sampler = loaded.createSampler()
   sampler.applyConfig({ temperature: 0, seed: 1 })
   context.initBatch(tokens.length + 1)
-  context.addToBatch(0, 0, tokens, Uint32Array.of(0, last))
-  context.addToBatch(1, 0, Uint32Array.of(5), Uint32Array.of(0))
+  context.addToBatch(0, 0, [...tokens], [0, last])
+  context.addToBatch(1, 0, [5], [0])
   await context.decodeBatch()
   const drawn = await context.sampleToken(last, sampler)
   t.ok(drawn >= 0 && drawn < loaded.tokenTexts.length)
@@ -109,7 +109,7 @@ t.test('every native call that is used', async (t) => {
   t.equal(context.getSequenceKvCacheMaxPosition(1), -1)
 
   context.initBatch(1)
-  context.addToBatch(0, 9, Uint32Array.of(5), new Uint32Array(0))
+  context.addToBatch(0, 9, [5], [])
   await t.rejects(context.decodeBatch(), Error, 'a gap is refused')
 
   const quantized = { ...settings, kvCacheType: 'q8_0' } as const

@@ -230,7 +230,7 @@ t.test('draws follow the distribution, over positions and over seeds', async (t)
     kvCacheType: 'f16',
   }))!
   context.initBatch(1)
-  context.addToBatch(0, 0, Uint32Array.of(5), new Uint32Array(1))
+  context.addToBatch(0, 0, [5], [0])
   await context.decodeBatch()
   const pool = new SamplerPool(() => loaded.createSampler())
   const vocabulary = { size: 768, endOfGeneration: new Set(), check() {} } as unknown as Vocabulary

@@ -80,7 +80,12 @@ export class FfiContext implements LogitsContext {
     this.#batch.clear()
   }
 
-  addToBatch(sequence: number, position: number, tokens: Uint32Array, outputs: Uint32Array): void {
+  addToBatch(
+    sequence: number,
+    position: number,
+    tokens: readonly number[],
+    outputs: readonly number[],
+  ): void {
     if (this.#batch.size + tokens.length > this.#batch.capacity) throw failed('the batch is full')
     this.#batch.add(sequence, position, tokens, outputs)
   }

@@ -50,16 +50,21 @@ export class TokenBatch {
 
   /**
    * Adds tokens of one sequence; there is room for them.
-   * @param outputs - indexes into `tokens` whose logits are wanted
+   * @param outputs - the positions whose logits are wanted
    */
-  add(sequence: number, position: number, tokens: Uint32Array, outputs: Uint32Array): void {
+  add(
+    sequence: number,
+    position: number,
+    tokens: readonly number[],
+    outputs: readonly number[],
+  ): void {
     const first = this.#size
     this.#size += tokens.length
     this.#tokens.set(tokens, first)
     this.#sequences.fill(sequence, first, this.#size)
     this.#outputs.fill(0, first, this.#size)
     for (let at = 0; at < tokens.length; at++) this.#positions[first + at] = position + at
-    for (const output of outputs) this.#outputs[first + output] = 1
+    for (const output of outputs) this.#outputs[first + output - position] = 1
   }
 
   get size(): number {

@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import type { ModelShape } from './model-shape.js'
-import type { FreeMemory, KvCacheType } from './native/native.js'
+import type { FreeMemory, KvCacheType } from '../native/native.js'
 
 /** Bytes per number: q8_0 keeps 32 numbers in 34 bytes. */
 const bytesPerElement: Record<KvCacheType, number> = { f16: 2, q8_0: 34 / 32 }
