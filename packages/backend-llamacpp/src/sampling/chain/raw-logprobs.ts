@@ -19,8 +19,7 @@ export function rawLogprobs(
   scan.load(logits)
   candidates.begin()
   const { largest } = candidates
-  const { total } = scan.weigh(largest - negligible, 1, largest)
-  const logOfAll = largest + Math.log(total)
+  const logOfAll = largest + Math.log(scan.weigh(largest - negligible, 1, largest))
   const own = Math.min(0, logits[token]! - logOfAll)
   if (count === 0) return { logprob: own, top: [] }
   candidates.keepTop(count)
