@@ -4,8 +4,8 @@ import wabt from 'wabt'
 
 const folder = new URL('src/sampling/chain/scan/simd/', import.meta.url)
 const text = await readFile(new URL('simd-scan.wat', folder), 'utf8')
-const { parseWat } = await wabt()
-const { buffer } = parseWat('simd-scan.wat', text, { simd: true }).toBinary({})
+const assembler = await wabt()
+const { buffer } = assembler.parseWat('simd-scan.wat', text, { simd: true }).toBinary({})
 const lines = Buffer.from(buffer)
   .toString('base64')
   .match(/.{1,92}/g)

@@ -2,7 +2,7 @@ import type { OutputLogprobs, TokenId, TokenLogprob } from '@cllm/core'
 import type { SamplerWorkspace } from './sampler-workspace.js'
 
 /** Tokens so much less likely than the likeliest add nothing that a logarithm of the sum shows. */
-const negligible = 40
+const negligible = 26
 
 /**
  * How likely tokens are by the model's own distribution.

@@ -104,8 +104,7 @@ export class Candidates {
       if (this.#size < count && from > -Infinity) this.#isWhole = true
     }
     this.sortFirst(count)
-    this.#size = Math.min(count, this.#size)
-    this.#isSorted = true
+    this.keepSorted(count)
   }
 
   /** Sorts all tokens. */
@@ -115,12 +114,13 @@ export class Candidates {
     this.#isSorted = true
   }
 
-  /** Puts the `count` likeliest tokens in front, sorted. The others stay in their order. */
+  /** Puts the `count` likeliest tokens in front, sorted. */
   sortFirst(count: number): void {
     this.list()
     if (this.#isSorted) return
-    if (count < this.#size) this.#moveLikeliest(count)
-    this.#sort.sort(this.ids, this.logits, Math.min(count, this.#size))
+    const isPart = count * 2 < this.#size
+    if (isPart) this.#moveLikeliest(count)
+    this.#sort.sort(this.ids, this.logits, isPart ? count : this.#size)
   }
 
   /** Leaves only the first `count`, which are sorted. */

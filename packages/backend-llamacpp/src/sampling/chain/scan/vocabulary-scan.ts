@@ -46,6 +46,6 @@ export interface VocabularyScan {
    * @param shift - the largest logit ÷ temperature
    */
   weigh(from: number, temperature: number, shift: number): number
-  /** The same for the first `count` that are listed. Their sum. */
+  /** The same for the first `count` that are listed; 1 or more. Their sum. */
   weighListed(count: number, temperature: number, shift: number): number
 }

@@ -5,7 +5,7 @@ import { blockSize, leastLogit, leastWeight } from '../scan/vocabulary-scan.js'
 import type { FinalDraw } from './chain-step.js'
 
 /** Tokens whose weight is below exp(−this) of the largest are not looked at in a first try. */
-const negligible = 24
+const negligible = 20
 
 /**
  * Divides the logits by the temperature and draws from their softmax, as llama.cpp's `temp` and

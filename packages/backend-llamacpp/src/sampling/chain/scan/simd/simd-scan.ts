@@ -3,6 +3,7 @@ import { simdModule } from './simd-module.js'
 import { canRun, type SimdExports, start } from './web-assembly.js'
 
 const module = Buffer.from(simdModule, 'base64')
+const packs = makePacks()
 
 /** What is between two arrays so that each begins at a multiple of 16 bytes. */
 const alignment = 16
@@ -21,6 +22,7 @@ export class SimdScan implements VocabularyScan {
   readonly listed: Float32Array
   readonly #native: SimdExports
   readonly #blocks: number
+  readonly #packs: number
 
   /** Whether this machine has what it needs. */
   static isSupported(): boolean {
@@ -40,7 +42,9 @@ export class SimdScan implements VocabularyScan {
     const [logits, weights, listed, ids] = Array.from({ length: 4 }, () => reserve(length, 4))
     const maxima = reserve(blocks, 4)
     const sums = reserve(blocks, 8)
+    this.#packs = reserve(packs.length, 1)
     const { exports, memory } = start(module, bytes)
+    new Uint8Array(memory, this.#packs).set(packs)
     this.#native = exports
     this.#blocks = blocks
     this.logits = new Float32Array(memory, logits, length).fill(-Infinity)
@@ -69,30 +73,48 @@ export class SimdScan implements VocabularyScan {
       from,
       ids.byteOffset,
       listed.byteOffset,
+      this.#packs,
     )
   }
 
   weigh(from: number, temperature: number, shift: number): number {
-    const { logits, maxima, sums, weights } = this
+    return this.#weigh(this.logits, this.#blocks, from, temperature, shift)
+  }
+
+  weighListed(count: number, temperature: number, shift: number): number {
+    const blocks = Math.ceil(count / blockSize)
+    // the last block may not be full
+    this.listed.fill(-Infinity, count, blocks * blockSize)
+    return this.#weigh(this.listed, blocks, -Infinity, temperature, shift)
+  }
+
+  #weigh(
+    logits: Float32Array,
+    blocks: number,
+    from: number,
+    temperature: number,
+    shift: number,
+  ): number {
     return this.#native.weigh(
       logits.byteOffset,
-      maxima.byteOffset,
-      this.#blocks,
-      sums.byteOffset,
-      weights.byteOffset,
+      this.maxima.byteOffset,
+      blocks,
+      this.sums.byteOffset,
+      this.weights.byteOffset,
       from,
       temperature,
       shift,
     )
   }
+}
 
-  weighListed(count: number, temperature: number, shift: number): number {
-    const { listed, weights } = this
-    const whole = Math.ceil(count / 4) * 4
-    // the last four may have less than four tokens
-    listed.fill(-Infinity, count, whole)
-    const end = listed.byteOffset + whole * listed.BYTES_PER_ELEMENT
-    const { byteOffset } = listed
-    return this.#native.weighRun(byteOffset, end, weights.byteOffset, temperature, shift)
-  }
+/** For each set of four entries, the bytes that move its members to the front. */
+function makePacks(): Uint8Array {
+  const entries = [0, 1, 2, 3]
+  const rows = Array.from({ length: 16 }, (_, set) => {
+    const members = entries.filter((entry) => (set & (1 << entry)) !== 0)
+    const bytes = members.flatMap((entry) => entries.map((byte) => entry * 4 + byte))
+    return [...bytes, ...Array.from({ length: 16 - bytes.length }, () => 0)]
+  })
+  return Uint8Array.from(rows.flat())
 }

@@ -16,6 +16,7 @@ export interface SimdExports {
     from: number,
     ids: number,
     listed: number,
+    packs: number,
   ): number
   weigh(
     logits: number,
@@ -27,7 +28,6 @@ export interface SimdExports {
     temperature: number,
     shift: number,
   ): number
-  weighRun(logits: number, end: number, weights: number, temperature: number, shift: number): number
 }
 
 const pageBytes = 65_536
