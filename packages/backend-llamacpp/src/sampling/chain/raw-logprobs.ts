@@ -2,7 +2,7 @@ import type { OutputLogprobs, TokenId, TokenLogprob } from '@cllm/core'
 import type { SamplerWorkspace } from './sampler-workspace.js'
 
 /** Tokens so much less likely than the likeliest add nothing that a logarithm of the sum shows. */
-const negligible = 40
+const negligible = 26
 
 /**
  * How likely tokens are by the model's own distribution.
@@ -19,8 +19,7 @@ export function rawLogprobs(
   scan.load(logits)
   candidates.begin()
   const { largest } = candidates
-  const { total } = scan.weigh(largest - negligible, 1, largest)
-  const logOfAll = largest + Math.log(total)
+  const logOfAll = largest + Math.log(scan.weigh(largest - negligible, 1, largest))
   const own = Math.min(0, logits[token]! - logOfAll)
   if (count === 0) return { logprob: own, top: [] }
   candidates.keepTop(count)

@@ -1,6 +1,7 @@
 import { Candidates } from './candidates/candidates.js'
 import { DrawRandom } from './random/draw-random.js'
 import { PlainScan } from './scan/plain-scan.js'
+import { SimdScan } from './scan/simd/simd-scan.js'
 import type { VocabularyScan } from './scan/vocabulary-scan.js'
 
 /** What draws work on: 30 bytes for each entry of the vocabulary, shared by all samplers of a model. */
@@ -10,8 +11,9 @@ export class SamplerWorkspace {
   readonly random = new DrawRandom()
   #ids: Int32Array | undefined
 
-  constructor(vocabularySize: number) {
-    this.scan = new PlainScan(vocabularySize)
+  /** @param options - `simd` false does without SIMD instructions; default: as the machine can */
+  constructor(vocabularySize: number, { simd = SimdScan.isSupported() } = {}) {
+    this.scan = simd ? new SimdScan(vocabularySize) : new PlainScan(vocabularySize)
     this.candidates = new Candidates(this.scan)
   }
 

@@ -1,11 +1,8 @@
 import type { TokenId } from '@cllm/core'
-import { blockSize, type VocabularyScan } from '../scan/vocabulary-scan.js'
+import { blockSize, leastLogit, type VocabularyScan } from '../scan/vocabulary-scan.js'
 import { kthLargest } from './kth-largest.js'
 import { LikeliestFrom } from './likeliest-from.js'
 import { RadixSort } from './radix-sort.js'
-
-/** The smallest number that a logit can be: tokens with −Infinity cannot be drawn. */
-const leastLogit = -3.4028234663852886e38
 
 /**
  * The tokens that are still in question in a draw. At first they are the whole vocabulary, which is
@@ -27,18 +24,17 @@ export class Candidates {
   readonly ids: Int32Array
   /** Their logits. */
   readonly logits: Float32Array
-  /** Their probabilities, where a step has just computed them. */
-  readonly probabilities: Float32Array
+  /** Their weights or probabilities, where they have just been computed. */
+  readonly weights: Float32Array
 
   constructor(scan: VocabularyScan) {
     this.scan = scan
     this.#likeliest = new LikeliestFrom(scan)
-    const capacity = scan.logits.length
-    this.ids = new Int32Array(capacity)
-    this.logits = new Float32Array(capacity)
-    this.probabilities = new Float32Array(capacity)
-    this.#otherIds = new Int32Array(capacity)
-    this.#otherLogits = new Float32Array(capacity)
+    this.ids = scan.ids
+    this.logits = scan.listed
+    this.weights = scan.weights
+    this.#otherIds = new Int32Array(scan.ids.length)
+    this.#otherLogits = new Float32Array(scan.ids.length)
   }
 
   /** How many tokens are left. */
@@ -108,8 +104,7 @@ export class Candidates {
       if (this.#size < count && from > -Infinity) this.#isWhole = true
     }
     this.sortFirst(count)
-    this.#size = Math.min(count, this.#size)
-    this.#isSorted = true
+    this.keepSorted(count)
   }
 
   /** Sorts all tokens. */
@@ -119,12 +114,13 @@ export class Candidates {
     this.#isSorted = true
   }
 
-  /** Puts the `count` likeliest tokens in front, sorted. The others stay in their order. */
+  /** Puts the `count` likeliest tokens in front, sorted. */
   sortFirst(count: number): void {
     this.list()
     if (this.#isSorted) return
-    if (count < this.#size) this.#moveLikeliest(count)
-    this.#sort.sort(this.ids, this.logits, Math.min(count, this.#size))
+    const isPart = count * 2 < this.#size
+    if (isPart) this.#moveLikeliest(count)
+    this.#sort.sort(this.ids, this.logits, isPart ? count : this.#size)
   }
 
   /** Leaves only the first `count`, which are sorted. */
@@ -155,15 +151,8 @@ export class Candidates {
     this.#findLargest()
   }
 
-  /** Divides all logits, in single precision. */
-  divide(by: number): void {
-    const { logits } = this
-    for (let index = 0; index < this.#size; index++) logits[index] = logits[index]! / by
-    this.#largest = Math.fround(this.#largest / by)
-  }
-
   #collect(from: number): void {
-    this.#size = this.scan.collect(from, this.ids, this.logits)
+    this.#size = this.scan.collect(from)
     this.#isWhole = false
     this.#isSorted = false
   }

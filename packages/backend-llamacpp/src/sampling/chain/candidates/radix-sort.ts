@@ -1,15 +1,17 @@
-const digitBits = 11
-const digits = 1 << digitBits
-const passes = 3
 /** Below this many an insertion sort is faster. */
-const few = 48
+const few = 64
+/** Digits of so many bits at most: their counts fit into the caches. */
+const widestDigit = 13
+/** For so few entries narrow digits are faster, as there are less counts. */
+const moderate = 2048
+const narrowDigit = 8
 
 /**
  * Sorts pairs of a token and its logit by logit, the largest first. Equal ones stay in their order.
  * Logits must not be NaN.
  */
 export class RadixSort {
-  readonly #counts = new Uint32Array(passes * digits)
+  readonly #counts = new Uint32Array(2 ** widestDigit)
   #keys: Uint32Array = new Uint32Array(0)
   #otherKeys: Uint32Array = new Uint32Array(0)
   #otherIds: Int32Array = new Int32Array(0)
@@ -19,49 +21,59 @@ export class RadixSort {
     if (size < few) return insertionSort(ids, logits, size)
     this.#reserve(size)
     const bits = new Int32Array(logits.buffer, logits.byteOffset, size)
-    const counts = this.#counts.fill(0)
-    let keys = this.#keys
-    for (let index = 0; index < size; index++) {
-      const key = toKey(bits[index]!)
-      keys[index] = key
-      counts[key & (digits - 1)]! += 1
-      counts[digits + ((key >>> digitBits) & (digits - 1))]! += 1
-      counts[2 * digits + (key >>> (2 * digitBits))]! += 1
-    }
+    const { least, width } = this.#makeKeys(bits)
+    const passes = Math.ceil(width / (size < moderate ? narrowDigit : widestDigit))
+    const digit = Math.ceil(width / passes)
     let from = ids
     let to = this.#otherIds
-    let otherKeys = this.#otherKeys
     for (let pass = 0; pass < passes; pass++) {
-      const shift = pass * digitBits
-      if (!this.#toOffsets(pass, (keys[0]! >>> shift) & (digits - 1), size)) continue
-      const offsets = this.#counts.subarray(pass * digits, (pass + 1) * digits)
-      for (let index = 0; index < size; index++) {
-        const key = keys[index]!
-        const digit = (key >>> shift) & (digits - 1)
-        const place = offsets[digit]!
-        offsets[digit] = place + 1
-        otherKeys[place] = key
-        to[place] = from[index]!
-      }
-      ;[keys, otherKeys] = [otherKeys, keys]
+      this.#distribute(from, to, pass * digit, digit, size)
+      ;[this.#keys, this.#otherKeys] = [this.#otherKeys, this.#keys]
       ;[from, to] = [to, from]
     }
     if (from !== ids) ids.set(from.subarray(0, size))
-    for (let index = 0; index < size; index++) bits[index] = fromKey(keys[index]!)
+    const keys = this.#keys
+    for (let index = 0; index < size; index++) bits[index] = toBits(keys[index]! + least)
   }
 
-  /** Turns a pass's counts into places. False when all keys have the same digit there. */
-  #toOffsets(pass: number, digit: number, size: number): boolean {
-    const counts = this.#counts
-    const start = pass * digits
-    if (counts[start + digit] === size) return false
+  /** Makes the keys, less the smallest one, so that they have as few bits as can be. */
+  #makeKeys(bits: Int32Array): { least: number; width: number } {
+    const keys = this.#keys
+    let least = 0xffffffff
+    let most = 0
+    for (let index = 0; index < bits.length; index++) {
+      const key = toKey(bits[index]!)
+      keys[index] = key
+      if (key < least) least = key
+      if (key > most) most = key
+    }
+    for (let index = 0; index < bits.length; index++) keys[index] = keys[index]! - least
+    return { least, width: 32 - Math.clz32(most - least) }
+  }
+
+  #distribute(from: Int32Array, to: Int32Array, shift: number, width: number, size: number): void {
+    const keys = this.#keys
+    const otherKeys = this.#otherKeys
+    const mask = 2 ** width - 1
+    const places = this.#counts.fill(0, 0, mask + 1)
+    for (let index = 0; index < size; index++) {
+      const digit = (keys[index]! >>> shift) & mask
+      places[digit] = places[digit]! + 1
+    }
     let place = 0
-    for (let index = start; index < start + digits; index++) {
-      const count = counts[index]!
-      counts[index] = place
+    for (let digit = 0; digit <= mask; digit++) {
+      const count = places[digit]!
+      places[digit] = place
       place += count
     }
-    return true
+    for (let index = 0; index < size; index++) {
+      const key = keys[index]!
+      const digit = (key >>> shift) & mask
+      const next = places[digit]!
+      places[digit] = next + 1
+      otherKeys[next] = key
+      to[next] = from[index]!
+    }
   }
 
   #reserve(size: number): void {
@@ -78,8 +90,8 @@ function toKey(bits: number): number {
   return (bits < 0 ? bits : ~(bits | 0x80000000)) >>> 0
 }
 
-function fromKey(key: number): number {
-  return key >>> 31 === 0 ? ~(key | 0x80000000) : key
+function toBits(key: number): number {
+  return key < 0x80000000 ? ~(key | 0x80000000) : key
 }
 
 function insertionSort(ids: Int32Array, logits: Float32Array, size: number): void {

@@ -1,11 +1,11 @@
 import type { TokenId } from '@cllm/core'
 import type { Candidates } from '../candidates/candidates.js'
 import type { DrawRandom } from '../random/draw-random.js'
-import { blockSize } from '../scan/vocabulary-scan.js'
+import { blockSize, leastLogit, leastWeight } from '../scan/vocabulary-scan.js'
 import type { FinalDraw } from './chain-step.js'
 
 /** Tokens whose weight is below exp(−this) of the largest are not looked at in a first try. */
-const negligible = 26
+const negligible = 20
 
 /**
  * Divides the logits by the temperature and draws from their softmax, as llama.cpp's `temp` and
@@ -13,7 +13,6 @@ const negligible = 26
  */
 export class TemperatureDraw implements FinalDraw {
   readonly #temperature: number
-  readonly #weights = new Float32Array(blockSize)
 
   /** @param temperature - above 0, in single precision */
   constructor(temperature: number) {
@@ -22,56 +21,57 @@ export class TemperatureDraw implements FinalDraw {
 
   pick(candidates: Candidates, random: DrawRandom): TokenId {
     const share = random.uniform()
-    if (!candidates.isWhole) return this.#pickListed(candidates, share)
-    return (
-      this.#pickWhole(candidates, share, negligible) ??
-      this.#pickWhole(candidates, share, Infinity) ??
-      candidates.likeliest
-    )
+    const shift = Math.fround(candidates.largest / this.#temperature)
+    if (!Number.isFinite(shift)) return candidates.likeliest
+    const token = candidates.isWhole
+      ? (this.#pickWhole(candidates, share, shift, negligible) ??
+        this.#pickWhole(candidates, share, shift, Infinity))
+      : this.#pickListed(candidates, share, shift)
+    return token ?? candidates.likeliest
   }
 
-  #pickListed(candidates: Candidates, share: number): TokenId {
-    candidates.divide(this.#temperature)
-    const { ids, logits, probabilities: weights, size, largest } = candidates
-    let total = 0
-    for (let index = 0; index < size; index++) {
-      const weight = Math.fround(Math.exp(Math.fround(logits[index]! - largest)))
-      weights[index] = weight
-      total += weight
-    }
-    const target = total * share
+  #pickListed(
+    { scan, ids, weights, size }: Candidates,
+    share: number,
+    shift: number,
+  ): TokenId | undefined {
+    const target = scan.weighListed(size, this.#temperature, shift) * share
     let sum = 0
     for (let index = 0; index < size; index++) {
       sum += weights[index]!
-      if (sum >= target && weights[index]! > 0) return ids[index]!
+      if (sum >= target && weights[index]! > leastWeight) return ids[index]!
     }
-    return candidates.likeliest
+    return undefined
   }
 
   /**
-   * Draws without the tokens whose scaled logit is `reach` below the largest.
+   * Draws without the blocks in which all scaled logits are `reach` below the largest.
    * @returns undefined when those could make another token the one that is drawn
    */
-  #pickWhole({ scan, largest }: Candidates, share: number, reach: number): TokenId | undefined {
-    const from = largest - reach * this.#temperature
-    const shift = Math.fround(largest / this.#temperature)
-    const { total, leftOut } = scan.weigh(from, this.#temperature, shift)
-    const missing = leftOut * Math.exp(-reach)
-    const target = total * share
-    if (!Number.isFinite(target)) return undefined
+  #pickWhole(
+    { scan, largest }: Candidates,
+    share: number,
+    shift: number,
+    reach: number,
+  ): TokenId | undefined {
+    const from = Math.max(leastLogit, largest - reach * this.#temperature)
+    const target = scan.weigh(from, this.#temperature, shift) * share
+    const missing = scan.size * Math.exp(-reach)
+    const { sums, weights } = scan
     let sum = 0
-    for (let block = 0; block < scan.sums.length; block++) {
-      const before = sum
-      sum += scan.sums[block]!
-      if (sum < target || scan.sums[block] === 0) continue
-      scan.weights(block, this.#weights)
-      sum = before
-      for (let index = 0; index < blockSize; index++) {
-        const weight = this.#weights[index]!
-        const sure = sum + missing < target || missing === 0
-        sum += weight
-        if (sum < target || weight === 0) continue
-        return sure && sum >= target + missing ? block * blockSize + index : undefined
+    for (let block = 0; block < sums.length; block++) {
+      const blockSum = sums[block]!
+      if (blockSum === 0 || sum + blockSum < target) {
+        sum += blockSum
+        continue
+      }
+      const start = block * blockSize
+      for (let token = start; token < start + blockSize; token++) {
+        const before = sum
+        sum += weights[token]!
+        if (sum < target || weights[token]! <= leastWeight) continue
+        const isSure = missing === 0 || (before + missing < target && sum >= target + missing)
+        return isSure ? token : undefined
       }
     }
     return undefined

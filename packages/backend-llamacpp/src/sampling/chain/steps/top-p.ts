@@ -25,7 +25,7 @@ export class TopP implements ChainStep {
     let sorted = isSorted ? size : Math.min(firstSorted, size)
     for (;;) {
       if (!isSorted) this.#sortFirst(candidates, sorted, total)
-      const count = this.#count(candidates.probabilities, sorted)
+      const count = this.#count(candidates.weights, sorted)
       if (count !== undefined || sorted === size) {
         candidates.keepSorted(count ?? size)
         return
@@ -35,12 +35,10 @@ export class TopP implements ChainStep {
   }
 
   #sortFirst(candidates: Candidates, count: number, total: number): void {
-    const { logits, probabilities, largest } = candidates
+    const { scan, weights, largest } = candidates
     candidates.sortFirst(count)
-    for (let index = 0; index < count; index++) {
-      const weight = Math.fround(Math.exp(Math.fround(logits[index]! - largest)))
-      probabilities[index] = weight / total
-    }
+    scan.weighListed(count, 1, largest)
+    for (let index = 0; index < count; index++) weights[index] = weights[index]! / total
   }
 
   /** How many of the sorted tokens reach it; undefined when all of them do not. */
