@@ -16,7 +16,12 @@ import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type ModelShape, readModelShape } from './model/model-shape.js'
 import type { LlamaRuntime, LoadedModel, NativeContext } from './native/native.js'
 import { PlainTextGuard } from './text/plain-text-guard.js'
-import { type ContextSettings, type OpenContext, openContext } from './model/open-context.js'
+import {
+  type ContextSettings,
+  type OpenContext,
+  openContext,
+  outputsPerPass,
+} from './model/open-context.js'
 import { SlotCells } from './slots/slot-cells.js'
 import { TextParts } from './text/text-parts.js'
 import { chooseThreads, type CoreShare } from './threads/threads-for.js'
@@ -81,10 +86,19 @@ async function load(
 ): Promise<MeasurableBackend> {
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
   const { modelPath, gpuLayers, mmap, mlock, slots, native: path } = settings
-  const { ignoreMemoryCheck: ignoreMemory } = settings
+  const { ignoreMemoryCheck: ignoreMemory, placement = {} } = settings
   const cells = slots * paddedContext(settings.contextSize)
   const loaded = await llama
-    .loadModel({ modelPath, gpuLayers, mmap, mlock, ignoreMemory, contextSize: cells, path })
+    .loadModel({
+      modelPath,
+      gpuLayers,
+      mmap,
+      mlock,
+      ignoreMemory,
+      contextSize: cells,
+      path,
+      placement,
+    })
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
@@ -106,7 +120,7 @@ async function checkPlan(
   settings: Settings,
   { logger, availableMemory }: LlamaCppDependencies,
 ): Promise<number> {
-  const plan = planMemory(shape, settings)
+  const plan = planMemory(shape, { ...settings, outputs: outputsPerPass(settings) })
   const machine = await llama.freeMemory()
   const ram = Math.min(machine.ram, availableMemory?.() ?? Infinity)
   if (!settings.ignoreMemoryCheck) checkMemory(plan, settings, { ...machine, ram })
@@ -188,6 +202,7 @@ function assemble(
     cells: new SlotCells(opened.context, slots, shape.slidingWindow),
     samplers: opened.samplers(vocabulary),
     threads: opened.threads,
+    kvUnified: settings.kvUnified === 'on',
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,
@@ -245,11 +260,12 @@ function modelInfo(
 }
 
 function contextSizeOf(
-  { contextSize }: CheckedLlamaCppOptions,
+  { contextSize, rope = {} }: CheckedLlamaCppOptions,
   { trainingContext }: ModelShape,
   logger: Logger,
 ): number {
-  const limit = trainingContext > 0 ? trainingContext : Infinity
+  const trained = trainingContext > 0 ? trainingContext : Infinity
+  const limit = Math.floor(trained / (rope.freqScale ?? 1))
   if (contextSize !== undefined && contextSize > limit) {
     logger.warn(
       { contextSize, trainingContext },
@@ -260,6 +276,7 @@ function contextSizeOf(
 }
 
 function loadFailure(cause: unknown, path: string): CllmError {
+  if (CllmError.isInstance(cause)) return cause
   const message = cause instanceof Error ? cause.message : String(cause)
   if (cause instanceof InsufficientMemoryError) {
     return new CllmError('insufficient_memory', `${path} cannot be loaded: ${message}`, { cause })

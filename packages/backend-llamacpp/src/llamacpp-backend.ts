@@ -37,6 +37,8 @@ export interface LlamaCppBackendParts {
   readonly samplers: SamplerFactory
   readonly grammars: ConstraintGrammars
   readonly embedder: Embedder
+  /** Whether all slots share their cells. */
+  readonly kvUnified: boolean
   /** What chooses the threads of each pass; default: their number stays. */
   readonly threads?: AdaptiveThreads | undefined
   readonly clock: Clock
@@ -90,7 +92,7 @@ export class LlamaCppBackend implements Backend {
     const outputs = Array.from(batch, () => noOutputs)
     let [decodeMs, sampleMs] = [0, 0]
     try {
-      for (const pass of orderBatch(batch, cells, vocabulary, this.limits)) {
+      for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
         threads?.before(pass)
         const started = clock.now()
         await this.#decode(batch, pass)
@@ -120,7 +122,7 @@ export class LlamaCppBackend implements Backend {
     const { cells, vocabulary, clock, context, threads } = this.#parts
     this.#checkOpen()
     let decodeMs = 0
-    for (const pass of orderBatch(batch, cells, vocabulary, this.limits)) {
+    for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
       this.#fill(batch, pass)
       threads?.before(pass)
       const started = clock.now()
@@ -154,11 +156,11 @@ export class LlamaCppBackend implements Backend {
   }
 
   preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
-    return preferSlot(free, used)
+    return this.#parts.kvUnified ? free[0]! : preferSlot(free, used)
   }
 
   layoutMs(used: readonly SlotId[]): number {
-    return this.#layout.lostMs(used)
+    return this.#parts.kvUnified ? 0 : this.#layout.lostMs(used)
   }
 
   async dispose(): Promise<void> {

@@ -1,6 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { GpuKind, KvCacheType, NativePath } from './native/native.js'
+import { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-type.js'
+import type { GpuKind, NativePath, PlacementOptions, RopeOptions } from './native/native.js'
 
 /** The largest number of sequences in one llama.cpp context. */
 export const maxSlots = 256
@@ -30,7 +31,7 @@ export interface LlamaCppOptions {
   readonly contextSize?: number
   /** Tokens per step over all sequences; default 512, at least `slots`. */
   readonly batchSize?: number
-  /** Keys and values: `f16` (default) or `q8_0`, half as large, which needs flash attention. */
+  /** Keys and values; default `f16`. Quantized ones, such as `q8_0`, half as large, need flash attention. */
   readonly kvCacheType?: KvCacheType
   /** Default `auto`: where the model allows it. */
   readonly flashAttention?: boolean | 'auto'
@@ -44,14 +45,35 @@ export interface LlamaCppOptions {
   readonly ignoreMemoryCheck?: boolean
   /**
    * How llama.cpp is reached: through the C API of its libraries (`ffi`, default), or through
-   * node-llama-cpp's addon, which is slower.
+   * node-llama-cpp's addon, which is slower and knows none of the settings below.
    */
   readonly native?: NativePath
+  /** Tokens that are computed at once, at most `batchSize`, which is the default. */
+  readonly ubatchSize?: number
+  /**
+   * Whether all slots share their KV cells: then a step is one pass over the weights, and a copied
+   * prefix takes no memory. `auto` (default) is off.
+   */
+  readonly kvUnified?: 'auto' | 'on' | 'off'
+  /** How positions are stretched beyond the training context; default: as the model says. */
+  readonly rope?: RopeOptions
+  /** Which devices hold which weights; default: all GPUs by layers. */
+  readonly placement?: PlacementOptions
+  /** How long threads poll for the next pass before they sleep, 0 to 100; default 50. */
+  readonly poll?: number
 }
 
+type Undefaulted =
+  | 'modelId'
+  | 'threads'
+  | 'contextSize'
+  | 'chatTemplate'
+  | 'ubatchSize'
+  | 'rope'
+  | 'placement'
+
 /** {@link LlamaCppOptions} with the defaults that do not depend on model or machine. */
-export type CheckedLlamaCppOptions = LlamaCppOptions &
-  Required<Omit<LlamaCppOptions, 'modelId' | 'threads' | 'contextSize' | 'chatTemplate'>>
+export type CheckedLlamaCppOptions = LlamaCppOptions & Required<Omit<LlamaCppOptions, Undefaulted>>
 
 const optional = <T extends z.ZodType>(type: T) => z.exactOptional(type)
 
@@ -66,13 +88,35 @@ export const llamaCppOptionsSchema = z
     slots: z.int().min(1).max(maxSlots).default(8),
     contextSize: optional(z.int().min(1)),
     batchSize: z.int().min(1).max(65_536).default(512),
-    kvCacheType: z.enum(['f16', 'q8_0']).default('f16'),
+    kvCacheType: z.enum(kvCacheTypes).default('f16'),
     flashAttention: z.union([z.boolean(), z.literal('auto')]).default('auto'),
     mmap: z.boolean().default(true),
     mlock: z.boolean().default(false),
     chatTemplate: optional(z.string().min(1)),
     ignoreMemoryCheck: z.boolean().default(false),
     native: z.enum(['ffi', 'addon']).default('ffi'),
+    ubatchSize: optional(z.int().min(1)),
+    kvUnified: z.enum(['auto', 'on', 'off']).default('auto'),
+    rope: optional(
+      z.strictObject({
+        scaling: optional(z.enum(['none', 'linear', 'yarn'])),
+        freqBase: optional(z.number().positive()),
+        freqScale: optional(z.number().positive()),
+        yarnOriginalContext: optional(z.int().min(1)),
+      }),
+    ),
+    placement: optional(
+      z.strictObject({
+        devices: optional(z.array(z.string().min(1)).min(1)),
+        splitMode: optional(z.enum(['none', 'layer', 'row'])),
+        mainGpu: optional(z.int().min(0)),
+        tensorSplit: optional(z.array(z.number().min(0)).min(1).max(16)),
+        overrideTensors: optional(
+          z.array(z.strictObject({ pattern: z.string().min(1), device: z.string().min(1) })),
+        ),
+      }),
+    ),
+    poll: z.int().min(0).max(100).default(50),
   })
   .refine((options) => options.batchSize >= options.slots, {
     path: ['batchSize'],
@@ -81,10 +125,35 @@ export const llamaCppOptionsSchema = z
       return `expected at least one token per slot (${slots}), got ${batchSize}`
     },
   })
-  .refine((options) => options.kvCacheType === 'f16' || options.flashAttention !== false, {
+  .refine((options) => !isQuantized(options.kvCacheType) || options.flashAttention !== false, {
     path: ['flashAttention'],
-    error: "kvCacheType 'q8_0' needs flash attention: expected true or 'auto', got false",
+    error: ({ input }) => {
+      const { kvCacheType } = input as { kvCacheType: string }
+      return `kvCacheType '${kvCacheType}' needs flash attention: expected true or 'auto', got false`
+    },
   })
+  .refine((options) => options.native === 'ffi' || !needsFfi(options), {
+    path: ['native'],
+    error:
+      "ubatchSize, kvUnified, rope, placement, poll and kvCacheTypes other than 'f16' and 'q8_0' " +
+      "need native 'ffi', got 'addon'",
+  })
+
+interface FfiOptions {
+  readonly kvCacheType: KvCacheType
+  readonly kvUnified: string
+  readonly poll: number
+  readonly ubatchSize?: unknown
+  readonly rope?: unknown
+  readonly placement?: unknown
+}
+
+function needsFfi(options: FfiOptions): boolean {
+  const { kvCacheType, kvUnified, poll, ubatchSize, rope, placement } = options
+  const given = [ubatchSize, rope, placement].some((option) => option !== undefined)
+  const isKnown = kvCacheType === 'f16' || kvCacheType === 'q8_0'
+  return given || !isKnown || kvUnified === 'on' || poll !== 50
+}
 
 /**
  * Checks options and fills in defaults.

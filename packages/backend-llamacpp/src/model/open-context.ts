@@ -1,6 +1,7 @@
 import { type Clock, CllmError } from '@cllm/core'
 import type { CheckedLlamaCppOptions } from '../llamacpp-options.js'
 import type { LoadedModel, LogitsContext, NativeContext } from '../native/native.js'
+import { isQuantized } from './kv-cache-type.js'
 import { AddonSamplers } from '../sampling/addon-samplers.js'
 import { ChainSamplers } from '../sampling/chain-samplers.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
@@ -40,8 +41,16 @@ export async function openContext(
   const { slots: sequences, batchSize, threads, flashAttention, kvCacheType } = settings
   const options = { contextSize, sequences, batchSize, flashAttention, kvCacheType }
   if (loaded.path === 'ffi') {
-    const outputs = outputsPerPass(settings)
-    const context = await loaded.createContext({ ...options, outputs, threads: threads.most })
+    const { ubatchSize, kvUnified, rope, poll } = settings
+    const context = await loaded.createContext({
+      ...options,
+      threads: threads.most,
+      outputs: outputsPerPass(settings),
+      kvUnified: kvUnified === 'on',
+      poll,
+      ...(ubatchSize !== undefined && { ubatchSize }),
+      ...(rope !== undefined && { rope }),
+    })
     if (context !== undefined) {
       const samplers = (vocabulary: Vocabulary) => new ChainSamplers(context, vocabulary)
       return { context, samplers, ...adaptThreads(context, loaded, threads, clock) }
@@ -54,10 +63,10 @@ export async function openContext(
       return { context, samplers }
     }
   }
-  if (kvCacheType === 'q8_0') {
+  if (isQuantized(kvCacheType)) {
     throw new CllmError(
       'invalid_configuration',
-      `llama.cpp refuses kvCacheType 'q8_0' for this model: it needs flash attention and heads of ` +
+      `llama.cpp refuses kvCacheType '${kvCacheType}' here: it needs flash attention and heads of ` +
         `a multiple of 32 numbers; use 'f16'`,
       { details: { field: 'kvCacheType', ...options } },
     )
@@ -71,8 +80,12 @@ export async function openContext(
 }
 
 /** Logits for each slot and for some drafts; each takes 4 bytes per entry of the vocabulary. */
-function outputsPerPass({ slots, batchSize }: ContextSettings): number {
-  return Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
+export function outputsPerPass({
+  slots,
+  batchSize,
+  native,
+}: Pick<ContextSettings, 'slots' | 'batchSize' | 'native'>): number {
+  return native === 'addon' ? batchSize : Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
 }
 
 /** A model that is on the GPU has nothing to gain from the cores. */

@@ -1,3 +1,5 @@
+import type { KvCacheType } from '../model/kv-cache-type.js'
+
 /** The parts of llama.cpp's model used here. An id outside the vocabulary ends the process. */
 export interface NativeModel {
   /** Adds neither a begin nor an end token. */
@@ -162,10 +164,37 @@ export interface NativeContextOptions {
   readonly embeddings?: boolean
   /** Logits that one forward pass can give out; default: of each token. */
   readonly outputs?: number
+  /** Tokens that are computed at once; default: `batchSize`. */
+  readonly ubatchSize?: number
+  /** Whether all sequences share their cells; default false. */
+  readonly kvUnified?: boolean
+  readonly rope?: RopeOptions
+  /** How long threads poll for work before they sleep, 0 to 100; default 50. */
+  readonly poll?: number
 }
 
-/** The number format of keys and values. */
-export type KvCacheType = 'f16' | 'q8_0'
+/** How positions are stretched beyond the context that a model was trained with. */
+export interface RopeOptions {
+  readonly scaling?: 'none' | 'linear' | 'yarn' | undefined
+  readonly freqBase?: number | undefined
+  /** Factor on the frequencies: 0.5 doubles the context. */
+  readonly freqScale?: number | undefined
+  /** The context that the model was trained with, for YaRN. */
+  readonly yarnOriginalContext?: number | undefined
+}
+
+/** Where a model's weights go. */
+export interface PlacementOptions {
+  /** Names of devices, as llama.cpp has them; default: all GPUs. */
+  readonly devices?: readonly string[] | undefined
+  readonly splitMode?: 'none' | 'layer' | 'row' | undefined
+  /** The GPU that is used with `splitMode` `none`. */
+  readonly mainGpu?: number | undefined
+  /** Each GPU's share. */
+  readonly tensorSplit?: readonly number[] | undefined
+  /** Tensors whose name matches a pattern go to a device. */
+  readonly overrideTensors?: readonly { readonly pattern: string; readonly device: string }[]
+}
 
 /** Where llama.cpp computes. */
 export type GpuKind = 'metal' | 'cuda' | 'vulkan'
@@ -226,6 +255,8 @@ export interface LoadModelOptions {
   readonly mlock: boolean
   /** Loads even when the memory does not seem to suffice; default false. */
   readonly ignoreMemory?: boolean
+  /** Only on the path `ffi`. */
+  readonly placement?: PlacementOptions
   /** Default `ffi`, which becomes `addon`, with a warning, where it cannot be had. */
   readonly path?: NativePath
 }

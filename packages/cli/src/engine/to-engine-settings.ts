@@ -3,6 +3,7 @@ import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
 import type { OwnSettings } from '../config/served-models.js'
 import type { EngineSettings } from './engine-settings.js'
+import { toNativeOptions } from './to-native-options.js'
 
 /** The built-in backend's name. */
 export const llamaCpp = 'llamacpp'
@@ -80,7 +81,7 @@ function toLlamaCppOptions(engine: CllmConfig['engine']) {
     flashAttention: engine.flash_attention,
     mmap: engine.mmap,
     mlock: engine.mlock,
-    native: engine.native,
+    ...toNativeOptions(engine),
     ignoreMemoryCheck: engine.ignore_memory_check,
     ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),
   }

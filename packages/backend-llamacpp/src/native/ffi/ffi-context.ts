@@ -1,12 +1,25 @@
 import { CllmError } from '@cllm/core'
-import type { LogitsContext, NativeContextOptions } from '../native.js'
+import type { KvCacheType } from '../../model/kv-cache-type.js'
+import type { LogitsContext, NativeContextOptions, RopeOptions } from '../native.js'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
 import type { Pointer } from './structs.js'
 import { ThreadPool } from './thread-pool.js'
 import { TokenBatch } from './token-batch.js'
 
 /** `ggml_type` of the numbers in KV cells. */
-const cellTypes = { f16: 1, q8_0: 8 } as const
+const cellTypes: Readonly<Record<KvCacheType, number>> = {
+  f32: 0,
+  f16: 1,
+  q4_0: 2,
+  q4_1: 3,
+  q5_0: 6,
+  q5_1: 7,
+  q8_0: 8,
+  iq4_nl: 20,
+  bf16: 30,
+}
+/** `llama_rope_scaling_type`. */
+const ropeScalings = { none: 0, linear: 1, yarn: 2 } as const
 /** `llama_flash_attn_type`. */
 const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
 
@@ -46,12 +59,13 @@ export class FfiContext implements LogitsContext {
     { contextSize, sequences, batchSize, threads, ...options }: NativeContextOptions,
   ): Promise<FfiContext | undefined> {
     const { flashAttention, kvCacheType, embeddings = false, outputs = batchSize } = options
+    const { ubatchSize = batchSize, kvUnified = false, rope = {}, poll = 50 } = options
     const attention = flashAttention === 'auto' ? 'auto' : flashAttention ? 'on' : 'off'
     const context = await runAsync(functions.llama_init_from_model, model, {
       ...functions.llama_context_default_params(),
       n_ctx: contextSize,
       n_batch: batchSize,
-      n_ubatch: batchSize,
+      n_ubatch: Math.min(ubatchSize, batchSize),
       n_seq_max: sequences,
       n_outputs_max: Math.min(outputs, batchSize),
       n_threads: threads,
@@ -61,9 +75,11 @@ export class FfiContext implements LogitsContext {
       type_v: cellTypes[kvCacheType],
       embeddings,
       swa_full: false,
+      kv_unified: kvUnified,
+      ...ropeParams(rope),
     })
     if (context === null) return undefined
-    const pool = new ThreadPool(functions, threads)
+    const pool = new ThreadPool(functions, threads, poll)
     functions.llama_attach_threadpool(context, pool.native, pool.native)
     const vocabulary = functions.llama_model_get_vocab(model)
     const vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
@@ -174,6 +190,15 @@ export class FfiContext implements LogitsContext {
 
   #check(): void {
     if (this.#isFreed) throw failed('the context was disposed of')
+  }
+}
+
+function ropeParams({ scaling, freqBase, freqScale, yarnOriginalContext }: RopeOptions) {
+  return {
+    ...(scaling !== undefined && { rope_scaling_type: ropeScalings[scaling] }),
+    ...(freqBase !== undefined && { rope_freq_base: freqBase }),
+    ...(freqScale !== undefined && { rope_freq_scale: freqScale }),
+    ...(yarnOriginalContext !== undefined && { yarn_orig_ctx: yarnOriginalContext }),
   }
 }
 

@@ -8,6 +8,7 @@ export const llamaFunctions = {
   llama_model_default_params: ['llama_model_params'],
   llama_context_default_params: ['llama_context_params'],
 
+  llama_max_devices: ['size_t'],
   llama_model_load_from_file: ['pointer', 'string', 'llama_model_params'],
   llama_model_free: ['void', 'pointer'],
   llama_model_get_vocab: ['pointer', 'pointer'],
@@ -61,6 +62,8 @@ export const llamaFunctions = {
 /** Those of `ggml.h` and `ggml-backend.h`, which are in a library of their own. */
 export const ggmlFunctions = {
   ggml_threadpool_params_default: ['ggml_threadpool_params', 'int32'],
+  ggml_backend_dev_name: ['string', 'pointer'],
+  ggml_backend_dev_buffer_type: ['pointer', 'pointer'],
   ggml_backend_dev_backend_reg: ['pointer', 'pointer'],
   ggml_backend_reg_get_proc_address: ['pointer', 'pointer', 'string'],
 } as const satisfies Record<string, Signature>
@@ -68,6 +71,8 @@ export const ggmlFunctions = {
 /** Those of the library that knows the devices. */
 export const registryFunctions = {
   ggml_backend_dev_by_type: ['pointer', 'int32'],
+  ggml_backend_dev_count: ['size_t'],
+  ggml_backend_dev_get: ['pointer', 'size_t'],
 } as const satisfies Record<string, Signature>
 
 /** Those that a device gives out by name. */

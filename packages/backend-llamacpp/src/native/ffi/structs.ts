@@ -89,6 +89,10 @@ export const structs = {
     seq_id: 'pointer',
     logits: 'pointer',
   },
+  llama_model_tensor_buft_override: {
+    pattern: 'string',
+    buft: 'pointer',
+  },
   llama_token_data_array: {
     data: 'pointer',
     size: 'size_t',

@@ -11,7 +11,7 @@ export class ThreadPool {
   readonly #functions: NativeFunctions
 
   /** @param poll - how long a thread polls for work before it sleeps, 0 to 100 */
-  constructor(functions: NativeFunctions, threads: number, poll = 50) {
+  constructor(functions: NativeFunctions, threads: number, poll: number) {
     this.#functions = functions
     this.threads = threads
     const params = { ...functions.ggml_threadpool_params_default(threads), poll }

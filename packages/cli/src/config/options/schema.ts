@@ -1,6 +1,8 @@
 import { replaceableParts } from '@cllm/core'
 import { modelOptions } from './model-options.js'
 import { recorderOptions, telemetryOptions } from './observe-options.js'
+import { kvCacheTypes } from '@cllm/backend-llamacpp/kv-cache-type'
+import { nativeOptions } from './native-options.js'
 import { option, type OptionValues } from './option.js'
 import { resolveModelSpec, resolvePath, resolvePluginName, resolveTemplate } from '../paths.js'
 import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
@@ -157,8 +159,8 @@ export const schema = {
     }),
     threads: option({
       doc:
-        'Compute threads; `auto` leaves one core free (docs/defaults.md), and models that are ' +
-        'loaded at the same time share the threads. A value above the number of cores is lowered to it.',
+        'Compute threads; `auto` follows the machine: all cores that help, while other processes ' +
+        'leave them free (docs/defaults.md). A value above the number of cores is lowered to it.',
       default: 'auto',
       format: orAuto(integer({ minimum: 1, maximum: 512 })),
       arg: 'threads',
@@ -181,11 +183,13 @@ export const schema = {
       placeholder: 'COUNT',
     }),
     kv_cache_type: option({
-      doc: 'Data type of the KV cache; `q8_0` takes half the memory and needs flash attention.',
+      doc:
+        'Data type of the KV cache; the quantized ones, such as `q8_0` at half the memory, need ' +
+        'flash attention.',
       default: 'f16',
-      format: oneOf(['f16', 'q8_0']),
+      format: oneOf(kvCacheTypes),
       arg: 'kv-cache-type',
-      placeholder: 'f16|q8_0',
+      placeholder: 'TYPE',
     }),
     flash_attention: option({
       doc: 'Flash attention; `auto` uses it if the model supports it.',
@@ -206,19 +210,13 @@ export const schema = {
       format: toggle(),
       arg: 'mlock',
     }),
-    native: option({
-      doc: "How llama.cpp is reached: its C API (`ffi`), or node-llama-cpp's addon, which is slower.",
-      default: 'ffi',
-      format: oneOf(['ffi', 'addon']),
-      arg: 'native',
-      placeholder: 'ffi|addon',
-    }),
     ignore_memory_check: option({
       doc: 'Load the model even if there seems to be too little memory.',
       default: false,
       format: toggle(),
       arg: 'ignore-memory-check',
     }),
+    ...nativeOptions,
     hang_timeout: option({
       doc:
         'Seconds without a step, while requests wait, after which the engine is killed and ' +
