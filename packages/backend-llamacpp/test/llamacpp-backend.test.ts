@@ -21,6 +21,7 @@ t.test('the contract', async (t) => {
     await testBackend(t, () => openTiny(t, { kind }))
   }
   await testBackend(t, () => openTiny(t, { native: 'addon' }))
+  await testBackend(t, () => openTiny(t, { kvUnified: 'on' }))
 })
 
 t.test('both ways to llama.cpp draw the same tokens', async (t) => {
