@@ -111,16 +111,19 @@ export class Candidates {
   sort(): void {
     this.list()
     this.sortFirst(this.#size)
-    this.#isSorted = true
   }
 
   /** Puts the `count` likeliest tokens in front, sorted. */
   sortFirst(count: number): void {
     this.list()
     if (this.#isSorted) return
-    const isPart = count * 2 < this.#size
-    if (isPart) this.#moveLikeliest(count)
-    this.#sort.sort(this.ids, this.logits, isPart ? count : this.#size)
+    if (count * 2 < this.#size) {
+      this.#moveLikeliest(count)
+      this.#sort.sort(this.ids, this.logits, count)
+    } else {
+      this.#sort.sort(this.ids, this.logits, this.#size)
+      this.#isSorted = true
+    }
   }
 
   /** Leaves only the first `count`, which are sorted. */

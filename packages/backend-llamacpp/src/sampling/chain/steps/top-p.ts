@@ -20,17 +20,14 @@ export class TopP implements ChainStep {
 
   apply(candidates: Candidates): void {
     candidates.list()
+    const { size } = candidates
     const total = softmax(candidates)
-    const { size, isSorted } = candidates
-    let sorted = isSorted ? size : Math.min(firstSorted, size)
+    let sorted = candidates.isSorted ? size : 0
     for (;;) {
-      if (!isSorted) this.#sortFirst(candidates, sorted, total)
       const count = this.#count(candidates.weights, sorted)
-      if (count !== undefined || sorted === size) {
-        candidates.keepSorted(count ?? size)
-        return
-      }
-      sorted = Math.min(sorted * growth, size)
+      if (count !== undefined || sorted === size) return candidates.keepSorted(count ?? size)
+      sorted = Math.min(size, Math.max(firstSorted, sorted * growth))
+      this.#sortFirst(candidates, sorted, total)
     }
   }
 
