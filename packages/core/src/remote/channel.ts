@@ -36,6 +36,8 @@ export type EngineMessage =
   | { readonly type: 'preparing'; readonly id: string }
   /** Its sampler is ready; its steps follow. */
   | { readonly type: 'prepared'; readonly id: string }
+  /** Long texts are being tokenized; sent once a second. */
+  | { readonly type: 'tokenizing' }
   /** A step begins, after a step without events. */
   | { readonly type: 'step' }
   | { readonly type: 'result'; readonly call: number; readonly value: unknown }

@@ -3,14 +3,24 @@ import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import type { SequenceView } from '../contracts/scheduling/scheduler-policy.js'
 import type { FromEngine } from './channel.js'
 
+/** Milliseconds between two messages about tokenizing. */
+const tokenizingMs = 1000
+
 /**
- * Reports progress to the parent when there are no events to send: the request being prepared, which
- * takes no forward pass, and steps without events.
+ * Reports progress to the parent when there are no events to send: long texts being tokenized and the
+ * request being prepared, which take no forward pass, and steps without events.
  */
 export class Heartbeat implements EngineObserver {
   #isSilent = false
+  #tokenizingAt = -Infinity
 
   constructor(private readonly send: (message: FromEngine) => void) {}
+
+  onTokenized(now: number): void {
+    if (now < this.#tokenizingAt + tokenizingMs) return
+    this.#tokenizingAt = now
+    this.send({ type: 'tokenizing' })
+  }
 
   onPreparing({ id }: SequenceView): void {
     this.send({ type: 'preparing', id })

@@ -46,7 +46,7 @@ export class HangDetector {
   onMessage({ type }: FromEngine): void {
     this.#preparation.progress()
     if (type === 'result' || type === 'error') this.#answers.progress()
-    else this.#steps.progress()
+    else if (type !== 'tokenizing') this.#steps.progress()
   }
 
   /** The pending work may have changed. */

@@ -8,7 +8,7 @@ import {
   type SupervisorOptions,
   systemClock,
 } from '@cllm/core'
-import { drive, runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
+import { drive, runUntilIdle, firstComeFirstServed, until } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { z } from 'zod'
@@ -250,6 +250,45 @@ t.test('what hangs without a forward pass takes the server away for seconds only
   processes[0]?.hang()
   t.equal((await run(client.tokenize('abc'))).length, 4, 'a call is answered by the next engine')
   t.equal(clock.now(), 4000, 'the time can be set')
+})
+
+t.test('an engine that tokenizes for long is not taken for one that hangs', async (t) => {
+  const tokenizing = async (count: number, partMs: number) => {
+    const made = supervised({
+      slots: 2,
+      contextSize: 65_536,
+      batchSize: 65_536,
+      // The parent's time passes too while this process computes.
+      onPart: () => made.clock.advance(partMs),
+    })
+    const { clock, client, run } = made
+    await run(client.ready())
+    const text = 'x'.repeat(30_000)
+    const began = clock.now()
+    const answers = Array.from({ length: count }, async () => {
+      const stream = client.submit({ prompt: { text }, maxTokens: 1 })
+      await stream.next()
+      const startedMs = clock.now() - began
+      return { startedMs, ...(await collect(stream)) }
+    })
+    const all = Promise.all(answers)
+    let isOver = false
+    all.then(
+      () => (isOver = true),
+      () => (isOver = true),
+    )
+    const totalMs = count * 30 * partMs
+    await until(() => isOver || clock.now() - began >= totalMs)
+    const ended = await run(all)
+    t.ok(ended.every(({ end }) => end?.usage.generatedTokens === 1))
+    t.equal(client.restarts, 0)
+    return ended.map(({ startedMs }) => startedMs)
+  }
+  const [first = 0, ...others] = await tokenizing(100, 20)
+  t.ok(first < 1000, `the first of many prompts is read after ${first} ms`)
+  t.ok(others.at(-1)! >= 60_000, `the last after ${others.at(-1)} ms`)
+  const [alone = 0] = await tokenizing(1, 1000)
+  t.ok(alone >= 30_000, `a very long one after ${alone} ms`)
 })
 
 t.test('a step may take longer than what is no step', async (t) => {
