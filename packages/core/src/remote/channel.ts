@@ -38,7 +38,7 @@ export type EngineMessage =
   | { readonly type: 'prepared'; readonly id: string }
   /** Long texts are being tokenized; sent once a second. */
   | { readonly type: 'tokenizing' }
-  /** A step begins, after a step without events. */
+  /** A step begins, after a step without tokens for anybody. */
   | { readonly type: 'step' }
   | { readonly type: 'result'; readonly call: number; readonly value: unknown }
   | { readonly type: 'error'; readonly call: number; readonly error: SerializedError }

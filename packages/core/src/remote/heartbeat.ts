@@ -6,9 +6,13 @@ import type { FromEngine } from './channel.js'
 /** Milliseconds between two messages about tokenizing. */
 const tokenizingMs = 1000
 
+/** Whether a step was computed: requests are taken in and refused without one, too. */
+export const areOfStep = (events: readonly AddressedEvent[]): boolean =>
+  events.some(({ event }) => event.type === 'token' || event.type === 'end')
+
 /**
  * Reports progress to the parent when there are no events to send: long texts being tokenized and the
- * request being prepared, which take no forward pass, and steps without events.
+ * request being prepared, which take no forward pass, and steps without tokens.
  */
 export class Heartbeat implements EngineObserver {
   #isSilent = false
@@ -36,7 +40,7 @@ export class Heartbeat implements EngineObserver {
   }
 
   onEvents(events: readonly AddressedEvent[]): void {
-    this.#isSilent = false
+    if (areOfStep(events)) this.#isSilent = false
     this.send({ type: 'events', events })
   }
 }

@@ -205,6 +205,27 @@ t.test('an engine that computes no step is killed, and one that waits is not', a
   t.equal(long.client.restarts, 0)
 })
 
+t.test('a step that hangs is noticed though requests keep coming', async (t) => {
+  const { clock, client, submit, run, processes } = supervised({
+    onStep: async (process) => {
+      if (process === processes[0]) await new Promise(() => {})
+    },
+    engine: { maxQueuedRequests: 4 },
+  })
+  await run(client.ready())
+  const answers = Array.from({ length: 20 }, async (_, index) => {
+    await new Promise<void>((resolve) => clock.at(1000 + index * 10_000, resolve))
+    return await submit(greedy(promptOf(9, index), 3))
+  })
+  await runUntilIdle(clock, 120_999)
+  t.equal(client.restarts, 0)
+  await runUntilIdle(clock, 121_000)
+  t.equal(client.restarts, 1, 'neither a request taken in nor one refused is a step')
+  const codes = (await run(Promise.all(answers))).map(({ error }) => error?.code)
+  t.ok(codes.includes('queue_full'))
+  t.equal(codes[0], undefined, 'the first one is computed by the next engine')
+})
+
 t.test('a call without an answer is a hang too', async (t) => {
   const { run, processes, client, clock } = supervised({ supervisor: { hangTimeoutMs: 1000 } })
   await run(client.ready())
