@@ -28,7 +28,8 @@ export const errorTable = {
   forbidden: entry(403, 'The API key does not allow this; an admin key is required.'),
   origin_not_allowed: entry(
     403,
-    'The request came from a web page of an origin that `--cors-origins` does not allow.',
+    'The request came from a web page of an origin that `--cors-origins` does not allow, or over the ' +
+      'loopback interface under a public name that may have been rebound to this machine.',
   ),
   rate_limited: entry(429, 'The API key has used up its requests or tokens for this minute.'),
   rejected: entry(503, 'The scheduling policy refused the request, with its reason.'),

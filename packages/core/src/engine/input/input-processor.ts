@@ -11,6 +11,7 @@ import { OutputProcessor } from '../output/output-processor.js'
 import type { Admission, KVCacheManager, WaitPredictor } from '../parts.js'
 import { RequestTable } from '../requests/request-table.js'
 import { Sequence } from '../requests/sequence.js'
+import { PartQueue } from './part-queue.js'
 import { resolvePrompt } from './resolve-prompt.js'
 import { resolveRequest } from './resolve-request.js'
 
@@ -38,6 +39,7 @@ export class InputProcessor implements EngineObserver {
     @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(tokens.ADMISSION) private readonly admission: Admission,
     @inject(RequestTable) private readonly table: RequestTable,
+    @inject(PartQueue) private readonly parts: PartQueue,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.RANDOM) private readonly random: Random,
@@ -103,13 +105,13 @@ export class InputProcessor implements EngineObserver {
   }
 
   #read(id: string, request: GenerateRequest): Sequence | Promise<Sequence> {
-    const { backend, tokenizer, random, options, kv } = this
+    const { backend, tokenizer, parts, random, options, kv } = this
     const { continued, arrivedMsAgo = 0 } = request
     const now = this.clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
     this.#ensureOpen()
     const others = this.#arriving.size - Number(this.#arriving.has(id))
     if (continued === undefined) this.admission.checkCount(others, this.clock.now())
-    const context = { backend, tokenizer, limits: backend.limits, random, options, now }
+    const context = { backend, tokenizer, parts, limits: backend.limits, random, options, now }
     const complete = resolveRequest(id, request, context)
     const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
     const admit = (tokens: TokenId[]): Sequence => {
