@@ -12,6 +12,8 @@ export {
 } from './llamacpp-options.js'
 export { type MemoryPlan, type MemorySettings, planMemory } from './memory-plan.js'
 export { type ModelShape, readModelShape } from './model-shape.js'
+export * from './native/build/measure-libraries.js'
+export * from './native/gpu-in-use.js'
 export type { GpuKind, KvCacheType } from './native/native.js'
 export * from './plugin.js'
 export { type CoreShare, threadsFor } from './threads.js'

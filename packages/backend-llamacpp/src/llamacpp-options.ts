@@ -42,10 +42,11 @@ export interface LlamaCppOptions {
   /** Loads even when the memory does not seem to suffice; default false. */
   readonly ignoreMemoryCheck?: boolean
   /**
-   * How llama.cpp is reached: through the C API of its libraries (`ffi`, default), or through
-   * node-llama-cpp's addon, which is slower.
+   * How llama.cpp is reached: through the C API (`ffi`, default) of the library that was built on this
+   * machine, if the caller has one, or else of node-llama-cpp's libraries; through the C API of these in
+   * any case (`prebuilt`); or through node-llama-cpp's addon (`addon`), which is slower.
    */
-  readonly native?: NativePath
+  readonly native?: NativePath | 'prebuilt'
 }
 
 /** {@link LlamaCppOptions} with the defaults that do not depend on model or machine. */
@@ -71,7 +72,7 @@ export const llamaCppOptionsSchema = z
     mlock: z.boolean().default(false),
     chatTemplate: optional(z.string().min(1)),
     ignoreMemoryCheck: z.boolean().default(false),
-    native: z.enum(['ffi', 'addon']).default('ffi'),
+    native: z.enum(['ffi', 'prebuilt', 'addon']).default('ffi'),
   })
   .refine((options) => options.batchSize >= options.slots, {
     path: ['batchSize'],
