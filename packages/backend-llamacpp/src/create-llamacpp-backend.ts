@@ -48,6 +48,11 @@ export interface LlamaCppDependencies {
   readonly availableMemory?: () => number
   /** CPU cores to compute on; default: all cores available to the process, for this engine alone. */
   readonly cores?: CoreShare
+  /**
+   * The file of a library that was built for this machine, as `cllm native build` does it; used on the
+   * CPU with `native: 'ffi'`. One for another CPU can end the process. Default: node-llama-cpp's.
+   */
+  readonly library?: string | undefined
 }
 
 /** A backend whose forward passes can be measured. */
@@ -85,9 +90,11 @@ async function load(
   dependencies: LlamaCppDependencies,
 ): Promise<MeasurableBackend> {
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
-  const { modelPath, gpuLayers, mmap, mlock, slots, native: path } = settings
+  const { modelPath, gpuLayers, mmap, mlock, slots, native } = settings
   const { ignoreMemoryCheck: ignoreMemory, placement = {} } = settings
   const cells = slots * paddedContext(settings.contextSize)
+  const path = native === 'addon' ? native : 'ffi'
+  const library = native === 'ffi' ? dependencies.library : undefined
   const loaded = await llama
     .loadModel({
       modelPath,
@@ -98,6 +105,7 @@ async function load(
       contextSize: cells,
       path,
       placement,
+      library,
     })
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
@@ -214,8 +222,14 @@ function assemble(
   })
 }
 
+/** What computes: the library that was built on this machine, or node-llama-cpp's, or its addon. */
+function nativeOf(loaded: LoadedModel): 'built' | 'prebuilt' | 'addon' {
+  if (loaded.path === 'addon') return 'addon'
+  return loaded.library === undefined ? 'prebuilt' : 'built'
+}
+
 function modelInfo(
-  { native, gpuLayers }: LoadedModel,
+  loaded: LoadedModel,
   shape: ModelShape,
   {
     modelId,
@@ -228,6 +242,7 @@ function modelInfo(
   vocabulary: Vocabulary,
   template: ChatTemplate,
 ): ModelInfo {
+  const { native, gpuLayers } = loaded
   const { ropeTheta, rmsNormEpsilon } = shape
   return {
     id: modelId ?? basename(modelPath).replace(/\.gguf$/i, ''),
@@ -246,6 +261,7 @@ function modelInfo(
       keyValueHeads: shape.keyValueHeads,
       headSize: shape.keyLength,
       gpuLayers,
+      native: nativeOf(loaded),
       threads: threads.most,
       mmap,
       mlock,

@@ -13,6 +13,8 @@ export {
 export { type MemoryPlan, type MemorySettings, planMemory } from './model/memory-plan.js'
 export { type ModelShape, readModelShape } from './model/model-shape.js'
 export { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-type.js'
+export * from './native/build/measure-libraries.js'
+export * from './native/gpu-in-use.js'
 export type { GpuKind, NativePath, PlacementOptions, RopeOptions } from './native/native.js'
 export * from './plugin.js'
 export { type CoreShare, threadsFor } from './threads/threads-for.js'

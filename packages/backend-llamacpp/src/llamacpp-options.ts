@@ -44,10 +44,12 @@ export interface LlamaCppOptions {
   /** Loads even when the memory does not seem to suffice; default false. */
   readonly ignoreMemoryCheck?: boolean
   /**
-   * How llama.cpp is reached: through the C API of its libraries (`ffi`, default), or through
-   * node-llama-cpp's addon, which is slower and knows none of the settings below.
+   * How llama.cpp is reached: through the C API (`ffi`, default) of the library that was built on this
+   * machine, if the caller has one, or else of node-llama-cpp's libraries; through the C API of these in
+   * any case (`prebuilt`); or through node-llama-cpp's addon (`addon`), which is slower and knows none of
+   * the settings below.
    */
-  readonly native?: NativePath
+  readonly native?: NativePath | 'prebuilt'
   /** Tokens that are computed at once, at most `batchSize`, which is the default. */
   readonly ubatchSize?: number
   /**
@@ -94,7 +96,7 @@ export const llamaCppOptionsSchema = z
     mlock: z.boolean().default(false),
     chatTemplate: optional(z.string().min(1)),
     ignoreMemoryCheck: z.boolean().default(false),
-    native: z.enum(['ffi', 'addon']).default('ffi'),
+    native: z.enum(['ffi', 'prebuilt', 'addon']).default('ffi'),
     ubatchSize: optional(z.int().min(1)),
     kvUnified: z.enum(['auto', 'on', 'off']).default('auto'),
     rope: optional(
@@ -132,7 +134,7 @@ export const llamaCppOptionsSchema = z
       return `kvCacheType '${kvCacheType}' needs flash attention: expected true or 'auto', got false`
     },
   })
-  .refine((options) => options.native === 'ffi' || !needsFfi(options), {
+  .refine((options) => options.native !== 'addon' || !needsFfi(options), {
     path: ['native'],
     error:
       "ubatchSize, kvUnified, rope, placement, poll and kvCacheTypes other than 'f16' and 'q8_0' " +

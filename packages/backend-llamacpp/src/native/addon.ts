@@ -1,7 +1,6 @@
 import { CllmError, type Logger } from '@cllm/core'
+import { chooseFunctions } from './ffi/choose-functions.js'
 import { loadFfiModel } from './ffi/load-ffi-model.js'
-import { openFfi } from './ffi/open-ffi.js'
-import type { NativeFunctions } from './ffi/bind-functions.js'
 import {
   getLlama,
   GgufInsights,
@@ -23,9 +22,7 @@ import type {
   NativeModel,
   NativeSampler,
 } from './native.js'
-
-/** The version of node-llama-cpp whose internals this package was written for. */
-export const nodeLlamaCppVersion = '3.22.1'
+import { nodeLlamaCppVersion } from './versions.js'
 
 /** The exports of the native module that are used. */
 interface Bindings {
@@ -83,8 +80,6 @@ const modelMethods = [
 /** llama.cpp is opened once per process: finding its binary takes 0.3 s. */
 const opened = new Map<string, Promise<Llama>>()
 
-let boundFunctions: NativeFunctions | undefined
-
 /**
  * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded. It stays open as
  * long as the process lives, and its log goes to the logger that came last.
@@ -138,25 +133,13 @@ async function loadModel(
   options: LoadModelOptions,
   logger: Logger,
 ): Promise<LoadedModel> {
-  const { path = 'ffi' } = options
-  const functions = path === 'ffi' ? ffiFunctions(logger) : undefined
-  if (functions === undefined) return loadAddonModel(llama, bindings, options)
+  const { path = 'ffi', library } = options
+  if (path === 'addon') return loadAddonModel(llama, bindings, options)
+  // A library that was built here computes on the CPU alone.
+  const chosen = chooseFunctions(logger, llama.gpu === false ? library : undefined)
+  if (chosen === undefined) return loadAddonModel(llama, bindings, options)
   const gpuLayers = await gpuLayersOf(llama, options)
-  return loadFfiModel(functions, { ...options, gpuLayers })
-}
-
-/** The C functions of the libraries that the addon has loaded; they are bound once per process. */
-function ffiFunctions(logger: Logger): NativeFunctions | undefined {
-  try {
-    return (boundFunctions ??= openFfi())
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
-    logger.warn(
-      { reason },
-      `llama.cpp's C API cannot be used (${reason}): running on node-llama-cpp's addon, which is slower`,
-    )
-    return undefined
-  }
+  return loadFfiModel(chosen, { ...options, gpuLayers })
 }
 
 /** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */

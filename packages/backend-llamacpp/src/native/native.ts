@@ -224,6 +224,8 @@ interface ModelInMemory {
 /** A model that was loaded through the C API. */
 export interface FfiLoadedModel extends ModelInMemory {
   readonly path: 'ffi'
+  /** The library that was built on this machine; undefined: node-llama-cpp's. */
+  readonly library: string | undefined
   /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */
   createContext(options: NativeContextOptions): Promise<LogitsContext | undefined>
 }
@@ -259,6 +261,11 @@ export interface LoadModelOptions {
   readonly placement?: PlacementOptions
   /** Default `ffi`, which becomes `addon`, with a warning, where it cannot be had. */
   readonly path?: NativePath
+  /**
+   * A library that was built on this machine, for `ffi` without a GPU; default: node-llama-cpp's, also
+   * where this one cannot be used, with a warning.
+   */
+  readonly library?: string | undefined
 }
 
 /** llama.cpp, opened for one kind of GPU or none. */

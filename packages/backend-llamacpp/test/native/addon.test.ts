@@ -3,7 +3,8 @@ import { CllmError, silentLogger } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
 import t from 'tap'
 import type * as Addon from '../../src/native/addon.js'
-import { nodeLlamaCppVersion, openLlama } from '../../src/native/addon.js'
+import { openLlama } from '../../src/native/addon.js'
+import { nodeLlamaCppVersion } from '../../src/native/versions.js'
 
 t.test('every native call that is used', async (t) => {
   const modelPath = join(t.testdir(), 'tiny.gguf')

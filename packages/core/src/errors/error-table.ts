@@ -64,6 +64,10 @@ export const errorTable = {
   model_unavailable: entry(500, 'A model cannot be found, fetched or verified.'),
   model_invalid: entry(500, 'A file is not a loadable model.'),
   insufficient_memory: entry(500, 'The weights and slots do not fit into memory.'),
+  native_build_failed: entry(
+    500,
+    'The native library cannot be built on this machine; the message says what is missing.',
+  ),
   address_in_use: entry(500, 'The listen address is in use or not permitted.'),
   // What goes wrong inside
   policy_failed: entry(500, 'The scheduling policy threw or made an invalid plan.'),

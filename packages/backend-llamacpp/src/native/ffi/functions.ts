@@ -5,6 +5,9 @@ type Signature = readonly [result: CType, ...args: CType[]]
 /** The functions of `llama.h` that are used: the result's type, then the arguments'. */
 export const llamaFunctions = {
   llama_version: ['string'],
+  llama_backend_init: ['void'],
+  llama_log_get: ['void', 'pointer', 'pointer'],
+  llama_log_set: ['void', 'pointer', 'pointer'],
   llama_model_default_params: ['llama_model_params'],
   llama_context_default_params: ['llama_context_params'],
 

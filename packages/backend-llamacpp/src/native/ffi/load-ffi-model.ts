@@ -1,5 +1,6 @@
 import type { FfiLoadedModel, LoadModelOptions } from '../native.js'
-import { type NativeFunctions, runAsync } from './bind-functions.js'
+import { runAsync } from './bind-functions.js'
+import type { ChosenFunctions } from './choose-functions.js'
 import { FfiContext } from './ffi-context.js'
 import { parseFfiGrammar } from './ffi-grammar.js'
 import { FfiModel } from './ffi-model.js'
@@ -22,7 +23,7 @@ export type FfiModelOptions = Pick<
  * @throws Error when llama.cpp cannot; why is in its log
  */
 export async function loadFfiModel(
-  functions: NativeFunctions,
+  { functions, library }: ChosenFunctions,
   { modelPath, gpuLayers, mmap, mlock, placement = {} }: FfiModelOptions,
 ): Promise<FfiLoadedModel> {
   const { params, memory } = placementOf(functions, placement)
@@ -43,6 +44,7 @@ export async function loadFfiModel(
     tokenTexts: model.tokenTexts(),
     chatTemplate: model.chatTemplate(),
     gpuLayers,
+    library,
     parseGrammar: (gbnf, root) => parseFfiGrammar(functions, model.vocabulary, gbnf, root),
     createContext: (options) => FfiContext.create(functions, model.native, options),
     dispose: async () => model.dispose(),

@@ -1,8 +1,6 @@
 import process from 'node:process'
+import { llamaVersion } from '../versions.js'
 import { bindFunctions, type FfiLibraries, type NativeFunctions } from './bind-functions.js'
-
-/** What `llama_version()` says in the libraries that node-llama-cpp 3.22.1 ships. */
-export const llamaVersion = '0.5.0-dev'
 
 const patterns = {
   llama: /[\\/](?:lib)?llama(?:\.v[\d.]+)?\.(?:so|dylib|dll)$/,
@@ -25,6 +23,20 @@ export function openFfi(libraries: FfiLibraries = loadedLibraries()): NativeFunc
   return functions
 }
 
+/**
+ * The same in a library that holds all of llama.cpp and that nothing has loaded yet. What it logs goes
+ * where node-llama-cpp's libraries log: the addon's callback may be called by any thread.
+ * @throws Error that says what is missing or different
+ */
+export function openBuiltFfi(file: string): NativeFunctions {
+  const functions = openFfi({ llama: file, ggml: file, registry: file })
+  const [callback, data] = [pointerCell(), pointerCell()]
+  openFfi().llama_log_get(callback, data)
+  functions.llama_log_set(callback[0]!, data[0]!)
+  functions.llama_backend_init()
+  return functions
+}
+
 /** The libraries that node-llama-cpp's addon has brought into this process. */
 export function loadedLibraries(): FfiLibraries {
   const report: NodeJS.ProcessReport & { excludeNetwork?: boolean } = process.report
@@ -36,6 +48,11 @@ export function loadedLibraries(): FfiLibraries {
     return path
   }
   return { llama: find('llama'), ggml: find('ggml'), registry: find('registry') }
+}
+
+/** Room for one address. */
+function pointerCell(): BigUint64Array {
+  return new BigUint64Array(new ArrayBuffer(8))
 }
 
 /** Reads defaults back from both ends of each struct: a field that moved would show another value. */

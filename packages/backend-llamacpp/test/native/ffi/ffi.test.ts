@@ -4,6 +4,7 @@ import { writeSyntheticModel } from '@cllm/gguf'
 import t, { type Test } from 'tap'
 import type * as Addon from '../../../src/native/addon.js'
 import { openLlama } from '../../../src/native/addon.js'
+import type * as Choose from '../../../src/native/ffi/choose-functions.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
 import type { LogitsContext, NativeModel } from '../../../src/native/native.js'
 import { recordingLogger } from '../../open-tiny.js'
@@ -159,12 +160,16 @@ t.test('libraries that are not what they should be', async (t) => {
   t.throws(() => openFfi({ ...libraries, llama: join(t.testdir(), 'none.so') }), /none\.so/)
 
   const logger = recordingLogger()
-  const addon = await t.mockImport<typeof Addon>('../../../src/native/addon.js', {
+  const choose = await t.mockImport<typeof Choose>('../../../src/native/ffi/choose-functions.js', {
     '../../../src/native/ffi/open-ffi.js': {
       openFfi() {
         throw new Error('no such thing')
       },
+      openBuiltFfi: undefined,
     },
+  })
+  const addon = await t.mockImport<typeof Addon>('../../../src/native/addon.js', {
+    '../../../src/native/ffi/choose-functions.js': choose,
   })
   const modelPath = join(t.testdir(), 'tiny.gguf')
   await writeSyntheticModel({ like: 'tiny', out: modelPath, seed: 1 })
@@ -174,6 +179,21 @@ t.test('libraries that are not what they should be', async (t) => {
   t.equal(loaded.path, 'addon')
   t.match(logger.lines, [{ level: 'warn', message: /no such thing.*slower/ }])
   await loaded.dispose()
+})
+
+t.test('a built library that cannot be used', async (t) => {
+  const { options, modelPath } = await loadTiny(t)
+  const logger = recordingLogger()
+  const llama = await openLlama('off', logger)
+  const none = `${modelPath}-none.so`
+  for (const library of [none, loadedLibraries().ggml]) {
+    logger.lines.length = 0
+    const loaded = await llama.loadModel({ ...options, modelPath, library })
+    t.match(loaded, { path: 'ffi', library: undefined })
+    t.equal(logger.lines.length, 1)
+    t.match(logger.lines, [{ level: 'warn', message: /(none\.so|llama_version).*prebuilt/ }])
+    await loaded.dispose()
+  }
 })
 
 async function decode(context: LogitsContext, tokens: Uint32Array, outputs: readonly number[]) {

@@ -43,6 +43,7 @@ function nameOf(type: string): string {
     llama_pos: 'int32',
     llama_seq_id: 'int32',
     ggml_abort_callback: 'pointer',
+    ggml_log_callback: 'pointer',
     ggml_backend_sched_eval_callback: 'pointer',
     llama_progress_callback: 'pointer',
   }

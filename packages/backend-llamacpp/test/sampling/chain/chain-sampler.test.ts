@@ -86,7 +86,10 @@ t.test('what cannot be drawn', async (t) => {
       t.equal(draw(1), 70, 'one is left')
       logits[71] = -1e30
       const drawn = new Set(Array.from({ length: 40 }, (_, seed) => draw(seed)))
-      t.same([...drawn].sort((a, b) => a - b), change.temperature === 0 ? [70] : [70, 71])
+      t.same(
+        [...drawn].sort((a, b) => a - b),
+        change.temperature === 0 ? [70] : [70, 71],
+      )
       logits[72] = Infinity
       t.equal(draw(1), 72, 'an infinite one wins')
     }
@@ -147,7 +150,14 @@ async function decodeTiny(t: Test) {
   const llama = await openLlama('off', recordingLogger())
   const modelPath = await tinyModel(t)
   const settings = { contextSize: 256, sequences: 1, batchSize: 8, threads: 1 }
-  const options = { ...settings, modelPath, gpuLayers: 0, mmap: true, mlock: false }
+  const options = {
+    ...settings,
+    modelPath,
+    gpuLayers: 0,
+    mmap: true,
+    mlock: false,
+    path: 'addon',
+  } as const
   const loaded = await llama.loadModel(options)
   const context = await loaded.createContext({
     ...settings,
@@ -156,7 +166,7 @@ async function decodeTiny(t: Test) {
   })
   if (context === undefined) throw new Error('there is no context')
   context.initBatch(1)
-  context.addToBatch(0, 0, Uint32Array.of(5), new Uint32Array(1))
+  context.addToBatch(0, 0, [5], [0])
   await context.decodeBatch()
   const pool = new SamplerPool(() => loaded.createSampler())
   const vocabulary = new Vocabulary(loaded.native, loaded.tokenTexts)

@@ -6,9 +6,9 @@ export const nativeOptions = {
   native: option({
     doc: "How llama.cpp is reached: its C API (`ffi`), or node-llama-cpp's addon, which is slower.",
     default: 'ffi',
-    format: oneOf(['ffi', 'addon']),
+    format: oneOf(['ffi', 'prebuilt', 'addon']),
     arg: 'native',
-    placeholder: 'ffi|addon',
+    placeholder: 'ffi|prebuilt|addon',
   }),
   ubatch_size: option({
     doc: 'Tokens computed at once, at most the batch size, which is the default.',
