@@ -207,11 +207,14 @@ export const schema = {
       arg: 'mlock',
     }),
     native: option({
-      doc: "How llama.cpp is reached: its C API (`ffi`), or node-llama-cpp's addon, which is slower.",
+      doc:
+        'How llama.cpp is reached: the C API of the library that `cllm native build` made, if there ' +
+        'is one (`ffi`), or of the prebuilt one in any case (`prebuilt`), or the addon of ' +
+        'node-llama-cpp (`addon`), which is slower.',
       default: 'ffi',
-      format: oneOf(['ffi', 'addon']),
+      format: oneOf(['ffi', 'prebuilt', 'addon']),
       arg: 'native',
-      placeholder: 'ffi|addon',
+      placeholder: 'ffi|prebuilt|addon',
     }),
     ignore_memory_check: option({
       doc: 'Load the model even if there seems to be too little memory.',
