@@ -12,7 +12,7 @@ export function thisMachine(
 ): Machine {
   const { platform, arch } = process
   const cpu = cpus()[0]?.model.trim() ?? 'unknown'
-  return { platform, arch, cpu, features: featuresIn(platform === 'linux' ? read(cpuInfo) : '') }
+  return { platform, arch, cpu, features: featuresIn(tryRead(read)) }
 }
 
 /**
@@ -32,6 +32,14 @@ export async function findNativeLibrary(
     )
   }
   return build?.library
+}
+
+function tryRead(read: (file: string) => string): string {
+  try {
+    return read(cpuInfo)
+  } catch {
+    return '' // another operating system, or a container without it
+  }
 }
 
 /** The instructions of the first core, such as `avx2`, as Linux lists them. */
