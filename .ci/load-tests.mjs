@@ -37,8 +37,20 @@ export async function resolve(specifier, context, next) {
 export async function load(url, context, next) {
   if (!/^file:.*\.ts(\?|$)/.test(url)) return await next(url, context)
   const path = fileURLToPath(url)
-  const source = built(path) ?? (await compiled(path))
+  const source = withSeed(built(path) ?? (await compiled(path)))
   return { format: 'module', source, shortCircuit: true }
+}
+
+/**
+ * Properties are checked with the same values in every run, so that a change is judged by what it
+ * changes. `FAST_CHECK_SEED=random` looks for new ones, a number repeats a run.
+ */
+function withSeed(source) {
+  const seed = Number(process.env.FAST_CHECK_SEED ?? 1)
+  if (Number.isNaN(seed) || !/from ['"]fast-check['"]/.test(source)) return source
+  const name = 'fastCheckOfThisRun'
+  const set = `${name}.configureGlobal({ ...${name}.readConfigureGlobal(), seed: ${seed} });`
+  return `import * as ${name} from 'fast-check';${set}${source}`
 }
 
 /** What `tsc -b` made of a file, with a source map that is right at the file's own place. */

@@ -1,6 +1,9 @@
 import { llamaVersion, nodeLlamaCppVersion } from '../versions.js'
 import type { BuildInfo, Machine } from './build-info.js'
 
+/** The versions that a library is built from now. */
+export const currentVersions = { llamaVersion, nodeLlamaCppVersion } as const
+
 /**
  * Why a library must not be loaded here; undefined when it may be. One with instructions that the CPU
  * lacks would end the process.

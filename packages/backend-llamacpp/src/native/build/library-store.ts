@@ -84,6 +84,13 @@ export async function publishBuild(
   return stored(target, info)
 }
 
+/** Removes all builds and returns how many there were. */
+export async function removeBuilds(folder: string): Promise<number> {
+  const builds = await readBuilds(folder)
+  await Promise.all(builds.map((build) => removeFolder(build.folder)))
+  return builds.length
+}
+
 /** Removes a folder with all that is in it, except what this process has loaded on Windows. */
 export async function removeFolder(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true }).catch(() => {})

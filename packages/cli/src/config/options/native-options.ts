@@ -4,7 +4,10 @@ import { decimal, integer, oneOf, orNone, someTexts } from './value-format.js'
 /** How llama.cpp is reached and what only its C API knows, under `engine`. */
 export const nativeOptions = {
   native: option({
-    doc: "How llama.cpp is reached: its C API (`ffi`), or node-llama-cpp's addon, which is slower.",
+    doc:
+      'How llama.cpp is reached: the C API of the library that `cllm native build` made, if there ' +
+      'is one (`ffi`), or of the prebuilt one in any case (`prebuilt`), or the addon of ' +
+      'node-llama-cpp (`addon`), which is slower.',
     default: 'ffi',
     format: oneOf(['ffi', 'prebuilt', 'addon']),
     arg: 'native',
