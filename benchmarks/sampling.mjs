@@ -19,8 +19,9 @@ const { values } = parseArgs({
 const size = Number(values.vocabulary)
 const sequences = 16
 const random = randomOf(1)
-const workspace = new SamplerWorkspace(size, { simd: !values.plain })
 const vocabulary = { size, check() {}, endOfGeneration: new Set([2]) }
+const options = values.plain ? { simd: false } : {}
+const workspace = new SamplerWorkspace(vocabulary, { encode: () => [] }, options)
 const history = Array.from({ length: 100 }, () => Math.floor(random() * size))
 
 const samplers = {
@@ -69,7 +70,7 @@ for (const [shape, create] of Object.entries(shapes)) {
   const logits = Array.from({ length: sequences }, create)
   for (const [name, change] of Object.entries(samplers)) {
     const params = { ...defaultSampling, ...change, seed: 1 }
-    const drawing = logits.map(() => new ChainSampler(workspace, vocabulary, params, history))
+    const drawing = logits.map(() => new ChainSampler(workspace, params, history))
     const draw = (sequence, round) =>
       drawing[sequence].draw(logits[sequence], 99 + (round % 2), 99, [history[99], 7])
     rows.push([shape, name, ...measure(draw)])

@@ -1,6 +1,5 @@
 import { availableParallelism } from 'node:os'
-import { basename } from 'node:path'
-import { type Backend, type Clock, CllmError, type Logger, type ModelInfo } from '@cllm/core'
+import { type Backend, type Clock, CllmError, type Logger } from '@cllm/core'
 import { InsufficientMemoryError } from './native/node-llama-cpp.js'
 import { openLlama } from './native/addon.js'
 import { ChatTemplate } from './text/chat-template.js'
@@ -13,6 +12,7 @@ import {
 import { checkMemory, gigabytes, paddedContext, planMemory } from './model/memory-plan.js'
 import { Embedder } from './model/embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
+import { modelInfo } from './model/model-info.js'
 import { type ModelShape, readModelShape } from './model/model-shape.js'
 import type { LlamaRuntime, LoadedModel, NativeContext } from './native/native.js'
 import { PlainTextGuard } from './text/plain-text-guard.js'
@@ -188,6 +188,8 @@ function assemble(
   const guard = new PlainTextGuard(parts, vocabulary)
   const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger)
   const { slots, contextSize, batchSize, flashAttention } = settings
+  const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
+  const samplers = opened.samplers(vocabulary, tokenizer)
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary, template),
     limits: {
@@ -202,13 +204,14 @@ function assemble(
       logprobs: true,
       embeddings: true,
       lora: false,
+      samplers: samplers.seesLogits,
       gpu: llama.gpu,
     },
-    tokenizer: new LlamaCppTokenizer(parts, vocabulary, template),
+    tokenizer,
     vocabulary,
     context: opened.context,
     cells: new SlotCells(opened.context, slots, shape.slidingWindow),
-    samplers: opened.samplers(vocabulary),
+    samplers,
     threads: opened.threads,
     kvUnified: settings.kvUnified === 'on',
     embedder: new Embedder(
@@ -220,59 +223,6 @@ function assemble(
     clock,
     close: () => loaded.dispose(),
   })
-}
-
-/** What computes: the library that was built on this machine, or node-llama-cpp's, or its addon. */
-function nativeOf(loaded: LoadedModel): 'built' | 'prebuilt' | 'addon' {
-  if (loaded.path === 'addon') return 'addon'
-  return loaded.library === undefined ? 'prebuilt' : 'built'
-}
-
-function modelInfo(
-  loaded: LoadedModel,
-  shape: ModelShape,
-  {
-    modelId,
-    modelPath,
-    threads,
-    mmap,
-    mlock,
-    memoryBytes,
-  }: Settings & { readonly memoryBytes: number },
-  vocabulary: Vocabulary,
-  template: ChatTemplate,
-): ModelInfo {
-  const { native, gpuLayers } = loaded
-  const { ropeTheta, rmsNormEpsilon } = shape
-  return {
-    id: modelId ?? basename(modelPath).replace(/\.gguf$/i, ''),
-    architecture: shape.architecture,
-    parameters: native.getTotalParameters(),
-    vocabularySize: vocabulary.size,
-    trainingContext: native.getTrainContextSize(),
-    quantization: shape.quantization,
-    sizeBytes: native.getTotalSize(),
-    path: modelPath,
-    details: {
-      layers: shape.layers,
-      hiddenSize: shape.hiddenSize,
-      feedForwardSize: shape.feedForwardSize,
-      attentionHeads: shape.attentionHeads,
-      keyValueHeads: shape.keyValueHeads,
-      headSize: shape.keyLength,
-      gpuLayers,
-      native: nativeOf(loaded),
-      threads: threads.most,
-      mmap,
-      mlock,
-      memoryBytes,
-      chatTemplate: template.source,
-      bosToken: vocabulary.bosText,
-      eosToken: vocabulary.eosText,
-      ...(ropeTheta !== undefined && { ropeTheta }),
-      ...(rmsNormEpsilon !== undefined && { rmsNormEpsilon }),
-    },
-  }
 }
 
 function contextSizeOf(

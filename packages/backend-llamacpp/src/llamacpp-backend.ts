@@ -5,6 +5,7 @@ import {
   type BatchItem,
   type Clock,
   CllmError,
+  type LogitProcessor,
   type ModelInfo,
   type OutputConstraint,
   type SamplingParams,
@@ -74,11 +75,16 @@ export class LlamaCppBackend implements Backend {
     params: SamplingParams,
     tokens: readonly TokenId[],
     promptTokens = tokens.length,
+    processors?: readonly LogitProcessor[],
   ): TokenSampler {
     const { samplers, grammars } = this.#parts
     const { constraint } = params
-    if (constraint === undefined) return samplers.create(params, tokens)
-    return samplers.create(params, tokens, { grammar: grammars.of(constraint), promptTokens })
+    return samplers.create(params, tokens, {
+      ...(processors !== undefined && { processors }),
+      ...(constraint !== undefined && {
+        constraint: { grammar: grammars.of(constraint), promptTokens },
+      }),
+    })
   }
 
   checkConstraint(constraint: OutputConstraint): void {

@@ -1,4 +1,4 @@
-import { type Clock, CllmError } from '@cllm/core'
+import { type Clock, CllmError, type Tokenizer } from '@cllm/core'
 import type { CheckedLlamaCppOptions } from '../llamacpp-options.js'
 import type { LoadedModel, LogitsContext, NativeContext } from '../native/native.js'
 import { isQuantized } from './kv-cache-type.js'
@@ -24,7 +24,7 @@ export interface OpenContext {
   readonly context: NativeContext
   /** What chooses the threads of its passes, where they can be changed. */
   readonly threads?: AdaptiveThreads
-  samplers(vocabulary: Vocabulary): SamplerFactory
+  samplers(vocabulary: Vocabulary, tokenizer: Tokenizer): SamplerFactory
 }
 
 /**
@@ -52,7 +52,8 @@ export async function openContext(
       ...(rope !== undefined && { rope }),
     })
     if (context !== undefined) {
-      const samplers = (vocabulary: Vocabulary) => new ChainSamplers(context, vocabulary)
+      const samplers = (vocabulary: Vocabulary, tokenizer: Tokenizer) =>
+        new ChainSamplers(context, vocabulary, tokenizer)
       return { context, samplers, ...adaptThreads(context, loaded, threads, clock) }
     }
   } else {

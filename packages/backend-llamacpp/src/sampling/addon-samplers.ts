@@ -4,10 +4,11 @@ import type { Vocabulary } from '../text/vocabulary.js'
 import { LogprobReader } from './logprobs.js'
 import { LlamaCppSampler } from './sampler.js'
 import { SamplerPool } from './sampler-pool.js'
-import type { SamplerConstraint, SamplerFactory, TokenSampler } from './token-sampler.js'
+import type { SamplerFactory, SamplerParts, TokenSampler } from './token-sampler.js'
 
 /** Samplers of node-llama-cpp's addon, which draws on a thread of its own. */
 export class AddonSamplers implements SamplerFactory {
+  readonly seesLogits = false
   readonly #pool: SamplerPool
   readonly #context: AddonContext
   readonly #vocabulary: Vocabulary
@@ -23,7 +24,7 @@ export class AddonSamplers implements SamplerFactory {
   create(
     params: SamplingParams,
     tokens: readonly TokenId[],
-    constraint?: SamplerConstraint,
+    { constraint }: SamplerParts = {},
   ): TokenSampler {
     const sampler = new LlamaCppSampler(this.#pool, this.#vocabulary, params, tokens, constraint)
     return new AddonSampler(sampler, this.#context, this.#logprobs)

@@ -1,10 +1,10 @@
-import type { OutputLogprobs, Sampler, SamplingParams, TokenId } from '@cllm/core'
+import type { OutputLogprobs, Sampler, SamplingParams, TokenId, Tokenizer } from '@cllm/core'
 import type { LogitsContext } from '../native/native.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 import type { GrammarFilter } from './chain/constraint-filter.js'
 import { ChainSampler } from './chain/chain-sampler.js'
 import { SamplerWorkspace } from './chain/sampler-workspace.js'
-import type { SamplerConstraint, SamplerFactory, TokenSampler } from './token-sampler.js'
+import type { SamplerFactory, SamplerParts, TokenSampler } from './token-sampler.js'
 
 const filter: GrammarFilter = {
   forbid: (state, ids, logits, size) => state.forbid?.(ids, logits, size),
@@ -12,25 +12,30 @@ const filter: GrammarFilter = {
 
 /** Samplers that draw in JavaScript, on the logits where llama.cpp has them. */
 export class ChainSamplers implements SamplerFactory {
+  readonly seesLogits = true
   readonly #context: LogitsContext
-  readonly #vocabulary: Vocabulary
   readonly #workspace: SamplerWorkspace
 
-  constructor(context: LogitsContext, vocabulary: Vocabulary) {
+  constructor(
+    context: LogitsContext,
+    vocabulary: Vocabulary,
+    tokenizer: Pick<Tokenizer, 'encode'>,
+  ) {
     this.#context = context
-    this.#vocabulary = vocabulary
-    this.#workspace = new SamplerWorkspace(vocabulary.size)
+    this.#workspace = new SamplerWorkspace(vocabulary, tokenizer)
   }
 
   create(
     params: SamplingParams,
     tokens: readonly TokenId[],
-    constraint?: SamplerConstraint,
+    { constraint, processors = [] }: SamplerParts = {},
   ): TokenSampler {
-    const workspace = this.#workspace
-    const checked = constraint === undefined ? undefined : { ...constraint, filter }
-    const sampler = new ChainSampler(workspace, this.#vocabulary, params, tokens, checked)
-    return new ContextSampler(this.#context, sampler)
+    const checked = constraint && { constraint: { ...constraint, filter } }
+    const options = { processors, ...checked }
+    return new ContextSampler(
+      this.#context,
+      new ChainSampler(this.#workspace, params, tokens, options),
+    )
   }
 
   made(sampler: Sampler | undefined): sampler is TokenSampler {

@@ -1,4 +1,4 @@
-import type { OutputLogprobs, Sampler, SamplingParams, TokenId } from '@cllm/core'
+import type { LogitProcessor, OutputLogprobs, Sampler, SamplingParams, TokenId } from '@cllm/core'
 import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
 
 /** What a constrained sampler needs. */
@@ -21,13 +21,18 @@ export interface TokenSampler extends Sampler {
   logprobs(index: number, token: TokenId, count: number): OutputLogprobs | Promise<OutputLogprobs>
 }
 
+/** What a sampler has beside its parameters. */
+export interface SamplerParts {
+  readonly constraint?: SamplerConstraint
+  /** Of plug-ins, in their order; default: none. */
+  readonly processors?: readonly LogitProcessor[]
+}
+
 /** Makes the samplers of one context. */
 export interface SamplerFactory {
-  create(
-    params: SamplingParams,
-    tokens: readonly TokenId[],
-    constraint?: SamplerConstraint,
-  ): TokenSampler
+  /** Whether its samplers see all logits, as the capability `samplers` says. */
+  readonly seesLogits: boolean
+  create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): TokenSampler
   /** Whether the sampler is one of this factory's. */
   made(sampler: Sampler | undefined): sampler is TokenSampler
   dispose(): void

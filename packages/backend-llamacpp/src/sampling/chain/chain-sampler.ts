@@ -1,5 +1,6 @@
 import {
   CllmError,
+  type LogitProcessor,
   type OutputLogprobs,
   type Sampler,
   type SamplingParams,
@@ -7,7 +8,6 @@ import {
 } from '@cllm/core'
 import type { ConstraintGrammar } from '../../grammar/constraint-grammars.js'
 import type { NativeSamplerConfig } from '../../native/native.js'
-import type { Vocabulary } from '../../text/vocabulary.js'
 import { biasesOf } from '../biases-of.js'
 import { ConstraintTrack } from '../constraint-track.js'
 import { seedAt } from '../seed-at.js'
@@ -17,6 +17,14 @@ import { rawLogprobs } from './raw-logprobs.js'
 import type { SamplerWorkspace } from './sampler-workspace.js'
 import { SamplingChain } from './sampling-chain.js'
 import { LogitBias } from './steps/logit-bias.js'
+
+/** What a {@link ChainSampler} is made with beside a request's parameters. */
+export interface ChainSamplerOptions {
+  /** Of plug-ins, in their order; default: none. */
+  readonly processors?: readonly LogitProcessor[]
+  /** Default: none. */
+  readonly constraint?: ChainConstraint
+}
 
 /** What the output of a {@link ChainSampler} must keep to. */
 export interface ChainConstraint {
@@ -34,6 +42,7 @@ const noTokens: readonly TokenId[] = []
  */
 export class ChainSampler implements Sampler {
   readonly #workspace: SamplerWorkspace
+  readonly #processors: readonly LogitProcessor[]
   readonly #chain: SamplingChain
   readonly #seed: number
   readonly #history: History | undefined
@@ -50,15 +59,17 @@ export class ChainSampler implements Sampler {
    */
   constructor(
     workspace: SamplerWorkspace,
-    vocabulary: Vocabulary,
     params: SamplingParams,
     tokens: readonly TokenId[],
-    constraint?: ChainConstraint,
+    { processors = [], constraint }: ChainSamplerOptions = {},
   ) {
+    const { vocabulary } = workspace
     this.#workspace = workspace
-    this.#chain = new SamplingChain(params, vocabulary.size)
+    this.#processors = processors
+    this.#chain = new SamplingChain(params, workspace)
     this.#seed = params.seed
-    this.#history = this.#chain.needsHistory ? new History(tokens) : undefined
+    const needsHistory = this.#chain.needsHistory || processors.length > 0
+    this.#history = needsHistory ? new History(tokens) : undefined
     const biases = biasesOf(params, vocabulary)
     this.#config = {
       temperature: 0,
@@ -97,6 +108,7 @@ export class ChainSampler implements Sampler {
     this.#constraint?.prepare(this.#config, position, start, tokens)
     random.seed(seedAt(this.#seed, position))
     scan.load(logits)
+    this.#process(position, history)
     this.#addBiases()
     this.#chain.change(scan.logits, history)
     const token = this.#keepToConstraint(this.#pick())
@@ -133,6 +145,14 @@ export class ChainSampler implements Sampler {
     const { scan, ids } = this.#workspace
     filter.forbid(state, ids, scan.logits, scan.size)
     return this.#pick()
+  }
+
+  #process(position: number, tokens: readonly TokenId[]): void {
+    if (this.#processors.length === 0) return
+    const { scan } = this.#workspace
+    // without what is behind the vocabulary's end
+    const logits = scan.logits.subarray(0, scan.size)
+    for (const processor of this.#processors) processor.apply(logits, { position, tokens })
   }
 
   #addBiases(): void {

@@ -3,26 +3,40 @@ import { topKOf } from '../nucleus-candidates.js'
 import type { Candidates } from './candidates/candidates.js'
 import type { DrawRandom } from './random/draw-random.js'
 import type { ChainStep, FinalDraw, LogitChange } from './steps/chain-step.js'
+import { Dry } from './steps/dry.js'
+import { DynamicTemperatureDraw } from './steps/dynamic-temperature-draw.js'
 import { GreedyDraw } from './steps/greedy-draw.js'
 import { MinP } from './steps/min-p.js'
+import { Mirostat } from './steps/mirostat.js'
 import { Penalties } from './steps/penalties.js'
+import type { BreakerVocabulary } from './steps/sequence-breakers.js'
 import { TemperatureDraw } from './steps/temperature-draw.js'
 import { TopK } from './steps/top-k.js'
+import { TopNSigma } from './steps/top-n-sigma.js'
 import { TopP } from './steps/top-p.js'
+import { Typical } from './steps/typical.js'
+import { Xtc } from './steps/xtc.js'
 
-/** The steps of a request's draws, in llama-server's order. */
+/** The vocabulary that a request's draws are from. */
+export interface ChainVocabulary extends BreakerVocabulary {
+  /** In a large one `top_p` alone looks at the likeliest tokens only. */
+  readonly size: number
+}
+
+/**
+ * The steps of a request's draws, in llama-server's order: penalties, DRY, top-nσ, top-k, typical,
+ * top-p, min-p, XTC, temperature.
+ */
 export class SamplingChain {
   readonly #changes: readonly LogitChange[]
   readonly #steps: readonly ChainStep[]
   readonly #draw: FinalDraw
 
-  /** @param vocabularySize - in a large one `top_p` alone looks at the likeliest tokens only */
-  constructor(params: SamplingParams, vocabularySize: number) {
+  constructor(params: SamplingParams, vocabulary: ChainVocabulary) {
     const temperature = Math.fround(params.temperature)
-    this.#changes = Penalties.isOn(params) ? [new Penalties(params)] : []
-    // what the steps leave out is never the likeliest token
-    this.#steps = temperature > 0 ? [...stepsOf(params, vocabularySize)] : []
-    this.#draw = temperature > 0 ? new TemperatureDraw(temperature) : new GreedyDraw()
+    this.#changes = [...changesOf(params, vocabulary)]
+    this.#steps = [...stepsOf({ ...params, temperature }, vocabulary.size)]
+    this.#draw = drawOf(params, temperature)
   }
 
   /** Whether a step needs to know the tokens before the one that is drawn. */
@@ -42,10 +56,32 @@ export class SamplingChain {
   }
 }
 
+function* changesOf(params: SamplingParams, vocabulary: BreakerVocabulary): Iterable<LogitChange> {
+  if (Penalties.isOn(params)) yield new Penalties(params)
+  if (Dry.isOn(params)) yield new Dry(params, vocabulary)
+}
+
 function* stepsOf(params: SamplingParams, vocabularySize: number): Iterable<ChainStep> {
-  const { topP, minP } = params
+  const { topP, minP, typicalP, topNSigma, temperature, mirostat, mirostatTau } = params
+  const { xtcProbability, xtcThreshold, dynamicTemperatureRange } = params
+  const hasXtc = Xtc.isOn(xtcProbability, xtcThreshold)
+  // the other steps never leave out the likeliest token
+  if (temperature === 0 && (mirostat === 2 || (typicalP === 1 && !hasXtc))) return
+  if (mirostat === 2) {
+    yield new Mirostat(mirostatTau, temperature)
+    return
+  }
   const topK = topKOf(params, vocabularySize)
+  if (topNSigma > 0) yield new TopNSigma(topNSigma)
   if (topK > 0) yield new TopK(topK)
+  if (typicalP < 1) yield new Typical(typicalP)
   if (topP < 1) yield new TopP(topP)
   if (minP > 0) yield new MinP(minP)
+  if (hasXtc) yield new Xtc(xtcProbability, xtcThreshold, temperature + dynamicTemperatureRange)
+}
+
+function drawOf(params: SamplingParams, temperature: number): FinalDraw {
+  if (temperature === 0) return new GreedyDraw()
+  const isFixed = params.dynamicTemperatureRange === 0 || params.mirostat === 2
+  return isFixed ? new TemperatureDraw(temperature) : new DynamicTemperatureDraw(params)
 }

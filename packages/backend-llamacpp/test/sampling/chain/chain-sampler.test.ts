@@ -25,15 +25,17 @@ const params = record({
   seed: integer({ min: 0, max: 0xffffffff }),
 })
 
-function vocabularyOf(size: number): Vocabulary {
-  return { size, endOfGeneration: new Set([3]), check() {} } as unknown as Vocabulary
+const noTokenizer = { encode: () => [] }
+
+function workspaceOf(size: number, options: { readonly simd?: boolean } = {}): SamplerWorkspace {
+  const vocabulary = { size, endOfGeneration: new Set([3]), check() {} } as unknown as Vocabulary
+  return new SamplerWorkspace(vocabulary, noTokenizer, options)
 }
 
 for (const simd of [true, false]) {
   t.test(simd ? 'with SIMD' : 'without SIMD', async () => {
     for (const size of [1, 5, 1000, 70_000]) {
-      const workspace = new SamplerWorkspace(size, { simd })
-      const vocabulary = vocabularyOf(size)
+      const workspace = workspaceOf(size, { simd })
       const shape = constantFrom('flat', 'noise', 'peaked')
       const tokens = array(integer({ min: 0, max: size - 1 }), { minLength: 1, maxLength: 100 })
       assert(
@@ -42,7 +44,7 @@ for (const simd of [true, false]) {
             shape === 'peaked' ? peaked(size, seed) : noise(size, seed, shape === 'flat' ? 0.5 : 3)
           const request = sampling({ ...change, logitBias: [[seed & 1 && size - 1, 1.5]] })
           const raw = logits.slice()
-          const sampler = new ChainSampler(workspace, vocabulary, request, history)
+          const sampler = new ChainSampler(workspace, request, history)
           const position = history.length - 1
           const drawn = sampler.draw(logits, position, position, history.slice(-1))
           const expected = referenceDraw(
@@ -63,7 +65,7 @@ for (const simd of [true, false]) {
 t.test('what cannot be drawn', async (t) => {
   const size = 200
   for (const simd of [true, false]) {
-    const workspace = new SamplerWorkspace(size, { simd })
+    const workspace = workspaceOf(size, { simd })
     const requests: Partial<SamplingParams>[] = [
       { temperature: 0 },
       { temperature: 1 },
@@ -75,12 +77,7 @@ t.test('what cannot be drawn', async (t) => {
       const logits = new Float32Array(size).fill(-Infinity)
       for (let token = 0; token < size; token += 2) logits[token] = NaN
       const draw = (seed: number) =>
-        new ChainSampler(workspace, vocabularyOf(size), sampling({ ...change, seed }), [7]).draw(
-          logits,
-          0,
-          0,
-          [7],
-        )
+        new ChainSampler(workspace, sampling({ ...change, seed }), [7]).draw(logits, 0, 0, [7])
       t.throws(() => draw(1), { code: 'backend_failed' }, 'no token is left')
       logits[70] = -1e30
       t.equal(draw(1), 70, 'one is left')
@@ -97,14 +94,14 @@ t.test('what cannot be drawn', async (t) => {
 })
 
 t.test('a sampler that was disposed of', async (t) => {
-  const sampler = new ChainSampler(new SamplerWorkspace(4), vocabularyOf(4), sampling(), [])
+  const sampler = new ChainSampler(workspaceOf(4), sampling(), [])
   sampler.dispose()
   t.throws(() => sampler.draw(new Float32Array(4), 0, 0, [1]), { code: 'backend_failed' })
 })
 
 t.test('the same tokens as with the native sampler', async (t) => {
   const { logits, context, vocabulary, pool } = await decodeTiny(t)
-  const workspace = new SamplerWorkspace(vocabulary.size)
+  const workspace = new SamplerWorkspace(vocabulary, noTokenizer)
   const tokens = [5, 9, 9, 200]
   for (const temperature of [0, 0.5, 1, 2, 10]) {
     for (const change of [
@@ -122,14 +119,14 @@ t.test('the same tokens as with the native sampler', async (t) => {
         native.prepare(3, 3, [200])
         const expected = await context.sampleToken(0, native.native)
         native.dispose()
-        const sampler = new ChainSampler(workspace, vocabulary, request, tokens)
+        const sampler = new ChainSampler(workspace, request, tokens)
         const drawn = sampler.draw(logits, 3, 3, [200])
         if (drawn !== expected) t.fail(`${drawn} for ${expected}: ${JSON.stringify(request)}`)
       }
     }
   }
   const reader = new LogprobReader(pool, context)
-  const sampler = new ChainSampler(workspace, vocabulary, sampling(), tokens)
+  const sampler = new ChainSampler(workspace, sampling(), tokens)
   for (const token of [0, 5, 700]) {
     const expected = await reader.read(0, token, 20)
     const found = sampler.logprobs(logits, token, 20)

@@ -20,7 +20,11 @@ export class TemperatureDraw implements FinalDraw {
   }
 
   pick(candidates: Candidates, random: DrawRandom): TokenId {
-    const share = random.uniform()
+    return this.pickBy(candidates, random.uniform())
+  }
+
+  /** The token at this share of all weights, in [0, 1). */
+  pickBy(candidates: Candidates, share: number): TokenId {
     const shift = Math.fround(candidates.largest / this.#temperature)
     if (!Number.isFinite(shift)) return candidates.likeliest
     const token = candidates.isWhole
