@@ -12,6 +12,7 @@ import {
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { childChannel } from './process-channel.js'
 import { threadPool } from './thread-pool.js'
+import { llamaCpp } from './to-engine-settings.js'
 
 /** An engine in a separate process, which is restarted when it dies. */
 export interface EngineProcess {
@@ -115,9 +116,13 @@ function limitsOf({ options }: EngineSettings): Partial<SupervisorOptions> {
   }
 }
 
+/** Other backends have Node's usual thread pool. */
+const threadPoolOf = ({ backendName, backend }: EngineSettings): NodeJS.ProcessEnv =>
+  backendName === llamaCpp ? { UV_THREADPOOL_SIZE: threadPool(backend['gpu']) } : {}
+
 function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProcess {
   const child = fork(entry, {
-    env: { UV_THREADPOOL_SIZE: threadPool(settings.backend.gpu), ...env },
+    env: { ...threadPoolOf(settings), ...env },
     // Not the parent's Node flags, such as a debugger's port.
     execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],

@@ -1,3 +1,4 @@
+import type { SupervisorOptions } from '@cllm/core'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
@@ -40,6 +41,14 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     pluginsFolder: loaded.pluginsFolder,
     use: config.use,
     log: { level: config.logging.level, file: config.logging.file },
+  }
+}
+
+/** Converts the configuration to how an engine's process is watched. */
+export function toSupervisorOptions({ engine }: CllmConfig): Partial<SupervisorOptions> {
+  return {
+    hangTimeoutMs: engine.hang_timeout * 1000,
+    prepareTimeoutMs: engine.prepare_timeout * 1000,
   }
 }
 

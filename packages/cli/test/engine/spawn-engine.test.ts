@@ -210,6 +210,20 @@ t.test('a start that is cancelled, before it or during it, leaves no process', a
   t.same(left(), [])
 })
 
+t.test('a backend of a plug-in has the usual thread pool', async (t) => {
+  const backend = `{ name: 'pool', doc: 'Tells its thread pool.', create() {
+    throw new Error('size: ' + process.env.UV_THREADPOOL_SIZE)
+  } }`
+  const plugin = `{ name: 'pool', apiVersion: 1, register: (host) => host.registerBackend(${backend}) }`
+  const pluginsFolder = t.testdir({ 'pool.mjs': `export default ${plugin}` })
+  const plugins = [{ use: './pool.mjs' }]
+  const settings = { ...quietSettings, backendName: 'pool', backend: {}, plugins, pluginsFolder }
+  const env = plainEnvironment(process.env)
+  await t.rejects(spawnEngine(settings, { env }), { message: /size: undefined/ })
+  const own = { ...env, UV_THREADPOOL_SIZE: '7' }
+  await t.rejects(spawnEngine(settings, { env: own }), { message: /size: 7/ })
+})
+
 t.test('an engine that cannot start says why', async (t) => {
   const settings = {
     backend: { modelPath: 'no-such-model.gguf' },

@@ -11,6 +11,7 @@ import {
   llamaCpp,
   type ModelToServe,
   toEngineSettings,
+  toSupervisorOptions,
 } from '../../engine/to-engine-settings.js'
 import { pullModel } from '../pull-model.js'
 import { modelName, type ModelSources, type ResolveModelOptions } from '../resolve-model.js'
@@ -109,14 +110,14 @@ export class LoadableModels {
   async #spawn(model: ModelToServe, heldBytes: number, closing: AbortSignal): Promise<LoadedModel> {
     const { io, loaded } = this
     const { logger, crashes } = this.parts
-    const { engine: engineConfig, recorder: recorderConfig } = loaded.config
+    const { recorder: recorderConfig } = loaded.config
     const engine = await spawnEngine(
       { ...toEngineSettings(loaded, model), heldBytes, engines: this.#enginesAtOnce() },
       {
         env: io.env,
         signal: AbortSignal.any([io.signal, closing]),
         logger,
-        supervisor: { hangTimeoutMs: engineConfig.hang_timeout * 1000 },
+        supervisor: toSupervisorOptions(loaded.config),
         recorder: {
           windowMs: recorderConfig.minutes * 60_000,
           maxBytes: recorderConfig.size,
