@@ -16,7 +16,7 @@ const ban = defineSampler({
 })
 
 t.test('samplers by name', async (t) => {
-  const { samplers, registerSampler: _ } = new PluginRegistry()
+  const { samplers } = new PluginRegistry()
   t.same(samplers.names, [])
   t.throws(() => samplers.create([{ name: 'ban' }], context), {
     code: 'invalid_request',

@@ -4,7 +4,7 @@ import { checkSampling } from '../../../src/engine/input/check-sampling.js'
 
 const check = (change: Readonly<Record<string, unknown>>, samplers?: boolean) =>
   checkSampling(
-    { ...defaultSampling, seed: 1, ...change } as SamplingParams,
+    { ...defaultSampling, seed: 1, ...change },
     samplers === undefined ? {} : { samplers },
   )
 
