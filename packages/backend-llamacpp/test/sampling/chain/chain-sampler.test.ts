@@ -22,6 +22,12 @@ const params = record({
   repetitionPenalty: constantFrom(1, 1, 1.3),
   presencePenalty: constantFrom(0, 0, 0.7),
   frequencyPenalty: constantFrom(0, 0, 0.3),
+  typicalP: constantFrom(1, 1, 1, 0.9, 0.5),
+  topNSigma: constantFrom(0, 0, 0, 1, 3),
+  xtcProbability: constantFrom(0, 0, 0.5, 1),
+  xtcThreshold: constantFrom(0.1, 0.01, 0.6),
+  dynamicTemperatureRange: constantFrom(0, 0, 0, 0.5, 2),
+  dynamicTemperatureExponent: constantFrom(1, 0.5, 2),
   seed: integer({ min: 0, max: 0xffffffff }),
 })
 
