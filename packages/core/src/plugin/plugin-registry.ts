@@ -18,7 +18,7 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { ErrorCode } from '../errors/error-table.js'
-import { checkDefinition } from './check-definition.js'
+import { checkDefinition, checkFree } from './check-definition.js'
 import { didYouMean } from './did-you-mean.js'
 import { optionProblems } from './option-problems.js'
 import { PartCatalog } from './part-catalog.js'
@@ -200,12 +200,6 @@ function getClock<T>(token: PartToken<T>): T {
     'plugin_invalid',
     'This part is made outside of an engine: it can get CLOCK only',
   )
-}
-
-function checkFree(taken: ReadonlyMap<string, unknown>, kind: string, name: string): void {
-  if (!taken.has(name)) return
-  const message = `A ${kind} named "${name}" is registered already`
-  throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
 }
 
 function find<T>(
