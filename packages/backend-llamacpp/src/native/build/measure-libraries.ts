@@ -22,6 +22,8 @@ export interface MeasureOptions<Name extends Candidate> {
   /** Times that each library is measured; default 3. */
   readonly rounds?: number
   readonly clock: Clock
+  /** CPU time of this process in milliseconds. */
+  readonly cpuTime: () => number
   readonly logger: Logger
   readonly signal: AbortSignal
   /** How much is done, from 0 to 1. */
@@ -31,13 +33,16 @@ export interface MeasureOptions<Name extends Candidate> {
 /** Tokens per second of each library. */
 export interface Measurement<Name extends Candidate> {
   readonly threads: number
+  /** CPU time over wall time of all threads: far below 1 where other processes took the cores. */
+  readonly cpuShare: number
   readonly figures: Readonly<Record<Name, Figures>>
 }
 
 /**
  * Measures libraries on the CPU, in alternation and with one model in memory at a time. The fastest
- * round counts, as other work on the machine only slows. The process should have been started with
- * `UV_THREADPOOL_SIZE=1`.
+ * round counts, as other work on the machine only slows. With one thread CPU time is measured, which
+ * other processes hardly change; with more it is wall time, as threads that wait may spin or sleep. The
+ * process should have been started with `UV_THREADPOOL_SIZE=1`.
  * @throws CllmError `native_build_failed` when a library cannot be used, or the signal's reason
  */
 export async function measureLibraries<Name extends Candidate>(
@@ -46,21 +51,25 @@ export async function measureLibraries<Name extends Candidate>(
   const { libraries, cores, rounds = 3, logger, signal, onProgress } = options
   const llama = await openLlama('off', logger)
   const { most: threads } = chooseThreads(options.threads, llama.mathCores, cores, logger)
+  const stopwatch = new Stopwatch(options.clock, options.cpuTime, threads)
   const times = new Map<Name, Figures>()
   for (let round = 0; round < rounds; round++) {
     for (const [index, [name, library]] of [...libraries].entries()) {
       signal.throwIfAborted()
-      times.set(name, best(await measureOnce(options, library, threads), times.get(name)))
+      const figures = await measureOnce(options, library, threads, stopwatch)
+      times.set(name, best(figures, times.get(name)))
       onProgress?.((round + (index + 1) / libraries.size) / rounds)
     }
   }
-  return { threads, figures: Object.fromEntries(times) as Record<Name, Figures> }
+  const { cpuShare } = stopwatch
+  return { threads, cpuShare, figures: Object.fromEntries(times) as Record<Name, Figures> }
 }
 
 async function measureOnce(
-  { modelPath, clock, logger, signal }: MeasureOptions<Candidate>,
+  { modelPath, logger, signal }: MeasureOptions<Candidate>,
   library: string | undefined,
   threads: number,
+  stopwatch: Stopwatch,
 ): Promise<Figures> {
   const llama = await openLlama('off', logger)
   const contextSize = widest * cellsPerSequence
@@ -81,7 +90,7 @@ async function measureOnce(
     })
     if (context === undefined) throw buildFailure(`${modelPath} does not fit into memory`)
     try {
-      const timed = new TimedContext(context, clock, signal, loaded.tokenTexts.length)
+      const timed = new TimedContext(context, stopwatch, signal, loaded.tokenTexts.length)
       const prefill = await timed.prefill()
       const decode: number[] = []
       for (const width of measuredWidths) decode.push(await timed.decode(width))
@@ -100,7 +109,7 @@ class TimedContext {
 
   constructor(
     private readonly context: LogitsContext,
-    private readonly clock: Clock,
+    private readonly stopwatch: Stopwatch,
     private readonly signal: AbortSignal,
     private readonly vocabularySize: number,
   ) {}
@@ -134,9 +143,34 @@ class TimedContext {
       const next = () => (this.#tokens++ * 31) % this.vocabularySize
       this.context.addToBatch(sequence, position, Array.from({ length: count }, next), outputs)
     }
-    const began = this.clock.now()
-    await this.context.decodeBatch()
-    return this.clock.now() - began
+    return await this.stopwatch.time(() => this.context.decodeBatch())
+  }
+}
+
+/** Times forward passes. */
+class Stopwatch {
+  #wall = 0
+  #cpu = 0
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly cpuTime: () => number,
+    private readonly threads: number,
+  ) {}
+
+  /** CPU time over wall time of all threads, from 0 to 1. */
+  get cpuShare(): number {
+    return this.#wall === 0 ? 1 : Math.min(1, this.#cpu / (this.#wall * this.threads))
+  }
+
+  /** Milliseconds that a pass takes. */
+  async time(run: () => Promise<void>): Promise<number> {
+    const [beganAt, cpuAt] = [this.clock.now(), this.cpuTime()]
+    await run()
+    const [wall, cpu] = [this.clock.now() - beganAt, this.cpuTime() - cpuAt]
+    this.#wall += wall
+    this.#cpu += cpu
+    return this.threads === 1 ? cpu : wall
   }
 }
 

@@ -20,6 +20,10 @@ t.test('libraries are measured in alternation', async (t) => {
       cores: { cores: 2, engines: 1 },
       rounds: 2,
       clock: systemClock,
+      cpuTime: () => {
+        const { user, system } = process.cpuUsage()
+        return (user + system) / 1000
+      },
       logger,
       signal: controller.signal,
       onProgress: (share) => done.push(share),
@@ -32,11 +36,12 @@ t.test('libraries are measured in alternation', async (t) => {
   // The symbols of its dependencies are found in it, so it can be used like one that holds everything.
   const { llama } = loadedLibraries()
   const hasAll = process.platform !== 'win32'
-  const { threads, figures, done } = await measure([
+  const { threads, cpuShare, figures, done } = await measure([
     ['prebuilt', undefined],
     ...(hasAll ? [['plain', llama] as const] : []),
   ])
   t.equal(threads, 1)
+  t.ok(cpuShare > 0 && cpuShare <= 1, `${cpuShare}`)
   t.ok(areRates(figures.prebuilt), JSON.stringify(figures))
   if (hasAll) {
     t.ok(areRates(figures.plain), JSON.stringify(figures))

@@ -34,6 +34,9 @@ import { programRunner } from './spawn-program.js'
 /** What one compiler takes at most. */
 const bytesPerJob = 1.5e9
 
+/** Below this share of the cores' time, other processes have computed too. */
+const busyShare = 0.7
+
 /** The model that is measured by default, made for it. */
 const measuredModel = 'qwen3-0.6b'
 
@@ -127,16 +130,20 @@ async function buildInto(
   const modelPath = await modelOf(request.model, work, env, signal, show)
   show({ kind: 'stage', text: 'measuring' })
   const own = built.map(({ variant, file }) => [variant, file] as const)
-  const { threads, figures } = await measureLibraries({
+  const { threads, cpuShare, figures } = await measureLibraries({
     modelPath,
     libraries: new Map<Candidate, string | undefined>([['prebuilt', undefined], ...own]),
     threads: request.threads,
     cores: { cores: availableCores(), engines: 1 },
     clock: systemClock,
+    cpuTime,
     logger: createLogger({ level: 'warn', file: null }),
     signal,
     onProgress: (done) => show({ kind: 'share', done }),
   })
+  if (threads > 1 && cpuShare < busyShare) {
+    show({ kind: 'stage', text: 'other processes took the cores: the figures may be wrong' })
+  }
   const fastest = fastestOf(figures)
   const [first] = built
   const chosen = built.find(({ variant }) => variant === fastest)
@@ -167,6 +174,12 @@ async function modelOf(
   await synthModel({ like: measuredModel, out })
   signal.throwIfAborted()
   return out
+}
+
+/** CPU time of this process in milliseconds. */
+function cpuTime(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
 }
 
 function verdict({ fastest, measured }: BuildInfo, library: string | undefined): string {
