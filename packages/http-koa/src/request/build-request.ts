@@ -31,20 +31,11 @@ export function buildRequest(
   settings: RequestSettings,
   defaults: ProtocolDefaults,
 ): GenerateRequest {
-  const { maxTokens, stop, logitBias, seed } = settings
-  const { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs } = settings
-  const { temperature, topK, topP, minP, ignoreEos, constraint } = settings
-  const { repetitionPenalty, presencePenalty, frequencyPenalty } = settings
+  const { maxTokens, stop, logitBias, seed, topK, ...others } = settings
+  const { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs, ...same } = others
   const sampling = defined({
-    temperature,
+    ...same,
     topK: topK === undefined ? undefined : Math.max(0, topK), // −1 is off with vLLM and llama.cpp
-    topP,
-    minP,
-    ignoreEos,
-    constraint,
-    repetitionPenalty,
-    presencePenalty,
-    frequencyPenalty,
     seed: toSeed(seed),
     logitBias: logitBias && toPairs(logitBias),
   })

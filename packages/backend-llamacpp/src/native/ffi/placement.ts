@@ -22,7 +22,7 @@ export function placementOf(
   { devices, splitMode, mainGpu, tensorSplit, overrideTensors = [] }: PlacementOptions,
 ): Placement {
   const memory: NodeJS.TypedArray[] = []
-  const keep = <T extends NodeJS.TypedArray>(array: T): Pointer => {
+  const keep = (array: NodeJS.TypedArray): Pointer => {
     memory.push(array)
     return addressOf(array)
   }
