@@ -35,7 +35,7 @@ export interface ModelPoolParts {
 export class ModelPool implements ClosableDirectory {
   readonly #models = new Map<string, PooledModel>()
   readonly #aliases: ReadonlyMap<string, string>
-  readonly #keeper: ModelLoader
+  readonly #loader: ModelLoader
   readonly #clock: Clock
 
   constructor({ models, aliases = {}, options, onLost, ...parts }: ModelPoolParts) {
@@ -43,7 +43,7 @@ export class ModelPool implements ClosableDirectory {
     const all = { ...defaultModelPoolOptions, ...options }
     this.#clock = clock
     this.#aliases = new Map(Object.entries(aliases))
-    this.#keeper = new ModelLoader(all, clock, logger, onLost)
+    this.#loader = new ModelLoader(all, clock, logger, onLost)
     for (const source of models) this.add(source)
   }
 
@@ -58,7 +58,7 @@ export class ModelPool implements ClosableDirectory {
   open(id?: string, options: OpenOptions = {}): EngineClient {
     const model = this.#find(id)
     if (options.peek === true) return peek(model)
-    return new PooledEngineClient(this.#keeper, model, options, this.#clock)
+    return new PooledEngineClient(this.#loader, model, options, this.#clock)
   }
 
   status(id?: string): ModelStatus {
@@ -66,12 +66,12 @@ export class ModelPool implements ClosableDirectory {
   }
 
   async unload(id: string): Promise<void> {
-    await this.#keeper.unload(this.#find(id))
+    await this.#loader.unload(this.#find(id))
   }
 
   /** Brings a model into memory. Throws what its load throws. */
   async load(id?: string): Promise<void> {
-    ;(await this.#keeper.hold(this.#find(id))).release()
+    ;(await this.#loader.hold(this.#find(id))).release()
   }
 
   /** Serves one more model; one of its name stays as it is. */
@@ -88,15 +88,15 @@ export class ModelPool implements ClosableDirectory {
   async remove(id: string): Promise<void> {
     const model = this.#find(id)
     this.#models.delete(model.name)
-    await this.#keeper.remove(model)
+    await this.#loader.remove(model)
   }
 
   async drain(): Promise<void> {
-    await this.#keeper.drain()
+    await this.#loader.drain()
   }
 
   async close(): Promise<void> {
-    await this.#keeper.close()
+    await this.#loader.close()
   }
 
   #find(id?: string): PooledModel {

@@ -10,7 +10,7 @@ import { CllmError } from '../errors/cllm-error.js'
 import { composePolicy } from '../policy/compose-policy.js'
 import { parseOptions } from '../policy/parse-options.js'
 import { checkDefinition, checkFree, checkHalf } from './check-definition.js'
-import { didYouMean } from './did-you-mean.js'
+import { didYouMean } from '../errors/did-you-mean.js'
 import { optionProblems } from './option-problems.js'
 
 type Create = (options: Readonly<Record<string, unknown>>) => SchedulerPolicy

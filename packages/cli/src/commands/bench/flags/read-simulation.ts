@@ -56,10 +56,10 @@ export function readSimulation(flags: Flags): SimulationSetup {
 }
 
 /** A policy as `--policy` names it: `batching+order`, and options as JSON after a colon. */
-export function readPolicy(
+function readPolicy(
   text: string,
   factory: PolicyFactory,
-): Pick<SimulateOptions, 'policy' | 'policyOptions' | 'createPolicy'> {
+): Required<Pick<SimulateOptions, 'policy' | 'policyOptions' | 'createPolicy'>> {
   const at = text.indexOf(':{')
   const policy = at === -1 ? text : text.slice(0, at)
   let policyOptions: Readonly<Record<string, unknown>> = {}
@@ -75,6 +75,10 @@ export function readPolicy(
   createPolicy()
   return { policy, policyOptions, createPolicy }
 }
+
+/** The policies that `--policy` names, in its order, each with the text that named it. */
+export const readPolicies = (texts: readonly string[], factory: PolicyFactory) =>
+  texts.map((name) => ({ name, ...readPolicy(name, factory) }))
 
 function readReplay({ replay, trace, dataset }: Flags) {
   if (replay === undefined) return undefined
