@@ -5,7 +5,7 @@ import { CllmError } from '../errors/cllm-error.js'
 import { issuesOf } from '../errors/issues-of.js'
 import { invalidField } from '../engine/input/check-number.js'
 import { checkDefinition } from '../plugin/check-definition.js'
-import { didYouMean } from '../plugin/did-you-mean.js'
+import { didYouMean } from '../errors/did-you-mean.js'
 
 /** A request names no more than this many: each is run for every token. */
 const mostSamplers = 8
