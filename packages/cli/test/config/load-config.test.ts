@@ -311,7 +311,10 @@ t.test('every kind of problem says what was expected, what came, and where', asy
       { flags: ['--port', '8080x'] },
       '--port: expected a whole number from 0 to 65535, got "8080x"',
     ],
-    [{ flags: ['--kv-cache-type', 'q4_0'] }, '--kv-cache-type: expected f16 or q8_0, got "q4_0"'],
+    [
+      { flags: ['--kv-cache-type', 'q3_0'] },
+      '--kv-cache-type: expected f16, q8_0, f32, bf16, q4_0, q4_1, iq4_nl, q5_0 or q5_1, got "q3_0"',
+    ],
     [
       { flags: ['--config', 'no.yaml'] },
       'the configuration file no.yaml cannot be read: ENOENT: /home/me/no.yaml',
