@@ -65,17 +65,14 @@ export interface LlamaCppOptions {
   readonly poll?: number
 }
 
-type Undefaulted =
-  | 'modelId'
-  | 'threads'
-  | 'contextSize'
-  | 'chatTemplate'
-  | 'ubatchSize'
-  | 'rope'
-  | 'placement'
-
 /** {@link LlamaCppOptions} with the defaults that do not depend on model or machine. */
-export type CheckedLlamaCppOptions = LlamaCppOptions & Required<Omit<LlamaCppOptions, Undefaulted>>
+export type CheckedLlamaCppOptions = LlamaCppOptions &
+  Required<
+    Omit<
+      LlamaCppOptions,
+      'modelId' | 'threads' | 'contextSize' | 'chatTemplate' | 'ubatchSize' | 'rope' | 'placement'
+    >
+  >
 
 const optional = <T extends z.ZodType>(type: T) => z.exactOptional(type)
 

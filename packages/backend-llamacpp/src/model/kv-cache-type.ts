@@ -1,5 +1,5 @@
 /** Bytes per number of each format: quantized ones keep 32 numbers in a block, q8_0 in 34 bytes. */
-const bytes = {
+export const kvCacheBytes = {
   f16: 2,
   q8_0: 34 / 32,
   f32: 4,
@@ -12,14 +12,14 @@ const bytes = {
 } as const
 
 /** The number format of keys and values. */
-export type KvCacheType = keyof typeof bytes
+export type KvCacheType = keyof typeof kvCacheBytes
 
 /** Each {@link KvCacheType}. node-llama-cpp's addon was tested with the first two. */
-export const kvCacheTypes = Object.keys(bytes) as [KvCacheType, ...KvCacheType[]]
+export const kvCacheTypes = Object.keys(kvCacheBytes) as [KvCacheType, ...KvCacheType[]]
 
 /** Bytes that a number takes on average. */
 export function bytesPerElement(type: KvCacheType): number {
-  return bytes[type]
+  return kvCacheBytes[type]
 }
 
 /** Whether numbers come in blocks, which only flash attention reads. */

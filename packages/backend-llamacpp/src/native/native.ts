@@ -245,7 +245,7 @@ export type LoadedModel = FfiLoadedModel | AddonLoadedModel
  * How llama.cpp is reached: through the C API of its libraries (`ffi`), or through node-llama-cpp's
  * addon.
  */
-export type NativePath = LoadedModel['path']
+export type NativePath = 'ffi' | 'addon'
 
 /** How a model is loaded. */
 export interface LoadModelOptions {

@@ -14,8 +14,8 @@ export const measuredWidths = [1, 8, 16] as const
 
 const rate = z.number().positive()
 
-/** Tokens per second of one library. */
-const figuresSchema = z.object({
+/** Checks {@link Figures}. */
+export const figuresSchema = z.object({
   /** Of one prompt. */
   prefill: rate,
   /** Of all sequences together, in the order of {@link measuredWidths}. */
@@ -25,7 +25,8 @@ const figuresSchema = z.object({
 /** Tokens per second of one library: of one prompt, and of 1, 8 and 16 sequences together. */
 export type Figures = z.infer<typeof figuresSchema>
 
-const machineSchema = z.object({
+/** Checks a {@link Machine}. */
+export const machineSchema = z.object({
   platform: z.string(),
   arch: z.string(),
   /** The CPU's name. */

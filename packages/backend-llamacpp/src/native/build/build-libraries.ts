@@ -20,6 +20,7 @@ export interface BuildOptions {
   readonly platform: string
   readonly run: RunProgram
   readonly signal: AbortSignal
+  /** Is told how far it is. */
   readonly onProgress: (progress: BuildProgress) => void
 }
 

@@ -41,16 +41,6 @@ export function bindFunctions({ llama, ggml, registry }: FfiLibraries): NativeFu
   return { ...functions, ...bindDevice(functions) }
 }
 
-/** The bytes of a struct as C lays it out. */
-export function sizeOf(name: StructName): number {
-  return koffi.sizeof(typeOf(name))
-}
-
-/** Where a field begins in its struct, in bytes. */
-export function offsetOf(name: StructName, field: string): number {
-  return koffi.offsetof(typeOf(name), field)
-}
-
 /** Native memory as an `ArrayBuffer`: it must not be touched once llama.cpp has freed it. */
 export function viewMemory(pointer: Pointer, bytes: number): ArrayBuffer {
   return koffi.view(pointer, bytes)
@@ -58,7 +48,7 @@ export function viewMemory(pointer: Pointer, bytes: number): ArrayBuffer {
 
 /** A struct in native form, to pass by pointer. */
 export function encodeStruct<N extends StructName>(name: N, value: Value<N>): Uint8Array {
-  const bytes = new Uint8Array(new ArrayBuffer(sizeOf(name)))
+  const bytes = new Uint8Array(new ArrayBuffer(koffi.sizeof(typeOf(name))))
   koffi.encode(bytes, typeOf(name), value)
   return bytes
 }

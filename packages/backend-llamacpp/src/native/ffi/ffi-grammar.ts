@@ -28,7 +28,7 @@ export function parseFfiGrammar(
 }
 
 /** A grammar sampler of llama.cpp, which holds the place of a text in its grammar. */
-export class FfiGrammarState implements NativeGrammarState {
+class FfiGrammarState implements NativeGrammarState {
   readonly #functions: NativeFunctions
   readonly #sampler: Pointer
   readonly #single: Candidates

@@ -27,6 +27,7 @@ export interface DrawPlace {
  */
 export interface LogitProcessor {
   /**
+   * Changes the logits of one draw.
    * @param logits - one for each token of the vocabulary, to be changed in place; −Infinity forbids a
    *   token, and NaN does too. At least one must be left.
    */
