@@ -75,6 +75,12 @@ t.test('threads follow the machine', async (t) => {
   }
 })
 
+t.test('prompts of ever new lengths are compared, too', async (t) => {
+  const machine = new Machine(2, 5)
+  for (let size = 20; size < 60; size++) machine.run(1, size)
+  t.equal(machine.passes.at(-1), 2)
+})
+
 t.test('nothing is tried where there is one core', async (t) => {
   const machine = new Machine(1, 5)
   machine.run(5000)
