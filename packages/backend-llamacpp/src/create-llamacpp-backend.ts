@@ -202,6 +202,7 @@ function assemble(
     capabilities: {
       grammar: true,
       logprobs: true,
+      promptLogprobs: true,
       embeddings: true,
       lora: false,
       samplers: samplers.seesLogits,
@@ -214,6 +215,7 @@ function assemble(
     samplers,
     threads: opened.threads,
     kvUnified: settings.kvUnified === 'on',
+    outputs: outputsPerPass(settings),
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,

@@ -8,6 +8,7 @@ import {
   type LogitProcessor,
   type ModelInfo,
   type OutputConstraint,
+  type OutputLogprobs,
   type SamplingParams,
   type SlotId,
   type StepOutput,
@@ -20,10 +21,11 @@ import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native/native.js'
 import type { AdaptiveThreads } from './threads/adaptive-threads.js'
 import { preferSlot } from './slots/prefer-slot.js'
+import { hasLogprobs, type PassResults, readLogprobs } from './sampling/read-logprobs.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { SlotLayout } from './slots/slot-layout.js'
-import { orderBatch, type StepPass } from './slots/step-batch.js'
+import { orderBatch, type StepPass, wantedPositions } from './slots/step-batch.js'
 import type { Vocabulary } from './text/vocabulary.js'
 
 /** The components of a {@link LlamaCppBackend}. */
@@ -40,6 +42,8 @@ export interface LlamaCppBackendParts {
   readonly embedder: Embedder
   /** Whether all slots share their cells. */
   readonly kvUnified: boolean
+  /** Logits that one pass gives out. */
+  readonly outputs: number
   /** What chooses the threads of each pass; default: their number stays. */
   readonly threads?: AdaptiveThreads | undefined
   readonly clock: Clock
@@ -48,6 +52,7 @@ export interface LlamaCppBackendParts {
 }
 
 const noOutputs: readonly StepOutput[] = []
+const noScores: readonly OutputLogprobs[] = []
 
 /**
  * llama.cpp behind the {@link Backend} contract: one native forward pass per step for all sequences.
@@ -96,6 +101,7 @@ export class LlamaCppBackend implements Backend {
     this.#checkOpen()
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs = Array.from(batch, () => noOutputs)
+    const scores = Array.from(batch, () => noScores)
     let [decodeMs, sampleMs] = [0, 0]
     try {
       for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
@@ -108,7 +114,7 @@ export class LlamaCppBackend implements Backend {
           const slots = pass.order.map((index) => batch[index]!.slot)
           this.#layout.decoded(slots, decoded - started)
         }
-        await this.#sample(batch, pass.order, outputs)
+        await this.#sample(batch, pass.order, { outputs, scores })
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
       }
@@ -117,7 +123,7 @@ export class LlamaCppBackend implements Backend {
       throw CllmError.from(error, 'backend_failed')
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
-    return { outputs, decodeMs, sampleMs }
+    return { outputs, scores, decodeMs, sampleMs }
   }
 
   /**
@@ -186,8 +192,8 @@ export class LlamaCppBackend implements Backend {
     const { context } = this.#parts
     context.initBatch(tokens)
     for (const index of order) {
-      const { slot, position, tokens, outputs } = batch[index]!
-      context.addToBatch(slot, position, tokens, outputs)
+      const item = batch[index]!
+      context.addToBatch(item.slot, item.position, item.tokens, wantedPositions(item))
     }
   }
 
@@ -205,7 +211,7 @@ export class LlamaCppBackend implements Backend {
   async #sample(
     batch: readonly BatchItem[],
     order: readonly number[],
-    outputs: (readonly StepOutput[])[],
+    { outputs, scores }: PassResults,
   ): Promise<void> {
     const drawing: Promise<void>[] = []
     let first = 0
@@ -224,31 +230,8 @@ export class LlamaCppBackend implements Backend {
       await Promise.allSettled(drawing)
       await Promise.all(drawing)
     }
-    if (order.some((index) => batch[index]!.logprobs !== undefined)) {
-      await this.#readLogprobs(batch, order, outputs)
-    }
-  }
-
-  /** One after the other: all are read with the same samplers. */
-  async #readLogprobs(
-    batch: readonly BatchItem[],
-    order: readonly number[],
-    outputs: (readonly StepOutput[])[],
-  ): Promise<void> {
-    let first = 0
-    for (const index of order) {
-      const { logprobs: count, position: start, tokens } = batch[index]!
-      const drawn = outputs[index]!
-      if (count !== undefined) {
-        const read: StepOutput[] = []
-        for (const output of drawn) {
-          const at = first + output.position - start
-          const logprobs = await this.#samplerOf(batch[index]!).logprobs(at, output.token, count)
-          read.push({ ...output, logprobs })
-        }
-        outputs[index] = read
-      }
-      first += tokens.length
+    if (order.some((index) => hasLogprobs(batch[index]!))) {
+      await readLogprobs(batch, order, { outputs, scores }, (item) => this.#samplerOf(item))
     }
   }
 

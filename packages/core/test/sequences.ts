@@ -26,6 +26,7 @@ export function sequenceOf(
       cache: true,
       forecast: false,
       logprobs: undefined,
+      promptLogprobs: undefined,
       describe: (token, { logprob }) => ({ token, text: '', logprob, top: [] }) as never,
       continued: undefined,
       scope: '',

@@ -22,6 +22,15 @@ export interface StepLimits {
 export interface StepLayout {
   /** All sequences share their cells, so prompts and decodes are one pass over the weights. */
   readonly kvUnified: boolean
+  /** Logits that one pass gives out. */
+  readonly outputs: number
+}
+
+/** The positions of an item whose logits are wanted, rising: to draw from, or to score a token with. */
+export function wantedPositions({ outputs, scores }: BatchItem): readonly number[] {
+  if (scores === undefined) return outputs
+  const scored = scores.tokens.map((_, index) => scores.position + index)
+  return [...new Set([...scored, ...outputs])].sort((a, b) => a - b)
 }
 
 /**
@@ -38,7 +47,7 @@ export function orderBatch(
   cells: SlotCells,
   vocabulary: Vocabulary,
   limits: StepLimits,
-  { kvUnified }: StepLayout,
+  { kvUnified, outputs }: StepLayout,
 ): readonly StepPass[] {
   let tokens = 0
   for (const item of batch) {
@@ -53,17 +62,42 @@ export function orderBatch(
   const twice = order.find((item, index) => index > 0 && slotOf(item) === slotOf(order[index - 1]!))
   if (twice !== undefined) throw failed(`slot ${slotOf(twice)} is twice in a step`)
   const isDecode = (index: number) => batch[index]?.tokens.length === 1
-  if (kvUnified) return [{ order, tokens, isDecode: order.every(isDecode) }]
-  const decodes = order.filter(isDecode)
-  const prompts = order.filter((index) => !isDecode(index))
-  return [
-    { order: decodes, tokens: decodes.length, isDecode: true },
-    { order: prompts, tokens: tokens - decodes.length, isDecode: false },
-  ].filter((pass) => pass.order.length > 0)
+  const groups = kvUnified
+    ? [order]
+    : [order.filter(isDecode), order.filter((index) => !isDecode(index))]
+  return groups.flatMap((group) =>
+    cutByOutputs(batch, group, outputs).map((order) => ({
+      order,
+      tokens: order.reduce((sum, index) => sum + batch[index]!.tokens.length, 0),
+      isDecode: order.every(isDecode),
+    })),
+  )
+}
+
+/** Cuts what is computed together where the wanted logits would be more than `most`. */
+function cutByOutputs(
+  batch: readonly BatchItem[],
+  order: readonly number[],
+  most: number,
+): readonly (readonly number[])[] {
+  const passes: number[][] = []
+  let wanted = Infinity
+  for (const index of order) {
+    const { outputs, scores } = batch[index]!
+    const count = scores === undefined ? outputs.length : wantedPositions(batch[index]!).length
+    if (count > most) throw failed(`a pass gives out at most ${most} logits, ${count} are wanted`)
+    if (wanted + count > most) {
+      passes.push([])
+      wanted = 0
+    }
+    passes.at(-1)!.push(index)
+    wanted += count
+  }
+  return passes
 }
 
 function checkItem(
-  { slot, position, tokens, outputs, sampler }: BatchItem,
+  { slot, position, tokens, outputs, sampler, scores }: BatchItem,
   cells: SlotCells,
   vocabulary: Vocabulary,
   { contextSize }: StepLimits,
@@ -87,7 +121,14 @@ function checkItem(
     }
     before = output
   }
-  if (outputs.length > 0 && sampler === undefined) {
+  if (scores !== undefined) {
+    const last = scores.position + scores.tokens.length
+    if (scores.position < position || last > end || scores.tokens.length === 0) {
+      throw failed(`scores of slot ${slot} must lie from ${position} to ${end - 1}`)
+    }
+    for (const token of scores.tokens) vocabulary.check(token)
+  }
+  if ((outputs.length > 0 || scores !== undefined) && sampler === undefined) {
     throw failed(`slot ${slot} wants outputs and has no sampler`)
   }
 }

@@ -255,6 +255,7 @@ export class Engine {
         continue
       }
       this.table.advance(part, now)
+      sequence.addScores(outcome.scores?.[index])
       // A token drawn before a stop text was noticed, or for a client that left, is discarded.
       if (this.finisher.has(sequence)) continue
       for (const output of outputs) {

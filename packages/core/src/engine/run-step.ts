@@ -1,4 +1,11 @@
-import type { Backend, BatchItem, StepOutput, StepResult } from '../contracts/model/backend.js'
+import type {
+  Backend,
+  BatchItem,
+  OutputLogprobs,
+  ScoredTokens,
+  StepOutput,
+  StepResult,
+} from '../contracts/model/backend.js'
 import type { ComputedPart, Plan } from '../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { RunningSet } from './requests/running-set.js'
@@ -54,23 +61,28 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
 
 async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {
   const outputs: (readonly StepOutput[] | CllmError)[] = []
+  const scores: (readonly OutputLogprobs[])[] = []
   let decodeMs = 0
   let sampleMs = 0
   for (const part of parts) {
     const outcome = await runStep(backend, [part])
     outputs.push(...outcome.outputs)
+    scores.push(outcome.scores?.[0] ?? [])
     decodeMs += outcome.decodeMs
     sampleMs += outcome.sampleMs
   }
-  return { outputs, decodeMs, sampleMs, isWhole: false }
+  return { outputs, scores, decodeMs, sampleMs, isWhole: false }
 }
 
 function toItem({ request: sequence, tokens, context: position }: StepPart): BatchItem {
   const end = position + tokens
   const slot = sequence.slot ?? -1
   const chunk = sequence.tokens.slice(position, end)
-  if (end < sequence.tokens.length || sequence.sampler === undefined) {
-    return { slot, position, tokens: chunk, outputs: [] }
+  const { sampler } = sequence
+  const scores = scoresOf(sequence, position, end)
+  if (end < sequence.tokens.length || sampler === undefined) {
+    const item: BatchItem = { slot, position, tokens: chunk, outputs: [] }
+    return scores === undefined || sampler === undefined ? item : { ...item, sampler, scores }
   }
   const { logprobs } = sequence.request
   return {
@@ -78,9 +90,20 @@ function toItem({ request: sequence, tokens, context: position }: StepPart): Bat
     position,
     tokens: chunk,
     outputs: [end - 1],
-    sampler: sequence.sampler,
+    sampler,
     ...(logprobs === undefined ? {} : { logprobs }),
+    ...(scores === undefined ? {} : { scores }),
   }
+}
+
+/** The prompt tokens from `position` to `end` that are still to be scored: each by the one before. */
+function scoresOf(sequence: Sequence, position: number, end: number): ScoredTokens | undefined {
+  const { promptTokens, promptLogprobs, request } = sequence
+  if (request.promptLogprobs === undefined) return undefined
+  const from = Math.max(position, promptLogprobs.length)
+  const tokens = sequence.tokens.slice(from + 1, Math.min(end + 1, promptTokens))
+  if (tokens.length === 0) return undefined
+  return { position: from, tokens, top: request.promptLogprobs }
 }
 
 function toError(error: unknown): CllmError {

@@ -1,4 +1,4 @@
-import type { LikelyToken, TokenLogprobs } from '@cllm/core'
+import type { LikelyToken, PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
 
 const named = ({ text, bytes, logprob }: LikelyToken) => ({ token: text, logprob, bytes })
 
@@ -13,7 +13,7 @@ export const chatLogprobs = (tokens: readonly TokenLogprobs[]): object => ({
  *
  * @param offset - characters of the answer before the first of the tokens
  */
-export function textLogprobs(tokens: readonly TokenLogprobs[], offset: number): object {
+export function textLogprobs(tokens: readonly PromptTokenLogprobs[], offset: number): object {
   let at = offset
   const text_offset = tokens.map(({ text }) => {
     const here = at
@@ -23,9 +23,11 @@ export function textLogprobs(tokens: readonly TokenLogprobs[], offset: number): 
   return {
     tokens: tokens.map(({ text }) => text),
     token_logprobs: tokens.map(({ logprob }) => logprob),
-    top_logprobs: tokens.map(({ top }) =>
-      // of two tokens with the same text the likelier one counts
-      Object.fromEntries(top.toReversed().map(({ text, logprob }) => [text, logprob])),
+    top_logprobs: tokens.map(({ top, logprob }) =>
+      logprob === null
+        ? null
+        : // of two tokens with the same text the likelier one counts
+          Object.fromEntries(top.toReversed().map(({ text, logprob }) => [text, logprob])),
     ),
     text_offset,
   }

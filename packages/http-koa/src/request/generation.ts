@@ -58,8 +58,9 @@ export async function startGenerations(
   const [only] = requests
   if (only !== undefined && requests.length === 1) return [await start(ctx, client, only, signal)]
   const refused = new AbortController()
-  const either = AbortSignal.any([signal, refused.signal])
-  const starting = requests.map((request) => start(ctx, client, request, either))
+  // A signal each: Node warns of a leak where more than ten listen to one.
+  const either = () => AbortSignal.any([signal, refused.signal])
+  const starting = requests.map((request) => start(ctx, client, request, either()))
   try {
     return await Promise.all(starting)
   } catch (error) {

@@ -35,6 +35,18 @@ const script = scriptAnswers(tokenizer, {
 })
 
 type Json = Record<string, unknown>
+
+/** A text completion's choice, of which null stands for a first token. */
+interface ScoredChoice {
+  readonly text: string
+  readonly logprobs: {
+    readonly tokens: readonly string[]
+    readonly token_logprobs: readonly (number | null)[]
+    readonly top_logprobs: readonly (object | null)[]
+    readonly text_offset: readonly number[]
+  } | null
+}
+
 const chat = '/v1/chat/completions'
 const user = (content: unknown) => ({ messages: [{ role: 'user', content }] })
 
@@ -241,6 +253,37 @@ testEach('completions', async (t) => {
   t.match((await ask(path, { prompt: 'other', stop: ['Z'] })).json, {
     choices: [{ text: 'XY', finish_reason: 'stop' }],
   })
+  const scored = { prompt: tokens, echo: true, logprobs: 2 }
+  for (const max_tokens of [0, 1]) {
+    const { json } = await ask(path, { ...scored, max_tokens })
+    const [choice] = json['choices'] as ScoredChoice[]
+    const { text, logprobs } = choice!
+    if (logprobs === null) throw new Error('no logprobs')
+    t.equal(text, max_tokens === 0 ? 'other' : 'otherX')
+    t.equal(logprobs.tokens.join(''), text, 'the texts of all tokens')
+    t.equal(logprobs.token_logprobs.length, tokens.length + max_tokens)
+    t.equal(logprobs.token_logprobs[0], null, 'nothing comes before the first')
+    t.equal(logprobs.top_logprobs[0], null)
+    t.ok(logprobs.token_logprobs.slice(1).every((logprob) => logprob! < 0))
+    t.ok(logprobs.top_logprobs.slice(1).every((top) => Object.keys(top!).length === 2))
+    t.same(logprobs.text_offset.slice(0, 2), [0, logprobs.tokens[0]!.length])
+    const chunks = await stream(path, { ...scored, max_tokens })
+    const parts = chunks.flatMap(({ choices }) => choices as ScoredChoice[])
+    t.same(
+      parts.flatMap(({ logprobs }) => logprobs?.token_logprobs ?? []),
+      logprobs.token_logprobs,
+      'the same when streamed',
+    )
+    t.equal(parts.map(({ text }) => text).join(''), text)
+  }
+  const warnings: Error[] = []
+  const onWarning = (warning: Error) => void warnings.push(warning)
+  process.on('warning', onWarning)
+  const many = await ask(path, { prompt: Array.from({ length: 20 }, () => 'euro') })
+  await new Promise(setImmediate)
+  process.off('warning', onWarning)
+  t.equal((many.json['choices'] as unknown[]).length, 20)
+  t.same(warnings, [], 'Node warns of nothing')
   const free = await ask(path, { prompt: 'free', ignore_eos: true })
   t.match(free.json, { usage: { completion_tokens: 16 } }, "OpenAI's default")
   const chunks = await stream(path, { prompt: 'euro', stream_options: { include_usage: true } })
@@ -338,7 +381,7 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     ['/v1/completions', { prompt: [] }, 'invalid_request', /^prompt$/],
     ['/v1/completions', { prompt: [5000] }, 'invalid_token', /^prompt$/],
     ['/v1/completions', { prompt: 'a', suffix: 'b' }, 'unsupported', /^suffix$/],
-    ['/v1/completions', { prompt: 'a', logprobs: 1, echo: true }, 'unsupported', /^logprobs$/],
+    ['/v1/completions', { prompt: 'a', max_tokens: 0 }, 'invalid_request', /^max_tokens$/],
     ['/v1/completions', { prompt: 'a', best_of: 1, n: 2 }, 'invalid_request', /^best_of$/],
     ['/v1/completions', { prompt: 'a', best_of: 2, stream: true }, 'unsupported', /^best_of$/],
     ['/v1/completions', { prompt: ['a', 'b'], best_of: 100 }, 'invalid_request', /^best_of$/],

@@ -47,6 +47,11 @@ export interface GenerateRequest {
    * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
    */
   readonly logprobs?: number
+  /**
+   * Asks for the same of the prompt's tokens, 0 to 20 likeliest ones. Needs the capability
+   * `promptLogprobs`. The whole prompt is computed, in small chunks, and stays for no other request.
+   */
+  readonly promptLogprobs?: number
   /** Whether its `start` event has a forecast; default false. */
   readonly forecast?: boolean
   /**
@@ -75,6 +80,14 @@ export interface TokenLogprobs extends LikelyToken {
   /** The likeliest tokens in its place, the likeliest first. */
   readonly top: readonly LikelyToken[]
 }
+
+/** How likely a token of the prompt was; null for the first, which nothing comes before. */
+export interface PromptTokenLogprobs extends Omit<TokenLogprobs, 'logprob'> {
+  readonly logprob: number | null
+}
+
+/** One for each token of a prompt. */
+export type PromptLogprobs = readonly PromptTokenLogprobs[]
 
 /**
  * The progress of a request on an engine that has exited. The next engine continues from there: with
@@ -159,6 +172,8 @@ export type GenerateEvent =
       readonly text: string
       /** When they were asked for. */
       readonly logprobs?: TokenLogprobs
+      /** When they were asked for: with the first token, or with the `end` where there is none. */
+      readonly promptLogprobs?: PromptLogprobs
     }
   | {
       readonly type: 'end'
@@ -169,6 +184,8 @@ export type GenerateEvent =
       readonly text: string
       readonly usage: Usage
       readonly timings: Timings
+      /** See the `token` event. */
+      readonly promptLogprobs?: PromptLogprobs
     }
 
 /** The same with the failure that a stream throws, as it travels between processes. */

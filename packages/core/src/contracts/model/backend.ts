@@ -58,6 +58,8 @@ export interface BackendCapabilities {
    * dynamic temperature. Default: false.
    */
   readonly samplers?: boolean
+  /** Whether items may ask for {@link BatchItem.scores}. Default: false. */
+  readonly promptLogprobs?: boolean
   /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
   readonly gpu: string | false
 }
@@ -86,6 +88,18 @@ export interface BatchItem {
    * to 20). Needs the capability `logprobs`. Default: none are made.
    */
   readonly logprobs?: number
+  /** Asks how likely tokens are that are known already. Needs the capability `promptLogprobs`. */
+  readonly scores?: ScoredTokens
+}
+
+/** Known tokens of a sequence whose log probabilities are wanted. */
+export interface ScoredTokens {
+  /** A position within the item: the first of the tokens belongs after it, the others follow. */
+  readonly position: number
+  /** One for each position from there on, at most to the item's end. */
+  readonly tokens: readonly TokenId[]
+  /** As many of the likeliest tokens are listed with each, 0 to 20. */
+  readonly top: number
 }
 
 /** A token with the natural logarithm of its probability. */
@@ -118,6 +132,11 @@ export interface StepOutput {
 export interface StepResult {
   /** Per item of the batch, in its order, one entry per wanted position. */
   readonly outputs: readonly (readonly StepOutput[])[]
+  /**
+   * Per item of the batch, in its order, one entry per scored token; may be left out where no item has
+   * {@link BatchItem.scores}.
+   */
+  readonly scores?: readonly (readonly OutputLogprobs[])[]
   /** Milliseconds in the forward pass. */
   readonly decodeMs: number
   /** Milliseconds in sampling. */

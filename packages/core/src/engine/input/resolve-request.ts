@@ -8,7 +8,7 @@ import { checkNumber, invalidField } from './check-number.js'
 import { checkSampling } from './check-sampling.js'
 import { checkTokens } from './check-tokens.js'
 import type { EngineOptions } from '../engine-options.js'
-import { checkLogprobs, describeLogprobs } from '../output/token-logprobs.js'
+import { checkLogprobs, checkPromptLogprobs, describeLogprobs } from '../output/token-logprobs.js'
 import type { PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from '../requests/sequence.js'
 import type { SamplerCatalog } from '../../sampler/sampler-catalog.js'
@@ -35,6 +35,7 @@ export function resolveRequest(
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, stepGroup, cache = true, forecast = false, logprobs } = request
+  const promptLogprobs = promptLogprobsOf(request)
   const { continued, deadlineMs } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
@@ -48,6 +49,7 @@ export function resolveRequest(
   checkType('cache', request.cache, 'boolean')
   checkType('forecast', request.forecast, 'boolean')
   checkLogprobs(request.logprobs, context.backend)
+  checkPromptLogprobs(request.promptLogprobs, context.backend)
   checkContinuation(request.continued, maxTokens, context)
   const sampling = resolveSampling(request.sampling ?? {}, context)
   const { samplers = [], seed } = sampling
@@ -64,9 +66,11 @@ export function resolveRequest(
     tenant,
     session,
     stepGroup,
-    cache,
+    // What is found in a slot has no probabilities.
+    cache: cache && promptLogprobs === undefined,
     forecast,
     logprobs,
+    promptLogprobs,
     describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
     continued,
     // Another step group may be another adapter, with which the same tokens have other keys.
@@ -75,6 +79,11 @@ export function resolveRequest(
     decoder: tokenizer.createDecoder([...prompt]),
     stopMatcher: new StopMatcher([...stop]),
   })
+}
+
+/** Those of a request that is continued went with its first token. */
+function promptLogprobsOf({ promptLogprobs, continued }: GenerateRequest): number | undefined {
+  return (continued?.tokens.length ?? 0) > 0 ? undefined : promptLogprobs
 }
 
 function checkDuration(field: string, value: number | undefined): void {

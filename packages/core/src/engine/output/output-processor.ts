@@ -3,6 +3,7 @@ import type { AddressedEvent, GenerateEvent } from '../../contracts/engine/engin
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from '../requests/sequence.js'
 import { defined } from '../../defined.js'
+import { describePrompt } from './token-logprobs.js'
 
 /** Events to publish, and the requests that end with them. */
 export interface Published {
@@ -46,7 +47,7 @@ export class OutputProcessor {
       // A request that failed after this token was sampled already has its last event.
       if (!sequence.isActive && sequence.state !== 'done') continue
       try {
-        for (const event of detokenize(sequence, now)) {
+        for (const event of eventsOf(sequence, now)) {
           this.#events.push({ id: sequence.id, event })
           if (event.type === 'end') ended.set(sequence, undefined)
         }
@@ -59,6 +60,17 @@ export class OutputProcessor {
     this.#events = []
     return { events, ended }
   }
+}
+
+/** The events that are due; the first of a request has the probabilities of its prompt. */
+function* eventsOf(sequence: Sequence, now: number): Generator<GenerateEvent> {
+  const promptLogprobs = describePrompt(sequence)
+  const events = detokenize(sequence, now)
+  if (promptLogprobs !== undefined) {
+    const { value: first } = events.next()
+    if (first !== undefined) yield { ...first, promptLogprobs }
+  }
+  yield* events
 }
 
 /**

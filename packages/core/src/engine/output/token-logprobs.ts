@@ -1,8 +1,13 @@
 import type { Backend, OutputLogprobs } from '../../contracts/model/backend.js'
-import type { LikelyToken, TokenLogprobs } from '../../contracts/engine/engine-client.js'
+import type {
+  LikelyToken,
+  PromptLogprobs,
+  TokenLogprobs,
+} from '../../contracts/engine/engine-client.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { checkNumber } from '../input/check-number.js'
+import type { Sequence } from '../requests/sequence.js'
 
 /** Most of the likeliest tokens that can be asked for, as with OpenAI. */
 const mostLogprobs = 20
@@ -18,6 +23,32 @@ export function checkLogprobs(
   throw new CllmError('unsupported', 'logprobs: this backend does not give probabilities', {
     details: { field: 'logprobs', capability: 'logprobs' },
   })
+}
+
+/** The same for the prompt's. */
+export function checkPromptLogprobs(
+  promptLogprobs: number | undefined,
+  { capabilities }: Pick<Backend, 'capabilities'>,
+): void {
+  if (promptLogprobs === undefined) return
+  checkNumber('promptLogprobs', promptLogprobs, { min: 0, max: mostLogprobs, integer: true })
+  if (capabilities.promptLogprobs === true) return
+  throw new CllmError(
+    'unsupported',
+    'promptLogprobs: this backend does not give the probabilities of a prompt',
+    { details: { field: 'promptLogprobs', capability: 'promptLogprobs' } },
+  )
+}
+
+/** The log probabilities of a prompt's tokens for the client, when they were asked for. */
+export function describePrompt(sequence: Sequence): PromptLogprobs | undefined {
+  const { request, tokens, promptTokens, promptLogprobs } = sequence
+  if (request.promptLogprobs === undefined || sequence.emittedTokens > 0) return undefined
+  const first = request.describe(tokens[0]!, { logprob: 0, top: [] })
+  const known = promptLogprobs
+    .slice(0, promptTokens - 1)
+    .map((logprobs, index) => request.describe(tokens[index + 1]!, logprobs))
+  return [{ ...first, logprob: null }, ...known]
 }
 
 /** Log probabilities for the client: with the texts of the tokens. */

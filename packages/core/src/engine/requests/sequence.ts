@@ -32,6 +32,8 @@ export interface SequenceRequest {
   readonly forecast: boolean
   /** Number of likeliest tokens reported with each token; undefined: no probabilities. */
   readonly logprobs: number | undefined
+  /** The same for each token of the prompt. */
+  readonly promptLogprobs: number | undefined
   /** Adds the texts of tokens to probabilities. */
   readonly describe: (token: TokenId, logprobs: OutputLogprobs) => TokenLogprobs
   readonly continued: Continuation | undefined
@@ -43,6 +45,9 @@ export interface SequenceRequest {
 
 /** Tokens per chunk when replaying output from a previous engine. */
 const replayChunk = 32
+
+/** Tokens per chunk while a prompt is scored: each takes the logits of a whole vocabulary. */
+const scoredChunk = 32
 
 /** One request in the engine: its tokens, state and times. */
 export class Sequence implements SequenceView {
@@ -61,6 +66,8 @@ export class Sequence implements SequenceView {
   forecast: Forecast | undefined
   /** Probabilities of the output tokens whose events are still due. */
   readonly logprobs: OutputLogprobs[] = []
+  /** Probabilities of the prompt's tokens from the second on, as far as it is computed. */
+  readonly promptLogprobs: OutputLogprobs[] = []
   /** Output tokens whose events were made. */
   emittedTokens = 0
   /** Whether its `end` event was made, though it may have its slot yet. */
@@ -132,7 +139,9 @@ export class Sequence implements SequenceView {
    * stories15m, 110 continued identically with large chunks, 120 with small ones).
    */
   get mostNow(): number {
-    if (this.request.continued === undefined || this.state === 'decoding') return Infinity
+    const { continued, promptLogprobs } = this.request
+    if (promptLogprobs !== undefined && this.computedTokens < this.promptTokens) return scoredChunk
+    if (continued === undefined || this.state === 'decoding') return Infinity
     const left = this.promptTokens - this.computedTokens
     return left > 0 ? left : replayChunk
   }
@@ -159,6 +168,11 @@ export class Sequence implements SequenceView {
   append(token: TokenId, logprobs: OutputLogprobs | undefined): void {
     this.tokens.push(token)
     if (logprobs !== undefined) this.logprobs.push(logprobs)
+  }
+
+  /** Adds the probabilities of further prompt tokens. */
+  addScores(scores: readonly OutputLogprobs[] = []): void {
+    for (const score of scores) this.promptLogprobs.push(score)
   }
 
   /** Token counts so far, as its `end` event has them. */

@@ -2,9 +2,11 @@ import assert from 'node:assert/strict'
 import type {
   Backend,
   BatchItem,
+  OutputLogprobs,
   Sampler,
   SlotId,
   StepOutput,
+  StepResult,
 } from '../../contracts/model/backend.js'
 import { defaultSampling, type SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
@@ -28,6 +30,27 @@ export class BackendDriver {
 
   /** A step of one item; what comes back is checked against what was asked for. */
   async step(items: readonly BatchItem[]): Promise<readonly (readonly StepOutput[])[]> {
+    return (await this.#run(items)).outputs
+  }
+
+  /** Log probabilities of all tokens but the first, computed `chunk` at a time. */
+  async score(slot: SlotId, tokens: readonly TokenId[], chunk: number): Promise<OutputLogprobs[]> {
+    const scored: OutputLogprobs[] = []
+    await this.#withSampler(greedy, tokens, async (sampler) => {
+      for (let position = 0; position < tokens.length; position += chunk) {
+        const part = tokens.slice(position, position + chunk)
+        const next = tokens.slice(position + 1, position + chunk + 1)
+        const scores = { position, tokens: next, top: 3 }
+        const item = { slot, position, tokens: part, outputs: [], sampler }
+        const { scores: found } = await this.#run([next.length > 0 ? { ...item, scores } : item])
+        assert.equal(found?.[0]?.length ?? 0, next.length, 'there is one score per wanted token')
+        scored.push(...(found?.[0] ?? []))
+      }
+    })
+    return scored
+  }
+
+  async #run(items: readonly BatchItem[]): Promise<StepResult> {
     const result = await this.backend.step(items)
     for (const milliseconds of [result.decodeMs, result.sampleMs]) {
       assert(milliseconds >= 0, `a step's times are milliseconds, instead got ${milliseconds}`)
@@ -39,7 +62,7 @@ export class BackendDriver {
       assert.deepEqual(positions, item.outputs, 'there is one output per wanted position')
       for (const { token } of outputs) assertInVocabulary(this.backend, token)
     }
-    return result.outputs
+    return result
   }
 
   /** Computes `tokens` from index `from` on, `chunk` at a time, and draws the next token. */

@@ -51,7 +51,28 @@ function checkItem(item: BatchItem, context: CheckContext): string | undefined {
     }
     if (output <= (outputs[index - 1] ?? -1)) return `outputs do not rise: ${outputs.join(', ')}`
   }
-  return outputs.length === 0 ? undefined : checkSampler(item, content, context)
+  const problem = checkScores(item, context.vocabularySize)
+  if (problem !== undefined || outputs.length === 0) return problem
+  return checkSampler(item, content, context)
+}
+
+function checkScores(
+  { position, tokens, scores }: BatchItem,
+  vocabularySize: number,
+): string | undefined {
+  if (scores === undefined) return undefined
+  const { position: from, tokens: scored } = scores
+  const end = position + tokens.length
+  if (scored.length === 0 || from < position || from + scored.length > end) {
+    return `${scored.length} scores from ${from} on are outside its positions ${position} to ${end - 1}`
+  }
+  const bad = scored.find((token) => !(token >= 0 && token < vocabularySize))
+  if (bad !== undefined) return `scored token ${bad} is outside the vocabulary`
+  const wrong = scored.findIndex((token, index) => {
+    const next = tokens[from + index + 1 - position]
+    return next !== undefined && next !== token
+  })
+  return wrong < 0 ? undefined : `scored token ${scored[wrong]} is not what follows in the item`
 }
 
 function checkSampler(

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Backend } from '../../contracts/model/backend.js'
 import { BackendDriver } from './backend-driver.js'
+import { checkScores } from './score-checks.js'
 import { checkSampling } from './sampling-checks.js'
 import { checkSlots } from './slot-checks.js'
 import { check, type TestContext } from '../test-context.js'
@@ -36,6 +37,7 @@ export async function testBackend(
       const driver = new BackendDriver(backend)
       await checkSlots(t, driver, exact)
       await checkSampling(t, driver, exact)
+      await checkScores(t, driver, exact)
     } finally {
       await check(t, 'can be disposed of', async () => await backend.dispose())
     }

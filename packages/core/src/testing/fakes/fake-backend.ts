@@ -122,6 +122,7 @@ export class FakeBackend implements Backend {
     this.capabilities = {
       grammar: false,
       logprobs: true,
+      promptLogprobs: true,
       embeddings: options.embeddingSize !== undefined,
       lora: false,
       gpu: false,
@@ -189,7 +190,8 @@ export class FakeBackend implements Backend {
       const failure = this.#options.failWhen?.(items, step)
       if (failure !== undefined) throw failure
       const outputs = items.map((item) => this.#compute(item))
-      return { outputs, decodeMs: milliseconds, sampleMs: 0 }
+      const scores = items.map((item) => this.#model.score(this.#slot(item.slot), item.scores))
+      return { outputs, scores, decodeMs: milliseconds, sampleMs: 0 }
     })
   }
 

@@ -1,7 +1,8 @@
-import type { OutputLogprobs } from '../../contracts/model/backend.js'
+import type { OutputLogprobs, ScoredTokens } from '../../contracts/model/backend.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { sampleToken } from './fake-sampling.js'
+import type { FakeSlot } from './fake-slot.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import {
   completions,
@@ -67,6 +68,15 @@ export class FakeModel {
     const of = (id: TokenId) => ({ token: id, logprob: (logits[id] ?? NaN) - total })
     const likeliest = [...logits.keys()].sort((a, b) => (logits[b] ?? NaN) - (logits[a] ?? NaN))
     return { logprob: of(token).logprob, top: likeliest.slice(0, count).map(of) }
+  }
+
+  /** How likely the scored tokens are in this slot. */
+  score(slot: FakeSlot, scores: ScoredTokens | undefined): OutputLogprobs[] {
+    const { position = 0, tokens = [], top = 0 } = scores ?? {}
+    return tokens.map((token, index) => {
+      const length = position + index + 1
+      return this.logprobs(slot.tokens.slice(0, length), slot.hashAt(length), token, top)
+    })
   }
 
   /** Up to `count` tokens that follow `content`, the end-of-generation token included. */

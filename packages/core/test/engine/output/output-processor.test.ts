@@ -1,12 +1,19 @@
-import { type AddressedEvent, createEngine, type GenerateRequest } from '@cllm/core'
 import {
+  type AddressedEvent,
+  createEngine,
+  defaultSampling,
+  type GenerateRequest,
+  type TokenId,
+} from '@cllm/core'
+import {
+  FakeBackend,
   FakeTokenizer,
   runUntilIdle,
   scriptAnswers,
   firstComeFirstServed,
 } from '@cllm/core/testing'
 import t from 'tap'
-import { greedy, isDone, promptOf, rig } from '../../rig.js'
+import { empty, greedy, isDone, policyOf, promptOf, rig, WatchedBackend } from '../../rig.js'
 
 t.test('stop texts', async (t) => {
   const tokenizer = new FakeTokenizer()
@@ -112,5 +119,75 @@ t.test('stop texts', async (t) => {
     const { done, cancelled } = engine.statistics().requests
     t.equal(done + cancelled, 3)
     await isDone(t, made)
+  })
+})
+
+/** What the model says of all tokens but the first, asked without an engine and in one step. */
+async function scoredAtOnce(tokens: readonly TokenId[], top: number) {
+  const backend = new FakeBackend({ batchSize: 256 })
+  const sampler = backend.createSampler({ ...defaultSampling, seed: 1 }, tokens)
+  const scores = { position: 0, tokens: tokens.slice(1), top }
+  const item = { slot: 0, position: 0, tokens, outputs: [], sampler, scores }
+  return (await backend.step([item])).scores?.[0]
+}
+
+t.test('log probabilities of a prompt', async (t) => {
+  const prompt = promptOf(70)
+  let isPreempted = false
+  const once = policyOf((state) => {
+    const [scored] = state.running
+    if (isPreempted || scored?.computedTokens !== 64) return firstComeFirstServed.plan(state)
+    isPreempted = true
+    return { ...empty, preempt: [scored.id], wakeAt: state.now + 5 }
+  })
+  for (const policy of [firstComeFirstServed, once]) {
+    const made = rig({ policy })
+    const { backend } = made
+    await made.ask(greedy(prompt, 1))
+    const before = backend.steps.length
+    const { events } = await made.ask({ ...greedy(prompt, 2), promptLogprobs: 2 })
+    const chunks = backend.steps.slice(before).map(({ batch }) => batch[0]?.tokens.length)
+    const whole = [32, 32, 6, 1]
+    t.same(chunks, policy === once ? [32, 32, ...whole] : whole, 'small chunks, nothing is reused')
+    const [, first, second] = events
+    const scored = first?.type === 'token' ? (first.promptLogprobs ?? []) : []
+    t.same(
+      scored.map(({ token }) => token),
+      prompt,
+      'with the first token, once for each token',
+    )
+    t.notOk(second !== undefined && 'promptLogprobs' in second)
+    t.match(scored[0], { logprob: null, top: [] })
+    const known = scored.slice(1).map(({ logprob, top }) => ({
+      logprob,
+      top: top.map(({ token, logprob }) => ({ token, logprob })),
+    }))
+    t.same(known, await scoredAtOnce(prompt, 2))
+    await isDone(t, made)
+  }
+  t.ok(isPreempted)
+
+  t.test('of an answer without a token', async (t) => {
+    const made = rig({ endProbability: 1 })
+    const sampling = { temperature: 0 }
+    const prompt = { tokens: promptOf(5) }
+    const { events } = await made.ask({ prompt, sampling, promptLogprobs: 0 })
+    const end = events.at(-1)
+    t.match(end, { type: 'end', usage: { generatedTokens: 0 } })
+    t.equal(end?.type === 'end' ? end.promptLogprobs?.length : 0, 5)
+  })
+
+  t.test('where there are none', async (t) => {
+    class Plain extends WatchedBackend {
+      override readonly capabilities = {
+        ...new FakeBackend().capabilities,
+        promptLogprobs: false,
+      }
+    }
+    const made = rig({ backend: (options) => new Plain(options) })
+    const request = { ...greedy(promptOf(5), 2), promptLogprobs: 0 }
+    t.match((await made.ask(request)).error, { code: 'unsupported' })
+    const wrong = await rig().ask({ ...request, promptLogprobs: 21 })
+    t.match(wrong.error, { code: 'invalid_request', details: { field: 'promptLogprobs' } })
   })
 })

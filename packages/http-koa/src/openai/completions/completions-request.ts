@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../../request/build-request.js'
-import { boolean, integer } from '../../fields/fields.js'
+import { boolean, integer, largest } from '../../fields/fields.js'
 import { repeatRequest } from '../../request/generation.js'
 import { promptsField, toPrompts } from '../../fields/prompts.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
@@ -14,6 +14,8 @@ import { sharedFields, sharedSettings } from '../openai-fields.js'
 export const completionsSchema = z.object({
   prompt: promptsField(128, { emptyTexts: true }),
   ...sharedFields,
+  // 0 with echo and logprobs: only the prompt is scored
+  max_tokens: integer(0, largest).optional(),
   best_of: integer(1, 128).optional(),
   echo: boolean.optional(),
   logprobs: integer(0, 5).optional(),
@@ -41,7 +43,14 @@ export async function toCompletionRequests(
   const times = answersPerPrompt(fields)
   const ranks = times > (fields.n ?? 1)
   const logprobs = fields.logprobs ?? (ranks ? 0 : undefined)
-  const settings = { ...sharedSettings(fields), constraint, logprobs }
+  const promptLogprobs = isScored(fields) ? fields.logprobs : undefined
+  const settings = {
+    ...sharedSettings(fields),
+    ...(isScored(fields) && scoringSettings(fields)),
+    constraint,
+    logprobs,
+    promptLogprobs,
+  }
   const prompts = toPrompts(fields.prompt)
   if (prompts.length * times > 128) {
     throw invalid(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
@@ -49,12 +58,21 @@ export async function toCompletionRequests(
   return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, defaults), times))
 }
 
+/** Whether the log probabilities of the prompt are wanted, too. */
+export const isScored = ({ echo, logprobs }: CompletionsFields): boolean =>
+  echo === true && logprobs !== undefined
+
+/**
+ * One token at least is generated. Those who score a text ask for one and cut it off, as
+ * lm-evaluation-harness does: so it must be there, even where the model would end.
+ */
+function scoringSettings({ max_tokens: maxTokens }: CompletionsFields) {
+  return maxTokens === undefined || maxTokens > 1 ? {} : { maxTokens: 1, ignoreEos: true }
+}
+
 function refuse(fields: CompletionsFields): void {
-  if (fields.logprobs !== undefined && fields.echo === true) {
-    throw unsupported(
-      'logprobs',
-      'not together with echo: the logprobs of the prompt are not computed',
-    )
+  if (fields.max_tokens === 0 && !isScored(fields)) {
+    throw invalid('max_tokens', '1 or more; 0 only together with echo and logprobs')
   }
   if ((fields.suffix ?? '') !== '') throw unsupported('suffix', 'this model cannot fill gaps')
   const { n = 1, best_of: bestOf = n } = fields

@@ -1,4 +1,10 @@
-import { type EngineClient, type GenerateRequest, requestId, type TokenLogprobs } from '@cllm/core'
+import {
+  type EngineClient,
+  type GenerateRequest,
+  type PromptTokenLogprobs,
+  requestId,
+  type TokenLogprobs,
+} from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { publicError } from '../../errors/public-error.js'
 import {
@@ -15,6 +21,7 @@ import {
   answersPerPrompt,
   type CompletionsFields,
   completionsSchema,
+  isScored,
   toCompletionRequests,
 } from './completions-request.js'
 import { openModel } from '../../engines/open-model.js'
@@ -46,7 +53,10 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
     await stream(ctx, generations, echoes, head, fields)
     return
   }
-  const answers = await Promise.all(generations.map(collect))
+  const promptOnly = fields.max_tokens === 0
+  const answers = await Promise.all(
+    generations.map((generation) => collect(generation, promptOnly)),
+  )
   const hasLogprobs = fields.logprobs !== undefined
   const ends = answers.map(({ end }) => end)
   const times = answersPerPrompt(fields)
@@ -55,7 +65,7 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
     choices: best(answers, times, fields.n ?? 1).map((answer, index) => ({
       text: `${echoes[answers.indexOf(answer)] ?? ''}${answer.text}`,
       index,
-      logprobs: hasLogprobs ? textLogprobs(answer.logprobs, 0) : null,
+      logprobs: hasLogprobs ? textLogprobs([...answer.prompt, ...answer.logprobs], 0) : null,
       finish_reason: answer.end.reason,
     })),
     usage: usageOfAll(ends, times),
@@ -100,20 +110,25 @@ async function promptText(client: EngineClient, { prompt }: GenerateRequest): Pr
 
 interface Answer {
   readonly text: string
+  /** The prompt's, if requested. */
+  readonly prompt: readonly PromptTokenLogprobs[]
   readonly logprobs: readonly TokenLogprobs[]
   readonly end: EndEvent
 }
 
-async function collect({ events }: Generation): Promise<Answer> {
+async function collect({ events }: Generation, promptOnly: boolean): Promise<Answer> {
   let text = ''
+  let prompt: readonly PromptTokenLogprobs[] = []
   const logprobs: TokenLogprobs[] = []
   let end: EndEvent | undefined
   for await (const event of events) {
-    text += event.text
+    prompt = event.promptLogprobs ?? prompt
     if (event.type === 'end') end = event
-    else if (event.logprobs !== undefined) logprobs.push(event.logprobs)
+    if (promptOnly) continue
+    text += event.text
+    if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
   }
-  return { text, logprobs, end: end! }
+  return { text, prompt, logprobs, end: end! }
 }
 
 async function stream(
@@ -121,24 +136,25 @@ async function stream(
   generations: readonly Generation[],
   echoes: readonly string[],
   head: object,
-  { n = 1, stream_options: options }: CompletionsFields,
+  fields: CompletionsFields,
 ): Promise<void> {
+  const { n = 1, stream_options: options, max_tokens: maxTokens } = fields
   const includeUsage = options?.include_usage ?? false
   const response = startEventStream(ctx)
   const opening = `data: ${JSON.stringify(head).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
   const offsets = generations.map(() => 0)
-  const likely = (index: number, token: TokenLogprobs | undefined): string => {
-    if (token === undefined) return 'null'
+  const likely = (index: number, tokens: readonly PromptTokenLogprobs[]): string => {
+    if (tokens.length === 0) return 'null'
     const offset = offsets[index] ?? 0
-    offsets[index] = offset + token.text.length
-    return JSON.stringify(textLogprobs([token], offset))
+    offsets[index] = offset + tokens.reduce((sum, { text }) => sum + text.length, 0)
+    return JSON.stringify(textLogprobs(tokens, offset))
   }
   const send = (
     index: number,
     text: string,
     finish: string | null = null,
-    logprobs?: TokenLogprobs,
+    logprobs: readonly PromptTokenLogprobs[] = [],
   ) =>
     response.write(
       `${opening}[{"text":${JSON.stringify(text)},"index":${index},` +
@@ -147,13 +163,17 @@ async function stream(
     )
   const ends: EndEvent[] = []
   try {
-    for (const [index, echo] of echoes.entries()) if (echo !== '') send(index, echo)
+    if (!isScored(fields)) {
+      for (const [index, echo] of echoes.entries()) if (echo !== '') send(index, echo)
+    }
     for await (const { index, event } of mergeGenerations(generations)) {
+      const { promptLogprobs } = event
+      if (promptLogprobs !== undefined) send(index, echoes[index] ?? '', null, promptLogprobs)
       if (event.type === 'end') {
-        send(index, event.text, event.reason)
+        send(index, maxTokens === 0 ? '' : event.text, event.reason)
         ends[index] = event
-      } else if (event.text !== '' || event.logprobs !== undefined) {
-        send(index, event.text, null, event.logprobs)
+      } else if (maxTokens !== 0 && (event.text !== '' || event.logprobs !== undefined)) {
+        send(index, event.text, null, event.logprobs && [event.logprobs])
       }
     }
     if (includeUsage) {
