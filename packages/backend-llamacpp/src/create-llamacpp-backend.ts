@@ -34,6 +34,9 @@ const chunkMultiple = 64
 /** The largest number of tokens in an embedding input. */
 const longestEmbedding = 2048
 
+/** Inputs that one pass of embeddings takes through the C API. */
+const embeddingInputs = 16
+
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
 
@@ -140,7 +143,7 @@ async function checkPlan(
   return plan.total
 }
 
-/** The context of embeddings: one sequence in one pass. Its memory is checked like that of the slots. */
+/** The context of embeddings: each input is a sequence, and all share the cells. Its memory is checked like that of the slots. */
 async function openEmbeddings(
   llama: LlamaRuntime,
   loaded: LoadedModel,
@@ -153,7 +156,8 @@ async function openEmbeddings(
   await checkPlan(llama, { ...shape, sizeBytes: 0 }, single, dependencies)
   const context = await loaded.createContext({
     contextSize: paddedContext(size),
-    sequences: 1,
+    sequences: inputsPerPass(loaded),
+    kvUnified: true,
     batchSize: size,
     threads: settings.threads.start,
     flashAttention: settings.flashAttention,
@@ -169,6 +173,9 @@ async function openEmbeddings(
 function embeddingTokens({ contextSize }: Settings): number {
   return Math.min(contextSize, longestEmbedding)
 }
+
+/** The addon gives out the embedding of one sequence only. */
+const inputsPerPass = ({ path }: LoadedModel): number => (path === 'ffi' ? embeddingInputs : 1)
 
 function assemble(
   llama: LlamaRuntime,
@@ -197,6 +204,7 @@ function assemble(
       contextSize,
       batchSize,
       embeddingTokens: embeddingTokens(settings),
+      embeddingInputs: inputsPerPass(loaded),
       ...(flashAttention !== false && { chunkMultiple }),
     },
     capabilities: {
@@ -219,7 +227,7 @@ function assemble(
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,
-      embeddingTokens(settings),
+      { tokens: embeddingTokens(settings), inputs: inputsPerPass(loaded) },
     ),
     grammars: new ConstraintGrammars(loaded.parseGrammar, vocabulary),
     clock,

@@ -150,9 +150,9 @@ export class LlamaCppBackend implements Backend {
     return { outputs, decodeMs, sampleMs: 0 }
   }
 
-  embed(tokens: readonly TokenId[]): Promise<number[]> {
+  embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
     this.#checkOpen()
-    return this.#parts.embedder.embed(tokens)
+    return this.#parts.embedder.embed(inputs)
   }
 
   truncate(slot: SlotId, length: number): number {

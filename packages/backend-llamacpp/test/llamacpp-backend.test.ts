@@ -97,6 +97,7 @@ t.test('model information', async (t) => {
     contextSize: 100,
     batchSize: 64,
     embeddingTokens: 100,
+    embeddingInputs: 16,
     chunkMultiple: 64,
   })
   t.equal(backend.capabilities.gpu, false)
@@ -271,12 +272,26 @@ t.test('slots are chosen so that ids stay consecutive', async (t) => {
 t.test('embeddings have a context of their own', async (t) => {
   const backend = await openTiny(t, { contextSize: 128 })
   const { tokenizer } = backend
-  const embed = async (text: string) => (await backend.embed?.(tokenizer.encode(text))) ?? []
+  const embedAll = async (texts: readonly string[]) =>
+    (await backend.embed?.(texts.map((text) => tokenizer.encode(text)))) ?? []
+  const embed = async (text: string) => (await embedAll([text]))[0]!
   const one = await embed('A cat sat in the sun')
   t.equal(one.length, 64)
   t.ok(Math.abs(one.reduce((sum, value) => sum + value * value, 0) - 1) < 1e-5, 'of length 1')
   const other = await embed('Seven')
   t.notSame(other, one)
+  for (const native of ['ffi', 'addon'] as const) {
+    const beside = native === 'ffi' ? backend : await openTiny(t, { native, contextSize: 128 })
+    const { embeddingInputs } = beside.limits
+    t.equal(embeddingInputs, native === 'ffi' ? 16 : 1)
+  }
+  const texts = ['Seven', 'A cat sat in the sun', 'One day a cat', 'Seven']
+  for (const [index, vector] of (await embedAll(texts)).entries()) {
+    const alone = await embed(texts[index]!)
+    const apart = Math.max(...vector.map((value, at) => Math.abs(value - alone[at]!)))
+    t.ok(apart < 1e-3, `input ${index} beside others is ${apart} from what it is alone`)
+  }
+  await t.rejects(embedAll(Array.from({ length: 17 }, () => 'a')), { code: 'backend_failed' })
   const tokens = tokenizer.encode('One day')
   const count = 12
   const [alone] = await generate(backend, [{ slot: 0, tokens, params: greedy, count }])
@@ -286,7 +301,7 @@ t.test('embeddings have a context of their own', async (t) => {
   t.same((await drawing)[0], alone, 'which it does not change')
   await t.rejects(embed('a '.repeat(300)), { code: 'prompt_too_long', message: /1 to 128 tokens/ })
   await t.rejects(
-    Promise.resolve().then(() => backend.embed?.([999])),
+    Promise.resolve().then(() => backend.embed?.([[999]])),
     { code: 'invalid_token' },
   )
 })

@@ -109,8 +109,11 @@ export interface NativeContext {
   getSequenceKvCacheMinPosition(sequence: number): number
   /** −1 when the sequence is empty. */
   getSequenceKvCacheMaxPosition(sequence: number): number
-  /** That of sequence 0, for a context that was made for embeddings. */
-  getEmbedding(tokens: number): Float32Array
+  /**
+   * For a context that was made for embeddings; the addon's has sequence 0 only.
+   * @param tokens - up to the end of the sequence's, in the batch
+   */
+  getEmbedding(tokens: number, sequence: number): Float32Array
   getThreads(): number
   dispose(): Promise<void>
 }

@@ -14,8 +14,9 @@ interface Job {
 }
 
 /**
- * Computes embeddings in turn with the engine's steps: one input between two steps, so that
- * generation never waits for more than one, and one after the other while nothing is generated.
+ * Computes embeddings in turn with the engine's steps: one pass between two steps, so that generation
+ * never waits for more than one, and one after the other while nothing is generated. A pass has as many
+ * inputs as the backend takes at once.
  */
 @injectable()
 export class Embeddings {
@@ -31,7 +32,7 @@ export class Embeddings {
     @inject(PartQueue) private readonly parts: PartQueue,
   ) {}
 
-  /** Whether an input is being computed. */
+  /** Whether inputs are being computed. */
   get isBusy(): boolean {
     return this.#pass !== undefined
   }
@@ -70,14 +71,14 @@ export class Embeddings {
     }
   }
 
-  /** Waits for the input that is being computed; a step comes before the next one. */
+  /** Waits for the pass that is under way; a step comes before the next one. */
   async beforeStep(): Promise<void> {
     this.#stepIsDue = true
     await this.#pass
     this.#stepIsDue = false
   }
 
-  /** Runs a step, and begins the next input when it is over. */
+  /** Runs a step, and begins the next pass when it is over. */
   async during<Result>(step: Promise<Result>): Promise<Result> {
     this.#isStepping = true
     try {
@@ -103,19 +104,42 @@ export class Embeddings {
   }
 
   #next(): void {
-    if (this.#pass !== undefined) return
-    const job = this.#queue.shift()
-    if (job !== undefined) this.#pass = this.#compute(job)
+    if (this.#pass !== undefined || this.#queue.length === 0) return
+    this.#pass = this.#computeAll(this.#queue.splice(0, this.#countFitting()))
   }
 
-  async #compute({ tokens: input, resolve, reject }: Job): Promise<void> {
-    try {
-      resolve((await this.backend.embed?.(input)) ?? [])
-    } catch (error) {
-      reject(CllmError.from(error, 'backend_failed'))
+  /** How many of the first in the queue one pass computes. */
+  #countFitting(): number {
+    const { contextSize, embeddingTokens = contextSize, embeddingInputs = 1 } = this.backend.limits
+    let room = embeddingTokens
+    let count = 0
+    for (const { tokens } of this.#queue.slice(0, embeddingInputs)) {
+      room -= tokens.length
+      if (room < 0) break
+      count++
+    }
+    return Math.max(1, count)
+  }
+
+  async #computeAll(jobs: readonly Job[]): Promise<void> {
+    // Of several, one that cannot be computed fails alone.
+    if (!(await this.#compute(jobs))) {
+      for (const job of jobs) await this.#compute([job])
     }
     this.#pass = undefined
     if (!this.#isStepping && !this.#stepIsDue) this.#next()
+  }
+
+  /** Returns false when the pass failed and its inputs are still to be computed. */
+  async #compute(jobs: readonly Job[]): Promise<boolean> {
+    try {
+      const vectors = (await this.backend.embed?.(jobs.map(({ tokens }) => tokens))) ?? []
+      for (const [index, { resolve }] of jobs.entries()) resolve(vectors[index] ?? [])
+    } catch (error) {
+      if (jobs.length > 1) return false
+      for (const { reject } of jobs) reject(CllmError.from(error, 'backend_failed'))
+    }
+    return true
   }
 }
 

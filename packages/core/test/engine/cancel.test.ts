@@ -20,9 +20,9 @@ class SlowBackend extends WatchedBackend {
   override readonly tokenizer = new PartsTokenizer()
   embedded: number[] = []
 
-  override async embed(tokens: readonly TokenId[]): Promise<number[]> {
-    this.embedded.push(tokens.length)
-    return await super.embed(tokens)
+  override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
+    this.embedded.push(...inputs.map(({ length }) => length))
+    return await super.embed(inputs)
   }
 }
 

@@ -21,12 +21,12 @@ t.test('one embedding between two steps, all at once in idle time', async (t) =>
       return await super.step(batch)
     }
 
-    override async embed(tokens: readonly TokenId[]): Promise<number[]> {
+    override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
       if (this.stepping) throw new Error('during a step')
       order.push('embed')
       await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 50, resolve))
-      if (tokens.length === 3) throw new RangeError('three')
-      return [tokens.length]
+      if (inputs.some((tokens) => tokens.length === 3)) throw new RangeError('three')
+      return inputs.map((tokens) => [tokens.length])
     }
   }
   const made = rig({ backend: (given) => new Embedding(given) })
@@ -53,4 +53,34 @@ t.test('one embedding between two steps, all at once in idle time', async (t) =>
   await run(client.close())
   t.same((await last).vector, [1], 'what is computed is waited for')
   t.match(await refused, { code: 'shutting_down' })
+})
+
+t.test('a pass has as many inputs as the backend takes', async (t) => {
+  const passes: number[][] = []
+  class Wide extends WatchedBackend {
+    override readonly capabilities = { ...new WatchedBackend().capabilities, embeddings: true }
+    override readonly limits = {
+      ...new WatchedBackend().limits,
+      embeddingTokens: 12,
+      embeddingInputs: 3,
+    }
+
+    override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
+      passes.push(inputs.map(({ length }) => length))
+      await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 50, resolve))
+      if (inputs.some(({ length }) => length === 7)) throw new RangeError('seven')
+      return inputs.map(({ length }) => [length])
+    }
+  }
+  const made = rig({ backend: (given) => new Wide(given) })
+  const { client, run } = made
+  const embed = (length: number) =>
+    client.embed({ tokens: promptOf(length) }).then(
+      ({ vector }) => vector[0],
+      (error: Error) => error.message,
+    )
+  const lengths = [2, 1, 4, 4, 5, 7, 1, 12, 1]
+  t.same(await run(Promise.all(lengths.map(embed))), [2, 1, 4, 4, 5, 'seven', 1, 12, 1])
+  const alone = [[5], [7]]
+  t.same(passes, [[2], [1, 4, 4], [5, 7], ...alone, [1], [12], [1]], 'the first does not wait')
 })

@@ -347,9 +347,9 @@ t.test('what its client has left is not taken up by the next engine', async (t) 
   kill()
   t.match((await hostile).error, { code: 'cancelled', message: 'its client is gone' })
   await runUntilIdle(clock, 1200)
-  processes[1]!.backend.embed = async (tokens) => {
-    embedded.push(tokens)
-    return [1, 0]
+  processes[1]!.backend.embed = async (inputs) => {
+    embedded.push(...inputs)
+    return inputs.map(() => [1, 0])
   }
   t.equal((await run(stays)).tokens.length, 20)
   const { steps, samplers } = processes[1]!.backend

@@ -5,8 +5,12 @@ import { unsupported } from './unsupported.js'
 /** The inputs to embed: up to 2,048, as OpenAI takes. */
 export const embeddingInput = promptsField(2048, { emptyTexts: false })
 
+/** Inputs of one body that the engine has at a time: enough for a pass. */
+const inputsAtOnce = 16
+
 /**
- * The embeddings of several inputs, computed one after the other until the signal fires.
+ * The embeddings of several inputs, until the signal fires. Few at once, so that another client's
+ * inputs do not wait for all of them.
  *
  * @throws `unsupported` when the backend has no embeddings
  */
@@ -17,9 +21,23 @@ export async function embedAll(
 ): Promise<Embedding[]> {
   const { capabilities } = await client.info()
   if (!capabilities.embeddings) throw unsupported('input', 'this backend has no embeddings')
+  const failed = new AbortController()
   const embeddings: Embedding[] = []
-  for (const input of inputs) {
-    embeddings.push(await client.embed(input, { signal }))
+  const waiting = inputs.entries()
+  // Each takes the next input when it has its embedding.
+  const embedNext = async (): Promise<void> => {
+    const either = AbortSignal.any([signal, failed.signal])
+    for (const [index, input] of waiting) {
+      embeddings[index] = await client.embed(input, { signal: either })
+    }
+  }
+  const all = Array.from({ length: Math.min(inputsAtOnce, inputs.length) }, embedNext)
+  try {
+    await Promise.all(all)
+  } catch (error) {
+    failed.abort()
+    await Promise.allSettled(all)
+    throw error
   }
   return embeddings
 }

@@ -158,13 +158,13 @@ export class FfiContext implements LogitsContext {
     return this.#functions.llama_memory_seq_pos_max(this.#memory, sequence)
   }
 
-  getEmbedding(tokens: number): Float32Array {
+  getEmbedding(tokens: number, sequence: number): Float32Array {
     this.#check()
     const { context, embeddingSize } = this.#parts
     const functions = this.#functions
     const isPooled = functions.llama_pooling_type(context) !== 0
     const pointer = isPooled
-      ? functions.llama_get_embeddings_seq(context, 0)
+      ? functions.llama_get_embeddings_seq(context, sequence)
       : functions.llama_get_embeddings_ith(context, tokens - 1)
     if (pointer === null) throw failed('llama.cpp gave no embedding')
     return new Float32Array(viewMemory(pointer, 4 * embeddingSize)).slice()

@@ -45,6 +45,10 @@ export interface BackendLimits {
   readonly chunkMultiple?: number
   /** Most tokens of an embedding's input; default: `contextSize`. */
   readonly embeddingTokens?: number
+  /**
+   * Most inputs whose embeddings one pass computes, together of at most `embeddingTokens`; default: 1.
+   */
+  readonly embeddingInputs?: number
 }
 
 /** What the backend can do beyond plain generation. A request for what is missing gets a 400. */
@@ -184,10 +188,11 @@ export interface Backend {
   step(batch: readonly BatchItem[]): Promise<StepResult>
 
   /**
-   * The embedding of a text's tokens: pooled as the model requires, of length 1. Uses no slot; never
-   * called during a step. Needed for the capability `embeddings`.
+   * The embeddings of one or several texts' tokens, in their order: pooled as the model requires, of
+   * length 1. Several are within `limits.embeddingInputs` and `limits.embeddingTokens`. Uses no slot;
+   * never called during a step. Needed for the capability `embeddings`.
    */
-  embed?(tokens: readonly TokenId[]): Promise<readonly number[]>
+  embed?(inputs: readonly (readonly TokenId[])[]): Promise<readonly (readonly number[])[]>
 
   /**
    * Drops what is in the slot from `length` on and returns the length really kept: a sliding-window

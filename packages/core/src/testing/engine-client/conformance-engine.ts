@@ -20,9 +20,10 @@ const named = (name: string): SchedulerPolicy => ({ ...firstComeFirstServed, nam
 class ConformanceBackend extends FakeBackend {
   #embedded = 0
 
-  override async embed(tokens: readonly TokenId[]): Promise<number[]> {
-    for (let turn = 0; turn < tokens.length; turn++) await turnOfTheEventLoop()
-    return [++this.#embedded, tokens.length]
+  override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
+    const turns = inputs.reduce((sum, { length }) => sum + length, 0)
+    for (let turn = 0; turn < turns; turn++) await turnOfTheEventLoop()
+    return inputs.map(({ length }) => [++this.#embedded, length])
   }
 }
 

@@ -195,10 +195,11 @@ export class FakeBackend implements Backend {
     })
   }
 
-  async embed(tokens: readonly TokenId[]): Promise<number[]> {
+  async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
     this.#check('embed', { betweenSteps: true })
-    const hash = hashTokens(this.#model.emptyHash, tokens)
-    return fakeEmbedding(hash, this.#options.embeddingSize ?? 0)
+    const { emptyHash } = this.#model
+    const size = this.#options.embeddingSize ?? 0
+    return inputs.map((tokens) => fakeEmbedding(hashTokens(emptyHash, tokens), size))
   }
 
   truncate(slot: SlotId, length: number): number {
