@@ -1,5 +1,6 @@
 import { definePlugin } from '@cllm/core'
 import { admin } from './admin/admin-protocol.js'
+import { anthropic } from './anthropic/anthropic-protocol.js'
 import { llamaServer } from './llama-server/llama-server-protocol.js'
 import { metrics } from './metrics/metrics-protocol.js'
 import { models } from './models/models-protocol.js'
@@ -13,6 +14,7 @@ import type { KoaProtocolDefinition } from './routes/define-protocol.js'
 /** The protocols of this package, in the order in which they are served. */
 export const builtInProtocols: readonly KoaProtocolDefinition[] = Object.freeze([
   native,
+  anthropic,
   openAi,
   ollama,
   llamaServer,

@@ -49,6 +49,8 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/v1/chat/completions': { messages, max_tokens: 1 },
   '/v1/completions': { prompt: 'a', max_tokens: 1 },
   '/v1/responses': { input: 'a', max_output_tokens: 1 },
+  '/v1/messages': { messages, max_tokens: 1 },
+  '/v1/messages/count_tokens': { messages },
   '/v1/embeddings': { model: 'fake', input: 'a' },
   '/api/show': { model: 'fake' },
   '/api/generate': { ...ollama, prompt: 'a' },
@@ -73,6 +75,7 @@ export const validBodies: Readonly<Record<string, object>> = {
 
 const shapes: Readonly<Record<string, object>> = {
   native: { success: false, error: /./, code: /^[a-z_]+$/ },
+  anthropic: { type: 'error', error: { type: /./, message: /./ } },
   openai: { error: { message: /./, type: /./, code: /^[a-z_]+$/ } },
   ollama: { error: /./ },
   'llama-server': { error: { code: Number, message: /./, type: /_error$/ } },

@@ -1,3 +1,4 @@
+import Anthropic, { NotFoundError as NoSuchModel } from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
 import OpenAI, { APIUserAbortError, BadRequestError, NotFoundError } from 'openai'
 import t from 'tap'
@@ -6,6 +7,7 @@ import { greedy, messages, model, personSchema, serveStories } from './serve-sto
 const { url, post, idle, stop } = await serveStories(t)
 const prompt = 'Once upon a time'
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
+const anthropic = new Anthropic({ baseURL: url, apiKey: 'none', maxRetries: 0 })
 const ollama = new Ollama({ host: url })
 
 async function chatByOpenAi(): Promise<string> {
@@ -178,6 +180,40 @@ t.test('embeddings', async (t) => {
   t.ok((await ollama.embed({ model, input })).prompt_eval_count > 100, 'cut to what fits')
   const refused = openai.embeddings.create({ model, input, dimensions: 3 })
   t.ok((await refused.catch((error: unknown) => error)) instanceof BadRequestError)
+})
+
+t.test('anthropic', async (t) => {
+  const request = { model, messages, ...greedy }
+  const { content, usage, stop_reason } = await anthropic.messages.create(request)
+  const [block] = content
+  t.equal(block?.type === 'text' ? block.text : '', await chatByOpenAi())
+  t.equal(stop_reason, 'max_tokens')
+  const { input_tokens: counted } = await anthropic.messages.countTokens({ model, messages })
+  const { input_tokens: computed, cache_read_input_tokens: cached } = usage
+  t.equal(computed + (cached ?? 0), counted)
+  t.ok((cached ?? 0) > 0, 'the prompt was there already')
+
+  const types: string[] = []
+  const stream = anthropic.messages.stream(request)
+  stream.on('streamEvent', ({ type }) => void types.push(type))
+  const streamed = await stream.finalMessage()
+  t.same(streamed.content, content)
+  t.equal(streamed.usage.output_tokens, 40)
+  t.equal(types[0], 'message_start')
+  t.equal(types.at(-1), 'message_stop')
+
+  const greet = { name: 'greet', input_schema: personSchema }
+  const tools = { tools: [greet], tool_choice: { type: 'any' as const }, max_tokens: 100 }
+  const forced = { ...request, ...tools }
+  for (const message of [
+    await anthropic.messages.create(forced),
+    await anthropic.messages.stream(forced).finalMessage(),
+  ]) {
+    t.equal(message.stop_reason, 'tool_use')
+    const [call] = message.content
+    t.match(call, { type: 'tool_use', name: 'greet', input: { name: /^(Lily|Tim)$/ } })
+  }
+  await t.rejects(anthropic.messages.create({ ...request, model: 'other' }), NoSuchModel)
 })
 
 t.test('structured output and forced tools', async (t) => {

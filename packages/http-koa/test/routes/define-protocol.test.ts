@@ -14,7 +14,7 @@ import { messagesProtocol } from './messages-protocol.js'
 
 type Definitions = Parameters<PluginRegistry['registerProtocol']>[0][]
 
-const path = '/v1/messages'
+const path = '/v1/answers'
 const user = (content: string) => ({ messages: [{ role: 'user', content }] })
 
 /** The built-in protocols, then those of a plug-in. */
@@ -41,7 +41,7 @@ async function serveNamed(t: Test, registry: PluginRegistry, options: KoaProtoco
 
 testEach('a protocol of a plug-in passes the suite', async (t) => {
   const registry = await registryWith(messagesProtocol)
-  const create = () => createKoaProtocols(registry, { names: ['messages'] })[0]!
+  const create = () => createKoaProtocols(registry, { names: ['answers'] })[0]!
   await testProtocol(t, serveDirectory(create), {
     client: clientKind(),
     request: (prompt, max_tokens, stream) => ({
@@ -53,7 +53,7 @@ testEach('a protocol of a plug-in passes the suite', async (t) => {
 
 t.test('it is served and described beside the built-in ones, with errors of its own', async (t) => {
   const registry = await registryWith(messagesProtocol)
-  const server = await serveNamed(t, registry, { options: { messages: { max_tokens: 3 } } })
+  const server = await serveNamed(t, registry, { options: { answers: { max_tokens: 3 } } })
   t.match(await (await server.post(path, user('a'))).json(), {
     type: 'message',
     content: [{ type: 'text', text: /./ }],
@@ -78,13 +78,13 @@ t.test('the protocols are made by name, with checked options', async (t) => {
   const names = (options?: KoaProtocolsOptions) =>
     createKoaProtocols(registry, options).map(({ name }) => name)
   t.same(names(), registry.protocolNames(), 'every registered one')
-  t.same(names({ names: ['messages', 'native', 'native'] }), ['messages', 'native'])
+  t.same(names({ names: ['answers', 'native', 'native'] }), ['answers', 'native'])
   const code = 'invalid_configuration'
-  t.throws(() => names({ names: ['message'] }), { code, message: /did you mean "messages"/ })
+  t.throws(() => names({ names: ['answer'] }), { code, message: /did you mean "answers"/ })
   t.throws(() => names({ options: { openapi: { a: 1 } } }), { code, message: /takes no options/ })
-  t.throws(() => names({ options: { mesages: {} } }), {
+  t.throws(() => names({ options: { anwers: {} } }), {
     code,
-    message: /protocol_options: .*mesages/,
+    message: /protocol_options: .*anwers/,
   })
   t.throws(() => names({ options: { native: { top_p: 2 } } }), {
     code,

@@ -95,7 +95,7 @@ async function messages(ctx: KoaContext, context: MessagesContext): Promise<void
 const routes = [
   {
     method: 'post',
-    path: '/v1/messages',
+    path: '/v1/answers',
     summary: 'Answer a conversation',
     body: schema,
     answers: ['application/json', 'text/event-stream'],
@@ -105,14 +105,14 @@ const routes = [
 
 /** Another vendor's messages API. */
 export const messagesProtocol = defineProtocol({
-  name: 'messages',
+  name: 'answers',
   doc: "A skeleton of another vendor's messages API.",
   options: defaultsOptions,
   create: (options, { defaults }) => ({
-    name: 'messages',
+    name: 'answers',
     routes,
     errors: {
-      covers: (path) => path.startsWith('/v1/messages'),
+      covers: (path) => path.startsWith('/v1/answers'),
       status: statusElsewhere,
       body: errorBody,
     },

@@ -1,0 +1,92 @@
+import { requestId, type Usage } from '@cllm/core'
+import type { ToolCall } from '../chat/answer/answer-part.js'
+import type { CollectedAnswer } from '../chat/answer/collect-answer.js'
+import type { EndEvent } from '../request/generation.js'
+import type { KoaContext } from '../routes/koa-context.js'
+
+/** What a message has before anything is generated. */
+export interface MessageHead {
+  readonly id: string
+  readonly type: 'message'
+  readonly role: 'assistant'
+  readonly model: string
+}
+
+/** A new message of the assistant. */
+export const messageHead = (ctx: KoaContext, model: string): MessageHead => ({
+  id: `msg_${requestId(ctx.state.transport.random)}`,
+  type: 'message',
+  role: 'assistant',
+  model,
+})
+
+/** A block of an answer. */
+export type AnswerBlock =
+  | { readonly type: 'text'; readonly text: string; readonly citations: null }
+  | { readonly type: 'thinking'; readonly thinking: string; readonly signature: string }
+  | {
+      readonly type: 'tool_use'
+      readonly id: string
+      readonly name: string
+      readonly input: unknown
+    }
+
+/** An empty block of a kind; a call has its name. */
+export function newBlock(
+  ctx: KoaContext,
+  kind: 'text' | 'thinking' | 'tool_use',
+  name = '',
+): AnswerBlock {
+  if (kind === 'text') return { type: 'text', text: '', citations: null }
+  // Nothing is signed: only this server reads what it has thought.
+  if (kind === 'thinking') return { type: 'thinking', thinking: '', signature: '' }
+  return { type: 'tool_use', id: `toolu_${requestId(ctx.state.transport.random)}`, name, input: {} }
+}
+
+/** The content of a whole answer. */
+export function contentOf(
+  ctx: KoaContext,
+  { content, reasoning, calls }: CollectedAnswer,
+): readonly AnswerBlock[] {
+  const thinking = { ...newBlock(ctx, 'thinking'), thinking: reasoning }
+  const text = { ...newBlock(ctx, 'text'), text: content }
+  return [
+    ...(reasoning === '' ? [] : [thinking as AnswerBlock]),
+    ...(content === '' && calls.length > 0 ? [] : [text as AnswerBlock]),
+    ...calls.map((call) => toolUse(ctx, call)),
+  ]
+}
+
+function toolUse(ctx: KoaContext, { name, arguments: given }: ToolCall): AnswerBlock {
+  return { ...newBlock(ctx, 'tool_use', name), input: inputOf(given) } as AnswerBlock
+}
+
+/** An answer that was cut off may end within its arguments. */
+function inputOf(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return {}
+  }
+}
+
+/** Anthropic's words for the end of an answer. */
+export function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasCalls: boolean) {
+  const stop_reason =
+    reason === 'length'
+      ? 'max_tokens'
+      : stop !== undefined
+        ? 'stop_sequence'
+        : hasCalls
+          ? 'tool_use'
+          : 'end_turn'
+  return { stop_reason, stop_sequence: stop ?? null }
+}
+
+/** Token counts; those of the input are apart from what was in the cache. */
+export const usageOf = ({ promptTokens, cachedTokens, generatedTokens }: Usage) => ({
+  input_tokens: promptTokens - cachedTokens,
+  cache_creation_input_tokens: 0,
+  cache_read_input_tokens: cachedTokens,
+  output_tokens: generatedTokens,
+})
