@@ -6,7 +6,7 @@ import t from 'tap'
 import { childChannel } from '../../src/engine/process-channel.js'
 import { quietSettings } from './test-settings.js'
 
-t.test('an engine that is stopped is replaced, and its streams go on', async (t) => {
+t.test('a frozen engine is replaced, and its streams continue', async (t) => {
   const { path: modelPath } = await resolveModel('stories15m')
   const settings = {
     backend: { modelPath, slots: 4, gpu: 'off', threads: 1 },
@@ -39,7 +39,7 @@ t.test('an engine that is stopped is replaced, and its streams go on', async (t)
   t.throws(() => process.kill(stopped!, 0), { code: 'ESRCH' }, 'the stopped one is gone')
 })
 
-t.test('a process whose channel is lost is ended, though it does not notice', async (t) => {
+t.test('a process that loses its channel is killed, even if it does not notice', async (t) => {
   const folder = t.testdir({ 'deaf.cjs': `process.send('ready'); setInterval(() => {}, 1000)` })
   const child = fork(join(folder, 'deaf.cjs'), { env: plainEnvironment(process.env), execArgv: [] })
   t.teardown(() => child.kill('SIGKILL'))

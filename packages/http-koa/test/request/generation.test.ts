@@ -66,7 +66,7 @@ testEach('a client that asks is told when its turn comes', async (t) => {
   t.ok(ttft / actual > 0.8 && ttft / actual < 1.25, `${ttft} ms were predicted, it took ${actual}`)
 })
 
-testEach('a full queue and a long wait are refused with the time to come again', async (t) => {
+testEach('a full queue and a long wait are refused with a time to retry', async (t) => {
   const full = {
     native: { success: false, error: 'Request queue is full', retry_after: Number },
     openai: { error: { type: 'rate_limit_error', code: 'rate_limit_exceeded' } },

@@ -146,7 +146,7 @@ testEach('requests are the tenant of their key, and nobody else sees them', asyn
   )
 })
 
-testEach('no hit, and no time that tells of one, crosses tenants', async (t) => {
+testEach('no cache hit, and no timing of one, crosses tenants', async (t) => {
   const server = await serveKeys([ann, bob])
   const secret = 'The code of the safe is one two three four five six seven eight nine ten'
   const ask = async (name: string) => {
