@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 import { localSources } from './models/local-sources.js'
-import { childrenOf, gone, serve, start } from './plain-process.js'
+import { childrenOf, gone, quickModel, serve, start } from './plain-process.js'
 import { model } from './serve-process.js'
 
 t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
@@ -29,7 +29,7 @@ t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
 })
 
 t.test('Ctrl-C ends a measurement in order', async (t) => {
-  const { child, url, exit } = await serve(t)
+  const { child, url, exit } = await serve(t, {}, ...quickModel)
   const load = [
     '--target',
     url,
