@@ -2,6 +2,7 @@ import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'
 import type { Test } from 'tap'
@@ -76,6 +77,15 @@ export function childrenOf({ pid }: ChildProcess): number[] {
     .filter((child) => child > 0)
 }
 
+/** Waits for the first process that a process starts. */
+export async function firstChildOf(parent: ChildProcess): Promise<number> {
+  for (;;) {
+    const [child] = childrenOf(parent)
+    if (child !== undefined) return child
+    await delay(50) // asking without a pause takes the processor that the processes need
+  }
+}
+
 /** Resolves when a process is gone. */
 export async function gone(pid: number): Promise<void> {
   for (;;) {
@@ -84,6 +94,6 @@ export async function gone(pid: number): Promise<void> {
     } catch {
       return
     }
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await delay(10)
   }
 }
