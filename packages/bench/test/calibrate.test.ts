@@ -1,5 +1,6 @@
-import { fitCosts, planSteps } from '@cllm/bench'
-import { passMachine, type PassCosts } from '@cllm/simulation'
+import { type SimulationResult, candidates, fitCosts, paretoFront, planSteps } from '@cllm/bench'
+import { batchings, createPolicy, orders, policyNames } from '@cllm/scheduler'
+import { type PassCosts, passMachine } from '@cllm/simulation'
 import t from 'tap'
 
 const costs: PassCosts = {
@@ -43,4 +44,44 @@ t.test('steps of the plan fit every backend', async (t) => {
       }
     }
   }
+})
+
+const result = (policy: string, share: number, speed: number, ttft: number, itl: number) =>
+  ({
+    policy,
+    policyOptions: {},
+    summary: {
+      goodput: { share },
+      outputTokensPerSecond: speed,
+      ttftMs: { p99: ttft },
+      itlMs: { p99: itl },
+    },
+  }) as unknown as SimulationResult
+
+t.test('the front has who is best at something, the best by goodput first', (t) => {
+  const front = paretoFront([
+    result('slow', 0.5, 100, 900, 50),
+    result('good', 0.9, 100, 800, 50),
+    result('smooth', 0.6, 90, 950, 10),
+    result('twin', 0.9, 100, 800, 50),
+    result('as good as', 0.9, 100.1, 800, 50),
+  ])
+  t.same(
+    front.map(({ policy }) => policy),
+    ['good', 'as good as', 'smooth'],
+  )
+  t.end()
+})
+
+t.test('every candidate is a policy', (t) => {
+  const all = candidates({ itl: 100 }, 512, { batchings, orders })
+  for (const { policy, policyOptions } of all) t.ok(createPolicy(policy, policyOptions))
+  const names = new Set(all.map(({ policy }) => policy))
+  t.equal(names.size, policyNames.filter((name) => !name.endsWith('random')).length)
+  t.ok(all.some(({ policyOptions }) => policyOptions.targetStepMs === 80))
+  t.notOk(all.some(({ policyOptions }) => policyOptions.tokenBudget === 1024))
+  const more = { batchings: [...batchings, { name: 'mine' }], orders: [...orders, { name: 'own' }] }
+  const added = candidates({}, 512, more).map(({ policy }) => policy)
+  for (const name of ['mine+fcfs', 'mine+own', 'adaptive+own']) t.ok(added.includes(name), name)
+  t.end()
 })

@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os'
 import t from 'tap'
 import { availableCores } from '../../src/engine/available-cores.js'
+import { availableMemory } from '../../src/engine/available-memory.js'
 
 t.test('cores that a process may use', async (t) => {
   const files =
@@ -23,4 +24,14 @@ t.test('cores that a process may use', async (t) => {
   t.equal(availableCores(8, files(old('-1\n'))), 8)
   const here = availableCores()
   t.ok(here >= 1 && here <= availableParallelism())
+})
+
+t.test('what a process may still take', async (t) => {
+  const total = 20e9
+  t.equal(availableMemory(0, { limit: undefined, total, used: 1e9 }), 19e9)
+  t.equal(availableMemory(0, { limit: 0, total, used: 1e9 }), 19e9)
+  t.equal(availableMemory(0, { limit: 8e9, total, used: 1e9 }), 7e9)
+  t.equal(availableMemory(4e9, { limit: 8e9, total, used: 1e9 }), 3e9, 'beside other engines')
+  t.equal(availableMemory(0, { limit: 8e9, total, used: 9e9 }), 0)
+  t.ok(availableMemory() > 0)
 })
