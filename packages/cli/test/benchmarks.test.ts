@@ -17,7 +17,7 @@ async function run(name: string, ...args: readonly string[]): Promise<unknown> {
   })
 }
 
-t.test('a short soak: nothing is lost, repeated or mixed up, though the engine dies', async (t) => {
+t.test('a short soak: the engine dies, and nothing is lost, repeated or mixed up', async (t) => {
   const load = ['--minutes', '0.05', '--requests', '40', '--prompts', '8', '--slots', '4']
   t.match(await run('soak.mjs', ...load, '--kills', '1'), {
     passed: true,
@@ -92,7 +92,7 @@ t.test('a crash in the middle of greedy streams', async (t) => {
   t.ok(result.rounds[0]!.firstMs > 0 && result.rounds[0]!.loadMs > 0)
 })
 
-t.test('who leaves is computed no more, in every phase', async (t) => {
+t.test('a request whose client leaves is not computed any further, in every phase', async (t) => {
   const whole = { requests: 8, inOneStep: 8 }
   t.match(await run('cancel.mjs', '--requests', '24', '--json'), {
     passed: true,

@@ -2,6 +2,8 @@ import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'
 import type { Test } from 'tap'
 import { bin, model } from './serve-process.js'
@@ -10,8 +12,19 @@ import { bin, model } from './serve-process.js'
 // plain processes, each the leader of a group, as a shell with a terminal starts them.
 
 const usual = ['--port', '0', '--threads', '1', '--gpu', 'off', '--log-level', 'silent']
+const fileOf = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url))
+/** A model that is there at once, where it does not matter which one answers. */
+export const quickModel = [
+  ...['--plugin', fileOf('examples/backend-plugin/ngram-plugin.js'), '--backend', 'ngram'],
+  ...['--backend-options', '{"order":2}', '--ctx-size', '32768', '--model', fileOf('LICENSE')],
+]
 /** What takes a while. */
-const story = { prompt: 'Once upon a time', max_tokens: 150, temperature: 0, ignore_eos: true }
+export const story = {
+  prompt: 'Once upon a time',
+  max_tokens: 150,
+  temperature: 0,
+  ignore_eos: true,
+}
 
 /** Starts `cllm`. */
 export function start(t: Test, args: readonly string[], more: NodeJS.ProcessEnv = {}) {
@@ -30,9 +43,10 @@ export function start(t: Test, args: readonly string[], more: NodeJS.ProcessEnv 
   return child
 }
 
-/** Starts `cllm serve` with stories15m and waits until it listens. */
+/** Starts `cllm serve`, with stories15m unless told, and waits until it listens. */
 export async function serve(t: Test, more: NodeJS.ProcessEnv = {}, ...args: readonly string[]) {
-  const child = start(t, ['serve', '--model', model, ...usual, ...args], more)
+  const served = args.includes('--model') ? [] : ['--model', model]
+  const child = start(t, ['serve', ...served, ...usual, ...args], more)
   const errors = text(child.stderr)
   const line = await Promise.race([
     once(createInterface(child.stdout), 'line').then(String),
@@ -63,6 +77,15 @@ export function childrenOf({ pid }: ChildProcess): number[] {
     .filter((child) => child > 0)
 }
 
+/** Waits for the first process that a process starts. */
+export async function firstChildOf(parent: ChildProcess): Promise<number> {
+  for (;;) {
+    const [child] = childrenOf(parent)
+    if (child !== undefined) return child
+    await delay(50) // asking without a pause takes the processor that the processes need
+  }
+}
+
 /** Resolves when a process is gone. */
 export async function gone(pid: number): Promise<void> {
   for (;;) {
@@ -71,6 +94,6 @@ export async function gone(pid: number): Promise<void> {
     } catch {
       return
     }
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await delay(10)
   }
 }

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 import { localSources } from './models/local-sources.js'
-import { childrenOf, gone, serve, start } from './plain-process.js'
+import { firstChildOf, gone, quickModel, serve, start } from './plain-process.js'
 import { model } from './serve-process.js'
 
 t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
@@ -29,7 +29,7 @@ t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
 })
 
 t.test('Ctrl-C ends a measurement in order', async (t) => {
-  const { child, url, exit } = await serve(t)
+  const { child, url, exit } = await serve(t, {}, ...quickModel)
   const load = [
     '--target',
     url,
@@ -59,9 +59,8 @@ t.test('a measurement in a process of its own ends with the one that started it'
   const work = ['-m', model, '--gpu', 'off', '--threads', '1', '-p', '32', '-n', '64', '-r', '1000']
   const measure = async () => {
     const bench = start(t, ['bench', 'engine', ...work])
-    let inner: number | undefined
-    while (!inner) [inner] = childrenOf(bench)
-    return { bench, inner, ended: once(bench, 'exit'), errors: text(bench.stderr) }
+    const ended = once(bench, 'exit')
+    return { bench, inner: await firstChildOf(bench), ended }
   }
   const killed = await measure()
   killed.bench.kill('SIGKILL')

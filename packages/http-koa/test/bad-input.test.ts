@@ -51,9 +51,10 @@ t.test('what is described is what is checked', async (t) => {
   const server = await serveEverything()
   t.teardown(server.close)
   for (const route of takeBodies) {
-    for (const [field, type] of Object.entries(route.body!.shape)) {
-      for (const value of values) {
-        if (type.safeParse(JSON.parse(value)).success) continue
+    for (const [index, [field, type]] of Object.entries(route.body!.shape).entries()) {
+      const wrong = values.filter((value) => !type.safeParse(JSON.parse(value)).success)
+      // Each field with a third of them, and each of them with a third of the fields.
+      for (const value of wrong.filter((_, place) => place % 3 === index % 3)) {
         const fields = Object.entries({ ...validBodies[route.path], [field]: 0 }).map(
           ([name, other]) => `"${name}":${name === field ? value : JSON.stringify(other)}`,
         )

@@ -130,23 +130,28 @@ class Child {
 
   /** Undefined when no answer came in time; the child is ended then. */
   async run(constraint: OutputConstraint): Promise<ConstraintResult | undefined> {
-    const path = fileURLToPath(new URL('constraint-child.ts', import.meta.url))
-    if (this.#child === undefined) {
-      this.#child = fork(path, { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] })
-      this.#child.send(this.modelPath)
-      await once(this.#child, 'message')
-    }
+    const child = (this.#child ??= await this.#start())
+    const over = new AbortController()
+    const answer = once(child, 'message', over).then(([result]) => result as ConstraintResult)
+    const ended = once(child, 'exit', over).then(() => (this.#child = undefined))
     const timer = setTimeout(() => this.end(), patienceMs)
-    const answer = once(this.#child, 'message').then(([result]) => result as ConstraintResult)
-    const ended = once(this.#child, 'exit').then(() => void (this.#child = undefined))
-    this.#child.send(constraint)
+    child.send(constraint)
     const result = await Promise.race([answer, ended])
     clearTimeout(timer)
+    over.abort() // its listeners
     return result
   }
 
   end(): void {
     this.#child?.kill('SIGKILL')
+  }
+
+  async #start(): Promise<ChildProcess> {
+    const path = fileURLToPath(new URL('constraint-child.ts', import.meta.url))
+    const child = fork(path, { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] })
+    child.send(this.modelPath)
+    await once(child, 'message')
+    return child
   }
 }
 

@@ -7,7 +7,7 @@ import t from 'tap'
 import { generate, openTiny, sampling } from '../open-tiny.js'
 import { randomSchema } from './random-schemas.js'
 
-const count = 500
+const count = 200
 
 interface Output {
   readonly text: string

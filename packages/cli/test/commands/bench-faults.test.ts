@@ -10,7 +10,7 @@ import { benchFaults } from '../../src/commands/bench/bench-faults.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 
-t.test('cllm serve stands every fault', async (t) => {
+t.test('cllm serve survives every fault', async (t) => {
   const { path } = await resolveModel('stories15m')
   const flags = ['--port', '0', '--slots', '4', '--threads', '1', '--gpu', 'off']
   const args = [bin, 'serve', '--model', path, ...flags, '--log-level', 'silent']

@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
-import { bin, model, serve, stop } from '../serve-process.js'
+import { quickModel } from '../plain-process.js'
+import { bin, serve, stop } from '../serve-process.js'
 
 t.test('keys in the real process: roles, limits, reload, the words of each protocol', async (t) => {
   const file = join(t.testdir(), 'keys.json')
@@ -14,7 +15,7 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
     }).trim()
   const ann = keys('add', 'ann', '--requests-per-minute', '3')
   const root = keys('add', 'root', '--role', 'admin')
-  const server = await serve(t, '--model', model, '--slots', '1', '--api-keys', file)
+  const server = await serve(t, ...quickModel, '--slots', '1', '--api-keys', file)
   const ask = async (path: string, key: string | undefined, body?: object) => {
     const answer = await fetch(server.url + path, {
       method: body === undefined ? 'GET' : 'POST',

@@ -4,10 +4,12 @@ import { join } from 'node:path'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 import { localSources } from '../models/local-sources.js'
-import { childrenOf, gone, serve } from '../plain-process.js'
+import { childrenOf, gone, quickModel, serve, story } from '../plain-process.js'
 import { model } from '../serve-process.js'
 
 const whole = /"done":true,"generated_tokens":150/
+/** As long for the quick model. */
+const saga = { ...story, max_tokens: 10_000 }
 
 t.test('a plain process is one', async (t) => {
   const code = 'JSON.stringify([process.env, process.execArgv, process.eventNames()])'
@@ -47,7 +49,7 @@ t.test('SIGTERM after a model was fetched lets what runs finish', async (t) => {
   t.same(await exit, [0, null])
 })
 
-t.test("a terminal's Ctrl-C reaches the engine too, which goes on", async (t) => {
+t.test('the engine ignores the Ctrl-C that a terminal sends it too', async (t) => {
   const { child, generate, exit } = await serve(t)
   const streams = await Promise.all([generate(), generate()])
   process.kill(-child.pid!, 'SIGINT')
@@ -56,12 +58,13 @@ t.test("a terminal's Ctrl-C reaches the engine too, which goes on", async (t) =>
 })
 
 t.test('Ctrl-C that npm passes on as well is one', async (t) => {
-  const { child, url, generate, exit } = await serve(t, { npm_lifecycle_event: 'npx' })
-  const streams = await Promise.all([generate(), generate()])
+  const npm = { npm_lifecycle_event: 'npx' }
+  const { child, url, generate, exit } = await serve(t, npm, ...quickModel)
+  const streams = await Promise.all([generate(saga), generate(saga)])
   process.kill(-child.pid!, 'SIGINT')
   while ((await fetch(`${url}/health/ready`)).status === 200);
   process.kill(-child.pid!, 'SIGINT')
-  for (const stream of streams) t.match(await stream.text(), whole)
+  for (const stream of streams) t.match(await stream.text(), /"done":true,"generated_tokens":10000/)
   t.same(await exit, [0, null])
 })
 
@@ -70,8 +73,14 @@ t.test('a second signal ends it at once, the engines too', async (t) => {
     ['SIGTERM', 143],
     ['SIGINT', 130],
   ] as const) {
-    const { child, url, generate, exit } = await serve(t, {}, '--drain-timeout', '600')
-    const stream = await generate()
+    const { child, url, generate, exit } = await serve(
+      t,
+      {},
+      ...quickModel,
+      '--drain-timeout',
+      '600',
+    )
+    const stream = await generate(saga)
     const [engine = 0] = childrenOf(child)
     process.kill(engine, 'SIGSTOP') // so that what runs does not finish
     child.kill(signal)
@@ -84,8 +93,8 @@ t.test('a second signal ends it at once, the engines too', async (t) => {
 })
 
 t.test('the engine does not outlive its parent', async (t) => {
-  const { child, generate, exit } = await serve(t)
-  const stream = await generate()
+  const { child, generate, exit } = await serve(t, {}, ...quickModel)
+  const stream = await generate(saga)
   const [engine = 0] = childrenOf(child)
   t.ok(engine > 0)
   child.kill('SIGKILL')

@@ -33,7 +33,7 @@ async function freePort(): Promise<number> {
   return port
 }
 
-t.test('what is wrong is told before a model is fetched', async (t) => {
+t.test('wrong settings are reported before the model is fetched', async (t) => {
   const { folder, sources, serve } = await slowModel(t)
   const taken = createServer().listen(0, '127.0.0.1')
   await once(taken, 'listening')
@@ -90,7 +90,7 @@ t.test('createServer starts an engine, which its close ends', async (t) => {
   await t.rejects(engine.info(), { code: 'shutting_down' })
 })
 
-t.test('it answers while its model is fetched, and says that it loads', async (t) => {
+t.test('while the model is fetched, requests get 503: loading model', async (t) => {
   const { sources, serve } = await slowModel(t)
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`

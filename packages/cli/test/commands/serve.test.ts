@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { quickModel } from '../plain-process.js'
 import { model, run, serve, stop } from '../serve-process.js'
 
 async function post(url: string, path: string, body: unknown): Promise<Response> {
@@ -109,7 +110,7 @@ t.test('cllm serve', async (t) => {
 t.test(
   'a rolling restart behind a proxy loses nothing, and a second signal ends at once',
   async (t) => {
-    const args = ['--model', model, '--slots', '4', '--drain-timeout', '60']
+    const args = [...quickModel, '--slots', '4', '--drain-timeout', '60']
     const first = await serve(t, ...args)
     const second = await serve(t, ...args)
     const upstreams = [first.url, second.url]
@@ -136,7 +137,7 @@ t.test(
     t.same(await exited, [0, null])
     t.ok(refused > 0, `${refused} requests went on to the next server`)
 
-    const long = await post(second.url, '/generate_stream', { ...body, max_tokens: 200 })
+    const long = await post(second.url, '/generate_stream', { ...body, max_tokens: 20_000 })
     second.child.kill('SIGTERM')
     while ((await fetch(`${second.url}/health/ready`)).status === 200);
     second.child.kill('SIGTERM')
@@ -145,7 +146,7 @@ t.test(
   },
 )
 
-t.test("the original server's YAML starts it, with one warning", async (t) => {
+t.test("the original server's YAML starts it, with one warning and a plugin", async (t) => {
   const folder = t.testdir()
   const file = join(folder, 'config.yaml')
   const yaml = `
@@ -156,9 +157,33 @@ backend:
 scheduler: { max_batch_size: 32, batch_timeout_ms: 500, request_timeout: 60.0 }
 `
   writeFileSync(file, yaml)
-  const server = await serve(t, '--config', file)
-  const response = await post(server.url, '/generate', { prompt: 'One day', max_tokens: 4 })
-  t.match(await response.json(), { success: true, data: { generated_tokens: 4 } })
+  const plugin = fileURLToPath(
+    new URL('../../../../examples/scheduler-plugin/shortest-first.js', import.meta.url),
+  )
+  const args = ['--config', file, '--plugin', plugin, '--policy', 'shortest-first']
+  const server = await serve(t, ...args, '--body-limit', '2048', '--ignore-memory-check')
+  const { url } = server
+
+  t.equal((await post(url, '/encode', { text: 'x'.repeat(2000) })).status, 200)
+  t.equal((await post(url, '/encode', { text: 'x'.repeat(2100) })).status, 413)
+  const short = { prompt: 'One day', max_tokens: 4 }
+  const answer = await post(url, '/generate', short)
+  t.match(await answer.json(), { success: true, data: { generated_tokens: 4 } })
+  const scheduler = (await (await fetch(`${url}/admin/scheduler`)).json()) as {
+    data: { policy: string; available: { name: string }[] }
+  }
+  t.equal(scheduler.data.policy, 'shortest-first')
+  t.ok(scheduler.data.available.some(({ name }) => name === 'shortest-first'))
+  for (const policy of ['static+sjf', 'shortest-first']) {
+    const swapped = await fetch(`${url}/admin/scheduler`, {
+      method: 'PUT',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ policy }),
+    })
+    t.match(await swapped.json(), { success: true, data: { policy, fallback: null } })
+  }
+  t.match(await (await post(url, '/generate', short)).json(), { success: true })
+
   await stop(t, server, 'SIGINT')
   const lines = (await server.errors).split('\n')
   t.ok(
@@ -168,35 +193,6 @@ scheduler: { max_batch_size: 32, batch_timeout_ms: 500, request_timeout: 60.0 }
   const warnings = lines.filter((line) => line.includes('num_threads'))
   t.equal(warnings.length, 1)
   t.match(warnings[0], /num_threads.*quantization.*batch_timeout_ms/)
-})
-
-t.test('a policy from a plugin', async (t) => {
-  const plugin = fileURLToPath(
-    new URL('../../../../examples/scheduler-plugin/shortest-first.js', import.meta.url),
-  )
-  const args = ['--model', model, '--plugin', plugin, '--policy', 'shortest-first']
-  const server = await serve(t, ...args, '--body-limit', '2048', '--ignore-memory-check')
-  t.equal((await post(server.url, '/encode', { text: 'x'.repeat(2000) })).status, 200)
-  t.equal((await post(server.url, '/encode', { text: 'x'.repeat(2100) })).status, 413)
-  const response = await post(server.url, '/generate', { prompt: 'One day', max_tokens: 4 })
-  t.match(await response.json(), { success: true })
-  const scheduler = (await (await fetch(`${server.url}/admin/scheduler`)).json()) as {
-    data: { policy: string; available: { name: string }[] }
-  }
-  t.equal(scheduler.data.policy, 'shortest-first')
-  t.ok(scheduler.data.available.some(({ name }) => name === 'shortest-first'))
-  for (const policy of ['static+sjf', 'shortest-first']) {
-    const swapped = await fetch(`${server.url}/admin/scheduler`, {
-      method: 'PUT',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ policy }),
-    })
-    t.match(await swapped.json(), { success: true, data: { policy, fallback: null } })
-  }
-  t.match(await (await post(server.url, '/generate', { prompt: 'One', max_tokens: 4 })).json(), {
-    success: true,
-  })
-  await stop(t, server)
 })
 
 t.test('what cannot start says why, all at once', async (t) => {

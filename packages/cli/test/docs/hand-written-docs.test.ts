@@ -166,7 +166,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
   [
     'the policy can be changed under load',
     'packages/cli/test/commands/serve.test.ts',
-    'a policy from a plugin',
+    'the policy is swapped in the middle of 8 streams',
   ],
   [
     '`createserver` of `@cllm/core` puts a server together from instances',

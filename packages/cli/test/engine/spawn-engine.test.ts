@@ -131,45 +131,48 @@ t.test('an engine in its own process', async (t) => {
     t.ok((await usage()) > 40)
   })
 
-  t.test('killed again and again, greedy streams go on as if nothing had been', async (t) => {
-    const below = numbers(23)
-    const all = requests(24, below).map((request) => ({ ...request, maxTokens: 20 + below(20) }))
-    const events = async (request: GenerateRequest): Promise<GenerateEvent[]> => {
-      const heard: GenerateEvent[] = []
-      for await (const event of engine.client.submit(request)) heard.push(event)
-      return heard
-    }
-    const tokens = (heard: readonly GenerateEvent[]) =>
-      heard.flatMap((event) => (event.type === 'token' ? [event.token] : []))
-    const text = (heard: readonly GenerateEvent[]) =>
-      heard.map((event) => (event.type === 'start' ? '' : event.text)).join('')
-    const alone: GenerateEvent[][] = []
-    for (const request of all) alone.push(await events(request))
-
-    let drawn = 0
-    let kills = 0
-    const disturbed = all.map(async (request) => {
-      const heard: GenerateEvent[] = []
-      for await (const event of engine.client.submit(request)) {
-        heard.push(event)
-        if (event.type !== 'token' || ++drawn < 120 * (kills + 1) || kills === 3) continue
-        kills++
-        process.kill(engine.pid()!, 'SIGKILL')
+  t.test(
+    'greedy streams continue unchanged though the engine is killed again and again',
+    async (t) => {
+      const below = numbers(23)
+      const all = requests(24, below).map((request) => ({ ...request, maxTokens: 20 + below(20) }))
+      const events = async (request: GenerateRequest): Promise<GenerateEvent[]> => {
+        const heard: GenerateEvent[] = []
+        for await (const event of engine.client.submit(request)) heard.push(event)
+        return heard
       }
-      return heard
-    })
-    let same = 0
-    for (const [index, heard] of (await Promise.all(disturbed)).entries()) {
-      const expected = alone[index]!
-      if (text(heard) === text(expected)) same++
-      t.equal(heard.filter(({ type }) => type === 'start').length, 1)
-      t.match(heard.at(-1), { type: 'end', usage: { generatedTokens: tokens(heard).length } })
-    }
-    t.equal(kills, 3)
-    t.equal(engine.client.restarts, 3)
-    t.comment(`${same} of ${all.length} greedy streams are identical after 3 kills`)
-    t.ok(same / all.length >= 0.95, `${same} of ${all.length} are identical`)
-  })
+      const tokens = (heard: readonly GenerateEvent[]) =>
+        heard.flatMap((event) => (event.type === 'token' ? [event.token] : []))
+      const text = (heard: readonly GenerateEvent[]) =>
+        heard.map((event) => (event.type === 'start' ? '' : event.text)).join('')
+      const alone: GenerateEvent[][] = []
+      for (const request of all) alone.push(await events(request))
+
+      let drawn = 0
+      let kills = 0
+      const disturbed = all.map(async (request) => {
+        const heard: GenerateEvent[] = []
+        for await (const event of engine.client.submit(request)) {
+          heard.push(event)
+          if (event.type !== 'token' || ++drawn < 120 * (kills + 1) || kills === 3) continue
+          kills++
+          process.kill(engine.pid()!, 'SIGKILL')
+        }
+        return heard
+      })
+      let same = 0
+      for (const [index, heard] of (await Promise.all(disturbed)).entries()) {
+        const expected = alone[index]!
+        if (text(heard) === text(expected)) same++
+        t.equal(heard.filter(({ type }) => type === 'start').length, 1)
+        t.match(heard.at(-1), { type: 'end', usage: { generatedTokens: tokens(heard).length } })
+      }
+      t.equal(kills, 3)
+      t.equal(engine.client.restarts, 3)
+      t.comment(`${same} of ${all.length} greedy streams are identical after 3 kills`)
+      t.ok(same / all.length >= 0.95, `${same} of ${all.length} are identical`)
+    },
+  )
 
   t.test(
     'its end, when it is not started again, fails what runs, and what comes later',

@@ -1,7 +1,20 @@
-import { createEngine, type SequenceView, SimulatedClock, type WaitingView } from '@cllm/core'
-import { FakeBackend, runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
-import t from 'tap'
 import {
+  LocalEngineClient,
+  type LogitProcessor,
+  PluginRegistry,
+  type Sampler,
+  type SamplingParams,
+  type SequenceView,
+  SimulatedClock,
+  type TokenId,
+  type WaitingView,
+  createEngine,
+} from '@cllm/core'
+import { FakeBackend, drive, firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
+import t from 'tap'
+import { z } from 'zod'
+import {
+  WatchedBackend,
   collect,
   counting,
   empty,
@@ -271,4 +284,140 @@ t.test('statistics', async (t) => {
   t.equal(stepMs.counts[stepMs.bounds.indexOf(10)], 15, 'at most 10 ms and above 5')
   t.match(engine.info(), { model: { id: 'fake' }, limits: { slots: 2 }, capabilities: {} })
   await isDone(t, made)
+})
+
+t.test('a backend without embeddings says so', async (t) => {
+  const { client } = rig()
+  await t.rejects(client.embed({ text: 'x' }), {
+    code: 'unsupported',
+    status: 400,
+    details: { capability: 'embeddings' },
+  })
+})
+
+t.test('one embedding between two steps, all at once in idle time', async (t) => {
+  const order: string[] = []
+  class Embedding extends WatchedBackend {
+    override readonly capabilities = { ...new WatchedBackend().capabilities, embeddings: true }
+
+    override async step(batch: Parameters<WatchedBackend['step']>[0]) {
+      order.push('step')
+      return await super.step(batch)
+    }
+
+    override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
+      if (this.stepping) throw new Error('during a step')
+      order.push('embed')
+      await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 50, resolve))
+      if (inputs.some((tokens) => tokens.length === 3)) throw new RangeError('three')
+      return inputs.map((tokens) => [tokens.length])
+    }
+  }
+  const made = rig({ backend: (given) => new Embedding(given) })
+  const { client, run } = made
+  const inputs = [1, 2, 4, 5].map((length) => client.embed({ tokens: promptOf(length) }))
+  const vectors = (await run(Promise.all(inputs))).map(({ vector }) => vector)
+  t.same(vectors, [[1], [2], [4], [5]])
+  t.same(order.splice(0), ['embed', 'embed', 'embed', 'embed'])
+
+  const generating = collect(client.submit(greedy(promptOf(9), 4)))
+  const during = [1, 2, 4].map((length) => client.embed({ tokens: promptOf(length) }))
+  const failing = client.embed({ tokens: promptOf(3) }).catch((error: unknown) => error)
+  const [{ tokens }, ...rest] = await run(Promise.all([generating, ...during]))
+  t.equal(tokens.length, 4)
+  t.same(
+    rest.map(({ promptTokens }) => promptTokens),
+    [1, 2, 4],
+  )
+  t.notMatch(order.join(' '), /embed embed.*step/, 'generation never waits for two')
+  t.match(await run(failing), { code: 'backend_failed', message: 'three' })
+
+  const last = client.embed({ tokens: promptOf(1) })
+  const refused = client.embed({ tokens: promptOf(2) }).catch((error: unknown) => error)
+  await run(client.close())
+  t.same((await last).vector, [1], 'what is computed is waited for')
+  t.match(await refused, { code: 'shutting_down' })
+})
+
+t.test('a pass has as many inputs as the backend takes', async (t) => {
+  const passes: number[][] = []
+  class Wide extends WatchedBackend {
+    override readonly capabilities = { ...new WatchedBackend().capabilities, embeddings: true }
+    override readonly limits = {
+      ...new WatchedBackend().limits,
+      embeddingTokens: 12,
+      embeddingInputs: 3,
+    }
+
+    override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
+      passes.push(inputs.map(({ length }) => length))
+      await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 50, resolve))
+      if (inputs.some(({ length }) => length === 7)) throw new RangeError('seven')
+      return inputs.map(({ length }) => [length])
+    }
+  }
+  const made = rig({ backend: (given) => new Wide(given) })
+  const { client, run } = made
+  const embed = (length: number) =>
+    client.embed({ tokens: promptOf(length) }).then(
+      ({ vector }) => vector[0],
+      (error: Error) => error.message,
+    )
+  const lengths = [2, 1, 4, 4, 5, 7, 1, 12, 1]
+  t.same(await run(Promise.all(lengths.map(embed))), [2, 1, 4, 4, 5, 'seven', 1, 12, 1])
+  const alone = [[5], [7]]
+  t.same(passes, [[2], [1, 4, 4], [5, 7], ...alone, [1], [12], [1]], 'the first does not wait')
+})
+
+/** Remembers the processors that its samplers are made with. */
+class SamplingBackend extends FakeBackend {
+  override readonly capabilities = { ...new FakeBackend().capabilities, samplers: true }
+  readonly made: (readonly LogitProcessor[] | undefined)[] = []
+
+  override createSampler(
+    params: SamplingParams,
+    tokens: readonly TokenId[],
+    _promptTokens?: number,
+    processors?: readonly LogitProcessor[],
+  ): Sampler {
+    this.made.push(processors)
+    return super.createSampler(params, tokens)
+  }
+}
+
+t.test('the samplers of a request reach the backend', async (t) => {
+  const registry = new PluginRegistry()
+  registry.registerSampler({
+    name: 'shift',
+    doc: 'Adds to all.',
+    options: z.object({ by: z.number().default(1) }),
+    create: (options, { seed }) => ({
+      apply: (logits) =>
+        logits.forEach((logit, token) => {
+          logits[token] = logit + (options as { by: number }).by + seed
+        }),
+    }),
+  })
+  const clock = new SimulatedClock()
+  const backend = new SamplingBackend()
+  const engine = createEngine({ backend, policy: firstComeFirstServed, clock, registry })
+  const client = new LocalEngineClient(engine, registry, counting())
+  const ask = async (sampling: Partial<SamplingParams>) => {
+    const request = greedy(promptOf(5, 5), 2)
+    const changed = { ...request, sampling: { ...request.sampling, ...sampling } }
+    return await drive(clock, collect(client.submit(changed)))
+  }
+  const samplers = [{ name: 'shift', options: { by: 5 } }, { name: 'shift' }]
+  await ask({ samplers, seed: 100 })
+  await ask({})
+  const [first, second] = backend.made
+  t.equal(second?.length, 0)
+  const logits = new Float32Array(2)
+  for (const processor of first ?? []) processor.apply(logits, { position: 0, tokens: [1] })
+  t.same(logits, Float32Array.of(206, 206), 'each with its options and the seed')
+  t.match((await ask({ samplers: [{ name: 'shft' }] })).error, {
+    code: 'invalid_request',
+    details: { field: 'samplers.0.name' },
+  })
+  t.equal(backend.made.length, 2)
 })

@@ -220,135 +220,140 @@ function alone(backend: FakeBackend, trial: Trial) {
 
 const isGenerated = (event: RequestEvent): event is GenerateEvent => event.type !== 'error'
 
-t.test('every answer is that of the request alone, whatever else goes on', async (t) => {
-  const seen = { end: 0, stop: 0, cancelled: 0, timeout: 0, rejected: 0, backend_failed: 0 }
-  const backendCalls = { truncate: 0, copyPrefix: 0, release: 0 }
-  let preemptions = 0
-  const trials = fc.array(trialArbitrary, { minLength: 1, maxLength: 10 })
-  const property = fc.asyncProperty(
-    machineArbitrary,
-    trials,
-    fc.nat(1),
-    async (machine, all, fail) => {
-      const clock = new SimulatedClock(5000)
-      const backend = new FailingBackend({
-        ...machine,
-        clock,
-        stepMs: (batch) => stepMsOf(batch.reduce((sum, item) => sum + item.tokens.length, 0)),
-        copyMs: (length) => length / 10,
-        failWhen: (batch) =>
-          batch.some(({ tokens }) => tokens.includes(poison)) ? new Error('poison') : undefined,
-      })
-      backend.copiesFail = fail
-      const policy = new RandomPolicy(randomNumbers(machine.seed))
-      const engine = createEngine({ backend, policy, clock, random: counting() })
-      const events = new Map<string, RequestEvent[]>()
-      let tooEarly = 0
-      engine.observe({
-        onEvents: (batch: readonly AddressedEvent[]) => {
-          for (const { id, event } of batch) {
-            const list = events.get(id)
-            if (list === undefined) tooEarly++
-            else list.push(event)
-          }
-        },
-      })
-      for (const [index, { request, arrival, cancelAfter }] of all.entries()) {
-        const id = `r${index}`
-        clock.at(5000 + arrival, () => {
-          events.set(id, [])
-          engine.submit(id, request)
+t.test(
+  'every answer is the one that the request gets alone, whatever runs beside it',
+  async (t) => {
+    const seen = { end: 0, stop: 0, cancelled: 0, timeout: 0, rejected: 0, backend_failed: 0 }
+    const backendCalls = { truncate: 0, copyPrefix: 0, release: 0 }
+    let preemptions = 0
+    const trials = fc.array(trialArbitrary, { minLength: 1, maxLength: 10 })
+    const property = fc.asyncProperty(
+      machineArbitrary,
+      trials,
+      fc.nat(1),
+      async (machine, all, fail) => {
+        const clock = new SimulatedClock(5000)
+        const backend = new FailingBackend({
+          ...machine,
+          clock,
+          stepMs: (batch) => stepMsOf(batch.reduce((sum, item) => sum + item.tokens.length, 0)),
+          copyMs: (length) => length / 10,
+          failWhen: (batch) =>
+            batch.some(({ tokens }) => tokens.includes(poison)) ? new Error('poison') : undefined,
         })
-        if (cancelAfter !== undefined) {
-          clock.at(5000 + arrival + cancelAfter, () => engine.cancel(id))
+        backend.copiesFail = fail
+        const policy = new RandomPolicy(randomNumbers(machine.seed))
+        const engine = createEngine({ backend, policy, clock, random: counting() })
+        const events = new Map<string, RequestEvent[]>()
+        let tooEarly = 0
+        engine.observe({
+          onEvents: (batch: readonly AddressedEvent[]) => {
+            for (const { id, event } of batch) {
+              const list = events.get(id)
+              if (list === undefined) tooEarly++
+              else list.push(event)
+            }
+          },
+        })
+        for (const [index, { request, arrival, cancelAfter }] of all.entries()) {
+          const id = `r${index}`
+          clock.at(5000 + arrival, () => {
+            events.set(id, [])
+            engine.submit(id, request)
+          })
+          if (cancelAfter !== undefined) {
+            clock.at(5000 + arrival + cancelAfter, () => engine.cancel(id))
+          }
         }
-      }
-      await runUntilIdle(clock, 5000 + 250)
-      await runUntilIdle(clock)
+        await runUntilIdle(clock, 5000 + 250)
+        await runUntilIdle(clock)
 
-      if (tooEarly > 0) throw new Error('events of an unknown request')
-      const sums = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 }
-      const ends = { done: 0, cancelled: 0, failed: 0, timed_out: 0 }
-      for (const [index, trial] of all.entries()) {
-        const own = events.get(`r${index}`) ?? []
-        const expected = alone(backend, trial)
-        const said = own.filter(isGenerated)
-        const { tokens, text, end } = summarize(said)
-        const last = own.at(-1)
-        const context = JSON.stringify({ index, trial, own, expected }).slice(0, 4000)
-        const check = (isTrue: boolean, what: string): void => {
-          if (!isTrue) throw new Error(`${what}: ${context}`)
+        if (tooEarly > 0) throw new Error('events of an unknown request')
+        const sums = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 }
+        const ends = { done: 0, cancelled: 0, failed: 0, timed_out: 0 }
+        for (const [index, trial] of all.entries()) {
+          const own = events.get(`r${index}`) ?? []
+          const expected = alone(backend, trial)
+          const said = own.filter(isGenerated)
+          const { tokens, text, end } = summarize(said)
+          const last = own.at(-1)
+          const context = JSON.stringify({ index, trial, own, expected }).slice(0, 4000)
+          const check = (isTrue: boolean, what: string): void => {
+            if (!isTrue) throw new Error(`${what}: ${context}`)
+          }
+          check(own[0]?.type === 'start', 'it starts')
+          check(own.filter(({ type }) => type === 'start').length === 1, 'it starts once')
+          const lasts = own.filter(({ type }) => type === 'end' || type === 'error')
+          check(lasts.length === 1 && lasts[0] === last, 'it ends once')
+          sums.promptTokens += trial.prompt.length
+          sums.generatedTokens += tokens.length
+          if (last?.type === 'error') {
+            const { code } = last.error
+            check(expected.tokens.join().startsWith(tokens.join()), 'its tokens are a beginning')
+            check(expected.text.startsWith(text), 'its text is a beginning')
+            if (code === 'cancelled') check(trial.cancelAfter !== undefined, 'it was cancelled')
+            else if (code === 'timeout')
+              check(trial.request.timeoutMs !== undefined, 'it has a limit')
+            else if (code === 'backend_failed') {
+              const wants = trial.prompt.includes(poison) || trial.sampling.seed === unsampled
+              check(wants, 'it cannot be computed')
+            } else
+              check(code === 'rejected' && last.error.message === 'bad luck', 'it was rejected')
+            seen[code as keyof typeof seen]++
+            const state =
+              { cancelled: 'cancelled', timeout: 'timed_out' }[code as string] ?? 'failed'
+            ends[state as keyof typeof ends]++
+            continue
+          }
+          ends.done++
+          if (end === undefined) throw new Error('unreachable')
+          seen.end++
+          if (end.stop !== undefined) seen.stop++
+          check(!trial.prompt.includes(poison), 'poison is not computed')
+          check(tokens.join() === expected.tokens.join(), 'its tokens are its own')
+          check(text === expected.text, `its text is ${JSON.stringify(text)}`)
+          check(end.reason === expected.reason && end.stop === expected.stop, 'its reason')
+          const { usage, timings } = end
+          check(usage.promptTokens === trial.prompt.length, 'prompt tokens')
+          check(usage.generatedTokens === tokens.length, 'generated tokens')
+          check(usage.cachedTokens < trial.prompt.length, 'cached tokens')
+          check(trial.request.cache === true || usage.cachedTokens === 0, 'cached without cache')
+          check(
+            Object.values(timings).every((ms) => ms >= 0),
+            'timings',
+          )
+          check(timings.queueMs + timings.prefillMs === timings.firstTokenMs, 'time to first token')
+          check(timings.firstTokenMs + timings.decodeMs <= timings.totalMs, 'total time')
         }
-        check(own[0]?.type === 'start', 'it starts')
-        check(own.filter(({ type }) => type === 'start').length === 1, 'it starts once')
-        const lasts = own.filter(({ type }) => type === 'end' || type === 'error')
-        check(lasts.length === 1 && lasts[0] === last, 'it ends once')
-        sums.promptTokens += trial.prompt.length
-        sums.generatedTokens += tokens.length
-        if (last?.type === 'error') {
-          const { code } = last.error
-          check(expected.tokens.join().startsWith(tokens.join()), 'its tokens are a beginning')
-          check(expected.text.startsWith(text), 'its text is a beginning')
-          if (code === 'cancelled') check(trial.cancelAfter !== undefined, 'it was cancelled')
-          else if (code === 'timeout')
-            check(trial.request.timeoutMs !== undefined, 'it has a limit')
-          else if (code === 'backend_failed') {
-            const wants = trial.prompt.includes(poison) || trial.sampling.seed === unsampled
-            check(wants, 'it cannot be computed')
-          } else check(code === 'rejected' && last.error.message === 'bad luck', 'it was rejected')
-          seen[code as keyof typeof seen]++
-          const state = { cancelled: 'cancelled', timeout: 'timed_out' }[code as string] ?? 'failed'
-          ends[state as keyof typeof ends]++
-          continue
+        const statistics = engine.statistics()
+        const problems = {
+          ...(leftovers({ backend, engine }) as object),
+          wrong: policy.wrong,
+          timers: clock.nextTimer(),
+          requests: statistics.requests,
+          promptTokens: statistics.promptTokens,
+          generatedTokens: statistics.generatedTokens,
+          steps: statistics.steps <= backend.steps.length,
         }
-        ends.done++
-        if (end === undefined) throw new Error('unreachable')
-        seen.end++
-        if (end.stop !== undefined) seen.stop++
-        check(!trial.prompt.includes(poison), 'poison is not computed')
-        check(tokens.join() === expected.tokens.join(), 'its tokens are its own')
-        check(text === expected.text, `its text is ${JSON.stringify(text)}`)
-        check(end.reason === expected.reason && end.stop === expected.stop, 'its reason')
-        const { usage, timings } = end
-        check(usage.promptTokens === trial.prompt.length, 'prompt tokens')
-        check(usage.generatedTokens === tokens.length, 'generated tokens')
-        check(usage.cachedTokens < trial.prompt.length, 'cached tokens')
-        check(trial.request.cache === true || usage.cachedTokens === 0, 'cached without cache')
-        check(
-          Object.values(timings).every((ms) => ms >= 0),
-          'timings',
-        )
-        check(timings.queueMs + timings.prefillMs === timings.firstTokenMs, 'time to first token')
-        check(timings.firstTokenMs + timings.decodeMs <= timings.totalMs, 'total time')
-      }
-      const statistics = engine.statistics()
-      const problems = {
-        ...(leftovers({ backend, engine }) as object),
-        wrong: policy.wrong,
-        timers: clock.nextTimer(),
-        requests: statistics.requests,
-        promptTokens: statistics.promptTokens,
-        generatedTokens: statistics.generatedTokens,
-        steps: statistics.steps <= backend.steps.length,
-      }
-      const fine = {
-        ...nothingLeft,
-        wrong: [],
-        timers: undefined,
-        requests: ends,
-        promptTokens: sums.promptTokens,
-        generatedTokens: sums.generatedTokens,
-        steps: true,
-      }
-      if (JSON.stringify(problems) !== JSON.stringify(fine))
-        throw new Error(JSON.stringify(problems))
-      for (const { type } of backend.operations) backendCalls[type]++
-      preemptions += statistics.preemptions
-      await engine.close()
-    },
-  )
-  await fc.assert(property, { numRuns: 120, examples: [[{ ...roomy, seed: 1 }, alike, 0]] })
-  for (const [what, count] of Object.entries({ ...seen, ...backendCalls, preemptions })) {
-    t.ok(count > 0, `${what} was among it, ${count} times`)
-  }
-})
+        const fine = {
+          ...nothingLeft,
+          wrong: [],
+          timers: undefined,
+          requests: ends,
+          promptTokens: sums.promptTokens,
+          generatedTokens: sums.generatedTokens,
+          steps: true,
+        }
+        if (JSON.stringify(problems) !== JSON.stringify(fine))
+          throw new Error(JSON.stringify(problems))
+        for (const { type } of backend.operations) backendCalls[type]++
+        preemptions += statistics.preemptions
+        await engine.close()
+      },
+    )
+    await fc.assert(property, { numRuns: 120, examples: [[{ ...roomy, seed: 1 }, alike, 0]] })
+    for (const [what, count] of Object.entries({ ...seen, ...backendCalls, preemptions })) {
+      t.ok(count > 0, `${what} was among it, ${count} times`)
+    }
+  },
+)

@@ -98,7 +98,7 @@ function pooled(options: ModelPoolParts['options'], models: Readonly<Record<stri
   }
 }
 
-t.test('the first use loads a model, and uses that come at once load it once', async (t) => {
+t.test('the first use loads a model, and simultaneous uses load it once', async (t) => {
   const { pool, run, ask, models, clock, inMemory } = pooled({}, { a: {}, b: {} })
   t.same(pool.list(), ['a', 'b'])
   t.match(pool.status('a'), { state: 'unloaded', info: undefined, users: 0 })
@@ -161,7 +161,7 @@ t.test('the least recently used one makes room, and two waiters cost one evictio
   t.equal(models['a']?.closes, 0)
 })
 
-t.test('a model in use is never unloaded, and nobody is passed over for good', async (t) => {
+t.test('a model in use is never unloaded, and no model waits forever', async (t) => {
   const { pool, run, ask, models, settle, inMemory } = pooled({ maxLoaded: 1 }, { a: {}, b: {} })
   const long = ask('a', 100)
   await settle(loadMs + 500)
@@ -392,47 +392,43 @@ t.test('a limit of those who wait', async (t) => {
   t.equal((await run(first)).tokens.length, 3)
 })
 
-t.test(
-  'the limits of the queue hold for requests that came while the model was loaded',
-  async (t) => {
-    const codesOf = async (options: Partial<EngineOptions>, count: number) => {
-      const { run, ask, models } = pooled({}, { a: { options, slots: 1 } })
-      const answers = await run(Promise.all(Array.from({ length: count }, () => ask('a', 50))))
-      t.equal(models['a']?.loads, 1)
-      const served = answers.filter(({ error }) => error === undefined)
-      for (const { end } of served)
-        t.ok(end!.timings.queueMs >= loadMs, 'the load counts as waiting')
-      return answers.map(({ error }) => error?.code ?? 'served')
-    }
-    t.same(await codesOf({ maxQueuedRequests: 2 }, 5), [
-      'served',
-      'served',
-      'served',
-      'queue_full',
-      'queue_full',
-    ])
-    t.same(await codesOf({ maxQueuedTokens: 6 }, 5), [
-      'served',
-      'served',
-      'queue_full',
-      'queue_full',
-      'queue_full',
-    ])
-    const codes = await codesOf({ maxQueueWaitMs: 600 }, 5)
-    t.equal(codes[0], 'served')
-    t.equal(codes.at(-1), 'wait_too_long')
-    t.same(
-      await codesOf({}, 5),
-      Array.from({ length: 5 }, () => 'served'),
-    )
+t.test("the queue's limits hold for requests that arrive during the load", async (t) => {
+  const codesOf = async (options: Partial<EngineOptions>, count: number) => {
+    const { run, ask, models } = pooled({}, { a: { options, slots: 1 } })
+    const answers = await run(Promise.all(Array.from({ length: count }, () => ask('a', 50))))
+    t.equal(models['a']?.loads, 1)
+    const served = answers.filter(({ error }) => error === undefined)
+    for (const { end } of served) t.ok(end!.timings.queueMs >= loadMs, 'the load counts as waiting')
+    return answers.map(({ error }) => error?.code ?? 'served')
+  }
+  t.same(await codesOf({ maxQueuedRequests: 2 }, 5), [
+    'served',
+    'served',
+    'served',
+    'queue_full',
+    'queue_full',
+  ])
+  t.same(await codesOf({ maxQueuedTokens: 6 }, 5), [
+    'served',
+    'served',
+    'queue_full',
+    'queue_full',
+    'queue_full',
+  ])
+  const codes = await codesOf({ maxQueueWaitMs: 600 }, 5)
+  t.equal(codes[0], 'served')
+  t.equal(codes.at(-1), 'wait_too_long')
+  t.same(
+    await codesOf({}, 5),
+    Array.from({ length: 5 }, () => 'served'),
+  )
 
-    const { run, pool, request } = pooled({}, { a: {} })
-    const late = collect(pool.open('a').submit({ ...request(100), timeoutMs: loadMs + 200 }))
-    const { error, tokens } = await run(late)
-    t.match(error, { code: 'timeout' }, 'its time limit counts from its arrival')
-    t.ok(tokens.length > 5 && tokens.length < 30, `${tokens.length} tokens`)
-  },
-)
+  const { run, pool, request } = pooled({}, { a: {} })
+  const late = collect(pool.open('a').submit({ ...request(100), timeoutMs: loadMs + 200 }))
+  const { error, tokens } = await run(late)
+  t.match(error, { code: 'timeout' }, 'its time limit counts from its arrival')
+  t.ok(tokens.length > 5 && tokens.length < 30, `${tokens.length} tokens`)
+})
 
 t.test('an id is taken while its model is loaded, and free again', async (t) => {
   const { pool, run, request } = pooled({}, { a: {} })

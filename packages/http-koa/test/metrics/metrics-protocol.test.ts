@@ -28,7 +28,7 @@ const total = (samples: Samples, name: string, labels = ''): number =>
 
 const protocols = () => [metricsProtocol(), nativeProtocol(), openAiProtocol()]
 
-testEach('what requests are told adds up to what the counters say', async (t) => {
+testEach('the usage in answers adds up to the counters', async (t) => {
   const server = await serve({ protocols: protocols() })
   t.teardown(server.close)
   const usages: { prompt: number; cached: number; generated: number }[] = []

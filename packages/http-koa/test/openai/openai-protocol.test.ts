@@ -402,7 +402,7 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
   t.same([running, waiting], [0, 0])
 })
 
-testEach('failures: a full queue, and one in the middle of a stream', async (t) => {
+testEach('failures: a full queue, and an error in the middle of a stream', async (t) => {
   const server = await start(t, {
     backend: {
       stepMs: () => 10,

@@ -1,9 +1,10 @@
-import { definePlugin, PluginRegistry, registerPlugin } from '@cllm/core'
+import { readFileSync } from 'node:fs'
+import { PluginRegistry, definePlugin, registerPlugin } from '@cllm/core'
 import { testProtocol } from '@cllm/core/testing'
 import {
+  type KoaProtocolsOptions,
   createKoaProtocols,
   defineProtocol,
-  type KoaProtocolsOptions,
   protocolsPlugin,
 } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
@@ -121,4 +122,20 @@ t.test("the operator's defaults, and those of one protocol's options", async (t)
   t.match(await ask('/v1/completions', { prompt: 'a' }), { usage: { completion_tokens: 2 } })
   const raw = { model: 'fake', prompt: 'a', raw: true, stream: false }
   t.match(await ask('/api/generate', raw), { eval_count: 4 })
+})
+
+const root = new URL('../../../../', import.meta.url)
+const read = (path: string) => readFileSync(new URL(path, root), 'utf8')
+
+t.test('the code of the README is that of the tested examples', (t) => {
+  const blocks = Array.from(
+    read('packages/http-koa/README.md').matchAll(/```js\n([^]*?)```/g),
+    ([, code]) => code,
+  )
+  const examples = ['examples/compose-server/server.js', 'examples/protocol-plugin/plain-text.js']
+  t.same(
+    blocks,
+    examples.map((path) => read(path).replace('// @ts-check\n', '')),
+  )
+  t.end()
 })

@@ -5,9 +5,10 @@ import { request } from 'node:https'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import type { GenerateRequest } from '@cllm/core'
+import { plainEnvironment, testEngineClient, testEngineDirectory } from '@cllm/core/testing'
 import {
-  adminProtocol,
   type ApiKey,
+  adminProtocol,
   hashKey,
   keyRing,
   llamaServerProtocol,
@@ -17,10 +18,11 @@ import {
   openAiProtocol,
   parseKeys,
 } from '@cllm/http-koa'
-import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
+import { guardEngines } from '../../src/security/guard-engines.js'
+import { wrappedPool } from '../conformance-engines.js'
 import { testEach } from '../each-client.js'
-import { rawRequest, serve, type ServeOptions, until } from '../serve.js'
+import { type ServeOptions, rawRequest, serve, until } from '../serve.js'
 
 const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({
   name,
@@ -146,7 +148,7 @@ testEach('requests are the tenant of their key, and nobody else sees them', asyn
   )
 })
 
-testEach('no hit, and no time that tells of one, crosses tenants', async (t) => {
+testEach('no cache hit, and no timing of one, crosses tenants', async (t) => {
   const server = await serveKeys([ann, bob])
   const secret = 'The code of the safe is one two three four five six seven eight nine ten'
   const ask = async (name: string) => {
@@ -418,3 +420,6 @@ testEach('TLS', async (t) => {
   t.match(body, /healthy/)
   await server.close()
 })
+
+await testEngineClient(t, 'guarded', () => wrappedPool(guardEngines))
+await testEngineDirectory(t, 'guarded', () => wrappedPool(guardEngines))

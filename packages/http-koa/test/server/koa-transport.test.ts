@@ -236,28 +236,31 @@ t.test('an engine that shuts down says so', async (t) => {
   await server.close()
 })
 
-t.test('draining: what runs goes on, readiness and new requests get 503 at once', async (t) => {
-  for (const graceMs of [60_000, 20]) {
-    const server = await serve({ backend: { stepMs: () => 10, endProbability: 0 } })
-    t.match(await (await server.get('/health/ready')).json(), { data: { status: 'ready' } })
-    const response = await server.post('/generate_stream', { prompt: 'x', max_tokens: 9 })
-    const closing = server.server.close(graceMs)
-    for (const path of ['/health/ready', '/health', '/model/info']) {
-      const refused = await server.get(path)
-      t.equal(refused.status, 503)
-      t.equal(refused.headers.get('connection'), 'close')
-      t.match(await refused.json(), { code: 'shutting_down' })
+t.test(
+  'draining: running requests finish, readiness and new requests get 503 at once',
+  async (t) => {
+    for (const graceMs of [60_000, 20]) {
+      const server = await serve({ backend: { stepMs: () => 10, endProbability: 0 } })
+      t.match(await (await server.get('/health/ready')).json(), { data: { status: 'ready' } })
+      const response = await server.post('/generate_stream', { prompt: 'x', max_tokens: 9 })
+      const closing = server.server.close(graceMs)
+      for (const path of ['/health/ready', '/health', '/model/info']) {
+        const refused = await server.get(path)
+        t.equal(refused.status, 503)
+        t.equal(refused.headers.get('connection'), 'close')
+        t.match(await refused.json(), { code: 'shutting_down' })
+      }
+      t.equal((await server.get('/health/live')).status, 200)
+      const whole = graceMs > 90
+      const end = whole
+        ? /"done":true,"generated_tokens":9/
+        : /"error":"[^"]*shutting down".*true}\n\n$/
+      t.match(await drive(server.clock, response.text()), end)
+      await drive(server.clock, closing)
+      await t.rejects(server.get('/health/live'))
     }
-    t.equal((await server.get('/health/live')).status, 200)
-    const whole = graceMs > 90
-    const end = whole
-      ? /"done":true,"generated_tokens":9/
-      : /"error":"[^"]*shutting down".*true}\n\n$/
-    t.match(await drive(server.clock, response.text()), end)
-    await drive(server.clock, closing)
-    await t.rejects(server.get('/health/live'))
-  }
-})
+  },
+)
 
 t.test('a line per request: no body, no query, no key', async (t) => {
   const hash = hashKey('the-key')

@@ -37,40 +37,43 @@ async function askAndRest(port: number, path: string, body: object) {
   return socket
 }
 
-t.test('who does not read is cut off and its slot freed; nobody waits for it', async (t) => {
-  const errors: (CllmError | undefined)[] = []
-  const watch: KoaProtocol = {
-    name: 'watch',
-    mount() {},
-    around: (directory, { clock }) =>
-      observeEngines(
-        directory,
-        { onSubmit: () => ({ onEvent() {}, onEnd: (_, error) => void errors.push(error) }) },
-        clock,
-      ),
-  }
-  const server = await serve({
-    protocols: [nativeProtocol(), openAiProtocol(), llamaServerProtocol(), watch],
-    backend: { slots: 2, contextSize: 10_000 },
-    transport: { streamLimitBytes: 64 * 1024 },
-  })
-  t.teardown(() => server.close())
-  for (const [path, body] of streams) {
-    errors.length = 0
-    const socket = await askAndRest(server.port, path, body)
-    const beside = await server.post('/generate', { prompt: 'Hello', max_tokens: 20 })
-    t.equal(beside.status, 200, 'others are served meanwhile')
-    await until(() => errors.length === 2)
-    const message = /^The client left \d+ bytes unread; the limit is 65536$/
-    t.match(errors[1], { code: 'cancelled', message }, path)
-    await until(async () => (await server.client.statistics()).running === 0)
-    t.ok((await server.client.statistics()).slots.every(({ state }) => state === 'idle'))
-    const line = server.log.findLast(({ message }) => message.includes('does not read'))
-    t.ok((line?.fields['unreadBytes'] as number) < 128 * 1024, 'no more than that was kept')
-    socket.destroy()
-  }
-  t.equal((await server.client.statistics()).requests.cancelled, streams.length)
-})
+t.test(
+  'a client that does not read is cut off and its slot freed; no other request waits',
+  async (t) => {
+    const errors: (CllmError | undefined)[] = []
+    const watch: KoaProtocol = {
+      name: 'watch',
+      mount() {},
+      around: (directory, { clock }) =>
+        observeEngines(
+          directory,
+          { onSubmit: () => ({ onEvent() {}, onEnd: (_, error) => void errors.push(error) }) },
+          clock,
+        ),
+    }
+    const server = await serve({
+      protocols: [nativeProtocol(), openAiProtocol(), llamaServerProtocol(), watch],
+      backend: { slots: 2, contextSize: 10_000 },
+      transport: { streamLimitBytes: 64 * 1024 },
+    })
+    t.teardown(() => server.close())
+    for (const [path, body] of streams) {
+      errors.length = 0
+      const socket = await askAndRest(server.port, path, body)
+      const beside = await server.post('/generate', { prompt: 'Hello', max_tokens: 20 })
+      t.equal(beside.status, 200, 'others are served meanwhile')
+      await until(() => errors.length === 2)
+      const message = /^The client left \d+ bytes unread; the limit is 65536$/
+      t.match(errors[1], { code: 'cancelled', message }, path)
+      await until(async () => (await server.client.statistics()).running === 0)
+      t.ok((await server.client.statistics()).slots.every(({ state }) => state === 'idle'))
+      const line = server.log.findLast(({ message }) => message.includes('does not read'))
+      t.ok((line?.fields['unreadBytes'] as number) < 128 * 1024, 'no more than that was kept')
+      socket.destroy()
+    }
+    t.equal((await server.client.statistics()).requests.cancelled, streams.length)
+  },
+)
 
 t.test('who reads slowly gets all of it', async (t) => {
   const server = await serve({

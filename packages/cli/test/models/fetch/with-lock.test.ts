@@ -46,7 +46,7 @@ async function told(child: ChildProcess, kind: string): Promise<Record<string, u
   }
 }
 
-t.test('two processes at once fetch one file once', async (t) => {
+t.test('two processes at the same time download a file once', async (t) => {
   const { sources, content, cacheFolder, start, downloads } = await setUp(t)
   sources.halt()
   const first = start()
@@ -62,7 +62,7 @@ t.test('two processes at once fetch one file once', async (t) => {
   t.same(await readdir(cacheFolder), ['small.gguf'])
 })
 
-t.test('what a killed process leaves is cleared away', async (t) => {
+t.test('the leftovers of a killed process are removed', async (t) => {
   const { sources, content, cacheFolder, options, start, downloads } = await setUp(t)
   sources.halt()
   const child = start()

@@ -96,13 +96,16 @@ export class LinearFit {
     const coefficients = this.#coefficients
     const pull = x.map(() => 0)
     let error = 1 - this.predict(x)
-    for (let sweep = 0; sweep < sweeps; sweep++) {
+    let isSettled = false
+    for (let sweep = 0; sweep < sweeps && !isSettled; sweep++) {
+      isSettled = true
       for (let index = 0; index < x.length; index++) {
         const row = this.#information[index] ?? []
         const old = at(coefficients, index)
         const slope = at(pull, index) - at(x, index) * error
         const found = Math.max(0, old - slope / (at(row, index) + at(x, index) ** 2))
         if (found === old) continue
+        isSettled = false
         coefficients[index] = found
         error -= at(x, index) * (found - old)
         for (let other = 0; other < row.length; other++) {

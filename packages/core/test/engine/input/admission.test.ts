@@ -60,7 +60,7 @@ const fresh = (index: number, length: number): readonly number[] => [
   ...promptOf(length - 2, index % 7),
 ]
 
-t.test('ten times too much: who is taken in comes when it was told to', async (t) => {
+t.test('at ten times the capacity, accepted requests start when predicted', async (t) => {
   const made = rig({ slots: 8, stepMs, options: { maxQueueWaitMs: 3000 } })
   // A request takes 3 steps of 8, of 20 ms, and 32 ms for its prompt: 10 a second can be served.
   const { outcomes, mostWaiting } = await load(made, 3000, 10, (index) =>
@@ -112,7 +112,7 @@ t.test('the place in the queue, and when the queue has room again', async (t) =>
   t.notOk('forecast' in (await made.ask(greedy([5], 2))).events[0]!, 'only told when asked')
 })
 
-t.test('the tokens that wait are bounded, but one request may always wait', async (t) => {
+t.test('the waiting tokens are bounded, but one request may always wait', async (t) => {
   const made = rig({ slots: 1, stepMs, options: { maxQueuedTokens: 100 } })
   const prompts = [10, 150, 60, 40, 41, 39]
   const { outcomes } = await load(made, prompts.length, 0, (index) =>

@@ -142,7 +142,7 @@ t.test('a held request can be cancelled, and one that the policy insists on runs
   t.match(leftovers(made), nothingLeft)
 })
 
-t.test('nobody waits for or reuses what is not theirs', async (t) => {
+t.test('no request waits for or reuses a prefix that it may not share', async (t) => {
   const settings: [string, Partial<GenerateRequest>, Partial<GenerateRequest>, boolean, number][] =
     [
       ['tenants share', { tenant: 'a' }, { tenant: 'b' }, false, 200],

@@ -164,7 +164,7 @@ t.test('why requests wait', async (t) => {
   })
 })
 
-t.test('it keeps little of much', async (t) => {
+t.test('what it keeps of ended requests is bounded', async (t) => {
   let turn = 0
   const alternating = policyOf((state) => {
     const { admit } = firstComeFirstServed.plan(state)

@@ -1,16 +1,18 @@
 import {
-  createEngine,
-  createServer,
   type EngineClient,
   LocalEngineClient,
   ModelPool,
   PluginRegistry,
   type Recording,
+  createEngine,
+  createServer,
+  systemClock,
   systemRandom,
 } from '@cllm/core'
-import { FakeBackend } from '@cllm/core/testing'
-import { koaTransport } from '@cllm/http-koa'
+import { FakeBackend, testEngineClient, testEngineDirectory } from '@cllm/core/testing'
+import { koaTransport, observeEngines } from '@cllm/http-koa'
 import t from 'tap'
+import { wrappedPool } from '../conformance-engines.js'
 import { addressOf, errorShape, everyProtocol, everyRoute } from '../every-route.js'
 import { runAll } from '../serve.js'
 
@@ -106,3 +108,18 @@ t.test('an engine that does not give its recording is unloaded all the same', as
   t.equal(directory.status('b').state, 'unloaded')
   t.equal((await ask('/admin/recorder?model=b')).status, 400)
 })
+
+let submitted = 0
+let ended = 0
+const observer = {
+  onSubmit: () => {
+    submitted++
+    return { onEvent: () => {}, onEnd: () => void ended++ }
+  },
+}
+const observed = () => wrappedPool((directory) => observeEngines(directory, observer, systemClock))
+
+await testEngineClient(t, 'observed', observed)
+await testEngineDirectory(t, 'observed', observed)
+t.ok(submitted > 50, `${submitted} requests were observed`)
+t.equal(ended, submitted, 'each of them to its end')

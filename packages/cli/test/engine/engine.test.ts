@@ -1,12 +1,53 @@
+import { fork } from 'node:child_process'
 import { mkdir, writeFile } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import { chooseBuild, readBuilds } from '@cllm/backend-llamacpp/native-build'
 import { defaultSampling, silentLogger, systemClock } from '@cllm/core'
+import { plainEnvironment } from '@cllm/core/testing'
 import { writeSyntheticModel } from '@cllm/gguf'
+import { resolveModel, spawnEngine } from 'cllm'
 import t from 'tap'
+import { availableCores } from '../../src/engine/available-cores.js'
+import { availableMemory } from '../../src/engine/available-memory.js'
 import { findNativeLibrary, thisMachine } from '../../src/engine/native-library.js'
+import { childChannel } from '../../src/engine/process-channel.js'
 import { nativeFolder } from '../../src/models/cache-folder.js'
+import { quietSettings } from './test-settings.js'
+
+t.test('cores that a process may use', async (t) => {
+  const files =
+    (contents: Readonly<Record<string, string>>) =>
+    (file: string): string => {
+      const content = contents[file.replace('/sys/fs/cgroup/', '')]
+      if (content === undefined) throw new Error('ENOENT')
+      return content
+    }
+  t.equal(availableCores(8, files({})), 8, 'no cgroups')
+  t.equal(availableCores(8, files({ 'cpu.max': 'max 100000\n' })), 8, 'no limit')
+  t.equal(availableCores(8, files({ 'cpu.max': '200000 100000\n' })), 2)
+  t.equal(availableCores(8, files({ 'cpu.max': '150000 100000\n' })), 2)
+  t.equal(availableCores(2, files({ 'cpu.max': '400000 100000\n' })), 2)
+  const old = (quota: string) => ({
+    'cpu/cpu.cfs_quota_us': quota,
+    'cpu/cpu.cfs_period_us': '100000\n',
+  })
+  t.equal(availableCores(8, files(old('300000\n'))), 3)
+  t.equal(availableCores(8, files(old('-1\n'))), 8)
+  const here = availableCores()
+  t.ok(here >= 1 && here <= availableParallelism())
+})
+
+t.test('what a process may still take', async (t) => {
+  const total = 20e9
+  t.equal(availableMemory(0, { limit: undefined, total, used: 1e9 }), 19e9)
+  t.equal(availableMemory(0, { limit: 0, total, used: 1e9 }), 19e9)
+  t.equal(availableMemory(0, { limit: 8e9, total, used: 1e9 }), 7e9)
+  t.equal(availableMemory(4e9, { limit: 8e9, total, used: 1e9 }), 3e9, 'beside other engines')
+  t.equal(availableMemory(0, { limit: 8e9, total, used: 9e9 }), 0)
+  t.ok(availableMemory() > 0)
+})
 
 t.test('the machine', async (t) => {
   const here = thisMachine()
@@ -89,4 +130,49 @@ t.test('a library that was built here computes as the prebuilt one does', { skip
       t.ok(difference < 0.02, `rank ${rank}: ${difference}`)
     }
   }
+})
+
+t.test('a frozen engine is replaced, and its streams continue', async (t) => {
+  const { path: modelPath } = await resolveModel('stories15m')
+  const settings = {
+    backend: { modelPath, slots: 4, gpu: 'off', threads: 1 },
+    ...quietSettings,
+  } as const
+  // On a busy machine it may be taken to hang when it does not: its streams go on then, too.
+  const supervisor = { hangTimeoutMs: 3000 }
+  const engine = await spawnEngine(settings, { env: plainEnvironment(process.env), supervisor })
+  t.teardown(() => engine.kill())
+  const sampling = { temperature: 0, ignoreEos: true }
+  const request = { prompt: { text: 'Once upon a time' }, maxTokens: 60, sampling }
+  const draw = async (onToken: (count: number) => void = () => {}) => {
+    const tokens: number[] = []
+    for await (const event of engine.client.submit(request)) {
+      if (event.type === 'token') onToken(tokens.push(event.token))
+    }
+    return tokens
+  }
+  const expected = await draw()
+  const { restarts } = engine.client
+  let stopped: number | undefined
+  const tokens = await draw((count) => {
+    if (count !== 10) return
+    stopped = engine.pid()
+    process.kill(stopped!, 'SIGSTOP')
+  })
+  t.same(tokens, expected)
+  t.ok(engine.client.restarts > restarts)
+  t.not(engine.pid(), stopped)
+  t.throws(() => process.kill(stopped!, 0), { code: 'ESRCH' }, 'the stopped one is gone')
+})
+
+t.test('a process that loses its channel is killed, even if it does not notice', async (t) => {
+  const folder = t.testdir({ 'deaf.cjs': `process.send('ready'); setInterval(() => {}, 1000)` })
+  const child = fork(join(folder, 'deaf.cjs'), { env: plainEnvironment(process.env), execArgv: [] })
+  t.teardown(() => child.kill('SIGKILL'))
+  const reason = new Promise<string>((resolve) => {
+    const channel = childChannel(child)
+    channel.onMessage(() => child.disconnect())
+    channel.onClose(resolve)
+  })
+  t.match(await reason, /SIGKILL/)
 })

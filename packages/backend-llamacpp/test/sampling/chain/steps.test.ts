@@ -1,0 +1,446 @@
+import { readFile } from 'node:fs/promises'
+import type {
+  LogitProcessor,
+  SamplerContext,
+  SamplerDefinition,
+  SamplingParams,
+  TokenId,
+} from '@cllm/core'
+import { testSampler } from '@cllm/core/testing'
+import { array, assert, constantFrom, integer, property } from 'fast-check'
+import t from 'tap'
+import wabt from 'wabt'
+import { Candidates } from '../../../src/sampling/chain/candidates/candidates.js'
+import { RadixSort } from '../../../src/sampling/chain/candidates/radix-sort.js'
+import { DrawRandom } from '../../../src/sampling/chain/random/draw-random.js'
+import { MersenneTwister } from '../../../src/sampling/chain/random/mersenne-twister.js'
+import { PlainScan } from '../../../src/sampling/chain/scan/plain-scan.js'
+import { simdModule } from '../../../src/sampling/chain/scan/simd/simd-module.js'
+import { SimdScan } from '../../../src/sampling/chain/scan/simd/simd-scan.js'
+import {
+  type VocabularyScan,
+  blockSize,
+  leastLogit,
+} from '../../../src/sampling/chain/scan/vocabulary-scan.js'
+import type { ChainStep, LogitChange } from '../../../src/sampling/chain/steps/chain-step.js'
+import { Dry } from '../../../src/sampling/chain/steps/dry.js'
+import { LogitBias } from '../../../src/sampling/chain/steps/logit-bias.js'
+import { MinP } from '../../../src/sampling/chain/steps/min-p.js'
+import { Mirostat } from '../../../src/sampling/chain/steps/mirostat.js'
+import { Penalties } from '../../../src/sampling/chain/steps/penalties.js'
+import { SequenceBreakers } from '../../../src/sampling/chain/steps/sequence-breakers.js'
+import { TopK } from '../../../src/sampling/chain/steps/top-k.js'
+import { TopNSigma } from '../../../src/sampling/chain/steps/top-n-sigma.js'
+import { TopP } from '../../../src/sampling/chain/steps/top-p.js'
+import { Typical } from '../../../src/sampling/chain/steps/typical.js'
+import { Xtc } from '../../../src/sampling/chain/steps/xtc.js'
+import { seedAt } from '../../../src/sampling/seed-at.js'
+import { sampling } from '../../open-tiny.js'
+import { noise, peaked } from './logits.js'
+
+const noVocabulary = { bytes: () => new Uint8Array(0), encode: () => [] }
+
+function define(
+  name: string,
+  create: (context: SamplerContext) => LogitProcessor,
+): SamplerDefinition {
+  return { name, doc: 'One that is built in.', create: (_, context) => create(context) }
+}
+
+const changes: Readonly<Record<string, () => LogitChange>> = {
+  'logit bias': () => new LogitBias([3, 5], [2, -Infinity]),
+  penalties: () =>
+    new Penalties(sampling({ repetitionPenalty: 1.5, presencePenalty: 1, frequencyPenalty: 0.3 })),
+  dry: () => new Dry(sampling({ dryMultiplier: 1, dryAllowedLength: 1 }), noVocabulary),
+}
+for (const [name, create] of Object.entries(changes)) {
+  const definition = define(name, () => {
+    const change = create()
+    return { apply: (logits, { tokens }) => change.apply(logits, tokens) }
+  })
+  await testSampler(t, definition)
+}
+
+const steps: Readonly<Record<string, () => ChainStep>> = {
+  'top-k': () => new TopK(7),
+  'top-p': () => new TopP(0.9),
+  'min-p': () => new MinP(0.05),
+  typical: () => new Typical(0.8),
+  'top-nσ': () => new TopNSigma(1),
+  xtc: () => new Xtc(0.5, 0.02, 1),
+  mirostat: () => new Mirostat(3, 0.8),
+}
+for (const [name, create] of Object.entries(steps)) {
+  const definition = define(name, ({ seed, tokenizer }) => {
+    const scan = new SimdScan(tokenizer.vocabularySize)
+    const candidates = new Candidates(scan)
+    const random = new DrawRandom()
+    const step = create()
+    return {
+      apply(logits, { position }) {
+        random.seed(seedAt(seed, position))
+        scan.load(logits)
+        if (!candidates.begin()) return
+        step.apply(candidates, random)
+        candidates.list()
+        const { ids, size } = candidates
+        logits.fill(-Infinity)
+        for (const id of ids.subarray(0, size)) logits[id] = scan.logits[id]!
+      },
+    }
+  })
+  await testSampler(t, definition)
+}
+
+/** The entropy of the likeliest tokens in bits. */
+function entropyOf(sorted: readonly number[], count: number, temperature: number): number {
+  const weights = sorted
+    .slice(0, count)
+    .map((logit) => Math.exp((logit - sorted[0]!) / temperature))
+  const total = weights.reduce((sum, weight) => sum + weight, 0)
+  return weights.reduce(
+    (sum, weight) => sum - (weight === 0 ? 0 : (weight / total) * Math.log2(weight / total)),
+    0,
+  )
+}
+
+t.test('as many tokens as have the expected surprise', async () => {
+  assert(
+    property(
+      constantFrom(1, 30, 3000),
+      integer(),
+      constantFrom(0, 0.5, 2, 5, 100),
+      constantFrom(0.5, 1, 3),
+      (size, seed, tau, temperature) => {
+        const logits = seed % 2 === 0 ? noise(size, seed, 1) : peaked(size, seed)
+        const scan = new SimdScan(size)
+        scan.load(logits)
+        const candidates = new Candidates(scan)
+        candidates.begin()
+        new Mirostat(tau, temperature).apply(candidates)
+        const sorted = [...logits].sort((a, b) => b - a)
+        const kept = candidates.size
+        const isLow = kept === 1 || entropyOf(sorted, kept, temperature) <= tau + 1e-6
+        const isMost = kept === size || entropyOf(sorted, kept + 1, temperature) > tau - 1e-6
+        return isLow && isMost && candidates.isSorted
+      },
+    ),
+    { numRuns: 200, seed: 1 },
+  )
+})
+
+t.test('the outputs of std::mt19937', async (t) => {
+  const twister = new MersenneTwister()
+  const first = (seed: number, count: number) => {
+    twister.seed(seed)
+    return Array.from({ length: count }, () => twister.next())
+  }
+  // the standard's default seed, whose 10,000th output it names; these are its first
+  t.same(first(5489, 4), [3499211612, 581869302, 3890346734, 3586334585])
+  t.same(first(0, 3), [2357136044, 2546248239, 3071714933])
+  t.same(first(0xffffffff, 3), [419326371, 479346978, 3918654476])
+  t.same(first(5489, 227).length, 227)
+  t.throws(() => twister.next(), RangeError)
+})
+
+t.test('the numbers that llama.cpp makes of them', async (t) => {
+  const random = new DrawRandom()
+  random.seed(5489)
+  t.equal(random.uniform(), (3499211612 + 581869302 * 2 ** 32) / 2 ** 64)
+  t.equal(random.uniform(), (3890346734 + 3586334585 * 2 ** 32) / 2 ** 64)
+  t.equal(random.chance(), Math.fround(3499211612) / 2 ** 32, 'of a generator of its own')
+  t.equal(random.chance(), Math.fround(581869302) / 2 ** 32)
+  random.seed(5489)
+  t.equal(random.chance(), Math.fround(3499211612) / 2 ** 32, 'a seed begins anew')
+})
+
+const texts = ['a', 'b', 'c', 'aab', 'ba', ': a', '\n', 'x"y', 'q:']
+const vocabulary = {
+  bytes: (token: TokenId) => new TextEncoder().encode(texts[token] ?? ''),
+  encode: (text: string) => Array.from(text, (character) => texts.indexOf(character)),
+}
+
+/** The penalties by the definition: the longest suffix that is elsewhere with the token behind it. */
+function expected(history: readonly TokenId[], params: SamplingParams): number[] {
+  const penalties = texts.map(() => 0)
+  const latest = history.slice(-params.dryPenaltyLastN)
+  const breaks = (token: TokenId) =>
+    params.drySequenceBreakers.some((breaker) => texts[token]!.includes(breaker))
+  const end = latest.findLastIndex(breaks)
+  const limit = latest.length - 1 - end
+  if (latest.length <= params.dryAllowedLength || limit < params.dryAllowedLength) return penalties
+  for (let at = 1; at < latest.length; at++) {
+    let length = 0
+    while (
+      length < at &&
+      length < limit &&
+      latest[at - 1 - length] === latest[latest.length - 1 - length]
+    ) {
+      length += 1
+    }
+    const token = latest[at]!
+    if (length < params.dryAllowedLength || breaks(token)) continue
+    const penalty = params.dryMultiplier * params.dryBase ** (length - params.dryAllowedLength)
+    penalties[token] = Math.max(penalties[token]!, penalty)
+  }
+  return penalties
+}
+
+t.test('repetitions are penalized by their length', async () => {
+  const token = integer({ min: 0, max: texts.length - 1 })
+  const tokens = array(constantFrom(0, 1, 2), { maxLength: 80, size: 'max' })
+  const mixed = array(token, { maxLength: 80, size: 'max' })
+  for (const history of [tokens, mixed]) {
+    assert(
+      property(
+        history,
+        constantFrom(0, 1, 2, 4),
+        constantFrom(3, 64, 1000),
+        constantFrom(0.5, 2),
+        constantFrom<readonly string[]>([], ['\n', ':', '"']),
+        (history, dryAllowedLength, dryPenaltyLastN, dryMultiplier, drySequenceBreakers) => {
+          const params = sampling({
+            dryAllowedLength,
+            dryPenaltyLastN,
+            dryMultiplier,
+            drySequenceBreakers,
+            dryBase: 1.5,
+          })
+          const logits = new Float32Array(texts.length)
+          new Dry(params, vocabulary).apply(logits, history)
+          const penalties = expected(history, params)
+          return penalties.every((penalty, token) => {
+            const off = Math.abs(logits[token]! + penalty)
+            return off <= 1e-6 * penalty
+          })
+        },
+      ),
+      { numRuns: 500, seed: 1 },
+    )
+  }
+})
+
+t.test('an endless repetition has a finite penalty', async (t) => {
+  const logits = new Float32Array(texts.length)
+  const params = sampling({ dryMultiplier: 1, dryPenaltyLastN: 10_000 })
+  new Dry(params, vocabulary).apply(
+    logits,
+    Array.from({ length: 3000 }, () => 1),
+  )
+  t.ok(logits[1]! < -1e37)
+  t.ok(Number.isFinite(logits[1]))
+})
+
+t.test('whether it is on', async (t) => {
+  t.notOk(Dry.isOn(sampling()))
+  t.ok(Dry.isOn(sampling({ dryMultiplier: 0.8 })))
+  t.notOk(Dry.isOn(sampling({ dryMultiplier: 0.8, dryPenaltyLastN: 0 })))
+})
+
+t.test('where breakers begin within tokens', async (t) => {
+  const breakers = new SequenceBreakers(vocabulary, ['aab', 'ac', 'ab'])
+  const named = (token: TokenId) =>
+    breakers
+      .tailsOf(token)
+      .map((tail) => tail.map((id) => texts[id]).join(' '))
+      .toSorted()
+  t.same(named(3), [''], 'it is all there')
+  t.same(named(0), ['a b', 'b', 'c'], 'each way that it can go on')
+  t.same(named(1), [], 'no breaker begins with b')
+  t.same(named(4), ['a b', 'b', 'c'], 'the end of a token')
+  t.same(named(4), named(4))
+
+  const params = sampling({ dryMultiplier: 1, dryAllowedLength: 1, drySequenceBreakers: ['ac'] })
+  const penalized = (history: readonly TokenId[]) => {
+    const logits = new Float32Array(texts.length)
+    new Dry(params, vocabulary).apply(logits, history)
+    return texts.filter((_, token) => logits[token]! < 0)
+  }
+  t.same(penalized([0, 1, 2, 1]), ['c'], 'b c again')
+  t.same(penalized([1, 2, 0, 2, 1]), ['c'], 'behind the breaker')
+  t.same(penalized([2, 1, 0, 2]), [], 'not beyond it')
+})
+
+const sizes = constantFrom(1, 40, 700, 20_000, 140_000)
+
+function begin(size: number, seed: number): { candidates: Candidates; order: number[] } {
+  const logits = seed % 2 === 0 ? noise(size, seed, 2) : peaked(size, seed)
+  // some equal ones
+  for (let id = 0; id < size; id += 5) logits[id] = Math.round(logits[id]!) + 0
+  const scan = new SimdScan(size)
+  scan.load(logits)
+  const candidates = new Candidates(scan)
+  candidates.begin()
+  const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]! || a - b)
+  return { candidates, order }
+}
+
+function listed({ ids, size }: Candidates): number[] {
+  return [...ids.subarray(0, size)]
+}
+
+t.test('the likeliest tokens, in order', async (t) => {
+  assert(
+    property(
+      sizes,
+      integer(),
+      constantFrom(1, 3, 40, 590, 600, 8192, 60_000),
+      (size, seed, count) => {
+        const { candidates, order } = begin(size, seed)
+        t.equal(candidates.likeliest, order[0])
+        candidates.keepTop(count)
+        const expected = order.slice(0, count)
+        t.equal(candidates.size, expected.length)
+        t.ok(candidates.isSorted)
+        return same(listed(candidates), expected) && candidates.likeliest === order[0]
+      },
+    ),
+    { numRuns: 60, seed: 1 },
+  )
+})
+
+t.test('cuts, reorderings and parts', async (t) => {
+  assert(
+    property(sizes, integer(), (size, seed) => {
+      const { candidates, order } = begin(size, seed)
+      const { scan } = candidates
+      const logitOf = (id: number) => scan.logits[id]!
+      const least = logitOf(order[order.length >> 1]!)
+      candidates.keepFrom(least)
+      const kept = order.filter((id) => logitOf(id) >= least)
+      t.ok(
+        same(
+          listed(candidates),
+          kept.toSorted((a, b) => a - b),
+        ),
+      )
+      const front = Math.min(kept.length, 7)
+      candidates.sortFirst(front)
+      t.ok(same(listed(candidates).slice(0, front), kept.slice(0, front)))
+      t.ok(
+        same(
+          listed(candidates).sort((a, b) => a - b),
+          kept.toSorted((a, b) => a - b),
+        ),
+      )
+      candidates.sort()
+      t.ok(same(listed(candidates), kept))
+      candidates.keepFrom(logitOf(kept[kept.length - 1]!) + 0.5)
+      t.ok(candidates.isSorted)
+      const left = kept.slice(0, candidates.size)
+      t.ok(left.every((id) => logitOf(id) >= logitOf(kept.at(-1)!) + 0.5))
+      if (left.length < 4) return
+      candidates.dropFirst(1)
+      t.equal(candidates.largest, logitOf(left[1]!))
+      candidates.keep([2, 0], 2)
+      t.same(listed(candidates), [left[3], left[1]])
+      t.equal(logitOf(candidates.likeliest), logitOf(left[1]!))
+      t.notOk(candidates.isSorted)
+    }),
+    { numRuns: 40, seed: 1 },
+  )
+})
+
+t.test('sorting any floats', async () => {
+  const sort = new RadixSort()
+  const anyFloat = integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }).map((bits) => {
+    const [value] = new Float32Array(Int32Array.of(bits).buffer)
+    return Number.isNaN(value) ? 0 : value!
+  })
+  const some = array(anyFloat, { maxLength: 5000, size: 'max' })
+  const close = array(constantFrom(-0, 0, 1e-40, -1e-40, 1), { maxLength: 300, size: 'max' })
+  for (const values of [some, close]) {
+    assert(
+      property(values, (values) => {
+        const logits = Float32Array.from(values)
+        const ids = Int32Array.from(values, (_, index) => index)
+        sort.sort(ids, logits, values.length)
+        const expected = Float32Array.from(values).sort().reverse()
+        return (
+          logits.every((logit, index) => logit === expected[index]) &&
+          ids.every((id, index) => Math.fround(values[id]!) === logits[index])
+        )
+      }),
+      { numRuns: 60, seed: 1 },
+    )
+  }
+})
+
+function same(a: readonly number[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((value, index) => value === b[index])
+}
+
+t.test('the module is made of its source', async (t) => {
+  const folder = new URL('../../../src/sampling/chain/scan/simd/', import.meta.url)
+  const text = await readFile(new URL('simd-scan.wat', folder), 'utf8')
+  const assembler = await wabt()
+  const module = assembler.parseWat('simd-scan.wat', text, { simd: true })
+  module.validate()
+  const { buffer } = module.toBinary({})
+  t.equal(Buffer.from(buffer).toString('base64'), simdModule, 'node assemble-scan.mjs')
+})
+
+t.test('both scans find the same', async (t) => {
+  t.ok(SimdScan.isSupported())
+  assert(
+    property(
+      integer({ min: 1, max: 1000 }),
+      integer(),
+      constantFrom(0.3, 1, 4),
+      (size, seed, deviation) => {
+        const logits = seed % 2 === 0 ? noise(size, seed, deviation) : peaked(size, seed)
+        for (let token = 0; token < size; token += 17)
+          logits[token] = seed % 3 === 0 ? NaN : -Infinity
+        const plain = new PlainScan(size)
+        const simd = new SimdScan(size)
+        for (const scan of [plain, simd]) scan.load(logits)
+        const usable = logits.filter((logit) => logit > -Infinity)
+        const largest = usable.reduce((most, logit) => Math.max(most, logit), -Infinity)
+        t.equal(plain.findLargest(), largest)
+        t.equal(simd.findLargest(), largest)
+        if (largest === -Infinity) return
+        t.same(simd.maxima, plain.maxima)
+        for (const from of [leastLogit, largest - 3, largest]) {
+          const expected = [...logits.keys()].filter((id) => logits[id]! >= from)
+          for (const scan of [plain, simd]) {
+            const count = scan.collect(from)
+            t.same([...scan.ids.subarray(0, count)], expected)
+            t.same(
+              [...scan.listed.subarray(0, count)],
+              expected.map((id) => logits[id]),
+            )
+          }
+        }
+        const shift = Math.fround(largest / Math.fround(0.7))
+        for (const from of [leastLogit, largest - 3]) {
+          const totals = [plain, simd].map((scan) => weighed(scan, from, shift))
+          t.ok(near(totals[0]!, totals[1]!), 'totals')
+          t.ok(
+            plain.sums.every((sum, block) => near(sum, simd.sums[block]!)),
+            'sums',
+          )
+          const written = [...plain.weights.keys()].filter(
+            (token) => plain.sums[Math.floor(token / blockSize)] !== 0,
+          )
+          t.ok(
+            written.every((token) => near(plain.weights[token]!, simd.weights[token]!)),
+            'weights',
+          )
+        }
+        const count = Math.min(plain.collect(leastLogit), simd.collect(leastLogit))
+        const sums = [plain, simd].map((scan) => scan.weighListed(count, 1, largest))
+        t.ok(near(sums[0]!, sums[1]!), 'of lists')
+      },
+    ),
+    { numRuns: 40, seed: 1 },
+  )
+})
+
+function weighed(scan: VocabularyScan, from: number, shift: number): number {
+  return scan.weigh(from, Math.fround(0.7), shift)
+}
+
+/** Equal but for rounding in single precision, and for what is as good as nothing. */
+function near(a: number, b: number): boolean {
+  return Math.abs(a - b) <= 1.2e-7 * Math.abs(a) + 1e-36
+}
