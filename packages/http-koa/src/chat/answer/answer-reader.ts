@@ -1,0 +1,250 @@
+import type { CallFormat, ChatFormat } from '../format/chat-format.js'
+import { type AnswerPart, possibleStart } from './answer-part.js'
+import type { CallReader } from './call/call-reader.js'
+import { type CallMatch, type OpenedCall, openCall, type Tools } from './call/open-call.js'
+import { AnswerMarks } from './answer-marks.js'
+
+/** Also says where a call ends, and what was written of it. */
+export type ReadPart =
+  | AnswerPart
+  | { readonly type: 'call-end'; readonly raw: string; readonly isWhole: boolean }
+
+/** What an answer is read with. */
+export interface AnswerReading {
+  readonly format: Pick<ChatFormat, 'calls' | 'thinking' | 'frame'>
+  readonly tools: Tools
+  /** Calls beyond are dropped. */
+  readonly mostCalls: number
+  readonly thinkingIsOpen: boolean
+}
+
+/**
+ * Splits an answer that comes in pieces into text, reasoning and calls. What begins like a call and is
+ * none stays text; nothing but marks, and white space beside them, is dropped.
+ */
+export class AnswerReader {
+  readonly #reading: AnswerReading
+  readonly #marks: AnswerMarks
+  #parts: ReadPart[] = []
+  #held = ''
+  /** `start`: nothing has come, or reasoning, a call or a mark has just ended. */
+  #state: 'start' | 'text' | 'reasoning' | 'call'
+  #isOver = false
+  #count = 0
+  /** Whether white space at the start belongs to the text. */
+  #keepsBlank = true
+  /** The format of the last call, while more may follow in the same list. */
+  #last: CallFormat | undefined
+  #inList = false
+  #reader: CallReader | undefined
+  #raw = ''
+  #isGiven = false
+  #hasThought = false
+  /** White space that belongs to the reasoning if more of it comes. */
+  #blank = ''
+
+  constructor(reading: AnswerReading) {
+    this.#reading = reading
+    this.#marks = new AnswerMarks(reading.format, reading.tools)
+    this.#state = reading.thinkingIsOpen ? 'reasoning' : 'start'
+  }
+
+  push(piece: string): readonly ReadPart[] {
+    this.#held += piece
+    while (this.#held !== '' && this.#step()) {
+      // the next state
+    }
+    return this.#taken()
+  }
+
+  end(): readonly ReadPart[] {
+    this.#isOver = true
+    while (this.#held !== '' && this.#step()) {
+      // what was held back
+    }
+    if (this.#state === 'call') this.#feed(this.#reader!.end(), '')
+    return this.#taken()
+  }
+
+  #taken(): readonly ReadPart[] {
+    const parts = this.#parts
+    this.#parts = []
+    return parts
+  }
+
+  /** Whether it came further: then what is held is to be looked at again. */
+  #step(): boolean {
+    switch (this.#state) {
+      case 'start':
+        return this.#begin()
+      case 'text':
+        return this.#skipText()
+      case 'reasoning':
+        return this.#think()
+      case 'call': {
+        const piece = this.#held
+        this.#held = ''
+        return this.#feed(this.#reader!.push(piece), piece)
+      }
+    }
+  }
+
+  #begin(): boolean {
+    const text = this.#held.trimStart()
+    const blank = this.#held.slice(0, this.#held.length - text.length)
+    if (text === '') {
+      if (this.#isOver) this.#held = ''
+      if (this.#isOver && this.#keepsBlank) this.#say(blank)
+      return false
+    }
+    return this.#take(blank, text, true)
+  }
+
+  /** Takes what begins here: reasoning, a call, a mark to be dropped, or text. */
+  #take(blank: string, text: string, isStart: boolean): boolean {
+    const open = this.#marks.thinkingBegins(text)
+    const call = this.#call(text, isStart)
+    if (typeof call.match !== 'string') {
+      if (isStart && this.#keepsBlank && this.#count === 0 && blank.trim() !== '') this.#say(blank)
+      return this.#enter(call.match, call.format, text)
+    }
+    const drop = this.#marks.dropAt(text, isStart, this.#last, this.#inList)
+    if (!this.#isOver && [open, call.match, drop].includes('maybe') && typeof open !== 'number') {
+      return false
+    }
+    if (typeof open === 'number') {
+      this.#state = 'reasoning'
+      this.#held = text.slice(open)
+      return true
+    }
+    if (typeof drop === 'number') {
+      this.#held = text.slice(drop)
+      this.#state = 'start'
+      if (isStart || drop > 1) this.#keepsBlank = false
+      return true
+    }
+    this.#last = undefined
+    this.#inList = false
+    this.#say(isStart && this.#keepsBlank ? blank : '')
+    this.#keepsBlank = true
+    this.#state = 'text'
+    const [first = ''] = text
+    this.#say(first)
+    this.#held = text.slice(first.length)
+    return true
+  }
+
+  #call(text: string, isStart: boolean): { readonly match: CallMatch; readonly format: CallFormat } {
+    const { calls } = this.#reading.format
+    const { tools } = this.#reading
+    let match: CallMatch = 'no'
+    const last = this.#last
+    if (isStart && last !== undefined) {
+      const next = /^[,;]?\s*/.exec(text)![0]
+      const following = next === '' ? 'no' : openCall(last, text.slice(next.length), tools, true)
+      if (typeof following !== 'string') {
+        return { match: { ...following, end: following.end + next.length }, format: last }
+      }
+      if (following === 'maybe' || text === next.trim()) match = 'maybe'
+    }
+    if (tools.size === 0) return { match: 'no', format: calls[0]! }
+    for (const format of calls) {
+      if (!isStart && !this.#marks.isInline(format)) continue
+      const found = openCall(format, text, tools)
+      if (typeof found !== 'string') return { match: found, format }
+      if (found === 'maybe') match = 'maybe'
+    }
+    return { match, format: calls[0]! }
+  }
+
+  #enter(opened: OpenedCall, format: CallFormat, text: string): boolean {
+    this.#held = text.slice(opened.end)
+    this.#raw = text.slice(0, opened.end)
+    this.#last = format
+    if (opened.inList) this.#inList = true
+    this.#keepsBlank = false
+    this.#state = 'start'
+    if ('calls' in opened) {
+      for (const call of opened.calls) {
+        if (this.#count++ < this.#reading.mostCalls) {
+          this.#parts.push({ type: 'call', call }, { type: 'call-end', raw: this.#raw, isWhole: true })
+        }
+      }
+      return true
+    }
+    this.#state = 'call'
+    this.#reader = opened.reader
+    this.#isGiven = this.#count++ < this.#reading.mostCalls
+    if (this.#isGiven) this.#parts.push({ type: 'call', call: { name: opened.name, arguments: '' } })
+    return true
+  }
+
+  #feed({ text, rest }: ReturnType<CallReader['push']>, piece: string): boolean {
+    if (text !== '' && this.#isGiven) this.#parts.push({ type: 'arguments', text })
+    this.#raw += piece.slice(0, piece.length - (rest?.length ?? 0))
+    if (rest === undefined) return false
+    const { isWhole } = this.#reader!
+    if (this.#isGiven) this.#parts.push({ type: 'call-end', raw: this.#raw, isWhole })
+    this.#reader = undefined
+    this.#held = rest
+    this.#state = 'start'
+    return true
+  }
+
+  #skipText(): boolean {
+    const at = this.#marks.firstIn(this.#held)
+    const certain = at ?? this.#held.length - (this.#isOver ? 0 : this.#marks.possible(this.#held))
+    this.#say(this.#held.slice(0, certain))
+    this.#held = this.#held.slice(certain)
+    return at === undefined ? false : this.#take('', this.#held, false)
+  }
+
+  #think(): boolean {
+    const { close } = this.#reading.format.thinking!
+    const at = this.#held.indexOf(close)
+    const called = this.#marks.callIn(this.#held)
+    if (called !== undefined && (at < 0 || called < at)) return this.#thinkUntil(called)
+    const before = this.#isOver
+      ? 0
+      : Math.max(possibleStart(this.#held, [close]), this.#marks.possibleCall(this.#held))
+    const certain = at >= 0 ? at : this.#held.length - before
+    this.#reason(this.#held.slice(0, certain), at >= 0 || this.#isOver)
+    this.#held = this.#held.slice(at >= 0 ? at + close.length : certain)
+    if (at < 0) return false
+    this.#keepsBlank = false
+    this.#state = 'start'
+    return true
+  }
+
+  /** A call may come before the reasoning has ended: then that ends it. */
+  #thinkUntil(at: number): boolean {
+    const [before, text] = [this.#held.slice(0, at), this.#held.slice(at)]
+    const [own] = this.#reading.format.calls
+    const match = own === undefined ? 'no' : openCall(own, text, this.#reading.tools)
+    if (match === 'maybe' && !this.#isOver) return false
+    if (typeof match !== 'string') {
+      this.#reason(before, true)
+      return this.#enter(match, own!, text)
+    }
+    const [first = ''] = text
+    this.#reason(before + first, false)
+    this.#held = text.slice(first.length)
+    return true
+  }
+
+  /** Gives reasoning, without the white space around it. */
+  #reason(text: string, isEnd: boolean): void {
+    const shown = this.#blank + text
+    const given = (this.#hasThought ? shown : shown.trimStart()).trimEnd()
+    this.#blank = isEnd ? '' : shown.slice(shown.trimEnd().length)
+    if (given !== '') this.#parts.push({ type: 'reasoning', text: given })
+    this.#hasThought = !isEnd && (this.#hasThought || given !== '')
+  }
+
+  #say(text: string): void {
+    if (text === '') return
+    const last = this.#parts.at(-1)
+    if (last?.type === 'text') this.#parts[this.#parts.length - 1] = { type: 'text', text: last.text + text }
+    else this.#parts.push({ type: 'text', text })
+  }
+}

@@ -1,0 +1,69 @@
+import type { AnswerParser, AnswerPart, ToolCall } from './answer-part.js'
+import type { AnswerReader, ReadPart } from './answer-reader.js'
+
+/** Gives arguments as they come: then what breaks off, or is no JSON, shows as such. */
+export class StreamedCalls implements AnswerParser {
+  readonly #reader: AnswerReader
+
+  constructor(reader: AnswerReader) {
+    this.#reader = reader
+  }
+
+  push(text: string): readonly AnswerPart[] {
+    return this.#reader.push(text).filter((part) => part.type !== 'call-end')
+  }
+
+  end(): readonly AnswerPart[] {
+    return this.#reader.end().filter((part) => part.type !== 'call-end')
+  }
+}
+
+/** Gives whole calls; one that breaks off, or whose arguments are no JSON object, becomes text. */
+export class WholeCalls implements AnswerParser {
+  readonly #reader: AnswerReader
+  #call: ToolCall | undefined
+
+  constructor(reader: AnswerReader) {
+    this.#reader = reader
+  }
+
+  push(text: string): readonly AnswerPart[] {
+    return this.#reader.push(text).flatMap((part) => this.#join(part))
+  }
+
+  end(): readonly AnswerPart[] {
+    return this.#reader.end().flatMap((part) => this.#join(part))
+  }
+
+  #join(part: ReadPart): AnswerPart[] {
+    switch (part.type) {
+      case 'call':
+        this.#call = part.call
+        return []
+      case 'arguments':
+        if (this.#call !== undefined) {
+          this.#call = { ...this.#call, arguments: this.#call.arguments + part.text }
+        }
+        return []
+      case 'call-end': {
+        const call = this.#call
+        this.#call = undefined
+        if (call !== undefined && part.isWhole && isObjectText(call.arguments)) {
+          return [{ type: 'call', call }]
+        }
+        return [{ type: 'text', text: part.raw }]
+      }
+      default:
+        return [part]
+    }
+  }
+}
+
+function isObjectText(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+  } catch {
+    return false
+  }
+}
