@@ -47,6 +47,11 @@ export interface GenerateRequest {
    * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
    */
   readonly logprobs?: number
+  /**
+   * Marks of the model's chat format, such as `[TOOL_CALLS]`: control tokens that are a part of any of
+   * these show as text. Default: control tokens never do.
+   */
+  readonly marks?: readonly string[]
   /** Whether its `start` event has a forecast; default false. */
   readonly forecast?: boolean
   /**

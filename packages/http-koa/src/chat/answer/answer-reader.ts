@@ -4,9 +4,10 @@ import type { CallReader } from './call/call-reader.js'
 import { type CallMatch, type OpenedCall, openCall, type Tools } from './call/open-call.js'
 import { AnswerMarks } from './answer-marks.js'
 
-/** Also says where a call ends, and what was written of it. */
+/** Also says where a call ends and what was written of it, and what is no part of the answer. */
 export type ReadPart =
   | AnswerPart
+  | { readonly type: 'dropped'; readonly text: string }
   | { readonly type: 'call-end'; readonly raw: string; readonly isWhole: boolean }
 
 /** What an answer is read with. */
@@ -62,6 +63,7 @@ export class AnswerReader {
     while (this.#held !== '' && this.#step()) {
       // what was held back
     }
+    if (this.#state === 'reasoning') this.#reason('', true)
     if (this.#state === 'call') this.#feed(this.#reader!.end(), '')
     return this.#taken()
   }
@@ -95,6 +97,7 @@ export class AnswerReader {
     if (text === '') {
       if (this.#isOver) this.#held = ''
       if (this.#isOver && this.#keepsBlank) this.#say(blank)
+      else if (this.#isOver) this.#drop(blank)
       return false
     }
     return this.#take(blank, text, true)
@@ -105,7 +108,7 @@ export class AnswerReader {
     const open = this.#marks.thinkingBegins(text)
     const call = this.#call(text, isStart)
     if (typeof call.match !== 'string') {
-      if (isStart && this.#keepsBlank && this.#count === 0 && blank.trim() !== '') this.#say(blank)
+      this.#drop(blank)
       return this.#enter(call.match, call.format, text)
     }
     const drop = this.#marks.dropAt(text, isStart, this.#last, this.#inList)
@@ -113,19 +116,22 @@ export class AnswerReader {
       return false
     }
     if (typeof open === 'number') {
+      this.#drop(blank + text.slice(0, open))
       this.#state = 'reasoning'
       this.#held = text.slice(open)
       return true
     }
     if (typeof drop === 'number') {
+      this.#drop(blank + text.slice(0, drop))
       this.#held = text.slice(drop)
       this.#state = 'start'
-      if (isStart || drop > 1) this.#keepsBlank = false
+      this.#keepsBlank = false
       return true
     }
     this.#last = undefined
     this.#inList = false
-    this.#say(isStart && this.#keepsBlank ? blank : '')
+    if (this.#keepsBlank) this.#say(blank)
+    else this.#drop(blank)
     this.#keepsBlank = true
     this.#state = 'text'
     const [first = ''] = text
@@ -166,10 +172,11 @@ export class AnswerReader {
     this.#state = 'start'
     if ('calls' in opened) {
       for (const call of opened.calls) {
-        if (this.#count++ < this.#reading.mostCalls) {
-          this.#parts.push({ type: 'call', call }, { type: 'call-end', raw: this.#raw, isWhole: true })
-        }
+        if (this.#count++ >= this.#reading.mostCalls) break
+        this.#parts.push({ type: 'call', call }, { type: 'call-end', raw: this.#raw, isWhole: true })
+        this.#raw = ''
       }
+      this.#drop(this.#raw)
       return true
     }
     this.#state = 'call'
@@ -185,6 +192,7 @@ export class AnswerReader {
     if (rest === undefined) return false
     const { isWhole } = this.#reader!
     if (this.#isGiven) this.#parts.push({ type: 'call-end', raw: this.#raw, isWhole })
+    else this.#drop(this.#raw)
     this.#reader = undefined
     this.#held = rest
     this.#state = 'start'
@@ -211,6 +219,7 @@ export class AnswerReader {
     this.#reason(this.#held.slice(0, certain), at >= 0 || this.#isOver)
     this.#held = this.#held.slice(at >= 0 ? at + close.length : certain)
     if (at < 0) return false
+    this.#drop(close)
     this.#keepsBlank = false
     this.#state = 'start'
     return true
@@ -235,10 +244,18 @@ export class AnswerReader {
   /** Gives reasoning, without the white space around it. */
   #reason(text: string, isEnd: boolean): void {
     const shown = this.#blank + text
-    const given = (this.#hasThought ? shown : shown.trimStart()).trimEnd()
-    this.#blank = isEnd ? '' : shown.slice(shown.trimEnd().length)
-    if (given !== '') this.#parts.push({ type: 'reasoning', text: given })
-    this.#hasThought = !isEnd && (this.#hasThought || given !== '')
+    const solid = shown.trimEnd()
+    const start = this.#hasThought ? 0 : solid.length - solid.trimStart().length
+    const blank = shown.slice(solid.length)
+    this.#drop(solid.slice(0, start))
+    if (solid !== '') this.#parts.push({ type: 'reasoning', text: solid.slice(start) })
+    if (isEnd) this.#drop(blank)
+    this.#blank = isEnd ? '' : blank
+    this.#hasThought = !isEnd && (this.#hasThought || solid !== '')
+  }
+
+  #drop(text: string): void {
+    if (text !== '') this.#parts.push({ type: 'dropped', text })
   }
 
   #say(text: string): void {

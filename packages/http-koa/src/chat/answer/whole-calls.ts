@@ -10,18 +10,23 @@ export class StreamedCalls implements AnswerParser {
   }
 
   push(text: string): readonly AnswerPart[] {
-    return this.#reader.push(text).filter((part) => part.type !== 'call-end')
+    return this.#reader.push(text).filter(isShown)
   }
 
   end(): readonly AnswerPart[] {
-    return this.#reader.end().filter((part) => part.type !== 'call-end')
+    return this.#reader.end().filter(isShown)
   }
 }
+
+const isShown = (part: ReadPart): part is AnswerPart =>
+  part.type !== 'call-end' && part.type !== 'dropped'
 
 /** Gives whole calls; one that breaks off, or whose arguments are no JSON object, becomes text. */
 export class WholeCalls implements AnswerParser {
   readonly #reader: AnswerReader
   #call: ToolCall | undefined
+  /** Whether the last call is text now: then so is what belongs to it. */
+  #isBroken = false
 
   constructor(reader: AnswerReader) {
     this.#reader = reader
@@ -49,11 +54,16 @@ export class WholeCalls implements AnswerParser {
         const call = this.#call
         this.#call = undefined
         if (call !== undefined && part.isWhole && isObjectText(call.arguments)) {
+          this.#isBroken = false
           return [{ type: 'call', call }]
         }
+        this.#isBroken = true
         return [{ type: 'text', text: part.raw }]
       }
+      case 'dropped':
+        return this.#isBroken ? [{ type: 'text', text: part.text }] : []
       default:
+        this.#isBroken = false
         return [part]
     }
   }
