@@ -10,6 +10,9 @@ export type ReadPart =
   | { readonly type: 'dropped'; readonly text: string }
   | { readonly type: 'call-end'; readonly raw: string; readonly isWhole: boolean }
 
+/** Characters within which most calls have begun. */
+const longestHead = 1024
+
 /** What an answer is read with. */
 export interface AnswerReading {
   readonly format: Pick<ChatFormat, 'calls' | 'thinking' | 'frame'>
@@ -28,6 +31,10 @@ export class AnswerReader {
   readonly #marks: AnswerMarks
   #parts: ReadPart[] = []
   #held = ''
+  /** White space at the start, before what is held. */
+  #lead = ''
+  /** Characters that are held before it is looked at again. */
+  #nextTry = 0
   /** `start`: nothing has come, or reasoning, a call or a mark has just ended. */
   #state: 'start' | 'text' | 'reasoning' | 'call'
   #isOver = false
@@ -52,6 +59,7 @@ export class AnswerReader {
 
   push(piece: string): readonly ReadPart[] {
     this.#held += piece
+    if (this.#held.length < this.#nextTry) return []
     while (this.#held !== '' && this.#step()) {
       // the next state
     }
@@ -60,6 +68,8 @@ export class AnswerReader {
 
   end(): readonly ReadPart[] {
     this.#isOver = true
+    this.#held = this.#lead + this.#held
+    this.#lead = ''
     while (this.#held !== '' && this.#step()) {
       // what was held back
     }
@@ -93,11 +103,17 @@ export class AnswerReader {
 
   #begin(): boolean {
     const text = this.#held.trimStart()
-    const blank = this.#held.slice(0, this.#held.length - text.length)
+    const blank = this.#lead + this.#held.slice(0, this.#held.length - text.length)
+    this.#lead = ''
     if (text === '') {
-      if (this.#isOver) this.#held = ''
-      if (this.#isOver && this.#keepsBlank) this.#say(blank)
-      else if (this.#isOver) this.#drop(blank)
+      if (!this.#isOver) {
+        this.#lead = blank
+        this.#held = ''
+        return false
+      }
+      this.#held = ''
+      if (this.#keepsBlank) this.#say(blank)
+      else this.#drop(blank)
       return false
     }
     return this.#take(blank, text, true)
@@ -108,13 +124,19 @@ export class AnswerReader {
     const open = this.#marks.thinkingBegins(text)
     const call = this.#call(text, isStart)
     if (typeof call.match !== 'string') {
+      this.#nextTry = 0
       this.#drop(blank)
       return this.#enter(call.match, call.format, text)
     }
     const drop = this.#marks.dropAt(text, isStart, this.#last, this.#inList)
     if (!this.#isOver && [open, call.match, drop].includes('maybe') && typeof open !== 'number') {
+      this.#lead = blank
+      this.#held = text
+      // what is long is not looked at again with each letter
+      if (text.length > longestHead) this.#nextTry = text.length * 1.25
       return false
     }
+    this.#nextTry = 0
     if (typeof open === 'number') {
       this.#drop(blank + text.slice(0, open))
       this.#state = 'reasoning'
@@ -230,7 +252,13 @@ export class AnswerReader {
     const [before, text] = [this.#held.slice(0, at), this.#held.slice(at)]
     const [own] = this.#reading.format.calls
     const match = own === undefined ? 'no' : openCall(own, text, this.#reading.tools)
-    if (match === 'maybe' && !this.#isOver) return false
+    if (match === 'maybe' && !this.#isOver) {
+      this.#reason(before, false)
+      this.#held = text
+      if (text.length > longestHead) this.#nextTry = text.length * 1.25
+      return false
+    }
+    this.#nextTry = 0
     if (typeof match !== 'string') {
       this.#reason(before, true)
       return this.#enter(match, own!, text)

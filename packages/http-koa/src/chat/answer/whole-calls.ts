@@ -53,9 +53,10 @@ export class WholeCalls implements AnswerParser {
       case 'call-end': {
         const call = this.#call
         this.#call = undefined
-        if (call !== undefined && part.isWhole && isObjectText(call.arguments)) {
+        const given = call !== undefined && part.isWhole ? objectText(call.arguments) : undefined
+        if (call !== undefined && given !== undefined) {
           this.#isBroken = false
-          return [{ type: 'call', call }]
+          return [{ type: 'call', call: { ...call, arguments: given } }]
         }
         this.#isBroken = true
         return [{ type: 'text', text: part.raw }]
@@ -69,11 +70,13 @@ export class WholeCalls implements AnswerParser {
   }
 }
 
-function isObjectText(text: string): boolean {
+/** A JSON object without white space between its parts; undefined for other texts. */
+function objectText(text: string): string | undefined {
   try {
     const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+    return isObject ? JSON.stringify(value) : undefined
   } catch {
-    return false
+    return undefined
   }
 }
