@@ -16,7 +16,13 @@ export { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-ty
 export * from './native/build/measure-libraries.js'
 export { readKnownTemplates } from './native/build/read-templates.js'
 export * from './native/gpu-in-use.js'
-export type { GpuKind, JinjaTemplate, NativePath, PlacementOptions, RopeOptions } from './native/native.js'
+export type {
+  GpuKind,
+  JinjaTemplate,
+  NativePath,
+  PlacementOptions,
+  RopeOptions,
+} from './native/native.js'
 export * from './plugin.js'
 export { type CoreShare, threadsFor } from './threads/threads-for.js'
 export { largeVocabulary, nucleusCandidates } from './sampling/nucleus-candidates.js'

@@ -27,7 +27,10 @@ t.test('the calls and the reasoning of all models that llama.cpp knows are read'
   }
   const all = [...checks.values()]
   t.ok(all.filter(({ call }) => call === true).length >= 62, 'templates that show calls')
-  t.ok(all.filter(({ splitsThinking }) => splitsThinking === true).length >= 28, 'that show thoughts')
+  t.ok(
+    all.filter(({ splitsThinking }) => splitsThinking === true).length >= 28,
+    'that show thoughts',
+  )
   const streamed = all.filter(({ streams }) => streams === true).length
   t.ok(streamed >= 58, `${streamed} give arguments while they are written`)
 })

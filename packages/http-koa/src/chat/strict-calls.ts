@@ -1,7 +1,7 @@
 import type { OutputConstraint } from '@cllm/core'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import { callsSchema } from './calls-schema.js'
-import type { CallFormat, ThinkingFormat } from './format/chat-format.js'
+import type { CallFormat } from './format/chat-format.js'
 import { isTag, segmentsOf } from './format/segments.js'
 import type { ToolDefinition } from './tool-prompt.js'
 
@@ -35,7 +35,11 @@ export function strictCalls(
   const key = call.arguments.kind === 'object' ? call.arguments : object
   const names = { nameKey: key.nameKey, argumentsKey: key.argumentsKey }
   if (call.head === '') {
-    const constraint = { type, trigger: `^${thoughts}\\s*(?=\\{)`, schema: callsSchema(shown, names) } as const
+    const constraint = {
+      type,
+      trigger: `^${thoughts}\\s*(?=\\{)`,
+      schema: callsSchema(shown, names),
+    } as const
     return { constraint, call }
   }
   const trigger = `^${thoughts}[\\s\\S]*?${escaped(call.head)}`
@@ -64,7 +68,11 @@ function strictForm(first: CallFormat, own: CallFormat | undefined): CallFormat 
   const [mark] = segmentsOf(first.section + first.head).filter(isTag)
   const bare = { section: '', head: '', arguments: object, closings: [] }
   if (own === undefined || mark === undefined) return bare
-  return { ...bare, head: mark, closings: first.closings.filter((closing) => closing === `</${mark.slice(1)}`) }
+  return {
+    ...bare,
+    head: mark,
+    closings: first.closings.filter((closing) => closing === `</${mark.slice(1)}`),
+  }
 }
 
 const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
@@ -73,7 +81,7 @@ const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: st
 /** The reasoning before an answer, as part of a regular expression. */
 function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm): string {
   if (!thinks || thinking === undefined) return ''
-  const [open, close] = [escaped((thinking as ThinkingFormat).open), escaped(thinking.close)]
+  const [open, close] = [escaped(thinking.open), escaped(thinking.close)]
   if (thinkingIsOpen) return `[\\s\\S]*?${close}`
   return `(?:\\s*${open}[\\s\\S]*?${close}|(?!\\s*${open}))`
 }

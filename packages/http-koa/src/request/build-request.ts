@@ -39,7 +39,8 @@ export function buildRequest(
   defaults: ProtocolDefaults,
 ): GenerateRequest {
   const { maxTokens, stop, logitBias, seed, topK, ...others } = settings
-  const { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs, marks, ...same } = others
+  const { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs, marks, ...same } =
+    others
   const sampling = defined({
     ...same,
     topK: topK === undefined ? undefined : Math.max(0, topK), // −1 is off with vLLM and llama.cpp

@@ -70,7 +70,8 @@ function callsOf(template: JinjaTemplate, format: ChatFormat, count: number): Ca
       readAnswer(format, answer, size, true),
     ])
     const isRight = read.every(
-      (parts) => JSON.stringify(parts.calls) === JSON.stringify(expected) && !/Paulo/.test(parts.text),
+      (parts) =>
+        JSON.stringify(parts.calls) === JSON.stringify(expected) && !/Paulo/.test(parts.text),
     )
     known = { isRight, streams: read[3]!.pieces > 2 * count }
     if (isRight) return known

@@ -14,7 +14,11 @@ export const calls = [
 ] as const
 
 /** What the answers say beside calls. */
-export const words = { user: 'Userwords', content: 'Contentwords', reasoning: 'Thoughtwords' } as const
+export const words = {
+  user: 'Userwords',
+  content: 'Contentwords',
+  reasoning: 'Thoughtwords',
+} as const
 
 /** What a model writes, as far as its template shows it, and how the prompt before it ends. */
 export interface ProbeAnswer {

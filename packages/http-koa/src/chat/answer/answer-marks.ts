@@ -1,4 +1,4 @@
-import type { CallFormat, ChatFormat } from '../format/chat-format.js'
+import { anyText, type CallFormat, type ChatFormat, toolName } from '../format/chat-format.js'
 import { possibleStart } from './answer-part.js'
 import type { Tools } from './call/open-call.js'
 
@@ -23,7 +23,10 @@ export class AnswerMarks {
     const turns = thinking !== undefined && thinking.close.startsWith('<|') ? [thinking.close] : []
     this.#closings = [...frame.closings, ...turns].filter((mark) => mark !== '')
     const channel = thinking !== undefined && isChannel(thinking.open) ? [thinking.open] : []
-    const starts = formats.flatMap(({ section, head }) => [firstLiteral(section), firstLiteral(head)])
+    const starts = formats.flatMap(({ section, head }) => [
+      firstLiteral(section),
+      firstLiteral(head),
+    ])
     this.#inline = [...new Set([...starts, ...this.#closings, ...channel])].filter(
       (mark) => mark !== '',
     )
@@ -105,6 +108,7 @@ const isInline = ({ section, head, startsOnly }: CallFormat): boolean =>
 const isChannel = (mark: string): boolean => mark.startsWith('<|')
 
 /** A mark up to what differs from call to call. */
-const firstLiteral = (mark: string): string => /^[^\s\d\u0001\u0002]*/.exec(mark)?.[0] ?? ''
+const firstLiteral = (mark: string): string => pattern.exec(mark)?.[0] ?? ''
+const pattern = new RegExp(`^[^\\s\\d${anyText}${toolName}]*`)
 
 const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`)

@@ -1,14 +1,10 @@
 import type { CallFormat, ChatFormat } from '../format/chat-format.js'
-import { type AnswerPart, possibleStart } from './answer-part.js'
+import { possibleStart } from './answer-part.js'
 import type { CallReader } from './call/call-reader.js'
 import { type CallMatch, type OpenedCall, openCall, type Tools } from './call/open-call.js'
 import { AnswerMarks } from './answer-marks.js'
-
-/** Also says where a call ends and what was written of it, and what is no part of the answer. */
-export type ReadPart =
-  | AnswerPart
-  | { readonly type: 'dropped'; readonly text: string }
-  | { readonly type: 'call-end'; readonly raw: string; readonly isWhole: boolean }
+import type { ReadPart } from './read-part.js'
+import { Thoughts } from './thoughts.js'
 
 /** Characters within which most calls have begun. */
 const longestHead = 1024
@@ -47,9 +43,7 @@ export class AnswerReader {
   #reader: CallReader | undefined
   #raw = ''
   #isGiven = false
-  #hasThought = false
-  /** White space that belongs to the reasoning if more of it comes. */
-  #blank = ''
+  readonly #thoughts = new Thoughts()
 
   constructor(reading: AnswerReading) {
     this.#reading = reading
@@ -162,7 +156,10 @@ export class AnswerReader {
     return true
   }
 
-  #call(text: string, isStart: boolean): { readonly match: CallMatch; readonly format: CallFormat } {
+  #call(
+    text: string,
+    isStart: boolean,
+  ): { readonly match: CallMatch; readonly format: CallFormat } {
     const { calls } = this.#reading.format
     const { tools } = this.#reading
     let match: CallMatch = 'no'
@@ -195,7 +192,10 @@ export class AnswerReader {
     if ('calls' in opened) {
       for (const call of opened.calls) {
         if (this.#count++ >= this.#reading.mostCalls) break
-        this.#parts.push({ type: 'call', call }, { type: 'call-end', raw: this.#raw, isWhole: true })
+        this.#parts.push(
+          { type: 'call', call },
+          { type: 'call-end', raw: this.#raw, isWhole: true },
+        )
         this.#raw = ''
       }
       this.#drop(this.#raw)
@@ -204,7 +204,8 @@ export class AnswerReader {
     this.#state = 'call'
     this.#reader = opened.reader
     this.#isGiven = this.#count++ < this.#reading.mostCalls
-    if (this.#isGiven) this.#parts.push({ type: 'call', call: { name: opened.name, arguments: '' } })
+    if (this.#isGiven)
+      this.#parts.push({ type: 'call', call: { name: opened.name, arguments: '' } })
     return true
   }
 
@@ -269,17 +270,8 @@ export class AnswerReader {
     return true
   }
 
-  /** Gives reasoning, without the white space around it. */
   #reason(text: string, isEnd: boolean): void {
-    const shown = this.#blank + text
-    const solid = shown.trimEnd()
-    const start = this.#hasThought ? 0 : solid.length - solid.trimStart().length
-    const blank = shown.slice(solid.length)
-    this.#drop(solid.slice(0, start))
-    if (solid !== '') this.#parts.push({ type: 'reasoning', text: solid.slice(start) })
-    if (isEnd) this.#drop(blank)
-    this.#blank = isEnd ? '' : blank
-    this.#hasThought = !isEnd && (this.#hasThought || solid !== '')
+    for (const part of this.#thoughts.push(text, isEnd)) this.#parts.push(part)
   }
 
   #drop(text: string): void {
@@ -289,7 +281,8 @@ export class AnswerReader {
   #say(text: string): void {
     if (text === '') return
     const last = this.#parts.at(-1)
-    if (last?.type === 'text') this.#parts[this.#parts.length - 1] = { type: 'text', text: last.text + text }
+    if (last?.type === 'text')
+      this.#parts[this.#parts.length - 1] = { type: 'text', text: last.text + text }
     else this.#parts.push({ type: 'text', text })
   }
 }

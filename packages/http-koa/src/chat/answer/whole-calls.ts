@@ -1,5 +1,6 @@
 import type { AnswerParser, AnswerPart, ToolCall } from './answer-part.js'
-import type { AnswerReader, ReadPart } from './answer-reader.js'
+import type { AnswerReader } from './answer-reader.js'
+import type { ReadPart } from './read-part.js'
 
 /** Gives arguments as they come: then what breaks off, or is no JSON, shows as such. */
 export class StreamedCalls implements AnswerParser {

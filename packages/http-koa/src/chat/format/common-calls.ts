@@ -8,7 +8,13 @@ const object = { kind: 'object', nameKey: 'name', argumentsKey: 'arguments' } as
  */
 export const commonCalls: readonly CallFormat[] = [
   { section: '', head: '<tool_call>', arguments: object, closings: ['</tool_call>'], next: '' },
-  { section: '', head: '[TOOL_CALLS]', arguments: { ...object, isList: true }, closings: [], next: '' },
+  {
+    section: '',
+    head: '[TOOL_CALLS]',
+    arguments: { ...object, isList: true },
+    closings: [],
+    next: '',
+  },
   {
     section: '',
     head: `[TOOL_CALLS]${toolName}[ARGS]`,
@@ -16,7 +22,13 @@ export const commonCalls: readonly CallFormat[] = [
     closings: [],
     next: '',
   },
-  { section: '', head: `[TOOL_CALLS]${toolName}`, arguments: { kind: 'json' }, closings: [], next: '' },
+  {
+    section: '',
+    head: `[TOOL_CALLS]${toolName}`,
+    arguments: { kind: 'json' },
+    closings: [],
+    next: '',
+  },
   { section: '', head: '<|tool_call|>', arguments: object, closings: [], next: '' },
   {
     section: '<|tool_call_start|>[',
@@ -31,8 +43,29 @@ export const commonCalls: readonly CallFormat[] = [
 /** The same where a whole answer is a call, and nothing stands before it. */
 export const bareCalls: readonly CallFormat[] = [
   { startsOnly: true, section: '', head: '', arguments: object, closings: [';'], next: ';' },
-  { startsOnly: true, section: '', head: '```json', arguments: object, closings: ['```'], next: '' },
+  {
+    startsOnly: true,
+    section: '',
+    head: '```json',
+    arguments: object,
+    closings: ['```'],
+    next: '',
+  },
   { startsOnly: true, section: '', head: '```', arguments: object, closings: ['```'], next: '' },
-  { startsOnly: true, section: '', head: `${toolName}[ARGS]`, arguments: { kind: 'json' }, closings: [], next: '' },
-  { startsOnly: true, section: '', head: toolName, arguments: { kind: 'json' }, closings: [], next: '' },
+  {
+    startsOnly: true,
+    section: '',
+    head: `${toolName}[ARGS]`,
+    arguments: { kind: 'json' },
+    closings: [],
+    next: '',
+  },
+  {
+    startsOnly: true,
+    section: '',
+    head: toolName,
+    arguments: { kind: 'json' },
+    closings: [],
+    next: '',
+  },
 ]

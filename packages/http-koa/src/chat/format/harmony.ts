@@ -3,7 +3,10 @@ import { bareCalls, commonCalls } from './common-calls.js'
 
 /** gpt-oss. */
 export const isHarmony = (source: string): boolean =>
-  source.includes('<|channel|>') && source.includes('<|start|>') && source.includes('<|message|>') && source.includes('analysis')
+  source.includes('<|channel|>') &&
+  source.includes('<|start|>') &&
+  source.includes('<|message|>') &&
+  source.includes('analysis')
 
 const json = { kind: 'json' } as const
 const closings = ['<|call|>', '<|end|>', '<|return|>', '<|start|>assistant']

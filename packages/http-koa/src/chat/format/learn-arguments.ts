@@ -64,7 +64,10 @@ function tagged(
   const ending = named(shown.slice(at.end), other)
   const closed = commonStart(close, ending)
   if (closed.trim() === '') return undefined
-  const back = shown.slice(at.end, at.end + closed.length + (ending.includes(argumentName) ? 99 : 0))
+  const back = shown.slice(
+    at.end,
+    at.end + closed.length + (ending.includes(argumentName) ? 99 : 0),
+  )
   const length = back.length < closed.length ? back.length : lengthOf(closed, other)
   return {
     format: { kind: 'tagged', marks: marksOf(open, closed, texts, numbers) },
@@ -99,7 +102,8 @@ function typed(texts: string, numbers: string): { mark: string; text?: string } 
   return { mark: before + anyText + after, text: texts.slice(start, texts.length - end) }
 }
 
-const isProbe = (value: unknown): boolean => JSON.stringify(value) === JSON.stringify(probeArguments)
+const isProbe = (value: unknown): boolean =>
+  JSON.stringify(value) === JSON.stringify(probeArguments)
 
 /** The JSON object at a place. */
 export function parsedAt(

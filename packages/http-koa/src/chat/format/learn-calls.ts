@@ -31,13 +31,11 @@ async function learnStyle(turn: Turn, style: ProbeStyle): Promise<CallFormat | u
   if (shown === undefined || call === undefined) return undefined
   const two = await turn.shown({ content: '', tool_calls: probeCalls(2, style) })
   const first = two === undefined ? undefined : findCall(two, 0)
-  const second =
-    two === undefined || first === undefined ? undefined : findCall(two, 1, first.end)
+  const second = two === undefined || first === undefined ? undefined : findCall(two, 1, first.end)
   const general = (text: string) => withoutIds(text, style)
   const before = general(withoutFrame(shown.slice(0, call.name), turn))
   const end = general(withoutEnd(shown.slice(call.end), commonEnd(shown, turn.after)))
-  const between =
-    second === undefined ? undefined : general(two!.slice(first!.end, second.name))
+  const between = second === undefined ? undefined : general(two!.slice(first!.end, second.name))
   return assemble(shown, call, { before, end, between, general })
 }
 
@@ -77,9 +75,10 @@ function assemble(
     section: section.trim(),
     head: `${open.trimStart()}${toolName}${rest.trimEnd()}`,
     arguments: format,
-    closings: [...(isList ? [','] : closingsOf(closed, section)), ...closingsOf(end, section)].filter(
-      (mark, index, all) => all.indexOf(mark) === index,
-    ),
+    closings: [
+      ...(isList ? [','] : closingsOf(closed, section)),
+      ...closingsOf(end, section),
+    ].filter((mark, index, all) => all.indexOf(mark) === index),
     ...(between === undefined ? {} : { next: open }),
   }
 }
@@ -98,13 +97,8 @@ function behindName(shown: string, at: number, name: string): ShownCall | undefi
 }
 
 /** The JSON object around a call's name, if it holds the arguments too. */
-function findObject(
-  shown: string,
-  at: number,
-  from: number,
-  name: string,
-): ShownCall | undefined {
-  for (let start = shown.lastIndexOf('{', at); start >= from; ) {
+function findObject(shown: string, at: number, from: number, name: string): ShownCall | undefined {
+  for (let start = shown.lastIndexOf('{', at); start >= from;) {
     const whole = parsedAt(shown, start)
     const format = whole === undefined || whole.end < at ? undefined : keysOf(whole.value, name)
     if (whole !== undefined && format !== undefined) {

@@ -38,8 +38,7 @@ function frameOf(
   call: CallFormat | undefined,
 ): ChatFormat['frame'] {
   const open = withoutMark(withoutMark(before.trim(), thinking?.open), thinking?.close)
-  const isOwn = (piece: string) =>
-    isTag(piece) && !piece.startsWith('`') && !/think/i.test(piece)
+  const isOwn = (piece: string) => isTag(piece) && !piece.startsWith('`') && !/think/i.test(piece)
   const closings = hasTag(open) ? segmentsOf(after).filter(isOwn) : []
   // what opens a turn in the prompt may come again before each of its parts
   const again = (call?.closings ?? []).filter(

@@ -4,7 +4,8 @@
  */
 const segment =
   /<\|(?:open|close)\|>[^<>|]*<\|sep\|>|<[^<>\s][^<>\n]{0,80}>|\[\/?[A-Z][A-Z_ ]*\]|`{3}\w*|\s+|[\p{L}\p{N}_]+|[^]/gu
-const tag = /^(?:<[^<>\s][^<>\n]{0,80}>|\[\/?[A-Z][A-Z_ ]*\]|`{3}\w*|<\|(?:open|close)\|>[^<>|]*<\|sep\|>)$/
+const tag =
+  /^(?:<[^<>\s][^<>\n]{0,80}>|\[\/?[A-Z][A-Z_ ]*\]|`{3}\w*|<\|(?:open|close)\|>[^<>|]*<\|sep\|>)$/
 
 /** The pieces of a text. */
 export const segmentsOf = (text: string): readonly string[] => text.match(segment) ?? []

@@ -75,7 +75,11 @@ export async function toChatRequest(
   const marks = marksOf(form.format)
   const maxTokens = fields.max_completion_tokens ?? settings.maxTokens
   return {
-    request: buildRequest(prompt, { ...settings, maxTokens, constraint, logprobs, marks }, defaults),
+    request: buildRequest(
+      prompt,
+      { ...settings, maxTokens, constraint, logprobs, marks },
+      defaults,
+    ),
     // a constrained answer has no room for reasoning
     form: constraint === calls ? form : { ...form, thinks: false },
   }

@@ -54,10 +54,7 @@ export const responsesSchema = z.object({
   top_logprobs: integer(0, 20).optional(),
   chat_template_kwargs: object.optional(),
   reasoning: z
-    .looseObject(
-      { effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish() },
-      'an object',
-    )
+    .looseObject({ effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish() }, 'an object')
     .nullish(),
 })
 

@@ -7,7 +7,8 @@ export type MarkMatch = { readonly end: number; readonly name?: string } | 'mayb
 /** Characters that a {@link anyText} stands for at most. */
 const longestAny = 96
 /** White space and numbers differ from call to call. */
-const piece = /\s+|\d+|[\u0001\u0002]|[^\s\d\u0001\u0002]+/g
+const stands = anyText + toolName
+const piece = new RegExp(`\\s+|\\d+|[${stands}]|[^\\s\\d${stands}]+`, 'g')
 
 /** Whether a mark stands at a place of a text that grows. */
 export function matchMark(

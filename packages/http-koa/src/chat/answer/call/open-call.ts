@@ -15,7 +15,12 @@ export type Tools = ReadonlyMap<string, ToolDefinition>
 
 /** A call that has begun, and where its arguments are to be read on; or calls that were read whole. */
 export type OpenedCall =
-  | { readonly end: number; readonly name: string; readonly reader: CallReader; readonly inList: boolean }
+  | {
+      readonly end: number
+      readonly name: string
+      readonly reader: CallReader
+      readonly inList: boolean
+    }
   | { readonly end: number; readonly calls: readonly ToolCall[]; readonly inList: boolean }
 
 /** What is known of a text: a call, none, or that more of it decides. */
@@ -25,7 +30,12 @@ export type CallMatch = OpenedCall | 'maybe' | 'no'
 const longestHead = 1024
 
 /** Whether a call in this format begins at the start of a text. */
-export function openCall(format: CallFormat, text: string, tools: Tools, isNext = false): CallMatch {
+export function openCall(
+  format: CallFormat,
+  text: string,
+  tools: Tools,
+  isNext = false,
+): CallMatch {
   const {
     section,
     arguments: { kind },
@@ -50,7 +60,9 @@ export function openCall(format: CallFormat, text: string, tools: Tools, isNext 
 /** Python's calls begin like text: they need what stands before them. */
 function headsOf({ head, arguments: { kind } }: CallFormat, section: string): string[] {
   if (section === '') return [head]
-  return kind === 'literal' && !/[<[]/.test(head) ? [`${section} ${head}`] : [`${section} ${head}`, head]
+  return kind === 'literal' && !/[<[]/.test(head)
+    ? [`${section} ${head}`]
+    : [`${section} ${head}`, head]
 }
 
 function openNamed(
@@ -75,7 +87,8 @@ function openNamed(
     if (/^\{\s*$/.test(text.slice(start))) return 'maybe'
     return { end: start, name, reader: new JsonArguments(), inList: false }
   }
-  const { ends, quote = undefined } = written.kind === 'literal' ? written : { ends: '}' as const }
+  const { ends, quote } =
+    written.kind === 'literal' ? written : { ends: '}' as const, quote: undefined }
   const found = readLiteral(text.slice(start), ends, [
     ...(quote === undefined ? [] : [quote]),
     '"',

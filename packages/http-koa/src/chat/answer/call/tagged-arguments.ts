@@ -81,7 +81,8 @@ export class TaggedArguments implements CallReader {
     if (match === 'no' || (match === 'maybe' && (isLast || text.length > 1024))) this.#finish()
     if (typeof match === 'string') return false
     const key = text.slice(open.length, at)
-    const type = after === undefined ? undefined : text.slice(at + before.length, match.end - after.length)
+    const type =
+      after === undefined ? undefined : text.slice(at + before.length, match.end - after.length)
     const isText =
       type === undefined ? takesOnlyText(this.#schemas[key]) : type === this.#marks.textType
     this.#held = text.slice(match.end)
@@ -98,7 +99,8 @@ export class TaggedArguments implements CallReader {
       if (this.#held.length < before.length && before.startsWith(this.#held)) return false
       if (this.#held.startsWith(before)) this.#held = this.#held.slice(before.length)
     }
-    if (value.isFirst && this.#held.length < cdata.length && cdata.startsWith(this.#held)) return false
+    if (value.isFirst && this.#held.length < cdata.length && cdata.startsWith(this.#held))
+      return false
     if (value.isFirst && this.#held.startsWith(cdata)) {
       this.#held = this.#held.slice(cdata.length)
       value.close = `]]>${value.close}`
@@ -107,7 +109,8 @@ export class TaggedArguments implements CallReader {
     const at = this.#held.indexOf(value.close)
     if (at < 0) {
       if (!value.isText) return false
-      const certain = this.#held.length - possibleStart(this.#held, [after + value.close, value.close])
+      const certain =
+        this.#held.length - possibleStart(this.#held, [after + value.close, value.close])
       this.#json += escaped(this.#held.slice(0, certain))
       this.#held = this.#held.slice(certain)
       return false
