@@ -74,6 +74,7 @@ export class AnswerMarks {
     isStart: boolean,
     last: CallFormat | undefined,
     inList: boolean,
+    isOver: boolean,
   ): number | 'maybe' | 'no' {
     const { frame, thinking } = this.#format
     const marks = [
@@ -81,15 +82,14 @@ export class AnswerMarks {
       ...(isStart ? [frame.open, thinking?.close ?? '', ...(last?.closings ?? [])] : []),
       ...(isStart && inList ? [']'] : []),
     ].filter((mark) => mark !== '' && mark !== ',' && mark !== ';')
-    let longest: number | 'maybe' | 'no' = 'no'
+    let longest: number | 'no' = 'no'
+    let goesOn = false
     for (const mark of marks) {
       const length = lengthAt(text, mark)
-      if (length === 'maybe' && longest === 'no') longest = 'maybe'
-      if (typeof length === 'number' && (typeof longest === 'string' || length > longest)) {
-        longest = length
-      }
+      if (length === 'maybe') goesOn = true
+      else if (length !== 'no' && (longest === 'no' || length > longest)) longest = length
     }
-    return longest
+    return goesOn && !isOver ? 'maybe' : longest
   }
 }
 

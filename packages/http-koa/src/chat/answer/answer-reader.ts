@@ -54,9 +54,7 @@ export class AnswerReader {
   push(piece: string): readonly ReadPart[] {
     this.#held += piece
     if (this.#held.length < this.#nextTry) return []
-    while (this.#held !== '' && this.#step()) {
-      // the next state
-    }
+    this.#readAll()
     return this.#taken()
   }
 
@@ -64,12 +62,19 @@ export class AnswerReader {
     this.#isOver = true
     this.#held = this.#lead + this.#held
     this.#lead = ''
-    while (this.#held !== '' && this.#step()) {
-      // what was held back
+    this.#readAll()
+    while (this.#state === 'call') {
+      this.#feed(this.#reader!.end(), '')
+      this.#readAll() // what it left
     }
     if (this.#state === 'reasoning') this.#reason('', true)
-    if (this.#state === 'call') this.#feed(this.#reader!.end(), '')
     return this.#taken()
+  }
+
+  #readAll(): void {
+    while (this.#held !== '' && this.#step()) {
+      // the next state
+    }
   }
 
   #taken(): readonly ReadPart[] {
@@ -122,7 +127,7 @@ export class AnswerReader {
       this.#drop(blank)
       return this.#enter(call.match, call.format, text)
     }
-    const drop = this.#marks.dropAt(text, isStart, this.#last, this.#inList)
+    const drop = this.#marks.dropAt(text, isStart, this.#last, this.#inList, this.#isOver)
     if (!this.#isOver && [open, call.match, drop].includes('maybe') && typeof open !== 'number') {
       this.#lead = blank
       this.#held = text
@@ -211,8 +216,10 @@ export class AnswerReader {
 
   #feed({ text, rest }: ReturnType<CallReader['push']>, piece: string): boolean {
     if (text !== '' && this.#isGiven) this.#parts.push({ type: 'arguments', text })
-    this.#raw += piece.slice(0, piece.length - (rest?.length ?? 0))
+    this.#raw += piece
     if (rest === undefined) return false
+    // the reader may have held more of it back than the last piece
+    this.#raw = this.#raw.slice(0, this.#raw.length - rest.length)
     const { isWhole } = this.#reader!
     if (this.#isGiven) this.#parts.push({ type: 'call-end', raw: this.#raw, isWhole })
     else this.#drop(this.#raw)

@@ -98,27 +98,35 @@ function behindName(shown: string, at: number, name: string): ShownCall | undefi
 
 /** The JSON object around a call's name, if it holds the arguments too. */
 function findObject(shown: string, at: number, from: number, name: string): ShownCall | undefined {
+  let found: ShownCall | undefined
+  // the outermost one: some models put the call into an object of its own
   for (let start = shown.lastIndexOf('{', at); start >= from;) {
     const whole = parsedAt(shown, start)
     const format = whole === undefined || whole.end < at ? undefined : keysOf(whole.value, name)
     if (whole !== undefined && format !== undefined) {
-      return { format, start, end: whole.end, name: start }
+      found = { format, start, end: whole.end, name: start }
     }
-    if (start === 0) return undefined
+    if (start === 0) break
     start = shown.lastIndexOf('{', start - 1)
   }
-  return undefined
+  return found
 }
 
 function keysOf(value: unknown, name: string): ShownArguments['format'] | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const entries = Object.entries(value)
   if (name in value && entries.length === 1) return { kind: 'keyed' }
+  const inner = entries.find(([, entry]) => isObjectWith(entry, name))?.[1]
+  if (inner !== undefined) return keysOf(inner, name)
   const nameKey = entries.find(([, entry]) => entry === name)?.[0]
   const argumentsKey = entries.find(([, entry]) => isArguments(entry))?.[0]
   if (nameKey === undefined || argumentsKey === undefined) return undefined
   return { kind: 'object', nameKey, argumentsKey }
 }
+
+/** Whether it is an object that says which tool is called. */
+const isObjectWith = (value: unknown, name: string): boolean =>
+  typeof value === 'object' && value !== null && Object.values(value).includes(name)
 
 const isArguments = (value: unknown): boolean =>
   (typeof value === 'object' && value !== null && probe.keys[0] in value) ||
@@ -144,5 +152,5 @@ function closingsOf(text: string, section: string): string[] {
   if (pieces.length === 0 || pieces.length > 40) return []
   if (pieces.every((piece) => isTag(piece) && piece !== section.trim())) return pieces
   const tags = pieces.filter(isTag)
-  return [text.trim(), ...tags.filter((piece) => /^<\/|end|END|CALL_END|^`/.test(piece))]
+  return [text.trim(), ...tags.filter((piece) => /\/|end|close|^`/i.test(piece))]
 }

@@ -101,7 +101,7 @@ function openNamed(
 const member = String.raw`"[^"\\]*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.]+|null|true|false)\s*,\s*`
 /** An object's members up to its arguments, whose names differ from model to model. */
 const objectHead = new RegExp(
-  String.raw`^\{\s*(?<before>(?:${member})*?)"(?:arguments|parameters|args|input)"\s*:\s*(?=\{)`,
+  String.raw`^\{\s*(?<before>(?:${member})*?)(?:"function"\s*:\s*\{\s*(?<inner>(?:${member})*?))?"(?:arguments|parameters|args|input)"\s*:\s*(?=\{)`,
 )
 const keyedHead = /^\{\s*"(?<name>[^"\\]+)"\s*:\s*(?=\{)/
 
@@ -119,7 +119,8 @@ function openObject(
   if (text[start] !== '{') return 'no'
   const body = text.slice(start)
   const head = (kind === 'keyed' ? keyedHead : objectHead).exec(body.slice(0, most))
-  const name = head?.groups?.['name'] ?? nameOf(head?.groups?.['before'] ?? '')
+  const { before = '', inner = '', name: key } = head?.groups ?? {}
+  const name = key ?? nameOf(inner) ?? nameOf(before)
   if (head !== null && name !== undefined) {
     if (!tools.has(name)) return 'no'
     return { end: start + head[0].length, name, reader: new JsonArguments(head[0]), inList }
