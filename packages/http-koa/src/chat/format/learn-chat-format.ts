@@ -28,7 +28,7 @@ export async function learnChatFormat(source: string, render: RenderProbe): Prom
 }
 
 /** The template's own way, and those that models fall back to. */
-export const allCalls = (own: CallFormat | undefined): readonly CallFormat[] =>
+const allCalls = (own: CallFormat | undefined): readonly CallFormat[] =>
   own === undefined ? [...commonCalls, ...bareCalls] : [own, ...commonCalls, ...bareCalls]
 
 /** What stands around the text of an answer, without the reasoning and without the turn's end. */
