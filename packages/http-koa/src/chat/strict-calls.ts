@@ -1,7 +1,7 @@
 import type { OutputConstraint } from '@cllm/core'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import { callsSchema } from './calls-schema.js'
-import type { CallFormat } from './format/chat-format.js'
+import { anyText, type CallFormat } from './format/chat-format.js'
 import { isTag, segmentsOf } from './format/segments.js'
 import type { ToolDefinition } from './tool-prompt.js'
 
@@ -29,8 +29,7 @@ export function strictCalls(
   )
   const thoughts = thoughtsOf(form)
   const isSingle = form.mostCalls === 1
-  const own = form.format.calls.find(({ startsOnly }) => startsOnly !== true)
-  const call = strictForm(form.format.calls[0]!, own)
+  const call = strictForm(form.format)
   const type = 'triggered-json'
   const key = call.arguments.kind === 'object' ? call.arguments : object
   const names = { nameKey: key.nameKey, argumentsKey: key.argumentsKey }
@@ -42,13 +41,14 @@ export function strictCalls(
     } as const
     return { constraint, call }
   }
-  const trigger = `^${thoughts}[\\s\\S]*?${escaped(call.head)}`
+  const trigger = `^${thoughts}[\\s\\S]*?${patternOf(call.head)}`
   if (key.isList === true) {
     const items = callsSchema(shown, names, '#/items')
     const schema = { type: 'array', items, minItems: 1, ...(isSingle ? { maxItems: 1 } : {}) }
     return { constraint: { type, trigger, schema, ...closingOf(call) }, call }
   }
-  const again = isSingle || call.closings.length === 0 ? {} : { next: call.head }
+  const again =
+    isSingle || call.closings.length === 0 || call.head.includes(anyText) ? {} : { next: call.head }
   return {
     constraint: { type, trigger, schema: callsSchema(shown, names), ...closingOf(call), ...again },
     call,
@@ -61,18 +61,19 @@ const object: Extract<CallFormat['arguments'], { kind: 'object' }> = {
   argumentsKey: 'arguments',
 }
 
-/** The format in which calls are JSON objects behind a mark that no text has. */
-function strictForm(first: CallFormat, own: CallFormat | undefined): CallFormat {
-  const isObject = first.arguments.kind === 'object'
-  if (isObject && (first.head === '' || !/\s/.test(first.head))) return first
-  const [mark] = segmentsOf(first.section + first.head).filter(isTag)
+/** The format in which calls are JSON objects behind a mark that nothing else in an answer has. */
+function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat {
   const bare = { section: '', head: '', arguments: object, closings: [] }
-  if (own === undefined || mark === undefined) return bare
-  return {
-    ...bare,
-    head: mark,
-    closings: first.closings.filter((closing) => closing === `</${mark.slice(1)}`),
-  }
+  if (own === undefined || own.arguments.kind === 'object') return own ?? bare
+  const others = [thinking?.open ?? '', thinking?.close ?? '', frame.open, ...frame.closings].join(
+    '',
+  )
+  const mark = segmentsOf(own.section + own.head).find(
+    (piece) => isTag(piece) && !others.includes(piece),
+  )
+  if (mark === undefined) return bare
+  const closings = own.closings.filter((closing) => closing === `</${mark.slice(1)}`)
+  return { ...bare, head: mark, closings }
 }
 
 const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
@@ -85,6 +86,12 @@ function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm
   if (thinkingIsOpen) return `[\\s\\S]*?${close}`
   return `(?:\\s*${open}[\\s\\S]*?${close}|(?!\\s*${open}))`
 }
+
+/** A mark as part of a regular expression. */
+const patternOf = (mark: string): string =>
+  escaped(mark)
+    .replaceAll(/\s+/g, String.raw`\s*`)
+    .replaceAll(anyText, String.raw`[^<\n]*?`)
 
 const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
 

@@ -2,6 +2,7 @@ import t from 'tap'
 import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import type { CallFormat } from '../../src/chat/format/chat-format.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
+import { harmonyFormat } from '../../src/chat/format/harmony.js'
 import { strictCalls } from '../../src/chat/strict-calls.js'
 
 const tools = [
@@ -30,11 +31,16 @@ t.test('strict calls are JSON behind the mark with which the model begins one', 
     [[commonCalls[0]!], `So.<tool_call>${json}</tool_call>`, 'So.<tool_call>'],
     [[tagged], `So.<tools>${json}</tools>`, 'So.<tools>'],
     [[listed], `So.[TOOL_CALLS][${json}]`, 'So.[TOOL_CALLS]'],
+    [
+      [harmonyFormat.own!],
+      `<|channel|>commentary to=functions.${json}`,
+      '<|channel|>commentary to=functions.',
+    ],
     [[], json, ''],
   ]
   for (const [own, answer, begin] of cases) {
     const known = own.length === 0 ? bareCalls : [...own, ...commonCalls, ...bareCalls]
-    const format = { calls: known, frame: { open: '', closings: [] } }
+    const format = { own: own[0], calls: known, frame: { open: '', closings: [] } }
     const form = { tools, format, thinks: false, thinkingIsOpen: false }
     const { constraint, call } = strictCalls(tools, ['add'], form)
     if (constraint.type !== 'triggered-json') throw new Error(constraint.type)

@@ -4,7 +4,7 @@ import type { Tools } from './call/open-call.js'
 
 /** Finds the marks of a format in an answer. */
 export class AnswerMarks {
-  readonly #format: Pick<ChatFormat, 'calls' | 'thinking' | 'frame'>
+  readonly #format: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>
   /** What may stand in the middle of a text. */
   readonly #inline: readonly string[]
   readonly #pattern: RegExp | undefined
@@ -12,14 +12,14 @@ export class AnswerMarks {
   readonly #closings: readonly string[]
   readonly #own: string
 
-  constructor(format: Pick<ChatFormat, 'calls' | 'thinking' | 'frame'>, tools: Tools) {
+  constructor(format: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>, tools: Tools) {
     this.#format = format
     const { thinking, frame, calls } = format
     const formats = tools.size === 0 ? [] : calls.filter(isInline)
     this.#inlineFormats = new Set(formats)
-    const [own] = formats
+    const { own } = format
     const mark = own === undefined ? '' : firstLiteral(own.section === '' ? own.head : own.section)
-    this.#own = own === calls[0] && /[<[]/.test(mark) ? mark : ''
+    this.#own = tools.size > 0 && /[<[]/.test(mark) ? mark : ''
     const turns = thinking !== undefined && thinking.close.startsWith('<|') ? [thinking.close] : []
     this.#closings = [...frame.closings, ...turns].filter((mark) => mark !== '')
     const channel = thinking !== undefined && isChannel(thinking.open) ? [thinking.open] : []

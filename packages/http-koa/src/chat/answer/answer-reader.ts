@@ -11,7 +11,7 @@ const longestHead = 1024
 
 /** What an answer is read with. */
 export interface AnswerReading {
-  readonly format: Pick<ChatFormat, 'calls' | 'thinking' | 'frame'>
+  readonly format: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>
   readonly tools: Tools
   /** Calls beyond are dropped. */
   readonly mostCalls: number
@@ -258,7 +258,7 @@ export class AnswerReader {
   /** A call may come before the reasoning has ended: then that ends it. */
   #thinkUntil(at: number): boolean {
     const [before, text] = [this.#held.slice(0, at), this.#held.slice(at)]
-    const [own] = this.#reading.format.calls
+    const { own } = this.#reading.format
     const match = own === undefined ? 'no' : openCall(own, text, this.#reading.tools)
     if (match === 'maybe' && !this.#isOver) {
       this.#reason(before, false)

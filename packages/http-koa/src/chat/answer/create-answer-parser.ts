@@ -10,7 +10,7 @@ export interface AnswerForm {
   readonly tools: readonly ToolDefinition[]
   /** Default: any number. */
   readonly mostCalls?: number
-  readonly format: Pick<ChatFormat, 'calls' | 'thinking' | 'frame'>
+  readonly format: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>
   /** Whether the answer may begin with reasoning. */
   readonly thinks: boolean
   /** Whether the prompt already opens the reasoning. */

@@ -64,7 +64,9 @@ export interface ThinkingFormat {
 export interface ChatFormat {
   /** Whether the template shows tools and their calls; else the prompt has to say how to call. */
   readonly showsTools: boolean
-  /** The template's own way first. */
+  /** The template's own way to write calls, if it shows any. */
+  readonly own?: CallFormat | undefined
+  /** All that count as calls, the template's own way first. */
   readonly calls: readonly CallFormat[]
   readonly thinking?: ThinkingFormat | undefined
   /** What may stand before the answer's text, or behind it, and is no part of it. */

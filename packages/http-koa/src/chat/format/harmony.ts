@@ -26,6 +26,13 @@ const heads = types.flatMap((type) => [
  */
 export const harmonyFormat: ChatFormat = {
   showsTools: true,
+  // where arguments are constrained, which knows one mark for all tools
+  own: {
+    section: '',
+    head: `<|channel|>${anyText} to=functions.`,
+    arguments: { kind: 'object', nameKey: 'name', argumentsKey: 'arguments' },
+    closings: [],
+  },
   calls: [
     ...heads.map((head) => ({ section: '', head, arguments: json, closings, next: '' })),
     ...commonCalls,

@@ -18,9 +18,11 @@ export async function learnChatFormat(source: string, render: RenderProbe): Prom
   const turn = await learnTurn(render)
   const own = turn && (await learnCalls(turn))
   const thinking = turn && (await learnThinking(turn, source))
+  const call = own && withoutThinking(own, thinking)
   return {
     showsTools: /\btools\b/.test(source),
-    calls: allCalls(own && withoutThinking(own, thinking)),
+    own: call,
+    calls: allCalls(call),
     thinking,
     frame: turn === undefined ? { open: '', closings: [] } : frameOf(turn, thinking, own),
     shortIds: source.includes('[TOOL_CALLS]'),
