@@ -3,6 +3,7 @@ import { type Backend, type Clock, CllmError, type Logger } from '@cllm/core'
 import { InsufficientMemoryError } from './native/node-llama-cpp.js'
 import { openLlama } from './native/addon.js'
 import { ChatTemplate } from './text/chat-template.js'
+import { compileTemplate } from './text/compile-template.js'
 import { LlamaCppBackend } from './llamacpp-backend.js'
 import {
   type CheckedLlamaCppOptions,
@@ -193,7 +194,10 @@ function assemble(
   const vocabulary = new Vocabulary(native, tokenTexts)
   const parts = new TextParts(native, vocabulary, tokenTexts)
   const guard = new PlainTextGuard(parts, vocabulary)
-  const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger)
+  const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger, {
+    compile: (source) => compileTemplate(source, (text) => llama.compileJinja(text)),
+    now: () => clock.now(),
+  })
   const { slots, contextSize, batchSize, flashAttention } = settings
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
   const samplers = opened.samplers(vocabulary, tokenizer)

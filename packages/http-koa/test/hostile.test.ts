@@ -2,6 +2,7 @@ import { keyRing } from '@cllm/http-koa'
 import t from 'tap'
 import { z } from 'zod'
 import type { AnswerParser } from '../src/chat/answer/answer-part.js'
+import { bareCalls, commonCalls } from '../src/chat/format/common-calls.js'
 import { createAnswerParser } from '../src/chat/answer/create-answer-parser.js'
 import { parseKeepAlive } from '../src/fields/keep-alive.js'
 import { jsonErrorPosition } from '../src/body/json-error-position.js'
@@ -74,6 +75,10 @@ t.test('parsers of fields take linear time', async (t) => {
 })
 
 t.test('parsers of answers take linear time', async (t) => {
+  const tools = [{ type: 'function' as const, function: { name: 'f' } }]
+  const thinking = { open: '<think>', close: '</think>' }
+  const calls = [...commonCalls, ...bareCalls]
+  const format = { calls, thinking, frame: { open: '', closings: [] } }
   const answers: Readonly<Record<string, (length: number) => string>> = {
     'white space': (length) => '\n'.repeat(length),
     'a long call': (length) => `<tool_call>{"name":"f","arguments":{"a":"${'x'.repeat(length)}`,
@@ -93,7 +98,7 @@ t.test('parsers of answers take linear time', async (t) => {
     parser.end()
   }
   for (const [name, make] of Object.entries(answers)) {
-    const form = { toolNames: ['f'], thinks: name.includes('think'), thinkingIsOpen: false }
+    const form = { tools, format, thinks: name.includes('think'), thinkingIsOpen: false }
     for (const streams of [false, true]) {
       const inPieces = (length: number) =>
         read(createAnswerParser(form, streams), make(length).match(/[^]{1,3}/g) ?? [])

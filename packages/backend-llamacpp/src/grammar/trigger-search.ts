@@ -10,12 +10,18 @@ export interface GrammarStart {
   readonly skipped: number
 }
 
+/** What a search reads of a vocabulary. */
+export type SearchedVocabulary = Pick<Vocabulary, 'bytes'> &
+  Partial<Pick<Vocabulary, 'controlText'>>
+
 /**
  * Looks for the text that makes a grammar hold, in output that grows. The pattern runs over the whole
  * output, so it runs only when the added text holds the literal with which every match ends.
  */
 export class TriggerSearch {
-  readonly #vocabulary: Pick<Vocabulary, 'bytes'>
+  readonly #vocabulary: SearchedVocabulary
+  /** The pattern's letters, for the control tokens that it names. */
+  readonly #letters: string
   readonly #pattern: RegExp
   readonly #ending: string
   #decoder = new TextDecoder()
@@ -23,7 +29,8 @@ export class TriggerSearch {
   /** Where the text of each token ends. */
   #ends: number[] = []
 
-  constructor(vocabulary: Pick<Vocabulary, 'bytes'>, pattern: RegExp) {
+  constructor(vocabulary: SearchedVocabulary, pattern: RegExp) {
+    this.#letters = pattern.source.replaceAll(/\\(.)/g, '$1')
     this.#vocabulary = vocabulary
     this.#pattern = pattern
     this.#ending = triggerEnding(pattern.source)
@@ -36,12 +43,19 @@ export class TriggerSearch {
     this.#ends = []
   }
 
+  /** Control tokens have no text but what the pattern names of them. */
+  #textOf(token: TokenId): string {
+    const bytes = this.#vocabulary.bytes(token)
+    if (bytes.length > 0) return this.#decoder.decode(bytes, { stream: true })
+    const text = this.#vocabulary.controlText?.(token) ?? ''
+    return text !== '' && this.#letters.includes(text) ? text : ''
+  }
+
   /** @param output - the output of the last call, with any tokens added since */
   find(output: readonly TokenId[]): GrammarStart | undefined {
     const before = this.#text.length
     for (let index = this.#ends.length; index < output.length; index++) {
-      const bytes = this.#vocabulary.bytes(output[index] ?? 0)
-      this.#text += this.#decoder.decode(bytes, { stream: true })
+      this.#text += this.#textOf(output[index] ?? 0)
       this.#ends.push(this.#text.length)
     }
     if (this.#text.length === before) return undefined

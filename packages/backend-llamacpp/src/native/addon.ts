@@ -13,6 +13,7 @@ import type {
   AddonContext,
   AddonLoadedModel,
   GpuKind,
+  JinjaTemplate,
   LlamaRuntime,
   LoadedModel,
   LoadModelOptions,
@@ -39,6 +40,7 @@ interface Bindings {
     new (model: NativeModel, grammar: object): NativeGrammarState
     new (state: NativeGrammarState): NativeGrammarState
   }
+  readonly AddonJinjaRenderer: new (source: string) => JinjaTemplate
   getGgmlType(name: string): number | undefined
 }
 
@@ -104,6 +106,7 @@ export async function openLlama(
       const { free: vram, unifiedSize } = await llama.getVramState()
       return { ram, vram, unified: unifiedSize > 0 }
     },
+    compileJinja: (source) => new bindings.AddonJinjaRenderer(source),
     loadModel: ((options) =>
       loadModel(llama, bindings, options, logger)) as LlamaRuntime['loadModel'],
   }
@@ -235,7 +238,12 @@ function checkBindings(value: unknown): Bindings {
   checkMethods('AddonContext', bindings?.AddonContext?.prototype, contextMethods)
   checkMethods('AddonSampler', bindings?.AddonSampler?.prototype, ['applyConfig', 'dispose'])
   checkMethods('AddonSampler', bindings?.AddonSampler, ['acceptGrammarEvaluationStateToken'])
-  checkMethods('bindings', bindings, ['getGgmlType', 'AddonGrammar', 'AddonGrammarEvaluationState'])
+  checkMethods('bindings', bindings, [
+    'getGgmlType',
+    'AddonGrammar',
+    'AddonGrammarEvaluationState',
+    'AddonJinjaRenderer',
+  ])
   return bindings as Bindings
 }
 

@@ -271,12 +271,20 @@ export interface LoadModelOptions {
   readonly library?: string | undefined
 }
 
+/** A compiled chat template. */
+export interface JinjaTemplate {
+  /** Throws where the template refuses the values. */
+  render(values: Record<string, unknown>): string
+}
+
 /** llama.cpp, opened for one kind of GPU or none. */
 export interface LlamaRuntime {
   readonly gpu: GpuKind | false
   /** Cores that are useful for matrix multiplication. */
   readonly mathCores: number
   freeMemory(): Promise<FreeMemory>
+  /** Compiles a template with llama.cpp's own Jinja. Throws when it is none. */
+  compileJinja(source: string): JinjaTemplate
   loadModel(options: LoadModelOptions & { readonly path: 'addon' }): Promise<AddonLoadedModel>
   loadModel(options: LoadModelOptions): Promise<LoadedModel>
 }

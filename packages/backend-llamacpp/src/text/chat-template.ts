@@ -1,6 +1,7 @@
 import { CllmError, type ChatMessage, type ChatRenderOptions, type TokenId } from '@cllm/core'
 import type { Logger } from '@cllm/core'
-import { Template } from '@huggingface/jinja'
+import type { JinjaTemplate } from '../native/native.js'
+import { compileTemplate } from './compile-template.js'
 import type { PlainTextGuard } from './plain-text-guard.js'
 import type { Vocabulary } from './vocabulary.js'
 
@@ -11,6 +12,16 @@ const chatMl = `{%- for message in messages -%}
 {% endfor -%}
 {%- if add_generation_prompt -%}<|im_start|>assistant
 {% endif -%}`
+
+type Compile = (source: string) => JinjaTemplate
+
+/** What a template is compiled and filled with. */
+export interface TemplateTools {
+  /** Default: without llama.cpp's own renderer. */
+  readonly compile?: Compile
+  /** Milliseconds since 1970, for the date that some templates show; default: none is shown. */
+  readonly now?: () => number
+}
 
 /** A rendered conversation, without a beginning-of-sequence token. */
 export interface RenderedTemplate {
@@ -23,7 +34,8 @@ export interface RenderedTemplate {
 export class ChatTemplate {
   /** The template's Jinja source. */
   readonly source: string
-  readonly #template: Template
+  readonly #template: JinjaTemplate
+  readonly #now: () => number
   readonly #guard: PlainTextGuard
   readonly #vocabulary: Vocabulary
   #losesSystem: boolean | undefined
@@ -32,7 +44,9 @@ export class ChatTemplate {
     { source, template }: CompiledTemplate,
     guard: PlainTextGuard,
     vocabulary: Vocabulary,
+    now: () => number,
   ) {
+    this.#now = now
     this.source = source
     this.#template = template
     this.#guard = guard
@@ -49,11 +63,11 @@ export class ChatTemplate {
     guard: PlainTextGuard,
     vocabulary: Vocabulary,
     logger: Logger,
+    { compile = compileTemplate, now = () => 0 }: TemplateTools = {},
   ): ChatTemplate {
-    if (override !== undefined) {
-      return new ChatTemplate(compileOverride(override), guard, vocabulary)
-    }
-    return new ChatTemplate(compileOwn(own, logger), guard, vocabulary)
+    const compiled =
+      override === undefined ? compileOwn(own, logger, compile) : compileOverride(override, compile)
+    return new ChatTemplate(compiled, guard, vocabulary, now)
   }
 
   /** @throws CllmError `invalid_request` with the template's own message when it rejects the conversation */
@@ -62,6 +76,7 @@ export class ChatTemplate {
     const hidden = this.#guard.hide({ variables, messages })
     const renderAsGiven = (messages: readonly ChatMessage[]) =>
       this.#render({
+        ...this.#defaults(),
         ...hidden.value.variables,
         messages,
         add_generation_prompt: addGenerationPrompt && !continueFinalMessage,
@@ -85,6 +100,14 @@ export class ChatTemplate {
       text: this.#guard.restore(marked, hidden),
       tokens: this.#guard.tokenize(marked, hidden),
     }
+  }
+
+  /** What templates ask for and no client sends; as llama.cpp's server has it. */
+  #defaults(): Record<string, unknown> {
+    const date = new Date(this.#now())
+    if (date.getTime() === 0) return { enable_thinking: true }
+    // 'Wed, 26 Jul 2024 …'
+    return { enable_thinking: true, date_string: date.toUTCString().slice(5, 16) }
   }
 
   /** Whether the template writes nothing of a system message. */
@@ -130,7 +153,7 @@ function withoutSystem(messages: readonly ChatMessage[]): ChatMessage[] | undefi
 
 interface CompiledTemplate {
   readonly source: string
-  readonly template: Template
+  readonly template: JinjaTemplate
 }
 
 /** Ends the text of the last message while it is rendered; no template writes such a thing. */
@@ -154,11 +177,9 @@ function renderOpen(
   )
 }
 
-const compile = (source: string): CompiledTemplate => ({ source, template: new Template(source) })
-
-function compileOverride(source: string): CompiledTemplate {
+function compileOverride(source: string, compile: Compile): CompiledTemplate {
   try {
-    return compile(source)
+    return { source, template: compile(source) }
   } catch (cause) {
     throw new CllmError(
       'invalid_configuration',
@@ -168,15 +189,19 @@ function compileOverride(source: string): CompiledTemplate {
   }
 }
 
-function compileOwn(source: string | undefined, logger: Logger): CompiledTemplate {
+function compileOwn(
+  source: string | undefined,
+  logger: Logger,
+  compile: Compile,
+): CompiledTemplate {
   let reason = 'has no chat template'
   try {
-    if (source !== undefined) return compile(source)
+    if (source !== undefined) return { source, template: compile(source) }
   } catch (cause) {
     reason = `has a chat template that cannot be read (${messageOf(cause)})`
   }
   logger.warn({ template: 'chatml' }, `the model ${reason}: using ChatML for conversations`)
-  return compile(chatMl)
+  return { source: chatMl, template: compileTemplate(chatMl) }
 }
 
 function messageOf(value: unknown): string {

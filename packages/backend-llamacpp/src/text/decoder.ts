@@ -13,9 +13,16 @@ export class Decoder implements TokenDecoder {
   readonly #vocabulary: Vocabulary
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true })
   #atStart: boolean
+  readonly #marks: readonly string[]
 
-  constructor(vocabulary: Vocabulary, before: readonly TokenId[] = []) {
+  /** @param marks - texts in which control tokens are shown */
+  constructor(
+    vocabulary: Vocabulary,
+    before: readonly TokenId[] = [],
+    marks: readonly string[] = [],
+  ) {
     this.#vocabulary = vocabulary
+    this.#marks = marks
     this.#atStart = vocabulary.addsSpace && before.length === 0
     if (before.length > 0) this.#resume(before)
   }
@@ -26,11 +33,17 @@ export class Decoder implements TokenDecoder {
       this.#atStart = false
       if (bytes[0] === space) bytes = bytes.subarray(1)
     }
-    return bytes.length === 0 ? '' : this.#decoder.decode(bytes, { stream: true })
+    if (bytes.length === 0) return this.#marks.length === 0 ? '' : this.#shown(token)
+    return this.#decoder.decode(bytes, { stream: true })
   }
 
   end(): string {
     return ''
+  }
+
+  #shown(token: TokenId): string {
+    const text = this.#vocabulary.controlText(token)
+    return text !== '' && this.#marks.some((mark) => mark.includes(text)) ? text : ''
   }
 
   #resume(before: readonly TokenId[]): void {

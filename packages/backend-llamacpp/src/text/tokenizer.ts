@@ -1,6 +1,7 @@
 import type {
   ChatMessage,
   ChatRenderOptions,
+  DecoderOptions,
   EncodeOptions,
   InfillTokens,
   RenderedChat,
@@ -55,8 +56,8 @@ export class LlamaCppTokenizer implements Tokenizer {
     return this.#vocabulary.bytes(token)
   }
 
-  createDecoder(before?: readonly TokenId[]): TokenDecoder {
-    return new Decoder(this.#vocabulary, before)
+  createDecoder(before?: readonly TokenId[], options?: DecoderOptions): TokenDecoder {
+    return new Decoder(this.#vocabulary, before, options?.marks)
   }
 
   isEndOfGeneration(token: TokenId): boolean {

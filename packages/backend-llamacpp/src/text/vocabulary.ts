@@ -41,6 +41,7 @@ export class Vocabulary {
   /** Whether the tokenizer adds a space in front of each text. */
   readonly addsSpace: boolean
 
+  readonly #controlTexts: ReadonlyMap<TokenId, string>
   readonly #model: NativeModel
   readonly #type: number
   /** Whether normal tokens spell bytes instead of text. */
@@ -73,6 +74,7 @@ export class Vocabulary {
     }
     this.maxTokenBytes = this.#collapses() ? Infinity : maxTokenBytes
     this.controlTokens = controlTokens
+    this.#controlTexts = new Map(controlTokens.map(({ id, text }) => [id, text]))
     this.infill = findInfillTokens(model, controlTokens)
     this.endOfGeneration = endOfGeneration
     this.byInnerByte = byInnerByte
@@ -105,6 +107,11 @@ export class Vocabulary {
     const bytes = this.#read(token)
     this.#bytes[token] = bytes
     return bytes
+  }
+
+  /** The text that special parsing makes a control token of; empty for other tokens. */
+  controlText(token: TokenId): string {
+    return this.#controlTexts.get(token) ?? ''
   }
 
   #read(token: TokenId): Uint8Array {

@@ -25,6 +25,18 @@ const samples = [
   '\0',
 ]
 
+t.test('control tokens show where they are marks of a format', async (t) => {
+  const { tokenizer } = await openTiny(t, { kind: 'tiny' })
+  const tokens = tokenizer.encode('a<|im_start|>b<|im_end|>c', { addBos: false })
+  const decoded = (marks?: readonly string[]) => {
+    const decoder = tokenizer.createDecoder([], marks === undefined ? {} : { marks })
+    return tokens.map((token) => decoder.push(token)).join('') + decoder.end()
+  }
+  t.equal(decoded(), 'abc')
+  t.equal(decoded(['<tool_call>']), 'abc')
+  t.equal(decoded(['<|im_start|>assistant to=']), 'a<|im_start|>bc')
+})
+
 t.test('text to tokens and back', async (t) => {
   for (const kind of ['tiny', 'llama'] as const) {
     const { tokenizer } = await openTiny(t, { kind })

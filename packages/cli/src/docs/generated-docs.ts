@@ -1,6 +1,7 @@
 import { renderConfigurationDocs } from './render-configuration-docs.js'
 import { renderDefaultsDocs } from './render-defaults-docs.js'
 import { renderErrorsDocs } from './render-errors-docs.js'
+import { renderModelsDocs } from './models/render-models-docs.js'
 import { renderStructuredOutputDocs } from './render-structured-output-docs.js'
 import { renderMetricsDocs } from './render-metrics-docs.js'
 import { renderRecordingSchema } from './render-recording-schema.js'
@@ -9,7 +10,7 @@ import { renderSchedulingDocs } from './render-scheduling-docs.js'
 /** A page of the repository that is generated from code. */
 export interface GeneratedPage {
   readonly file: URL
-  readonly render: () => string
+  readonly render: () => string | Promise<string>
 }
 
 const folder = new URL('../../../../docs/', import.meta.url)
@@ -20,6 +21,7 @@ export const generatedDocs: readonly GeneratedPage[] = [
   { file: new URL('configuration.md', folder), render: renderConfigurationDocs },
   { file: new URL('defaults.md', folder), render: renderDefaultsDocs },
   { file: new URL('errors.md', folder), render: renderErrorsDocs },
+  { file: new URL('models.md', folder), render: renderModelsDocs },
   { file: new URL('structured-output.md', folder), render: renderStructuredOutputDocs },
   { file: new URL('metrics.md', folder), render: renderMetricsDocs },
   { file: scheduling, render: () => renderSchedulingDocs(scheduling) },

@@ -44,7 +44,11 @@ const flagsIn = (text: string) => [...text.matchAll(/(?<![\w-])--[a-z][a-z-]*[a-
 
 t.test('the committed pages are those that the code renders', async (t) => {
   for (const { file, render } of generatedDocs) {
-    t.equal(await readFile(file, 'utf8'), render(), `${file.pathname}: \`pnpm run docs\` writes it`)
+    t.equal(
+      await readFile(file, 'utf8'),
+      await render(),
+      `${file.pathname}: \`pnpm run docs\` writes it`,
+    )
   }
 })
 

@@ -2,7 +2,9 @@ import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
 import { callsSchema } from '../chat/calls-schema.js'
+import { marksOf } from '../chat/format/marks-of.js'
 import { prepareChat, type PreparedChat } from '../chat/prepare-chat.js'
+import { thinkingVariables } from '../chat/thinking-variables.js'
 import type { ToolDefinition } from '../chat/tool-prompt.js'
 import { commonFields, commonSettings } from '../fields/common-fields.js'
 import { boolean, integer, largest, number, object, text } from '../fields/fields.js'
@@ -94,7 +96,7 @@ export async function toPrompt(fields: PromptFields, client: EngineClient): Prom
       addGenerationPrompt: true,
       // An answer that the client has begun is gone on with.
       continueFinalMessage: fields.messages.at(-1)?.role === 'assistant',
-      variables: thinking === undefined ? {} : { enable_thinking: thinking.type !== 'disabled' },
+      variables: thinkingVariables(thinking && thinking.type !== 'disabled'),
     },
     mostCalls: choice?.disable_parallel_tool_use === true ? 1 : undefined,
   })
@@ -116,6 +118,7 @@ export async function toMessageRequest(
     maxTokens: fields.max_tokens,
     stop: fields.stop_sequences,
     constraint,
+    marks: marksOf(form.format),
   }
   return {
     request: buildRequest(prompt, settings, defaults),

@@ -1,8 +1,13 @@
 import type { JsonSchema } from '@cllm/core'
 import type { ToolDefinition } from './tool-prompt.js'
 
-/** How a model names the arguments of a call. */
-export type ArgumentsName = 'arguments' | 'parameters'
+/** How a model names the parts of a call. */
+export interface CallKeys {
+  readonly nameKey: string
+  readonly argumentsKey: string
+}
+
+const usual: CallKeys = { nameKey: 'name', argumentsKey: 'arguments' }
 
 /**
  * The schema of a call of one of these tools.
@@ -11,26 +16,26 @@ export type ArgumentsName = 'arguments' | 'parameters'
  */
 export function callsSchema(
   tools: readonly ToolDefinition[],
-  argumentsName: ArgumentsName = 'arguments',
+  keys: CallKeys = usual,
   place = '#',
 ): JsonSchema {
   const [only] = tools
-  if (only !== undefined && tools.length === 1) return callSchema(only, argumentsName, place)
+  if (only !== undefined && tools.length === 1) return callSchema(only, keys, place)
   return {
-    anyOf: tools.map((tool, index) => callSchema(tool, argumentsName, `${place}/anyOf/${index}`)),
+    anyOf: tools.map((tool, index) => callSchema(tool, keys, `${place}/anyOf/${index}`)),
   }
 }
 
 function callSchema(
   { function: { name, parameters } }: ToolDefinition,
-  argumentsName: ArgumentsName,
+  { nameKey, argumentsKey }: CallKeys,
   place: string,
 ): JsonSchema {
-  const given = moved(parameters ?? { type: 'object' }, `${place}/properties/${argumentsName}`)
+  const given = moved(parameters ?? { type: 'object' }, `${place}/properties/${argumentsKey}`)
   return {
     type: 'object',
-    properties: { name: { const: name }, [argumentsName]: given as JsonSchema },
-    required: ['name', argumentsName],
+    properties: { [nameKey]: { const: name }, [argumentsKey]: given as JsonSchema },
+    required: [nameKey, argumentsKey],
     additionalProperties: false,
   }
 }

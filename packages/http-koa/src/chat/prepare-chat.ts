@@ -5,7 +5,7 @@ import type {
   OutputConstraint,
   Prompt,
 } from '@cllm/core'
-import { chatFormatOf } from './chat-format.js'
+import { chatFormatOf } from './format/chat-format-of.js'
 import { type AnswerForm, opensThinking } from './answer/create-answer-parser.js'
 import { strictCalls } from './strict-calls.js'
 import { promptWithTools, type ToolDefinition } from './tool-prompt.js'
@@ -32,21 +32,20 @@ export interface PreparedChat {
 /** Puts the tools into the prompt as the model's template wants them. */
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
   const { tools, template, mostCalls, strict = [] } = chat
-  const format = chatFormatOf(await client.info())
-  const rendered = promptWithTools(chat.messages, tools, format.tools)
+  const format = await chatFormatOf(client)
+  const rendered = promptWithTools(chat.messages, tools, format)
   const variables = { ...template.variables, ...rendered.variables }
   const thinkingIsOpen =
     template.continueFinalMessage !== true && (await opensThinking(client, format, variables))
   const form: AnswerForm = {
-    toolNames: tools.map((tool) => tool.function.name),
+    tools,
     ...(mostCalls === undefined ? {} : { mostCalls }),
-    ...(strict.length === 0 ? {} : { callsBegin: format.tools === 'hermes' ? 'marked' : 'bare' }),
-    thinks: format.thinks,
+    format,
+    thinks: format.thinking !== undefined,
     thinkingIsOpen,
   }
-  return {
-    prompt: { messages: rendered.messages, template: { ...template, variables } },
-    form,
-    ...(strict.length === 0 ? {} : { calls: strictCalls(tools, strict, format.tools, form) }),
-  }
+  const prompt = { messages: rendered.messages, template: { ...template, variables } }
+  if (strict.length === 0) return { prompt, form }
+  const { constraint, call } = strictCalls(tools, strict, form)
+  return { prompt, form: { ...form, format: { ...format, calls: [call] } }, calls: constraint }
 }

@@ -1,55 +1,99 @@
 import type { OutputConstraint } from '@cllm/core'
-import { callsSchema } from './calls-schema.js'
-import type { ToolFormat } from './chat-format.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
+import { callsSchema } from './calls-schema.js'
+import { anyText, type CallFormat } from './format/chat-format.js'
+import { isTag, segmentsOf } from './format/segments.js'
 import type { ToolDefinition } from './tool-prompt.js'
+
+/** How strict calls are written, and what holds the model to it. */
+export interface StrictCalls {
+  readonly constraint: OutputConstraint
+  /** The one form in which the answer may hold calls. */
+  readonly call: CallFormat
+}
 
 /**
  * Constrains tool calls to their schemas in an answer that may also be text; the constraint starts
- * where a call starts. An answer that begins with `{` (Mistral: `[`) counts as a call, unless the
- * model's calls have marks of their own.
+ * where a call starts. Calls that the model does not write as JSON objects become such: behind the mark
+ * with which it begins a call there is nothing but JSON.
  *
  * @param strict - the tools whose arguments must match their schemas; other tools take any object
  */
 export function strictCalls(
   tools: readonly ToolDefinition[],
   strict: readonly string[],
-  format: ToolFormat,
   form: AnswerForm,
-): OutputConstraint {
+): StrictCalls {
   const shown = tools.map((tool) =>
     strict.includes(tool.function.name) ? tool : withoutSchema(tool),
   )
   const thoughts = thoughtsOf(form)
   const isSingle = form.mostCalls === 1
+  const call = strictForm(form.format)
   const type = 'triggered-json'
-  switch (format) {
-    case 'hermes':
-      return {
-        type,
-        trigger: `^${thoughts}[\\s\\S]*?<tool_call>`,
-        schema: callsSchema(shown),
-        closing: '</tool_call>',
-        ...(isSingle ? {} : { next: '<tool_call>' }),
-      }
-    case 'mistral': {
-      const items = callsSchema(shown, 'arguments', '#/items')
-      const schema = { type: 'array', items, minItems: 1, ...(isSingle ? { maxItems: 1 } : {}) }
-      return { type, trigger: `^${thoughts}\\s*(?=\\[)`, schema }
-    }
-    case 'llama3':
-    case 'generic': {
-      const schema = callsSchema(shown, format === 'llama3' ? 'parameters' : 'arguments')
-      return { type, trigger: `^${thoughts}\\s*(?=\\{)`, schema }
-    }
+  const key = call.arguments.kind === 'object' ? call.arguments : object
+  const names = { nameKey: key.nameKey, argumentsKey: key.argumentsKey }
+  if (call.head === '') {
+    const constraint = {
+      type,
+      trigger: `^${thoughts}\\s*(?=\\{)`,
+      schema: callsSchema(shown, names),
+    } as const
+    return { constraint, call }
+  }
+  const trigger = `^${thoughts}[\\s\\S]*?${patternOf(call.head)}`
+  if (key.isList === true) {
+    const items = callsSchema(shown, names, '#/items')
+    const schema = { type: 'array', items, minItems: 1, ...(isSingle ? { maxItems: 1 } : {}) }
+    return { constraint: { type, trigger, schema, ...closingOf(call) }, call }
+  }
+  const again =
+    isSingle || call.closings.length === 0 || call.head.includes(anyText) ? {} : { next: call.head }
+  return {
+    constraint: { type, trigger, schema: callsSchema(shown, names), ...closingOf(call), ...again },
+    call,
   }
 }
 
-/** The reasoning before an answer, as part of a regular expression. */
-function thoughtsOf({ thinks, thinkingIsOpen }: AnswerForm): string {
-  if (thinkingIsOpen) return '[\\s\\S]*?</think>'
-  return thinks ? '(?:\\s*<think>[\\s\\S]*?</think>|(?!\\s*<think>))' : ''
+const object: Extract<CallFormat['arguments'], { kind: 'object' }> = {
+  kind: 'object',
+  nameKey: 'name',
+  argumentsKey: 'arguments',
 }
+
+/** The format in which calls are JSON objects behind a mark that nothing else in an answer has. */
+function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat {
+  const bare = { section: '', head: '', arguments: object, closings: [] }
+  if (own === undefined || own.arguments.kind === 'object') return own ?? bare
+  const others = [thinking?.open ?? '', thinking?.close ?? '', frame.open, ...frame.closings].join(
+    '',
+  )
+  const mark = segmentsOf(own.section + own.head).find(
+    (piece) => isTag(piece) && !others.includes(piece),
+  )
+  if (mark === undefined) return bare
+  const closings = own.closings.filter((closing) => closing === `</${mark.slice(1)}`)
+  return { ...bare, head: mark, closings }
+}
+
+const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
+  closing === undefined || closing === ';' ? {} : { closing }
+
+/** The reasoning before an answer, as part of a regular expression. */
+function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm): string {
+  if (!thinks || thinking === undefined) return ''
+  const [open, close] = [escaped(thinking.open), escaped(thinking.close)]
+  if (thinkingIsOpen) return `[\\s\\S]*?${close}`
+  return `(?:\\s*${open}[\\s\\S]*?${close}|(?!\\s*${open}))`
+}
+
+/** A mark as part of a regular expression. */
+const patternOf = (mark: string): string =>
+  escaped(mark)
+    .replaceAll(/\s+/g, String.raw`\s*`)
+    .replaceAll(anyText, String.raw`[^<\n]*?`)
+
+const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
 
 const withoutSchema = ({ type, function: { name } }: ToolDefinition): ToolDefinition => ({
   type,

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { ChatMessage } from '@cllm/core'
-import type { ToolFormat } from './chat-format.js'
+import type { ChatFormat } from './format/chat-format.js'
 
 /** A tool as chat templates know it. */
 export interface ToolDefinition {
@@ -22,11 +22,11 @@ export interface ToolPrompt {
 export function promptWithTools(
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
-  format: ToolFormat,
+  { showsTools, shortIds }: Pick<ChatFormat, 'showsTools' | 'shortIds'>,
 ): ToolPrompt {
-  if (format !== 'generic') {
+  if (showsTools) {
     const variables = tools.length === 0 ? {} : { tools }
-    return { messages: format === 'mistral' ? messages.map(withShortIds) : messages, variables }
+    return { messages: shortIds ? messages.map(withShortIds) : messages, variables }
   }
   const plain = messages.map(inWords)
   if (tools.length === 0) return { messages: plain, variables: {} }

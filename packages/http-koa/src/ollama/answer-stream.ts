@@ -2,6 +2,7 @@ import type { AnswerPart } from '../chat/answer/answer-part.js'
 import { collectAnswer, type CollectedAnswer } from '../chat/answer/collect-answer.js'
 import { type AnswerForm, createAnswerParser } from '../chat/answer/create-answer-parser.js'
 import type { EngineClient, Prompt } from '@cllm/core'
+import { marksOf } from '../chat/format/marks-of.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { publicError } from '../errors/public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../request/generation.js'
@@ -44,11 +45,12 @@ export async function answer(
   const constraint = await onlyConstraint(client, [ollamaConstraint(fields)])
   // what is held to a form leaves no room to think
   const form = constraint === undefined ? free : { ...free, thinks: false }
+  const marks = marksOf(form.format)
   const { limits } = await client.info()
   const { logger } = ctx.state.transport
   const settings = toSettings(fields, limits.contextSize, ollama.unknownOptions, logger)
   const defaults = withOverrides(ollamaDefaults[route], ollama.overrides)
-  const request = buildRequest(prompt, { ...settings, constraint }, defaults)
+  const request = buildRequest(prompt, { ...settings, constraint, marks }, defaults)
   const generation = await startGeneration(ctx, client, request)
   if (fields.stream ?? true) {
     await streamAnswer(ctx, generation, { model, form, words })

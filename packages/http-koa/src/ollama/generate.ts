@@ -54,7 +54,12 @@ export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<
   await answer(ctx, client, ollama, { route: '/api/generate', fields, prompt, form, words })
 }
 
-const plain: AnswerForm = { toolNames: [], thinks: false, thinkingIsOpen: false }
+const plain: AnswerForm = {
+  tools: [],
+  format: { calls: [], frame: { open: '', closings: [] } },
+  thinks: false,
+  thinkingIsOpen: false,
+}
 
 /** A raw prompt is continued as it is; any other one is a user's message. */
 async function prepare(

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EngineInfo } from '@cllm/core'
 import { z } from 'zod'
-import { chatFormatOf } from '../chat/chat-format.js'
+import { thinkingInSource } from '../chat/format/learn-thinking.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { infoOf, peekInfo, loadedModels } from '../engines/model-queries.js'
 import { boolean, text } from '../fields/fields.js'
@@ -88,7 +88,8 @@ export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const { directory } = ollama
   const name = nameOfOllamaModel(directory, fields.model ?? fields.name ?? '')
   const info = await peekInfo(directory, name)
-  const thinks = info !== undefined && chatFormatOf(info).thinks
+  const template = String(info?.model.details?.['chatTemplate'] ?? '')
+  const thinks = thinkingInSource(template) !== undefined
   ctx.body = {
     modelfile: '',
     parameters: '',

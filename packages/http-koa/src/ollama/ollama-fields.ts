@@ -1,3 +1,4 @@
+import { thinkingVariables } from '../chat/thinking-variables.js'
 import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import { keepAliveField } from '../fields/keep-alive-field.js'
@@ -80,12 +81,7 @@ export function ollamaConstraint({
 
 /** Variables of the template: whether a thinking model thinks. */
 export const thinkVariables = ({ think }: SharedFields): Readonly<Record<string, unknown>> =>
-  think === undefined
-    ? {}
-    : {
-        enable_thinking: think !== false,
-        ...(typeof think === 'string' ? { reasoning_effort: think } : {}),
-      }
+  thinkingVariables(think)
 
 /** What the options ask of the engine. */
 export function toSettings(

@@ -25,6 +25,7 @@ export interface RequestSettings
         | 'cache'
         | 'logprobs'
         | 'promptLogprobs'
+        | 'marks'
       >
     > {
   readonly maxTokens?: number | undefined
@@ -48,6 +49,7 @@ export function buildRequest(
     cache,
     logprobs,
     promptLogprobs,
+    marks,
     ...same
   } = others
   const sampling = defined({
@@ -65,6 +67,7 @@ export function buildRequest(
     cache,
     logprobs,
     promptLogprobs,
+    marks,
   }
   return {
     prompt,

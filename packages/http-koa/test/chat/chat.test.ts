@@ -1,7 +1,10 @@
 import * as fc from 'fast-check'
 import t from 'tap'
 import type { AnswerParser, AnswerPart } from '../../src/chat/answer/answer-part.js'
+import { AnswerReader } from '../../src/chat/answer/answer-reader.js'
+import type { ReadPart } from '../../src/chat/answer/read-part.js'
 import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
+import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
 import { JsonScanner } from '../../src/chat/answer/json-scanner.js'
 import { promptWithTools } from '../../src/chat/tool-prompt.js'
 
@@ -19,7 +22,7 @@ t.test('ids of calls are such as the templates of Mistral take', async (t) => {
     { role: 'tool', content: '3', tool_call_id: 'call_5' },
     { role: 'tool', content: '4', tool_call_id: 'abc123def' },
   ]
-  const shown = promptWithTools(messages, [], 'mistral').messages
+  const shown = promptWithTools(messages, [], { showsTools: true, shortIds: true }).messages
   const [first, second] = shown[0]?.tool_calls ?? []
   t.match(first?.id, /^[a-z0-9]{9}$/)
   t.equal(second?.id, 'abc123def', 'one that fits is left alone')
@@ -27,15 +30,23 @@ t.test('ids of calls are such as the templates of Mistral take', async (t) => {
     shown.map(({ tool_call_id: id }) => id),
     [undefined, first?.id, 'abc123def'],
   )
-  t.same(promptWithTools(messages, [], 'hermes').messages, messages)
+  t.same(promptWithTools(messages, [], { showsTools: true, shortIds: false }).messages, messages)
 })
 
 const names = ['get_weather', 'add']
 
+const tools = names.map((name) => ({ type: 'function' as const, function: { name } }))
+/** What is read where a template tells nothing. */
+const format = {
+  calls: [...commonCalls, ...bareCalls],
+  thinking: { open: '<think>', close: '</think>' },
+  frame: { open: '', closings: [] },
+}
+
 const parser = (thinks = false, thinkingIsOpen = false): AnswerParser =>
-  createAnswerParser({ toolNames: names, thinks, thinkingIsOpen })
+  createAnswerParser({ tools, format, thinks, thinkingIsOpen })
 const streamingParser = (mostCalls?: number): AnswerParser => {
-  const form = { toolNames: names, thinks: false, thinkingIsOpen: false }
+  const form = { tools, format, thinks: false, thinkingIsOpen: false }
   return createAnswerParser(mostCalls === undefined ? form : { ...form, mostCalls }, true)
 }
 
@@ -116,7 +127,7 @@ t.test('tool calls of the common formats, cut anywhere', async (t) => {
   t.same(
     parse(
       [`[${json},${json}]`],
-      createAnswerParser({ toolNames: names, mostCalls: 1, thinks: false, thinkingIsOpen: false }),
+      createAnswerParser({ tools, format, mostCalls: 1, thinks: false, thinkingIsOpen: false }),
     ).calls,
     [paris],
   )
@@ -143,6 +154,7 @@ t.test('arguments come as they are written', async (t) => {
 })
 
 t.test('strict calls begin in one way only', async (t) => {
+  const begins = { marked: commonCalls.slice(0, 1), bare: bareCalls.slice(0, 1) }
   const answers: [begin: 'marked' | 'bare', answer: string, isCall: boolean][] = [
     ['marked', `So.<tool_call>${json}</tool_call>`, true],
     ['marked', json, false],
@@ -155,7 +167,8 @@ t.test('strict calls begin in one way only', async (t) => {
   ]
   for (const [callsBegin, answer, isCall] of answers) {
     for (const streams of [false, true]) {
-      const form = { toolNames: names, thinks: false, thinkingIsOpen: false, callsBegin }
+      const only = { ...format, calls: begins[callsBegin] }
+      const form = { tools, format: only, thinks: false, thinkingIsOpen: false }
       const { text, calls } = parse(letters(answer), createAnswerParser(form, streams))
       t.same(calls, isCall ? [paris] : [], answer)
       t.equal(text, isCall ? answer.split('<tool_call>{')[0]!.replace(/^[{[].*/, '') : answer)
@@ -187,9 +200,56 @@ t.test('text without calls comes through whole, wherever it is cut', async () =>
   )
 })
 
+t.test('no character is lost, and no cut changes what is read', async () => {
+  const piece = fc.constantFrom(
+    '<think>', '</think>', '<tool_call>', '</tool_call>', '{"name": "add", "arguments": ', '{"a": 1}',
+    '}', '[TOOL_CALLS]', '[', ']', ', ', ';', 'add[ARGS]', 'add', '<|tool_call_start|>[add(', 'a=1',
+    ')', ' x', '\n', '```json', '```', '€', '"',
+  ) // prettier-ignore
+  const read = (pieces: readonly string[]) => {
+    const reader = new AnswerReader({
+      format,
+      tools: new Map(tools.map((tool) => [tool.function.name, tool])),
+      mostCalls: 2,
+      thinkingIsOpen: false,
+    })
+    return [...pieces.flatMap((text) => [...reader.push(text)]), ...reader.end()]
+  }
+  const written = (parts: readonly ReadPart[]) =>
+    parts
+      .map((part) => {
+        if (part.type === 'call-end') return part.raw
+        return part.type === 'call' || part.type === 'arguments' ? '' : part.text
+      })
+      .join('')
+  const joined = (parts: readonly ReadPart[]) => {
+    const events: { type: string; text: string }[] = []
+    for (const part of parts) {
+      if (part.type === 'dropped' || part.type === 'call-end') continue
+      const text = part.type === 'call' ? part.call.name + part.call.arguments : part.text
+      const last = events.at(-1)
+      if (last?.type === part.type && part.type !== 'call') last.text += text
+      else events.push({ type: part.type, text })
+    }
+    return JSON.stringify(events)
+  }
+  fc.assert(
+    fc.property(fc.array(piece), (pieces) => {
+      const whole = read([pieces.join('')])
+      const cut = read(letters(pieces.join('')))
+      return (
+        written(cut) === pieces.join('') &&
+        written(whole) === pieces.join('') &&
+        joined(whole) === joined(cut)
+      )
+    }),
+    { numRuns: 2000 },
+  )
+})
+
 t.test('thinking', async (t) => {
   const cases: [answer: string, isOpen: boolean, reasoning: string, text: string][] = [
-    ['<think>\nHm.\n</think>\n\nYes.', false, 'Hm.\n', 'Yes.'],
+    ['<think>\nHm.\n</think>\n\nYes.', false, 'Hm.', 'Yes.'],
     ['Hm.</think>Yes.', true, 'Hm.', 'Yes.'],
     ['<think>\n\n</think>\n\nYes.', false, '', 'Yes.'],
     ['Yes <think>', false, '', 'Yes <think>'],

@@ -8,7 +8,7 @@ import type { ProgramOptions, RunProgram } from './run-program.js'
 const parts = ['CMakeLists.txt', 'LICENSE', 'cmake', 'ggml', 'include', 'src', 'vendor']
 
 /** The source of llama.cpp as a git bundle, in node-llama-cpp's package. */
-function sourceBundle(): string {
+export function sourceBundle(): string {
   const main = createRequire(import.meta.url).resolve('node-llama-cpp')
   return join(dirname(dirname(main)), 'llama', 'gitRelease.bundle')
 }

@@ -52,6 +52,11 @@ export interface GenerateRequest {
    * `promptLogprobs`. The whole prompt is computed, in small chunks, and stays for no other request.
    */
   readonly promptLogprobs?: number
+  /**
+   * Marks of the model's chat format, such as `[TOOL_CALLS]`: control tokens that are a part of any of
+   * these show as text. Default: control tokens never do.
+   */
+  readonly marks?: readonly string[]
   /** Whether its `start` event has a forecast; default false. */
   readonly forecast?: boolean
   /**

@@ -57,6 +57,15 @@ export interface TokenDecoder {
   end(): string
 }
 
+/** Options of {@link Tokenizer.createDecoder}. */
+export interface DecoderOptions {
+  /**
+   * Texts in which control tokens are shown: one whose text is a part of any of these. Default: control
+   * tokens have no text.
+   */
+  readonly marks?: readonly string[]
+}
+
 /** Options of {@link Tokenizer.encode}. */
 export interface EncodeOptions {
   /** Puts the model's begin-of-sequence token in front where the model wants one; default true. */
@@ -103,7 +112,7 @@ export interface Tokenizer {
    */
   bytesOf?(token: TokenId): Uint8Array
   /** A decoder for text that continues `before` (which is not returned again). */
-  createDecoder(before?: readonly TokenId[]): TokenDecoder
+  createDecoder(before?: readonly TokenId[], options?: DecoderOptions): TokenDecoder
   /** Whether the model means to stop with this token. */
   isEndOfGeneration(token: TokenId): boolean
   /** A conversation as the model's template writes it. */

@@ -34,7 +34,7 @@ export function resolveRequest(
   const { tokenizer, now, options } = context
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   // What the closures below keep alive must not hold the prompt, which is long.
-  const { session, stepGroup, cache = true, forecast = false, logprobs } = request
+  const { session, stepGroup, cache = true, forecast = false, logprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
   const { continued, deadlineMs } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
@@ -43,6 +43,7 @@ export function resolveRequest(
   checkDuration('timeoutMs', request.timeoutMs)
   checkDuration('arrivedMsAgo', request.arrivedMsAgo)
   checkStops(stop)
+  checkMarks(marks)
   for (const field of ['tenant', 'session', 'stepGroup'] as const) {
     checkType(field, request[field], 'string')
   }
@@ -76,7 +77,7 @@ export function resolveRequest(
     // Another step group may be another adapter, with which the same tokens have other keys.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
     // A copy, since the sequence goes on writing into the prompt's list.
-    decoder: tokenizer.createDecoder([...prompt]),
+    decoder: tokenizer.createDecoder([...prompt], { marks }),
     stopMatcher: new StopMatcher([...stop]),
   })
 }
@@ -99,6 +100,11 @@ function checkStops(stops: readonly string[]): void {
   const valid =
     Array.isArray(stops) && stops.every((stop) => typeof stop === 'string' && stop !== '')
   if (!valid) throw invalidField('stop', 'an array of texts that are not empty', stops)
+}
+
+function checkMarks(marks: readonly string[]): void {
+  const valid = Array.isArray(marks) && marks.every((mark) => typeof mark === 'string')
+  if (!valid) throw invalidField('marks', 'an array of texts', marks)
 }
 
 function resolveSampling(given: Partial<SamplingParams>, context: ResolveContext): SamplingParams {

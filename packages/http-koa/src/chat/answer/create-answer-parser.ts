@@ -1,16 +1,17 @@
 import type { ChatMessage, EngineClient } from '@cllm/core'
-import type { AnswerParser, AnswerPart } from './answer-part.js'
-import type { ChatFormat } from '../chat-format.js'
-import { ReasoningParser } from './reasoning-parser.js'
-import { type CallOpening, ToolCallParser } from './tool-call-parser.js'
+import type { ChatFormat } from '../format/chat-format.js'
+import type { ToolDefinition } from '../tool-prompt.js'
+import type { AnswerParser } from './answer-part.js'
+import { AnswerReader } from './answer-reader.js'
+import { StreamedCalls, WholeCalls } from './whole-calls.js'
 
 /** What an answer may hold. */
 export interface AnswerForm {
-  readonly toolNames: readonly string[]
+  readonly tools: readonly ToolDefinition[]
   /** Default: any number. */
   readonly mostCalls?: number
-  /** Default: as any model writes them. */
-  readonly callsBegin?: CallOpening
+  readonly format: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>
+  /** Whether the answer may begin with reasoning. */
   readonly thinks: boolean
   /** Whether the prompt already opens the reasoning. */
   readonly thinkingIsOpen: boolean
@@ -22,30 +23,25 @@ export interface AnswerForm {
  * @param streams - whether the arguments of tool calls are streamed, instead of whole calls
  */
 export function createAnswerParser(form: AnswerForm, streams = false): AnswerParser {
-  const { toolNames, thinks, thinkingIsOpen } = form
-  const inner =
-    toolNames.length === 0
-      ? plainText
-      : new ToolCallParser(toolNames, { streams, most: form.mostCalls, begin: form.callsBegin })
-  return thinks ? new ReasoningParser(inner, thinkingIsOpen) : inner
-}
-
-const nothing: readonly AnswerPart[] = []
-
-const plainText: AnswerParser = {
-  push: (text) => (text === '' ? nothing : [{ type: 'text', text }]),
-  end: () => nothing,
+  const { tools, format, mostCalls = Infinity, thinks, thinkingIsOpen } = form
+  const reader = new AnswerReader({
+    format: thinks ? format : { ...format, thinking: undefined },
+    tools: new Map(tools.map((tool) => [tool.function.name, tool])),
+    mostCalls,
+    thinkingIsOpen: thinks && thinkingIsOpen && format.thinking !== undefined,
+  })
+  return streams ? new StreamedCalls(reader) : new WholeCalls(reader)
 }
 
 const probe: readonly ChatMessage[] = [{ role: 'user', content: 'Hello' }]
 
-/** Whether the template, with these variables, ends the prompt with an open `<think>`. */
+/** Whether the template, with these variables, ends the prompt with reasoning that is open. */
 export async function opensThinking(
   client: EngineClient,
-  { thinks }: ChatFormat,
+  { thinking }: Pick<ChatFormat, 'thinking'>,
   variables: Readonly<Record<string, unknown>>,
 ): Promise<boolean> {
-  if (!thinks) return false
+  if (thinking === undefined) return false
   const { text } = await client.applyTemplate(probe, { variables })
-  return text.trimEnd().endsWith('<think>')
+  return text.trimEnd().endsWith(thinking.open)
 }

@@ -7,6 +7,8 @@ import {
 import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../../chat/chat-messages.js'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
+import { marksOf } from '../../chat/format/marks-of.js'
+import { efforts, thinkingVariables } from '../../chat/thinking-variables.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { buildRequest } from '../../request/build-request.js'
 import { boolean, integer, largest, object } from '../../fields/fields.js'
@@ -33,6 +35,7 @@ export const chatSchema = z.object({
   tool_choice: toolChoiceSchema.optional(),
   parallel_tool_calls: boolean.optional(),
   chat_template_kwargs: object.optional(),
+  reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
   add_generation_prompt: boolean.optional(),
   continue_final_message: boolean.optional(),
 })
@@ -69,9 +72,14 @@ export async function toChatRequest(
     calls && { field: 'tools', constraint: calls },
   ])
   const settings = sharedSettings(fields)
+  const marks = marksOf(form.format)
   const maxTokens = fields.max_completion_tokens ?? settings.maxTokens
   return {
-    request: buildRequest(prompt, { ...settings, maxTokens, constraint, logprobs }, defaults),
+    request: buildRequest(
+      prompt,
+      { ...settings, maxTokens, constraint, logprobs, marks },
+      defaults,
+    ),
     // a constrained answer has no room for reasoning
     form: constraint === calls ? form : { ...form, thinks: false },
   }
@@ -87,7 +95,10 @@ function renderOptions(fields: ChatFields): ChatRenderOptions {
   return {
     addGenerationPrompt: fields.add_generation_prompt ?? true,
     continueFinalMessage: goesOn,
-    variables: fields.chat_template_kwargs ?? {},
+    variables: {
+      ...thinkingVariables(fields.reasoning_effort),
+      ...fields.chat_template_kwargs,
+    },
   }
 }
 

@@ -1,5 +1,7 @@
 import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
+import { marksOf } from '../../chat/format/marks-of.js'
+import { efforts, thinkingVariables } from '../../chat/thinking-variables.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { buildRequest } from '../../request/build-request.js'
 import { onlyConstraint } from '../../request/constraint.js'
@@ -24,7 +26,7 @@ const toolSchema = z.looseObject(
   'a tool of the type function',
 )
 
-const { shape: settings } = z.object(sharedFields).omit({
+const { shape: shared } = z.object(sharedFields).omit({
   n: true,
   stream_options: true,
   max_tokens: true,
@@ -35,7 +37,7 @@ const { shape: settings } = z.object(sharedFields).omit({
 /** The body of `POST /v1/responses`. */
 export const responsesSchema = z.object({
   input: inputSchema,
-  ...settings,
+  ...shared,
   instructions: z.string('a string').optional(),
   max_output_tokens: integer(1, largest).optional(),
   text: z.looseObject({ format: object.optional() }, 'an object').optional(),
@@ -51,6 +53,9 @@ export const responsesSchema = z.object({
   prompt: z.unknown().optional(),
   top_logprobs: integer(0, 20).optional(),
   chat_template_kwargs: object.optional(),
+  reasoning: z
+    .looseObject({ effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish() }, 'an object')
+    .nullish(),
 })
 
 /** A checked body. */
@@ -69,7 +74,12 @@ export async function toResponsesRequest(
     messages: toMessages(fields.instructions ?? '', fields.input),
     tools,
     strict: strictNames(fields.tool_choice, offered),
-    template: { variables: fields.chat_template_kwargs ?? {} },
+    template: {
+      variables: {
+        ...thinkingVariables(fields.reasoning?.effort),
+        ...fields.chat_template_kwargs,
+      },
+    },
     mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
   })
   const constraint = await onlyConstraint(client, [
@@ -78,8 +88,10 @@ export async function toResponsesRequest(
     calls && { field: 'tools', constraint: calls },
   ])
   const maxTokens = fields.max_output_tokens
+  const marks = marksOf(form.format)
+  const settings = { ...sharedSettings(fields), maxTokens, constraint, marks }
   return {
-    request: buildRequest(prompt, { ...sharedSettings(fields), maxTokens, constraint }, defaults),
+    request: buildRequest(prompt, settings, defaults),
     // a constrained answer has no room for reasoning
     form: constraint === calls ? form : { ...form, thinks: false },
   }

@@ -1,0 +1,295 @@
+import type { CallFormat, ChatFormat } from '../format/chat-format.js'
+import { possibleStart } from './answer-part.js'
+import type { CallReader } from './call/call-reader.js'
+import { type CallMatch, type OpenedCall, openCall, type Tools } from './call/open-call.js'
+import { AnswerMarks } from './answer-marks.js'
+import type { ReadPart } from './read-part.js'
+import { Thoughts } from './thoughts.js'
+
+/** Characters within which most calls have begun. */
+const longestHead = 1024
+
+/** What an answer is read with. */
+export interface AnswerReading {
+  readonly format: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>
+  readonly tools: Tools
+  /** Calls beyond are dropped. */
+  readonly mostCalls: number
+  readonly thinkingIsOpen: boolean
+}
+
+/**
+ * Splits an answer that comes in pieces into text, reasoning and calls. What begins like a call and is
+ * none stays text; nothing but marks, and white space beside them, is dropped.
+ */
+export class AnswerReader {
+  readonly #reading: AnswerReading
+  readonly #marks: AnswerMarks
+  #parts: ReadPart[] = []
+  #held = ''
+  /** White space at the start, before what is held. */
+  #lead = ''
+  /** Characters that are held before it is looked at again. */
+  #nextTry = 0
+  /** `start`: nothing has come, or reasoning, a call or a mark has just ended. */
+  #state: 'start' | 'text' | 'reasoning' | 'call'
+  #isOver = false
+  #count = 0
+  /** Whether white space at the start belongs to the text. */
+  #keepsBlank = true
+  /** The format of the last call, while more may follow in the same list. */
+  #last: CallFormat | undefined
+  #inList = false
+  #reader: CallReader | undefined
+  #raw = ''
+  #isGiven = false
+  readonly #thoughts = new Thoughts()
+
+  constructor(reading: AnswerReading) {
+    this.#reading = reading
+    this.#marks = new AnswerMarks(reading.format, reading.tools)
+    this.#state = reading.thinkingIsOpen ? 'reasoning' : 'start'
+  }
+
+  push(piece: string): readonly ReadPart[] {
+    this.#held += piece
+    if (this.#held.length < this.#nextTry) return []
+    this.#readAll()
+    return this.#taken()
+  }
+
+  end(): readonly ReadPart[] {
+    this.#isOver = true
+    this.#held = this.#lead + this.#held
+    this.#lead = ''
+    this.#readAll()
+    while (this.#state === 'call') {
+      this.#feed(this.#reader!.end(), '')
+      this.#readAll() // what it left
+    }
+    if (this.#state === 'reasoning') this.#reason('', true)
+    return this.#taken()
+  }
+
+  #readAll(): void {
+    while (this.#held !== '' && this.#step()) {
+      // the next state
+    }
+  }
+
+  #taken(): readonly ReadPart[] {
+    const parts = this.#parts
+    this.#parts = []
+    return parts
+  }
+
+  /** Whether it came further: then what is held is to be looked at again. */
+  #step(): boolean {
+    switch (this.#state) {
+      case 'start':
+        return this.#begin()
+      case 'text':
+        return this.#skipText()
+      case 'reasoning':
+        return this.#think()
+      case 'call': {
+        const piece = this.#held
+        this.#held = ''
+        return this.#feed(this.#reader!.push(piece), piece)
+      }
+    }
+  }
+
+  #begin(): boolean {
+    const text = this.#held.trimStart()
+    const blank = this.#lead + this.#held.slice(0, this.#held.length - text.length)
+    this.#lead = ''
+    if (text === '') {
+      if (!this.#isOver) {
+        this.#lead = blank
+        this.#held = ''
+        return false
+      }
+      this.#held = ''
+      if (this.#keepsBlank) this.#say(blank)
+      else this.#drop(blank)
+      return false
+    }
+    return this.#take(blank, text, true)
+  }
+
+  /** Takes what begins here: reasoning, a call, a mark to be dropped, or text. */
+  #take(blank: string, text: string, isStart: boolean): boolean {
+    const open = this.#marks.thinkingBegins(text)
+    const call = this.#call(text, isStart)
+    if (typeof call.match !== 'string') {
+      this.#nextTry = 0
+      this.#drop(blank)
+      return this.#enter(call.match, call.format, text)
+    }
+    const drop = this.#marks.dropAt(text, isStart, this.#last, this.#inList, this.#isOver)
+    if (!this.#isOver && [open, call.match, drop].includes('maybe') && typeof open !== 'number') {
+      this.#lead = blank
+      this.#held = text
+      // what is long is not looked at again with each letter
+      if (text.length > longestHead) this.#nextTry = text.length * 1.25
+      return false
+    }
+    this.#nextTry = 0
+    if (typeof open === 'number') {
+      this.#drop(blank + text.slice(0, open))
+      this.#state = 'reasoning'
+      this.#held = text.slice(open)
+      return true
+    }
+    if (typeof drop === 'number') {
+      this.#drop(blank + text.slice(0, drop))
+      this.#held = text.slice(drop)
+      this.#state = 'start'
+      this.#keepsBlank = false
+      return true
+    }
+    this.#last = undefined
+    this.#inList = false
+    if (this.#keepsBlank) this.#say(blank)
+    else this.#drop(blank)
+    this.#keepsBlank = true
+    this.#state = 'text'
+    const [first = ''] = text
+    this.#say(first)
+    this.#held = text.slice(first.length)
+    return true
+  }
+
+  #call(
+    text: string,
+    isStart: boolean,
+  ): { readonly match: CallMatch; readonly format: CallFormat } {
+    const { calls } = this.#reading.format
+    const { tools } = this.#reading
+    let match: CallMatch = 'no'
+    const last = this.#last
+    if (isStart && last !== undefined) {
+      const next = /^[,;]?\s*/.exec(text)![0]
+      const following = next === '' ? 'no' : openCall(last, text.slice(next.length), tools, true)
+      if (typeof following !== 'string') {
+        return { match: { ...following, end: following.end + next.length }, format: last }
+      }
+      if (following === 'maybe' || text === next.trim()) match = 'maybe'
+    }
+    if (tools.size === 0) return { match: 'no', format: calls[0]! }
+    for (const format of calls) {
+      if (!isStart && !this.#marks.isInline(format)) continue
+      const found = openCall(format, text, tools)
+      if (typeof found !== 'string') return { match: found, format }
+      if (found === 'maybe') match = 'maybe'
+    }
+    return { match, format: calls[0]! }
+  }
+
+  #enter(opened: OpenedCall, format: CallFormat, text: string): boolean {
+    this.#held = text.slice(opened.end)
+    this.#raw = text.slice(0, opened.end)
+    this.#last = format
+    if (opened.inList) this.#inList = true
+    this.#keepsBlank = false
+    this.#state = 'start'
+    if ('calls' in opened) {
+      for (const call of opened.calls) {
+        if (this.#count++ >= this.#reading.mostCalls) break
+        this.#parts.push(
+          { type: 'call', call },
+          { type: 'call-end', raw: this.#raw, isWhole: true },
+        )
+        this.#raw = ''
+      }
+      this.#drop(this.#raw)
+      return true
+    }
+    this.#state = 'call'
+    this.#reader = opened.reader
+    this.#isGiven = this.#count++ < this.#reading.mostCalls
+    if (this.#isGiven)
+      this.#parts.push({ type: 'call', call: { name: opened.name, arguments: '' } })
+    return true
+  }
+
+  #feed({ text, rest }: ReturnType<CallReader['push']>, piece: string): boolean {
+    if (text !== '' && this.#isGiven) this.#parts.push({ type: 'arguments', text })
+    this.#raw += piece
+    if (rest === undefined) return false
+    // the reader may have held more of it back than the last piece
+    this.#raw = this.#raw.slice(0, this.#raw.length - rest.length)
+    const { isWhole } = this.#reader!
+    if (this.#isGiven) this.#parts.push({ type: 'call-end', raw: this.#raw, isWhole })
+    else this.#drop(this.#raw)
+    this.#reader = undefined
+    this.#held = rest
+    this.#state = 'start'
+    return true
+  }
+
+  #skipText(): boolean {
+    const at = this.#marks.firstIn(this.#held)
+    const certain = at ?? this.#held.length - (this.#isOver ? 0 : this.#marks.possible(this.#held))
+    this.#say(this.#held.slice(0, certain))
+    this.#held = this.#held.slice(certain)
+    return at === undefined ? false : this.#take('', this.#held, false)
+  }
+
+  #think(): boolean {
+    const { close } = this.#reading.format.thinking!
+    const at = this.#held.indexOf(close)
+    const called = this.#marks.callIn(this.#held)
+    if (called !== undefined && (at < 0 || called < at)) return this.#thinkUntil(called)
+    const before = this.#isOver
+      ? 0
+      : Math.max(possibleStart(this.#held, [close]), this.#marks.possibleCall(this.#held))
+    const certain = at >= 0 ? at : this.#held.length - before
+    this.#reason(this.#held.slice(0, certain), at >= 0 || this.#isOver)
+    this.#held = this.#held.slice(at >= 0 ? at + close.length : certain)
+    if (at < 0) return false
+    this.#drop(close)
+    this.#keepsBlank = false
+    this.#state = 'start'
+    return true
+  }
+
+  /** A call may come before the reasoning has ended: then that ends it. */
+  #thinkUntil(at: number): boolean {
+    const [before, text] = [this.#held.slice(0, at), this.#held.slice(at)]
+    const { own } = this.#reading.format
+    const match = own === undefined ? 'no' : openCall(own, text, this.#reading.tools)
+    if (match === 'maybe' && !this.#isOver) {
+      this.#reason(before, false)
+      this.#held = text
+      if (text.length > longestHead) this.#nextTry = text.length * 1.25
+      return false
+    }
+    this.#nextTry = 0
+    if (typeof match !== 'string') {
+      this.#reason(before, true)
+      return this.#enter(match, own!, text)
+    }
+    const [first = ''] = text
+    this.#reason(before + first, false)
+    this.#held = text.slice(first.length)
+    return true
+  }
+
+  #reason(text: string, isEnd: boolean): void {
+    for (const part of this.#thoughts.push(text, isEnd)) this.#parts.push(part)
+  }
+
+  #drop(text: string): void {
+    if (text !== '') this.#parts.push({ type: 'dropped', text })
+  }
+
+  #say(text: string): void {
+    if (text === '') return
+    const last = this.#parts.at(-1)
+    if (last?.type === 'text')
+      this.#parts[this.#parts.length - 1] = { type: 'text', text: last.text + text }
+    else this.#parts.push({ type: 'text', text })
+  }
+}

@@ -1,0 +1,38 @@
+import { JsonScanner } from '../json-scanner.js'
+import type { CallProgress, CallReader } from './call-reader.js'
+
+/** Arguments that are a JSON object; inside another one, that is read to its end too. */
+export class JsonArguments implements CallReader {
+  readonly #arguments = new JsonScanner()
+  readonly #around: JsonScanner | undefined
+  #isOver = false
+  isWhole = false
+
+  /** @param before - of an object around the arguments, what comes before them */
+  constructor(before?: string) {
+    if (before === undefined) return
+    this.#around = new JsonScanner()
+    this.#around.push(before)
+  }
+
+  push(piece: string): CallProgress {
+    if (this.#isOver) return this.#close(piece, '')
+    const end = this.#arguments.push(piece)
+    const text = piece.slice(0, end ?? piece.length)
+    this.#around?.push(text)
+    if (end === undefined) return { text }
+    this.#isOver = true
+    return this.#close(piece.slice(end), text)
+  }
+
+  end(): CallProgress {
+    return { text: '', rest: '' }
+  }
+
+  #close(piece: string, text: string): CallProgress {
+    const end = this.#around === undefined ? 0 : this.#around.push(piece)
+    if (end === undefined) return { text }
+    this.isWhole = true
+    return { text, rest: piece.slice(end) }
+  }
+}

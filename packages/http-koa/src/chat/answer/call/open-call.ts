@@ -1,0 +1,143 @@
+import type { CallFormat } from '../../format/chat-format.js'
+import type { ToolDefinition } from '../../tool-prompt.js'
+import type { ToolCall } from '../answer-part.js'
+import { JsonScanner } from '../json-scanner.js'
+import { readToolCalls } from '../read-tool-calls.js'
+import { argumentSchemas } from './argument-value.js'
+import type { CallReader } from './call-reader.js'
+import { JsonArguments } from './json-arguments.js'
+import { matchMark } from './match-mark.js'
+import { readLiteral } from './read-literal.js'
+import { TaggedArguments } from './tagged-arguments.js'
+
+/** The tools that may be called, by name. */
+export type Tools = ReadonlyMap<string, ToolDefinition>
+
+/** A call that has begun, and where its arguments are to be read on; or calls that were read whole. */
+export type OpenedCall =
+  | {
+      readonly end: number
+      readonly name: string
+      readonly reader: CallReader
+      readonly inList: boolean
+    }
+  | { readonly end: number; readonly calls: readonly ToolCall[]; readonly inList: boolean }
+
+/** What is known of a text: a call, none, or that more of it decides. */
+export type CallMatch = OpenedCall | 'maybe' | 'no'
+
+/** Characters within which the arguments of a call begin, else it is none. */
+const longestHead = 1024
+
+/** Whether a call in this format begins at the start of a text. */
+export function openCall(
+  format: CallFormat,
+  text: string,
+  tools: Tools,
+  isNext = false,
+): CallMatch {
+  const {
+    section,
+    arguments: { kind },
+  } = format
+  const isObject = kind === 'object' || kind === 'keyed'
+  const names = [...tools.keys()]
+  const marks = isNext ? [isObject ? '' : format.head] : headsOf(format, section)
+  let best: CallMatch = 'no'
+  for (const mark of marks) {
+    const head = matchMark(mark, text, 0, names)
+    if (head === 'maybe') best = 'maybe'
+    if (typeof head === 'string') continue
+    const found = isObject
+      ? openObject(text, head.end, kind, tools, longestHead)
+      : openNamed(format, text, head.end, head.name ?? '', tools)
+    if (typeof found !== 'string') return found
+    if (found === 'maybe') best = 'maybe'
+  }
+  return best
+}
+
+/** Python's calls begin like text: they need what stands before them. */
+function headsOf({ head, arguments: { kind } }: CallFormat, section: string): string[] {
+  if (section === '') return [head]
+  return kind === 'literal' && !/[<[]/.test(head)
+    ? [`${section} ${head}`]
+    : [`${section} ${head}`, head]
+}
+
+function openNamed(
+  format: CallFormat,
+  text: string,
+  end: number,
+  name: string,
+  tools: Tools,
+): CallMatch {
+  const { arguments: written } = format
+  if (written.kind === 'tagged') {
+    const schemas = argumentSchemas(tools.get(name)?.function.parameters)
+    const reader = new TaggedArguments(written.marks, schemas, format.closings)
+    return { end, name, reader, inList: false }
+  }
+  const start = end + (/\S/.exec(text.slice(end))?.index ?? text.length)
+  const begins = written.kind === 'literal' && written.ends === ')' ? '(' : '{'
+  if (start >= text.length) return text.length > longestHead ? 'no' : 'maybe'
+  if (text[start] !== begins) return 'no'
+  const isPython = /^\{\s*'/.test(text.slice(start))
+  if (written.kind === 'json' && !isPython) {
+    if (/^\{\s*$/.test(text.slice(start))) return 'maybe'
+    return { end: start, name, reader: new JsonArguments(), inList: false }
+  }
+  const { ends, quote } =
+    written.kind === 'literal' ? written : { ends: '}' as const, quote: undefined }
+  const found = readLiteral(text.slice(start), ends, [
+    ...(quote === undefined ? [] : [quote]),
+    '"',
+    "'",
+  ])
+  if (found === undefined) return 'maybe'
+  return { end: start + found.end, calls: [{ name, arguments: found.json }], inList: ends === ')' }
+}
+
+const member = String.raw`"[^"\\]*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.]+|null|true|false)\s*,\s*`
+/** An object's members up to its arguments, whose names differ from model to model. */
+const objectHead = new RegExp(
+  String.raw`^\{\s*(?<before>(?:${member})*?)(?:"function"\s*:\s*\{\s*(?<inner>(?:${member})*?))?"(?:arguments|parameters|args|input)"\s*:\s*(?=\{)`,
+)
+const keyedHead = /^\{\s*"(?<name>[^"\\]+)"\s*:\s*(?=\{)/
+
+function openObject(
+  text: string,
+  from: number,
+  kind: 'object' | 'keyed',
+  tools: Tools,
+  most: number,
+): CallMatch {
+  const lead = /^\s*(\[)?\s*/.exec(text.slice(from))![0]
+  const start = from + lead.length
+  const inList = lead.includes('[')
+  if (start >= text.length) return 'maybe'
+  if (text[start] !== '{') return 'no'
+  const body = text.slice(start)
+  const head = (kind === 'keyed' ? keyedHead : objectHead).exec(body.slice(0, most))
+  const { before = '', inner = '', name: key } = head?.groups ?? {}
+  const name = key ?? nameOf(inner) ?? nameOf(before)
+  if (head !== null && name !== undefined) {
+    if (!tools.has(name)) return 'no'
+    return { end: start + head[0].length, name, reader: new JsonArguments(head[0]), inList }
+  }
+  const end = new JsonScanner().push(body)
+  if (end === undefined) return 'maybe'
+  const calls = readToolCalls(body.slice(0, end), new Set(tools.keys()))
+  return calls === undefined ? 'no' : { end: start + end, calls, inList }
+}
+
+function nameOf(members: string): string | undefined {
+  if (members === '') return undefined
+  try {
+    const read = JSON.parse(`{${members.trim().replace(/,$/, '')}}`) as Record<string, unknown>
+    const name = read['name'] ?? read['tool_name'] ?? read['function'] ?? read['tool']
+    return typeof name === 'string' ? name : undefined
+  } catch {
+    return undefined
+  }
+}

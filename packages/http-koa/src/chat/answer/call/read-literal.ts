@@ -1,0 +1,105 @@
+const constants: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' }
+
+/**
+ * The JSON of a dictionary or of keyword arguments at the beginning of a text: keys without quotes,
+ * texts between other quotes, Python's constants. Undefined while it is not whole.
+ */
+export function readLiteral(
+  text: string,
+  ends: '}' | ')',
+  quotes: readonly string[],
+): { readonly json: string; readonly end: number } | undefined {
+  const reader = new LiteralReader(text, quotes)
+  try {
+    const json = reader.members(ends)
+    return { json, end: reader.at }
+  } catch {
+    return undefined
+  }
+}
+
+class LiteralReader {
+  at = 0
+  readonly #text: string
+  readonly #quotes: readonly string[]
+
+  constructor(text: string, quotes: readonly string[]) {
+    this.#text = text
+    this.#quotes = quotes
+  }
+
+  /** From an opening bracket to the one that ends it. */
+  members(ends: '}' | ')'): string {
+    this.at++
+    const members: string[] = []
+    for (;;) {
+      this.#skip(/[\s,]*/y)
+      if (this.#text[this.at] === ends) break
+      const key = this.#quote() ?? this.#word(/[^\s:=,{}()[\]]+/y)
+      this.#skip(/\s*[:=]\s*/y, true)
+      members.push(`${JSON.stringify(key)}: ${this.#value()}`)
+    }
+    this.at++
+    return `{${members.join(', ')}}`
+  }
+
+  #value(): string {
+    const text = this.#quote()
+    if (text !== undefined) return JSON.stringify(text)
+    const first = this.#text[this.at]
+    if (first === '{') return this.members('}')
+    if (first === '[' || first === '(') return this.#list(first === '[' ? ']' : ')')
+    const word = this.#word(/[^,{}()[\]]+/y).trim()
+    if (word in constants) return constants[word]!
+    try {
+      JSON.parse(word)
+      return word
+    } catch {
+      return JSON.stringify(word)
+    }
+  }
+
+  #list(ends: string): string {
+    this.at++
+    const items: string[] = []
+    for (;;) {
+      this.#skip(/[\s,]*/y)
+      if (this.#text[this.at] === ends) break
+      items.push(this.#value())
+    }
+    this.at++
+    return `[${items.join(', ')}]`
+  }
+
+  /** The text between two quotes, if there is one here. */
+  #quote(): string | undefined {
+    const quote = this.#quotes.find((quote) => this.#text.startsWith(quote, this.at))
+    if (quote === undefined) return undefined
+    let text = ''
+    for (this.at += quote.length; !this.#text.startsWith(quote, this.at); this.at++) {
+      if (this.at >= this.#text.length) throw new Error('it goes on')
+      const isEscape = quote.length === 1 && this.#text[this.at] === '\\'
+      if (isEscape) this.at++
+      text += isEscape ? unescaped(this.#text[this.at] ?? '') : this.#text[this.at]
+    }
+    this.at += quote.length
+    return text
+  }
+
+  #word(pattern: RegExp): string {
+    const start = this.at
+    this.#skip(pattern, true)
+    if (this.at >= this.#text.length) throw new Error('it goes on')
+    return this.#text.slice(start, this.at)
+  }
+
+  #skip(pattern: RegExp, isNeeded = false): void {
+    pattern.lastIndex = this.at
+    const found = pattern.exec(this.#text)?.[0] ?? ''
+    if (found === '' && isNeeded) throw new Error('it is something else')
+    this.at += found.length
+  }
+}
+
+const escapes: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r' }
+const unescaped = (letter: string): string => escapes[letter] ?? letter

@@ -1,0 +1,140 @@
+import { anyText, argumentName, type ArgumentMarks } from '../../format/chat-format.js'
+import { possibleStart } from '../answer-part.js'
+import { argumentJson, takesOnlyText } from './argument-value.js'
+import type { CallProgress, CallReader } from './call-reader.js'
+import { matchMark } from './match-mark.js'
+
+/** Arguments one after the other between marks of their own, given as JSON while they come. */
+export class TaggedArguments implements CallReader {
+  readonly #marks: ArgumentMarks
+  readonly #schemas: Readonly<Record<string, unknown>>
+  readonly #closings: readonly string[]
+  #held = ''
+  #json = '{'
+  #count = 0
+  #isOver = false
+  #value: Value | undefined
+  isWhole = false
+
+  /**
+   * @param schemas - of the arguments, by name
+   * @param closings - what may stand behind the last one
+   */
+  constructor(
+    marks: ArgumentMarks,
+    schemas: Readonly<Record<string, unknown>>,
+    closings: readonly string[],
+  ) {
+    this.#marks = marks
+    this.#closings = closings
+    this.#schemas = schemas
+  }
+
+  push(piece: string): CallProgress {
+    this.#held += piece
+    while (this.#value === undefined ? this.#begin(false) : this.#goOn(this.#value)) {
+      // the next argument
+    }
+    return this.#progress()
+  }
+
+  end(): CallProgress {
+    while (this.#value === undefined ? this.#begin(true) : this.#goOn(this.#value)) {
+      // what was held back
+    }
+    if (this.#value === undefined) this.#finish()
+    else this.#json += this.#value.isText ? escaped(this.#held) : this.#held
+    this.#held = this.#value === undefined ? this.#held : ''
+    this.#isOver = true
+    return this.#progress()
+  }
+
+  #progress(): CallProgress {
+    const text = this.#json
+    this.#json = ''
+    return this.#isOver ? { text, rest: this.#held } : { text }
+  }
+
+  #finish(): void {
+    if (this.#isOver) return
+    this.#json += '}'
+    this.#isOver = this.isWhole = true
+  }
+
+  /** Reads what comes before a value; true when there is one. */
+  #begin(isLast: boolean): boolean {
+    if (this.#isOver) return false
+    const text = this.#held.trimStart()
+    const { open, value } = this.#marks
+    const ends = this.#closings.some((closing) => text.startsWith(closing))
+    if (ends || !text.startsWith(open)) {
+      if (!ends && open.startsWith(text) && !isLast) return false
+      this.#finish()
+      return false
+    }
+    // the mark of an argument may be the beginning of what ends the call
+    const mayEnd = this.#closings.some((closing) => closing.startsWith(text))
+    if (mayEnd && !isLast) return false
+    const [before = '', after] = value.split(anyText)
+    const at = text.indexOf(before.trimEnd(), open.length + 1)
+    const match = at < 0 ? 'maybe' : matchMark(value, text, at)
+    if (match === 'no' || (match === 'maybe' && (isLast || text.length > 1024))) this.#finish()
+    if (typeof match === 'string') return false
+    const key = text.slice(open.length, at)
+    const type =
+      after === undefined ? undefined : text.slice(at + before.length, match.end - after.length)
+    const isText =
+      type === undefined ? takesOnlyText(this.#schemas[key]) : type === this.#marks.textType
+    this.#held = text.slice(match.end)
+    this.#json += `${this.#count++ === 0 ? '' : ', '}${JSON.stringify(key)}: ${isText ? '"' : ''}`
+    const close = this.#marks.close.replaceAll(argumentName, key)
+    this.#value = { key, close, isText, isFirst: true, isTyped: type !== undefined }
+    return true
+  }
+
+  /** Reads a value; true when it is over. */
+  #goOn(value: Value): boolean {
+    const { before, after } = this.#marks
+    if (value.isFirst && before !== '') {
+      if (this.#held.length < before.length && before.startsWith(this.#held)) return false
+      if (this.#held.startsWith(before)) this.#held = this.#held.slice(before.length)
+    }
+    if (value.isFirst && this.#held.length < cdata.length && cdata.startsWith(this.#held))
+      return false
+    if (value.isFirst && this.#held.startsWith(cdata)) {
+      this.#held = this.#held.slice(cdata.length)
+      value.close = `]]>${value.close}`
+    }
+    value.isFirst = false
+    const at = this.#held.indexOf(value.close)
+    if (at < 0) {
+      if (!value.isText) return false
+      const certain =
+        this.#held.length - possibleStart(this.#held, [after + value.close, value.close])
+      this.#json += escaped(this.#held.slice(0, certain))
+      this.#held = this.#held.slice(certain)
+      return false
+    }
+    const padded = this.#held.slice(0, at)
+    const text = after !== '' && padded.endsWith(after) ? padded.slice(0, -after.length) : padded
+    this.#json += value.isText
+      ? `${escaped(text)}"`
+      : argumentJson(text, this.#schemas[value.key], value.isTyped)
+    this.#held = this.#held.slice(at + value.close.length)
+    this.#value = undefined
+    return true
+  }
+}
+
+interface Value {
+  readonly key: string
+  close: string
+  readonly isText: boolean
+  readonly isTyped: boolean
+  isFirst: boolean
+}
+
+/** What some models put around a text that has marks in it. */
+const cdata = '<![CDATA['
+
+const escaped = (text: string): string => JSON.stringify(text).slice(1, -1)

@@ -1,0 +1,76 @@
+/** In a mark: any short text, such as the id of a call. */
+export const anyText = '\u0001'
+/** In a mark: the name of a tool. */
+export const toolName = '\u0002'
+/** In a mark: the name of an argument. */
+export const argumentName = '\u0003'
+
+/** How the arguments of a call are written. */
+export type ArgumentsFormat =
+  /** The call is a JSON object that holds its name and its arguments. */
+  | {
+      readonly kind: 'object'
+      readonly nameKey: string
+      readonly argumentsKey: string
+      /** Whether the template puts even one call into a list. */
+      readonly isList?: boolean
+    }
+  /** The call is a JSON object whose only key is the name: `{"add": {"a": 1}}`. */
+  | { readonly kind: 'keyed' }
+  /** A JSON object behind the name. */
+  | { readonly kind: 'json' }
+  /** One after the other between marks of their own. */
+  | { readonly kind: 'tagged'; readonly marks: ArgumentMarks }
+  /** A dictionary without JSON's quotes, or Python's keyword arguments. */
+  | { readonly kind: 'literal'; readonly ends: '}' | ')'; readonly quote?: string }
+
+/** What stands around the arguments of a call. */
+export interface ArgumentMarks {
+  /** Before the name of an argument. */
+  readonly open: string
+  /** Between the name and the value; may hold one {@link anyText} that tells the type. */
+  readonly value: string
+  /** What that {@link anyText} is where the value is a text. */
+  readonly textType?: string
+  /** Behind the value; may hold {@link argumentName}. */
+  readonly close: string
+  /** White space that the template puts around a value. */
+  readonly before: string
+  readonly after: string
+}
+
+/** One way in which calls of tools are written. */
+export interface CallFormat {
+  /** What may stand before the first call; may be empty. */
+  readonly section: string
+  /** From there to the arguments, with {@link toolName} where the name is outside of these; may be empty. */
+  readonly head: string
+  readonly arguments: ArgumentsFormat
+  /** What may stand behind a call, or between two. */
+  readonly closings: readonly string[]
+  /** What stands before further calls; undefined: it is not known to write several. */
+  readonly next?: string
+  /** Only where an answer begins, or behind another call. */
+  readonly startsOnly?: boolean
+}
+
+/** How reasoning is written. */
+export interface ThinkingFormat {
+  readonly open: string
+  readonly close: string
+}
+
+/** What a model's chat template implies about its answers. */
+export interface ChatFormat {
+  /** Whether the template shows tools and their calls; else the prompt has to say how to call. */
+  readonly showsTools: boolean
+  /** The template's own way to write calls, if it shows any. */
+  readonly own?: CallFormat | undefined
+  /** All that count as calls, the template's own way first. */
+  readonly calls: readonly CallFormat[]
+  readonly thinking?: ThinkingFormat | undefined
+  /** What may stand before the answer's text, or behind it, and is no part of it. */
+  readonly frame: { readonly open: string; readonly closings: readonly string[] }
+  /** Whether the template wants ids of nine letters and digits. */
+  readonly shortIds: boolean
+}

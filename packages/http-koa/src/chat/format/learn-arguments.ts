@@ -1,0 +1,121 @@
+import { argumentName, type ArgumentMarks, type ArgumentsFormat, anyText } from './chat-format.js'
+import { probe, probeArguments } from './probe.js'
+import { commonEnd, commonStart } from './segments.js'
+
+/** Where a call's arguments are in what a template shows, and how they are written. */
+export interface ShownArguments {
+  readonly format: ArgumentsFormat
+  readonly start: number
+  readonly end: number
+}
+
+/** Finds the arguments of the call whose name ends at `from`. */
+export function findArguments(shown: string, from: number): ShownArguments | undefined {
+  const key = shown.indexOf(probe.keys[0], from)
+  const text = shown.indexOf(probe.text, key)
+  const second = shown.indexOf(probe.keys[1], text)
+  const number = shown.indexOf(String(probe.number), second)
+  if (key < 0 || text < 0 || second < 0 || number < 0) return undefined
+  const end = number + String(probe.number).length
+  const json = shown.lastIndexOf('{', key)
+  const whole = json < from ? undefined : parsedAt(shown, json)
+  if (whole !== undefined && isProbe(whole.value)) {
+    return { format: { kind: 'json' }, start: json, end: whole.end }
+  }
+  const between = shown.slice(key + probe.keys[0].length, text)
+  const bracket = shown.slice(from, key).trim().at(-1)
+  if (/^\s*=/.test(between) && bracket === '(') {
+    return literal(shown, shown.lastIndexOf('(', key), end, ')')
+  }
+  if (/^['"]?\s*:/.test(between) && /[{'"]/.test(bracket ?? '') && json >= from) {
+    const quote = between.replace(/^['"]?\s*:\s*/, '')
+    return literal(shown, json, end, '}', /^['"]?$/.test(quote) ? undefined : quote)
+  }
+  return tagged(shown, { key, text, second, number, end, from })
+}
+
+function literal(
+  shown: string,
+  start: number,
+  from: number,
+  ends: '}' | ')',
+  quote?: string,
+): ShownArguments | undefined {
+  const end = shown.indexOf(ends, from)
+  if (end < 0 || start < 0) return undefined
+  const format = { kind: 'literal', ends, ...(quote === undefined ? {} : { quote }) } as const
+  return { format, start, end: end + 1 }
+}
+
+/** Arguments between marks of their own. The call must show more behind the second one. */
+function tagged(
+  shown: string,
+  at: Readonly<Record<'key' | 'text' | 'second' | 'number' | 'end' | 'from', number>>,
+): ShownArguments | undefined {
+  const [first, other] = probe.keys
+  const named = (text: string, key: string) => text.replaceAll(key, argumentName)
+  const toFirst = shown.slice(at.from, at.key)
+  const toSecond = named(shown.slice(at.text + probe.text.length, at.second), first)
+  const open = commonEnd(toFirst, toSecond)
+  const close = toSecond.slice(0, toSecond.length - open.length)
+  const texts = shown.slice(at.key + first.length, at.text)
+  const numbers = shown.slice(at.second + other.length, at.number)
+  if (open.trim() === '' || texts === '' || close.trim() === '') return undefined
+  const ending = named(shown.slice(at.end), other)
+  const closed = commonStart(close, ending)
+  if (closed.trim() === '') return undefined
+  const back = shown.slice(
+    at.end,
+    at.end + closed.length + (ending.includes(argumentName) ? 99 : 0),
+  )
+  const length = back.length < closed.length ? back.length : lengthOf(closed, other)
+  return {
+    format: { kind: 'tagged', marks: marksOf(open, closed, texts, numbers) },
+    start: at.key - open.length,
+    end: at.end + length,
+  }
+}
+
+const lengthOf = (mark: string, key: string): number => mark.replaceAll(argumentName, key).length
+
+function marksOf(open: string, close: string, texts: string, numbers: string): ArgumentMarks {
+  const value = typed(texts, numbers)
+  return {
+    open: open.trim(),
+    value: value.mark.trim(),
+    ...(value.text === undefined ? {} : { textType: value.text }),
+    close: close.trim(),
+    before: /\s*$/.exec(value.mark)?.[0] ?? '',
+    after: /^\s*/.exec(close)?.[0] ?? '',
+  }
+}
+
+/** Some templates tell texts from other values in the mark between name and value. */
+function typed(texts: string, numbers: string): { mark: string; text?: string } {
+  if (texts === numbers) return { mark: texts }
+  const shorter = Math.min(texts.length, numbers.length)
+  let start = 0
+  while (start < shorter && texts[start] === numbers[start]) start++
+  let end = 0
+  while (end < shorter - start && texts.at(-1 - end) === numbers.at(-1 - end)) end++
+  const [before, after] = [texts.slice(0, start), texts.slice(texts.length - end)]
+  return { mark: before + anyText + after, text: texts.slice(start, texts.length - end) }
+}
+
+const isProbe = (value: unknown): boolean =>
+  JSON.stringify(value) === JSON.stringify(probeArguments)
+
+/** The JSON object at a place. */
+export function parsedAt(
+  text: string,
+  start: number,
+): { readonly value: unknown; readonly end: number } | undefined {
+  for (let end = text.indexOf('}', start); end >= 0; end = text.indexOf('}', end + 1)) {
+    try {
+      return { value: JSON.parse(text.slice(start, end + 1)) as unknown, end: end + 1 }
+    } catch {
+      // it ends at a later brace
+    }
+  }
+  return undefined
+}

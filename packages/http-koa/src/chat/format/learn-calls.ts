@@ -1,0 +1,156 @@
+import { type CallFormat, anyText, toolName } from './chat-format.js'
+import { findArguments, parsedAt, type ShownArguments } from './learn-arguments.js'
+import type { Turn } from './learn-turn.js'
+import { probe, probeCalls, type ProbeStyle, probeStyles } from './probe.js'
+import { commonEnd, isTag, segmentsOf, withoutEnd, withoutStart } from './segments.js'
+
+/** A call in what a template shows: its arguments, or the JSON object that holds name and arguments. */
+interface ShownCall extends ShownArguments {
+  /** Where its name begins, or the object. */
+  readonly name: number
+}
+
+/** How a template writes calls; undefined where it shows none. */
+export async function learnCalls(turn: Turn): Promise<CallFormat | undefined> {
+  let known: CallFormat | undefined
+  for (const style of probeStyles) {
+    const found = await learnStyle(turn, style)
+    if (found !== undefined && !isPython(found.arguments)) return found
+    known ??= found
+  }
+  return known
+}
+
+/** A dictionary as Python writes it: JSON text may come out better. */
+const isPython = (written: CallFormat['arguments']): boolean =>
+  written.kind === 'literal' && written.ends === '}' && written.quote === undefined
+
+async function learnStyle(turn: Turn, style: ProbeStyle): Promise<CallFormat | undefined> {
+  const shown = await turn.shown({ content: '', tool_calls: probeCalls(1, style) })
+  const call = shown === undefined ? undefined : findCall(shown, 0)
+  if (shown === undefined || call === undefined) return undefined
+  const two = await turn.shown({ content: '', tool_calls: probeCalls(2, style) })
+  const first = two === undefined ? undefined : findCall(two, 0)
+  const second = two === undefined || first === undefined ? undefined : findCall(two, 1, first.end)
+  const general = (text: string) => withoutIds(text, style)
+  const before = general(withoutFrame(shown.slice(0, call.name), turn))
+  const end = general(withoutEnd(shown.slice(call.end), commonEnd(shown, turn.after)))
+  const between = second === undefined ? undefined : general(two!.slice(first!.end, second.name))
+  return assemble(shown, call, { before, end, between, general })
+}
+
+interface Around {
+  readonly before: string
+  readonly end: string
+  readonly between: string | undefined
+  readonly general: (text: string) => string
+}
+
+function assemble(
+  shown: string,
+  call: ShownCall,
+  { before, end, between, general }: Around,
+): CallFormat {
+  const { format } = call
+  if (format.kind === 'object' || format.kind === 'keyed') {
+    const section = before.trim().replace(/\[$/, '').trim()
+    return {
+      section: '',
+      head: section,
+      arguments:
+        format.kind === 'object' && before.trim().endsWith('[')
+          ? { ...format, isList: true }
+          : format,
+      closings: closingsOf(end.replace(/^\s*\]/, ''), ''),
+      ...(between === undefined ? {} : { next: general(between) }),
+    }
+  }
+  const name = probe.tools[0]
+  const rest = general(shown.slice(call.name + name.length, call.start))
+  const open = between === undefined ? before : commonEnd(before, between)
+  const section = before.slice(0, before.length - open.length)
+  const closed = between === undefined ? '' : between.slice(0, between.length - open.length)
+  const isList = /^\s*,\s*$/.test(closed)
+  return {
+    section: section.trim(),
+    head: `${open.trimStart()}${toolName}${rest.trimEnd()}`,
+    arguments: format,
+    closings: [
+      ...(isList ? [','] : closingsOf(closed, section)),
+      ...closingsOf(end, section),
+    ].filter((mark, index, all) => all.indexOf(mark) === index),
+    ...(between === undefined ? {} : { next: open }),
+  }
+}
+
+function findCall(shown: string, index: 0 | 1, from = 0): ShownCall | undefined {
+  const name = probe.tools[index]
+  const key = shown.indexOf(probe.keys[0], from)
+  const at = key < 0 ? -1 : shown.lastIndexOf(name, key)
+  if (at < from) return undefined
+  return findObject(shown, at, from, name) ?? behindName(shown, at, name)
+}
+
+function behindName(shown: string, at: number, name: string): ShownCall | undefined {
+  const found = findArguments(shown, at + name.length)
+  return found && { ...found, name: at }
+}
+
+/** The JSON object around a call's name, if it holds the arguments too. */
+function findObject(shown: string, at: number, from: number, name: string): ShownCall | undefined {
+  let found: ShownCall | undefined
+  // the outermost one: some models put the call into an object of its own
+  for (let start = shown.lastIndexOf('{', at); start >= from;) {
+    const whole = parsedAt(shown, start)
+    const format = whole === undefined || whole.end < at ? undefined : keysOf(whole.value, name)
+    if (whole !== undefined && format !== undefined) {
+      found = { format, start, end: whole.end, name: start }
+    }
+    if (start === 0) break
+    start = shown.lastIndexOf('{', start - 1)
+  }
+  return found
+}
+
+function keysOf(value: unknown, name: string): ShownArguments['format'] | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  const entries = Object.entries(value)
+  if (name in value && entries.length === 1) return { kind: 'keyed' }
+  const inner = entries.find(([, entry]) => isObjectWith(entry, name))?.[1]
+  if (inner !== undefined) return keysOf(inner, name)
+  const nameKey = entries.find(([, entry]) => entry === name)?.[0]
+  const argumentsKey = entries.find(([, entry]) => isArguments(entry))?.[0]
+  if (nameKey === undefined || argumentsKey === undefined) return undefined
+  return { kind: 'object', nameKey, argumentsKey }
+}
+
+/** Whether it is an object that says which tool is called. */
+const isObjectWith = (value: unknown, name: string): boolean =>
+  typeof value === 'object' && value !== null && Object.values(value).includes(name)
+
+const isArguments = (value: unknown): boolean =>
+  (typeof value === 'object' && value !== null && probe.keys[0] in value) ||
+  (typeof value === 'string' && value.includes(probe.keys[0]))
+
+/** What an answer that is text has in front too: its own frame, and the end of it. */
+function withoutFrame(text: string, { before, after }: Turn): string {
+  if (before === '' || !text.startsWith(before)) return text
+  const rest = text.slice(before.length)
+  const [closing = ''] = segmentsOf(after)
+  return isTag(closing) ? withoutStart(rest, closing) : rest
+}
+
+/** Ids and numbers differ from call to call, and the name may stand in front as well. */
+const withoutIds = (text: string, { id }: ProbeStyle): string =>
+  [0, 1]
+    .reduce((rest, index) => rest.replaceAll(id(index), anyText), text)
+    .replaceAll(new RegExp(probe.tools.join('|'), 'g'), anyText)
+
+/** The tags behind a call, each by itself: models leave some out. Else all of it. */
+function closingsOf(text: string, section: string): string[] {
+  const pieces = segmentsOf(text).filter((piece) => piece.trim() !== '')
+  if (pieces.length === 0 || pieces.length > 40) return []
+  if (pieces.every((piece) => isTag(piece) && piece !== section.trim())) return pieces
+  const tags = pieces.filter(isTag)
+  return [text.trim(), ...tags.filter((piece) => /\/|end|close|^`/i.test(piece))]
+}
