@@ -2,7 +2,7 @@ import type { Backend, OutputLogprobs } from '../../contracts/model/backend.js'
 import type { LikelyToken, TokenLogprobs } from '../../contracts/engine/engine-client.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { checkNumber } from '../input/check-number.js'
+import { checkNumber } from '../input/check-fields.js'
 
 /** Most of the likeliest tokens that can be asked for, as with OpenAI. */
 const mostLogprobs = 20
