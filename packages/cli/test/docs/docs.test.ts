@@ -53,7 +53,10 @@ t.test('the committed pages are those that the code renders', async (t) => {
 })
 
 t.test('the help fits the terminal', async (t) => {
-  for (const line of configHelp().split('\n')) t.ok(line.length <= 100, line)
+  const helps = (await commands()).map(async (name) => await help(...name.split(' ')))
+  for (const text of [configHelp(), ...(await Promise.all(helps))]) {
+    for (const line of text.split('\n')) t.ok(line.length <= 100, line)
+  }
 })
 
 t.test('every flag that a page names exists', async (t) => {

@@ -15,7 +15,7 @@ import type {
   TokenId,
 } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { checkTokens } from '../engine/input/check-tokens.js'
+import { checkTokens } from '../engine/input/check-fields.js'
 import type { Engine } from '../engine/engine.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 import { defined } from '../defined.js'

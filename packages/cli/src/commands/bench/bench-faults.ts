@@ -53,7 +53,8 @@ server must answer a small request, the canary, in time and with the same text a
 this against a server in use.
 
 ${flagsHelp(flagTable)}
-Faults: ${faults.map(({ name }) => name).join(', ')}.
+Faults:
+${faults.map(({ name }) => `  ${name}`).join('\n')}
 
 Exit codes: 0 no fault failed, 1 some failed or the target cannot be reached, 2 wrong flags,
 130 interrupted.

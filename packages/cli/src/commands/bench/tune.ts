@@ -25,11 +25,7 @@ import { simulationFlags } from './flags/simulate-flags.js'
 import { integer } from './flags/values.js'
 
 const flagTable = {
-  policy: many(
-    'NAME',
-    'Try only this; options as NAME:{JSON}; repeatable (default: every batching and order)',
-    String,
-  ),
+  policy: many('NAME', 'Try only this; options as NAME:{JSON}; repeatable (default: all)', String),
   ...simulationFlags,
   sample: one('N', 'Requests of the first round (default 300)', integer(10), 300),
   keep: one('N', 'Policies that also run the whole load (default 12)', integer(1), 12),

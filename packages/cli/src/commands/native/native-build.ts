@@ -43,8 +43,8 @@ const measuredModel = 'qwen3-0.6b'
 const usage = `Usage: cllm native build [flags]
 
 Compiles llama.cpp for this machine's CPU from the source in node-llama-cpp's package, without the
-network; this takes minutes, and git, CMake and a C++ compiler. Then it measures what was built against
-the prebuilt library and keeps the fastest: \`cllm serve\` uses it from the next start on.
+network; this takes minutes and needs git, CMake and a C++ compiler. Then it measures what was built
+against the prebuilt library and keeps the fastest: \`cllm serve\` uses it from the next start on.
 
   --variant NAME   plain (llama.cpp's own threads), openmp, or both (default)
   --jobs N         Files to compile at once (default: one for each core, as far as memory goes)

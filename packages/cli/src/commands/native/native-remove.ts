@@ -6,8 +6,8 @@ import { withNativeLock } from './native-lock.js'
 
 const usage = `Usage: cllm native remove
 
-Removes the libraries that \`cllm native build\` has built: the prebuilt one computes again, from the next
-start on.
+Removes the libraries that \`cllm native build\` has built: the prebuilt one computes again, from
+the next start on.
 `
 
 /** `cllm native remove` */

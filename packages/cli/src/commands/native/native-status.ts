@@ -10,8 +10,9 @@ import { figuresTable } from './figures-table.js'
 
 const usage = `Usage: cllm native [--json] [--config FILE]
 
-Shows which llama.cpp library computes on this machine, where it came from, and what was measured when
-it was built. \`cllm native build\` builds one for this machine, \`cllm native remove\` removes it.
+Shows which llama.cpp library computes on this machine, where it came from, and what was measured
+when it was built. \`cllm native build\` builds one for this machine, \`cllm native remove\` removes
+it.
 
   --json          Print JSON
   --config FILE   The YAML file of \`cllm serve\`, for its \`engine.gpu\` and \`engine.native\`

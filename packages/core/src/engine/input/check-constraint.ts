@@ -1,7 +1,7 @@
 import type { Backend } from '../../contracts/model/backend.js'
 import type { OutputConstraint } from '../../contracts/model/output-constraint.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { invalidField } from './check-number.js'
+import { invalidField } from './check-fields.js'
 
 /** The part of a backend that validates constraints. */
 export type ConstraintJudge = Pick<Backend, 'capabilities' | 'checkConstraint'>

@@ -1,7 +1,7 @@
 import type { BackendCapabilities } from '../../contracts/model/backend.js'
 import { defaultSampling, type SamplingParams } from '../../contracts/model/sampling.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { checkNumber, invalidField, type NumberRange } from './check-number.js'
+import { type NumberRange, checkNumber, invalidField } from './check-fields.js'
 
 const maximumSeed = 0xffff_ffff
 const mostBreakers = 32

@@ -6,7 +6,7 @@ import type {
 } from '../../contracts/engine/engine-client.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { checkNumber } from '../input/check-number.js'
+import { checkNumber } from '../input/check-fields.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** Most of the likeliest tokens that can be asked for, as with OpenAI. */

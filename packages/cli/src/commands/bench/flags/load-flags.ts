@@ -32,7 +32,7 @@ export const loadFlags = {
   requests: one('N', 'Requests per run (default 10 per client, at least 30)', integer(1)),
   duration: one('TIME', 'Time to send requests for, instead of --requests', duration),
   warmup: one('N', 'Unmeasured requests before the first run (default 2)', integer(0), 2),
-  dataset: one('SPEC', datasetNames.join(', '), text, 'synthetic'),
+  dataset: one('SPEC', datasetNames.join(' '), text, 'synthetic'),
   'input-len': one(
     'LENGTHS',
     'Prompt tokens: 128, uniform:64-256, normal:128,32, lognormal:128,0.5',
@@ -104,7 +104,11 @@ export const serveFlags = {
 export const compareFlags = {
   target: many('NAME=WHAT', 'A URL, or cmd:COMMAND with {port} in it; at least two', text),
   ...loadFlags,
-  api: many('[NAME=]API', `For all targets or for one: ${[...apis.keys()].join(', ')}`, text),
+  api: many(
+    '[NAME=]API',
+    'For all targets, or NAME=API for one; the APIs of `cllm bench serve`',
+    text,
+  ),
   rounds: one('N', 'Runs of each load per target (default 5)', integer(1, 1000), 5),
   'start-timeout': one(
     'TIME',
