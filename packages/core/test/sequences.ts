@@ -26,6 +26,8 @@ export function sequenceOf(
       cache: true,
       forecast: false,
       logprobs: undefined,
+      speculative: true,
+      contextSize: 1024,
       describe: (token, { logprob }) => ({ token, text: '', logprob, top: [] }) as never,
       continued: undefined,
       scope: '',

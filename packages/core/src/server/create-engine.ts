@@ -60,7 +60,9 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(tokens.RANDOM, parts.random ?? systemRandom)
   container.registerInstance(tokens.LOGGER, parts.logger ?? silentLogger)
   container.registerInstance(tokens.ENGINE_OPTIONS, { ...defaultEngineOptions, ...parts.options })
-  container.registerInstance(tokens.SAMPLERS, (parts.registry ?? new PluginRegistry()).samplers)
+  const { samplers, proposers } = parts.registry ?? new PluginRegistry()
+  container.registerInstance(tokens.SAMPLERS, samplers)
+  container.registerInstance(tokens.PROPOSERS, proposers)
   registerEngine(container)
   useProvided(container, parts)
   for (const observer of parts.observers ?? []) {

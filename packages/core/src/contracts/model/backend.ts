@@ -45,6 +45,8 @@ export interface BackendLimits {
   readonly chunkMultiple?: number
   /** Most tokens of an embedding's input; default: `contextSize`. */
   readonly embeddingTokens?: number
+  /** Most outputs of a step, at least one per slot; default: `batchSize`. */
+  readonly outputs?: number
 }
 
 /** What the backend can do beyond plain generation. A request for what is missing gets a 400. */
@@ -58,6 +60,11 @@ export interface BackendCapabilities {
    * dynamic temperature. Default: false.
    */
   readonly samplers?: boolean
+  /**
+   * Whether drafts can be verified: a step takes {@link BatchItem.drafts}, and `truncate` takes a few
+   * tokens off a slot and nothing else. Default: false, and no sequence has drafts.
+   */
+  readonly drafts?: boolean
   /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
   readonly gpu: string | false
 }
@@ -79,6 +86,14 @@ export interface BatchItem {
    * prefill only; several: speculation, echo.
    */
   readonly outputs: readonly number[]
+  /**
+   * How many of the last tokens are drafts: guesses of what is drawn. Outputs are wanted at the token
+   * before the drafts and at each draft, and are drawn in their order up to the first that is not the
+   * item's next token: that one is the last, and what is behind it is never drawn. The slot holds all
+   * tokens of the item afterwards; the engine takes off what was not drawn. Needs the capability
+   * `drafts`. Default: 0.
+   */
+  readonly drafts?: number
   /** Needed when there are outputs. */
   readonly sampler?: Sampler
   /**
@@ -116,7 +131,10 @@ export interface StepOutput {
 
 /** The result of one step. */
 export interface StepResult {
-  /** Per item of the batch, in its order, one entry per wanted position. */
+  /**
+   * Per item of the batch, in its order, one entry per wanted position; with drafts, one per position
+   * that was drawn.
+   */
   readonly outputs: readonly (readonly StepOutput[])[]
   /** Milliseconds in the forward pass. */
   readonly decodeMs: number

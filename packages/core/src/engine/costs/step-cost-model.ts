@@ -1,8 +1,11 @@
 import { LinearFit } from './linear-fit.js'
-import { type Chunk, stepFeatures, type StepWork, workOf } from './step-features.js'
+import { type Chunk, stepFeatures, type StepWork, type WorkPart, workOf } from './step-features.js'
 
-/** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
-const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40]
+/**
+ * A small model on two CPU cores: a copy of a slot takes 40 ms, a step with 5 tokens of one sequence to
+ * verify three times a step with one. Scaled by the first step.
+ */
+const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40, 12, 12]
 
 /** Options of {@link StepCostModel}. */
 export interface StepCostOptions {
@@ -16,10 +19,12 @@ export interface StepCostOptions {
  * Learns what a step costs from the steps that ran, in milliseconds:
  *
  *     decode  = base + each · sequences + read · context
+ *     verify  = base + each · tokens + read · Σ tokens · context
  *     prefill = base + again · (lengths − 1) + each · tokens + read · Σ tokens · context
  *     copies  = copy · copies before it
  *
- * A step costs the sum. `lengths` is the number of different lengths of its chunks: llama.cpp, with a
+ * A step costs the sum. `verify` is of sequences whose drafts are computed with their next token; its
+ * `read` is that of `decode`. `lengths` is the number of different lengths of its chunks: llama.cpp, with a
  * KV cache for each sequence, makes passes over the weights that take equally many tokens of each
  * sequence, so chunks of different lengths need further passes. A copy moves a whole slot, so its cost
  * depends on the size of the slot and not on the prefix; where the backend defers it to the next step,
@@ -41,9 +46,12 @@ export class StepCostModel {
     return this.#fit.predict(stepFeatures(work))
   }
 
-  /** Milliseconds of one token for each sequence, given the tokens in its slot; 0 for none. */
-  decodeMs(contexts: readonly number[]): number {
-    return this.predict({ decoding: contexts, chunks: [] })
+  /**
+   * Milliseconds of one token for each sequence, given the tokens in its slot, and of what verifies
+   * drafts beside them; 0 for none.
+   */
+  decodeMs(contexts: readonly number[], verifying: readonly Chunk[] = []): number {
+    return this.predict({ decoding: contexts, verifying, chunks: [] })
   }
 
   /** Milliseconds of a step's prompt chunks; 0 for none. */
@@ -73,7 +81,7 @@ export class StepCostModel {
   }
 
   /** Learns from a step that computed these parts, `copies` copies made before it. */
-  onStep(parts: readonly Chunk[], durationMs: number, copies = 0): void {
+  onStep(parts: readonly WorkPart[], durationMs: number, copies = 0): void {
     this.onWork(workOf(parts, copies), durationMs)
   }
 

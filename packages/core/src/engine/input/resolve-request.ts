@@ -35,7 +35,7 @@ export function resolveRequest(
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, stepGroup, cache = true, forecast = false, logprobs } = request
-  const { continued, deadlineMs } = request
+  const { continued, deadlineMs, speculative = true } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
@@ -47,6 +47,7 @@ export function resolveRequest(
   }
   checkType('cache', request.cache, 'boolean')
   checkType('forecast', request.forecast, 'boolean')
+  checkType('speculative', request.speculative, 'boolean')
   checkLogprobs(request.logprobs, context.backend)
   checkContinuation(request.continued, maxTokens, context)
   const sampling = resolveSampling(request.sampling ?? {}, context)
@@ -67,6 +68,8 @@ export function resolveRequest(
     cache,
     forecast,
     logprobs,
+    speculative,
+    contextSize: context.limits.contextSize,
     describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
     continued,
     // Another step group may be another adapter, with which the same tokens have other keys.
