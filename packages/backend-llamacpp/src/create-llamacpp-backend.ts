@@ -197,6 +197,7 @@ function assemble(
       contextSize,
       batchSize,
       embeddingTokens: embeddingTokens(settings),
+      outputs: outputsPerPass(settings),
       ...(flashAttention !== false && { chunkMultiple }),
     },
     capabilities: {
@@ -205,6 +206,8 @@ function assemble(
       embeddings: true,
       lora: false,
       samplers: samplers.seesLogits,
+      // Others cannot take a few tokens off a slot.
+      drafts: shape.slidingWindow === undefined && !shape.isRecurrent,
       gpu: llama.gpu,
     },
     tokenizer,

@@ -24,6 +24,7 @@ import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { SlotLayout } from './slots/slot-layout.js'
 import { orderBatch, type StepPass } from './slots/step-batch.js'
+import { isRefuted, outputOf } from './slots/step-output.js'
 import type { Vocabulary } from './text/vocabulary.js'
 
 /** The components of a {@link LlamaCppBackend}. */
@@ -277,6 +278,7 @@ export class LlamaCppBackend implements Backend {
         token = sampler.draw(first + position - item.position)
       }
       drawn.push(outputOf(item, position, await token))
+      if (isRefuted(item, drawn.length, await token)) break
     }
     return drawn
   }
@@ -292,9 +294,4 @@ export class LlamaCppBackend implements Backend {
     const message = `the sampler of slot ${slot} is not one of this backend's`
     throw new CllmError('backend_failed', message)
   }
-}
-
-function outputOf({ slot }: BatchItem, position: number, token: TokenId): StepOutput {
-  if (token >= 0) return { position, token }
-  throw new CllmError('backend_failed', `no token can be drawn in slot ${slot}`)
 }

@@ -16,6 +16,8 @@ export interface StepPass {
 export interface StepLimits {
   readonly batchSize: number
   readonly contextSize: number
+  /** Default: `batchSize`. */
+  readonly outputs?: number
 }
 
 /** How llama.cpp lays the cells of its sequences out. */
@@ -41,9 +43,14 @@ export function orderBatch(
   { kvUnified }: StepLayout,
 ): readonly StepPass[] {
   let tokens = 0
+  let outputs = 0
   for (const item of batch) {
     checkItem(item, cells, vocabulary, limits)
     tokens += item.tokens.length
+    outputs += item.outputs.length
+  }
+  if (outputs > (limits.outputs ?? limits.batchSize)) {
+    throw failed(`expected at most ${limits.outputs} outputs in a step, got ${outputs}`)
   }
   if (tokens > limits.batchSize) {
     throw failed(`expected at most ${limits.batchSize} tokens in a step, got ${tokens}`)
@@ -63,7 +70,7 @@ export function orderBatch(
 }
 
 function checkItem(
-  { slot, position, tokens, outputs, sampler }: BatchItem,
+  { slot, position, tokens, outputs, drafts = 0, sampler }: BatchItem,
   cells: SlotCells,
   vocabulary: Vocabulary,
   { contextSize }: StepLimits,
@@ -86,6 +93,9 @@ function checkItem(
       )
     }
     before = output
+  }
+  if (drafts > 0 && (outputs.length !== drafts + 1 || outputs[0] !== end - 1 - drafts)) {
+    throw failed(`slot ${slot} wants outputs before and at each of its ${drafts} drafts`)
   }
   if (outputs.length > 0 && sampler === undefined) {
     throw failed(`slot ${slot} wants outputs and has no sampler`)

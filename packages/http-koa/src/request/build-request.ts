@@ -17,7 +17,14 @@ export interface RequestSettings
     OrUndefined<
       Pick<
         GenerateRequest,
-        'priority' | 'deadlineMs' | 'timeoutMs' | 'tenant' | 'session' | 'cache' | 'logprobs'
+        | 'priority'
+        | 'deadlineMs'
+        | 'timeoutMs'
+        | 'tenant'
+        | 'session'
+        | 'cache'
+        | 'logprobs'
+        | 'speculative'
       >
     > {
   readonly maxTokens?: number | undefined
@@ -32,14 +39,16 @@ export function buildRequest(
   defaults: ProtocolDefaults,
 ): GenerateRequest {
   const { maxTokens, stop, logitBias, seed, topK, ...others } = settings
-  const { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs, ...same } = others
+  const { priority, deadlineMs, timeoutMs, tenant, session, ...rest } = others
+  const { cache, logprobs, speculative, ...same } = rest
   const sampling = defined({
     ...same,
     topK: topK === undefined ? undefined : Math.max(0, topK), // −1 is off with vLLM and llama.cpp
     seed: toSeed(seed),
     logitBias: logitBias && toPairs(logitBias),
   })
-  const options = { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs }
+  const scheduling = { priority, deadlineMs, timeoutMs, tenant, session }
+  const options = { ...scheduling, cache, logprobs, speculative }
   return {
     prompt,
     maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),
