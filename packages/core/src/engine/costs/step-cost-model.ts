@@ -1,11 +1,8 @@
 import { LinearFit } from './linear-fit.js'
 import { type Chunk, stepFeatures, type StepWork, type WorkPart, workOf } from './step-features.js'
 
-/**
- * A small model on two CPU cores: a copy of a slot takes 40 ms, a step with 5 tokens of one sequence to
- * verify three times a step with one. Scaled by the first step.
- */
-const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40, 12, 12]
+/** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
+const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40]
 
 /** Options of {@link StepCostModel}. */
 export interface StepCostOptions {
@@ -19,16 +16,16 @@ export interface StepCostOptions {
  * Learns what a step costs from the steps that ran, in milliseconds:
  *
  *     decode  = base + each · sequences + read · context
- *     verify  = base + each · tokens + read · Σ tokens · context
  *     prefill = base + again · (lengths − 1) + each · tokens + read · Σ tokens · context
  *     copies  = copy · copies before it
  *
- * A step costs the sum. `verify` is of sequences whose drafts are computed with their next token; its
- * `read` is that of `decode`. `lengths` is the number of different lengths of its chunks: llama.cpp, with a
- * KV cache for each sequence, makes passes over the weights that take equally many tokens of each
- * sequence, so chunks of different lengths need further passes. A copy moves a whole slot, so its cost
- * depends on the size of the slot and not on the prefix; where the backend defers it to the next step,
- * as llama.cpp does, that step shows it.
+ * A step costs the sum. A sequence whose drafts are verified counts as if each of its tokens were
+ * another sequence's, and all that verify as one more pass (`base`): on CPUs five tokens of one
+ * sequence take about as long as one token of each of five. `lengths` is the number of different
+ * lengths of its chunks: llama.cpp, with a KV cache for each sequence, makes passes over the weights
+ * that take equally many tokens of each sequence, so chunks of different lengths need further passes. A
+ * copy moves a whole slot, so its cost depends on the size of the slot and not on the prefix; where the
+ * backend defers it to the next step, as llama.cpp does, that step shows it.
  *
  * It starts from the costs of a small model on two CPU cores; a faster machine is learned at the
  * first step, a slower one within a few. Estimates are a pure function of the steps observed, so a

@@ -53,15 +53,13 @@ export function stepFeatures(work: StepWork): number[] {
   }
   const lengths = new Set(chunks.map((chunk) => chunk.tokens)).size
   return [
-    decoding.length > 0 ? 1 : 0,
-    decoding.length,
+    Number(decoding.length > 0) + Number(verifying.length > 0),
+    decoding.length + drafted,
     reads,
     chunks.length > 0 ? 1 : 0,
     Math.max(0, lengths - 1),
     tokens,
     pairs,
     copies,
-    verifying.length > 0 ? 1 : 0,
-    drafted,
   ]
 }
