@@ -97,6 +97,7 @@ t.test('model information', async (t) => {
     contextSize: 100,
     batchSize: 64,
     embeddingTokens: 100,
+    outputs: 64,
     chunkMultiple: 64,
   })
   t.equal(backend.capabilities.gpu, false)

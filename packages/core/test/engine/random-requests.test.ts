@@ -269,6 +269,8 @@ t.test('every answer is that of the request alone, whatever else goes on', async
           batch.some(({ tokens }) => tokens.includes(poison)) ? new Error('poison') : undefined,
       })
       backend.copiesFail = fail
+      // Also one that says so wrongly: what it drops is computed again.
+      Object.assign(backend.capabilities, { drafts: true })
       const policy = new RandomPolicy(randomNumbers(machine.seed))
       const { speculative } = machine
       const registry = knowing(backend, all, randomNumbers(machine.seed + 1))

@@ -124,7 +124,7 @@ export class FakeBackend implements Backend {
       logprobs: true,
       embeddings: options.embeddingSize !== undefined,
       lora: false,
-      drafts: true,
+      drafts: (options.keepMultipleOf ?? 1) === 1,
       gpu: false,
     }
     this.limits = Object.freeze({ slots, contextSize, batchSize })
