@@ -38,9 +38,19 @@ export class ProposerCatalog {
    * @throws `invalid_configuration` with the valid names
    */
   create(name: string): Proposer | undefined {
+    const definition = this.#find(name)
+    return definition?.create(definition.options?.parse({}) ?? {})
+  }
+
+  /** @throws `invalid_configuration` with the valid names where there is none of this name */
+  check(name: string): void {
+    this.#find(name)
+  }
+
+  #find(name: string): ProposerDefinition | undefined {
     if (name === 'off') return undefined
     const definition = this.#definitions.get(name === 'auto' ? automatic : name)
-    if (definition !== undefined) return definition.create(definition.options?.parse({}) ?? {})
+    if (definition !== undefined) return definition
     const { names } = this
     const message = `speculative: expected one of ${names.join(', ')}, instead got "${name}"${didYouMean(name, names)}`
     throw new CllmError('invalid_configuration', message, {
