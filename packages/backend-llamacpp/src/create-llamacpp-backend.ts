@@ -209,6 +209,7 @@ function assemble(
       batchSize,
       embeddingTokens: embeddingTokens(settings),
       embeddingInputs: inputsPerPass(loaded),
+      outputs: outputsPerPass(settings),
       ...(flashAttention !== false && { chunkMultiple }),
     },
     capabilities: {
@@ -218,6 +219,8 @@ function assemble(
       embeddings: true,
       lora: false,
       samplers: samplers.seesLogits,
+      // Others cannot take a few tokens off a slot.
+      drafts: shape.slidingWindow === undefined && !shape.isRecurrent,
       gpu: llama.gpu,
     },
     tokenizer,
@@ -227,7 +230,6 @@ function assemble(
     samplers,
     threads: opened.threads,
     kvUnified: settings.kvUnified === 'on',
-    outputs: outputsPerPass(settings),
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,

@@ -26,6 +26,7 @@ import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { SlotLayout } from './slots/slot-layout.js'
 import { orderBatch, type StepPass, wantedPositions } from './slots/step-batch.js'
+import { isRefuted, outputOf } from './slots/step-output.js'
 import type { Vocabulary } from './text/vocabulary.js'
 
 /** The components of a {@link LlamaCppBackend}. */
@@ -42,8 +43,6 @@ export interface LlamaCppBackendParts {
   readonly embedder: Embedder
   /** Whether all slots share their cells. */
   readonly kvUnified: boolean
-  /** Logits that one pass gives out. */
-  readonly outputs: number
   /** What chooses the threads of each pass; default: their number stays. */
   readonly threads?: AdaptiveThreads | undefined
   readonly clock: Clock
@@ -260,6 +259,7 @@ export class LlamaCppBackend implements Backend {
         token = sampler.draw(first + position - item.position)
       }
       drawn.push(outputOf(item, position, await token))
+      if (isRefuted(item, drawn.length, await token)) break
     }
     return drawn
   }
@@ -275,9 +275,4 @@ export class LlamaCppBackend implements Backend {
     const message = `the sampler of slot ${slot} is not one of this backend's`
     throw new CllmError('backend_failed', message)
   }
-}
-
-function outputOf({ slot }: BatchItem, position: number, token: TokenId): StepOutput {
-  if (token >= 0) return { position, token }
-  throw new CllmError('backend_failed', `no token can be drawn in slot ${slot}`)
 }

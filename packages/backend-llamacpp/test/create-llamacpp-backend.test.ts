@@ -33,6 +33,7 @@ const qwen3: ModelShape = {
   valueLength: 128,
   cacheElementsPerToken: 28 * 8 * 256,
   stateElementsPerSlot: 0,
+  isRecurrent: false,
   slidingWindow: undefined,
   rmsNormEpsilon: 1e-6,
   ropeTheta: 1e6,

@@ -99,6 +99,7 @@ t.test('model information', async (t) => {
     batchSize: 64,
     embeddingTokens: 100,
     embeddingInputs: 16,
+    outputs: 64,
     chunkMultiple: 64,
   })
   t.equal(backend.capabilities.gpu, false)

@@ -10,6 +10,7 @@ import type { EngineOptions } from './engine/engine-options.js'
 import type { EngineCosts } from './engine/costs/engine-costs.js'
 import type { Admission, KVCacheManager, PrefixIndex, WaitPredictor } from './engine/parts.js'
 import type { FallbackPolicy } from './engine/policy/policy-runner.js'
+import type { ProposerCatalog } from './engine/speculation/proposer-catalog.js'
 import type { SamplerCatalog } from './sampler/sampler-catalog.js'
 
 /**
@@ -30,6 +31,8 @@ export const SCHEDULER_POLICY = token<SchedulerPolicy>('SchedulerPolicy')
 export const FALLBACK_POLICY = token<FallbackPolicy>('FallbackPolicy')
 /** The {@link SamplerCatalog}: the samplers of plug-ins. */
 export const SAMPLERS = token<SamplerCatalog>('Samplers')
+/** The {@link ProposerCatalog}: the proposers of draft tokens. */
+export const PROPOSERS = token<ProposerCatalog>('Proposers')
 /** The {@link Clock}. */
 export const CLOCK = token<Clock>('Clock')
 /** The {@link Random} source for ids and seeds. */

@@ -27,6 +27,8 @@ export function sequenceOf(
       forecast: false,
       logprobs: undefined,
       promptLogprobs: undefined,
+      speculative: true,
+      contextSize: 1024,
       describe: (token, { logprob }) => ({ token, text: '', logprob, top: [] }) as never,
       continued: undefined,
       scope: '',

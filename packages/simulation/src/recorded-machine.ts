@@ -42,9 +42,12 @@ export function recordedMachine({ steps, model, limits }: Recording, file: strin
   }
 }
 
-function recordedWork({ decode, context, chunks }: RecordedStep): StepWork {
+function recordedWork({ decode, context, chunks, drafts }: RecordedStep): StepWork {
+  const { sequences = 0, tokens = 0 } = drafts ?? {}
+  const verifying = { tokens: 1 + tokens / sequences, context: context / decode }
   return {
-    decoding: Array.from({ length: decode }, () => context / decode),
+    decoding: Array.from({ length: decode - sequences }, () => context / decode),
+    verifying: Array.from({ length: sequences }, () => verifying),
     chunks: chunks.map(([tokens, before]) => ({ tokens, context: before })),
   }
 }

@@ -21,6 +21,8 @@ export interface ModelShape {
   readonly cacheElementsPerToken: number
   /** Numbers of 4 bytes that a recurrent model keeps per slot. */
   readonly stateElementsPerSlot: number
+  /** Whether layers keep a state, from which no token can be taken off. */
+  readonly isRecurrent: boolean
   /** Tokens that sliding-window layers look back, or undefined. */
   readonly slidingWindow: number | undefined
   readonly ropeTheta: number | undefined
@@ -91,6 +93,7 @@ function shapeOf(file: GgufFileInfo, path: string, sizeBytes: number): ModelShap
     valueLength,
     cacheElementsPerToken: sum(keyValueHeads, layers) * (keyLength + valueLength),
     stateElementsPerSlot: layers * stateElements(fieldsOf(fields['ssm'])),
+    isRecurrent: ['ssm', 'wkv', 'shortconv'].some((name) => fields[name] !== undefined),
     slidingWindow: largest(attention['sliding_window']) || undefined,
     ropeTheta: largest(fieldsOf(fields['rope'])['freq_base']) || undefined,
     rmsNormEpsilon: largest(attention['layer_norm_rms_epsilon']) || undefined,

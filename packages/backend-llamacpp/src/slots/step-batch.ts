@@ -16,14 +16,14 @@ export interface StepPass {
 export interface StepLimits {
   readonly batchSize: number
   readonly contextSize: number
+  /** Default: `batchSize`. */
+  readonly outputs?: number
 }
 
 /** How llama.cpp lays the cells of its sequences out. */
 export interface StepLayout {
   /** All sequences share their cells, so prompts and decodes are one pass over the weights. */
   readonly kvUnified: boolean
-  /** Logits that one pass gives out. */
-  readonly outputs: number
 }
 
 /** The positions of an item whose logits are wanted, rising: to draw from, or to score a token with. */
@@ -47,12 +47,18 @@ export function orderBatch(
   cells: SlotCells,
   vocabulary: Vocabulary,
   limits: StepLimits,
-  { kvUnified, outputs }: StepLayout,
+  { kvUnified }: StepLayout,
 ): readonly StepPass[] {
   let tokens = 0
+  let outputs = 0
+  const mostOutputs = limits.outputs ?? limits.batchSize
   for (const item of batch) {
     checkItem(item, cells, vocabulary, limits)
     tokens += item.tokens.length
+    outputs += item.outputs.length
+  }
+  if (outputs > mostOutputs) {
+    throw failed(`expected at most ${mostOutputs} outputs in a step, got ${outputs}`)
   }
   if (tokens > limits.batchSize) {
     throw failed(`expected at most ${limits.batchSize} tokens in a step, got ${tokens}`)
@@ -66,7 +72,7 @@ export function orderBatch(
     ? [order]
     : [order.filter(isDecode), order.filter((index) => !isDecode(index))]
   return groups.flatMap((group) =>
-    cutByOutputs(batch, group, outputs).map((order) => ({
+    cutByOutputs(batch, group, mostOutputs).map((order) => ({
       order,
       tokens: order.reduce((sum, index) => sum + batch[index]!.tokens.length, 0),
       isDecode: order.every(isDecode),
@@ -97,7 +103,7 @@ function cutByOutputs(
 }
 
 function checkItem(
-  { slot, position, tokens, outputs, sampler, scores }: BatchItem,
+  { slot, position, tokens, outputs, drafts = 0, sampler, scores }: BatchItem,
   cells: SlotCells,
   vocabulary: Vocabulary,
   { contextSize }: StepLimits,
@@ -127,6 +133,9 @@ function checkItem(
       throw failed(`scores of slot ${slot} must lie from ${position} to ${end - 1}`)
     }
     for (const token of scores.tokens) vocabulary.check(token)
+  }
+  if (drafts > 0 && (outputs.length !== drafts + 1 || outputs[0] !== end - 1 - drafts)) {
+    throw failed(`slot ${slot} wants outputs before and at each of its ${drafts} drafts`)
   }
   if ((outputs.length > 0 || scores !== undefined) && sampler === undefined) {
     throw failed(`slot ${slot} wants outputs and has no sampler`)

@@ -36,11 +36,19 @@ const step = z.object({
   ms,
   decodeMs: ms.describe("In the backend's forward pass."),
   sampleMs: ms.describe("In the backend's sampling."),
-  decode: count.describe('Requests that computed their single next token.'),
+  decode: count.describe('Requests that computed their next token.'),
   context: count.describe('Tokens in their slots before.'),
   chunks: z
     .array(z.tuple([count, count]))
     .describe('Prompt chunks: their tokens, and the tokens in the slot before.'),
+  drafts: z
+    .object({
+      sequences: count.describe('Requests that verified drafts.'),
+      tokens: count.describe('Draft tokens.'),
+      accepted: count.describe('Those that were drawn.'),
+    })
+    .optional()
+    .describe('Of the requests that decode, those with drafts; absent: none.'),
 })
 
 /** The JSON of `GET /admin/recorder` and of crash files; times are milliseconds from `beginsAt`. */

@@ -33,6 +33,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     options: {
       maxQueuedRequests: scheduler.max_queued_requests,
       isolateTenants: isolatesTenants(config),
+      speculative: scheduler.speculative,
       ...(tokens === 0 ? {} : { maxQueuedTokens: tokens }),
       ...(wait === 0 ? {} : { maxQueueWaitMs: wait * 1000 }),
       ...(timeout === 0 ? {} : { requestTimeoutMs: timeout * 1000 }),

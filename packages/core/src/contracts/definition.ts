@@ -3,6 +3,7 @@ import type { Order } from './scheduling/order.js'
 import type { SchedulerPolicy } from './scheduling/scheduler-policy.js'
 import type { Protocol } from './transport.js'
 import type { Backend } from './model/backend.js'
+import type { Proposer } from './model/proposer.js'
 import type { LogitProcessor, SamplerContext } from './model/sampler.js'
 import type { Clock } from './clock.js'
 import type { Logger } from './logger.js'
@@ -66,6 +67,9 @@ export interface SamplerDefinition<Options = unknown> extends Omit<
   /** Makes the one of a request, with the options that the request gives. */
   create(options: Options, context: SamplerContext): LogitProcessor
 }
+
+/** A proposer of draft tokens, named in `--speculative`. */
+export type ProposerDefinition<Options = unknown> = Definition<Proposer, Options>
 
 /** A policy that is not made of two halves. */
 export type PolicyDefinition<Options = unknown> = Definition<SchedulerPolicy, Options>

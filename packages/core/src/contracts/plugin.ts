@@ -4,6 +4,7 @@ import type {
   OptionsSchema,
   OrderDefinition,
   PolicyDefinition,
+  ProposerDefinition,
   ProtocolDefinition,
   SamplerDefinition,
 } from './definition.js'
@@ -21,6 +22,8 @@ export interface PluginHost {
   registerBackend(backend: BackendDefinition): void
   /** Adds a sampler, which requests name in `samplers`. */
   registerSampler(sampler: SamplerDefinition): void
+  /** Adds a proposer of draft tokens, named in `--speculative`. */
+  registerProposer(proposer: ProposerDefinition): void
   /** Adds a protocol, named in `--protocols`, or puts it in place of another one (`replaces`). */
   registerProtocol(protocol: ProtocolDefinition): void
   /**

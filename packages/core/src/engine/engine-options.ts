@@ -27,6 +27,11 @@ export interface EngineOptions {
    * prompts of others from its time to first token. Default false.
    */
   readonly isolateTenants: boolean
+  /**
+   * The proposer of draft tokens, by its name; `auto` is `ngram`; `off` is none. None, too, where the
+   * backend cannot verify drafts. Default `off`.
+   */
+  readonly speculative: string
 }
 
 /** The defaults of {@link EngineOptions}. */
@@ -37,4 +42,5 @@ export const defaultEngineOptions: EngineOptions = Object.freeze({
   requestTimeoutMs: undefined,
   policyPatienceMs: 30_000,
   isolateTenants: false,
+  speculative: 'off',
 })

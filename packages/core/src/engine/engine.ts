@@ -24,6 +24,7 @@ import { RequestTracker } from './report/request-tracker.js'
 import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
 import { partsOf, runStep, type Step, type StepOutcome } from './run-step.js'
+import { Speculator } from './speculation/speculator.js'
 import { WakeSignal } from './wake-signal.js'
 import { defined } from '../defined.js'
 
@@ -58,11 +59,12 @@ export class Engine {
     @inject(Counters) private readonly counters: Counters,
     @inject(tokens.ENGINE_COSTS) costs: EngineCosts,
     @inject(tokens.WAIT_PREDICTOR) predictor: WaitPredictor,
+    @inject(Speculator) private readonly speculator: Speculator,
     @inject(EngineObservers) private readonly observers: EngineObservers,
     @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
     @inject(WakeSignal) private readonly wake: WakeSignal,
   ) {
-    observers.add(policy, tracker, counters, costs, predictor, input, ...more)
+    observers.add(policy, tracker, counters, costs, predictor, input, speculator, ...more)
     this.#done = this.#run()
     this.#done.catch(() => {}) // `failed` tells of it
   }
@@ -221,7 +223,7 @@ export class Engine {
   #plan(now: number): Plan {
     const { waiting, running } = this.table
     const state = { now, waiting, freeSlots: this.kv.freeCount, limits: this.backend.limits }
-    const plan = this.policy.plan(state, waiting, running)
+    const plan = this.speculator.complete(this.policy.plan(state, waiting, running), running)
     this.observers.onPlan(plan, { ...state, running: running.list })
     return plan
   }
@@ -257,11 +259,13 @@ export class Engine {
       this.table.advance(part, now)
       sequence.addScores(outcome.scores?.[index])
       // A token drawn before a stop text was noticed, or for a client that left, is discarded.
-      if (this.finisher.has(sequence)) continue
-      for (const output of outputs) {
+      const isLeaving = this.finisher.has(sequence)
+      for (const output of isLeaving ? [] : outputs) {
         if (sequence.finish !== undefined) break
         this.table.append(sequence, output, now)
       }
+      if (part.draft !== undefined) this.table.verify(part, outputs.length, now)
+      if (isLeaving) continue
       if (outputs.length > 0) this.output.onToken(sequence)
       if (sequence.finish !== undefined) this.finisher.finish(sequence, now)
     }

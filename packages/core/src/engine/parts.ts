@@ -92,6 +92,11 @@ export interface KVCacheManager {
   acquire(sequence: Sequence): Promise<void>
   /** The sequence has computed more of its tokens. */
   onAdvanced(sequence: Sequence): void
+  /**
+   * The slot of a running sequence holds drafts behind what was computed for it: keeps `length` tokens
+   * of it, which the sequence has, and notes how many the backend really kept.
+   */
+  truncate(sequence: Sequence, length: number): void
   /** No request is to wait for what this sequence computes. */
   stopProducing(sequence: Sequence): void
   /** Takes the slot back and keeps its tokens for reuse, if they may be shared. */

@@ -18,6 +18,7 @@ import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
 import { RunningSet } from './requests/running-set.js'
 import { WaitingQueue } from './requests/waiting-queue.js'
+import { Speculator } from './speculation/speculator.js'
 import { WakeSignal } from './wake-signal.js'
 import { Engine } from './engine.js'
 import * as tokens from '../tokens.js'
@@ -54,6 +55,7 @@ const fixed = [
   RequestTracker,
   RunningSet,
   SlotCompactor,
+  Speculator,
   WaitingQueue,
   WakeSignal,
 ] as const

@@ -6,6 +6,7 @@ import type {
   StepOutput,
   StepResult,
 } from '../contracts/model/backend.js'
+import type { TokenId } from '../contracts/model/tokenizer.js'
 import type { ComputedPart, Plan } from '../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { RunningSet } from './requests/running-set.js'
@@ -14,6 +15,8 @@ import type { Sequence } from './requests/sequence.js'
 /** A sequence's share of a step. */
 export interface StepPart extends ComputedPart {
   readonly request: Sequence
+  /** The drafts that it verifies, which are the last of its tokens; none: undefined. */
+  readonly draft?: readonly TokenId[]
 }
 
 /** A step's result; a part that failed has its error in place of outputs. */
@@ -41,9 +44,22 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
     if (tokens === 0) continue
     budget -= tokens
     const { computedTokens: context, state } = sequence
-    parts.push({ request: sequence, tokens, context, isDecode: state === 'decoding' })
+    const part = { request: sequence, tokens, context, isDecode: state === 'decoding' }
+    const drafts = Math.min(entry.drafts ?? 0, sequence.draft?.tokens ?? 0, budget)
+    if (drafts > 0) budget -= drafts
+    parts.push(drafts > 0 ? withDrafts(part, drafts) : part)
   }
   return parts
+}
+
+function withDrafts(part: StepPart, drafts: number): StepPart {
+  const draft = part.request.drafts?.take(drafts) ?? []
+  return { ...part, tokens: part.tokens + draft.length, drafts: draft.length, draft }
+}
+
+/** The same without its drafts. */
+function withoutDrafts({ request, tokens, context, isDecode, drafts = 0 }: StepPart): StepPart {
+  return { request, tokens: tokens - drafts, context, isDecode }
 }
 
 /**
@@ -54,7 +70,8 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
   try {
     return { ...(await backend.step(parts.map(toItem))), isWhole: true }
   } catch (error) {
-    if (parts.length > 1) return await runAlone(backend, parts)
+    const isPlain = parts.every(({ draft }) => draft === undefined)
+    if (parts.length > 1 || !isPlain) return await runAlone(backend, parts.map(withoutDrafts))
     return { outputs: [toError(error)], decodeMs: 0, sampleMs: 0, isWhole: false }
   }
 }
@@ -74,7 +91,7 @@ async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<S
   return { outputs, scores, decodeMs, sampleMs, isWhole: false }
 }
 
-function toItem({ request: sequence, tokens, context: position }: StepPart): BatchItem {
+function toItem({ request: sequence, tokens, context: position, draft }: StepPart): BatchItem {
   const end = position + tokens
   const slot = sequence.slot ?? -1
   const chunk = sequence.tokens.slice(position, end)
@@ -85,11 +102,13 @@ function toItem({ request: sequence, tokens, context: position }: StepPart): Bat
     return scores === undefined || sampler === undefined ? item : { ...item, sampler, scores }
   }
   const { logprobs } = sequence.request
+  const drafts = draft?.length ?? 0
   return {
     slot,
     position,
-    tokens: chunk,
-    outputs: [end - 1],
+    tokens: draft === undefined ? chunk : [...chunk, ...draft],
+    outputs: Array.from({ length: drafts + 1 }, (_, nth) => end - 1 - drafts + nth),
+    ...(drafts === 0 ? {} : { drafts }),
     sampler,
     ...(logprobs === undefined ? {} : { logprobs }),
     ...(scores === undefined ? {} : { scores }),

@@ -6,6 +6,7 @@ import type {
   BatchingDefinition,
   OrderDefinition,
   PolicyDefinition,
+  ProposerDefinition,
   ProtocolDefinition,
   SamplerDefinition,
 } from '../contracts/definition.js'
@@ -24,6 +25,7 @@ import { optionProblems } from './option-problems.js'
 import { PartCatalog } from './part-catalog.js'
 import type { PartChoice } from './replaceable-parts.js'
 import { PolicyCatalog } from './policy-catalog.js'
+import { ProposerCatalog } from '../engine/speculation/proposer-catalog.js'
 import { SamplerCatalog } from '../sampler/sampler-catalog.js'
 import { ProtocolCatalog } from './protocol-catalog.js'
 import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
@@ -35,6 +37,8 @@ export class PluginRegistry implements PluginHost {
   readonly #protocols = new ProtocolCatalog()
   /** The samplers that requests can name. */
   readonly samplers = new SamplerCatalog()
+  /** The proposers of draft tokens. */
+  readonly proposers = new ProposerCatalog()
   /** @internal What plug-ins provide in place of built-in parts. */
   readonly parts = new PartCatalog()
 
@@ -69,6 +73,11 @@ export class PluginRegistry implements PluginHost {
   /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
   registerSampler(sampler: SamplerDefinition): void {
     this.samplers.add(sampler)
+  }
+
+  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  registerProposer(proposer: ProposerDefinition): void {
+    this.proposers.add(proposer)
   }
 
   /** @throws `plugin_invalid`, or `plugin_conflict` when its name is taken and it does not replace */

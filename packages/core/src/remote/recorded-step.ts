@@ -10,11 +10,14 @@ export function toRecordedStep(step: StepRecord): RecordedStep {
   }
   const { startedAt, durationMs, decodeMs, sampleMs } = step
   const { decodeSequences: decode, decodeContextTokens: context } = step
-  return { atMs: startedAt, ms: durationMs, decodeMs, sampleMs, decode, context, chunks }
+  const recorded = { atMs: startedAt, ms: durationMs, decodeMs, sampleMs, decode, context, chunks }
+  const { draftSequences: sequences, draftTokens: tokens, acceptedTokens: accepted } = step
+  return sequences === 0 ? recorded : { ...recorded, drafts: { sequences, tokens, accepted } }
 }
 
 /** The fields of such a step that counters need. */
-export function totalsOf({ ms, decodeMs, sampleMs, decode, chunks }: RecordedStep): StepTotals {
+export function totalsOf(step: RecordedStep): StepTotals {
+  const { ms, decodeMs, sampleMs, decode, chunks, drafts } = step
   let prefillTokens = 0
   for (const [tokens] of chunks) prefillTokens += tokens
   return {
@@ -24,5 +27,8 @@ export function totalsOf({ ms, decodeMs, sampleMs, decode, chunks }: RecordedSte
     prefillTokens,
     prefillSequences: chunks.length,
     decodeSequences: decode,
+    draftSequences: drafts?.sequences ?? 0,
+    draftTokens: drafts?.tokens ?? 0,
+    acceptedTokens: drafts?.accepted ?? 0,
   }
 }

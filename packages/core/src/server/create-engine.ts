@@ -46,7 +46,7 @@ export interface EngineParts {
 /**
  * Wires an engine in a container of its own. It starts at once and sleeps until a request comes.
  *
- * @throws `invalid_configuration` for a part in `use` that the registry does not have
+ * @throws `invalid_configuration` for a part in `use` or a proposer that the registry does not have
  */
 export function createEngine(parts: EngineParts): Engine {
   const { backend, policy, fallbackPolicy } = parts
@@ -60,7 +60,11 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(tokens.RANDOM, parts.random ?? systemRandom)
   container.registerInstance(tokens.LOGGER, parts.logger ?? silentLogger)
   container.registerInstance(tokens.ENGINE_OPTIONS, { ...defaultEngineOptions, ...parts.options })
-  container.registerInstance(tokens.SAMPLERS, (parts.registry ?? new PluginRegistry()).samplers)
+  const { samplers, proposers } = parts.registry ?? new PluginRegistry()
+  container.registerInstance(tokens.SAMPLERS, samplers)
+  // Here, since the container would wrap the error.
+  proposers.check(parts.options?.speculative ?? defaultEngineOptions.speculative)
+  container.registerInstance(tokens.PROPOSERS, proposers)
   registerEngine(container)
   useProvided(container, parts)
   for (const observer of parts.observers ?? []) {

@@ -1,6 +1,7 @@
 import {
   type AddressedEvent,
   createEngine,
+  PluginRegistry,
   defaultSampling,
   nextNumber,
   type GenerateEvent,
@@ -74,6 +75,7 @@ const machineArbitrary = fc.record({
   contextSize: fc.constantFrom(200, 256),
   batchSize: fc.constantFrom(8, 64, 128, 256),
   keepMultipleOf: fc.constantFrom(1, 1, 8),
+  speculative: fc.constantFrom('off', 'tested', 'tested'),
   endProbability: fc.constantFrom(0, 0.05),
   seed: fc.nat(),
 })
@@ -85,7 +87,14 @@ const alike: Trial[] = Array.from({ length: 10 }, (_, index) => {
   const request = { prompt: { tokens: prompt }, maxTokens: 20, sampling, cache: true }
   return { prompt, request, sampling, maxTokens: 20, arrival: 10 * index, cancelAfter: undefined }
 })
-const roomy = { slots: 4, contextSize: 256, batchSize: 256, keepMultipleOf: 1, endProbability: 0 }
+const roomy = {
+  slots: 4,
+  contextSize: 256,
+  batchSize: 256,
+  keepMultipleOf: 1,
+  endProbability: 0,
+  speculative: 'off',
+}
 
 /** Time goes with tokens, so that the engine learns that a copy is cheaper than computing. */
 const stepMsOf = (tokens: number): number => 10 + 2 * tokens
@@ -131,8 +140,10 @@ class RandomPolicy implements SchedulerPolicy {
       const [view] = candidates.splice(next(candidates.length), 1)
       if (view === undefined) break
       const tokens = Math.min(1 + next(view.remainingTokens + 2), left)
-      run.push({ id: view.id, tokens })
       left -= tokens
+      const drafts = Math.min(next(5), view.draft?.tokens ?? 0, left)
+      run.push(next(4) === 0 ? { id: view.id, tokens } : { id: view.id, tokens, drafts })
+      left -= drafts
     }
     const admit = admitted.map((view) => view.id)
     return { admit, preempt, reject, run, wakeAt: state.now + 1 + next(20) }
@@ -141,7 +152,9 @@ class RandomPolicy implements SchedulerPolicy {
   observe(event: SchedulerEvent): void {
     if (event.type === 'step') {
       const tokens = event.parts.reduce((sum, part) => sum + part.tokens, 0)
-      if (tokens !== event.prefillTokens + event.decodeSequences) this.wrong.push('step counts')
+      const drafts = event.parts.reduce((sum, part) => sum + (part.drafts ?? 0), 0)
+      const counted = event.prefillTokens + event.decodeSequences + drafts
+      if (tokens !== counted) this.wrong.push('step counts')
       const { durationMs } = event
       if (durationMs !== stepMsOf(tokens)) this.wrong.push(`a step took ${durationMs} ms`)
       return
@@ -196,6 +209,20 @@ class FailingBackend extends FakeBackend {
   }
 }
 
+/** Guesses what the requests will say, right more often than not. */
+function knowing(backend: FakeBackend, trials: readonly Trial[], next: (below: number) => number) {
+  const registry = new PluginRegistry()
+  const propose = (tokens: readonly TokenId[]) => {
+    const trial = trials.find(({ prompt }) => prompt.every((token, at) => token === tokens[at]))
+    if (trial === undefined) return { tokens: [] }
+    const right = backend.continuation(tokens, trial.sampling, next(6))
+    return { tokens: right.map((token) => (next(4) === 0 ? next(400) - 20 : token)), kind: next(3) }
+  }
+  const proposer = { begin: () => ({ propose }) }
+  registry.registerProposer({ name: 'tested', doc: 'Knows the model.', create: () => proposer })
+  return registry
+}
+
 /** What a request alone would say, by the simplest means. */
 function alone(backend: FakeBackend, trial: Trial) {
   const { prompt, sampling, maxTokens, request } = trial
@@ -226,6 +253,8 @@ t.test(
     const seen = { end: 0, stop: 0, cancelled: 0, timeout: 0, rejected: 0, backend_failed: 0 }
     const backendCalls = { truncate: 0, copyPrefix: 0, release: 0 }
     let preemptions = 0
+    let drafted = 0
+    let accepted = 0
     const trials = fc.array(trialArbitrary, { minLength: 1, maxLength: 10 })
     const property = fc.asyncProperty(
       machineArbitrary,
@@ -242,8 +271,14 @@ t.test(
             batch.some(({ tokens }) => tokens.includes(poison)) ? new Error('poison') : undefined,
         })
         backend.copiesFail = fail
+        // Also one that says so wrongly: what it drops is computed again.
+        Object.assign(backend.capabilities, { drafts: true })
         const policy = new RandomPolicy(randomNumbers(machine.seed))
-        const engine = createEngine({ backend, policy, clock, random: counting() })
+        const { speculative } = machine
+        const registry = knowing(backend, all, randomNumbers(machine.seed + 1))
+        const options = { speculative }
+        const parts = { backend, policy, clock, random: counting(), registry, options }
+        const engine = createEngine(parts)
         const events = new Map<string, RequestEvent[]>()
         let tooEarly = 0
         engine.observe({
@@ -348,11 +383,20 @@ t.test(
           throw new Error(JSON.stringify(problems))
         for (const { type } of backend.operations) backendCalls[type]++
         preemptions += statistics.preemptions
+        drafted += statistics.speculation?.draftTokens ?? 0
+        accepted += statistics.speculation?.acceptedTokens ?? 0
         await engine.close()
       },
     )
     await fc.assert(property, { numRuns: 120, examples: [[{ ...roomy, seed: 1 }, alike, 0]] })
-    for (const [what, count] of Object.entries({ ...seen, ...backendCalls, preemptions })) {
+    const counts = {
+      ...seen,
+      ...backendCalls,
+      preemptions,
+      accepted,
+      wrongDrafts: drafted - accepted,
+    }
+    for (const [what, count] of Object.entries(counts)) {
       t.ok(count > 0, `${what} was among it, ${count} times`)
     }
   },

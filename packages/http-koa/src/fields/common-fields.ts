@@ -10,6 +10,7 @@ export const commonFields = {
   timeout_ms: milliseconds.optional(),
   tenant: name.optional(),
   session: name.optional(),
+  speculative: boolean.optional(),
 }
 
 /** Fields that several protocols share. */
@@ -43,4 +44,5 @@ export const commonSettings = (fields: CommonFields & SamplingFields): RequestSe
   timeoutMs: fields.timeout_ms,
   tenant: fields.tenant,
   session: fields.session,
+  speculative: fields.speculative,
 })

@@ -98,6 +98,10 @@ export class EngineMetrics {
     this.#count('cllm_engine_steps_total', statistics.steps, labels)
     this.#count('cllm_step_tokens_total', prefillTokens, { ...labels, kind: 'prefill' })
     this.#count('cllm_step_tokens_total', decodeTokens, { ...labels, kind: 'decode' })
+    const { drafts = 0, draftTokens = 0, acceptedTokens = 0 } = statistics.speculation ?? {}
+    this.#count('cllm_spec_decode_num_drafts_total', drafts, labels)
+    this.#count('cllm_spec_decode_num_draft_tokens_total', draftTokens, labels)
+    this.#count('cllm_spec_decode_num_accepted_tokens_total', acceptedTokens, labels)
     this.#count('cllm_engine_decode_seconds_total', statistics.decodeMs / 1000, labels)
     this.#count('cllm_engine_sample_seconds_total', statistics.sampleMs / 1000, labels)
     this.#count('cllm_engine_busy_seconds_total', statistics.busyMs / 1000, labels)

@@ -109,6 +109,9 @@ export const engineMetrics = {
   cllm_step_tokens_total: counter('Tokens that steps computed, of prompts and of answers.', [
     'kind',
   ]),
+  cllm_spec_decode_num_drafts_total: counter('How often drafts of a request were verified.'),
+  cllm_spec_decode_num_draft_tokens_total: counter('Draft tokens that were verified.'),
+  cllm_spec_decode_num_accepted_tokens_total: counter('Draft tokens that were drawn.'),
   cllm_engine_decode_seconds_total: counter("Time in the backend's forward passes."),
   cllm_engine_sample_seconds_total: counter("Time in the backend's sampling."),
   cllm_engine_busy_seconds_total: counter("All of the engine loop's time with work to do."),

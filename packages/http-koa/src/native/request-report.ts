@@ -58,5 +58,9 @@ export function describeTimings(timings: Timings, usage: Usage) {
     generated_tokens: usage.generatedTokens,
     prefill_chunks: timings.prefillChunks,
     preemptions: timings.preemptions,
+    ...(timings.draftTokens !== undefined && {
+      draft_tokens: timings.draftTokens,
+      accepted_tokens: timings.acceptedTokens ?? 0,
+    }),
   }
 }

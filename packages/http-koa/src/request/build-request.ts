@@ -26,6 +26,7 @@ export interface RequestSettings
         | 'logprobs'
         | 'promptLogprobs'
         | 'marks'
+        | 'speculative'
       >
     > {
   readonly maxTokens?: number | undefined
@@ -50,6 +51,7 @@ export function buildRequest(
     logprobs,
     promptLogprobs,
     marks,
+    speculative,
     ...same
   } = others
   const sampling = defined({
@@ -68,6 +70,7 @@ export function buildRequest(
     logprobs,
     promptLogprobs,
     marks,
+    speculative,
   }
   return {
     prompt,

@@ -34,6 +34,10 @@ export function timingsOf({
     predicted_ms: timings.decodeMs,
     predicted_per_token_ms: ratio(timings.decodeMs, predicted),
     predicted_per_second: ratio(predicted * 1000, timings.decodeMs),
+    ...(timings.draftTokens !== undefined && {
+      draft_n: timings.draftTokens,
+      draft_n_accepted: timings.acceptedTokens ?? 0,
+    }),
   }
 }
 

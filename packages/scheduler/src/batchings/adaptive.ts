@@ -3,6 +3,7 @@ import { defineBatching, StepCostModel } from '@cllm/core/portable'
 import { z } from 'zod'
 import { Anticipation } from '../kit/anticipation.js'
 import { chooseChunks } from '../kit/choose-chunks.js'
+import { decodeStep } from '../kit/decode-step.js'
 
 /** Decoding gets at least this share of the time beside prompts that are computed whole … */
 const decodeShare = 1 / 6
@@ -70,8 +71,7 @@ export const adaptive = defineBatching({
         })
         if (chunks.length === 0) {
           leftOutSince = undefined
-          const run = decoding.slice(0, limits.batchSize).map(({ id }) => ({ id, tokens: 1 }))
-          return { admit: [], run }
+          return { admit: [], run: decodeStep(decoding.slice(0, limits.batchSize), costs, limits) }
         }
         if (decoding.length > 0) leftOutSince ??= now
         return {

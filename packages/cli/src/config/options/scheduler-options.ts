@@ -35,6 +35,16 @@ export const schedulerOptions = {
     arg: 'policy-options',
     placeholder: 'JSON',
   }),
+  speculative: option({
+    doc:
+      'What guesses next tokens, which are verified with each token where that is faster; answers ' +
+      'stay the same. `auto` is `ngram` where the model allows it, which looks the last tokens up in ' +
+      "prompt and answer; or the name of a plugin's proposer.",
+    default: 'auto',
+    format: text('auto, off or a name'),
+    arg: 'speculative',
+    placeholder: 'auto|off|NAME',
+  }),
   max_queued_requests: option({
     doc:
       'Requests that may wait when all slots are taken; further ones are refused with 429. With ' +

@@ -65,6 +65,11 @@ export interface GenerateRequest {
    * queue hold for it as for any other request.
    */
   readonly arrivedMsAgo?: number
+  /**
+   * Whether guesses of its next tokens may be verified with each one, which makes repeating text
+   * faster; default true. The tokens are the same either way, but for rounding.
+   */
+  readonly speculative?: boolean
   /** Set by a supervisor that moves a request to another engine because the first one has exited. */
   readonly continued?: Continuation
 }
@@ -158,6 +163,10 @@ export interface Timings {
   readonly preemptions: number
   /** Steps that computed its prompt, again after each preemption. */
   readonly prefillChunks: number
+  /** Draft tokens that were verified for it; absent: none. */
+  readonly draftTokens?: number
+  /** Those of them that were drawn; absent with `draftTokens`. */
+  readonly acceptedTokens?: number
 }
 
 /** What a request's stream carries, in this order: one `start`, tokens, one `end`. */

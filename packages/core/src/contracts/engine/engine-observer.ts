@@ -23,8 +23,14 @@ export interface StepRecord {
   readonly prefillTokens: number
   /** Requests that computed a part of their prompt. */
   readonly prefillSequences: number
-  /** Requests that computed their single next token. */
+  /** Requests that computed their next token, with drafts or alone. */
   readonly decodeSequences: number
+  /** Of them, those that verified drafts. */
+  readonly draftSequences: number
+  /** Draft tokens that were verified … */
+  readonly draftTokens: number
+  /** … and those of them that were drawn. */
+  readonly acceptedTokens: number
   /** Tokens in the slots of the decoding requests before the step. */
   readonly decodeContextTokens: number
   /** Tokens in the slots of all requests of the step before it. */

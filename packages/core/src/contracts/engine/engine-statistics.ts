@@ -26,7 +26,7 @@ export interface Distribution {
 export interface StepStatistics {
   /** Tokens computed in prompts, also of requests that did not end well, and again if need be. */
   readonly prefillTokens: number
-  /** Tokens computed to draw the next one. */
+  /** Tokens computed to draw the next one, drafts included. */
   readonly decodeTokens: number
   /** Milliseconds from a step's start to its tokens. */
   readonly stepMs: Distribution
@@ -34,6 +34,16 @@ export interface StepStatistics {
   readonly stepTokens: Distribution
   /** Requests that took part in a step. */
   readonly stepSequences: Distribution
+}
+
+/** What came of speculation. */
+export interface SpeculationStatistics {
+  /** How often drafts of a request were verified. */
+  readonly drafts: number
+  /** Tokens of them. */
+  readonly draftTokens: number
+  /** Those of the tokens that were drawn. */
+  readonly acceptedTokens: number
 }
 
 /** Counters since the start, and what is going on. Times are milliseconds. */
@@ -55,6 +65,8 @@ export interface EngineStatistics extends StepStatistics {
   readonly sampleMs: number
   /** In steps and between a step and the next one that follows at once: all of the loop's work. */
   readonly busyMs: number
+  /** Absent where nothing was ever drafted. */
+  readonly speculation?: SpeculationStatistics
   /** What the flight recorder holds, where there is one. */
   readonly recorder?: RecorderStatistics
 }

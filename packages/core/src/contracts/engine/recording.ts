@@ -16,6 +16,18 @@ export interface RecordedStep {
   readonly context: number
   /** Prompt chunks: their tokens, and the tokens in the slot before. */
   readonly chunks: readonly (readonly [tokens: number, context: number])[]
+  /** Of the requests that decode, those with drafts; absent: none. */
+  readonly drafts?: RecordedDrafts
+}
+
+/** The drafts of a step: sums over its requests. */
+export interface RecordedDrafts {
+  /** Requests that verified drafts. */
+  readonly sequences: number
+  /** Draft tokens. */
+  readonly tokens: number
+  /** Those that were drawn. */
+  readonly accepted: number
 }
 
 /** The arrival and end of a request, without its content. */

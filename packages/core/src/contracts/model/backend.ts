@@ -49,6 +49,8 @@ export interface BackendLimits {
    * Most inputs whose embeddings one pass computes, together of at most `embeddingTokens`; default: 1.
    */
   readonly embeddingInputs?: number
+  /** Most outputs of a step, at least one per slot; default: `batchSize`. */
+  readonly outputs?: number
 }
 
 /** What the backend can do beyond plain generation. A request for what is missing gets a 400. */
@@ -64,6 +66,11 @@ export interface BackendCapabilities {
   readonly samplers?: boolean
   /** Whether items may ask for {@link BatchItem.scores}. Default: false. */
   readonly promptLogprobs?: boolean
+  /**
+   * Whether drafts can be verified: a step takes {@link BatchItem.drafts}, and `truncate` takes a few
+   * tokens off a slot and nothing else. Default: false, and no sequence has drafts.
+   */
+  readonly drafts?: boolean
   /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
   readonly gpu: string | false
 }
@@ -85,6 +92,14 @@ export interface BatchItem {
    * prefill only; several: speculation, echo.
    */
   readonly outputs: readonly number[]
+  /**
+   * How many of the last tokens are drafts: guesses of what is drawn. Outputs are wanted at the token
+   * before the drafts and at each draft, and are drawn in their order up to the first that is not the
+   * item's next token: that one is the last, and what is behind it is never drawn. The slot holds all
+   * tokens of the item afterwards; the engine takes off what was not drawn. Needs the capability
+   * `drafts`. Default: 0.
+   */
+  readonly drafts?: number
   /** Needed when there are outputs. */
   readonly sampler?: Sampler
   /**
@@ -134,7 +149,10 @@ export interface StepOutput {
 
 /** The result of one step. */
 export interface StepResult {
-  /** Per item of the batch, in its order, one entry per wanted position. */
+  /**
+   * Per item of the batch, in its order, one entry per wanted position; with drafts, one per position
+   * that was drawn.
+   */
   readonly outputs: readonly (readonly StepOutput[])[]
   /**
    * Per item of the batch, in its order, one entry per scored token; may be left out where no item has

@@ -40,6 +40,19 @@ export interface SequenceView {
   /** Only sequences of one group share a step. */
   readonly stepGroup: string | undefined
   readonly preemptions: number
+  /**
+   * What its proposer guesses that comes next, while it decodes; undefined: nothing. Looked up when it
+   * is read, and remembered until the next token.
+   */
+  readonly draft?: DraftView | undefined
+}
+
+/** Tokens that a proposer guesses, and how likely they are right. */
+export interface DraftView {
+  /** How many there are, 1 or more. */
+  readonly tokens: number
+  /** The estimated probability of each that it is drawn if those before it were, 0 to 1. */
+  readonly acceptance: number
 }
 
 /**
@@ -79,10 +92,21 @@ export interface Plan {
    * The running or just admitted requests to compute, with their number of tokens, at least 1 each and
    * `limits.batchSize` in all; more than a request has left counts as what it has. A running request
    * that is not named is paused.
+   *
+   * `drafts` is how many guessed tokens a decoding request verifies with its next one, at most as many
+   * as its `draft` has; they count towards `limits.batchSize`. A plan in which no entry has it leaves
+   * that to the engine, which decides as `chooseDrafts` does.
    */
-  readonly run: readonly { readonly id: string; readonly tokens: number }[]
+  readonly run: readonly PlannedRun[]
   /** Asks to be called again at this time, though nothing may happen before. */
   readonly wakeAt?: number
+}
+
+/** The share of one request in a step. */
+export interface PlannedRun {
+  readonly id: string
+  readonly tokens: number
+  readonly drafts?: number
 }
 
 /** What a policy can learn from. */
@@ -99,7 +123,7 @@ export type SchedulerEvent =
       /** From the start of the step to its sampled tokens. */
       readonly durationMs: number
       readonly prefillTokens: number
-      /** Sequences that computed their single next token. */
+      /** Sequences that computed their next token, with drafts or alone. */
       readonly decodeSequences: number
       /** Tokens in the slots of all sequences of the step before it. */
       readonly contextTokens: number
@@ -109,11 +133,14 @@ export type SchedulerEvent =
 /** What a step computed of a request. */
 export interface ComputedPart {
   readonly request: SequenceView
+  /** Tokens that were computed, drafts included. */
   readonly tokens: number
   /** Tokens in its slot before the step. */
   readonly context: number
-  /** Whether this is the single next token of a decode and not (a chunk of) a prompt. */
+  /** Whether this is the next token of a decode, with its drafts, and not (a chunk of) a prompt. */
   readonly isDecode: boolean
+  /** How many of the tokens are drafts that the step verified; default 0. */
+  readonly drafts?: number
 }
 
 /**

@@ -1,5 +1,5 @@
 import { LinearFit } from './linear-fit.js'
-import { type Chunk, stepFeatures, type StepWork, workOf } from './step-features.js'
+import { type Chunk, stepFeatures, type StepWork, type WorkPart, workOf } from './step-features.js'
 
 /** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
 const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40]
@@ -19,11 +19,13 @@ export interface StepCostOptions {
  *     prefill = base + again · (lengths − 1) + each · tokens + read · Σ tokens · context
  *     copies  = copy · copies before it
  *
- * A step costs the sum. `lengths` is the number of different lengths of its chunks: llama.cpp, with a
- * KV cache for each sequence, makes passes over the weights that take equally many tokens of each
- * sequence, so chunks of different lengths need further passes. A copy moves a whole slot, so its cost
- * depends on the size of the slot and not on the prefix; where the backend defers it to the next step,
- * as llama.cpp does, that step shows it.
+ * A step costs the sum. A sequence whose drafts are verified counts as if each of its tokens were
+ * another sequence's, and all that verify as one more pass (`base`): on CPUs five tokens of one
+ * sequence take about as long as one token of each of five. `lengths` is the number of different
+ * lengths of its chunks: llama.cpp, with a KV cache for each sequence, makes passes over the weights
+ * that take equally many tokens of each sequence, so chunks of different lengths need further passes. A
+ * copy moves a whole slot, so its cost depends on the size of the slot and not on the prefix; where the
+ * backend defers it to the next step, as llama.cpp does, that step shows it.
  *
  * It starts from the costs of a small model on two CPU cores; a faster machine is learned at the
  * first step, a slower one within a few. Estimates are a pure function of the steps observed, so a
@@ -41,9 +43,12 @@ export class StepCostModel {
     return this.#fit.predict(stepFeatures(work))
   }
 
-  /** Milliseconds of one token for each sequence, given the tokens in its slot; 0 for none. */
-  decodeMs(contexts: readonly number[]): number {
-    return this.predict({ decoding: contexts, chunks: [] })
+  /**
+   * Milliseconds of one token for each sequence, given the tokens in its slot, and of what verifies
+   * drafts beside them; 0 for none.
+   */
+  decodeMs(contexts: readonly number[], verifying: readonly Chunk[] = []): number {
+    return this.predict({ decoding: contexts, verifying, chunks: [] })
   }
 
   /** Milliseconds of a step's prompt chunks; 0 for none. */
@@ -73,7 +78,7 @@ export class StepCostModel {
   }
 
   /** Learns from a step that computed these parts, `copies` copies made before it. */
-  onStep(parts: readonly Chunk[], durationMs: number, copies = 0): void {
+  onStep(parts: readonly WorkPart[], durationMs: number, copies = 0): void {
     this.onWork(workOf(parts, copies), durationMs)
   }
 

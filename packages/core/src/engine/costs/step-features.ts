@@ -10,28 +10,41 @@ export interface StepWork {
   /** The tokens in the slot of each sequence that computes a single one. */
   readonly decoding: readonly number[]
   readonly chunks: readonly Chunk[]
+  /** The last token and the drafts of each sequence that verifies some; default: none. */
+  readonly verifying?: readonly Chunk[]
   /** Copies between slots since the step before; default 0. */
   readonly copies?: number
 }
+
+/** What a step computes for one sequence; with `drafts`, that many of its tokens are verified. */
+export type WorkPart = Chunk & { readonly drafts?: number }
 
 /**
  * The work of a step with these parts. A single token costs a decode, whether it is the next one or
  * the last of a prompt.
  */
-export function workOf(parts: readonly Chunk[], copies = 0): StepWork {
+export function workOf(parts: readonly WorkPart[], copies = 0): StepWork {
   const decoding: number[] = []
   const chunks: Chunk[] = []
+  const verifying: Chunk[] = []
   for (const part of parts) {
     if (part.tokens === 1) decoding.push(part.context)
+    else if ((part.drafts ?? 0) > 0) verifying.push(part)
     else chunks.push(part)
   }
-  return { decoding, chunks, copies }
+  return { decoding, chunks, verifying, copies }
 }
 
 /** The factors of the coefficients of a `StepCostModel`, in their order. */
-export function stepFeatures({ decoding, chunks, copies = 0 }: StepWork): number[] {
+export function stepFeatures(work: StepWork): number[] {
+  const { decoding, chunks, verifying = [], copies = 0 } = work
   let reads = 0
   for (const context of decoding) reads += context
+  let drafted = 0
+  for (const { tokens, context } of verifying) {
+    drafted += tokens
+    reads += tokens * context
+  }
   let tokens = 0
   let pairs = 0
   for (const chunk of chunks) {
@@ -40,8 +53,8 @@ export function stepFeatures({ decoding, chunks, copies = 0 }: StepWork): number
   }
   const lengths = new Set(chunks.map((chunk) => chunk.tokens)).size
   return [
-    decoding.length > 0 ? 1 : 0,
-    decoding.length,
+    Number(decoding.length > 0) + Number(verifying.length > 0),
+    decoding.length + drafted,
     reads,
     chunks.length > 0 ? 1 : 0,
     Math.max(0, lengths - 1),

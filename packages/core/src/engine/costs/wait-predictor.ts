@@ -37,6 +37,9 @@ export class FcfsWaitPredictor implements WaitPredictor {
   /** Tokens of prompts, and the number of chunks in which they were computed. */
   #promptTokens = 512
   #promptParts = 1
+  /** Tokens of answers, and how many steps of a sequence they took: with drafts, a step has several. */
+  #answerTokens = 1
+  #answerSteps = 1
   #queue: QueueModel | undefined
   readonly #limits: BackendLimits
 
@@ -85,12 +88,17 @@ export class FcfsWaitPredictor implements WaitPredictor {
 
   onTurn(durationMs: number, step: StepRecord | undefined): void {
     if (step === undefined) return
-    const { prefillTokens, prefillSequences } = step
+    const { prefillTokens, prefillSequences, decodeSequences, acceptedTokens } = step
     const { steps } = this.costs
-    const { decoding, chunks } = workOf(step.parts)
+    const { decoding, verifying, chunks } = workOf(step.parts)
     const chunksMs = steps.prefillMs(chunks)
     this.#seenMs = memory * this.#seenMs + durationMs
-    this.#plannedMs = memory * this.#plannedMs + steps.decodeMs(decoding) + chunksMs
+    this.#plannedMs = memory * this.#plannedMs + chunksMs
+    this.#plannedMs += steps.decodeMs(decoding, verifying)
+    if (decodeSequences > 0) {
+      this.#answerSteps = memory * this.#answerSteps + decodeSequences
+      this.#answerTokens = memory * this.#answerTokens + decodeSequences + acceptedTokens
+    }
     if (prefillTokens === 0) return
     const chunkTokens = chunks.reduce((sum, { tokens }) => sum + tokens, 0)
     this.#chunksMs = memory * this.#chunksMs + chunksMs
@@ -122,7 +130,8 @@ export class FcfsWaitPredictor implements WaitPredictor {
   #workOf(sequence: Sequence): Work {
     const { isWaiting, maxTokens, generatedTokens, promptTokens } = sequence
     const most = Math.min(maxTokens, this.#limits.contextSize + 1 - promptTokens) - generatedTokens
-    const steps = this.#answers.expected(Math.max(1, most))
+    const perStep = this.#answerTokens / this.#answerSteps
+    const steps = this.#answers.expected(Math.max(1, most)) / perStep
     if (sequence.state === 'decoding') return { promptMs: 0, steps }
     const left = sequence.tokens.length - sequence.computedTokens
     const tokens = isWaiting ? left * (1 - this.costs.reuseShare) : left

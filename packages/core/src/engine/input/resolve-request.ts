@@ -34,7 +34,7 @@ export function resolveRequest(
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, stepGroup, cache = true, forecast = false, logprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
-  const { continued, deadlineMs } = request
+  const { continued, deadlineMs, speculative = true } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
@@ -47,6 +47,7 @@ export function resolveRequest(
   }
   checkType('cache', request.cache, 'boolean')
   checkType('forecast', request.forecast, 'boolean')
+  checkType('speculative', request.speculative, 'boolean')
   checkLogprobs(request.logprobs, context.backend)
   checkPromptLogprobs(request.promptLogprobs, context.backend)
   checkContinuation(request.continued, maxTokens, context)
@@ -70,6 +71,8 @@ export function resolveRequest(
     forecast,
     logprobs,
     promptLogprobs,
+    speculative,
+    contextSize: context.limits.contextSize,
     describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
     continued,
     // Another step group may be another adapter, with which the same tokens have other keys.

@@ -89,6 +89,18 @@ export class SlotCacheManager implements KVCacheManager {
     if (slot?.owner === sequence) this.index.grow(slot, sequence)
   }
 
+  /** Takes drafts that were not drawn off the slot. */
+  truncate(sequence: Sequence, length: number): void {
+    const slot = this.slots[sequence.slot ?? -1]
+    if (slot?.owner !== sequence) return
+    const kept = this.backend.truncate(slot.id, length)
+    const isLess = kept < sequence.computedTokens
+    if (isLess) this.index.drop(slot)
+    sequence.computedTokens = kept
+    if (isLess) this.index.occupy(slot, sequence)
+    else this.index.grow(slot, sequence)
+  }
+
   /** No request is to wait for what this sequence computes. */
   stopProducing(sequence: Sequence): void {
     this.index.unplan(sequence)

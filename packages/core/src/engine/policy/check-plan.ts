@@ -48,7 +48,7 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
   const named = new Set<string>()
   let total = 0
   let group: string | undefined
-  for (const { id, tokens } of plan.run) {
+  for (const { id, tokens, drafts = 0 } of plan.run) {
     const sequence = admitted.has(id) ? context.waiting.get(id) : context.running.get(id)
     if (sequence === undefined || preempted.has(id)) {
       throw wrong(`run expects running or just admitted requests, instead got "${id}"`)
@@ -57,12 +57,15 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
     if (!Number.isInteger(tokens) || tokens < 1) {
       throw wrong(`"${id}" runs a whole number of tokens from 1, instead got ${tokens}`)
     }
+    if (!Number.isInteger(drafts) || drafts < 0) {
+      throw wrong(`"${id}" verifies a whole number of drafts from 0, instead got ${drafts}`)
+    }
     if (named.size > 0 && sequence.stepGroup !== group) {
       throw wrong(`"${id}" is of another step group than the others of the step`)
     }
     group = sequence.stepGroup
     named.add(id)
-    total += Math.min(tokens, sequence.remainingTokens)
+    total += Math.min(tokens, sequence.remainingTokens) + drafts
   }
   if (total > context.batchSize) {
     throw wrong(`it runs ${total} tokens, a step takes ${context.batchSize}`)

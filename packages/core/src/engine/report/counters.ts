@@ -8,6 +8,7 @@ import type {
 import type { EngineStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { CllmError } from '../../errors/cllm-error.js'
+import { defined } from '../../defined.js'
 import { StepCounters } from './step-counters.js'
 
 /** How a request can end. */
@@ -29,7 +30,15 @@ export type Counts = Omit<
 /** The fields of a step that are counted. */
 export type StepTotals = Pick<
   StepRecord,
-  'durationMs' | 'decodeMs' | 'sampleMs' | 'prefillTokens' | 'prefillSequences' | 'decodeSequences'
+  | 'durationMs'
+  | 'decodeMs'
+  | 'sampleMs'
+  | 'prefillTokens'
+  | 'prefillSequences'
+  | 'decodeSequences'
+  | 'draftSequences'
+  | 'draftTokens'
+  | 'acceptedTokens'
 >
 
 /** Counts work since the start. */
@@ -47,6 +56,7 @@ export class Counters implements EngineObserver {
     decodeMs: 0,
     sampleMs: 0,
   }
+  readonly #speculation = { drafts: 0, draftTokens: 0, acceptedTokens: 0 }
 
   onStep(step: StepTotals): void {
     const totals = this.#totals
@@ -54,6 +64,9 @@ export class Counters implements EngineObserver {
     totals.steps++
     totals.decodeMs += step.decodeMs
     totals.sampleMs += step.sampleMs
+    this.#speculation.drafts += step.draftSequences
+    this.#speculation.draftTokens += step.draftTokens
+    this.#speculation.acceptedTokens += step.acceptedTokens
   }
 
   onTurn(durationMs: number): void {
@@ -81,6 +94,8 @@ export class Counters implements EngineObserver {
   snapshot(): Counts {
     const { requests, busyMs } = this
     const composition = this.#composition.snapshot()
-    return { ...this.#totals, ...composition, requests: { ...requests }, busyMs }
+    const speculation = this.#speculation.drafts > 0 ? { ...this.#speculation } : undefined
+    const all = { ...this.#totals, ...composition, requests: { ...requests }, busyMs }
+    return { ...all, ...defined({ speculation }) }
   }
 }

@@ -1,4 +1,5 @@
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
+import { CllmError } from '../../errors/cllm-error.js'
 import type { Step, StepOutcome } from '../run-step.js'
 
 /** The record of a step that was computed until `now`, before its tokens are appended. */
@@ -7,8 +8,16 @@ export function recordStep(step: Step, outcome: StepOutcome, now: number): StepR
   let decodeSequences = 0
   let decodeContextTokens = 0
   let contextTokens = 0
-  for (const { tokens, context, isDecode } of step.parts) {
+  let draftSequences = 0
+  let draftTokens = 0
+  let acceptedTokens = 0
+  for (const [index, { tokens, context, isDecode, drafts = 0 }] of step.parts.entries()) {
     contextTokens += context
+    if (drafts > 0) {
+      draftSequences++
+      draftTokens += drafts
+      acceptedTokens += Math.max(0, drawn(outcome.outputs[index]) - 1)
+    }
     if (!isDecode) prefillTokens += tokens
     else {
       decodeSequences++
@@ -24,9 +33,16 @@ export function recordStep(step: Step, outcome: StepOutcome, now: number): StepR
     prefillTokens,
     prefillSequences: step.parts.length - decodeSequences,
     decodeSequences,
+    draftSequences,
+    draftTokens,
+    acceptedTokens,
     decodeContextTokens,
     contextTokens,
     parts: step.parts,
     isWhole: outcome.isWhole,
   }
+}
+
+function drawn(outputs: StepOutcome['outputs'][number] | undefined): number {
+  return outputs === undefined || CllmError.isInstance(outputs) ? 0 : outputs.length
 }

@@ -14,11 +14,12 @@ export class StepCounters {
   readonly #stepTokens = new Tally(tokenBounds)
   readonly #stepSequences = new Tally(sequenceBounds)
 
-  count({ durationMs, prefillTokens, prefillSequences, decodeSequences }: StepTotals): void {
+  count({ durationMs, prefillTokens, prefillSequences, ...decode }: StepTotals): void {
+    const { decodeSequences, draftTokens } = decode
     this.#prefillTokens += prefillTokens
-    this.#decodeTokens += decodeSequences
+    this.#decodeTokens += decodeSequences + draftTokens
     this.#stepMs.add(durationMs)
-    this.#stepTokens.add(prefillTokens + decodeSequences)
+    this.#stepTokens.add(prefillTokens + decodeSequences + draftTokens)
     this.#stepSequences.add(prefillSequences + decodeSequences)
   }
 

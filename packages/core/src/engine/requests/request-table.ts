@@ -113,8 +113,9 @@ export class RequestTable {
     return failed
   }
 
-  /** A part of a step was computed. */
-  advance({ request: sequence, tokens, isDecode }: StepPart, now: number): void {
+  /** A part of a step was computed; of its drafts {@link verify} tells. */
+  advance({ request: sequence, tokens: all, isDecode, drafts = 0 }: StepPart, now: number): void {
+    const tokens = all - drafts
     const { computedTokens, firstComputed = computedTokens } = sequence
     sequence.firstComputed = Math.min(firstComputed, computedTokens)
     sequence.computedTokens += tokens
@@ -135,6 +136,18 @@ export class RequestTable {
     sequence.append(token, logprobs)
     const isFull = sequence.tokens.length > this.backend.limits.contextSize
     if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
+  }
+
+  /**
+   * The drafts of a part were verified: `drawn` tokens came of it, those that are wanted are appended,
+   * and the drafts among them are computed. The slot gives the others back.
+   */
+  verify({ request: sequence, context, drafts = 0 }: StepPart, drawn: number, now: number): void {
+    sequence.drafts?.onVerified(drafts, Math.max(0, drawn - 1))
+    this.kv.truncate(sequence, Math.min(context + drawn, sequence.tokens.length))
+    // The backend had to drop more: that is computed again, as a prompt is.
+    if (sequence.remainingTokens > 1) sequence.state = 'prefilling'
+    this.sharing.onAdvanced(sequence, now)
   }
 
   preemptAll(ids: readonly string[], now: number): void {

@@ -9,9 +9,14 @@ import type {
 } from '../../contracts/engine/engine-client.js'
 import type { LogitProcessor } from '../../contracts/model/sampler.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
-import type { RequestState, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
+import type {
+  DraftView,
+  RequestState,
+  SequenceView,
+} from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
 import { BlockChain } from '../kv/block-chain.js'
+import type { SequenceDrafts } from '../speculation/sequence-drafts.js'
 import type { StopMatcher } from '../output/stop-matcher.js'
 
 /** A valid request with its defaults filled in; its prompt is the {@link Sequence}'s. */
@@ -35,8 +40,12 @@ export interface SequenceRequest {
   /** The same for each token of the prompt. */
   readonly promptLogprobs: number | undefined
   /** Adds the texts of tokens to probabilities. */
+  /** Whether drafts may be verified for it. */
+  readonly speculative: boolean
   readonly describe: (token: TokenId, logprobs: OutputLogprobs) => TokenLogprobs
   readonly continued: Continuation | undefined
+  /** Tokens that its slot can hold. */
+  readonly contextSize: number
   /** Only requests of one scope share computed tokens. */
   readonly scope: string
   readonly decoder: TokenDecoder
@@ -57,6 +66,8 @@ export class Sequence implements SequenceView {
   computedTokens = 0
   slot: SlotId | undefined
   sampler: Sampler | undefined
+  /** Guesses of its next tokens, where there are to be any. */
+  drafts: SequenceDrafts | undefined
   preemptions = 0
   /** Steps that prefilled it, including generated tokens after a preemption. */
   prefillChunks = 0
@@ -146,6 +157,17 @@ export class Sequence implements SequenceView {
     return left > 0 ? left : replayChunk
   }
 
+  /** What may come next, as far as its answer and its slot have room for more than the next token. */
+  get draft(): DraftView | undefined {
+    if (this.drafts === undefined || this.state !== 'decoding') return undefined
+    if (this.tokens.length - this.computedTokens !== 1) return undefined
+    const room = Math.min(
+      this.maxTokens - this.generatedTokens - 1,
+      this.request.contextSize - this.tokens.length,
+    )
+    return this.drafts.view(this.tokens, room)
+  }
+
   /** Whether an end-of-generation token ends it; a constraint allows one only where it must end. */
   get mayEnd(): boolean {
     const { ignoreEos, constraint } = this.request.sampling
@@ -167,6 +189,7 @@ export class Sequence implements SequenceView {
   /** Appends a sampled token, with its probabilities if requested. */
   append(token: TokenId, logprobs: OutputLogprobs | undefined): void {
     this.tokens.push(token)
+    this.drafts?.onDrawn(token)
     if (logprobs !== undefined) this.logprobs.push(logprobs)
   }
 
@@ -196,7 +219,13 @@ export class Sequence implements SequenceView {
       totalMs: now - this.arrival,
       preemptions: this.preemptions,
       prefillChunks: this.prefillChunks,
+      ...this.#speculation(),
     }
+  }
+
+  #speculation(): Pick<Timings, 'draftTokens' | 'acceptedTokens'> {
+    const { draftTokens = 0, acceptedTokens = 0 } = this.drafts ?? {}
+    return draftTokens === 0 ? {} : { draftTokens, acceptedTokens }
   }
 
   /** Restores the state of the decoder and the stop matcher by replaying the tokens. */

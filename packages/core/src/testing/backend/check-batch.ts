@@ -76,18 +76,25 @@ function checkScores(
 }
 
 function checkSampler(
-  { sampler, position, tokens, outputs }: BatchItem,
+  { sampler, position, tokens, outputs, drafts = 0 }: BatchItem,
   content: FakeSlot,
   { samplers }: CheckContext,
 ): string | undefined {
+  if (drafts > 0 && outputs.join() !== draftOutputs(position + tokens.length, drafts)) {
+    return `with ${drafts} drafts, outputs are wanted before and at each: ${outputs.join(', ')}`
+  }
   if (sampler === undefined) return 'it has outputs and no sampler'
   if (!(sampler instanceof FakeSampler)) return 'its sampler is not of this backend'
   if (sampler.disposed) return 'its sampler is disposed'
   if (!samplers.has(sampler)) return 'its sampler is not of this backend'
   const [output = 0, ...more] = outputs
-  if (more.length > 0) return undefined // speculation: what of it is taken is known later
+  if (more.length > 0 && drafts === 0) return undefined // what of it is taken is known later
   const sampled = hashTokens(content.hashAt(position), tokens.slice(0, output - position + 1))
   return sampler.history === sampled
     ? undefined
     : 'its sampler was made with, or drew, other tokens than the slot now holds'
+}
+
+function draftOutputs(end: number, drafts: number): string {
+  return Array.from({ length: drafts + 1 }, (_, nth) => end - 1 - drafts + nth).join()
 }

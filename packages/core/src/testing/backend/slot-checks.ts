@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { CllmError } from '../../errors/cllm-error.js'
 import { type BackendDriver, greedy } from './backend-driver.js'
+import { checkDrafts } from './draft-checks.js'
 import { check, type TestContext } from '../test-context.js'
 
 /** Slots above this size are not filled to the brim: that would take minutes on a real model. */
@@ -133,6 +134,11 @@ export async function checkSlots(
       }
     },
   )
+
+  await inTurn('drafts are verified up to the first that is not drawn', async () => {
+    if (backend.capabilities.drafts !== true || batchSize < 6) return
+    await checkDrafts(driver, exact)
+  })
 
   await inTurn('a slot takes contextSize tokens; a step that fails changes nothing', async () => {
     if (contextSize > fillableContext || slots < 2 || batchSize < 3) return

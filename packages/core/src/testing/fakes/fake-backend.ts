@@ -125,6 +125,7 @@ export class FakeBackend implements Backend {
       promptLogprobs: true,
       embeddings: options.embeddingSize !== undefined,
       lora: false,
+      drafts: (options.keepMultipleOf ?? 1) === 1,
       gpu: false,
     }
     this.limits = Object.freeze({ slots, contextSize, batchSize })
@@ -244,21 +245,23 @@ export class FakeBackend implements Backend {
     this.#disposed = true
   }
 
-  #compute({ slot, position, tokens, outputs, sampler, logprobs: count }: BatchItem): StepOutput[] {
+  #compute(item: BatchItem): StepOutput[] {
+    const { slot, position, tokens, outputs, drafts = 0, sampler, logprobs: count } = item
     const content = this.#slot(slot)
     content.append(tokens)
     if (!(sampler instanceof FakeSampler)) return []
-    return outputs.map((output) => {
-      const length = output + 1
-      const before =
-        length === position + tokens.length ? content.tokens : content.tokens.slice(0, length)
-      const hash = content.hashAt(length)
+    const drawn: StepOutput[] = []
+    for (const output of outputs) {
+      const before = content.tokens.slice(0, output + 1)
+      const hash = content.hashAt(before.length)
       const token = this.#model.next(before, hash, sampler.params)
       sampler.history = extendHash(hash, token)
-      if (count === undefined) return { position: output, token }
-      const logprobs = this.#model.logprobs(before, hash, token, count)
-      return { position: output, token, logprobs }
-    })
+      const logprobs =
+        count === undefined ? {} : { logprobs: this.#model.logprobs(before, hash, token, count) }
+      drawn.push({ position: output, token, ...logprobs })
+      if (drafts > 0 && token !== tokens[before.length - position]) break
+    }
+    return drawn
   }
 
   async #after<T>(call: 'step' | 'copyPrefix', milliseconds: number, work: () => T): Promise<T> {

@@ -41,6 +41,16 @@ const broken: [string, RegExp, () => Backend][] = [
       })(),
   ],
   [
+    'draws behind a wrong draft',
+    /drafts are verified up to the first that is not drawn: .*draft 0 is wrong/s,
+    () =>
+      new (class extends Broken {
+        override async step(batch: readonly BatchItem[]) {
+          return await super.step(batch.map((item) => ({ ...item, drafts: 0 })))
+        }
+      })(),
+  ],
+  [
     'keeps more than asked',
     /cut off can be computed again: .*/,
     () =>
@@ -305,6 +315,7 @@ t.test('a backend may refuse chats and several outputs', async (t) => {
     () =>
       new (class extends Broken {
         override readonly tokenizer = Object.assign(new FakeTokenizer(), { renderChat: refuse })
+        override readonly capabilities = { ...new FakeBackend().capabilities, drafts: false }
         override async step(batch: readonly BatchItem[]) {
           return batch.some(({ outputs }) => outputs.length > 1) ? refuse() : super.step(batch)
         }

@@ -1,0 +1,96 @@
+import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
+import type { StepCostModel } from '../costs/step-cost-model.js'
+import type { Chunk } from '../costs/step-features.js'
+
+/** Numbers of drafts that are weighed. */
+const lengths = [1, 2, 3, 4, 6, 8, 11, 16]
+/** Drafts must promise this many times the tokens per second: costs and acceptance are estimates. */
+const margin = 1.05
+
+/** What a step with drafts must keep to. */
+export interface DraftLimits {
+  /** Most tokens of the step. */
+  readonly batchSize: number
+  /** Most outputs of the step; default: `batchSize`. */
+  readonly outputs?: number
+}
+
+interface Candidate {
+  readonly index: number
+  readonly context: number
+  readonly tokens: number
+  readonly acceptance: number
+}
+
+/**
+ * How many draft tokens each of these decoding requests verifies in the next step, in their order:
+ * what promises the most tokens per second of the whole step by the costs that were learned, and 0
+ * where none does, as under load on a CPU. Pure; O(1) in a step in which nothing is guessed.
+ *
+ * @param decoding - requests that compute their next token
+ */
+export function chooseDrafts(
+  decoding: readonly SequenceView[],
+  costs: StepCostModel,
+  limits: DraftLimits,
+): readonly number[] {
+  const drafts = decoding.map(() => 0)
+  const candidates = likely(decoding)
+  if (candidates.length === 0) return drafts
+  const contexts = decoding.map(({ computedTokens }) => computedTokens)
+  const spare = Math.min(limits.batchSize, limits.outputs ?? limits.batchSize) - decoding.length
+  let best = (margin * decoding.length) / costs.decodeMs(contexts)
+  let chosen: { readonly length: number; readonly count: number } | undefined
+  for (const length of lengths) {
+    for (const count of counts(candidates.length)) {
+      const some = candidates.slice(0, count)
+      const used = some.reduce((sum, { tokens }) => sum + Math.min(length, tokens), 0)
+      if (used > spare) break
+      const speed = speedOf(contexts, some, length, costs)
+      if (speed <= best) continue
+      best = speed
+      chosen = { length, count }
+    }
+  }
+  if (chosen === undefined) return drafts
+  for (const { index, tokens } of candidates.slice(0, chosen.count)) {
+    drafts[index] = Math.min(chosen.length, tokens)
+  }
+  return drafts
+}
+
+/** Those with a guess, the likeliest first. */
+function likely(decoding: readonly SequenceView[]): Candidate[] {
+  const candidates: Candidate[] = []
+  for (const [index, { draft, computedTokens: context }] of decoding.entries()) {
+    if (draft !== undefined && draft.tokens > 0) candidates.push({ index, context, ...draft })
+  }
+  return candidates.sort((a, b) => b.acceptance - a.acceptance)
+}
+
+/** How many of the candidates are tried: 1, 2, 4 … and all. */
+function* counts(all: number): Iterable<number> {
+  for (let count = 1; count < all; count *= 2) yield count
+  yield all
+}
+
+/** Expected tokens per millisecond. */
+function speedOf(
+  contexts: readonly number[],
+  candidates: readonly Candidate[],
+  length: number,
+  costs: StepCostModel,
+): number {
+  const verifying: Chunk[] = []
+  const isAlone = contexts.map(() => true)
+  let expected = contexts.length
+  for (const { index, context, tokens, acceptance } of candidates) {
+    const drafts = Math.min(length, tokens)
+    isAlone[index] = false
+    verifying.push({ tokens: 1 + drafts, context })
+    let chance = 1
+    for (let draft = 0; draft < drafts; draft++) expected += chance *= acceptance
+  }
+  const decoding = contexts.filter((_, index) => isAlone[index])
+  return expected / costs.decodeMs(decoding, verifying)
+}
