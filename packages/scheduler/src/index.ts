@@ -1,4 +1,4 @@
-export * from './batchings/adaptive.js'
+export * from './batchings/adaptive/adaptive.js'
 export * from './batchings/chunked.js'
 export * from './batchings/continuous.js'
 export * from './batchings/static.js'

@@ -3,6 +3,7 @@ import { type Chunk, stepFeatures, type StepWork, workOf } from './step-features
 
 /** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
 const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40]
+const kinds = [...Array<string>(3).fill('decode'), ...Array<string>(4).fill('prefill'), 'copy']
 
 /** Options of {@link StepCostModel}. */
 export interface StepCostOptions {
@@ -33,7 +34,7 @@ export class StepCostModel {
   readonly #fit: LinearFit
 
   constructor({ memory = 0.9, outlier = 2 }: StepCostOptions = {}) {
-    this.#fit = new LinearFit({ prior, memory, outlier })
+    this.#fit = new LinearFit({ prior, kinds, memory, outlier })
   }
 
   /** Milliseconds of a step with this work; 0 for none. */

@@ -9,7 +9,7 @@ import {
   serveClosedLoop,
   serveIntruder,
   throughput,
-} from '../loads.js'
+} from '../../loads.js'
 import { equalPasses, gpu, type Machine, twoCores } from '@cllm/simulation'
 
 /** What llama-server does: every step computes every prompt there is, up to the batch size. */

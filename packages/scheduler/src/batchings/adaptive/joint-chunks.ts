@@ -1,0 +1,62 @@
+import type { SequenceView } from '@cllm/core'
+import type { PromptChunk } from '../../kit/choose-chunks.js'
+import { cachedTokens } from '../../kit/cached-tokens.js'
+import { type JointCosts, knots } from './joint-costs.js'
+
+/** What a joint step has room for. */
+export interface JointRoom {
+  /** Milliseconds of the step, at most. */
+  readonly ms: number
+  readonly tokens: number
+  /** What the decode takes alone, and how many sequences it has. */
+  readonly decodeMs: number
+  readonly decoding: number
+  /** Prompts that run or may. */
+  readonly prompts: number
+}
+
+/**
+ * The prompts of a step that decodes as well, one after the other, of as many tokens as cost least: a
+ * token more delays the requests that decode, and a token less all prompts by a further step.
+ */
+export function jointChunks(
+  prompts: Iterable<SequenceView>,
+  costs: JointCosts,
+  room: JointRoom,
+): PromptChunk[] {
+  const chosen: PromptChunk[] = []
+  let left: number | undefined
+  for (const request of prompts) {
+    const context = cachedTokens(request)
+    left ??= stepTokens(context, costs, room)
+    if (left < 1) break
+    const tokens = Math.min(request.remainingTokens, left)
+    chosen.push({ request, tokens, context })
+    left -= tokens
+  }
+  return chosen
+}
+
+function stepTokens(
+  context: number,
+  costs: JointCosts,
+  { ms, tokens: most, decodeMs, decoding, prompts }: JointRoom,
+): number {
+  const stepMs = (tokens: number, before: number): number =>
+    Math.max(decodeMs, costs.predictMs(decodeMs, [{ tokens, context: before }]))
+  let [low, high] = [Math.min(knots[0] ?? 1, most), most]
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2)
+    if (stepMs(middle, context) <= ms) low = middle
+    else high = middle - 1
+  }
+  // Attention costs the same in chunks of any length, and is left out: it reads nothing.
+  const delay = (tokens: number): number => {
+    const takes = stepMs(tokens, -tokens / 2)
+    return (decoding * (takes - decodeMs) + prompts * takes) / tokens
+  }
+  const sizes = [...knots.filter((knot) => knot < low), low]
+  return sizes.reduce((best, size) =>
+    delay(size) <= delay(best) ? size : best,
+  )
+}
