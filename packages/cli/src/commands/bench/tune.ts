@@ -65,7 +65,7 @@ export async function tune(
     flags.policy.length === 0
       ? candidates(slo, setup.batchSize, host.policies)
       : flags.policy.map((text) => {
-          const { policy, policyOptions = {} } = readPolicy(text, host.policies)
+          const { policy, policyOptions = {} } = readPolicy(text, host.policies, slo)
           return { policy, policyOptions }
         })
   if (!json) io.stdout.write(simulationHead(setup))

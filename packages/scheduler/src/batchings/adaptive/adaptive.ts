@@ -56,7 +56,7 @@ export const adaptive = defineBatching({
       if (targetStepMs !== 'auto') return targetStepMs
       if (decoding.length === 0) return idleTargetMs
       const least = Math.min(...decoding.map((request) => limits(request).itl ?? Infinity))
-      if (least < Infinity) return limitShare * least
+      if (least < Infinity) return ((globalThis as any).LS ?? limitShare) * least
       const contexts = decoding.map(({ computedTokens }) => computedTokens)
       return costs.decodeMs([...contexts, ...Array.from({ length: prompts }, () => 0)]) / decodeShare
     }
@@ -82,7 +82,7 @@ export const adaptive = defineBatching({
             ms,
             tokens: batchSize - decoding.length,
             decodeMs,
-            decoding: decoding.length,
+            delayed: decoding.length + ((globalThis as any).NOW ? 0 : Math.max(0, state.waiting.size - slots)),
             prompts,
           })
           if (joint.length > 0 && joins.decide(jointCosts.savedMs(decodeMs, joint[0]!.context) > worthJoining * decodeMs))
@@ -90,8 +90,8 @@ export const adaptive = defineBatching({
         }
         const spareMs = ms - decodeMs - (now - (leftOutSince ?? now))
         const chunks = chooseChunks(list, costs, {
-          ms: spareMs,
-          cutMs: spareMs,
+          ms: spareMs * ((globalThis as any).AP ?? 1),
+          cutMs: spareMs * ((globalThis as any).AP ?? 1),
           tokens: batchSize,
           multiple: chunkMultiple,
           mustProgress: leftOutSince === undefined,

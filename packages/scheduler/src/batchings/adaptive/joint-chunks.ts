@@ -8,9 +8,10 @@ export interface JointRoom {
   /** Milliseconds of the step, at most. */
   readonly ms: number
   readonly tokens: number
-  /** What the decode takes alone, and how many sequences it has. */
+  /** What the decode takes alone. */
   readonly decodeMs: number
-  readonly decoding: number
+  /** Requests that a longer step delays: those that decode, and those that wait for their slots. */
+  readonly delayed: number
   /** Prompts that run or may. */
   readonly prompts: number
 }
@@ -40,7 +41,7 @@ export function jointChunks(
 function stepTokens(
   context: number,
   costs: JointCosts,
-  { ms, tokens: most, decodeMs, decoding, prompts }: JointRoom,
+  { ms, tokens: most, decodeMs, delayed, prompts }: JointRoom,
 ): number {
   const stepMs = (tokens: number, before: number): number =>
     Math.max(decodeMs, costs.predictMs(decodeMs, [{ tokens, context: before }]))
@@ -53,7 +54,7 @@ function stepTokens(
   // Attention costs the same in chunks of any length, and is left out: it reads nothing.
   const delay = (tokens: number): number => {
     const takes = stepMs(tokens, -tokens / 2)
-    return (decoding * (takes - decodeMs) + prompts * takes) / tokens
+    return (delayed * (takes - decodeMs) + prompts * takes) / tokens
   }
   const sizes = [...knots.filter((knot) => knot < low), low]
   return sizes.reduce((best, size) =>
