@@ -1,6 +1,5 @@
 import { availableParallelism } from 'node:os'
-import { basename } from 'node:path'
-import { type Backend, type Clock, CllmError, type Logger, type ModelInfo } from '@cllm/core'
+import { type Backend, type Clock, CllmError, type Logger } from '@cllm/core'
 import { InsufficientMemoryError } from './native/node-llama-cpp.js'
 import { openLlama } from './native/addon.js'
 import { ChatTemplate } from './text/chat-template.js'
@@ -10,16 +9,22 @@ import {
   checkLlamaCppOptions,
   type LlamaCppOptions,
 } from './llamacpp-options.js'
-import { checkMemory, gigabytes, paddedContext, planMemory } from './memory-plan.js'
-import { Embedder } from './embedder.js'
+import { checkMemory, gigabytes, paddedContext, planMemory } from './model/memory-plan.js'
+import { Embedder } from './model/embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
-import { type ModelShape, readModelShape } from './model-shape.js'
+import { modelInfo } from './model/model-info.js'
+import { type ModelShape, readModelShape } from './model/model-shape.js'
 import type { LlamaRuntime, LoadedModel, NativeContext } from './native/native.js'
 import { PlainTextGuard } from './text/plain-text-guard.js'
-import { SamplerPool } from './sampling/sampler-pool.js'
+import {
+  type ContextSettings,
+  type OpenContext,
+  openContext,
+  outputsPerPass,
+} from './model/open-context.js'
 import { SlotCells } from './slots/slot-cells.js'
 import { TextParts } from './text/text-parts.js'
-import { chooseThreads, type CoreShare } from './threads.js'
+import { chooseThreads, type CoreShare } from './threads/threads-for.js'
 import { LlamaCppTokenizer } from './text/tokenizer.js'
 import { Vocabulary } from './text/vocabulary.js'
 
@@ -43,6 +48,11 @@ export interface LlamaCppDependencies {
   readonly availableMemory?: () => number
   /** CPU cores to compute on; default: all cores available to the process, for this engine alone. */
   readonly cores?: CoreShare
+  /**
+   * The file of a library that was built for this machine, as `cllm native build` does it; used on the
+   * CPU with `native: 'ffi'`. One for another CPU can end the process. Default: node-llama-cpp's.
+   */
+  readonly library?: string | undefined
 }
 
 /** A backend whose forward passes can be measured. */
@@ -71,7 +81,7 @@ export async function createLlamaCppBackend(
   return await load(llama, shape, { ...checked, contextSize, threads }, dependencies)
 }
 
-type Settings = CheckedLlamaCppOptions & { readonly contextSize: number; readonly threads: number }
+type Settings = ContextSettings
 
 async function load(
   llama: LlamaRuntime,
@@ -80,19 +90,32 @@ async function load(
   dependencies: LlamaCppDependencies,
 ): Promise<MeasurableBackend> {
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
-  const { modelPath, gpuLayers, mmap, mlock, slots, ignoreMemoryCheck: ignoreMemory } = settings
+  const { modelPath, gpuLayers, mmap, mlock, slots, native } = settings
+  const { ignoreMemoryCheck: ignoreMemory, placement = {} } = settings
   const cells = slots * paddedContext(settings.contextSize)
+  const path = native === 'addon' ? native : 'ffi'
+  const library = native === 'ffi' ? dependencies.library : undefined
   const loaded = await llama
-    .loadModel({ modelPath, gpuLayers, mmap, mlock, ignoreMemory, contextSize: cells })
+    .loadModel({
+      modelPath,
+      gpuLayers,
+      mmap,
+      mlock,
+      ignoreMemory,
+      contextSize: cells,
+      path,
+      placement,
+      library,
+    })
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
-  let context: NativeContext | undefined
+  let opened: OpenContext | undefined
   try {
-    context = await createContext(loaded, settings, cells)
-    return assemble(llama, loaded, context, shape, { ...settings, memoryBytes }, dependencies)
+    opened = await openContext(loaded, settings, cells, dependencies.clock)
+    return assemble(llama, loaded, opened, shape, { ...settings, memoryBytes }, dependencies)
   } catch (error) {
-    await context?.dispose()
+    await opened?.context.dispose()
     await loaded.dispose()
     throw error
   }
@@ -105,7 +128,7 @@ async function checkPlan(
   settings: Settings,
   { logger, availableMemory }: LlamaCppDependencies,
 ): Promise<number> {
-  const plan = planMemory(shape, settings)
+  const plan = planMemory(shape, { ...settings, outputs: outputsPerPass(settings) })
   const machine = await llama.freeMemory()
   const ram = Math.min(machine.ram, availableMemory?.() ?? Infinity)
   if (!settings.ignoreMemoryCheck) checkMemory(plan, settings, { ...machine, ram })
@@ -115,31 +138,6 @@ async function checkPlan(
       `${gigabytes(plan.compute)} of buffers`,
   )
   return plan.total
-}
-
-async function createContext(
-  loaded: LoadedModel,
-  settings: Settings,
-  contextSize: number,
-): Promise<NativeContext> {
-  const { slots: sequences, batchSize, threads, flashAttention, kvCacheType } = settings
-  const options = { contextSize, sequences, batchSize, threads, flashAttention, kvCacheType }
-  const context = await loaded.createContext(options)
-  if (context !== undefined) return context
-  if (kvCacheType === 'q8_0') {
-    throw new CllmError(
-      'invalid_configuration',
-      `llama.cpp refuses kvCacheType 'q8_0' for this model: it needs flash attention and heads of ` +
-        `a multiple of 32 numbers; use 'f16'`,
-      { details: { field: 'kvCacheType', ...options } },
-    )
-  }
-  throw new CllmError(
-    'insufficient_memory',
-    `llama.cpp could not allocate ${sequences} slots of ${settings.contextSize} tokens: lower ` +
-      `slots or contextSize`,
-    { details: options },
-  )
 }
 
 /** The context of embeddings: one sequence in one pass. Its memory is checked like that of the slots. */
@@ -157,7 +155,7 @@ async function openEmbeddings(
     contextSize: paddedContext(size),
     sequences: 1,
     batchSize: size,
-    threads: settings.threads,
+    threads: settings.threads.start,
     flashAttention: settings.flashAttention,
     kvCacheType: 'f16',
     embeddings: true,
@@ -175,7 +173,7 @@ function embeddingTokens({ contextSize }: Settings): number {
 function assemble(
   llama: LlamaRuntime,
   loaded: LoadedModel,
-  context: NativeContext,
+  opened: OpenContext,
   shape: ModelShape,
   settings: Settings & { readonly memoryBytes: number },
   dependencies: LlamaCppDependencies,
@@ -190,6 +188,8 @@ function assemble(
   const guard = new PlainTextGuard(parts, vocabulary)
   const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger)
   const { slots, contextSize, batchSize, flashAttention } = settings
+  const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
+  const samplers = opened.samplers(vocabulary, tokenizer)
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary, template),
     limits: {
@@ -204,13 +204,16 @@ function assemble(
       logprobs: true,
       embeddings: true,
       lora: false,
+      samplers: samplers.seesLogits,
       gpu: llama.gpu,
     },
-    tokenizer: new LlamaCppTokenizer(parts, vocabulary, template),
+    tokenizer,
     vocabulary,
-    context,
-    cells: new SlotCells(context, slots, shape.slidingWindow),
-    samplers: new SamplerPool(() => loaded.createSampler()),
+    context: opened.context,
+    cells: new SlotCells(opened.context, slots, shape.slidingWindow),
+    samplers,
+    threads: opened.threads,
+    kvUnified: settings.kvUnified === 'on',
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,
@@ -222,57 +225,13 @@ function assemble(
   })
 }
 
-function modelInfo(
-  { native, gpuLayers }: LoadedModel,
-  shape: ModelShape,
-  {
-    modelId,
-    modelPath,
-    threads,
-    mmap,
-    mlock,
-    memoryBytes,
-  }: Settings & { readonly memoryBytes: number },
-  vocabulary: Vocabulary,
-  template: ChatTemplate,
-): ModelInfo {
-  const { ropeTheta, rmsNormEpsilon } = shape
-  return {
-    id: modelId ?? basename(modelPath).replace(/\.gguf$/i, ''),
-    architecture: shape.architecture,
-    parameters: native.getTotalParameters(),
-    vocabularySize: vocabulary.size,
-    trainingContext: native.getTrainContextSize(),
-    quantization: shape.quantization,
-    sizeBytes: native.getTotalSize(),
-    path: modelPath,
-    details: {
-      layers: shape.layers,
-      hiddenSize: shape.hiddenSize,
-      feedForwardSize: shape.feedForwardSize,
-      attentionHeads: shape.attentionHeads,
-      keyValueHeads: shape.keyValueHeads,
-      headSize: shape.keyLength,
-      gpuLayers,
-      threads,
-      mmap,
-      mlock,
-      memoryBytes,
-      chatTemplate: template.source,
-      bosToken: vocabulary.bosText,
-      eosToken: vocabulary.eosText,
-      ...(ropeTheta !== undefined && { ropeTheta }),
-      ...(rmsNormEpsilon !== undefined && { rmsNormEpsilon }),
-    },
-  }
-}
-
 function contextSizeOf(
-  { contextSize }: CheckedLlamaCppOptions,
+  { contextSize, rope = {} }: CheckedLlamaCppOptions,
   { trainingContext }: ModelShape,
   logger: Logger,
 ): number {
-  const limit = trainingContext > 0 ? trainingContext : Infinity
+  const trained = trainingContext > 0 ? trainingContext : Infinity
+  const limit = Math.floor(trained / (rope.freqScale ?? 1))
   if (contextSize !== undefined && contextSize > limit) {
     logger.warn(
       { contextSize, trainingContext },
@@ -283,6 +242,7 @@ function contextSizeOf(
 }
 
 function loadFailure(cause: unknown, path: string): CllmError {
+  if (CllmError.isInstance(cause)) return cause
   const message = cause instanceof Error ? cause.message : String(cause)
   if (cause instanceof InsufficientMemoryError) {
     return new CllmError('insufficient_memory', `${path} cannot be loaded: ${message}`, { cause })

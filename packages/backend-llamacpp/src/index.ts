@@ -10,9 +10,12 @@ export {
   type LlamaCppOptions,
   maxSlots,
 } from './llamacpp-options.js'
-export { type MemoryPlan, type MemorySettings, planMemory } from './memory-plan.js'
-export { type ModelShape, readModelShape } from './model-shape.js'
-export type { GpuKind, KvCacheType } from './native/native.js'
+export { type MemoryPlan, type MemorySettings, planMemory } from './model/memory-plan.js'
+export { type ModelShape, readModelShape } from './model/model-shape.js'
+export { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-type.js'
+export * from './native/build/measure-libraries.js'
+export * from './native/gpu-in-use.js'
+export type { GpuKind, NativePath, PlacementOptions, RopeOptions } from './native/native.js'
 export * from './plugin.js'
-export { type CoreShare, threadsFor } from './threads.js'
-export { largeVocabulary, nucleusCandidates } from './sampling/sampler.js'
+export { type CoreShare, threadsFor } from './threads/threads-for.js'
+export { largeVocabulary, nucleusCandidates } from './sampling/nucleus-candidates.js'

@@ -5,6 +5,7 @@ import {
   type BatchItem,
   type Clock,
   CllmError,
+  type LogitProcessor,
   type ModelInfo,
   type OutputConstraint,
   type SamplingParams,
@@ -14,13 +15,12 @@ import {
   type TokenId,
   type Tokenizer,
 } from '@cllm/core'
-import type { Embedder } from './embedder.js'
+import type { Embedder } from './model/embedder.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
-import { LogprobReader } from './sampling/logprobs.js'
 import type { NativeContext } from './native/native.js'
+import type { AdaptiveThreads } from './threads/adaptive-threads.js'
 import { preferSlot } from './slots/prefer-slot.js'
-import { LlamaCppSampler } from './sampling/sampler.js'
-import type { SamplerPool } from './sampling/sampler-pool.js'
+import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { SlotLayout } from './slots/slot-layout.js'
 import { orderBatch, type StepPass } from './slots/step-batch.js'
@@ -35,17 +35,19 @@ export interface LlamaCppBackendParts {
   readonly vocabulary: Vocabulary
   readonly context: NativeContext
   readonly cells: SlotCells
-  readonly samplers: SamplerPool
+  readonly samplers: SamplerFactory
   readonly grammars: ConstraintGrammars
   readonly embedder: Embedder
+  /** Whether all slots share their cells. */
+  readonly kvUnified: boolean
+  /** What chooses the threads of each pass; default: their number stays. */
+  readonly threads?: AdaptiveThreads | undefined
   readonly clock: Clock
   /** Frees the model. */
   readonly close: () => Promise<void>
 }
 
 const noOutputs: readonly StepOutput[] = []
-const noIndexes = new Uint32Array(0)
-const firstIndex = new Uint32Array(1)
 
 /**
  * llama.cpp behind the {@link Backend} contract: one native forward pass per step for all sequences.
@@ -58,9 +60,7 @@ export class LlamaCppBackend implements Backend {
   readonly tokenizer: Tokenizer
 
   readonly #parts: LlamaCppBackendParts
-  readonly #oneToken = new Uint32Array(1)
   readonly #layout = new SlotLayout()
-  readonly #logprobs: LogprobReader
   #disposed = false
 
   constructor(parts: LlamaCppBackendParts) {
@@ -69,19 +69,22 @@ export class LlamaCppBackend implements Backend {
     this.limits = parts.limits
     this.capabilities = parts.capabilities
     this.tokenizer = parts.tokenizer
-    this.#logprobs = new LogprobReader(parts.samplers, parts.context)
   }
 
   createSampler(
     params: SamplingParams,
     tokens: readonly TokenId[],
     promptTokens = tokens.length,
-  ): LlamaCppSampler {
-    const { samplers, vocabulary, grammars } = this.#parts
+    processors?: readonly LogitProcessor[],
+  ): TokenSampler {
+    const { samplers, grammars } = this.#parts
     const { constraint } = params
-    if (constraint === undefined) return new LlamaCppSampler(samplers, vocabulary, params, tokens)
-    const grammar = grammars.of(constraint)
-    return new LlamaCppSampler(samplers, vocabulary, params, tokens, { grammar, promptTokens })
+    return samplers.create(params, tokens, {
+      ...(processors !== undefined && { processors }),
+      ...(constraint !== undefined && {
+        constraint: { grammar: grammars.of(constraint), promptTokens },
+      }),
+    })
   }
 
   checkConstraint(constraint: OutputConstraint): void {
@@ -89,17 +92,18 @@ export class LlamaCppBackend implements Backend {
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
-    const { cells, vocabulary, clock } = this.#parts
+    const { cells, vocabulary, clock, threads } = this.#parts
     this.#checkOpen()
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs = Array.from(batch, () => noOutputs)
-    let decodeMs = 0
-    let sampleMs = 0
+    let [decodeMs, sampleMs] = [0, 0]
     try {
-      for (const pass of orderBatch(batch, cells, vocabulary, this.limits)) {
+      for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
+        threads?.before(pass)
         const started = clock.now()
         await this.#decode(batch, pass)
         const decoded = clock.now()
+        threads?.after(pass, decoded - started)
         if (pass.isDecode) {
           const slots = pass.order.map((index) => batch[index]!.slot)
           this.#layout.decoded(slots, decoded - started)
@@ -121,15 +125,17 @@ export class LlamaCppBackend implements Backend {
    * drawn: each output repeats its item's last token.
    */
   async forward(batch: readonly BatchItem[]): Promise<StepResult> {
-    const { cells, vocabulary, clock, context } = this.#parts
+    const { cells, vocabulary, clock, context, threads } = this.#parts
     this.#checkOpen()
     let decodeMs = 0
-    for (const { order, tokens } of orderBatch(batch, cells, vocabulary, this.limits)) {
-      context.initBatch(tokens)
-      for (const index of order) this.#add(batch[index]!)
+    for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
+      this.#fill(batch, pass)
+      threads?.before(pass)
       const started = clock.now()
       await context.decodeBatch()
-      decodeMs += clock.now() - started
+      const ms = clock.now() - started
+      threads?.after(pass, ms)
+      decodeMs += ms
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
     const outputs = batch.map(({ outputs: positions, tokens }) =>
@@ -156,11 +162,11 @@ export class LlamaCppBackend implements Backend {
   }
 
   preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
-    return preferSlot(free, used)
+    return this.#parts.kvUnified ? free[0]! : preferSlot(free, used)
   }
 
   layoutMs(used: readonly SlotId[]): number {
-    return this.#layout.lostMs(used)
+    return this.#parts.kvUnified ? 0 : this.#layout.lostMs(used)
   }
 
   async dispose(): Promise<void> {
@@ -176,27 +182,21 @@ export class LlamaCppBackend implements Backend {
     if (this.#disposed) throw new CllmError('backend_failed', 'the backend was disposed of')
   }
 
-  #add({ slot, position, tokens, outputs }: BatchItem): void {
-    const { context } = this.#parts
-    if (tokens.length === 1) {
-      this.#oneToken[0] = tokens[0]!
-      const wanted = outputs.length === 0 ? noIndexes : firstIndex
-      context.addToBatch(slot, position, this.#oneToken, wanted)
-      return
-    }
-    const wanted =
-      outputs.length === 0 ? noIndexes : Uint32Array.from(outputs, (at) => at - position)
-    context.addToBatch(slot, position, Uint32Array.from(tokens), wanted)
-  }
-
-  async #decode(batch: readonly BatchItem[], { order, tokens }: StepPass): Promise<void> {
+  #fill(batch: readonly BatchItem[], { order, tokens }: StepPass): void {
     const { context } = this.#parts
     context.initBatch(tokens)
-    for (const index of order) this.#add(batch[index]!)
-    const decoding = context.decodeBatch()
+    for (const index of order) {
+      const { slot, position, tokens, outputs } = batch[index]!
+      context.addToBatch(slot, position, tokens, outputs)
+    }
+  }
+
+  async #decode(batch: readonly BatchItem[], pass: StepPass): Promise<void> {
+    this.#fill(batch, pass)
+    const decoding = this.#parts.context.decodeBatch()
     try {
       // while the threads compute
-      for (const index of order) prepare(batch[index]!, 0)
+      for (const index of pass.order) this.#prepare(batch[index]!, 0)
     } finally {
       await decoding
     }
@@ -207,21 +207,23 @@ export class LlamaCppBackend implements Backend {
     order: readonly number[],
     outputs: (readonly StepOutput[])[],
   ): Promise<void> {
-    const drawing: Promise<readonly StepOutput[]>[] = []
-    const wanting: number[] = []
+    const drawing: Promise<void>[] = []
     let first = 0
     for (const index of order) {
       const item = batch[index]!
       if (item.outputs.length > 0) {
-        wanting.push(index)
-        drawing.push(this.#draw(item, first))
+        const drawn = this.#draw(item, first)
+        if (drawn instanceof Promise) {
+          drawing.push(drawn.then((drawn) => void (outputs[index] = drawn)))
+        } else outputs[index] = drawn
       }
       first += item.tokens.length
     }
-    // All draws end before one that failed is thrown: the next step must not begin beside them.
-    await Promise.allSettled(drawing)
-    const drawn = await Promise.all(drawing)
-    for (const [nth, index] of wanting.entries()) outputs[index] = drawn[nth]!
+    if (drawing.length > 0) {
+      // All draws end before one that failed is thrown: the next step must not begin beside them.
+      await Promise.allSettled(drawing)
+      await Promise.all(drawing)
+    }
     if (order.some((index) => batch[index]!.logprobs !== undefined)) {
       await this.#readLogprobs(batch, order, outputs)
     }
@@ -241,7 +243,7 @@ export class LlamaCppBackend implements Backend {
         const read: StepOutput[] = []
         for (const output of drawn) {
           const at = first + output.position - start
-          const logprobs = await this.#logprobs.read(at, output.token, count)
+          const logprobs = await this.#samplerOf(batch[index]!).logprobs(at, output.token, count)
           read.push({ ...output, logprobs })
         }
         outputs[index] = read
@@ -251,29 +253,48 @@ export class LlamaCppBackend implements Backend {
   }
 
   /** Draws for one item whose first token has the batch's index `first`. */
-  async #draw(item: BatchItem, first: number): Promise<readonly StepOutput[]> {
-    const { context } = this.#parts
+  #draw(item: BatchItem, first: number): readonly StepOutput[] | Promise<readonly StepOutput[]> {
+    const sampler = this.#samplerOf(item)
+    const [position, ...others] = item.outputs
+    if (position === undefined) return noOutputs
+    const token = sampler.draw(first + position - item.position)
+    if (others.length > 0 || typeof token !== 'number') {
+      return this.#drawSeveral(item, first, token)
+    }
+    return [outputOf(item, position, token)]
+  }
+
+  async #drawSeveral(
+    item: BatchItem,
+    first: number,
+    token: TokenId | Promise<TokenId>,
+  ): Promise<readonly StepOutput[]> {
+    const sampler = this.#samplerOf(item)
     const drawn: StepOutput[] = []
     for (const [nth, position] of item.outputs.entries()) {
-      if (nth > 0) prepare(item, nth)
-      const { native } = samplerOf(item)
-      const token = await context.sampleToken(first + position - item.position, native)
-      if (token < 0) {
-        throw new CllmError('backend_failed', `no token can be drawn in slot ${item.slot}`)
+      if (nth > 0) {
+        this.#prepare(item, nth)
+        token = sampler.draw(first + position - item.position)
       }
-      samplerOf(item).drew(token)
-      drawn.push({ position, token })
+      drawn.push(outputOf(item, position, await token))
     }
     return drawn
   }
+
+  #prepare(item: BatchItem, nth: number): void {
+    const position = item.outputs[nth]
+    if (position === undefined) return
+    this.#samplerOf(item).prepare(position, item.position, item.tokens)
+  }
+
+  #samplerOf({ slot, sampler }: BatchItem): TokenSampler {
+    if (this.#parts.samplers.made(sampler)) return sampler
+    const message = `the sampler of slot ${slot} is not one of this backend's`
+    throw new CllmError('backend_failed', message)
+  }
 }
 
-function prepare(item: BatchItem, nth: number): void {
-  const position = item.outputs[nth]
-  if (position !== undefined) samplerOf(item).prepare(position, item.position, item.tokens)
-}
-
-function samplerOf({ slot, sampler }: BatchItem): LlamaCppSampler {
-  if (sampler instanceof LlamaCppSampler) return sampler
-  throw new CllmError('backend_failed', `the sampler of slot ${slot} is not one of this backend's`)
+function outputOf({ slot }: BatchItem, position: number, token: TokenId): StepOutput {
+  if (token >= 0) return { position, token }
+  throw new CllmError('backend_failed', `no token can be drawn in slot ${slot}`)
 }

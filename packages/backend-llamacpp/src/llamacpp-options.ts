@@ -1,6 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { GpuKind, KvCacheType } from './native/native.js'
+import { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-type.js'
+import type { GpuKind, NativePath, PlacementOptions, RopeOptions } from './native/native.js'
 
 /** The largest number of sequences in one llama.cpp context. */
 export const maxSlots = 256
@@ -12,8 +13,9 @@ export interface LlamaCppOptions {
   /** The name that clients see; by default the file's name without `.gguf`. */
   readonly modelId?: string
   /**
-   * Threads of a forward pass; by default as `threadsFor` says: the physical performance cores, but
-   * one less than the logical cores of this process. More than these become as many, with a warning.
+   * Threads of a forward pass. By default their number follows the machine: it starts as `threadsFor`
+   * says, and goes up to the physical performance cores while other processes leave them free. More
+   * than the logical cores of this process become as many, with a warning.
    */
   readonly threads?: number
   /** What computes. `auto` (default) is the best of what this machine has. */
@@ -29,7 +31,7 @@ export interface LlamaCppOptions {
   readonly contextSize?: number
   /** Tokens per step over all sequences; default 512, at least `slots`. */
   readonly batchSize?: number
-  /** Keys and values: `f16` (default) or `q8_0`, half as large, which needs flash attention. */
+  /** Keys and values; default `f16`. Quantized ones, such as `q8_0`, half as large, need flash attention. */
   readonly kvCacheType?: KvCacheType
   /** Default `auto`: where the model allows it. */
   readonly flashAttention?: boolean | 'auto'
@@ -41,11 +43,36 @@ export interface LlamaCppOptions {
   readonly chatTemplate?: string
   /** Loads even when the memory does not seem to suffice; default false. */
   readonly ignoreMemoryCheck?: boolean
+  /**
+   * How llama.cpp is reached: through the C API (`ffi`, default) of the library that was built on this
+   * machine, if the caller has one, or else of node-llama-cpp's libraries; through the C API of these in
+   * any case (`prebuilt`); or through node-llama-cpp's addon (`addon`), which is slower and knows none of
+   * the settings below.
+   */
+  readonly native?: NativePath | 'prebuilt'
+  /** Tokens that are computed at once, at most `batchSize`, which is the default. */
+  readonly ubatchSize?: number
+  /**
+   * Whether all slots share their KV cells: then a step is one pass over the weights, and a copied
+   * prefix takes no memory. `auto` (default) is off.
+   */
+  readonly kvUnified?: 'auto' | 'on' | 'off'
+  /** How positions are stretched beyond the training context; default: as the model says. */
+  readonly rope?: RopeOptions
+  /** Which devices hold which weights; default: all GPUs by layers. */
+  readonly placement?: PlacementOptions
+  /** How long threads poll for the next pass before they sleep, 0 to 100; default 50. */
+  readonly poll?: number
 }
 
 /** {@link LlamaCppOptions} with the defaults that do not depend on model or machine. */
 export type CheckedLlamaCppOptions = LlamaCppOptions &
-  Required<Omit<LlamaCppOptions, 'modelId' | 'threads' | 'contextSize' | 'chatTemplate'>>
+  Required<
+    Omit<
+      LlamaCppOptions,
+      'modelId' | 'threads' | 'contextSize' | 'chatTemplate' | 'ubatchSize' | 'rope' | 'placement'
+    >
+  >
 
 const optional = <T extends z.ZodType>(type: T) => z.exactOptional(type)
 
@@ -60,12 +87,35 @@ export const llamaCppOptionsSchema = z
     slots: z.int().min(1).max(maxSlots).default(8),
     contextSize: optional(z.int().min(1)),
     batchSize: z.int().min(1).max(65_536).default(512),
-    kvCacheType: z.enum(['f16', 'q8_0']).default('f16'),
+    kvCacheType: z.enum(kvCacheTypes).default('f16'),
     flashAttention: z.union([z.boolean(), z.literal('auto')]).default('auto'),
     mmap: z.boolean().default(true),
     mlock: z.boolean().default(false),
     chatTemplate: optional(z.string().min(1)),
     ignoreMemoryCheck: z.boolean().default(false),
+    native: z.enum(['ffi', 'prebuilt', 'addon']).default('ffi'),
+    ubatchSize: optional(z.int().min(1)),
+    kvUnified: z.enum(['auto', 'on', 'off']).default('auto'),
+    rope: optional(
+      z.strictObject({
+        scaling: optional(z.enum(['none', 'linear', 'yarn'])),
+        freqBase: optional(z.number().positive()),
+        freqScale: optional(z.number().positive()),
+        yarnOriginalContext: optional(z.int().min(1)),
+      }),
+    ),
+    placement: optional(
+      z.strictObject({
+        devices: optional(z.array(z.string().min(1)).min(1)),
+        splitMode: optional(z.enum(['none', 'layer', 'row'])),
+        mainGpu: optional(z.int().min(0)),
+        tensorSplit: optional(z.array(z.number().min(0)).min(1).max(16)),
+        overrideTensors: optional(
+          z.array(z.strictObject({ pattern: z.string().min(1), device: z.string().min(1) })),
+        ),
+      }),
+    ),
+    poll: z.int().min(0).max(100).default(50),
   })
   .refine((options) => options.batchSize >= options.slots, {
     path: ['batchSize'],
@@ -74,10 +124,35 @@ export const llamaCppOptionsSchema = z
       return `expected at least one token per slot (${slots}), got ${batchSize}`
     },
   })
-  .refine((options) => options.kvCacheType === 'f16' || options.flashAttention !== false, {
+  .refine((options) => !isQuantized(options.kvCacheType) || options.flashAttention !== false, {
     path: ['flashAttention'],
-    error: "kvCacheType 'q8_0' needs flash attention: expected true or 'auto', got false",
+    error: ({ input }) => {
+      const { kvCacheType } = input as { kvCacheType: string }
+      return `kvCacheType '${kvCacheType}' needs flash attention: expected true or 'auto', got false`
+    },
   })
+  .refine((options) => options.native !== 'addon' || !needsFfi(options), {
+    path: ['native'],
+    error:
+      "ubatchSize, kvUnified, rope, placement, poll and kvCacheTypes other than 'f16' and 'q8_0' " +
+      "need native 'ffi', got 'addon'",
+  })
+
+interface FfiOptions {
+  readonly kvCacheType: KvCacheType
+  readonly kvUnified: string
+  readonly poll: number
+  readonly ubatchSize?: unknown
+  readonly rope?: unknown
+  readonly placement?: unknown
+}
+
+function needsFfi(options: FfiOptions): boolean {
+  const { kvCacheType, kvUnified, poll, ubatchSize, rope, placement } = options
+  const given = [ubatchSize, rope, placement].some((option) => option !== undefined)
+  const isKnown = kvCacheType === 'f16' || kvCacheType === 'q8_0'
+  return given || !isKnown || kvUnified === 'on' || poll !== 50
+}
 
 /**
  * Checks options and fills in defaults.

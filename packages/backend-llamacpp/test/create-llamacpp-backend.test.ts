@@ -4,11 +4,11 @@ import { PluginRegistry, registerPlugin, SimulatedClock, systemClock } from '@cl
 import t from 'tap'
 import { openLlama } from '../src/native/addon.js'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
-import { checkLlamaCppOptions } from '../src/llamacpp-options.js'
-import { checkMemory, paddedContext, planMemory } from '../src/memory-plan.js'
-import { type ModelShape, readModelShape } from '../src/model-shape.js'
+import { checkLlamaCppOptions, type LlamaCppOptions } from '../src/llamacpp-options.js'
+import { checkMemory, paddedContext, planMemory } from '../src/model/memory-plan.js'
+import { type ModelShape, readModelShape } from '../src/model/model-shape.js'
 import { createLlamaCppPlugin } from '../src/plugin.js'
-import { openTiny, recordingLogger, tinyModel } from './open-tiny.js'
+import { generate, openTiny, recordingLogger, tinyModel } from './open-tiny.js'
 
 const settings = {
   slots: 16,
@@ -52,6 +52,9 @@ t.test('options', async (t) => {
     mmap: true,
     mlock: false,
     ignoreMemoryCheck: false,
+    native: 'ffi',
+    kvUnified: 'auto',
+    poll: 50,
   })
   const wrong: [object, RegExp][] = [
     [{}, /modelPath/],
@@ -59,6 +62,10 @@ t.test('options', async (t) => {
     [{ modelPath, slots: 0 }, /slots/],
     [{ modelPath, slots: 20, batchSize: 10 }, /one token per slot \(20\), got 10/],
     [{ modelPath, kvCacheType: 'q8_0', flashAttention: false }, /q8_0.*needs flash attention/],
+    [{ modelPath, native: 'addon', poll: 0 }, /poll.*need native 'ffi', got 'addon'/],
+    [{ modelPath, native: 'addon', kvCacheType: 'q4_0' }, /need native 'ffi'/],
+    [{ modelPath, kvCacheType: 'q4_1', flashAttention: false }, /q4_1.*needs flash attention/],
+    [{ modelPath, rope: { scaling: 'much' } }, /rope\.scaling/],
     [{ modelPath, gpu: 'tpu' }, /gpu/],
     [{ modelPath, threads: 1.5 }, /threads/],
     [{ modelPath, contextsize: 5 }, /contextsize/],
@@ -101,8 +108,8 @@ t.test('it covers what llama.cpp allocates', async (t) => {
   for (const kind of ['tiny', 'llama', 'gemma3', 'mamba'] as const) {
     const modelPath = await tinyModel(t, kind)
     const shape = await readModelShape(modelPath)
-    const options = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
-    const loaded = await llama.loadModel({ ...options, modelPath })
+    const options = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false } as const
+    const loaded = await llama.loadModel({ ...options, modelPath, path: 'addon' })
     for (const tried of [
       { ...settings, contextSize: 256 },
       { ...settings, slots: 2, contextSize: 512, batchSize: 32 },
@@ -212,4 +219,39 @@ t.test('the plugin', async (t) => {
   )
   t.equal(backend.model.id, 'copy')
   await backend.dispose()
+})
+
+t.test("what only llama.cpp's C API knows", async (t) => {
+  const texts = new Map<string, string>()
+  const answer = async (options: Partial<LlamaCppOptions>) => {
+    const backend = await openTiny(t, { ...options, slots: 2 })
+    const tokens = backend.tokenizer.encode('One day a dragon and a fox')
+    const [drawn] = await generate(backend, [
+      { slot: 0, tokens, count: 10, params: { temperature: 0 } },
+    ])
+    return { backend, text: drawn!.join() }
+  }
+  const { text } = await answer({})
+  for (const options of [
+    { ubatchSize: 4 },
+    { poll: 0 },
+    { threads: 2, poll: 100 },
+    { kvUnified: 'on' },
+    { kvCacheType: 'f32' },
+    { placement: { devices: ['CPU'], overrideTensors: [{ pattern: 'blk', device: 'CPU' }] } },
+    { placement: { splitMode: 'none', mainGpu: 0, tensorSplit: [1] } },
+  ] as const) {
+    texts.set(JSON.stringify(options), (await answer(options)).text)
+  }
+  t.same([...new Set(texts.values())], [text], 'the same text, however it is computed')
+  const rope = { scaling: 'linear', freqScale: 0.5 } as const
+  const stretched = await answer({ rope, contextSize: 1000 })
+  t.equal(stretched.backend.limits.contextSize, 1000, 'twice the training context')
+  t.not(stretched.text, text)
+  const quantized = await answer({ kvCacheType: 'q4_0' })
+  t.ok(quantized.text.length > 0)
+  await t.rejects(openTiny(t, { placement: { devices: ['TPU'] } }), {
+    code: 'invalid_configuration',
+    message: 'devices: expected a device of CPU, got "TPU"',
+  })
 })

@@ -1,5 +1,15 @@
 import { testBackend } from '@cllm/core/testing'
-import { assert, nat, property, uniqueArray } from 'fast-check'
+import {
+  array,
+  assert,
+  asyncProperty,
+  boolean,
+  constantFrom,
+  nat,
+  property,
+  record,
+  uniqueArray,
+} from 'fast-check'
 import t from 'tap'
 import { preferSlot } from '../src/slots/prefer-slot.js'
 import { generate, openTiny, sampling } from './open-tiny.js'
@@ -10,6 +20,36 @@ t.test('the contract', async (t) => {
   for (const kind of ['tiny', 'llama', 'gemma3', 'mamba'] as const) {
     await testBackend(t, () => openTiny(t, { kind }))
   }
+  await testBackend(t, () => openTiny(t, { native: 'addon' }))
+  await testBackend(t, () => openTiny(t, { kvUnified: 'on' }))
+})
+
+t.test('both ways to llama.cpp draw the same tokens', async (t) => {
+  const ffi = await openTiny(t)
+  const addon = await openTiny(t, { native: 'addon' })
+  const temperatures = constantFrom(0, 0.3, 0.7, 1, 2)
+  const params = record({
+    temperature: temperatures,
+    topK: constantFrom(0, 1, 5, 40),
+    topP: constantFrom(1, 0.9, 0.3),
+    minP: constantFrom(0, 0.05),
+    repetitionPenalty: constantFrom(1, 1.3),
+    presencePenalty: constantFrom(0, 0.5),
+    frequencyPenalty: constantFrom(0, 0.5),
+    seed: nat(),
+    ignoreEos: boolean(),
+  })
+  const prompts = array(nat(700), { minLength: 1, maxLength: 20 })
+  const requests = array(record({ params, tokens: prompts }), { minLength: 1, maxLength: 4 })
+  await assert(
+    asyncProperty(requests, async (requests) => {
+      const all = requests.map((request, slot) => ({ ...request, slot, count: 12 }))
+      const drawn = await generate(ffi, all)
+      t.same(drawn, await generate(addon, all))
+      for (const backend of [ffi, addon]) for (const { slot } of all) backend.release(slot)
+    }),
+    { numRuns: 40 },
+  )
 })
 
 t.test('forward computes what step does, and draws nothing', async (t) => {

@@ -2,6 +2,8 @@ import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
 import {
   createServer as createServerOnInstances,
   type EngineOptions,
+  type LoadableModel,
+  ModelPool,
   type PartChoice,
   type PluginEntry,
   type Server,
@@ -10,9 +12,10 @@ import {
   type ServerParts,
 } from '@cllm/core'
 import { defaultPolicyName, fallbackPolicy } from '@cllm/scheduler'
+import { asLoaded } from './engine/as-loaded.js'
 import { spawnEngine } from './engine/spawn-engine.js'
 import { llamaCpp } from './engine/to-engine-settings.js'
-import { resolveModel } from './models/resolve-model.js'
+import { modelName, resolveModel } from './models/resolve-model.js'
 import { loadRegistry } from './plugins/load-registry.js'
 
 /** A server with its engine in a separate process; its parts are names, paths and settings. */
@@ -40,47 +43,56 @@ export interface ServerByName extends ServerParts {
 
 /**
  * Creates a server. With instances of a backend or of engines, it runs in this process. With a
- * model's name, it fetches the model and starts the engine in a separate process, which `close`
- * ends.
+ * model's name, it checks all names and options, makes the transports, fetches the model and starts
+ * the engine in a separate process, which `close` ends.
+ *
+ * @throws `invalid_configuration`, `invalid_policy` or the errors of plug-ins before anything is
+ *   fetched; then what `resolveModel` and the engine throw
  */
 export async function createServer(
   parts: ServerByName | ServerInProcess | ServerOnEngines,
 ): Promise<Server> {
   if ('engines' in parts) return createServerOnInstances(parts)
   if (!('model' in parts)) return createServerOnInstances({ fallbackPolicy, ...parts })
+  const model = await loadable(parts)
+  const { transports, clock, random, logger } = parts
+  const given = { ...(clock && { clock }), ...(logger && { logger }), ...(random && { random }) }
+  const pool = new ModelPool({ models: [model], ...given })
+  const server = createServerOnInstances({ directory: pool, transports, ...given })
+  try {
+    await pool.load()
+    return server
+  } catch (error) {
+    await server.close()
+    throw error
+  }
+}
+
+/** The model, after a check of everything that can be wrong without it. */
+async function loadable(parts: ServerByName): Promise<LoadableModel> {
   const { backendName = llamaCpp, plugins = [], pluginsFolder = process.cwd(), use = {} } = parts
+  const { policy = defaultPolicyName, policyOptions = {}, options = {} } = parts
   const registry = await loadRegistry({ plugins, pluginsFolder })
+  const find = { sources: registry.modelSources(), mustBeGguf: backendName === llamaCpp }
+  const backend = {
+    modelId: modelName(parts.model, find),
+    ...parts.backend,
+    ...parts.backendOptions,
+  }
+  registry.createPolicy(policy, policyOptions)
   registry.checkParts(use)
-  const sources = registry.modelSources()
-  const mustBeGguf = backendName === llamaCpp
-  const model = await resolveModel(parts.model, { sources, mustBeGguf })
-  const engine = await spawnEngine(
-    {
-      backendName,
-      backend: {
-        modelId: model.name,
-        ...parts.backend,
-        ...parts.backendOptions,
-        modelPath: model.path,
-      },
-      policy: parts.policy ?? defaultPolicyName,
-      policyOptions: parts.policyOptions ?? {},
-      options: parts.options ?? {},
-      plugins,
-      pluginsFolder,
-      use,
-      log: { level: 'warn', file: null },
-    },
-    { env: process.env },
-  )
-  const engines = { [engine.info.model.id]: engine.client }
-  const server = createServerOnInstances({ ...parts, engines })
+  registry.checkBackend(backendName, { ...backend, modelPath: 'model' })
+  const log = { level: 'warn', file: null }
+  const settings = { backendName, policy, policyOptions, options, plugins, pluginsFolder, use, log }
   return {
-    ...server,
-    async close(graceMs) {
-      await server.close(graceMs)
-      engine.kill()
-      await engine.ended
+    name: backend.modelId,
+    async load({ signal }) {
+      const { path } = await resolveModel(parts.model, { ...find, signal })
+      const engine = await spawnEngine(
+        { ...settings, backend: { ...backend, modelPath: path } },
+        { env: process.env, signal },
+      )
+      return asLoaded(engine)
     },
   }
 }

@@ -124,6 +124,27 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'native',
+    {
+      summary: 'Show which library computes, and how fast the ones that were built are',
+      load: async () => (await import('./commands/native/native-status.js')).run,
+    },
+  ],
+  [
+    'native build',
+    {
+      summary: 'Compile llama.cpp for this machine, offline, and use it where it is faster',
+      load: async () => (await import('./commands/native/native-build.js')).run,
+    },
+  ],
+  [
+    'native remove',
+    {
+      summary: 'Remove what was built: the prebuilt library computes again',
+      load: async () => (await import('./commands/native/native-remove.js')).run,
+    },
+  ],
+  [
     'model synth',
     {
       summary: "Write a model of another's shape with random weights",
@@ -192,11 +213,12 @@ export const dispatch: RunCommand = async (argv, io) => {
     return 0
   }
   const isGroup = [...commands.keys()].some((name) => name.startsWith(`${first} `))
-  if (isGroup && (second === '--help' || second === '-h')) {
+  const isAlone = commands.has(first) && second?.startsWith('-') === true
+  if (isGroup && !isAlone && (second === '--help' || second === '-h')) {
     io.stdout.write(help(first))
     return 0
   }
-  const words = isGroup && second !== undefined ? 2 : 1
+  const words = isGroup && !isAlone && second !== undefined ? 2 : 1
   const name = argv.slice(0, words).join(' ')
   const command = commands.get(name)
   if (command === undefined) {

@@ -19,6 +19,7 @@ export function toTransportOptions(
     host: server.host,
     port: server.port,
     bodyLimitBytes: server.body_limit,
+    bodiesLimitBytes: server.bodies_limit,
     streamLimitBytes: server.stream_limit,
     jsonDepthLimit: security.json_depth,
     maxConnections: security.max_connections,

@@ -18,10 +18,10 @@ async function run(name: string, ...args: readonly string[]): Promise<unknown> {
 }
 
 t.test('a short soak: nothing is lost, repeated or mixed up, though the engine dies', async (t) => {
-  const load = ['--minutes', '0.2', '--requests', '80', '--prompts', '16', '--slots', '4']
+  const load = ['--minutes', '0.05', '--requests', '40', '--prompts', '8', '--slots', '4']
   t.match(await run('soak.mjs', ...load, '--kills', '1'), {
     passed: true,
-    requests: 80,
+    requests: 40,
     kills: 1,
     lost: 0,
     miscounted: 0,

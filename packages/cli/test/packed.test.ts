@@ -14,30 +14,26 @@ const run = async (program: string, args: readonly string[], options: { cwd?: st
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const pnpmVersion = 'pnpm@10.34.8'
 
-interface Manifest {
+interface Packed {
   readonly name: string
-  readonly dependencies?: Readonly<Record<string, string>>
+  /** The archive. */
+  readonly filename: string
 }
 
 /** Packs every package and returns their archives by the packages' names. */
-async function pack(to: string): Promise<Map<string, string>> {
-  const archives = new Map<string, string>()
-  for (const folder of await readdir(join(root, 'packages'))) {
-    const cwd = join(root, 'packages', folder)
-    const manifest = JSON.parse(await readFile(join(cwd, 'package.json'), 'utf8')) as Manifest
-    const { stdout } = await run('npx', ['-y', pnpmVersion, 'pack', '--pack-destination', to], {
-      cwd,
-    })
-    archives.set(manifest.name, stdout.trim().split('\n').at(-1) ?? '')
-  }
-  return archives
+async function pack(to: string): Promise<Record<string, string>> {
+  const words = ['-r', '--filter', './packages/*', 'pack', '--json', '--pack-destination', to]
+  const { stdout } = await run('npx', ['-y', pnpmVersion, ...words], { cwd: root })
+  const packed = JSON.parse(stdout) as readonly Packed[]
+  return Object.fromEntries(packed.map(({ name, filename }) => [name, `file:${filename}`]))
 }
 
 t.test('the packed packages, installed into an empty folder, serve', async (t) => {
   const folder = t.testdir({ archives: {}, app: {} })
   const app = join(folder, 'app')
-  const archives = await pack(join(folder, 'archives'))
-  const files = Object.fromEntries([...archives].map(([name, path]) => [name, `file:${path}`]))
+  const files = await pack(join(folder, 'archives'))
+  const folders = await readdir(join(root, 'packages'))
+  t.equal(Object.keys(files).length, folders.length, 'every package is packed')
   await writeFile(
     join(app, 'package.json'),
     JSON.stringify({ private: true, dependencies: files, pnpm: { overrides: files } }),

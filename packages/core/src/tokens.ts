@@ -10,6 +10,7 @@ import type { EngineOptions } from './engine/engine-options.js'
 import type { EngineCosts } from './engine/costs/engine-costs.js'
 import type { Admission, KVCacheManager, PrefixIndex, WaitPredictor } from './engine/parts.js'
 import type { FallbackPolicy } from './engine/policy/policy-runner.js'
+import type { SamplerCatalog } from './sampler/sampler-catalog.js'
 
 /**
  * A token for the container. `Symbol.for` makes it the same in every copy of the package; the type
@@ -27,6 +28,8 @@ export const TOKENIZER = token<Tokenizer>('Tokenizer')
 export const SCHEDULER_POLICY = token<SchedulerPolicy>('SchedulerPolicy')
 /** The {@link FallbackPolicy}. */
 export const FALLBACK_POLICY = token<FallbackPolicy>('FallbackPolicy')
+/** The {@link SamplerCatalog}: the samplers of plug-ins. */
+export const SAMPLERS = token<SamplerCatalog>('Samplers')
 /** The {@link Clock}. */
 export const CLOCK = token<Clock>('Clock')
 /** The {@link Random} source for ids and seeds. */

@@ -76,6 +76,8 @@ export interface FakeProcessOptions extends Partial<FakeBackendOptions> {
   readonly onSampler?: (process: FakeProcess, tokens: readonly TokenId[]) => void
   /** Called before a text is tokenized. */
   readonly onEncode?: (process: FakeProcess, text: string) => void
+  /** Called before each part of a text that is tokenized in parts of 1,000 characters, if it is there. */
+  readonly onPart?: (process: FakeProcess) => void
   /** Milliseconds that a process needs to load its model. */
   readonly loadMs?: number
 }
@@ -110,6 +112,16 @@ export class FakeProcess implements EngineLink {
     tokenizer.encode = (text, given) => {
       options.onEncode?.(this, text)
       return encode(text, given)
+    }
+    const { onPart } = options
+    if (onPart !== undefined) {
+      const atWork = () => onPart(this)
+      tokenizer.encodeInParts = function* (text, given) {
+        for (let start = 0; start < text.length; start += 1000) {
+          atWork()
+          yield encode(text.slice(start, start + 1000), given)
+        }
+      }
     }
     const load = () => {
       const policy = firstComeFirstServed

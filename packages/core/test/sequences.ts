@@ -16,6 +16,7 @@ export function sequenceOf(
       id: 'request',
       maxTokens: 100,
       sampling: { ...defaultSampling, seed: 0 },
+      processors: [],
       priority: 0,
       deadline: undefined,
       expires: undefined,

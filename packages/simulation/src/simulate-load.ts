@@ -90,7 +90,8 @@ export interface SimulationReport {
  * Serves a load with the real engine and policy on simulated time and a simulated machine. The same
  * load gives the same report.
  *
- * @throws Error when a request never ends, and what a policy does wrong
+ * @throws Error when a request never ends, what a policy does wrong, and what `after`, `onToken` or
+ *   `onStep` throws, which ends the simulation
  */
 export async function simulateLoad(options: SimulationOptions): Promise<SimulationReport> {
   return await new SimulatedService(options).run()
@@ -108,6 +109,8 @@ class SimulatedService {
   readonly #results: Open[] = []
   readonly #open = new Map<string, Open>()
   readonly #turn = eventLoopTurns()
+  /** What a callback threw first. */
+  #failure: { readonly error: unknown } | undefined
 
   constructor(private readonly options: SimulationOptions) {
     const { machines = 1, router = routers.get('round-robin')?.() } = options
@@ -125,6 +128,7 @@ class SimulatedService {
     // All that happens between two timers are promises: a turn of the event loop settles them.
     for (;;) {
       await this.#turn()
+      if (this.#failure !== undefined) throw this.#failure.error
       const next = this.#clock.nextTimer()
       if (next === undefined || signal?.aborted === true) break
       this.#clock.advanceTo(next)
@@ -141,7 +145,7 @@ class SimulatedService {
     const { policy, machine, onStep, createBackend, seed = 1 } = this.options
     const { slots = 16, contextSize = 4096, batchSize = 2048 } = this.options
     const limits = { slots, contextSize, batchSize }
-    const tell = onStep && ((step: SimulatedStep) => onStep(step, index))
+    const tell = onStep && ((step: SimulatedStep) => this.#call(() => onStep(step, index)))
     const engine = createEngine({
       backend:
         createBackend?.(this.#clock) ?? new SimulatedBackend(this.#clock, machine, limits, tell),
@@ -156,6 +160,17 @@ class SimulatedService {
       },
     })
     return engine
+  }
+
+  /** The engine would take an error here for one of its own, and go on. */
+  #call<T>(callback: () => T): T | undefined {
+    if (this.#failure !== undefined) return undefined
+    try {
+      return callback()
+    } catch (error) {
+      this.#failure = { error }
+      return undefined
+    }
   }
 
   #schedule(request: SimulatedRequest): void {
@@ -191,7 +206,7 @@ class SimulatedService {
     if (event.type === 'start' && event.forecast !== undefined) result.forecast = event.forecast
     if (event.type === 'token') {
       result.tokenTimes.push(this.#clock.now())
-      this.options.onToken?.(id, event.token)
+      this.#call(() => this.options.onToken?.(id, event.token))
     }
     if (event.type === 'error') {
       result.error = event.error.code
@@ -203,7 +218,7 @@ class SimulatedService {
     this.#open.delete(id)
     const machine = this.#machines[index]
     if (machine !== undefined) machine.open--
-    const next = this.options.after?.(result, this.#clock.now())
+    const next = this.#call(() => this.options.after?.(result, this.#clock.now()))
     if (next !== undefined) this.#schedule(next)
   }
 

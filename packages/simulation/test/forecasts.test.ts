@@ -71,6 +71,25 @@ for (const policy of ['adaptive+fcfs', 'chunked+fcfs']) {
   })
 }
 
+t.test('what a callback throws ends the simulation', async (t) => {
+  const failing = (name: string) => () => {
+    throw new Error(`${name} failed`)
+  }
+  for (const name of ['after', 'onToken', 'onStep', 'onSecond'] as const) {
+    let calls = 0
+    const onSecond = () => void (++calls === 2 && failing(name)())
+    const callback = name === 'onSecond' ? { onToken: onSecond } : { [name]: failing(name) }
+    const simulated = simulateLoad({
+      policy: () => createPolicy('adaptive+fcfs'),
+      machine: builtInMachines.get('two-cores') as MachineModel,
+      requests: [0, 1, 2].map((id) => ({ id: `${id}`, arrival: 0, prompt: [1, 2], maxTokens: 3 })),
+      ...callback,
+    })
+    await t.rejects(simulated, { message: `${name} failed` })
+    if (name === 'onSecond') t.equal(calls, 2, 'nothing is called after the failure')
+  }
+})
+
 t.test('after one request, the cost of prompts is known well enough for a queue', async (t) => {
   const { results } = await simulateLoad({
     policy: () => createPolicy('adaptive+fcfs'),

@@ -1,27 +1,35 @@
 import { CllmError, type Logger } from '@cllm/core'
-import { getLlama, type Llama, type LlamaModel, LlamaLogLevel } from './node-llama-cpp.js'
+import { chooseFunctions } from './ffi/choose-functions.js'
+import { loadFfiModel } from './ffi/load-ffi-model.js'
+import {
+  getLlama,
+  GgufInsights,
+  type Llama,
+  type LlamaModel,
+  LlamaLogLevel,
+  readGgufFileInfo,
+} from './node-llama-cpp.js'
 import type {
+  AddonContext,
+  AddonLoadedModel,
   GpuKind,
   LlamaRuntime,
   LoadedModel,
   LoadModelOptions,
-  NativeContext,
   NativeContextOptions,
   NativeGrammar,
   NativeGrammarState,
   NativeModel,
   NativeSampler,
 } from './native.js'
-
-/** The version of node-llama-cpp whose internals this package was written for. */
-export const nodeLlamaCppVersion = '3.22.1'
+import { nodeLlamaCppVersion } from './versions.js'
 
 /** The exports of the native module that are used. */
 interface Bindings {
   readonly AddonContext: new (
     model: NativeModel,
     options: Readonly<Record<string, unknown>>,
-  ) => NativeContext & { init(): Promise<boolean> }
+  ) => AddonContext & { init(): Promise<boolean> }
   readonly AddonSampler: {
     new (model: NativeModel): NativeSampler
     acceptGrammarEvaluationStateToken(state: NativeGrammarState, token: number): void
@@ -67,7 +75,6 @@ const modelMethods = [
   'getTrainContextSize',
   'getTotalParameters',
   'getTotalSize',
-  'getMemoryBreakdown',
 ]
 
 /** llama.cpp is opened once per process: finding its binary takes 0.3 s. */
@@ -97,7 +104,8 @@ export async function openLlama(
       const { free: vram, unifiedSize } = await llama.getVramState()
       return { ram, vram, unified: unifiedSize > 0 }
     },
-    loadModel: (options) => loadModel(llama, bindings, options),
+    loadModel: ((options) =>
+      loadModel(llama, bindings, options, logger)) as LlamaRuntime['loadModel'],
   }
 }
 
@@ -123,7 +131,39 @@ async function loadModel(
   llama: Llama,
   bindings: Bindings,
   options: LoadModelOptions,
+  logger: Logger,
 ): Promise<LoadedModel> {
+  const { path = 'ffi', library } = options
+  if (path === 'addon') return loadAddonModel(llama, bindings, options)
+  // A library that was built here computes on the CPU alone.
+  const chosen = chooseFunctions(logger, llama.gpu === false ? library : undefined)
+  if (chosen === undefined) return loadAddonModel(llama, bindings, options)
+  const gpuLayers = await gpuLayersOf(llama, options)
+  return loadFfiModel(chosen, { ...options, gpuLayers })
+}
+
+/** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */
+async function gpuLayersOf(
+  llama: Llama,
+  { modelPath, gpuLayers, contextSize, mmap, ignoreMemory = false }: LoadModelOptions,
+): Promise<number> {
+  if (llama.gpu === false) return 0
+  if (gpuLayers === 'max') return -1
+  if (gpuLayers !== 'auto') return gpuLayers
+  const insights = await GgufInsights.from(await readGgufFileInfo(modelPath), llama)
+  const fit = { fitContext: { contextSize } }
+  const resolved = await insights.configurationResolver.resolveModelGpuLayersV2(fit, {
+    ignoreMemorySafetyChecks: ignoreMemory,
+    useMmap: mmap,
+  })
+  return resolved.gpuLayers
+}
+
+async function loadAddonModel(
+  llama: Llama,
+  bindings: Bindings,
+  options: LoadModelOptions,
+): Promise<AddonLoadedModel> {
   const { modelPath, gpuLayers, contextSize, mmap, mlock, ignoreMemory = false } = options
   const model: LlamaModel = await llama.loadModel({
     modelPath,
@@ -135,6 +175,7 @@ async function loadModel(
   const native = checkModel((model as unknown as { _model?: unknown })._model)
   const { tokenizer } = model.fileInfo.metadata
   return {
+    path: 'addon',
     native,
     tokenTexts: tokenizer?.ggml?.tokens ?? [],
     chatTemplate: tokenizer?.chat_template,
@@ -150,7 +191,7 @@ async function createContext(
   bindings: Bindings,
   model: NativeModel,
   { kvCacheType, ...options }: NativeContextOptions,
-): Promise<NativeContext | undefined> {
+): Promise<AddonContext | undefined> {
   const type = bindings.getGgmlType(kvCacheType.toUpperCase())
   if (type === undefined) throw changed(`getGgmlType('${kvCacheType.toUpperCase()}')`)
   const context = new bindings.AddonContext(model, {
@@ -158,9 +199,20 @@ async function createContext(
     kvCacheKeyType: type,
     kvCacheValueType: type,
   })
-  if (await context.init()) return context
+  if (await context.init()) return takingLists(context)
   await context.dispose()
   return undefined
+}
+
+/** The addon takes typed arrays, and outputs as indexes. */
+function takingLists(context: AddonContext): AddonContext {
+  type Add = (sequence: number, at: number, tokens: Uint32Array, outputs: Uint32Array) => void
+  const add = context.addToBatch.bind(context) as unknown as Add
+  const value: AddonContext['addToBatch'] = (sequence, position, tokens, outputs) => {
+    const indexes = Uint32Array.from(outputs, (output) => output - position)
+    add(sequence, position, Uint32Array.from(tokens), indexes)
+  }
+  return Object.defineProperty(context, 'addToBatch', { value })
 }
 
 function parseGrammar(

@@ -1,3 +1,5 @@
+import type { KvCacheType } from '../model/kv-cache-type.js'
+
 /** The parts of llama.cpp's model used here. An id outside the vocabulary ends the process. */
 export interface NativeModel {
   /** Adds neither a begin nor an end token. */
@@ -20,7 +22,6 @@ export interface NativeModel {
   getTrainContextSize(): number
   getTotalParameters(): number
   getTotalSize(): number
-  getMemoryBreakdown(): NativeMemory
 }
 
 /** Bytes that llama.cpp allocated. */
@@ -50,9 +51,12 @@ export interface NativeSamplerConfig {
   grammarEvaluationState?: NativeGrammarState
 }
 
-/** The position of a text in its grammar. Opaque. */
+/** The position of a text in its grammar; to the addon's samplers it is opaque. */
 export interface NativeGrammarState {
-  readonly grammarState?: never
+  /** Whether the token may come next. */
+  allows?(token: number): boolean
+  /** Sets the logits of those of the first `size` candidates to −∞ that may not come next. */
+  forbid?(ids: Int32Array, logits: Float32Array, size: number): void
 }
 
 /** A parsed grammar. */
@@ -63,7 +67,7 @@ export interface NativeGrammar {
   accept(state: NativeGrammarState, token: number): void
 }
 
-/** llama.cpp's sampler chain. It holds 12 bytes per vocabulary entry for good, so it is reused. */
+/** The addon's sampler chain. It holds 12 bytes per vocabulary entry for good, so it is reused. */
 export interface NativeSampler {
   applyConfig(config: NativeSamplerConfig): void
   dispose(): void
@@ -85,14 +89,45 @@ export type NativeLogits = readonly [
 export interface NativeContext {
   /** Begins an empty batch with room for `tokens` tokens. */
   initBatch(tokens: number): void
-  /** Copies the tokens into the batch; `outputs` are indexes into `tokens`. */
+  /**
+   * Copies tokens of one sequence into the batch.
+   * @param outputs - the positions whose logits are wanted
+   */
   addToBatch(
     sequence: number,
     position: number,
-    tokens: Uint32Array,
-    outputs: Uint32Array,
-  ): Uint32Array
+    tokens: readonly number[],
+    outputs: readonly number[],
+  ): void
   decodeBatch(): Promise<void>
+  disposeSequence(sequence: number): void
+  /** False when the model's memory cannot forget a part. */
+  removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean
+  /** Copies cells now and their data at the next forward pass. */
+  copySequenceStateFromOtherSequence(target: number, source: number): Promise<unknown>
+  /** −1 when the sequence is empty. */
+  getSequenceKvCacheMinPosition(sequence: number): number
+  /** −1 when the sequence is empty. */
+  getSequenceKvCacheMaxPosition(sequence: number): number
+  /** That of sequence 0, for a context that was made for embeddings. */
+  getEmbedding(tokens: number): Float32Array
+  getThreads(): number
+  dispose(): Promise<void>
+}
+
+/** A context that gives its logits out. */
+export interface LogitsContext extends NativeContext {
+  /**
+   * The logits of the batch's token with this index, where llama.cpp has them: to be read before the
+   * next forward pass. Undefined when they were not asked for.
+   */
+  logits(batchIndex: number): Float32Array | undefined
+  /** Threads of the forward passes from now on, up to as many as the context was made with. */
+  setThreads(threads: number): void
+}
+
+/** A context of the addon, which draws with samplers of its own. */
+export interface AddonContext extends NativeContext {
   /** Draws from the logits of the batch's token with this index; −1 when it has none. */
   sampleToken(batchIndex: number, sampler: NativeSampler): Promise<number>
   /**
@@ -113,20 +148,7 @@ export interface NativeContext {
     ],
     weight: boolean,
   ): Promise<NativeLogits>
-  disposeSequence(sequence: number): void
-  /** False when the model's memory cannot forget a part. */
-  removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean
-  /** Copies cells now and their data at the next forward pass. */
-  copySequenceStateFromOtherSequence(target: number, source: number): Promise<number>
-  /** −1 when the sequence is empty. */
-  getSequenceKvCacheMinPosition(sequence: number): number
-  /** −1 when the sequence is empty. */
-  getSequenceKvCacheMaxPosition(sequence: number): number
   getMemoryBreakdown(): NativeMemory
-  /** That of sequence 0, for a context that was made for embeddings. */
-  getEmbedding(tokens: number): Float32Array
-  getThreads(): number
-  dispose(): Promise<void>
 }
 
 /** How a context is made. */
@@ -140,10 +162,39 @@ export interface NativeContextOptions {
   readonly kvCacheType: KvCacheType
   /** Computes embeddings; default false. */
   readonly embeddings?: boolean
+  /** Logits that one forward pass can give out; default: of each token. */
+  readonly outputs?: number
+  /** Tokens that are computed at once; default: `batchSize`. */
+  readonly ubatchSize?: number
+  /** Whether all sequences share their cells; default false. */
+  readonly kvUnified?: boolean
+  readonly rope?: RopeOptions
+  /** How long threads poll for work before they sleep, 0 to 100; default 50. */
+  readonly poll?: number
 }
 
-/** The number format of keys and values. */
-export type KvCacheType = 'f16' | 'q8_0'
+/** How positions are stretched beyond the context that a model was trained with. */
+export interface RopeOptions {
+  readonly scaling?: 'none' | 'linear' | 'yarn' | undefined
+  readonly freqBase?: number | undefined
+  /** Factor on the frequencies: 0.5 doubles the context. */
+  readonly freqScale?: number | undefined
+  /** The context that the model was trained with, for YaRN. */
+  readonly yarnOriginalContext?: number | undefined
+}
+
+/** Where a model's weights go. */
+export interface PlacementOptions {
+  /** Names of devices, as llama.cpp has them; default: all GPUs. */
+  readonly devices?: readonly string[] | undefined
+  readonly splitMode?: 'none' | 'layer' | 'row' | undefined
+  /** The GPU that is used with `splitMode` `none`. */
+  readonly mainGpu?: number | undefined
+  /** Each GPU's share. */
+  readonly tensorSplit?: readonly number[] | undefined
+  /** Tensors whose name matches a pattern go to a device. */
+  readonly overrideTensors?: readonly { readonly pattern: string; readonly device: string }[]
+}
 
 /** Where llama.cpp computes. */
 export type GpuKind = 'metal' | 'cuda' | 'vulkan'
@@ -157,21 +208,44 @@ export interface FreeMemory {
   readonly unified: boolean
 }
 
-/** A model in memory. */
-export interface LoadedModel {
+/** What both paths have. */
+interface ModelInMemory {
   readonly native: NativeModel
   /** The texts of all tokens, as the file has them. */
   readonly tokenTexts: readonly string[]
   readonly chatTemplate: string | undefined
   /** Layers on the GPU. */
   readonly gpuLayers: number
-  createSampler(): NativeSampler
   /** Throws when the text is no GBNF, has no such root rule, or one of its rules begins with itself. */
   parseGrammar(this: void, gbnf: string, root: string): NativeGrammar
-  /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */
-  createContext(options: NativeContextOptions): Promise<NativeContext | undefined>
   dispose(): Promise<void>
 }
+
+/** A model that was loaded through the C API. */
+export interface FfiLoadedModel extends ModelInMemory {
+  readonly path: 'ffi'
+  /** The library that was built on this machine; undefined: node-llama-cpp's. */
+  readonly library: string | undefined
+  /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */
+  createContext(options: NativeContextOptions): Promise<LogitsContext | undefined>
+}
+
+/** A model that was loaded through node-llama-cpp's addon. */
+export interface AddonLoadedModel extends ModelInMemory {
+  readonly path: 'addon'
+  createSampler(): NativeSampler
+  /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */
+  createContext(options: NativeContextOptions): Promise<AddonContext | undefined>
+}
+
+/** A model in memory. */
+export type LoadedModel = FfiLoadedModel | AddonLoadedModel
+
+/**
+ * How llama.cpp is reached: through the C API of its libraries (`ffi`), or through node-llama-cpp's
+ * addon.
+ */
+export type NativePath = 'ffi' | 'addon'
 
 /** How a model is loaded. */
 export interface LoadModelOptions {
@@ -183,6 +257,15 @@ export interface LoadModelOptions {
   readonly mlock: boolean
   /** Loads even when the memory does not seem to suffice; default false. */
   readonly ignoreMemory?: boolean
+  /** Only on the path `ffi`. */
+  readonly placement?: PlacementOptions
+  /** Default `ffi`, which becomes `addon`, with a warning, where it cannot be had. */
+  readonly path?: NativePath
+  /**
+   * A library that was built on this machine, for `ffi` without a GPU; default: node-llama-cpp's, also
+   * where this one cannot be used, with a warning.
+   */
+  readonly library?: string | undefined
 }
 
 /** llama.cpp, opened for one kind of GPU or none. */
@@ -191,5 +274,6 @@ export interface LlamaRuntime {
   /** Cores that are useful for matrix multiplication. */
   readonly mathCores: number
   freeMemory(): Promise<FreeMemory>
+  loadModel(options: LoadModelOptions & { readonly path: 'addon' }): Promise<AddonLoadedModel>
   loadModel(options: LoadModelOptions): Promise<LoadedModel>
 }

@@ -5,6 +5,7 @@ export {
   getLlama,
   type GgufFileInfo,
   GgufFileType,
+  GgufInsights,
   InsufficientMemoryError,
   type Llama,
   LlamaLogLevel,

@@ -122,6 +122,16 @@ export class ConstraintTrack {
     if (this.#state !== undefined) this.#read(this.#reading, token)
   }
 
+  /**
+   * Moves the state on over a token that was drawn without a native sampler.
+   * @throws CllmError `backend_failed` when the constraint does not allow it
+   */
+  accept(token: TokenId): void {
+    if (this.#vocabulary.endOfGeneration.has(token)) return
+    this.#output.push(token)
+    if (this.#state !== undefined) this.#accept(this.#state, token)
+  }
+
   #follow(position: number, start: number, tokens: readonly TokenId[]): void {
     const output = this.#output
     for (let at = Math.max(start, this.#promptTokens); at <= position; at++) {

@@ -1,5 +1,5 @@
 import { CllmError, type OutputLogprobs, type TokenId, type TokenLogprob } from '@cllm/core'
-import type { NativeContext, NativeLogits, NativeSamplerConfig } from '../native/native.js'
+import type { AddonContext, NativeLogits, NativeSamplerConfig } from '../native/native.js'
 import type { PooledSampler, SamplerPool } from './sampler-pool.js'
 
 /** So far up that the token is the likeliest one, and small enough for a float32 to keep 4 digits. */
@@ -12,10 +12,10 @@ const lift = 512
  */
 export class LogprobReader {
   readonly #pool: SamplerPool
-  readonly #context: NativeContext
+  readonly #context: AddonContext
   #samplers: { readonly greedy: PooledSampler; readonly likeliest: PooledSampler } | undefined
 
-  constructor(pool: SamplerPool, context: NativeContext) {
+  constructor(pool: SamplerPool, context: AddonContext) {
     this.#pool = pool
     this.#context = context
   }

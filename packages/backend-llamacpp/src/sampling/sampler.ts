@@ -1,24 +1,13 @@
 import { CllmError, penaltyWindow, type Sampler, type SamplingParams } from '@cllm/core'
 import type { TokenId } from '@cllm/core'
+import { biasesOf } from './biases-of.js'
 import { ConstraintTrack } from './constraint-track.js'
-import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
 import type { NativeSampler, NativeSamplerConfig } from '../native/native.js'
 import { seedAt } from './seed-at.js'
+import type { SamplerConstraint } from './token-sampler.js'
+import { topKOf } from './nucleus-candidates.js'
 import type { PooledSampler, SamplerPool } from './sampler-pool.js'
 import type { Vocabulary } from '../text/vocabulary.js'
-
-/**
- * In vocabularies larger than this a request with `top_p` and without `top_k` draws from the
- * likeliest {@link nucleusCandidates}.
- */
-export const largeVocabulary = 65_536
-
-/**
- * How many tokens `top_p` looks at in a {@link largeVocabulary}: sorting all of 151,936 takes up to
- * 7 ms a token, 8,192 take 0.8. The probability beyond them was 0.00002 with a well-trained model
- * and 0.01 with a 2-bit one (see docs/decisions/0005-nucleus-candidates.md).
- */
-export const nucleusCandidates = 8192
 
 const noTokens = new Uint32Array(0)
 
@@ -43,7 +32,7 @@ export class LlamaCppSampler implements Sampler {
     vocabulary: Vocabulary,
     params: SamplingParams,
     tokens: readonly TokenId[],
-    constraint?: { readonly grammar: ConstraintGrammar; readonly promptTokens: number },
+    constraint?: SamplerConstraint,
   ) {
     this.#config = configOf(params, vocabulary)
     if (constraint !== undefined) {
@@ -132,10 +121,9 @@ function hasPenalties(params: SamplingParams): boolean {
 }
 
 function configOf(params: SamplingParams, vocabulary: Vocabulary): NativeSamplerConfig {
-  const { temperature, topK, topP, minP } = params
+  const { temperature, topP, minP } = params
   const biases = biasesOf(params, vocabulary)
-  const isLarge = vocabulary.size > largeVocabulary
-  const candidates = topK > 0 ? topK : topP < 1 && isLarge ? nucleusCandidates : 0
+  const candidates = topKOf(params, vocabulary.size)
   return {
     temperature,
     seed: 0,
@@ -158,16 +146,4 @@ function configOf(params: SamplingParams, vocabulary: Vocabulary): NativeSampler
         }
       : {}),
   }
-}
-
-function biasesOf(params: SamplingParams, vocabulary: Vocabulary): Map<TokenId, number> {
-  const biases = new Map<TokenId, number>()
-  for (const [token, bias] of params.logitBias) {
-    vocabulary.check(token)
-    biases.set(token, (biases.get(token) ?? 0) + bias)
-  }
-  if (params.ignoreEos) {
-    for (const token of vocabulary.endOfGeneration) biases.set(token, -Infinity)
-  }
-  return biases
 }

@@ -18,12 +18,19 @@ export interface StepLimits {
   readonly contextSize: number
 }
 
+/** How llama.cpp lays the cells of its sequences out. */
+export interface StepLayout {
+  /** All sequences share their cells, so prompts and decodes are one pass over the weights. */
+  readonly kvUnified: boolean
+}
+
 /**
  * Checks a batch, so that llama.cpp cannot fail on it or end the process, and orders it.
  *
  * Decodes and prompt chunks are passes of their own. Together llama.cpp would make two passes of them
  * as well, the first with one token of each sequence: a chunk of 64 would so become one of 63, and
- * flash attention on the CPU, which computes queries in tiles of 64, would be three times slower.
+ * flash attention on the CPU, which computes queries in tiles of 64, would be three times slower. With
+ * a unified KV cache they are one pass.
  * @throws CllmError `invalid_token` or `backend_failed`
  */
 export function orderBatch(
@@ -31,6 +38,7 @@ export function orderBatch(
   cells: SlotCells,
   vocabulary: Vocabulary,
   limits: StepLimits,
+  { kvUnified }: StepLayout,
 ): readonly StepPass[] {
   let tokens = 0
   for (const item of batch) {
@@ -45,6 +53,7 @@ export function orderBatch(
   const twice = order.find((item, index) => index > 0 && slotOf(item) === slotOf(order[index - 1]!))
   if (twice !== undefined) throw failed(`slot ${slotOf(twice)} is twice in a step`)
   const isDecode = (index: number) => batch[index]?.tokens.length === 1
+  if (kvUnified) return [{ order, tokens, isDecode: order.every(isDecode) }]
   const decodes = order.filter(isDecode)
   const prompts = order.filter((index) => !isDecode(index))
   return [

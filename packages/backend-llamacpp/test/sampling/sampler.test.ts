@@ -3,7 +3,8 @@ import { assert, asyncProperty, constantFrom, integer, property, record } from '
 import t from 'tap'
 import { openLlama } from '../../src/native/addon.js'
 import type { NativeSampler, NativeSamplerConfig } from '../../src/native/native.js'
-import { LlamaCppSampler, nucleusCandidates } from '../../src/sampling/sampler.js'
+import { nucleusCandidates } from '../../src/sampling/nucleus-candidates.js'
+import { LlamaCppSampler } from '../../src/sampling/sampler.js'
 import { SamplerPool } from '../../src/sampling/sampler-pool.js'
 import { seedAt } from '../../src/sampling/seed-at.js'
 import type { Vocabulary } from '../../src/text/vocabulary.js'
@@ -221,6 +222,7 @@ t.test('draws follow the distribution, over positions and over seeds', async (t)
     gpuLayers: 0,
     mmap: true,
     mlock: false,
+    path: 'addon',
   })
   const context = (await loaded.createContext({
     ...settings,
@@ -228,7 +230,7 @@ t.test('draws follow the distribution, over positions and over seeds', async (t)
     kvCacheType: 'f16',
   }))!
   context.initBatch(1)
-  context.addToBatch(0, 0, Uint32Array.of(5), new Uint32Array(1))
+  context.addToBatch(0, 0, [5], [0])
   await context.decodeBatch()
   const pool = new SamplerPool(() => loaded.createSampler())
   const vocabulary = { size: 768, endOfGeneration: new Set(), check() {} } as unknown as Vocabulary

@@ -183,7 +183,10 @@ t.test('conversations', async (t) => {
       constantFrom('<s>', '</s>', '<unk>', turnToken.text, '<|tu', 'rn|>', '\uE000', ' ', 'hello'),
       string({ unit: 'grapheme', maxLength: 4 }),
     )
-    const content = array(piece, { maxLength: 6 }).map((pieces) => pieces.join(''))
+    // The vocabulary spells a space as U+2581, so that character comes back as one.
+    const content = array(piece, { maxLength: 6 }).map((pieces) =>
+      pieces.join('').replaceAll('\u2581', '_'),
+    )
     assert(
       property(content, content, content, (role, content, extra) => {
         const messages = [{ role, content }]

@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import type { Usage } from '../metrics/run-record.js'
 
 /** An earlier turn of a conversation: a question and its answer. */
@@ -67,5 +68,5 @@ export function numberOf(value: unknown): number | undefined {
 
 /** Removes undefined fields. */
 export function usageOf(counts: { readonly [name in keyof Usage]: number | undefined }): Usage {
-  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count !== undefined))
+  return defined(counts)
 }

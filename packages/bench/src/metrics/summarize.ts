@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import { distributionOf, type Distribution } from '../statistics/distribution.js'
 import {
   e2eOf,
@@ -87,17 +88,17 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
     promptTokens: sum(records.map(promptTokensOf)),
     cachedTokens: sum(records.map(({ usage }) => usage?.cachedTokens ?? 0)),
     generatedTokens: generated,
-    ...defined('ttftMs', distributionOf(ok.flatMap((record) => ttftOf(record) ?? []))),
-    ...defined('tpotMs', distributionOf(quick(ok).flatMap((record) => tpotOf(record) ?? []))),
-    ...defined('itlMs', distributionOf(quick(ok).flatMap(gapsOf))),
-    ...defined('e2eMs', e2eMs),
+    ...defined({ ttftMs: distributionOf(ok.flatMap((record) => ttftOf(record) ?? [])) }),
+    ...defined({ tpotMs: distributionOf(quick(ok).flatMap((record) => tpotOf(record) ?? [])) }),
+    ...defined({ itlMs: distributionOf(quick(ok).flatMap(gapsOf)) }),
+    ...defined({ e2eMs }),
     ...(Object.keys(slo).length > 0 && {
       goodput: { slo, requestsPerSecond: perSecond(good), share: good / records.length },
     }),
     ...(e2eMs !== undefined && { stability: 1 / (1 + e2eMs.deviation / e2eMs.mean) }),
-    ...defined('jain', jain),
+    ...defined({ jain }),
     tenants: summarizeTenants(records),
-    ...defined('sendLagMs', distributionOf(records.map((each) => each.sentMs - each.intendedMs))),
+    ...defined({ sendLagMs: distributionOf(records.map((each) => each.sentMs - each.intendedMs)) }),
   }
 }
 
@@ -115,10 +116,3 @@ function durationOf(records: readonly RunRecord[]): number {
 const quick = (records: readonly RunRecord[]) => records.filter(({ slowReader }) => !slowReader)
 
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
-
-function defined<Name extends string, T>(
-  name: Name,
-  value: T | undefined,
-): { readonly [key in Name]?: T } {
-  return (value === undefined ? {} : { [name]: value }) as { readonly [key in Name]?: T }
-}

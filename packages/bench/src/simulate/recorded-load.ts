@@ -1,4 +1,4 @@
-import type { ArrivalRecord, Recording } from '@cllm/core'
+import { type ArrivalRecord, defined, type Recording } from '@cllm/core'
 import { datasetError } from '../datasets/dataset-error.js'
 import { listDataset } from '../datasets/list-dataset.js'
 import type { Dataset, PromptSegment, WorkItem } from '../workload/work-item.js'
@@ -45,7 +45,7 @@ function requestOf(arrival: ArrivalRecord): NonNullable<WorkItem['request']> {
   const { priority, deadlineMs, tenant, session, stepGroup, cache, end, endMs } = arrival
   const timeoutMs = arrival.timeoutMs ?? (end === 'timeout' ? endMs : undefined)
   const cancelAfterMs = end === 'cancelled' ? endMs : undefined
-  const all = {
+  return defined({
     priority,
     deadlineMs,
     timeoutMs,
@@ -54,6 +54,5 @@ function requestOf(arrival: ArrivalRecord): NonNullable<WorkItem['request']> {
     stepGroup,
     cache,
     cancelAfterMs,
-  }
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined))
+  })
 }

@@ -1,3 +1,5 @@
+import type { ModelHost } from '@cllm/bench'
+
 /** Where a command writes text. */
 export interface Output {
   /** Writes the text unchanged. */
@@ -17,3 +19,10 @@ export interface CommandIo {
 
 /** Runs a command; `argv` excludes the command's name. Returns the exit code. */
 export type RunCommand = (argv: string[], io: CommandIo) => Promise<number>
+
+/** A command that measures models with the policies of plugins, and returns its exit code. */
+export type HostCommand = (
+  argv: string[],
+  io: CommandIo,
+  hostWith: (plugins: readonly string[]) => Promise<ModelHost>,
+) => Promise<number>

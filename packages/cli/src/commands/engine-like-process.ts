@@ -14,14 +14,19 @@ const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
  * default a token takes half as long again.
  *
  * @param words - the command's name on the command line
+ * @param poolSize - the size of the thread pool. Default: by the command's `--gpu`
  */
-export function engineLikeProcess(words: readonly string[], run: RunCommand): RunCommand {
+export function engineLikeProcess(
+  words: readonly string[],
+  run: RunCommand,
+  poolSize?: string,
+): RunCommand {
   return async (argv, io) => {
     if (io.env['UV_THREADPOOL_SIZE'] !== undefined || asksForHelp(argv)) return await run(argv, io)
     const options = { gpu: { type: 'string' } } as const
     const { gpu } = parseArgs({ args: argv, options, strict: false }).values
     const child = spawn(process.execPath, [bin, ...words, ...argv], {
-      env: { ...io.env, UV_THREADPOOL_SIZE: threadPool(gpu) },
+      env: { ...io.env, UV_THREADPOOL_SIZE: poolSize ?? threadPool(gpu) },
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     })
     // Not a signal: the terminal may have sent the child one, and a second would end it at once.

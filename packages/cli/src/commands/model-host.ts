@@ -6,6 +6,7 @@ import { loadConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
 import { availableCores } from '../engine/available-cores.js'
 import { availableMemory } from '../engine/available-memory.js'
+import { findNativeLibrary } from '../engine/native-library.js'
 import { spawnEngine } from '../engine/spawn-engine.js'
 import { llamaCpp } from '../engine/to-engine-settings.js'
 import { createLogger } from '../logger.js'
@@ -43,9 +44,11 @@ export async function modelHost(
     policies: await policiesOf(plugins),
     async openBackend(settings) {
       const { path } = await resolve(settings)
+      const logger = createLogger(log)
       const surroundings = {
         clock: systemClock,
-        logger: createLogger(log),
+        logger,
+        library: await findNativeLibrary(env, logger),
         availableMemory: () => availableMemory(),
         cores: { cores: availableCores(), engines: 1 },
       }

@@ -7,6 +7,7 @@ import { checkLayer } from './checks/check-layer.js'
 import { checkModels } from './checks/check-models.js'
 import { checkPolicy } from './checks/check-policy.js'
 import { checkSecurity } from './checks/check-security.js'
+import { checkServer } from './checks/check-server.js'
 import { configVariable, readEnvironmentLayer } from './layers/environment-layer.js'
 import { readFileLayer } from './layers/file-layer.js'
 import { readFlagsLayer } from './layers/flags-layer.js'
@@ -155,7 +156,12 @@ export const loadConfig = ({
   const problems = [...layers.flatMap((layer) => layer.problems), ...conflicts]
   const security = checkSecurity(settings, fileLayer.isOriginal === true)
   if (problems.length === 0)
-    problems.push(...checkEngine(settings), ...checkModels(settings), ...security.problems)
+    problems.push(
+      ...checkServer(settings),
+      ...checkEngine(settings),
+      ...checkModels(settings),
+      ...security.problems,
+    )
   if (problems.length > 0) throw failure(problems)
   const isFromFile = fileLayer.settings.includes(settings.get('plugins')!)
   return {

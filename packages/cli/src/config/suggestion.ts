@@ -1,7 +1,5 @@
-import { nearestName } from '@cllm/core'
+import { didYouMean } from '@cllm/core'
 
-/** `; did you mean X?`, or nothing. */
-export const suggestion = (name: string, candidates: Iterable<string>, prefix = ''): string => {
-  const nearest = nearestName(name, candidates)
-  return nearest === undefined ? '' : `; did you mean ${prefix}${nearest}?`
-}
+/** {@link didYouMean} as on a command line: without quotation marks. */
+export const suggestion = (name: string, candidates: Iterable<string>, prefix = ''): string =>
+  didYouMean(name, candidates, (nearest) => `${prefix}${nearest}`)

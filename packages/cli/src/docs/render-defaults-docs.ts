@@ -34,14 +34,18 @@ ${rows.join('\n')}
 
 ## Threads
 
-Without \`--threads\`, a model on a CPU computes on the physical performance cores, but leaves one of
-the logical cores that the process may use (also in a container) to everything else: llama.cpp's
-threads wait for one another at every layer, and a thread that shares its core delays all of them.
-Models in memory at once (as many as \`--max-loaded-models\` says, or those loaded so far) share the
-threads. A set value is kept; a value above the number of logical cores is lowered to it, with a
-warning.
+Without \`--threads\`, the number of threads of a model on a CPU follows the machine. llama.cpp's threads
+wait for one another at every layer, so one that shares its core with another process delays all of
+them. A model starts with the number in the table: the physical performance cores, but one of the
+logical cores that the process may use (also in a container) is left to everything else, and models in
+memory at once (as many as \`--max-loaded-models\` says, or those loaded so far) share the rest. Then it
+measures. While other processes leave cores free, more threads are tried, up to the physical
+performance cores; when passes become slow, fewer are. Prompts and decodes have a number each. Trials
+cost less than 1 % of the time. On a GPU, and with \`--native addon\`, the number in the table stays.
 
-| physical cores | logical cores | threads of one model | of each of two | of each of four |
+A set value is kept; a value above the number of logical cores is lowered to it, with a warning.
+
+| physical cores | logical cores | threads of one model at first | of each of two | of each of four |
 |---|---|---|---|---|
 ${threadRows()}
 `

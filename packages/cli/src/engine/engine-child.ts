@@ -6,7 +6,9 @@ import { ignoreStopSignals } from '../stop-signal.js'
 import { availableCores } from './available-cores.js'
 import { availableMemory } from './available-memory.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
+import { findNativeLibrary } from './native-library.js'
 import { parentChannel } from './process-channel.js'
+import { llamaCpp } from './to-engine-settings.js'
 import { warmUp } from './warm-up.js'
 
 ignoreStopSignals()
@@ -22,10 +24,12 @@ async function start(settings: EngineSettings): Promise<void> {
       if (message.type === 'log-level') ownLogger.level = message.level
     })
     const { use, options } = settings
+    const isLlamaCpp = settings.backendName === llamaCpp
     const registry = await loadRegistry(settings, {
       limits: {
         availableMemory: () => availableMemory(settings.heldBytes),
         cores: { cores: availableCores(), engines: settings.engines ?? 1 },
+        library: isLlamaCpp ? await findNativeLibrary(process.env, ownLogger) : undefined,
       },
     })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)

@@ -1,6 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import {
+  CllmError,
   type EngineInfo,
   type EngineLink,
   type Logger,
@@ -11,6 +12,7 @@ import {
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { childChannel } from './process-channel.js'
 import { threadPool } from './thread-pool.js'
+import { llamaCpp } from './to-engine-settings.js'
 
 /** An engine in a separate process, which is restarted when it dies. */
 export interface EngineProcess {
@@ -29,7 +31,7 @@ export interface EngineProcess {
 /** How an engine's process is started. */
 export interface SpawnOptions {
   readonly env: NodeJS.ProcessEnv
-  /** Cancels the start. */
+  /** Cancels the start, which then throws `cancelled`; without effect once the engine is ready. */
   readonly signal?: AbortSignal
   /** Logs deaths and restarts. Default: silent. */
   readonly logger?: Logger
@@ -43,11 +45,14 @@ const entry = fileURLToPath(new URL('engine-child.js', import.meta.url))
  * Starts a process with an engine and resolves when the model is loaded and warmed up. The engine
  * needs a process of its own to have its own thread pool. A process that dies later is replaced;
  * see `SupervisedEngineClient`.
+ *
+ * @throws what the engine fails with at its start, and `cancelled` when the signal fires first
  */
 export async function spawnEngine(
   settings: EngineSettings,
   { env, signal, logger, supervisor, recorder }: SpawnOptions,
 ): Promise<EngineProcess> {
+  throwIfCancelled(signal)
   let child: ChildProcess | undefined
   let { log } = settings
   // Between two children, nothing else might keep this process alive.
@@ -85,9 +90,21 @@ export async function spawnEngine(
   try {
     const info = await client.ready()
     return { client, info, ended: client.gone, kill, setLogLevel, pid: () => child?.pid }
+  } catch (error) {
+    // Its memory is free when the caller hears of the failure.
+    kill()
+    await client.gone
+    throwIfCancelled(signal)
+    throw error
   } finally {
     signal?.removeEventListener('abort', kill)
   }
+}
+
+function throwIfCancelled(signal: AbortSignal | undefined): void {
+  if (signal?.aborted !== true) return
+  const message = 'The start of the engine was cancelled'
+  throw new CllmError('cancelled', message, { cause: signal.reason })
 }
 
 /** The limits that also apply while there is no engine. */
@@ -99,9 +116,13 @@ function limitsOf({ options }: EngineSettings): Partial<SupervisorOptions> {
   }
 }
 
+/** Other backends have Node's usual thread pool. */
+const threadPoolOf = ({ backendName, backend }: EngineSettings): NodeJS.ProcessEnv =>
+  backendName === llamaCpp ? { UV_THREADPOOL_SIZE: threadPool(backend['gpu']) } : {}
+
 function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProcess {
   const child = fork(entry, {
-    env: { UV_THREADPOOL_SIZE: threadPool(settings.backend.gpu), ...env },
+    env: { ...threadPoolOf(settings), ...env },
     // Not the parent's Node flags, such as a debugger's port.
     execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],

@@ -1,5 +1,5 @@
 /**
- * The size of libuv's thread pool in a process that computes. On the CPU one thread is best: each
+ * The size of libuv's thread pool in a process that computes with llama.cpp. On the CPU one thread is best: each
  * further one runs its decodes on cold caches (20 to 25 ms a token instead of 15 were measured). On a
  * GPU sampling is the bottleneck and gains from four.
  *

@@ -1,9 +1,11 @@
+import type { SupervisorOptions } from '@cllm/core'
 import { policyOptionsOf } from '../config/policy-options.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
 import type { OwnSettings } from '../config/served-models.js'
 import type { EngineSettings } from './engine-settings.js'
+import { toNativeOptions } from './to-native-options.js'
 
 /** The built-in backend's name. */
 export const llamaCpp = 'llamacpp'
@@ -40,6 +42,14 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     pluginsFolder: loaded.pluginsFolder,
     use: config.use,
     log: { level: config.logging.level, file: config.logging.file },
+  }
+}
+
+/** Converts the configuration to how an engine's process is watched. */
+export function toSupervisorOptions({ engine }: CllmConfig): Partial<SupervisorOptions> {
+  return {
+    hangTimeoutMs: engine.hang_timeout * 1000,
+    prepareTimeoutMs: engine.prepare_timeout * 1000,
   }
 }
 
@@ -81,6 +91,7 @@ function toLlamaCppOptions(engine: CllmConfig['engine']) {
     flashAttention: engine.flash_attention,
     mmap: engine.mmap,
     mlock: engine.mlock,
+    ...toNativeOptions(engine),
     ignoreMemoryCheck: engine.ignore_memory_check,
     ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),
   }

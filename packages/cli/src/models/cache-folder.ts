@@ -17,11 +17,24 @@ export interface CacheFolderOptions {
  * process's own environment only.)
  */
 export function cacheFolder(options: CacheFolderOptions): string {
+  const { CLLM_CACHE: own } = options.env
+  return own ? resolve(own) : join(userFolder(options), 'models')
+}
+
+/**
+ * The folder for libraries that `cllm native build` has built: `native` in `$CLLM_CACHE` if that is
+ * set, otherwise `cllm/native` in the user's cache folder. It need not exist.
+ */
+export function nativeFolder(options: CacheFolderOptions): string {
+  const { CLLM_CACHE: own } = options.env
+  return join(own ? resolve(own) : userFolder(options), 'native')
+}
+
+function userFolder(options: CacheFolderOptions): string {
   const { env, platform = process.platform, home = homedir() } = options
-  if (env['CLLM_CACHE']) return resolve(env['CLLM_CACHE'])
-  if (platform === 'darwin') return join(home, 'Library', 'Caches', 'cllm', 'models')
+  if (platform === 'darwin') return join(home, 'Library', 'Caches', 'cllm')
   if (platform === 'win32') {
-    return join(env['LOCALAPPDATA'] || join(home, 'AppData', 'Local'), 'cllm', 'Cache', 'models')
+    return join(env['LOCALAPPDATA'] || join(home, 'AppData', 'Local'), 'cllm', 'Cache')
   }
-  return join(env['XDG_CACHE_HOME'] || join(home, '.cache'), 'cllm', 'models')
+  return join(env['XDG_CACHE_HOME'] || join(home, '.cache'), 'cllm')
 }

@@ -1,4 +1,4 @@
-import type { CllmError, GenerateEvent, GenerateRequest } from '@cllm/core'
+import { type CllmError, defined, type GenerateEvent, type GenerateRequest } from '@cllm/core'
 import type { ObservedRequest, RequestObserver, RequestWatch } from '@cllm/http-koa'
 import {
   type Attributes,
@@ -80,8 +80,8 @@ export class RequestSpans implements RequestObserver {
   }
 }
 
-function asked({ maxTokens, sampling = {} }: GenerateRequest): Attributes {
-  const all = {
+const asked = ({ maxTokens, sampling = {} }: GenerateRequest): Attributes =>
+  defined({
     'gen_ai.request.max_tokens': maxTokens,
     'gen_ai.request.temperature': sampling.temperature,
     'gen_ai.request.top_p': sampling.topP,
@@ -89,6 +89,4 @@ function asked({ maxTokens, sampling = {} }: GenerateRequest): Attributes {
     'gen_ai.request.frequency_penalty': sampling.frequencyPenalty,
     'gen_ai.request.presence_penalty': sampling.presencePenalty,
     'gen_ai.request.seed': sampling.seed,
-  }
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined))
-}
+  })

@@ -49,7 +49,9 @@ t.test('policies: each in charge of the same engine in turns', async (t) => {
   const policies = ['adaptive+fcfs', 'chunked+fair:{"tokenBudget":64}']
   const argv = [
     ...words('bench policies --model stories15m --gpu off --threads 1 --slots 2 --concurrency 2'),
-    ...words('--requests 4 --rounds 1 --warmup 0 --input-len 8 --output-len 4 --tenants 2 --seed 1 --json'),
+    ...words(
+      '--requests 4 --rounds 1 --warmup 0 --input-len 8 --output-len 4 --tenants 2 --seed 1 --json',
+    ),
     '--report',
     report,
     ...policies.flatMap((name) => ['--policy', name]),

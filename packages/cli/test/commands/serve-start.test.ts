@@ -4,6 +4,8 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
+import { koaTransport, nativeProtocol } from '@cllm/http-koa'
+import { createServer as createLlmServer, type ServerByName } from 'cllm'
 import t, { type Test } from 'tap'
 import { localSources } from '../models/local-sources.js'
 import { start } from '../plain-process.js'
@@ -50,6 +52,42 @@ t.test('what is wrong is told before a model is fetched', async (t) => {
     t.match(await errors, message)
   }
   t.same(sources.requests, [])
+})
+
+t.test('createServer: what is wrong is told before the model is looked for', async (t) => {
+  const transports = [koaTransport({ port: 0, protocols: [nativeProtocol()] })]
+  const create = async (more: Partial<ServerByName>) =>
+    await createLlmServer({ model: './none.gguf', transports, ...more })
+  await t.rejects(create({ policy: 'fastest' }), { code: 'invalid_policy' })
+  const policyOptions = { none: 1 }
+  await t.rejects(create({ policyOptions }), { code: 'invalid_policy', message: /none/ })
+  await t.rejects(create({ backendName: 'gpu' }), { code: 'invalid_configuration' })
+  const backend = { slots: -1 }
+  await t.rejects(create({ backend }), { code: 'invalid_configuration', message: /slots/ })
+  await t.rejects(create({ use: { admission: 'none' } }), { code: 'invalid_configuration' })
+  await t.rejects(create({ model: 'none' }), { code: 'model_unavailable' })
+  const broken = () => {
+    throw new Error('this transport cannot start')
+  }
+  await t.rejects(create({ transports: [broken] }), { message: 'this transport cannot start' })
+  await t.rejects(create({}), { code: 'model_unavailable', message: /none\.gguf/ })
+})
+
+t.test('createServer starts an engine, which its close ends', async (t) => {
+  const server = await createLlmServer({
+    model,
+    backend: { slots: 1, threads: 1, gpu: 'off' },
+    transports: [koaTransport({ port: 0, protocols: [nativeProtocol()] })],
+  })
+  const [{ url } = { url: '' }] = await server.listen()
+  const body = JSON.stringify({ prompt: 'Once', max_tokens: 2 })
+  const headers = { 'content-type': 'application/json' }
+  t.equal((await fetch(`${url}/generate`, { method: 'POST', headers, body })).status, 200)
+  const engine = server.directory.open()
+  t.equal((await engine.info()).model.id, server.directory.list()[0])
+  await server.close()
+  t.match(server.directory.status(), { state: 'unloaded' })
+  await t.rejects(engine.info(), { code: 'shutting_down' })
 })
 
 t.test('it answers while its model is fetched, and says that it loads', async (t) => {

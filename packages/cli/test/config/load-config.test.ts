@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { CllmError, defaultEngineOptions } from '@cllm/core'
+import { CllmError, defaultEngineOptions, defaultSupervisorOptions } from '@cllm/core'
 import { nativeDefaults } from '@cllm/http-koa'
 import { defaultPolicyName } from '@cllm/scheduler'
 import * as fc from 'fast-check'
@@ -9,6 +9,8 @@ import t from 'tap'
 import { renderConfig } from '../../src/commands/config.js'
 import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/option-list.js'
+import { toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
+import { toTransportOptions } from '../../src/to-transport-options.js'
 import { ignoredKeys, mappedKeys } from '../../src/config/layers/original-layout.js'
 
 interface Given {
@@ -41,6 +43,18 @@ const problemsOf = (given: Given): readonly string[] => {
   }
   return []
 }
+
+t.test('limits of the server and of its engine reach them', async (t) => {
+  const flags = ['--body-limit', '2000000', '--bodies-limit', '5000000', '--prepare-timeout', '2.5']
+  const { config } = load({ flags })
+  t.match(toTransportOptions(config, undefined), {
+    bodyLimitBytes: 2_000_000,
+    bodiesLimitBytes: 5_000_000,
+  })
+  t.match(toSupervisorOptions(config), { hangTimeoutMs: 120_000, prepareTimeoutMs: 2500 })
+  const { hangTimeoutMs, prepareTimeoutMs } = defaultSupervisorOptions
+  t.same(toSupervisorOptions(load({}).config), { hangTimeoutMs, prepareTimeoutMs })
+})
 
 t.test('defaults', async (t) => {
   const { config, sources, warnings, file } = load({})
@@ -297,7 +311,10 @@ t.test('every kind of problem says what was expected, what came, and where', asy
       { flags: ['--port', '8080x'] },
       '--port: expected a whole number from 0 to 65535, got "8080x"',
     ],
-    [{ flags: ['--kv-cache-type', 'q4_0'] }, '--kv-cache-type: expected f16 or q8_0, got "q4_0"'],
+    [
+      { flags: ['--kv-cache-type', 'q3_0'] },
+      '--kv-cache-type: expected f16, q8_0, f32, bf16, q4_0, q4_1, iq4_nl, q5_0 or q5_1, got "q3_0"',
+    ],
     [
       { flags: ['--config', 'no.yaml'] },
       'the configuration file no.yaml cannot be read: ENOENT: /home/me/no.yaml',
@@ -346,6 +363,10 @@ t.test('every kind of problem says what was expected, what came, and where', asy
     [
       { flags: ['--batch-size', '4'] },
       '--batch-size: expected at least one token for each of the 16 slots (engine.slots), got 4',
+    ],
+    [
+      { flags: ['--bodies-limit', '1000000'] },
+      '--bodies-limit: expected at least the largest body of one request (server.body_limit: 1048576), got 1000000',
     ],
     [
       { flags: ['--kv-cache-type', 'q8_0', '--flash-attention', 'off'] },

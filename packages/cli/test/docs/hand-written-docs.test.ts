@@ -71,7 +71,7 @@ t.test('commands are called with flags that they have', async (t) => {
     const blocks = [...read(page).matchAll(/^```sh\n([\s\S]*?)^```$/gm)]
     const lines = blocks.flatMap(([, block = '']) => block.replaceAll('\\\n', ' ').split('\n'))
     for (const line of lines) {
-      const call = /^cllm ((?:bench|keys|model) \w+|\w+)([^#']*)/.exec(line)
+      const call = /^cllm ((?:bench|keys|model|native) \w+|\w+)([^#']*)/.exec(line)
       if (call === null) continue
       const [, command = '', rest = ''] = call
       const help = await helpOf(command)

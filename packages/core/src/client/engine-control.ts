@@ -17,7 +17,6 @@ import type {
 import { CllmError } from '../errors/cllm-error.js'
 import { checkTokens } from '../engine/input/check-tokens.js'
 import type { Engine } from '../engine/engine.js'
-import { collect } from '../engine/input/in-parts.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 import { defined } from '../defined.js'
 
@@ -32,9 +31,9 @@ export class EngineControl implements EngineCalls {
 
   /** The tokens of a text. */
   async tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]> {
-    const { tokenizer } = this.engine
-    const parts = tokenizer.encodeInParts?.(text, options)
-    return await collect(parts ?? [tokenizer.encode(text, options)], () => this.#ensureOpen())
+    const { tokenizer, parts } = this.engine
+    const inParts = tokenizer.encodeInParts?.(text, options)
+    return await parts.join(inParts ?? [tokenizer.encode(text, options)], () => this.#ensureOpen())
   }
 
   /** The text of tokens. Throws `invalid_token`. */

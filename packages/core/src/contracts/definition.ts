@@ -3,6 +3,7 @@ import type { Order } from './scheduling/order.js'
 import type { SchedulerPolicy } from './scheduling/scheduler-policy.js'
 import type { Protocol } from './transport.js'
 import type { Backend } from './model/backend.js'
+import type { LogitProcessor, SamplerContext } from './model/sampler.js'
 import type { Clock } from './clock.js'
 import type { Logger } from './logger.js'
 
@@ -55,6 +56,15 @@ export interface BackendDefinition<Options = unknown> {
    * are set, `contextSize` and `threads`, together with `engine.backend_options`.
    */
   create(options: Options, context: BackendContext): Backend | Promise<Backend>
+}
+
+/** A sampler that requests choose by its name: everything about it in one place. */
+export interface SamplerDefinition<Options = unknown> extends Omit<
+  Definition<LogitProcessor, Options>,
+  'create'
+> {
+  /** Makes the one of a request, with the options that the request gives. */
+  create(options: Options, context: SamplerContext): LogitProcessor
 }
 
 /** A policy that is not made of two halves. */

@@ -5,6 +5,7 @@ import type {
   OrderDefinition,
   PolicyDefinition,
   ProtocolDefinition,
+  SamplerDefinition,
 } from './definition.js'
 import type { PartFactory, PartToken } from './part.js'
 
@@ -18,6 +19,8 @@ export interface PluginHost {
   registerBatching(batching: BatchingDefinition): void
   /** Adds a kind of backend, named in `--backend`. */
   registerBackend(backend: BackendDefinition): void
+  /** Adds a sampler, which requests name in `samplers`. */
+  registerSampler(sampler: SamplerDefinition): void
   /** Adds a protocol, named in `--protocols`, or puts it in place of another one (`replaces`). */
   registerProtocol(protocol: ProtocolDefinition): void
   /**

@@ -4,6 +4,7 @@ import type { Embedding, Prompt } from '../contracts/engine/engine-client.js'
 import type { TokenId, Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
+import { PartQueue } from './input/part-queue.js'
 import { resolvePrompt } from './input/resolve-prompt.js'
 
 interface Job {
@@ -27,6 +28,7 @@ export class Embeddings {
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
+    @inject(PartQueue) private readonly parts: PartQueue,
   ) {}
 
   /** Whether an input is being computed. */
@@ -39,7 +41,7 @@ export class Embeddings {
    * the signal aborts.
    */
   async embed(input: Prompt, signal?: AbortSignal): Promise<Embedding> {
-    const { backend, tokenizer } = this
+    const { backend, tokenizer, parts } = this
     if (!backend.capabilities.embeddings || backend.embed === undefined) {
       throw new CllmError('unsupported', 'This backend has no embeddings', {
         details: { field: 'input', capability: 'embeddings' },
@@ -47,8 +49,10 @@ export class Embeddings {
     }
     const ensureWanted = (): void => {
       if (signal?.aborted === true) throw cancelled()
+      if (this.#closed !== undefined) throw this.#closed
     }
-    const tokens = await resolvePrompt(input, { tokenizer, limits: backend.limits }, ensureWanted)
+    const context = { tokenizer, parts, limits: backend.limits }
+    const tokens = await resolvePrompt(input, context, ensureWanted)
     ensureWanted()
     let onAbort = (): void => {}
     const vector = new Promise<readonly number[]>((resolve, reject) => {

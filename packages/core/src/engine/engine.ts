@@ -12,6 +12,7 @@ import * as tokens from '../tokens.js'
 import type { EngineCosts } from './costs/engine-costs.js'
 import { Embeddings } from './embeddings.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
+import { PartQueue } from './input/part-queue.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
 import { OutputProcessor } from './output/output-processor.js'
 import type { KVCacheManager, WaitPredictor } from './parts.js'
@@ -45,6 +46,7 @@ export class Engine {
     @inject(tokens.TOKENIZER) readonly tokenizer: Tokenizer,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(Embeddings) readonly embeddings: Embeddings,
+    @inject(PartQueue) readonly parts: PartQueue,
     @inject(InputProcessor) private readonly input: InputProcessor,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,

@@ -4,6 +4,7 @@ import { FcfsWaitPredictor } from './costs/wait-predictor.js'
 import { Embeddings } from './embeddings.js'
 import { QueueLimits } from './input/admission.js'
 import { InputProcessor } from './input/input-processor.js'
+import { PartQueue } from './input/part-queue.js'
 import { InFlightPrefixSharing } from './kv/in-flight-prefix-sharing.js'
 import { SlotCacheManager } from './kv/kv-cache-manager.js'
 import { BlockPrefixIndex } from './kv/prefix-index.js'
@@ -46,6 +47,7 @@ const fixed = [
   InFlightPrefixSharing,
   InputProcessor,
   OutputProcessor,
+  PartQueue,
   PolicyRunner,
   RequestFinisher,
   RequestTable,

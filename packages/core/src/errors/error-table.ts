@@ -28,7 +28,8 @@ export const errorTable = {
   forbidden: entry(403, 'The API key does not allow this; an admin key is required.'),
   origin_not_allowed: entry(
     403,
-    'The request came from a web page of an origin that `--cors-origins` does not allow.',
+    'The request came from a web page of an origin that `--cors-origins` does not allow, or over the ' +
+      'loopback interface under a public name that may have been rebound to this machine.',
   ),
   rate_limited: entry(429, 'The API key has used up its requests or tokens for this minute.'),
   rejected: entry(503, 'The scheduling policy refused the request, with its reason.'),
@@ -63,6 +64,10 @@ export const errorTable = {
   model_unavailable: entry(500, 'A model cannot be found, fetched or verified.'),
   model_invalid: entry(500, 'A file is not a loadable model.'),
   insufficient_memory: entry(500, 'The weights and slots do not fit into memory.'),
+  native_build_failed: entry(
+    500,
+    'The native library cannot be built on this machine; the message says what is missing.',
+  ),
   address_in_use: entry(500, 'The listen address is in use or not permitted.'),
   // What goes wrong inside
   policy_failed: entry(500, 'The scheduling policy threw or made an invalid plan.'),

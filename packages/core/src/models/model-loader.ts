@@ -3,23 +3,8 @@ import type { Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { explainMemory, mayFit } from './memory-failure.js'
 import type { Lease, LoadedModel, PooledModel, Waiter } from './pooled-model.js'
-
-/** Limits on models in memory. */
-export interface ModelPoolOptions {
-  /** Models in memory at a time; default: as many as fit. */
-  readonly maxLoaded: number
-  /** Milliseconds that a model stays after its last use; default Infinity. */
-  readonly keepAliveMs: number
-  /** Requests that may wait for a model to be loaded; default 1,024. */
-  readonly maxWaiting: number
-}
-
-/** The defaults of {@link ModelPoolOptions}. */
-export const defaultModelPoolOptions: ModelPoolOptions = Object.freeze({
-  maxLoaded: Infinity,
-  keepAliveMs: Infinity,
-  maxWaiting: 1024,
-})
+import type { ModelPoolOptions } from './model-pool-options.js'
+import { reasonOf, refuseWaiters, removed, shuttingDown } from './refusals.js'
 
 /** Milliseconds that an engine may take to give its recording before it is ended. */
 const recordingMs = 1000
@@ -35,35 +20,39 @@ export interface HoldOptions {
  * Loads and unloads models. One is loaded at a time, in the order of the first request for each, so
  * that each load sees the memory that the one before left. The least recently used model makes room; a
  * model in use is unloaded when its last use ends, and new requests for it queue behind the model that
- * it makes room for: no model is passed over for good.
+ * it makes room for: no model is passed over for good. New requests for a model that is asked to leave
+ * wait until it has left, so that it does.
  */
 export class ModelLoader {
   /** Models that requests wait for, the longest waiting first. */
   readonly #wanted: PooledModel[] = []
   /** The model that makes room as soon as it is unused. */
   #victim: PooledModel | undefined
+  /** Models that are loading, loaded or unloading, also those that the pool has removed. */
+  readonly #present = new Set<PooledModel>()
   readonly #closing = new AbortController()
   #isOpen = true
 
   constructor(
-    private readonly models: ReadonlyMap<string, PooledModel>,
     private readonly options: ModelPoolOptions,
     private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly onLost: (model: string, reason: string) => void = () => {},
   ) {}
 
-  /** Leases a model if it is loaded. */
+  /** Leases a model if it is loaded and stays. */
   holdNow(model: PooledModel, keepAliveMs?: number): Lease | undefined {
     const { loaded } = model
-    if (loaded === undefined || model.state !== 'loaded' || model === this.#victim) return undefined
+    if (loaded === undefined || model.state !== 'loaded') return undefined
+    if (model === this.#victim || model.isUnwanted) return undefined
     return this.#enter(model, loaded, keepAliveMs)
   }
 
-  /** Loads and leases a model. Throws what its load throws. */
+  /** Loads and leases a model. Throws what its load throws, and `model_not_found` for a removed one. */
   async hold(model: PooledModel, { keepAliveMs, signal }: HoldOptions = {}): Promise<Lease> {
     if (signal?.aborted === true) throw reasonOf(signal)
     if (!this.#isOpen) throw shuttingDown()
+    if (model.isRemoved) throw removed(model)
     const present = this.holdNow(model, keepAliveMs)
     if (present !== undefined) return present
     const { maxWaiting } = this.options
@@ -85,7 +74,10 @@ export class ModelLoader {
     })
   }
 
-  /** Unloads the model as soon as it is unused; resolves when its memory is free. */
+  /**
+   * Unloads the model as soon as those who use it now are done; resolves when its memory is free.
+   * Later requests load it again.
+   */
   async unload(model: PooledModel): Promise<void> {
     if (model.state === 'unloaded') return
     await new Promise<void>((resolve) => {
@@ -95,26 +87,29 @@ export class ModelLoader {
     })
   }
 
+  /** Unloads the model for good: who waits for it gets `model_not_found`, and its load is ended. */
+  async remove(model: PooledModel): Promise<void> {
+    model.removal.abort()
+    refuseWaiters(model, removed(model))
+    await this.unload(model)
+  }
+
   /** Refuses new requests; resolves when all loaded models are drained. */
   async drain(): Promise<void> {
     this.#isOpen = false
-    await Promise.all(this.#present().map(async ({ loaded }) => await loaded?.client.drain()))
+    await Promise.all([...this.#present].map(async ({ loaded }) => await loaded?.client.drain()))
   }
 
   /** Ends all models at once. */
   async close(): Promise<void> {
     this.#isOpen = false
     this.#closing.abort()
-    for (const model of this.#wanted.splice(0)) refuse(model, shuttingDown())
-    const gone = this.#present().map(async (model) => {
+    for (const model of this.#wanted.splice(0)) refuseWaiters(model, shuttingDown())
+    const gone = [...this.#present].map(async (model) => {
       if (model.state === 'loaded') void this.#evict(model)
       await new Promise<void>((resolve) => void model.onUnloaded.push(resolve))
     })
     await Promise.all(gone)
-  }
-
-  #present(): PooledModel[] {
-    return [...this.models.values()].filter(({ state }) => state !== 'unloaded')
   }
 
   #enter(model: PooledModel, loaded: LoadedModel, keepAliveMs: number | undefined): Lease {
@@ -154,6 +149,7 @@ export class ModelLoader {
     this.#victim = undefined
     for (let next = this.#wanted[0]; next !== undefined; next = this.#wanted[0]) {
       if (next.state === 'loading' || next.state === 'unloading') return
+      if (next.state === 'loaded' && next.isUnwanted) return
       if (next.state === 'unloaded' && next.waiters.size > 0) {
         if (this.#makeRoom(next)) void this.#load(next)
         return
@@ -165,7 +161,7 @@ export class ModelLoader {
 
   /** Whether a model can be loaded now; if not, starts or schedules an unload to make room. */
   #makeRoom(wanted: PooledModel): boolean {
-    const present = this.#present()
+    const present = [...this.#present]
     if (present.some(({ state }) => state === 'unloading')) return false
     if (present.length < this.options.maxLoaded && !wanted.isShortOfMemory) return true
     const idle = present.filter(({ users }) => users === 0)
@@ -191,13 +187,14 @@ export class ModelLoader {
   async #load(model: PooledModel): Promise<void> {
     const { source, name } = model
     const since = this.clock.now()
+    const signal = AbortSignal.any([this.#closing.signal, model.removal.signal])
+    this.#present.add(model)
     model.state = 'loading'
     model.isShortOfMemory = false
     model.keepAliveMs = source.keepAliveMs ?? this.options.keepAliveMs
     let starting: LoadedModel | undefined
     try {
-      const context = { heldBytes: this.#heldBytes(), signal: this.#closing.signal }
-      starting = await source.load(context)
+      starting = await source.load({ heldBytes: this.#heldBytes(), signal })
       model.info = await starting.client.info()
       model.scheduler = await starting.client.getScheduler()
       model.loaded = starting
@@ -212,20 +209,21 @@ export class ModelLoader {
     this.logger.info({ model: name, ms: model.lastUsed - since }, 'the model is loaded')
     const loaded = starting
     void loaded.gone?.then((reason) => this.#lost(model, loaded, reason))
-    if (this.#closing.signal.aborted) void this.#evict(model)
+    if (signal.aborted) void this.#evict(model)
     this.#admit(model)
     this.#settle(model)
   }
 
   #failed(model: PooledModel, error: CllmError): void {
-    const others = this.#present().filter((other) => other !== model)
+    this.#forget(model)
+    const others = [...this.#present]
     const isShort = error.code === 'insufficient_memory' && others.length > 0
-    model.forget()
-    if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
+    if (model.isRemoved) this.logger.info({ model: model.name }, 'the removed model is not loaded')
+    else if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
     else {
       model.error = isShort ? explainMemory(error, others) : error
       this.logger.error({ model: model.name, err: model.error }, 'the model cannot be loaded')
-      refuse(model, model.error)
+      refuseWaiters(model, model.error)
     }
     this.#advance()
   }
@@ -237,7 +235,7 @@ export class ModelLoader {
     this.logger.error({ model: model.name, reason }, 'the engine is gone; its next use loads it')
     model.stay()
     void this.#keepRecording(model, loaded)
-    model.forget()
+    this.#forget(model)
     this.onLost(model.name, reason)
     this.#advance()
   }
@@ -254,8 +252,13 @@ export class ModelLoader {
       this.logger.error({ model: name, err: error }, 'the model did not close as it should')
     }
     this.logger.info({ model: name }, 'the model is unloaded')
-    model.forget()
+    this.#forget(model)
     this.#advance()
+  }
+
+  #forget(model: PooledModel): void {
+    this.#present.delete(model)
+    model.forget()
   }
 
   /** A recording outlives its engine; one that does not answer in time leaves none. */
@@ -271,7 +274,7 @@ export class ModelLoader {
   }
 
   #heldBytes(): number {
-    return this.#present().reduce((sum, { loaded }) => sum + (loaded?.memoryBytes ?? 0), 0)
+    return [...this.#present].reduce((sum, { loaded }) => sum + (loaded?.memoryBytes ?? 0), 0)
   }
 }
 
@@ -280,19 +283,4 @@ function leastRecentlyUsed(models: readonly PooledModel[]): PooledModel | undefi
     (oldest, model) => (oldest === undefined || model.lastUsed < oldest.lastUsed ? model : oldest),
     undefined,
   )
-}
-
-function refuse({ waiters }: PooledModel, error: CllmError): void {
-  for (const { reject } of waiters) reject(error)
-  waiters.clear()
-}
-
-const shuttingDown = (): CllmError =>
-  new CllmError('shutting_down', 'The engine takes no new requests')
-
-function reasonOf(signal: AbortSignal | undefined): CllmError {
-  const reason: unknown = signal?.reason
-  return CllmError.isInstance(reason)
-    ? reason
-    : new CllmError('cancelled', 'The client left before the model was loaded')
 }

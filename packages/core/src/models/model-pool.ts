@@ -4,7 +4,8 @@ import type { EngineClient } from '../contracts/engine/engine-client.js'
 import type { ModelStatus, OpenOptions } from '../contracts/engine/engine-directory.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { defaultModelPoolOptions, ModelLoader, type ModelPoolOptions } from './model-loader.js'
+import { ModelLoader } from './model-loader.js'
+import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-options.js'
 import { resolveModelName } from './resolve-model-name.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
 import { PooledModel, type LoadableModel } from './pooled-model.js'
@@ -34,7 +35,7 @@ export interface ModelPoolParts {
 export class ModelPool implements ClosableDirectory {
   readonly #models = new Map<string, PooledModel>()
   readonly #aliases: ReadonlyMap<string, string>
-  readonly #keeper: ModelLoader
+  readonly #loader: ModelLoader
   readonly #clock: Clock
 
   constructor({ models, aliases = {}, options, onLost, ...parts }: ModelPoolParts) {
@@ -42,7 +43,7 @@ export class ModelPool implements ClosableDirectory {
     const all = { ...defaultModelPoolOptions, ...options }
     this.#clock = clock
     this.#aliases = new Map(Object.entries(aliases))
-    this.#keeper = new ModelLoader(this.#models, all, clock, logger, onLost)
+    this.#loader = new ModelLoader(all, clock, logger, onLost)
     for (const source of models) this.add(source)
   }
 
@@ -57,7 +58,7 @@ export class ModelPool implements ClosableDirectory {
   open(id?: string, options: OpenOptions = {}): EngineClient {
     const model = this.#find(id)
     if (options.peek === true) return peek(model)
-    return new PooledEngineClient(this.#keeper, model, options, this.#clock)
+    return new PooledEngineClient(this.#loader, model, options, this.#clock)
   }
 
   status(id?: string): ModelStatus {
@@ -65,12 +66,12 @@ export class ModelPool implements ClosableDirectory {
   }
 
   async unload(id: string): Promise<void> {
-    await this.#keeper.unload(this.#find(id))
+    await this.#loader.unload(this.#find(id))
   }
 
   /** Brings a model into memory. Throws what its load throws. */
   async load(id?: string): Promise<void> {
-    ;(await this.#keeper.hold(this.#find(id))).release()
+    ;(await this.#loader.hold(this.#find(id))).release()
   }
 
   /** Serves one more model; one of its name stays as it is. */
@@ -78,19 +79,24 @@ export class ModelPool implements ClosableDirectory {
     if (!this.#models.has(source.name)) this.#models.set(source.name, new PooledModel(source))
   }
 
-  /** Unloads a model and forgets it. Throws `model_not_found`. */
+  /**
+   * Forgets a model at once and unloads it as soon as it is unused; resolves when its memory is free.
+   * Requests that wait for it get `model_not_found`, and a load that is under way is ended.
+   *
+   * @throws `model_not_found`
+   */
   async remove(id: string): Promise<void> {
     const model = this.#find(id)
-    await this.#keeper.unload(model)
     this.#models.delete(model.name)
+    await this.#loader.remove(model)
   }
 
   async drain(): Promise<void> {
-    await this.#keeper.drain()
+    await this.#loader.drain()
   }
 
   async close(): Promise<void> {
-    await this.#keeper.close()
+    await this.#loader.close()
   }
 
   #find(id?: string): PooledModel {

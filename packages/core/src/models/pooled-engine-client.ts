@@ -27,7 +27,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   #leased: Lease | undefined
 
   constructor(
-    private readonly keeper: ModelLoader,
+    private readonly loader: ModelLoader,
     private readonly model: PooledModel,
     private readonly options: OpenOptions,
     private readonly clock: Clock,
@@ -90,7 +90,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   #leaseNow(): Lease | undefined {
     const { until, keepAliveMs } = this.options
     if (this.#leased !== undefined || until?.aborted === true) return this.#leased
-    const lease = this.keeper.holdNow(this.model, keepAliveMs)
+    const lease = this.loader.holdNow(this.model, keepAliveMs)
     return lease === undefined || until === undefined ? lease : this.#keep(lease, until)
   }
 
@@ -98,10 +98,10 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   async #lease(signal: AbortSignal | undefined, failure: () => CllmError): Promise<Lease> {
     const { until, keepAliveMs } = this.options
     if (until === undefined) {
-      const lease = this.keeper.hold(this.model, { keepAliveMs, signal })
+      const lease = this.loader.hold(this.model, { keepAliveMs, signal })
       return await unlessAborted(lease, signal, failure)
     }
-    this.#leasing ??= this.keeper
+    this.#leasing ??= this.loader
       .hold(this.model, { keepAliveMs, signal: until })
       .then((lease) => this.#keep(lease, until))
       .catch((error: unknown) => {

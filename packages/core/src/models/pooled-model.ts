@@ -8,7 +8,7 @@ import type { CllmError } from '../errors/cllm-error.js'
 export interface LoadContext {
   /** Bytes of RAM that the models in memory hold. */
   readonly heldBytes: number
-  /** Fires when nobody wants the model any more: the server closes. */
+  /** Fires when nobody wants the model any more: the server closes, or the model is removed. */
   readonly signal: AbortSignal
 }
 
@@ -64,6 +64,8 @@ export class PooledModel {
   isShortOfMemory = false
   /** Whether it is to go when nobody uses it, whatever its time to live. */
   isUnwanted = false
+  /** Aborted when the pool removes it: it is never loaded again. */
+  readonly removal = new AbortController()
   cancelExpiry: (() => void) | undefined
   readonly waiters = new Set<Waiter>()
   /** Called when it is out of memory. */
@@ -75,6 +77,10 @@ export class PooledModel {
 
   get name(): string {
     return this.source.name
+  }
+
+  get isRemoved(): boolean {
+    return this.removal.signal.aborted
   }
 
   get status(): ModelStatus {

@@ -24,7 +24,14 @@ export function checkDefinition(
   throw new CllmError('plugin_invalid', message)
 }
 
+/** @throws `plugin_conflict` when there is one of this name */
+export function checkFree(taken: ReadonlyMap<string, unknown>, kind: string, name: string): void {
+  if (!taken.has(name)) return
+  const message = `${a(kind)} named "${name}" is registered already`
+  throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
+}
+
 /** The kind with its article, as a sentence begins. */
-export function a(kind: string): string {
+function a(kind: string): string {
   return /^[aeiou]/.test(kind) ? `An ${kind}` : `A ${kind}`
 }

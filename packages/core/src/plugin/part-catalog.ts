@@ -2,7 +2,7 @@ import type { PartFactory, PartToken } from '../contracts/part.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
-import { didYouMean } from './did-you-mean.js'
+import { didYouMean } from '../errors/did-you-mean.js'
 import { type PartChoice, replaceableParts } from './replaceable-parts.js'
 
 /** Parts that are used beside each other instead of replacing a built-in one. */

@@ -7,6 +7,7 @@ import type {
   OrderDefinition,
   PolicyDefinition,
   ProtocolDefinition,
+  SamplerDefinition,
 } from '../contracts/definition.js'
 import type { PluginHost } from '../contracts/plugin.js'
 import { type Logger, silentLogger } from '../contracts/logger.js'
@@ -17,12 +18,13 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { ErrorCode } from '../errors/error-table.js'
-import { checkDefinition } from './check-definition.js'
-import { didYouMean } from './did-you-mean.js'
+import { checkDefinition, checkFree } from './check-definition.js'
+import { didYouMean } from '../errors/did-you-mean.js'
 import { optionProblems } from './option-problems.js'
 import { PartCatalog } from './part-catalog.js'
 import type { PartChoice } from './replaceable-parts.js'
 import { PolicyCatalog } from './policy-catalog.js'
+import { SamplerCatalog } from '../sampler/sampler-catalog.js'
 import { ProtocolCatalog } from './protocol-catalog.js'
 import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
 
@@ -31,6 +33,8 @@ export class PluginRegistry implements PluginHost {
   readonly #policies = new PolicyCatalog()
   readonly #backends = new Map<string, BackendDefinition>()
   readonly #protocols = new ProtocolCatalog()
+  /** The samplers that requests can name. */
+  readonly samplers = new SamplerCatalog()
   /** @internal What plug-ins provide in place of built-in parts. */
   readonly parts = new PartCatalog()
 
@@ -60,6 +64,11 @@ export class PluginRegistry implements PluginHost {
     checkDefinition('backend', backend)
     checkFree(this.#backends, 'backend', backend.name)
     this.#backends.set(backend.name, backend)
+  }
+
+  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  registerSampler(sampler: SamplerDefinition): void {
+    this.samplers.add(sampler)
   }
 
   /** @throws `plugin_invalid`, or `plugin_conflict` when its name is taken and it does not replace */
@@ -191,12 +200,6 @@ function getClock<T>(token: PartToken<T>): T {
     'plugin_invalid',
     'This part is made outside of an engine: it can get CLOCK only',
   )
-}
-
-function checkFree(taken: ReadonlyMap<string, unknown>, kind: string, name: string): void {
-  if (!taken.has(name)) return
-  const message = `A ${kind} named "${name}" is registered already`
-  throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
 }
 
 function find<T>(

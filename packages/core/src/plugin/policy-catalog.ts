@@ -9,8 +9,8 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import { CllmError } from '../errors/cllm-error.js'
 import { composePolicy } from '../policy/compose-policy.js'
 import { parseOptions } from '../policy/parse-options.js'
-import { a, checkDefinition, checkHalf } from './check-definition.js'
-import { didYouMean } from './did-you-mean.js'
+import { checkDefinition, checkFree, checkHalf } from './check-definition.js'
+import { didYouMean } from '../errors/did-you-mean.js'
 import { optionProblems } from './option-problems.js'
 
 type Create = (options: Readonly<Record<string, unknown>>) => SchedulerPolicy
@@ -40,7 +40,7 @@ export class PolicyCatalog {
   /** @throws `plugin_invalid`, or `plugin_conflict` when there is one of this name */
   addPolicy(policy: PolicyDefinition): void {
     checkDefinition('policy', policy)
-    this.#checkFree('policy', policy.name, this.#policies)
+    checkFree(this.#policies, 'policy', policy.name)
     this.#policies.set(policy.name, (given) => {
       const [options] = parseOptions(policy.name, [policy], given)
       return policy.create(options)
@@ -50,7 +50,7 @@ export class PolicyCatalog {
   /** @throws `plugin_invalid`, or `plugin_conflict` when one of its name or options is taken */
   addOrder(order: OrderDefinition): void {
     checkHalf('order', order)
-    this.#checkFree('order', order.name, this.#orders)
+    checkFree(this.#orders, 'order', order.name)
     this.#addPairs(
       'order',
       order,
@@ -62,7 +62,7 @@ export class PolicyCatalog {
   /** @throws `plugin_invalid`, or `plugin_conflict` when one of its name or options is taken */
   addBatching(batching: BatchingDefinition): void {
     checkHalf('batching', batching)
-    this.#checkFree('batching', batching.name, this.#batchings)
+    checkFree(this.#batchings, 'batching', batching.name)
     this.#addPairs(
       'batching',
       batching,
@@ -103,7 +103,7 @@ export class PolicyCatalog {
     const named = pairs.map((pair) => ({ pair, policy: pair.map((half) => half.name).join('+') }))
     // All are checked before the first one is added: a half is there with all its pairs or not at all.
     for (const { pair, policy } of named) {
-      this.#checkFree('policy', policy, this.#policies)
+      checkFree(this.#policies, 'policy', policy)
       const [its, others] = pair.map(optionNames) as [string[], string[]]
       const both = its.find((option) => others.includes(option))
       if (both === undefined) continue
@@ -113,12 +113,6 @@ export class PolicyCatalog {
     for (const { pair, policy } of named) {
       this.#policies.set(policy, (options) => composePolicy(...pair, options))
     }
-  }
-
-  #checkFree(kind: string, name: string, taken: ReadonlyMap<string, unknown>): void {
-    if (!taken.has(name)) return
-    const message = `${a(kind)} named "${name}" is registered already`
-    throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
   }
 
   #unknown(name: string): CllmError {

@@ -2,7 +2,7 @@ import type { ProtocolDefinition } from '../contracts/definition.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { checkDefinition } from './check-definition.js'
-import { didYouMean } from './did-you-mean.js'
+import { didYouMean } from '../errors/did-you-mean.js'
 import { optionProblems } from './option-problems.js'
 
 type Options = Readonly<Record<string, unknown>>

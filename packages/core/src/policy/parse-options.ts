@@ -1,7 +1,7 @@
 import type { Definition } from '../contracts/definition.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { issuesOf } from '../errors/issues-of.js'
-import { nearestName } from '../errors/nearest-name.js'
+import { didYouMean } from '../errors/did-you-mean.js'
 
 type Options = Readonly<Record<string, unknown>>
 
@@ -35,8 +35,7 @@ export function parseOptions<Parts extends readonly Definition<unknown>[]>(
   }
   if (problems.length === 0) return parsed as { [Index in keyof Parts]: Options }
   const known = valid.length === 0 ? 'it has no options' : `its options are ${valid.join(', ')}`
-  const nearest = unknown[0] === undefined ? undefined : nearestName(unknown[0], valid)
-  const meant = nearest === undefined ? '' : `; did you mean "${nearest}"?`
+  const meant = unknown[0] === undefined ? '' : didYouMean(unknown[0], valid)
   const message = `Wrong options for "${policy}": ${problems.join('; ')} (${known})${meant}`
   throw new CllmError('invalid_policy', message, { details: { policy, valid }, cause })
 }

@@ -6,6 +6,7 @@ import type {
   RecordedStep,
 } from '../contracts/engine/recording.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
+import { defined } from '../defined.js'
 import { blockSize } from '../engine/kv/block-chain.js'
 
 /** A request as the recorder has it in memory; times are the clock's. */
@@ -91,9 +92,7 @@ export function writeRecording(parts: RecordingParts): Recording {
 /** What of a request the recorder keeps. */
 export function askedOf(request: GenerateRequest): Asked {
   const { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache } = request
-  const all = { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache }
-  const given = Object.entries(all).filter(([, value]) => value !== undefined)
-  return Object.fromEntries(given)
+  return defined({ priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache })
 }
 
 /** To the microsecond. */

@@ -36,7 +36,9 @@ export type EngineMessage =
   | { readonly type: 'preparing'; readonly id: string }
   /** Its sampler is ready; its steps follow. */
   | { readonly type: 'prepared'; readonly id: string }
-  /** A step begins, after a step without events. */
+  /** Long texts are being tokenized; sent once a second. */
+  | { readonly type: 'tokenizing' }
+  /** A step begins, after a step without tokens for anybody. */
   | { readonly type: 'step' }
   | { readonly type: 'result'; readonly call: number; readonly value: unknown }
   | { readonly type: 'error'; readonly call: number; readonly error: SerializedError }

@@ -3,14 +3,28 @@ import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import type { SequenceView } from '../contracts/scheduling/scheduler-policy.js'
 import type { FromEngine } from './channel.js'
 
+/** Milliseconds between two messages about tokenizing. */
+const tokenizingMs = 1000
+
+/** Whether a step was computed: requests are taken in and refused without one, too. */
+export const areOfStep = (events: readonly AddressedEvent[]): boolean =>
+  events.some(({ event }) => event.type === 'token' || event.type === 'end')
+
 /**
- * Reports progress to the parent when there are no events to send: the request being prepared, which
- * takes no forward pass, and steps without events.
+ * Reports progress to the parent when there are no events to send: long texts being tokenized and the
+ * request being prepared, which take no forward pass, and steps without tokens.
  */
 export class Heartbeat implements EngineObserver {
   #isSilent = false
+  #tokenizingAt = -Infinity
 
   constructor(private readonly send: (message: FromEngine) => void) {}
+
+  onTokenized(now: number): void {
+    if (now < this.#tokenizingAt + tokenizingMs) return
+    this.#tokenizingAt = now
+    this.send({ type: 'tokenizing' })
+  }
 
   onPreparing({ id }: SequenceView): void {
     this.send({ type: 'preparing', id })
@@ -26,7 +40,7 @@ export class Heartbeat implements EngineObserver {
   }
 
   onEvents(events: readonly AddressedEvent[]): void {
-    this.#isSilent = false
+    if (areOfStep(events)) this.#isSilent = false
     this.send({ type: 'events', events })
   }
 }

@@ -37,7 +37,7 @@ export interface EngineParts {
   readonly options?: Partial<EngineOptions>
   /** Observes everything that happens in the engine. Default: none. */
   readonly observers?: readonly EngineObserver[]
-  /** Has the parts that plug-ins provide; its observers are added too. Default: nothing. */
+  /** Has the parts and samplers that plug-ins provide; its observers are added too. Default: nothing. */
   readonly registry?: PluginRegistry
   /** Which provided parts are used in place of built-in ones. Default: none. */
   readonly use?: PartChoice
@@ -60,6 +60,7 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(tokens.RANDOM, parts.random ?? systemRandom)
   container.registerInstance(tokens.LOGGER, parts.logger ?? silentLogger)
   container.registerInstance(tokens.ENGINE_OPTIONS, { ...defaultEngineOptions, ...parts.options })
+  container.registerInstance(tokens.SAMPLERS, (parts.registry ?? new PluginRegistry()).samplers)
   registerEngine(container)
   useProvided(container, parts)
   for (const observer of parts.observers ?? []) {

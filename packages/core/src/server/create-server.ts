@@ -42,7 +42,7 @@ const flushMs = 2000
 /** A server. */
 export interface Server {
   readonly directory: EngineDirectory
-  /** Opens the transports; resolves with their addresses. */
+  /** Opens the transports; resolves with their addresses. A server that fails here is still to be closed. */
   listen(): Promise<TransportAddress[]>
   /**
    * Refuses new requests, lets running ones finish for at most `graceMs` milliseconds (default 0), ends

@@ -2,7 +2,7 @@ import type { Clock, Random } from '../contracts/clock.js'
 import type { EngineInfo } from '../contracts/engine/engine-client.js'
 import type { Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { PendingCalls } from './pending-calls.js'
+import { isAnswer, PendingCalls } from './pending-calls.js'
 import type { Channel, FromEngine, ToEngine } from '../remote/channel.js'
 import { HangDetector } from './hang-detector.js'
 import type { InFlightRequest } from './in-flight-request.js'
@@ -117,7 +117,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       const events = this.#requests.onEvents(message.events)
       if (events.length > 0) this.#onMessage({ type: 'events', events })
       this.#moveOn()
-    } else if (message.type !== 'step' && this.#calls.onAnswer(message)) this.#onMessage(message)
+    } else if (isAnswer(message) && this.#calls.onAnswer(message)) this.#onMessage(message)
     this.#hangs.update()
   }
 

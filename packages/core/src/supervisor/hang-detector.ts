@@ -1,7 +1,8 @@
 import type { FromEngine } from '../remote/channel.js'
 import type { Clock } from '../contracts/clock.js'
 import type { InFlightRequests } from './in-flight-requests.js'
-import type { PendingCalls } from './pending-calls.js'
+import { areOfStep } from '../remote/heartbeat.js'
+import { isAnswer, type PendingCalls } from './pending-calls.js'
 import type { SupervisorOptions } from './supervisor-options.js'
 import { Watchdog } from './watchdog.js'
 
@@ -43,14 +44,20 @@ export class HangDetector {
   }
 
   /** A message came from the engine. */
-  onMessage({ type }: FromEngine): void {
+  onMessage(message: FromEngine): void {
     this.#preparation.progress()
-    if (type === 'result' || type === 'error') this.#answers.progress()
-    else this.#steps.progress()
+    if (isAnswer(message)) this.#answers.progress()
+    else if (isFromLoop(message)) this.#steps.progress()
   }
 
   /** The pending work may have changed. */
   update(): void {
     for (const watchdog of [this.#steps, this.#answers, this.#preparation]) watchdog.update()
   }
+}
+
+/** Whether the engine's loop goes on; requests are read and answered while a step hangs, too. */
+function isFromLoop(message: FromEngine): boolean {
+  if (message.type === 'events') return areOfStep(message.events)
+  return message.type !== 'tokenizing'
 }

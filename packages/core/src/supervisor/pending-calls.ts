@@ -17,6 +17,10 @@ const patient: ReadonlySet<EngineCallName> = new Set([
 /** Calls that may wait for a forward pass, or a long one. */
 const slow: ReadonlySet<EngineCallName> = new Set(['embed', 'close'])
 
+/** Whether a message answers a call. */
+export const isAnswer = (message: FromEngine): message is Answer =>
+  message.type === 'result' || message.type === 'error'
+
 /** Pending calls: some can wait for the next engine, the others fail with this one. */
 export class PendingCalls {
   readonly #open = new Map<number, { readonly call: Call; deaths: number }>()

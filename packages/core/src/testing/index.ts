@@ -14,6 +14,7 @@ export * from './engine-client/test-engine-client.js'
 export * from './engine-client/test-engine-directory.js'
 export * from './policy/test-policy.js'
 export * from './protocol/test-protocol.js'
+export * from './sampler/test-sampler.js'
 export type {
   ProtocolClient,
   ProtocolRequest,

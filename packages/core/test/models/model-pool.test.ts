@@ -27,6 +27,8 @@ class FakeModel implements LoadableModel {
   /** What the next loads fail with, one by one. */
   readonly failures: CllmError[] = []
   readonly heldBytes: number[] = []
+  /** Of the last load, which does not heed it. */
+  signal: AbortSignal | undefined
   die: (reason: string) => void = () => {}
 
   constructor(
@@ -44,8 +46,9 @@ class FakeModel implements LoadableModel {
     return this.more.keepAliveMs ?? Infinity
   }
 
-  async load({ heldBytes }: Parameters<LoadableModel['load']>[0]): Promise<LoadedModel> {
+  async load({ heldBytes, signal }: Parameters<LoadableModel['load']>[0]): Promise<LoadedModel> {
     this.loads++
+    this.signal = signal
     this.heldBytes.push(heldBytes)
     const { clock } = this.rig
     await new Promise<void>((resolve) => clock.at(clock.now() + loadMs, resolve))
@@ -295,7 +298,7 @@ t.test('memory', async (t) => {
   models['b']!.failures.push(short(9, 1))
   t.match((await run(ask('b'))).error, {
     code: 'insufficient_memory',
-    message: 'needs 9 GB, and 1 GB is free; models in memory hold a 1.0 GB, c 0.0 GB',
+    message: 'needs 9 GB, and 1 GB is free; models in memory hold c 0.0 GB, a 1.0 GB',
   })
   t.same(inMemory().length, 2, 'nobody leaves for what cannot fit')
 })
@@ -322,6 +325,64 @@ t.test('models come and go', async (t) => {
   await run(pool.remove('b'))
   t.same(pool.list(), ['a'])
   t.same([...rig.inMemory, ...inMemory()], [])
+})
+
+t.test('a model that is removed while requests wait for it is not loaded afterwards', async (t) => {
+  const { pool, run, ask, models, settle, inMemory } = pooled({}, { a: {}, b: {} })
+  const opened = pool.open('b')
+  const first = ask('a')
+  const behind = ask('b')
+  await settle(1)
+  await run(pool.remove('b'))
+  t.match((await behind).error, {
+    code: 'model_not_found',
+    message: 'This server does not serve the model b any more',
+  })
+  t.match((await collect(opened.submit(greedy([5], 1)))).error, { code: 'model_not_found' })
+  t.same(pool.list(), ['a'])
+  t.equal((await run(first)).tokens.length, 3, 'others are served')
+  await settle(2 * loadMs)
+  t.equal(models['b']?.loads, 0)
+  t.same(inMemory(), ['a'])
+  await t.rejects(pool.remove('b'), { code: 'model_not_found' })
+})
+
+t.test('a model that is removed while it is loaded leaves memory', async (t) => {
+  const { pool, run, ask, models, settle, inMemory, clock } = pooled({ maxLoaded: 1 }, { a: {} })
+  const waiting = ask('a')
+  await settle(1)
+  const removed = pool.remove('a')
+  t.match((await waiting).error, { code: 'model_not_found' }, 'at once')
+  t.equal(models['a']?.signal?.aborted, true)
+  const rig = { clock, inMemory: [] as string[] }
+  pool.add(new FakeModel('a', rig))
+  const next = ask('a')
+  await run(removed)
+  t.same([models['a']?.closes, inMemory(), rig.inMemory], [1, [], []], 'the new one waits for it')
+  t.equal((await run(next)).tokens.length, 3)
+  t.same(rig.inMemory, ['a'])
+})
+
+t.test('requests that keep coming do not keep a model that is to leave', async (t) => {
+  const { pool, run, ask, models, settle } = pooled({}, { a: {}, b: {} })
+  await run(ask('a'))
+  const answers = [ask('a', 20)]
+  const unloaded = pool.unload('a').then(() => models['a']?.closes)
+  for (let count = 0; count < 10; count++) {
+    await settle(100)
+    answers.push(ask('a', 20))
+  }
+  t.equal(await run(unloaded), 1)
+  for (const answer of answers) t.equal((await run(answer)).tokens.length, 20)
+  t.equal(models['a']?.loads, 2, 'those that came later waited for it to be loaded again')
+
+  const last = ask('a', 20)
+  await settle(1)
+  const removed = pool.remove('a')
+  t.throws(() => pool.open('a'), { code: 'model_not_found' })
+  t.equal((await run(last)).tokens.length, 20, 'what runs ends first')
+  await run(removed)
+  t.equal(models['a']?.closes, 2)
 })
 
 t.test('a limit of those who wait', async (t) => {

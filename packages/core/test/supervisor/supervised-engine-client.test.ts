@@ -8,7 +8,7 @@ import {
   type SupervisorOptions,
   systemClock,
 } from '@cllm/core'
-import { drive, runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
+import { drive, runUntilIdle, firstComeFirstServed, until } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { z } from 'zod'
@@ -205,6 +205,27 @@ t.test('an engine that computes no step is killed, and one that waits is not', a
   t.equal(long.client.restarts, 0)
 })
 
+t.test('a step that hangs is noticed though requests keep coming', async (t) => {
+  const { clock, client, submit, run, processes } = supervised({
+    onStep: async (process) => {
+      if (process === processes[0]) await new Promise(() => {})
+    },
+    engine: { maxQueuedRequests: 4 },
+  })
+  await run(client.ready())
+  const answers = Array.from({ length: 20 }, async (_, index) => {
+    await new Promise<void>((resolve) => clock.at(1000 + index * 10_000, resolve))
+    return await submit(greedy(promptOf(9, index), 3))
+  })
+  await runUntilIdle(clock, 120_999)
+  t.equal(client.restarts, 0)
+  await runUntilIdle(clock, 121_000)
+  t.equal(client.restarts, 1, 'neither a request taken in nor one refused is a step')
+  const codes = (await run(Promise.all(answers))).map(({ error }) => error?.code)
+  t.ok(codes.includes('queue_full'))
+  t.equal(codes[0], undefined, 'the first one is computed by the next engine')
+})
+
 t.test('a call without an answer is a hang too', async (t) => {
   const { run, processes, client, clock } = supervised({ supervisor: { hangTimeoutMs: 1000 } })
   await run(client.ready())
@@ -250,6 +271,45 @@ t.test('what hangs without a forward pass takes the server away for seconds only
   processes[0]?.hang()
   t.equal((await run(client.tokenize('abc'))).length, 4, 'a call is answered by the next engine')
   t.equal(clock.now(), 4000, 'the time can be set')
+})
+
+t.test('an engine that tokenizes for long is not taken for one that hangs', async (t) => {
+  const tokenizing = async (count: number, partMs: number) => {
+    const made = supervised({
+      slots: 2,
+      contextSize: 65_536,
+      batchSize: 65_536,
+      // The parent's time passes too while this process computes.
+      onPart: () => made.clock.advance(partMs),
+    })
+    const { clock, client, run } = made
+    await run(client.ready())
+    const text = 'x'.repeat(30_000)
+    const began = clock.now()
+    const answers = Array.from({ length: count }, async () => {
+      const stream = client.submit({ prompt: { text }, maxTokens: 1 })
+      await stream.next()
+      const startedMs = clock.now() - began
+      return { startedMs, ...(await collect(stream)) }
+    })
+    const all = Promise.all(answers)
+    let isOver = false
+    all.then(
+      () => (isOver = true),
+      () => (isOver = true),
+    )
+    const totalMs = count * 30 * partMs
+    await until(() => isOver || clock.now() - began >= totalMs)
+    const ended = await run(all)
+    t.ok(ended.every(({ end }) => end?.usage.generatedTokens === 1))
+    t.equal(client.restarts, 0)
+    return ended.map(({ startedMs }) => startedMs)
+  }
+  const [first = 0, ...others] = await tokenizing(100, 20)
+  t.ok(first < 1000, `the first of many prompts is read after ${first} ms`)
+  t.ok(others.at(-1)! >= 60_000, `the last after ${others.at(-1)} ms`)
+  const [alone = 0] = await tokenizing(1, 1000)
+  t.ok(alone >= 30_000, `a very long one after ${alone} ms`)
 })
 
 t.test('a step may take longer than what is no step', async (t) => {

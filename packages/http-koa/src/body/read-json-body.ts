@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import getRawBody from 'raw-body'
+import { refuseGone } from './body-budget.js'
 import { isDeeperThan } from './json-depth.js'
 import { jsonErrorPosition } from './json-error-position.js'
 import type { KoaContext } from '../routes/koa-context.js'
@@ -12,10 +13,13 @@ export type JsonObject = Readonly<Record<string, unknown>>
  * llama-server do: `curl -d` declares a form.
  *
  * @throws `unsupported_media_type`, `body_too_large`, `queue_full` when the bodies of all requests in
- *   progress are too large together, or `invalid_json` with the position of the error
+ *   progress are too large together, `invalid_json` with the position of the error, or `cancelled`
+ *   when the client has left
  */
 export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
   checkEncoding(ctx)
+  // A stream that has been destroyed tells nobody any more.
+  refuseGone(ctx)
   const body = await readBody(ctx)
   ctx.state.transport.bodies.take(ctx, body.length)
   const text = decodeUtf8(body)

@@ -14,6 +14,7 @@ import {
   text,
 } from '../fields/fields.js'
 import { list } from '../fields/list.js'
+import { samplerFields, samplerSettings } from '../fields/sampler-fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 import { grammarConstraint, onlyConstraint } from '../request/constraint.js'
 import { unsupported } from '../request/unsupported.js'
@@ -73,6 +74,7 @@ export const completionSchema = z.object({
   t_max_predict_ms: integer(-1, largest).optional(),
   id_slot: integer(-1, largest).optional(),
   timings_per_token: boolean.optional(),
+  ...samplerFields,
   ...commonFields,
 })
 
@@ -105,6 +107,7 @@ export async function toCompletionRequest(
     prompt,
     {
       ...commonSettings(fields),
+      ...samplerSettings(fields),
       maxTokens: most === -1 ? Infinity : most,
       constraint,
       logprobs: logprobs > 0 ? logprobs : undefined,

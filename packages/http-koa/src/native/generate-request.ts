@@ -4,8 +4,26 @@ import { parseFields } from '../fields/parse-fields.js'
 import type { JsonObject } from '../body/read-json-body.js'
 import { buildRequest } from '../request/build-request.js'
 import { commonFields, commonSettings } from '../fields/common-fields.js'
-import { boolean, integer, largest, logitBias, name, number, stop, text } from '../fields/fields.js'
+import {
+  boolean,
+  integer,
+  largest,
+  logitBias,
+  name,
+  number,
+  object,
+  stop,
+  text,
+} from '../fields/fields.js'
+import { list } from '../fields/list.js'
+import { samplerFields, samplerSettings } from '../fields/sampler-fields.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
+
+const fewSamplers = 'an array of up to 8 objects with a name'
+/** The engine checks the names and the options. */
+const samplerChoice = z
+  .object({ name, options: object.optional() }, fewSamplers)
+  .transform(({ name, options }) => ({ name, ...(options && { options }) }))
 
 /** The body of `/generate` and `/generate_stream`. Messages say what is expected. */
 export const generateSchema = z.object({
@@ -23,6 +41,8 @@ export const generateSchema = z.object({
   logit_bias: logitBias.optional(),
   stop: stop.optional(),
   stream: boolean.optional(),
+  ...samplerFields,
+  samplers: list(samplerChoice, fewSamplers, { most: [8, fewSamplers] }).optional(),
   ...commonFields,
   cache: boolean.optional(),
   timings: boolean.optional(),
@@ -51,6 +71,8 @@ export function parseGenerateRequest(body: JsonObject, defaults: ProtocolDefault
     { text: fields.prompt },
     {
       ...commonSettings(fields),
+      ...samplerSettings(fields),
+      samplers: fields.samplers,
       stop,
       cache,
       maxTokens: fields.max_tokens,

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { keepAliveField } from '../fields/keep-alive-field.js'
 import type { UnknownFields } from '../fields/unknown-fields.js'
 import { boolean, integer, largest, number, object, seed, stop } from '../fields/fields.js'
+import { samplerFields, samplerSettings } from '../fields/sampler-fields.js'
 import type { RequestSettings } from '../request/build-request.js'
 import { asSchema, expectedSchema, type FieldConstraint } from '../request/constraint.js'
 
@@ -22,6 +23,10 @@ const optionsSchema = z.object(
     repeat_penalty: number(0.01, 100).nullish(),
     presence_penalty: number(-100, 100).nullish(),
     frequency_penalty: number(-100, 100).nullish(),
+    typical_p: samplerFields.typical_p.nullish(),
+    mirostat: samplerFields.mirostat.nullish(),
+    mirostat_tau: samplerFields.mirostat_tau.nullish(),
+    mirostat_eta: samplerFields.mirostat_eta.nullish(),
     num_keep: any,
     num_batch: any,
     num_gpu: any,
@@ -111,6 +116,7 @@ export function toSettings(
     repetitionPenalty: said.repeat_penalty,
     presencePenalty: said.presence_penalty,
     frequencyPenalty: said.frequency_penalty,
+    ...samplerSettings(said),
   }
 }
 

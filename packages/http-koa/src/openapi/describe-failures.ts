@@ -68,7 +68,7 @@ function likely({ method, path, body, query }: ApiRoute): ErrorCode[] {
   const codes: [applies: boolean, code: ErrorCode][] = [
     [body !== undefined || query !== undefined, 'invalid_request'],
     [!isOpen(method, path), 'unauthenticated'],
-    [method !== 'get', 'origin_not_allowed'],
+    [true, 'origin_not_allowed'],
     [isForAdmins(path), 'forbidden'],
     [body?.shape['model'] !== undefined, 'model_not_found'],
     [/[:*]/.test(path), 'not_found'],

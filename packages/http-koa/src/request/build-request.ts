@@ -1,4 +1,10 @@
-import type { GenerateRequest, Prompt, SamplingParams, TokenId } from '@cllm/core'
+import {
+  defined,
+  type GenerateRequest,
+  type Prompt,
+  type SamplingParams,
+  type TokenId,
+} from '@cllm/core'
 import { largest } from '../fields/fields.js'
 import type { ProtocolDefaults } from './protocol-defaults.js'
 
@@ -25,20 +31,11 @@ export function buildRequest(
   settings: RequestSettings,
   defaults: ProtocolDefaults,
 ): GenerateRequest {
-  const { maxTokens, stop, logitBias, seed } = settings
-  const { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs } = settings
-  const { temperature, topK, topP, minP, ignoreEos, constraint } = settings
-  const { repetitionPenalty, presencePenalty, frequencyPenalty } = settings
-  const sampling = withoutUndefined({
-    temperature,
+  const { maxTokens, stop, logitBias, seed, topK, ...others } = settings
+  const { priority, deadlineMs, timeoutMs, tenant, session, cache, logprobs, ...same } = others
+  const sampling = defined({
+    ...same,
     topK: topK === undefined ? undefined : Math.max(0, topK), // −1 is off with vLLM and llama.cpp
-    topP,
-    minP,
-    ignoreEos,
-    constraint,
-    repetitionPenalty,
-    presencePenalty,
-    frequencyPenalty,
     seed: toSeed(seed),
     logitBias: logitBias && toPairs(logitBias),
   })
@@ -48,7 +45,7 @@ export function buildRequest(
     maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),
     sampling: { ...defaults.sampling, ...sampling },
     stop: typeof stop === 'string' ? [stop] : (stop ?? []),
-    ...withoutUndefined(options),
+    ...defined(options),
   }
 }
 
@@ -59,11 +56,4 @@ function toSeed(seed: number | undefined): number | undefined {
 
 function toPairs(bias: Readonly<Record<string, number>>): (readonly [TokenId, number])[] {
   return Object.entries(bias).map(([token, value]) => [Number(token), value])
-}
-
-type Defined<T> = { [Key in keyof T]?: Exclude<T[Key], undefined> }
-
-function withoutUndefined<T extends object>(value: T): Defined<T> {
-  const entries = Object.entries(value).filter(([, field]) => field !== undefined)
-  return Object.fromEntries(entries) as Defined<T>
 }

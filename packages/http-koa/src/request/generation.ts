@@ -1,6 +1,7 @@
 import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest } from '@cllm/core'
 import { abortOnClose } from '../stream/abort-on-close.js'
 import type { KoaContext } from '../routes/koa-context.js'
+import { inFieldNames } from '../fields/sampler-fields.js'
 import { isForecastWanted, tellForecast } from './request-headers.js'
 
 /** The events of a request that the engine has accepted. */
@@ -36,7 +37,9 @@ async function start(
 ): Promise<Generation> {
   const asked = isForecastWanted(ctx) ? { ...request, forecast: true } : request
   const events = client.submit(asked, { signal })
-  const first = await events.next()
+  const first = await events.next().catch((error) => {
+    throw inFieldNames(error)
+  })
   if (first.done === true || first.value.type !== 'start') {
     throw new CllmError('internal', 'The engine did not begin a stream with its start event')
   }

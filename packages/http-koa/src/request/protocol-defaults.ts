@@ -1,4 +1,4 @@
-import { defaultSampling, type SamplingParams } from '@cllm/core'
+import { defaultSampling, defined, type SamplingParams } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, number } from '../fields/fields.js'
 
@@ -48,7 +48,7 @@ export function overridesFrom(
   every: DefaultOverrides,
 ): DefaultOverrides {
   const { max_tokens: maxTokens = every.maxTokens } = options
-  const given: Readonly<Record<keyof DefaultSampling, number | undefined>> = {
+  const given = defined({
     temperature: options.temperature,
     topK: options.top_k,
     topP: options.top_p,
@@ -56,19 +56,7 @@ export function overridesFrom(
     repetitionPenalty: options.repetition_penalty,
     presencePenalty: options.presence_penalty,
     frequencyPenalty: options.frequency_penalty,
-  }
-  const set = Object.entries(given).filter(([, value]) => value !== undefined)
-  const sampling = { ...every.sampling, ...(Object.fromEntries(set) as Partial<SamplingParams>) }
+  })
+  const sampling = { ...every.sampling, ...given }
   return { ...(maxTokens === undefined ? {} : { maxTokens }), sampling }
 }
-
-type DefaultSampling = Pick<
-  SamplingParams,
-  | 'temperature'
-  | 'topK'
-  | 'topP'
-  | 'minP'
-  | 'repetitionPenalty'
-  | 'presencePenalty'
-  | 'frequencyPenalty'
->

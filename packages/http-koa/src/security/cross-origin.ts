@@ -1,17 +1,14 @@
 import { CllmError } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
+import { hostOf, isAllowedOrigin } from './origins.js'
+import { mayBeRebound } from './rebound-names.js'
 
-/** Methods that change nothing and start no work; what they answer a foreign page cannot read. */
+/**
+ * Methods that change nothing and start no work. What they answer a foreign page cannot read, unless
+ * its name was rebound: see `refuseReboundNames`.
+ */
 const readingMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
-
-/** Names that no foreign DNS can point at this machine: addresses, `localhost` and local zones. */
-const localName =
-  /^(\d+\.\d+\.\d+\.\d+|\[[\da-f:.]+\]|[^.]+|([^.]+\.)*(localhost|local|internal))$/i
-
-/** Whether these settings let pages of this origin use the API. */
-export const isAllowedOrigin = (origins: readonly string[], origin: string): boolean =>
-  origins.includes('*') || origins.includes(origin)
 
 /**
  * Refuses what a page of another origin sends, unless that origin is allowed: a browser sends a
@@ -19,10 +16,15 @@ export const isAllowedOrigin = (origins: readonly string[], origin: string): boo
  * no browsers send no `Origin` and pass. A browser's own word (`Sec-Fetch-Site`) counts first; older
  * ones and pages without TLS are judged by `Origin` and `Host`. Where those agree on a public name and
  * the connection came over the loopback interface, the name may have been rebound to this machine.
+ *
+ * @param known - names of this server, which were not rebound
  */
-export function refuseOtherOrigins(allowed: readonly string[]): Middleware<KoaState> {
+export function refuseOtherOrigins(
+  allowed: readonly string[],
+  known: readonly string[],
+): Middleware<KoaState> {
   return async (ctx, next) => {
-    if (!readingMethods.has(ctx.method) && !isWelcome(ctx, allowed)) {
+    if (!readingMethods.has(ctx.method) && !isWelcome(ctx, allowed, known)) {
       throw refusal(ctx.get('Origin').slice(0, 256))
     }
     await next()
@@ -37,23 +39,11 @@ function refusal(origin: string): CllmError {
   return new CllmError('origin_not_allowed', message, { details: { origin } })
 }
 
-function isWelcome(ctx: Context, allowed: readonly string[]): boolean {
+function isWelcome(ctx: Context, allowed: readonly string[], known: readonly string[]): boolean {
   const origin = ctx.get('Origin')
   const site = ctx.get('Sec-Fetch-Site')
   if (isAllowedOrigin(allowed, origin)) return true
   if (site !== '') return site === 'same-origin' || site === 'none'
-  return origin === '' || (hostOf(origin) === ctx.get('Host').toLowerCase() && !mayBeRebound(ctx))
+  if (origin === '') return true
+  return hostOf(origin) === ctx.get('Host').toLowerCase() && !mayBeRebound(ctx, known)
 }
-
-/** The host and port of an origin; undefined of `null` and what is no URL of the web. */
-function hostOf(origin: string): string | undefined {
-  const [, host] = /^https?:\/\/([^/?#@]+)$/i.exec(origin) ?? []
-  return host?.toLowerCase()
-}
-
-function mayBeRebound(ctx: Context): boolean {
-  const name = ctx.get('Host').replace(/:\d{1,5}$/, '')
-  return isLoopback(ctx.req.socket.localAddress ?? '') && !localName.test(name)
-}
-
-const isLoopback = (address: string): boolean => /^(::ffff:)?127\.|^::1$/.test(address)

@@ -5,8 +5,10 @@ import type { KoaState } from '../routes/koa-context.js'
 import { observeEngines } from '../engines/observe-engines.js'
 import type { KeyRing } from './api-key.js'
 import { authenticate } from './authenticate.js'
-import { isAllowedOrigin, refuseOtherOrigins } from './cross-origin.js'
+import { refuseOtherOrigins } from './cross-origin.js'
 import { guardEngines } from './guard-engines.js'
+import { isAllowedOrigin } from './origins.js'
+import { refuseReboundNames } from './rebound-names.js'
 import { securityHeaders } from './security-headers.js'
 import { rateLimitHeaders, type RateLimitOptions, RateLimits } from './rate-limits.js'
 
@@ -18,7 +20,8 @@ export interface SecurityOptions {
   readonly limits?: RateLimitOptions
   /**
    * Origins whose pages may use the API (CORS), or `*` for all; default: none. Pages of other
-   * origins are refused, even where no answer of theirs would be read.
+   * origins are refused, even where no answer of theirs would be read. Without keys, the names of
+   * these origins are also those under which a proxy on this machine may ask.
    */
   readonly corsOrigins?: readonly string[]
 }
@@ -31,15 +34,24 @@ export interface Security {
   readonly directory: EngineDirectory
 }
 
-/** Sets up what {@link SecurityOptions} ask for. */
+/**
+ * Sets up what {@link SecurityOptions} ask for.
+ *
+ * @param host - what the server listens on: a name, or an address
+ */
 export function secure(
   { keys, limits, corsOrigins = [] }: SecurityOptions,
   { directory, clock }: Pick<TransportContext, 'directory' | 'clock'>,
+  host: string,
 ): Security {
   const middleware: Middleware<KoaState>[] = [securityHeaders]
   if (corsOrigins.length > 0) middleware.push(allowOrigins(corsOrigins))
-  middleware.push(refuseOtherOrigins(corsOrigins))
-  if (keys === undefined) return { middleware, directory }
+  middleware.push(refuseOtherOrigins(corsOrigins, [host]))
+  // With keys, a page that has none cannot read anything.
+  if (keys === undefined) {
+    middleware.push(refuseReboundNames(corsOrigins, [host]))
+    return { middleware, directory }
+  }
   const rates = new RateLimits(limits ?? {})
   middleware.push(authenticate(keys), rates.middleware)
   return { middleware, directory: observeEngines(guardEngines(directory), rates, clock) }

@@ -74,7 +74,7 @@ export class KoaTransport implements Transport {
       streamLimitBytes: options.streamLimitBytes ?? 1024 * 1024,
     }
     const router = new Router<KoaState>()
-    const security = secure(options.security ?? {}, context)
+    const security = secure(options.security ?? {}, context, this.#host)
     const directory = options.protocols.reduce(
       (engines, protocol) => protocol.around?.(engines, context) ?? engines,
       security.directory,

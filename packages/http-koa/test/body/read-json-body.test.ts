@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { readJsonBody, type KoaProtocol } from '@cllm/http-koa'
 import t from 'tap'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
@@ -220,4 +221,33 @@ t.test('the bodies of the requests under way are limited together', async (t) =>
   await until(() => waiting.length === 1)
   waiting[0]!()
   t.equal((await later).status, 200, 'they are counted until their answers have gone out')
+})
+
+t.test('the body of a client that has left is not counted', async (t) => {
+  const failures: unknown[] = []
+  let hasBegun = false
+  const late: KoaProtocol = {
+    name: 'late',
+    mount(router) {
+      router.post('/late', async (ctx) => {
+        hasBegun = true
+        await once(ctx.res, 'close')
+        const read = async () => await readJsonBody(ctx)
+        const count = async () => ctx.state.transport.bodies.take(ctx, 400_000)
+        for (const use of [read, count]) await use().catch((error) => failures.push(error))
+      })
+      router.post('/echo', async (ctx) => {
+        ctx.body = Object.keys(await readJsonBody(ctx))
+      })
+    },
+  }
+  const server = await serve({ protocols: [late], transport: { bodiesLimitBytes: 500_000 } })
+  t.teardown(() => server.close())
+  const client = await rawRequest(server.port, rawPost('/late', { text: 'x' }))
+  await until(() => hasBegun)
+  client.socket.destroy()
+  await until(() => failures.length === 2)
+  t.match(failures, [{ code: 'cancelled' }, { code: 'cancelled' }])
+  const next = await server.post('/echo', { text: 'x'.repeat(400_000) })
+  t.same([next.status, await next.json()], [200, ['text']])
 })

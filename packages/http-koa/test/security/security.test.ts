@@ -305,6 +305,51 @@ testEach('names that were rebound to this machine, and origins that are allowed'
   })
 })
 
+testEach('a page whose name was rebound to this machine reads nothing', async (t) => {
+  const origin = 'https://chat.example.org'
+  const plain = await serve()
+  t.teardown(plain.close)
+  const named = await serve({ transport: { security: { corsOrigins: [origin] } } })
+  t.teardown(named.close)
+  const any = await serve({ transport: { security: { corsOrigins: ['*'] } } })
+  t.teardown(any.close)
+  const keyed = await serveKeys([ann])
+  const ask = async ({ port }: { port: number }, path: string, ...headers: readonly string[]) => {
+    const head = [`${path} HTTP/1.1`, ...headers, 'Connection: close', '', '']
+    const client = await rawRequest(port, head.join('\r\n'))
+    await until(() => client.closed)
+    return client.received
+  }
+  const status = async (...asked: Parameters<typeof ask>) =>
+    Number(/^HTTP\/1\.1 (\d+)/.exec(await ask(...asked))?.[1])
+  const rebound = 'Host: evil.example.org:8080'
+  for (const path of ['/', '/health', '/health/live', '/scheduler', '/requests/a', '/none']) {
+    const answer = await ask(plain, `GET ${path}`, rebound)
+    t.match(answer, /^HTTP\/1\.1 403 /, path)
+    t.match(answer, '"code":"origin_not_allowed"')
+    t.match(answer, '--cors-origins http://evil.example.org:8080 says so')
+    t.equal(await status(plain, `HEAD ${path}`, rebound), 403)
+  }
+  for (const host of [
+    'evil.example.org.',
+    '127.0.0.1.evil.example.org',
+    'localhost.evil.example',
+  ]) {
+    t.equal(await status(plain, 'GET /health', `Host: ${host}`), 403, host)
+  }
+  for (const host of ['127.0.0.1', '[::1]:8080', 'localhost:1', 'LOCALHOST.', 'gpu', 'a.local']) {
+    t.equal(await status(plain, 'GET /health', `Host: ${host}`), 200, host)
+  }
+  const page = 'Sec-Fetch-Site: same-origin'
+  t.equal(await status(plain, 'GET /health', rebound, page), 200, 'behind a proxy with TLS')
+  t.equal(await status(named, 'GET /health', rebound), 403)
+  t.equal(await status(named, 'GET /health', 'Host: chat.example.org'), 200, 'a configured name')
+  t.equal(await status(named, 'GET /health', 'Host: api.example.org', `Origin: ${origin}`), 200)
+  t.equal(await status(any, 'GET /health', rebound), 200)
+  t.equal(await status(keyed, 'GET /health', rebound), 200, 'what needs no key tells nothing')
+  t.equal(await status(keyed, 'GET /scheduler', rebound), 401, 'it has no key')
+})
+
 testEach('deep JSON, long heads, too many connections', async (t) => {
   const server = await serve({ transport: { maxConnections: 3, headerLimitBytes: 2048 } })
   t.teardown(server.close)

@@ -62,7 +62,8 @@ t.test('readings are those of llama.cpp', async (t) => {
   const llama = await openLlama('off', recordingLogger())
   const modelPath = await tinyModel(t)
   const model = { modelPath, gpuLayers: 0, contextSize: 64, mmap: true, mlock: false } as const
-  const loaded = await llama.loadModel(model)
+  // The C API's states refuse the first bytes of a character that cannot follow, llama.cpp the last.
+  const loaded = await llama.loadModel({ ...model, path: 'addon' })
   t.teardown(() => loaded.dispose())
   const vocabulary = new Vocabulary(loaded.native, loaded.tokenTexts)
   const grammars = [

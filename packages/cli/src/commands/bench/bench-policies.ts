@@ -1,19 +1,12 @@
-import {
-  agentFor,
-  cllmApi,
-  MachineWatch,
-  type MeasuredRun,
-  type ModelHost,
-  watchSteps,
-} from '@cllm/bench'
-import type { CommandIo } from '../command-io.js'
+import { agentFor, cllmApi, MachineWatch, type MeasuredRun, watchSteps } from '@cllm/bench'
+import type { HostCommand } from '../command-io.js'
 import { compareTargets } from './compare-targets.js'
 import { exitCode } from './output/exit-code.js'
 import { flagsHelp, many, parseFlags, showsHelp, wrong } from './flags/flags.js'
 import { compareFlags } from './flags/load-flags.js'
 import { modelFlags, readModel } from './flags/model-flags.js'
 import { readLoads } from './flags/read-load.js'
-import { readPolicy } from './flags/read-simulation.js'
+import { readPolicies } from './flags/read-simulation.js'
 
 const {
   target: _target,
@@ -42,15 +35,11 @@ Exit codes: the same as \`cllm bench serve\`.
 `
 
 /** `cllm bench policies` */
-export async function benchPolicies(
-  argv: string[],
-  io: CommandIo,
-  hostWith: (plugins: readonly string[]) => Promise<ModelHost>,
-): Promise<number> {
+export const benchPolicies: HostCommand = async (argv, io, hostWith) => {
   if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const host = await hostWith(flags.plugin)
-  const policies = flags.policy.map((text) => ({ name: text, ...readPolicy(text, host.policies) }))
+  const policies = readPolicies(flags.policy, host.policies, flags.slo)
   const [first] = policies
   if (first === undefined || policies.length < 2) throw wrong('--policy: expected two or more')
   if (new Set(flags.policy).size < policies.length) throw wrong('--policy: a policy is given twice')

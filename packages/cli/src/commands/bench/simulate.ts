@@ -12,7 +12,7 @@ import {
 import type { CommandIo } from '../command-io.js'
 import { exitCode, exitCodeOf } from './output/exit-code.js'
 import { flagsHelp, many, one, parseFlags, showsHelp, toggle } from './flags/flags.js'
-import { readPolicy, readSimulation } from './flags/read-simulation.js'
+import { readPolicies, readSimulation } from './flags/read-simulation.js'
 import { simulationFlags } from './flags/simulate-flags.js'
 import { writeText } from './output/write-files.js'
 
@@ -48,7 +48,7 @@ export async function simulate(
   const flags = parseFlags(argv, flagTable)
   const factory = await policies(flags.plugin)
   const names = flags.policy.length === 0 ? [usualPolicy(flags.replay)] : flags.policy
-  const chosen = names.map((name) => readPolicy(name, factory, flags.slo))
+  const chosen = readPolicies(names, factory, flags.slo)
   const setup = { ...readSimulation(flags), signal: io.signal }
   if (!flags.json) io.stdout.write(simulationHead(setup))
   const runs: SimulatedRun[] = []

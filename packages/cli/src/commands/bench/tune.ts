@@ -15,12 +15,12 @@ import {
   simulationTable,
   winnerOf,
 } from '@cllm/bench'
-import type { CommandIo } from '../command-io.js'
+import type { CommandIo, HostCommand } from '../command-io.js'
 import { exitCode } from './output/exit-code.js'
 import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from './flags/flags.js'
 import { modelFlags } from './flags/model-flags.js'
 import { progressBar } from './output/progress.js'
-import { readPolicy, readSimulation } from './flags/read-simulation.js'
+import { readPolicies, readSimulation } from './flags/read-simulation.js'
 import { simulationFlags } from './flags/simulate-flags.js'
 import { integer } from './flags/values.js'
 
@@ -50,11 +50,7 @@ the YAML of the best one.
 ${flagsHelp(flagTable)}`
 
 /** `cllm tune` */
-export async function tune(
-  argv: string[],
-  io: CommandIo,
-  hostWith: (plugins: readonly string[]) => Promise<ModelHost>,
-): Promise<number> {
+export const tune: HostCommand = async (argv, io, hostWith) => {
   if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const { slo, json, sample, keep } = flags
@@ -64,10 +60,7 @@ export async function tune(
   const all: Candidate[] =
     flags.policy.length === 0
       ? candidates(slo, setup.batchSize, host.policies)
-      : flags.policy.map((text) => {
-          const { policy, policyOptions = {} } = readPolicy(text, host.policies, slo)
-          return { policy, policyOptions }
-        })
+      : readPolicies(flags.policy, host.policies, slo)
   if (!json) io.stdout.write(simulationHead(setup))
 
   const requests = Math.min(sample, setup.load.requests)

@@ -1,4 +1,4 @@
-import { loadConfig } from '../../config/load-config.js'
+import type { LoadedConfig } from '../../config/load-config.js'
 import { cacheFolder } from '../../models/cache-folder.js'
 
 /** The flag of the commands that manage models, and its line in `--help`. */
@@ -6,12 +6,10 @@ export const configOption = { config: { type: 'string' } } as const
 export const configOptionHelp =
   '  --config FILE   The YAML file of `cllm serve`, for its `models.cache`; also CLLM_CONFIG'
 
-/**
- * The folder for downloaded models, as `cllm serve` uses it with this YAML file and environment.
- *
- * @throws `invalid_configuration`
- */
-export function modelsFolder(file: string | undefined, env: NodeJS.ProcessEnv): string {
-  const argv = file === undefined ? [] : ['--config', file]
-  return loadConfig({ argv, env }).config.models.cache ?? cacheFolder({ env })
-}
+/** The flags of `cllm serve` for this YAML file, or for none. */
+export const configFlags = (file: string | undefined): readonly string[] =>
+  file === undefined ? [] : ['--config', file]
+
+/** The folder for downloaded models, as `cllm serve` uses it with this configuration. */
+export const modelsFolder = ({ config }: LoadedConfig, env: NodeJS.ProcessEnv): string =>
+  config.models.cache ?? cacheFolder({ env })

@@ -1,3 +1,4 @@
+import { isQuantized, type KvCacheType } from '@cllm/backend-llamacpp/kv-cache-type'
 import type { Setting } from '../layers/setting.js'
 
 /** Problems with engine settings that are each valid but contradict one another. */
@@ -12,9 +13,9 @@ export const checkEngine = (settings: ReadonlyMap<string, Setting>): readonly st
         `(${slots.label}), got ${String(batchSize.value)}`,
     )
   }
-  if (cacheType.value === 'q8_0' && flashAttention.value === false) {
+  if (isQuantized(cacheType.value as KvCacheType) && flashAttention.value === false) {
     problems.push(
-      `${flashAttention.label}: expected true or auto, got false: ${cacheType.label} q8_0 needs flash attention`,
+      `${flashAttention.label}: expected true or auto, got false: ${cacheType.label} ${String(cacheType.value)} needs flash attention`,
     )
   }
   return problems

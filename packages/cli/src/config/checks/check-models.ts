@@ -6,7 +6,7 @@ import { suggestion } from '../suggestion.js'
 import { accepts, type ValueFormat } from '../options/value-format.js'
 import { keepAlive } from '../served-models.js'
 
-const { hang_timeout: _, ...perModel } = schema.engine
+const { hang_timeout: _, prepare_timeout: __, ...perModel } = schema.engine
 const formats: Readonly<Record<string, ValueFormat<unknown>>> = {
   spec: schema.model.spec.format,
   chat_template: schema.model.chat_template.format,

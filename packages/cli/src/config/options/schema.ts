@@ -1,12 +1,14 @@
 import { replaceableParts } from '@cllm/core'
 import { modelOptions } from './model-options.js'
 import { recorderOptions, telemetryOptions } from './observe-options.js'
+import { kvCacheTypes } from '@cllm/backend-llamacpp/kv-cache-type'
+import { nativeOptions } from './native-options.js'
 import { option, type OptionValues } from './option.js'
 import { resolveModelSpec, resolvePath, resolvePluginName, resolveTemplate } from '../paths.js'
-import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
 import { requestDefaults } from './request-defaults.js'
 import { schedulerOptions } from './scheduler-options.js'
 import { securityOptions } from './security-options.js'
+import { serverOptions } from './server-options.js'
 import {
   decimal,
   integer,
@@ -35,63 +37,7 @@ const normalizePlugin = (entry: unknown): unknown => {
  * `docs/configuration.md` are generated from this tree.
  */
 export const schema = {
-  server: {
-    host: option({
-      doc: 'Address to listen on; `0.0.0.0` is all addresses of the machine.',
-      default: '127.0.0.1',
-      format: text('an address'),
-      arg: 'host',
-      placeholder: 'ADDRESS',
-    }),
-    port: option({
-      doc: 'Port to listen on; 0 takes a free one.',
-      default: 8080,
-      format: integer({ minimum: 0, maximum: 65_535 }),
-      arg: 'port',
-      placeholder: 'PORT',
-    }),
-    body_limit: option({
-      doc: 'Largest request body, in bytes; a larger one is refused with 413.',
-      default: 1024 * 1024,
-      format: integer({ minimum: 1024 }),
-      arg: 'body-limit',
-      placeholder: 'BYTES',
-    }),
-    stream_limit: option({
-      doc:
-        'Bytes of a streamed answer that may be buffered for a slow client; beyond it, the ' +
-        'stream is cut off and the request cancelled.',
-      default: 1024 * 1024,
-      format: integer({ minimum: 1024 }),
-      arg: 'stream-limit',
-      placeholder: 'BYTES',
-    }),
-    protocols: option<ProtocolChoice>({
-      doc:
-        'The APIs to serve; a list in YAML. `all` is every built-in API and every API that ' +
-        'plugins add.',
-      default: 'all',
-      format: protocolChoice,
-      arg: 'protocols',
-      placeholder: 'NAMES',
-    }),
-    protocol_options: option({
-      doc:
-        'Options by protocol, such as `{"openai": {"max_tokens": 500}}`; JSON in a flag or ' +
-        'variable. The APIs that generate text accept the keys of `api.defaults`.',
-      default: {},
-      format: record(),
-      arg: 'protocol-options',
-      placeholder: 'JSON',
-    }),
-    drain_timeout: option({
-      doc: 'Seconds that running requests get to finish when the server is stopped.',
-      default: 30,
-      format: decimal({ minimum: 0, unit: 'seconds' }),
-      arg: 'drain-timeout',
-      placeholder: 'SECONDS',
-    }),
-  },
+  server: serverOptions,
   model: {
     spec: option({
       doc: 'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name that `cllm models` lists.',
@@ -157,8 +103,8 @@ export const schema = {
     }),
     threads: option({
       doc:
-        'Compute threads; `auto` leaves one core free (docs/defaults.md), and models that are ' +
-        'loaded at the same time share the threads. A value above the number of cores is lowered to it.',
+        'Compute threads; `auto` follows the machine: all cores that help, while other processes ' +
+        'leave them free (docs/defaults.md). A value above the number of cores is lowered to it.',
       default: 'auto',
       format: orAuto(integer({ minimum: 1, maximum: 512 })),
       arg: 'threads',
@@ -181,11 +127,13 @@ export const schema = {
       placeholder: 'COUNT',
     }),
     kv_cache_type: option({
-      doc: 'Data type of the KV cache; `q8_0` takes half the memory and needs flash attention.',
+      doc:
+        'Data type of the KV cache; the quantized ones, such as `q8_0` at half the memory, need ' +
+        'flash attention.',
       default: 'f16',
-      format: oneOf(['f16', 'q8_0']),
+      format: oneOf(kvCacheTypes),
       arg: 'kv-cache-type',
-      placeholder: 'f16|q8_0',
+      placeholder: 'TYPE',
     }),
     flash_attention: option({
       doc: 'Flash attention; `auto` uses it if the model supports it.',
@@ -212,6 +160,7 @@ export const schema = {
       format: toggle(),
       arg: 'ignore-memory-check',
     }),
+    ...nativeOptions,
     hang_timeout: option({
       doc:
         'Seconds without a step, while requests wait, after which the engine is killed and ' +
@@ -219,6 +168,15 @@ export const schema = {
       default: 120,
       format: decimal({ minimum: 0, unit: 'seconds' }),
       arg: 'hang-timeout',
+      placeholder: 'SECONDS',
+    }),
+    prepare_timeout: option({
+      doc:
+        'Seconds without a sign of the engine, while it checks requests, tokenizes or compiles ' +
+        'grammars, after which it is killed and restarted; at most `hang_timeout`. 0 is never, as with `hang_timeout` 0.',
+      default: 10,
+      format: decimal({ minimum: 0, unit: 'seconds' }),
+      arg: 'prepare-timeout',
       placeholder: 'SECONDS',
     }),
   },

@@ -58,7 +58,9 @@ export const securityOptions = {
     placeholder: 'TOKENS',
   }),
   cors_origins: option<readonly string[]>({
-    doc: 'Web origins that may use the API, such as `https://chat.example.org`; `*` is all.',
+    doc:
+      'Web origins that may use the API, such as `https://chat.example.org`; `*` is all. A proxy on ' +
+      'this machine may pass their names on as `Host`.',
     default: [],
     format: someTexts('origins'),
     arg: 'cors-origins',

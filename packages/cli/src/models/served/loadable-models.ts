@@ -3,6 +3,7 @@ import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import type { OwnSettings, ServedModel } from '../../config/served-models.js'
+import { asLoaded } from '../../engine/as-loaded.js'
 import type { CrashFiles } from '../../engine/crash-files.js'
 import { spawnEngine, type EngineProcess } from '../../engine/spawn-engine.js'
 import {
@@ -10,6 +11,7 @@ import {
   llamaCpp,
   type ModelToServe,
   toEngineSettings,
+  toSupervisorOptions,
 } from '../../engine/to-engine-settings.js'
 import { pullModel } from '../pull-model.js'
 import { modelName, type ModelSources, type ResolveModelOptions } from '../resolve-model.js'
@@ -108,14 +110,14 @@ export class LoadableModels {
   async #spawn(model: ModelToServe, heldBytes: number, closing: AbortSignal): Promise<LoadedModel> {
     const { io, loaded } = this
     const { logger, crashes } = this.parts
-    const { engine: engineConfig, recorder: recorderConfig } = loaded.config
+    const { recorder: recorderConfig } = loaded.config
     const engine = await spawnEngine(
       { ...toEngineSettings(loaded, model), heldBytes, engines: this.#enginesAtOnce() },
       {
         env: io.env,
         signal: AbortSignal.any([io.signal, closing]),
         logger,
-        supervisor: { hangTimeoutMs: engineConfig.hang_timeout * 1000 },
+        supervisor: toSupervisorOptions(loaded.config),
         recorder: {
           windowMs: recorderConfig.minutes * 60_000,
           maxBytes: recorderConfig.size,
@@ -127,23 +129,5 @@ export class LoadableModels {
     this.#engines.add(engine)
     void engine.ended.then(() => this.#engines.delete(engine))
     return asLoaded(engine)
-  }
-}
-
-function asLoaded({ client, info, ended, kill }: EngineProcess): LoadedModel {
-  const { memoryBytes } = info.model.details ?? {}
-  return {
-    client,
-    // Weights on a GPU take no RAM.
-    memoryBytes: info.capabilities.gpu === false ? Number(memoryBytes ?? 0) : 0,
-    gone: ended,
-    async close() {
-      try {
-        await client.close()
-      } finally {
-        kill()
-        await ended
-      }
-    },
   }
 }

@@ -51,6 +51,40 @@ t.test('cllm pull, with the real stories15m in the user cache', async (t) => {
   })
 })
 
+t.test('cllm pull from the model source of a plug-in', async (t) => {
+  const source = `{ async fetch(name, { onProgress }) {
+    onProgress(4, 4)
+    return { path: new URL(name, import.meta.url).pathname }
+  } }`
+  const plugin = `{ name: 'shelf', apiVersion: 1,
+    register: (host) => host.provide(MODEL_SOURCE, 'shelf', () => (${source})) }`
+  const core = import.meta.resolve('@cllm/core')
+  const folder = t.testdir({
+    'shelf.mjs': `import { MODEL_SOURCE } from '${core}'\nexport default ${plugin}`,
+    'cat.gguf': 'GGUF, as far as its beginning tells',
+    'cat.txt': 'words',
+    'cllm.yaml': 'plugins: [./shelf.mjs]\n',
+    'other.yaml': 'plugins: [./shelf.mjs]\nengine: { backend: ngram }\n',
+    'broken.yaml': 'plugins: [./none.mjs]\n',
+  })
+  const at = (name: string) => join(folder, name)
+  const pulled = { code: 0, stdout: `${at('cat.gguf')}\n` }
+  t.match(await execute(pull, ['shelf:cat.gguf', '--plugin', at('shelf.mjs')]), pulled)
+  t.match(await execute(pull, ['shelf:cat.gguf', '--config', at('cllm.yaml')]), pulled)
+  const env = { ...process.env, CLLM_PLUGINS: at('shelf.mjs') }
+  t.match(await execute(pull, ['shelf:cat.gguf'], env), pulled)
+  await t.rejects(execute(pull, ['shelf:cat.txt'], env), { code: 'model_invalid' })
+  const words = await execute(pull, ['shelf:cat.txt', '--config', at('other.yaml')])
+  t.equal(words.stdout, `${at('cat.txt')}\n`, 'another backend reads other files')
+  await t.rejects(execute(pull, ['shelf:cat.gguf']), {
+    code: 'model_unavailable',
+    message: /no plug-in provides the model source "shelf"/,
+  })
+  const broken = ['--config', at('broken.yaml')]
+  await t.rejects(execute(pull, ['shelf:cat.gguf', ...broken]), { code: 'plugin_not_found' })
+  t.match(await execute(pull, ['stories15m', ...broken]), { code: 0 }, 'needs no plug-in')
+})
+
 t.test('cllm model synth', async (t) => {
   const folder = t.testdir({})
   const write = async (name: string, ...more: string[]) => {

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import t from 'tap'
-import { cacheFolder } from '../../../src/models/cache-folder.js'
+import { cacheFolder, nativeFolder } from '../../../src/models/cache-folder.js'
 import { catalog } from '../../../src/models/catalog/catalog.js'
 import type { FetchProgress } from '../../../src/models/fetch/fetch-progress.js'
 import { formatBytes } from '../../../src/models/format-bytes.js'
@@ -53,6 +53,11 @@ t.test('the folder', async (t) => {
   t.equal(folder('win32', { LOCALAPPDATA: '/l' }), join('/l', 'cllm', 'Cache', 'models'))
   t.equal(folder('darwin', { CLLM_CACHE: '/big' }), resolve('/big'))
   t.ok(cacheFolder({ env: {} }).includes('cllm'), 'has defaults')
+  t.equal(
+    nativeFolder({ env: {}, platform: 'linux', home }),
+    join(home, '.cache', 'cllm', 'native'),
+  )
+  t.equal(nativeFolder({ env: { CLLM_CACHE: '/big' } }), join(resolve('/big'), 'native'))
 })
 
 t.test('progress', async (t) => {

@@ -56,6 +56,11 @@ export interface RequestEnd {
 export interface EngineObserver {
   /** A request is valid and joined the queue. */
   onQueued?(request: SequenceView, now: number): void
+  /**
+   * A part of a long text was tokenized, one in a turn of the event loop: of a prompt that has not
+   * joined the queue yet, or of any other text.
+   */
+  onTokenized?(now: number): void
   /** A request was refused before it joined the queue. */
   onRefused?(id: string, error: CllmError, now: number): void
   /**

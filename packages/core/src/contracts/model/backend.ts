@@ -1,4 +1,5 @@
 import type { OutputConstraint } from './output-constraint.js'
+import type { LogitProcessor } from './sampler.js'
 import type { SamplingParams } from './sampling.js'
 import type { TokenId, Tokenizer } from './tokenizer.js'
 
@@ -52,6 +53,11 @@ export interface BackendCapabilities {
   readonly logprobs: boolean
   readonly embeddings: boolean
   readonly lora: boolean
+  /**
+   * Whether samplers see all logits: plug-ins' samplers, DRY, typical-p, top-nσ, XTC, mirostat and a
+   * dynamic temperature. Default: false.
+   */
+  readonly samplers?: boolean
   /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
   readonly gpu: string | false
 }
@@ -135,8 +141,15 @@ export interface Backend {
    * elsewhere draws the same tokens.
    * @param promptTokens - how many of the tokens are the prompt; the tokens after it were sampled, and are
    * what a constraint has seen so far. Default: all of them.
+   * @param processors - of `params.samplers`, in their order, to be applied to the logits of each draw
+   *   before anything else. Needs the capability `samplers`. Default: none.
    */
-  createSampler(params: SamplingParams, tokens: readonly TokenId[], promptTokens?: number): Sampler
+  createSampler(
+    params: SamplingParams,
+    tokens: readonly TokenId[],
+    promptTokens?: number,
+    processors?: readonly LogitProcessor[],
+  ): Sampler
 
   /**
    * Makes sure that samplers with this constraint can be had. Synchronous and quick. Needed for the

@@ -19,22 +19,3 @@ export function inParts(
   }
   return prompt.text.length > longText ? tokenizer.encodeInParts?.(prompt.text) : undefined
 }
-
-/**
- * Joins the parts, one in each turn of the event loop, so that steps go on in between.
- *
- * @param check - called before each further part; what it throws ends the work
- */
-export async function collect(
-  parts: Iterable<readonly TokenId[]>,
-  check: (tokens: readonly TokenId[]) => void,
-): Promise<TokenId[]> {
-  const tokens: TokenId[] = []
-  for (const part of parts) {
-    for (const token of part) tokens.push(token)
-    // oxlint-disable-next-line no-restricted-globals -- yields to the event loop; no time is measured
-    await new Promise<void>((resolve) => setImmediate(resolve))
-    check(tokens)
-  }
-  return tokens
-}

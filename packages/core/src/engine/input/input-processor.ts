@@ -10,7 +10,9 @@ import type { EngineOptions } from '../engine-options.js'
 import { OutputProcessor } from '../output/output-processor.js'
 import type { Admission, KVCacheManager, WaitPredictor } from '../parts.js'
 import { RequestTable } from '../requests/request-table.js'
+import type { SamplerCatalog } from '../../sampler/sampler-catalog.js'
 import { Sequence } from '../requests/sequence.js'
+import { PartQueue } from './part-queue.js'
 import { resolvePrompt } from './resolve-prompt.js'
 import { resolveRequest } from './resolve-request.js'
 
@@ -38,10 +40,12 @@ export class InputProcessor implements EngineObserver {
     @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(tokens.ADMISSION) private readonly admission: Admission,
     @inject(RequestTable) private readonly table: RequestTable,
+    @inject(PartQueue) private readonly parts: PartQueue,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.RANDOM) private readonly random: Random,
     @inject(tokens.ENGINE_OPTIONS) private readonly options: EngineOptions,
+    @inject(tokens.SAMPLERS) private readonly samplers: SamplerCatalog,
   ) {}
 
   /** Whether requests are on their way to the queue. */
@@ -103,13 +107,14 @@ export class InputProcessor implements EngineObserver {
   }
 
   #read(id: string, request: GenerateRequest): Sequence | Promise<Sequence> {
-    const { backend, tokenizer, random, options, kv } = this
+    const { backend, tokenizer, parts, random, options, samplers, kv } = this
     const { continued, arrivedMsAgo = 0 } = request
     const now = this.clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
     this.#ensureOpen()
     const others = this.#arriving.size - Number(this.#arriving.has(id))
     if (continued === undefined) this.admission.checkCount(others, this.clock.now())
-    const context = { backend, tokenizer, limits: backend.limits, random, options, now }
+    const { limits } = backend
+    const context = { backend, tokenizer, parts, limits, random, options, samplers, now }
     const complete = resolveRequest(id, request, context)
     const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
     const admit = (tokens: TokenId[]): Sequence => {

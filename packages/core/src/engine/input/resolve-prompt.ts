@@ -4,12 +4,15 @@ import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/toke
 import { CllmError } from '../../errors/cllm-error.js'
 import { invalidField } from './check-number.js'
 import { checkTokens } from './check-tokens.js'
-import { collect, inParts } from './in-parts.js'
+import { inParts } from './in-parts.js'
+import type { PartQueue } from './part-queue.js'
 
 /** What a prompt is tokenized with and must fit into. */
 export interface PromptContext {
   readonly tokenizer: Tokenizer
   readonly limits: BackendLimits
+  /** Joins the tokens of a long prompt. */
+  readonly parts: PartQueue
 }
 
 /**
@@ -45,7 +48,7 @@ async function readSlowly(
   context: PromptContext,
   ensureWanted: () => void,
 ): Promise<TokenId[]> {
-  const tokens = await collect(parts, ({ length }) => {
+  const tokens = await context.parts.join(parts, ({ length }) => {
     ensureWanted()
     if (length > context.limits.contextSize) throw promptTooLong(length, context, 'at least ')
   })

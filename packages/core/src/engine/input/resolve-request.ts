@@ -5,23 +5,25 @@ import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
 import { checkContinuation } from './check-continuation.js'
 import { checkNumber, invalidField } from './check-number.js'
+import { checkSampling } from './check-sampling.js'
 import { checkTokens } from './check-tokens.js'
 import type { EngineOptions } from '../engine-options.js'
 import { checkLogprobs, describeLogprobs } from '../output/token-logprobs.js'
 import type { PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from '../requests/sequence.js'
+import type { SamplerCatalog } from '../../sampler/sampler-catalog.js'
 import { StopMatcher } from '../output/stop-matcher.js'
 
 /** What a request is checked and completed with. */
 export interface ResolveContext extends PromptContext {
   readonly backend: ConstraintJudge
+  readonly samplers: SamplerCatalog
   readonly random: Random
   readonly options: EngineOptions
   readonly now: number
 }
 
 const defaultMaxTokens = 100
-const maximumSeed = 0xffff_ffff
 
 /** Checks all of a request but its prompt, and says what it is with the prompt's tokens. */
 export function resolveRequest(
@@ -48,11 +50,14 @@ export function resolveRequest(
   checkLogprobs(request.logprobs, context.backend)
   checkContinuation(request.continued, maxTokens, context)
   const sampling = resolveSampling(request.sampling ?? {}, context)
+  const { samplers = [], seed } = sampling
+  const processors = context.samplers.create(samplers, { tokenizer, seed })
   const timeoutMs = request.timeoutMs ?? options.requestTimeoutMs
   return (prompt) => ({
     id,
     maxTokens,
     sampling,
+    processors,
     priority,
     deadline: deadlineMs === undefined ? undefined : now + deadlineMs,
     expires: timeoutMs === undefined ? undefined : now + timeoutMs,
@@ -91,15 +96,7 @@ function resolveSampling(given: Partial<SamplingParams>, context: ResolveContext
   if (typeof given !== 'object' || given === null)
     throw invalidField('sampling', 'an object', given)
   const sampling = { ...defaultSampling, seed: given.seed ?? context.random.uint32(), ...given }
-  checkNumber('temperature', sampling.temperature, { min: 0, max: 100 })
-  checkNumber('topK', sampling.topK, { min: 0, integer: true })
-  checkNumber('topP', sampling.topP, { min: 0, max: 1 })
-  checkNumber('minP', sampling.minP, { min: 0, max: 1 })
-  checkNumber('seed', sampling.seed, { min: 0, max: maximumSeed, integer: true })
-  checkNumber('repetitionPenalty', sampling.repetitionPenalty, { min: 0.01, max: 100 })
-  checkNumber('presencePenalty', sampling.presencePenalty, { min: -100, max: 100 })
-  checkNumber('frequencyPenalty', sampling.frequencyPenalty, { min: -100, max: 100 })
-  checkType('ignoreEos', sampling.ignoreEos, 'boolean')
+  checkSampling(sampling, context.backend.capabilities)
   checkBiases(sampling.logitBias, context)
   checkConstraint(sampling.constraint, context.backend)
   return sampling

@@ -35,6 +35,10 @@ export class EngineObservers implements Required<EngineObserver> {
     this.#tell((observer) => observer.onQueued?.(request, now))
   }
 
+  onTokenized(now: number): void {
+    this.#tell((observer) => observer.onTokenized?.(now))
+  }
+
   onRefused(id: string, error: CllmError, now: number): void {
     this.#tell((observer) => observer.onRefused?.(id, error, now))
   }

@@ -86,7 +86,8 @@ export class RequestTable {
       await this.kv.acquire(sequence)
       const { request, tokens, promptTokens } = sequence
       this.observers.onPreparing(sequence, now)
-      sequence.sampler = this.backend.createSampler(request.sampling, tokens, promptTokens)
+      const { sampling, processors } = request
+      sequence.sampler = this.backend.createSampler(sampling, tokens, promptTokens, processors)
     } catch (error) {
       return CllmError.from(error, 'backend_failed')
     }

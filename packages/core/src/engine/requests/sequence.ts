@@ -7,6 +7,7 @@ import type {
   TokenLogprobs,
   Usage,
 } from '../../contracts/engine/engine-client.js'
+import type { LogitProcessor } from '../../contracts/model/sampler.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
 import type { RequestState, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
@@ -18,6 +19,8 @@ export interface SequenceRequest {
   readonly id: string
   readonly maxTokens: number
   readonly sampling: SamplingParams
+  /** The samplers of plug-ins that it names. */
+  readonly processors: readonly LogitProcessor[]
   readonly priority: number
   readonly deadline: number | undefined
   readonly expires: number | undefined

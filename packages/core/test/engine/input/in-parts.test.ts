@@ -55,6 +55,31 @@ t.test('long prompts are tokenized in parts, with steps in between', async (t) =
   t.same(await client.tokenize(text), tokenizer.encode(text))
 })
 
+t.test('many long prompts are tokenized one after the other, one part a turn', async (t) => {
+  const { client, clock, run, tokenizer } = partsRig(65_536)
+  const began: string[] = []
+  const asked = ['a', 'b', 'c'].map(async (id) => {
+    const stream = client.submit({ prompt: { text }, maxTokens: 1, id })
+    const reading = stream.next().then(() => began.push(id))
+    await Promise.all([reading, collect(stream)])
+  })
+  const counted = client.tokenize(text)
+  t.equal(tokenizer.parts, 1, 'however many there are')
+  for (let turn = 0; turn < 20; turn++) {
+    const before = tokenizer.parts
+    await setImmediate()
+    t.ok(tokenizer.parts - before <= 1)
+  }
+  t.ok(tokenizer.parts > 10)
+  client.cancel('b')
+  await t.rejects(asked[1]!, { code: 'cancelled' })
+  t.ok(tokenizer.parts < 50, 'who waits for the others is cancelled meanwhile')
+  t.equal(clock.now(), 1000)
+  await run(Promise.all([asked[0], asked[2]]))
+  t.same(began, ['a', 'c'])
+  t.same(await counted, tokenizer.encode(text))
+})
+
 t.test('what does not fit, is cancelled or closed is not tokenized to its end', async (t) => {
   const { client, engine, run, tokenizer } = partsRig(2048)
   const tooLong = await run(collect(client.submit({ prompt: { text: 'x'.repeat(20_000) } })))

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
-import { CllmError, nearestName } from '@cllm/core'
+import { CllmError } from '@cllm/core'
+import { suggestion } from '../../../config/suggestion.js'
 import type { CommandIo } from '../../command-io.js'
 
 /** A flag of a command and how its values are read. */
@@ -66,7 +67,10 @@ export function parseFlags<Flags extends Readonly<Record<string, Flag<unknown>>>
     if (token.kind === 'positional') throw wrong(`unexpected argument "${token.value}"`)
     if (token.kind !== 'option') continue
     const flag = flags[token.name]
-    if (flag === undefined) throw wrong(`unknown flag ${token.rawName}${meant(token.name, flags)}`)
+    if (flag === undefined) {
+      const meant = suggestion(token.name, Object.keys(flags), '--')
+      throw wrong(`unknown flag ${token.rawName}${meant}`)
+    }
     const isMissing = token.value === undefined || (!token.inlineValue && isFlag(token.value))
     if (flag.value !== undefined && isMissing)
       throw wrong(`--${token.name}: expected ${flag.value}`)
@@ -102,8 +106,3 @@ export function wrong(message: string): CllmError {
 
 /** Whether a value is in fact the next flag; a negative number is not. */
 const isFlag = (text: string) => /^--?[a-z]/i.test(text)
-
-function meant(name: string, flags: object): string {
-  const nearest = nearestName(name, Object.keys(flags))
-  return nearest === undefined ? '' : `; did you mean --${nearest}?`
-}

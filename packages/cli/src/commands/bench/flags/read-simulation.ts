@@ -61,11 +61,11 @@ export function readSimulation(flags: Flags): SimulationSetup {
  * A policy as `--policy` names it: `batching+order`, and options as JSON after a colon. One that keeps
  * limits gets those of the goodput, unless its options name others.
  */
-export function readPolicy(
+function readPolicy(
   text: string,
   factory: PolicyFactory,
   slo: Slo,
-): Pick<SimulateOptions, 'policy' | 'policyOptions' | 'createPolicy'> {
+): Required<Pick<SimulateOptions, 'policy' | 'policyOptions' | 'createPolicy'>> {
   const at = text.indexOf(':{')
   const policy = at === -1 ? text : text.slice(0, at)
   let given: Readonly<Record<string, unknown>> = {}
@@ -82,6 +82,10 @@ export function readPolicy(
   createPolicy()
   return { policy, policyOptions, createPolicy }
 }
+
+/** The policies that `--policy` names, in its order, each with the text that named it. */
+export const readPolicies = (texts: readonly string[], factory: PolicyFactory, slo: Slo) =>
+  texts.map((name) => ({ name, ...readPolicy(name, factory, slo) }))
 
 function readReplay({ replay, trace, dataset }: Flags) {
   if (replay === undefined) return undefined

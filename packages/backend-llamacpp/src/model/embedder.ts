@@ -1,6 +1,6 @@
 import { CllmError, type TokenId } from '@cllm/core'
-import type { NativeContext } from './native/native.js'
-import type { Vocabulary } from './text/vocabulary.js'
+import type { NativeContext } from '../native/native.js'
+import type { Vocabulary } from '../text/vocabulary.js'
 
 /** Computes embeddings in a context of their own, which is made when it is first needed. */
 export class Embedder {
@@ -28,7 +28,7 @@ export class Embedder {
     }
     const context = (this.#context ??= await this.#open())
     context.initBatch(tokens.length)
-    context.addToBatch(0, 0, Uint32Array.from(tokens), Uint32Array.of(tokens.length - 1))
+    context.addToBatch(0, 0, tokens, [tokens.length - 1])
     try {
       await context.decodeBatch()
       return normalized(context.getEmbedding(tokens.length))

@@ -27,19 +27,29 @@ export function threadsFor(
   return Math.max(1, Math.floor(Math.min(mathCores, cores - 1) / engines))
 }
 
-/** {@link threadsFor}, with a warning where more are asked for than there are cores. */
+/** How many threads an engine starts with, and how many it may take when the machine has room. */
+export interface ThreadRange {
+  readonly start: number
+  readonly most: number
+}
+
+/**
+ * The range of {@link threadsFor}: without a setting all cores that help may be taken while other
+ * processes leave them free. Warns where more are asked for than there are cores.
+ */
 export function chooseThreads(
   asked: number | undefined,
   mathCores: number,
   share: CoreShare,
   logger: Logger,
-): number {
-  const threads = threadsFor(asked, mathCores, share)
-  if (asked !== undefined && asked > threads) {
+): ThreadRange {
+  const start = threadsFor(asked, mathCores, share)
+  if (asked === undefined) return { start, most: Math.max(1, Math.min(mathCores, share.cores)) }
+  if (asked > start) {
     const message =
       `threads ${asked} is more than the ${share.cores} cores that this process may use, which ` +
-      `would wait for one another: it computes on ${threads}`
-    logger.warn({ asked, threads }, message)
+      `would wait for one another: it computes on ${start}`
+    logger.warn({ asked, threads: start }, message)
   }
-  return threads
+  return { start, most: start }
 }

@@ -1,6 +1,6 @@
 import { threadsFor } from '@cllm/backend-llamacpp'
 import t from 'tap'
-import { openTiny, recordingLogger } from './open-tiny.js'
+import { openTiny, recordingLogger } from '../open-tiny.js'
 
 t.test('threads of a forward pass', async (t) => {
   const alone = (mathCores: number, cores: number) =>

@@ -1,9 +1,8 @@
 import { CllmError } from '@cllm/core'
 import type { ModelShape } from './model-shape.js'
-import type { FreeMemory, KvCacheType } from './native/native.js'
+import type { FreeMemory } from '../native/native.js'
+import { bytesPerElement, type KvCacheType } from './kv-cache-type.js'
 
-/** Bytes per number: q8_0 keeps 32 numbers in 34 bytes. */
-const bytesPerElement: Record<KvCacheType, number> = { f16: 2, q8_0: 34 / 32 }
 /** llama.cpp rounds the cells of a slot up to a multiple of this. */
 const cellPadding = 256
 
@@ -24,6 +23,10 @@ export interface MemorySettings {
   readonly slots: number
   readonly contextSize: number
   readonly batchSize: number
+  /** Tokens that are computed at once; default: `batchSize`. */
+  readonly ubatchSize?: number
+  /** Logits that one forward pass can give out; default: of each token. */
+  readonly outputs?: number
   readonly kvCacheType: KvCacheType
   readonly flashAttention: boolean | 'auto'
 }
@@ -40,7 +43,7 @@ export function paddedContext(contextSize: number): number {
 export function planMemory(model: ModelShape, settings: MemorySettings): MemoryPlan {
   const { slots, contextSize, kvCacheType } = settings
   const cells = slots * paddedContext(contextSize)
-  const cache = Math.ceil(cells * model.cacheElementsPerToken * bytesPerElement[kvCacheType])
+  const cache = Math.ceil(cells * model.cacheElementsPerToken * bytesPerElement(kvCacheType))
   const slotBytes = cache + slots * model.stateElementsPerSlot * 4
   const compute = computeBytes(model, settings)
   return {
@@ -79,13 +82,16 @@ export function gigabytes(bytes: number): string {
   return bytes >= 1e9 ? `${(bytes / 1e9).toFixed(1)} GB` : `${Math.ceil(bytes / 1e6)} MB`
 }
 
-/** llama.cpp reserves buffers for a full batch with logits for every token. */
+/** llama.cpp reserves buffers for a full batch, and for as many logits as it can give out. */
 function computeBytes(model: ModelShape, settings: MemorySettings): number {
   const { batchSize, slots, contextSize, flashAttention } = settings
+  const { ubatchSize = batchSize, outputs = batchSize } = settings
   const cells = paddedContext(contextSize)
   const attention = model.attentionHeads * (model.keyLength + model.valueLength)
   const hidden = 4 * model.hiddenSize + 2 * model.feedForwardSize + attention
   const scores = flashAttention === false ? model.attentionHeads * cells : 0
-  const perToken = model.vocabularySize + hidden + scores + cells
-  return 4 * (batchSize * perToken + slots * model.vocabularySize)
+  const perToken = hidden + scores + cells
+  const logits =
+    (outputs + Math.max(slots, outputs < batchSize ? outputs : 0)) * model.vocabularySize
+  return 4 * (Math.min(ubatchSize, batchSize) * perToken + logits)
 }

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
-import { type GgufFileInfo, GgufFileType, readGgufFileInfo } from './native/node-llama-cpp.js'
+import { type GgufFileInfo, GgufFileType, readGgufFileInfo } from '../native/node-llama-cpp.js'
 
 /** A model's metadata from its GGUF file, read without loading the weights. */
 export interface ModelShape {

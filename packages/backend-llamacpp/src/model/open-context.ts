@@ -1,0 +1,104 @@
+import { type Clock, CllmError, type Tokenizer } from '@cllm/core'
+import type { CheckedLlamaCppOptions } from '../llamacpp-options.js'
+import type { LoadedModel, LogitsContext, NativeContext } from '../native/native.js'
+import { isQuantized } from './kv-cache-type.js'
+import { AddonSamplers } from '../sampling/addon-samplers.js'
+import { ChainSamplers } from '../sampling/chain-samplers.js'
+import type { SamplerFactory } from '../sampling/token-sampler.js'
+import { AdaptiveThreads } from '../threads/adaptive-threads.js'
+import { MachineLoad } from '../threads/machine-load.js'
+import type { ThreadRange } from '../threads/threads-for.js'
+import type { Vocabulary } from '../text/vocabulary.js'
+
+/** Logits that a forward pass gives out at least, if it has as many tokens. */
+const leastOutputs = 64
+
+/** What decides on the context. */
+export type ContextSettings = Omit<CheckedLlamaCppOptions, 'threads'> & {
+  readonly contextSize: number
+  readonly threads: ThreadRange
+}
+
+/** A context, and what draws from it. */
+export interface OpenContext {
+  readonly context: NativeContext
+  /** What chooses the threads of its passes, where they can be changed. */
+  readonly threads?: AdaptiveThreads
+  samplers(vocabulary: Vocabulary, tokenizer: Tokenizer): SamplerFactory
+}
+
+/**
+ * Makes the context of the slots.
+ * @param contextSize - cells of all slots together
+ * @throws CllmError `insufficient_memory`, or `invalid_configuration` where the KV type cannot be had
+ */
+export async function openContext(
+  loaded: LoadedModel,
+  settings: ContextSettings,
+  contextSize: number,
+  clock: Clock,
+): Promise<OpenContext> {
+  const { slots: sequences, batchSize, threads, flashAttention, kvCacheType } = settings
+  const options = { contextSize, sequences, batchSize, flashAttention, kvCacheType }
+  if (loaded.path === 'ffi') {
+    const { ubatchSize, kvUnified, rope, poll } = settings
+    const context = await loaded.createContext({
+      ...options,
+      threads: threads.most,
+      outputs: outputsPerPass(settings),
+      kvUnified: kvUnified === 'on',
+      poll,
+      ...(ubatchSize !== undefined && { ubatchSize }),
+      ...(rope !== undefined && { rope }),
+    })
+    if (context !== undefined) {
+      const samplers = (vocabulary: Vocabulary, tokenizer: Tokenizer) =>
+        new ChainSamplers(context, vocabulary, tokenizer)
+      return { context, samplers, ...adaptThreads(context, loaded, threads, clock) }
+    }
+  } else {
+    const context = await loaded.createContext({ ...options, threads: threads.start })
+    if (context !== undefined) {
+      const create = () => loaded.createSampler()
+      const samplers = (vocabulary: Vocabulary) => new AddonSamplers(create, context, vocabulary)
+      return { context, samplers }
+    }
+  }
+  if (isQuantized(kvCacheType)) {
+    throw new CllmError(
+      'invalid_configuration',
+      `llama.cpp refuses kvCacheType '${kvCacheType}' here: it needs flash attention and heads of ` +
+        `a multiple of 32 numbers; use 'f16'`,
+      { details: { field: 'kvCacheType', ...options } },
+    )
+  }
+  throw new CllmError(
+    'insufficient_memory',
+    `llama.cpp could not allocate ${sequences} slots of ${settings.contextSize} tokens: lower ` +
+      `slots or contextSize`,
+    { details: options },
+  )
+}
+
+/** Logits for each slot and for some drafts; each takes 4 bytes per entry of the vocabulary. */
+export function outputsPerPass({
+  slots,
+  batchSize,
+  native,
+}: Pick<ContextSettings, 'slots' | 'batchSize' | 'native'>): number {
+  return native === 'addon' ? batchSize : Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
+}
+
+/** A model that is on the GPU has nothing to gain from the cores. */
+function adaptThreads(
+  context: LogitsContext,
+  { gpuLayers }: LoadedModel,
+  { start, most }: ThreadRange,
+  clock: Clock,
+): Pick<OpenContext, 'threads'> {
+  context.setThreads(start)
+  if (start === most || gpuLayers !== 0) return {}
+  const set = (threads: number) => context.setThreads(threads)
+  const load = new MachineLoad(clock)
+  return { threads: new AdaptiveThreads(set, { clock, start, most, load }) }
+}

@@ -1,0 +1,100 @@
+import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { buildFailure, reasonIn, toolMissing } from './build-failure.js'
+import type { Variant } from './build-info.js'
+import { type BuildProgress, shareOf } from './build-progress.js'
+import { checkTools } from './check-tools.js'
+import { type BuildFolders, buildArguments, configureArguments } from './cmake-arguments.js'
+import { cmakeProject, libraryName, outputFolder, toolchainFile } from './cmake-project.js'
+import { fetchSource } from './fetch-source.js'
+import type { RunProgram } from './run-program.js'
+
+/** How libraries are built. */
+export interface BuildOptions {
+  /** An empty folder to build in; it takes up to 300 MB. */
+  readonly folder: string
+  readonly variants: readonly Variant[]
+  /** Files to compile at once. */
+  readonly jobs: number
+  /** As Node.js names it. */
+  readonly platform: string
+  readonly run: RunProgram
+  readonly signal: AbortSignal
+  /** Is told how far it is. */
+  readonly onProgress: (progress: BuildProgress) => void
+}
+
+/** A library that was built. */
+export interface BuiltLibrary {
+  readonly variant: Variant
+  readonly file: string
+  readonly compiler: string
+  /** Of the files that compute. */
+  readonly flags: string
+}
+
+/**
+ * Builds llama.cpp from the source in node-llama-cpp's package, for this CPU. A variant that the
+ * compiler does not have is left out.
+ * @throws CllmError `native_build_failed`, or the signal's reason
+ */
+export async function buildLibraries(options: BuildOptions): Promise<BuiltLibrary[]> {
+  const { folder, variants, platform, run, signal, onProgress } = options
+  await checkTools(platform, run, { signal })
+  onProgress({ kind: 'stage', text: 'unpacking the source of llama.cpp' })
+  const at = (name: string) => join(folder, name)
+  const folders = { source: at('source'), project: at('project'), build: at('build') }
+  await fetchSource(folders.source, run, { signal })
+  await mkdir(folders.project)
+  for (const [name, text] of cmakeProject()) await writeFile(join(folders.project, name), text)
+  const built: BuiltLibrary[] = []
+  for (const variant of variants) {
+    const library = await buildVariant(folders, variant, at(variant), options)
+    if (library !== undefined) built.push(library)
+  }
+  if (built.length > 0) return built
+  throw buildFailure('this compiler has no OpenMP; `--variant plain` builds without it')
+}
+
+async function buildVariant(
+  folders: BuildFolders,
+  variant: Variant,
+  to: string,
+  { jobs, platform, run, signal, onProgress }: BuildOptions,
+): Promise<BuiltLibrary | undefined> {
+  onProgress({ kind: 'stage', text: `configuring (${variant})` })
+  const configured = await run('cmake', configureArguments(folders, variant), { signal })
+  if (configured.exitCode !== 0) throw configureFailure(configured.output, platform)
+  const toolchain = await readToolchain(join(folders.build, toolchainFile))
+  if (variant === 'openmp' && toolchain.get('openmp') !== 'ON') return undefined
+  onProgress({ kind: 'stage', text: `compiling (${variant})` })
+  const onLine = (line: string) => {
+    const done = shareOf(line)
+    if (done !== undefined) onProgress({ kind: 'share', done })
+  }
+  const compiled = await run('cmake', buildArguments(folders, jobs), { signal, onLine })
+  if (compiled.exitCode !== 0) {
+    throw buildFailure(`llama.cpp could not be compiled:\n${reasonIn(compiled.output)}`)
+  }
+  await mkdir(to)
+  const name = libraryName(platform)
+  await copyFile(join(folders.build, outputFolder, name), join(to, name))
+  const [compiler = '', flags = ''] = ['compiler', 'flags'].map((key) => toolchain.get(key))
+  return { variant, file: join(to, name), compiler, flags }
+}
+
+function configureFailure(output: string, platform: string): Error {
+  const lacksCompiler = /No CMAKE_C(?:XX)?_COMPILER could be found|CMAKE_MAKE_PROGRAM is not set/
+  if (lacksCompiler.test(output)) return toolMissing('a C++ compiler and make', platform)
+  return buildFailure(`cmake could not prepare the build:\n${reasonIn(output)}`)
+}
+
+async function readToolchain(file: string): Promise<ReadonlyMap<string, string>> {
+  const lines = (await readFile(file, 'utf8')).split('\n')
+  return new Map(
+    lines.map((line) => {
+      const [name = '', ...value] = line.split('=')
+      return [name, value.join('=').trim()]
+    }),
+  )
+}

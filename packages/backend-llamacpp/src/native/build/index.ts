@@ -1,0 +1,8 @@
+export * from './build-info.js'
+export * from './build-libraries.js'
+export type { BuildProgress } from './build-progress.js'
+export { libraryName } from './cmake-project.js'
+export * from './fastest-candidate.js'
+export { currentVersions } from './fit-machine.js'
+export * from './library-store.js'
+export type * from './run-program.js'

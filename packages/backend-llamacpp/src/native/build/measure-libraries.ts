@@ -1,0 +1,183 @@
+import type { Clock, Logger } from '@cllm/core'
+import { chooseThreads, type CoreShare } from '../../threads/threads-for.js'
+import { openLlama } from '../addon.js'
+import type { LogitsContext } from '../native.js'
+import { buildFailure } from './build-failure.js'
+import { type Candidate, type Figures, measuredWidths } from './build-info.js'
+
+const promptTokens = 128
+const unmeasuredSteps = 2
+const measuredSteps = 9
+const widest = Math.max(...measuredWidths)
+const cellsPerSequence = 256
+
+/** What is measured, and how. */
+export interface MeasureOptions<Name extends Candidate> {
+  readonly modelPath: string
+  /** The libraries' files; undefined for node-llama-cpp's. */
+  readonly libraries: ReadonlyMap<Name, string | undefined>
+  /** Default: as the backend chooses them. */
+  readonly threads?: number | undefined
+  readonly cores: CoreShare
+  /** Times that each library is measured; default 3. */
+  readonly rounds?: number
+  readonly clock: Clock
+  /** CPU time of this process in milliseconds. */
+  readonly cpuTime: () => number
+  readonly logger: Logger
+  readonly signal: AbortSignal
+  /** How much is done, from 0 to 1. */
+  readonly onProgress?: (done: number) => void
+}
+
+/** Tokens per second of each library. */
+export interface Measurement<Name extends Candidate> {
+  readonly threads: number
+  /** CPU time over wall time of all threads: far below 1 where other processes took the cores. */
+  readonly cpuShare: number
+  readonly figures: Readonly<Record<Name, Figures>>
+}
+
+/**
+ * Measures libraries on the CPU, in alternation and with one model in memory at a time. The fastest
+ * round counts, as other work on the machine only slows. With one thread CPU time is measured, which
+ * other processes hardly change; with more it is wall time, as threads that wait may spin or sleep. The
+ * process should have been started with `UV_THREADPOOL_SIZE=1`.
+ * @throws CllmError `native_build_failed` when a library cannot be used, or the signal's reason
+ */
+export async function measureLibraries<Name extends Candidate>(
+  options: MeasureOptions<Name>,
+): Promise<Measurement<Name>> {
+  const { libraries, cores, rounds = 3, logger, signal, onProgress } = options
+  const llama = await openLlama('off', logger)
+  const { most: threads } = chooseThreads(options.threads, llama.mathCores, cores, logger)
+  const stopwatch = new Stopwatch(options.clock, options.cpuTime, threads)
+  const times = new Map<Name, Figures>()
+  for (let round = 0; round < rounds; round++) {
+    for (const [index, [name, library]] of [...libraries].entries()) {
+      signal.throwIfAborted()
+      const figures = await measureOnce(options, library, threads, stopwatch)
+      times.set(name, best(figures, times.get(name)))
+      onProgress?.((round + (index + 1) / libraries.size) / rounds)
+    }
+  }
+  const { cpuShare } = stopwatch
+  return { threads, cpuShare, figures: Object.fromEntries(times) as Record<Name, Figures> }
+}
+
+async function measureOnce(
+  { modelPath, logger, signal }: MeasureOptions<Candidate>,
+  library: string | undefined,
+  threads: number,
+  stopwatch: Stopwatch,
+): Promise<Figures> {
+  const llama = await openLlama('off', logger)
+  const contextSize = widest * cellsPerSequence
+  const place = { gpuLayers: 0, contextSize, mmap: true, mlock: false, ignoreMemory: true }
+  const loaded = await llama.loadModel({ ...place, modelPath, library })
+  try {
+    if (loaded.path !== 'ffi' || loaded.library !== library) {
+      throw buildFailure(`${library ?? 'the prebuilt library'} cannot be used here`)
+    }
+    const context = await loaded.createContext({
+      contextSize,
+      sequences: widest,
+      batchSize: promptTokens,
+      outputs: widest,
+      threads,
+      flashAttention: 'auto',
+      kvCacheType: 'f16',
+    })
+    if (context === undefined) throw buildFailure(`${modelPath} does not fit into memory`)
+    try {
+      const timed = new TimedContext(context, stopwatch, signal, loaded.tokenTexts.length)
+      const prefill = await timed.prefill()
+      const decode: number[] = []
+      for (const width of measuredWidths) decode.push(await timed.decode(width))
+      return { prefill, decode: decode as [number, number, number] }
+    } finally {
+      await context.dispose()
+    }
+  } finally {
+    await loaded.dispose()
+  }
+}
+
+/** Forward passes with arbitrary tokens: what is computed does not depend on them. */
+class TimedContext {
+  #tokens = 0
+
+  constructor(
+    private readonly context: LogitsContext,
+    private readonly stopwatch: Stopwatch,
+    private readonly signal: AbortSignal,
+    private readonly vocabularySize: number,
+  ) {}
+
+  /** Tokens per second of a prompt, after one that is not counted. */
+  async prefill(): Promise<number> {
+    await this.#pass(1, 0, promptTokens)
+    this.context.disposeSequence(0)
+    const ms = await this.#pass(1, 0, promptTokens)
+    this.context.disposeSequence(0)
+    return (1000 * promptTokens) / ms
+  }
+
+  /** Tokens per second of `width` sequences together, by the median of the steps. */
+  async decode(width: number): Promise<number> {
+    const times: number[] = []
+    for (let step = 0; step < unmeasuredSteps + measuredSteps; step++) {
+      times.push(await this.#pass(width, step, 1))
+    }
+    for (let sequence = 0; sequence < width; sequence++) this.context.disposeSequence(sequence)
+    const sorted = times.slice(unmeasuredSteps).sort((a, b) => a - b)
+    return (1000 * width) / sorted[measuredSteps >> 1]!
+  }
+
+  /** Milliseconds of a forward pass with `count` tokens of each sequence. */
+  async #pass(width: number, position: number, count: number): Promise<number> {
+    this.signal.throwIfAborted()
+    this.context.initBatch(width * count)
+    const outputs = [position + count - 1]
+    for (let sequence = 0; sequence < width; sequence++) {
+      const next = () => (this.#tokens++ * 31) % this.vocabularySize
+      this.context.addToBatch(sequence, position, Array.from({ length: count }, next), outputs)
+    }
+    return await this.stopwatch.time(() => this.context.decodeBatch())
+  }
+}
+
+/** Times forward passes. */
+class Stopwatch {
+  #wall = 0
+  #cpu = 0
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly cpuTime: () => number,
+    private readonly threads: number,
+  ) {}
+
+  /** CPU time over wall time of all threads, from 0 to 1. */
+  get cpuShare(): number {
+    return this.#wall === 0 ? 1 : Math.min(1, this.#cpu / (this.#wall * this.threads))
+  }
+
+  /** Milliseconds that a pass takes. */
+  async time(run: () => Promise<void>): Promise<number> {
+    const [beganAt, cpuAt] = [this.clock.now(), this.cpuTime()]
+    await run()
+    const [wall, cpu] = [this.clock.now() - beganAt, this.cpuTime() - cpuAt]
+    this.#wall += wall
+    this.#cpu += cpu
+    return this.threads === 1 ? cpu : wall
+  }
+}
+
+function best(one: Figures, other: Figures = one): Figures {
+  const decode = one.decode.map((rate, index) => Math.max(rate, other.decode[index]!))
+  return {
+    prefill: Math.max(one.prefill, other.prefill),
+    decode: decode as [number, number, number],
+  }
+}

@@ -1,0 +1,207 @@
+import { CllmError } from '@cllm/core'
+import type { KvCacheType } from '../../model/kv-cache-type.js'
+import type { LogitsContext, NativeContextOptions, RopeOptions } from '../native.js'
+import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
+import type { Pointer } from './structs.js'
+import { ThreadPool } from './thread-pool.js'
+import { TokenBatch } from './token-batch.js'
+
+/** `ggml_type` of the numbers in KV cells. */
+const cellTypes: Readonly<Record<KvCacheType, number>> = {
+  f32: 0,
+  f16: 1,
+  q4_0: 2,
+  q4_1: 3,
+  q5_0: 6,
+  q5_1: 7,
+  q8_0: 8,
+  iq4_nl: 20,
+  bf16: 30,
+}
+/** `llama_rope_scaling_type`. */
+const ropeScalings = { none: 0, linear: 1, yarn: 2 } as const
+/** `llama_flash_attn_type`. */
+const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
+
+/** What a {@link FfiContext} is made of. */
+interface FfiContextParts {
+  readonly context: Pointer
+  readonly vocabularySize: number
+  readonly embeddingSize: number
+  readonly batchSize: number
+  readonly pool: ThreadPool
+}
+
+/**
+ * llama.cpp's context through the C API: the batch is written into llama.cpp's own arrays, the threads
+ * live as long as the context, and logits are read where llama.cpp has them.
+ */
+export class FfiContext implements LogitsContext {
+  readonly #functions: NativeFunctions
+  readonly #parts: FfiContextParts
+  readonly #memory: Pointer
+  readonly #batch: TokenBatch
+  /** Logits by their address: a view costs more than a lookup, and llama.cpp keeps them in place. */
+  readonly #logits = new Map<Pointer, Float32Array>()
+  #isFreed = false
+
+  constructor(functions: NativeFunctions, parts: FfiContextParts) {
+    this.#functions = functions
+    this.#parts = parts
+    this.#memory = functions.llama_get_memory(parts.context)
+    this.#batch = new TokenBatch(parts.batchSize)
+  }
+
+  /** Makes a context, or returns undefined where llama.cpp cannot. */
+  static async create(
+    functions: NativeFunctions,
+    model: Pointer,
+    { contextSize, sequences, batchSize, threads, ...options }: NativeContextOptions,
+  ): Promise<FfiContext | undefined> {
+    const { flashAttention, kvCacheType, embeddings = false, outputs = batchSize } = options
+    const { ubatchSize = batchSize, kvUnified = false, rope = {}, poll = 50 } = options
+    const attention = flashAttention === 'auto' ? 'auto' : flashAttention ? 'on' : 'off'
+    const context = await runAsync(functions.llama_init_from_model, model, {
+      ...functions.llama_context_default_params(),
+      n_ctx: contextSize,
+      n_batch: batchSize,
+      n_ubatch: Math.min(ubatchSize, batchSize),
+      n_seq_max: sequences,
+      n_outputs_max: Math.min(outputs, batchSize),
+      n_threads: threads,
+      n_threads_batch: threads,
+      flash_attn_type: flashAttentionTypes[attention],
+      type_k: cellTypes[kvCacheType],
+      type_v: cellTypes[kvCacheType],
+      embeddings,
+      swa_full: false,
+      kv_unified: kvUnified,
+      ...ropeParams(rope),
+    })
+    if (context === null) return undefined
+    const pool = new ThreadPool(functions, threads, poll)
+    functions.llama_attach_threadpool(context, pool.native, pool.native)
+    const vocabulary = functions.llama_model_get_vocab(model)
+    const vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
+    const embeddingSize = functions.llama_model_n_embd_out(model)
+    return new FfiContext(functions, { context, vocabularySize, embeddingSize, batchSize, pool })
+  }
+
+  initBatch(tokens: number): void {
+    this.#check()
+    const { capacity } = this.#batch
+    if (tokens > capacity) {
+      throw failed(`expected at most ${capacity} tokens in a batch, got ${tokens}`)
+    }
+    this.#batch.clear()
+  }
+
+  addToBatch(
+    sequence: number,
+    position: number,
+    tokens: readonly number[],
+    outputs: readonly number[],
+  ): void {
+    if (this.#batch.size + tokens.length > this.#batch.capacity) throw failed('the batch is full')
+    this.#batch.add(sequence, position, tokens, outputs)
+  }
+
+  async decodeBatch(): Promise<void> {
+    this.#check()
+    const { llama_decode: decode, llama_synchronize: synchronize } = this.#functions
+    const { context } = this.#parts
+    const result = await runAsync(decode, context, this.#batch.native)
+    if (result === 0) {
+      synchronize(context)
+      return
+    }
+    throw failed(
+      result === 1
+        ? 'llama.cpp found no room for the batch in the KV cache'
+        : `llama.cpp could not compute the batch (${result})`,
+    )
+  }
+
+  logits(index: number): Float32Array | undefined {
+    this.#check()
+    if (!this.#batch.hasOutput(index)) return undefined
+    const pointer = this.#functions.llama_get_logits_ith(this.#parts.context, index)
+    if (pointer === null) return undefined
+    const known = this.#logits.get(pointer)
+    if (known !== undefined) return known
+    const view = new Float32Array(viewMemory(pointer, 4 * this.#parts.vocabularySize))
+    this.#logits.set(pointer, view)
+    return view
+  }
+
+  disposeSequence(sequence: number): void {
+    this.removeTokenCellsFromSequence(sequence, -1, -1)
+  }
+
+  removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean {
+    this.#check()
+    return this.#functions.llama_memory_seq_rm(this.#memory, sequence, start, end)
+  }
+
+  async copySequenceStateFromOtherSequence(target: number, source: number): Promise<void> {
+    this.#check()
+    this.#functions.llama_memory_seq_cp(this.#memory, source, target, -1, -1)
+  }
+
+  getSequenceKvCacheMinPosition(sequence: number): number {
+    this.#check()
+    return this.#functions.llama_memory_seq_pos_min(this.#memory, sequence)
+  }
+
+  getSequenceKvCacheMaxPosition(sequence: number): number {
+    this.#check()
+    return this.#functions.llama_memory_seq_pos_max(this.#memory, sequence)
+  }
+
+  getEmbedding(tokens: number): Float32Array {
+    this.#check()
+    const { context, embeddingSize } = this.#parts
+    const functions = this.#functions
+    const isPooled = functions.llama_pooling_type(context) !== 0
+    const pointer = isPooled
+      ? functions.llama_get_embeddings_seq(context, 0)
+      : functions.llama_get_embeddings_ith(context, tokens - 1)
+    if (pointer === null) throw failed('llama.cpp gave no embedding')
+    return new Float32Array(viewMemory(pointer, 4 * embeddingSize)).slice()
+  }
+
+  getThreads(): number {
+    this.#check()
+    return this.#functions.llama_n_threads(this.#parts.context)
+  }
+
+  setThreads(threads: number): void {
+    this.#check()
+    this.#functions.llama_set_n_threads(this.#parts.context, threads, threads)
+  }
+
+  async dispose(): Promise<void> {
+    if (this.#isFreed) return
+    this.#isFreed = true
+    this.#logits.clear()
+    await runAsync(this.#functions.llama_free, this.#parts.context)
+    this.#parts.pool.dispose()
+  }
+
+  #check(): void {
+    if (this.#isFreed) throw failed('the context was disposed of')
+  }
+}
+
+function ropeParams({ scaling, freqBase, freqScale, yarnOriginalContext }: RopeOptions) {
+  return {
+    ...(scaling !== undefined && { rope_scaling_type: ropeScalings[scaling] }),
+    ...(freqBase !== undefined && { rope_freq_base: freqBase }),
+    ...(freqScale !== undefined && { rope_freq_scale: freqScale }),
+    ...(yarnOriginalContext !== undefined && { yarn_orig_ctx: yarnOriginalContext }),
+  }
+}
+
+function failed(message: string): CllmError {
+  return new CllmError('backend_failed', message)
+}

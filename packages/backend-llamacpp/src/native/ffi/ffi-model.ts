@@ -1,0 +1,142 @@
+import type { NativeModel } from '../native.js'
+import type { NativeFunctions } from './bind-functions.js'
+import type { Pointer } from './structs.js'
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+
+/**
+ * A model and its vocabulary through the C API. llama.cpp ends the process on a token id that it does
+ * not have: every call here checks.
+ */
+export class FfiModel implements NativeModel {
+  readonly vocabulary: Pointer
+  readonly vocabularySize: number
+  readonly #functions: NativeFunctions
+  readonly #model: Pointer
+  #isFreed = false
+
+  constructor(functions: NativeFunctions, model: Pointer) {
+    this.#functions = functions
+    this.#model = model
+    this.vocabulary = functions.llama_model_get_vocab(model)
+    this.vocabularySize = functions.llama_vocab_n_tokens(this.vocabulary)
+  }
+
+  /** For contexts of this model. */
+  get native(): Pointer {
+    if (this.#isFreed) throw new Error('the model was disposed of')
+    return this.#model
+  }
+
+  tokenize(text: string, special: boolean): Uint32Array {
+    const vocabulary = this.#vocabulary()
+    const bytes = encoder.encode(text)
+    const { llama_tokenize: tokenize } = this.#functions
+    const fill = (tokens: Int32Array) =>
+      tokenize(vocabulary, bytes, bytes.length, tokens, tokens.length, false, special)
+    let tokens = new Int32Array(new ArrayBuffer(4 * (bytes.length + 2)))
+    let count = fill(tokens)
+    if (count < 0) {
+      tokens = new Int32Array(new ArrayBuffer(4 * -count))
+      count = fill(tokens)
+    }
+    return new Uint32Array(tokens.buffer, 0, Math.max(0, count)).slice()
+  }
+
+  detokenize(tokens: Uint32Array, special = false): string {
+    for (const token of tokens) this.#check(token)
+    const vocabulary = this.#vocabulary()
+    const { llama_detokenize: detokenize } = this.#functions
+    const fill = (text: Uint8Array) =>
+      detokenize(vocabulary, tokens, tokens.length, text, text.length, false, special)
+    let text = new Uint8Array(new ArrayBuffer(Math.max(64, 8 * tokens.length)))
+    let count = fill(text)
+    if (count < 0) {
+      text = new Uint8Array(new ArrayBuffer(-count))
+      count = fill(text)
+    }
+    return decoder.decode(text.subarray(0, Math.max(0, count)))
+  }
+
+  getTokenString(token: number): string {
+    this.#check(token)
+    return this.#functions.llama_vocab_get_text(this.#vocabulary(), token) ?? ''
+  }
+
+  getTokenAttributes(token: number): number {
+    this.#check(token)
+    return this.#functions.llama_vocab_get_attr(this.#vocabulary(), token)
+  }
+
+  isEogToken(token: number): boolean {
+    this.#check(token)
+    return this.#functions.llama_vocab_is_eog(this.#vocabulary(), token)
+  }
+
+  getVocabularyType(): number {
+    return this.#functions.llama_vocab_type(this.#vocabulary())
+  }
+
+  shouldPrependBosToken(): boolean {
+    return this.#functions.llama_vocab_get_add_bos(this.#vocabulary())
+  }
+
+  tokenBos(): number {
+    return this.#functions.llama_vocab_bos(this.#vocabulary())
+  }
+
+  tokenEos(): number {
+    return this.#functions.llama_vocab_eos(this.#vocabulary())
+  }
+
+  prefixToken(): number {
+    return this.#functions.llama_vocab_fim_pre(this.#vocabulary())
+  }
+
+  suffixToken(): number {
+    return this.#functions.llama_vocab_fim_suf(this.#vocabulary())
+  }
+
+  middleToken(): number {
+    return this.#functions.llama_vocab_fim_mid(this.#vocabulary())
+  }
+
+  getTrainContextSize(): number {
+    return this.#functions.llama_model_n_ctx_train(this.native)
+  }
+
+  getTotalParameters(): number {
+    return Number(this.#functions.llama_model_n_params(this.native))
+  }
+
+  getTotalSize(): number {
+    return Number(this.#functions.llama_model_size(this.native))
+  }
+
+  /** The model's own chat template. */
+  chatTemplate(): string | undefined {
+    return this.#functions.llama_model_chat_template(this.native, null) ?? undefined
+  }
+
+  /** The texts of all tokens, as the file has them. */
+  tokenTexts(): string[] {
+    return Array.from({ length: this.vocabularySize }, (_, token) => this.getTokenString(token))
+  }
+
+  dispose(): void {
+    if (this.#isFreed) return
+    this.#isFreed = true
+    this.#functions.llama_model_free(this.#model)
+  }
+
+  #vocabulary(): Pointer {
+    if (this.#isFreed) throw new Error('the model was disposed of')
+    return this.vocabulary
+  }
+
+  #check(token: number): void {
+    if (Number.isInteger(token) && token >= 0 && token < this.vocabularySize) return
+    throw new RangeError(`expected a token from 0 to ${this.vocabularySize - 1}, got ${token}`)
+  }
+}

@@ -1,0 +1,105 @@
+import type { CType, Pointer, Value } from './structs.js'
+
+type Signature = readonly [result: CType, ...args: CType[]]
+
+/** The functions of `llama.h` that are used: the result's type, then the arguments'. */
+export const llamaFunctions = {
+  llama_version: ['string'],
+  llama_backend_init: ['void'],
+  llama_log_get: ['void', 'pointer', 'pointer'],
+  llama_log_set: ['void', 'pointer', 'pointer'],
+  llama_model_default_params: ['llama_model_params'],
+  llama_context_default_params: ['llama_context_params'],
+
+  llama_max_devices: ['size_t'],
+  llama_model_load_from_file: ['pointer', 'string', 'llama_model_params'],
+  llama_model_free: ['void', 'pointer'],
+  llama_model_get_vocab: ['pointer', 'pointer'],
+  llama_model_n_ctx_train: ['int32', 'pointer'],
+  llama_model_n_embd_out: ['int32', 'pointer'],
+  llama_model_n_params: ['uint64', 'pointer'],
+  llama_model_size: ['uint64', 'pointer'],
+  llama_model_chat_template: ['string', 'pointer', 'string'],
+
+  llama_vocab_type: ['int32', 'pointer'],
+  llama_vocab_n_tokens: ['int32', 'pointer'],
+  llama_vocab_get_text: ['string', 'pointer', 'int32'],
+  llama_vocab_get_attr: ['int32', 'pointer', 'int32'],
+  llama_vocab_is_eog: ['bool', 'pointer', 'int32'],
+  llama_vocab_bos: ['int32', 'pointer'],
+  llama_vocab_eos: ['int32', 'pointer'],
+  llama_vocab_get_add_bos: ['bool', 'pointer'],
+  llama_vocab_fim_pre: ['int32', 'pointer'],
+  llama_vocab_fim_suf: ['int32', 'pointer'],
+  llama_vocab_fim_mid: ['int32', 'pointer'],
+  llama_tokenize: ['int32', 'pointer', 'pointer', 'int32', 'pointer', 'int32', 'bool', 'bool'],
+  llama_detokenize: ['int32', 'pointer', 'pointer', 'int32', 'pointer', 'int32', 'bool', 'bool'],
+
+  llama_init_from_model: ['pointer', 'pointer', 'llama_context_params'],
+  llama_free: ['void', 'pointer'],
+  llama_n_threads: ['int32', 'pointer'],
+  llama_set_n_threads: ['void', 'pointer', 'int32', 'int32'],
+  llama_attach_threadpool: ['void', 'pointer', 'pointer', 'pointer'],
+  llama_detach_threadpool: ['void', 'pointer'],
+  llama_pooling_type: ['int32', 'pointer'],
+
+  llama_decode: ['int32', 'pointer', 'llama_batch'],
+  llama_synchronize: ['void', 'pointer'],
+  llama_get_logits_ith: ['pointer', 'pointer', 'int32'],
+  llama_get_embeddings_ith: ['pointer', 'pointer', 'int32'],
+  llama_get_embeddings_seq: ['pointer', 'pointer', 'int32'],
+
+  llama_get_memory: ['pointer', 'pointer'],
+  llama_memory_seq_rm: ['bool', 'pointer', 'int32', 'int32', 'int32'],
+  llama_memory_seq_cp: ['void', 'pointer', 'int32', 'int32', 'int32', 'int32'],
+  llama_memory_seq_pos_min: ['int32', 'pointer', 'int32'],
+  llama_memory_seq_pos_max: ['int32', 'pointer', 'int32'],
+
+  llama_sampler_init_grammar: ['pointer', 'pointer', 'string', 'string'],
+  llama_sampler_clone: ['pointer', 'pointer'],
+  llama_sampler_accept: ['void', 'pointer', 'int32'],
+  llama_sampler_apply: ['void', 'pointer', 'pointer'],
+  llama_sampler_free: ['void', 'pointer'],
+} as const satisfies Record<string, Signature>
+
+/** Those of `ggml.h` and `ggml-backend.h`, which are in a library of their own. */
+export const ggmlFunctions = {
+  ggml_threadpool_params_default: ['ggml_threadpool_params', 'int32'],
+  ggml_backend_dev_name: ['string', 'pointer'],
+  ggml_backend_dev_buffer_type: ['pointer', 'pointer'],
+  ggml_backend_dev_backend_reg: ['pointer', 'pointer'],
+  ggml_backend_reg_get_proc_address: ['pointer', 'pointer', 'string'],
+} as const satisfies Record<string, Signature>
+
+/** Those of the library that knows the devices. */
+export const registryFunctions = {
+  ggml_backend_dev_by_type: ['pointer', 'int32'],
+  ggml_backend_dev_count: ['size_t'],
+  ggml_backend_dev_get: ['pointer', 'size_t'],
+} as const satisfies Record<string, Signature>
+
+/** Those that a device gives out by name. */
+export const deviceFunctions = {
+  ggml_threadpool_new: ['pointer', 'pointer'],
+  ggml_threadpool_free: ['void', 'pointer'],
+} as const satisfies Record<string, Signature>
+
+/** Memory that a pointer argument may point to. */
+export type Memory = Pointer | NodeJS.TypedArray
+
+type Arguments<T extends readonly CType[]> = {
+  [I in keyof T]: T[I] extends 'pointer' ? Memory : Value<T[I]>
+}
+
+/** A function of llama.cpp; its `async` runs on libuv's thread pool. */
+export interface NativeFunction<R, A extends readonly unknown[]> {
+  (...args: A): R
+  async(...args: [...A, (error: Error | null, result: R) => void]): void
+}
+
+/** The bound functions of a table. */
+export type Bound<T extends Readonly<Record<string, Signature>>> = {
+  readonly [N in keyof T]: T[N] extends readonly [infer R extends CType, ...infer A extends CType[]]
+    ? NativeFunction<Value<R>, Arguments<A>>
+    : never
+}

@@ -1,0 +1,52 @@
+import type { FfiLoadedModel, LoadModelOptions } from '../native.js'
+import { runAsync } from './bind-functions.js'
+import type { ChosenFunctions } from './choose-functions.js'
+import { FfiContext } from './ffi-context.js'
+import { parseFfiGrammar } from './ffi-grammar.js'
+import { FfiModel } from './ffi-model.js'
+import { placementOf } from './placement.js'
+
+/** `llama_load_mode`. */
+const loadModes = { none: 0, mmap: 1, mlock: 2, 'mmap+mlock': 3 } as const
+
+/** Settings that the addon resolves before. */
+export type FfiModelOptions = Pick<
+  LoadModelOptions,
+  'modelPath' | 'mmap' | 'mlock' | 'placement'
+> & {
+  /** Layers on the GPU; −1 for all. */
+  readonly gpuLayers: number
+}
+
+/**
+ * Loads a model through the C API.
+ * @throws Error when llama.cpp cannot; why is in its log
+ */
+export async function loadFfiModel(
+  { functions, library }: ChosenFunctions,
+  { modelPath, gpuLayers, mmap, mlock, placement = {} }: FfiModelOptions,
+): Promise<FfiLoadedModel> {
+  const { params, memory } = placementOf(functions, placement)
+  const pointer = await runAsync(functions.llama_model_load_from_file, modelPath, {
+    ...functions.llama_model_default_params(),
+    n_gpu_layers: gpuLayers,
+    load_mode: loadModes[mmap ? (mlock ? 'mmap+mlock' : 'mmap') : mlock ? 'mlock' : 'none'],
+    lazy_mode: 0,
+    ...params,
+  })
+  // llama.cpp has read what the parameters point to; until here the collector must not take it.
+  void memory.length
+  if (pointer === null) throw new Error('llama.cpp could not load it; its log says why')
+  const model = new FfiModel(functions, pointer)
+  return {
+    path: 'ffi',
+    native: model,
+    tokenTexts: model.tokenTexts(),
+    chatTemplate: model.chatTemplate(),
+    gpuLayers,
+    library,
+    parseGrammar: (gbnf, root) => parseFfiGrammar(functions, model.vocabulary, gbnf, root),
+    createContext: (options) => FfiContext.create(functions, model.native, options),
+    dispose: async () => model.dispose(),
+  }
+}

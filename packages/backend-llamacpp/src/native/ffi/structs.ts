@@ -1,0 +1,137 @@
+/**
+ * What a field or an argument is in C: enumerations and ids are `int32`, every pointer but that to a
+ * text is `pointer`, and structs passed by value have their C name.
+ */
+export type CType =
+  | 'void'
+  | 'bool'
+  | 'int8'
+  | 'int32'
+  | 'uint32'
+  | 'int64'
+  | 'uint64'
+  | 'size_t'
+  | 'float'
+  | 'pointer'
+  | 'string'
+  | 'bool[512]'
+  | StructName
+
+/** The structs that cross over, by their C names. */
+export type StructName = keyof typeof structs
+
+/** The fields of each struct in the order of `llama.h` and `ggml.h` of llama.cpp v0.5.0. */
+export const structs = {
+  llama_model_params: {
+    devices: 'pointer',
+    tensor_buft_overrides: 'pointer',
+    n_gpu_layers: 'int32',
+    split_mode: 'int32',
+    load_mode: 'int32',
+    lazy_mode: 'int32',
+    main_gpu: 'int32',
+    tensor_split: 'pointer',
+    progress_callback: 'pointer',
+    progress_callback_user_data: 'pointer',
+    kv_overrides: 'pointer',
+    vocab_only: 'bool',
+    check_tensors: 'bool',
+    use_extra_bufts: 'bool',
+    no_host: 'bool',
+    no_alloc: 'bool',
+    load_mtp: 'bool',
+  },
+  llama_context_params: {
+    n_ctx: 'uint32',
+    n_batch: 'uint32',
+    n_ubatch: 'uint32',
+    n_seq_max: 'uint32',
+    n_rs_seq: 'uint32',
+    n_outputs_max: 'uint32',
+    n_outputs_max_per_seq: 'uint32',
+    n_threads: 'int32',
+    n_threads_batch: 'int32',
+    ctx_type: 'int32',
+    rope_scaling_type: 'int32',
+    pooling_type: 'int32',
+    attention_type: 'int32',
+    flash_attn_type: 'int32',
+    rope_freq_base: 'float',
+    rope_freq_scale: 'float',
+    yarn_ext_factor: 'float',
+    yarn_attn_factor: 'float',
+    yarn_beta_fast: 'float',
+    yarn_beta_slow: 'float',
+    yarn_orig_ctx: 'uint32',
+    defrag_thold: 'float',
+    cb_eval: 'pointer',
+    cb_eval_user_data: 'pointer',
+    type_k: 'int32',
+    type_v: 'int32',
+    abort_callback: 'pointer',
+    abort_callback_data: 'pointer',
+    embeddings: 'bool',
+    offload_kqv: 'bool',
+    no_perf: 'bool',
+    op_offload: 'bool',
+    swa_full: 'bool',
+    kv_unified: 'bool',
+    samplers: 'pointer',
+    n_samplers: 'size_t',
+    ctx_other: 'pointer',
+  },
+  llama_batch: {
+    n_tokens: 'int32',
+    token: 'pointer',
+    embd: 'pointer',
+    pos: 'pointer',
+    n_seq_id: 'pointer',
+    seq_id: 'pointer',
+    logits: 'pointer',
+  },
+  llama_model_tensor_buft_override: {
+    pattern: 'string',
+    buft: 'pointer',
+  },
+  llama_token_data_array: {
+    data: 'pointer',
+    size: 'size_t',
+    selected: 'int64',
+    sorted: 'bool',
+  },
+  ggml_threadpool_params: {
+    cpumask: 'bool[512]',
+    n_threads: 'int32',
+    prio: 'int32',
+    poll: 'uint32',
+    strict_cpu: 'bool',
+    paused: 'bool',
+  },
+} as const satisfies Record<string, Readonly<Record<string, string>>>
+
+/** An address in native memory; null is C's. */
+export type Pointer = bigint | null
+
+interface Values {
+  void: void
+  bool: boolean
+  int8: number
+  int32: number
+  uint32: number
+  int64: number | bigint
+  uint64: number | bigint
+  size_t: number
+  float: number
+  pointer: Pointer
+  string: string | null
+  'bool[512]': readonly boolean[]
+}
+
+/** What a C type is in JavaScript. */
+export type Value<T extends CType> = T extends StructName
+  ? { -readonly [F in keyof (typeof structs)[T]]: FieldValue<(typeof structs)[T][F]> }
+  : T extends keyof Values
+    ? Values[T]
+    : never
+
+type FieldValue<F> = F extends keyof Values ? Values[F] : never

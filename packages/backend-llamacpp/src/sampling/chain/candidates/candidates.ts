@@ -1,0 +1,195 @@
+import type { TokenId } from '@cllm/core'
+import { blockSize, leastLogit, type VocabularyScan } from '../scan/vocabulary-scan.js'
+import { kthLargest } from './kth-largest.js'
+import { LikeliestFrom } from './likeliest-from.js'
+import { RadixSort } from './radix-sort.js'
+
+/**
+ * The tokens that are still in question in a draw. At first they are the whole vocabulary, which is
+ * not listed: the first step that leaves tokens out lists the others, in the order of their ids. The
+ * lists are made once and used for every draw.
+ */
+export class Candidates {
+  readonly scan: VocabularyScan
+  readonly #likeliest: LikeliestFrom
+  readonly #sort = new RadixSort()
+  readonly #otherIds: Int32Array
+  readonly #otherLogits: Float32Array
+  #size = 0
+  #largest = -Infinity
+  #isWhole = true
+  #isSorted = false
+
+  /** The first {@link size} are the tokens, once they are listed. */
+  readonly ids: Int32Array
+  /** Their logits. */
+  readonly logits: Float32Array
+  /** Their weights or probabilities, where they have just been computed. */
+  readonly weights: Float32Array
+
+  constructor(scan: VocabularyScan) {
+    this.scan = scan
+    this.#likeliest = new LikeliestFrom(scan)
+    this.ids = scan.ids
+    this.logits = scan.listed
+    this.weights = scan.weights
+    this.#otherIds = new Int32Array(scan.ids.length)
+    this.#otherLogits = new Float32Array(scan.ids.length)
+  }
+
+  /** How many tokens are left. */
+  get size(): number {
+    return this.#size
+  }
+
+  /** Whether no step has left out any token, and they are not listed. */
+  get isWhole(): boolean {
+    return this.#isWhole
+  }
+
+  /** Whether the likeliest one is the first, and so on. Only true when they are listed. */
+  get isSorted(): boolean {
+    return this.#isSorted
+  }
+
+  /** The largest logit. */
+  get largest(): number {
+    return this.#largest
+  }
+
+  /** The likeliest token; of equal ones the first. */
+  get likeliest(): TokenId {
+    if (!this.#isWhole) return this.ids[this.logits.indexOf(this.#largest)]!
+    const block = this.scan.maxima.indexOf(this.#largest)
+    return this.scan.logits.indexOf(this.#largest, block * blockSize)
+  }
+
+  /**
+   * Begins with the whole vocabulary, with the logits that the scan has now.
+   * @returns false when no token can be drawn
+   */
+  begin(): boolean {
+    this.#largest = this.scan.findLargest()
+    this.#isWhole = true
+    this.#isSorted = false
+    this.#size = this.scan.size
+    return this.#largest > -Infinity
+  }
+
+  /** Lists all tokens that can be drawn, in the order of their ids, unless they are listed. */
+  list(): void {
+    if (this.#isWhole) this.#collect(leastLogit)
+  }
+
+  /** Leaves out the tokens with a smaller logit; the order stays. */
+  keepFrom(logit: number): void {
+    if (this.#isWhole) return this.#collect(Math.max(logit, leastLogit))
+    const { ids, logits } = this
+    let kept = 0
+    for (let index = 0; index < this.#size; index++) {
+      const value = logits[index]!
+      if (!(value >= logit)) continue
+      ids[kept] = ids[index]!
+      logits[kept] = value
+      kept += 1
+    }
+    this.#size = kept
+  }
+
+  /** Leaves the `count` likeliest tokens, sorted. Of equal ones those with the smaller ids. */
+  keepTop(count: number): void {
+    for (let attempt = 0; this.#isWhole; attempt++) {
+      const from = this.#likeliest.find(Math.min(count, this.scan.size), attempt)
+      this.#collect(Math.max(from, leastLogit))
+      if (this.#size < count && from > -Infinity) this.#isWhole = true
+    }
+    this.sortFirst(count)
+    this.keepSorted(count)
+  }
+
+  /** Sorts all tokens. */
+  sort(): void {
+    this.list()
+    this.sortFirst(this.#size)
+  }
+
+  /** Puts the `count` likeliest tokens in front, sorted. */
+  sortFirst(count: number): void {
+    this.list()
+    if (this.#isSorted) return
+    if (count * 2 < this.#size) {
+      this.#moveLikeliest(count)
+      this.#sort.sort(this.ids, this.logits, count)
+    } else {
+      this.#sort.sort(this.ids, this.logits, this.#size)
+      this.#isSorted = true
+    }
+  }
+
+  /** Leaves only the first `count`, which are sorted. */
+  keepSorted(count: number): void {
+    this.#size = Math.min(count, this.#size)
+    this.#isSorted = true
+  }
+
+  /** Leaves out the first `count`. */
+  dropFirst(count: number): void {
+    this.ids.copyWithin(0, count, this.#size)
+    this.logits.copyWithin(0, count, this.#size)
+    this.#size -= count
+    this.#findLargest()
+  }
+
+  /** Leaves the tokens with these places in the list, in this order. */
+  keep(places: ArrayLike<number>, count: number): void {
+    const { ids, logits } = this
+    for (let index = 0; index < count; index++) {
+      this.#otherIds[index] = ids[places[index]!]!
+      this.#otherLogits[index] = logits[places[index]!]!
+    }
+    ids.set(this.#otherIds.subarray(0, count))
+    logits.set(this.#otherLogits.subarray(0, count))
+    this.#size = count
+    this.#isSorted = false
+    this.#findLargest()
+  }
+
+  #collect(from: number): void {
+    this.#size = this.scan.collect(from)
+    this.#isWhole = false
+    this.#isSorted = false
+  }
+
+  #findLargest(): void {
+    let largest = -Infinity
+    for (let index = 0; index < this.#size; index++) {
+      largest = Math.max(largest, this.logits[index]!)
+    }
+    this.#largest = largest
+  }
+
+  #moveLikeliest(count: number): void {
+    const { ids, logits } = this
+    const size = this.#size
+    const scratch = this.#otherLogits
+    scratch.set(logits.subarray(0, size))
+    const least = kthLargest(scratch, size, count)
+    let equal = count
+    for (let index = 0; index < size; index++) if (logits[index]! > least) equal -= 1
+    let front = 0
+    let back = 0
+    for (let index = 0; index < size; index++) {
+      const logit = logits[index]!
+      const id = ids[index]!
+      if (logit > least || (logit === least && equal-- > 0)) {
+        ids[front] = id
+        logits[front++] = logit
+      } else {
+        this.#otherIds[back] = id
+        this.#otherLogits[back++] = logit
+      }
+    }
+    ids.set(this.#otherIds.subarray(0, back), front)
+    logits.set(this.#otherLogits.subarray(0, back), front)
+  }
+}

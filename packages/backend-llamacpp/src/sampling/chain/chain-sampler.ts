@@ -1,0 +1,164 @@
+import {
+  CllmError,
+  type LogitProcessor,
+  type OutputLogprobs,
+  type Sampler,
+  type SamplingParams,
+  type TokenId,
+} from '@cllm/core'
+import type { ConstraintGrammar } from '../../grammar/constraint-grammars.js'
+import type { NativeSamplerConfig } from '../../native/native.js'
+import { biasesOf } from '../biases-of.js'
+import { ConstraintTrack } from '../constraint-track.js'
+import { seedAt } from '../seed-at.js'
+import { allows, type GrammarFilter } from './constraint-filter.js'
+import { History } from './history.js'
+import { rawLogprobs } from './raw-logprobs.js'
+import type { SamplerWorkspace } from './sampler-workspace.js'
+import { SamplingChain } from './sampling-chain.js'
+import { LogitBias } from './steps/logit-bias.js'
+
+/** What a {@link ChainSampler} is made with beside a request's parameters. */
+export interface ChainSamplerOptions {
+  /** Of plug-ins, in their order; default: none. */
+  readonly processors?: readonly LogitProcessor[]
+  /** Default: none. */
+  readonly constraint?: ChainConstraint
+}
+
+/** What the output of a {@link ChainSampler} must keep to. */
+export interface ChainConstraint {
+  readonly grammar: ConstraintGrammar
+  /** How many of the sequence's tokens are its prompt. */
+  readonly promptTokens: number
+  readonly filter: GrammarFilter
+}
+
+const noTokens: readonly TokenId[] = []
+
+/**
+ * Draws the tokens of one sequence from logits that can be read: the same tokens as
+ * {@link LlamaCppSampler} draws, as a function of seed, position and history alone.
+ */
+export class ChainSampler implements Sampler {
+  readonly #workspace: SamplerWorkspace
+  readonly #processors: readonly LogitProcessor[]
+  readonly #chain: SamplingChain
+  readonly #seed: number
+  readonly #history: History | undefined
+  readonly #constraint: ConstraintTrack | undefined
+  readonly #filter: GrammarFilter | undefined
+  /** Biases, and the state of the grammar, as the constraint last left them. */
+  readonly #config: NativeSamplerConfig
+  #bias: LogitBias | undefined
+  #disposed = false
+
+  /**
+   * @param tokens - those that the sequence has so far
+   * @throws CllmError `invalid_token` when a bias is for no token
+   */
+  constructor(
+    workspace: SamplerWorkspace,
+    params: SamplingParams,
+    tokens: readonly TokenId[],
+    { processors = [], constraint }: ChainSamplerOptions = {},
+  ) {
+    const { vocabulary } = workspace
+    this.#workspace = workspace
+    this.#processors = processors
+    this.#chain = new SamplingChain(params, workspace)
+    this.#seed = params.seed
+    const needsHistory = this.#chain.needsHistory || processors.length > 0
+    this.#history = needsHistory ? new History(tokens) : undefined
+    const biases = biasesOf(params, vocabulary)
+    this.#config = {
+      temperature: 0,
+      seed: 0,
+      ...(biases.size === 0
+        ? {}
+        : {
+            tokenBiasKeys: Uint32Array.from(biases.keys()),
+            tokenBiasValues: Float32Array.from(biases.values()),
+          }),
+    }
+    if (constraint !== undefined) {
+      const { grammar, promptTokens, filter } = constraint
+      this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
+      this.#constraint.limit(this.#config)
+      this.#filter = filter
+    }
+  }
+
+  /** @throws CllmError `backend_failed` when it was disposed of */
+  check(): void {
+    if (!this.#disposed) return
+    throw new CllmError('backend_failed', 'the sampler is used after it was disposed of')
+  }
+
+  /**
+   * Draws the token after `position`.
+   * @param logits - of that position; they are not changed
+   * @param tokens - the tokens of the batch item, starting at position `start`
+   * @throws CllmError `backend_failed` when no token can be drawn
+   */
+  draw(logits: Float32Array, position: number, start: number, tokens: readonly TokenId[]): TokenId {
+    this.check()
+    const { scan, random } = this.#workspace
+    const history = this.#history?.upTo(position, start, tokens) ?? noTokens
+    this.#constraint?.prepare(this.#config, position, start, tokens)
+    random.seed(seedAt(this.#seed, position))
+    scan.load(logits)
+    this.#process(position, history)
+    this.#addBiases()
+    this.#chain.change(scan.logits, history)
+    const token = this.#keepToConstraint(this.#pick())
+    this.#constraint?.accept(token)
+    return token
+  }
+
+  /**
+   * The log probabilities of the same logits that a token was drawn from.
+   * @param count - so many of the likeliest tokens, 0 to 20
+   */
+  logprobs(logits: Float32Array, token: TokenId, count: number): OutputLogprobs {
+    return rawLogprobs(this.#workspace, logits, token, count)
+  }
+
+  dispose(): void {
+    this.#disposed = true
+  }
+
+  #pick(): TokenId {
+    const { candidates, random } = this.#workspace
+    if (!candidates.begin()) throw new CllmError('backend_failed', 'no token can be drawn')
+    return this.#chain.pick(candidates, random)
+  }
+
+  /**
+   * Tests the drawn token alone, which is the quick way; only when the grammar refuses it are all
+   * tokens tested, and another one is drawn with further random numbers. As node-llama-cpp does it.
+   */
+  #keepToConstraint(token: TokenId): TokenId {
+    const { grammarEvaluationState: state } = this.#config
+    const filter = this.#filter
+    if (state === undefined || filter === undefined || allows(filter, state, token)) return token
+    const { scan, ids } = this.#workspace
+    filter.forbid(state, ids, scan.logits, scan.size)
+    return this.#pick()
+  }
+
+  #process(position: number, tokens: readonly TokenId[]): void {
+    if (this.#processors.length === 0) return
+    const { scan } = this.#workspace
+    // without what is behind the vocabulary's end
+    const logits = scan.logits.subarray(0, scan.size)
+    for (const processor of this.#processors) processor.apply(logits, { position, tokens })
+  }
+
+  #addBiases(): void {
+    const { tokenBiasKeys: keys, tokenBiasValues: values } = this.#config
+    if (keys === undefined || values === undefined) return
+    if (this.#bias?.tokens !== keys) this.#bias = new LogitBias(keys, values)
+    this.#bias.apply(this.#workspace.scan.logits)
+  }
+}

@@ -1,0 +1,45 @@
+/** Words of the generator's state. */
+const size = 624
+/** The distance of the two words that an output mixes. */
+const middle = 397
+/** How many outputs need no second round of the state. */
+const firstRound = size - middle
+
+/**
+ * The first outputs of `std::mt19937` for a seed. Each draw has a seed of its own, so only these are
+ * ever asked for: the state is made as far as they depend on it, 400 words in place of 624.
+ */
+export class MersenneTwister {
+  readonly #state = new Uint32Array(size)
+  #made = 0
+  #next = 0
+
+  /** Begins the sequence of this seed, 0 to 4294967295. */
+  seed(seed: number): void {
+    this.#state[0] = seed
+    this.#made = 1
+    this.#next = 0
+  }
+
+  /** The next output, 0 to 4294967295. At most 227 of a seed can be asked for. */
+  next(): number {
+    const at = this.#next++
+    if (at >= firstRound) throw new RangeError(`at most ${firstRound} outputs of a seed`)
+    this.#makeUpTo(at + middle)
+    const state = this.#state
+    const mixed = (state[at]! & 0x80000000) | (state[at + 1]! & 0x7fffffff)
+    let word = state[at + middle]! ^ (mixed >>> 1) ^ ((mixed & 1) === 0 ? 0 : 0x9908b0df)
+    word ^= word >>> 11
+    word ^= (word << 7) & 0x9d2c5680
+    word ^= (word << 15) & 0xefc60000
+    return (word ^ (word >>> 18)) >>> 0
+  }
+
+  #makeUpTo(last: number): void {
+    const state = this.#state
+    for (; this.#made <= last; this.#made++) {
+      const before = state[this.#made - 1]!
+      state[this.#made] = Math.imul(1812433253, before ^ (before >>> 30)) + this.#made
+    }
+  }
+}

@@ -1,0 +1,50 @@
+import type { TokenId, Tokenizer } from '@cllm/core'
+import type { Vocabulary } from '../../text/vocabulary.js'
+import { Candidates } from './candidates/candidates.js'
+import { DrawRandom } from './random/draw-random.js'
+import type { ChainVocabulary } from './sampling-chain.js'
+import { PlainScan } from './scan/plain-scan.js'
+import { SimdScan } from './scan/simd/simd-scan.js'
+import type { VocabularyScan } from './scan/vocabulary-scan.js'
+
+/**
+ * What the draws of a model work on, one after the other: about 30 bytes for each entry of the
+ * vocabulary, shared by all of its samplers.
+ */
+export class SamplerWorkspace implements ChainVocabulary {
+  readonly vocabulary: Vocabulary
+  readonly scan: VocabularyScan
+  readonly candidates: Candidates
+  readonly random = new DrawRandom()
+  readonly #tokenizer: Pick<Tokenizer, 'encode'>
+  #ids: Int32Array | undefined
+
+  /** @param options - `simd` false does without SIMD instructions; default: as the machine can */
+  constructor(
+    vocabulary: Vocabulary,
+    tokenizer: Pick<Tokenizer, 'encode'>,
+    { simd = SimdScan.isSupported() } = {},
+  ) {
+    this.vocabulary = vocabulary
+    this.#tokenizer = tokenizer
+    this.scan = simd ? new SimdScan(vocabulary.size) : new PlainScan(vocabulary.size)
+    this.candidates = new Candidates(this.scan)
+  }
+
+  /** The ids of the whole vocabulary. */
+  get ids(): Int32Array {
+    return (this.#ids ??= Int32Array.from({ length: this.size }, (_, id) => id))
+  }
+
+  get size(): number {
+    return this.vocabulary.size
+  }
+
+  bytes(token: TokenId): Uint8Array {
+    return this.vocabulary.bytes(token)
+  }
+
+  encode(text: string): readonly TokenId[] {
+    return this.#tokenizer.encode(text, { addBos: false, special: false })
+  }
+}

@@ -1,0 +1,120 @@
+import { blockSize, type VocabularyScan } from '../vocabulary-scan.js'
+import { simdModule } from './simd-module.js'
+import { canRun, type SimdExports, start } from './web-assembly.js'
+
+const module = Buffer.from(simdModule, 'base64')
+const packs = makePacks()
+
+/** What is between two arrays so that each begins at a multiple of 16 bytes. */
+const alignment = 16
+
+/**
+ * {@link VocabularyScan} with SIMD instructions: all of it lies in the memory of simd-scan.wat. Its
+ * weights differ from {@link PlainScan}'s by rounding: a tenth of them, in the last bit.
+ */
+export class SimdScan implements VocabularyScan {
+  readonly size: number
+  readonly logits: Float32Array
+  readonly maxima: Float32Array
+  readonly sums: Float64Array
+  readonly weights: Float32Array
+  readonly ids: Int32Array
+  readonly listed: Float32Array
+  readonly #native: SimdExports
+  readonly #blocks: number
+  readonly #packs: number
+
+  /** Whether this machine has what it needs. */
+  static isSupported(): boolean {
+    return canRun(module)
+  }
+
+  constructor(size: number) {
+    this.size = size
+    const blocks = Math.ceil(size / blockSize)
+    const length = blocks * blockSize
+    let bytes = 0
+    const reserve = (entries: number, entryBytes: number): number => {
+      const at = bytes
+      bytes += Math.ceil((entries * entryBytes) / alignment) * alignment
+      return at
+    }
+    const [logits, weights, listed, ids] = Array.from({ length: 4 }, () => reserve(length, 4))
+    const maxima = reserve(blocks, 4)
+    const sums = reserve(blocks, 8)
+    this.#packs = reserve(packs.length, 1)
+    const { exports, memory } = start(module, bytes)
+    new Uint8Array(memory, this.#packs).set(packs)
+    this.#native = exports
+    this.#blocks = blocks
+    this.logits = new Float32Array(memory, logits, length).fill(-Infinity)
+    this.weights = new Float32Array(memory, weights, length)
+    this.listed = new Float32Array(memory, listed, length)
+    this.ids = new Int32Array(memory, ids, length)
+    this.maxima = new Float32Array(memory, maxima, blocks)
+    this.sums = new Float64Array(memory, sums, blocks)
+  }
+
+  load(logits: Float32Array): void {
+    this.logits.set(logits)
+  }
+
+  findLargest(): number {
+    const { logits, maxima } = this
+    return this.#native.findLargest(logits.byteOffset, maxima.byteOffset, this.#blocks)
+  }
+
+  collect(from: number): number {
+    const { logits, maxima, ids, listed } = this
+    return this.#native.collect(
+      logits.byteOffset,
+      maxima.byteOffset,
+      this.#blocks,
+      from,
+      ids.byteOffset,
+      listed.byteOffset,
+      this.#packs,
+    )
+  }
+
+  weigh(from: number, temperature: number, shift: number): number {
+    return this.#weigh(this.logits, this.#blocks, from, temperature, shift)
+  }
+
+  weighListed(count: number, temperature: number, shift: number): number {
+    const blocks = Math.ceil(count / blockSize)
+    // the last block may not be full
+    this.listed.fill(-Infinity, count, blocks * blockSize)
+    return this.#weigh(this.listed, blocks, -Infinity, temperature, shift)
+  }
+
+  #weigh(
+    logits: Float32Array,
+    blocks: number,
+    from: number,
+    temperature: number,
+    shift: number,
+  ): number {
+    return this.#native.weigh(
+      logits.byteOffset,
+      this.maxima.byteOffset,
+      blocks,
+      this.sums.byteOffset,
+      this.weights.byteOffset,
+      from,
+      temperature,
+      shift,
+    )
+  }
+}
+
+/** For each set of four entries, the bytes that move its members to the front. */
+function makePacks(): Uint8Array {
+  const entries = [0, 1, 2, 3]
+  const rows = Array.from({ length: 16 }, (_, set) => {
+    const members = entries.filter((entry) => (set & (1 << entry)) !== 0)
+    const bytes = members.flatMap((entry) => entries.map((byte) => entry * 4 + byte))
+    return [...bytes, ...Array.from({ length: 16 - bytes.length }, () => 0)]
+  })
+  return Uint8Array.from(rows.flat())
+}

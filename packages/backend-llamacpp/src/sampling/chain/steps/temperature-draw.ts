@@ -1,0 +1,83 @@
+import type { TokenId } from '@cllm/core'
+import type { Candidates } from '../candidates/candidates.js'
+import type { DrawRandom } from '../random/draw-random.js'
+import { blockSize, leastLogit, leastWeight } from '../scan/vocabulary-scan.js'
+import type { FinalDraw } from './chain-step.js'
+
+/** Tokens whose weight is below exp(−this) of the largest are not looked at in a first try. */
+const negligible = 20
+
+/**
+ * Divides the logits by the temperature and draws from their softmax, as llama.cpp's `temp` and
+ * `dist`: the first token at which the running sum of the weights reaches the random share of all.
+ */
+export class TemperatureDraw implements FinalDraw {
+  readonly #temperature: number
+
+  /** @param temperature - above 0, in single precision */
+  constructor(temperature: number) {
+    this.#temperature = temperature
+  }
+
+  pick(candidates: Candidates, random: DrawRandom): TokenId {
+    return this.pickBy(candidates, random.uniform())
+  }
+
+  /** The token at this share of all weights, in [0, 1). */
+  pickBy(candidates: Candidates, share: number): TokenId {
+    const shift = Math.fround(candidates.largest / this.#temperature)
+    if (!Number.isFinite(shift)) return candidates.likeliest
+    const token = candidates.isWhole
+      ? (this.#pickWhole(candidates, share, shift, negligible) ??
+        this.#pickWhole(candidates, share, shift, Infinity))
+      : this.#pickListed(candidates, share, shift)
+    return token ?? candidates.likeliest
+  }
+
+  #pickListed(
+    { scan, ids, weights, size }: Candidates,
+    share: number,
+    shift: number,
+  ): TokenId | undefined {
+    const target = scan.weighListed(size, this.#temperature, shift) * share
+    let sum = 0
+    for (let index = 0; index < size; index++) {
+      sum += weights[index]!
+      if (sum >= target && weights[index]! > leastWeight) return ids[index]!
+    }
+    return undefined
+  }
+
+  /**
+   * Draws without the blocks in which all scaled logits are `reach` below the largest.
+   * @returns undefined when those could make another token the one that is drawn
+   */
+  #pickWhole(
+    { scan, largest }: Candidates,
+    share: number,
+    shift: number,
+    reach: number,
+  ): TokenId | undefined {
+    const from = Math.max(leastLogit, largest - reach * this.#temperature)
+    const target = scan.weigh(from, this.#temperature, shift) * share
+    const missing = scan.size * Math.exp(-reach)
+    const { sums, weights } = scan
+    let sum = 0
+    for (let block = 0; block < sums.length; block++) {
+      const blockSum = sums[block]!
+      if (blockSum === 0 || sum + blockSum < target) {
+        sum += blockSum
+        continue
+      }
+      const start = block * blockSize
+      for (let token = start; token < start + blockSize; token++) {
+        const before = sum
+        sum += weights[token]!
+        if (sum < target || weights[token]! <= leastWeight) continue
+        const isSure = missing === 0 || (before + missing < target && sum >= target + missing)
+        return isSure ? token : undefined
+      }
+    }
+    return undefined
+  }
+}

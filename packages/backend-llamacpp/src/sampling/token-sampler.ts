@@ -1,0 +1,39 @@
+import type { LogitProcessor, OutputLogprobs, Sampler, SamplingParams, TokenId } from '@cllm/core'
+import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
+
+/** What a constrained sampler needs. */
+export interface SamplerConstraint {
+  readonly grammar: ConstraintGrammar
+  /** How many of the sequence's tokens came before the output. */
+  readonly promptTokens: number
+}
+
+/** Draws the tokens of one sequence from the logits of the context's last forward pass. */
+export interface TokenSampler extends Sampler {
+  /**
+   * Prepares the draw of the token after `position`, while the threads compute.
+   * @param tokens - the tokens of the batch item, starting at position `start`
+   */
+  prepare(position: number, start: number, tokens: readonly TokenId[]): void
+  /** Draws from the logits of the batch's token with this index; negative when there are none. */
+  draw(index: number): TokenId | Promise<TokenId>
+  /** The model's own distribution at that index: of a token, and of the `count` likeliest. */
+  logprobs(index: number, token: TokenId, count: number): OutputLogprobs | Promise<OutputLogprobs>
+}
+
+/** What a sampler has beside its parameters. */
+export interface SamplerParts {
+  readonly constraint?: SamplerConstraint
+  /** Of plug-ins, in their order; default: none. */
+  readonly processors?: readonly LogitProcessor[]
+}
+
+/** Makes the samplers of one context. */
+export interface SamplerFactory {
+  /** Whether its samplers see all logits, as the capability `samplers` says. */
+  readonly seesLogits: boolean
+  create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): TokenSampler
+  /** Whether the sampler is one of this factory's. */
+  made(sampler: Sampler | undefined): sampler is TokenSampler
+  dispose(): void
+}

@@ -1,0 +1,203 @@
+import { join } from 'node:path'
+import { silentLogger } from '@cllm/core'
+import { writeSyntheticModel } from '@cllm/gguf'
+import t, { type Test } from 'tap'
+import type * as Addon from '../../../src/native/addon.js'
+import { openLlama } from '../../../src/native/addon.js'
+import type * as Choose from '../../../src/native/ffi/choose-functions.js'
+import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
+import type { LogitsContext, NativeModel } from '../../../src/native/native.js'
+import { recordingLogger } from '../../open-tiny.js'
+
+async function loadTiny(t: Test) {
+  const modelPath = join(t.testdir(), 'tiny.gguf')
+  await writeSyntheticModel({ like: 'tiny', out: modelPath, seed: 1 })
+  const llama = await openLlama('off', silentLogger)
+  const options = { gpuLayers: 'auto', contextSize: 512, mmap: true, mlock: false } as const
+  const loaded = await llama.loadModel({ ...options, modelPath })
+  if (loaded.path !== 'ffi') throw new Error('the C API could not be used')
+  t.teardown(() => loaded.dispose())
+  return { llama, loaded, modelPath, options }
+}
+
+const settings = {
+  contextSize: 512,
+  sequences: 2,
+  batchSize: 64,
+  threads: 2,
+  flashAttention: 'auto',
+  kvCacheType: 'f16',
+} as const
+
+t.test('a model says the same through the C API as through the addon', async (t) => {
+  const { llama, loaded, modelPath, options } = await loadTiny(t)
+  const addon = await llama.loadModel({ ...options, modelPath, path: 'addon' })
+  t.same(loaded.tokenTexts, addon.tokenTexts)
+  t.equal(loaded.chatTemplate, addon.chatTemplate)
+  t.equal(loaded.gpuLayers, addon.gpuLayers)
+  const all = (model: NativeModel) => {
+    const tokens = loaded.tokenTexts.map((_, token) => token)
+    const texts = ['', 'a b', '<|im_end|>', 'Ünïcödé 漢字 🦙', 'a\u0000b', ' '.repeat(300)]
+    return {
+      tokens: tokens.map((token) => [model.getTokenAttributes(token), model.isEogToken(token)]),
+      strings: tokens.map((token) => model.getTokenString(token)),
+      plain: texts.map((text) => [...model.tokenize(text, false)]),
+      special: texts.map((text) => [...model.tokenize(text, true)]),
+      texts: texts.map((text) => model.detokenize(model.tokenize(text, true), true)),
+      hidden: model.detokenize(model.tokenize('<|im_end|>x', true)),
+      type: model.getVocabularyType(),
+      bos: [model.tokenBos(), model.shouldPrependBosToken()],
+      eos: model.tokenEos(),
+      gaps: [model.prefixToken(), model.suffixToken(), model.middleToken()],
+      trained: model.getTrainContextSize(),
+      parameters: model.getTotalParameters(),
+      size: model.getTotalSize(),
+    }
+  }
+  t.same(all(loaded.native), all(addon.native))
+  await addon.dispose()
+})
+
+t.test('a context', async (t) => {
+  const { loaded } = await loadTiny(t)
+  const context = (await loaded.createContext({ ...settings, outputs: 4 }))!
+  t.equal(context.getThreads(), 2)
+  const tokens = loaded.native.tokenize('Once upon a time', false)
+  const last = tokens.length - 1
+  await decode(context, tokens, [0, last])
+  const first = context.logits(0)!
+  const logits = context.logits(last)!
+  t.equal(logits.length, loaded.tokenTexts.length)
+  t.ok(logits.every(Number.isFinite))
+  t.not(first, logits)
+  t.equal(context.logits(1), undefined, 'no logits were asked for there')
+  t.equal(context.logits(tokens.length), undefined, 'nor beyond the batch')
+
+  const before = logits.slice()
+  context.disposeSequence(0)
+  context.setThreads(1)
+  t.equal(context.getThreads(), 1)
+  await decode(context, tokens, [0, last])
+  t.same(context.logits(last), before, 'one thread computes the same')
+  t.equal(context.logits(last), logits, 'in the same place')
+
+  t.equal(context.getSequenceKvCacheMaxPosition(0), last)
+  t.equal(context.removeTokenCellsFromSequence(0, 2, -1), true)
+  t.equal(context.getSequenceKvCacheMaxPosition(0), 1)
+  t.equal(context.getSequenceKvCacheMinPosition(0), 0)
+  await context.copySequenceStateFromOtherSequence(1, 0)
+  t.equal(context.getSequenceKvCacheMaxPosition(1), 1)
+  context.disposeSequence(1)
+  t.equal(context.getSequenceKvCacheMaxPosition(1), -1)
+
+  context.initBatch(1)
+  context.addToBatch(0, 9, [5], [])
+  await t.rejects(context.decodeBatch(), { code: 'backend_failed' }, 'a gap is refused')
+  t.throws(() => context.initBatch(65), { code: 'backend_failed', message: /64 tokens/ })
+  context.initBatch(64)
+  t.throws(() => context.addToBatch(0, 2, Array(65).fill(5), []), {
+    code: 'backend_failed',
+    message: /full/,
+  })
+
+  const quantized = { ...settings, kvCacheType: 'q8_0' } as const
+  const without = await loaded.createContext({ ...quantized, flashAttention: false })
+  t.equal(without, undefined, 'q8_0 values need flash attention')
+  await (await loaded.createContext({ ...quantized, flashAttention: true }))!.dispose()
+  await context.dispose()
+  await context.dispose()
+  t.throws(() => context.logits(last), { code: 'backend_failed', message: /disposed/ })
+  await t.rejects(context.decodeBatch(), { code: 'backend_failed', message: /disposed/ })
+})
+
+t.test('a grammar', async (t) => {
+  const { loaded } = await loadTiny(t)
+  const { native, parseGrammar } = loaded
+  const grammar = parseGrammar('root ::= "zq" "x"', 'root')
+  const state = grammar.begin()
+  const tokens = native.tokenize('zqx', false)
+  for (const token of tokens) {
+    t.ok(state.allows!(token))
+    grammar.accept(state, token)
+  }
+  t.throws(() => grammar.accept(state, tokens[0]!), /does not accept/, 'and the process lives on')
+  t.ok(state.allows!(native.tokenEos()), 'it ends where it must')
+  const ids = Int32Array.of(native.tokenEos(), tokens[0]!, 5)
+  const logits = Float32Array.of(1, 2, 3)
+  grammar.begin().forbid!(ids, logits, 2)
+  t.same([...logits], [-Infinity, 2, 3], 'states are independent; the third was not asked for')
+  for (const [gbnf, root] of [
+    ['root ::= "', 'root'],
+    ['root ::= "a"', 'other'],
+    ['root ::= root "a"', 'root'],
+    ['', 'root'],
+  ] as const) {
+    t.throws(() => parseGrammar(gbnf, root), Error)
+  }
+})
+
+t.test('what would end the process is refused', async (t) => {
+  const { loaded, llama, options } = await loadTiny(t)
+  const { native } = loaded
+  for (const token of [-1, loaded.tokenTexts.length, 1.5]) {
+    t.throws(() => native.getTokenString(token), RangeError)
+    t.throws(() => native.getTokenAttributes(token), RangeError)
+    t.throws(() => native.isEogToken(token), RangeError)
+  }
+  t.throws(() => native.detokenize(Uint32Array.of(1e6)), RangeError)
+  const other = await loadTiny(t)
+  await other.loaded.dispose()
+  await other.loaded.dispose()
+  t.throws(() => other.loaded.native.tokenize('a', false), /disposed/)
+  await t.rejects(llama.loadModel({ ...options, modelPath: 'missing.gguf' }), /could not load/)
+})
+
+t.test('libraries that are not what they should be', async (t) => {
+  await openLlama('off', silentLogger)
+  const libraries = loadedLibraries()
+  t.equal(openFfi(libraries).llama_version(), '0.5.0-dev')
+  t.throws(() => openFfi({ ...libraries, llama: libraries.ggml }), /llama_version/)
+  t.throws(() => openFfi({ ...libraries, llama: join(t.testdir(), 'none.so') }), /none\.so/)
+
+  const logger = recordingLogger()
+  const choose = await t.mockImport<typeof Choose>('../../../src/native/ffi/choose-functions.js', {
+    '../../../src/native/ffi/open-ffi.js': {
+      openFfi() {
+        throw new Error('no such thing')
+      },
+      openBuiltFfi: undefined,
+    },
+  })
+  const addon = await t.mockImport<typeof Addon>('../../../src/native/addon.js', {
+    '../../../src/native/ffi/choose-functions.js': choose,
+  })
+  const modelPath = join(t.testdir(), 'tiny.gguf')
+  await writeSyntheticModel({ like: 'tiny', out: modelPath, seed: 1 })
+  const llama = await addon.openLlama('off', logger)
+  const options = { gpuLayers: 0, contextSize: 512, mmap: true, mlock: false } as const
+  const loaded = await llama.loadModel({ ...options, modelPath })
+  t.equal(loaded.path, 'addon')
+  t.match(logger.lines, [{ level: 'warn', message: /no such thing.*slower/ }])
+  await loaded.dispose()
+})
+
+t.test('a built library that cannot be used', async (t) => {
+  const { options, modelPath } = await loadTiny(t)
+  const logger = recordingLogger()
+  const llama = await openLlama('off', logger)
+  const none = `${modelPath}-none.so`
+  for (const library of [none, loadedLibraries().ggml]) {
+    logger.lines.length = 0
+    const loaded = await llama.loadModel({ ...options, modelPath, library })
+    t.match(loaded, { path: 'ffi', library: undefined })
+    t.equal(logger.lines.length, 1)
+    t.match(logger.lines, [{ level: 'warn', message: /(none\.so|llama_version).*prebuilt/ }])
+    await loaded.dispose()
+  }
+})
+
+async function decode(context: LogitsContext, tokens: Uint32Array, outputs: readonly number[]) {
+  context.initBatch(tokens.length)
+  context.addToBatch(0, 0, [...tokens], outputs)
+  await context.decodeBatch()
+}

@@ -1,0 +1,191 @@
+import type { SamplingParams } from '@cllm/core'
+import { array, assert, constantFrom, integer, property, record } from 'fast-check'
+import t, { type Test } from 'tap'
+import { openLlama } from '../../../src/native/addon.js'
+import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
+import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
+import { LogprobReader } from '../../../src/sampling/logprobs.js'
+import { topKOf } from '../../../src/sampling/nucleus-candidates.js'
+import { LlamaCppSampler } from '../../../src/sampling/sampler.js'
+import { SamplerPool } from '../../../src/sampling/sampler-pool.js'
+import { seedAt } from '../../../src/sampling/seed-at.js'
+import { Vocabulary } from '../../../src/text/vocabulary.js'
+import { recordingLogger, sampling, tinyModel } from '../../open-tiny.js'
+import { noise, peaked } from './logits.js'
+import { referenceDraw } from './reference-draw.js'
+
+const params = record({
+  temperature: constantFrom(0, 0.2, 0.7, 1, 3),
+  topK: constantFrom(0, 0, 1, 40, 300),
+  topP: constantFrom(1, 1, 0.9, 0.5, 0.999),
+  minP: constantFrom(0, 0, 0.05, 0.001),
+  repetitionPenalty: constantFrom(1, 1, 1.3),
+  presencePenalty: constantFrom(0, 0, 0.7),
+  frequencyPenalty: constantFrom(0, 0, 0.3),
+  typicalP: constantFrom(1, 1, 1, 0.9, 0.5),
+  topNSigma: constantFrom(0, 0, 0, 1, 3),
+  xtcProbability: constantFrom(0, 0, 0.5, 1),
+  xtcThreshold: constantFrom(0.1, 0.01, 0.6),
+  dynamicTemperatureRange: constantFrom(0, 0, 0, 0.5, 2),
+  dynamicTemperatureExponent: constantFrom(1, 0.5, 2),
+  seed: integer({ min: 0, max: 0xffffffff }),
+})
+
+const noTokenizer = { encode: () => [] }
+
+function workspaceOf(size: number, options: { readonly simd?: boolean } = {}): SamplerWorkspace {
+  const vocabulary = { size, endOfGeneration: new Set([3]), check() {} } as unknown as Vocabulary
+  return new SamplerWorkspace(vocabulary, noTokenizer, options)
+}
+
+for (const simd of [true, false]) {
+  t.test(simd ? 'with SIMD' : 'without SIMD', async () => {
+    for (const size of [1, 5, 1000, 70_000]) {
+      const workspace = workspaceOf(size, { simd })
+      const shape = constantFrom('flat', 'noise', 'peaked')
+      const tokens = array(integer({ min: 0, max: size - 1 }), { minLength: 1, maxLength: 100 })
+      assert(
+        property(params, shape, tokens, integer(), (change, shape, history, seed) => {
+          const logits =
+            shape === 'peaked' ? peaked(size, seed) : noise(size, seed, shape === 'flat' ? 0.5 : 3)
+          const request = sampling({ ...change, logitBias: [[seed & 1 && size - 1, 1.5]] })
+          const raw = logits.slice()
+          const sampler = new ChainSampler(workspace, request, history)
+          const position = history.length - 1
+          const drawn = sampler.draw(logits, position, position, history.slice(-1))
+          const expected = referenceDraw(
+            logits,
+            request,
+            topKOf(request, size),
+            history,
+            seedAt(request.seed, position),
+          )
+          return drawn === expected && logits.every((logit, id) => logit === raw[id])
+        }),
+        { numRuns: size > 10_000 ? 15 : 300, seed: 1 },
+      )
+    }
+  })
+}
+
+t.test('what cannot be drawn', async (t) => {
+  const size = 200
+  for (const simd of [true, false]) {
+    const workspace = workspaceOf(size, { simd })
+    const requests: Partial<SamplingParams>[] = [
+      { temperature: 0 },
+      { temperature: 1 },
+      { temperature: 5, topK: 20 },
+      { temperature: 5, topP: 0.99 },
+      { temperature: 5, minP: 0.01 },
+    ]
+    for (const change of requests) {
+      const logits = new Float32Array(size).fill(-Infinity)
+      for (let token = 0; token < size; token += 2) logits[token] = NaN
+      const draw = (seed: number) =>
+        new ChainSampler(workspace, sampling({ ...change, seed }), [7]).draw(logits, 0, 0, [7])
+      t.throws(() => draw(1), { code: 'backend_failed' }, 'no token is left')
+      logits[70] = -1e30
+      t.equal(draw(1), 70, 'one is left')
+      logits[71] = -1e30
+      const drawn = new Set(Array.from({ length: 40 }, (_, seed) => draw(seed)))
+      t.same(
+        [...drawn].sort((a, b) => a - b),
+        change.temperature === 0 ? [70] : [70, 71],
+      )
+      logits[72] = Infinity
+      t.equal(draw(1), 72, 'an infinite one wins')
+    }
+  }
+})
+
+t.test('a sampler that was disposed of', async (t) => {
+  const sampler = new ChainSampler(workspaceOf(4), sampling(), [])
+  sampler.dispose()
+  t.throws(() => sampler.draw(new Float32Array(4), 0, 0, [1]), { code: 'backend_failed' })
+})
+
+t.test('the same tokens as with the native sampler', async (t) => {
+  const { logits, context, vocabulary, pool } = await decodeTiny(t)
+  const workspace = new SamplerWorkspace(vocabulary, noTokenizer)
+  const tokens = [5, 9, 9, 200]
+  for (const temperature of [0, 0.5, 1, 2, 10]) {
+    for (const change of [
+      {},
+      { topK: 40 },
+      { topP: 0.9 },
+      { minP: 0.1 },
+      { topK: 100, topP: 0.5, minP: 0.02 },
+      { repetitionPenalty: 1.5, presencePenalty: 0.5, frequencyPenalty: 0.25 },
+      { logitBias: [[5, 3] as const, [6, -Infinity] as const], ignoreEos: true },
+    ]) {
+      for (let seed = 0; seed < 30; seed++) {
+        const request = sampling({ temperature, ...change, seed })
+        const native = new LlamaCppSampler(pool, vocabulary, request, tokens)
+        native.prepare(3, 3, [200])
+        const expected = await context.sampleToken(0, native.native)
+        native.dispose()
+        const sampler = new ChainSampler(workspace, request, tokens)
+        const drawn = sampler.draw(logits, 3, 3, [200])
+        if (drawn !== expected) t.fail(`${drawn} for ${expected}: ${JSON.stringify(request)}`)
+      }
+    }
+  }
+  const reader = new LogprobReader(pool, context)
+  const sampler = new ChainSampler(workspace, sampling(), tokens)
+  for (const token of [0, 5, 700]) {
+    const expected = await reader.read(0, token, 20)
+    const found = sampler.logprobs(logits, token, 20)
+    t.ok(Math.abs(found.logprob - expected.logprob) < 1e-3)
+    t.same(
+      found.top.map((other) => other.token),
+      expected.top.map((other) => other.token),
+    )
+    for (const [rank, { logprob }] of found.top.entries()) {
+      t.ok(Math.abs(logprob - expected.top[rank]!.logprob) < 1e-4)
+    }
+  }
+  t.same(sampler.logprobs(logits, 0, 0).top, [])
+})
+
+/** A tiny model after one token, and what it made of it. */
+async function decodeTiny(t: Test) {
+  const llama = await openLlama('off', recordingLogger())
+  const modelPath = await tinyModel(t)
+  const settings = { contextSize: 256, sequences: 1, batchSize: 8, threads: 1 }
+  const options = {
+    ...settings,
+    modelPath,
+    gpuLayers: 0,
+    mmap: true,
+    mlock: false,
+    path: 'addon',
+  } as const
+  const loaded = await llama.loadModel(options)
+  const context = await loaded.createContext({
+    ...settings,
+    flashAttention: 'auto',
+    kvCacheType: 'f16',
+  })
+  if (context === undefined) throw new Error('there is no context')
+  context.initBatch(1)
+  context.addToBatch(0, 0, [5], [0])
+  await context.decodeBatch()
+  const pool = new SamplerPool(() => loaded.createSampler())
+  const vocabulary = new Vocabulary(loaded.native, loaded.tokenTexts)
+  const { size } = vocabulary
+  const all = pool.take()
+  all.apply({ temperature: 1, topK: size, seed: 0 })
+  const wanted = [[], false, false, false, size] as const
+  const [, , , pairs = []] = await context.sampleToken(0, all.native, false, false, wanted, false)
+  pool.give(all)
+  const logits = new Float32Array(size).fill(NaN)
+  for (let at = 0; at < pairs.length; at += 2) logits[pairs[at]!] = pairs[at + 1]!
+  t.notOk(logits.some(Number.isNaN), 'every logit is known')
+  t.teardown(async () => {
+    pool.dispose()
+    await context.dispose()
+    await loaded.dispose()
+  })
+  return { logits, context, vocabulary, pool }
+}

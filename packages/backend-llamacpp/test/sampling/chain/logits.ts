@@ -1,0 +1,25 @@
+import { mixBits } from '@cllm/core'
+
+/** A number from 0 to 1 for each seed and index. */
+function uniform(seed: number, index: number): number {
+  return (mixBits((mixBits(seed) + Math.imul(index, 0x9e3779b9)) | 0) + 0.5) / 2 ** 32
+}
+
+/** Nearly normal noise, as the logits of a model with random weights. */
+export function noise(size: number, seed: number, deviation: number): Float32Array {
+  return Float32Array.from({ length: size }, (_, index) => {
+    let sum = -2
+    for (let part = 0; part < 4; part++) sum += uniform(seed, index * 4 + part)
+    return sum * Math.sqrt(3) * deviation
+  })
+}
+
+/** A few tokens far above the noise, as the logits of a trained model. */
+export function peaked(size: number, seed: number): Float32Array {
+  const logits = noise(size, seed, 2.5)
+  for (let rank = 0; rank < Math.min(size, 200); rank++) {
+    const token = Math.floor(uniform(seed + 1, rank) * size)
+    logits[token] = 18 - 2 * Math.log(1 + rank) + uniform(seed + 2, rank)
+  }
+  return logits
+}

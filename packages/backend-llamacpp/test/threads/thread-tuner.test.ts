@@ -1,0 +1,129 @@
+import { SimulatedClock } from '@cllm/core'
+import { assert, array, constantFrom, integer, property, record } from 'fast-check'
+import t from 'tap'
+import { MachineLoad } from '../../src/threads/machine-load.js'
+import { ThreadTuner } from '../../src/threads/thread-tuner.js'
+
+/** A machine whose threads wait for the slowest one, and whose neighbours take cores for themselves. */
+class Machine {
+  readonly clock = new SimulatedClock()
+  readonly tuner: ThreadTuner
+  busy = 0
+  /** Milliseconds that trials cost, against the best number of threads. */
+  lost = 0
+  passes: number[] = []
+
+  constructor(
+    readonly cores: number,
+    readonly passMs: number,
+    /** How many times as long a pass takes where a thread shares its core. */
+    readonly shared = 5,
+  ) {
+    const start = Math.max(1, cores - 1)
+    this.tuner = new ThreadTuner({ clock: this.clock, start, most: cores, load: this })
+  }
+
+  get freeCores(): number {
+    return this.cores - this.busy
+  }
+
+  ms(threads: number, size: number): number {
+    const crowded = threads > this.cores - this.busy
+    return ((this.passMs * (1 + size / 4)) / threads ** 0.85) * (crowded ? this.shared : 1)
+  }
+
+  best(size: number): number {
+    const all = Array.from({ length: this.cores }, (_, index) => this.ms(index + 1, size))
+    return Math.min(...all)
+  }
+
+  run(ms: number, size = 1): number {
+    const end = this.clock.now() + ms
+    let threads = 0
+    while (this.clock.now() < end) {
+      threads = this.tuner.next(size)
+      const took = this.ms(threads, size)
+      this.clock.advance(took)
+      this.tuner.took(threads, size, took)
+      this.lost += took - this.best(size)
+      this.passes.push(threads)
+    }
+    return threads
+  }
+}
+
+t.test('threads follow the machine', async (t) => {
+  for (const [cores, passMs] of [
+    [2, 20],
+    [2, 1],
+    [4, 20],
+    [8, 5],
+    [16, 50],
+  ] as const) {
+    const machine = new Machine(cores, passMs)
+    t.equal(machine.run(3000), cores, `${cores} cores are all used when they are free`)
+    machine.lost = 0
+    machine.run(60_000)
+    t.ok(machine.lost < 600, `trials cost ${machine.lost} ms of a minute`)
+    machine.busy = 1
+    t.equal(machine.run(1000), cores - 1, 'one is left to a busy neighbour within a second')
+    machine.lost = 0
+    machine.run(20_000)
+    t.ok(machine.lost < 400, `trials beside it cost ${machine.lost} ms of 20 s`)
+    machine.busy = 0
+    t.equal(machine.run(2000), cores, 'and taken again within two seconds')
+  }
+})
+
+t.test('prompts of ever new lengths are compared, too', async (t) => {
+  const machine = new Machine(2, 5)
+  for (let size = 20; size < 60; size++) machine.run(1, size)
+  t.equal(machine.passes.at(-1), 2)
+})
+
+t.test('nothing is tried where there is one core', async (t) => {
+  const machine = new Machine(1, 5)
+  machine.run(5000)
+  t.same([...new Set(machine.passes)], [1])
+})
+
+t.test('numbers of threads stay in their range, whatever passes take', async (t) => {
+  const passes = array(
+    record({ size: integer({ min: 1, max: 600 }), ms: integer({ min: 0, max: 500 }) }),
+    { maxLength: 300 },
+  )
+  const free = constantFrom(-1, 0, 0.5, 3.2, Infinity)
+  assert(
+    property(integer({ min: 1, max: 8 }), free, passes, (most, freeCores, passes) => {
+      const clock = new SimulatedClock()
+      const start = Math.max(1, most - 1)
+      const tuner = new ThreadTuner({ clock, start, most, load: { freeCores } })
+      for (const { size, ms } of passes) {
+        const threads = tuner.next(size)
+        if (!Number.isInteger(threads) || threads < 1 || threads > most) return false
+        clock.advance(ms)
+        tuner.took(threads, size, ms)
+      }
+      return true
+    }),
+  )
+  t.pass('between 1 and the most')
+})
+
+t.test('what other processes leave free', async (t) => {
+  const clock = new SimulatedClock()
+  const time = { cores: 4, busyMs: 1000, ownMs: 500 }
+  const load = new MachineLoad(clock, () => ({ ...time }))
+  t.equal(load.freeCores, Infinity, 'not known at first')
+  clock.advance(200)
+  time.busyMs += 600
+  time.ownMs += 400
+  t.equal(load.freeCores, 3, '200 ms of work by others in 200 ms')
+  time.busyMs += 10_000
+  t.equal(load.freeCores, 3, 'the counters are read five times a second at most')
+  clock.advance(1000)
+  time.busyMs = 1600
+  time.ownMs = 1000
+  t.equal(load.freeCores, 4, 'never more than there are')
+  t.ok(new MachineLoad(clock).freeCores > 0, 'the real machine is read')
+})

@@ -1,0 +1,210 @@
+import { basename, join } from 'node:path'
+import { measureLibraries } from '@cllm/backend-llamacpp'
+import {
+  type BuildInfo,
+  buildLibraries,
+  type Candidate,
+  currentVersions,
+  fastestOf,
+  gainOver,
+  openWorkFolder,
+  publishBuild,
+  removeFolder,
+  type RunProgram,
+  type StoredBuild,
+  type Variant,
+  variants,
+} from '@cllm/backend-llamacpp/native-build'
+import { CllmError, systemClock } from '@cllm/core'
+import { availableCores } from '../../engine/available-cores.js'
+import { availableMemory } from '../../engine/available-memory.js'
+import { thisMachine } from '../../engine/native-library.js'
+import { createLogger } from '../../logger.js'
+import { nativeFolder } from '../../models/cache-folder.js'
+import { resolveModel } from '../../models/resolve-model.js'
+import { synthModel } from '../../models/synth-model.js'
+import type { CommandIo } from '../command-io.js'
+import { engineLikeProcess } from '../engine-like-process.js'
+import { parseCommand } from '../parse-command.js'
+import { type BuildDisplay, buildDisplay } from './build-display.js'
+import { figuresTable } from './figures-table.js'
+import { withNativeLock } from './native-lock.js'
+import { programRunner } from './spawn-program.js'
+
+/** What one compiler takes at most. */
+const bytesPerJob = 1.5e9
+
+/** Below this share of the cores' time, other processes have computed too. */
+const busyShare = 0.7
+
+/** The model that is measured by default, made for it. */
+const measuredModel = 'qwen3-0.6b'
+
+const usage = `Usage: cllm native build [flags]
+
+Compiles llama.cpp for this machine's CPU from the source in node-llama-cpp's package, without the
+network; this takes minutes, and git, CMake and a C++ compiler. Then it measures what was built against
+the prebuilt library and keeps the fastest: \`cllm serve\` uses it from the next start on.
+
+  --variant NAME   plain (llama.cpp's own threads), openmp, or both (default)
+  --jobs N         Files to compile at once (default: one for each core, as far as memory goes)
+  --model SPEC     Measure with this model (default: one of 0.6B parameters with random weights)
+  --threads N      Measure with this many threads (default: as \`cllm serve\` chooses)
+`
+
+const options = {
+  variant: { type: 'string', default: 'both' },
+  jobs: { type: 'string' },
+  model: { type: 'string' },
+  threads: { type: 'string' },
+} as const
+
+/** What is asked for. */
+interface BuildRequest {
+  readonly variants: readonly Variant[]
+  readonly jobs: number
+  readonly model: string | undefined
+  readonly threads: number | undefined
+}
+
+/** `cllm native build` */
+export const run = engineLikeProcess(
+  ['native', 'build'],
+  async (argv, io) => await nativeBuild(argv, io, programRunner(io.env)),
+  '1',
+)
+
+/** The same, in this process. */
+export async function nativeBuild(
+  argv: string[],
+  io: CommandIo,
+  runProgram: RunProgram,
+): Promise<number> {
+  const parsed = parseCommand(argv, io, { usage, options, words: [] })
+  if (parsed === undefined) return 0
+  const { values } = parsed
+  const most = Math.max(1, Math.floor(availableMemory() / bytesPerJob))
+  const request: BuildRequest = {
+    variants: variantsOf(values.variant),
+    jobs: countOf('jobs', values.jobs) ?? Math.min(availableCores(), most),
+    model: values.model,
+    threads: countOf('threads', values.threads),
+  }
+  const folder = nativeFolder({ env: io.env })
+  const display = buildDisplay(io.stderr)
+  try {
+    const { info, library } = await withNativeLock(folder, io, async (signal) => {
+      const work = await openWorkFolder(folder)
+      try {
+        return await buildInto(folder, work, request, { ...io, signal }, display, runProgram)
+      } finally {
+        await removeFolder(work)
+      }
+    })
+    display.close()
+    io.stdout.write(`${figuresTable(info)}${verdict(info, library)}\n`)
+    return 0
+  } finally {
+    display.close()
+  }
+}
+
+async function buildInto(
+  folder: string,
+  work: string,
+  request: BuildRequest,
+  { env, signal }: CommandIo,
+  { show }: BuildDisplay,
+  runProgram: RunProgram,
+): Promise<StoredBuild> {
+  const machine = thisMachine()
+  const built = await buildLibraries({
+    folder: work,
+    variants: request.variants,
+    jobs: request.jobs,
+    platform: machine.platform,
+    run: runProgram,
+    signal,
+    onProgress: show,
+  })
+  const modelPath = await modelOf(request.model, work, env, signal, show)
+  show({ kind: 'stage', text: 'measuring' })
+  const own = built.map(({ variant, file }) => [variant, file] as const)
+  const { threads, cpuShare, figures } = await measureLibraries({
+    modelPath,
+    libraries: new Map<Candidate, string | undefined>([['prebuilt', undefined], ...own]),
+    threads: request.threads,
+    cores: { cores: availableCores(), engines: 1 },
+    clock: systemClock,
+    cpuTime,
+    logger: createLogger({ level: 'warn', file: null }),
+    signal,
+    onProgress: (done) => show({ kind: 'share', done }),
+  })
+  if (threads > 1 && cpuShare < busyShare) {
+    show({ kind: 'stage', text: 'other processes took the cores: the figures may be wrong' })
+  }
+  const fastest = fastestOf(figures)
+  const [first] = built
+  const chosen = built.find(({ variant }) => variant === fastest)
+  const info: BuildInfo = {
+    schema: 1,
+    library: chosen === undefined ? null : basename(chosen.file),
+    fastest,
+    ...currentVersions,
+    machine,
+    compiler: (chosen ?? first!).compiler,
+    flags: (chosen ?? first!).flags,
+    builtAt: new Date(systemClock.now()).toISOString(),
+    measured: { model: request.model ?? measuredModel, threads, figures },
+  }
+  return await publishBuild(folder, work, info, chosen?.file)
+}
+
+async function modelOf(
+  spec: string | undefined,
+  work: string,
+  env: NodeJS.ProcessEnv,
+  signal: AbortSignal,
+  show: BuildDisplay['show'],
+): Promise<string> {
+  if (spec !== undefined) return (await resolveModel(spec, { env, signal })).path
+  show({ kind: 'stage', text: 'writing a model to measure with' })
+  const out = join(work, 'model.gguf')
+  await synthModel({ like: measuredModel, out })
+  signal.throwIfAborted()
+  return out
+}
+
+/** CPU time of this process in milliseconds. */
+function cpuTime(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
+}
+
+function verdict({ fastest, measured }: BuildInfo, library: string | undefined): string {
+  const { [fastest]: best, prebuilt } = measured.figures
+  if (library === undefined) return 'the prebuilt library is the fastest here: it stays in use'
+  const gain = gainOver(best!, prebuilt!).toFixed(2)
+  return (
+    `${fastest} is ${gain} times as fast as the prebuilt library: \`cllm serve\` computes on it from ` +
+    `the next start on, without a GPU\n${library}`
+  )
+}
+
+function variantsOf(name: string): readonly Variant[] {
+  if (name === 'both') return variants
+  const variant = variants.find((variant) => variant === name)
+  if (variant !== undefined) return [variant]
+  throw wrong(`--variant: expected plain, openmp or both, got "${name}"`)
+}
+
+function countOf(flag: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined
+  if (/^[1-9]\d{0,2}$/.test(text)) return Number(text)
+  throw wrong(`--${flag}: expected a whole number from 1 to 999, got "${text}"`)
+}
+
+function wrong(message: string): CllmError {
+  return new CllmError('invalid_configuration', message)
+}

@@ -1,0 +1,69 @@
+import { gpuInUse } from '@cllm/backend-llamacpp'
+import { chooseBuild, readBuilds } from '@cllm/backend-llamacpp/native-build'
+import { silentLogger } from '@cllm/core'
+import { loadConfig } from '../../config/load-config.js'
+import { thisMachine } from '../../engine/native-library.js'
+import { nativeFolder } from '../../models/cache-folder.js'
+import type { CommandIo } from '../command-io.js'
+import { parseCommand } from '../parse-command.js'
+import { figuresTable } from './figures-table.js'
+
+const usage = `Usage: cllm native [--json] [--config FILE]
+
+Shows which llama.cpp library computes on this machine, where it came from, and what was measured when
+it was built. \`cllm native build\` builds one for this machine, \`cllm native remove\` removes it.
+
+  --json          Print JSON
+  --config FILE   The YAML file of \`cllm serve\`, for its \`engine.gpu\` and \`engine.native\`
+`
+
+/** `cllm native` */
+export async function run(argv: string[], io: CommandIo): Promise<number> {
+  const options = { json: { type: 'boolean' }, config: { type: 'string' } } as const
+  const parsed = parseCommand(argv, io, { usage, options, words: [] })
+  if (parsed === undefined) return 0
+  const { json, config } = parsed.values
+  const flags = config === undefined ? [] : ['--config', config]
+  const { engine } = loadConfig({ argv: flags, env: io.env }).config
+  const gpu = await gpuInUse(engine.gpu, silentLogger)
+  const folder = nativeFolder({ env: io.env })
+  const { build, misfit } = chooseBuild(await readBuilds(folder), thisMachine())
+  const isBuiltUsed = gpu === false && engine.native === 'ffi' && build?.library !== undefined
+  const runs = engine.native === 'addon' ? 'addon' : isBuiltUsed ? build.info.fastest : 'prebuilt'
+  const library = isBuiltUsed ? build.library : null
+  if (json === true) {
+    const status = {
+      runs,
+      library,
+      gpu,
+      misfit: misfit ?? null,
+      build: build?.info ?? null,
+      folder,
+    }
+    io.stdout.write(`${JSON.stringify(status, undefined, 2)}\n`)
+    return 0
+  }
+  const write = (text: string) => io.stdout.write(`${text}\n`)
+  if (isBuiltUsed) {
+    const { compiler, flags, builtAt, llamaVersion } = build.info
+    write(`llama.cpp ${llamaVersion} computes in ${build.library}`)
+    write(`built on ${builtAt.slice(0, 10)} with ${compiler} (${flags}), ${runs}`)
+  } else {
+    const where = gpu === false ? 'on the CPU' : `on the GPU (${gpu})`
+    write(
+      `the prebuilt ${runs === 'addon' ? 'addon' : 'library'} of node-llama-cpp computes ${where}`,
+    )
+    write(reason())
+  }
+  if (build !== undefined) io.stdout.write(figuresTable(build.info))
+  return 0
+
+  /** Why nothing that was built computes. */
+  function reason(): string {
+    if (misfit !== undefined) return `what was built is not used: ${misfit}`
+    if (build === undefined) return `nothing was built: \`cllm native build\` builds it`
+    if (build.library === undefined) return 'it was faster than what was built here'
+    if (gpu !== false) return 'what was built is for the CPU alone: it is used with `--gpu off`'
+    return `what was built is not used with \`engine.native\` ${engine.native}`
+  }
+}

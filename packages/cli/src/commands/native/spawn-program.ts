@@ -1,0 +1,66 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { constants, setPriority } from 'node:os'
+import { createInterface } from 'node:readline'
+import type { ProgramResult, RunProgram } from '@cllm/backend-llamacpp/native-build'
+
+/** Characters of the output that are kept. */
+const keptOutput = 65_536
+
+/**
+ * Runs a program at low priority, as a server may compute beside it, in a process group of its own:
+ * compilers that it has started end with it.
+ *
+ * @param env - the program's environment; its messages are in English
+ */
+export function programRunner(env: NodeJS.ProcessEnv): RunProgram {
+  return async (program, args, { signal, onLine }): Promise<ProgramResult> => {
+    signal.throwIfAborted()
+    const isWindows = process.platform === 'win32'
+    const child = spawn(program, args, {
+      env: { ...env, LC_ALL: 'C' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: !isWindows,
+      windowsHide: true,
+    })
+    let output = ''
+    for (const stream of [child.stdout, child.stderr]) {
+      createInterface(stream).on('line', (line) => {
+        output = `${output}${line}\n`.slice(-keptOutput)
+        onLine?.(line)
+      })
+    }
+    const stop = (): void => {
+      if (child.pid === undefined) return
+      if (isWindows) spawn('taskkill', ['/pid', String(child.pid), '/t', '/f'], { stdio: 'ignore' })
+      else killGroup(child.pid)
+    }
+    signal.addEventListener('abort', stop, { once: true })
+    process.once('exit', stop)
+    try {
+      if (child.pid !== undefined) lowerPriority(child.pid)
+      const [exitCode] = (await once(child, 'close')) as [number | null]
+      signal.throwIfAborted()
+      return { exitCode, output }
+    } finally {
+      signal.removeEventListener('abort', stop)
+      process.off('exit', stop)
+    }
+  }
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL')
+  } catch {
+    // The group has ended.
+  }
+}
+
+function lowerPriority(pid: number): void {
+  try {
+    setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL)
+  } catch {
+    // It has ended, or its priority must not be changed.
+  }
+}

@@ -1,0 +1,71 @@
+import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
+import { option } from './option.js'
+import { decimal, integer, record, text } from './value-format.js'
+
+/** The options of the HTTP server: the branch `server` of the schema. */
+export const serverOptions = {
+  host: option({
+    doc: 'Address to listen on; `0.0.0.0` is all addresses of the machine.',
+    default: '127.0.0.1',
+    format: text('an address'),
+    arg: 'host',
+    placeholder: 'ADDRESS',
+  }),
+  port: option({
+    doc: 'Port to listen on; 0 takes a free one.',
+    default: 8080,
+    format: integer({ minimum: 0, maximum: 65_535 }),
+    arg: 'port',
+    placeholder: 'PORT',
+  }),
+  body_limit: option({
+    doc: 'Largest request body, in bytes; a larger one is refused with 413.',
+    default: 1024 * 1024,
+    format: integer({ minimum: 1024 }),
+    arg: 'body-limit',
+    placeholder: 'BYTES',
+  }),
+  bodies_limit: option({
+    doc:
+      'Bytes of the bodies of all requests in progress together; beyond it, a body of more than ' +
+      '64 KiB is refused with 429. At least `body_limit`.',
+    default: 256 * 1024 * 1024,
+    format: integer({ minimum: 64 * 1024 }),
+    arg: 'bodies-limit',
+    placeholder: 'BYTES',
+  }),
+  stream_limit: option({
+    doc:
+      'Bytes of a streamed answer that may be buffered for a slow client; beyond it, the ' +
+      'stream is cut off and the request cancelled.',
+    default: 1024 * 1024,
+    format: integer({ minimum: 1024 }),
+    arg: 'stream-limit',
+    placeholder: 'BYTES',
+  }),
+  protocols: option<ProtocolChoice>({
+    doc:
+      'The APIs to serve; a list in YAML. `all` is every built-in API and every API that ' +
+      'plugins add.',
+    default: 'all',
+    format: protocolChoice,
+    arg: 'protocols',
+    placeholder: 'NAMES',
+  }),
+  protocol_options: option({
+    doc:
+      'Options by protocol, such as `{"openai": {"max_tokens": 500}}`; JSON in a flag or ' +
+      'variable. The APIs that generate text accept the keys of `api.defaults`.',
+    default: {},
+    format: record(),
+    arg: 'protocol-options',
+    placeholder: 'JSON',
+  }),
+  drain_timeout: option({
+    doc: 'Seconds that running requests get to finish when the server is stopped.',
+    default: 30,
+    format: decimal({ minimum: 0, unit: 'seconds' }),
+    arg: 'drain-timeout',
+    placeholder: 'SECONDS',
+  }),
+}

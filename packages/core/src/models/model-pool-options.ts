@@ -1,0 +1,16 @@
+/** Limits on models in memory. */
+export interface ModelPoolOptions {
+  /** Models in memory at a time; default: as many as fit. */
+  readonly maxLoaded: number
+  /** Milliseconds that a model stays after its last use; default Infinity. */
+  readonly keepAliveMs: number
+  /** Requests that may wait for a model to be loaded; default 1,024. */
+  readonly maxWaiting: number
+}
+
+/** The defaults of {@link ModelPoolOptions}. */
+export const defaultModelPoolOptions: ModelPoolOptions = Object.freeze({
+  maxLoaded: Infinity,
+  keepAliveMs: Infinity,
+  maxWaiting: 1024,
+})
