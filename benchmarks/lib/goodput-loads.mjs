@@ -26,7 +26,11 @@ export function pieceOf(file, from, count) {
 const itemsOf = (piece) => Array.from({ length: piece.size }, (_, index) => piece.item(index))
 
 /** Simulates a policy; `timeScale` is the factor on the times between requests. */
-export async function goodputOf({ policy, policyOptions }, { machine, piece, slots, slo }, timeScale) {
+export async function goodputOf(
+  { policy, policyOptions },
+  { machine, piece, slots, slo },
+  timeScale,
+) {
   const longest = Math.max(...itemsOf(piece).map((item) => item.inputTokens + item.outputTokens))
   const { result } = await simulatePolicy({
     policy,

@@ -46,7 +46,7 @@ const parse = (text: string): unknown => {
     }
   }
   const pairs = splitAtCommas(text).map((part) => part.split(':'))
-  return pairs.every((pair) => pair.length === 2) ? Object.fromEntries(pairs) as unknown : text
+  return pairs.every((pair) => pair.length === 2) ? (Object.fromEntries(pairs) as unknown) : text
 }
 
 /** Latency limits, of all requests and of some; written as text, `ttft:300ms,itl:30ms` or JSON. */

@@ -56,14 +56,20 @@ export const adaptive = defineBatching({
       if (targetStepMs !== 'auto') return targetStepMs
       if (decoding.length === 0) return idleTargetMs
       const least = Math.min(...decoding.map((request) => limits(request).itl ?? Infinity))
-      if (least < Infinity) return ((globalThis as any).LS ?? limitShare) * least
+      if (least < Infinity) return limitShare * least
       const contexts = decoding.map(({ computedTokens }) => computedTokens)
-      return costs.decodeMs([...contexts, ...Array.from({ length: prompts }, () => 0)]) / decodeShare
+      return (
+        costs.decodeMs([...contexts, ...Array.from({ length: prompts }, () => 0)]) / decodeShare
+      )
     }
 
     return {
       plan(state, next) {
-        const { now, running, limits: { batchSize, chunkMultiple = 1 } } = state
+        const {
+          now,
+          running,
+          limits: { batchSize, chunkMultiple = 1 },
+        } = state
         const decoding = running.filter((request) => request.remainingTokens === 1)
         const prefilling = running.filter((request) => request.remainingTokens > 1)
         const slots = Math.max(0, Math.min(state.freeSlots, batchSize - running.length))
@@ -77,21 +83,26 @@ export const adaptive = defineBatching({
 
         const ms = targetOf(decoding, prompts)
         const list = remembered(inTurn(prefilling, next, slots))
-        if (decoding.length > 0 && leftOutSince === undefined && chunkMultiple === 1) {
+        const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
+        if (canJoin && leftOutSince === undefined) {
+          const decodes = { count: decoding.length, ms: decodeMs }
           const joint = jointChunks(list, jointCosts, {
             ms,
             tokens: batchSize - decoding.length,
-            decodeMs,
-            delayed: decoding.length + ((globalThis as any).NOW ? 0 : Math.max(0, state.waiting.size - slots)),
+            decodes,
+            delayed: decoding.length + Math.max(0, state.waiting.size - slots),
             prompts,
           })
-          if (joint.length > 0 && joins.decide(jointCosts.savedMs(decodeMs, joint[0]!.context) > worthJoining * decodeMs))
+          if (
+            joint.length > 0 &&
+            joins.decide(jointCosts.savedMs(decodes, joint[0]!.context) > worthJoining * decodeMs)
+          )
             return stepOf(joint, decoding)
         }
         const spareMs = ms - decodeMs - (now - (leftOutSince ?? now))
         const chunks = chooseChunks(list, costs, {
-          ms: spareMs * ((globalThis as any).AP ?? 1),
-          cutMs: spareMs * ((globalThis as any).AP ?? 1),
+          ms: spareMs,
+          cutMs: spareMs,
           tokens: batchSize,
           multiple: chunkMultiple,
           mustProgress: leftOutSince === undefined,
@@ -109,7 +120,10 @@ export const adaptive = defineBatching({
           const { decoding, chunks } = workOf(event.parts)
           const isJoint = decoding.length > 0 && chunks.length > 0
           if (!isJoint) costs.onStep(event.parts, event.durationMs)
-          else jointCosts.observe(costs.decodeMs(decoding), chunks, event.durationMs)
+          else {
+            const decodes = { count: decoding.length, ms: costs.decodeMs(decoding) }
+            jointCosts.observe(decodes, chunks, event.durationMs)
+          }
         }
         if (event.type === 'queued') anticipation.arrived(event.now)
         if (event.type === 'finished' && event.request.state === 'done')

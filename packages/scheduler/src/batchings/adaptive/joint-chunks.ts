@@ -1,15 +1,14 @@
 import type { SequenceView } from '@cllm/core'
 import type { PromptChunk } from '../../kit/choose-chunks.js'
 import { cachedTokens } from '../../kit/cached-tokens.js'
-import { type JointCosts, knots } from './joint-costs.js'
+import { type Decodes, type JointCosts, knots } from './joint-costs.js'
 
 /** What a joint step has room for. */
 export interface JointRoom {
   /** Milliseconds of the step, at most. */
   readonly ms: number
   readonly tokens: number
-  /** What the decode takes alone. */
-  readonly decodeMs: number
+  readonly decodes: Decodes
   /** Requests that a longer step delays: those that decode, and those that wait for their slots. */
   readonly delayed: number
   /** Prompts that run or may. */
@@ -30,22 +29,24 @@ export function jointChunks(
   for (const request of prompts) {
     const context = cachedTokens(request)
     left ??= stepTokens(context, costs, room)
-    if (left < 1) break
     const tokens = Math.min(request.remainingTokens, left)
     chosen.push({ request, tokens, context })
     left -= tokens
+    if (left < 1) break
   }
   return chosen
 }
 
+/** At least 1, if there is room for tokens at all. */
 function stepTokens(
   context: number,
   costs: JointCosts,
-  { ms, tokens: most, decodeMs, delayed, prompts }: JointRoom,
+  { ms, tokens: most, decodes, delayed, prompts }: JointRoom,
 ): number {
   const stepMs = (tokens: number, before: number): number =>
-    Math.max(decodeMs, costs.predictMs(decodeMs, [{ tokens, context: before }]))
-  let [low, high] = [Math.min(knots[0] ?? 1, most), most]
+    Math.max(decodes.ms, costs.predictMs(decodes, [{ tokens, context: before }]))
+  const sizes = knots.map((knot) => knot - decodes.count).filter((size) => size > 0)
+  let [low, high] = [Math.min(sizes[0] ?? 1, most), most]
   while (low < high) {
     const middle = Math.ceil((low + high) / 2)
     if (stepMs(middle, context) <= ms) low = middle
@@ -54,10 +55,9 @@ function stepTokens(
   // Attention costs the same in chunks of any length, and is left out: it reads nothing.
   const delay = (tokens: number): number => {
     const takes = stepMs(tokens, -tokens / 2)
-    return (delayed * (takes - decodeMs) + prompts * takes) / tokens
+    return (delayed * (takes - decodes.ms) + prompts * takes) / tokens
   }
-  const sizes = [...knots.filter((knot) => knot < low), low]
-  return sizes.reduce((best, size) =>
+  return [...sizes.filter((size) => size < low), low].reduce((best, size) =>
     delay(size) <= delay(best) ? size : best,
   )
 }

@@ -1,10 +1,17 @@
 import type { Chunk, StepCostModel } from '@cllm/core'
 import { LinearFit } from '@cllm/core/portable'
 
-/** Prompt tokens from which on a further one may cost more than those before. */
-export const knots: readonly number[] = [64, 128, 256, 512]
+/** Tokens of a step from which on a further one may cost more than those before. */
+export const knots: readonly number[] = [64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512]
 /** How far what decodes and attention take apart may be off in a joint step, as a share. */
 const spreadApart = 0.3
+
+/** Sequences that decode in a step. */
+export interface Decodes {
+  readonly count: number
+  /** What decoding them takes alone. */
+  readonly ms: number
+}
 
 /**
  * Learns what a step costs that decodes and computes prompts together:
@@ -21,29 +28,29 @@ export class JointCosts {
   /** @param apart - costs of steps that do one of the two */
   constructor(private readonly apart: StepCostModel) {}
 
-  /** Milliseconds of these chunks beside a decode that takes `decodeMs` alone. */
-  predictMs(decodeMs: number, chunks: readonly Chunk[]): number {
-    if (this.#fit === undefined) return decodeMs + this.apart.prefillMs(chunks)
-    return this.#fit.predict(this.#features(decodeMs, chunks))
+  /** Milliseconds of these chunks beside these decodes. */
+  predictMs(decodes: Decodes, chunks: readonly Chunk[]): number {
+    if (this.#fit === undefined) return decodes.ms + this.apart.prefillMs(chunks)
+    return this.#fit.predict(this.#features(decodes, chunks))
   }
 
   /**
    * Milliseconds that a joint step saves of one that decodes and another one with a chunk that takes as
    * long, where the saving shows best.
    */
-  savedMs(decodeMs: number, context: number): number {
-    const tokens = Math.max(knots[0] ?? 1, this.apart.prefillTokens(decodeMs, context))
+  savedMs(decodes: Decodes, context: number): number {
+    const tokens = Math.max(knots[0] ?? 1, this.apart.prefillTokens(decodes.ms, context))
     const chunks = [{ tokens, context }]
-    return decodeMs + this.apart.prefillMs(chunks) - this.predictMs(decodeMs, chunks)
+    return decodes.ms + this.apart.prefillMs(chunks) - this.predictMs(decodes, chunks)
   }
 
   /** Learns from a step. */
-  observe(decodeMs: number, chunks: readonly Chunk[], durationMs: number): void {
+  observe(decodes: Decodes, chunks: readonly Chunk[], durationMs: number): void {
     this.#fit ??= fitFrom(this.apart)
-    this.#fit.observe(this.#features(decodeMs, chunks), durationMs)
+    this.#fit.observe(this.#features(decodes, chunks), durationMs)
   }
 
-  #features(decodeMs: number, chunks: readonly Chunk[]): number[] {
+  #features({ count, ms }: Decodes, chunks: readonly Chunk[]): number[] {
     let tokens = 0
     let attentionMs = 0
     for (const chunk of chunks) {
@@ -51,13 +58,8 @@ export class JointCosts {
       attentionMs +=
         this.apart.tokensMs(chunk.tokens, chunk.context) - this.apart.tokensMs(1) * chunk.tokens
     }
-    return [
-      decodeMs,
-      attentionMs,
-      1,
-      tokens,
-      ...knots.map((knot) => Math.max(0, tokens - knot)),
-    ]
+    const beyond = knots.map((knot) => Math.max(0, count + tokens - knot))
+    return [ms, attentionMs, 1, tokens, ...beyond]
   }
 }
 
