@@ -63,6 +63,11 @@ export const adaptive = defineBatching({
       )
     }
 
+    const slackOf = (request: SequenceView, now: number): number => {
+      const { ttft = Infinity } = request.generatedTokens === 0 ? limits(request) : {}
+      return request.arrival + ttft - now
+    }
+
     return {
       plan(state, next) {
         const {
@@ -92,6 +97,7 @@ export const adaptive = defineBatching({
             decodes,
             delayed: decoding.length + Math.max(0, state.waiting.size - slots),
             prompts,
+            slackMs: (request) => slackOf(request, now),
           })
           if (
             joint.length > 0 &&

@@ -13,11 +13,14 @@ export interface JointRoom {
   readonly delayed: number
   /** Prompts that run or may. */
   readonly prompts: number
+  /** Milliseconds until a prompt's first token is late; below 0: it is. Infinity: never. */
+  readonly slackMs: (request: SequenceView) => number
 }
 
 /**
  * The prompts of a step that decodes as well, one after the other, of as many tokens as cost least: a
- * token more delays the requests that decode, and a token less all prompts by a further step.
+ * token more delays the requests that decode, and a token less all prompts by a further step. Where the
+ * first token of the first prompt would be late by that and need not, it is of more tokens.
  */
 export function jointChunks(
   prompts: Iterable<SequenceView>,
@@ -28,7 +31,7 @@ export function jointChunks(
   let left: number | undefined
   for (const request of prompts) {
     const context = cachedTokens(request)
-    left ??= stepTokens(context, costs, room)
+    left ??= stepTokens(request, context, costs, room)
     const tokens = Math.min(request.remainingTokens, left)
     chosen.push({ request, tokens, context })
     left -= tokens
@@ -39,9 +42,10 @@ export function jointChunks(
 
 /** At least 1, if there is room for tokens at all. */
 function stepTokens(
+  request: SequenceView,
   context: number,
   costs: JointCosts,
-  { ms, tokens: most, decodes, delayed, prompts }: JointRoom,
+  { ms, tokens: most, decodes, delayed, prompts, slackMs }: JointRoom,
 ): number {
   const stepMs = (tokens: number, before: number): number =>
     Math.max(decodes.ms, costs.predictMs(decodes, [{ tokens, context: before }]))
@@ -57,7 +61,13 @@ function stepTokens(
     const takes = stepMs(tokens, -tokens / 2)
     return (delayed * (takes - decodes.ms) + prompts * takes) / tokens
   }
-  return [...sizes.filter((size) => size < low), low].reduce((best, size) =>
-    delay(size) <= delay(best) ? size : best,
-  )
+  const fitting = [...sizes.filter((size) => size < low), low]
+  const best = fitting.reduce((one, size) => (delay(size) <= delay(one) ? size : one))
+  const { remainingTokens } = request
+  const isInTime = (tokens: number): boolean => {
+    const stepLength = Math.min(tokens, remainingTokens)
+    const before = context + (remainingTokens - stepLength) / 2
+    return Math.ceil(remainingTokens / tokens) * stepMs(stepLength, before) <= slackMs(request)
+  }
+  return fitting.find((size) => size >= best && isInTime(size)) ?? best
 }
