@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { Anticipation } from '../../kit/anticipation.js'
 import { chooseChunks, type PromptChunk } from '../../kit/choose-chunks.js'
 import { limitsOf, sloOption } from '../../kit/service-limits.js'
-import { Alternation } from './alternation.js'
+import { Trials } from './trials.js'
 import { jointChunks } from './joint-chunks.js'
 import { JointCosts } from './joint-costs.js'
 import { remembered } from './remembered.js'
@@ -45,7 +45,7 @@ export const adaptive = defineBatching({
   create({ slo, targetStepMs }) {
     const costs = new StepCostModel()
     const jointCosts = new JointCosts(costs)
-    const joins = new Alternation()
+    const trials = new Trials()
     const anticipation = new Anticipation()
     const limits = limitsOf(slo)
     /** When the first step began that left out the requests that decode, since their last token. */
@@ -89,21 +89,21 @@ export const adaptive = defineBatching({
         const ms = targetOf(decoding, prompts)
         const list = remembered(inTurn(prefilling, next, slots))
         const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
-        if (canJoin && leftOutSince === undefined) {
+        if (canJoin && leftOutSince === undefined && prompts > 0) {
           const decodes = { count: decoding.length, ms: decodeMs }
-          const joint = jointChunks(list, jointCosts, {
-            ms,
-            tokens: batchSize - decoding.length,
-            decodes,
-            delayed: decoding.length + Math.max(0, state.waiting.size - slots),
-            prompts,
-            slackMs: (request) => slackOf(request, now),
-          })
-          if (
-            joint.length > 0 &&
-            joins.decide(jointCosts.savedMs(decodes, joint[0]!.context) > worthJoining * decodeMs)
-          )
+          const saves = jointCosts.savedMs(decodes) > worthJoining * decodeMs
+          if (saves || trials.isDue()) {
+            const most = batchSize - decoding.length
+            const joint = jointChunks(list, jointCosts, {
+              ms,
+              tokens: saves ? most : Math.min(most, jointCosts.tokensBeside(decodes)),
+              decodes,
+              delayed: decoding.length + Math.max(0, state.waiting.size - slots),
+              prompts,
+              slackMs: (request) => slackOf(request, now),
+            })
             return stepOf(joint, decoding)
+          }
         }
         const spareMs = ms - decodeMs - (now - (leftOutSince ?? now))
         const chunks = chooseChunks(list, costs, {

@@ -1,7 +1,10 @@
 import type { SequenceView } from '@cllm/core'
 import type { PromptChunk } from '../../kit/choose-chunks.js'
 import { cachedTokens } from '../../kit/cached-tokens.js'
-import { type Decodes, type JointCosts, knots } from './joint-costs.js'
+import { type Decodes, fewestTokens, type JointCosts } from './joint-costs.js'
+
+/** Sizes that are compared are this far apart. */
+const growth = 1.2
 
 /** What a joint step has room for. */
 export interface JointRoom {
@@ -49,8 +52,7 @@ function stepTokens(
 ): number {
   const stepMs = (tokens: number, before: number): number =>
     Math.max(decodes.ms, costs.predictMs(decodes, [{ tokens, context: before }]))
-  const sizes = knots.map((knot) => knot - decodes.count).filter((size) => size > 0)
-  let [low, high] = [Math.min(sizes[0] ?? 1, most), most]
+  let [low, high] = [Math.min(fewestTokens, most), most]
   while (low < high) {
     const middle = Math.ceil((low + high) / 2)
     if (stepMs(middle, context) <= ms) low = middle
@@ -61,7 +63,12 @@ function stepTokens(
     const takes = stepMs(tokens, -tokens / 2)
     return (delayed * (takes - decodes.ms) + prompts * takes) / tokens
   }
-  const fitting = [...sizes.filter((size) => size < low), low]
+  // Below this size, a token more costs hardly anything.
+  const fitting = [low]
+  for (let size = costs.tokensBeside(decodes); size < low; size = Math.ceil(size * growth)) {
+    fitting.push(size)
+  }
+  fitting.sort((one, other) => one - other)
   const best = fitting.reduce((one, size) => (delay(size) <= delay(one) ? size : one))
   const { remainingTokens } = request
   const isInTime = (tokens: number): boolean => {
