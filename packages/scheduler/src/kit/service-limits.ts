@@ -18,7 +18,9 @@ export const sloOption = {
   slo: limits
     .extend({
       tenants: z.record(z.string(), limits).optional(),
-      priorities: z.record(z.string().regex(/^-?\d+$/, 'expected a whole number'), limits).optional(),
+      priorities: z
+        .record(z.string().regex(/^-?\d+$/, 'expected a whole number'), limits)
+        .optional(),
     })
     .default({})
     .describe(

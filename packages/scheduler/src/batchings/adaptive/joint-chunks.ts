@@ -3,6 +3,8 @@ import type { PromptChunk } from '../../kit/choose-chunks.js'
 import { cachedTokens } from '../../kit/cached-tokens.js'
 import { type Decodes, fewestTokens, type JointCosts } from './joint-costs.js'
 
+/** Of the time until a first token is late so much is planned: estimates err, others come between. */
+const slackShare = 0.9
 /** Sizes that are compared are this far apart. */
 const growth = 1.2
 
@@ -51,17 +53,18 @@ function stepTokens(
   { ms, tokens: most, decodes, delayed, prompts, slackMs }: JointRoom,
 ): number {
   const stepMs = (tokens: number, before: number): number =>
-    Math.max(decodes.ms, costs.predictMs(decodes, [{ tokens, context: before }]))
+    costs.predictMs(decodes, [{ tokens, context: before }])
   let [low, high] = [Math.min(fewestTokens, most), most]
   while (low < high) {
     const middle = Math.ceil((low + high) / 2)
     if (stepMs(middle, context) <= ms) low = middle
     else high = middle - 1
   }
+  const decodeMs = costs.predictMs(decodes, [])
   // Attention costs the same in chunks of any length, and is left out: it reads nothing.
   const delay = (tokens: number): number => {
     const takes = stepMs(tokens, -tokens / 2)
-    return (delayed * (takes - decodes.ms) + prompts * takes) / tokens
+    return (delayed * (takes - decodeMs) + prompts * takes) / tokens
   }
   // Below this size, a token more costs hardly anything.
   const fitting = [low]
@@ -74,7 +77,10 @@ function stepTokens(
   const isInTime = (tokens: number): boolean => {
     const stepLength = Math.min(tokens, remainingTokens)
     const before = context + (remainingTokens - stepLength) / 2
-    return Math.ceil(remainingTokens / tokens) * stepMs(stepLength, before) <= slackMs(request)
+    return (
+      Math.ceil(remainingTokens / tokens) * stepMs(stepLength, before) <=
+      slackShare * slackMs(request)
+    )
   }
   return fitting.find((size) => size >= best && isInTime(size)) ?? best
 }
