@@ -75,24 +75,22 @@ export class LinearFit {
 
   /**
    * The first observation shows the speed of the machine, which scales every coefficient; the first
-   * one of another kind, the scale of that kind.
+   * one of another kind alone, the scale of that kind. Beside kinds that are known, what is left for a
+   * new one is too small a difference to tell its scale.
    */
   #rescale(x: readonly number[], y: number): void {
+    const factor = y / this.predict(x)
+    if (!Number.isFinite(factor)) return
     const isFirst = this.#isFirst
-    const isFresh = (index: number): boolean => this.#fresh.has(this.#kindOf(index))
-    const fresh = dot(
-      this.#coefficients,
-      x.map((entry, index) => (isFresh(index) ? entry : 0)),
-    )
-    const factor = (y - (this.predict(x) - fresh)) / fresh
-    if (!Number.isFinite(factor) || factor <= 0) return
-    this.#isFirst = false
+    const kinds = new Set(x.flatMap((entry, index) => (entry === 0 ? [] : [this.#kindOf(index)])))
+    const isNew = [...kinds].every((kind) => this.#fresh.has(kind))
     for (const [row, entries] of this.#information.entries()) {
-      if (!isFirst && !isFresh(row)) continue
+      if (!isNew || !(isFirst || kinds.has(this.#kindOf(row)))) continue
       this.#coefficients[row] = at(this.#coefficients, row) * factor
       entries[row] = at(entries, row) / factor ** 2
     }
-    for (const [index, entry] of x.entries()) if (entry !== 0) this.#fresh.delete(this.#kindOf(index))
+    this.#isFirst = false
+    for (const kind of kinds) this.#fresh.delete(kind)
   }
 
   #believable(y: number, predicted: number): number {
