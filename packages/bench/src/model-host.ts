@@ -38,10 +38,17 @@ export interface ModelHost {
   readonly policies: PolicyFactory
 }
 
+/** A batching or an order. */
+export interface PolicyHalf {
+  readonly name: string
+  /** Its options by name; absent: it has none. */
+  readonly options?: { readonly shape: Readonly<Record<string, unknown>> }
+}
+
 /** Makes policies by name, including policies of plug-ins. */
 export interface PolicyFactory {
-  readonly batchings: readonly { readonly name: string }[]
-  readonly orders: readonly { readonly name: string }[]
+  readonly batchings: readonly PolicyHalf[]
+  readonly orders: readonly PolicyHalf[]
   /** Makes the policy of a name; throws `invalid_policy`. */
   createPolicy(name: string, options: Readonly<Record<string, unknown>>): SchedulerPolicy
 }

@@ -21,6 +21,7 @@ import {
   syntheticDataset,
   ttftOf,
   warningsOf,
+  withLimits,
 } from '@cllm/bench'
 import { type Script, scriptedServer } from '@cllm/bench/testing'
 import { SimulatedClock } from '@cllm/core'
@@ -441,10 +442,30 @@ t.test('every candidate is a policy', (t) => {
   for (const { policy, policyOptions } of all) t.ok(createPolicy(policy, policyOptions))
   const names = new Set(all.map(({ policy }) => policy))
   t.equal(names.size, policyNames.filter((name) => !name.endsWith('random')).length)
-  t.ok(all.some(({ policyOptions }) => policyOptions.targetStepMs === 80))
+  const adaptive = all.filter(({ policy }) => policy === 'adaptive+fcfs')
+  t.same(
+    adaptive.map(({ policyOptions }) => policyOptions),
+    [{ slo: { itl: 100 } }, {}],
+    'with the limits and without',
+  )
   t.notOk(all.some(({ policyOptions }) => policyOptions.tokenBudget === 1024))
   const more = { batchings: [...batchings, { name: 'mine' }], orders: [...orders, { name: 'own' }] }
   const added = candidates({}, 512, more).map(({ policy }) => policy)
   for (const name of ['mine+fcfs', 'mine+own', 'adaptive+own']) t.ok(added.includes(name), name)
+  t.end()
+})
+
+t.test('policies that keep limits get those of the goodput', (t) => {
+  const limited = (policy: string, options: object, slo: object) =>
+    withLimits(policy, { ...options }, slo, { batchings, orders })
+  t.same(limited('adaptive+sjf', { aging: 1 }, { ttft: 300, itl: 30, e2e: 9000 }), {
+    aging: 1,
+    slo: { ttft: 300, itl: 30 },
+  })
+  t.same(limited('adaptive+fcfs', {}, { tpot: 40 }), { slo: { itl: 40 } })
+  t.same(limited('adaptive+fcfs', { slo: { itl: 5 } }, { itl: 30 }), { slo: { itl: 5 } })
+  t.same(limited('adaptive+fcfs', {}, { e2e: 9000 }), {})
+  t.same(limited('chunked+fcfs', {}, { itl: 30 }), {})
+  t.same(limited('of-a-plugin', {}, { itl: 30 }), {})
   t.end()
 })

@@ -1,6 +1,6 @@
 import type { BatchingDefinition, OrderDefinition, SchedulerPolicy } from '@cllm/core'
 import { PluginRegistry } from '@cllm/core/portable'
-import { adaptive } from './batchings/adaptive.js'
+import { adaptive } from './batchings/adaptive/adaptive.js'
 import { chunked } from './batchings/chunked.js'
 import { continuous } from './batchings/continuous.js'
 import { staticBatching } from './batchings/static.js'

@@ -46,6 +46,8 @@ export function simulationTable(results: readonly SimulationResult[]): string {
 
 /** A policy's name with its options. */
 export function nameOf({ policy, policyOptions }: SimulationResult): string {
-  const options = Object.entries(policyOptions).map(([name, value]) => `${name}=${String(value)}`)
+  const options = Object.entries(policyOptions).map(([name, value]) => {
+    return `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`
+  })
   return options.length === 0 ? policy : `${policy} ${options.join(' ')}`
 }

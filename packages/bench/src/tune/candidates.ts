@@ -1,5 +1,6 @@
 import type { PolicyFactory } from '../model-host.js'
 import type { Slo } from '../metrics/slo.js'
+import { withLimits } from '../simulate/policy-limits.js'
 
 /** A policy with its options. */
 export interface Candidate {
@@ -7,26 +8,30 @@ export interface Candidate {
   readonly policyOptions: Readonly<Record<string, unknown>>
 }
 
-/** Policies that are worth a try: every order with every batching and some of its options. */
+/**
+ * Policies that are worth a try: every order with every batching and some of its options. Those that
+ * keep limits are tried with the limits of the goodput and without.
+ */
 export function candidates(
-  { itl }: Slo,
+  slo: Slo,
   batchSize: number,
   { batchings, orders }: Pick<PolicyFactory, 'batchings' | 'orders'>,
 ): Candidate[] {
   const budgets = [64, 128, 256, 512, 1024].filter((tokens) => tokens <= batchSize)
-  const targets = itl === undefined ? [] : [0.5, 0.8].map((share) => Math.round(share * itl))
   const options: Readonly<Record<string, readonly Record<string, unknown>[]>> = {
     chunked: budgets.map((tokenBudget) => ({ tokenBudget })),
-    adaptive: [{}, ...targets.map((targetStepMs) => ({ targetStepMs }))],
     static: [4, 8, 16].map((groupSize) => ({ groupSize })),
   }
   // `random` is only a baseline.
   const tried = orders.filter((order) => order.name !== 'random')
   return batchings.flatMap((batching) =>
-    tried.flatMap((order) =>
-      (options[batching.name] ?? [{}]).map((policyOptions) => {
-        return { policy: `${batching.name}+${order.name}`, policyOptions }
-      }),
-    ),
+    tried.flatMap((order) => {
+      const policy = `${batching.name}+${order.name}`
+      return (options[batching.name] ?? [{}]).flatMap((given) => {
+        const limited = withLimits(policy, given, slo, { batchings, orders })
+        const all = limited === given ? [given] : [limited, given]
+        return all.map((policyOptions) => ({ policy, policyOptions }))
+      })
+    }),
   )
 }

@@ -91,6 +91,7 @@ const merge = (layers: readonly Layer[]) => {
   settings.set(modelPaths.served, models.served)
   const hasPlugins = (settings.get('plugins')!.value as readonly unknown[]).length > 0
   const policyOptions = settings.get('scheduler.policy_options')!
+  const slo = settings.get('scheduler.slo')!
   const protocols = settings.get('server.protocols')!
   const protocolOptions = settings.get('server.protocol_options')!
   return {
@@ -98,7 +99,7 @@ const merge = (layers: readonly Layer[]) => {
     problems: [
       ...problems,
       ...models.problems,
-      ...(hasPlugins ? [] : checkPolicy(resolution, policyOptions)),
+      ...(hasPlugins ? [] : checkPolicy(resolution, policyOptions, slo)),
       ...(hasPlugins ? [] : checkProtocols(protocols, protocolOptions)),
     ],
   }
@@ -108,6 +109,7 @@ const merge = (layers: readonly Layer[]) => {
 const freePaths = [
   'engine.backend_options',
   'scheduler.policy_options',
+  'scheduler.slo',
   'server.protocol_options',
   'models.served',
   'models.aliases',

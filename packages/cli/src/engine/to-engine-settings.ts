@@ -1,4 +1,5 @@
 import type { SupervisorOptions } from '@cllm/core'
+import { policyOptionsOf } from '../config/policy-options.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
@@ -29,7 +30,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     backendName: backendNameOf(config, model.settings),
     backend: toBackendOptions(config, model),
     policy: scheduler.policy,
-    policyOptions: scheduler.policy_options,
+    policyOptions: policyOptionsOf(scheduler),
     options: {
       maxQueuedRequests: scheduler.max_queued_requests,
       isolateTenants: isolatesTenants(config),

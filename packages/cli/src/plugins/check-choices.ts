@@ -1,4 +1,5 @@
 import type { PluginRegistry } from '@cllm/core'
+import { policyOptionsOf } from '../config/policy-options.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { OwnSettings } from '../config/served-models.js'
 import { toEngineSettings } from '../engine/to-engine-settings.js'
@@ -11,7 +12,7 @@ import { toEngineSettings } from '../engine/to-engine-settings.js'
  */
 export function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): void {
   const { scheduler, models, use } = loaded.config
-  registry.createPolicy(scheduler.policy, scheduler.policy_options)
+  registry.createPolicy(scheduler.policy, policyOptionsOf(scheduler))
   registry.checkParts(use)
   const served: readonly OwnSettings[] = Object.values(models.served)
   for (const { chat_template: _, spec: __, ...settings } of served.length > 0 ? served : [{}]) {

@@ -9,7 +9,7 @@ import t from 'tap'
 import { renderConfig } from '../../src/commands/config.js'
 import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/option-list.js'
-import { toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
+import { toEngineSettings, toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
 import { toTransportOptions } from '../../src/to-transport-options.js'
 import { ignoredKeys, mappedKeys } from '../../src/config/layers/original-layout.js'
 
@@ -193,6 +193,36 @@ plugins: [./near.js, '@acme/far', {use: ../up.js, options: {a.b: 1}}]
   const inHome = load({ yaml: 'model: { spec: ~/models/a.gguf }' }).config.model.spec
   t.equal(inHome, join(homedir(), 'models/a.gguf'))
   t.equal(load({ yaml: 'model: { spec: ~a.gguf }' }).config.model.spec, '/etc/~a.gguf')
+})
+
+t.test('latency limits', async (t) => {
+  const limitsOf = (given: Given) => load(given).config.scheduler.slo
+  t.same(limitsOf({}), {})
+  t.same(limitsOf({ flags: ['--slo', 'ttft:300ms, itl:30ms'] }), { ttft: 300, itl: 30 })
+  t.same(limitsOf({ env: { CLLM_SLO: 'ttft:1.5s' } }), { ttft: 1500 })
+  const own = { itl: 50, tenants: { 'a.b': { ttft: 200 } }, priorities: { 10: { itl: 20 } } }
+  const yaml =
+    'scheduler: {slo: {itl: 50ms, tenants: {a.b: {ttft: 0.2s}}, priorities: {10: {itl: 20}}}}'
+  t.same(limitsOf({ yaml }), own)
+  t.same(limitsOf({ flags: ['--slo', JSON.stringify(own)] }), own)
+
+  const settings = toEngineSettings(load({ yaml, flags: ['--model', 'a.gguf'] }), {
+    name: 'a',
+    path: 'a.gguf',
+    settings: {},
+  })
+  t.same(settings.policyOptions, { slo: own }, 'the policy gets them')
+
+  const wrong = /^--slo: expected limits such as ttft:300ms,itl:30ms/
+  for (const text of ['300ms', 'ttft:fast', 'tpot:30ms', 'itl:0ms', 'itl:30', '{"itl":', '[]']) {
+    t.match(problemsOf({ flags: ['--slo', text] }), [wrong], text)
+  }
+  t.match(problemsOf({ yaml: 'scheduler: {slo: {priorities: {high: {itl: 5ms}}}}' }), [
+    /scheduler\.slo: .*high/,
+  ])
+  t.match(problemsOf({ flags: ['--slo', 'itl:30ms', '--batching', 'chunked'] }), [
+    /^--slo: .*chunked\+fcfs.*slo/,
+  ])
 })
 
 t.test('policies', async (t) => {

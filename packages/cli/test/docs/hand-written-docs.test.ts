@@ -203,7 +203,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'what cannot be kept to is refused, and where it is',
   ],
   [
-    'clients of openai, ollama and llama-server work unchanged',
+    'clients of openai, anthropic, ollama and llama-server work unchanged',
     'packages/cli/test/clients/clients.test.ts',
     'the same greedy prompt gives the same text through every protocol',
   ],

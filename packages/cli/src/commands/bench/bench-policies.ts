@@ -39,7 +39,7 @@ export const benchPolicies: HostCommand = async (argv, io, hostWith) => {
   if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const host = await hostWith(flags.plugin)
-  const policies = readPolicies(flags.policy, host.policies)
+  const policies = readPolicies(flags.policy, host.policies, flags.slo)
   const [first] = policies
   if (first === undefined || policies.length < 2) throw wrong('--policy: expected two or more')
   if (new Set(flags.policy).size < policies.length) throw wrong('--policy: a policy is given twice')

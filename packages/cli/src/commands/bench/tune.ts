@@ -56,7 +56,7 @@ export const tune: HostCommand = async (argv, io, hostWith) => {
   const all: Candidate[] =
     flags.policy.length === 0
       ? candidates(slo, setup.batchSize, host.policies)
-      : readPolicies(flags.policy, host.policies)
+      : readPolicies(flags.policy, host.policies, slo)
   if (!json) io.stdout.write(simulationHead(setup))
 
   const requests = Math.min(sample, setup.load.requests)

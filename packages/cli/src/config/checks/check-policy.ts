@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { batchingNames, createPolicy, defaultPolicyName, orderNames } from '@cllm/scheduler'
+import { policyOptionsOf } from '../policy-options.js'
 import { suggestion } from '../suggestion.js'
 import type { PolicyResolution } from '../resolve-policy.js'
 import type { Setting } from '../layers/setting.js'
@@ -18,6 +19,7 @@ const unknownPart = (kind: string, { value, label }: Setting, names: readonly st
 export const checkPolicy = (
   { batching, order, policy }: PolicyResolution,
   options: Setting,
+  slo: Setting,
 ): readonly string[] => {
   if (batching.value === null) {
     return [
@@ -30,11 +32,25 @@ export const checkPolicy = (
     ...unknownPart('order', order, orderNames),
   ]
   if (unknown.length > 0) return unknown
+  const given = options.value as Readonly<Record<string, unknown>>
+  const limits = slo.value as Readonly<Record<string, unknown>>
+  const name = String(policy.value)
+  const problems = problemsOf(options, name, given)
+  return problems.length > 0
+    ? problems
+    : problemsOf(slo, name, policyOptionsOf({ policy_options: given, slo: limits }))
+}
+
+const problemsOf = (
+  { label }: Setting,
+  policy: string,
+  options: Readonly<Record<string, unknown>>,
+): readonly string[] => {
   try {
-    createPolicy(String(policy.value), options.value as Readonly<Record<string, unknown>>)
+    createPolicy(policy, options)
     return []
   } catch (error) {
     if (!CllmError.isInstance(error)) throw error
-    return [`${options.label}: ${error.message}`]
+    return [`${label}: ${error.message}`]
   }
 }

@@ -1,6 +1,7 @@
 import { defaultEngineOptions } from '@cllm/core'
 import { batchingNames, defaultPolicyName, orderNames } from '@cllm/scheduler'
 import { option } from './option.js'
+import { normalizeSlo, slo, type SloSetting } from './slo-format.js'
 import { decimal, integer, orNone, record, text } from './value-format.js'
 
 const [defaultBatching, defaultOrder] = defaultPolicyName.split('+') as [string, string]
@@ -44,6 +45,17 @@ export const schedulerOptions = {
     format: text('auto, off or a name'),
     arg: 'speculative',
     placeholder: 'auto|off|NAME',
+  }),
+  slo: option<SloSetting>({
+    doc:
+      'The latencies to keep: `ttft` to the first token, `itl` between two. In YAML or JSON also ' +
+      'those of a tenant in `tenants`, by name, and of a priority or a higher one in `priorities`. ' +
+      'The option `slo` of the policy, so for policies that have it, such as `adaptive`.',
+    default: {},
+    format: slo(),
+    normalize: normalizeSlo,
+    arg: 'slo',
+    placeholder: 'LIMITS',
   }),
   max_queued_requests: option({
     doc:

@@ -1,7 +1,14 @@
 /** Options of {@link LinearFit}. */
 export interface LinearFitOptions {
-  /** The coefficients to start from, each above 0. */
+  /** The coefficients to start from. */
   readonly prior: readonly number[]
+  /** How far they may be off, each above 0; default: as much as they are. */
+  readonly spread?: readonly number[]
+  /**
+   * The kind of what each coefficient is the cost of; default: all the same. The first observation of a
+   * kind shows its scale.
+   */
+  readonly kinds?: readonly string[]
   /** Share of the information along a direction that survives each new observation of it. */
   readonly memory: number
   /** A lone observation counts as at most this many times its prediction. */
@@ -28,13 +35,16 @@ export class LinearFit {
   readonly #coefficients: number[]
   readonly #information: number[][]
   #surprises = 0
-  #isFresh = true
+  #isFirst = true
+  readonly #fresh: Set<string>
 
   constructor(options: LinearFitOptions) {
     this.#options = options
     this.#coefficients = [...options.prior]
-    this.#information = options.prior.map((value, row) =>
-      options.prior.map((_, column) => (row === column ? priorWeight / value ** 2 : 0)),
+    this.#fresh = new Set(options.prior.map((_, index) => this.#kindOf(index)))
+    const { prior, spread = prior } = options
+    this.#information = spread.map((value, row) =>
+      prior.map((_, column) => (row === column ? priorWeight / value ** 2 : 0)),
     )
   }
 
@@ -51,7 +61,7 @@ export class LinearFit {
   /** Learns that `x` gave `y`; a `y` that is not finite and above 0 is ignored. */
   observe(x: readonly number[], y: number): void {
     if (!(y > 0) || !Number.isFinite(y)) return
-    if (this.#isFresh) this.#rescale(y / this.predict(x))
+    if (this.#fresh.size > 0) this.#rescale(x, y)
     const value = this.#believable(y, this.predict(x))
     const scaled = x.map((entry) => entry / value)
     this.#forget(scaled)
@@ -59,14 +69,28 @@ export class LinearFit {
     this.#add(scaled, scaled, 1)
   }
 
-  /** The first observation shows the speed of the machine, which scales every coefficient. */
-  #rescale(factor: number): void {
+  #kindOf(index: number): string {
+    return this.#options.kinds?.[index] ?? ''
+  }
+
+  /**
+   * The first observation shows the speed of the machine, which scales every coefficient; the first
+   * one of another kind alone, the scale of that kind. Beside kinds that are known, what is left for a
+   * new one is too small a difference to tell its scale.
+   */
+  #rescale(x: readonly number[], y: number): void {
+    const factor = y / this.predict(x)
     if (!Number.isFinite(factor)) return
-    this.#isFresh = false
+    const isFirst = this.#isFirst
+    const kinds = new Set(x.flatMap((entry, index) => (entry === 0 ? [] : [this.#kindOf(index)])))
+    const isNew = [...kinds].every((kind) => this.#fresh.has(kind))
     for (const [row, entries] of this.#information.entries()) {
+      if (!isNew || !(isFirst || kinds.has(this.#kindOf(row)))) continue
       this.#coefficients[row] = at(this.#coefficients, row) * factor
       entries[row] = at(entries, row) / factor ** 2
     }
+    this.#isFirst = false
+    for (const kind of kinds) this.#fresh.delete(kind)
   }
 
   #believable(y: number, predicted: number): number {

@@ -3,6 +3,7 @@ import { type Chunk, stepFeatures, type StepWork, type WorkPart, workOf } from '
 
 /** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
 const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40]
+const kinds = [...Array<string>(3).fill('decode'), ...Array<string>(5).fill('prefill')]
 
 /** Options of {@link StepCostModel}. */
 export interface StepCostOptions {
@@ -10,6 +11,12 @@ export interface StepCostOptions {
   readonly memory?: number
   /** A lone step counts as at most this many times its prediction; default 2. */
   readonly outlier?: number
+  /**
+   * Whether the first step of decodes and the first one of prompts each show a scale of their own, as on a
+   * machine where one is fast and the other is not; default false: the first step scales all costs,
+   * and a copy keeps its proportion to what it saves.
+   */
+  readonly scalesApart?: boolean
 }
 
 /**
@@ -34,8 +41,8 @@ export interface StepCostOptions {
 export class StepCostModel {
   readonly #fit: LinearFit
 
-  constructor({ memory = 0.9, outlier = 2 }: StepCostOptions = {}) {
-    this.#fit = new LinearFit({ prior, memory, outlier })
+  constructor({ memory = 0.9, outlier = 2, scalesApart = false }: StepCostOptions = {}) {
+    this.#fit = new LinearFit({ prior, memory, outlier, ...(scalesApart ? { kinds } : {}) })
   }
 
   /** Milliseconds of a step with this work; 0 for none. */

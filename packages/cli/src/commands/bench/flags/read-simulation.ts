@@ -11,6 +11,8 @@ import {
   recordedLoad,
   type SimulateOptions,
   type SimulationSetup,
+  type Slo,
+  withLimits,
 } from '@cllm/bench'
 import { recordedMachine } from '@cllm/simulation'
 import { wrong, type parseFlags } from './flags.js'
@@ -55,21 +57,26 @@ export function readSimulation(flags: Flags): SimulationSetup {
   }
 }
 
-/** A policy as `--policy` names it: `batching+order`, and options as JSON after a colon. */
+/**
+ * A policy as `--policy` names it: `batching+order`, and options as JSON after a colon. One that keeps
+ * limits gets those of the goodput, unless its options name others.
+ */
 function readPolicy(
   text: string,
   factory: PolicyFactory,
+  slo: Slo,
 ): Required<Pick<SimulateOptions, 'policy' | 'policyOptions' | 'createPolicy'>> {
   const at = text.indexOf(':{')
   const policy = at === -1 ? text : text.slice(0, at)
-  let policyOptions: Readonly<Record<string, unknown>> = {}
+  let given: Readonly<Record<string, unknown>> = {}
   if (at !== -1) {
     try {
-      policyOptions = JSON.parse(text.slice(at + 1)) as Record<string, unknown>
+      given = JSON.parse(text.slice(at + 1)) as Record<string, unknown>
     } catch (error) {
       throw wrong(`--policy: expected NAME or NAME:{JSON}, got "${text}": ${String(error)}`)
     }
   }
+  const policyOptions = withLimits(policy, given, slo, factory)
   const createPolicy = () => factory.createPolicy(policy, policyOptions)
   // Reports a wrong name or option before the simulation starts.
   createPolicy()
@@ -77,8 +84,8 @@ function readPolicy(
 }
 
 /** The policies that `--policy` names, in its order, each with the text that named it. */
-export const readPolicies = (texts: readonly string[], factory: PolicyFactory) =>
-  texts.map((name) => ({ name, ...readPolicy(name, factory) }))
+export const readPolicies = (texts: readonly string[], factory: PolicyFactory, slo: Slo) =>
+  texts.map((name) => ({ name, ...readPolicy(name, factory, slo) }))
 
 function readReplay({ replay, trace, dataset }: Flags) {
   if (replay === undefined) return undefined

@@ -1,3 +1,5 @@
+export { duration } from '../../../config/options/duration.js'
+
 /** A whole number within limits. */
 export function integer(min: number, max = Number.MAX_SAFE_INTEGER) {
   return (text: string): number => {
@@ -25,15 +27,6 @@ export function share(text: string): number {
 /** Several values, separated by commas. */
 export function list<T>(parse: (text: string) => T) {
   return (text: string): T[] => text.split(',').map((part) => parse(part.trim()))
-}
-
-const units: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
-
-/** A time such as `500ms`, `30s` or `2m`, in milliseconds. */
-export function duration(text: string): number {
-  const match = /^(\d*\.?\d+)(ms|s|m|h)$/.exec(text)
-  if (match !== null) return Number(match[1]) * (units[match[2] as string] as number)
-  throw new Error('expected a time such as 500ms, 30s or 2m')
 }
 
 /** One of a few words. */

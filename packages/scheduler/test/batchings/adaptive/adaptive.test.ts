@@ -9,7 +9,7 @@ import {
   serveClosedLoop,
   serveIntruder,
   throughput,
-} from '../loads.js'
+} from '../../loads.js'
 import { equalPasses, gpu, type Machine, twoCores } from '@cllm/simulation'
 
 /** What llama-server does: every step computes every prompt there is, up to the batch size. */
@@ -117,8 +117,8 @@ t.test('a machine ten times slower', async (t) => {
     ...ours(),
     machine: equalPasses({ ...twoCores, ...slow }),
   })
-  // Four sequences decode in 0.6 s and a tile of a prompt takes 2 s and more: neither can be less.
-  t.ok(largestGap(streams) <= 3300, `the longest stall is ${largestGap(streams).toFixed(0)} ms`)
+  // Four sequences decode in 0.8 s, which is to be two ninths of the time between two tokens.
+  t.ok(largestGap(streams) <= 3600, `the longest stall is ${largestGap(streams).toFixed(0)} ms`)
 })
 
 t.test('a step now and then takes six times as long', async (t) => {
@@ -136,7 +136,7 @@ t.test('a step now and then takes six times as long', async (t) => {
 
 t.test('a target of its own', async (t) => {
   const policy = composePolicy(adaptive, fcfs, { targetStepMs: 900 })
-  t.same(policy.options, { targetStepMs: 900 })
+  t.same(policy.options, { slo: {}, targetStepMs: 900 })
   const { streams } = await serveIntruder({ policy, machine })
   const gap = largestGap(streams)
   t.ok(gap > 600 && gap <= 1000, `the longest stall is ${gap.toFixed(0)} ms`)

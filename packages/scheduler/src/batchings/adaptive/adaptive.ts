@@ -1,0 +1,172 @@
+import type { SequenceView, Step } from '@cllm/core'
+import { defineBatching, StepCostModel, workOf } from '@cllm/core/portable'
+import { z } from 'zod'
+import { Anticipation } from '../../kit/anticipation.js'
+import { chooseChunks, type PromptChunk } from '../../kit/choose-chunks.js'
+import { decodeStep } from '../../kit/decode-step.js'
+import { limitsOf, sloOption } from '../../kit/service-limits.js'
+import { Trials } from './trials.js'
+import { jointChunks } from './joint-chunks.js'
+import { JointCosts } from './joint-costs.js'
+import { remembered } from './remembered.js'
+
+/** Without a limit, decoding gets at least this share of the time beside prompts. */
+const decodeShare = 2 / 9
+/** Of a limit between two tokens so much is planned: a chunk may be a quarter longer, and estimates err. */
+const limitShare = 0.8
+/** Without decoding requests to stall, a step only has to end soon enough for arrivals and cancels. */
+const idleTargetMs = 1000
+/** A decode step waits at most this share of its own time for requests that are due. */
+const waitShare = 1 / 5
+/** Decodes and prompts share a step where that saves this share of the decode. */
+const worthJoining = 1 / 6
+
+/**
+ * Spends at most so much time on prompts between two tokens of the sequences that decode, by costs
+ * learned from the steps that ran: what their limits leave, or else a multiple of what decoding takes.
+ * Where decoding alone takes longer, prompts still make progress before every other step.
+ *
+ * Where a step can decode and compute prompts for less than two steps, as on a GPU, it does both.
+ * Elsewhere it does one of the two. A first token then need not wait for the next tokens of the
+ * others, which come no later for it, and costs are learned apart.
+ */
+export const adaptive = defineBatching({
+  name: 'adaptive',
+  doc: 'Prompts beside decodes where the machine does both at once, else one or the other, by costs learned while running and the limits to keep. For everything; the default.',
+  options: z.object({
+    ...sloOption,
+    targetStepMs: z
+      .literal('auto')
+      .or(z.number().positive())
+      .default('auto')
+      .describe(
+        'Milliseconds between two tokens of a request that decodes, at most; auto: 0.8 of the `itl` limit, and without one four times what decoding takes with the prompts that may run.',
+      ),
+  }),
+  create({ slo, targetStepMs }) {
+    const costs = new StepCostModel({ scalesApart: true })
+    const jointCosts = new JointCosts(costs)
+    const trials = new Trials()
+    const anticipation = new Anticipation()
+    const limits = limitsOf(slo)
+    /** When the first step began that left out the requests that decode, since their last token. */
+    let leftOutSince: number | undefined
+
+    /** Milliseconds between two tokens of these requests. */
+    const targetOf = (decoding: readonly SequenceView[], prompts: number): number => {
+      if (targetStepMs !== 'auto') return targetStepMs
+      if (decoding.length === 0) return idleTargetMs
+      const least = Math.min(...decoding.map((request) => limits(request).itl ?? Infinity))
+      if (least < Infinity) return limitShare * least
+      const contexts = decoding.map(({ computedTokens }) => computedTokens)
+      return (
+        costs.decodeMs([...contexts, ...Array.from({ length: prompts }, () => 0)]) / decodeShare
+      )
+    }
+
+    const slackOf = (request: SequenceView, now: number): number => {
+      const { ttft = Infinity } = request.generatedTokens === 0 ? limits(request) : {}
+      return request.arrival + ttft - now
+    }
+
+    return {
+      plan(state, next) {
+        const {
+          now,
+          running,
+          limits: { batchSize, chunkMultiple = 1 },
+        } = state
+        const decoding = running.filter((request) => request.remainingTokens === 1)
+        const prefilling = running.filter((request) => request.remainingTokens > 1)
+        const slots = Math.max(0, Math.min(state.freeSlots, batchSize - running.length))
+        const prompts = prefilling.length + Math.min(state.waiting.size, slots)
+        const decodeMs = costs.decodeMs(decoding.map(({ computedTokens }) => computedTokens))
+        if (decoding.length === 0) leftOutSince = undefined
+        if (decoding.length > 0 && leftOutSince === undefined && state.waiting.size < slots) {
+          const wakeAt = anticipation.waitUntil(now, decodeMs * waitShare)
+          if (wakeAt !== undefined) return { admit: [], run: [], wakeAt }
+        }
+
+        const ms = targetOf(decoding, prompts)
+        const list = remembered(inTurn(prefilling, next, slots))
+        const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
+        if (canJoin && leftOutSince === undefined && prompts > 0) {
+          const decodes = { count: decoding.length, ms: decodeMs }
+          const saves = jointCosts.savedMs(decodes) > worthJoining * decodeMs
+          if (saves || trials.isDue()) {
+            const most = batchSize - decoding.length
+            const joint = jointChunks(list, jointCosts, {
+              ms,
+              tokens: saves ? most : Math.min(most, jointCosts.tokensBeside(decodes)),
+              decodes,
+              delayed: decoding.length + Math.max(0, state.waiting.size - slots),
+              prompts,
+              slackMs: (request) => slackOf(request, now),
+            })
+            return stepOf(joint, decoding)
+          }
+        }
+        const spareMs = ms - decodeMs - (now - (leftOutSince ?? now))
+        const chunks = chooseChunks(list, costs, {
+          ms: spareMs,
+          cutMs: spareMs,
+          tokens: batchSize,
+          multiple: chunkMultiple,
+          mustProgress: leftOutSince === undefined,
+          waiting: decoding.length + prompts,
+        })
+        if (chunks.length === 0) {
+          leftOutSince = undefined
+          return { admit: [], run: decodeStep(decoding.slice(0, batchSize), costs, state.limits) }
+        }
+        if (decoding.length > 0) leftOutSince ??= now
+        return stepOf(chunks, [])
+      },
+      observe(event) {
+        if (event.type === 'step') {
+          const { decoding, chunks } = workOf(event.parts)
+          const isJoint = decoding.length > 0 && chunks.length > 0
+          if (!isJoint) costs.onStep(event.parts, event.durationMs)
+          else {
+            const decodes = { count: decoding.length, ms: costs.decodeMs(decoding) }
+            jointCosts.observe(decodes, chunks, event.durationMs)
+          }
+        }
+        if (event.type === 'queued') anticipation.arrived(event.now)
+        if (event.type === 'finished' && event.request.state === 'done')
+          anticipation.ended(event.now)
+      },
+    }
+  },
+})
+
+function stepOf(chunks: readonly PromptChunk[], decoding: readonly SequenceView[]): Step {
+  const admitted = chunks.filter(({ request }) => isWaiting(request))
+  return {
+    admit: admitted.map(({ request }) => request.id),
+    run: [
+      ...decoding.map(({ id }) => ({ id, tokens: 1 })),
+      ...chunks.map(({ request, tokens }) => ({ id: request.id, tokens })),
+    ],
+  }
+}
+
+/** The prompts that may be computed now: first the prompts of running requests. */
+function* inTurn(
+  prefilling: readonly SequenceView[],
+  next: Iterable<SequenceView>,
+  slots: number,
+): Iterable<SequenceView> {
+  yield* prefilling
+  if (slots === 0) return
+  let left = slots
+  for (const request of next) {
+    yield request
+    left -= 1
+    if (left === 0) return
+  }
+}
+
+function isWaiting({ state }: SequenceView): boolean {
+  return state === 'queued' || state === 'preempted'
+}

@@ -1,0 +1,45 @@
+import type { SequenceView } from '@cllm/core'
+import { z } from 'zod'
+
+const milliseconds = z.number().positive()
+
+const limits = z.strictObject({
+  /** Milliseconds from arrival to the first token. */
+  ttft: milliseconds.optional(),
+  /** Milliseconds between two tokens. */
+  itl: milliseconds.optional(),
+})
+
+/** The latency that requests are promised. */
+export type ServiceLimits = z.infer<typeof limits>
+
+/** The option `slo`: limits of all requests, and those of a tenant or from a priority on. */
+export const sloOption = {
+  slo: limits
+    .extend({
+      tenants: z.record(z.string(), limits).optional(),
+      priorities: z
+        .record(z.string().regex(/^-?\d+$/, 'expected a whole number'), limits)
+        .optional(),
+    })
+    .default({})
+    .describe(
+      'The latencies to keep, in milliseconds: `ttft` to the first token, `itl` between two; those of a tenant in `tenants`, by name, and of a priority or a higher one in `priorities`.',
+    ),
+}
+
+type Slo = z.infer<typeof sloOption.slo>
+
+/** Makes the function that says which limits a request has: its tenant's before its priority's. */
+export function limitsOf(slo: Slo): (request: SequenceView) => ServiceLimits {
+  const { tenants = {}, priorities = {}, ...all } = slo
+  const steps = Object.entries(priorities)
+    .map(([priority, own]) => ({ from: Number(priority), own }))
+    .sort((one, other) => one.from - other.from)
+  const ofTenant = new Map(Object.entries(tenants))
+  return ({ tenant, priority }) => {
+    let found: ServiceLimits = all
+    for (const { from, own } of steps) if (priority >= from) found = { ...found, ...own }
+    return { ...found, ...ofTenant.get(tenant) }
+  }
+}
