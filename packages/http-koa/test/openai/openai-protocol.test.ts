@@ -428,3 +428,19 @@ testEach('failures: a full queue, and an error in the middle of a stream', async
   await drive(server.clock, until(idle))
   t.match(text, /data: {"error":{"message":".*no memory.*","type":"server_error".*}}\n\n$/)
 })
+
+testEach('a request may go without drafts', async (t) => {
+  const { ask, client } = await start(t, { engine: { speculative: 'ngram' } })
+  const drafted = async () => (await client.statistics()).speculation?.draftTokens ?? 0
+  // What is written again and again is what the n-grams guess.
+  const body = { prompt: 'euro '.repeat(20), max_tokens: 40, ignore_eos: true, temperature: 0 }
+  const logit_bias = { 65: 100 }
+  const without = await ask('/v1/completions', { ...body, logit_bias, speculative: false })
+  t.equal(await drafted(), 0)
+  const with_ = await ask('/v1/completions', { ...body, logit_bias })
+  t.ok((await drafted()) > 0)
+  t.same(with_.json['choices'], without.json['choices'], 'with them the answer is the same')
+  t.match(with_.json, { timings: { draft_n: Number, draft_n_accepted: Number } })
+  const wrong = await ask('/v1/completions', { ...body, speculative: 'no' })
+  t.match([wrong.status, wrong.json], [400, { error: { param: 'speculative' } }])
+})
