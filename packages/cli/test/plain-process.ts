@@ -15,8 +15,11 @@ const usual = ['--port', '0', '--threads', '1', '--gpu', 'off', '--log-level', '
 const fileOf = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url))
 /** A model that is there at once, where it does not matter which one answers. */
 export const quickModel = [
-  ...['--plugin', fileOf('examples/backend-plugin/ngram-plugin.js'), '--backend', 'ngram'],
-  ...['--backend-options', '{"order":2}', '--ctx-size', '32768', '--model', fileOf('LICENSE')],
+  `--plugin=${fileOf('examples/backend-plugin/ngram-plugin.js')}`,
+  '--backend=ngram',
+  '--backend-options={"order":2}',
+  '--ctx-size=32768',
+  `--model=${fileOf('LICENSE')}`,
 ]
 /** What takes a while. */
 export const story = {

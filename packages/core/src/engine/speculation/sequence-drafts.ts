@@ -4,7 +4,7 @@ import type { DraftView } from '../../contracts/scheduling/scheduler-policy.js'
 import { kinds, type SequenceAcceptance } from './acceptance.js'
 
 /** Draft tokens that a step verifies for one sequence at most. */
-export const mostDrafts = 16
+const mostDrafts = 16
 
 interface Guess {
   readonly tokens: readonly TokenId[]

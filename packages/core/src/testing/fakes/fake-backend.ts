@@ -15,6 +15,7 @@ import type { SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { checkBatch } from '../backend/check-batch.js'
+import type { FakeOperation, FakeStep } from './fake-calls.js'
 import { fakeEmbedding } from './fake-embedding.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import { FakeModel, type FakeScript } from './fake-model.js'
@@ -56,24 +57,6 @@ export interface FakeBackendOptions {
   /** Whether the tokenizer marks gaps; default false. */
   readonly canInfill?: boolean
 }
-
-/** A step as {@link FakeBackend} has seen it. */
-export interface FakeStep {
-  readonly batch: readonly Omit<BatchItem, 'sampler'>[]
-  /** Milliseconds of the clock, 0 without one. */
-  readonly startedAt: number
-}
-
-/** A call between steps as {@link FakeBackend} has seen it. */
-export type FakeOperation =
-  | { readonly type: 'truncate'; readonly slot: SlotId; readonly length: number }
-  | {
-      readonly type: 'copyPrefix'
-      readonly from: SlotId
-      readonly to: SlotId
-      readonly length: number
-    }
-  | { readonly type: 'release'; readonly slot: SlotId }
 
 /**
  * A backend without a model, for tests and simulations. Its next token depends on every token in the
