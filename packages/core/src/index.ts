@@ -79,6 +79,7 @@ export type { BlockChain } from './engine/kv/block-chain.js'
 export type { FallbackPolicy, PolicyInForce } from './engine/policy/policy-runner.js'
 export type { StopMatch, StopMatcher } from './engine/output/stop-matcher.js'
 export type { Sequence, SequenceRequest } from './engine/requests/sequence.js'
+export type { SequenceDrafts } from './engine/speculation/sequence-drafts.js'
 export * from './plugin/replaceable-parts.js'
 
 // For authors of backends, protocols and policies.

@@ -4,14 +4,17 @@ import { z } from 'zod'
 const milliseconds = z.number().positive()
 
 const limits = z.strictObject({
-  /** Milliseconds from arrival to the first token. */
   ttft: milliseconds.optional(),
-  /** Milliseconds between two tokens. */
   itl: milliseconds.optional(),
 })
 
 /** The latency that requests are promised. */
-export type ServiceLimits = z.infer<typeof limits>
+export interface ServiceLimits {
+  /** Milliseconds from arrival to the first token. */
+  readonly ttft?: number | undefined
+  /** Milliseconds between two tokens. */
+  readonly itl?: number | undefined
+}
 
 /** The option `slo`: limits of all requests, and those of a tenant or from a priority on. */
 export const sloOption = {

@@ -39,9 +39,9 @@ export interface SequenceRequest {
   readonly logprobs: number | undefined
   /** The same for each token of the prompt. */
   readonly promptLogprobs: number | undefined
-  /** Adds the texts of tokens to probabilities. */
   /** Whether drafts may be verified for it. */
   readonly speculative: boolean
+  /** Adds the texts of tokens to probabilities. */
   readonly describe: (token: TokenId, logprobs: OutputLogprobs) => TokenLogprobs
   readonly continued: Continuation | undefined
   /** Tokens that its slot can hold. */
