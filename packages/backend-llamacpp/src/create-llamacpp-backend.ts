@@ -144,7 +144,10 @@ async function checkPlan(
   return plan.total
 }
 
-/** The context of embeddings: each input is a sequence, and all share the cells. Its memory is checked like that of the slots. */
+/**
+ * The context of embeddings: each input is a sequence, and all share the cells. Its memory is checked
+ * like that of the slots.
+ */
 async function openEmbeddings(
   llama: LlamaRuntime,
   loaded: LoadedModel,

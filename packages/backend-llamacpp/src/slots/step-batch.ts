@@ -89,8 +89,7 @@ function cutByOutputs(
   const passes: number[][] = []
   let wanted = Infinity
   for (const index of order) {
-    const { outputs, scores } = batch[index]!
-    const count = scores === undefined ? outputs.length : wantedPositions(batch[index]!).length
+    const { length: count } = wantedPositions(batch[index]!)
     if (count > most) throw failed(`a pass gives out at most ${most} logits, ${count} are wanted`)
     if (wanted + count > most) {
       passes.push([])

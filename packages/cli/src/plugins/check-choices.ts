@@ -5,8 +5,8 @@ import type { OwnSettings } from '../config/served-models.js'
 import { toEngineSettings } from '../engine/to-engine-settings.js'
 
 /**
- * Checks, before a model is fetched, that the configured policy, backends and parts exist and
- * accept their options. Each engine creates its own instances later.
+ * Checks, before a model is fetched, that the configured policy, proposer, backends and parts exist
+ * and accept their options. Each engine creates its own instances later.
  *
  * @throws `invalid_configuration`, `invalid_policy` or `plugin_invalid`
  */
@@ -14,6 +14,7 @@ export function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): vo
   const { scheduler, models, use } = loaded.config
   registry.createPolicy(scheduler.policy, policyOptionsOf(scheduler))
   registry.checkParts(use)
+  registry.proposers.check(scheduler.speculative)
   const served: readonly OwnSettings[] = Object.values(models.served)
   for (const { chat_template: _, spec: __, ...settings } of served.length > 0 ? served : [{}]) {
     const { backendName, backend } = toEngineSettings(loaded, {

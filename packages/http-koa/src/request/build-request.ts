@@ -10,25 +10,26 @@ import type { ProtocolDefaults } from './protocol-defaults.js'
 
 type OrUndefined<T> = { readonly [Key in keyof T]?: T[Key] | undefined }
 
+/** The settings that are the engine's own; the others are sampling parameters. */
+const engineSettingNames = [
+  'priority',
+  'deadlineMs',
+  'timeoutMs',
+  'tenant',
+  'session',
+  'cache',
+  'logprobs',
+  'promptLogprobs',
+  'marks',
+  'speculative',
+] as const
+const engineSettings: ReadonlySet<string> = new Set(engineSettingNames)
+
 /** The settings of a request of any protocol, in cLLM's names; undefined where it has none. */
 export interface RequestSettings
   extends
     OrUndefined<Omit<SamplingParams, 'logitBias'>>,
-    OrUndefined<
-      Pick<
-        GenerateRequest,
-        | 'priority'
-        | 'deadlineMs'
-        | 'timeoutMs'
-        | 'tenant'
-        | 'session'
-        | 'cache'
-        | 'logprobs'
-        | 'promptLogprobs'
-        | 'marks'
-        | 'speculative'
-      >
-    > {
+    OrUndefined<Pick<GenerateRequest, (typeof engineSettingNames)[number]>> {
   readonly maxTokens?: number | undefined
   readonly logitBias?: Readonly<Record<string, number>> | undefined
   readonly stop?: string | readonly string[] | undefined
@@ -41,43 +42,20 @@ export function buildRequest(
   defaults: ProtocolDefaults,
 ): GenerateRequest {
   const { maxTokens, stop, logitBias, seed, topK, ...others } = settings
-  const {
-    priority,
-    deadlineMs,
-    timeoutMs,
-    tenant,
-    session,
-    cache,
-    logprobs,
-    promptLogprobs,
-    marks,
-    speculative,
-    ...same
-  } = others
+  const same = Object.entries(others).filter(([name]) => !engineSettings.has(name))
   const sampling = defined({
-    ...same,
+    ...Object.fromEntries(same),
     topK: topK === undefined ? undefined : Math.max(0, topK), // −1 is off with vLLM and llama.cpp
     seed: toSeed(seed),
     logitBias: logitBias && toPairs(logitBias),
   })
-  const options = {
-    priority,
-    deadlineMs,
-    timeoutMs,
-    tenant,
-    session,
-    cache,
-    logprobs,
-    promptLogprobs,
-    marks,
-    speculative,
-  }
+  const options = Object.entries(others).filter(([name]) => engineSettings.has(name))
   return {
     prompt,
     maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),
     sampling: { ...defaults.sampling, ...sampling },
     stop: typeof stop === 'string' ? [stop] : (stop ?? []),
-    ...defined(options),
+    ...defined(Object.fromEntries(options)),
   }
 }
 

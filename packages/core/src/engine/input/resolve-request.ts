@@ -6,7 +6,7 @@ import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
 import { checkContinuation, checkNumber, checkTokens, invalidField } from './check-fields.js'
 import { checkSampling } from './check-sampling.js'
 import type { EngineOptions } from '../engine-options.js'
-import { checkLogprobs, checkPromptLogprobs, describeLogprobs } from '../output/token-logprobs.js'
+import { checkLogprobs, describeLogprobs } from '../output/token-logprobs.js'
 import type { PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from '../requests/sequence.js'
 import type { SamplerCatalog } from '../../sampler/sampler-catalog.js'
@@ -48,8 +48,7 @@ export function resolveRequest(
   checkType('cache', request.cache, 'boolean')
   checkType('forecast', request.forecast, 'boolean')
   checkType('speculative', request.speculative, 'boolean')
-  checkLogprobs(request.logprobs, context.backend)
-  checkPromptLogprobs(request.promptLogprobs, context.backend)
+  checkLogprobs(request, context.backend)
   checkContinuation(request.continued, maxTokens, context)
   const sampling = resolveSampling(request.sampling ?? {}, context)
   const { samplers = [], seed } = sampling

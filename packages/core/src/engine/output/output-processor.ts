@@ -1,5 +1,9 @@
 import { injectable } from 'tsyringe'
-import type { AddressedEvent, GenerateEvent } from '../../contracts/engine/engine-client.js'
+import type {
+  AddressedEvent,
+  GenerateEvent,
+  PromptLogprobs,
+} from '../../contracts/engine/engine-client.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from '../requests/sequence.js'
 import { defined } from '../../defined.js'
@@ -63,13 +67,18 @@ export class OutputProcessor {
 }
 
 /** The events that are due; the first of a request has the probabilities of its prompt. */
-function* eventsOf(sequence: Sequence, now: number): Generator<GenerateEvent> {
+function eventsOf(sequence: Sequence, now: number): Iterable<GenerateEvent> {
   const promptLogprobs = describePrompt(sequence)
   const events = detokenize(sequence, now)
-  if (promptLogprobs !== undefined) {
-    const { value: first } = events.next()
-    if (first !== undefined) yield { ...first, promptLogprobs }
-  }
+  return promptLogprobs === undefined ? events : withPrompt(events, promptLogprobs)
+}
+
+function* withPrompt(
+  events: Generator<GenerateEvent>,
+  promptLogprobs: PromptLogprobs,
+): Generator<GenerateEvent> {
+  const { value: first } = events.next()
+  if (first !== undefined) yield { ...first, promptLogprobs }
   yield* events
 }
 

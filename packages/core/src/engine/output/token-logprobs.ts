@@ -12,32 +12,26 @@ import type { Sequence } from '../requests/sequence.js'
 /** Most of the likeliest tokens that can be asked for, as with OpenAI. */
 const mostLogprobs = 20
 
-/** Throws `invalid_request`, or `unsupported` where the backend gives no probabilities. */
-export function checkLogprobs(
-  logprobs: number | undefined,
-  { capabilities }: Pick<Backend, 'capabilities'>,
-): void {
-  if (logprobs === undefined) return
-  checkNumber('logprobs', logprobs, { min: 0, max: mostLogprobs, integer: true })
-  if (capabilities.logprobs) return
-  throw new CllmError('unsupported', 'logprobs: this backend does not give probabilities', {
-    details: { field: 'logprobs', capability: 'logprobs' },
-  })
-}
+/** What is said where the backend lacks the capability of the field's name. */
+const missing = {
+  logprobs: 'does not give probabilities',
+  promptLogprobs: 'does not give the probabilities of a prompt',
+} as const
 
-/** The same for the prompt's. */
-export function checkPromptLogprobs(
-  promptLogprobs: number | undefined,
+/** Throws `invalid_request`, or `unsupported` where the backend gives no such probabilities. */
+export function checkLogprobs(
+  request: Readonly<Partial<Record<keyof typeof missing, number>>>,
   { capabilities }: Pick<Backend, 'capabilities'>,
 ): void {
-  if (promptLogprobs === undefined) return
-  checkNumber('promptLogprobs', promptLogprobs, { min: 0, max: mostLogprobs, integer: true })
-  if (capabilities.promptLogprobs === true) return
-  throw new CllmError(
-    'unsupported',
-    'promptLogprobs: this backend does not give the probabilities of a prompt',
-    { details: { field: 'promptLogprobs', capability: 'promptLogprobs' } },
-  )
+  for (const field of ['logprobs', 'promptLogprobs'] as const) {
+    const count = request[field]
+    if (count === undefined) continue
+    checkNumber(field, count, { min: 0, max: mostLogprobs, integer: true })
+    if (capabilities[field] === true) continue
+    throw new CllmError('unsupported', `${field}: this backend ${missing[field]}`, {
+      details: { field, capability: field },
+    })
+  }
 }
 
 /** The log probabilities of a prompt's tokens for the client, when they were asked for. */

@@ -3,7 +3,6 @@ import { defineBatching, StepCostModel, workOf } from '@cllm/core/portable'
 import { z } from 'zod'
 import { Anticipation } from '../../kit/anticipation.js'
 import { chooseChunks, type PromptChunk } from '../../kit/choose-chunks.js'
-import { decodeStep } from '../../kit/decode-step.js'
 import { limitsOf, sloOption } from '../../kit/service-limits.js'
 import { Trials } from './trials.js'
 import { jointChunks } from './joint-chunks.js'
@@ -117,7 +116,7 @@ export const adaptive = defineBatching({
         })
         if (chunks.length === 0) {
           leftOutSince = undefined
-          return { admit: [], run: decodeStep(decoding.slice(0, batchSize), costs, state.limits) }
+          return stepOf([], decoding.slice(0, batchSize))
         }
         if (decoding.length > 0) leftOutSince ??= now
         return stepOf(chunks, [])
