@@ -4,9 +4,15 @@ export interface Clock {
   now(): number
   /**
    * Calls back once `now()` has reached `at`. The returned function cancels it. A timer alone does
-   * not keep a process alive.
+   * not keep a process alive, except with `keepsAlive`.
    */
-  at(at: number, callback: () => void): () => void
+  at(at: number, callback: () => void, options?: TimerOptions): () => void
+}
+
+/** How a {@link Clock} keeps a timer. */
+export interface TimerOptions {
+  /** Whether the process lives until it has gone off, as work depends on it; default: false. */
+  readonly keepsAlive?: boolean
 }
 
 /** A source of random 32-bit numbers, injected. */

@@ -19,7 +19,10 @@ export class WakeSignal {
   async sleep(until: number | undefined): Promise<void> {
     if (!this.#notified) {
       await new Promise<void>((resolve) => {
-        const cancel = until === undefined ? undefined : this.clock.at(until, resolve)
+        // A time is set while requests wait for it: a program that awaits them must not end before.
+        const keepsAlive = true
+        const cancel =
+          until === undefined ? undefined : this.clock.at(until, resolve, { keepsAlive })
         this.#wake = () => {
           cancel?.()
           resolve()

@@ -6,6 +6,7 @@ import {
   type SamplingParams,
   type SequenceView,
   SimulatedClock,
+  systemClock,
   type TokenId,
   type WaitingView,
   createEngine,
@@ -420,4 +421,27 @@ t.test('the samplers of a request reach the backend', async (t) => {
     details: { field: 'samplers.0.name' },
   })
   t.equal(backend.made.length, 2)
+})
+
+t.test('a program does not end while a request waits for a time of its policy', async (t) => {
+  const timers = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
+  let isPlanned = (): void => {}
+  const planned = new Promise<void>((resolve) => (isPlanned = resolve))
+  const policy = policyOf((state) => {
+    if (state.waiting.size > 0) isPlanned()
+    return { ...empty, wakeAt: state.now + 60_000 }
+  })
+  const backend = new FakeBackend({ id: 'tiny', clock: systemClock })
+  const engine = createEngine({ backend, policy, clock: systemClock })
+  const client = new LocalEngineClient(engine, new PluginRegistry(), counting())
+  const before = timers()
+  const leaving = new AbortController()
+  const answer = collect(client.submit(greedy(promptOf(5, 5), 2), { signal: leaving.signal }))
+  await planned
+  await new Promise(setImmediate)
+  t.equal(timers(), before + 1)
+  leaving.abort()
+  t.match((await answer).error, { code: 'cancelled' })
+  await new Promise(setImmediate)
+  t.equal(timers(), before, 'an idle engine keeps no program alive')
 })
