@@ -36,23 +36,34 @@ export class EngineAcceptance {
   }
 }
 
+/** Guesses of an average sequence that each one begins with. */
+const average = 2
+/** The weight that a sequence's earlier guesses keep with each new one. */
+const memory = 0.98
+
 /**
  * How often the guesses for one sequence were right, by their kind. It starts from what the engine's
- * other sequences showed. Guesses count whether they were verified with others or only compared with
- * the token that came, so learning costs nothing.
+ * other sequences showed, and a sequence that does worse or better than these is expected to do so
+ * with every kind: text that does not repeat is noticed after a few guesses. Guesses count whether
+ * they were verified with others or only compared with the token that came, so learning costs nothing.
  */
 export class SequenceAcceptance {
   readonly #tally = new Tally(0.9)
+  #right = average
+  #expected = average
 
   constructor(private readonly engine: EngineAcceptance) {}
 
   add(kind: number, isRight: boolean): void {
+    this.#right = memory * this.#right + Number(isRight)
+    this.#expected = memory * this.#expected + this.engine.of(kind)
     this.#tally.add(kind, isRight)
     this.engine.add(kind, isRight)
   }
 
   /** The probability that a token of such a guess is right, if those before it are. */
   of(kind: number): number {
-    return Math.min(mostSure, this.#tally.share(kind, this.engine.of(kind), 4))
+    const prior = Math.min(mostSure, (this.engine.of(kind) * this.#right) / this.#expected)
+    return Math.min(mostSure, this.#tally.share(kind, prior, 4))
   }
 }

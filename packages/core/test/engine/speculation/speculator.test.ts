@@ -1,4 +1,10 @@
-import { createEngine, LocalEngineClient, PluginRegistry, SimulatedClock } from '@cllm/core'
+import {
+  type BatchItem,
+  createEngine,
+  LocalEngineClient,
+  PluginRegistry,
+  SimulatedClock,
+} from '@cllm/core'
 import { drive, FakeBackend, firstComeFirstServed } from '@cllm/core/testing'
 import t from 'tap'
 import { collect, counting, loggerOf } from '../../rig.js'
@@ -32,6 +38,43 @@ t.test('a policy that knows nothing of drafts has those that pay', async (t) => 
   const { end } = await on.ask({ speculative: false })
   t.equal(end?.timings.draftTokens, undefined, 'unless the request forbids it')
   t.equal(on.backend.steps.length - before, 150)
+})
+
+/** One of three words. */
+function chance(length: number, seed: number): number {
+  const mixed = Math.imul(Math.imul(length, 0x9e3779b1) ^ Math.imul(seed, 0x85ebca6b), 0x2c1b3c6d)
+  return ((mixed ^ (mixed >>> 15)) >>> 8) % 3
+}
+
+/** Milliseconds that a repeating, then a random answer take, where each draft costs a third of a step. */
+async function timeOf(speculative: string, answers: number) {
+  const clock = new SimulatedClock(0)
+  // Pairs of three words come again and again; what follows them is known in half of the answers only.
+  const script = (content: readonly number[]) =>
+    content[0] === 5 ? 20 + (content.length % 7) : 20 + chance(content.length, content[1] ?? 0)
+  const stepMs = (batch: readonly BatchItem[]) =>
+    30 + 10 * (batch.reduce((sum, { tokens }) => sum + tokens.length, 0) - batch.length)
+  const backend = new FakeBackend({ clock, stepMs, script })
+  const parts = { backend, policy: firstComeFirstServed, clock, random: counting() }
+  const registry = new PluginRegistry()
+  const engine = createEngine({ ...parts, registry, options: { speculative } })
+  const client = new LocalEngineClient(engine, registry, counting())
+  const times: number[] = []
+  for (let answer = 0; answer < answers; answer++) {
+    const began = clock.now()
+    const prompt = { tokens: [answer % 2 === 0 ? 5 : 6, 8 + answer] }
+    await drive(clock, collect(client.submit({ prompt, maxTokens: 200 })))
+    times.push(clock.now() - began)
+  }
+  const sum = (rest: number) =>
+    times.reduce((all, ms, index) => (index % 2 === rest && index > 1 ? all + ms : all), 0)
+  return { repeating: sum(0), random: sum(1) }
+}
+
+t.test('text that does not repeat costs little, beside text that does', async (t) => {
+  const [off, on] = [await timeOf('off', 12), await timeOf('auto', 12)]
+  t.ok(on.repeating < 0.6 * off.repeating, `${on.repeating / off.repeating}`)
+  t.ok(on.random < 1.002 * off.random, `${on.random / off.random}`)
 })
 
 t.test('a proposer that fails guesses nothing and harms nobody', async (t) => {
