@@ -1,4 +1,6 @@
-// Streams over HTTP from cLLM and llama-server, alternating in one run, with fresh prompts.
+// Streams over HTTP from cLLM and llama-server, alternating in one run, with fresh prompts; on request
+// beside processes that compute without end.
+import { spawn } from 'node:child_process'
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
 import { pause, serverFlags, startServers } from './lib/servers.mjs'
@@ -13,6 +15,8 @@ const { values } = parseArgs({
     words: { type: 'string', default: '32' },
     tokens: { type: 'string', default: '24' },
     requests: { type: 'string', default: '3' },
+    // processes that compute without end beside the servers
+    busy: { type: 'string', default: '0' },
     seed: { type: 'string', default: String(Date.now()) },
   },
 })
@@ -43,6 +47,10 @@ async function closedLoop(server, concurrency, perClient) {
 const servers = await startServers(values)
 const kinds = servers.map(({ kind }) => kind)
 for (const server of servers) await closedLoop(server, 2, 1)
+for (let busy = 0; busy < Number(values.busy); busy++) {
+  const neighbour = spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' })
+  process.once('exit', () => neighbour.kill('SIGKILL'))
+}
 
 const figures = ['throughput', 'ttft', 'itl', 'itlMax']
 const rows = [['concurrency', 'server', 'tok/s', 'TTFT p50 ms', 'ITL p50 ms', 'ITL max ms']]
