@@ -55,9 +55,6 @@ const prompts = [
 ]
 
 t.test('a preempted story goes on as it would have', async (t) => {
-  // an engine that only waits for its policy does not keep a process alive
-  const alive = setInterval(() => {}, 1000)
-  t.teardown(() => clearInterval(alive))
   const tell = async (chance: number, seed: number) => {
     const backend = await createLlamaCppBackend(
       { modelPath, slots: 3, contextSize: 128, batchSize: 64, threads: 1, gpu: 'off' },

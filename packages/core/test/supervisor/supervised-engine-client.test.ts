@@ -7,6 +7,7 @@ import {
   SupervisedEngineClient,
   type SupervisorOptions,
   systemClock,
+  type TokenId,
 } from '@cllm/core'
 import { drive, runUntilIdle, firstComeFirstServed, until } from '@cllm/core/testing'
 import * as fc from 'fast-check'
@@ -79,8 +80,13 @@ const arrivals = fc.array(fc.tuple(fc.integer({ min: 0, max: 200 }), request), {
   maxLength: 12,
 })
 
-t.test('whenever the engine dies, every answer stays the same', async (t) => {
+/** In every other text the same five tokens come again and again. */
+const repeating = (content: readonly TokenId[]) =>
+  content.length > 3 && (content[1] ?? 0) % 2 === 0 ? 20 + (content.length % 5) : undefined
+
+t.test('whenever the engine dies, every answer stays the same, drafted or not', async (t) => {
   let restarts = 0
+  let accepted = 0
   let broken = 0
   let allBlamed = 0
   const all = async (
@@ -98,19 +104,21 @@ t.test('whenever the engine dies, every answer stays the same', async (t) => {
           clock.at(1000 + wait, go)
         }),
     )
-    const shown = (await drive(clock, Promise.all(answers))).map(lasting)
+    const heard = await drive(clock, Promise.all(answers))
     restarts += client.restarts
-    return shown
+    for (const { end } of heard) accepted += end?.timings.acceptedTokens ?? 0
+    return heard.map(lasting)
   }
   await fc.assert(
     fc.asyncProperty(
       arrivals,
       fc.array(fc.integer({ min: 0, max: 150 }), { minLength: 1, maxLength: 5 }),
       async (given, deaths) => {
-        const setting = { endProbability: 0.02, slots: 3, loadMs: 7 }
+        const setting = { endProbability: 0.02, slots: 3, loadMs: 7, script: repeating }
+        const drafting = { ...setting, engine: { speculative: 'ngram' } }
         const plain = given as [number, GenerateRequest][]
         const expected = await all(plain, [], supervised(setting))
-        const actual = await all(plain, deaths, supervised(setting))
+        const actual = await all(plain, deaths, supervised(drafting))
         // A second engine that is killed before the first token of a request that it has alone.
         const blamed = actual.map(({ error }) => error === 'engine_crashed')
         const unblamed = <T>(list: readonly T[]) => list.filter((_, index) => !blamed[index])
@@ -125,6 +133,7 @@ t.test('whenever the engine dies, every answer stays the same', async (t) => {
   )
   t.ok(allBlamed < 12, `${allBlamed} requests were blamed for a kill`)
   t.ok(restarts > 100, `${restarts} restarts`)
+  t.ok(accepted > 500, `${accepted} drafts accepted`)
   t.ok(broken > 20, `${broken} texts with characters of several tokens`)
 })
 
