@@ -27,13 +27,27 @@ export function createProtocols(
 ): KoaProtocol[] {
   const { server, scheduler } = loaded.config
   return createKoaProtocols(registry, {
-    ...(server.protocols === 'all' ? {} : { names: server.protocols }),
-    options: server.protocol_options as Readonly<Record<string, Readonly<Record<string, unknown>>>>,
+    ...namesOf(server),
+    options: optionsOf(server),
     defaults: setDefaults(loaded),
     started: now,
     maxQueuedRequests: scheduler.max_queued_requests,
     ...surroundings,
   })
+}
+
+/** The chosen protocols; a folder for batches chooses theirs. */
+function namesOf({ protocols, batches }: LoadedConfig['config']['server']) {
+  if (protocols === 'all') return {}
+  return { names: batches === null ? protocols : [...protocols, 'batches'] }
+}
+
+type ProtocolOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
+function optionsOf({ protocol_options, batches }: LoadedConfig['config']['server']) {
+  const options = protocol_options as ProtocolOptions
+  if (batches === null) return options
+  return { ...options, batches: { folder: batches, ...options['batches'] } }
 }
 
 /** The defaults that the configuration sets; each protocol has its own for the others. */

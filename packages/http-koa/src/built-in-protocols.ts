@@ -1,6 +1,7 @@
 import { definePlugin } from '@cllm/core'
 import { admin } from './admin/admin-protocol.js'
 import { anthropic } from './anthropic/anthropic-protocol.js'
+import { batches } from './batches/batches-protocol.js'
 import { llamaServer } from './llama-server/llama-server-protocol.js'
 import { metrics } from './metrics/metrics-protocol.js'
 import { models } from './models/models-protocol.js'
@@ -15,6 +16,7 @@ import type { KoaProtocolDefinition } from './routes/define-protocol.js'
 export const builtInProtocols: readonly KoaProtocolDefinition[] = Object.freeze([
   native,
   anthropic,
+  batches,
   openAi,
   ollama,
   llamaServer,

@@ -15,6 +15,7 @@ export type * from './engines/model-store.js'
 export * from './models/models-protocol.js'
 export * from './native/generate-request.js'
 export * from './native/native-protocol.js'
+export * from './batches/batches-protocol.js'
 export * from './openai/openai-protocol.js'
 export * from './routes/api-route.js'
 export {

@@ -84,7 +84,7 @@ const arrivals = fc.array(fc.tuple(fc.integer({ min: 0, max: 200 }), request), {
 const repeating = (content: readonly TokenId[]) =>
   content.length > 3 && (content[1] ?? 0) % 2 === 0 ? 20 + (content.length % 5) : undefined
 
-t.test('whenever the engine dies, every answer stays the same, drafted or not', async (t) => {
+t.test('whenever the engine dies, every answer stays the same', async (t) => {
   let restarts = 0
   let accepted = 0
   let broken = 0

@@ -1,6 +1,7 @@
 import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
 import { option } from './option.js'
-import { decimal, integer, record, text } from './value-format.js'
+import { resolvePath } from '../paths.js'
+import { decimal, integer, orNone, record, text } from './value-format.js'
 
 /** The options of the HTTP server: the branch `server` of the schema. */
 export const serverOptions = {
@@ -60,6 +61,17 @@ export const serverOptions = {
     format: record(),
     arg: 'protocol-options',
     placeholder: 'JSON',
+  }),
+  batches: option<string | null>({
+    doc:
+      'Folder for files and batches (`/v1/files`, `/v1/batches`), which are computed while no client ' +
+      'waits; it holds prompts and answers. Without one there are no batches.',
+    default: null,
+    format: orNone(text('a folder')),
+    arg: 'batches',
+    placeholder: 'FOLDER',
+    normalize: (value: unknown) => (value === '' ? null : value),
+    resolve: resolvePath,
   }),
   drain_timeout: option({
     doc: 'Seconds that running requests get to finish when the server is stopped.',

@@ -1,0 +1,122 @@
+import { createReadStream } from 'node:fs'
+import {
+  appendFile,
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  truncate,
+  writeFile,
+} from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { CllmError } from '@cllm/core'
+import type { BatchObject, FileObject, Kept } from './batch-objects.js'
+
+type Kind = 'files' | 'batches'
+type Stored<K extends Kind> = Kept<K extends 'files' ? FileObject : BatchObject>
+
+const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
+
+/**
+ * Files and batches in a folder that only its owner can read: what is known of each as JSON, which is
+ * replaced whole, and the files' lines beside it, which only grow.
+ */
+export class BatchFolder {
+  #isMade = false
+
+  constructor(private readonly folder: string) {}
+
+  /** Stores a new file. */
+  async create(kept: Kept<FileObject>, content: Uint8Array): Promise<void> {
+    await this.#make()
+    await writeFile(this.contentOf(kept.object.id), content, { mode: 0o600 })
+    await this.put('files', kept)
+  }
+
+  /** Adds a line to a file, whole or not at all once it is read again with {@link lines}. */
+  async append(file: string, line: object): Promise<void> {
+    await appendFile(this.contentOf(file), `${JSON.stringify(line)}\n`, { mode: 0o600 })
+  }
+
+  async put<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
+    await this.#make()
+    const path = this.#headOf(kind, kept.object.id)
+    await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
+    await rename(`${path}.new`, path)
+  }
+
+  /** What is known of one, or undefined. */
+  async get<K extends Kind>(kind: K, id: string): Promise<Stored<K> | undefined> {
+    if (!wellFormed.test(id)) return undefined
+    try {
+      return JSON.parse(await readFile(this.#headOf(kind, id), 'utf8')) as Stored<K>
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+      throw new CllmError('internal', `${this.#headOf(kind, id)} cannot be read`, { cause: error })
+    }
+  }
+
+  /** All of them, the newest first. */
+  async list<K extends Kind>(kind: K): Promise<Stored<K>[]> {
+    await this.#make()
+    const names = await readdir(join(this.folder, kind))
+    const ids = names.filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -5))
+    const all = await Promise.all(ids.map((id) => this.get(kind, id)))
+    const known = all.filter((kept) => kept !== undefined)
+    const age = ({ object }: Stored<K>) => object.created_at
+    return known.sort(
+      (one, other) => age(other) - age(one) || one.object.id.localeCompare(other.object.id),
+    )
+  }
+
+  async remove(id: string): Promise<void> {
+    await rm(this.#headOf('files', id), { force: true })
+    await rm(this.contentOf(id), { force: true })
+  }
+
+  /** The path of a file's content. */
+  contentOf(id: string): string {
+    return join(this.folder, 'files', `${id}.jsonl`)
+  }
+
+  /** The size of a file's content. */
+  async sizeOf(id: string): Promise<number> {
+    return (await stat(this.contentOf(id))).size
+  }
+
+  /** The lines of a file, with their numbers from 1; empty ones are left out. */
+  async *lines(id: string): AsyncGenerator<{ readonly line: number; readonly text: string }> {
+    const input = createReadStream(this.contentOf(id), 'utf8')
+    let line = 0
+    try {
+      for await (const text of createInterface({ input, crlfDelay: Infinity })) {
+        line++
+        if (text.trim() !== '') yield { line, text }
+      }
+    } finally {
+      input.destroy()
+    }
+  }
+
+  /** Cuts off a last line without an end, which a crash has left. */
+  async mend(id: string): Promise<void> {
+    const content = await readFile(this.contentOf(id))
+    const end = content.lastIndexOf('\n') + 1
+    if (end < content.length) await truncate(this.contentOf(id), end)
+  }
+
+  #headOf(kind: Kind, id: string): string {
+    return join(this.folder, kind, `${id}.json`)
+  }
+
+  async #make(): Promise<void> {
+    if (this.#isMade) return
+    for (const kind of ['files', 'batches']) {
+      await mkdir(join(this.folder, kind), { recursive: true, mode: 0o700 })
+    }
+    this.#isMade = true
+  }
+}

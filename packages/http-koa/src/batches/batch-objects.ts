@@ -1,0 +1,76 @@
+/** A stored file, in OpenAI's shape. */
+export interface FileObject {
+  readonly id: string
+  readonly object: 'file'
+  readonly bytes: number
+  /** Seconds since the epoch. */
+  readonly created_at: number
+  readonly filename: string
+  readonly purpose: 'batch' | 'batch_output'
+}
+
+/** Where a batch stands. */
+export type BatchStatus =
+  | 'validating'
+  | 'failed'
+  | 'in_progress'
+  | 'finalizing'
+  | 'completed'
+  | 'expired'
+  | 'cancelling'
+  | 'cancelled'
+
+/** What is wrong with a line of an input file. */
+export interface BatchError {
+  readonly code: string
+  readonly message: string
+  /** From 1. */
+  readonly line: number | null
+  readonly param: string | null
+}
+
+/** A batch, in OpenAI's shape. Times are seconds since the epoch. */
+export interface BatchObject {
+  readonly id: string
+  readonly object: 'batch'
+  readonly endpoint: string
+  readonly errors: { readonly object: 'list'; readonly data: readonly BatchError[] } | null
+  readonly input_file_id: string
+  readonly completion_window: string
+  readonly status: BatchStatus
+  readonly output_file_id: string | null
+  readonly error_file_id: string | null
+  readonly created_at: number
+  readonly expires_at: number
+  readonly in_progress_at: number | null
+  readonly finalizing_at: number | null
+  readonly completed_at: number | null
+  readonly failed_at: number | null
+  readonly expired_at: number | null
+  readonly cancelling_at: number | null
+  readonly cancelled_at: number | null
+  readonly request_counts: {
+    readonly total: number
+    readonly completed: number
+    readonly failed: number
+  }
+  readonly metadata: Readonly<Record<string, string>> | null
+}
+
+/** Whose something is; undefined on servers without keys. */
+export interface Owner {
+  readonly name: string
+  readonly tenant: string
+  /** SHA-256 of the key, so that its limits hold for what is computed later. */
+  readonly hash: string
+}
+
+/** What the folder keeps of a file or a batch. */
+export interface Kept<T> {
+  readonly owner?: Owner
+  readonly object: T
+}
+
+/** The states in which a batch still has something to do. */
+export const isUnderWay = ({ status }: BatchObject): boolean =>
+  ['validating', 'in_progress', 'finalizing', 'cancelling'].includes(status)

@@ -1,0 +1,116 @@
+import { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import { readFields } from '../fields/read-fields.js'
+import { readQuery } from '../fields/read-query.js'
+import { UnknownFields } from '../fields/unknown-fields.js'
+import type { HandledRoute } from '../routes/api-route.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { type BatchObject, isUnderWay } from './batch-objects.js'
+import { newId } from './batch-runner.js'
+import {
+  askingOwner,
+  type BatchesContext,
+  findBatch,
+  findFile,
+  maySee,
+  pageOf,
+} from './batches-context.js'
+
+const windowSeconds = 24 * 60 * 60
+const unknownFields = new UnknownFields()
+
+const createSchema = z.object({
+  input_file_id: z.string(),
+  endpoint: z.enum(['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses']),
+  completion_window: z.literal('24h').default('24h'),
+  metadata: z.record(z.string(), z.string()).optional(),
+})
+
+const querySchema = z.object({
+  after: z.string().optional(),
+  limit: z.coerce.number().int().min(1).max(100).default(20),
+})
+
+/** OpenAI's routes of batches. */
+export const batchRoutes: readonly HandledRoute<BatchesContext>[] = [
+  {
+    method: 'post',
+    path: '/v1/batches',
+    summary: 'Compute the requests of a file when nobody else is waiting',
+    body: createSchema,
+    handle: create,
+  },
+  {
+    method: 'get',
+    path: '/v1/batches',
+    summary: 'The batches, the newest first',
+    query: querySchema,
+    async handle(ctx, { folder, runner }) {
+      const page = readQuery(ctx, querySchema)
+      const batches = (await folder.list('batches')).filter(maySee)
+      ctx.body = pageOf(
+        batches.map(({ object }) => runner.live(object)),
+        page,
+      )
+    },
+  },
+  {
+    method: 'get',
+    path: '/v1/batches/:id',
+    summary: 'One batch, and how far it is',
+    async handle(ctx, { folder, runner }) {
+      ctx.body = runner.live((await findBatch(folder, ctx.params['id'] ?? '')).object)
+    },
+  },
+  {
+    method: 'post',
+    path: '/v1/batches/:id/cancel',
+    summary: 'End a batch; what is answered stays',
+    handle: cancel,
+  },
+]
+
+async function create(ctx: KoaContext, { folder, runner }: BatchesContext): Promise<void> {
+  const fields = await readFields(ctx, createSchema, unknownFields)
+  const { object: file } = await findFile(folder, fields.input_file_id)
+  const { clock, random } = ctx.state.transport
+  const created = Math.floor(clock.now() / 1000)
+  const batch: BatchObject = {
+    id: newId('batch_', random),
+    object: 'batch',
+    endpoint: fields.endpoint,
+    errors: null,
+    input_file_id: file.id,
+    completion_window: fields.completion_window,
+    status: 'validating',
+    output_file_id: null,
+    error_file_id: null,
+    created_at: created,
+    expires_at: created + windowSeconds,
+    in_progress_at: null,
+    finalizing_at: null,
+    completed_at: null,
+    failed_at: null,
+    expired_at: null,
+    cancelling_at: null,
+    cancelled_at: null,
+    request_counts: { total: 0, completed: 0, failed: 0 },
+    metadata: fields.metadata ?? null,
+  }
+  await folder.put('batches', { ...askingOwner(), object: batch })
+  runner.start(batch.id)
+  ctx.body = batch
+}
+
+async function cancel(ctx: KoaContext, { folder, runner }: BatchesContext): Promise<void> {
+  const kept = await findBatch(folder, ctx.params['id'] ?? '')
+  const { status, id } = kept.object
+  if (!isUnderWay(kept.object)) {
+    throw new CllmError('invalid_request', `The batch ${id} is ${status} and cannot be cancelled`)
+  }
+  const now = Math.floor(ctx.state.transport.clock.now() / 1000)
+  const object: BatchObject = { ...kept.object, status: 'cancelling', cancelling_at: now }
+  await folder.put('batches', { ...kept, object })
+  runner.stop(id)
+  ctx.body = runner.live(object)
+}

@@ -1,0 +1,101 @@
+import type { EngineDirectory, TransportContext } from '@cllm/core'
+import { z } from 'zod'
+import { BodyBudget } from '../body/body-budget.js'
+import { observeEngines } from '../engines/observe-engines.js'
+import { openAiProtocol } from '../openai/openai-protocol.js'
+import { openAiErrorBody } from '../openai/openai-error.js'
+import { defineProtocol } from '../routes/define-protocol.js'
+import type { KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import { mountRoutes } from '../routes/mount-routes.js'
+import { BatchFolder } from './batch-folder.js'
+import { BatchRunner } from './batch-runner.js'
+import { batchRoutes } from './batch-routes.js'
+import { fileRoutes } from './file-routes.js'
+import { lineSender } from './line-sender.js'
+import { SlackGate } from './slack-gate.js'
+import { yieldingEngines } from './yielding-engines.js'
+
+const optionsSchema = z.strictObject({
+  folder: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Where files and batches are kept; without one there are none.'),
+  concurrency: z.int().min(1).default(8).describe('Lines that are computed at a time.'),
+  fileLimitBytes: z
+    .int()
+    .min(1)
+    .default(100 * 1024 * 1024)
+    .describe('Bytes of an uploaded file at most.'),
+})
+
+/** Settings of {@link batchesProtocol}. */
+export interface BatchesProtocolOptions {
+  /** Where files and batches are kept: prompts and answers, readable by the server's user alone. */
+  readonly folder: string
+  /** Lines that are computed at a time; default 8. */
+  readonly concurrency?: number
+  /** Default 100 MiB. */
+  readonly fileLimitBytes?: number
+  /** Answers the lines; default: OpenAI's with its own defaults. */
+  readonly lines?: KoaProtocol
+}
+
+const routes = [...fileRoutes, ...batchRoutes]
+
+/**
+ * OpenAI's batches (`/v1/files`, `/v1/batches`): lines of a file that are computed while no client waits
+ * for anything else, and leave the engine as soon as one does. A batch survives a restart.
+ */
+export function batchesProtocol({
+  folder: path,
+  concurrency = 8,
+  fileLimitBytes = 100 * 1024 * 1024,
+  lines = openAiProtocol(),
+}: BatchesProtocolOptions): KoaProtocol {
+  const gate = new SlackGate()
+  let context: TransportContext | undefined
+  return {
+    name: 'batches',
+    routes,
+    errors: { covers: (path) => /^\/v1\/(files|batches)(\/|$)/.test(path), body: openAiErrorBody },
+    around(directory, given) {
+      context = given
+      return observeEngines(directory, gate, given.clock)
+    },
+    mount(router: KoaRouter, directory: EngineDirectory) {
+      if (context === undefined) throw new Error('batches: mounted before it saw the engines')
+      const { clock, random, logger } = context
+      const bodyLimitBytes = fileLimitBytes
+      const services = {
+        clock,
+        random,
+        logger,
+        bodyLimitBytes,
+        bodies: new BodyBudget(Infinity),
+        jsonDepthLimit: 100,
+        streamLimitBytes: bodyLimitBytes,
+      }
+      const engines = yieldingEngines(directory, gate, context)
+      const send = lineSender(lines, engines, services)
+      const folder = new BatchFolder(path)
+      const runner = new BatchRunner({ folder, send, clock, random, logger, concurrency })
+      mountRoutes(router, routes, { folder, runner, fileLimitBytes })
+      void runner.resume().catch((error: unknown) => {
+        logger.error({ err: error, folder: path }, 'batches of before cannot be read')
+      })
+    },
+  }
+}
+
+/** {@link batchesProtocol} by its name. */
+export const batches = defineProtocol({
+  name: 'batches',
+  doc: "OpenAI's batches and their files under `/v1`, where a folder for them is set.",
+  options: optionsSchema,
+  create({ folder, ...options }, { protocols }) {
+    if (folder === undefined) return { name: 'batches', mount() {} }
+    const lines = protocols.find(({ name }) => name === 'openai')
+    return batchesProtocol({ folder, ...options, ...(lines && { lines }) })
+  },
+})

@@ -1,0 +1,75 @@
+import type { EngineDirectory } from '@cllm/core'
+import { Router } from '@koa/router'
+import Koa from 'koa'
+import inject from 'light-my-request'
+import { handleErrors } from '../errors/error-handler.js'
+import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-context.js'
+import { requestScope } from '../security/request-scope.js'
+import type { Owner } from './batch-objects.js'
+
+/** What a line of a batch asks. */
+export interface BatchLine {
+  readonly custom_id: string
+  readonly method: 'POST'
+  readonly url: string
+  readonly body: Readonly<Record<string, unknown>>
+}
+
+/** The answer to a line, as a client would have got it. */
+export interface LineAnswer {
+  readonly status: number
+  readonly body: unknown
+  /** Seconds after which it may be asked again, where the server was busy. */
+  readonly retryAfter: number | undefined
+}
+
+/** Asks what a line asks, on behalf of its owner. Rejects when the signal fires. */
+export type SendLine = (
+  line: BatchLine,
+  owner: Owner | undefined,
+  signal: AbortSignal,
+) => Promise<LineAnswer>
+
+/** Answers lines by a protocol's own routes, without a connection. */
+export function lineSender(
+  protocol: KoaProtocol,
+  directory: EngineDirectory,
+  services: TransportServices,
+): SendLine {
+  const router = new Router<KoaState>()
+  protocol.mount(router, directory)
+  const app = new Koa<KoaState>()
+  app.use(async (ctx, next) => {
+    ctx.state.transport = services
+    await next()
+  })
+  app.use(handleErrors([protocol]))
+  app.use(router.routes())
+  const answer = app.callback()
+  return async ({ url, body }, owner, signal) => {
+    const ask = async () =>
+      await inject((req, res) => void answer(req, res), {
+        method: 'POST',
+        url,
+        payload: body,
+        signal,
+      })
+    const { statusCode, payload, headers } = await (owner === undefined
+      ? ask()
+      : requestScope.run({ key: { ...owner, role: 'user' } }, ask))
+    const seconds = Number(headers['retry-after'])
+    return {
+      status: statusCode,
+      body: parsed(payload),
+      retryAfter: Number.isFinite(seconds) ? seconds : undefined,
+    }
+  }
+}
+
+function parsed(payload: string): unknown {
+  try {
+    return JSON.parse(payload)
+  } catch {
+    return payload
+  }
+}
