@@ -36,18 +36,28 @@ export function createProtocols(
   })
 }
 
-/** The chosen protocols; a folder for batches chooses theirs. */
-function namesOf({ protocols, batches }: LoadedConfig['config']['server']) {
-  if (protocols === 'all') return {}
-  return { names: batches === null ? protocols : [...protocols, 'batches'] }
+/** The chosen protocols; a folder chooses the one that it is for. */
+function namesOf(server: LoadedConfig['config']['server']) {
+  const { protocols } = server
+  return protocols === 'all' ? {} : { names: [...protocols, ...Object.keys(foldersOf(server))] }
+}
+
+/** The protocols that need a folder, where they have one. */
+function foldersOf({ batches, usage }: LoadedConfig['config']['server']) {
+  return {
+    ...(batches !== null && { batches: { folder: batches } }),
+    ...(usage !== null && { usage: { folder: usage } }),
+  }
 }
 
 type ProtocolOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 
-function optionsOf({ protocol_options, batches }: LoadedConfig['config']['server']) {
-  const options = protocol_options as ProtocolOptions
-  if (batches === null) return options
-  return { ...options, batches: { folder: batches, ...options['batches'] } }
+function optionsOf(server: LoadedConfig['config']['server']): ProtocolOptions {
+  const options = { ...(server.protocol_options as ProtocolOptions) }
+  for (const [name, folder] of Object.entries(foldersOf(server))) {
+    options[name] = { ...folder, ...options[name] }
+  }
+  return options
 }
 
 /** The defaults that the configuration sets; each protocol has its own for the others. */

@@ -9,6 +9,7 @@ import { native } from './native/native-protocol.js'
 import { ollama } from './ollama/ollama-protocol.js'
 import { openAi } from './openai/openai-protocol.js'
 import { openApi } from './openapi/openapi-protocol.js'
+import { usage } from './usage/usage-protocol.js'
 import type { ProtocolDefaults } from './request/protocol-defaults.js'
 import type { KoaProtocolDefinition } from './routes/define-protocol.js'
 
@@ -23,6 +24,7 @@ export const builtInProtocols: readonly KoaProtocolDefinition[] = Object.freeze(
   models,
   openApi,
   admin,
+  usage,
   metrics,
 ])
 

@@ -17,6 +17,7 @@ export * from './native/generate-request.js'
 export * from './native/native-protocol.js'
 export * from './batches/batches-protocol.js'
 export * from './openai/openai-protocol.js'
+export * from './usage/usage-protocol.js'
 export * from './routes/api-route.js'
 export {
   effectiveSampling,

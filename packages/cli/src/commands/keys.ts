@@ -21,6 +21,7 @@ A running server with this file accepts the key within a second.
   --role user|admin           user may generate, admin may also change the server (default user)
   --requests-per-minute COUNT Limit for this key, instead of the server's
   --tokens-per-minute TOKENS  Limit for this key, instead of the server's
+  --tokens-per-month TOKENS   Limit of a calendar month (UTC), on servers with --usage
 ${fileHelp}`
 
 const listUsage = `Usage: cllm keys list [--json] [flags]
@@ -44,6 +45,7 @@ export const addKey: RunCommand = async (argv, io) => {
     role: { type: 'string' },
     'requests-per-minute': { type: 'string' },
     'tokens-per-minute': { type: 'string' },
+    'tokens-per-month': { type: 'string' },
   } as const
   const parsed = parseCommand(argv, io, { usage: addUsage, options, words: ['<name>'] })
   if (parsed === undefined) return 0
@@ -51,12 +53,14 @@ export const addKey: RunCommand = async (argv, io) => {
   const [name = ''] = positionals
   const requests = limitOf('requests-per-minute', values['requests-per-minute'])
   const tokens = limitOf('tokens-per-minute', values['tokens-per-minute'])
+  const monthly = limitOf('tokens-per-month', values['tokens-per-month'])
   const { secret, key } = createKey({
     name,
     tenant: values.tenant ?? name,
     role: roleOf(values.role ?? 'user'),
     ...(requests === undefined ? {} : { requestsPerMinute: requests }),
     ...(tokens === undefined ? {} : { tokensPerMinute: tokens }),
+    ...(monthly === undefined ? {} : { tokensPerMonth: monthly }),
   })
   const file = keyFile(values, io)
   await updateKeyFile(file, io.signal, (keys) => {
@@ -122,9 +126,11 @@ function limitOf(flag: string, text: string | undefined): number | undefined {
 }
 
 function table(keys: readonly Omit<ApiKey, 'hash'>[]): string {
-  const rows = new Table({ head: ['name', 'tenant', 'role', 'requests/min', 'tokens/min'] })
-  for (const { name, tenant, role, requestsPerMinute, tokensPerMinute } of keys) {
-    rows.push([name, tenant, role, requestsPerMinute ?? 'server', tokensPerMinute ?? 'server'])
+  const limits = ['requests/min', 'tokens/min', 'tokens/month']
+  const rows = new Table({ head: ['name', 'tenant', 'role', ...limits] })
+  for (const { name, tenant, role, requestsPerMinute, tokensPerMinute, tokensPerMonth } of keys) {
+    const minute = [requestsPerMinute ?? 'server', tokensPerMinute ?? 'server']
+    rows.push([name, tenant, role, ...minute, tokensPerMonth ?? 'none'])
   }
   return rows.toString()
 }

@@ -16,6 +16,8 @@ export interface ApiKey {
   readonly requestsPerMinute?: number
   /** Tokens per 60 seconds, prompts and answers together. Default: the server's limit. */
   readonly tokensPerMinute?: number
+  /** Tokens of a calendar month (UTC), which a `usageProtocol` counts. Default: no limit. */
+  readonly tokensPerMonth?: number
 }
 
 /** The valid API keys. They may change while the server runs. */

@@ -13,6 +13,7 @@ const schema = z.strictObject({
       hash: z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits'),
       requestsPerMinute: limit,
       tokensPerMinute: limit,
+      tokensPerMonth: limit,
     }),
   ),
 })

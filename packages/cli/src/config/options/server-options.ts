@@ -3,6 +3,8 @@ import { option } from './option.js'
 import { resolvePath } from '../paths.js'
 import { decimal, integer, orNone, record, text } from './value-format.js'
 
+const emptyToNone = (value: unknown) => (value === '' ? null : value)
+
 /** The options of the HTTP server: the branch `server` of the schema. */
 export const serverOptions = {
   host: option({
@@ -70,7 +72,18 @@ export const serverOptions = {
     format: orNone(text('a folder')),
     arg: 'batches',
     placeholder: 'FOLDER',
-    normalize: (value: unknown) => (value === '' ? null : value),
+    normalize: emptyToNone,
+    resolve: resolvePath,
+  }),
+  usage: option<string | null>({
+    doc:
+      'Folder for what each key uses by day and model, without any text: `GET /admin/usage`, and the ' +
+      "keys' limits of a month. Without one usage is not noted.",
+    default: null,
+    format: orNone(text('a folder')),
+    arg: 'usage',
+    placeholder: 'FOLDER',
+    normalize: emptyToNone,
     resolve: resolvePath,
   }),
   drain_timeout: option({
