@@ -1,6 +1,6 @@
 import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
 import { option } from './option.js'
-import { decimal, integer, record, text } from './value-format.js'
+import { decimal, integer, record, text, toggle } from './value-format.js'
 
 /** The options of the HTTP server: the branch `server` of the schema. */
 export const serverOptions = {
@@ -60,6 +60,12 @@ export const serverOptions = {
     format: record(),
     arg: 'protocol-options',
     placeholder: 'JSON',
+  }),
+  ui: option({
+    doc: 'The web page at `/ui`, and at `/` for browsers; without it only the APIs are served.',
+    default: true,
+    format: toggle(),
+    arg: 'ui',
   }),
   drain_timeout: option({
     doc: 'Seconds that running requests get to finish when the server is stopped.',
