@@ -1,30 +1,123 @@
-import t from 'tap'
+import { mkdir } from 'node:fs/promises'
+import { fileURLToPath } from 'node:url'
+import type { Page } from 'playwright-core'
+import t, { type Test } from 'tap'
 import { serve } from '../serve-process.js'
 import { auditPage, findBrowser, startBrowser, watchPage } from './browser.js'
 
 const executable = findBrowser()
+const skip = executable === undefined && 'there is no Chromium on PATH'
+const pictures = new URL('../../../../docs/images/', import.meta.url)
 
-t.test(
-  'the page, used as a person would',
-  { skip: executable === undefined && 'there is no Chromium on PATH' },
-  async (t) => {
-    const { url } = await serve(t, '--model', 'stories15m', '--slots', '2')
-    const browser = await startBrowser(t, executable!)
-    const page = await browser.newPage()
-    const wrong = watchPage(page, url)
+/** A picture for the docs, where the environment asks for pictures. */
+async function picture(page: Page, name: string): Promise<void> {
+  if (process.env['SCREENSHOTS'] === undefined) return
+  await mkdir(pictures, { recursive: true })
+  await page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
+}
 
-    await t.test('chat', async (t) => {
+/** What is wrong with a page for who cannot see it, in both themes and on a phone. */
+async function auditAll(t: Test, page: Page): Promise<void> {
+  t.same(await auditPage(page), [], 'light')
+  await page.getByRole('button', { name: 'Dark' }).click()
+  t.same(await auditPage(page), [], 'dark')
+  await page.getByRole('button', { name: 'Light' }).click()
+  const size = page.viewportSize()!
+  await page.setViewportSize({ width: 360, height: 740 })
+  const width = await page.evaluate<number>('document.documentElement.scrollWidth')
+  t.ok(width <= 360, `${width} pixels fit a phone`)
+  t.same(await auditPage(page), [], 'phone')
+  await page.setViewportSize(size)
+}
+
+t.test('the page, used as a person would', { skip }, async (t) => {
+  const { url } = await serve(t, '--model', 'stories15m', '--slots', '2')
+  const browser = await startBrowser(t, executable!)
+  const context = await browser.newContext({ colorScheme: 'light', acceptDownloads: true })
+  const page = await context.newPage()
+  const wrong = watchPage(page, url)
+  page.setDefaultTimeout(8000)
+  const step = async (name: string, run: (t: Test) => Promise<void>): Promise<void> => {
+    await t.test(name, async (t) => {
+      await run(t)
+      t.same(wrong.splice(0), [], 'it asked nobody else, and nothing failed')
+    })
+  }
+
+  await step(
+    'chat: settings, an answer with its figures, edit, regenerate, branches',
+    async (t) => {
       await page.goto(url)
       t.equal(page.url(), `${url}/ui/`, 'a browser is sent to the page')
-      await page.getByLabel('Message').fill('Once upon a time')
       await page.getByText('Settings').click()
-      await page.getByLabel('Most tokens').fill('40')
+      await page.getByLabel('Most tokens').fill('30')
       await page.getByLabel('Temperature').fill('0')
+      await page.getByLabel('Message').fill('Once upon a time')
       await page.getByLabel('Message').press('Enter')
-      await page.getByText(/TTFT .* tokens\/s .* 40 tokens .* cached/).waitFor()
-      t.comment(await page.locator('.turns').innerText())
-      t.same(await auditPage(page), [])
+      const figures = page.getByText(/TTFT .* tokens\/s · 30 tokens · \d+ of \d+ cached/)
+      await figures.waitFor()
+      const answers = page.locator('.assistant .markdown')
+      t.match(await answers.innerText(), /\w+ \w+/)
+      await auditAll(t, page)
+
+      await page.getByRole('button', { name: 'Regenerate' }).click()
+      await page.getByText('2 of 2').waitFor()
+      await figures.waitFor()
+      await page.getByRole('button', { name: 'Branch before' }).click()
+      await page.getByText('1 of 2').waitFor()
+      await page.getByRole('button', { name: 'Edit' }).click()
+      await page.getByLabel('Edit the message').fill('There was a dragon')
+      await page.getByRole('button', { name: 'Send' }).first().click()
+      await page.getByText('There was a dragon').first().waitFor()
+      await figures.waitFor()
+      t.equal(await page.locator('.turn').count(), 2, 'the edited question took its place')
+
+      const saved = page.waitForEvent('download')
+      await page.getByRole('button', { name: 'Export Markdown' }).click()
+      t.equal((await saved).suggestedFilename(), 'Once upon a time.md')
+      await page.reload()
+      await page.getByRole('button', { name: 'Once upon a time', exact: true }).click()
+      t.equal(await page.locator('.turn').count(), 2, 'the browser keeps it')
+      t.equal(await page.getByLabel('Most tokens').inputValue(), '30', 'and the settings')
+    },
+  )
+
+  await step('chat: stopped', async (t) => {
+    await page.getByRole('button', { name: 'New chat' }).click()
+    await page.getByText('Settings').click()
+    await page.getByLabel('Most tokens').fill('200')
+    await page.getByLabel('Message').fill('A long story')
+    await page.getByLabel('Message').press('Enter')
+    await page.locator('.assistant .markdown').waitFor()
+    await page.getByRole('button', { name: 'Stop' }).click()
+    await page.getByText('Stopped').waitFor()
+    t.ok(await page.getByRole('button', { name: 'Send' }).isVisible())
+  })
+
+  await step('scheduler: slots, queue, a request and why it waited, another policy', async (t) => {
+    await page.getByRole('link', { name: 'Scheduler' }).click()
+    await page.getByText('In force: adaptive+fcfs').waitFor()
+    const load = Array.from({ length: 8 }, async (_, index) => {
+      const response = await fetch(`${url}/generate`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-cllm-tenant': `team-${index % 2}` },
+        body: JSON.stringify({ prompt: `Story ${index}`, max_tokens: 100, ignore_eos: true }),
+      })
+      return response.status
     })
-    t.same(wrong, [])
-  },
-)
+    await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
+    await page.getByText('all slots were taken').first().waitFor()
+    await page.getByRole('img', { name: /2 of 2 slots busy, \d+ requests wait/ }).waitFor()
+    await page.getByLabel('Another one').selectOption('chunked+fair')
+    await page.getByRole('button', { name: 'Set the policy' }).click()
+    await page.getByText('In force: chunked+fair').waitFor()
+    await picture(page, 'scheduler')
+    await page.getByRole('region', { name: 'Queue' }).getByRole('link').last().click()
+    await page.getByText(/waited .*: all slots were taken/).waitFor()
+    t.same([...new Set(await Promise.all(load))], [200])
+    await page.getByText(/ended: length/).waitFor()
+    await page.getByRole('rowheader', { name: 'team-1' }).waitFor()
+    t.match(await page.getByLabel('Figures').innerText(), /TTFT\s+\d.*\nITL\s+\d/)
+    await auditAll(t, page)
+  })
+})

@@ -2,11 +2,15 @@ import type { JSX } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
 import { KeyForm } from './key-form.js'
+import { SchedulerPage } from './scheduler/scheduler-page.js'
 import { Server, type ServerError } from './server/server.js'
 import { ServerContext } from './server/server-context.js'
 import { ThemeButton } from './theme-button.js'
 
-const pages = [['chat', 'Chat']] as const
+const pages = [
+  ['chat', 'Chat'],
+  ['scheduler', 'Scheduler'],
+] as const
 
 type Page = (typeof pages)[number][0]
 
@@ -29,7 +33,7 @@ export function App(): JSX.Element {
   const [round, setRound] = useState(0)
   const server = useMemo(() => new Server(setRefusal), [])
   const models = useModels(server, round)
-  const { page } = useAddress()
+  const { page, detail } = useAddress()
   return (
     <ServerContext.Provider value={server}>
       <header>
@@ -53,7 +57,13 @@ export function App(): JSX.Element {
           }}
         />
       )}
-      <main key={round}>{page === 'chat' && <ChatPage models={models} />}</main>
+      <main key={round}>
+        {/* An answer goes on coming while another page is shown. */}
+        <div hidden={page !== 'chat'}>
+          <ChatPage models={models} />
+        </div>
+        {page === 'scheduler' && <SchedulerPage models={models} request={detail} />}
+      </main>
     </ServerContext.Provider>
   )
 }
