@@ -1,5 +1,17 @@
 import { defineConfig } from 'vite'
 
+/**
+ * reflect-metadata exports nothing and is there for its effect. As CommonJS it would be wrapped, and the
+ * minifier takes the call of the wrapper for useless.
+ */
+const keepReflect = {
+  name: 'keep-reflect',
+  transform: {
+    filter: { id: /reflect-metadata[\\/]Reflect\.js$/ },
+    handler: (code) => `${code}\nexport {}`,
+  },
+}
+
 export default defineConfig({
   root: import.meta.dirname,
   base: './', // a proxy may serve it below any path
@@ -13,5 +25,5 @@ export default defineConfig({
     reportCompressedSize: false,
     chunkSizeWarningLimit: 1000,
   },
-  worker: { format: 'es' },
+  worker: { format: 'es', plugins: () => [keepReflect] },
 })

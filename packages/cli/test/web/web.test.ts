@@ -13,8 +13,15 @@ const pictures = new URL('../../../../docs/images/', import.meta.url)
 async function picture(page: Page, name: string): Promise<void> {
   if (process.env['SCREENSHOTS'] === undefined) return
   await mkdir(pictures, { recursive: true })
+  await page.evaluate('scrollTo(0, 0)')
   await page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
 }
+
+/** Elements that a phone cannot show, unless they can be scrolled. */
+const tooWide = `[...document.body.querySelectorAll('*')]
+  .filter((each) => each.getBoundingClientRect().right > innerWidth + 1 && !each.closest('.scroll, pre, .sr-only'))
+  .map((each) => each.outerHTML.slice(0, 200))
+  .concat(document.documentElement.scrollWidth > innerWidth ? ['the page'] : [])`
 
 /** What is wrong with a page for who cannot see it, in both themes and on a phone. */
 async function auditAll(t: Test, page: Page): Promise<void> {
@@ -24,8 +31,7 @@ async function auditAll(t: Test, page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Light' }).click()
   const size = page.viewportSize()!
   await page.setViewportSize({ width: 360, height: 740 })
-  const width = await page.evaluate<number>('document.documentElement.scrollWidth')
-  t.ok(width <= 360, `${width} pixels fit a phone`)
+  t.same(await page.evaluate<string[]>(tooWide), [], 'it fits a phone')
   t.same(await auditPage(page), [], 'phone')
   await page.setViewportSize(size)
 }
@@ -111,13 +117,42 @@ t.test('the page, used as a person would', { skip }, async (t) => {
     await page.getByLabel('Another one').selectOption('chunked+fair')
     await page.getByRole('button', { name: 'Set the policy' }).click()
     await page.getByText('In force: chunked+fair').waitFor()
+    await page.getByText(/[2-9] requests ended/).waitFor()
     await picture(page, 'scheduler')
     await page.getByRole('region', { name: 'Queue' }).getByRole('link').last().click()
-    await page.getByText(/waited .*: all slots were taken/).waitFor()
+    await page.getByText(/waited .*all slots were taken/).waitFor()
     t.same([...new Set(await Promise.all(load))], [200])
     await page.getByText(/ended: length/).waitFor()
     await page.getByRole('rowheader', { name: 'team-1' }).waitFor()
     t.match(await page.getByLabel('Figures').innerText(), /TTFT\s+\d.*\nITL\s+\d/)
     await auditAll(t, page)
   })
+
+  await step(
+    'lab: a made load and the last minutes, through policies, and one applied',
+    async (t) => {
+      await page.getByRole('link', { name: 'Lab' }).click()
+      await page.getByLabel('Requests', { exact: true }).fill('40')
+      await page.getByRole('button', { name: 'Run' }).click()
+      const results = page.getByRole('region', { name: 'Results' })
+      await results.getByRole('columnheader', { name: 'adaptive+sjf' }).waitFor()
+      t.match(await results.innerText(), /TTFT p50\s+[\d.]+ m?s.*\s+[\d.]+ m?s/)
+      await auditAll(t, page)
+      await page.getByLabel('Requests of').selectOption("this server's last minutes")
+      await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('static+fcfs')
+      await page.getByLabel('Slots').fill('2')
+      await page.getByRole('button', { name: 'Run' }).click()
+      await page.getByText(/\d+ requests and \d+ steps of/).waitFor()
+      await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
+      const longest = await results.getByRole('row', { name: 'TTFT p99' }).innerText()
+      t.match(longest, /✓/, 'which one is better shows')
+      await picture(page, 'lab')
+      await page.getByRole('button', { name: 'Apply adaptive+fcfs' }).click()
+      await page.getByText('adaptive+fcfs is in force on the server').waitFor()
+      const { data } = (await (await fetch(`${url}/admin/scheduler`)).json()) as {
+        data: { policy: string }
+      }
+      t.equal(data.policy, 'adaptive+fcfs')
+    },
+  )
 })

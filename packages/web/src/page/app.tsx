@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
+import { LabPage } from './lab/lab-page.js'
 import { KeyForm } from './key-form.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
 import { Server, type ServerError } from './server/server.js'
@@ -10,6 +11,7 @@ import { ThemeButton } from './theme-button.js'
 const pages = [
   ['chat', 'Chat'],
   ['scheduler', 'Scheduler'],
+  ['lab', 'Lab'],
 ] as const
 
 type Page = (typeof pages)[number][0]
@@ -62,6 +64,7 @@ export function App(): JSX.Element {
         <div hidden={page !== 'chat'}>
           <ChatPage models={models} />
         </div>
+        {page === 'lab' && <LabPage />}
         {page === 'scheduler' && <SchedulerPage models={models} request={detail} />}
       </main>
     </ServerContext.Provider>

@@ -12,10 +12,12 @@ export interface Series {
 export function StackedChart({
   series,
   label,
+  unit,
 }: {
   readonly series: readonly Series[]
   /** What it shows, for who cannot see it. */
   readonly label: string
+  readonly unit: string
 }): JSX.Element {
   const count = Math.max(2, ...series.map(({ values }) => values.length))
   const sums: number[] = Array.from({ length: count }, () => 0)
@@ -45,7 +47,9 @@ export function StackedChart({
             <i class={`swatch ${kind}`} /> {name}
           </span>
         ))}
-        <span class="dim">up to {Math.round(top)}</span>
+        <span class="dim">
+          up to {Math.round(top)} {unit}
+        </span>
       </figcaption>
     </figure>
   )

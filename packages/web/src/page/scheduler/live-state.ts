@@ -22,7 +22,7 @@ export function withActivity(state: LiveState | undefined, activity: EngineActiv
   const since = now.now - shownMs
   const old = (state?.spans ?? []).filter(({ untilMs }) => untilMs > since)
   const spans = joined([...old, ...frames.flatMap((frame) => frame.spans)])
-  const sums = frames.map(({ spans: _, ...frame }) => frame)
+  const sums = frames.map(withoutSpans)
   const all = [...(state?.frames ?? []), ...sums]
   return {
     ...now,
@@ -30,6 +30,11 @@ export function withActivity(state: LiveState | undefined, activity: EngineActiv
     spans: spans.slice(-mostSpans),
     frames: all.filter(({ untilMs }) => untilMs > now.now - figuresMs),
   }
+}
+
+function withoutSpans(frame: ActivityFrame): Omit<ActivityFrame, 'spans'> {
+  const { spans: _, ...sums } = frame
+  return sums
 }
 
 /** Spans that go on where the last one of their request ended become one. */
@@ -133,4 +138,21 @@ export function figuresOf(frames: LiveState['frames'], now: number): LiveFigures
       .map(([tenant, count]) => [tenant, count / sum] as const)
       .sort(([, a], [, b]) => b - a),
   }
+}
+
+/** Computed tokens in each second before now, the oldest first. */
+export function tokensBySecond(
+  frames: LiveState['frames'],
+  now: number,
+): { readonly prompts: readonly number[]; readonly answers: readonly number[] } {
+  const seconds = figuresMs / 1000
+  const prompts = Array.from({ length: seconds }, () => 0)
+  const answers = [...prompts]
+  for (const { untilMs, steps } of frames) {
+    const at = seconds - 1 - Math.floor((now - untilMs) / 1000)
+    if (at < 0 || at >= seconds) continue
+    prompts[at] = (prompts[at] ?? 0) + steps.prefillTokens
+    answers[at] = (answers[at] ?? 0) + steps.decodeTokens
+  }
+  return { prompts, answers }
 }

@@ -118,9 +118,9 @@ function textOf(entry: Entry): string {
   const ms = formatMs(until - at)
   switch (type) {
     case 'waited': {
-      const why = Object.entries(reasons).map(
-        ([reason, each]) => `${reasonText(reason)} (${formatMs(each)})`,
-      )
+      const why = Object.entries(reasons)
+        .sort(([, a], [, b]) => b - a)
+        .map(([reason, each]) => `${reasonText(reason)} (${formatMs(each)})`)
       return `waited ${ms}: ${why.join(', ')}`
     }
     case 'admitted':

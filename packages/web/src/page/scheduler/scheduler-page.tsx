@@ -4,7 +4,7 @@ import { StackedChart } from '../chart.js'
 import { useServer } from '../server/server-context.js'
 import { Figures, Queue, Slots, Tenants } from './tables.js'
 import { Gantt } from './gantt.js'
-import { type LiveState, shownMs } from './live-state.js'
+import { type LiveState, shownMs, tokensBySecond } from './live-state.js'
 import { PolicyForm } from './policy-form.js'
 import { RequestPanel } from './request-panel.js'
 import { useLive } from './use-live.js'
@@ -68,6 +68,7 @@ function Live({
   const waits = state.queue.map(({ id, arrival }) => {
     return { id, kind: 'wait', atMs: arrival, untilMs: now, tokens: 0 } as const
   })
+  const { prompts, answers } = tokensBySecond(frames, now)
   const busy = slots.filter(({ request }) => request !== undefined).length
   const picture = {
     slots: slots.length,
@@ -93,19 +94,12 @@ function Live({
         <section class="card" aria-label="Steps">
           <h2>What steps compute</h2>
           <StackedChart
-            label="Tokens of answers and prompts in each tenth of a second"
+            label="Tokens of answers and prompts in each of the last 60 seconds"
             series={[
-              {
-                name: 'answers',
-                kind: 'decode',
-                values: frames.map(({ steps }) => steps.decodeTokens),
-              },
-              {
-                name: 'prompts',
-                kind: 'prefill',
-                values: frames.map(({ steps }) => steps.prefillTokens),
-              },
+              { name: 'answers', kind: 'decode', values: answers },
+              { name: 'prompts', kind: 'prefill', values: prompts },
             ]}
+            unit="tokens/s"
           />
         </section>
         <Slots state={state} />

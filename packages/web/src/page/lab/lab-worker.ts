@@ -1,0 +1,22 @@
+import { type LabJob, type LabResult, runCandidate } from './run-lab.js'
+
+/** What the worker tells: a result for each candidate in their order, or why there is none. */
+export type LabMessage =
+  | { readonly type: 'result'; readonly result: LabResult }
+  | { readonly type: 'failed'; readonly policy: string; readonly message: string }
+  | { readonly type: 'done' }
+
+const tell = (message: LabMessage): void => postMessage(message)
+
+addEventListener('message', ({ data }: MessageEvent<LabJob>) => void run(data))
+
+async function run(job: LabJob): Promise<void> {
+  for (const candidate of job.candidates) {
+    try {
+      tell({ type: 'result', result: await runCandidate(job, candidate) })
+    } catch (error) {
+      tell({ type: 'failed', policy: candidate.policy, message: (error as Error).message })
+    }
+  }
+  tell({ type: 'done' })
+}
