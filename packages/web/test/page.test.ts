@@ -1,5 +1,6 @@
 import type { ActivityFrame, ActivitySpan, EngineActivity } from '@cllm/core'
 import { policyNames } from '@cllm/scheduler'
+import type { SimulatedRequest } from '@cllm/simulation'
 import { h } from 'preact'
 import { render } from 'preact-render-to-string'
 import t from 'tap'
@@ -242,7 +243,10 @@ t.test('the picture of the slots: where spans are, and what is under the pointer
 t.test('the lab knows the policies, and the same load gives the same figures', async (t) => {
   t.same([...namesOfPage].sort(), [...policyNames].sort())
   const load = { ...usualLoad, requests: 30 }
-  const plain = (made: typeof load) => madeRequests(made).map(({ prompt: _, ...rest }) => rest)
+  const ids = (prompt: SimulatedRequest['prompt']) =>
+    typeof prompt === 'function' ? prompt() : prompt
+  const plain = (made: typeof load) =>
+    madeRequests(made).map(({ prompt, ...rest }) => ({ ...rest, length: ids(prompt).length }))
   t.same(plain(load), plain(load))
   t.notSame(plain(load), plain({ ...load, seed: 2 }))
   const job = { load: { kind: 'made', load }, machine: 'gpu-8b', slots: 4, candidates: [] } as const

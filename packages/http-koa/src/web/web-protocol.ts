@@ -44,7 +44,11 @@ const routes: readonly HandledRoute<WebContext>[] = [
     path: '/ui',
     summary: 'The web page: chat, scheduler, lab, models',
     answers: ['text/html'],
-    handle: async (ctx, web) => await send(ctx, web, 'index.html'),
+    async handle(ctx, web) {
+      // The page's files are beside it only below a path that ends so.
+      if (!ctx.path.endsWith('/')) ctx.redirect('ui/')
+      else await send(ctx, web, 'index.html')
+    },
   },
   {
     method: 'get',
@@ -102,7 +106,7 @@ export function webProtocol({ page }: WebProtocolOptions = {}): KoaProtocol {
       router.get('/', async (ctx, next) => {
         ctx.vary('Accept')
         if (ctx.accepts('json', 'html') !== 'html') return await next()
-        ctx.redirect('/ui/')
+        ctx.redirect('ui/')
       })
       mountRoutes(router, routes, { files: lazily(page) })
     },
