@@ -1,7 +1,7 @@
 import type { Clock, EngineActivity } from '@cllm/core'
 
 /** Milliseconds between two messages while there is work, and while there is none. */
-const busyMs = 100
+const busyMs = 200
 const idleMs = 500
 
 /** Who gets the messages of a {@link LiveFeed}. */
@@ -14,7 +14,7 @@ export interface LiveSink {
 }
 
 /**
- * Asks an engine what goes on and passes it on, at most ten times a second. While the sink is behind
+ * Asks an engine what goes on and passes it on, at most five times a second. While the sink is behind
  * nothing is asked, so that it costs nothing; what the engine forgets meanwhile is counted as `lost`.
  */
 export class LiveFeed {

@@ -11,8 +11,8 @@ import { LiveFeed } from './live-feed.js'
 const mostUnread = 64 * 1024
 
 /**
- * `GET /admin/live`: what goes on in an engine; as server-sent events for who accepts them, at most ten
- * a second, otherwise once.
+ * `GET /admin/live`: what goes on in an engine; as server-sent events for who accepts them, at most
+ * five a second, otherwise once.
  */
 export async function getLive(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
   const model = modelOf(ctx)

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
 import { LabPage } from './lab/lab-page.js'
 import { KeyForm } from './key-form.js'
+import { ModelsPage } from './models/models-page.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
 import { Server, type ServerError } from './server/server.js'
 import { ServerContext } from './server/server-context.js'
@@ -12,6 +13,7 @@ const pages = [
   ['chat', 'Chat'],
   ['scheduler', 'Scheduler'],
   ['lab', 'Lab'],
+  ['models', 'Models'],
 ] as const
 
 type Page = (typeof pages)[number][0]
@@ -64,6 +66,7 @@ export function App(): JSX.Element {
         <div hidden={page !== 'chat'}>
           <ChatPage models={models} />
         </div>
+        {page === 'models' && <ModelsPage />}
         {page === 'lab' && <LabPage />}
         {page === 'scheduler' && <SchedulerPage models={models} request={detail} />}
       </main>

@@ -14,6 +14,7 @@ export function KeyForm({
   return (
     <form
       class="key"
+      aria-label="API key"
       onSubmit={(event) => {
         event.preventDefault()
         onKey(key.trim())

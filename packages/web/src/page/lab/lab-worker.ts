@@ -1,4 +1,4 @@
-import { type LabJob, type LabResult, runCandidate } from './run-lab.js'
+import { type LabJob, type LabResult, machineOf, runCandidate } from './run-lab.js'
 
 /** What the worker tells: a result for each candidate in their order, or why there is none. */
 export type LabMessage =
@@ -11,9 +11,11 @@ const tell = (message: LabMessage): void => postMessage(message)
 addEventListener('message', ({ data }: MessageEvent<LabJob>) => void run(data))
 
 async function run(job: LabJob): Promise<void> {
+  let machine: ReturnType<typeof machineOf> | undefined
   for (const candidate of job.candidates) {
     try {
-      tell({ type: 'result', result: await runCandidate(job, candidate) })
+      machine ??= machineOf(job)
+      tell({ type: 'result', result: await runCandidate(job, candidate, machine) })
     } catch (error) {
       tell({ type: 'failed', policy: candidate.policy, message: (error as Error).message })
     }

@@ -45,13 +45,21 @@ export interface LabResult extends Candidate {
   readonly unevenness: number | undefined
 }
 
-/** Runs a load through a policy, as a server's engine would, on simulated time. */
-export async function runCandidate(job: LabJob, candidate: Candidate): Promise<LabResult> {
+/**
+ * Runs a load through a policy, as a server's engine would, on simulated time.
+ *
+ * @param machine - that of the job, which takes a while to be fitted to a recording
+ */
+export async function runCandidate(
+  job: LabJob,
+  candidate: Candidate,
+  machine = machineOf(job),
+): Promise<LabResult> {
   const requests = requestsOf(job)
   const limits = job.load.kind === 'recording' ? job.load.recording.limits : undefined
   const { results, utilization, preemptions } = await simulateLoad({
     policy: (): SchedulerPolicy => createPolicy(candidate.policy, candidate.options),
-    machine: machineOf(job),
+    machine,
     requests,
     slots: job.slots,
     contextSize: limits?.contextSize ?? 8192,
@@ -67,7 +75,8 @@ function requestsOf({ load }: LabJob): SimulatedRequest[] {
   return requests
 }
 
-function machineOf({ machine, load }: LabJob): MachineModel {
+/** The machine that a job is to run on. Throws where a recording has too few steps to tell. */
+export function machineOf({ machine, load }: LabJob): MachineModel {
   if (load.kind === 'recording' && machine === 'recorded') {
     return recordedMachine(load.recording, 'The recording')
   }
