@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { delimiter, join } from 'node:path'
+import axe from 'axe-core'
 import { chromium, type Browser, type Page } from 'playwright-core'
 import type { Test } from 'tap'
 
@@ -36,15 +36,10 @@ export function watchPage(page: Page, url: string): string[] {
   return wrong
 }
 
-const axe = createRequire(import.meta.url).resolve('axe-core')
-
 /** What axe-core finds wrong with a page as it is. */
 export async function auditPage(page: Page): Promise<string[]> {
   // The page's policy runs no script but its own, so this one comes from the browser's side.
-  if (!(await page.evaluate<boolean>('"axe" in window'))) {
-    const { readFile } = await import('node:fs/promises')
-    await page.evaluate(await readFile(axe, 'utf8'))
-  }
+  await page.evaluate(axe.source)
   return await page.evaluate<string[]>(
     `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.flatMap(
       ({ id, nodes }) => nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary)))`,

@@ -10,16 +10,11 @@ import { serve } from '../serve-process.js'
 import { auditPage, findBrowser, startBrowser, watchPage } from './browser.js'
 
 const executable = findBrowser()
-const skip = executable === undefined && 'there is no Chromium on PATH'
+const missing = executable === undefined && 'there is no Chromium on PATH'
+/** The pictures of the docs are made, and nothing else, where the environment asks for them. */
+const isForPictures = process.env['SCREENSHOTS'] !== undefined
+const skip = isForPictures ? 'only pictures are asked for' : missing
 const pictures = new URL('../../../../docs/images/', import.meta.url)
-
-/** A picture for the docs, where the environment asks for pictures. */
-async function picture(page: Page, name: string): Promise<void> {
-  if (process.env['SCREENSHOTS'] === undefined) return
-  await mkdir(pictures, { recursive: true })
-  await page.evaluate('scrollTo(0, 0)')
-  await page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
-}
 
 /** Elements that a phone cannot show, unless they can be scrolled. */
 const tooWide = `[...document.body.querySelectorAll('*')]
@@ -131,8 +126,6 @@ t.test('the page, used as a person would', { skip }, async (t) => {
     await page.getByLabel('Another one').selectOption('chunked+fair')
     await page.getByRole('button', { name: 'Set the policy' }).click()
     await page.getByText('In force: chunked+fair').waitFor()
-    await page.getByText(/[2-9] requests ended/).waitFor()
-    await picture(page, 'scheduler')
     await page.getByRole('region', { name: 'Queue' }).getByRole('link').last().click()
     await page.getByText(/waited .*all slots were taken/).waitFor()
     t.same([...new Set(await Promise.all(load))], [200])
@@ -159,7 +152,6 @@ t.test('the page, used as a person would', { skip }, async (t) => {
       await page.getByText(/\d+ requests and \d+ steps of/).waitFor()
       await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
       t.match(await results.innerText(), /✓/, 'which one is better shows')
-      await picture(page, 'lab')
       await page.getByRole('button', { name: 'Apply adaptive+fcfs' }).click()
       await page.getByText('adaptive+fcfs is in force on the server').waitFor()
       const { data } = (await (await fetch(`${url}/admin/scheduler`)).json()) as {
@@ -236,4 +228,39 @@ t.test('a setting turns it off', async (t) => {
     )
   t.same(routes(), ['/ui', '/ui/*file'])
   t.same(routes('--no-ui'), [])
+})
+
+t.test('pictures', { skip: isForPictures ? missing : 'SCREENSHOTS asks for them' }, async (t) => {
+  const { url } = await serve(t, '--model', 'stories15m', '--slots', '8')
+  const browser = await startBrowser(t, executable!)
+  const page = await browser.newPage({ viewport: { width: 1100, height: 760 } })
+  const shoot = async (name: string): Promise<void> => {
+    await mkdir(pictures, { recursive: true })
+    await page.evaluate('scrollTo(0, 0)')
+    await page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
+  }
+  await page.goto(`${url}/ui/#scheduler`)
+  await page.getByText('In force').waitFor()
+  let left = 160
+  const ask = async (index: number): Promise<void> => {
+    while (left-- > 0) {
+      const prompt = `Once upon a time ${'there was a dog '.repeat((left * 7) % 30)}${left}`
+      const body = { prompt, max_tokens: 20 + ((left * 13) % 70), ignore_eos: true }
+      const headers = {
+        'content-type': 'application/json',
+        'x-cllm-tenant': ['blue', 'green', 'red'][index % 3]!,
+      }
+      await fetch(`${url}/generate`, { method: 'POST', headers, body: JSON.stringify(body) })
+    }
+  }
+  const load = Promise.all(Array.from({ length: 14 }, async (_, index) => await ask(index)))
+  await page.getByText(/\b[5-9]\d requests ended/).waitFor({ timeout: 60_000 })
+  await shoot('scheduler')
+  await load
+  await page.getByRole('link', { name: 'Lab' }).click()
+  await page.getByLabel('Requests of').selectOption("this server's last minutes")
+  await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('static+fcfs')
+  await page.getByRole('button', { name: 'Run' }).click()
+  await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
+  await shoot('lab')
 })

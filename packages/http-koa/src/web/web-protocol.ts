@@ -17,26 +17,17 @@ interface WebContext {
 }
 
 /** What a model says is shown in the page: nothing but the page's own files is loaded or run. */
-const pagePolicy = policyOf("script-src 'self'", "connect-src 'self'")
-
-/**
- * The lab's worker also runs policies that are typed into the page. It has no page to reach, and this
- * keeps it from the network.
- */
-const workerPolicy = policyOf("script-src 'self' 'unsafe-eval'", "connect-src 'none'")
-
-function policyOf(...special: readonly string[]): string {
-  return [
-    "default-src 'none'",
-    ...special,
-    "style-src 'self'",
-    "img-src 'self' data:",
-    "worker-src 'self'",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-  ].join('; ')
-}
+const pagePolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "connect-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "worker-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ')
 
 const routes: readonly HandledRoute<WebContext>[] = [
   {
@@ -64,7 +55,7 @@ async function send(ctx: KoaContext, { files }: WebContext, name: string): Promi
   if (file === undefined) throw new CllmError('not_found', `The web page has no file ${name}`)
   ctx.type = file.type
   ctx.set({
-    'Content-Security-Policy': /lab-worker/.test(name) ? workerPolicy : pagePolicy,
+    'Content-Security-Policy': pagePolicy,
     'Cache-Control': file.isHashed ? 'public, max-age=31536000, immutable' : 'no-cache',
     ETag: file.etag,
     Vary: 'Accept-Encoding',

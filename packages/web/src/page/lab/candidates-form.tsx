@@ -54,10 +54,11 @@ export function CandidatesForm({
           {drafts.length > 1 && (
             <button
               type="button"
-              class="quiet"
+              class="quiet end"
+              aria-label={`Remove policy ${index + 1}`}
               onClick={() => onChange(drafts.filter((_, other) => other !== index))}
             >
-              Remove policy {index + 1}
+              Remove
             </button>
           )}
         </div>

@@ -4,7 +4,7 @@ import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-pa
 export async function* readEvents(response: Response): AsyncGenerator<EventSourceMessage> {
   if (response.body === null) return
   const events = response.body
-    .pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>)
+    .pipeThrough(new TextDecoderStream())
     .pipeThrough(new EventSourceParserStream())
     .getReader()
   try {

@@ -1,9 +1,7 @@
 /** The lines of an answer, as they come. */
 export async function* readLines(response: Response): AsyncGenerator<string> {
   if (response.body === null) return
-  const parts = response.body
-    .pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>)
-    .getReader()
+  const parts = response.body.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ''
   for (;;) {
     const { done, value } = await parts.read()
