@@ -249,7 +249,13 @@ t.test('the lab knows the policies, and the same load gives the same figures', a
     madeRequests(made).map(({ prompt, ...rest }) => ({ ...rest, length: ids(prompt).length }))
   t.same(plain(load), plain(load))
   t.notSame(plain(load), plain({ ...load, seed: 2 }))
-  const job = { load: { kind: 'made', load }, machine: 'gpu-8b', slots: 4, candidates: [] } as const
+  const job = {
+    load: { kind: 'made', load },
+    machine: 'gpu-8b',
+    slots: 4,
+    ownOrder: 'request.maxTokens',
+    candidates: [],
+  } as const
   const of = async (policy: string) => await runCandidate(job, { policy, options: {} })
   const [one, again, other] = [
     await of('chunked+fcfs'),
@@ -259,5 +265,10 @@ t.test('the lab knows the policies, and the same load gives the same figures', a
   t.same(one, again)
   t.equal(one.ttfts.length, 30)
   t.ok(one.ttfts.at(-1)! < other.ttfts.at(-1)!, 'waiting for a whole group takes longer')
+  t.notSame((await of('chunked+own')).ttfts, one.ttfts, 'an order that was typed in')
+  const typed = async (ownOrder: string) =>
+    await runCandidate({ ...job, ownOrder }, { policy: 'chunked+own', options: {} })
+  await t.rejects(typed('request.'), SyntaxError)
+  await t.rejects(typed('"first"'), /gave first, which is no number/)
   await t.rejects(of('none+fcfs'), { code: 'invalid_policy' })
 })

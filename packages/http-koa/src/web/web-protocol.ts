@@ -16,18 +16,24 @@ interface WebContext {
   readonly files: () => Promise<ReadonlyMap<string, PageFile>>
 }
 
+const policyOf = (scripts: string, connections: string): string =>
+  [
+    "default-src 'none'",
+    `script-src ${scripts}`,
+    `connect-src ${connections}`,
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "worker-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ')
+
 /** What a model says is shown in the page: nothing but the page's own files is loaded or run. */
-const pagePolicy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "connect-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "worker-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ')
+const pagePolicy = policyOf("'self'", "'self'")
+
+/** The lab's worker runs orders that are typed in, too. It has no page, and this leaves it no network. */
+const workerPolicy = policyOf("'self' 'unsafe-eval'", "'none'")
 
 const routes: readonly HandledRoute<WebContext>[] = [
   {
@@ -55,7 +61,7 @@ async function send(ctx: KoaContext, { files }: WebContext, name: string): Promi
   if (file === undefined) throw new CllmError('not_found', `The web page has no file ${name}`)
   ctx.type = file.type
   ctx.set({
-    'Content-Security-Policy': pagePolicy,
+    'Content-Security-Policy': /^assets\/lab-worker-/.test(name) ? workerPolicy : pagePolicy,
     'Cache-Control': file.isHashed ? 'public, max-age=31536000, immutable' : 'no-cache',
     ETag: file.etag,
     Vary: 'Accept-Encoding',

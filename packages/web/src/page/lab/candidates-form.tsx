@@ -1,4 +1,4 @@
-import { policyNames } from './policy-names.js'
+import { ownNames, policyNames } from './policy-names.js'
 import type { JSX } from 'preact'
 
 /** A policy to try, as it is typed. */
@@ -20,8 +20,13 @@ const most = 4
 export function CandidatesForm({
   drafts,
   onChange,
+  ownOrder,
+  setOwnOrder,
 }: {
   readonly drafts: readonly CandidateDraft[]
+  /** The code of the order `own`. */
+  readonly ownOrder: string
+  readonly setOwnOrder: (code: string) => void
   readonly onChange: (drafts: readonly CandidateDraft[]) => void
 }): JSX.Element {
   const change = (at: number, part: Partial<CandidateDraft>): void =>
@@ -37,7 +42,7 @@ export function CandidatesForm({
               value={policy}
               onChange={(event) => change(index, { policy: event.currentTarget.value })}
             >
-              {policyNames.map((name) => (
+              {[...policyNames, ...ownNames].map((name) => (
                 <option key={name}>{name}</option>
               ))}
             </select>
@@ -71,6 +76,17 @@ export function CandidatesForm({
         >
           One more
         </button>
+      )}
+      {drafts.some(({ policy }) => policy.endsWith('+own')) && (
+        <label>
+          The order own: a request's rank, the lowest first
+          <textarea
+            rows={2}
+            spellcheck={false}
+            value={ownOrder}
+            onInput={(event) => setOwnOrder(event.currentTarget.value)}
+          />
+        </label>
       )}
     </section>
   )

@@ -19,6 +19,7 @@ export function LabPage(): JSX.Element {
   const [machine, setMachine] = useState('gpu-8b')
   const [slots, setSlots] = useState(8)
   const [drafts, setDrafts] = useState(usualCandidates)
+  const [ownOrder, setOwnOrder] = useState('request.promptTokens + 2 * request.maxTokens')
   const [told, setTold] = useState('')
 
   const start = async (): Promise<void> => {
@@ -40,7 +41,7 @@ export function LabPage(): JSX.Element {
         const minutes = (durationMs / 60_000).toFixed(1)
         setTold(`${arrivals.length} requests and ${steps.length} steps of ${minutes} minutes`)
       }
-      lab.run({ load, machine, slots, candidates })
+      lab.run({ load, machine, slots, ownOrder, candidates })
     } catch (error) {
       setTold((error as Error).message)
     }
@@ -77,7 +78,7 @@ export function LabPage(): JSX.Element {
             setMachine(next === 'recording' ? 'recorded' : 'gpu-8b')
           }}
         />
-        <CandidatesForm drafts={drafts} onChange={setDrafts} />
+        <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
         <div class="buttons">
           <button type="submit" disabled={lab.isRunning}>
             Run

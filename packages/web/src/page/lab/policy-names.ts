@@ -7,3 +7,6 @@ const orders = 'fcfs priority sjf hrrn lpm fair dlpm edf mlfq random'.split(' ')
 export const policyNames: readonly string[] = batchings.flatMap((batching) =>
   orders.map((order) => `${batching}+${order}`),
 )
+
+/** Those with the order that is typed into the lab. */
+export const ownNames: readonly string[] = batchings.map((batching) => `${batching}+own`)

@@ -77,6 +77,7 @@ export function ResultsTable({
                 <button
                   type="button"
                   class="quiet"
+                  disabled={result.policy.endsWith('+own')}
                   aria-label={`Apply ${result.policy}`}
                   onClick={() => onApply(result)}
                 >

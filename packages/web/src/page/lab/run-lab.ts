@@ -1,4 +1,4 @@
-import type { Recording, SchedulerPolicy } from '@cllm/core'
+import type { Recording } from '@cllm/core'
 import { createPolicy } from '@cllm/scheduler'
 import {
   builtInMachines,
@@ -10,6 +10,7 @@ import {
   type SimulatedRequest,
 } from '@cllm/simulation'
 import { type MadeLoad, madeRequests } from './made-load.js'
+import { OwnPolicies } from './own-order.js'
 
 /** A policy to try. */
 export interface Candidate {
@@ -26,6 +27,8 @@ export interface LabJob {
   /** A built-in machine's name, or `recorded`: as the steps of the recording took. */
   readonly machine: string
   readonly slots: number
+  /** The rank of a request in the order `own`, as code; the lowest goes first. */
+  readonly ownOrder: string
   readonly candidates: readonly Candidate[]
 }
 
@@ -46,7 +49,8 @@ export interface LabResult extends Candidate {
 }
 
 /**
- * Runs a load through a policy, as a server's engine would, on simulated time.
+ * Runs a load through a policy, as a server's engine would, on simulated time. Throws what a policy
+ * does wrong.
  *
  * @param machine - that of the job, which takes a while to be fitted to a recording
  */
@@ -55,16 +59,19 @@ export async function runCandidate(
   candidate: Candidate,
   machine = machineOf(job),
 ): Promise<LabResult> {
+  const { policy, options } = candidate
+  const own = policy.endsWith('+own') ? new OwnPolicies(job.ownOrder) : undefined
   const requests = requestsOf(job)
   const limits = job.load.kind === 'recording' ? job.load.recording.limits : undefined
   const { results, utilization, preemptions } = await simulateLoad({
-    policy: (): SchedulerPolicy => createPolicy(candidate.policy, candidate.options),
+    policy: () => own?.create(policy, options) ?? createPolicy(policy, options),
     machine,
     requests,
     slots: job.slots,
     contextSize: limits?.contextSize ?? 8192,
     batchSize: Math.max(limits?.batchSize ?? 2048, job.slots),
   })
+  if (own?.problem !== undefined) throw own.problem
   return { ...candidate, ...summarize(results), utilization, preemptions }
 }
 
