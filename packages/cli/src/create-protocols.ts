@@ -5,6 +5,7 @@ import {
   type LogLevelControl,
   type ModelStore,
 } from '@cllm/http-koa'
+import { pageFolder } from '@cllm/web'
 import type { LoadedConfig } from './config/load-config.js'
 
 /** The inputs of protocols besides the configuration. */
@@ -31,6 +32,7 @@ export function createProtocols(
     options: optionsOf(server),
     defaults: setDefaults(loaded),
     started: now,
+    ...(server.ui ? { page: pageFolder } : {}),
     maxQueuedRequests: scheduler.max_queued_requests,
     ...surroundings,
   })

@@ -10,11 +10,13 @@ import { ollama } from './ollama/ollama-protocol.js'
 import { openAi } from './openai/openai-protocol.js'
 import { openApi } from './openapi/openapi-protocol.js'
 import { usage } from './usage/usage-protocol.js'
+import { web } from './web/web-protocol.js'
 import type { ProtocolDefaults } from './request/protocol-defaults.js'
 import type { KoaProtocolDefinition } from './routes/define-protocol.js'
 
 /** The protocols of this package, in the order in which they are served. */
 export const builtInProtocols: readonly KoaProtocolDefinition[] = Object.freeze([
+  web,
   native,
   anthropic,
   batches,

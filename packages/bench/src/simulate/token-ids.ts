@@ -1,4 +1,4 @@
-import { nextNumber } from '@cllm/core'
+import { promptIds } from '@cllm/simulation'
 import type { WorkItem } from '../workload/work-item.js'
 
 /**
@@ -11,24 +11,6 @@ export function tokenIds(item: WorkItem, lap = 0): number[] {
   const { prompt, inputTokens } = item
   const segments =
     typeof prompt === 'string' ? [{ key: `text ${prompt}`, tokens: inputTokens }] : prompt
-  const ids: number[] = []
-  for (const { key, tokens } of segments) {
-    let state = hashOf(lap === 0 ? key : `${lap} ${key}`)
-    for (let index = 0; index < tokens; index++) {
-      state = nextNumber(state)
-      // 0 is what a simulated model says.
-      ids.push(1 + (state >>> 3))
-    }
-  }
-  return ids
-}
-
-/** FNV-1a over the characters, mixed once more so that like keys begin with unlike tokens. */
-function hashOf(key: string): number {
-  let hash = 0x811c9dc5
-  for (let index = 0; index < key.length; index++) {
-    hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193)
-  }
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
-  return (hash ^ (hash >>> 13)) >>> 0
+  if (lap === 0) return promptIds(segments)
+  return promptIds(segments.map(({ key, tokens }) => ({ key: `${lap} ${key}`, tokens })))
 }

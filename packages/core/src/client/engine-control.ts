@@ -4,6 +4,7 @@ import type {
   EngineInfo,
   Prompt,
 } from '../contracts/engine/engine-client.js'
+import type { EngineActivity } from '../contracts/engine/engine-activity.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
 import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
@@ -67,6 +68,12 @@ export class EngineControl implements EngineCalls {
   /** Counters and what is going on now. */
   async statistics(): Promise<EngineStatistics> {
     return this.engine.statistics()
+  }
+
+  /** What happened since the frame of this number, and what goes on now. */
+  async activity(cursor?: number): Promise<EngineActivity> {
+    this.#ensureOpen()
+    return this.engine.activity.look(cursor)
   }
 
   /** What happened to a request. Throws `request_not_found`. */

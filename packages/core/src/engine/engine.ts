@@ -17,6 +17,7 @@ import { SlotCompactor } from './kv/slot-compactor.js'
 import { OutputProcessor } from './output/output-processor.js'
 import type { KVCacheManager, WaitPredictor } from './parts.js'
 import { type PolicyInForce, PolicyRunner } from './policy/policy-runner.js'
+import { ActivityWatch } from './report/activity-watch.js'
 import { Counters } from './report/counters.js'
 import { EngineObservers } from './report/engine-observers.js'
 import { recordStep } from './report/record-step.js'
@@ -47,6 +48,7 @@ export class Engine {
     @inject(tokens.TOKENIZER) readonly tokenizer: Tokenizer,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(Embeddings) readonly embeddings: Embeddings,
+    @inject(ActivityWatch) readonly activity: ActivityWatch,
     @inject(PartQueue) readonly parts: PartQueue,
     @inject(InputProcessor) private readonly input: InputProcessor,
     @inject(RequestTable) private readonly table: RequestTable,

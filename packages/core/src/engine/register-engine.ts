@@ -11,6 +11,7 @@ import { BlockPrefixIndex } from './kv/prefix-index.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
 import { OutputProcessor } from './output/output-processor.js'
 import { PolicyRunner } from './policy/policy-runner.js'
+import { ActivityWatch } from './report/activity-watch.js'
 import { Counters } from './report/counters.js'
 import { EngineObservers } from './report/engine-observers.js'
 import { RequestTracker } from './report/request-tracker.js'
@@ -36,6 +37,7 @@ export const builtInParts: ReadonlyMap<InjectionToken<unknown>, InjectionToken<u
 
 /** One of each in an engine. */
 const fixed = [
+  ActivityWatch,
   BlockPrefixIndex,
   FcfsWaitPredictor,
   QueueLimits,

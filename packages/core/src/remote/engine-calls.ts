@@ -9,6 +9,7 @@ export const engineCalls = [
   'applyTemplate',
   'info',
   'statistics',
+  'activity',
   'explain',
   'getScheduler',
   'setScheduler',

@@ -5,6 +5,7 @@ import type { HandledRoute } from '../routes/api-route.js'
 import { mountRoutes } from '../routes/mount-routes.js'
 import { defineProtocol, type LogLevelControl } from '../routes/define-protocol.js'
 import { getLogLevel, logLevelSchema, putLogLevel } from './log-level.js'
+import { getLive } from './live.js'
 import { getRecorder } from './recorder.js'
 import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
 
@@ -56,11 +57,19 @@ const routes: readonly HandledRoute<AdminContext>[] = [
     query: modelQuery,
     handle: getRecorder,
   },
+  {
+    method: 'get',
+    path: '/admin/live',
+    summary: 'What goes on now, once or as server-sent events',
+    query: modelQuery,
+    answers: ['application/json', 'text/event-stream'],
+    handle: getLive,
+  },
 ]
 
 /**
- * The routes that change a running server or show its recent past: `GET` and `PUT` of
- * `/admin/scheduler` and `/admin/log-level`, `GET /admin/recorder`; see `docs/api.md`. Without API
+ * The routes that change a running server or show its present and recent past: `GET` and `PUT` of
+ * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live` and `/admin/recorder`; see `docs/api.md`. Without API
  * keys every client that reaches them can use them, so expose them to operators only.
  */
 export function adminProtocol({ log }: AdminProtocolOptions = {}): KoaProtocol {

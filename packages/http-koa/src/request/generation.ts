@@ -44,7 +44,7 @@ async function start(
     throw new CllmError('internal', 'The engine did not begin a stream with its start event')
   }
   const { id, promptTokens, forecast } = first.value
-  if (forecast !== undefined) tellForecast(ctx, forecast)
+  if (forecast !== undefined) tellForecast(ctx, id, forecast)
   return { id, promptTokens, events: events as GenerationEvents }
 }
 

@@ -32,9 +32,17 @@ export function isForecastWanted(ctx: KoaContext): boolean {
   return ctx.get(forecastHeader).toLowerCase() === 'true'
 }
 
-/** Sets the forecast headers. With several generations in one answer, the last one counts. */
-export function tellForecast(ctx: KoaContext, { position, firstTokenMs }: Forecast): void {
+/**
+ * Sets the forecast headers, with the id that `/requests/{id}` takes. With several generations in one
+ * answer, the last one counts.
+ */
+export function tellForecast(
+  ctx: KoaContext,
+  id: string,
+  { position, firstTokenMs }: Forecast,
+): void {
   ctx.set({
+    'X-Cllm-Request-Id': id,
     'X-Queue-Position': String(position),
     'X-Predicted-TTFT-Ms': String(Math.round(firstTokenMs)),
   })

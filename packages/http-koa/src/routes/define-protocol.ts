@@ -21,6 +21,8 @@ export interface ProtocolContext {
   readonly log?: LogLevelControl
   /** Where models are fetched from, if anywhere. */
   readonly store?: ModelStore
+  /** The folder with the files of the web page, as `@cllm/web` exports it; default: no page. */
+  readonly page?: URL
   /** The protocols of this server; the list is complete when the first one is mounted. */
   readonly protocols: readonly KoaProtocol[]
 }

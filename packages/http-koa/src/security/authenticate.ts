@@ -12,9 +12,12 @@ const openPaths: ReadonlySet<string> = new Set([
   '/v1/health',
 ])
 
-/** Paths without a key: health checks and the overview. */
+/** The web page asks for a key itself; its files are in the published package. */
+const isPage = (path: string): boolean => /^\/ui(\/|$)/.test(path)
+
+/** Paths without a key: health checks, the overview, and the files of the web page. */
 export const isOpen = (method: string, path: string): boolean =>
-  openPaths.has(path) && /^(get|head)$/i.test(method)
+  (openPaths.has(path) || isPage(path)) && /^(get|head)$/i.test(method)
 
 /** Paths for admins only: they change the server, show all of it, or put load on it. */
 const forAdmins: ReadonlySet<string> = new Set([

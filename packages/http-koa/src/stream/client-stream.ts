@@ -30,6 +30,11 @@ export class ClientStream {
     return this.#res.destroyed
   }
 
+  /** Bytes that the client has not read, besides the operating system's buffers. */
+  get unread(): number {
+    return this.#res.writableLength
+  }
+
   /** Sends a part, or disconnects the client if it has left too much unread. */
   write(text: string): void {
     if (this.destroyed) return

@@ -1,7 +1,7 @@
 import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
 import { option } from './option.js'
 import { resolvePath } from '../paths.js'
-import { decimal, integer, orNone, record, text } from './value-format.js'
+import { decimal, integer, orNone, record, text, toggle } from './value-format.js'
 
 const emptyToNone = (value: unknown) => (value === '' ? null : value)
 
@@ -85,6 +85,12 @@ export const serverOptions = {
     placeholder: 'FOLDER',
     normalize: emptyToNone,
     resolve: resolvePath,
+  }),
+  ui: option({
+    doc: 'The web page at `/ui`, and at `/` for browsers; without it only the APIs are served.',
+    default: true,
+    format: toggle(),
+    arg: 'ui',
   }),
   drain_timeout: option({
     doc: 'Seconds that running requests get to finish when the server is stopped.',

@@ -1,5 +1,6 @@
 import type { SerializedError } from '../../errors/cllm-error.js'
 import type { BackendCapabilities, BackendLimits, ModelInfo } from '../model/backend.js'
+import type { EngineActivity } from './engine-activity.js'
 import type { EngineStatistics } from './engine-statistics.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
@@ -249,6 +250,12 @@ export interface EngineCalls {
   info(): Promise<EngineInfo>
   /** Counters and what is going on now. */
   statistics(): Promise<EngineStatistics>
+  /**
+   * What every request did since the frame with the number `cursor`, and what goes on now. The first
+   * question begins the watch, and five seconds without one end it: asked some times a second, it is a
+   * live view that costs nothing while nobody looks. Left out, `cursor` is that of the last frame.
+   */
+  activity(cursor?: number): Promise<EngineActivity>
   /**
    * What happened to a request that is under way or was one of the last 1,000 that ended. Throws
    * `request_not_found`.

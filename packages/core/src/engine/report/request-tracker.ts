@@ -1,6 +1,10 @@
 import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
-import type { RequestReport, TimelineEntry } from '../../contracts/engine/request-report.js'
+import type {
+  RequestReport,
+  TimelineEntry,
+  WaitReason,
+} from '../../contracts/engine/request-report.js'
 import type {
   EngineObserver,
   RequestEnd,
@@ -46,6 +50,11 @@ export class RequestTracker implements EngineObserver {
     const entry = this.#live.get(id)
     if (entry === undefined) return this.#ended.get(id)
     return this.#report(entry, entry.sequence.state, this.clock.now())
+  }
+
+  /** Why a waiting request has waited so far, in milliseconds; empty of any other. */
+  reasonsOf(id: string, now: number): Readonly<Partial<Record<WaitReason, number>>> {
+    return this.#live.get(id)?.timeline.wait?.reasons(now) ?? {}
   }
 
   onQueued(sequence: Sequence): void {

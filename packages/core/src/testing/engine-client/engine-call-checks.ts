@@ -52,6 +52,19 @@ export async function checkCalls(t: TestContext, client: EngineClient): Promise<
     assert.deepEqual([error.status, error.details], [404, { id: 'unknown' }])
   })
 
+  await check(t, 'tells what goes on', async () => {
+    const { cursor, slots } = await client.activity()
+    assert.equal(slots.length, 2)
+    await readAll(client.submit({ ...greedyRequest('watched', 3), id: 'watched' }))
+    const after = await client.activity(cursor)
+    const kinds = after.frames.flatMap(({ spans }) => spans.map(({ id, kind }) => `${id} ${kind}`))
+    assert.deepEqual(
+      [...new Set(kinds)].sort(),
+      ['decode', 'prefill', 'wait'].map((kind) => `watched ${kind}`),
+    )
+    assert.ok(after.cursor > cursor)
+  })
+
   await check(t, 'swaps the policy', async () => {
     const before = await client.getScheduler()
     assert.equal(before.policy, 'first')

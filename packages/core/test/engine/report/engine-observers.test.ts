@@ -279,3 +279,59 @@ t.test('after very many admissions the wait still adds up', async (t) => {
 
 const sorted = (reasons: Readonly<Record<string, number>>) =>
   Object.entries(reasons).sort(([a], [b]) => a.localeCompare(b))
+
+t.test('a live view: what each request did, in frames, while somebody asks', async (t) => {
+  // Of two that run, the second one is paused until 1,050.
+  const policy = policyOf((state) => {
+    const plan = firstComeFirstServed.plan(state)
+    return { ...plan, run: state.now < 1050 ? plan.run.slice(0, 1) : plan.run }
+  })
+  const { engine, client, clock, run } = rig({ slots: 2, policy })
+  const watch = engine.activity
+  t.equal(watch.isOn, false)
+  t.match(watch.look(), { now: 1000, cursor: 0, lost: 0, policy: 'tested', frames: [] })
+  const answers = ['a', 'b', 'c'].map((id, index) => {
+    return collect(client.submit({ ...greedy([5 + index], 8), id, tenant: index > 0 ? 'x' : 'y' }))
+  })
+  await runUntilIdle(clock, 1045)
+  const { frames, queue, waiting, slots, cursor } = watch.look()
+  t.same([waiting, queue.map(({ id }) => id), cursor], [1, ['c'], 1])
+  t.match(queue[0], { tenant: 'x', promptTokens: 1, reasons: { slots: 45 }, state: 'queued' })
+  t.equal(slots.length, 2)
+  const told = (all: typeof frames) =>
+    all.flatMap(({ spans }) =>
+      spans.map(({ id, kind, slot = '-', atMs, untilMs, tokens }) =>
+        [id, kind, slot, atMs, untilMs, tokens].join(' '),
+      ),
+    )
+  t.same(told(frames), [
+    'a wait - 1000 1000 0',
+    'b wait - 1000 1000 0',
+    'a prefill 0 1000 1010 1',
+    'b pause 1 1000 1040 0',
+    'a decode 0 1010 1040 3',
+  ])
+  t.match(frames[0], { firstTokensMs: [10], steps: { count: 4, prefillTokens: 1 } })
+  t.same(frames[0]?.tenants, { y: 4 })
+  t.same(frames[0]?.itl, [[17, 3]], '1.15 ** 17 is 10.8')
+
+  await run(Promise.all(answers))
+  const late = watch.look(cursor)
+  const whole = late.frames.flatMap(({ spans }) => spans)
+  t.ok(whole.some(({ id, kind }) => id === 'c' && kind === 'wait'))
+  t.same(late.frames.flatMap(({ ended }) => ended.map(({ id }) => id)).sort(), ['a', 'b', 'c'])
+  t.same(watch.look(late.cursor).frames, [], 'nothing twice')
+  t.ok(watch.look(0).frames.length > 0, 'another one who watches has a cursor of its own')
+
+  clock.advance(5001)
+  await run(collect(client.submit(greedy([9], 2))))
+  t.equal(watch.isOn, false, 'nobody asked for five seconds')
+  t.match(watch.look(late.cursor), { frames: [] })
+  t.equal(watch.isOn, true)
+  for (let count = 0; count < 30; count++) {
+    await run(collect(client.submit(greedy([9], 1))))
+    watch.look()
+  }
+  const { frames: kept, lost } = watch.look(late.cursor)
+  t.same([kept.length, lost > 0], [20, true], 'a bounded number is kept')
+})

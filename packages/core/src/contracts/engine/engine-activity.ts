@@ -1,0 +1,97 @@
+import type { SlotStatistics } from './engine-statistics.js'
+import type { WaitReason } from './request-report.js'
+import type { RequestState } from '../scheduling/scheduler-policy.js'
+
+/**
+ * What a request did for a while: it waited for a slot, its prompt was computed, its answer was
+ * generated, or it had a slot and steps went by without it (`pause`). Times are the engine's clock.
+ */
+export interface ActivitySpan {
+  readonly id: string
+  /** Absent of a wait. */
+  readonly slot?: number
+  readonly kind: 'wait' | 'prefill' | 'decode' | 'pause'
+  readonly atMs: number
+  readonly untilMs: number
+  /** Tokens that were computed; 0 of a wait and a pause. */
+  readonly tokens: number
+}
+
+/** Sums over the steps of a frame. */
+export interface ActivitySteps {
+  readonly count: number
+  /** Milliseconds from the start of each step to its tokens. */
+  readonly ms: number
+  readonly prefillTokens: number
+  readonly decodeTokens: number
+  /** Sums over the steps of the requests that took part. */
+  readonly prefillSequences: number
+  readonly decodeSequences: number
+}
+
+/** A request that ended, without its content. */
+export interface EndedActivity {
+  readonly id: string
+  readonly tenant: string
+  readonly state: RequestState
+  readonly promptTokens: number
+  readonly cachedTokens: number
+  readonly generatedTokens: number
+  /** Milliseconds that it waited for its first slot. */
+  readonly queueMs: number
+}
+
+/** What an engine did between two looks at it. */
+export interface ActivityFrame {
+  /** Counts up from 1. */
+  readonly number: number
+  readonly atMs: number
+  readonly untilMs: number
+  readonly spans: readonly ActivitySpan[]
+  readonly steps: ActivitySteps
+  /** Milliseconds from arrival to the first token, of the requests that got theirs. */
+  readonly firstTokensMs: readonly number[]
+  /**
+   * Pauses between two tokens of a stream: how many were at most 1.15 ** exponent milliseconds long,
+   * and longer than with the exponent before.
+   */
+  readonly itl: readonly (readonly [exponent: number, count: number])[]
+  /** Computed tokens by tenant. */
+  readonly tenants: Readonly<Record<string, number>>
+  readonly ended: readonly EndedActivity[]
+}
+
+/** A request that waits, without its content. */
+export interface WaitingActivity {
+  readonly id: string
+  readonly tenant: string
+  readonly priority: number
+  readonly state: RequestState
+  readonly arrival: number
+  readonly promptTokens: number
+  /** The time to first token that was predicted when it arrived, in milliseconds. */
+  readonly predictedMs?: number
+  /** Milliseconds until it gets a slot, as predicted now. */
+  readonly slotInMs: number
+  /** Why it has waited so far, in milliseconds. */
+  readonly reasons: Readonly<Partial<Record<WaitReason, number>>>
+}
+
+/** What goes on in an engine: see `activity` of an engine's client. */
+export interface EngineActivity {
+  /** The engine's clock in milliseconds. */
+  readonly now: number
+  /** What to ask with next: the number of the last frame. */
+  readonly cursor: number
+  /** Frames that nobody fetched in time. */
+  readonly lost: number
+  readonly policy: string
+  readonly slots: readonly SlotStatistics[]
+  /** Tokens that a slot can hold. */
+  readonly slotTokens: number
+  /** All that wait. */
+  readonly waiting: number
+  /** The first 32 of them, in the queue's order. */
+  readonly queue: readonly WaitingActivity[]
+  readonly frames: readonly ActivityFrame[]
+}

@@ -1,0 +1,215 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend } from '../../contracts/model/backend.js'
+import type { Clock } from '../../contracts/clock.js'
+import type {
+  ActivityFrame,
+  ActivitySpan,
+  EngineActivity,
+  WaitingActivity,
+} from '../../contracts/engine/engine-activity.js'
+import type {
+  EngineObserver,
+  RequestEnd,
+  StepRecord,
+} from '../../contracts/engine/engine-observer.js'
+import { defined } from '../../defined.js'
+import * as tokens from '../../tokens.js'
+import type { KVCacheManager, WaitPredictor } from '../parts.js'
+import { PolicyRunner } from '../policy/policy-runner.js'
+import { RunningSet } from '../requests/running-set.js'
+import type { Sequence } from '../requests/sequence.js'
+import { WaitingQueue } from '../requests/waiting-queue.js'
+import { OpenFrame } from './activity-frame.js'
+import { EngineObservers } from './engine-observers.js'
+import { RequestTracker } from './request-tracker.js'
+
+/** Frames that are kept for who asks a little late. */
+const mostFrames = 20
+/** The part of the queue that is described. */
+const mostWaiting = 32
+/** Milliseconds without a question after which nothing is noted any more. */
+const patienceMs = 5000
+
+type Open = { -readonly [Key in keyof ActivitySpan]: ActivitySpan[Key] }
+
+/**
+ * Notes what every request does while somebody watches, in frames as long as the time between two
+ * questions. While nobody asks it observes nothing; O(running) a step while somebody does.
+ */
+@injectable()
+export class ActivityWatch implements EngineObserver {
+  #stop: (() => void) | undefined
+  #askedAt = 0
+  #number = 0
+  #frame = new OpenFrame(0)
+  readonly #frames: ActivityFrame[] = []
+  /** What each running request is at. */
+  readonly #open = new Map<string, Open>()
+  readonly #preemptedAt = new Map<string, number>()
+  readonly #toldFirstToken = new Set<string>()
+
+  constructor(
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(tokens.CLOCK) private readonly clock: Clock,
+    @inject(EngineObservers) private readonly observers: EngineObservers,
+    @inject(RunningSet) private readonly running: RunningSet,
+    @inject(WaitingQueue) private readonly waiting: WaitingQueue,
+    @inject(RequestTracker) private readonly tracker: RequestTracker,
+    @inject(PolicyRunner) private readonly policy: PolicyRunner,
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
+  ) {}
+
+  /** Whether somebody watches. */
+  get isOn(): boolean {
+    return this.#stop !== undefined
+  }
+
+  /** What happened since the frame of this number, and what goes on now. */
+  look(cursor = this.#number): EngineActivity {
+    const now = this.clock.now()
+    this.#askedAt = now
+    if (this.isOn) this.#closeFrame(now)
+    else this.#start(now)
+    const frames = this.#frames.filter(({ number }) => number > cursor)
+    return {
+      now,
+      cursor: this.#number,
+      // A cursor from before a restart of the engine is ahead of it.
+      lost: Math.max(0, this.#number - cursor - frames.length),
+      policy: this.policy.policy.name,
+      slots: this.kv.statistics(),
+      slotTokens: this.backend.limits.contextSize,
+      waiting: this.waiting.total,
+      queue: this.#queue(now),
+      frames,
+    }
+  }
+
+  onAdmitted({ id, arrival }: Sequence, now: number): void {
+    const atMs = this.#preemptedAt.get(id) ?? arrival
+    this.#preemptedAt.delete(id)
+    this.#frame.addSpan({ id, kind: 'wait', atMs, untilMs: now, tokens: 0 })
+  }
+
+  onPreempted({ id }: Sequence, now: number): void {
+    this.#preemptedAt.set(id, now)
+    this.#end(id)
+  }
+
+  onFinished({ id }: Sequence): void {
+    this.#preemptedAt.delete(id)
+    this.#end(id)
+  }
+
+  onStep(step: StepRecord): void {
+    const { parts, startedAt, endedAt } = step
+    if (endedAt - this.#askedAt > patienceMs) return this.#rest()
+    this.#frame.onStep(step)
+    for (const { request, tokens: computed, isDecode } of parts) {
+      const sequence = request as Sequence
+      this.#extend(sequence, isDecode ? 'decode' : 'prefill', startedAt, endedAt, computed)
+      this.#frame.addTokens(sequence.tenant, computed)
+      if (!isDecode) continue
+      this.#tellFirstToken(sequence)
+      if (sequence.lastTokenAt !== undefined) this.#frame.addPause(endedAt - sequence.lastTokenAt)
+    }
+    if (this.running.size === parts.length) return
+    const computed = new Set(parts.map(({ request }) => request.id))
+    for (const sequence of this.running.list) {
+      if (!computed.has(sequence.id)) this.#extend(sequence, 'pause', startedAt, endedAt, 0)
+    }
+  }
+
+  onEnded(sequence: Sequence, { state, usage, timings }: RequestEnd): void {
+    const { id, tenant } = sequence
+    this.#tellFirstToken(sequence)
+    this.#toldFirstToken.delete(id)
+    this.#frame.addEnd({ id, tenant, state, ...usage, queueMs: timings.queueMs })
+  }
+
+  #start(now: number): void {
+    this.#frame = new OpenFrame(now)
+    this.#stop = this.observers.add(this)
+    // Whose first token came before is not news.
+    for (const { id, firstTokenAt } of this.running.list) {
+      if (firstTokenAt !== undefined) this.#toldFirstToken.add(id)
+    }
+  }
+
+  /** Nobody watches any more. */
+  #rest(): void {
+    this.#stop?.()
+    this.#stop = undefined
+    this.#frames.length = 0
+    for (const each of [this.#open, this.#preemptedAt, this.#toldFirstToken]) each.clear()
+  }
+
+  #closeFrame(now: number): void {
+    for (const span of this.#open.values()) {
+      if (isWorthTelling(span)) this.#frame.addSpan({ ...span })
+      span.atMs = span.untilMs
+      span.tokens = 0
+    }
+    if (this.#frame.isEmpty) {
+      this.#frame = new OpenFrame(now)
+      return
+    }
+    this.#frames.push(this.#frame.close(++this.#number, now))
+    if (this.#frames.length > mostFrames) this.#frames.shift()
+    this.#frame = new OpenFrame(now)
+  }
+
+  #extend(
+    { id, slot = -1 }: Sequence,
+    kind: ActivitySpan['kind'],
+    atMs: number,
+    untilMs: number,
+    computed: number,
+  ): void {
+    const open = this.#open.get(id)
+    if (open?.kind === kind) {
+      open.untilMs = untilMs
+      open.tokens += computed
+      return
+    }
+    this.#end(id)
+    this.#open.set(id, { id, slot, kind, atMs: open?.untilMs ?? atMs, untilMs, tokens: computed })
+  }
+
+  #end(id: string): void {
+    const open = this.#open.get(id)
+    if (open === undefined) return
+    this.#open.delete(id)
+    if (isWorthTelling(open)) this.#frame.addSpan(open)
+  }
+
+  #tellFirstToken({ id, firstTokenAt, arrival }: Sequence): void {
+    if (firstTokenAt === undefined || this.#toldFirstToken.has(id)) return
+    this.#toldFirstToken.add(id)
+    this.#frame.addFirstToken(firstTokenAt - arrival)
+  }
+
+  #queue(now: number): WaitingActivity[] {
+    const queue: WaitingActivity[] = []
+    for (const sequence of this.waiting.all()) {
+      if (queue.length >= mostWaiting) break
+      const { id, tenant, priority, state, arrival, promptTokens, forecast } = sequence
+      queue.push({
+        id,
+        tenant,
+        priority,
+        state,
+        arrival,
+        promptTokens,
+        ...defined({ predictedMs: forecast?.firstTokenMs }),
+        slotInMs: this.predictor.waitMs(queue.length, now),
+        reasons: this.tracker.reasonsOf(id, now),
+      })
+    }
+    return queue
+  }
+}
+
+const isWorthTelling = ({ atMs, untilMs, tokens }: ActivitySpan): boolean =>
+  untilMs > atMs || tokens > 0

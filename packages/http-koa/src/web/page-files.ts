@@ -1,0 +1,36 @@
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { gzipSync } from 'node:zlib'
+
+/** A file of the page, as it is sent. */
+export interface PageFile {
+  /** Such as `text/html; charset=utf-8`. */
+  readonly type: string
+  readonly etag: string
+  readonly plain: Buffer
+  readonly gzip: Buffer
+  /** Whether its name changes with its content, so that browsers may keep it for good. */
+  readonly isHashed: boolean
+}
+
+const types: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+}
+
+/** The files of a folder, by their paths in it. Files of other types are left out. */
+export async function readPageFiles(folder: URL): Promise<ReadonlyMap<string, PageFile>> {
+  const entries = await readdir(folder, { recursive: true })
+  const names = entries.map((name) => name.replaceAll('\\', '/'))
+  const files = names.map(async (name) => {
+    const type = types[name.slice(name.lastIndexOf('.') + 1)]
+    if (type === undefined) return []
+    const plain = await readFile(new URL(name, folder))
+    const hash = createHash('sha256').update(plain).digest('base64url').slice(0, 22)
+    const isHashed = name.startsWith('assets/')
+    return [[name, { type, etag: `"${hash}"`, plain, gzip: gzipSync(plain), isHashed }]] as const
+  })
+  return new Map((await Promise.all(files)).flat())
+}

@@ -1,0 +1,34 @@
+import { nextNumber } from '@cllm/core/portable'
+
+/** A part of a prompt. The same key gives the same tokens in every prompt. */
+export interface PromptPart {
+  readonly key: string
+  readonly tokens: number
+}
+
+/**
+ * Token ids that stand for a prompt: equal where two prompts have the same part at the same place, and
+ * as good as never equal elsewhere.
+ */
+export function promptIds(parts: readonly PromptPart[]): number[] {
+  const ids: number[] = []
+  for (const { key, tokens } of parts) {
+    let state = hashOf(key)
+    for (let index = 0; index < tokens; index++) {
+      state = nextNumber(state)
+      // 0 is what a simulated model says.
+      ids.push(1 + (state >>> 3))
+    }
+  }
+  return ids
+}
+
+/** FNV-1a over the characters, mixed once more so that like keys begin with unlike tokens. */
+function hashOf(key: string): number {
+  let hash = 0x811c9dc5
+  for (let index = 0; index < key.length; index++) {
+    hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193)
+  }
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
+  return (hash ^ (hash >>> 13)) >>> 0
+}

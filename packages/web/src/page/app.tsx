@@ -1,0 +1,86 @@
+import type { JSX } from 'preact'
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { ChatPage } from './chat/chat-page.js'
+import { LabPage } from './lab/lab-page.js'
+import { KeyForm } from './key-form.js'
+import { ModelsPage } from './models/models-page.js'
+import { SchedulerPage } from './scheduler/scheduler-page.js'
+import { Server, type ServerError } from './server/server.js'
+import { ServerContext } from './server/server-context.js'
+import { ThemeButton } from './theme-button.js'
+
+const pages = [
+  ['chat', 'Chat'],
+  ['scheduler', 'Scheduler'],
+  ['lab', 'Lab'],
+  ['models', 'Models'],
+] as const
+
+type Page = (typeof pages)[number][0]
+
+/** What the address says after `#`: a page, and perhaps what to show on it. */
+function useAddress(): { readonly page: Page; readonly detail: string | undefined } {
+  const [hash, setHash] = useState(location.hash)
+  useEffect(() => {
+    const read = (): void => setHash(location.hash)
+    addEventListener('hashchange', read)
+    return () => removeEventListener('hashchange', read)
+  }, [])
+  const [name, detail] = hash.slice(1).split('/')
+  const page = pages.find(([each]) => each === name)?.[0] ?? 'chat'
+  return { page, detail }
+}
+
+/** The whole page. */
+export function App(): JSX.Element {
+  const [refusal, setRefusal] = useState<ServerError>()
+  const [round, setRound] = useState(0)
+  const server = useMemo(() => new Server(setRefusal), [])
+  const models = useModels(server, round)
+  const { page, detail } = useAddress()
+  return (
+    <ServerContext.Provider value={server}>
+      <header>
+        <strong class="name">cLLM</strong>
+        <nav aria-label="Pages">
+          {pages.map(([id, label]) => (
+            <a key={id} href={`#${id}`} aria-current={id === page ? 'page' : undefined}>
+              {label}
+            </a>
+          ))}
+        </nav>
+        <ThemeButton />
+      </header>
+      {refusal !== undefined && (
+        <KeyForm
+          refusal={refusal}
+          onKey={(key) => {
+            server.key = key
+            setRefusal(undefined)
+            setRound(round + 1)
+          }}
+        />
+      )}
+      <main key={round}>
+        {/* An answer goes on coming while another page is shown. */}
+        <div hidden={page !== 'chat'}>
+          <ChatPage models={models} />
+        </div>
+        {page === 'models' && <ModelsPage />}
+        {page === 'lab' && <LabPage />}
+        {page === 'scheduler' && <SchedulerPage models={models} request={detail} />}
+      </main>
+    </ServerContext.Provider>
+  )
+}
+
+function useModels(server: Server, round: number): readonly string[] {
+  const [models, setModels] = useState<readonly string[]>([])
+  useEffect(() => {
+    void server
+      .json<{ readonly data: readonly { readonly id: string }[] }>('v1/models')
+      .then(({ data }) => setModels(data.map(({ id }) => id)))
+      .catch(() => {}) // a missing key is asked for
+  }, [round])
+  return models
+}

@@ -1,0 +1,143 @@
+import { readEvents } from '../server/read-events.js'
+import type { Server } from '../server/server.js'
+import type { AnswerFigures, ToolCall, Turn } from './conversation.js'
+import type { ChatSettings } from './settings.js'
+
+/** The parts of a turn that an answer fills in while it comes. */
+export type AnswerSoFar = Required<Pick<Turn, 'content' | 'reasoning' | 'calls' | 'figures'>> &
+  Pick<Turn, 'request'>
+
+interface Chunk {
+  readonly choices?: readonly {
+    readonly delta: {
+      readonly content?: string
+      readonly reasoning_content?: string
+      readonly tool_calls?: readonly {
+        readonly index: number
+        readonly id?: string
+        readonly function?: { readonly name?: string; readonly arguments?: string }
+      }[]
+    }
+  }[]
+  readonly usage?: {
+    readonly prompt_tokens: number
+    readonly completion_tokens: number
+    readonly prompt_tokens_details?: { readonly cached_tokens?: number }
+  } | null
+  readonly timings?: { readonly predicted_per_second?: number }
+  readonly error?: { readonly message?: string }
+}
+
+/** The body of `POST /v1/chat/completions`. Throws a SyntaxError where the tools are no JSON. */
+export function chatBody(turns: readonly Turn[], settings: ChatSettings): object {
+  const { model, system, temperature, topP, maxTokens, seed, effort, tools } = settings
+  const number = (field: string, text: string): object =>
+    text.trim() === '' ? {} : { [field]: Number(text) }
+  const messages = turns
+    .filter(({ content, role }) => role === 'user' || content !== '')
+    .map(({ role, content }) => ({ role, content }))
+  return {
+    ...(model === '' ? {} : { model }),
+    messages: system.trim() === '' ? messages : [{ role: 'system', content: system }, ...messages],
+    ...number('temperature', temperature),
+    ...number('top_p', topP),
+    ...number('max_tokens', maxTokens),
+    ...number('seed', seed),
+    ...(effort === '' ? {} : { reasoning_effort: effort }),
+    ...(tools.trim() === '' ? {} : { tools: JSON.parse(tools) as unknown }),
+    stream: true,
+    stream_options: { include_usage: true },
+  }
+}
+
+/**
+ * Asks for an answer, and tells of it while it comes.
+ *
+ * @throws ServerError where it is refused; an Error when it is cut short or the signal aborts
+ */
+export async function ask(
+  server: Server,
+  body: object,
+  signal: AbortSignal,
+  onProgress: (answer: AnswerSoFar) => void,
+): Promise<void> {
+  const began = performance.now()
+  const headers = { 'x-cllm-forecast': 'true' }
+  const response = await server.call('v1/chat/completions', {
+    method: 'POST',
+    body,
+    headers,
+    signal,
+  })
+  const request = response.headers.get('x-cllm-request-id')
+  let answer: AnswerSoFar = {
+    content: '',
+    reasoning: '',
+    calls: [],
+    figures: forecastOf(response),
+    ...(request === null ? {} : { request }),
+  }
+  onProgress(answer)
+  for await (const { data } of readEvents(response)) {
+    if (data === '[DONE]') break
+    const next = added(answer, JSON.parse(data) as Chunk)
+    if (next === answer) continue
+    const isFirst = answer.figures.firstTokenMs === undefined && hasText(next)
+    answer = isFirst
+      ? { ...next, figures: { ...next.figures, firstTokenMs: performance.now() - began } }
+      : next
+    onProgress(answer)
+  }
+}
+
+const hasText = ({ content, reasoning, calls }: AnswerSoFar): boolean =>
+  content + reasoning !== '' || calls.length > 0
+
+function forecastOf({ headers }: Response): AnswerFigures {
+  const [place, predicted] = [headers.get('x-queue-position'), headers.get('x-predicted-ttft-ms')]
+  if (place === null || predicted === null) return {}
+  return { place: Number(place), predictedMs: Number(predicted) }
+}
+
+/** An answer with what a chunk adds to it. */
+export function added(answer: AnswerSoFar, chunk: Chunk): AnswerSoFar {
+  if (chunk.error !== undefined) throw new Error(chunk.error.message ?? 'The answer failed')
+  let { content, reasoning, calls, figures } = answer
+  for (const { delta } of chunk.choices ?? []) {
+    content += delta.content ?? ''
+    reasoning += delta.reasoning_content ?? ''
+    for (const call of delta.tool_calls ?? []) calls = withCall(calls, call)
+  }
+  const { usage, timings } = chunk
+  if (usage !== undefined && usage !== null) {
+    const cachedTokens = usage.prompt_tokens_details?.cached_tokens
+    figures = {
+      ...figures,
+      promptTokens: usage.prompt_tokens,
+      tokens: usage.completion_tokens,
+      ...(cachedTokens === undefined ? {} : { cachedTokens }),
+      ...(timings?.predicted_per_second === undefined
+        ? {}
+        : { tokensPerSecond: timings.predicted_per_second }),
+    }
+  }
+  const isSame =
+    content === answer.content &&
+    reasoning === answer.reasoning &&
+    calls === answer.calls &&
+    figures === answer.figures
+  return isSame ? answer : { ...answer, content, reasoning, calls, figures }
+}
+
+type CallDelta = NonNullable<NonNullable<Chunk['choices']>[number]['delta']['tool_calls']>[number]
+
+function withCall(calls: readonly ToolCall[], delta: CallDelta): readonly ToolCall[] {
+  const all = [...calls]
+  const known = all[delta.index] ?? { id: '', name: '', arguments: '' }
+  all[delta.index] = {
+    id: delta.id ?? known.id,
+    name: delta.function?.name ?? known.name,
+    arguments: known.arguments + (delta.function?.arguments ?? ''),
+  }
+  return all
+}

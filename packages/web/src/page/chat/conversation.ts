@@ -1,0 +1,119 @@
+/** A call of a tool that a model made. */
+export interface ToolCall {
+  readonly id: string
+  readonly name: string
+  /** JSON, as far as it has come. */
+  readonly arguments: string
+}
+
+/** How an answer came. */
+export interface AnswerFigures {
+  /** Milliseconds from sending to the first text, as the page saw it. */
+  readonly firstTokenMs?: number
+  readonly tokensPerSecond?: number
+  readonly promptTokens?: number
+  readonly cachedTokens?: number
+  readonly tokens?: number
+  /** What the server predicted for the first token, and the place in its queue. */
+  readonly predictedMs?: number
+  readonly place?: number
+}
+
+/** One message of a conversation. */
+export interface Turn {
+  readonly id: string
+  /** The turn before; null of a first one. */
+  readonly parent: string | null
+  readonly role: 'user' | 'assistant'
+  readonly content: string
+  readonly reasoning?: string
+  readonly calls?: readonly ToolCall[]
+  readonly model?: string
+  readonly figures?: AnswerFigures
+  /** The id that the server explains the request by. */
+  readonly request?: string
+  /** Why it is not whole. */
+  readonly problem?: string
+}
+
+/** A conversation with all its branches. */
+export interface Conversation {
+  readonly id: string
+  readonly title: string
+  /** Milliseconds since the epoch. */
+  readonly changedAt: number
+  /** In the order in which they came. */
+  readonly turns: readonly Turn[]
+  /** The last turn of the branch that is shown; null of an empty conversation. */
+  readonly leaf: string | null
+}
+
+/** A new conversation. */
+export const emptyConversation = (id: string, now: number): Conversation => ({
+  id,
+  title: 'New chat',
+  changedAt: now,
+  turns: [],
+  leaf: null,
+})
+
+/** The turns of the branch that is shown, the first one first. */
+export function shownTurns({ turns, leaf }: Conversation): Turn[] {
+  const byId = new Map(turns.map((turn) => [turn.id, turn]))
+  const path: Turn[] = []
+  for (let turn = byId.get(leaf ?? ''); turn !== undefined; turn = byId.get(turn.parent ?? '')) {
+    path.unshift(turn)
+  }
+  return path
+}
+
+/** Adds a turn, which is shown then; its title is that of its first question. */
+export function withTurn(conversation: Conversation, turn: Turn, now: number): Conversation {
+  const { turns, title } = conversation
+  const isFirst = turns.length === 0
+  return {
+    ...conversation,
+    turns: [...turns, turn],
+    leaf: turn.id,
+    changedAt: now,
+    title: isFirst ? titleOf(turn.content) : title,
+  }
+}
+
+/** Changes a turn where it is. */
+export function withChange(
+  conversation: Conversation,
+  id: string,
+  change: Partial<Turn>,
+): Conversation {
+  const turns = conversation.turns.map((turn) => (turn.id === id ? { ...turn, ...change } : turn))
+  return { ...conversation, turns }
+}
+
+/** The turns in the place of this one: itself, and what it was edited or generated again to. */
+export const branchesOf = ({ turns }: Conversation, { parent, role }: Turn): Turn[] =>
+  turns.filter((other) => other.parent === parent && other.role === role)
+
+/** Shows the branch of this turn, to the end of its latest continuation. */
+export function withBranch(conversation: Conversation, id: string): Conversation {
+  let leaf = id
+  for (;;) {
+    const next = conversation.turns.findLast(({ parent }) => parent === leaf)
+    if (next === undefined) return { ...conversation, leaf }
+    leaf = next.id
+  }
+}
+
+/** A conversation as Markdown: the branch that is shown. */
+export function toMarkdown(conversation: Conversation): string {
+  const parts = shownTurns(conversation).map(({ role, content, model }) => {
+    const name = role === 'user' ? 'You' : (model ?? 'Answer')
+    return `## ${name}\n\n${content}\n`
+  })
+  return [`# ${conversation.title}\n`, ...parts].join('\n')
+}
+
+function titleOf(question: string): string {
+  const line = question.trim().split('\n')[0] ?? ''
+  return line.length > 60 ? `${line.slice(0, 59)}…` : line || 'New chat'
+}

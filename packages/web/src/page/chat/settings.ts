@@ -1,0 +1,38 @@
+/** What the chat asks with; texts are as they were typed, and an empty one is the server's default. */
+export interface ChatSettings {
+  readonly model: string
+  readonly system: string
+  readonly temperature: string
+  readonly topP: string
+  readonly maxTokens: string
+  readonly seed: string
+  readonly effort: string
+  /** Tools in OpenAI's form, as JSON. */
+  readonly tools: string
+}
+
+const name = 'cllm-chat-settings'
+
+const none: ChatSettings = {
+  model: '',
+  system: '',
+  temperature: '',
+  topP: '',
+  maxTokens: '',
+  seed: '',
+  effort: '',
+  tools: '',
+}
+
+/** The settings that this browser keeps. */
+export function readSettings(): ChatSettings {
+  try {
+    return { ...none, ...(JSON.parse(localStorage.getItem(name) ?? '{}') as Partial<ChatSettings>) }
+  } catch {
+    return none
+  }
+}
+
+/** Keeps settings in this browser. */
+export const keepSettings = (settings: ChatSettings): void =>
+  localStorage.setItem(name, JSON.stringify(settings))

@@ -1,0 +1,128 @@
+import type { Recording } from '@cllm/core'
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import { useServer } from '../server/server-context.js'
+import { CandidatesForm, usualCandidates } from './candidates-form.js'
+import { CdfChart } from './cdf-chart.js'
+import { LoadForm } from './load-form.js'
+import { usualLoad } from './made-load.js'
+import { ResultsTable } from './results-table.js'
+import type { Candidate, LabJob } from './run-lab.js'
+import { useLab } from './use-lab.js'
+
+/** The lab: a load through several policies, in this browser, side by side. */
+export function LabPage(): JSX.Element {
+  const server = useServer()
+  const lab = useLab()
+  const [source, setSource] = useState<LabJob['load']['kind']>('made')
+  const [made, setMade] = useState(usualLoad)
+  const [machine, setMachine] = useState('gpu-8b')
+  const [slots, setSlots] = useState(8)
+  const [drafts, setDrafts] = useState(usualCandidates)
+  const [ownOrder, setOwnOrder] = useState('request.promptTokens + 2 * request.maxTokens')
+  const [told, setTold] = useState('')
+
+  const start = async (): Promise<void> => {
+    try {
+      setTold('')
+      const candidates = drafts.map(({ policy, options }) => ({
+        policy,
+        options: JSON.parse(options || '{}') as Candidate['options'],
+      }))
+      const load =
+        source === 'made'
+          ? ({ kind: 'made', load: made } as const)
+          : ({
+              kind: 'recording',
+              recording: await server.json<Recording>('admin/recorder'),
+            } as const)
+      if (load.kind === 'recording') {
+        const { arrivals, durationMs, steps } = load.recording
+        const minutes = (durationMs / 60_000).toFixed(1)
+        setTold(`${arrivals.length} requests and ${steps.length} steps of ${minutes} minutes`)
+      }
+      lab.run({ load, machine, slots, ownOrder, candidates })
+    } catch (error) {
+      setTold((error as Error).message)
+    }
+  }
+
+  const apply = async ({ policy, options }: Candidate): Promise<void> => {
+    try {
+      await server.json('admin/scheduler', { method: 'PUT', body: { policy, options } })
+      setTold(`${policy} is in force on the server.`)
+    } catch (error) {
+      setTold((error as Error).message)
+    }
+  }
+
+  const { results } = lab
+  return (
+    <div class="lab">
+      <h1>Lab</h1>
+      <p class="hint">
+        A load through the server's own engine and policies, on simulated time, in this browser. The
+        server does nothing for it.
+      </p>
+      <form
+        class="cards"
+        onSubmit={(event) => {
+          event.preventDefault()
+          void start()
+        }}
+      >
+        <LoadForm
+          {...{ source, made, machine, slots, setMade, setMachine, setSlots }}
+          setSource={(next) => {
+            setSource(next)
+            setMachine(next === 'recording' ? 'recorded' : 'gpu-8b')
+          }}
+        />
+        <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
+        <div class="buttons">
+          <button type="submit" disabled={lab.isRunning}>
+            Run
+          </button>
+          {lab.isRunning && (
+            <button type="button" class="quiet" onClick={lab.stop}>
+              Stop
+            </button>
+          )}
+        </div>
+      </form>
+      <p role="status">
+        {told}
+        {lab.isRunning && ` ${results.length} of ${drafts.length} policies done …`}
+      </p>
+      {lab.problems.map((problem) => (
+        <p key={problem} class="problem" role="alert">
+          {problem}
+        </p>
+      ))}
+      {results.length > 0 && (
+        <>
+          <ResultsTable results={results} onApply={(candidate) => void apply(candidate)} />
+          <div class="cards">
+            <section class="card" aria-label="TTFT">
+              <h2>TTFT</h2>
+              <CdfChart
+                title="TTFT"
+                series={results.map(({ policy, ttfts }) => ({ name: policy, values: ttfts }))}
+              />
+            </section>
+            <section class="card" aria-label="Longest pauses">
+              <h2>Longest pause of each answer</h2>
+              <CdfChart
+                title="Longest pause"
+                series={results.map(({ policy, longestPauses }) => ({
+                  name: policy,
+                  values: longestPauses,
+                }))}
+              />
+            </section>
+          </div>
+        </>
+      )}
+    </div>
+  )
+}

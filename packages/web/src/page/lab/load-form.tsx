@@ -1,0 +1,86 @@
+import type { JSX } from 'preact'
+import type { MadeLoad } from './made-load.js'
+import type { LabJob } from './run-lab.js'
+
+type Source = LabJob['load']['kind']
+
+const fields: readonly (readonly [name: keyof MadeLoad, label: string])[] = [
+  ['requests', 'Requests'],
+  ['rate', 'Requests per second'],
+  ['promptTokens', 'Tokens of a prompt'],
+  ['answerTokens', 'Tokens of an answer'],
+  ['sharedTokens', 'Shared prefix'],
+  ['tenants', 'Tenants'],
+  ['seed', 'Seed'],
+]
+
+/** The machines of the simulation, and what they stand for. */
+const machines = [
+  ['gpu-8b', '8B on a large GPU'],
+  ['two-cores', '0.6B on two CPU cores'],
+] as const
+
+/** What to run: the last minutes of the server or a made load, and on which machine. */
+export function LoadForm(props: {
+  readonly source: Source
+  readonly made: MadeLoad
+  readonly machine: string
+  readonly slots: number
+  readonly setSource: (source: Source) => void
+  readonly setMade: (made: MadeLoad) => void
+  readonly setMachine: (machine: string) => void
+  readonly setSlots: (slots: number) => void
+}): JSX.Element {
+  const { source, made, machine, slots, setSource, setMade, setMachine, setSlots } = props
+  return (
+    <section class="card" aria-label="Load">
+      <h2>Load</h2>
+      <div class="fields">
+        <label>
+          Requests of
+          <select
+            value={source}
+            onChange={(event) => setSource(event.currentTarget.value as Source)}
+          >
+            <option value="made">a made load</option>
+            <option value="recording">this server's last minutes</option>
+          </select>
+        </label>
+        <label>
+          Machine
+          <select value={machine} onChange={(event) => setMachine(event.currentTarget.value)}>
+            {source === 'recording' && <option value="recorded">this server's, as recorded</option>}
+            {machines.map(([name, about]) => (
+              <option key={name} value={name}>
+                {about}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Slots
+          <input
+            type="number"
+            min="1"
+            max="256"
+            value={slots}
+            onInput={(event) => setSlots(Number(event.currentTarget.value))}
+          />
+        </label>
+        {source === 'made' &&
+          fields.map(([name, label]) => (
+            <label key={name}>
+              {label}
+              <input
+                type="number"
+                min={name === 'sharedTokens' ? 0 : name === 'rate' ? 0.01 : 1}
+                step={name === 'rate' ? 'any' : 1}
+                value={made[name]}
+                onInput={(event) => setMade({ ...made, [name]: Number(event.currentTarget.value) })}
+              />
+            </label>
+          ))}
+      </div>
+    </section>
+  )
+}

@@ -1,0 +1,61 @@
+import { promptIds, type SimulatedRequest } from '@cllm/simulation'
+
+/** A load to try policies with. */
+export interface MadeLoad {
+  readonly requests: number
+  /** Requests per second; the times between them are random. */
+  readonly rate: number
+  /** Tokens of prompts and answers on average; every fourth prompt is eight times as long. */
+  readonly promptTokens: number
+  readonly answerTokens: number
+  /** Tokens that all prompts begin with. */
+  readonly sharedTokens: number
+  readonly tenants: number
+  readonly seed: number
+}
+
+/** A load of some length for a first try. */
+export const usualLoad: MadeLoad = {
+  requests: 200,
+  rate: 12,
+  promptTokens: 500,
+  answerTokens: 100,
+  sharedTokens: 256,
+  tenants: 2,
+  seed: 1,
+}
+
+/** The requests of a made load. The same load makes the same requests. */
+export function madeRequests(load: MadeLoad): SimulatedRequest[] {
+  const { promptTokens, answerTokens, sharedTokens, tenants, rate } = load
+  const random = randomNumbers(load.seed)
+  let arrival = 0
+  return Array.from({ length: load.requests }, (_, index) => {
+    arrival += (-Math.log(1 - random()) / rate) * 1000
+    const isLong = index % 4 === 3
+    const own = Math.max(1, Math.round(promptTokens * (0.5 + random()) * (isLong ? 8 : 1)))
+    const parts = [
+      { key: 'shared', tokens: sharedTokens },
+      { key: `own ${load.seed} ${index}`, tokens: own },
+    ]
+    return {
+      id: String(index),
+      arrival,
+      prompt: () => promptIds(parts),
+      maxTokens: Math.max(1, Math.round(answerTokens * (0.5 + random()))),
+      // The first tenant asks most.
+      tenant: `tenant ${Math.floor(random() ** 2 * tenants) + 1}`,
+    }
+  })
+}
+
+/** Mulberry32: numbers from 0 to 1 that depend on the seed alone. */
+function randomNumbers(seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}

@@ -1,0 +1,47 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { LabMessage } from './lab-worker.js'
+import type { LabJob, LabResult } from './run-lab.js'
+
+/** The lab's work: what is done, and what came of it. */
+export interface Lab {
+  readonly results: readonly LabResult[]
+  readonly problems: readonly string[]
+  readonly isRunning: boolean
+  readonly run: (job: LabJob) => void
+  readonly stop: () => void
+}
+
+/** Runs jobs in a worker, so that the page goes on meanwhile. */
+export function useLab(): Lab {
+  const [results, setResults] = useState<readonly LabResult[]>([])
+  const [problems, setProblems] = useState<readonly string[]>([])
+  const [isRunning, setRunning] = useState(false)
+  const worker = useRef<Worker>(undefined)
+  const stop = (): void => {
+    worker.current?.terminate()
+    worker.current = undefined
+    setRunning(false)
+  }
+  useEffect(() => stop, [])
+  const run = (job: LabJob): void => {
+    stop()
+    setResults([])
+    setProblems([])
+    setRunning(true)
+    const started = new Worker(new URL('./lab-worker.ts', import.meta.url), { type: 'module' })
+    worker.current = started
+    started.addEventListener('message', ({ data }: MessageEvent<LabMessage>) => {
+      if (data.type === 'result') setResults((known) => [...known, data.result])
+      else if (data.type === 'failed') {
+        setProblems((known) => [...known, `${data.policy}: ${data.message}`])
+      } else stop()
+    })
+    started.addEventListener('error', (event) => {
+      setProblems((known) => [...known, event.message])
+      stop()
+    })
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is for windows
+    started.postMessage(job)
+  }
+  return { results, problems, isRunning, run, stop }
+}

@@ -1,0 +1,149 @@
+import { Marked, type Token, type Tokens } from 'marked'
+import { type ComponentChild, h } from 'preact'
+import { useMemo } from 'preact/hooks'
+import { CodeBlock } from './code-block.js'
+import { mathExtensions, type MathToken } from './math.js'
+import { safeLink } from './safe-link.js'
+
+const marked = new Marked({ gfm: true, breaks: false, extensions: [...mathExtensions] })
+
+/**
+ * Shows Markdown that a model wrote. Its tokens become elements one by one and never HTML, so that
+ * nothing in them can run: HTML is shown as text, images are not loaded, and links lead to the web only.
+ */
+export function Markdown({ text }: { readonly text: string }): ComponentChild {
+  const tokens = useMemo(() => marked.lexer(text), [text])
+  return h('div', { class: 'markdown' }, blocks(tokens))
+}
+
+const blocks = (tokens: readonly Token[] = []): ComponentChild[] =>
+  tokens.map((token, index) => h(Block, { key: index, token }))
+
+/** Known tokens, and nothing else, become elements. */
+function Block({ token }: { readonly token: Token }): ComponentChild {
+  const known = token as Tokens.Generic | MathToken
+  switch (known.type) {
+    case 'space':
+    case 'def':
+      return null
+    case 'paragraph':
+      return h('p', null, spans(token))
+    case 'heading': {
+      // The page's own headings come first.
+      const level = Math.min(6, (token as Tokens.Heading).depth + 2)
+      return h(`h${level}`, null, spans(token))
+    }
+    case 'code': {
+      const { text, lang = '' } = token as Tokens.Code
+      return h(CodeBlock, { text, language: lang })
+    }
+    case 'blockquote':
+      return h('blockquote', null, blocks((token as Tokens.Blockquote).tokens))
+    case 'list':
+      return list(token as Tokens.List)
+    case 'table':
+      return table(token as Tokens.Table)
+    case 'hr':
+      return h('hr', null)
+    case 'math':
+      return mathOf(known as MathToken)
+    case 'text':
+      return 'tokens' in known ? h('span', null, spans(token)) : known.raw
+    default:
+      return h('p', null, known.raw)
+  }
+}
+
+const mathOf = ({ text, isBlock }: MathToken): ComponentChild =>
+  isBlock
+    ? h('pre', { class: 'math', tabIndex: 0, role: 'region', 'aria-label': 'Formula' }, text)
+    : h('code', { class: 'math' }, text)
+
+function list({ ordered, start, items }: Tokens.List): ComponentChild {
+  const entries = items.map((item, index) => {
+    const box = item.task
+      ? h('input', {
+          type: 'checkbox',
+          checked: item.checked,
+          disabled: true,
+          'aria-label': 'done',
+        })
+      : null
+    return h('li', { key: index }, box, blocks(item.tokens))
+  })
+  return ordered ? h('ol', { start: start === '' ? 1 : start }, entries) : h('ul', null, entries)
+}
+
+function table({ header, rows }: Tokens.Table): ComponentChild {
+  const cell = (tag: 'th' | 'td') => (each: Tokens.TableCell, index: number) =>
+    h(tag, { key: index, class: each.align === null ? '' : `align-${each.align}` }, spans(each))
+  return h(
+    'div',
+    { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Table' },
+    h('table', null, [
+      h('thead', null, h('tr', null, header.map(cell('th')))),
+      h(
+        'tbody',
+        null,
+        rows.map((row, index) => h('tr', { key: index }, row.map(cell('td')))),
+      ),
+    ]),
+  )
+}
+
+function spans(token: unknown): ComponentChild[] {
+  const { tokens = [] } = token as { readonly tokens?: readonly Token[] }
+  return tokens.map(span)
+}
+
+function span(token: Token): ComponentChild {
+  const known = token as Tokens.Generic | MathToken
+  switch (known.type) {
+    case 'strong':
+      return h('strong', null, spans(token))
+    case 'em':
+      return h('em', null, spans(token))
+    case 'del':
+      return h('del', null, spans(token))
+    case 'codespan':
+      return h('code', null, (token as Tokens.Codespan).text)
+    case 'br':
+      return h('br', null)
+    case 'link':
+      return link((token as Tokens.Link).href, spans(token))
+    case 'image': {
+      const { href, text } = token as Tokens.Image
+      return link(href, [`image: ${text === '' ? href : text}`])
+    }
+    case 'math':
+      return mathOf(known as MathToken)
+    case 'escape':
+      return (token as Tokens.Escape).text
+    case 'text':
+      return 'tokens' in known && known['tokens'] !== undefined
+        ? spans(token)
+        : decoded((token as Tokens.Text).text)
+    default:
+      return known.raw
+  }
+}
+
+function link(href: string, children: ComponentChild[]): ComponentChild {
+  const address = safeLink(href)
+  if (address === undefined) return h('span', null, children)
+  const props = { href: address, target: '_blank', rel: 'noopener noreferrer nofollow' }
+  return h('a', props, children)
+}
+
+const entities: Readonly<Record<string, string>> = {
+  amp: '&',
+  lt: '<',
+  gt: '>',
+  quot: '"',
+  apos: "'",
+  nbsp: '\u00a0',
+}
+
+/** Text in Markdown may have entities, which an element would show as they are. */
+const decoded = (text: string): string =>
+  text.replaceAll(/&(\w+);/g, (whole, name: string) => entities[name] ?? whole)

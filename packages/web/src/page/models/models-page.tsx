@@ -1,0 +1,111 @@
+import type { JSX } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { formatBytes } from '../format.js'
+import { useServer } from '../server/server-context.js'
+import { PullForm } from './pull-form.js'
+
+interface Model {
+  readonly id: string
+  readonly status: { readonly value: string; readonly error?: string }
+  readonly users: number
+  readonly waiting: number
+  readonly expires_at: string | null
+  readonly size_bytes: number | null
+}
+
+/** Milliseconds between two looks at the models. */
+const lookMs = 2000
+
+/** The models: what is in memory, and loading, unloading and fetching them. */
+export function ModelsPage(): JSX.Element {
+  const server = useServer()
+  const [models, setModels] = useState<readonly Model[]>([])
+  const [told, setTold] = useState('')
+
+  const look = async (): Promise<void> => {
+    const { data } = await server.json<{ readonly data: readonly Model[] }>('models')
+    setModels(data)
+  }
+  useEffect(() => {
+    void look().catch((error: Error) => setTold(error.message))
+    const timer = setInterval(() => void look().catch(() => {}), lookMs)
+    return () => clearInterval(timer)
+  }, [])
+
+  const change = async (what: 'load' | 'unload', model: string): Promise<void> => {
+    try {
+      setTold(`${what === 'load' ? 'Loading' : 'Unloading'} ${model} …`)
+      const body = { model }
+      const { data } = await server.json<{ readonly data: Model }>(`models/${what}`, {
+        method: 'POST',
+        body,
+      })
+      setTold(`${model} is ${data.status.value}.`)
+    } catch (error) {
+      setTold((error as Error).message)
+    }
+    await look().catch(() => {})
+  }
+
+  return (
+    <>
+      <h1>Models</h1>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Models">
+        <table>
+          <thead>
+            <tr>
+              {['model', 'state', 'size', 'in use by', 'wait for it', 'until'].map((name) => (
+                <th scope="col" key={name}>
+                  {name}
+                </th>
+              ))}
+              <td />
+            </tr>
+          </thead>
+          <tbody>
+            {models.map((model) => (
+              <Row key={model.id} model={model} onChange={(what) => void change(what, model.id)} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <p role="status">{told}</p>
+      <PullForm onDone={() => void look().catch(() => {})} />
+    </>
+  )
+}
+
+function Row({
+  model,
+  onChange,
+}: {
+  readonly model: Model
+  readonly onChange: (what: 'load' | 'unload') => void
+}): JSX.Element {
+  const { id, status, users, waiting, expires_at: expires, size_bytes: size } = model
+  const isLoaded = status.value === 'loaded'
+  const isIdle = isLoaded || status.value === 'unloaded'
+  return (
+    <tr>
+      <th scope="row">{id}</th>
+      <td>
+        {status.value}
+        {status.error !== undefined && <span class="problem"> {status.error}</span>}
+      </td>
+      <td>{size === null ? '–' : formatBytes(size)}</td>
+      <td class="number">{users}</td>
+      <td class="number">{waiting}</td>
+      <td>{expires === null ? '–' : new Date(expires).toLocaleTimeString()}</td>
+      <td>
+        <button
+          class="quiet"
+          disabled={!isIdle}
+          aria-label={`${isLoaded ? 'Unload' : 'Load'} ${id}`}
+          onClick={() => onChange(isLoaded ? 'unload' : 'load')}
+        >
+          {isLoaded ? 'Unload' : 'Load'}
+        </button>
+      </td>
+    </tr>
+  )
+}

@@ -1,0 +1,158 @@
+import type { ActivityFrame, ActivitySpan, EngineActivity } from '@cllm/core'
+
+/** Milliseconds that the picture of the slots shows, and that figures are computed from. */
+export const shownMs = 20_000
+const figuresMs = 60_000
+/** More spans than this are not drawn. */
+const mostSpans = 4000
+/** Each bucket of pauses between tokens is this many times as long as the one before. */
+const itlBase = 1.15
+
+/** What the page knows of an engine: what goes on now, and the last while. */
+export interface LiveState extends Omit<EngineActivity, 'frames' | 'cursor'> {
+  /** Of the last 20 seconds, by their ends. */
+  readonly spans: readonly ActivitySpan[]
+  /** Of the last minute. */
+  readonly frames: readonly Omit<ActivityFrame, 'spans'>[]
+}
+
+/** Takes in a message. */
+export function withActivity(state: LiveState | undefined, activity: EngineActivity): LiveState {
+  const { frames, cursor: _, ...now } = activity
+  const since = now.now - shownMs
+  const old = (state?.spans ?? []).filter(({ untilMs }) => untilMs > since)
+  const spans = joined([...old, ...frames.flatMap((frame) => frame.spans)])
+  const sums = frames.map(withoutSpans)
+  const all = [...(state?.frames ?? []), ...sums]
+  return {
+    ...now,
+    lost: now.lost + (state?.lost ?? 0),
+    spans: spans.slice(-mostSpans),
+    frames: all.filter(({ untilMs }) => untilMs > now.now - figuresMs),
+  }
+}
+
+function withoutSpans(frame: ActivityFrame): Omit<ActivityFrame, 'spans'> {
+  const { spans: _, ...sums } = frame
+  return sums
+}
+
+/** Spans that go on where the last one of their request ended become one. */
+function joined(spans: readonly ActivitySpan[]): ActivitySpan[] {
+  const all: ActivitySpan[] = []
+  const last = new Map<string, number>()
+  for (const span of spans) {
+    const at = last.get(span.id)
+    const before = at === undefined ? undefined : all[at]
+    const goesOn = before?.kind === span.kind && before.slot === span.slot
+    if (at !== undefined && before !== undefined && goesOn && span.atMs - before.untilMs < 1) {
+      const tokens = before.tokens + span.tokens
+      all[at] = { ...before, untilMs: span.untilMs, tokens }
+    } else {
+      last.set(span.id, all.length)
+      all.push(span)
+    }
+  }
+  return all
+}
+
+/** The 50th, 90th and 99th percentile. */
+export interface Percentiles {
+  readonly p50: number
+  readonly p90: number
+  readonly p99: number
+}
+
+/** Percentiles of values; undefined of none. */
+export function percentilesOf(values: readonly number[]): Percentiles | undefined {
+  const sorted = values.toSorted((a, b) => a - b)
+  const at = (share: number): number =>
+    sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0
+  if (sorted.length === 0) return undefined
+  return { p50: at(0.5), p90: at(0.9), p99: at(0.99) }
+}
+
+/** Percentiles of the pauses between tokens, from their buckets: within 15 % of the true ones. */
+export function itlPercentiles(
+  frames: readonly Pick<ActivityFrame, 'itl'>[],
+): Percentiles | undefined {
+  const counts = new Map<number, number>()
+  let total = 0
+  for (const [exponent, count] of frames.flatMap(({ itl }) => itl)) {
+    counts.set(exponent, (counts.get(exponent) ?? 0) + count)
+    total += count
+  }
+  if (total === 0) return undefined
+  const sorted = [...counts].sort(([a], [b]) => a - b)
+  const at = (share: number): number => {
+    let seen = 0
+    for (const [exponent, count] of sorted) {
+      seen += count
+      if (seen > share * total) return itlBase ** exponent
+    }
+    return itlBase ** (sorted.at(-1)?.[0] ?? 0)
+  }
+  return { p50: at(0.5), p90: at(0.9), p99: at(0.99) }
+}
+
+/** What frames have in all. */
+export interface LiveFigures {
+  readonly tokensPerSecond: number
+  /** Tokens and requests of a step, on average. */
+  readonly stepTokens: number
+  readonly stepMs: number
+  /** The share of prompt tokens that came from the cache, of the requests that ended. */
+  readonly cachedShare: number | undefined
+  readonly requests: number
+  /** Shares of the computed tokens, the largest first. */
+  readonly tenants: readonly (readonly [tenant: string, share: number])[]
+}
+
+/** The figures of frames. */
+export function figuresOf(frames: LiveState['frames'], now: number): LiveFigures {
+  const tenants = new Map<string, number>()
+  let [tokens, steps, ms, decoded, prompts, cached, requests] = [0, 0, 0, 0, 0, 0, 0]
+  for (const frame of frames) {
+    steps += frame.steps.count
+    ms += frame.steps.ms
+    decoded += frame.steps.decodeTokens
+    tokens += frame.steps.prefillTokens + frame.steps.decodeTokens
+    for (const [tenant, count] of Object.entries(frame.tenants)) {
+      tenants.set(tenant, (tenants.get(tenant) ?? 0) + count)
+    }
+    for (const end of frame.ended) {
+      requests++
+      prompts += end.promptTokens
+      cached += end.cachedTokens
+    }
+  }
+  const sum = [...tenants.values()].reduce((all, each) => all + each, 0)
+  const seconds = Math.max(1, now - (frames[0]?.atMs ?? now)) / 1000
+  return {
+    tokensPerSecond: decoded / seconds,
+    stepTokens: tokens / Math.max(1, steps),
+    stepMs: ms / Math.max(1, steps),
+    cachedShare: prompts === 0 ? undefined : cached / prompts,
+    requests,
+    tenants: [...tenants]
+      .map(([tenant, count]) => [tenant, count / sum] as const)
+      .sort(([, a], [, b]) => b - a),
+  }
+}
+
+/** Computed tokens in each second before now, the oldest first. */
+export function tokensBySecond(
+  frames: LiveState['frames'],
+  now: number,
+): { readonly prompts: readonly number[]; readonly answers: readonly number[] } {
+  const seconds = figuresMs / 1000
+  const prompts = Array.from({ length: seconds }, () => 0)
+  const answers = [...prompts]
+  for (const { untilMs, steps } of frames) {
+    const at = seconds - 1 - Math.floor((now - untilMs) / 1000)
+    if (at < 0 || at >= seconds) continue
+    prompts[at] = (prompts[at] ?? 0) + steps.prefillTokens
+    answers[at] = (answers[at] ?? 0) + steps.decodeTokens
+  }
+  return { prompts, answers }
+}

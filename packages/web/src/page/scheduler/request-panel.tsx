@@ -1,0 +1,141 @@
+import type { JSX } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { formatMs } from '../format.js'
+import { useServer } from '../server/server-context.js'
+import { reasonText } from './reasons.js'
+
+interface Entry {
+  readonly type: string
+  readonly at_ms: number
+  readonly until_ms?: number
+  readonly reasons?: Readonly<Record<string, number>>
+  readonly slot?: number
+  readonly cached_tokens?: number
+  readonly chunks?: number
+  readonly tokens?: number
+  readonly steps?: number
+  readonly reason?: string
+  readonly message?: string
+}
+
+interface Report {
+  readonly id: string
+  readonly state: string
+  readonly tenant: string
+  readonly priority: number
+  readonly timings: Readonly<Record<string, number>>
+  readonly timeline: readonly Entry[]
+}
+
+const ended = ['done', 'cancelled', 'failed', 'timed_out']
+
+/** What happened to one request, and why it waited. */
+export function RequestPanel({ id }: { readonly id: string }): JSX.Element {
+  const server = useServer()
+  const [report, setReport] = useState<Report>()
+  const [problem, setProblem] = useState<string>()
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined
+    let isOpen = true
+    const look = async (): Promise<void> => {
+      try {
+        const { data } = await server.json<{ readonly data: Report }>(
+          `requests/${encodeURIComponent(id)}`,
+        )
+        if (!isOpen) return
+        setReport(data)
+        setProblem(undefined)
+        if (!ended.includes(data.state)) timer = setTimeout(() => void look(), 1000)
+      } catch (error) {
+        if (isOpen) setProblem((error as Error).message)
+      }
+    }
+    setReport(undefined)
+    void look()
+    return () => {
+      isOpen = false
+      clearTimeout(timer)
+    }
+  }, [id])
+  return (
+    <section class="card" aria-label="A request">
+      <h2>
+        Request <code>{id}</code>
+      </h2>
+      <p>
+        <a href="#scheduler">Close</a>
+      </p>
+      {problem !== undefined && <p class="problem">{problem}</p>}
+      {report !== undefined && <Timeline report={report} />}
+    </section>
+  )
+}
+
+function Timeline({ report }: { readonly report: Report }): JSX.Element {
+  const { timings, timeline, state, tenant } = report
+  const total = Math.max(1, ...timeline.map(({ at_ms, until_ms = at_ms }) => until_ms))
+  return (
+    <>
+      <p>
+        {state.replace('_', ' ')}, tenant {tenant}: TTFT {formatMs(timings['ttft_ms'] ?? 0)},{' '}
+        {timings['cached_tokens']} of {timings['prompt_tokens']} prompt tokens cached,{' '}
+        {timings['generated_tokens']} generated
+      </p>
+      <ol class="timeline">
+        {timeline.map((entry, index) => {
+          const { at_ms: at, until_ms: until = at } = entry
+          return (
+            <li key={index}>
+              <span class="when">{formatMs(at)}</span>
+              <span>{textOf(entry)}</span>
+              <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+                <rect
+                  class={barOf(entry.type)}
+                  x={(100 * at) / total}
+                  width={Math.max(0.6, (100 * (until - at)) / total)}
+                  height="4"
+                />
+              </svg>
+            </li>
+          )
+        })}
+      </ol>
+    </>
+  )
+}
+
+const bars: Readonly<Record<string, string>> = {
+  waited: 'wait',
+  prefill: 'prefill',
+  paused: 'pause',
+  preempted: 'pause',
+}
+
+const barOf = (type: string): string => bars[type] ?? 'decode'
+
+function textOf(entry: Entry): string {
+  const { type, at_ms: at, until_ms: until = at, reasons = {} } = entry
+  const ms = formatMs(until - at)
+  switch (type) {
+    case 'waited': {
+      const why = Object.entries(reasons)
+        .sort(([, a], [, b]) => b - a)
+        .map(([reason, each]) => `${reasonText(reason)} (${formatMs(each)})`)
+      return `waited ${ms}: ${why.join(', ')}`
+    }
+    case 'admitted':
+      return `got slot ${entry.slot}, which had ${entry.cached_tokens} of its tokens`
+    case 'prefill':
+      return `prompt: ${entry.tokens} tokens in ${entry.chunks} steps, ${ms}`
+    case 'paused':
+      return `paused for ${entry.steps} steps, ${ms}`
+    case 'preempted':
+      return 'lost its slot'
+    case 'first_token':
+      return 'first token'
+    case 'end':
+      return `ended: ${entry.reason}${entry.message === undefined ? '' : `, ${entry.message}`}`
+    default:
+      return type
+  }
+}

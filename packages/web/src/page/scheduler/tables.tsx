@@ -1,0 +1,165 @@
+import type { JSX } from 'preact'
+import { formatMs, formatShare } from '../format.js'
+import {
+  figuresOf,
+  itlPercentiles,
+  type LiveState,
+  type Percentiles,
+  percentilesOf,
+} from './live-state.js'
+import { mainReason, reasonText } from './reasons.js'
+
+interface Props {
+  readonly state: LiveState
+}
+
+const link = (id: string): JSX.Element => (
+  <a href={`#scheduler/${id}`} title={id}>
+    {id.slice(0, 8)}
+  </a>
+)
+
+/** TTFT, ITL and throughput of the last minute. */
+export function Figures({ state }: Props): JSX.Element {
+  const { frames, now, lost } = state
+  const figures = figuresOf(frames, now)
+  const ttft = percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
+  const row = (name: string, values: Percentiles | undefined): JSX.Element => (
+    <tr>
+      <th scope="row">{name}</th>
+      {[values?.p50, values?.p90, values?.p99].map((value, index) => (
+        <td class="number" key={index}>
+          {value === undefined ? '–' : formatMs(value)}
+        </td>
+      ))}
+    </tr>
+  )
+  return (
+    <section class="card" aria-label="Figures">
+      <h2>The last minute</h2>
+      <table>
+        <thead>
+          <tr>
+            <td />
+            {['p50', 'p90', 'p99'].map((name) => (
+              <th class="number" scope="col" key={name}>
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {row('TTFT', ttft)}
+          {row('ITL', itlPercentiles(frames))}
+        </tbody>
+      </table>
+      <p>
+        {figures.tokensPerSecond.toFixed(1)} tokens/s, {figures.requests} requests ended,{' '}
+        {figures.stepTokens.toFixed(1)} tokens and {formatMs(figures.stepMs)} a step
+        {figures.cachedShare !== undefined &&
+          `, ${formatShare(figures.cachedShare)} of prompt tokens from the cache`}
+        {lost > 0 && `; ${lost} messages were lost because the page was slow`}
+      </p>
+    </section>
+  )
+}
+
+/** Who waits, how long it will take, and why. */
+export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element {
+  return (
+    <section class="card" aria-label="Queue">
+      <h2>Queue: {waiting}</h2>
+      {queue.length > 0 && (
+        <div class="scroll queue" tabIndex={0} role="region" aria-label="Requests that wait">
+          <table>
+            <thead>
+              <tr>
+                {['request', 'tenant', 'waits', 'predicted TTFT', 'slot in', 'why'].map((name) => (
+                  <th scope="col" key={name}>
+                    {name}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {queue.map((one) => (
+                <tr key={one.id}>
+                  <td>{link(one.id)}</td>
+                  <td>{one.tenant}</td>
+                  <td>{formatMs(now - one.arrival)}</td>
+                  <td>{one.predictedMs === undefined ? '–' : formatMs(one.predictedMs)}</td>
+                  <td>{formatMs(one.slotInMs)}</td>
+                  <td>{reasonText(mainReason(one.reasons))}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  )
+}
+
+/** The slots with what they hold: the KV cache. */
+export function Slots({ state: { slots, slotTokens } }: Props): JSX.Element {
+  return (
+    <section class="card" aria-label="KV cache">
+      <h2>KV cache</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Slots and what they hold">
+        <table>
+          <thead>
+            <tr>
+              {['slot', 'request', 'state', 'tokens'].map((name) => (
+                <th scope="col" key={name}>
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {slots.map(({ slot, request, state, tokens }) => (
+              <tr key={slot}>
+                <td>{slot}</td>
+                <td>{request === undefined ? '–' : link(request)}</td>
+                <td>{state === 'idle' && tokens > 0 ? 'kept for reuse' : state}</td>
+                <td>
+                  <meter
+                    min={0}
+                    max={slotTokens}
+                    value={tokens}
+                    aria-label={`Tokens in slot ${slot}`}
+                  />{' '}
+                  {tokens} of {slotTokens}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  )
+}
+
+/** Whose tokens were computed. */
+export function Tenants({ state: { frames, now } }: Props): JSX.Element {
+  const { tenants } = figuresOf(frames, now)
+  return (
+    <section class="card" aria-label="Tenants">
+      <h2>Tenants' shares</h2>
+      {tenants.length === 0 && <p class="hint">Nothing was computed in the last minute.</p>}
+      <table>
+        <tbody>
+          {tenants.map(([tenant, share]) => (
+            <tr key={tenant}>
+              <th scope="row">{tenant}</th>
+              <td>
+                <meter min={0} max={1} value={share} aria-label={`Share of ${tenant}`} />{' '}
+                {formatShare(share)}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  )
+}

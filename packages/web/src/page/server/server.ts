@@ -1,0 +1,80 @@
+/** A failure as the server tells it. */
+export class ServerError extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+    readonly code: string,
+  ) {
+    super(message)
+    this.name = 'ServerError'
+  }
+}
+
+const keyName = 'cllm-key'
+
+interface Call {
+  readonly method?: 'GET' | 'POST' | 'PUT'
+  readonly body?: unknown
+  readonly headers?: Readonly<Record<string, string>>
+  readonly signal?: AbortSignal
+}
+
+/** The server that the page came from. It works below any path that a proxy may have put before it. */
+export class Server {
+  readonly #base = new URL('../', document.baseURI)
+
+  /** @param onKeyNeeded - called when the server wants an API key, or one with more rights */
+  constructor(private readonly onKeyNeeded: (error: ServerError) => void) {}
+
+  /** The API key; it is kept until the tab is closed. */
+  get key(): string {
+    return sessionStorage.getItem(keyName) ?? ''
+  }
+
+  set key(key: string) {
+    if (key === '') sessionStorage.removeItem(keyName)
+    else sessionStorage.setItem(keyName, key)
+  }
+
+  /** Calls a route. Throws {@link ServerError} unless the answer is a success. */
+  async call(
+    path: string,
+    { method = 'GET', body, headers, signal }: Call = {},
+  ): Promise<Response> {
+    const { key } = this
+    const response = await fetch(new URL(path, this.#base), {
+      method,
+      headers: {
+        ...(key === '' ? {} : { authorization: `Bearer ${key}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    })
+    if (response.ok) return response
+    const error = toError(response.status, await response.text())
+    if (error.status === 401 || error.code === 'forbidden') this.onKeyNeeded(error)
+    throw error
+  }
+
+  /** The JSON that a route answers with. */
+  async json<T>(path: string, call?: Call): Promise<T> {
+    const response = await this.call(path, call)
+    return (await response.json()) as T
+  }
+}
+
+function toError(status: number, text: string): ServerError {
+  try {
+    const body = JSON.parse(text) as {
+      readonly error?: string | { readonly message?: string; readonly code?: string }
+      readonly code?: string
+    }
+    const { error } = body
+    if (typeof error === 'string') return new ServerError(error, status, body.code ?? '')
+    return new ServerError(error?.message ?? text, status, error?.code ?? '')
+  } catch {
+    return new ServerError(text === '' ? `Status ${status}` : text.slice(0, 500), status, '')
+  }
+}

@@ -1,0 +1,274 @@
+import type { ActivityFrame, ActivitySpan, EngineActivity } from '@cllm/core'
+import { policyNames } from '@cllm/scheduler'
+import type { SimulatedRequest } from '@cllm/simulation'
+import { h } from 'preact'
+import { render } from 'preact-render-to-string'
+import t from 'tap'
+import { added } from '../src/page/chat/ask.js'
+import {
+  branchesOf,
+  emptyConversation,
+  shownTurns,
+  toMarkdown,
+  type Turn,
+  withBranch,
+  withTurn,
+} from '../src/page/chat/conversation.js'
+import { madeRequests, usualLoad } from '../src/page/lab/made-load.js'
+import { policyNames as namesOfPage } from '../src/page/lab/policy-names.js'
+import { runCandidate } from '../src/page/lab/run-lab.js'
+import { Markdown } from '../src/page/markdown/markdown.js'
+import { placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
+import {
+  figuresOf,
+  itlPercentiles,
+  type LiveState,
+  percentilesOf,
+  tokensBySecond,
+  withActivity,
+} from '../src/page/scheduler/live-state.js'
+
+const html = (text: string): string => render(h(Markdown, { text }))
+
+t.test('Markdown: text, code, tables, lists, formulas', (t) => {
+  const shown = html('# A\n\nb **c** `d` ~~e~~\n\n- f\n- [x] g\n\n3. h\n\n> i\n\n---\n')
+  for (const part of ['<h3>A</h3>', '<strong>c</strong>', '<code>d</code>', '<del>e</del>']) {
+    t.ok(shown.includes(part), part)
+  }
+  t.match(shown, /<ol start="3">.*<blockquote>.*<hr/s)
+  t.match(html('```js\nlet a = "<b>"\n```'), /<span>js<\/span>.*let a = &quot;&lt;b>&quot;/s)
+  t.match(html('|a|b|\n|-|-:|\n|1|2|'), /<th[^>]*>a<\/th>.*<td class="align-right">2<\/td>/s)
+  const formula = html('so $a_1 b_1$ and \\(x*y*z\\), for $5 or $6\n\n$$\nc_2 * d_2\n$$\n')
+  t.match(formula, /<code class="math">a_1 b_1<\/code>.*<code class="math">x\*y\*z<\/code>/)
+  t.match(formula, /for \$5 or \$6.*<pre class="math"[^>]*>c_2 \* d_2<\/pre>/s)
+  t.match(html('a &amp; b &lt;i&gt;'), /a &amp; b &lt;i>/, 'entities are what they stand for')
+  t.match(html('an unfinished ```js\nlet'), /let/, 'while it comes')
+  t.end()
+})
+
+t.test('Markdown: nothing of a hostile answer runs or is loaded', (t) => {
+  const hostile = [
+    '<script>alert(1)</script>',
+    'a <img src=x onerror=alert(1)> b',
+    '<svg onload=alert(1)>',
+    '<iframe srcdoc="<script>alert(1)</script>">',
+    '<a href="javascript:alert(1)">x</a>',
+    '[x](javascript:alert(1))',
+    '[x](JaVaScRiPt:alert(1))',
+    '[x](java\tscript:alert(1))',
+    '[x](&#106;avascript:alert(1))',
+    '[x](data:text/html,<script>alert(1)</script>)',
+    '[x](vbscript:msgbox)',
+    '[x](file:///etc/passwd)',
+    '![x](https://example.com/track.png)',
+    '![x](data:image/svg+xml,<svg/onload=alert(1)>)',
+    '<https://example.com/"onmouseover="alert(1)>',
+    '[x]: javascript:alert(1)\n\n[x]',
+    '```html" onload="alert(1)\nx\n```',
+    '| <script> |\n|---|\n| <img src=x> |',
+    '- <object data=x>\n\n1. <embed src=x>',
+    '# <style>*{display:none}</style>',
+    '$<img src=x>$\n\n$$\n<img src=x>\n$$\n',
+  ]
+  for (const text of hostile) {
+    const shown = html(text)
+    const tags = [...shown.matchAll(/<([a-z0-9]+)((?:"[^"]*"|[^>"])*)>/gi)]
+    for (const [tag, name = '', attributes = ''] of tags) {
+      t.notMatch(name, /^(script|img|svg|iframe|object|embed|style|link|form|video|audio)$/i, tag)
+      t.notMatch(attributes.replaceAll(/"[^"]*"/g, ''), /\son\w+|\ssrc|\sstyle/i, tag)
+      const [, href] = /href="([^"]*)"/.exec(attributes) ?? []
+      if (href !== undefined) t.match(href, /^(https?|mailto):/, tag)
+    }
+  }
+  t.match(html('![x](https://example.com/a.png)'), /href="https:\/\/example.com\/a.png".*image: x/)
+  const link = html('[x](https://example.com)')
+  t.match(link, /target="_blank" rel="noopener noreferrer nofollow"/)
+  t.end()
+})
+
+t.test('a conversation: branches, and what is shown of them', (t) => {
+  const turn = (id: string, parent: string | null, role: Turn['role'] = 'user'): Turn => {
+    return { id, parent, role, content: `text of ${id}` }
+  }
+  let chat = emptyConversation('chat', 0)
+  chat = withTurn(chat, turn('a', null), 1)
+  chat = withTurn(chat, turn('b', 'a', 'assistant'), 2)
+  chat = withTurn(chat, turn('c', 'b'), 3)
+  chat = withTurn(chat, turn('d', 'a', 'assistant'), 4)
+  const shown = (): string =>
+    shownTurns(chat)
+      .map(({ id }) => id)
+      .join('')
+  t.equal(shown(), 'ad', 'another answer takes the place of the first')
+  t.same(
+    branchesOf(chat, chat.turns[3]!).map(({ id }) => id),
+    ['b', 'd'],
+  )
+  chat = withBranch(chat, 'b')
+  t.equal(shown(), 'abc', 'a branch is shown to its end')
+  t.equal(chat.title, 'text of a')
+  t.match(toMarkdown(chat), /^# text of a\n\n## You\n\ntext of a\n\n## Answer\n\ntext of b/)
+  t.end()
+})
+
+t.test('an answer is put together from its chunks', (t) => {
+  const chunk = (delta: object) => ({ choices: [{ delta }] })
+  const call = (index: number, more: object) => chunk({ tool_calls: [{ index, ...more }] })
+  const chunks = [
+    chunk({ role: 'assistant', content: '' }),
+    chunk({ reasoning_content: 'hm' }),
+    chunk({ content: 'a' }),
+    chunk({ content: 'b' }),
+    call(0, { id: 'one', function: { name: 'look', arguments: '{"a"' } }),
+    call(0, { function: { arguments: ':1}' } }),
+    call(1, { id: 'two', function: { name: 'go', arguments: '{}' } }),
+    {
+      choices: [],
+      usage: {
+        prompt_tokens: 9,
+        completion_tokens: 4,
+        prompt_tokens_details: { cached_tokens: 3 },
+      },
+      timings: { predicted_per_second: 7 },
+    },
+  ]
+  const none = { content: '', reasoning: '', calls: [], figures: { predictedMs: 5 } }
+  t.same(chunks.reduce<typeof none>(added as never, none), {
+    content: 'ab',
+    reasoning: 'hm',
+    calls: [
+      { id: 'one', name: 'look', arguments: '{"a":1}' },
+      { id: 'two', name: 'go', arguments: '{}' },
+    ],
+    figures: { predictedMs: 5, promptTokens: 9, tokens: 4, cachedTokens: 3, tokensPerSecond: 7 },
+  })
+  t.throws(() => added(none, { error: { message: 'cut' } }), /cut/)
+  t.end()
+})
+
+const steps = {
+  count: 1,
+  ms: 10,
+  prefillTokens: 0,
+  decodeTokens: 2,
+  prefillSequences: 0,
+  decodeSequences: 2,
+}
+const frame = (number: number, more: Partial<ActivityFrame> = {}): ActivityFrame => {
+  const untilMs = number * 100
+  const nothing = { spans: [], firstTokensMs: [], itl: [], tenants: {}, ended: [] }
+  return { number, atMs: untilMs - 100, untilMs, steps, ...nothing, ...more }
+}
+const activity = (now: number, frames: readonly ActivityFrame[], lost = 0): EngineActivity => {
+  const cursor = frames.at(-1)?.number ?? 0
+  const queue: EngineActivity['queue'] = []
+  const slots: EngineActivity['slots'] = []
+  return { now, cursor, lost, policy: 'p', slots, slotTokens: 9, waiting: 0, queue, frames }
+}
+
+t.test('the live view keeps a bounded while, with spans that go on in one', (t) => {
+  const span = (atMs: number, untilMs: number, kind: ActivitySpan['kind'] = 'decode') => {
+    return { id: 'r', slot: 1, kind, atMs, untilMs, tokens: 1 }
+  }
+  const numbers = Array.from({ length: 1000 }, (_, index) => index + 1)
+  let state: LiveState | undefined
+  for (const number of numbers) {
+    const untilMs = number * 100
+    const kind = number === 990 ? 'pause' : 'decode'
+    const spans = [span(untilMs - 100, untilMs, kind)]
+    state = withActivity(state, activity(untilMs, [frame(number, { spans })], 1))
+  }
+  t.equal(state?.frames.length, 600, 'a minute')
+  t.same(
+    state?.spans.map(({ kind, untilMs, tokens }) => [kind, untilMs, tokens]),
+    [
+      ['decode', 98_900, 989],
+      ['pause', 99_000, 1],
+      ['decode', 100_000, 10],
+    ],
+  )
+  t.equal(state?.lost, 1000)
+  t.same(Object.keys(state?.frames[0] ?? {}).includes('spans'), false)
+  const quiet = withActivity(state, activity(200_000, []))
+  t.same([quiet.frames, quiet.spans], [[], []], 'what is older goes')
+  t.end()
+})
+
+t.test('figures of the live view', (t) => {
+  t.equal(percentilesOf([]), undefined)
+  const values = Array.from({ length: 100 }, (_, index) => 100 - index)
+  t.same(percentilesOf(values), { p50: 51, p90: 91, p99: 100 })
+  const bucket = (ms: number): number => Math.ceil(Math.log(ms) / Math.log(1.15))
+  const pauses = itlPercentiles([{ itl: [[bucket(20), 60]] }, { itl: [[bucket(400), 40]] }])
+  t.ok(pauses!.p50 >= 20 && pauses!.p50 < 23, String(pauses!.p50))
+  t.ok(pauses!.p90 >= 400 && pauses!.p90 < 460, String(pauses!.p90))
+  const end = { id: 'r', state: 'done', queueMs: 0, generatedTokens: 5 } as const
+  const frames = [
+    frame(10, { tenants: { a: 30, b: 10 } }),
+    frame(20, { ended: [{ ...end, tenant: 'a', promptTokens: 40, cachedTokens: 10 }] }),
+  ]
+  const figures = figuresOf(frames, 2900)
+  t.match(figures, { requests: 1, cachedShare: 0.25, tokensPerSecond: 2, stepMs: 10 })
+  t.same(figures.tenants, [
+    ['a', 0.75],
+    ['b', 0.25],
+  ])
+  const { answers } = tokensBySecond(frames, 2900)
+  t.same(answers.slice(-3), [0, 2, 2])
+  t.end()
+})
+
+t.test('the picture of the slots: where spans are, and what is under the pointer', (t) => {
+  const spans: ActivitySpan[] = [
+    { id: 'a', slot: 1, kind: 'decode', atMs: 0, untilMs: 500, tokens: 5 },
+    { id: 'b', kind: 'wait', atMs: 200, untilMs: 800, tokens: 0 },
+    { id: 'c', kind: 'wait', atMs: 300, untilMs: 400, tokens: 0 },
+    { id: 'd', slot: 0, kind: 'prefill', atMs: -900, untilMs: -100, tokens: 5 },
+  ]
+  const placed = placeSpans({ slots: 2, spans, fromMs: 0, untilMs: 1000 }, 1058)
+  t.same(
+    placed.map(({ span, x, y, width }) => [span.id, x, y, width]),
+    [
+      ['a', 58, 18, 500],
+      ['b', 258, 36, 600],
+      ['c', 358, 54, 100],
+    ],
+  )
+  t.equal(spanAt(placed, 100, 20)?.id, 'a')
+  t.equal(spanAt(placed, 400, 60)?.id, 'c')
+  t.equal(spanAt(placed, 900, 20), undefined)
+  t.end()
+})
+
+t.test('the lab knows the policies, and the same load gives the same figures', async (t) => {
+  t.same([...namesOfPage].sort(), [...policyNames].sort())
+  const load = { ...usualLoad, requests: 30 }
+  const ids = (prompt: SimulatedRequest['prompt']) =>
+    typeof prompt === 'function' ? prompt() : prompt
+  const plain = (made: typeof load) =>
+    madeRequests(made).map(({ prompt, ...rest }) => ({ ...rest, length: ids(prompt).length }))
+  t.same(plain(load), plain(load))
+  t.notSame(plain(load), plain({ ...load, seed: 2 }))
+  const job = {
+    load: { kind: 'made', load },
+    machine: 'gpu-8b',
+    slots: 4,
+    ownOrder: 'request.maxTokens',
+    candidates: [],
+  } as const
+  const of = async (policy: string) => await runCandidate(job, { policy, options: {} })
+  const [one, again, other] = [
+    await of('chunked+fcfs'),
+    await of('chunked+fcfs'),
+    await of('static+fcfs'),
+  ]
+  t.same(one, again)
+  t.equal(one.ttfts.length, 30)
+  t.ok(one.ttfts.at(-1)! < other.ttfts.at(-1)!, 'waiting for a whole group takes longer')
+  t.notSame((await of('chunked+own')).ttfts, one.ttfts, 'an order that was typed in')
+  const typed = async (ownOrder: string) =>
+    await runCandidate({ ...job, ownOrder }, { policy: 'chunked+own', options: {} })
+  await t.rejects(typed('request.'), SyntaxError)
+  await t.rejects(typed('"first"'), /gave first, which is no number/)
+  await t.rejects(of('none+fcfs'), { code: 'invalid_policy' })
+})
