@@ -21,6 +21,13 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'run',
+    {
+      summary: 'Chat with a model in the terminal, or answer a prompt',
+      load: async () => (await import('./commands/chat/run.js')).run,
+    },
+  ],
+  [
     'config',
     {
       summary: 'Show the effective configuration and where each value comes from',

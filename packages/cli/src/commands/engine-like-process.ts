@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { threadPool } from '../engine/thread-pool.js'
 import type { RunCommand } from './command-io.js'
-import { asksForHelp } from './parse-command.js'
+import { asksForHelp } from './flags/parse-command.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 

@@ -4,7 +4,7 @@ import Table from 'cli-table3'
 import { loadConfig } from '../config/load-config.js'
 import { createKey, readKeyFile, updateKeyFile } from '../keys/key-file.js'
 import type { CommandIo, RunCommand } from './command-io.js'
-import { parseCommand } from './parse-command.js'
+import { parseCommand } from './flags/parse-command.js'
 
 const fileOptions = { 'api-keys': { type: 'string' }, config: { type: 'string' } } as const
 

@@ -2,7 +2,7 @@ import { CllmError } from '@cllm/core'
 import { formatBytes } from '../../models/format-bytes.js'
 import { syntheticNames, synthModel } from '../../models/synth-model.js'
 import type { CommandIo } from '../command-io.js'
-import { parseCommand } from '../parse-command.js'
+import { parseCommand } from '../flags/parse-command.js'
 
 const usage = `Usage: cllm model synth --like NAME --out FILE [--seed N]
 

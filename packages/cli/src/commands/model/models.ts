@@ -2,7 +2,7 @@ import { loadConfig } from '../../config/load-config.js'
 import { listModels, modelTable } from '../../models/catalog/list-models.js'
 import type { CommandIo } from '../command-io.js'
 import { configFlags, configOption, configOptionHelp, modelsFolder } from './models-folder.js'
-import { parseCommand } from '../parse-command.js'
+import { parseCommand } from '../flags/parse-command.js'
 
 const usage = `Usage: cllm models [--json] [--config FILE]
 

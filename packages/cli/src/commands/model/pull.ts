@@ -5,7 +5,7 @@ import { pullModel } from '../../models/pull-model.js'
 import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command-io.js'
 import { configFlags, configOption, configOptionHelp, modelsFolder } from './models-folder.js'
-import { parseCommand } from '../parse-command.js'
+import { parseCommand } from '../flags/parse-command.js'
 
 const usage = `Usage: cllm pull <model> [--plugin NAME] [--config FILE]
 

@@ -1,7 +1,7 @@
 import { removeBuilds } from '@cllm/backend-llamacpp/native-build'
 import { nativeFolder } from '../../models/cache-folder.js'
 import type { CommandIo } from '../command-io.js'
-import { parseCommand } from '../parse-command.js'
+import { parseCommand } from '../flags/parse-command.js'
 import { withNativeLock } from './native-lock.js'
 
 const usage = `Usage: cllm native remove

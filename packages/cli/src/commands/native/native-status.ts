@@ -5,7 +5,7 @@ import { loadConfig } from '../../config/load-config.js'
 import { thisMachine } from '../../engine/native-library.js'
 import { nativeFolder } from '../../models/cache-folder.js'
 import type { CommandIo } from '../command-io.js'
-import { parseCommand } from '../parse-command.js'
+import { parseCommand } from '../flags/parse-command.js'
 import { figuresTable } from './figures-table.js'
 
 const usage = `Usage: cllm native [--json] [--config FILE]

@@ -1,7 +1,7 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import { CllmError } from '@cllm/core'
-import { suggestion } from '../config/suggestion.js'
-import type { CommandIo } from './command-io.js'
+import { suggestion } from '../../config/suggestion.js'
+import type { CommandIo } from '../command-io.js'
 
 type Flags = NonNullable<ParseArgsConfig['options']>
 
