@@ -42,9 +42,13 @@ export function toggle(doc: string): Flag<boolean> {
   return { doc, read: (values) => values.length > 0 }
 }
 
+/** Whether a command line has `--help` or `-h`. */
+export const asksForHelp = (argv: readonly string[]): boolean =>
+  argv.includes('--help') || argv.includes('-h')
+
 /** Prints the usage if the command line has `--help` or `-h`; returns whether it does. */
 export function showsHelp(argv: readonly string[], usage: string, io: CommandIo): boolean {
-  const isAsked = argv.includes('--help') || argv.includes('-h')
+  const isAsked = asksForHelp(argv)
   if (isAsked) io.stdout.write(usage)
   return isAsked
 }

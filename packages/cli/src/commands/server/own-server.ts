@@ -26,7 +26,8 @@ export async function startServer(flags: readonly string[], io: CommandIo): Prom
   const own = ['--host', '127.0.0.1', '--port', '0', '--log-level', 'error']
   const child = spawn(process.execPath, [bin, 'serve', ...own, ...flags], {
     env: io.env,
-    // With the channel, the end of this process stops the server.
+    // Ctrl-C is for this process; with the channel, its end is the server's, too.
+    detached: true,
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   })
   const exited = once(child, 'exit')

@@ -34,7 +34,7 @@ export class ServerClient {
   }
 
   /** Sends JSON and yields the JSON of each server-sent event, up to `[DONE]`. */
-  async *events(path: string, body: unknown, signal: AbortSignal): AsyncGenerator<unknown> {
+  async *events(path: string, body: unknown, signal: AbortSignal): AsyncGenerator {
     const { body: stream } = await this.#call('POST', path, body, signal)
     if (stream === null) return
     const events = stream
