@@ -60,7 +60,7 @@ t.test('defaults', async (t) => {
   const { config, sources, warnings, file } = load({})
   t.equal(config.server.host, '127.0.0.1')
   t.equal(config.server.port, 8080)
-  t.equal(config.model.spec, 'tinyllama-1.1b-chat')
+  t.equal(config.model.spec, 'auto')
   t.equal(config.engine.slots, 16)
   t.equal(config.engine.ctx_size, 'auto')
   t.equal(config.scheduler.policy, defaultPolicyName)

@@ -65,7 +65,11 @@ In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
 function parameter(text: string): readonly [string, unknown] {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? []
   if (name === undefined || value === undefined) throw new Error('expected NAME=VALUE')
-  return readParameter(name, value)
+  try {
+    return readParameter(name, value)
+  } catch (cause) {
+    throw wrong(`--parameter: ${(cause as Error).message}`)
+  }
 }
 
 /** The prompt, with what is piped in behind it. */

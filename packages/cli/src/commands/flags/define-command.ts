@@ -45,7 +45,7 @@ function parse<Table extends Flags>(
 ): Given<Table> {
   const end = usage.includes('[-- ') ? argv.indexOf('--') : -1
   const own = end === -1 ? argv : argv.slice(0, end)
-  const known = [...usage.matchAll(/\[?<[\w-]+>/g)].map(String)
+  const known = [...usage.split(' [-- ')[0]!.matchAll(/\[?<[\w-]+>/g)].map(String)
   const words: string[] = []
   const values = parseFlags(own, flags, (word) => {
     if (words.length === known.length) throw wrong(`unexpected argument "${word}"`)

@@ -85,6 +85,9 @@ export function parseFlags<Table extends Flags>(
       const meant = suggestion(token.name, Object.keys(flags), '--')
       throw wrong(`unknown flag ${token.rawName}${meant}`)
     }
+    if (flag.value === undefined && token.value !== undefined) {
+      throw wrong(`--${token.name}: takes no value, got "${token.value}"`)
+    }
     const isMissing = token.value === undefined || (!token.inlineValue && isFlag(token.value))
     if (flag.value !== undefined && isMissing)
       throw wrong(`--${token.name}: expected ${flag.value}`)

@@ -97,9 +97,11 @@ export function errorOf(
   const given = code ?? inner ?? ''
   const known = openAiCodes[given] ?? given
   const isKnown = Object.hasOwn(errorTable, known)
-  const fallback = status === 404 ? 'not_found' : 'target_unavailable'
+  const fallback = codesByStatus[status] ?? 'target_unavailable'
   const shown = message === undefined || message === '' ? `${status} ${statusText}` : message
-  return new CllmError(isKnown ? (known as ErrorCode) : fallback, shown, { details: { status } })
+  return new CllmError(isKnown ? (known as ErrorCode) : fallback, shown, {
+    details: { status, isNamed: isKnown },
+  })
 }
 
 /** OpenAI's codes, which its routes answer with in place of our own. */
@@ -107,6 +109,15 @@ const openAiCodes: Readonly<Record<string, ErrorCode>> = {
   context_length_exceeded: 'prompt_too_long',
   invalid_api_key: 'unauthenticated',
   rate_limit_exceeded: 'queue_full',
+}
+
+/** For answers without a code of ours, such as those in Ollama's form. */
+const codesByStatus: Readonly<Record<number, ErrorCode>> = {
+  401: 'unauthenticated',
+  403: 'forbidden',
+  404: 'not_found',
+  429: 'queue_full',
+  503: 'engine_unavailable',
 }
 
 interface ErrorFields {
