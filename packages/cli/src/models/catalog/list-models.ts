@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import Table from 'cli-table3'
-import { catalog as defaultCatalog, DEFAULT_MODEL, type CatalogEntry } from './catalog.js'
+import { catalog as defaultCatalog, type CatalogEntry } from './catalog.js'
 import { formatBytes } from '../format-bytes.js'
 import { memoryFor, shapeOf } from './memory-of.js'
 
@@ -19,8 +19,6 @@ export interface ModelListing {
   readonly present: boolean
   /** Path of the file, whether or not it is downloaded. */
   readonly path: string
-  /** True for the default model to serve. */
-  readonly default: boolean
 }
 
 /** The models of the catalog, and whether each is in the cache folder. */
@@ -42,7 +40,6 @@ export async function listModels(
         checked: sources[0].sha256 !== undefined,
         present: found !== undefined,
         path,
-        default: name === DEFAULT_MODEL,
       }
     }),
   )
@@ -62,11 +59,10 @@ export function modelTable(models: readonly ModelListing[]): string {
     head: ['name', 'size', 'memory', 'licence', 'here', 'what'],
     style: { head: [], border: [], compact: true },
   })
-  for (const { name, bytes, memoryBytes, licence, present, title, ...rest } of models) {
-    const label = rest.default ? `${name} (default)` : name
-    const size = `${rest.checked || present ? '' : 'about '}${formatBytes(bytes)}`
+  for (const { name, bytes, memoryBytes, licence, present, title, checked } of models) {
+    const size = `${checked || present ? '' : 'about '}${formatBytes(bytes)}`
     const memory = memoryBytes === null ? '' : formatBytes(memoryBytes)
-    table.push([label, size, memory, licence, present ? 'yes' : 'no', title])
+    table.push([name, size, memory, licence, present ? 'yes' : 'no', title])
   }
   return `${table.toString()}\n`
 }

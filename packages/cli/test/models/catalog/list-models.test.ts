@@ -19,7 +19,6 @@ t.test('the listing', async (t) => {
     before.map(({ name, bytes, present }) => ({ name, bytes, present })),
     catalog.map(({ name, bytes }) => ({ name, bytes, present: false })),
   )
-  t.equal(before.filter((model) => model.default).length, 1)
   await writeFile(join(folder, 'stories15m-q8_0.gguf'), 'GGUF…')
   const after = await listModels(folder)
   t.match(
@@ -32,7 +31,7 @@ t.test('the listing', async (t) => {
   )
   t.equal(after.filter(({ present }) => present).length, 1)
   const table = modelTable(after).split('\n')
-  t.ok(table.some((row) => /tinyllama-1\.1b-chat \(default\).*323 MB.*Apache-2\.0.*no/.test(row)))
+  t.ok(table.some((row) => /tinyllama-1\.1b-chat .*323 MB.*Apache-2\.0.*no/.test(row)))
   t.ok(table.some((row) => /stories15m .*7 B.*MIT.*yes/.test(row)))
   t.notOk(table.join('').includes('\u001B'), 'plain text')
 })
