@@ -84,10 +84,9 @@ async function loadable(parts: ServerByName): Promise<LoadableModel> {
   registry.checkParts(use)
   registry.checkBackend(backendName, { ...backend, modelPath: 'model' })
   const log = { level: 'warn', file: null }
-  const settings = {
-    ...{ backendName, policy, policyOptions, plugins, pluginsFolder, use, log },
-    options: { sampling: catalogSampling(parts.model), ...options },
-  }
+  const own = { sampling: catalogSampling(parts.model), ...options }
+  const common = { backendName, policy, policyOptions, plugins, pluginsFolder, use, log }
+  const settings = { ...common, options: own }
   return {
     name: backend.modelId,
     async load({ signal }) {

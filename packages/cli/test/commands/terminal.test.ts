@@ -11,10 +11,8 @@ import { firstChildOf, gone } from '../plain-process.js'
 import { bin, model, serve } from '../serve-process.js'
 
 const key = 'a-key-for-the-terminal'
-const { url } = await serve(
-  t,
-  ...['--model', model, '--model-id', 'stories', '--slots', '2', '--api-key', key],
-)
+const served = ['--model', model, '--model-id', 'stories', '--slots', '2', '--api-key', key]
+const { url } = await serve(t, ...served)
 /** Where the commands find the server without being told. */
 const here = { CLLM_PORT: new URL(url).port, CLLM_API_KEY: key }
 const greedy = ['--parameter', 'temperature=0', '--parameter', 'max_tokens=20']
@@ -132,7 +130,7 @@ function terminal() {
       signal: new AbortController().signal,
     },
     /** Types, then waits for this text; returns what was shown until then. */
-    async type(keys: string, until: RegExp | string): Promise<string> {
+    type: async (keys: string, until: RegExp | string): Promise<string> => {
       await new Promise(setImmediate) // what is typed does not come in the middle of an output
       shown = ''
       stdin.write(keys)

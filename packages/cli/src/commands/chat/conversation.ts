@@ -16,7 +16,7 @@ export interface ChatSettings {
 }
 
 /** The settings that a conversation starts with. */
-export const initialSettings = (): ChatSettings => ({
+const initialSettings = (): ChatSettings => ({
   system: undefined,
   parameters: {},
   think: undefined,

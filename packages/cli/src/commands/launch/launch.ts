@@ -29,10 +29,10 @@ const flags = {
 export const run = defineCommand({
   usage: 'launch <agent> [-- <arguments>]',
   doc: `
-Starts an installed coding agent against a server: ${names}. It is pointed there by
-environment variables, arguments or a configuration in a temporary folder; none of its own files is
-changed. Uses the running server, and starts one for the agent if none serves the model. What stands
-behind \`--\` goes to the agent.`,
+Starts an installed coding agent against a server: ${names}. It is
+pointed there by environment variables, arguments or a configuration in a temporary folder; none of
+its own files is changed. Uses the running server, and starts one for the agent if none serves the
+model. What stands behind \`--\` goes to the agent.`,
   flags,
   async run({ flags, words: [name = ''], rest }, io) {
     const agent = Object.hasOwn(agents, name) ? agents[name] : undefined

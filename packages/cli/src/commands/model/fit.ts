@@ -20,8 +20,8 @@ export const run = defineCommand({
   usage: 'fit <model>',
   doc: `
 Shows how much memory a model takes here: by context, in tokens per slot, and by number of slots.
-The model is a name of the catalog, downloaded or not, or a file. Figures are with a KV cache in f16;
-\`cllm serve --kv-cache-type q8_0\` takes half as much for it.`,
+The model is a name of the catalog, downloaded or not, or a file. Figures are with a KV cache in
+f16; \`cllm serve --kv-cache-type q8_0\` takes half as much for it.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
     const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })

@@ -56,8 +56,13 @@ function factsOf({ name, entry, path, shape }: KnownModel): Facts {
 function samplingText(sampling: Partial<SamplingParams> | undefined): string | null {
   const entries = Object.entries(sampling ?? {})
   if (entries.length === 0) return null
-  return entries.map(([name, value]) => `${name} ${String(value)}`).join(', ')
+  const named = entries.map(([name, value]) => `${asField(name)} ${JSON.stringify(value)}`)
+  return named.join(', ')
 }
+
+/** As requests write it: `topP` is `top_p`. */
+const asField = (name: string): string =>
+  name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 function sourceText(source: NonNullable<KnownModel['entry']>['sources'][number]): string {
   const checked = source.sha256 === undefined ? ' (no known checksum)' : ''

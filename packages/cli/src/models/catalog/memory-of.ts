@@ -2,7 +2,7 @@ import { type MemorySettings, type ModelShape, planMemory } from '@cllm/backend-
 import type { CatalogEntry } from './catalog-entry.js'
 
 /** The settings of `cllm serve` that its defaults leave open, as they determine memory. */
-export const usualMemory: Pick<
+const usualMemory: Pick<
   MemorySettings,
   'batchSize' | 'outputs' | 'kvCacheType' | 'flashAttention'
 > = { batchSize: 512, outputs: 64, kvCacheType: 'f16', flashAttention: 'auto' }
