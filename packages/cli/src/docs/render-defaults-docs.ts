@@ -48,7 +48,7 @@ ${rows.join('\n')}
 What a model's authors recommend goes before a protocol's default. It comes from the catalog
 (\`cllm show\` shows it), and otherwise from the file: \`general.sampling.temp\`, \`top_k\`, \`top_p\`, \`min_p\`
 and \`penalty_repeat\`, as llama.cpp reads them. An empty cell leaves it to the protocol. TinyLlama's was
-measured: with two bits a weight, what is not the likeliest token is mostly wrong.
+measured: of 20 plain questions it answers 14 right at temperature 0, 11 at 0.3, and 3 to 4 at OpenAI's 1.
 
 | model | temperature | top_k | top_p |
 |---|---|---|---|

@@ -6,6 +6,7 @@ import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
+import { AnswerPrinter } from '../../src/commands/chat/answer-printer.js'
 import { dispatch } from '../../src/dispatch.js'
 import { firstChildOf, gone } from '../plain-process.js'
 import { bin, model, serve } from '../serve-process.js'
@@ -81,6 +82,22 @@ t.test('cllm run answers a prompt, and what is piped in', async (t) => {
   )
   t.match(piped, { code: 0, stdout: await answerTo('Once\n\nupon a time') })
   t.match(piped.stderr, /answer +20 tokens, [\d.]+ tokens\/s/)
+})
+
+t.test('what a model thinks is shown dimmed in a terminal, and not at all in a pipe', (t) => {
+  const shown = (showThinking: boolean): string => {
+    let written = ''
+    const output = { write: (part: string) => void (written += part) }
+    const printer = new AnswerPrinter(output, { showThinking, colours: showThinking })
+    printer.show({ type: 'thinking', text: '\nHm' })
+    printer.show({ type: 'thinking', text: ', four.' })
+    printer.show({ type: 'text', text: '\n\n4' })
+    printer.end()
+    return written
+  }
+  t.equal(shown(true), '\u001B[2mHm, four.\u001B[22m\n\n4\n')
+  t.equal(shown(false), '4\n')
+  t.end()
 })
 
 t.test('cllm run says what is wrong', async (t) => {

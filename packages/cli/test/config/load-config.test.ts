@@ -212,6 +212,9 @@ t.test('latency limits', async (t) => {
     settings: {},
   })
   t.same(settings.policyOptions, { slo: own }, 'the policy gets them')
+  t.same(settings.options.sampling, {})
+  const qwen = { name: 'q', spec: 'qwen3-0.6b', path: 'q.gguf', settings: {} }
+  t.match(toEngineSettings(load({}), qwen).options.sampling, { temperature: 0.6, topK: 20 })
 
   const wrong = /^--slo: expected limits such as ttft:300ms,itl:30ms/
   for (const text of ['300ms', 'ttft:fast', 'tpot:30ms', 'itl:0ms', 'itl:30', '{"itl":', '[]']) {
