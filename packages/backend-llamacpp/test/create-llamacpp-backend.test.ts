@@ -1,6 +1,7 @@
 import { copyFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PluginRegistry, registerPlugin, SimulatedClock, systemClock } from '@cllm/core'
+import { float32, uint32 } from '@cllm/gguf'
 import t from 'tap'
 import { openLlama } from '../src/native/addon.js'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
@@ -9,6 +10,7 @@ import { checkMemory, paddedContext, planMemory } from '../src/model/memory-plan
 import { type ModelShape, readModelShape } from '../src/model/model-shape.js'
 import { createLlamaCppPlugin } from '../src/plugin.js'
 import { generate, openTiny, recordingLogger, tinyModel } from './open-tiny.js'
+import { writeTinyModel } from './tiny-models.js'
 
 const settings = {
   slots: 16,
@@ -202,6 +204,20 @@ t.test('a model in parts is as large as all of them', async (t) => {
   await copyFile(path, part(1))
   await copyFile(path, part(2))
   t.equal((await readModelShape(part(1))).sizeBytes, 2 * sizeBytes)
+})
+
+t.test('a file recommends how to sample, and what is out of range is left out', async (t) => {
+  const modelPath = await writeTinyModel(join(t.testdir(), 'sampling.gguf'), 'llama', {
+    'general.sampling.temp': float32(0.6),
+    'general.sampling.top_k': uint32(20),
+    'general.sampling.top_p': float32(0.95),
+    'general.sampling.min_p': float32(3),
+    'general.sampling.penalty_repeat': float32(1.1),
+  })
+  const { model } = await openTiny(t, { modelPath })
+  const recommended = { temperature: 0.6, topK: 20, topP: 0.95, repetitionPenalty: 1.1 }
+  t.same(model.sampling, recommended)
+  t.same((await openTiny(t)).model.sampling, {})
 })
 
 t.test('the plugin', async (t) => {

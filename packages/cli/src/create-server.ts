@@ -15,6 +15,7 @@ import { defaultPolicyName, fallbackPolicy } from '@cllm/scheduler'
 import { asLoaded } from './engine/as-loaded.js'
 import { spawnEngine } from './engine/spawn-engine.js'
 import { llamaCpp } from './engine/to-engine-settings.js'
+import { catalogSampling } from './models/catalog/catalog-sampling.js'
 import { modelName, resolveModel } from './models/resolve-model.js'
 import { loadRegistry } from './plugins/load-registry.js'
 
@@ -83,7 +84,9 @@ async function loadable(parts: ServerByName): Promise<LoadableModel> {
   registry.checkParts(use)
   registry.checkBackend(backendName, { ...backend, modelPath: 'model' })
   const log = { level: 'warn', file: null }
-  const settings = { backendName, policy, policyOptions, options, plugins, pluginsFolder, use, log }
+  const own = { sampling: catalogSampling(parts.model), ...options }
+  const common = { backendName, policy, policyOptions, plugins, pluginsFolder, use, log }
+  const settings = { ...common, options: own }
   return {
     name: backend.modelId,
     async load({ signal }) {

@@ -7,4 +7,8 @@ process.exitCode = await dispatch(process.argv.slice(2), {
   stderr,
   env,
   signal: stopSignal(env),
+  // Opened only by the commands that read it.
+  get stdin() {
+    return process.stdin
+  },
 })

@@ -7,6 +7,14 @@ const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const
  */
 const passedOnMs = 500
 
+let interruptsIgnored = 0
+
+/** Lets another program of this terminal have Ctrl-C for itself, until the result is called. */
+export function ignoreInterrupts(): () => void {
+  interruptsIgnored++
+  return () => void interruptsIgnored--
+}
+
 /**
  * Listens for SIGINT and SIGTERM; no other file does. The first one aborts the returned signal, so
  * that the command can finish cleanly. The next one ends the process at once, with the exit code of
@@ -20,6 +28,7 @@ export function stopSignal(env: NodeJS.ProcessEnv): AbortSignal {
   let askedAt: number | undefined
   for (const [name, exitCode] of Object.entries(exitCodes)) {
     process.on(name, () => {
+      if (name === 'SIGINT' && interruptsIgnored > 0) return
       if (askedAt !== undefined && performance.now() - askedAt >= sameMs) process.exit(exitCode)
       askedAt ??= performance.now()
       controller.abort(name)

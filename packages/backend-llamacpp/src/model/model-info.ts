@@ -38,6 +38,7 @@ export function modelInfo(
     quantization: shape.quantization,
     sizeBytes: native.getTotalSize(),
     path: modelPath,
+    sampling: shape.sampling ?? {},
     details: {
       layers: shape.layers,
       hiddenSize: shape.hiddenSize,

@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises'
-import { CllmError } from '@cllm/core'
+import { CllmError, type SamplingParams } from '@cllm/core'
 import { type GgufFileInfo, GgufFileType, readGgufFileInfo } from '../native/node-llama-cpp.js'
+import { samplingOf } from './recommended-sampling.js'
 
 /** A model's metadata from its GGUF file, read without loading the weights. */
 export interface ModelShape {
@@ -29,6 +30,8 @@ export interface ModelShape {
   readonly rmsNormEpsilon: number | undefined
   /** The file, which is little more than the weights, in bytes. */
   readonly sizeBytes: number
+  /** What its authors recommend (`general.sampling.…`); absent: nothing. */
+  readonly sampling?: Partial<SamplingParams>
 }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -98,6 +101,7 @@ function shapeOf(file: GgufFileInfo, path: string, sizeBytes: number): ModelShap
     ropeTheta: largest(fieldsOf(fields['rope'])['freq_base']) || undefined,
     rmsNormEpsilon: largest(attention['layer_norm_rms_epsilon']) || undefined,
     sizeBytes,
+    sampling: samplingOf(fieldsOf(general['sampling'])),
   }
 }
 

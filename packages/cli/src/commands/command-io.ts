@@ -8,10 +8,18 @@ export interface Output {
   readonly isTTY?: boolean | undefined
 }
 
+/** Where a command reads what is typed or piped. */
+export type Input = NodeJS.ReadableStream & {
+  /** True for a terminal, where somebody types. */
+  readonly isTTY?: boolean | undefined
+}
+
 /** A command's access to its process; tests pass their own. */
 export interface CommandIo {
   readonly stdout: Output
   readonly stderr: Output
+  /** Default: nothing. */
+  readonly stdin?: Input
   readonly env: NodeJS.ProcessEnv
   /** Aborted when the command must stop, such as by Ctrl-C. */
   readonly signal: AbortSignal

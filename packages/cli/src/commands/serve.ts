@@ -5,6 +5,7 @@ import { createProtocols } from '../create-protocols.js'
 import { CrashFiles, crashFolder } from '../engine/crash-files.js'
 import { openKeyRing } from '../keys/open-key-ring.js'
 import { createLogger, type LevelledLogger } from '../logger.js'
+import { withChosenModel } from '../models/served/with-chosen-model.js'
 import { servedPool, type ServedPool } from '../models/served/served-pool.js'
 import { checkChoices } from '../plugins/check-choices.js'
 import { loadRegistry } from '../plugins/load-registry.js'
@@ -17,7 +18,7 @@ import type { CommandIo } from './command-io.js'
  * started again.
  */
 export async function serve(argv: readonly string[], io: CommandIo): Promise<number> {
-  const loaded = loadConfig({ argv, env: io.env })
+  const loaded = await withChosenModel(loadConfig({ argv, env: io.env }), io)
   const { config } = loaded
   const registry = await loadRegistry(
     { ...loaded, plugins: config.plugins },

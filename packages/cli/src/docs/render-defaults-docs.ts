@@ -1,4 +1,5 @@
 import { threadsFor } from '@cllm/backend-llamacpp'
+import { catalog } from '../models/catalog/catalog.js'
 import { effectiveSampling, protocolDefaults } from '@cllm/http-koa'
 
 const threadRows = (): string => {
@@ -9,6 +10,15 @@ const threadRows = (): string => {
   const few = [1, 2, 4, 8, 16]
   return [...few.map((cores) => row(cores, cores)), row(4, 8), row(8, 16)].join('\n')
 }
+
+const modelRows = (): string =>
+  catalog
+    .flatMap(({ name, sampling }) => (sampling === undefined ? [] : [{ name, ...sampling }]))
+    .map(
+      ({ name, temperature, topK, topP }) =>
+        `| ${[`\`${name}\``, temperature, topK, topP].map((cell) => cell ?? '').join(' | ')} |`,
+    )
+    .join('\n')
 
 /** The text of `docs/defaults.md`. */
 export const renderDefaultsDocs = (): string => {
@@ -25,12 +35,24 @@ export const renderDefaultsDocs = (): string => {
 
 ## Protocols
 
-The values for fields that a request leaves out. They are each protocol's own documented defaults,
-except that penalties are off everywhere. Settings under \`api.defaults\` replace them on every route.
+The values for fields that a request leaves out, where the [model](#models) has none. They are each
+protocol's own documented defaults, except that penalties are off everywhere. Settings under
+\`api.defaults\` go before both, on every route.
 
 | route | most tokens | temperature | top_k | top_p | min_p | repetition penalty |
 |---|---|---|---|---|---|---|
 ${rows.join('\n')}
+
+## Models
+
+What a model's authors recommend goes before a protocol's default. It comes from the catalog
+(\`cllm show\` shows it), and otherwise from the file: \`general.sampling.temp\`, \`top_k\`, \`top_p\`, \`min_p\`
+and \`penalty_repeat\`, as llama.cpp reads them. An empty cell leaves it to the protocol. TinyLlama's was
+measured: of 20 plain questions it answers 14 right at temperature 0, 11 at 0.3, and 3 to 4 at OpenAI's 1.
+
+| model | temperature | top_k | top_p |
+|---|---|---|---|
+${modelRows()}
 
 ## Threads
 

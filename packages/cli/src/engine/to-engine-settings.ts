@@ -4,6 +4,7 @@ import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
 import type { OwnSettings } from '../config/served-models.js'
+import { catalogSampling } from '../models/catalog/catalog-sampling.js'
 import type { EngineSettings } from './engine-settings.js'
 import { toNativeOptions } from './to-native-options.js'
 
@@ -14,6 +15,8 @@ export const llamaCpp = 'llamacpp'
 export interface ModelToServe {
   /** The name that clients use. */
   readonly name: string
+  /** What it was found by, such as a name of the catalog. Default: its file. */
+  readonly spec?: string
   /** Its file. */
   readonly path: string
   readonly settings: OwnSettings
@@ -35,6 +38,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
       maxQueuedRequests: scheduler.max_queued_requests,
       isolateTenants: isolatesTenants(config),
       speculative: scheduler.speculative,
+      sampling: catalogSampling(model.spec ?? model.path),
       ...(tokens === 0 ? {} : { maxQueuedTokens: tokens }),
       ...(wait === 0 ? {} : { maxQueueWaitMs: wait * 1000 }),
       ...(timeout === 0 ? {} : { requestTimeoutMs: timeout * 1000 }),

@@ -60,7 +60,7 @@ t.test('defaults', async (t) => {
   const { config, sources, warnings, file } = load({})
   t.equal(config.server.host, '127.0.0.1')
   t.equal(config.server.port, 8080)
-  t.equal(config.model.spec, 'tinyllama-1.1b-chat')
+  t.equal(config.model.spec, 'auto')
   t.equal(config.engine.slots, 16)
   t.equal(config.engine.ctx_size, 'auto')
   t.equal(config.scheduler.policy, defaultPolicyName)
@@ -212,6 +212,9 @@ t.test('latency limits', async (t) => {
     settings: {},
   })
   t.same(settings.policyOptions, { slo: own }, 'the policy gets them')
+  t.same(settings.options.sampling, {})
+  const qwen = { name: 'q', spec: 'qwen3-0.6b', path: 'q.gguf', settings: {} }
+  t.match(toEngineSettings(load({}), qwen).options.sampling, { temperature: 0.6, topK: 20 })
 
   const wrong = /^--slo: expected limits such as ttft:300ms,itl:30ms/
   for (const text of ['300ms', 'ttft:fast', 'tpot:30ms', 'itl:0ms', 'itl:30', '{"itl":', '[]']) {

@@ -1,4 +1,6 @@
-/** Limits of an engine. */
+import type { SamplingParams } from '../contracts/model/sampling.js'
+
+/** Limits of an engine, and what its requests leave out. */
 export interface EngineOptions {
   /**
    * Maximum number of waiting requests, not counting requests that can start in a free slot; one more
@@ -32,6 +34,11 @@ export interface EngineOptions {
    * backend cannot verify drafts. Default `off`.
    */
   readonly speculative: string
+  /**
+   * The sampling for what a request leaves out, before what the model's file recommends and the
+   * request's `fallbackSampling`. Default: none.
+   */
+  readonly sampling: Partial<SamplingParams>
 }
 
 /** The defaults of {@link EngineOptions}. */
@@ -43,4 +50,5 @@ export const defaultEngineOptions: EngineOptions = Object.freeze({
   policyPatienceMs: 30_000,
   isolateTenants: false,
   speculative: 'off',
+  sampling: Object.freeze({}),
 })

@@ -3,9 +3,9 @@ import { largest } from '../fields/fields.js'
 
 /** What a request is generated with, in llama-server's names. */
 export function generationSettings(
-  request: Pick<GenerateRequest, 'maxTokens' | 'sampling' | 'stop'>,
+  request: Pick<GenerateRequest, 'maxTokens' | 'sampling' | 'fallbackSampling' | 'stop'>,
 ) {
-  const sampling = { ...defaultSampling, ...request.sampling }
+  const sampling = { ...defaultSampling, ...request.fallbackSampling, ...request.sampling }
   const { maxTokens = largest } = request
   return {
     n_predict: maxTokens === largest ? -1 : maxTokens,

@@ -34,7 +34,8 @@ export async function benchmark(ctx: KoaContext, native: NativeContext): Promise
   const request: GenerateRequest = {
     prompt: { text: options.prompt },
     maxTokens: options.max_tokens,
-    sampling: { ...native.defaults.sampling, temperature: options.temperature },
+    sampling: { temperature: options.temperature },
+    fallbackSampling: native.defaults.sampling,
     cache: false,
   }
   const begin = clock.now()

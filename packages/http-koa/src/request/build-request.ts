@@ -53,7 +53,8 @@ export function buildRequest(
   return {
     prompt,
     maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),
-    sampling: { ...defaults.sampling, ...sampling },
+    sampling: { ...defaults.set, ...sampling },
+    fallbackSampling: defaults.sampling,
     stop: typeof stop === 'string' ? [stop] : (stop ?? []),
     ...defined(Object.fromEntries(options)),
   }

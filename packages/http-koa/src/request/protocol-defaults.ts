@@ -8,10 +8,12 @@ export interface ProtocolDefaults {
   readonly maxTokens: number
   /** The sampling parameters that differ from the engine's own defaults. */
   readonly sampling: Partial<SamplingParams>
+  /** Those of them that an operator has set: they go before what a model recommends. Default: none. */
+  readonly set?: Partial<SamplingParams>
 }
 
 /** Values that an operator has set in place of a protocol's own. */
-export type DefaultOverrides = Partial<ProtocolDefaults>
+export type DefaultOverrides = Partial<Omit<ProtocolDefaults, 'set'>>
 
 /** A protocol's defaults, with the operator's values in place of its own. */
 export function withOverrides(
@@ -21,6 +23,7 @@ export function withOverrides(
   return {
     maxTokens: overrides.maxTokens ?? defaults.maxTokens,
     sampling: { ...defaults.sampling, ...overrides.sampling },
+    set: { ...defaults.set, ...overrides.sampling },
   }
 }
 

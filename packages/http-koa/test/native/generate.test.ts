@@ -384,6 +384,7 @@ testEach('every field reaches the engine', async (t) => {
       ],
       ignoreEos: true,
     },
+    fallbackSampling: { temperature: 0.7, topP: 0.9 },
     stop: ['s'],
     priority: -3,
     deadlineMs: 10,
@@ -396,7 +397,8 @@ testEach('every field reaches the engine', async (t) => {
   t.strictSame(requests.pop(), {
     prompt: { text: 'p' },
     maxTokens: 100,
-    sampling: { temperature: 0.7, topP: 0.9 },
+    sampling: {},
+    fallbackSampling: { temperature: 0.7, topP: 0.9 },
     stop: [],
   })
   t.match(answer, { data: { tokens_per_second: 0, response_time: 0 } }, 'no division by zero')
@@ -405,7 +407,8 @@ testEach('every field reaches the engine', async (t) => {
   t.strictSame(requests.pop(), {
     prompt: { text: 'p' },
     maxTokens: 7,
-    sampling: { temperature: 0.7, topP: 1, topK: 40 },
+    sampling: { topP: 1, topK: 40 },
+    fallbackSampling: { temperature: 0.7, topP: 0.8, topK: 40 },
     stop: [],
   })
 })

@@ -9,7 +9,7 @@ import {
 import type { CommandIo } from '../command-io.js'
 import { compareTargets } from './compare-targets.js'
 import { exitCode } from './output/exit-code.js'
-import { flagsHelp, parseFlags, showsHelp, wrong } from './flags/flags.js'
+import { flagsHelp, parseFlags, showsHelp, wrong } from '../flags/flags.js'
 import { compareFlags } from './flags/load-flags.js'
 import { apiNames, parseTarget, type TargetSpec } from './flags/parse-target.js'
 import { readLoads } from './flags/read-load.js'

@@ -14,9 +14,9 @@ import {
 } from '@cllm/bench'
 import type { CommandIo } from '../command-io.js'
 import { exitCode } from './output/exit-code.js'
-import { flagsHelp, one, parseFlags, showsHelp } from './flags/flags.js'
+import { flagsHelp, one, parseFlags, showsHelp } from '../flags/flags.js'
 import { modelFlags, readModel } from './flags/model-flags.js'
-import { integer, list, word } from './flags/values.js'
+import { integer, list, word } from '../flags/values.js'
 
 const { slots: _, 'ctx-size': _unused, policy: _policy, ...shared } = modelFlags
 

@@ -10,10 +10,10 @@ import {
 import type { CommandIo } from '../command-io.js'
 import { enginePid } from './engine-pid.js'
 import { exitCode } from './output/exit-code.js'
-import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from './flags/flags.js'
+import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from '../flags/flags.js'
 import { serveFlags } from './flags/load-flags.js'
 import { readTarget } from './flags/read-target.js'
-import { duration, integer } from './flags/values.js'
+import { duration, integer } from '../flags/values.js'
 
 const { target, api, model, 'api-key': apiKey, 'extra-body': extraBody } = serveFlags
 

@@ -2,7 +2,7 @@ import { agentFor, cllmApi, MachineWatch, type MeasuredRun, watchSteps } from '@
 import type { HostCommand } from '../command-io.js'
 import { compareTargets } from './compare-targets.js'
 import { exitCode } from './output/exit-code.js'
-import { flagsHelp, many, parseFlags, showsHelp, wrong } from './flags/flags.js'
+import { flagsHelp, many, parseFlags, showsHelp, wrong } from '../flags/flags.js'
 import { compareFlags } from './flags/load-flags.js'
 import { modelFlags, readModel } from './flags/model-flags.js'
 import { readLoads } from './flags/read-load.js'

@@ -16,10 +16,10 @@ import {
 } from '@cllm/bench'
 import type { CommandIo } from '../command-io.js'
 import { exitCode } from './output/exit-code.js'
-import { flagsHelp, one, parseFlags, showsHelp, toggle, wrong } from './flags/flags.js'
+import { flagsHelp, one, parseFlags, showsHelp, toggle, wrong } from '../flags/flags.js'
 import { modelFlags, readModel } from './flags/model-flags.js'
 import { progressBar } from './output/progress.js'
-import { integer } from './flags/values.js'
+import { integer } from '../flags/values.js'
 import { writeText } from './output/write-files.js'
 
 const flagTable = {

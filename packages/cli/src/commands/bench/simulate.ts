@@ -11,7 +11,7 @@ import {
 } from '@cllm/bench'
 import type { CommandIo } from '../command-io.js'
 import { exitCode, exitCodeOf } from './output/exit-code.js'
-import { flagsHelp, many, one, parseFlags, showsHelp, toggle } from './flags/flags.js'
+import { flagsHelp, many, one, parseFlags, showsHelp, toggle } from '../flags/flags.js'
 import { readPolicies, readSimulation } from './flags/read-simulation.js'
 import { simulationFlags } from './flags/simulate-flags.js'
 import { writeText } from './output/write-files.js'

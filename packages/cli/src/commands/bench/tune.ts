@@ -17,12 +17,12 @@ import {
 } from '@cllm/bench'
 import type { CommandIo, HostCommand } from '../command-io.js'
 import { exitCode } from './output/exit-code.js'
-import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from './flags/flags.js'
+import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from '../flags/flags.js'
 import { modelFlags } from './flags/model-flags.js'
 import { progressBar } from './output/progress.js'
 import { readPolicies, readSimulation } from './flags/read-simulation.js'
 import { simulationFlags } from './flags/simulate-flags.js'
-import { integer } from './flags/values.js'
+import { integer } from '../flags/values.js'
 
 const flagTable = {
   policy: many('NAME', 'Try only this; options as NAME:{JSON}; repeatable (default: all)', String),

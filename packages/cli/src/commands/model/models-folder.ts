@@ -1,10 +1,13 @@
 import type { LoadedConfig } from '../../config/load-config.js'
 import { cacheFolder } from '../../models/cache-folder.js'
+import { one } from '../flags/flags.js'
 
-/** The flag of the commands that manage models, and its line in `--help`. */
-export const configOption = { config: { type: 'string' } } as const
-export const configOptionHelp =
-  '  --config FILE   The YAML file of `cllm serve`, for its `models.cache`; also CLLM_CONFIG'
+/** The flag of the commands that manage models. */
+export const configFlag = one(
+  'FILE',
+  'The YAML file of `cllm serve`, for its `models.cache`; also CLLM_CONFIG',
+  String,
+)
 
 /** The flags of `cllm serve` for this YAML file, or for none. */
 export const configFlags = (file: string | undefined): readonly string[] =>

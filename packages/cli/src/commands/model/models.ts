@@ -1,26 +1,24 @@
 import { loadConfig } from '../../config/load-config.js'
 import { listModels, modelTable } from '../../models/catalog/list-models.js'
-import type { CommandIo } from '../command-io.js'
-import { configFlags, configOption, configOptionHelp, modelsFolder } from './models-folder.js'
-import { parseCommand } from '../parse-command.js'
+import { defineCommand } from '../flags/define-command.js'
+import { toggle } from '../flags/flags.js'
+import { configFlag, configFlags, modelsFolder } from './models-folder.js'
 
-const usage = `Usage: cllm models [--json] [--config FILE]
-
-Lists the models of the catalog: name, size, licence, and whether the model is downloaded.
-
-  --json          Print JSON
-${configOptionHelp}
-`
+const flags = { json: toggle('Print JSON'), config: configFlag }
 
 /** `cllm models` */
-export async function run(argv: string[], io: CommandIo): Promise<number> {
-  const options = { json: { type: 'boolean' }, ...configOption } as const
-  const parsed = parseCommand(argv, io, { usage, options, words: [] })
-  if (parsed === undefined) return 0
-  const loaded = loadConfig({ argv: configFlags(parsed.values.config), env: io.env })
-  const folder = modelsFolder(loaded, io.env)
-  const models = await listModels(folder)
-  if (parsed.values.json) io.stdout.write(`${JSON.stringify(models, undefined, 2)}\n`)
-  else io.stdout.write(`${modelTable(models)}in ${folder}\n`)
-  return 0
-}
+export const run = defineCommand({
+  usage: 'models',
+  doc: `
+Lists the models of the catalog: name, size, memory with 4,096 tokens of context, licence, and
+whether the model is downloaded.`,
+  flags,
+  async run({ flags }, io) {
+    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
+    const folder = modelsFolder(loaded, io.env)
+    const models = await listModels(folder)
+    if (flags.json) io.stdout.write(`${JSON.stringify(models, undefined, 2)}\n`)
+    else io.stdout.write(`${modelTable(models)}in ${folder}\n`)
+    return 0
+  },
+})

@@ -15,7 +15,7 @@ import {
   type Variant,
   variants,
 } from '@cllm/backend-llamacpp/native-build'
-import { CllmError, systemClock } from '@cllm/core'
+import { systemClock } from '@cllm/core'
 import { availableCores } from '../../engine/available-cores.js'
 import { availableMemory } from '../../engine/available-memory.js'
 import { thisMachine } from '../../engine/native-library.js'
@@ -24,8 +24,10 @@ import { nativeFolder } from '../../models/cache-folder.js'
 import { resolveModel } from '../../models/resolve-model.js'
 import { synthModel } from '../../models/synth-model.js'
 import type { CommandIo } from '../command-io.js'
-import { engineLikeProcess } from '../engine-like-process.js'
-import { parseCommand } from '../parse-command.js'
+import { engineLikeProcess } from '../hosted/engine-like-process.js'
+import { defineCommand } from '../flags/define-command.js'
+import { one } from '../flags/flags.js'
+import { integer } from '../flags/values.js'
 import { type BuildDisplay, buildDisplay } from './build-display.js'
 import { figuresTable } from './figures-table.js'
 import { withNativeLock } from './native-lock.js'
@@ -40,24 +42,27 @@ const busyShare = 0.7
 /** The model that is measured by default, made for it. */
 const measuredModel = 'qwen3-0.6b'
 
-const usage = `Usage: cllm native build [flags]
+const compileJobs = integer(1, 999)
 
-Compiles llama.cpp for this machine's CPU from the source in node-llama-cpp's package, without the
-network; this takes minutes and needs git, CMake and a C++ compiler. Then it measures what was built
-against the prebuilt library and keeps the fastest: \`cllm serve\` uses it from the next start on.
-
-  --variant NAME   plain (llama.cpp's own threads), openmp, or both (default)
-  --jobs N         Files to compile at once (default: one for each core, as far as memory goes)
-  --model SPEC     Measure with this model (default: one of 0.6B parameters with random weights)
-  --threads N      Measure with this many threads (default: as \`cllm serve\` chooses)
-`
-
-const options = {
-  variant: { type: 'string', default: 'both' },
-  jobs: { type: 'string' },
-  model: { type: 'string' },
-  threads: { type: 'string' },
-} as const
+const flags = {
+  variant: one(
+    'NAME',
+    "plain (llama.cpp's own threads), openmp, or both (default)",
+    variantsOf,
+    variants,
+  ),
+  jobs: one(
+    'N',
+    'Files to compile at once (default: one a core, as far as memory goes)',
+    compileJobs,
+  ),
+  model: one('SPEC', 'Measure with this model (default: 0.6B parameters, random weights)', String),
+  threads: one(
+    'N',
+    'Measure with this many threads (default: as `cllm serve` chooses)',
+    compileJobs,
+  ),
+}
 
 /** What is asked for. */
 interface BuildRequest {
@@ -80,16 +85,28 @@ export async function nativeBuild(
   io: CommandIo,
   runProgram: RunProgram,
 ): Promise<number> {
-  const parsed = parseCommand(argv, io, { usage, options, words: [] })
-  if (parsed === undefined) return 0
-  const { values } = parsed
-  const most = Math.max(1, Math.floor(availableMemory() / bytesPerJob))
-  const request: BuildRequest = {
-    variants: variantsOf(values.variant),
-    jobs: countOf('jobs', values.jobs) ?? Math.min(availableCores(), most),
-    model: values.model,
-    threads: countOf('threads', values.threads),
-  }
+  const command = defineCommand({
+    usage: 'native build',
+    doc: `
+Compiles llama.cpp for this machine's CPU from the source in node-llama-cpp's package, without the
+network; this takes minutes and needs git, CMake and a C++ compiler. Then it measures what was built
+against the prebuilt library and keeps the fastest: \`cllm serve\` uses it from the next start on.`,
+    flags,
+    async run(given) {
+      const { variant, jobs, model, threads } = given.flags
+      const most = Math.max(1, Math.floor(availableMemory() / bytesPerJob))
+      const share = jobs ?? Math.min(availableCores(), most)
+      return await build({ variants: variant, jobs: share, model, threads }, io, runProgram)
+    },
+  })
+  return await command(argv, io)
+}
+
+async function build(
+  request: BuildRequest,
+  io: CommandIo,
+  runProgram: RunProgram,
+): Promise<number> {
   const folder = nativeFolder({ env: io.env })
   const display = buildDisplay(io.stderr)
   try {
@@ -196,15 +213,5 @@ function variantsOf(name: string): readonly Variant[] {
   if (name === 'both') return variants
   const variant = variants.find((variant) => variant === name)
   if (variant !== undefined) return [variant]
-  throw wrong(`--variant: expected plain, openmp or both, got "${name}"`)
-}
-
-function countOf(flag: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined
-  if (/^[1-9]\d{0,2}$/.test(text)) return Number(text)
-  throw wrong(`--${flag}: expected a whole number from 1 to 999, got "${text}"`)
-}
-
-function wrong(message: string): CllmError {
-  return new CllmError('invalid_configuration', message)
+  throw new Error('expected plain, openmp or both')
 }

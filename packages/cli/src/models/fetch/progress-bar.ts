@@ -35,6 +35,9 @@ export function progressDisplay(output: Output): ProgressDisplay {
         case 'checking':
           line('checking the file')
           break
+        case 'unchecked':
+          line(`${progress.model} has no known checksum: the file was not checked`)
+          break
         case 'failed':
           line(`failed from ${progress.source}: ${progress.reason}`)
           break

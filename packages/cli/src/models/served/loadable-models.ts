@@ -83,7 +83,7 @@ export class LoadableModels {
       ...(keepAliveMs === undefined ? {} : { keepAliveMs }),
       load: async ({ heldBytes, signal }) => {
         const { path } = await this.#fetch(spec, settings, signal)
-        return await this.#spawn({ name, path, settings }, heldBytes, signal)
+        return await this.#spawn({ name, spec, path, settings }, heldBytes, signal)
       },
     }
   }

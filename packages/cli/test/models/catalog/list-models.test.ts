@@ -1,8 +1,12 @@
+import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
 import t from 'tap'
 import { cacheFolder, nativeFolder } from '../../../src/models/cache-folder.js'
-import { catalog } from '../../../src/models/catalog/catalog.js'
+import { catalog, DEFAULT_MODEL } from '../../../src/models/catalog/catalog.js'
+import { chooseModel } from '../../../src/models/choose-model.js'
 import type { FetchProgress } from '../../../src/models/fetch/fetch-progress.js'
 import { formatBytes } from '../../../src/models/format-bytes.js'
 import { listModels, modelTable } from '../../../src/models/catalog/list-models.js'
@@ -15,7 +19,6 @@ t.test('the listing', async (t) => {
     before.map(({ name, bytes, present }) => ({ name, bytes, present })),
     catalog.map(({ name, bytes }) => ({ name, bytes, present: false })),
   )
-  t.equal(before.filter((model) => model.default).length, 1)
   await writeFile(join(folder, 'stories15m-q8_0.gguf'), 'GGUF…')
   const after = await listModels(folder)
   t.match(
@@ -28,7 +31,7 @@ t.test('the listing', async (t) => {
   )
   t.equal(after.filter(({ present }) => present).length, 1)
   const table = modelTable(after).split('\n')
-  t.ok(table.some((row) => /tinyllama-1\.1b-chat \(default\).*323 MB.*Apache-2\.0.*no/.test(row)))
+  t.ok(table.some((row) => /tinyllama-1\.1b-chat .*323 MB.*Apache-2\.0.*no/.test(row)))
   t.ok(table.some((row) => /stories15m .*7 B.*MIT.*yes/.test(row)))
   t.notOk(table.join('').includes('\u001B'), 'plain text')
 })
@@ -115,4 +118,40 @@ m is at /m.gguf
     ),
     /%/,
   )
+})
+
+t.test('a server without a model chooses one', async (t) => {
+  const asked: string[] = []
+  let answer = (response: ServerResponse): unknown => response.writeHead(302).end()
+  const host = createServer((request, response) => {
+    asked.push(`${request.method} ${request.url}`)
+    answer(response)
+  }).listen(0, '127.0.0.1')
+  await once(host, 'listening')
+  t.teardown(() => host.close())
+  const cacheFolder = t.testdir({})
+  const address = `127.0.0.1:${(host.address() as AddressInfo).port}`
+  const choose = async (available = 16e9, patienceMs = 3000) =>
+    await chooseModel({
+      env: { HF_ENDPOINT: `http://${address}` },
+      cacheFolder,
+      available,
+      slots: 16,
+      contextSize: undefined,
+      signal: new AbortController().signal,
+      patienceMs,
+    })
+  t.match(await choose(), { spec: 'qwen3-0.6b', reason: `${address} has it, and it fits` })
+  t.match(asked, [/^HEAD \/unsloth\/Qwen3-0\.6B-GGUF\/resolve\/[0-9a-f]{40}\/Qwen3-.*\.gguf$/])
+  const small = { spec: DEFAULT_MODEL, reason: /would need 8\.\d GB with these slots, and 4\.0 GB/ }
+  t.match(await choose(4e9), small)
+  answer = (response) => response.writeHead(404).end()
+  t.match(await choose(), { spec: DEFAULT_MODEL, reason: /npm has this one/ })
+  answer = () => {}
+  t.match(await choose(16e9, 50), { spec: DEFAULT_MODEL, reason: /does not answer/ })
+  await writeFile(join(cacheFolder, 'Qwen3-4B-Q4_K_M.gguf'), '')
+  const before = asked.length
+  t.match(await choose(32e9), { spec: 'qwen3-4b', reason: /downloaded and fits/ })
+  t.equal(asked.length, before, 'no network is needed')
+  host.closeAllConnections()
 })

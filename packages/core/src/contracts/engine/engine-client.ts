@@ -29,6 +29,11 @@ export interface GenerateRequest {
   /** Default 100; what does not fit the slot ends with `length`. */
   readonly maxTokens?: number
   readonly sampling?: Partial<SamplingParams>
+  /**
+   * For what neither `sampling` nor the model says, such as a protocol's documented defaults. Default:
+   * `defaultSampling`.
+   */
+  readonly fallbackSampling?: Partial<SamplingParams>
   /** Generation ends before the first of these texts. */
   readonly stop?: readonly string[]
   /** Higher is more urgent; default 0. */

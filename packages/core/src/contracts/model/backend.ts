@@ -28,6 +28,8 @@ export interface ModelInfo {
    * `chatTemplate` (in Jinja), …
    */
   readonly details?: Readonly<Record<string, string | number | boolean>>
+  /** The sampling that its file recommends, for what a request leaves out. Default: none. */
+  readonly sampling?: Partial<SamplingParams>
 }
 
 /** What fits. */

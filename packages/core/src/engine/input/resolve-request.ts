@@ -2,6 +2,7 @@ import type { Random } from '../../contracts/clock.js'
 import type { GenerateRequest } from '../../contracts/engine/engine-client.js'
 import { defaultSampling, type SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
+import type { Backend } from '../../contracts/model/backend.js'
 import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
 import { checkContinuation, checkNumber, checkTokens, invalidField } from './check-fields.js'
 import { checkSampling } from './check-sampling.js'
@@ -14,7 +15,7 @@ import { StopMatcher } from '../output/stop-matcher.js'
 
 /** What a request is checked and completed with. */
 export interface ResolveContext extends PromptContext {
-  readonly backend: ConstraintJudge
+  readonly backend: ConstraintJudge & Pick<Backend, 'model'>
   readonly samplers: SamplerCatalog
   readonly random: Random
   readonly options: EngineOptions
@@ -50,7 +51,7 @@ export function resolveRequest(
   checkType('speculative', request.speculative, 'boolean')
   checkLogprobs(request, context.backend)
   checkContinuation(request.continued, maxTokens, context)
-  const sampling = resolveSampling(request.sampling ?? {}, context)
+  const sampling = resolveSampling(request, context)
   const { samplers = [], seed } = sampling
   const processors = context.samplers.create(samplers, { tokenizer, seed })
   const timeoutMs = request.timeoutMs ?? options.requestTimeoutMs
@@ -107,14 +108,26 @@ function checkMarks(marks: readonly string[]): void {
   if (!valid) throw invalidField('marks', 'an array of texts', marks)
 }
 
-function resolveSampling(given: Partial<SamplingParams>, context: ResolveContext): SamplingParams {
-  if (typeof given !== 'object' || given === null)
-    throw invalidField('sampling', 'an object', given)
-  const sampling = { ...defaultSampling, seed: given.seed ?? context.random.uint32(), ...given }
+function resolveSampling(request: GenerateRequest, context: ResolveContext): SamplingParams {
+  const { sampling: given = {}, fallbackSampling = {} } = request
+  checkIsObject('sampling', given)
+  checkIsObject('fallbackSampling', fallbackSampling)
+  const sampling = {
+    ...defaultSampling,
+    seed: given.seed ?? context.random.uint32(),
+    ...fallbackSampling,
+    ...context.backend.model.sampling,
+    ...context.options.sampling,
+    ...given,
+  }
   checkSampling(sampling, context.backend.capabilities)
   checkBiases(sampling.logitBias, context)
   checkConstraint(sampling.constraint, context.backend)
   return sampling
+}
+
+function checkIsObject(field: string, value: unknown): void {
+  if (typeof value !== 'object' || value === null) throw invalidField(field, 'an object', value)
 }
 
 function checkBiases(biases: SamplingParams['logitBias'], { tokenizer }: ResolveContext): void {

@@ -4,6 +4,7 @@ import {
   type GenerateRequest,
   type OutputConstraint,
   type SamplingParams,
+  SimulatedClock,
   type TokenId,
   createEngine,
   defaultSampling,
@@ -22,6 +23,36 @@ import {
   promptOf,
   rig,
 } from '../../rig.js'
+
+t.test('what a request leaves out comes from its model, then from its protocol', async (t) => {
+  const drawn: SamplingParams[] = []
+  class RecommendingBackend extends WatchedBackend {
+    override readonly model = {
+      ...new FakeBackend({ clock: new SimulatedClock() }).model,
+      sampling: { temperature: 0.6, topK: 20 },
+    }
+    override createSampler(...given: Parameters<FakeBackend['createSampler']>) {
+      drawn.push(given[0])
+      return super.createSampler(...given)
+    }
+  }
+  const { ask } = rig({
+    backend: (given) => new RecommendingBackend(given),
+    options: { sampling: { topK: 30, minP: 0.1 } },
+  })
+  const prompt = { tokens: [5] }
+  await ask({
+    prompt,
+    maxTokens: 1,
+    sampling: { minP: 0.2 },
+    fallbackSampling: { temperature: 1, topP: 0.9, minP: 0.3 },
+  })
+  t.match(drawn, [{ temperature: 0.6, topK: 30, minP: 0.2, topP: 0.9, repetitionPenalty: 1 }])
+  t.match((await ask({ prompt, fallbackSampling: null as never })).error, {
+    code: 'invalid_request',
+    details: { field: 'fallbackSampling' },
+  })
+})
 
 t.test('length', async (t) => {
   const made = rig({ contextSize: 32, slots: 1 })

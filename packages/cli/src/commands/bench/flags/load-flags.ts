@@ -1,8 +1,8 @@
 import { apis, datasetNames, parseLengths } from '@cllm/bench'
-import { many, one, toggle } from './flags.js'
+import { many, one, toggle } from '../../flags/flags.js'
 import { parseSlo } from './parse-slo.js'
 import { parseTenants } from './parse-tenants.js'
-import { duration, integer, list, positive, share, word } from './values.js'
+import { duration, integer, list, positive, share, word } from '../../flags/values.js'
 
 const text = (value: string) => value
 

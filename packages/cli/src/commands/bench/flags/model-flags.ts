@@ -1,6 +1,6 @@
 import type { ModelSettings } from '@cllm/bench'
-import { one, wrong, type parseFlags } from './flags.js'
-import { integer, word } from './values.js'
+import { one, wrong, type parseFlags } from '../../flags/flags.js'
+import { integer, word } from '../../flags/values.js'
 
 const text = (value: string) => value
 

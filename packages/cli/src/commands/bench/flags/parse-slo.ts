@@ -1,5 +1,5 @@
 import type { Slo } from '@cllm/bench'
-import { duration, word } from './values.js'
+import { duration, word } from '../../flags/values.js'
 
 const figure = word('ttft', 'itl', 'tpot', 'e2e')
 

@@ -1,4 +1,4 @@
-import { wrong } from './flags.js'
+import { wrong } from '../../flags/flags.js'
 
 /** A target of a comparison, as given by its flag. */
 export type TargetSpec = { readonly name: string } & (

@@ -1,5 +1,5 @@
 import type { TenantShare } from '@cllm/bench'
-import { integer, positive } from './values.js'
+import { integer, positive } from '../../flags/values.js'
 
 /** Reads `3` (tenants of equal weight) or `big=3,small=1`. */
 export function parseTenants(text: string): TenantShare[] {

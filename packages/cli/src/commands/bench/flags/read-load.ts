@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { fitDataset, type LoadOptions, type LoadShape, openDataset } from '@cllm/bench'
-import { wrong, type parseFlags } from './flags.js'
+import { wrong, type parseFlags } from '../../flags/flags.js'
 import type { loadFlags } from './load-flags.js'
 
 /** The values of the flags that describe a load. */

@@ -15,7 +15,7 @@ import {
   withLimits,
 } from '@cllm/bench'
 import { recordedMachine } from '@cllm/simulation'
-import { wrong, type parseFlags } from './flags.js'
+import { wrong, type parseFlags } from '../../flags/flags.js'
 import type { simulationFlags } from './simulate-flags.js'
 
 const defaultCosts = [...builtInMachines.keys()][0] as string

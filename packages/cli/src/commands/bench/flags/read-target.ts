@@ -1,5 +1,5 @@
 import { agentFor, apis, type Connections, type Target } from '@cllm/bench'
-import { wrong } from './flags.js'
+import { wrong } from '../../flags/flags.js'
 import type { LoadFlagValues } from './read-load.js'
 
 /** One target, as its flags describe it. */

@@ -1,8 +1,8 @@
 import { parseLengths } from '@cllm/bench'
 import { builtInMachines, routers } from '@cllm/simulation'
-import { many, one } from './flags.js'
+import { many, one } from '../../flags/flags.js'
 import { loadFlags } from './load-flags.js'
-import { integer, word } from './values.js'
+import { integer, word } from '../../flags/values.js'
 
 const text = (value: string) => value
 const machineNames = [...builtInMachines.keys()]

@@ -1,7 +1,7 @@
 import { loadPlugins, PluginRegistry, registerPlugin } from '@cllm/core'
 import { schedulerPlugin } from '@cllm/scheduler'
-import { simulate } from './bench/simulate.js'
-import type { CommandIo } from './command-io.js'
+import { simulate } from '../bench/simulate.js'
+import type { CommandIo } from '../command-io.js'
 
 /** `cllm simulate` */
 export async function run(argv: string[], io: CommandIo): Promise<number> {

@@ -1,4 +1,4 @@
-export { duration } from '../../../config/options/duration.js'
+export { duration } from '../../config/options/duration.js'
 
 /** A whole number within limits. */
 export function integer(min: number, max = Number.MAX_SAFE_INTEGER) {

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { CllmError } from '@cllm/core'
-import { suggestion } from '../../../config/suggestion.js'
-import type { CommandIo } from '../../command-io.js'
+import { suggestion } from '../../config/suggestion.js'
+import type { CommandIo } from '../command-io.js'
 
 /** A flag of a command and how its values are read. */
 export interface Flag<T> {
@@ -13,7 +13,10 @@ export interface Flag<T> {
   readonly read: (values: readonly string[]) => T
 }
 
-type Values<Flags> = { readonly [K in keyof Flags]: Flags[K] extends Flag<infer T> ? T : never }
+/** The values of a table of flags. */
+export type Values<Flags> = {
+  readonly [K in keyof Flags]: Flags[K] extends Flag<infer T> ? T : never
+}
 
 /** A flag with one value; if it is repeated, the last value wins. */
 export function one<T, Fallback = undefined>(
@@ -39,22 +42,33 @@ export function toggle(doc: string): Flag<boolean> {
   return { doc, read: (values) => values.length > 0 }
 }
 
+/** Whether a command line has `--help` or `-h`. */
+export const asksForHelp = (argv: readonly string[]): boolean =>
+  argv.includes('--help') || argv.includes('-h')
+
 /** Prints the usage if the command line has `--help` or `-h`; returns whether it does. */
 export function showsHelp(argv: readonly string[], usage: string, io: CommandIo): boolean {
-  const isAsked = argv.includes('--help') || argv.includes('-h')
+  const isAsked = asksForHelp(argv)
   if (isAsked) io.stdout.write(usage)
   return isAsked
 }
 
+/** A table of flags, by their names without the dashes. */
+export type Flags = Readonly<Record<string, Flag<unknown>>>
+
 /**
  * Parses a command line by a table of flags.
  *
+ * @param onWord - takes each argument that is no flag. Default: there must be none
  * @throws `invalid_configuration` naming the flag, the expected value and the given one
  */
-export function parseFlags<Flags extends Readonly<Record<string, Flag<unknown>>>>(
+export function parseFlags<Table extends Flags>(
   argv: readonly string[],
-  flags: Flags,
-): Values<Flags> {
+  flags: Table,
+  onWord = (word: string): void => {
+    throw wrong(`unexpected argument "${word}"`)
+  },
+): Values<Table> {
   const options = Object.fromEntries(
     Object.entries(flags).map(([name, { value }]) => [
       name,
@@ -64,12 +78,15 @@ export function parseFlags<Flags extends Readonly<Record<string, Flag<unknown>>>
   const { tokens } = parseArgs({ args: [...argv], options, strict: false, tokens: true })
   const given = new Map<string, string[]>()
   for (const token of tokens) {
-    if (token.kind === 'positional') throw wrong(`unexpected argument "${token.value}"`)
+    if (token.kind === 'positional') onWord(token.value)
     if (token.kind !== 'option') continue
     const flag = flags[token.name]
     if (flag === undefined) {
       const meant = suggestion(token.name, Object.keys(flags), '--')
       throw wrong(`unknown flag ${token.rawName}${meant}`)
+    }
+    if (flag.value === undefined && token.value !== undefined) {
+      throw wrong(`--${token.name}: takes no value, got "${token.value}"`)
     }
     const isMissing = token.value === undefined || (!token.inlineValue && isFlag(token.value))
     if (flag.value !== undefined && isMissing)
@@ -85,11 +102,11 @@ export function parseFlags<Flags extends Readonly<Record<string, Flag<unknown>>>
       throw wrong(`--${name}: ${(error as Error).message}, got "${texts.at(-1)}"`)
     }
   })
-  return Object.fromEntries(values) as Values<Flags>
+  return Object.fromEntries(values) as Values<Table>
 }
 
 /** The lines of `--help` for a table of flags. */
-export function flagsHelp(flags: Readonly<Record<string, Flag<unknown>>>): string {
+export function flagsHelp(flags: Flags): string {
   const names = Object.entries(flags).map(([name, { value }]) =>
     value === undefined ? `--${name}` : `--${name} ${value}`,
   )

@@ -2,11 +2,11 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { threadPool } from '../engine/thread-pool.js'
-import type { RunCommand } from './command-io.js'
-import { asksForHelp } from './parse-command.js'
+import { threadPool } from '../../engine/thread-pool.js'
+import type { RunCommand } from '../command-io.js'
+import { asksForHelp } from '../flags/flags.js'
 
-const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
+const bin = fileURLToPath(new URL('../../../bin/cllm.js', import.meta.url))
 
 /**
  * Runs a command that computes in its own process, with the same thread pool as the engine of

@@ -1,0 +1,172 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { CllmError } from '@cllm/core'
+import type { Output } from '../command-io.js'
+import type { ServerClient } from '../server/server-client.js'
+import { parameterNames, readParameter } from './chat-parameters.js'
+import type { Conversation, SavedConversation } from './conversation.js'
+
+const help = `  /set          Change a setting
+  /show         Show the model or the settings
+  /save <file>  Save the conversation
+  /load <file>  Go on with a saved conversation
+  /clear        Forget the conversation
+  /bye          Leave; also Ctrl-D
+  /?            This list
+
+Ctrl-C stops an answer, and leaves at an empty prompt. """ begins and ends an input of several lines.
+`
+
+const setHelp = `  /set parameter <name> <value>  ${parameterNames.join(', ')}
+  /set system <text>             The system message; without a text: none
+  /set history | nohistory       Whether earlier messages are sent along
+  /set think | nothink           Whether the model thinks, where it can
+  /set format json | noformat    Whether answers are JSON
+  /set verbose | quiet           Whether figures follow each answer
+`
+
+const showHelp = `  /show info      The model
+  /show settings  What /set has changed
+  /show system    The system message
+  /show history   The conversation so far
+  /show template  The model's chat template
+`
+
+/** The first words of the commands, for completion with the tab key. */
+export const chatCommandNames = ['/set', '/show', '/save', '/load', '/clear', '/bye', '/?'] as const
+
+/** What the commands act on. */
+export interface ChatContext {
+  readonly conversation: Conversation
+  readonly client: ServerClient
+  readonly output: Output
+}
+
+/**
+ * Runs a line that begins with `/`. Returns whether the conversation goes on.
+ *
+ * @throws CllmError what is wrong with the command
+ */
+export async function runChatCommand(line: string, context: ChatContext): Promise<boolean> {
+  const { conversation, output } = context
+  const [, name = '', rest = ''] = /^(\/\S*)\s*([\s\S]*)$/.exec(line.trim()) ?? []
+  switch (name) {
+    case '/bye':
+    case '/exit':
+      return false
+    case '/?':
+    case '/help':
+      output.write(rest.includes('set') ? setHelp : rest.includes('show') ? showHelp : help)
+      return true
+    case '/clear':
+      conversation.clear()
+      output.write('cleared\n')
+      return true
+    case '/set':
+      output.write(set(rest, conversation))
+      return true
+    case '/show':
+      output.write(await show(rest, context))
+      return true
+    case '/save':
+      await writeFile(fileIn(rest, name), `${JSON.stringify(conversation.saved(), null, 2)}\n`)
+      output.write(`saved ${conversation.messages.length} messages in ${rest}\n`)
+      return true
+    case '/load':
+      conversation.restore(await load(fileIn(rest, name)))
+      output.write(`${conversation.messages.length} messages\n`)
+      return true
+    default:
+      throw wrong(`unknown command ${name}; /? lists them`)
+  }
+}
+
+function set(rest: string, { settings }: Conversation): string {
+  const [, what = '', value = ''] = /^(\S*)\s*([\s\S]*)$/.exec(rest) ?? []
+  const plain = value.replace(/^(["'])([\s\S]*)\1$/, '$2')
+  switch (what) {
+    case 'parameter': {
+      const [, given = '', text = ''] = /^(\S*)\s*([\s\S]*)$/.exec(value) ?? []
+      const [name, read] = readParameter(given, text)
+      settings.parameters[name] = read
+      return `${name} is ${JSON.stringify(read)}\n`
+    }
+    case 'system':
+      settings.system = plain === '' ? undefined : plain
+      return plain === '' ? 'no system message\n' : 'set the system message\n'
+    case 'history':
+    case 'nohistory':
+      settings.history = what === 'history'
+      return settings.history ? 'earlier messages are sent along\n' : 'each message stands alone\n'
+    case 'think':
+    case 'nothink':
+      settings.think = what === 'think'
+      return settings.think ? 'the model thinks, where it can\n' : 'the model does not think\n'
+    case 'verbose':
+    case 'quiet':
+      settings.verbose = what === 'verbose'
+      return settings.verbose ? 'figures follow each answer\n' : 'no figures\n'
+    case 'format':
+      if (plain !== 'json') throw wrong('/set format: expected json')
+      settings.parameters['response_format'] = { type: 'json_object' }
+      return 'answers are JSON\n'
+    case 'noformat':
+      delete settings.parameters['response_format']
+      return 'answers are text\n'
+    default:
+      return setHelp
+  }
+}
+
+async function show(what: string, { conversation, client }: ChatContext): Promise<string> {
+  const { model, settings, messages } = conversation
+  switch (what) {
+    case 'info':
+    case 'template': {
+      const shown = (await client.send('POST', '/api/show', { model })) as Shown
+      return what === 'template' ? `${shown.template}\n` : infoText(model, shown)
+    }
+    case 'settings':
+    case 'parameters':
+      return `${JSON.stringify(settings, null, 2)}\n`
+    case 'system':
+      return `${settings.system ?? 'no system message'}\n`
+    case 'history':
+      return messages.map(({ role, content }) => `${role}: ${content}\n`).join('')
+    default:
+      return showHelp
+  }
+}
+
+interface Shown {
+  readonly template: string
+  readonly details: Readonly<Record<string, unknown>>
+  readonly model_info: Readonly<Record<string, unknown>>
+}
+
+function infoText(model: string, { details, model_info: info }: Shown): string {
+  const fields: Readonly<Record<string, unknown>> = {
+    model,
+    size: details['parameter_size'],
+    quantization: details['quantization_level'],
+    ...info,
+  }
+  return Object.entries(fields)
+    .filter(([, value]) => value !== undefined && value !== null && value !== '')
+    .map(([name, value]) => `  ${name.padEnd(32)}${String(value)}\n`)
+    .join('')
+}
+
+async function load(file: string): Promise<SavedConversation> {
+  const saved = JSON.parse(await readFile(file, 'utf8')) as Partial<SavedConversation> | null
+  if (Array.isArray(saved?.messages) && typeof saved.settings === 'object') {
+    return saved as SavedConversation
+  }
+  throw wrong(`${file} is no conversation that /save has written`)
+}
+
+function fileIn(rest: string, command: string): string {
+  if (rest !== '') return rest
+  throw wrong(`${command}: expected the name of a file`)
+}
+
+const wrong = (message: string): CllmError => new CllmError('invalid_request', message)

@@ -1,0 +1,72 @@
+import { CllmError } from '@cllm/core'
+import type { CommandIo } from '../command-io.js'
+import type { ServerClient } from '../server/server-client.js'
+import { AnswerPrinter } from './answer-printer.js'
+import { runChatCommand } from './chat-commands.js'
+import { type ChatTerminal, chatTerminal } from './chat-terminal.js'
+import type { Conversation } from './conversation.js'
+import { MultiLine } from './multi-line.js'
+import { tellFigures } from './tell-figures.js'
+
+const prompt = '>>> '
+const going = '... '
+
+/** Asks and answers in a terminal until somebody leaves. */
+export async function chatInteractively(
+  conversation: Conversation,
+  client: ServerClient,
+  io: CommandIo & { readonly showThinking: boolean },
+): Promise<void> {
+  const { stdin, stdout: output, signal } = io
+  if (stdin === undefined) return
+  const typed = new MultiLine()
+  const terminal = chatTerminal(stdin, output, () => typed.drop())
+  const leave = (): void => terminal.close()
+  signal.addEventListener('abort', leave, { once: true })
+  output.write(`${conversation.model}: /? for help, /bye to leave\n`)
+  try {
+    for (;;) {
+      const line = await terminal.line(typed.isOpen ? going : prompt)
+      if (line === undefined) return
+      const input = typed.push(line)
+      if (input === undefined || input.trim() === '') continue
+      const isOver = await attempt(io, async () => {
+        if (input.startsWith('/')) {
+          return !(await runChatCommand(input, { conversation, client, output }))
+        }
+        await answer(input, terminal)
+        return false
+      })
+      if (isOver) return
+    }
+  } finally {
+    signal.removeEventListener('abort', leave)
+    terminal.close()
+  }
+
+  async function answer(question: string, terminal: ChatTerminal): Promise<void> {
+    const { showThinking } = io
+    const printer = new AnswerPrinter(output, { showThinking, colours: output.isTTY === true })
+    const figures = tellFigures(conversation, output)
+    await terminal.stoppable(async (stopped) => {
+      for await (const part of conversation.ask(question, AbortSignal.any([signal, stopped]))) {
+        if (part.type === 'end') printer.end()
+        printer.show(part)
+        figures(part)
+      }
+      printer.end()
+    })
+    output.write('\n')
+  }
+}
+
+/** What goes wrong with one question does not end the chat. */
+async function attempt(io: CommandIo, run: () => Promise<boolean>): Promise<boolean> {
+  try {
+    return await run()
+  } catch (error) {
+    if (io.signal.aborted) return true
+    io.stdout.write(`error: ${CllmError.from(error).message}\n`)
+    return false
+  }
+}

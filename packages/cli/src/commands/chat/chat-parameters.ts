@@ -1,0 +1,43 @@
+import { CllmError } from '@cllm/core'
+import { requestDefaults } from '../../config/options/request-defaults.js'
+import { accepts, integer, type ValueFormat } from '../../config/options/value-format.js'
+import { suggestion } from '../../config/suggestion.js'
+
+const formats: Readonly<Record<string, ValueFormat<unknown>>> = {
+  ...Object.fromEntries(
+    Object.entries(requestDefaults).map(([name, { format }]) => [name, format]),
+  ),
+  seed: integer({ minimum: 0, maximum: 2 ** 32 - 1 }),
+}
+
+/** Ollama's names for the same. */
+const others: Readonly<Record<string, string>> = {
+  num_predict: 'max_tokens',
+  repeat_penalty: 'repetition_penalty',
+}
+
+/** The parameters that `/set parameter` takes. */
+export const parameterNames: readonly string[] = [...Object.keys(formats), 'stop']
+
+/**
+ * Reads a parameter as a field of `POST /v1/chat/completions`.
+ *
+ * @throws CllmError `invalid_request` for an unknown name or a value out of range
+ */
+export function readParameter(
+  given: string,
+  text: string,
+): readonly [name: string, value: unknown] {
+  const name = others[given] ?? given
+  if (name === 'stop') return [name, text]
+  const format = formats[name]
+  if (format === undefined) {
+    const meant = suggestion(name, parameterNames)
+    throw wrong(`unknown parameter ${given}${meant}: one of ${parameterNames.join(', ')}`)
+  }
+  const value = format.parse(text)
+  if (accepts(format, value)) return [name, value]
+  throw wrong(`${given}: expected ${format.expected}, got ${text}`)
+}
+
+const wrong = (message: string): CllmError => new CllmError('invalid_request', message)

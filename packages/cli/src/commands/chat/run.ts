@@ -1,0 +1,110 @@
+import { text } from 'node:stream/consumers'
+import { CllmError } from '@cllm/core'
+import type { CommandIo, Output } from '../command-io.js'
+import { defineCommand } from '../flags/define-command.js'
+import { many, one, toggle, wrong } from '../flags/flags.js'
+import { openServer } from '../server/open-server.js'
+import { serverFlags } from '../server/server-flags.js'
+import { AnswerPrinter } from './answer-printer.js'
+import { readParameter } from './chat-parameters.js'
+import { Conversation } from './conversation.js'
+import { chatInteractively } from './chat-interactively.js'
+import { tellFigures } from './tell-figures.js'
+
+const interrupted = 130
+
+/** One chat needs one slot; flags behind `--` come later, so they win. */
+const oneChat = ['--slots', '1'] as const
+
+const flags = {
+  system: one('TEXT', 'The system message', String),
+  parameter: many('NAME=VALUE', 'Such as temperature=0 or max_tokens=200', parameter),
+  think: toggle('Let the model think, where it can'),
+  nothink: toggle('Let it not think'),
+  'hide-thinking': toggle('Do not show what it thinks'),
+  verbose: toggle('Show figures after each answer'),
+  ...serverFlags,
+}
+
+/** `cllm run` */
+export const run = defineCommand({
+  usage: 'run <model> [<prompt>] [-- <flags of cllm serve>]',
+  doc: `
+Chats with a model in the terminal, or answers a prompt. What is piped in is added to the prompt:
+\`git diff | cllm run MODEL "Review this."\` Uses the running server if it serves the model, and
+starts one for this command if not; the flags behind \`--\` are for that one.
+
+In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
+  flags,
+  async run({ flags, words, rest }, io) {
+    const [spec = '', prompt] = words
+    if (flags.think && flags.nothink) throw wrong('--think and --nothink exclude each other')
+    const isChat = prompt === undefined && io.stdin?.isTTY === true
+    const question = isChat ? '' : await questionOf(prompt, io)
+    if (isChat && io.stdout.isTTY === true) io.stderr.write(`opening ${spec} …\n`)
+    const server = await openServer(spec, flags, [...oneChat, ...rest], io)
+    try {
+      const conversation = new Conversation(server.client, server.model, {
+        system: flags.system,
+        parameters: Object.fromEntries(flags.parameter),
+        think: flags.think ? true : flags.nothink ? false : undefined,
+        verbose: flags.verbose,
+      })
+      const showThinking = !flags['hide-thinking'] && io.stdout.isTTY === true
+      if (isChat) {
+        await chatInteractively(conversation, server.client, { ...io, showThinking })
+        return io.signal.aborted ? interrupted : 0
+      }
+      return await answer(conversation, question, io, showThinking)
+    } finally {
+      await server.close()
+    }
+  },
+})
+
+function parameter(text: string): readonly [string, unknown] {
+  const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? []
+  if (name === undefined || value === undefined) throw new Error('expected NAME=VALUE')
+  try {
+    return readParameter(name, value)
+  } catch (cause) {
+    throw wrong(`--parameter: ${(cause as Error).message}`)
+  }
+}
+
+/** The prompt, with what is piped in behind it. */
+async function questionOf(prompt: string | undefined, { stdin }: CommandIo): Promise<string> {
+  const piped = stdin === undefined || stdin.isTTY === true ? '' : (await text(stdin)).trimEnd()
+  const question = [prompt ?? '', piped].filter((part) => part !== '').join('\n\n')
+  if (question !== '') return question
+  throw wrong('a prompt is missing: give one behind the model, pipe one in, or run in a terminal')
+}
+
+/** Answers once. Nothing but the answer goes to standard output. */
+async function answer(
+  conversation: Conversation,
+  question: string,
+  io: CommandIo,
+  showThinking: boolean,
+): Promise<number> {
+  const signal = AbortSignal.any([io.signal, brokenPipe(io.stdout)])
+  const printer = new AnswerPrinter(io.stdout, { showThinking, colours: io.stdout.isTTY === true })
+  const figures = tellFigures(conversation, io.stderr)
+  for await (const part of conversation.ask(question, signal)) {
+    printer.show(part)
+    figures(part)
+  }
+  printer.end()
+  return io.signal.aborted ? interrupted : 0
+}
+
+/** Aborted when nobody reads any more, as behind `| head`. */
+function brokenPipe(output: Output): AbortSignal {
+  const controller = new AbortController()
+  const stream = output as Partial<NodeJS.WriteStream>
+  stream.on?.('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw CllmError.from(error)
+    controller.abort()
+  })
+  return controller.signal
+}

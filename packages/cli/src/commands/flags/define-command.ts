@@ -1,0 +1,57 @@
+import type { CommandIo, RunCommand } from '../command-io.js'
+import { type Flags, flagsHelp, parseFlags, showsHelp, type Values, wrong } from './flags.js'
+
+/** What a command line says. */
+export interface Given<Table extends Flags> {
+  readonly flags: Values<Table>
+  /** The arguments that are no flags, in their order. */
+  readonly words: readonly string[]
+  /** What stands behind `--`. */
+  readonly rest: readonly string[]
+}
+
+/** A command: what its help says and what it does. */
+export interface CommandDefinition<Table extends Flags> {
+  /**
+   * Its name and arguments: `run <model> [<prompt>]`. Those in square brackets may be left out, and
+   * `[-- …]` says that it takes what stands behind `--`.
+   */
+  readonly usage: string
+  /** What it does, in lines of at most 100 characters. */
+  readonly doc: string
+  readonly flags: Table
+  /** Returns the exit code. */
+  readonly run: (given: Given<Table>, io: CommandIo) => Promise<number>
+}
+
+/** A command that parses its command line, or prints its help, from one definition. */
+export function defineCommand<Table extends Flags>(
+  definition: CommandDefinition<Table>,
+): RunCommand {
+  const { usage, doc, flags, run } = definition
+  const hasFlags = Object.keys(flags).length > 0
+  const [words, behind = ''] = usage.split(/ (?=\[-- )/)
+  const line = [words, hasFlags ? '[flags]' : '', behind].filter((part) => part !== '').join(' ')
+  const help = `Usage: cllm ${line}\n\n${doc.trim()}\n${hasFlags ? `\n${flagsHelp(flags)}` : ''}`
+  return async (argv, io) => {
+    if (showsHelp(argv, help, io)) return 0
+    return await run(parse(argv, definition), io)
+  }
+}
+
+function parse<Table extends Flags>(
+  argv: readonly string[],
+  { usage, flags }: CommandDefinition<Table>,
+): Given<Table> {
+  const end = usage.includes('[-- ') ? argv.indexOf('--') : -1
+  const own = end === -1 ? argv : argv.slice(0, end)
+  const known = [...usage.split(' [-- ')[0]!.matchAll(/\[?<[\w-]+>/g)].map(String)
+  const words: string[] = []
+  const values = parseFlags(own, flags, (word) => {
+    if (words.length === known.length) throw wrong(`unexpected argument "${word}"`)
+    words.push(word)
+  })
+  const missing = known[words.length]
+  if (missing?.startsWith('<') === true) throw wrong(`${missing} is missing`)
+  return { flags: values, words, rest: end === -1 ? [] : argv.slice(end + 1) }
+}

@@ -1,0 +1,138 @@
+import type { RunCommand } from '../command-io.js'
+
+/** A command of `cllm`. */
+export interface Command {
+  readonly summary: string
+  /** Loads the command's module. */
+  readonly load: () => Promise<RunCommand>
+  /** Loads its help, unless the command prints its help itself. */
+  readonly help?: () => Promise<string>
+}
+
+const table: Readonly<Record<string, Command>> = {
+  serve: {
+    summary: 'Serve a model over HTTP',
+    load: async () => (await import('../serve.js')).serve,
+    help: async () => (await import('./serve-help.js')).help(),
+  },
+  run: {
+    summary: 'Chat with a model in the terminal, or answer a prompt',
+    load: async () => (await import('../chat/run.js')).run,
+  },
+  list: {
+    summary: 'List the models that are downloaded',
+    load: async () => (await import('../model/list.js')).run,
+  },
+  show: {
+    summary: 'Show what is known of a model',
+    load: async () => (await import('../model/show.js')).run,
+  },
+  fit: {
+    summary: 'Show which context and how many slots of a model fit here',
+    load: async () => (await import('../model/fit.js')).run,
+  },
+  rm: {
+    summary: 'Delete a downloaded model',
+    load: async () => (await import('../model/rm.js')).run,
+  },
+  models: {
+    summary: 'List the models of the catalog',
+    load: async () => (await import('../model/models.js')).run,
+  },
+  pull: {
+    summary: 'Download a model',
+    load: async () => (await import('../model/pull.js')).run,
+  },
+  ps: {
+    summary: 'List the models that a running server has in memory',
+    load: async () => (await import('../server/ps.js')).run,
+  },
+  stop: {
+    summary: 'Unload a model from a running server',
+    load: async () => (await import('../server/stop.js')).run,
+  },
+  top: {
+    summary: 'Watch what a running server does',
+    load: async () => (await import('../server/top.js')).run,
+  },
+  launch: {
+    summary: 'Start a coding agent against a server',
+    load: async () => (await import('../launch/launch.js')).run,
+  },
+  config: {
+    summary: 'Show the effective configuration and where each value comes from',
+    load: async () => (await import('../config.js')).run,
+    help: async () => (await import('../config.js')).help(),
+  },
+  'keys add': {
+    summary: 'Create an API key',
+    load: async () => (await import('../keys.js')).addKey,
+  },
+  'keys list': {
+    summary: 'List the API keys',
+    load: async () => (await import('../keys.js')).listKeys,
+  },
+  'keys revoke': {
+    summary: 'Revoke an API key',
+    load: async () => (await import('../keys.js')).revokeKey,
+  },
+  'bench serve': {
+    summary: 'Send load to a server and measure latency and throughput',
+    load: async () => (await import('../bench/bench-serve.js')).benchServe,
+  },
+  'bench compare': {
+    summary: 'Measure several servers in alternation and compare them',
+    load: async () => (await import('../bench/bench-compare.js')).benchCompare,
+  },
+  'bench policies': {
+    summary: 'Measure scheduling policies on a model and compare them',
+    load: async () => (await import('../hosted/bench-model.js')).policies,
+  },
+  'bench faults': {
+    summary: 'Inject faults into a server and print a score card',
+    load: async () => (await import('../bench/bench-faults.js')).benchFaults,
+  },
+  'bench engine': {
+    summary: 'Measure the engine the way llama-bench measures llama.cpp',
+    load: async () => (await import('../hosted/bench-model.js')).engine,
+  },
+  'bench stages': {
+    summary: 'Measure the time that each stage up to HTTP adds to native',
+    load: async () => (await import('../hosted/bench-model.js')).stages,
+  },
+  'bench calibrate': {
+    summary: 'Measure step durations and fit a cost model for cllm simulate',
+    load: async () => (await import('../hosted/bench-model.js')).calibrate,
+  },
+  simulate: {
+    summary: 'Compare scheduling policies in simulated time',
+    load: async () => (await import('../hosted/simulate.js')).run,
+  },
+  tune: {
+    summary: 'Find the best scheduling policy for a load and SLO, in simulation',
+    load: async () => (await import('../hosted/bench-model.js')).tune,
+  },
+  native: {
+    summary: 'Show which library computes, and how fast the ones that were built are',
+    load: async () => (await import('../native/native-status.js')).run,
+  },
+  'native build': {
+    summary: 'Compile llama.cpp for this machine, offline, and use it where it is faster',
+    load: async () => (await import('../native/native-build.js')).run,
+  },
+  'native remove': {
+    summary: 'Remove what was built: the prebuilt library computes again',
+    load: async () => (await import('../native/native-remove.js')).run,
+  },
+  'model synth': {
+    summary: "Write a model of another's shape with random weights",
+    load: async () => (await import('../model/model-synth.js')).run,
+  },
+  completion: {
+    summary: 'Print a script that completes commands and flags in a shell',
+    load: async () => (await import('./completion.js')).run,
+  },
+}
+
+/** Every command, by its name on the command line. */
+export const commands: ReadonlyMap<string, Command> = new Map(Object.entries(table))

@@ -1,0 +1,108 @@
+import { catalog } from '../../models/catalog/catalog.js'
+import type { CommandIo } from '../command-io.js'
+import { defineCommand } from '../flags/define-command.js'
+import { wrong } from '../flags/flags.js'
+import { agents } from '../launch/agents.js'
+import { commands } from './command-table.js'
+
+/** The words that can follow each command, by its name; '' has the commands themselves. */
+type Words = ReadonlyMap<string, readonly string[]>
+
+const scripts: Readonly<Record<string, (words: Words) => string>> = { bash, zsh, fish }
+
+/** `cllm completion` */
+export const run = defineCommand({
+  usage: 'completion <shell>',
+  doc: `
+Prints a script that completes commands, flags and models in bash, zsh or fish. For this session:
+
+  source <(cllm completion bash)
+  source <(cllm completion zsh)
+  cllm completion fish | source`,
+  flags: {},
+  async run({ words: [shell = ''] }, io) {
+    const script = Object.hasOwn(scripts, shell) ? scripts[shell] : undefined
+    if (script === undefined) throw wrong(`expected bash, zsh or fish, got ${shell}`)
+    io.stdout.write(script(await wordsOf(io)))
+    return 0
+  },
+})
+
+const models = catalog.map(({ name }) => name)
+const takesModel: ReadonlySet<string> = new Set(['run', 'show', 'fit', 'rm', 'pull', 'stop'])
+
+async function wordsOf(io: CommandIo): Promise<Words> {
+  const words = new Map<string, readonly string[]>()
+  const names = [...commands.keys()]
+  words.set('', [...new Set(names.map((name) => name.split(' ')[0]!))])
+  for (const group of new Set(names.filter((name) => name.includes(' ')))) {
+    const [first = '', second = ''] = group.split(' ')
+    words.set(first, [...(words.get(first) ?? []), second])
+  }
+  for (const name of names) {
+    const arguments_ = takesModel.has(name) ? models : name === 'launch' ? Object.keys(agents) : []
+    const own = name === 'completion' ? Object.keys(scripts) : arguments_
+    words.set(name, [...(words.get(name) ?? []), ...own, ...(await flagsOf(name, io))])
+  }
+  return words
+}
+
+/** A command's flags. Its help has them all, those of the configuration, too. */
+async function flagsOf(name: string, { env, signal }: CommandIo): Promise<readonly string[]> {
+  let text = ''
+  const stdout = { write: (part: string) => void (text += part) }
+  const command = commands.get(name)!
+  if (command.help === undefined) {
+    await (
+      await command.load()
+    )(['--help'], { stdout, stderr: stdout, env, signal })
+  } else text = await command.help()
+  return [...new Set([...text.matchAll(/(?<=^ {2}|^ {2}--[\w-]+, )--[\w-]+/gm)].map(String))]
+}
+
+function bash(words: Words): string {
+  const cases = [...words].map(([name, own]) => `    '${name}') words='${own.join(' ')}' ;;`)
+  return `# bash completion of cllm
+_cllm() {
+  local cur="\${COMP_WORDS[COMP_CWORD]}" command='' words=''
+  if ((COMP_CWORD > 1)); then command="\${COMP_WORDS[1]}"; fi
+  case "\${COMP_WORDS[1]} \${COMP_WORDS[2]}" in
+${[...words.keys()]
+  .filter((name) => name.includes(' '))
+  .map((name) => `    '${name}') if ((COMP_CWORD > 2)); then command='${name}'; fi ;;`)
+  .join('\n')}
+  esac
+  case "$command" in
+${cases.join('\n')}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+  if ((\${#COMPREPLY[@]} == 0)); then COMPREPLY=($(compgen -f -- "$cur")); fi
+}
+complete -o filenames -F _cllm cllm
+`
+}
+
+function zsh(words: Words): string {
+  return `#compdef cllm
+autoload -U +X bashcompinit && bashcompinit
+${bash(words)}`
+}
+
+function fish(words: Words): string {
+  const lines = ['# fish completion of cllm']
+  for (const [name, own] of words) {
+    const [first = '', second] = name.split(' ')
+    const condition =
+      first === ''
+        ? '__fish_use_subcommand'
+        : `__fish_seen_subcommand_from ${first}${second === undefined ? '' : `; and __fish_seen_subcommand_from ${second}`}`
+    const plain = own.filter((word) => !word.startsWith('--'))
+    if (plain.length > 0) {
+      lines.push(`complete -c cllm -f -n '${condition}' -a '${plain.join(' ')}'`)
+    }
+    for (const flag of own.filter((word) => word.startsWith('--'))) {
+      lines.push(`complete -c cllm -n '${condition}' -l ${flag.slice(2)}`)
+    }
+  }
+  return `${lines.join('\n')}\n`
+}

@@ -1,0 +1,111 @@
+import { join } from 'node:path'
+
+/** The server and model for an agent. */
+export interface AgentTarget {
+  /** Without a `/` at its end. */
+  readonly url: string
+  readonly model: string
+  /** Where the server asks for none, some text: agents insist on a key. */
+  readonly apiKey: string
+  /** A folder that is deleted when the agent ends. */
+  readonly folder: string
+}
+
+/** How an agent is pointed at a server. */
+export interface AgentSetup {
+  /** Added to this process's environment. */
+  readonly env: Readonly<Record<string, string>>
+  /** Arguments before the user's own. */
+  readonly args: readonly string[]
+  /** Files to write before it starts, by path. */
+  readonly files: Readonly<Record<string, string>>
+}
+
+/** An agent that `cllm launch` starts. */
+export interface Agent {
+  /** Its program. */
+  readonly program: string
+  /** How to install it. */
+  readonly install: string
+  readonly setup: (target: AgentTarget) => AgentSetup
+}
+
+/** The agents, by the names that `cllm launch` takes. None of them writes a file of the user's. */
+export const agents: Readonly<Record<string, Agent>> = {
+  claude: {
+    program: 'claude',
+    install: 'npm install -g @anthropic-ai/claude-code',
+    setup: ({ url, model, apiKey }) => ({
+      env: {
+        ANTHROPIC_BASE_URL: url,
+        ANTHROPIC_AUTH_TOKEN: apiKey,
+        // An own key of the user's would go before the token.
+        ANTHROPIC_API_KEY: '',
+        ANTHROPIC_MODEL: model,
+        ANTHROPIC_DEFAULT_OPUS_MODEL: model,
+        ANTHROPIC_DEFAULT_SONNET_MODEL: model,
+        ANTHROPIC_DEFAULT_HAIKU_MODEL: model,
+        CLAUDE_CODE_SUBAGENT_MODEL: model,
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
+      },
+      args: [],
+      files: {},
+    }),
+  },
+  codex: {
+    program: 'codex',
+    install: 'npm install -g @openai/codex',
+    setup: ({ url, model, apiKey }) => ({
+      env: { CLLM_AGENT_KEY: apiKey },
+      // Codex takes these in place of its configuration file's.
+      args: [
+        'model_provider="cllm"',
+        'model_providers.cllm.name="cLLM"',
+        `model_providers.cllm.base_url=${JSON.stringify(`${url}/v1`)}`,
+        'model_providers.cllm.wire_api="responses"',
+        'model_providers.cllm.env_key="CLLM_AGENT_KEY"',
+        `model=${JSON.stringify(model)}`,
+      ].flatMap((setting) => ['-c', setting]),
+      files: {},
+    }),
+  },
+  opencode: {
+    program: 'opencode',
+    install: 'npm install -g opencode-ai',
+    setup: ({ url, model, apiKey, folder }) => {
+      const file = join(folder, 'opencode.json')
+      const provider = {
+        npm: '@ai-sdk/openai-compatible',
+        name: 'cLLM',
+        options: { baseURL: `${url}/v1`, apiKey },
+        models: { [model]: { name: model } },
+      }
+      const config = {
+        model: `cllm/${model}`,
+        small_model: `cllm/${model}`,
+        provider: { cllm: provider },
+      }
+      // It goes on top of the user's own configuration.
+      return {
+        env: { OPENCODE_CONFIG: file },
+        args: [],
+        files: { [file]: `${JSON.stringify(config, undefined, 2)}\n` },
+      }
+    },
+  },
+  aider: {
+    program: 'aider',
+    install: 'pipx install aider-chat',
+    setup: ({ url, model, apiKey }) => ({
+      env: {
+        OPENAI_API_BASE: `${url}/v1`,
+        OPENAI_API_KEY: apiKey,
+        AIDER_MODEL: `openai/${model}`,
+        AIDER_WEAK_MODEL: `openai/${model}`,
+        AIDER_SHOW_MODEL_WARNINGS: 'false',
+      },
+      args: [],
+      files: {},
+    }),
+  },
+}

@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { constants, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { CllmError } from '@cllm/core'
+import { suggestion } from '../../config/suggestion.js'
+import { ignoreInterrupts } from '../../stop-signal.js'
+import type { CommandIo } from '../command-io.js'
+import { defineCommand } from '../flags/define-command.js'
+import { one, type Values, wrong } from '../flags/flags.js'
+import { servedNames } from '../server/find-server.js'
+import { openServer, type OpenServer } from '../server/open-server.js'
+import { ServerClient } from '../server/server-client.js'
+import { serverAddress, serverFlags } from '../server/server-flags.js'
+import { type Agent, agents, type AgentSetup } from './agents.js'
+
+/** An agent's prompt is long, and it asks for a few things at once. */
+const forAgents = ['--slots', '2', '--ctx-size', '32768', '--body-limit', '33554432'] as const
+
+const names = Object.keys(agents).join(', ')
+
+const flags = {
+  model: one('SPEC', "The model (default: the running server's first)", String),
+  ...serverFlags,
+}
+
+/** `cllm launch` */
+export const run = defineCommand({
+  usage: 'launch <agent> [-- <arguments>]',
+  doc: `
+Starts an installed coding agent against a server: ${names}. It is
+pointed there by environment variables, arguments or a configuration in a temporary folder; none of
+its own files is changed. Uses the running server, and starts one for the agent if none serves the
+model. What stands behind \`--\` goes to the agent.`,
+  flags,
+  async run({ flags, words: [name = ''], rest }, io) {
+    const agent = Object.hasOwn(agents, name) ? agents[name] : undefined
+    if (agent === undefined) {
+      throw wrong(`unknown agent ${name}${suggestion(name, Object.keys(agents))}: one of ${names}`)
+    }
+    const server = await serverFor(flags, io)
+    const folder = await mkdtemp(join(tmpdir(), 'cllm-agent-'))
+    try {
+      const { client, model } = server
+      const { url, apiKey = 'none' } = client.address
+      const setup = agent.setup({ url: url.href.replace(/\/$/, ''), model, apiKey, folder })
+      for (const [file, content] of Object.entries(setup.files)) await writeFile(file, content)
+      return await runAgent(agent, setup, rest, io)
+    } finally {
+      await server.close()
+      await rm(folder, { recursive: true, force: true })
+    }
+  },
+})
+
+async function serverFor(
+  flags: { readonly model: string | undefined } & Values<typeof serverFlags>,
+  io: CommandIo,
+): Promise<OpenServer> {
+  const spec = flags.model ?? (await firstModel(flags, io))
+  return await openServer(spec, flags, forAgents, io)
+}
+
+/** The running server's first model. */
+async function firstModel(flags: Values<typeof serverFlags>, io: CommandIo): Promise<string> {
+  const served = await servedNames(new ServerClient(serverAddress(flags, io))).catch(
+    (error: unknown) => {
+      if (CllmError.isInstance(error) && error.code === 'target_unavailable') return []
+      throw error
+    },
+  )
+  if (served[0] !== undefined) return served[0]
+  throw wrong('no server runs here: name the model for one with --model')
+}
+
+/** Runs it in this terminal, and returns its exit code. */
+async function runAgent(
+  { program, install }: Agent,
+  { env, args }: AgentSetup,
+  rest: readonly string[],
+  io: CommandIo,
+): Promise<number> {
+  const child = spawn(program, [...args, ...rest], {
+    env: { ...io.env, ...env },
+    stdio: 'inherit',
+    // npm installs programs as scripts there.
+    shell: process.platform === 'win32',
+  })
+  const hearInterrupts = ignoreInterrupts() // the agent gets Ctrl-C, too, and may go on
+  const stop = (): void => void child.kill('SIGTERM')
+  io.signal.addEventListener('abort', stop, { once: true })
+  try {
+    const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null]
+    return code ?? 128 + constants.signals[signal ?? 'SIGTERM']
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'ENOENT') throw cause
+    const message = `${program} is not installed: \`${install}\` installs it`
+    throw new CllmError('invalid_configuration', message, { cause })
+  } finally {
+    hearInterrupts()
+    io.signal.removeEventListener('abort', stop)
+  }
+}

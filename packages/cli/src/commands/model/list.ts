@@ -1,0 +1,38 @@
+import Table from 'cli-table3'
+import { loadConfig } from '../../config/load-config.js'
+import { downloadedModels } from '../../models/downloaded-models.js'
+import { formatBytes } from '../../models/format-bytes.js'
+import { defineCommand } from '../flags/define-command.js'
+import { toggle } from '../flags/flags.js'
+import { configFlag, configFlags, modelsFolder } from './models-folder.js'
+
+const flags = { json: toggle('Print JSON'), config: configFlag }
+
+/** `cllm list` */
+export const run = defineCommand({
+  usage: 'list',
+  doc: `
+Lists the models that are downloaded. \`cllm models\` lists those that can be, and \`cllm ps\` those
+that a running server has in memory.`,
+  flags,
+  async run({ flags }, io) {
+    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
+    const folder = modelsFolder(loaded, io.env)
+    const models = await downloadedModels(folder)
+    if (flags.json) {
+      io.stdout.write(`${JSON.stringify(models, undefined, 2)}\n`)
+      return 0
+    }
+    const table = new Table({
+      head: ['name', 'size', 'since', 'file'],
+      style: { head: [], border: [], compact: true },
+    })
+    for (const { name, bytes, modified, path } of models) {
+      table.push([name, formatBytes(bytes), modified.slice(0, 10), path])
+    }
+    io.stdout.write(
+      models.length === 0 ? `nothing is downloaded in ${folder}\n` : `${table.toString()}\n`,
+    )
+    return 0
+  },
+})

@@ -1,0 +1,78 @@
+import type { SamplingParams } from '@cllm/core'
+import { loadConfig } from '../../config/load-config.js'
+import { memoryFor } from '../../models/catalog/memory-of.js'
+import { formatBytes } from '../../models/format-bytes.js'
+import { defineCommand } from '../flags/define-command.js'
+import { toggle } from '../flags/flags.js'
+import { type KnownModel, knownModel } from './known-model.js'
+import { configFlag, configFlags, modelsFolder } from './models-folder.js'
+
+const flags = { json: toggle('Print JSON'), config: configFlag }
+
+/** `cllm show` */
+export const run = defineCommand({
+  usage: 'show <model>',
+  doc: `
+Shows what is known of a model without loading it: its shape, its size, the memory that it takes,
+and the sampling defaults that it comes with. The model is a name of the catalog or a file.`,
+  flags,
+  async run({ flags, words: [spec = ''] }, io) {
+    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
+    const model = await knownModel(spec, modelsFolder(loaded, io.env))
+    const facts = factsOf(model)
+    if (flags.json) io.stdout.write(`${JSON.stringify(facts, undefined, 2)}\n`)
+    else io.stdout.write(text(facts))
+    return 0
+  },
+})
+
+type Facts = Readonly<Record<string, string | number | null>>
+
+/** The facts, in the order in which they are shown; null: not known. */
+function factsOf({ name, entry, path, shape }: KnownModel): Facts {
+  const context = Math.min(4096, shape?.trainingContext ?? 0)
+  return {
+    model: name,
+    title: entry?.title ?? null,
+    licence: entry?.licence ?? null,
+    file: path ?? 'not downloaded',
+    size: formatBytes(shape?.sizeBytes ?? entry?.bytes ?? 0),
+    architecture: path === undefined ? null : (shape?.architecture ?? null),
+    quantization: path === undefined ? null : (shape?.quantization ?? null),
+    'training context': shape?.trainingContext ?? null,
+    layers: shape?.layers ?? null,
+    'hidden size': shape?.hiddenSize ?? null,
+    vocabulary: shape?.vocabularySize ?? null,
+    memory:
+      shape === undefined
+        ? null
+        : `${formatBytes(memoryFor(shape, 1, context))} with one slot of ${context} tokens`,
+    'sampling of its file': samplingText(shape?.sampling),
+    'sampling of the catalog': samplingText(entry?.sampling),
+    source: entry?.sources.map(sourceText).join(', ') ?? null,
+  }
+}
+
+function samplingText(sampling: Partial<SamplingParams> | undefined): string | null {
+  const entries = Object.entries(sampling ?? {})
+  if (entries.length === 0) return null
+  const named = entries.map(([name, value]) => `${asField(name)} ${JSON.stringify(value)}`)
+  return named.join(', ')
+}
+
+/** As requests write it: `topP` is `top_p`. */
+const asField = (name: string): string =>
+  name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
+function sourceText(source: NonNullable<KnownModel['entry']>['sources'][number]): string {
+  const checked = source.sha256 === undefined ? ' (no known checksum)' : ''
+  if (source.kind === 'npm') return `npm: ${source.parts.map((part) => part.package).join(' + ')}`
+  return `${source.uri}${checked}`
+}
+
+function text(facts: Facts): string {
+  return Object.entries(facts)
+    .filter(([, value]) => value !== null)
+    .map(([name, value]) => `  ${name.padEnd(25)}${value}\n`)
+    .join('')
+}

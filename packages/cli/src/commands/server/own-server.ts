@@ -1,0 +1,63 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { CllmError } from '@cllm/core'
+import type { CommandIo } from '../command-io.js'
+
+const bin = fileURLToPath(new URL('../../../bin/cllm.js', import.meta.url))
+const listening = 'listening on '
+
+/** A server that was started for a command. */
+export interface OwnServer {
+  readonly url: URL
+  /** Ends it; resolves when it has ended. */
+  close(): Promise<void>
+}
+
+/**
+ * Starts `cllm serve` on a free port of this machine, in a process that ends with this one. Its
+ * progress and its errors show on standard error.
+ *
+ * @param flags - of `cllm serve`; the environment and its configuration file hold, too
+ * @throws CllmError `engine_unavailable` when it does not start; the reason is on standard error
+ */
+export async function startServer(flags: readonly string[], io: CommandIo): Promise<OwnServer> {
+  const own = ['--host', '127.0.0.1', '--port', '0', '--log-level', 'error']
+  const child = spawn(process.execPath, [bin, 'serve', ...own, ...flags], {
+    env: io.env,
+    // Ctrl-C is for this process; with the channel, its end is the server's, too.
+    detached: true,
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  })
+  const exited = once(child, 'exit')
+  const stop = (): void => void (child.connected && child.disconnect())
+  const kill = (): void => void child.kill('SIGKILL')
+  process.once('exit', kill)
+  io.signal.addEventListener('abort', stop, { once: true })
+  const close = async (): Promise<void> => {
+    stop()
+    await exited
+    process.off('exit', kill)
+    io.signal.removeEventListener('abort', stop)
+  }
+  try {
+    return { url: await urlOf(child.stdout!, exited), close }
+  } catch (error) {
+    await close()
+    io.signal.throwIfAborted()
+    throw error
+  }
+}
+
+async function urlOf(stdout: NodeJS.ReadableStream, exited: Promise<unknown>): Promise<URL> {
+  const lines = createInterface(stdout)
+  const found = new Promise<URL>((resolve) => {
+    lines.on('line', (line) => {
+      if (line.startsWith(listening)) resolve(new URL(line.slice(listening.length)))
+    })
+  })
+  const url = await Promise.race([found, exited.then(() => undefined)])
+  if (url !== undefined) return url
+  throw new CllmError('engine_unavailable', 'the server for this command did not start')
+}

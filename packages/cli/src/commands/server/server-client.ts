@@ -1,0 +1,135 @@
+import { CllmError, errorTable, type ErrorCode } from '@cllm/core'
+import { EventSourceParserStream } from 'eventsource-parser/stream'
+
+/** A server and the key for it. */
+export interface ServerAddress {
+  readonly url: URL
+  /** Default: the server takes requests without one. */
+  readonly apiKey?: string | undefined
+}
+
+/** Calls the HTTP routes of a running server, as any client of it does. */
+export class ServerClient {
+  constructor(readonly address: ServerAddress) {}
+
+  /** The JSON that a route answers with. Throws `target_unavailable` or the server's error. */
+  async get(path: string, signal?: AbortSignal): Promise<unknown> {
+    return await (await this.#call('GET', path, undefined, signal)).json()
+  }
+
+  /** The text that a route answers with. */
+  async text(path: string, signal?: AbortSignal): Promise<string> {
+    return await (await this.#call('GET', path, undefined, signal)).text()
+  }
+
+  /** Sends JSON; returns the JSON of the answer, or undefined where it is empty. */
+  async send(
+    method: 'POST' | 'DELETE',
+    path: string,
+    body: unknown,
+    signal?: AbortSignal,
+  ): Promise<unknown> {
+    const text = await (await this.#call(method, path, body, signal)).text()
+    return text === '' ? undefined : JSON.parse(text)
+  }
+
+  /** Sends JSON and yields the JSON of each server-sent event, up to `[DONE]`. */
+  async *events(path: string, body: unknown, signal: AbortSignal): AsyncGenerator {
+    const { body: stream } = await this.#call('POST', path, body, signal)
+    if (stream === null) return
+    const events = stream
+      .pipeThrough(new TextDecoderStream())
+      .pipeThrough(new EventSourceParserStream())
+    try {
+      for await (const { data } of events) {
+        if (data === '[DONE]') return
+        yield JSON.parse(data) as unknown
+      }
+    } catch (cause) {
+      signal.throwIfAborted()
+      if (CllmError.isInstance(cause)) throw cause
+      const message = `the server at ${this.#name} ended the answer: ${reasonOf(cause)}`
+      throw new CllmError('target_unavailable', message, { cause })
+    }
+  }
+
+  get #name(): string {
+    return this.address.url.href.replace(/\/$/, '')
+  }
+
+  async #call(
+    method: string,
+    path: string,
+    body: unknown,
+    signal: AbortSignal | undefined,
+  ): Promise<Response> {
+    const { apiKey } = this.address
+    const response = await fetch(`${this.#name}${path}`, {
+      method,
+      headers: {
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    }).catch((cause: unknown) => {
+      signal?.throwIfAborted()
+      const message = `no server answers at ${this.#name}: ${reasonOf(cause)}`
+      throw new CllmError('target_unavailable', message, { cause })
+    })
+    if (!response.ok) throw errorOf(response, await response.text())
+    return response
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const { message, cause } = error as Error
+  return cause instanceof Error ? cause.message || String(cause) : message
+}
+
+/** The error of an answer, in the form of any of the protocols. */
+export function errorOf(
+  { status, statusText }: Pick<Response, 'status' | 'statusText'>,
+  text: string,
+): CllmError {
+  const { error = text, code } = parsed(text)
+  const { message, code: inner } = typeof error === 'object' ? error : { message: error }
+  const given = code ?? inner ?? ''
+  const known = openAiCodes[given] ?? given
+  const isKnown = Object.hasOwn(errorTable, known)
+  const fallback = codesByStatus[status] ?? 'target_unavailable'
+  const shown = message === undefined || message === '' ? `${status} ${statusText}` : message
+  return new CllmError(isKnown ? (known as ErrorCode) : fallback, shown, {
+    details: { status, isNamed: isKnown },
+  })
+}
+
+/** OpenAI's codes, which its routes answer with in place of our own. */
+const openAiCodes: Readonly<Record<string, ErrorCode>> = {
+  context_length_exceeded: 'prompt_too_long',
+  invalid_api_key: 'unauthenticated',
+  rate_limit_exceeded: 'queue_full',
+}
+
+/** For answers without a code of ours, such as those in Ollama's form. */
+const codesByStatus: Readonly<Record<number, ErrorCode>> = {
+  401: 'unauthenticated',
+  403: 'forbidden',
+  404: 'not_found',
+  429: 'queue_full',
+  503: 'engine_unavailable',
+}
+
+interface ErrorFields {
+  readonly error?: string | { readonly message?: string; readonly code?: string }
+  readonly code?: string
+}
+
+function parsed(text: string): ErrorFields {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? value : {}
+  } catch {
+    return {}
+  }
+}

@@ -1,0 +1,40 @@
+import { loadConfig } from '../../config/load-config.js'
+import type { CommandIo } from '../command-io.js'
+import { one, type Values } from '../flags/flags.js'
+import type { ServerAddress } from './server-client.js'
+
+/** The flags of the commands that talk to a running server. */
+export const serverFlags = {
+  url: one('URL', 'The server (default: where `cllm serve` listens here)', serverUrl),
+  'api-key': one('KEY', 'A key of the server; also CLLM_API_KEY', String),
+  config: one('FILE', 'The YAML file of `cllm serve`, for its address; also CLLM_CONFIG', String),
+} as const
+
+/** The server that the flags name: by default where `cllm serve` would listen on this machine. */
+export function serverAddress(
+  { url, 'api-key': key, config: file }: Values<typeof serverFlags>,
+  { env }: CommandIo,
+): ServerAddress {
+  const argv = file === undefined ? [] : ['--config', file]
+  const { server, security } = loadConfig({ argv, env }).config
+  const host = ['0.0.0.0', '::'].includes(server.host) ? '127.0.0.1' : server.host
+  const scheme = security.tls_cert === null ? 'http' : 'https'
+  const own = `${scheme}://${host.includes(':') ? `[${host}]` : host}:${server.port}`
+  return { url: url ?? new URL(own), apiKey: key ?? security.api_key ?? undefined }
+}
+
+/** The address of a server: an http or https URL, without a `/v1` behind it. */
+function serverUrl(text: string): URL {
+  const url = parseUrl(text)
+  if (url === null || !/^https?:$/.test(url.protocol)) throw new Error('expected an http URL')
+  url.pathname = url.pathname.replace(/\/(v1\/?)?$/, '')
+  return url
+}
+
+function parseUrl(text: string): URL | null {
+  try {
+    return new URL(text)
+  } catch {
+    return null
+  }
+}

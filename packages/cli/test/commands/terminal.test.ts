@@ -1,0 +1,319 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { access, chmod, copyFile, readdir, readFile, writeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { plainEnvironment } from '@cllm/core/testing'
+import t from 'tap'
+import { AnswerPrinter } from '../../src/commands/chat/answer-printer.js'
+import { dispatch } from '../../src/dispatch.js'
+import { firstChildOf, gone } from '../plain-process.js'
+import { bin, model, serve } from '../serve-process.js'
+
+const key = 'a-key-for-the-terminal'
+const served = ['--model', model, '--model-id', 'stories', '--slots', '2', '--api-key', key]
+const { url } = await serve(t, ...served)
+/** Where the commands find the server without being told. */
+const here = { CLLM_PORT: new URL(url).port, CLLM_API_KEY: key }
+const greedy = ['--parameter', 'temperature=0', '--parameter', 'max_tokens=20']
+/** A port that nothing listens on: a command that finds no server starts one. */
+const nowhere = { CLLM_PORT: '1' }
+const ownServer = ['--', '--threads', '1', '--gpu', 'off']
+
+function start(argv: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
+  return spawn(process.execPath, [bin, ...argv], {
+    env: plainEnvironment(process.env, env),
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+}
+
+/** Runs `cllm` as a shell does, with this on its standard input. */
+async function cllm(argv: readonly string[], env: NodeJS.ProcessEnv = here, stdin = '') {
+  const child = start(argv, env)
+  child.stdin!.end(stdin)
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout!),
+    text(child.stderr!),
+    once(child, 'exit') as Promise<[number]>,
+  ])
+  return { code, stdout, stderr }
+}
+
+/** The same in this process, which is faster, for what does not depend on a process. */
+async function inside(argv: string[], env: NodeJS.ProcessEnv = here) {
+  const written = { stdout: '', stderr: '' }
+  const into = (name: keyof typeof written) => ({
+    write: (part: string) => void (written[name] += part),
+  })
+  const code = await dispatch(argv, {
+    stdout: into('stdout'),
+    stderr: into('stderr'),
+    env: plainEnvironment(process.env, env),
+    signal: new AbortController().signal,
+  })
+  return { code, ...written }
+}
+
+/** What the server answers to this prompt. */
+async function answerTo(content: string): Promise<string> {
+  const messages = [{ role: 'user', content }]
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+    body: JSON.stringify({ messages, temperature: 0, max_tokens: 20 }),
+  })
+  const { choices } = (await response.json()) as { choices: { message: { content: string } }[] }
+  return choices[0]!.message.content.trimStart()
+}
+
+t.test('cllm run answers a prompt, and what is piped in', async (t) => {
+  const once_ = await cllm(['run', 'stories', 'Once upon a time', ...greedy])
+  t.same(once_, {
+    code: 0,
+    stdout: `${(await answerTo('Once upon a time')).trimEnd()}\n`,
+    stderr: '\n(cut off after 20 tokens)\n',
+  })
+  t.ok(once_.stdout.length > 20)
+  const piped = await cllm(
+    ['run', 'stories', 'Once', ...greedy, '--url', url, '--api-key', key, '--verbose'],
+    {},
+    'upon a time\n',
+  )
+  t.match(piped, { code: 0, stdout: await answerTo('Once\n\nupon a time') })
+  t.match(piped.stderr, /answer +20 tokens, [\d.]+ tokens\/s/)
+})
+
+t.test('what a model thinks is shown dimmed in a terminal, and not at all in a pipe', (t) => {
+  const shown = (showThinking: boolean): string => {
+    let written = ''
+    const output = { write: (part: string) => void (written += part) }
+    const printer = new AnswerPrinter(output, { showThinking, colours: showThinking })
+    printer.show({ type: 'thinking', text: '\nHm' })
+    printer.show({ type: 'thinking', text: ', four.' })
+    printer.show({ type: 'text', text: '\n\n4' })
+    printer.end()
+    return written
+  }
+  t.equal(shown(true), '\u001B[2mHm, four.\u001B[22m\n\n4\n')
+  t.equal(shown(false), '4\n')
+  t.end()
+})
+
+t.test('cllm run says what is wrong', async (t) => {
+  const cases: readonly [string[], NodeJS.ProcessEnv, number, RegExp][] = [
+    [['run', 'stories', 'x'], { ...here, CLLM_API_KEY: 'another' }, 1, /^error: .*[Kk]ey/],
+    [['run', 'qwen3-0.6b', 'x', '--url', url], here, 1, /does not serve .* one of stories/],
+    [['run', 'stories'], here, 2, /a prompt is missing/],
+    [['run', 'stories', 'x', '--parameter', 'top_p=2'], here, 2, /--parameter: top_p: .* 0 to 1/],
+    [['run', 'stories', 'x', '--url', 'ftp://x'], here, 2, /--url: expected an http URL/],
+  ]
+  for (const [argv, env, code, message] of cases) {
+    t.match(await inside(argv, env), { code, stdout: '', stderr: message }, argv.join(' '))
+  }
+})
+
+t.test('cllm run starts a server of its own, and Ctrl-C ends both', async (t) => {
+  const argv = ['run', model, 'Once upon a time', '--parameter', 'ignore_eos=true']
+  t.match(await cllm(argv, nowhere), { code: 2, stderr: /unknown parameter ignore_eos/ })
+  const answer = await cllm(['run', model, 'Once upon a time', ...greedy, ...ownServer], nowhere)
+  t.match(answer, { code: 0, stdout: await answerTo('Once upon a time') })
+
+  const child = start(['run', model, 'Once upon a time', ...ownServer], nowhere)
+  t.teardown(() => child.kill('SIGKILL'))
+  child.stdin!.end()
+  const server = await firstChildOf(child)
+  await once(child.stdout!, 'data')
+  child.kill('SIGINT')
+  t.same(await once(child, 'exit'), [130, null])
+  await gone(server)
+})
+
+/** A terminal in which somebody types. */
+function terminal() {
+  const stdin = Object.assign(new PassThrough(), { isTTY: true })
+  let shown = ''
+  let look = (): void => {}
+  const write = (part: string): void => {
+    shown += part
+    look()
+  }
+  return {
+    io: {
+      stdin,
+      stdout: { write, isTTY: true },
+      stderr: { write },
+      env: plainEnvironment(process.env, here),
+      signal: new AbortController().signal,
+    },
+    /** Types, then waits for this text; returns what was shown until then. */
+    type: async (keys: string, until: RegExp | string): Promise<string> => {
+      await new Promise(setImmediate) // what is typed does not come in the middle of an output
+      shown = ''
+      stdin.write(keys)
+      while (!(typeof until === 'string' ? shown.includes(until) : until.test(shown))) {
+        await new Promise<void>((resolve) => (look = resolve))
+      }
+      return shown
+    },
+  }
+}
+
+t.test('a chat in the terminal', async (t) => {
+  const { io, type } = terminal()
+  const prompt = '>>> '
+  const running = dispatch(['run', 'stories', '--parameter', 'temperature=0'], io)
+  await type('', prompt)
+  t.match(await type('/?\r', /leaves at an empty prompt.*>>> /s), '/save <file>')
+  t.match(await type('/set parameter top_k 0.5\r', />>> $|>>> \S*$/), 'error: top_k: expected')
+  await type('/set parameter max_tokens 20\r', 'max_tokens is 20')
+  await type('/set system You tell stories.\r', 'set the system message')
+  await type('/set system\r', 'no system message')
+  await type('"""Once\r', '... ')
+  const told = await type('upon a time"""\r', /cut off after 20 tokens\)\n\n.*>>> /s)
+  t.ok(told.includes((await answerTo('Once\nupon a time')).trimEnd()))
+  await type('Tell me more.\r', /cut off after 20 tokens\)\n\n.*>>> /s)
+  t.match(await type('/show history\r', /user: Tell me more.*>>> /s), 'user: Once\nupon a time\n')
+  t.match(await type('/show info\r', /head_count_kv.*>>> /s), /general\.architecture +llama/)
+
+  const file = join(t.testdir({}), 'chat.json')
+  await type(`/save ${file}\r`, 'saved 4 messages')
+  await type('/clear\r', 'cleared')
+  t.match(JSON.parse(await readFile(file, 'utf8')), {
+    model: 'stories',
+    messages: [{ role: 'user', content: 'Once\nupon a time' }, {}, {}, {}],
+  })
+  await type(`/load ${file}\r`, '4 messages')
+
+  await type('/set parameter max_tokens 5000\r', 'is 5000')
+  await type('/set nothink\r', 'does not think')
+  await type('/clear\r', 'cleared')
+  await type('Tell me a very long story.\r', /long story\.\r?\n\s*\S+ \S+/)
+  t.match(await type('\u0003', prompt), prompt, 'Ctrl-C stops the answer')
+  t.match(await type('/nonsense\r', />>> \S*$/), 'unknown command /nonsense')
+  await type('half a line', 'line')
+  await type('\u0003', prompt)
+  await type('\u0003', /\n$/)
+  t.equal(await running, 0, 'at an empty prompt it leaves')
+})
+
+t.test('a running server is looked at, and its model is unloaded', async (t) => {
+  t.match((await cllm(['ps'])).stdout, /stories .* loaded .* 16\.2 MB/)
+  const top = await cllm(['top', '--once'])
+  t.match(top, { code: 0, stdout: /slots of stories[\s\S]* 1 .* idle .* of 256 / })
+  t.notMatch(top.stdout, '\u001B')
+  t.match(await inside(['stop', 'stories']), { code: 0, stdout: /^stories is not in memory/ })
+  t.match(JSON.parse((await inside(['ps', '--json'])).stdout), [])
+  t.match(await inside(['stop', 'nothing']), { code: 1, stderr: /nothing/ })
+  t.match(await inside(['ps'], nowhere), { code: 1, stderr: /no server answers at .*:1: / })
+  t.match(await cllm(['run', 'stories', 'One day', ...greedy]), { code: 0 }, 'it is loaded again')
+})
+
+t.test('models on the disk', async (t) => {
+  const cache = t.testdir({ 'other.gguf': 'GGUF', 'notes.txt': '' })
+  const env = { ...nowhere, CLLM_CACHE: cache }
+  const file = join(cache, 'stories15m-q8_0.gguf')
+  await copyFile(model, file)
+  const listed = JSON.parse((await inside(['list', '--json'], env)).stdout) as { name: string }[]
+  t.same(
+    listed.map(({ name }) => name),
+    [join(cache, 'other.gguf'), 'stories15m'],
+  )
+  t.match((await cllm(['list'], env)).stdout, /stories15m .*16\.9 MB/)
+  t.match((await inside(['show', 'stories15m'], env)).stdout, /training context +256\n/)
+  const far = await inside(['show', 'qwen3-4b', '--json'], env)
+  t.match(JSON.parse(far.stdout), { file: 'not downloaded', source: /no known checksum/ })
+  const fit = await inside(['fit', 'qwen3-14b', '--json'], { ...env, CLLM_GPU: 'off' })
+  const { rows } = JSON.parse(fit.stdout) as { rows: { contextSize: number; memory: number[] }[] }
+  t.equal(rows.at(-1)?.contextSize, 40_960)
+  t.ok(
+    rows.every(({ memory }) => memory.every((bytes, index) => bytes > (memory[index - 1] ?? 9e9))),
+  )
+  t.match((await inside(['fit', file], { ...env, CLLM_GPU: 'off' })).stdout, /│ 256 +│ .* ✓/)
+  t.match(await inside(['rm', '../notes.txt'], env), { code: 1, stderr: /is not downloaded/ })
+  t.match(await inside(['rm', 'stories15m'], env), { code: 0, stdout: /^deleted .*16\.9 MB/ })
+  await t.rejects(access(file))
+  t.same((await readdir(cache)).sort(), ['notes.txt', 'other.gguf'])
+})
+
+t.test('completion', async (t) => {
+  const { stdout, code } = await cllm(['completion', 'bash'])
+  t.equal(code, 0)
+  const complete = async (...words: string[]): Promise<string[]> => {
+    const script = `${stdout}\nCOMP_WORDS=(${words.join(' ')}); COMP_CWORD=$((\${#COMP_WORDS[@]} - 1)); _cllm; echo "\${COMPREPLY[@]}"`
+    const shell = spawn('bash', ['-c', script], { stdio: ['ignore', 'pipe', 'inherit'] })
+    return (await text(shell.stdout)).trim().split(' ')
+  }
+  t.same(await complete('cllm', 'comp'), ['completion'])
+  t.same(await complete('cllm', 'serve', '--ctx'), ['--ctx-size'])
+  t.ok((await complete('cllm', 'serve', '--no-m')).includes('--no-mmap'))
+  t.same(await complete('cllm', 'bench', 'comp'), ['compare'])
+  t.same(await complete('cllm', 'keys', 'add', '--ten'), ['--tenant'])
+  t.same(await complete('cllm', 'run', 'stor'), ['stories15m'])
+  for (const shell of ['zsh', 'fish']) t.match((await inside(['completion', shell])).code, 0)
+  t.match(await inside(['completion', 'tcsh']), { code: 2, stderr: /bash, zsh or fish/ })
+})
+
+/** An agent: it writes down what it was started with, and asks the server once. */
+const fakeAgent = `#!${process.execPath}
+const { argv, env } = process
+const file = env.OPENCODE_CONFIG && require('node:fs').readFileSync(env.OPENCODE_CONFIG, 'utf8')
+const config = file && JSON.parse(file).provider.cllm
+const override = (name) => argv.find((word) => word.startsWith(name + '='))?.split('=')[1]
+const quoted = (name) => JSON.parse(override(name) ?? '""')
+const claude = env.ANTHROPIC_BASE_URL
+const base = claude
+  ? claude + '/v1/messages'
+  : (config?.options.baseURL || env.OPENAI_API_BASE || quoted('model_providers.cllm.base_url')) +
+    (override('model') ? '/responses' : '/chat/completions')
+const token = env.ANTHROPIC_AUTH_TOKEN || config?.options.apiKey || env.OPENAI_API_KEY || env[quoted('model_providers.cllm.env_key')]
+const model = env.ANTHROPIC_MODEL || (config && Object.keys(config.models)[0]) || env.AIDER_MODEL?.replace('openai/', '') || quoted('model')
+const asked = override('model')
+  ? { input: 'Once', max_output_tokens: 5 }
+  : { messages: [{ role: 'user', content: 'Once' }], max_tokens: 5 }
+fetch(base, {
+  method: 'POST',
+  headers: { 'content-type': 'application/json', authorization: 'Bearer ' + token },
+  body: JSON.stringify({ model, ...asked }),
+}).then(async (response) => {
+  console.log(JSON.stringify({ base, model, rest: argv.slice(2), status: response.status, answer: await response.json(), home: env.HOME, config: env.OPENCODE_CONFIG }))
+  process.exitCode = response.ok ? 7 : 1
+})
+`
+
+t.test('cllm launch points an agent at the server', async (t) => {
+  const folder = t.testdir({ home: {}, bin: { 'package.json': '{}' } })
+  for (const name of ['claude', 'codex', 'opencode', 'aider']) {
+    const file = join(folder, 'bin', name)
+    await writeFile(file, fakeAgent)
+    await chmod(file, 0o755)
+    const env = {
+      ...here,
+      HOME: join(folder, 'home'),
+      PATH: `${folder}/bin:${process.env['PATH']}`,
+    }
+    const child = start(['launch', name, '--', '-p', 'a "quoted" word'], env)
+    child.stdin!.end()
+    const [said, errors, [code]] = await Promise.all([
+      text(child.stdout!),
+      text(child.stderr!),
+      once(child, 'exit'),
+    ])
+    t.equal(code, 7, `${name}: its own exit code ${errors}`)
+    t.match(
+      JSON.parse(said || '{}'),
+      { status: 200, model: 'stories', base: new RegExp(`^${url}/v1/`) },
+      name,
+    )
+    const { rest, config } = JSON.parse(said) as { rest: string[]; config?: string }
+    t.same(rest.slice(-2), ['-p', 'a "quoted" word'])
+    if (config !== undefined) await t.rejects(access(config), basename(config))
+  }
+  t.same(await readdir(join(folder, 'home')), [], 'none of the user’s files is made')
+
+  const env = { ...nowhere, PATH: join(folder, 'bin') }
+  t.match(await inside(['launch', 'claud'], env), { code: 2, stderr: /did you mean claude/ })
+  t.match(await inside(['launch', 'claude'], env), { code: 2, stderr: /name the model/ })
+  const missing = await inside(['launch', 'aider'], { ...here, PATH: '/nowhere' })
+  t.match(missing, { code: 2, stderr: /aider is not installed: `pipx install/ })
+})
