@@ -1,0 +1,143 @@
+import type { RequestEvent } from '@cllm/core'
+import { PromptChains } from './prompt-chains.js'
+import type { WorkerReport } from './worker-report.js'
+
+/** What a front says of a request that it places on a worker. */
+export interface PlacedRequest {
+  readonly id: string
+  readonly promptTokens: number
+  /** Hashes of the prompt's blocks. */
+  readonly blocks: readonly number[]
+  /** Tokens in a block; estimated where the front has only the text. */
+  readonly blockTokens: number
+  /** Tokens of an answer that has begun elsewhere. */
+  readonly continuedTokens?: number
+}
+
+interface OpenRequest {
+  promptTokens: number
+  /** Prompt tokens to compute, as expected. */
+  ahead: number
+  isPrefilling: boolean
+  tokens: number
+}
+
+/** Weight that the sums keep with each further request. */
+const memory = 0.95
+
+/** Sums of a ratio that is learnt: the latest requests weigh most. */
+class Ratio {
+  #over = 0
+  #under = 0
+
+  get value(): number | undefined {
+    return this.#under > 0 ? this.#over / this.#under : undefined
+  }
+
+  add(over: number, under: number): void {
+    if (!(over >= 0 && under > 0)) return
+    this.#over = memory * this.#over + over
+    this.#under = memory * this.#under + under
+  }
+}
+
+/**
+ * Measures a worker from the events of its requests, as routers need it: what is on it, what its slots
+ * hold, and what a prompt token and a step take. It needs nothing from inside the engine, so it is the same for every
+ * backend, and in a simulation.
+ */
+export class LoadMeter {
+  readonly #open = new Map<string, OpenRequest>()
+  readonly #chains: PromptChains
+  readonly #seen = new Map<string, number>()
+  readonly #token = new Ratio()
+  readonly #step = new Ratio()
+  readonly #service = new Ratio()
+  #prefilling = 0
+  #openTokens = 0
+  #backlog = 0
+  /** Since when some prompt is being computed, and for how long since the last one was done. */
+  #since = 0
+  #busyMs = 0
+
+  constructor(private readonly slots: number) {
+    this.#chains = new PromptChains(slots)
+  }
+
+  /** A request was placed here: `front` says so with the number of its placements. */
+  onPlaced(request: PlacedRequest, front: string, placement: number, now: number): void {
+    this.#seen.set(front, placement)
+    this.#account(now)
+    const { id, promptTokens, blocks, blockTokens, continuedTokens = 0 } = request
+    const cached = Math.min(promptTokens, this.#chains.held(blocks) * blockTokens)
+    const ahead = Math.max(1, promptTokens - cached) + continuedTokens
+    this.#open.set(id, { promptTokens, ahead, isPrefilling: true, tokens: 0 })
+    this.#chains.add(id, blocks)
+    this.#prefilling++
+    this.#openTokens += promptTokens
+    this.#backlog += ahead
+  }
+
+  /** An event of a request came. Returns whether the report changed by it. */
+  onEvent(id: string, event: RequestEvent, now: number): boolean {
+    const request = this.#open.get(id)
+    if (request === undefined) return false
+    if (event.type === 'start') {
+      const { promptTokens } = event
+      this.#openTokens += promptTokens - request.promptTokens
+      request.promptTokens = promptTokens
+      return false
+    }
+    if (event.type === 'token' && ++request.tokens > 1) return false
+    this.#prefilled(request, event.type === 'token', now)
+    if (event.type === 'token') return true
+    this.#open.delete(id)
+    this.#chains.end(id)
+    this.#openTokens -= request.promptTokens
+    if (event.type === 'end') {
+      const { usage, timings } = event
+      const { prefillMs, decodeMs } = timings
+      this.#service.add(prefillMs + decodeMs, 1)
+      this.#step.add(decodeMs, usage.generatedTokens - 1)
+    }
+    return true
+  }
+
+  /** A front is gone: its number starts anew. */
+  forget(front: string): void {
+    this.#seen.delete(front)
+  }
+
+  /** The worker now. */
+  report(): WorkerReport {
+    const [tokenMs, stepMs, serviceMs] = [this.#token.value, this.#step.value, this.#service.value]
+    return {
+      slots: this.slots,
+      open: this.#open.size,
+      openTokens: this.#openTokens,
+      backlogTokens: this.#backlog,
+      ...(tokenMs === undefined ? {} : { tokenMs }),
+      ...(stepMs === undefined ? {} : { stepMs }),
+      ...(serviceMs === undefined ? {} : { serviceMs }),
+      chains: this.#chains.list,
+      seen: Object.fromEntries(this.#seen),
+    }
+  }
+
+  /** Its prompt is computed, or it ended before that. */
+  #prefilled(request: OpenRequest, isComputed: boolean, now: number): void {
+    if (!request.isPrefilling) return
+    this.#account(now)
+    request.isPrefilling = false
+    this.#prefilling--
+    this.#backlog -= request.ahead
+    if (!isComputed) return
+    this.#token.add(this.#busyMs, request.ahead)
+    this.#busyMs = 0
+  }
+
+  #account(now: number): void {
+    if (this.#prefilling > 0) this.#busyMs += now - this.#since
+    this.#since = now
+  }
+}

@@ -1,0 +1,21 @@
+/** What a worker says of itself to the fronts, as JSON. Times are milliseconds. */
+export interface WorkerReport {
+  /** Sequences that it holds in memory. */
+  readonly slots: number
+  /** Requests that have not ended. */
+  readonly open: number
+  /** Prompt tokens of those requests. */
+  readonly openTokens: number
+  /** Prompt tokens of those requests that it has yet to compute. */
+  readonly backlogTokens: number
+  /** Time of a prompt token, measured; undefined before the first. */
+  readonly tokenMs?: number
+  /** Time of an answer's token, measured; undefined before the first. */
+  readonly stepMs?: number
+  /** Time for which a request keeps a slot, measured; undefined before the first. */
+  readonly serviceMs?: number
+  /** The prompts in its slots, as hashes of their blocks, the last used one last. */
+  readonly chains: readonly (readonly number[])[]
+  /** The number of the last placement that it has seen of each front. */
+  readonly seen: Readonly<Record<string, number>>
+}
