@@ -1,0 +1,72 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { createServer } from 'node:net'
+
+/** Why there is no Redis to test with; undefined where there is one. */
+export function whyNoRedis(): string | undefined {
+  const { error } = spawnSync('redis-server', ['--version'])
+  return error === undefined ? undefined : 'there is no redis-server on the PATH'
+}
+
+/** A port that is free now. */
+async function freePort(): Promise<number> {
+  return await new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as { port: number }
+      server.close(() => resolve(port))
+    })
+  })
+}
+
+/** A Redis server that keeps nothing on the disk. */
+export class RedisServer {
+  #process: ChildProcess | undefined
+
+  private constructor(readonly port: number) {}
+
+  static async start(): Promise<RedisServer> {
+    const server = new RedisServer(await freePort())
+    await server.restart()
+    return server
+  }
+
+  get url(): string {
+    return `redis://127.0.0.1:${this.port}`
+  }
+
+  /** Starts it, after it was killed, at the same port and empty. */
+  async restart(): Promise<void> {
+    const args = [
+      '--port',
+      String(this.port),
+      '--bind',
+      '127.0.0.1',
+      '--save',
+      '',
+      '--appendonly',
+      'no',
+    ]
+    const child = spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] })
+    this.#process = child
+    await new Promise<void>((resolve, reject) => {
+      let output = ''
+      child.once('error', reject)
+      child.once('exit', (code) => reject(new Error(`redis-server ended with ${code}: ${output}`)))
+      child.stdout.on('data', (data: Buffer) => {
+        output += data.toString()
+        if (output.includes('Ready to accept connections')) resolve()
+      })
+    })
+    child.removeAllListeners('exit')
+  }
+
+  /** Kills it and resolves when it is gone. */
+  async kill(): Promise<void> {
+    const child = this.#process
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+    const gone = new Promise((resolve) => child.once('exit', resolve))
+    child.kill('SIGKILL')
+    await gone
+  }
+}
