@@ -49,8 +49,8 @@ export interface PolicyHalf {
 export interface PolicyFactory {
   readonly batchings: readonly PolicyHalf[]
   readonly orders: readonly PolicyHalf[]
-  /** Makes routers by name; `create` throws `invalid_configuration`. */
-  readonly routers: {
+  /** Makes routers by name; `create` throws `invalid_configuration`. Default: the built-in ones. */
+  readonly routers?: {
     create(name: string, options?: Readonly<Record<string, unknown>>): RouterPolicy
   }
   /** Makes the policy of a name; throws `invalid_policy`. */

@@ -21,6 +21,28 @@ const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'worker',
+    {
+      summary: 'Serve a model to the fronts of a cluster',
+      load: async () => (await import('./commands/cluster/worker.js')).worker,
+      help: async () => (await import('./commands/cluster/worker.js')).help(),
+    },
+  ],
+  [
+    'cluster',
+    {
+      summary: 'List the workers of a cluster with their load',
+      load: async () => (await import('./commands/cluster/cluster.js')).list,
+    },
+  ],
+  [
+    'cluster drain',
+    {
+      summary: 'Let a worker finish its requests and end',
+      load: async () => (await import('./commands/cluster/cluster.js')).drain,
+    },
+  ],
+  [
     'config',
     {
       summary: 'Show the effective configuration and where each value comes from',

@@ -1,6 +1,7 @@
 export * from './bus/cluster-bus.js'
 export * from './bus/redis-bus.js'
 export * from './front/cluster-channel.js'
+export * from './front/cluster-directory.js'
 export * from './front/cluster-engine-client.js'
 export * from './front/cluster-front.js'
 export type { Member } from './front/members.js'

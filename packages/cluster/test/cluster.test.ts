@@ -13,9 +13,8 @@ import {
   RedisBus,
   WorkerHost,
 } from '@cllm/cluster'
+import { FakeServer, RedisServer, whyNoRedis } from '@cllm/cluster/testing'
 import t from 'tap'
-import { FakeServer } from './fake-bus.js'
-import { RedisServer, whyNoRedis } from './redis-server.js'
 
 type Connect = () => Promise<ClusterBus>
 

@@ -45,6 +45,7 @@ export * from './clock/system-random.js'
 // Several models.
 export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
 export * from './models/model-pool.js'
+export * from './models/resolve-model-name.js'
 export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-model.js'
 
 // Engines in other processes.

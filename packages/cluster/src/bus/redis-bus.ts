@@ -94,6 +94,15 @@ export class RedisBus implements ClusterBus {
     this.#outbox.post({ mailbox: this.#prefix + mailbox, text })
   }
 
+  /**
+   * Puts a letter into a mailbox, and resolves when it is there.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async deliver(mailbox: string, text: string): Promise<void> {
+    await this.#call(['XADD', this.#prefix + mailbox, '*', 'l', text])
+  }
+
   listen(mailbox: string, onLetter: (letter: string) => void): void {
     const key = this.#prefix + mailbox
     this.#mailboxes.push(key)

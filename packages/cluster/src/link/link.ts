@@ -12,14 +12,14 @@ export interface LinkLetter {
 
 /** Times of a link, in milliseconds. */
 export interface LinkTimes {
-  /** Without a message for so long, a sign of life is sent. Default 1,000. */
+  /** Without a message for so long, a sign of life is sent. Default 500. */
   readonly heartbeatMs: number
-  /** Without any from the other side for so long, it is taken for dead. Default 3,000. */
+  /** Without any from the other side for so long, it is taken for dead. Default 2,000. */
   readonly silenceMs: number
 }
 
 /** The defaults of {@link LinkTimes}. */
-export const defaultLinkTimes: LinkTimes = Object.freeze({ heartbeatMs: 1000, silenceMs: 3000 })
+export const defaultLinkTimes: LinkTimes = Object.freeze({ heartbeatMs: 500, silenceMs: 2000 })
 
 /** What a link is made of. */
 export interface LinkParts {

@@ -14,6 +14,7 @@ import {
   type Slo,
   withLimits,
 } from '@cllm/bench'
+import { createRouter as createBuiltIn } from '@cllm/scheduler'
 import { recordedMachine } from '@cllm/simulation'
 import { wrong, type parseFlags } from './flags.js'
 import type { simulationFlags } from './simulate-flags.js'
@@ -62,7 +63,8 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
 function readFleet(flags: Flags, factory: PolicyFactory) {
   const { machines, router, fronts, 'view-age': viewAgeMs, deaths, spread, drain: drains } = flags
   const { name, options } = readNamed('--router', router)
-  const createRouter = () => factory.routers.create(name, options)
+  const { routers = { create: createBuiltIn } } = factory
+  const createRouter = () => routers.create(name, options)
   createRouter()
   const wrongDrain = drains.find(({ machine }) => machine >= machines)
   if (wrongDrain !== undefined) {

@@ -1,8 +1,14 @@
 import type { Clock } from '@cllm/core'
-import type { ClusterBus } from '@cllm/cluster'
+import type { ClusterBus } from '../bus/cluster-bus.js'
 
 /** What happens to a letter: milliseconds after which copies of it arrive; none: it is lost. */
 export type Fate = (text: string) => readonly number[]
+
+/** A connection to a {@link FakeServer}. */
+export interface FakeBus extends ClusterBus {
+  /** What it posts from now on, and what it would get, is lost. */
+  die(): void
+}
 
 /** The server of fake buses: mailboxes and members in memory, on any clock. */
 export class FakeServer {
@@ -17,7 +23,7 @@ export class FakeServer {
   ) {}
 
   /** A process's connection; what a dead process posts or would get is lost. */
-  connect(): ClusterBus & { die(): void } {
+  connect(): FakeBus {
     let isDead = false
     const own: string[] = []
     const die = () => {
