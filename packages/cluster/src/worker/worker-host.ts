@@ -127,7 +127,11 @@ export class WorkerHost {
       },
     })
     this.#sessions.set(id, session)
-    session.send({ type: 'report', state: this.#state, report: this.#meter.report() })
+    session.send({
+      type: 'report',
+      state: this.#state,
+      report: this.#meter.report(this.#clock.now()),
+    })
     return link
   }
 
@@ -155,7 +159,7 @@ export class WorkerHost {
     this.#cancelReport?.()
     this.#cancelReport = undefined
     this.#reportedAt = this.#clock.now()
-    const report = this.#meter.report()
+    const report = this.#meter.report(this.#clock.now())
     for (const session of this.#sessions.values()) {
       session.send({ type: 'report', state: this.#state, report })
     }
@@ -172,7 +176,9 @@ export class WorkerHost {
 
   async #announce(): Promise<void> {
     const { id, bus, info, fingerprint, host } = this.parts
-    const { slots, open, openTokens, backlogTokens, tokenMs } = this.#meter.report()
+    const { slots, open, openTokens, backlogTokens, tokenMs } = this.#meter.report(
+      this.#clock.now(),
+    )
     const load = { slots, open, openTokens, backlogTokens, ...(tokenMs && { tokenMs }) }
     const record: WorkerRecord = {
       kind: 'worker',

@@ -21,6 +21,36 @@ export function leastBy(
   return best
 }
 
+/** Costs this close to the least one, as a share of it and in steps, are as good: no prediction is better. */
+const near = { share: 0.25, steps: 1 }
+
+/**
+ * A worker whose cost is about the least. Of several, two are drawn by the request's id and the idler one
+ * is taken: fronts that do not see each other's placements yet would otherwise all choose the same.
+ */
+export function nearlyLeastBy(
+  id: string,
+  workers: readonly WorkerView[],
+  costOf: (worker: WorkerView) => number,
+): WorkerView {
+  const costs = workers.map(costOf)
+  const most = (1 + near.share) * costs.reduce((least, cost) => Math.min(least, cost))
+  const good = workers.filter((worker, index) => costs[index]! <= most + near.steps * worker.stepMs)
+  const [one, other] = drawTwo(id, good)
+  return isIdler(other, one) ? other : one
+}
+
+/** Two of them that the id names; twice the same one where there is no other. */
+export function drawTwo(
+  id: string,
+  workers: readonly WorkerView[],
+): readonly [WorkerView, WorkerView] {
+  const hash = hashOf(id)
+  const first = hash % workers.length
+  const step = 1 + (mixBits(hash) % Math.max(1, workers.length - 1))
+  return [workers[first]!, workers[(first + step) % workers.length]!]
+}
+
 function isIdler(one: WorkerView, other: WorkerView): boolean {
   return one.open === other.open ? one.placedAt < other.placedAt : one.open < other.open
 }

@@ -1,5 +1,5 @@
-import { defineRouter, mixBits } from '@cllm/core/portable'
-import { hashOf, leastBy } from './choose.js'
+import { defineRouter } from '@cllm/core/portable'
+import { drawTwo, leastBy, nearlyLeastBy } from './choose.js'
 
 /** The workers in turns. */
 export const roundRobin = defineRouter({
@@ -32,7 +32,9 @@ export const leastWait = defineRouter({
   name: 'least-wait',
   doc: 'The worker with the shortest predicted wait, whatever it holds.',
   create: () => ({
-    place: (_, workers) => ({ worker: leastBy(workers, ({ waitMs }) => waitMs).id }),
+    place: ({ id }, workers) => ({
+      worker: nearlyLeastBy(id, workers, ({ waitMs }) => waitMs).id,
+    }),
   }),
 })
 
@@ -45,10 +47,7 @@ export const twoChoices = defineRouter({
   doc: 'Of two workers drawn by the request, the one with the earlier first token; robust against old views.',
   create: () => ({
     place({ id }, workers) {
-      const one = hashOf(id)
-      const first = one % workers.length
-      const second = (first + 1 + (mixBits(one) % Math.max(1, workers.length - 1))) % workers.length
-      const two = [workers[first]!, workers[second]!]
+      const two = drawTwo(id, workers)
       return { worker: leastBy(two, ({ firstTokenMs }) => firstTokenMs).id }
     },
   }),

@@ -1,4 +1,5 @@
 import type { RequestEvent } from '@cllm/core'
+import { LinearFit } from '@cllm/core/portable'
 import { PromptChains } from './prompt-chains.js'
 import type { WorkerReport } from './worker-report.js'
 
@@ -41,6 +42,45 @@ class Ratio {
   }
 }
 
+/** Prompts that are computed without a pause are one observation, or several of so many. */
+const promptsAtOnce = 8
+
+/**
+ * Learns what a prompt token takes: some time, and some for each other request, whose tokens share the
+ * steps. Only whole stretches of work are known, as the prompts in them are computed side by side.
+ */
+class PromptCosts {
+  readonly #fit = new LinearFit({ prior: [1, 0.15], memory: 0.97, outlier: 4 })
+  #isMeasured = false
+  #ms = 0
+  #tokens = 0
+  #othersMs = 0
+  #prompts = 0
+
+  /** Some prompt was computed for this time, beside so many other requests. */
+  onTime(ms: number, others: number): void {
+    this.#ms += ms
+    this.#othersMs += ms * others
+  }
+
+  /** A prompt of so many tokens is done; `isLast` when no other one is being computed. */
+  onPrompt(tokens: number, isLast: boolean): void {
+    this.#tokens += tokens
+    if (!isLast && ++this.#prompts < promptsAtOnce) return
+    const others = this.#ms > 0 ? this.#othersMs / this.#ms : 0
+    this.#fit.observe([this.#tokens, this.#tokens * others], this.#ms)
+    this.#isMeasured ||= this.#ms > 0
+    this.#ms = this.#tokens = this.#othersMs = this.#prompts = 0
+  }
+
+  /** As a report has them. */
+  get figures(): { readonly tokenMs?: number; readonly besideMs?: number } {
+    if (!this.#isMeasured) return {}
+    const [tokenMs = 0, besideMs = 0] = this.#fit.coefficients
+    return { tokenMs, besideMs }
+  }
+}
+
 /**
  * Measures a worker from the events of its requests, as routers need it: what is on it, what its slots
  * hold, and what a prompt token and a step take. It needs nothing from inside the engine, so it is the same for every
@@ -50,15 +90,14 @@ export class LoadMeter {
   readonly #open = new Map<string, OpenRequest>()
   readonly #chains: PromptChains
   readonly #seen = new Map<string, number>()
-  readonly #token = new Ratio()
+  readonly #prompts = new PromptCosts()
   readonly #step = new Ratio()
   readonly #service = new Ratio()
   #prefilling = 0
   #openTokens = 0
   #backlog = 0
-  /** Since when some prompt is being computed, and for how long since the last one was done. */
   #since = 0
-  #busyMs = 0
+  #placedAt: number | undefined
 
   constructor(private readonly slots: number) {
     this.#chains = new PromptChains(slots)
@@ -67,6 +106,7 @@ export class LoadMeter {
   /** A request was placed here: `front` says so with the number of its placements. */
   onPlaced(request: PlacedRequest, front: string, placement: number, now: number): void {
     this.#seen.set(front, placement)
+    this.#placedAt = now
     this.#account(now)
     const { id, promptTokens, blocks, blockTokens, continuedTokens = 0 } = request
     const cached = Math.min(promptTokens, this.#chains.held(blocks) * blockTokens)
@@ -109,14 +149,15 @@ export class LoadMeter {
   }
 
   /** The worker now. */
-  report(): WorkerReport {
-    const [tokenMs, stepMs, serviceMs] = [this.#token.value, this.#step.value, this.#service.value]
+  report(now: number): WorkerReport {
+    const [stepMs, serviceMs] = [this.#step.value, this.#service.value]
     return {
       slots: this.slots,
       open: this.#open.size,
       openTokens: this.#openTokens,
       backlogTokens: this.#backlog,
-      ...(tokenMs === undefined ? {} : { tokenMs }),
+      ...(this.#placedAt === undefined ? {} : { idleMs: now - this.#placedAt }),
+      ...this.#prompts.figures,
       ...(stepMs === undefined ? {} : { stepMs }),
       ...(serviceMs === undefined ? {} : { serviceMs }),
       chains: this.#chains.list,
@@ -131,13 +172,12 @@ export class LoadMeter {
     request.isPrefilling = false
     this.#prefilling--
     this.#backlog -= request.ahead
-    if (!isComputed) return
-    this.#token.add(this.#busyMs, request.ahead)
-    this.#busyMs = 0
+    if (isComputed) this.#prompts.onPrompt(request.ahead, this.#prefilling === 0)
   }
 
   #account(now: number): void {
-    if (this.#prefilling > 0) this.#busyMs += now - this.#since
+    const others = this.#open.size - 1
+    if (this.#prefilling > 0) this.#prompts.onTime(now - this.#since, others)
     this.#since = now
   }
 }

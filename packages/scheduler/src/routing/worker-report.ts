@@ -8,8 +8,12 @@ export interface WorkerReport {
   readonly openTokens: number
   /** Prompt tokens of those requests that it has yet to compute. */
   readonly backlogTokens: number
-  /** Time of a prompt token, measured; undefined before the first. */
+  /** Time since a request came; undefined before the first. */
+  readonly idleMs?: number
+  /** Time of a prompt token on the idle worker, measured; undefined before the first. */
   readonly tokenMs?: number
+  /** What each other request on it adds to that, measured with it. */
+  readonly besideMs?: number
   /** Time of an answer's token, measured; undefined before the first. */
   readonly stepMs?: number
   /** Time for which a request keeps a slot, measured; undefined before the first. */

@@ -7,7 +7,7 @@ import type { WorkerReport } from './worker-report.js'
 export type RequestToPlace = RoutedRequest & Pick<PlacedRequest, 'blockTokens'>
 
 /** Costs of a worker that nobody has measured yet: a small model on a CPU. */
-const prior = { tokenMs: 1, stepMs: 20, serviceMs: 5000 }
+const prior = { tokenMs: 1, besideMs: 0.15, stepMs: 20, serviceMs: 5000 }
 
 /** A placement that the worker's report does not show yet. */
 interface Pending {
@@ -22,7 +22,7 @@ class KnownWorker implements WorkerView {
   report: WorkerReport
   reportedAt: number
   isEligible = true
-  placedAt = -Infinity
+  placedAt: number
   #pending: Pending[] = []
   #for: RequestToPlace | undefined
   #cached = 0
@@ -35,6 +35,7 @@ class KnownWorker implements WorkerView {
   ) {
     this.report = report
     this.reportedAt = now
+    this.placedAt = placedAt(report, now)
   }
 
   get ageMs(): number {
@@ -61,7 +62,9 @@ class KnownWorker implements WorkerView {
   }
 
   get tokenMs(): number {
-    return this.report.tokenMs ?? this.table.usual('tokenMs')
+    const { tokenMs = this.table.usual('tokenMs') } = this.report
+    const { besideMs = this.table.usual('besideMs') } = this.report
+    return tokenMs + besideMs * this.open
   }
 
   get stepMs(): number {
@@ -99,6 +102,7 @@ class KnownWorker implements WorkerView {
   update(report: WorkerReport, now: number, seen: number): void {
     this.report = report
     this.reportedAt = now
+    this.placedAt = Math.max(this.placedAt, placedAt(report, now))
     this.#for = undefined
     this.#pending = this.#pending.filter(({ number }) => number > seen)
   }
@@ -200,4 +204,9 @@ export class WorkerTable {
       one.id < other.id ? -1 : 1,
     ))
   }
+}
+
+/** When a request last came to a worker, by the clock of the front that reads this now. */
+function placedAt({ idleMs = Infinity }: WorkerReport, now: number): number {
+  return now - idleMs
 }

@@ -30,13 +30,13 @@ export class SimulatedMachine {
   }
 
   get report(): WorkerReport {
-    return this.#meter.report()
+    return this.#meter.report(this.now())
   }
 
   /** A front placed a request here; the engine gets it next. */
   onPlaced(request: PlacedRequest, front: string, placement: number): void {
     this.#meter.onPlaced(request, front, placement, this.now())
-    this.listener.onReport?.(this.#meter.report())
+    this.listener.onReport?.(this.#meter.report(this.now()))
   }
 
   /** It is gone: nothing is heard of it any more. */
@@ -49,7 +49,7 @@ export class SimulatedMachine {
     if (this.#isDead) return
     const { onReport, onEvent } = this.listener
     if (onReport !== undefined && this.#meter.onEvent(id, event, this.now())) {
-      onReport(this.#meter.report())
+      onReport(this.#meter.report(this.now()))
     }
     onEvent(id, event)
   }

@@ -47,7 +47,7 @@ export interface WorkerView {
   readonly cachedTokens: number
   /** Predicted time to this request's first token: the wait and the prompt that it does not hold. */
   readonly firstTokenMs: number
-  /** When this front last placed a request on it, by the front's clock; -Infinity: never. */
+  /** When a request last came to it, by the front's clock and as far as it knows; -Infinity: never. */
   readonly placedAt: number
 }
 
