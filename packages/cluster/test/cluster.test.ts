@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { LocalEngineClient, systemClock, systemRandom } from '@cllm/core'
 import {
   createConformanceEngine,
@@ -17,6 +18,8 @@ import { FakeServer, RedisServer, whyNoRedis } from '@cllm/cluster/testing'
 import t from 'tap'
 
 type Connect = () => Promise<ClusterBus>
+
+const page = readFileSync(new URL('../../../docs/cluster.md', import.meta.url), 'utf8')
 
 let count = 0
 
@@ -83,9 +86,11 @@ await testEngineClient(t, 'a cluster in memory', async () => await client(inMemo
 
 const missing = whyNoRedis()
 t.test('over Redis', { skip: missing ?? false }, async (t) => {
-  const server = await RedisServer.start()
+  // The user of docs/cluster.md: it may use what a cluster uses, and nothing else.
+  const [, rules = ''] = /^user cllm on (.*)$/m.exec(page) ?? []
+  const server = await RedisServer.start('--user', 'cllm', 'on', ...rules.split(' '))
   t.teardown(async () => await server.kill())
-  const connect = async () => await RedisBus.connect({ url: server.url })
+  const connect = async () => await RedisBus.connect({ url: server.urlFor('cllm', 'PASSWORD') })
   await testChannel(t, 'a link over Redis', async () => await channel(connect))
   await testEngineClient(t, 'a cluster over Redis', async () => await client(connect))
 })

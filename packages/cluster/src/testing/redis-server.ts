@@ -23,16 +23,25 @@ async function freePort(): Promise<number> {
 export class RedisServer {
   #process: ChildProcess | undefined
 
-  private constructor(readonly port: number) {}
+  private constructor(
+    readonly port: number,
+    private readonly settings: readonly string[],
+  ) {}
 
-  static async start(): Promise<RedisServer> {
-    const server = new RedisServer(await freePort())
+  /** @param settings further arguments */
+  static async start(...settings: readonly string[]): Promise<RedisServer> {
+    const server = new RedisServer(await freePort(), settings)
     await server.restart()
     return server
   }
 
   get url(): string {
     return `redis://127.0.0.1:${this.port}`
+  }
+
+  /** The URL for one of its users. */
+  urlFor(user: string, password: string): string {
+    return `redis://${user}:${password}@127.0.0.1:${this.port}`
   }
 
   /** Starts it, after it was killed, at the same port and empty. */
@@ -46,6 +55,7 @@ export class RedisServer {
       '',
       '--appendonly',
       'no',
+      ...this.settings,
     ]
     const child = spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] })
     this.#process = child
