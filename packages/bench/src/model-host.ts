@@ -51,6 +51,7 @@ export interface PolicyFactory {
   readonly orders: readonly PolicyHalf[]
   /** Makes routers by name; `create` throws `invalid_configuration`. Default: the built-in ones. */
   readonly routers?: {
+    /** Makes the router of a name. */
     create(name: string, options?: Readonly<Record<string, unknown>>): RouterPolicy
   }
   /** Makes the policy of a name; throws `invalid_policy`. */

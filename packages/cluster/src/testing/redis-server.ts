@@ -28,7 +28,11 @@ export class RedisServer {
     private readonly settings: readonly string[],
   ) {}
 
-  /** @param settings further arguments */
+  /**
+   * Starts a server on a free port.
+   *
+   * @param settings further arguments
+   */
   static async start(...settings: readonly string[]): Promise<RedisServer> {
     const server = new RedisServer(await freePort(), settings)
     await server.restart()
