@@ -23,9 +23,11 @@ export function leastBy(
 
 /** Costs this close to the least one, as a share of it and in steps, are as good: no prediction is better. */
 const near = { share: 0.25, steps: 1 }
+/** With several fronts, as many workers come into question up to this many times the least cost. */
+const farthest = 2
 
 /**
- * A worker whose cost is about the least. Of several, two are drawn by the request's id and the idler one
+ * A worker whose cost is about the least. Of several, two are drawn by the request's id and the better one
  * is taken: fronts that do not see each other's placements yet would otherwise all choose the same.
  */
 export function nearlyLeastBy(
@@ -33,11 +35,23 @@ export function nearlyLeastBy(
   workers: readonly WorkerView[],
   costOf: (worker: WorkerView) => number,
 ): WorkerView {
-  const costs = workers.map(costOf)
-  const most = (1 + near.share) * costs.reduce((least, cost) => Math.min(least, cost))
-  const good = workers.filter((worker, index) => costs[index]! <= most + near.steps * worker.stepMs)
+  const costs = new Map(workers.map((worker) => [worker, costOf(worker)]))
+  const cost = (worker: WorkerView) => costs.get(worker) ?? Infinity
+  const least = Math.min(...costs.values())
+  const isNear = (worker: WorkerView, times: number) =>
+    cost(worker) <= times * least + near.steps * worker.stepMs
+  let good = workers.filter((worker) => isNear(worker, 1 + near.share))
+  const { fronts } = workers[0]!
+  if (good.length < fronts) {
+    good = workers
+      .filter((worker) => isNear(worker, farthest))
+      .toSorted((one, other) => cost(one) - cost(other))
+      .slice(0, fronts)
+  }
   const [one, other] = drawTwo(id, good)
-  return isIdler(other, one) ? other : one
+  const [better, worse] = cost(other) < cost(one) ? [other, one] : [one, other]
+  const areEqual = cost(worse) <= (1 + near.share) * cost(better)
+  return areEqual && isIdler(worse, better) ? worse : better
 }
 
 /** Two of them that the id names; twice the same one where there is no other. */

@@ -42,6 +42,10 @@ class KnownWorker implements WorkerView {
     return this.table.now - this.reportedAt
   }
 
+  get fronts(): number {
+    return this.table.fronts
+  }
+
   get slots(): number {
     return this.report.slots
   }
@@ -128,6 +132,7 @@ export class WorkerTable {
   readonly #workers = new Map<string, KnownWorker>()
   #sorted: KnownWorker[] | undefined
   #placements = 0
+  #fronts: number | undefined
   #usual: Partial<Record<keyof typeof prior, number>> = {}
 
   /** @param front the name under which workers see this front */
@@ -141,6 +146,7 @@ export class WorkerTable {
   /** A worker reported. */
   set(id: string, report: WorkerReport, now: number): void {
     this.#usual = {}
+    this.#fronts = undefined
     const known = this.#workers.get(id)
     if (known !== undefined) return known.update(report, now, report.seen[this.front] ?? 0)
     this.#workers.set(id, new KnownWorker(id, this, report, now))
@@ -183,6 +189,16 @@ export class WorkerTable {
     this.request = request
     this.#workers.get(id)?.place(request, number, now)
     return number
+  }
+
+  /** @internal The most fronts that a worker has seen. */
+  get fronts(): number {
+    if (this.#fronts !== undefined) return this.#fronts
+    let most = 1
+    for (const { report } of this.#workers.values()) {
+      most = Math.max(most, Object.keys(report.seen).length)
+    }
+    return (this.#fronts = most)
   }
 
   /** @internal A cost of the other workers, for those that have none yet. */

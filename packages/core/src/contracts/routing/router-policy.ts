@@ -29,6 +29,8 @@ export interface WorkerView {
   readonly id: string
   /** Time since the worker said this. */
   readonly ageMs: number
+  /** Fronts that place requests on the workers, this one included. */
+  readonly fronts: number
   /** Sequences that it holds in memory. */
   readonly slots: number
   /** Requests on it that have not ended. */

@@ -81,6 +81,7 @@ export class SimulatedWorkers {
         return Object.freeze({
           id,
           ageMs: 0,
+          fronts: 1,
           slots,
           open,
           openTokens: backlog,
