@@ -128,13 +128,15 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     const served = start(t, 'serve', '--cluster', url, '--port', '0', '--log-level', 'error')
     const [line] = (await once(createInterface(served.stdout!), 'line')) as [string]
     t.match(line, /^listening on http/)
-    const response = await fetch(`${line.replace('listening on ', '')}/v1/completions`, {
+    const base = line.replace('listening on ', '')
+    const response = await fetch(`${base}/v1/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ prompt: 'Once upon a time', max_tokens: 5, temperature: 0 }),
     })
     t.match(await response.json(), { model: 'stories15m-q8_0', usage: { completion_tokens: 5 } })
 
+    t.equal((await fetch(`${base}/health/ready`)).status, 200)
     const { out } = await run(t, 'cluster', '--json', '--cluster', url)
     const listed = JSON.parse(out) as { id: string; state: string; fingerprint: string }[]
     const last = workers[2]!

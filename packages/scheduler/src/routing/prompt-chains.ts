@@ -1,5 +1,5 @@
 /** Leading blocks that two prompts share; equal hashes mean that all before is equal, too. */
-export function sharedBlocks(one: readonly number[], other: readonly number[]): number {
+function sharedBlocks(one: readonly number[], other: readonly number[]): number {
   const most = Math.min(one.length, other.length)
   if (most === 0 || one[0] !== other[0]) return 0
   // Most pairs share all or only a system prompt: widening steps, then halving ones.
