@@ -18,7 +18,8 @@ export interface PlacedRequest {
 interface OpenRequest {
   promptTokens: number
   /** Prompt tokens to compute, as expected. */
-  ahead: number
+  readonly ahead: number
+  readonly pairs: number
   isPrefilling: boolean
   tokens: number
 }
@@ -46,15 +47,16 @@ class Ratio {
 const promptsAtOnce = 8
 
 /**
- * Learns what a prompt token takes: some time, and some for each other request, whose tokens share the
- * steps. Only whole stretches of work are known, as the prompts in them are computed side by side.
+ * Learns what a prompt token takes: some time, some for each other request, whose tokens share the
+ * steps, and some for each token before it. Only whole stretches of work are known, as the prompts in them are computed side by side.
  */
 class PromptCosts {
-  readonly #fit = new LinearFit({ prior: [1, 0.15], memory: 0.97, outlier: 4 })
+  readonly #fit = new LinearFit({ prior: [1, 0.15, 0.0005], memory: 0.97, outlier: 4 })
   #isMeasured = false
   #ms = 0
   #tokens = 0
   #othersMs = 0
+  #pairs = 0
   #prompts = 0
 
   /** Some prompt was computed for this time, beside so many other requests. */
@@ -64,20 +66,21 @@ class PromptCosts {
   }
 
   /** A prompt of so many tokens is done; `isLast` when no other one is being computed. */
-  onPrompt(tokens: number, isLast: boolean): void {
-    this.#tokens += tokens
+  onPrompt({ ahead, pairs }: OpenRequest, isLast: boolean): void {
+    this.#tokens += ahead
+    this.#pairs += pairs
     if (!isLast && ++this.#prompts < promptsAtOnce) return
     const others = this.#ms > 0 ? this.#othersMs / this.#ms : 0
-    this.#fit.observe([this.#tokens, this.#tokens * others], this.#ms)
+    this.#fit.observe([this.#tokens, this.#tokens * others, this.#pairs], this.#ms)
     this.#isMeasured ||= this.#ms > 0
-    this.#ms = this.#tokens = this.#othersMs = this.#prompts = 0
+    this.#ms = this.#tokens = this.#pairs = this.#othersMs = this.#prompts = 0
   }
 
   /** As a report has them. */
-  get figures(): { readonly tokenMs?: number; readonly besideMs?: number } {
+  get figures(): Pick<WorkerReport, 'tokenMs' | 'besideMs' | 'pairMs'> {
     if (!this.#isMeasured) return {}
-    const [tokenMs = 0, besideMs = 0] = this.#fit.coefficients
-    return { tokenMs, besideMs }
+    const [tokenMs = 0, besideMs = 0, pairMs = 0] = this.#fit.coefficients
+    return { tokenMs, besideMs, pairMs }
   }
 }
 
@@ -96,6 +99,7 @@ export class LoadMeter {
   #prefilling = 0
   #openTokens = 0
   #backlog = 0
+  #pairs = 0
   #since = 0
   #placedAt: number | undefined
 
@@ -111,11 +115,13 @@ export class LoadMeter {
     const { id, promptTokens, blocks, blockTokens, continuedTokens = 0 } = request
     const cached = Math.min(promptTokens, this.#chains.held(blocks) * blockTokens)
     const ahead = Math.max(1, promptTokens - cached) + continuedTokens
-    this.#open.set(id, { promptTokens, ahead, isPrefilling: true, tokens: 0 })
+    const pairs = pairsOf(ahead, cached)
+    this.#open.set(id, { promptTokens, ahead, pairs, isPrefilling: true, tokens: 0 })
     this.#chains.add(id, blocks)
     this.#prefilling++
     this.#openTokens += promptTokens
     this.#backlog += ahead
+    this.#pairs += pairs
   }
 
   /** An event of a request came. Returns whether the report changed by it. */
@@ -156,6 +162,7 @@ export class LoadMeter {
       open: this.#open.size,
       openTokens: this.#openTokens,
       backlogTokens: this.#backlog,
+      backlogPairs: this.#pairs,
       ...(this.#placedAt === undefined ? {} : { idleMs: now - this.#placedAt }),
       ...this.#prompts.figures,
       ...(stepMs === undefined ? {} : { stepMs }),
@@ -172,7 +179,8 @@ export class LoadMeter {
     request.isPrefilling = false
     this.#prefilling--
     this.#backlog -= request.ahead
-    if (isComputed) this.#prompts.onPrompt(request.ahead, this.#prefilling === 0)
+    this.#pairs -= request.pairs
+    if (isComputed) this.#prompts.onPrompt(request, this.#prefilling === 0)
   }
 
   #account(now: number): void {
@@ -180,4 +188,9 @@ export class LoadMeter {
     if (this.#prefilling > 0) this.#prompts.onTime(now - this.#since, others)
     this.#since = now
   }
+}
+
+/** The sum over so many tokens, behind others, of the tokens before each. */
+export function pairsOf(tokens: number, before: number): number {
+  return tokens * (before + tokens / 2)
 }

@@ -8,12 +8,16 @@ export interface WorkerReport {
   readonly openTokens: number
   /** Prompt tokens of those requests that it has yet to compute. */
   readonly backlogTokens: number
+  /** The same, each with the tokens before it, which it attends to. */
+  readonly backlogPairs: number
   /** Time since a request came; undefined before the first. */
   readonly idleMs?: number
   /** Time of a prompt token on the idle worker, measured; undefined before the first. */
   readonly tokenMs?: number
   /** What each other request on it adds to that, measured with it. */
   readonly besideMs?: number
+  /** What each token before it adds to that, measured with it. */
+  readonly pairMs?: number
   /** Time of an answer's token, measured; undefined before the first. */
   readonly stepMs?: number
   /** Time for which a request keeps a slot, measured; undefined before the first. */

@@ -1,5 +1,5 @@
 import type { RoutedRequest, WorkerView } from '@cllm/core'
-import type { PlacedRequest } from './load-meter.js'
+import { pairsOf, type PlacedRequest } from './load-meter.js'
 import { longestShared } from './prompt-chains.js'
 import type { WorkerReport } from './worker-report.js'
 
@@ -7,13 +7,14 @@ import type { WorkerReport } from './worker-report.js'
 export type RequestToPlace = RoutedRequest & Pick<PlacedRequest, 'blockTokens'>
 
 /** Costs of a worker that nobody has measured yet: a small model on a CPU. */
-const prior = { tokenMs: 1, besideMs: 0.15, stepMs: 20, serviceMs: 5000 }
+const prior = { tokenMs: 1, besideMs: 0.15, pairMs: 0, stepMs: 20, serviceMs: 5000 }
 
 /** A placement that the worker's report does not show yet. */
 interface Pending {
   readonly number: number
   readonly promptTokens: number
   readonly ahead: number
+  readonly pairs: number
   readonly blocks: readonly number[]
 }
 
@@ -80,7 +81,8 @@ class KnownWorker implements WorkerView {
     const serviceMs = this.report.serviceMs ?? this.table.usual('serviceMs')
     const slotMs = open < slots ? 0 : ((open - slots + 1) * serviceMs) / slots
     // While it waits for a slot, the prompts ahead are computed.
-    return Math.max(slotMs, this.backlogTokens * this.tokenMs)
+    const pairs = this.#pending.reduce((sum, one) => sum + one.pairs, this.report.backlogPairs)
+    return Math.max(slotMs, this.backlogTokens * this.tokenMs + pairs * this.#pairMs)
   }
 
   get cachedTokens(): number {
@@ -98,8 +100,14 @@ class KnownWorker implements WorkerView {
   }
 
   get firstTokenMs(): number {
-    const tokens = (this.table.request?.promptTokens ?? 0) - this.cachedTokens
-    return this.waitMs + tokens * this.tokenMs + this.stepMs
+    const { cachedTokens } = this
+    const tokens = (this.table.request?.promptTokens ?? 0) - cachedTokens
+    const promptMs = tokens * this.tokenMs + pairsOf(tokens, cachedTokens) * this.#pairMs
+    return this.waitMs + promptMs + this.stepMs
+  }
+
+  get #pairMs(): number {
+    return this.report.pairMs ?? this.table.usual('pairMs')
   }
 
   /** Takes a newer report. */
@@ -115,7 +123,8 @@ class KnownWorker implements WorkerView {
   place(request: RequestToPlace, number: number, now: number): void {
     const { promptTokens, blocks } = request
     const ahead = promptTokens - this.cachedTokens
-    this.#pending.push({ number, promptTokens, ahead, blocks })
+    const pairs = pairsOf(ahead, this.cachedTokens)
+    this.#pending.push({ number, promptTokens, ahead, pairs, blocks })
     this.#for = undefined
     this.placedAt = now
   }
