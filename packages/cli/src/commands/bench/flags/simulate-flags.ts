@@ -1,5 +1,5 @@
 import { parseLengths } from '@cllm/bench'
-import { defaultRouterName, routerNames } from '@cllm/scheduler'
+import { defaultRouterName } from '@cllm/scheduler'
 import { builtInMachines } from '@cllm/simulation'
 import { many, one } from './flags.js'
 import { loadFlags } from './load-flags.js'
@@ -39,7 +39,7 @@ export const simulationFlags = {
   machines: one('N', 'Machines that share the load (default 1)', integer(1, 4096), 1),
   router: one(
     'NAME',
-    `Chooses each request's machine, options as NAME:{JSON}: ${routerNames.join(', ')}`,
+    `Chooses each request's machine, of docs/cluster.md (default ${defaultRouterName})`,
     text,
     defaultRouterName,
   ),
