@@ -1,4 +1,4 @@
-import type { Backend, EngineClient, SchedulerPolicy } from '@cllm/core'
+import type { Backend, EngineClient, RouterPolicy, SchedulerPolicy } from '@cllm/core'
 
 /** A model and how it is loaded. */
 export interface ModelSettings {
@@ -49,6 +49,11 @@ export interface PolicyHalf {
 export interface PolicyFactory {
   readonly batchings: readonly PolicyHalf[]
   readonly orders: readonly PolicyHalf[]
+  /** Makes routers by name; `create` throws `invalid_configuration`. Default: the built-in ones. */
+  readonly routers?: {
+    /** Makes the router of a name. */
+    create(name: string, options?: Readonly<Record<string, unknown>>): RouterPolicy
+  }
   /** Makes the policy of a name; throws `invalid_policy`. */
   createPolicy(name: string, options: Readonly<Record<string, unknown>>): SchedulerPolicy
 }

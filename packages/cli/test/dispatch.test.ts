@@ -126,7 +126,15 @@ t.test('keys are never logged, and what clients sent only when asked for', (t) =
 const read = (path: string): string =>
   readFileSync(new URL(`../../../deploy/${path}`, import.meta.url), 'utf8')
 
-const files = ['Dockerfile', 'compose.yaml', 'systemd/cllm.service', 'kubernetes/cllm.yaml']
+const cluster = 'kubernetes/cluster'
+const files = [
+  'Dockerfile',
+  'compose.yaml',
+  'systemd/cllm.service',
+  'kubernetes/cllm.yaml',
+  `${cluster}/front.yaml`,
+  `${cluster}/worker.yaml`,
+]
 const seconds = (text: string | undefined): number => Number.parseInt(text ?? '', 10)
 
 t.test('deployments set what can be set, and ask for routes that there are', async (t) => {
@@ -165,7 +173,7 @@ t.test('nobody is killed while requests may finish', async (t) => {
     deployment!.spec.template.spec
   const [container] = containers
   const drain = container.env.find(({ name }) => name === 'CLLM_DRAIN_TIMEOUT')?.value
-  const sleep = container.lifecycle.preStop.exec.command[1]
+  const sleep = container.lifecycle!.preStop.exec.command[1]
   t.ok(terminationGracePeriodSeconds > seconds(drain) + seconds(sleep) + 2)
   t.equal(securityContext.runAsNonRoot, true)
   t.match(container.securityContext, {
@@ -174,6 +182,16 @@ t.test('nobody is killed while requests may finish', async (t) => {
   })
   t.equal(container.startupProbe.httpGet.path, '/health/ready')
   t.equal(container.livenessProbe.httpGet.path, '/health/live')
+  for (const file of ['front.yaml', 'worker.yaml']) {
+    const [process] = parseAllDocuments(read(`${cluster}/${file}`))
+    const { spec } = (process!.toJS() as Deployment).spec.template
+    const [{ env, lifecycle }] = spec.containers
+    const limit = env.find(({ name }) => name === 'CLLM_DRAIN_TIMEOUT')?.value
+    const pause = lifecycle?.preStop.exec.command[1] ?? '0'
+    t.ok(spec.terminationGracePeriodSeconds > seconds(limit) + seconds(pause) + 2, file)
+  }
+  const { resources } = parse(read(`${cluster}/kustomization.yaml`)) as { resources: string[] }
+  for (const file of resources) t.ok(parseAllDocuments(read(`${cluster}/${file}`)).length > 0, file)
   const image = read('Dockerfile')
   t.match(image, /^USER node$/m)
   for (const [, base] of image.matchAll(/^FROM (\S+)/gm)) t.match(base, /:\d+\.\d+\.\d+-/, 'pinned')
@@ -192,7 +210,7 @@ interface Deployment {
         readonly containers: readonly [
           {
             readonly env: readonly { readonly name: string; readonly value?: string }[]
-            readonly lifecycle: {
+            readonly lifecycle?: {
               readonly preStop: { readonly exec: { readonly command: string[] } }
             }
             readonly securityContext: object

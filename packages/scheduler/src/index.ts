@@ -16,6 +16,18 @@ export * from './orders/sjf.js'
 export * from './plugin.js'
 export * from './policies.js'
 
+// Routers, and the books that fronts and workers keep for them.
+export * from './routers/choose.js'
+export * from './routers/others.js'
+export * from './routers/plain.js'
+export * from './routers/prefix-wait.js'
+export * from './routers/routers.js'
+export * from './routers/sticky.js'
+export * from './routing/load-meter.js'
+export * from './routing/prompt-blocks.js'
+export type * from './routing/worker-report.js'
+export * from './routing/worker-table.js'
+
 // The kit that they are built with.
 export * from './kit/bounded-overtaking.js'
 export * from './kit/cached-tokens.js'

@@ -11,8 +11,8 @@ import type {
 } from '@cllm/core'
 import { createEngine, SimulatedClock } from '@cllm/core/portable'
 import { eventLoopTurns } from './event-loop-turn.js'
-import type { MachineModel } from './machine-model.js'
-import { routers, type Router } from './router.js'
+import type { FleetOptions } from './fleet/fleet-options.js'
+import { SimulatedFleet } from './fleet/simulated-fleet.js'
 import { SimulatedBackend, type SimulatedStep } from './simulated-backend.js'
 
 /** A request of a simulated load. */
@@ -44,10 +44,9 @@ export interface SimulatedAnswer {
 }
 
 /** A load, and what serves it. */
-export interface SimulationOptions {
+export interface SimulationOptions extends FleetOptions {
   /** Called for each machine: a policy serves one engine. */
   readonly policy: () => SchedulerPolicy
-  readonly machine: MachineModel
   readonly requests: readonly SimulatedRequest[]
   /** A closed loop: the request that follows one that has ended, not before `now`. */
   readonly after?: (ended: SimulatedAnswer, now: number) => SimulatedRequest | undefined
@@ -57,10 +56,6 @@ export interface SimulationOptions {
   readonly contextSize?: number
   /** Tokens per step; default 2,048. */
   readonly batchSize?: number
-  /** Machines that share the load; default 1. */
-  readonly machines?: number
-  /** Default: in turns. */
-  readonly router?: Router
   readonly seed?: number
   /** Policies that take over, each at its time. */
   readonly successors?: readonly { readonly at: number; readonly policy: SchedulerPolicy }[]
@@ -103,9 +98,7 @@ type Open = { -readonly [Key in keyof SimulatedAnswer]: SimulatedAnswer[Key] } &
 
 class SimulatedService {
   readonly #clock = new SimulatedClock()
-  readonly #engines: readonly Engine[]
-  readonly #machines: readonly { open: number }[]
-  readonly #router: Router
+  readonly #fleet: SimulatedFleet
   readonly #results: Open[] = []
   readonly #open = new Map<string, Open>()
   readonly #turn = eventLoopTurns()
@@ -113,16 +106,22 @@ class SimulatedService {
   #failure: { readonly error: unknown } | undefined
 
   constructor(private readonly options: SimulationOptions) {
-    const { machines = 1, router = routers.get('round-robin')?.() } = options
-    this.#router = router as Router
-    this.#machines = Array.from({ length: machines }, () => ({ open: 0 }))
-    this.#engines = this.#machines.map((_, index) => this.#createEngine(index))
+    const { slots = 16, seed = 1, policy: _, ...fleet } = options
+    this.#fleet = new SimulatedFleet({
+      ...fleet,
+      slots,
+      seed,
+      clock: this.#clock,
+      createEngine: (index) => this.#createEngine(index),
+      onEvent: (id, event) => this.#take(id, event),
+      isBusy: () => this.#open.size > 0,
+    })
   }
 
   async run(): Promise<SimulationReport> {
     const { requests, successors = [], signal } = this.options
     for (const { at, policy } of successors) {
-      this.#clock.at(at, () => this.#engines.forEach((engine) => engine.setPolicy(policy)))
+      this.#clock.at(at, () => this.#fleet.engines.forEach((engine) => engine.setPolicy(policy)))
     }
     for (const request of requests) this.#schedule(request)
     // All that happens between two timers are promises: a turn of the event loop settles them.
@@ -137,7 +136,9 @@ class SimulatedService {
     if (this.#open.size > 0 && signal?.aborted !== true) {
       throw new Error(`${this.#open.size} requests did not end`)
     }
-    if (this.#open.size === 0) await Promise.all(this.#engines.map((engine) => engine.close()))
+    if (this.#open.size === 0) {
+      await Promise.all(this.#fleet.engines.map((engine) => engine.close()))
+    }
     return report
   }
 
@@ -146,20 +147,15 @@ class SimulatedService {
     const { slots = 16, contextSize = 4096, batchSize = 2048 } = this.options
     const limits = { slots, contextSize, batchSize }
     const tell = onStep && ((step: SimulatedStep) => this.#call(() => onStep(step, index)))
-    const engine = createEngine({
+    const model = typeof machine === 'function' ? machine(index) : machine
+    return createEngine({
       backend:
-        createBackend?.(this.#clock) ?? new SimulatedBackend(this.#clock, machine, limits, tell),
+        createBackend?.(this.#clock) ?? new SimulatedBackend(this.#clock, model, limits, tell),
       policy: policy(),
       clock: this.#clock,
       random: { uint32: () => seed >>> 0 },
       options: { maxQueuedRequests: Number.MAX_SAFE_INTEGER },
     })
-    engine.observe({
-      onEvents: (events) => {
-        for (const { id, event } of events) this.#take(id, event, index)
-      },
-    })
-    return engine
   }
 
   /** The engine would take an error here for one of its own, and go on. */
@@ -189,18 +185,15 @@ class SimulatedService {
 
   #submit({ id, prompt, arrival, cancelAfterMs, ...request }: SimulatedRequest): void {
     const tokens = typeof prompt === 'function' ? prompt() : prompt
-    const index = this.#machines.length === 1 ? 0 : this.#router.route(tokens, this.#machines)
-    const machine = this.#machines[index]
-    if (machine !== undefined) machine.open++
     const sampling = { temperature: 0, ignoreEos: true }
-    const engine = this.#engines[index]
-    engine?.submit(id, { ...request, prompt: { tokens }, sampling })
+    const placing = () => this.#fleet.submit(id, tokens, { ...request, sampling })
+    this.#call(placing)
     if (cancelAfterMs !== undefined) {
-      this.#clock.at(arrival + cancelAfterMs, () => engine?.cancel(id))
+      this.#clock.at(arrival + cancelAfterMs, () => this.#fleet.cancel(id))
     }
   }
 
-  #take(id: string, event: RequestEvent, index: number): void {
+  #take(id: string, event: RequestEvent): void {
     const result = this.#open.get(id)
     if (result === undefined) return
     if (event.type === 'start' && event.forecast !== undefined) result.forecast = event.forecast
@@ -216,14 +209,12 @@ class SimulatedService {
     if (event.type !== 'end' && event.type !== 'error') return
     result.endedAt = this.#clock.now()
     this.#open.delete(id)
-    const machine = this.#machines[index]
-    if (machine !== undefined) machine.open--
     const next = this.#call(() => this.options.after?.(result, this.#clock.now()))
     if (next !== undefined) this.#schedule(next)
   }
 
   #report(): SimulationReport {
-    const all = this.#engines.map((engine) => engine.statistics())
+    const all = this.#fleet.engines.map((engine) => engine.statistics())
     const sum = (of: (one: (typeof all)[number]) => number) =>
       all.reduce((total, one) => total + of(one), 0)
     const duration = this.#clock.now() - (this.options.requests[0]?.arrival ?? 0)
@@ -232,7 +223,7 @@ class SimulatedService {
       steps: sum(({ steps }) => steps),
       prefillTokens: sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
       preemptions: sum(({ preemptions }) => preemptions),
-      utilization: duration > 0 ? sum(({ busyMs }) => busyMs) / duration / all.length : 0,
+      utilization: duration > 0 ? sum(({ busyMs }) => busyMs) / duration / this.#fleet.size : 0,
     }
   }
 }

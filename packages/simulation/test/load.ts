@@ -1,14 +1,13 @@
-import { createPolicy } from '@cllm/scheduler'
-import { builtInMachines, type MachineModel, routers, simulateLoad } from '@cllm/simulation'
+import { createPolicy, createRouter } from '@cllm/scheduler'
+import { builtInMachines, type MachineModel, simulateLoad } from '@cllm/simulation'
 
 /** Simulates two machines under a load with prefixes in common; returns all that came of it. */
 export async function simulateSample(policy: string) {
-  const router = routers.get('prefix-affinity')?.()
   return await simulateLoad({
     policy: () => createPolicy(policy),
     machine: builtInMachines.get('two-cores') as MachineModel,
     machines: 2,
-    ...(router === undefined ? {} : { router }),
+    router: () => createRouter('prefix-wait'),
     slots: 4,
     requests: Array.from({ length: 30 }, (_, index) => ({
       id: String(index),

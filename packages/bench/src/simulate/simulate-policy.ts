@@ -1,6 +1,7 @@
 import { performance } from 'node:perf_hooks'
-import type { SchedulerPolicy } from '@cllm/core'
-import { type SimulatedAnswer, type MachineModel, routers, simulateLoad } from '@cllm/simulation'
+import type { RouterPolicy, SchedulerPolicy } from '@cllm/core'
+import { createRouter } from '@cllm/scheduler'
+import { type SimulatedAnswer, type MachineModel, simulateLoad, slower } from '@cllm/simulation'
 import type { RunRecord } from '../metrics/run-record.js'
 import type { Slo } from '../metrics/slo.js'
 import { summarize } from '../metrics/summarize.js'
@@ -17,6 +18,8 @@ export interface SimulateOptions extends Omit<SimulatedSetup, 'cost'> {
   readonly policyOptions?: Readonly<Record<string, unknown>>
   /** Makes the policy, once per machine. */
   readonly createPolicy: () => SchedulerPolicy
+  /** Makes the router, once per front; default: the built-in one of the setup's name. */
+  readonly createRouter?: () => RouterPolicy
   readonly machine: MachineModel
   readonly load: SimulatedLoadOptions
   readonly slo?: Slo
@@ -37,16 +40,20 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   const began = performance.now()
   const history = new StepHistory()
   const { items, laps, ...requests } = simulatedLoad(load)
-  const router = routers.get(options.router)?.()
+  const { createRouter: router = () => createRouter(options.router), fleet } = options
+  const { spread = 1, ...events } = fleet ?? {}
+  const machineOf = (index: number) =>
+    slower(machine, 1 + ((spread - 1) * index) / Math.max(1, machines - 1))
   const { results, steps, preemptions, utilization } = await simulateLoad({
     policy: options.createPolicy,
-    machine,
+    machine: spread === 1 ? machine : machineOf,
     ...requests,
     slots,
     contextSize,
     batchSize,
     machines,
-    ...(router === undefined ? {} : { router }),
+    router,
+    ...events,
     seed: load.seed,
     onStep: ({ startedAt, durationMs, prefillTokens, decodeSequences }) =>
       history.add({
@@ -82,6 +89,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       batchSize,
       machines,
       router: options.router,
+      ...(fleet === undefined ? {} : { fleet }),
       summary,
       steps,
       preemptions,

@@ -14,7 +14,24 @@ export interface SimulatedSetup {
   /** Tokens per step. */
   readonly batchSize: number
   readonly machines: number
+  /** The router, with its options as JSON after a colon. */
   readonly router: string
+  /** What happens to several machines; absent: nothing. */
+  readonly fleet?: FleetSetup
+}
+
+/** What happens to the machines of a simulation, and how late their fronts see it. */
+export interface FleetSetup {
+  /** Processes that place requests, each with a router of its own. */
+  readonly fronts: number
+  /** Milliseconds after which they see what happened on a machine. */
+  readonly viewAgeMs: number
+  /** Share of the machines that die each minute. */
+  readonly deaths: number
+  /** The slowest machine takes this many times as long as the fastest; the others lie between. */
+  readonly spread: number
+  /** Machines that take no new requests after this many milliseconds. */
+  readonly drains: readonly { readonly machine: number; readonly at: number }[]
 }
 
 /** One policy's simulation: what `cllm simulate --json` prints as a line. */

@@ -7,11 +7,20 @@ import type { SimulationResult } from './simulation-result.js'
 
 /** The description of a simulation, printed before the first result. */
 export function simulationHead(setup: SimulationSetup): string {
-  const { machine, load, slots, contextSize, batchSize, machines, router } = setup
+  const { machine, load, slots, contextSize, batchSize, machines, router, fleet } = setup
   const several = machines > 1 ? `${machines} machines (${router}), each with ` : ''
+  const { fronts = 1, viewAgeMs = 0, deaths = 0, spread = 1, drains = [] } = fleet ?? {}
+  const events = [
+    ...(fronts === 1 ? [] : [`${fronts} fronts`]),
+    ...(viewAgeMs === 0 ? [] : [`views ${formatNumber(viewAgeMs)} ms old`]),
+    ...(deaths === 0 ? [] : [`${formatNumber(100 * deaths)} % of the machines die each minute`]),
+    ...(spread === 1 ? [] : [`the slowest machine is ${formatNumber(spread)} times as slow`]),
+    ...(drains.length === 0 ? [] : [`${drains.length} machines drain`]),
+  ]
   return [
     `${load.requests} requests of ${load.dataset.name}, ${loadName(load.shape)}, seed ${load.seed}`,
     `${several}${slots} slots of ${contextSize} tokens, ${batchSize} tokens per step`,
+    ...(events.length === 0 ? [] : [events.join(', ')]),
     `cost model ${machine.name}: ${machine.about}\n\n`,
   ].join('\n')
 }

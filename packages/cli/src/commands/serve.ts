@@ -5,8 +5,10 @@ import { createProtocols } from '../create-protocols.js'
 import { CrashFiles, crashFolder } from '../engine/crash-files.js'
 import { openKeyRing } from '../keys/open-key-ring.js'
 import { createLogger, type LevelledLogger } from '../logger.js'
+import type { Served } from '../models/served/served.js'
+import type { LoadingParts } from '../models/served/loadable-models.js'
 import { withChosenModel } from '../models/served/with-chosen-model.js'
-import { servedPool, type ServedPool } from '../models/served/served-pool.js'
+import { servedPool } from '../models/served/served-pool.js'
 import { checkChoices } from '../plugins/check-choices.js'
 import { loadRegistry } from '../plugins/load-registry.js'
 import type { Tracing } from '../tracing/start-tracing.js'
@@ -18,7 +20,9 @@ import type { CommandIo } from './command-io.js'
  * started again.
  */
 export async function serve(argv: readonly string[], io: CommandIo): Promise<number> {
-  const loaded = await withChosenModel(loadConfig({ argv, env: io.env }), io)
+  const given = loadConfig({ argv, env: io.env })
+  // The front of a cluster serves what the workers have.
+  const loaded = given.config.cluster.url === null ? await withChosenModel(given, io) : given
   const { config } = loaded
   const registry = await loadRegistry(
     { ...loaded, plugins: config.plugins },
@@ -32,11 +36,11 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
   const { api_key: apiKey, api_keys: file } = config.security
   const keys = openKeyRing({ apiKey, file }, logger)
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
-  const models = servedPool(loaded, io, { registry, logger, crashes })
+  const models = await servedBy(loaded, io, { registry, logger, crashes })
   try {
     return await serveModels(models, loaded, { keys, registry, logger, level }, io)
   } finally {
-    await models.pool.close()
+    await models.close()
     keys?.close()
     await crashes.written()
   }
@@ -55,7 +59,7 @@ interface ServeParts {
  * loads models, which may take minutes; until then, requests get 503.
  */
 async function serveModels(
-  models: ServedPool,
+  models: Served,
   loaded: LoadedConfig,
   { keys, registry, logger, level }: ServeParts,
   io: CommandIo,
@@ -74,14 +78,14 @@ async function serveModels(
     }),
   ]
   const server = createServer({
-    directory: models.pool,
+    directory: models.directory,
     transports: [koaTransport({ ...transport, protocols, isReady: () => isReady })],
     clock: systemClock,
     logger,
   })
   const addresses = await server.listen()
   try {
-    for (const name of models.preload) await models.pool.load(name)
+    await models.load()
   } catch (error) {
     await server.close()
     if (io.signal.aborted) return 0
@@ -103,6 +107,13 @@ async function serveModels(
   return 0
 }
 
+/** The models of this machine, or of a cluster, whose client is loaded only then. */
+async function servedBy(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts): Promise<Served> {
+  if (loaded.config.cluster.url === null) return servedPool(loaded, io, parts)
+  const { servedByCluster } = await import('./cluster/served-by-cluster.js')
+  return await servedByCluster(loaded, parts)
+}
+
 /** Loads OpenTelemetry only when tracing is on, as it costs memory and start time. */
 async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined> {
   const { otlp_endpoint: endpoint } = config.telemetry
@@ -112,7 +123,7 @@ async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined>
 }
 
 /** Sets the log level of this process and of the engines. */
-function everyLevel(logger: LevelledLogger, { setLogLevel }: ServedPool): LogLevelControl {
+function everyLevel(logger: LevelledLogger, { setLogLevel }: Served): LogLevelControl {
   return {
     get level() {
       return logger.level

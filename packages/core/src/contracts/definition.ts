@@ -1,3 +1,4 @@
+import type { RouterPolicy } from './routing/router-policy.js'
 import type { Batching } from './scheduling/batching.js'
 import type { Order } from './scheduling/order.js'
 import type { SchedulerPolicy } from './scheduling/scheduler-policy.js'
@@ -70,6 +71,9 @@ export interface SamplerDefinition<Options = unknown> extends Omit<
 
 /** A proposer of draft tokens, named in `--speculative`. */
 export type ProposerDefinition<Options = unknown> = Definition<Proposer, Options>
+
+/** A router, named in `--router`: which worker of a cluster gets a request. */
+export type RouterDefinition<Options = unknown> = Definition<RouterPolicy, Options>
 
 /** A policy that is not made of two halves. */
 export type PolicyDefinition<Options = unknown> = Definition<SchedulerPolicy, Options>

@@ -6,6 +6,7 @@ import type {
   PolicyDefinition,
   ProposerDefinition,
   ProtocolDefinition,
+  RouterDefinition,
   SamplerDefinition,
 } from './definition.js'
 import type { PartFactory, PartToken } from './part.js'
@@ -26,6 +27,8 @@ export interface PluginHost {
   registerProposer(proposer: ProposerDefinition): void
   /** Adds a protocol, named in `--protocols`, or puts it in place of another one (`replaces`). */
   registerProtocol(protocol: ProtocolDefinition): void
+  /** Adds a router, named in `--router`. */
+  registerRouter(router: RouterDefinition): void
   /**
    * Provides a part of the engine or server under a name: `--use PART=NAME` puts it in place of the
    * built-in one. Two tokens need no `--use`: every engine observer (`ENGINE_OBSERVER`) is used, and a

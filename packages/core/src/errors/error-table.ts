@@ -77,6 +77,10 @@ export const errorTable = {
     500,
     'The engine crashed repeatedly on this request, the last time running it alone; it is not retried.',
   ),
+  cluster_unavailable: entry(
+    503,
+    'The Redis or Valkey server of the cluster cannot be reached, or refuses the user.',
+  ),
   model_loading: entry(503, 'The server is starting: its models are being loaded.'),
   shutting_down: entry(503, 'The server is shutting down.'),
   internal: entry(500, 'An internal error: a bug in cLLM.'),

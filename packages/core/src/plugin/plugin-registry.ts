@@ -8,6 +8,7 @@ import type {
   PolicyDefinition,
   ProposerDefinition,
   ProtocolDefinition,
+  RouterDefinition,
   SamplerDefinition,
 } from '../contracts/definition.js'
 import type { PluginHost } from '../contracts/plugin.js'
@@ -28,6 +29,7 @@ import { PolicyCatalog } from './policy-catalog.js'
 import { ProposerCatalog } from '../engine/speculation/proposer-catalog.js'
 import { SamplerCatalog } from '../sampler/sampler-catalog.js'
 import { ProtocolCatalog } from './protocol-catalog.js'
+import { RouterCatalog } from './router-catalog.js'
 import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
 
 /** What plugins registered, by name. */
@@ -39,6 +41,8 @@ export class PluginRegistry implements PluginHost {
   readonly samplers = new SamplerCatalog()
   /** The proposers of draft tokens. */
   readonly proposers = new ProposerCatalog()
+  /** The routers: which worker of a cluster gets a request. */
+  readonly routers = new RouterCatalog()
   /** @internal What plug-ins provide in place of built-in parts. */
   readonly parts = new PartCatalog()
 
@@ -83,6 +87,11 @@ export class PluginRegistry implements PluginHost {
   /** @throws `plugin_invalid`, or `plugin_conflict` when its name is taken and it does not replace */
   registerProtocol(protocol: ProtocolDefinition): void {
     this.#protocols.add(protocol)
+  }
+
+  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  registerRouter(router: RouterDefinition): void {
+    this.routers.add(router)
   }
 
   /** @throws `plugin_conflict` when the token has one of this name, `plugin_invalid` */

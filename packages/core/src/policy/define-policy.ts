@@ -2,6 +2,7 @@ import type {
   BatchingDefinition,
   OrderDefinition,
   PolicyDefinition,
+  RouterDefinition,
 } from '../contracts/definition.js'
 
 /** Types an order's `create` by its options, and returns the definition as it is. */
@@ -21,4 +22,11 @@ export function definePolicy<Options>(
   policy: PolicyDefinition<Options>,
 ): PolicyDefinition<Options> {
   return policy
+}
+
+/** Types a router's `create` by its options, and returns the definition as it is. */
+export function defineRouter<Options>(
+  router: RouterDefinition<Options>,
+): RouterDefinition<Options> {
+  return router
 }

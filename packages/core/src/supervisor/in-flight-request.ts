@@ -37,6 +37,7 @@ export class InFlightRequest {
     this.arrival = now - (request.continued?.elapsedMs ?? request.arrivedMsAgo ?? 0)
   }
 
+  /** Its engine sampled a token. */
   onToken(token: TokenId, now: number): void {
     this.tokens.push(token)
     this.isProven = true

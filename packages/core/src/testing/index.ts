@@ -1,4 +1,5 @@
 export * from './policy/first-come-first-served.js'
+export * from './channel/test-channel.js'
 export * from './engine-client/conformance-engine.js'
 export * from './fakes/fake-backend.js'
 export type * from './fakes/fake-calls.js'
@@ -16,6 +17,7 @@ export * from './engine-client/test-engine-directory.js'
 export * from './policy/test-policy.js'
 export * from './proposer/test-proposer.js'
 export * from './protocol/test-protocol.js'
+export * from './router/test-router.js'
 export * from './sampler/test-sampler.js'
 export type {
   ProtocolClient,

@@ -49,7 +49,7 @@ export async function simulate(
   const factory = await policies(flags.plugin)
   const names = flags.policy.length === 0 ? [usualPolicy(flags.replay)] : flags.policy
   const chosen = readPolicies(names, factory, flags.slo)
-  const setup = { ...readSimulation(flags), signal: io.signal }
+  const setup = { ...readSimulation(flags, factory), signal: io.signal }
   if (!flags.json) io.stdout.write(simulationHead(setup))
   const runs: SimulatedRun[] = []
   for (const policy of chosen) {

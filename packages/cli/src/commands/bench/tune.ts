@@ -52,7 +52,7 @@ export const tune: HostCommand = async (argv, io, hostWith) => {
   const { slo, json, sample, keep } = flags
   if (Object.keys(slo).length === 0) throw wrong('--slo is missing, such as ttft:1s,itl:100ms')
   const host = await hostWith(flags.plugin)
-  const setup = { ...readSimulation(flags), signal: io.signal }
+  const setup = { ...readSimulation(flags, host.policies), signal: io.signal }
   const all: Candidate[] =
     flags.policy.length === 0
       ? candidates(slo, setup.batchSize, host.policies)

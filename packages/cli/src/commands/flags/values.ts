@@ -37,3 +37,10 @@ export function word<T extends string>(...words: readonly T[]) {
     throw new Error(`expected ${words.join(', ')}`)
   }
 }
+
+/** A machine's number and the time when it drains, such as `3@60`. */
+export function drain(text: string): { readonly machine: number; readonly at: number } {
+  const [, machine, seconds] = /^(\d+)@(\d+(?:\.\d+)?)$/.exec(text) ?? []
+  if (machine === undefined) throw new Error('expected a machine and seconds, such as 3@60')
+  return { machine: Number(machine), at: 1000 * Number(seconds) }
+}

@@ -15,6 +15,19 @@ const table: Readonly<Record<string, Command>> = {
     load: async () => (await import('../serve.js')).serve,
     help: async () => (await import('./serve-help.js')).help(),
   },
+  worker: {
+    summary: 'Serve a model to the fronts of a cluster',
+    load: async () => (await import('../cluster/worker.js')).worker,
+    help: async () => (await import('../cluster/worker.js')).help(),
+  },
+  cluster: {
+    summary: 'List the workers of a cluster with their load',
+    load: async () => (await import('../cluster/cluster.js')).list,
+  },
+  'cluster drain': {
+    summary: 'Let a worker finish its requests and end',
+    load: async () => (await import('../cluster/cluster.js')).drain,
+  },
   run: {
     summary: 'Chat with a model in the terminal, or answer a prompt',
     load: async () => (await import('../chat/run.js')).run,

@@ -1,4 +1,5 @@
 import { replaceableParts } from '@cllm/core'
+import { clusterOptions } from './cluster-options.js'
 import { modelOptions } from './model-options.js'
 import { recorderOptions, telemetryOptions } from './observe-options.js'
 import { kvCacheTypes } from '@cllm/backend-llamacpp/kv-cache-type'
@@ -237,6 +238,7 @@ export const schema = {
     }),
   },
   models: modelOptions,
+  cluster: clusterOptions,
 }
 
 /** The effective configuration: the schema's tree with a value for every option. */

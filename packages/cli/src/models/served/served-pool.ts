@@ -1,29 +1,17 @@
 import { ModelPool, systemClock } from '@cllm/core'
-import { type ModelStore, parseKeepAlive } from '@cllm/http-koa'
+import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import type { CllmConfig } from '../../config/options/schema.js'
 import { CatalogStore } from '../catalog/catalog-store.js'
 import { LoadableModels, type LoadingParts } from './loadable-models.js'
-
-/** The models that a server serves. */
-export interface ServedPool {
-  readonly pool: ModelPool
-  /** Fetches further models into the pool. */
-  readonly store: ModelStore
-  /** The models to load before requests are served. */
-  readonly preload: readonly string[]
-  /** Resolves with the reason when the engine of a single model dies and cannot be restarted. */
-  readonly death: Promise<string>
-  /** Changes the log level of all engines. */
-  readonly setLogLevel: (level: string) => void
-}
+import type { Served } from './served.js'
 
 /** Default keep-alive when several models are served, in milliseconds. */
 const severalMs = 5 * 60_000
 
 /** Creates the pool of the configured models. */
-export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts): ServedPool {
+export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts): Served {
   const { config } = loaded
   const { logger } = parts
   const sources = new LoadableModels(loaded, io, parts)
@@ -45,10 +33,13 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
   })
   const { preload } = config.models
   return {
-    pool,
+    directory: pool,
     store: new CatalogStore(pool, sources, loaded, io),
     death,
-    preload: isSingle || preload.includes('*') ? names : preload,
+    async load() {
+      for (const name of isSingle || preload.includes('*') ? names : preload) await pool.load(name)
+    },
+    close: async () => await pool.close(),
     setLogLevel: (level) => sources.setLogLevel(level),
   }
 }

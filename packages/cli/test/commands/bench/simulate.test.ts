@@ -118,8 +118,8 @@ t.test('shared blocks of a Mooncake trace are computed once', async (t) => {
     return result?.summary.cachedTokens
   }
   t.equal(await on('round-robin'), 0, 'the second goes to the other machine')
-  t.equal(await on('prefix-affinity'), 1024)
-  t.equal(await on('least-loaded'), 1024, 'both are idle: the first machine')
+  t.equal(await on('prefix-wait'), 1024)
+  t.equal(await on('least-loaded'), 0, 'both are idle: each in its turn')
 })
 
 t.test('a trace that is asked for more begins anew, later and with other prompts', async (t) => {
@@ -155,7 +155,11 @@ t.test('wrong input', async (t) => {
     [['--policy', 'chunked+fcfs:{"x":1}'], 'Wrong options for'],
     [['--cost', join(bad, 'cost.json')], 'cost.json: kind'],
     [['--cost', 'fast'], 'fast: cannot be read'],
-    [['--router', 'best'], 'expected round-robin, least-loaded, prefix-affinity'],
+    [['--router', 'best'], 'router: expected one of prefix-wait, round-robin, least-loaded'],
+    [['--router', 'kv:{"scale":"x"}'], 'router "kv": option "scale"'],
+    [['--router', 'kv:{"scales":1}'], 'there is no option "scales" .*; did you mean "scale"'],
+    [['--machines', '2', '--drain', '2@5'], 'expected machines from 0 to 1, got 2'],
+    [['--drain', 'x'], 'expected a machine and seconds, such as 3@60'],
   ]
   for (const [argv, message] of cases) await t.rejects(run(argv), { message: new RegExp(message) })
 })

@@ -14,6 +14,7 @@ import {
   type Slo,
   withLimits,
 } from '@cllm/bench'
+import { createRouter as createBuiltIn } from '@cllm/scheduler'
 import { recordedMachine } from '@cllm/simulation'
 import { wrong, type parseFlags } from '../../flags/flags.js'
 import type { simulationFlags } from './simulate-flags.js'
@@ -27,7 +28,7 @@ type Flags = ReturnType<typeof parseFlags<typeof simulationFlags>>
  *
  * @throws `invalid_configuration` for contradictory flags, `invalid_dataset` for an invalid file
  */
-export function readSimulation(flags: Flags): SimulationSetup {
+export function readSimulation(flags: Flags, factory: PolicyFactory): SimulationSetup {
   const { seed, machines, router, slo } = flags
   if (flags.trace !== undefined && flags.dataset !== undefined) {
     throw wrong('--trace and --dataset: expected one of them, got both')
@@ -52,8 +53,38 @@ export function readSimulation(flags: Flags): SimulationSetup {
     contextSize: flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests),
     batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
     machines,
+    ...readFleet(flags, factory),
     router,
     slo,
+  }
+}
+
+/** The router, checked before anything is simulated, and what happens to the machines. */
+function readFleet(flags: Flags, factory: PolicyFactory) {
+  const { machines, router, fronts, 'view-age': viewAgeMs, deaths, spread, drain: drains } = flags
+  const { name, options } = readNamed('--router', router)
+  const { routers = { create: createBuiltIn } } = factory
+  const createRouter = () => routers.create(name, options)
+  createRouter()
+  const wrongDrain = drains.find(({ machine }) => machine >= machines)
+  if (wrongDrain !== undefined) {
+    throw wrong(`--drain: expected machines from 0 to ${machines - 1}, got ${wrongDrain.machine}`)
+  }
+  const isPlain =
+    fronts === 1 && viewAgeMs === 0 && deaths === 0 && spread === 1 && drains.length === 0
+  const fleet = { fronts, viewAgeMs, deaths, spread, drains }
+  return { createRouter, ...(isPlain ? {} : { fleet }) }
+}
+
+/** A name, and options as JSON after a colon. */
+function readNamed(flag: string, text: string) {
+  const at = text.indexOf(':{')
+  if (at === -1) return { name: text, options: {} }
+  try {
+    const options = JSON.parse(text.slice(at + 1)) as Readonly<Record<string, unknown>>
+    return { name: text.slice(0, at), options }
+  } catch (error) {
+    throw wrong(`${flag}: expected NAME or NAME:{JSON}, got "${text}": ${String(error)}`)
   }
 }
 
@@ -66,16 +97,7 @@ function readPolicy(
   factory: PolicyFactory,
   slo: Slo,
 ): Required<Pick<SimulateOptions, 'policy' | 'policyOptions' | 'createPolicy'>> {
-  const at = text.indexOf(':{')
-  const policy = at === -1 ? text : text.slice(0, at)
-  let given: Readonly<Record<string, unknown>> = {}
-  if (at !== -1) {
-    try {
-      given = JSON.parse(text.slice(at + 1)) as Record<string, unknown>
-    } catch (error) {
-      throw wrong(`--policy: expected NAME or NAME:{JSON}, got "${text}": ${String(error)}`)
-    }
-  }
+  const { name: policy, options: given } = readNamed('--policy', text)
   const policyOptions = withLimits(policy, given, slo, factory)
   const createPolicy = () => factory.createPolicy(policy, policyOptions)
   // Reports a wrong name or option before the simulation starts.

@@ -1,8 +1,9 @@
 import { parseLengths } from '@cllm/bench'
-import { builtInMachines, routers } from '@cllm/simulation'
+import { defaultRouterName } from '@cllm/scheduler'
+import { builtInMachines } from '@cllm/simulation'
 import { many, one } from '../../flags/flags.js'
+import { drain, integer, list, positive, share } from '../../flags/values.js'
 import { loadFlags } from './load-flags.js'
-import { integer, word } from '../../flags/values.js'
 
 const text = (value: string) => value
 const machineNames = [...builtInMachines.keys()]
@@ -35,13 +36,18 @@ export const simulationFlags = {
     `Cost model: ${machineNames.join(', ')}, or a file from cllm bench calibrate`,
     text,
   ),
-  machines: one('N', 'Machines that share the load (default 1)', integer(1, 1024), 1),
+  machines: one('N', 'Machines that share the load (default 1)', integer(1, 4096), 1),
   router: one(
     'NAME',
-    `Assigns requests to machines: ${[...routers.keys()].join(', ')}`,
-    word(...routers.keys()),
-    'round-robin',
+    `Chooses each request's machine, of docs/cluster.md (default ${defaultRouterName})`,
+    text,
+    defaultRouterName,
   ),
+  fronts: one('N', 'Processes that place requests, each with its own router', integer(1, 256), 1),
+  'view-age': one('MS', 'Age of what fronts see of the machines (default 0)', integer(0), 0),
+  deaths: one('SHARE', 'Share of the machines that die each minute (default 0)', share, 0),
+  spread: one('FACTOR', 'The slowest machine takes so many times as long (default 1)', positive, 1),
+  drain: one('N@S,…', 'Machines that take nothing new after so many seconds', list(drain), []),
   seed: one('N', 'Same seed, same result (default 1)', integer(0, 2 ** 32 - 1), 1),
   slo: loadFlags.slo,
 } as const

@@ -1,0 +1,86 @@
+import { RedisBus, workerMailbox, type WorkerOrder, type WorkerRecord } from '@cllm/cluster'
+import { didYouMean } from '@cllm/core'
+import Table from 'cli-table3'
+import { loadConfig } from '../../config/load-config.js'
+import type { CommandIo } from '../command-io.js'
+import { defineCommand } from '../flags/define-command.js'
+import { one, toggle, type Values, wrong } from '../flags/flags.js'
+
+const clusterFlags = {
+  cluster: one('URL', 'Its Redis or Valkey server; also CLLM_CLUSTER', String),
+  config: one('FILE', 'The YAML file of `cllm serve`, for its `cluster.url`', String),
+}
+
+/** `cllm cluster` */
+export const list = defineCommand({
+  usage: 'cluster',
+  doc: 'Lists the workers of a cluster with their load.',
+  flags: { json: toggle('Print JSON'), ...clusterFlags },
+  async run({ flags }, io) {
+    const workers = await withBus(flags, io, workersOn)
+    io.stdout.write(flags.json ? `${JSON.stringify(workers.map(summaryOf))}\n` : table(workers))
+    return 0
+  },
+})
+
+/** `cllm cluster drain` */
+export const drain = defineCommand({
+  usage: 'cluster drain <worker>',
+  doc: `
+Tells a worker to take no new requests, and to end when its last one has. What takes longer than its
+--drain-timeout goes on at another worker. Returns at once; \`cllm cluster\` shows when it is gone.`,
+  flags: clusterFlags,
+  async run({ flags, words: [id = ''] }, io) {
+    await withBus(flags, io, async (bus) => {
+      const ids = (await workersOn(bus)).map((worker) => worker.id)
+      if (!ids.includes(id)) {
+        const known =
+          ids.length === 0 ? 'there are no workers' : `expected one of ${ids.join(', ')}`
+        throw wrong(`worker: ${known}, instead got "${id}"${didYouMean(id, ids)}`)
+      }
+      await bus.deliver(workerMailbox(id), JSON.stringify({ order: 'drain' } satisfies WorkerOrder))
+    })
+    io.stderr.write(`${id} drains\n`)
+    return 0
+  },
+})
+
+async function withBus<T>(
+  flags: Values<typeof clusterFlags>,
+  { env }: CommandIo,
+  use: (bus: RedisBus) => Promise<T>,
+): Promise<T> {
+  const argv = (['config', 'cluster'] as const).flatMap((flag) =>
+    flags[flag] === undefined ? [] : [`--${flag}`, flags[flag]],
+  )
+  const { url } = loadConfig({ argv, env }).config.cluster
+  if (url === null) throw wrong('expected --cluster URL')
+  const bus = await RedisBus.connect({ url })
+  try {
+    return await use(bus)
+  } finally {
+    await bus.close()
+  }
+}
+
+async function workersOn(bus: RedisBus): Promise<WorkerRecord[]> {
+  const members = await bus.members()
+  const records = [...members.values()].map((text) => JSON.parse(text) as WorkerRecord)
+  return records.sort((one, other) => (one.id < other.id ? -1 : 1))
+}
+
+function summaryOf({ id, state, info, fingerprint, host, load }: WorkerRecord) {
+  return { id, state, model: info.model.id, host, fingerprint, ...load }
+}
+
+function table(workers: readonly WorkerRecord[]): string {
+  if (workers.length === 0) return 'There are no workers.\n'
+  const head = ['worker', 'state', 'model', 'open', 'slots', 'prompt tokens ahead', 'ms/token']
+  const rows = new Table({ head: [...head, 'fingerprint'] })
+  for (const { id, state, info, fingerprint, load } of workers) {
+    const { open, slots, backlogTokens, tokenMs } = load
+    const cost = tokenMs === undefined ? '' : tokenMs.toPrecision(3)
+    rows.push([id, state, info.model.id, open, slots, backlogTokens, cost, fingerprint])
+  }
+  return `${rows.toString()}\n`
+}

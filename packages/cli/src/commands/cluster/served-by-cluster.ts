@@ -1,0 +1,38 @@
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import { ClusterDirectory, ClusterFront, RedisBus } from '@cllm/cluster'
+import type { Logger, PluginRegistry } from '@cllm/core'
+import type { LoadedConfig } from '../../config/load-config.js'
+import type { Served } from '../../models/served/served.js'
+
+/** A name that no other process has or had. */
+export const processName = (): string => `${hostname()}-${randomBytes(4).toString('hex')}`
+
+/**
+ * The models of a cluster's workers.
+ *
+ * @throws `cluster_unavailable`, and `invalid_configuration` for the router
+ */
+export async function servedByCluster(
+  { config }: LoadedConfig,
+  { registry, logger }: { readonly registry: PluginRegistry; readonly logger: Logger },
+): Promise<Served> {
+  const { url, router, router_options: options } = config.cluster
+  const createRouter = () => registry.routers.create(router, options)
+  createRouter()
+  const bus = await RedisBus.connect({ url: url ?? '', logger })
+  const front = new ClusterFront({ id: processName(), bus, router: createRouter, logger })
+  const aliases = Object.fromEntries(
+    Object.entries(config.models.aliases).map(([alias, name]) => [alias, name ?? alias]),
+  )
+  return {
+    directory: new ClusterDirectory(front, aliases),
+    load: async () => await front.start(),
+    async close() {
+      await front.close()
+      await bus.close()
+    },
+    death: new Promise(() => {}),
+    setLogLevel: () => {},
+  }
+}

@@ -1,0 +1,125 @@
+import { hostname } from 'node:os'
+import { RedisBus, WorkerHost } from '@cllm/cluster'
+import { CllmError, type EngineInfo, type LoadedModel, type Logger } from '@cllm/core'
+import { protocolsPlugin } from '@cllm/http-koa'
+import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
+import type { CllmConfig } from '../../config/options/schema.js'
+import { CrashFiles, crashFolder } from '../../engine/crash-files.js'
+import { findNativeLibrary, thisMachine } from '../../engine/native-library.js'
+import { createLogger } from '../../logger.js'
+import { LoadableModels } from '../../models/served/loadable-models.js'
+import { checkChoices } from '../../plugins/check-choices.js'
+import { loadRegistry } from '../../plugins/load-registry.js'
+import type { CommandIo } from '../command-io.js'
+import { configHelp } from '../help/config-help.js'
+import { fingerprintOf, hashModelFile } from './fingerprint.js'
+import { processName } from './served-by-cluster.js'
+
+/** The output of `cllm worker --help`. */
+export const help =
+  async (): Promise<string> => `Usage: cllm worker --cluster URL --model SPEC [flags]
+
+Serves a model to the fronts of a cluster (\`cllm serve --cluster URL\`), over its Redis or Valkey
+server. Prints \`worker ID serves MODEL\` when it can take requests. SIGINT and SIGTERM let running
+requests finish; what does not within --drain-timeout goes on at another worker.
+
+${configHelp()}`
+
+/** `cllm worker`: runs until the signal is aborted, it is drained, or its engine cannot be started again. */
+export async function worker(argv: readonly string[], io: CommandIo): Promise<number> {
+  const loaded = loadConfig({ argv, env: io.env })
+  const { config } = loaded
+  const { url } = config.cluster
+  if (url === null) throw wrong('--cluster is missing: the URL of a Redis or Valkey server')
+  if (Object.keys(config.models.served).length > 0) {
+    throw wrong('models.served: a worker serves one model, which --model names')
+  }
+  const registry = await loadRegistry(
+    { ...loaded, plugins: config.plugins },
+    { builtIns: [protocolsPlugin] },
+  )
+  checkChoices(registry, loaded)
+  const logger = registry.createLogger(config.use, createLogger(config.logging))
+  const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
+  // A cluster that is not there is told before a model is fetched.
+  const bus = await RedisBus.connect({ url, logger })
+  try {
+    const models = new LoadableModels(loaded, io, { registry, logger, crashes })
+    const model = await models.single().load({ heldBytes: 0, signal: io.signal })
+    try {
+      return await host(model, bus, loaded, { logger, io })
+    } finally {
+      await model.close()
+    }
+  } finally {
+    await bus.close()
+    await crashes.written()
+  }
+}
+
+async function host(
+  model: LoadedModel,
+  bus: RedisBus,
+  { config }: LoadedConfig,
+  { logger, io }: { readonly logger: Logger; readonly io: CommandIo },
+): Promise<number> {
+  const info = await model.client.info()
+  const id = processName()
+  const fingerprint = await fingerprintFor(info, config, io, logger)
+  const parts = { id, bus, client: model.client, info, fingerprint, host: hostname(), logger }
+  const served = new WorkerHost(parts)
+  await served.start()
+  io.stdout.write(`worker ${id} serves ${info.model.id}\n`)
+  const reason = await Promise.race([model.gone, stopped(io.signal), served.drained])
+  if (reason === undefined) {
+    const seconds = config.server.drain_timeout
+    logger.info({ seconds }, 'draining: running requests may finish')
+    await Promise.race([served.drain(), expired(seconds * 1000)])
+  } else io.stderr.write(`error: The engine died and cannot be restarted: ${reason}\n`)
+  await served.close()
+  await flushed()
+  return reason === undefined ? 0 : 1
+}
+
+/** Workers with equal ones compute the same numbers. */
+async function fingerprintFor(
+  info: EngineInfo,
+  { engine }: CllmConfig,
+  io: CommandIo,
+  logger: Logger,
+): Promise<string> {
+  const { path, details = {}, quantization, parameters } = info.model
+  const { native = null, gpuLayers = null, chatTemplate = null } = details
+  const library = await findNativeLibrary(io.env, logger)
+  return fingerprintOf({
+    quantization,
+    parameters,
+    native,
+    gpuLayers,
+    chatTemplate,
+    file: path === undefined ? null : await hashModelFile(path),
+    gpu: info.capabilities.gpu,
+    kvCacheType: engine.kv_cache_type,
+    flashAttention: engine.flash_attention,
+    library: library === undefined ? null : await hashModelFile(library),
+    machine: thisMachine(),
+  })
+}
+
+async function stopped(signal: AbortSignal): Promise<undefined> {
+  if (signal.aborted) return
+  await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
+}
+
+async function expired(ms: number): Promise<void> {
+  await new Promise((resolve) => void setTimeout(resolve, ms).unref())
+}
+
+/** The last letters leave in a turn of their own. */
+async function flushed(): Promise<void> {
+  await new Promise((resolve) => void setTimeout(resolve, 100))
+}
+
+function wrong(message: string): CllmError {
+  return new CllmError('invalid_configuration', message)
+}

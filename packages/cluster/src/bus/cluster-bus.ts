@@ -1,0 +1,34 @@
+/**
+ * What a cluster runs on: mailboxes, and a list of who is there. Letters of one sender to one mailbox
+ * arrive in their order, but one may come twice or not at all; `Link` makes a channel of that.
+ */
+export interface ClusterBus {
+  /** Whether it answers now: while it does not, silence of others says nothing. */
+  readonly isReachable: boolean
+  /** Puts a letter into a mailbox, now or as soon as it can. */
+  post(mailbox: string, letter: string): void
+  /** Opens the mailbox of this process, whose letters are handed over from the first one on. */
+  listen(mailbox: string, onLetter: (letter: string) => void): void
+  /**
+   * Lists a member with its record, for so many milliseconds.
+   *
+   * @throws `cluster_unavailable`
+   */
+  announce(id: string, record: string, ttlMs: number): Promise<void>
+  /** Takes a member off the list. Fails silently: its time runs out anyway. */
+  withdraw(id: string): Promise<void>
+  /**
+   * The records of all members that are listed, by their ids.
+   *
+   * @throws `cluster_unavailable`
+   */
+  members(): Promise<ReadonlyMap<string, string>>
+  /** Closes its connections; letters that were not sent are lost. */
+  close(): Promise<void>
+}
+
+/** The mailbox of a worker. */
+export const workerMailbox = (worker: string): string => `worker:${worker}`
+
+/** The mailbox of a front. */
+export const frontMailbox = (front: string): string => `front:${front}`

@@ -1,0 +1,242 @@
+import { CllmError, type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
+import { createClient, ErrorReply } from '@redis/client'
+import type { ClusterBus } from './cluster-bus.js'
+import { type Letter, Outbox } from './outbox.js'
+
+/** How a Redis or Valkey server is reached and used. */
+export interface RedisBusOptions {
+  /** `redis://user:password@host:port/db`, or `rediss://` for TLS. */
+  readonly url: string
+  /** What all its keys begin with; default `cllm:`. */
+  readonly prefix?: string
+  /** Milliseconds for the first connection; default 5,000. */
+  readonly connectTimeoutMs?: number
+  readonly clock?: Clock
+  readonly logger?: Logger
+}
+
+/** A read waits so long for a letter; without any answer for three times as long, the server is gone. */
+const blockMs = 500
+const retryMs = 100
+/** A mailbox that nobody reads any more goes after this time. */
+const mailboxMs = 60_000
+/** Characters of letters that wait for the server, at most. */
+const outboxLimit = 64 * 2 ** 20
+
+type Client = ReturnType<typeof connectTo>
+
+/**
+ * A cluster on Redis (6.2 or later) or Valkey. A mailbox is a stream: its owner reads it with one
+ * blocking connection and trims what it has read; a second connection does all else. Both reconnect for
+ * ever. Nothing has to survive a restart of the server.
+ */
+export class RedisBus implements ClusterBus {
+  readonly #prefix: string
+  readonly #clock: Clock
+  readonly #logger: Logger
+  readonly #outbox: Outbox
+  readonly #mailboxes: string[] = []
+  #answeredAt: number
+  #isClosed = false
+
+  private constructor(
+    private readonly writer: Client,
+    private readonly reader: Client,
+    { prefix = 'cllm:', clock = systemClock, logger = silentLogger }: RedisBusOptions,
+  ) {
+    this.#prefix = prefix
+    this.#clock = clock
+    this.#logger = logger
+    this.#answeredAt = clock.now()
+    const pause = async () => await this.#wait(retryMs)
+    this.#outbox = new Outbox(async (batch) => await this.#send(batch), pause, outboxLimit)
+  }
+
+  /**
+   * Connects to the server.
+   *
+   * @throws `cluster_unavailable` when it cannot be reached, or refuses the user
+   */
+  static async connect(options: RedisBusOptions): Promise<RedisBus> {
+    const { url, connectTimeoutMs = 5000, clock = systemClock } = options
+    const clients = [connectTo(url), connectTo(url)] as const
+    let problem: unknown
+    let cancel: () => void = () => {}
+    const late = new Promise<never>((_, reject) => {
+      const expire = () => reject(problem ?? new Error(`no answer within ${connectTimeoutMs} ms`))
+      cancel = clock.at(clock.now() + connectTimeoutMs, expire)
+      for (const client of clients) {
+        client.on('error', (error: unknown) => {
+          problem = error
+          // The first answer decides; later ones are for the reconnecting.
+          reject(error)
+        })
+      }
+    })
+    late.catch(() => {})
+    try {
+      await Promise.race([Promise.all(clients.map(async (client) => await client.connect())), late])
+      await Promise.race([clients[0].sendCommand(['PING']), late])
+    } catch (error) {
+      for (const client of clients) client.destroy()
+      throw unavailable(url, error)
+    } finally {
+      cancel()
+    }
+    return new RedisBus(...clients, options)
+  }
+
+  get isReachable(): boolean {
+    return this.#clock.now() - this.#answeredAt < 3 * blockMs
+  }
+
+  post(mailbox: string, text: string): void {
+    this.#outbox.post({ mailbox: this.#prefix + mailbox, text })
+  }
+
+  /**
+   * Puts a letter into a mailbox, and resolves when it is there.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async deliver(mailbox: string, text: string): Promise<void> {
+    await this.#call(['XADD', this.#prefix + mailbox, '*', 'l', text])
+  }
+
+  listen(mailbox: string, onLetter: (letter: string) => void): void {
+    const key = this.#prefix + mailbox
+    this.#mailboxes.push(key)
+    void this.#read(key, onLetter)
+  }
+
+  async announce(id: string, record: string, ttlMs: number): Promise<void> {
+    await this.#call(['SADD', `${this.#prefix}members`, id])
+    await this.#call(['SET', `${this.#prefix}member:${id}`, record, 'PX', String(ttlMs)])
+  }
+
+  async withdraw(id: string): Promise<void> {
+    try {
+      await this.#call(['SREM', `${this.#prefix}members`, id])
+      await this.#call(['DEL', `${this.#prefix}member:${id}`, ...this.#mailboxes])
+    } catch (error) {
+      this.#logger.warn({ err: error }, 'the cluster cannot be told of the end of this process')
+    }
+  }
+
+  async members(): Promise<ReadonlyMap<string, string>> {
+    const ids = (await this.#call(['SMEMBERS', `${this.#prefix}members`])) as string[]
+    const found = new Map<string, string>()
+    if (ids.length === 0) return found
+    const keys = ids.map((id) => `${this.#prefix}member:${id}`)
+    const records = (await this.#call(['MGET', ...keys])) as (string | null)[]
+    const gone: string[] = []
+    for (const [index, id] of ids.entries()) {
+      const record = records[index]
+      if (typeof record === 'string') found.set(id, record)
+      else gone.push(id)
+    }
+    if (gone.length > 0) await this.#call(['SREM', `${this.#prefix}members`, ...gone])
+    return found
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#outbox.close()
+    for (const client of [this.writer, this.reader]) if (client.isOpen) client.destroy()
+  }
+
+  async #send(batch: readonly Letter[]): Promise<void> {
+    // One after the other on one connection; the client sends them in one piece.
+    const sent = batch.map(async ({ mailbox, text }) => {
+      try {
+        await this.writer.sendCommand(['XADD', mailbox, '*', 'l', text])
+      } catch (error) {
+        // The server is there and refuses this one, for want of memory or rights: its link will break.
+        if (!(error instanceof ErrorReply)) throw error
+        this.#logger.error({ err: error }, 'the cluster refuses a message')
+      }
+    })
+    // What nobody reads, as its owner is gone, goes in the end.
+    for (const key of new Set(batch.map(({ mailbox }) => mailbox))) {
+      sent.push(this.writer.sendCommand(['PEXPIRE', key, String(mailboxMs)]).then(() => {}))
+    }
+    const failed = (await Promise.allSettled(sent)).find(({ status }) => status === 'rejected')
+    if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
+    this.#answeredAt = this.#clock.now()
+  }
+
+  async #read(key: string, onLetter: (letter: string) => void): Promise<void> {
+    const command = (last: string) =>
+      ['XREAD', 'COUNT', '256', 'BLOCK', String(blockMs), 'STREAMS', key, last] as const
+    let last = '0-0'
+    while (!this.#isClosed) {
+      try {
+        type Streams = [key: string, entries: [id: string, fields: string[]][]][] | null
+        const streams = await this.reader.sendCommand<Streams>([...command(last)])
+        this.#answeredAt = this.#clock.now()
+        const entries = streams?.[0]?.[1] ?? []
+        for (const [id, fields] of entries) {
+          last = id
+          if (fields[1] !== undefined) onLetter(fields[1])
+        }
+        if (entries.length > 0) void this.#trim(key, last)
+      } catch (error) {
+        if (this.#isClosed) return
+        this.#logger.debug({ err: error }, 'the cluster cannot be read')
+        await this.#wait(retryMs)
+      }
+    }
+  }
+
+  /** Letters that were read leave the server. */
+  async #trim(key: string, last: string): Promise<void> {
+    const [time = '0', number = '0'] = last.split('-')
+    const next = `${time}-${Number(number) + 1}`
+    await this.writer.sendCommand(['XTRIM', key, 'MINID', next]).catch(() => {})
+  }
+
+  async #call(command: string[]): Promise<unknown> {
+    try {
+      const value = await this.writer.sendCommand(command)
+      this.#answeredAt = this.#clock.now()
+      return value
+    } catch (error) {
+      throw new CllmError(
+        'cluster_unavailable',
+        `The cluster does not answer: ${reasonOf(error)}`,
+        {
+          cause: error,
+        },
+      )
+    }
+  }
+
+  async #wait(ms: number): Promise<void> {
+    await new Promise<void>((resolve) => void this.#clock.at(this.#clock.now() + ms, resolve))
+  }
+}
+
+function connectTo(url: string) {
+  return createClient({
+    url,
+    RESP: 2,
+    // Commands wait for the next connection in the outbox, where they keep their order.
+    disableOfflineQueue: true,
+    socket: { reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
+  })
+}
+
+function unavailable(url: string, error: unknown): CllmError {
+  const message = `The cluster at ${withoutSecrets(url)} cannot be reached: ${reasonOf(error)}`
+  return new CllmError('cluster_unavailable', message, { cause: error })
+}
+
+function withoutSecrets(url: string): string {
+  return url.replace(/\/\/[^@/]*@/, '//')
+}
+
+/** A connection to several addresses fails with one error for each. */
+function reasonOf(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(reasonOf).join('; ')
+  return error instanceof Error ? error.message || error.name : String(error)
+}

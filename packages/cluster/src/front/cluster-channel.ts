@@ -1,0 +1,131 @@
+import {
+  type Channel,
+  CllmError,
+  type Clock,
+  type FromEngine,
+  type Logger,
+  type Random,
+  type RouterPolicy,
+  type ToEngine,
+} from '@cllm/core'
+import type { Link } from '../link/link.js'
+import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
+import { type Member, Members } from './members.js'
+import { Placing, type PlacingCounts, type PlacingOptions } from './placing.js'
+import { WorkerCalls } from './worker-calls.js'
+
+/** What a {@link ClusterChannel} is made of. */
+export interface ClusterChannelParts {
+  /** The front's name. */
+  readonly front: string
+  readonly router: RouterPolicy
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+  readonly options: PlacingOptions
+}
+
+/** The workers of one model as the channel to one engine. */
+export class ClusterChannel implements Channel<ToEngine, FromEngine> {
+  readonly #members: Members
+  readonly #placing: Placing
+  readonly #calls: WorkerCalls
+  #isReady = false
+  #isClosed = false
+  #drains: number[] | undefined
+  #onMessage: (message: FromEngine) => void = () => {}
+
+  constructor(private readonly parts: ClusterChannelParts) {
+    this.#members = new Members(parts.front, parts.clock)
+    this.#placing = new Placing({
+      ...parts,
+      members: this.#members,
+      publish: (events) => {
+        this.#onMessage({ type: 'events', events })
+        this.#checkDrained()
+      },
+    })
+    this.#calls = new WorkerCalls(this.#members, this.#placing, (answer) => this.#onMessage(answer))
+  }
+
+  /** The workers, with what they reported. */
+  get members(): readonly Member[] {
+    return this.#members.all
+  }
+
+  /** Placements and moves so far. */
+  get counts(): PlacingCounts {
+    return this.#placing.counts
+  }
+
+  send(message: ToEngine): void {
+    if (message.type === 'submit') this.#submit(message)
+    else if (message.type === 'cancel') this.#placing.cancel(message.id, message.reason)
+    else if (message.type === 'leave') this.#calls.leave(message.call)
+    else if (message.name === 'drain') {
+      this.#drains ??= []
+      this.#drains.push(message.call)
+      this.#checkDrained()
+    } else if (message.name === 'close') this.#close(message.call)
+    else this.#calls.make(message)
+  }
+
+  onMessage(listener: (message: FromEngine) => void): void {
+    this.#onMessage = listener
+  }
+
+  /** It has no end of its own: workers come and go. */
+  onClose(): void {}
+
+  /** A worker is there. */
+  join(record: WorkerRecord, link: Link<ToWorker, FromWorker>): void {
+    const member = this.#members.add(record, link)
+    link.onMessage((message) => this.#receive(member, message))
+    link.onClose((reason) => this.#onLost(member, reason))
+    link.send({ type: 'hello', front: this.parts.front })
+  }
+
+  #receive(member: Member, message: FromWorker): void {
+    if (message.type === 'events') this.#placing.onEvents(member, message.events)
+    else if (message.type === 'report') {
+      this.#members.onReport(member, message.state, message.report)
+      if (!this.#isReady) this.#onMessage({ type: 'ready', info: member.record.info })
+      this.#isReady = true
+      this.#placing.retry()
+    } else this.#calls.onAnswer(member, message)
+  }
+
+  #onLost(member: Member, reason: string): void {
+    const { id } = member.record
+    if (this.#members.get(id) !== member) return
+    this.#members.delete(id)
+    if (this.#isClosed) return
+    this.parts.logger.warn({ worker: id, reason }, 'a worker is lost')
+    this.#placing.onLost(id)
+    this.#calls.onLost(id)
+  }
+
+  #submit({ id, request }: ToEngine & { readonly type: 'submit' }): void {
+    if (this.#drains === undefined && !this.#isClosed) return this.#placing.submit(id, request)
+    const error = new CllmError('shutting_down', 'The server takes no new requests')
+    const event = { type: 'error', error: error.serialize() } as const
+    this.#onMessage({ type: 'events', events: [{ id, event }] })
+  }
+
+  /** The front's end: the workers go on for others. */
+  #close(call: number): void {
+    this.#isClosed = true
+    const error = new CllmError('shutting_down', 'The server is shutting down')
+    this.#placing.failAll(error)
+    this.#calls.failAll(error)
+    for (const { link } of this.#members.all) link.close('the front is closed')
+    this.#onMessage({ type: 'result', call, value: null })
+  }
+
+  #checkDrained(): void {
+    if (this.#placing.size > 0) return
+    for (const call of this.#drains?.splice(0) ?? []) {
+      this.#onMessage({ type: 'result', call, value: null })
+    }
+  }
+}

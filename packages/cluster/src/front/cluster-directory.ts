@@ -1,0 +1,60 @@
+import {
+  CllmError,
+  type ClosableDirectory,
+  type EngineClient,
+  type ModelStatus,
+  resolveModelName,
+} from '@cllm/core'
+import type { ClusterFront } from './cluster-front.js'
+import { noWorker } from './members.js'
+
+/** The models of a cluster, as the transports of a front see them; they come with their workers. */
+export class ClusterDirectory implements ClosableDirectory {
+  readonly #aliases: ReadonlyMap<string, string>
+
+  constructor(
+    private readonly front: ClusterFront,
+    /** The names of models by their other names. */
+    aliases: Readonly<Record<string, string>> = {},
+  ) {
+    this.#aliases = new Map(Object.entries(aliases))
+  }
+
+  list(): readonly string[] {
+    return this.front.models
+  }
+
+  nameOf(id?: string): string {
+    const names = this.list()
+    if (names.length > 0) return resolveModelName(names, this.#aliases, id)
+    throw new CllmError('engine_unavailable', 'The cluster has no worker yet')
+  }
+
+  open(id?: string, { peek = false }: { readonly peek?: boolean } = {}): EngineClient {
+    const client = this.front.client(this.nameOf(id))
+    if (peek && client.workers.members.length === 0) throw noWorker()
+    return client
+  }
+
+  status(id?: string): ModelStatus {
+    const name = this.nameOf(id)
+    const [member] = this.front.client(name).workers.members
+    const state = member === undefined ? 'unloaded' : 'loaded'
+    const info = member?.record.info
+    return { name, state, users: 0, waiting: 0, info, expiresAt: undefined, error: undefined }
+  }
+
+  /** Workers keep their models. */
+  async unload(id: string): Promise<void> {
+    this.nameOf(id)
+  }
+
+  async drain(): Promise<void> {
+    const clients = this.list().map((name) => this.front.client(name))
+    await Promise.allSettled(clients.map(async (client) => await client.drain()))
+  }
+
+  async close(): Promise<void> {
+    await this.front.close()
+  }
+}

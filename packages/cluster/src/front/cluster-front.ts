@@ -1,0 +1,137 @@
+import {
+  type Clock,
+  type Logger,
+  type Random,
+  type RouterPolicy,
+  silentLogger,
+  systemClock,
+  systemRandom,
+} from '@cllm/core'
+import { createRouter } from '@cllm/scheduler'
+import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
+import { defaultLinkTimes, Link, type LinkLetter, type LinkTimes } from '../link/link.js'
+import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
+import { ClusterEngineClient } from './cluster-engine-client.js'
+import { defaultPlacingOptions, type PlacingOptions } from './placing.js'
+
+/** What a front is made of; all but the bus and the id have defaults. */
+export interface ClusterFrontParts {
+  /** Unique in the cluster and in time. */
+  readonly id: string
+  readonly bus: ClusterBus
+  /** Makes the router of each model. Default: `prefix-wait`. */
+  readonly router?: () => RouterPolicy
+  readonly times?: Partial<LinkTimes>
+  readonly options?: Partial<PlacingOptions>
+  readonly clock?: Clock
+  /** For ids and seeds. */
+  readonly random?: Random
+  readonly logger?: Logger
+}
+
+/** Milliseconds between two looks at the list of members. */
+const watchMs = 500
+
+/** A front of a cluster: it finds the workers and has a client for each of their models. */
+export class ClusterFront {
+  readonly #clock: Clock
+  readonly #logger: Logger
+  readonly #times: LinkTimes
+  readonly #clients = new Map<string, ClusterEngineClient>()
+  readonly #links = new Map<string, Link<ToWorker, FromWorker>>()
+  readonly #linked = new Set<string>()
+  #count = 0
+  #isClosed = false
+  #cancelWatch: () => void = () => {}
+
+  constructor(private readonly parts: ClusterFrontParts) {
+    this.#clock = parts.clock ?? systemClock
+    this.#logger = parts.logger ?? silentLogger
+    this.#times = { ...defaultLinkTimes, ...parts.times }
+  }
+
+  /** The names of the models that workers serve or served, the first one first. */
+  get models(): readonly string[] {
+    return [...this.#clients.keys()]
+  }
+
+  /**
+   * Opens the mailbox and finds the workers that are there.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async start(): Promise<void> {
+    this.parts.bus.listen(frontMailbox(this.parts.id), (text) => {
+      const letter = JSON.parse(text) as LinkLetter
+      this.#links.get(letter.l)?.receive(letter)
+    })
+    await this.#look()
+    this.#watch()
+  }
+
+  /** The client of a model, which need not have a worker yet. */
+  client(model: string): ClusterEngineClient {
+    const known = this.#clients.get(model)
+    if (known !== undefined) return known
+    const { id, router = () => createRouter(), random = systemRandom } = this.parts
+    const client = new ClusterEngineClient({
+      front: id,
+      router: router(),
+      clock: this.#clock,
+      random,
+      logger: this.#logger,
+      options: { ...defaultPlacingOptions, ...this.parts.options },
+    })
+    this.#clients.set(model, client)
+    return client
+  }
+
+  /** Ends what is under way, and the links. The bus stays open. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#cancelWatch()
+    await Promise.all([...this.#clients.values()].map(async (client) => await client.close()))
+    for (const link of this.#links.values()) link.close('the front is closed')
+  }
+
+  #watch(): void {
+    this.#cancelWatch = this.#clock.at(this.#clock.now() + watchMs, () => {
+      this.#look()
+        .catch((error: unknown) => this.#logger.debug({ err: error }, 'the members are unknown'))
+        .finally(() => {
+          if (!this.#isClosed) this.#watch()
+        })
+    })
+  }
+
+  /** Links to the workers that are new. Those that go are noticed by their links. */
+  async #look(): Promise<void> {
+    const members = await this.parts.bus.members()
+    if (this.#isClosed) return
+    for (const [id, text] of members) {
+      if (this.#linked.has(id)) continue
+      const record = JSON.parse(text) as WorkerRecord
+      if (record.kind === 'worker') this.#link(record)
+    }
+  }
+
+  #link(record: WorkerRecord): void {
+    const { bus, id: front } = this.parts
+    const id = `${front}/${++this.#count}`
+    const mailbox = workerMailbox(record.id)
+    const link = new Link<ToWorker, FromWorker>({
+      id,
+      clock: this.#clock,
+      times: this.#times,
+      post: (letter) => bus.post(mailbox, letter),
+      isReachable: () => bus.isReachable,
+      onEnd: () => {
+        this.#links.delete(id)
+        this.#linked.delete(record.id)
+      },
+    })
+    this.#links.set(id, link)
+    this.#linked.add(record.id)
+    this.client(record.info.model.id).workers.join(record, link)
+  }
+}

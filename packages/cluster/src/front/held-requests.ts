@@ -1,0 +1,82 @@
+import { CllmError, type Clock } from '@cllm/core'
+import { noWorker } from './members.js'
+import type { PlacedRequest } from './placed-request.js'
+
+/** What is done with requests that were held. */
+export interface HeldListener {
+  /** Its time to be placed has come. */
+  readonly onTurn: (placed: PlacedRequest) => void
+  /** It waited too long. */
+  readonly onExpired: (placed: PlacedRequest, error: CllmError) => void
+}
+
+interface Hold {
+  readonly since: number
+  /** When the router is asked again; Infinity: when there is a worker. */
+  readonly until: number
+}
+
+/** Requests that have no worker: none is there, or the router holds them. */
+export class HeldRequests {
+  readonly #held = new Map<PlacedRequest, Hold>()
+  #cancelTimer: () => void = () => {}
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly patienceMs: number,
+    private readonly listener: HeldListener,
+  ) {}
+
+  /** Holds a request until a time, or with Infinity until a worker is there. */
+  add(placed: PlacedRequest, until: number): void {
+    const since = this.#held.get(placed)?.since ?? this.clock.now()
+    this.#held.set(placed, { since, until })
+    this.#arm()
+  }
+
+  delete(placed: PlacedRequest): void {
+    if (this.#held.delete(placed)) this.#arm()
+  }
+
+  /** A worker reported: those that wait for any, and those whose time has come, have their turn. */
+  retry(): void {
+    if (this.#held.size === 0) return
+    const now = this.clock.now()
+    const due = [...this.#held].filter(([, { until }]) => until <= now || until === Infinity)
+    for (const [placed] of due) this.listener.onTurn(placed)
+  }
+
+  /** The next time at which one has its turn, or has waited too long. */
+  #arm(): void {
+    this.#cancelTimer()
+    this.#cancelTimer = () => {}
+    let next = Infinity
+    for (const [placed, hold] of this.#held) {
+      next = Math.min(next, hold.until, this.#expiry(placed, hold))
+    }
+    if (next < Infinity) this.#cancelTimer = this.clock.at(next, () => this.#look())
+  }
+
+  #look(): void {
+    const now = this.clock.now()
+    for (const [placed, hold] of this.#held) {
+      if (this.#expiry(placed, hold) > now) continue
+      this.#held.delete(placed)
+      const isLate = limitOf(placed) <= now
+      const message = 'The request did not end within its time limit, for lack of a worker'
+      this.listener.onExpired(placed, isLate ? new CllmError('timeout', message) : noWorker())
+    }
+    const due = [...this.#held].filter(([, { until }]) => until <= now)
+    for (const [placed] of due) this.listener.onTurn(placed)
+    this.#arm()
+  }
+
+  #expiry(placed: PlacedRequest, { since, until }: Hold): number {
+    const limit = limitOf(placed)
+    return until === Infinity ? Math.min(limit, since + this.patienceMs) : limit
+  }
+}
+
+function limitOf({ entry }: PlacedRequest): number {
+  return entry.arrival + (entry.request.timeoutMs ?? Infinity)
+}

@@ -1,0 +1,74 @@
+import { CllmError, type Clock } from '@cllm/core'
+import type { WorkerReport } from '@cllm/scheduler'
+import { WorkerTable } from '@cllm/scheduler'
+import type { Link } from '../link/link.js'
+import type { FromWorker, ToWorker, WorkerRecord, WorkerState } from '../messages.js'
+
+/** A worker that this front has a link to. */
+export interface Member {
+  record: WorkerRecord
+  readonly link: Link<ToWorker, FromWorker>
+  state: WorkerState
+  /** What it reported last; undefined before the first report, until which it gets nothing. */
+  report: WorkerReport | undefined
+}
+
+/** The workers of a model that a front has links to. */
+export class Members {
+  /** What the router sees. */
+  readonly table: WorkerTable
+  readonly #members = new Map<string, Member>()
+
+  constructor(
+    front: string,
+    private readonly clock: Clock,
+  ) {
+    this.table = new WorkerTable(front)
+  }
+
+  get all(): Member[] {
+    return [...this.#members.values()]
+  }
+
+  get(id: string | undefined): Member | undefined {
+    return id === undefined ? undefined : this.#members.get(id)
+  }
+
+  add(record: WorkerRecord, link: Link<ToWorker, FromWorker>): Member {
+    const member: Member = { record, link, state: record.state, report: undefined }
+    this.#members.set(record.id, member)
+    return member
+  }
+
+  delete(id: string): void {
+    this.#members.delete(id)
+    this.table.delete(id)
+  }
+
+  onReport(member: Member, state: WorkerState, report: WorkerReport): void {
+    const { id } = member.record
+    member.state = state
+    member.report = report
+    this.table.set(id, report, this.clock.now())
+    this.table.setEligible(id, state === 'up')
+  }
+
+  /**
+   * The worker that gets a call: one that is up, the least busy one.
+   *
+   * @throws `engine_unavailable` where there is none
+   */
+  forCall(): Member {
+    const known = this.all.filter(({ report }) => report !== undefined)
+    const up = known.filter(({ state }) => state === 'up')
+    const [first, ...others] = up.length > 0 ? up : known
+    if (first === undefined) throw noWorker()
+    const openOf = ({ report }: Member) => report?.open ?? 0
+    return others.reduce((best, one) => (openOf(one) < openOf(best) ? one : best), first)
+  }
+}
+
+/** The failure of what needs a worker while there is none. */
+export function noWorker(): CllmError {
+  return new CllmError('engine_unavailable', 'No worker of the cluster serves this model now')
+}

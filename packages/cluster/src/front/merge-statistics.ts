@@ -1,0 +1,33 @@
+import type { Distribution, EngineStatistics } from '@cllm/core'
+
+/** The statistics of several engines as of one: counters are summed, slots follow each other. */
+export function mergeStatistics(all: readonly EngineStatistics[]): EngineStatistics {
+  const [first, ...others] = all as readonly [EngineStatistics, ...EngineStatistics[]]
+  return others.reduce((sum, one) => merge(sum, one) as EngineStatistics, first)
+}
+
+function merge(one: unknown, other: unknown): unknown {
+  if (typeof one === 'number' && typeof other === 'number') return one + other
+  if (Array.isArray(one) && Array.isArray(other))
+    return [...(one as unknown[]), ...(other as unknown[])]
+  if (isDistribution(one) && isDistribution(other)) return mergeDistributions(one, other)
+  if (typeof one !== 'object' || typeof other !== 'object' || one === null || other === null) {
+    return one ?? other
+  }
+  const [left, right] = [one as Record<string, unknown>, other as Record<string, unknown>]
+  const keys = new Set([...Object.keys(left), ...Object.keys(right)])
+  return Object.fromEntries([...keys].map((key) => [key, merge(left[key], right[key])]))
+}
+
+const isDistribution = (value: unknown): value is Distribution =>
+  typeof value === 'object' && value !== null && 'bounds' in value && 'counts' in value
+
+/** All engines of a model have the same bounds; where one is of another version, it is left out. */
+function mergeDistributions(one: Distribution, other: Distribution): Distribution {
+  if (one.bounds.join() !== other.bounds.join()) return one
+  return {
+    bounds: one.bounds,
+    counts: one.counts.map((count, index) => count + (other.counts[index] ?? 0)),
+    sum: one.sum + other.sum,
+  }
+}

@@ -1,0 +1,60 @@
+import { type Clock, type GenerateRequest, InFlightRequest, type ToEngine } from '@cllm/core'
+import {
+  blocksOfText,
+  blocksOfTokens,
+  type PromptBlocks,
+  type RequestToPlace,
+} from '@cllm/scheduler'
+
+/** A request of a front, with all that another worker needs to continue it. */
+export class PlacedRequest {
+  /** The worker that has it, and its id there: another one at each worker, so that an old one is not heard. */
+  worker: string | undefined
+  wireId: string | undefined
+  /** How often it lost its worker. */
+  moves = 0
+  /** The fingerprint of the worker that drew its tokens. */
+  fingerprint: string | undefined
+  readonly entry: InFlightRequest
+  readonly characters: number
+  readonly #prompt: PromptBlocks & { readonly promptTokens: number }
+
+  constructor(id: string, request: GenerateRequest, tokensPerCharacter: number, clock: Clock) {
+    this.entry = new InFlightRequest(id, request, clock.now())
+    const { prompt, tenant = '' } = request
+    const text = textOf(request)
+    this.characters = text?.length ?? 0
+    this.#prompt =
+      'tokens' in prompt
+        ? { promptTokens: prompt.tokens.length, ...blocksOfTokens(prompt.tokens, tenant) }
+        : {
+            promptTokens: Math.ceil(this.characters * tokensPerCharacter),
+            ...blocksOfText(text ?? '', tokensPerCharacter, tenant),
+          }
+  }
+
+  get id(): string {
+    return this.entry.id
+  }
+
+  /** As a router sees it. */
+  get routed(): RequestToPlace {
+    const { id, request } = this.entry
+    const { tenant = '', session, priority = 0, maxTokens = 100 } = request
+    return { id, tenant, session, priority, maxTokens, moves: this.moves, ...this.#prompt }
+  }
+
+  /** The message that submits it under this id, from where it was. */
+  message(wireId: string, now: number): ToEngine & { readonly type: 'submit' } {
+    const message = this.entry.message(now) as ToEngine & { readonly type: 'submit' }
+    return { ...message, id: wireId }
+  }
+}
+
+/** The text of a prompt: conversations that go on begin with the same one. */
+function textOf({ prompt }: GenerateRequest): string | undefined {
+  if ('text' in prompt) return prompt.text
+  if (!('messages' in prompt)) return undefined
+  const { messages, template } = prompt
+  return `${JSON.stringify(template ?? null)}${messages.map((one) => JSON.stringify(one)).join()}`
+}

@@ -1,0 +1,135 @@
+import { CllmError, type EngineCallName, type FromEngine, type ToEngine } from '@cllm/core'
+import type { EngineStatistics, RequestReport } from '@cllm/core'
+import type { Member, Members } from './members.js'
+import { mergeStatistics } from './merge-statistics.js'
+import type { Placing } from './placing.js'
+
+/** A call of a client, as it goes to one or several workers. */
+interface Call {
+  readonly message: ToEngine & { readonly type: 'call' }
+  readonly answers: Map<string, unknown>
+  readonly waitsFor: Set<string>
+  readonly merge: (answers: readonly unknown[]) => unknown
+  deaths: number
+}
+
+type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
+
+/** Calls with the same answer from any worker: they are made again where one is lost. */
+const patient: ReadonlySet<EngineCallName> = new Set([
+  'tokenize',
+  'detokenize',
+  'applyTemplate',
+  'embed',
+  'getScheduler',
+])
+
+/** Calls that all workers get. */
+const forAll: Partial<Record<EngineCallName, (answers: readonly unknown[]) => unknown>> = {
+  statistics: (answers) => mergeStatistics(answers as EngineStatistics[]),
+  setScheduler: ([first]) => first,
+}
+
+/** The calls of a front's clients, at the workers. */
+export class WorkerCalls {
+  readonly #open = new Map<number, Call>()
+
+  constructor(
+    private readonly members: Members,
+    private readonly placing: Placing,
+    private readonly answer: (answer: Answer) => void,
+  ) {}
+
+  make(message: ToEngine & { readonly type: 'call' }): void {
+    try {
+      if (message.name === 'explain') this.#explain(message)
+      else this.#make(message)
+    } catch (error) {
+      this.#fail(message.call, error)
+    }
+  }
+
+  leave(call: number): void {
+    const open = this.#open.get(call)
+    this.#open.delete(call)
+    for (const id of open?.waitsFor ?? []) this.members.get(id)?.link.send({ type: 'leave', call })
+  }
+
+  /** A worker answers. */
+  onAnswer({ record: { id } }: Member, answer: Answer): void {
+    const open = this.#open.get(answer.call)
+    if (open === undefined || !open.waitsFor.delete(id)) return
+    if (answer.type === 'error') {
+      this.#open.delete(answer.call)
+      return this.answer(answer)
+    }
+    open.answers.set(id, answer.value)
+    this.#finish(open)
+  }
+
+  /** A worker is lost: calls to it go elsewhere, or do without it, or fail. */
+  onLost(worker: string): void {
+    // Some are made again meanwhile.
+    const all = [...this.#open.values()]
+    for (const open of all) {
+      if (!open.waitsFor.delete(worker)) continue
+      const { message } = open
+      this.#open.delete(message.call)
+      if (open.answers.size + open.waitsFor.size > 0) {
+        this.#open.set(message.call, open)
+        this.#finish(open)
+      } else if (patient.has(message.name) && open.deaths < 3) {
+        this.make(message)
+        const again = this.#open.get(message.call)
+        if (again !== undefined) again.deaths = open.deaths + 1
+      } else {
+        this.#fail(message.call, new CllmError('engine_unavailable', 'The worker is gone'))
+      }
+    }
+  }
+
+  /** Ends all calls. */
+  failAll(error: CllmError): void {
+    for (const call of this.#open.keys()) this.#fail(call, error)
+  }
+
+  #make(message: ToEngine & { readonly type: 'call' }): void {
+    const merge = forAll[message.name]
+    const one = this.members.forCall()
+    const known = this.members.all.filter(({ report }) => report !== undefined)
+    this.#send(message, merge === undefined ? [one] : known, merge ?? (([first]) => first))
+  }
+
+  /** The worker that has or had a request knows what happened to it, under the id that it has there. */
+  #explain(message: ToEngine & { readonly type: 'call' }): void {
+    const [id] = message.arguments as [string]
+    const placed = this.placing.find(id)
+    const member = this.members.get(placed?.worker)
+    const link = member?.link.id
+    if (placed === undefined || member === undefined) {
+      const message = `No request with the id "${id}" is known here`
+      throw new CllmError('request_not_found', message, { details: { id } })
+    }
+    const there = { ...message, arguments: [`${link}/${placed.wireId}`] }
+    const toOwn = ([report]: readonly unknown[]) => ({ ...(report as RequestReport), id })
+    this.#send(there, [member], toOwn)
+  }
+
+  #send(message: Call['message'], to: readonly Member[], merge: Call['merge']): void {
+    const waitsFor = new Set(to.map(({ record }) => record.id))
+    this.#open.set(message.call, { message, answers: new Map(), waitsFor, merge, deaths: 0 })
+    for (const { link } of to) link.send(message)
+  }
+
+  #finish(open: Call): void {
+    if (open.waitsFor.size > 0) return
+    const { call } = open.message
+    this.#open.delete(call)
+    this.answer({ type: 'result', call, value: open.merge([...open.answers.values()]) })
+  }
+
+  #fail(call: number, error: unknown): void {
+    this.#open.delete(call)
+    this.answer({ type: 'error', call, error: CllmError.from(error).serialize() })
+  }
+}

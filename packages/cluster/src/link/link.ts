@@ -1,0 +1,122 @@
+import type { Channel, Clock } from '@cllm/core'
+
+/** A letter of a link, as JSON. */
+export interface LinkLetter {
+  /** The link. */
+  readonly l: string
+  /** The number of the message on it, from 1, for each direction; 0: the other side has closed it. */
+  readonly n: number
+  /** The message; absent: a sign of life. */
+  readonly b?: unknown
+}
+
+/** Times of a link, in milliseconds. */
+export interface LinkTimes {
+  /** Without a message for so long, a sign of life is sent. Default 500. */
+  readonly heartbeatMs: number
+  /** Without any from the other side for so long, it is taken for dead. Default 2,000. */
+  readonly silenceMs: number
+}
+
+/** The defaults of {@link LinkTimes}. */
+export const defaultLinkTimes: LinkTimes = Object.freeze({ heartbeatMs: 500, silenceMs: 2000 })
+
+/** What a link is made of. */
+export interface LinkParts {
+  readonly id: string
+  readonly clock: Clock
+  readonly times: LinkTimes
+  /** Sends a letter to the other side. */
+  readonly post: (letter: string) => void
+  /** Whether the bus answers: while it does not, the other side may be silent. */
+  readonly isReachable: () => boolean
+  /** It is closed, by either side: no letter is for it any more. */
+  readonly onEnd?: () => void
+}
+
+/**
+ * A channel between a front and a worker over a bus that may lose, repeat or swap letters: each message is
+ * handed over once and in order, or the channel closes. Both ends notice when the other one is silent.
+ */
+export class Link<Out, In> implements Channel<Out, In> {
+  #sent = 0
+  #received = 0
+  #sentAt: number
+  #heardAt: number
+  #closed: string | undefined
+  #cancelTimer: () => void = () => {}
+  #onMessage: (message: In) => void = () => {}
+  #onClose: (reason: string) => void = () => {}
+
+  constructor(private readonly parts: LinkParts) {
+    this.#sentAt = this.#heardAt = parts.clock.now()
+    this.#watch()
+  }
+
+  get id(): string {
+    return this.parts.id
+  }
+
+  get isClosed(): boolean {
+    return this.#closed !== undefined
+  }
+
+  send(message: Out): void {
+    if (this.#closed === undefined) this.#post(message)
+  }
+
+  onMessage(listener: (message: In) => void): void {
+    this.#onMessage = listener
+  }
+
+  onClose(listener: (reason: string) => void): void {
+    this.#onClose = listener
+    if (this.#closed !== undefined) listener(this.#closed)
+  }
+
+  /** A letter of this link came. */
+  receive({ n, b }: LinkLetter): void {
+    if (this.#closed !== undefined || (n !== 0 && n <= this.#received)) return
+    this.#heardAt = this.parts.clock.now()
+    if (n === 0) return this.#end('the other side closed it')
+    if (n > this.#received + 1) return this.close('a message was lost')
+    this.#received = n
+    if (b !== undefined) this.#onMessage(b as In)
+  }
+
+  /** Closes it on both sides. */
+  close(reason: string): void {
+    if (this.#closed !== undefined) return
+    this.parts.post(JSON.stringify({ l: this.id, n: 0 } satisfies LinkLetter))
+    this.#end(reason)
+  }
+
+  #end(reason: string): void {
+    this.#closed = reason
+    this.#cancelTimer()
+    this.parts.onEnd?.()
+    this.#onClose(reason)
+  }
+
+  #post(message?: Out): void {
+    this.#sentAt = this.parts.clock.now()
+    const letter: LinkLetter = { l: this.id, n: ++this.#sent, b: message }
+    this.parts.post(JSON.stringify(letter))
+  }
+
+  #watch(): void {
+    const { clock, times } = this.parts
+    const { heartbeatMs, silenceMs } = times
+    const everyMs = Math.min(heartbeatMs, silenceMs) / 4
+    const due = clock.now() + everyMs
+    this.#cancelTimer = clock.at(due, () => {
+      const now = clock.now()
+      // If this check ran late, this process was busy and letters may still be unread.
+      const isLate = now - due > silenceMs / 4
+      if (isLate || !this.parts.isReachable()) this.#heardAt = now
+      if (now - this.#heardAt >= silenceMs) return this.close(`it was silent for ${silenceMs} ms`)
+      if (now - this.#sentAt >= heartbeatMs) this.#post()
+      this.#watch()
+    })
+  }
+}

@@ -1,0 +1,46 @@
+import type { EngineInfo, FromEngine, ToEngine } from '@cllm/core'
+import type { PlacedRequest, WorkerReport } from '@cllm/scheduler'
+
+/** Whether a worker takes new requests. */
+export type WorkerState = 'up' | 'draining'
+
+/** A worker as the list of members has it. */
+export interface WorkerRecord {
+  readonly kind: 'worker'
+  readonly id: string
+  readonly state: WorkerState
+  /** What it serves. */
+  readonly info: EngineInfo
+  /**
+   * Workers with the same one compute the same numbers: the model's file, the library, the device and
+   * the type of the KV cache.
+   */
+  readonly fingerprint: string
+  readonly host: string
+  /** Its load, when it was listed last. */
+  readonly load: Pick<WorkerReport, 'slots' | 'open' | 'openTokens' | 'backlogTokens' | 'tokenMs'>
+}
+
+/** A message of a front to a worker. */
+export type ToWorker =
+  /** The first on a link. */
+  | { readonly type: 'hello'; readonly front: string }
+  | {
+      readonly type: 'place'
+      /** The number of the front's placement. */
+      readonly placement: number
+      /** What the worker's meter counts it with. */
+      readonly routed: Omit<PlacedRequest, 'id'>
+      readonly submit: ToEngine & { readonly type: 'submit' }
+    }
+  | Exclude<ToEngine, { readonly type: 'submit' }>
+
+/** A message of a worker to a front. */
+export type FromWorker =
+  | { readonly type: 'report'; readonly state: WorkerState; readonly report: WorkerReport }
+  | Extract<FromEngine, { readonly type: 'events' | 'result' | 'error' }>
+
+/** A letter to a worker that belongs to no link. */
+export interface WorkerOrder {
+  readonly order: 'drain'
+}

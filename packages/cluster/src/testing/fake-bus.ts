@@ -1,0 +1,66 @@
+import type { Clock } from '@cllm/core'
+import type { ClusterBus } from '../bus/cluster-bus.js'
+
+/** What happens to a letter: milliseconds after which copies of it arrive; none: it is lost. */
+export type Fate = (text: string) => readonly number[]
+
+/** A connection to a {@link FakeServer}. */
+export interface FakeBus extends ClusterBus {
+  /** What it posts from now on, and what it would get, is lost. */
+  die(): void
+}
+
+/** The server of fake buses: mailboxes and members in memory, on any clock. */
+export class FakeServer {
+  readonly #mailboxes = new Map<string, (letter: string) => void>()
+  readonly #members = new Map<string, { record: string; until: number }>()
+  /** Letters that came too early. */
+  readonly #early = new Map<string, string[]>()
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly fate: Fate = () => [0],
+  ) {}
+
+  /** A process's connection; what a dead process posts or would get is lost. */
+  connect(): FakeBus {
+    let isDead = false
+    const own: string[] = []
+    const die = () => {
+      isDead = true
+      for (const mailbox of own) this.#mailboxes.delete(mailbox)
+    }
+    return {
+      isReachable: true,
+      post: (mailbox, letter) => {
+        if (isDead) return
+        for (const delay of this.fate(letter)) {
+          this.clock.at(this.clock.now() + delay, () => this.#deliver(mailbox, letter))
+        }
+      },
+      listen: (mailbox, onLetter) => {
+        own.push(mailbox)
+        this.#mailboxes.set(mailbox, onLetter)
+        for (const letter of this.#early.get(mailbox) ?? []) onLetter(letter)
+        this.#early.delete(mailbox)
+      },
+      announce: async (id, record, ttlMs) => {
+        if (!isDead) this.#members.set(id, { record, until: this.clock.now() + ttlMs })
+      },
+      withdraw: async (id) => void this.#members.delete(id),
+      members: async () => {
+        const now = this.clock.now()
+        const live = [...this.#members].filter(([, { until }]) => until > now)
+        return new Map(live.map(([id, { record }]) => [id, record]))
+      },
+      close: async () => die(),
+      die,
+    }
+  }
+
+  #deliver(mailbox: string, letter: string): void {
+    const onLetter = this.#mailboxes.get(mailbox)
+    if (onLetter !== undefined) onLetter(letter)
+    else this.#early.set(mailbox, [...(this.#early.get(mailbox) ?? []), letter].slice(-100))
+  }
+}

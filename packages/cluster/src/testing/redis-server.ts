@@ -1,0 +1,86 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { createServer } from 'node:net'
+
+/** Why there is no Redis to test with; undefined where there is one. */
+export function whyNoRedis(): string | undefined {
+  const { error } = spawnSync('redis-server', ['--version'])
+  return error === undefined ? undefined : 'there is no redis-server on the PATH'
+}
+
+/** A port that is free now. */
+async function freePort(): Promise<number> {
+  return await new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as { port: number }
+      server.close(() => resolve(port))
+    })
+  })
+}
+
+/** A Redis server that keeps nothing on the disk. */
+export class RedisServer {
+  #process: ChildProcess | undefined
+
+  private constructor(
+    readonly port: number,
+    private readonly settings: readonly string[],
+  ) {}
+
+  /**
+   * Starts a server on a free port.
+   *
+   * @param settings further arguments
+   */
+  static async start(...settings: readonly string[]): Promise<RedisServer> {
+    const server = new RedisServer(await freePort(), settings)
+    await server.restart()
+    return server
+  }
+
+  get url(): string {
+    return `redis://127.0.0.1:${this.port}`
+  }
+
+  /** The URL for one of its users. */
+  urlFor(user: string, password: string): string {
+    return `redis://${user}:${password}@127.0.0.1:${this.port}`
+  }
+
+  /** Starts it, after it was killed, at the same port and empty. */
+  async restart(): Promise<void> {
+    const args = [
+      '--port',
+      String(this.port),
+      '--bind',
+      '127.0.0.1',
+      '--save',
+      '',
+      '--appendonly',
+      'no',
+      ...this.settings,
+    ]
+    const child = spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] })
+    this.#process = child
+    await new Promise<void>((resolve, reject) => {
+      let output = ''
+      child.once('error', reject)
+      child.once('exit', (code) => reject(new Error(`redis-server ended with ${code}: ${output}`)))
+      child.stdout.on('data', (data: Buffer) => {
+        output += data.toString()
+        if (output.includes('Ready to accept connections')) resolve()
+      })
+    })
+    child.removeAllListeners('exit')
+  }
+
+  /** Kills it and resolves when it is gone. */
+  async kill(): Promise<void> {
+    const child = this.#process
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+    const gone = new Promise((resolve) => child.once('exit', resolve))
+    child.kill('SIGKILL')
+    await gone
+  }
+}

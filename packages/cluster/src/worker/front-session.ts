@@ -1,0 +1,120 @@
+import {
+  type AddressedEvent,
+  CllmError,
+  type EngineCallName,
+  type EngineClient,
+  type RequestEvent,
+  type ToEngine,
+} from '@cllm/core'
+import type { Link } from '../link/link.js'
+import type { FromWorker, ToWorker } from '../messages.js'
+
+/** What a session tells its worker. */
+export interface SessionListener {
+  /** A request came. */
+  readonly onPlaced: (id: string, message: ToWorker & { readonly type: 'place' }) => void
+  /** An event of a request, before the front gets it. */
+  readonly onEvent: (id: string, event: RequestEvent) => void
+}
+
+/** Calls that a front answers itself: they are no business of a worker that others use, too. */
+const ofFront: ReadonlySet<EngineCallName> = new Set(['drain', 'close'])
+
+/**
+ * One front's use of the engine: its requests and calls. The events of a step go to it as one message.
+ * When its link closes, all of them are cancelled.
+ */
+export class FrontSession {
+  readonly #requests = new Map<string, AbortController>()
+  readonly #calls = new Map<number, AbortController>()
+  #events: AddressedEvent[] = []
+  #isFlushing = false
+
+  constructor(
+    private readonly link: Link<FromWorker, ToWorker>,
+    private readonly client: EngineClient,
+    private readonly listener: SessionListener,
+  ) {
+    link.onMessage((message) => this.#receive(message))
+    link.onClose(() => this.#end())
+  }
+
+  /** Requests that have not ended. */
+  get size(): number {
+    return this.#requests.size
+  }
+
+  send(message: FromWorker): void {
+    this.link.send(message)
+  }
+
+  close(reason: string): void {
+    this.link.close(reason)
+  }
+
+  #receive(message: ToWorker): void {
+    if (message.type === 'place') void this.#serve(message)
+    else if (message.type === 'cancel') {
+      const reason = message.reason ?? 'The request was cancelled'
+      this.#requests.get(message.id)?.abort(new CllmError('cancelled', reason))
+    } else if (message.type === 'leave') this.#calls.get(message.call)?.abort()
+    else if (message.type === 'call') void this.#answer(message)
+  }
+
+  async #serve(message: ToWorker & { readonly type: 'place' }): Promise<void> {
+    const { id, request } = message.submit
+    const controller = new AbortController()
+    this.#requests.set(id, controller)
+    const own = `${this.link.id}/${id}`
+    this.listener.onPlaced(own, message)
+    const tell = (event: RequestEvent) => {
+      this.listener.onEvent(own, event)
+      this.#publish({ id, event })
+    }
+    try {
+      const events = this.client.submit({ ...request, id: own }, { signal: controller.signal })
+      for await (const event of events) {
+        // Forgotten before its end is told: who hears of the end may count.
+        if (event.type === 'end') this.#requests.delete(id)
+        tell(event)
+      }
+    } catch (error) {
+      this.#requests.delete(id)
+      tell({ type: 'error', error: CllmError.from(error).serialize() })
+    }
+  }
+
+  /** An engine's client hands over all events of a step in one turn of the event loop. */
+  #publish(event: AddressedEvent): void {
+    this.#events.push(event)
+    if (this.#isFlushing) return
+    this.#isFlushing = true
+    setImmediate(() => {
+      this.#isFlushing = false
+      this.link.send({ type: 'events', events: this.#events.splice(0) })
+    })
+  }
+
+  async #answer(message: ToEngine & { readonly type: 'call' }): Promise<void> {
+    const { call, name } = message
+    const controller = new AbortController()
+    this.#calls.set(call, controller)
+    try {
+      if (ofFront.has(name)) throw new CllmError('unsupported', `A worker does not ${name} for one`)
+      const more = name === 'embed' ? [{ signal: controller.signal }] : []
+      const method = this.client[name] as (...values: readonly unknown[]) => Promise<unknown>
+      const value = await method.apply(this.client, [...message.arguments, ...more])
+      this.link.send({ type: 'result', call, value })
+    } catch (error) {
+      this.link.send({ type: 'error', call, error: CllmError.from(error).serialize() })
+    } finally {
+      this.#calls.delete(call)
+    }
+  }
+
+  #end(): void {
+    const error = new CllmError('cancelled', 'The front is gone')
+    for (const controller of this.#requests.values()) controller.abort(error)
+    for (const controller of this.#calls.values()) controller.abort(error)
+  }
+}

@@ -1,0 +1,168 @@
+import {
+  createEngine,
+  type GenerateRequest,
+  LocalEngineClient,
+  nextNumber,
+  PluginRegistry,
+  SimulatedClock,
+  systemRandom,
+} from '@cllm/core'
+import { drive, FakeBackend, firstComeFirstServed } from '@cllm/core/testing'
+import { ClusterFront, Link, type LinkLetter, WorkerHost } from '@cllm/cluster'
+import { FakeServer, type Fate } from '@cllm/cluster/testing'
+import * as fc from 'fast-check'
+import t from 'tap'
+
+/** After this time nothing goes wrong any more, so that everything can end. */
+const calmMs = 20_000
+
+/** How often letters are lost, come twice, and come late, which is how they overtake each other. */
+const troubles = fc.record({
+  lost: fc.constantFrom(0, 0.002, 0.02),
+  twice: fc.constantFrom(0, 0.05),
+  late: fc.constantFrom(0, 0.01, 0.1),
+  seed: fc.nat(2 ** 30),
+})
+
+type Troubles = typeof troubles extends fc.Arbitrary<infer T> ? T : never
+
+function fateOf({ lost, twice, late, seed }: Troubles, clock: SimulatedClock): Fate {
+  let state = seed
+  const chance = () => (state = nextNumber(state)) / 2 ** 32
+  return () => {
+    if (clock.now() > calmMs) return [1]
+    if (chance() < lost) return []
+    const delay = chance() < late ? 1 + 60 * chance() : 1
+    return chance() < twice ? [delay, delay + 30 * chance()] : [delay]
+  }
+}
+
+const message = fc.record({ at: fc.nat(3000), text: fc.string({ maxLength: 5 }) })
+
+t.test('a link hands over each message once and in order, or closes', async (t) => {
+  let closed = 0
+  await fc.assert(
+    fc.asyncProperty(troubles, fc.array(message, { maxLength: 200 }), async (trouble, messages) => {
+      const clock = new SimulatedClock()
+      const server = new FakeServer(clock, fateOf(trouble, clock))
+      const ends = [0, 1].map((index) => {
+        const bus = server.connect()
+        const link: Link<number, number> = new Link({
+          id: 'link',
+          clock,
+          times: { heartbeatMs: 500, silenceMs: 2000 },
+          post: (letter) => bus.post(String(1 - index), letter),
+          isReachable: () => true,
+        })
+        bus.listen(String(index), (letter) => link.receive(JSON.parse(letter) as LinkLetter))
+        return link
+      })
+      const [one, other] = ends as [(typeof ends)[0], (typeof ends)[0]]
+      const got: number[] = []
+      let ended = 0
+      for (const link of ends) link.onClose(() => ended++)
+      other.onMessage((number) => got.push(number))
+      const sorted = messages.toSorted((a, b) => a.at - b.at)
+      for (const [index, { at }] of sorted.entries()) clock.at(at, () => one.send(index))
+      clock.advance(calmMs)
+      t.same(got, [...got.keys()], 'what arrived is the beginning of what was sent')
+      if (got.length < messages.length) t.equal(ended, 2, 'what is missing closed both ends')
+      closed += ended / 2
+      one.close('the test is over')
+      clock.advance(1)
+    }),
+    { numRuns: 100 },
+  )
+  t.ok(closed > 10, `${closed} links closed`)
+})
+
+const request: fc.Arbitrary<GenerateRequest> = fc.record({
+  prompt: fc.record({ text: fc.constantFrom('Once upon a time', 'x', 'the cat sat on the mat') }),
+  maxTokens: fc.integer({ min: 1, max: 60 }),
+  stop: fc.constantFrom([], [' the', 'a']),
+  sampling: fc.record({
+    temperature: fc.constantFrom(0, 0.7, 3),
+    seed: fc.nat(1000),
+    repetitionPenalty: fc.constantFrom(1, 1.3),
+  }),
+})
+
+const load = fc.array(fc.tuple(fc.nat(1000), request), { minLength: 1, maxLength: 10 })
+const deaths = fc.array(fc.record({ at: fc.nat(3000), worker: fc.nat(2) }), { maxLength: 4 })
+
+function engineOn(clock: SimulatedClock) {
+  const backend = new FakeBackend({ clock, stepMs: () => 10 })
+  const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
+  return { engine, client: new LocalEngineClient(engine, new PluginRegistry(), systemRandom) }
+}
+
+/** All that a stream says, without times and what was cached. */
+async function said(
+  client: LocalEngineClient | ReturnType<ClusterFront['client']>,
+  asked: GenerateRequest,
+) {
+  const events: unknown[] = []
+  for await (const event of client.submit(asked)) {
+    if (event.type === 'token') events.push([event.token, event.text])
+    if (event.type === 'end') events.push([event.reason, event.text, event.usage.generatedTokens])
+  }
+  return events
+}
+
+t.test('whatever is lost, doubled, late or dies: each token once and in order', async (t) => {
+  let moved = 0
+  await fc.assert(
+    fc.asyncProperty(troubles, load, deaths, async (trouble, requests, dying) => {
+      const clock = new SimulatedClock()
+      const server = new FakeServer(clock, fateOf(trouble, clock))
+      let count = 0
+      const startWorker = async () => {
+        const { engine, client } = engineOn(clock)
+        const bus = server.connect()
+        const id = `worker-${++count}`
+        const info = engine.info()
+        const worker = new WorkerHost({ id, bus, client, info, clock, fingerprint: 'f', host: 'h' })
+        await worker.start()
+        return {
+          die() {
+            bus.die()
+            void client.close()
+          },
+        }
+      }
+      const workers = await Promise.all([0, 1, 2].map(startWorker))
+      const fronts = ['a', 'b'].map(
+        (id) =>
+          new ClusterFront({
+            id,
+            bus: server.connect(),
+            clock,
+            options: { patienceMs: Infinity, maxMoves: Infinity },
+          }),
+      )
+      await Promise.all(fronts.map(async (front) => await front.start()))
+      for (const { at, worker } of dying) {
+        clock.at(at, () => {
+          workers[worker]?.die()
+          clock.at(at + 300, () => void startWorker().then((next) => (workers[worker] = next)))
+        })
+      }
+      const clients = fronts.map((front) => front.client('fake'))
+      const alone = engineOn(clock)
+      const streams = requests.map(async ([at, asked], index) => {
+        await new Promise<void>((resolve) => void clock.at(at, resolve))
+        return await said(clients[index % 2]!, asked)
+      })
+      const answers = await drive(clock, Promise.all(streams))
+      const expected = await drive(
+        clock,
+        Promise.all(requests.map(async ([, asked]) => await said(alone.client, asked))),
+      )
+      t.same(answers, expected)
+      for (const { workers: channel } of clients) moved += channel.counts.movedExactly
+      await Promise.all(fronts.map(async (front) => await front.close()))
+    }),
+    { numRuns: 30 },
+  )
+  t.ok(moved > 10, `${moved} requests moved`)
+})

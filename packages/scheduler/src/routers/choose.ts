@@ -1,0 +1,107 @@
+import type { WorkerView } from '@cllm/core'
+import { mixBits } from '@cllm/core/portable'
+
+/**
+ * The worker with the least cost; of equal ones that with the fewest requests, then that which got its
+ * last one longest ago, so that idle workers' slots are used in turns.
+ */
+export function leastBy(
+  workers: readonly WorkerView[],
+  costOf: (worker: WorkerView) => number,
+): WorkerView {
+  let [best] = workers as readonly [WorkerView]
+  let least = costOf(best)
+  for (const worker of workers) {
+    if (worker === best) continue
+    const cost = costOf(worker)
+    if (cost > least || (cost === least && !isIdler(worker, best))) continue
+    best = worker
+    least = cost
+  }
+  return best
+}
+
+/** Costs this close to the least one, as a share of it and in steps, are as good: no prediction is better. */
+const near = { share: 0.25, steps: 1 }
+/** With several fronts, as many workers come into question up to this many times the least cost. */
+const farthest = 2
+
+/**
+ * A worker whose cost is about the least. Of several, two are drawn by the request's id and the better one
+ * is taken: fronts that do not see each other's placements yet would otherwise all choose the same.
+ */
+export function nearlyLeastBy(
+  id: string,
+  workers: readonly WorkerView[],
+  costOf: (worker: WorkerView) => number,
+): WorkerView {
+  const costs = new Map(workers.map((worker) => [worker, costOf(worker)]))
+  const cost = (worker: WorkerView) => costs.get(worker) ?? Infinity
+  const least = Math.min(...costs.values())
+  const isNear = (worker: WorkerView, times: number) =>
+    cost(worker) <= times * least + near.steps * worker.stepMs
+  let good = workers.filter((worker) => isNear(worker, 1 + near.share))
+  const { fronts } = workers[0]!
+  if (good.length < fronts) {
+    good = workers
+      .filter((worker) => isNear(worker, farthest))
+      .toSorted((one, other) => cost(one) - cost(other))
+      .slice(0, fronts)
+  }
+  const [one, other] = drawTwo(id, good)
+  const [better, worse] = cost(other) < cost(one) ? [other, one] : [one, other]
+  const areEqual = cost(worse) <= (1 + near.share) * cost(better)
+  return areEqual && isIdler(worse, better) ? worse : better
+}
+
+/** Two of them that the id names; twice the same one where there is no other. */
+export function drawTwo(
+  id: string,
+  workers: readonly WorkerView[],
+): readonly [WorkerView, WorkerView] {
+  const hash = hashOf(id)
+  const first = hash % workers.length
+  const step = 1 + (mixBits(hash) % Math.max(1, workers.length - 1))
+  return [workers[first]!, workers[(first + step) % workers.length]!]
+}
+
+function isIdler(one: WorkerView, other: WorkerView): boolean {
+  return one.open === other.open ? one.placedAt < other.placedAt : one.open < other.open
+}
+
+/** A hash of a text: the same everywhere. */
+export function hashOf(text: string): number {
+  let hash = 0x811c9dc5
+  for (let index = 0; index < text.length; index++) {
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193)
+  }
+  return mixBits(hash)
+}
+
+/**
+ * The workers that a key belongs to, the first choice first (rendezvous hashing): all fronts find the
+ * same ones, and a worker that comes or goes moves only its own keys.
+ */
+export function homesOf(
+  key: string,
+  workers: readonly WorkerView[],
+  count: number,
+): readonly WorkerView[] {
+  const start = hashOf(key)
+  const ranked = workers.map((worker) => ({ worker, rank: mixBits(start ^ hashOf(worker.id)) }))
+  ranked.sort((one, other) => other.rank - one.rank)
+  return ranked.slice(0, count).map(({ worker }) => worker)
+}
+
+/** How much later than the earliest a first token may be for a reason to go elsewhere. */
+export interface Bound {
+  /** As a share of the earliest. */
+  readonly slack: number
+  /** Milliseconds, in steps of the worker. */
+  readonly steps: number
+}
+
+/** Whether the first token on this worker comes within the bound of the earliest. */
+export function isWithin({ slack, steps }: Bound, worker: WorkerView, earliestMs: number): boolean {
+  return worker.firstTokenMs <= (1 + slack) * earliestMs + steps * worker.stepMs
+}

@@ -1,0 +1,53 @@
+import type { WorkerView } from '@cllm/core'
+import { defineRouter } from '@cllm/core/portable'
+import { z } from 'zod'
+import { leastBy, nearlyLeastBy } from './choose.js'
+
+/**
+ * The earliest first token, as each worker's own costs predict it: its wait, and the part of the
+ * prompt that it does not hold; and what this prompt costs the requests beside it. The worker that holds
+ * the most wins while that comes within the bound, as the prompt stays there for the next turn; but only
+ * by what is its own: what many prompts begin with is no reason.
+ */
+export const prefixWait = defineRouter({
+  name: 'prefix-wait',
+  doc: 'The earliest first token, predicted from the wait and from the part of the prompt that the worker does not hold; the worker that holds the most wins within a bound.',
+  options: z.object({
+    slack: z
+      .number()
+      .min(0)
+      .default(0.25)
+      .describe('How much later, as a share, the first token may be where most is held.'),
+    steps: z.number().min(0).default(1).describe('The same in steps of the worker, added to it.'),
+    beside: z
+      .number()
+      .min(0)
+      .default(0.25)
+      .describe('What the time of its prompt costs each request beside it, as a share of it.'),
+  }),
+  create: ({ beside, slack, steps }) => ({
+    place(request, workers) {
+      const costOf = (worker: WorkerView): number => {
+        const { firstTokenMs, waitMs, open } = worker
+        return firstTokenMs + beside * open * (firstTokenMs - waitMs)
+      }
+      const earliest = nearlyLeastBy(request.id, workers, costOf)
+      const most = leastBy(workers, ({ cachedTokens }) => -cachedTokens)
+      const own = most.cachedTokens - commonTokens(workers)
+      const bound = (1 + slack) * costOf(earliest) + steps * most.stepMs
+      const holds = own > request.promptTokens / 8 && costOf(most) <= bound
+      return { worker: (holds ? most : earliest).id }
+    },
+  }),
+})
+
+/** What three workers hold: no prompt of one conversation, but what many prompts begin with. */
+function commonTokens(workers: readonly WorkerView[]): number {
+  const most = [0, 0, 0]
+  for (const { cachedTokens } of workers) {
+    if (cachedTokens <= most[2]!) continue
+    most[2] = cachedTokens
+    most.sort((one, other) => other - one)
+  }
+  return most[2]!
+}

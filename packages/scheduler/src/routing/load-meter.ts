@@ -1,0 +1,196 @@
+import type { RequestEvent } from '@cllm/core'
+import { LinearFit } from '@cllm/core/portable'
+import { PromptChains } from './prompt-chains.js'
+import type { WorkerReport } from './worker-report.js'
+
+/** What a front says of a request that it places on a worker. */
+export interface PlacedRequest {
+  readonly id: string
+  readonly promptTokens: number
+  /** Hashes of the prompt's blocks. */
+  readonly blocks: readonly number[]
+  /** Tokens in a block; estimated where the front has only the text. */
+  readonly blockTokens: number
+  /** Tokens of an answer that has begun elsewhere. */
+  readonly continuedTokens?: number
+}
+
+interface OpenRequest {
+  promptTokens: number
+  /** Prompt tokens to compute, as expected. */
+  readonly ahead: number
+  readonly pairs: number
+  isPrefilling: boolean
+  tokens: number
+}
+
+/** Weight that the sums keep with each further request. */
+const memory = 0.95
+
+/** Sums of a ratio that is learnt: the latest requests weigh most. */
+class Ratio {
+  #over = 0
+  #under = 0
+
+  get value(): number | undefined {
+    return this.#under > 0 ? this.#over / this.#under : undefined
+  }
+
+  add(over: number, under: number): void {
+    if (!(over >= 0 && under > 0)) return
+    this.#over = memory * this.#over + over
+    this.#under = memory * this.#under + under
+  }
+}
+
+/** Prompts that are computed without a pause are one observation, or several of so many. */
+const promptsAtOnce = 8
+
+/**
+ * Learns what a prompt token takes: some time, some for each other request, whose tokens share the
+ * steps, and some for each token before it. Only whole stretches of work are known, as the prompts in them are computed side by side.
+ */
+class PromptCosts {
+  readonly #fit = new LinearFit({ prior: [1, 0.15, 0.0005], memory: 0.97, outlier: 4 })
+  #isMeasured = false
+  #ms = 0
+  #tokens = 0
+  #othersMs = 0
+  #pairs = 0
+  #prompts = 0
+
+  /** Some prompt was computed for this time, beside so many other requests. */
+  onTime(ms: number, others: number): void {
+    this.#ms += ms
+    this.#othersMs += ms * others
+  }
+
+  /** A prompt of so many tokens is done; `isLast` when no other one is being computed. */
+  onPrompt({ ahead, pairs }: OpenRequest, isLast: boolean): void {
+    this.#tokens += ahead
+    this.#pairs += pairs
+    if (!isLast && ++this.#prompts < promptsAtOnce) return
+    const others = this.#ms > 0 ? this.#othersMs / this.#ms : 0
+    this.#fit.observe([this.#tokens, this.#tokens * others, this.#pairs], this.#ms)
+    this.#isMeasured ||= this.#ms > 0
+    this.#ms = this.#tokens = this.#pairs = this.#othersMs = this.#prompts = 0
+  }
+
+  /** As a report has them. */
+  get figures(): Pick<WorkerReport, 'tokenMs' | 'besideMs' | 'pairMs'> {
+    if (!this.#isMeasured) return {}
+    const [tokenMs = 0, besideMs = 0, pairMs = 0] = this.#fit.coefficients
+    return { tokenMs, besideMs, pairMs }
+  }
+}
+
+/**
+ * Measures a worker from the events of its requests, as routers need it: what is on it, what its slots
+ * hold, and what a prompt token and a step take. It needs nothing from inside the engine, so it is the same for every
+ * backend, and in a simulation.
+ */
+export class LoadMeter {
+  readonly #open = new Map<string, OpenRequest>()
+  readonly #chains: PromptChains
+  readonly #seen = new Map<string, number>()
+  readonly #prompts = new PromptCosts()
+  readonly #step = new Ratio()
+  readonly #service = new Ratio()
+  #prefilling = 0
+  #openTokens = 0
+  #backlog = 0
+  #pairs = 0
+  #since = 0
+  #placedAt: number | undefined
+
+  constructor(private readonly slots: number) {
+    this.#chains = new PromptChains(slots)
+  }
+
+  /** A request was placed here: `front` says so with the number of its placements. */
+  onPlaced(request: PlacedRequest, front: string, placement: number, now: number): void {
+    this.#seen.set(front, placement)
+    this.#placedAt = now
+    this.#account(now)
+    const { id, promptTokens, blocks, blockTokens, continuedTokens = 0 } = request
+    const cached = Math.min(promptTokens, this.#chains.held(blocks) * blockTokens)
+    const ahead = Math.max(1, promptTokens - cached) + continuedTokens
+    const pairs = pairsOf(ahead, cached)
+    this.#open.set(id, { promptTokens, ahead, pairs, isPrefilling: true, tokens: 0 })
+    this.#chains.add(id, blocks)
+    this.#prefilling++
+    this.#openTokens += promptTokens
+    this.#backlog += ahead
+    this.#pairs += pairs
+  }
+
+  /** An event of a request came. Returns whether the report changed by it. */
+  onEvent(id: string, event: RequestEvent, now: number): boolean {
+    const request = this.#open.get(id)
+    if (request === undefined) return false
+    if (event.type === 'start') {
+      const { promptTokens } = event
+      this.#openTokens += promptTokens - request.promptTokens
+      request.promptTokens = promptTokens
+      return false
+    }
+    if (event.type === 'token' && ++request.tokens > 1) return false
+    this.#prefilled(request, event.type === 'token', now)
+    if (event.type === 'token') return true
+    this.#open.delete(id)
+    this.#chains.end(id)
+    this.#openTokens -= request.promptTokens
+    if (event.type === 'end') {
+      const { usage, timings } = event
+      const { prefillMs, decodeMs } = timings
+      this.#service.add(prefillMs + decodeMs, 1)
+      this.#step.add(decodeMs, usage.generatedTokens - 1)
+    }
+    return true
+  }
+
+  /** A front is gone: its number starts anew. */
+  forget(front: string): void {
+    this.#seen.delete(front)
+  }
+
+  /** The worker now. */
+  report(now: number): WorkerReport {
+    const [stepMs, serviceMs] = [this.#step.value, this.#service.value]
+    return {
+      slots: this.slots,
+      open: this.#open.size,
+      openTokens: this.#openTokens,
+      backlogTokens: this.#backlog,
+      backlogPairs: this.#pairs,
+      ...(this.#placedAt === undefined ? {} : { idleMs: now - this.#placedAt }),
+      ...this.#prompts.figures,
+      ...(stepMs === undefined ? {} : { stepMs }),
+      ...(serviceMs === undefined ? {} : { serviceMs }),
+      chains: this.#chains.list,
+      seen: Object.fromEntries(this.#seen),
+    }
+  }
+
+  /** Its prompt is computed, or it ended before that. */
+  #prefilled(request: OpenRequest, isComputed: boolean, now: number): void {
+    if (!request.isPrefilling) return
+    this.#account(now)
+    request.isPrefilling = false
+    this.#prefilling--
+    this.#backlog -= request.ahead
+    this.#pairs -= request.pairs
+    if (isComputed) this.#prompts.onPrompt(request, this.#prefilling === 0)
+  }
+
+  #account(now: number): void {
+    const others = this.#open.size - 1
+    if (this.#prefilling > 0) this.#prompts.onTime(now - this.#since, others)
+    this.#since = now
+  }
+}
+
+/** The sum over so many tokens, behind others, of the tokens before each. */
+export function pairsOf(tokens: number, before: number): number {
+  return tokens * (before + tokens / 2)
+}

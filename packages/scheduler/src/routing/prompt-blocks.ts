@@ -1,0 +1,49 @@
+import { GrowingHash } from '@cllm/core/portable'
+
+/** Tokens, or characters of a text, that make a block. */
+const tokenBlock = 64
+const textBlock = 256
+
+/** The blocks of a prompt, for routers. */
+export interface PromptBlocks {
+  /** A hash for each whole block and all that comes before it. */
+  readonly blocks: readonly number[]
+  readonly blockTokens: number
+}
+
+/**
+ * The blocks of a prompt in tokens.
+ *
+ * @param scope what else must be equal for two prompts to share anything, such as the tenant
+ */
+export function blocksOfTokens(tokens: readonly number[], scope = ''): PromptBlocks {
+  const blocks = hashesOf(tokens.length, (index) => tokens[index] ?? 0, tokenBlock, scope)
+  return { blocks, blockTokens: tokenBlock }
+}
+
+/**
+ * The blocks of a prompt in text, for a front without a tokenizer.
+ *
+ * @param tokensPerCharacter as measured on earlier prompts
+ * @param scope as in {@link blocksOfTokens}
+ */
+export function blocksOfText(text: string, tokensPerCharacter: number, scope = ''): PromptBlocks {
+  const blocks = hashesOf(text.length, (index) => text.charCodeAt(index), textBlock, scope)
+  return { blocks, blockTokens: textBlock * tokensPerCharacter }
+}
+
+function hashesOf(
+  length: number,
+  valueAt: (index: number) => number,
+  block: number,
+  scope: string,
+): number[] {
+  const hash = new GrowingHash()
+  for (let index = 0; index < scope.length; index++) hash.add(scope.charCodeAt(index))
+  const hashes: number[] = []
+  for (let end = block; end <= length; end += block) {
+    for (let index = end - block; index < end; index++) hash.add(valueAt(index))
+    hashes.push(hash.value)
+  }
+  return hashes
+}

@@ -1,0 +1,202 @@
+import type { RouterDefinition } from '@cllm/core'
+import { defineRouter, nextNumber } from '@cllm/core'
+import { testRouter, type TestContext } from '@cllm/core/testing'
+import {
+  blocksOfText,
+  blocksOfTokens,
+  createPolicy,
+  createRouter,
+  LoadMeter,
+  routerNames,
+  routers,
+  WorkerTable,
+} from '@cllm/scheduler'
+import {
+  builtInMachines,
+  type MachineModel,
+  simulateLoad,
+  type SimulationOptions,
+  slower,
+} from '@cllm/simulation'
+import t from 'tap'
+
+/** Routers that do not look at how busy a worker is, or not at all times. */
+const blind = new Set(['round-robin'])
+
+for (const router of routers) {
+  await testRouter(t, router, { leavesBusyWorkers: !blind.has(router.name) })
+}
+
+t.test('the suite finds what is wrong with a router', async (t) => {
+  const broken = (name: string, place: ReturnType<RouterDefinition['create']>['place']) =>
+    defineRouter({ name, doc: 'Broken.', create: () => ({ place }) })
+  let turn = 0
+  const defects = [
+    broken('unknown', () => ({ worker: 'nobody' })),
+    broken('first', (_, [one]) => ({ worker: one!.id })),
+    broken('moody', (_, workers) => ({ worker: workers[(turn++ % 7) % workers.length]!.id })),
+    broken('never', () => ({ holdMs: 10 })),
+    broken('silent', () => ({ refuse: '' })),
+    broken('sorting', (_, workers) => {
+      const [one] = (workers as unknown as { open: number; id: string }[]).sort(
+        (a, b) => a.open - b.open,
+      )
+      return { worker: one!.id }
+    }),
+  ]
+  for (const defect of defects) {
+    const failures: string[] = []
+    const recording: TestContext = {
+      async test(name, body) {
+        await body(recording).catch((error: Error) => failures.push(`${name}: ${error.message}`))
+      },
+      pass: () => undefined,
+    }
+    await testRouter(recording, defect)
+    t.ok(failures.length > 0, `${defect.name}: ${failures[0]}`)
+  }
+})
+
+t.test('blocks of a prompt are those of every prompt that begins with it', (t) => {
+  const text = 'abcdefgh'.repeat(200)
+  const short = blocksOfText(text.slice(0, 800), 0.25)
+  const long = blocksOfText(text, 0.25)
+  t.equal(short.blockTokens, 64)
+  t.same([short.blocks.length, long.blocks.length], [3, 6])
+  t.same(long.blocks.slice(0, 3), short.blocks)
+  t.notSame(blocksOfText(text, 0.25, 'tenant').blocks, long.blocks)
+  const tokens = Array.from({ length: 200 }, (_, index) => index)
+  t.same(blocksOfTokens(tokens).blocks.slice(0, 1), blocksOfTokens(tokens.slice(0, 64)).blocks)
+  t.end()
+})
+
+const request = (id: string, blocks: readonly number[]) => ({
+  id,
+  tenant: '',
+  session: undefined,
+  priority: 0,
+  maxTokens: 10,
+  moves: 0,
+  promptTokens: blocks.length * 64,
+  blocks,
+  blockTokens: 64,
+})
+
+t.test('a front counts what it has placed until the worker has seen it', (t) => {
+  const table = new WorkerTable('front')
+  const meter = new LoadMeter(4)
+  table.set('w', meter.report(0), 0)
+  const one = request('1', [1, 2, 3])
+  const number = table.place('w', one, 0)
+  const openOf = () => table.views(request('2', [1, 2, 4]), 0)[0]!
+  t.match(openOf(), { open: 1, backlogTokens: 192, cachedTokens: 128, placedAt: 0 })
+  table.set('w', meter.report(5), 5)
+  t.match(openOf(), { open: 1, backlogTokens: 192, cachedTokens: 128 }, 'an old report')
+  meter.onPlaced(one, 'front', number, 6)
+  table.set('w', meter.report(6), 6)
+  t.match(openOf(), { open: 1, backlogTokens: 192, cachedTokens: 128 }, 'it is in the report')
+  meter.onEvent('1', { type: 'start', id: '1', promptTokens: 192 }, 7)
+  meter.onEvent('1', { type: 'token', token: 1, text: '' }, 390)
+  table.set('w', meter.report(391), 391)
+  const view = openOf()
+  t.match(view, { open: 1, backlogTokens: 0, cachedTokens: 128, placedAt: 6 })
+  t.ok(view.tokenMs > 1.9 && view.tokenMs < 2.4, `a token took 2 ms: ${view.tokenMs}`)
+  table.setEligible('w', false)
+  t.same(table.views(one, 400), [])
+  t.end()
+})
+
+/** Conversations whose prompts grow, over machines that hold a few of them each. */
+function conversations(count: number, turns: number) {
+  let state = 3
+  const below = (limit: number) => Math.floor(((state = nextNumber(state)) / 2 ** 32) * limit)
+  return Array.from({ length: count }, (_, conversation) => {
+    const start = below(15_000)
+    return Array.from({ length: turns }, (_, turn) => ({
+      id: `${conversation}-${turn}`,
+      arrival: start + turn * (6000 + below(3000)),
+      // Every prompt begins with the same system prompt.
+      prompt: Array.from({ length: 300 * (turn + 1) }, (_, at) =>
+        at < 100 ? 7 : 1 + (conversation * 1000 + Math.floor(at / 300)) * 400 + (at % 300),
+      ),
+      maxTokens: 12,
+      session: `${conversation}`,
+      tenant: `${conversation % 5}`,
+    }))
+  }).flat()
+}
+
+const load = conversations(30, 4).toSorted((one, other) => one.arrival - other.arrival)
+
+async function serve(router: string, more: Partial<SimulationOptions> = {}) {
+  const { results } = await simulateLoad({
+    policy: () => createPolicy('adaptive+fcfs'),
+    machine: builtInMachines.get('two-cores') as MachineModel,
+    machines: 12,
+    slots: 8,
+    router: () => createRouter(router),
+    requests: load,
+    ...more,
+  })
+  const times = results.map(({ tokenTimes, request: { arrival } }) => tokenTimes[0]! - arrival)
+  const cached = results.reduce((sum, { usage }) => sum + (usage?.cachedTokens ?? 0), 0)
+  const prompts = results.reduce((sum, { usage }) => sum + (usage?.promptTokens ?? 0), 0)
+  const mean = times.reduce((sum, time) => sum + time, 0) / times.length
+  return { results, mean, hits: cached / prompts }
+}
+
+t.test('conversations: the default router beats those that do not look at prefixes', async (t) => {
+  const found = new Map<string, Awaited<ReturnType<typeof serve>>>()
+  for (const name of ['prefix-wait', 'least-loaded', 'session', 'kv']) {
+    t.ok(routerNames.includes(name))
+    found.set(name, await serve(name))
+  }
+  const [own, plain] = [found.get('prefix-wait')!, found.get('least-loaded')!]
+  t.ok(own.mean < 0.7 * plain.mean, `TTFT ${own.mean} against ${plain.mean}`)
+  t.ok(own.hits > 2 * plain.hits, `hits ${own.hits} against ${plain.hits}`)
+  for (const [name, { results }] of found) {
+    t.ok(
+      results.every(({ usage }) => usage?.generatedTokens === 12),
+      name,
+    )
+  }
+  const old = await serve('prefix-wait', { viewAgeMs: 1000 })
+  t.ok(old.mean < 1.15 * own.mean, `views 1 s old: ${old.mean} against ${own.mean}`)
+  const four = await serve('prefix-wait', { fronts: 4, viewAgeMs: 250 })
+  t.ok(four.mean < 1.15 * own.mean, `four fronts: ${four.mean} against ${own.mean}`)
+})
+
+t.test('machines that die, drain and are unequal: every request gets its answer', async (t) => {
+  const slowest = builtInMachines.get('two-cores') as MachineModel
+  const options = {
+    deaths: 0.5,
+    drains: [{ machine: 3, at: 9000 }],
+    fronts: 3,
+    viewAgeMs: 250,
+    machine: (index: number) => slower(slowest, 1 + index / 6),
+  }
+  const [one, other] = [await serve('prefix-wait', options), await serve('prefix-wait', options)]
+  t.same(one.results, other.results, 'the same each time')
+  t.ok(one.results.every(({ usage }) => usage?.generatedTokens === 12))
+  t.ok(
+    one.results.every(({ tokenTimes }) => tokenTimes.length === 12),
+    'each token once',
+  )
+  t.equal(one.results.filter(({ error }) => error !== undefined).length, 0)
+})
+
+t.test('a router holds and refuses', async (t) => {
+  let asked = 0
+  const patient = () => ({
+    place(request: { readonly id: string }, [first]: readonly { readonly id: string }[]) {
+      asked++
+      if (request.id.endsWith('-3')) return { refuse: 'not the last turn' }
+      return asked % 3 === 0 ? { worker: first!.id } : { holdMs: 20 }
+    },
+  })
+  const { results } = await serve('prefix-wait', { router: patient, machines: 2 })
+  const refused = results.filter(({ error }) => error === 'rejected')
+  t.equal(refused.length, 30)
+  t.ok(refused.every(({ message }) => message === 'not the last turn'))
+  t.equal(results.filter(({ usage }) => usage?.generatedTokens === 12).length, 90)
+})

@@ -1,0 +1,216 @@
+import type { Clock, Engine, GenerateRequest, RequestEvent, RouterPolicy } from '@cllm/core'
+import { nextNumber } from '@cllm/core/portable'
+import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler'
+import type { FleetOptions } from './fleet-options.js'
+import { SimulatedFront } from './simulated-front.js'
+import { SimulatedMachine } from './simulated-machine.js'
+
+/** What a fleet is made with. */
+export interface FleetParts extends Omit<FleetOptions, 'machine'> {
+  readonly clock: Clock
+  readonly slots: number
+  readonly seed: number
+  readonly createEngine: (index: number) => Engine
+  readonly onEvent: (id: string, event: RequestEvent) => void
+  /** Whether there is more to serve: machines die only until then. */
+  readonly isBusy: () => boolean
+}
+
+type ToPlace = Omit<GenerateRequest, 'prompt' | 'id'>
+
+/** A request on the machines. */
+interface Placed {
+  readonly id: string
+  readonly tokens: readonly number[]
+  readonly request: ToPlace
+  readonly front: SimulatedFront
+  readonly arrival: number
+  readonly answer: number[]
+  firstTokenMs: number | undefined
+  isAccepted: boolean
+  machine: SimulatedMachine | undefined
+  moves: number
+}
+
+const minuteMs = 60_000
+
+/** Machines behind fronts that place requests on them: they may die, drain and be unequal. */
+export class SimulatedFleet {
+  /** Every engine that there was. */
+  readonly engines: Engine[] = []
+  readonly #machines: (SimulatedMachine | undefined)[] = []
+  readonly #fronts: readonly SimulatedFront[]
+  readonly #open = new Map<string, Placed>()
+  readonly #draining = new Set<number>()
+  #turn = 0
+  #chance: number
+
+  constructor(private readonly parts: FleetParts) {
+    const { machines = 1, fronts = 1, router = usualRouter, clock, deaths = 0, drains = [] } = parts
+    this.#chance = parts.seed
+    this.#fronts = Array.from(
+      { length: fronts },
+      (_, index) => new SimulatedFront(`front-${index}`, router(), clock),
+    )
+    for (let index = 0; index < machines; index++) this.#start(index)
+    for (const { machine, at } of drains) clock.at(at, () => this.#drain(machine))
+    if (deaths > 0 && machines > 1) this.#plan(minuteMs / (deaths * machines))
+  }
+
+  /** How many machines share the load. */
+  get size(): number {
+    return this.#machines.length
+  }
+
+  /** A request arrives at the next front. */
+  submit(id: string, tokens: readonly number[], request: ToPlace): void {
+    const front = this.#fronts[this.#turn++ % this.#fronts.length]!
+    const placed: Placed = {
+      id,
+      tokens,
+      request,
+      front,
+      arrival: this.parts.clock.now(),
+      answer: [],
+      firstTokenMs: undefined,
+      isAccepted: false,
+      machine: undefined,
+      moves: 0,
+    }
+    this.#open.set(id, placed)
+    this.#place(placed)
+  }
+
+  cancel(id: string): void {
+    const placed = this.#open.get(id)
+    if (placed?.machine !== undefined) return placed.machine.engine.cancel(id)
+    if (placed !== undefined) this.#fail(placed, 'cancelled', 'The request was cancelled')
+  }
+
+  #start(index: number): void {
+    const { clock, slots, machines = 1, onEvent } = this.parts
+    const id = `machine-${String(index).padStart(4, '0')}`
+    const engine = this.parts.createEngine(index)
+    this.engines.push(engine)
+    const machine: SimulatedMachine = new SimulatedMachine(id, engine, slots, () => clock.now(), {
+      onEvent: machines > 1 ? (request, event) => this.#take(request, event) : onEvent,
+      ...(machines > 1 ? { onReport: (report) => this.#report(index, machine, report) } : {}),
+    })
+    this.#machines[index] = machine
+    this.#deliver(index, machine, machine.report)
+  }
+
+  /** What a machine reports reaches the fronts after a while. */
+  #report(index: number, machine: SimulatedMachine, report: WorkerReport): void {
+    const { clock, viewAgeMs = 0 } = this.parts
+    if (viewAgeMs === 0) this.#deliver(index, machine, report)
+    else clock.at(clock.now() + viewAgeMs, () => this.#deliver(index, machine, report))
+  }
+
+  #deliver(index: number, machine: SimulatedMachine, report: WorkerReport): void {
+    if (this.#machines[index] !== machine) return
+    for (const front of this.#fronts) front.onReport(machine.id, report)
+  }
+
+  #place(placed: Placed): void {
+    const { id, tokens, request, front, moves } = placed
+    if (this.#machines.length === 1) return this.#submit(placed, this.#machines[0]!)
+    const { tenant = '', session, priority = 0, maxTokens = 100 } = request
+    const prompt = { promptTokens: tokens.length, ...blocksOfTokens(tokens) }
+    front.place({
+      request: { id, tenant, session, priority, maxTokens, moves, ...prompt },
+      isOpen: () => this.#open.has(id),
+      onPlaced: (worker, placement) => {
+        const machine = this.#machines.find((one) => one?.id === worker)
+        // A front may not have noticed yet that a machine is gone.
+        placed.machine = machine ?? this.#lost.get(worker)
+        machine?.onPlaced(
+          { id, ...prompt, continuedTokens: placed.answer.length },
+          front.name,
+          placement,
+        )
+        if (machine !== undefined) this.#submit(placed, machine)
+      },
+      onRefused: (reason) => this.#fail(placed, 'rejected', reason),
+    })
+  }
+
+  readonly #lost = new Map<string, SimulatedMachine>()
+
+  #submit(placed: Placed, machine: SimulatedMachine): void {
+    const { id, tokens, request, answer, arrival, firstTokenMs, isAccepted } = placed
+    placed.machine = machine
+    const elapsedMs = this.parts.clock.now() - arrival
+    const first = firstTokenMs === undefined ? {} : { firstTokenMs }
+    const progress = isAccepted
+      ? { continued: { tokens: [...answer], elapsedMs, ...first } }
+      : elapsedMs > 0
+        ? { arrivedMsAgo: elapsedMs }
+        : {}
+    machine.engine.submit(id, { ...request, prompt: { tokens }, ...progress })
+  }
+
+  #take(id: string, event: RequestEvent): void {
+    const placed = this.#open.get(id)
+    if (placed === undefined) return
+    if (event.type === 'start') {
+      if (placed.isAccepted) return
+      placed.isAccepted = true
+    } else if (event.type === 'token') {
+      placed.answer.push(event.token)
+      placed.firstTokenMs ??= this.parts.clock.now() - placed.arrival
+    } else this.#open.delete(id)
+    this.parts.onEvent(id, event)
+  }
+
+  #fail(placed: Placed, code: 'rejected' | 'cancelled', message: string): void {
+    this.#open.delete(placed.id)
+    this.parts.onEvent(placed.id, { type: 'error', error: { code, message } })
+  }
+
+  #drain(index: number): void {
+    const machine = this.#machines[index]
+    this.#draining.add(index)
+    if (machine === undefined) return
+    for (const front of this.#fronts) front.onDrain(machine.id)
+  }
+
+  /** The next death; they are evenly spread over time. */
+  #plan(everyMs: number): void {
+    const { clock, isBusy } = this.parts
+    clock.at(clock.now() + everyMs, () => {
+      if (!isBusy()) return
+      this.#chance = nextNumber(this.#chance)
+      this.#kill(Math.floor((this.#chance / 2 ** 32) * this.#machines.length))
+      this.#plan(everyMs)
+    })
+  }
+
+  #kill(index: number): void {
+    const machine = this.#machines[index]
+    const isLast = this.#machines.filter((one) => one !== undefined).length === 1
+    if (machine === undefined || isLast) return
+    const { clock, noticeMs = 1500, restartMs = 30_000 } = this.parts
+    this.#machines[index] = undefined
+    this.#lost.set(machine.id, machine)
+    machine.die()
+    const now = clock.now()
+    clock.at(now + noticeMs, () => this.#onLost(machine))
+    if (this.#draining.has(index)) return
+    clock.at(now + Math.max(restartMs, noticeMs + 1), () => this.#start(index))
+  }
+
+  /** The fronts notice: what was there goes on elsewhere. */
+  #onLost(machine: SimulatedMachine): void {
+    this.#lost.delete(machine.id)
+    for (const front of this.#fronts) front.onGone(machine.id)
+    for (const placed of this.#open.values()) {
+      if (placed.machine !== machine) continue
+      placed.machine = undefined
+      placed.moves++
+      this.#place(placed)
+    }
+  }
+}
+
+const usualRouter = (): RouterPolicy => createRouter()
