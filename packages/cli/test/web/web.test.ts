@@ -31,7 +31,6 @@ async function auditAll(t: Test, page: Page): Promise<void> {
   const size = page.viewportSize()!
   await page.setViewportSize({ width: 360, height: 740 })
   t.same(await page.evaluate<string[]>(tooWide), [], 'it fits a phone')
-  t.same(await auditPage(page), [], 'phone')
   await page.setViewportSize(size)
 }
 
@@ -116,7 +115,7 @@ t.test('the page, used as a person would', { skip }, async (t) => {
       const response = await fetch(`${url}/generate`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', 'x-cllm-tenant': `team-${index % 2}` },
-        body: JSON.stringify({ prompt: `Story ${index}`, max_tokens: 100, ignore_eos: true }),
+        body: JSON.stringify({ prompt: `Story ${index}`, max_tokens: 80, ignore_eos: true }),
       })
       return response.status
     })

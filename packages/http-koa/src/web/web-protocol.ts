@@ -61,7 +61,7 @@ async function send(ctx: KoaContext, { files }: WebContext, name: string): Promi
   if (file === undefined) throw new CllmError('not_found', `The web page has no file ${name}`)
   ctx.type = file.type
   ctx.set({
-    'Content-Security-Policy': /^assets\/lab-worker-/.test(name) ? workerPolicy : pagePolicy,
+    'Content-Security-Policy': name.startsWith('assets/lab-worker-') ? workerPolicy : pagePolicy,
     'Cache-Control': file.isHashed ? 'public, max-age=31536000, immutable' : 'no-cache',
     ETag: file.etag,
     Vary: 'Accept-Encoding',
