@@ -127,6 +127,10 @@ export interface LogitsContext extends NativeContext {
   logits(batchIndex: number): Float32Array | undefined
   /** Threads of the forward passes from now on, up to as many as the context was made with. */
   setThreads(threads: number): void
+  /** What a sequence holds, or only what no cut can bring back; undefined where llama.cpp fails. */
+  saveSequence(sequence: number, partial: boolean): Promise<Uint8Array | undefined>
+  /** Puts it back; false where llama.cpp refuses it. Other bytes than were saved may end the process. */
+  restoreSequence(sequence: number, state: Uint8Array, partial: boolean): Promise<boolean>
 }
 
 /** A context of the addon, which draws with samplers of its own. */

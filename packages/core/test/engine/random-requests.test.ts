@@ -381,7 +381,9 @@ t.test(
         }
         if (JSON.stringify(problems) !== JSON.stringify(fine))
           throw new Error(JSON.stringify(problems))
-        for (const { type } of backend.operations) backendCalls[type]++
+        for (const { type } of backend.operations) {
+          if (type in backendCalls) backendCalls[type as keyof typeof backendCalls]++
+        }
         preemptions += statistics.preemptions
         drafted += statistics.speculation?.draftTokens ?? 0
         accepted += statistics.speculation?.acceptedTokens ?? 0
