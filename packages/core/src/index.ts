@@ -3,6 +3,7 @@ import 'reflect-metadata'
 // Contracts: what an engine, a client, a backend, a policy and a transport are.
 export type * from './contracts/clock.js'
 export type * from './contracts/definition.js'
+export type * from './contracts/engine/cache-statistics.js'
 export type * from './contracts/engine/engine-client.js'
 export type * from './contracts/engine/engine-directory.js'
 export type * from './contracts/engine/engine-observer.js'

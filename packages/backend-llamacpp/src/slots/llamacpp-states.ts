@@ -1,4 +1,4 @@
-import type { RestoreOptions, SlotId, SlotStates, StateOptions } from '@cllm/core'
+import type { RestoreOptions, SaveOptions, SlotId, SlotStates } from '@cllm/core'
 import type { LogitsContext } from '../native/native.js'
 import type { SlotCells } from './slot-cells.js'
 
@@ -32,10 +32,10 @@ export class LlamaCppStates implements SlotStates {
 
   async save(
     slot: SlotId,
-    { partial = false }: StateOptions = {},
+    { partial = false, allocate = newMemory }: SaveOptions = {},
   ): Promise<Uint8Array | undefined> {
     const { context, cells } = this.#parts
-    return cells.canRead(slot) ? await context.saveSequence(slot, partial) : undefined
+    return cells.canRead(slot) ? await context.saveSequence(slot, partial, allocate) : undefined
   }
 
   async restore(
@@ -55,3 +55,6 @@ export class LlamaCppStates implements SlotStates {
     return false
   }
 }
+
+/** Of its own: V8 may move the bytes of other short arrays. */
+const newMemory = (bytes: number): Uint8Array => new Uint8Array(new ArrayBuffer(bytes))

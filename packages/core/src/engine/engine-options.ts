@@ -32,6 +32,11 @@ export interface EngineOptions {
    * backend cannot verify drafts. Default `off`.
    */
   readonly speculative: string
+  /**
+   * Bytes of RAM for what slots held before they were given to other requests. Default 0: nothing is
+   * kept.
+   */
+  readonly cacheRamBytes: number
 }
 
 /** The defaults of {@link EngineOptions}. */
@@ -43,4 +48,5 @@ export const defaultEngineOptions: EngineOptions = Object.freeze({
   policyPatienceMs: 30_000,
   isolateTenants: false,
   speculative: 'off',
+  cacheRamBytes: 0,
 })

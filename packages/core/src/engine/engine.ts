@@ -14,6 +14,7 @@ import { Embeddings } from './embeddings.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
 import { PartQueue } from './input/part-queue.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
+import { StateCache } from './kv/states/state-cache.js'
 import { OutputProcessor } from './output/output-processor.js'
 import type { KVCacheManager, WaitPredictor } from './parts.js'
 import { type PolicyInForce, PolicyRunner } from './policy/policy-runner.js'
@@ -52,6 +53,7 @@ export class Engine {
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(StateCache) private readonly states: StateCache,
     @inject(SlotCompactor) private readonly compactor: SlotCompactor,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
@@ -64,7 +66,8 @@ export class Engine {
     @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
     @inject(WakeSignal) private readonly wake: WakeSignal,
   ) {
-    observers.add(policy, tracker, counters, costs, predictor, input, speculator, ...more)
+    const own = [policy, tracker, counters, costs, predictor, input, speculator, states.pauses]
+    observers.add(...own, ...more)
     this.#done = this.#run()
     this.#done.catch(() => {}) // `failed` tells of it
   }
@@ -121,6 +124,7 @@ export class Engine {
       ...this.table.statistics(),
       policyFaults: this.policy.faults,
       ...this.counters.snapshot(),
+      ...defined({ cache: this.states.statistics() }),
     }
   }
 
@@ -157,8 +161,13 @@ export class Engine {
       this.#publish()
       const record = step && this.#append(step, await step.outcome)
       this.observers.onTurn(this.clock.now() - began, record)
-      if (step === undefined) await this.wake.sleep(this.table.wakesAt(this.#planWakesAt))
+      if (step === undefined) await this.#idle()
     }
+  }
+
+  async #idle(): Promise<void> {
+    if ((await this.kv.onIdle?.()) === true) return
+    await this.wake.sleep(this.table.wakesAt(this.#planWakesAt))
   }
 
   /** The loop and its end: however it ends, every request gets an answer. */

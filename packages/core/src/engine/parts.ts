@@ -103,6 +103,8 @@ export interface KVCacheManager {
   release(sequence: Sequence, now: number): void
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   move(from: Slot, to: Slot): Promise<boolean>
+  /** The engine has nothing to compute: does some work ahead, and returns whether it did any. */
+  onIdle?(): Promise<boolean>
   /** What each slot holds now. */
   statistics(): SlotStatistics[]
 }

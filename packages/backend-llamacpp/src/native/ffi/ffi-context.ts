@@ -160,16 +160,19 @@ export class FfiContext implements LogitsContext {
     return this.#functions.llama_memory_seq_pos_max(this.#memory, sequence)
   }
 
-  async saveSequence(sequence: number, partial: boolean): Promise<Uint8Array | undefined> {
+  async saveSequence(
+    sequence: number,
+    partial: boolean,
+    allocate: (bytes: number) => Uint8Array | undefined,
+  ): Promise<Uint8Array | undefined> {
     this.#check()
     const { llama_state_seq_get_size_ext: sizeOf, llama_state_seq_get_data_ext: get } =
       this.#functions
     const { context } = this.#parts
     const flags = partial ? partialOnly : 0
     const size = sizeOf(context, sequence, flags)
-    if (size === 0) return undefined
-    // Of its own memory: V8 may move the bytes of other short arrays.
-    const state = new Uint8Array(new ArrayBuffer(size))
+    const state = size === 0 ? undefined : allocate(size)?.subarray(0, size)
+    if (state === undefined) return undefined
     const written = await runAsync(get, context, state, size, sequence, flags)
     return written === size ? state : undefined
   }

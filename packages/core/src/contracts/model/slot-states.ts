@@ -9,6 +9,15 @@ export interface StateOptions {
   readonly partial?: boolean
 }
 
+/** How a slot is saved. */
+export interface SaveOptions extends StateOptions {
+  /**
+   * Gives memory of at least this many bytes to write into, or undefined: then nothing is saved. Default:
+   * new memory, which takes longer to write to than memory that was used before.
+   */
+  readonly allocate?: (bytes: number) => Uint8Array | undefined
+}
+
 /** How a state is restored. */
 export interface RestoreOptions extends StateOptions {
   /** How many tokens the slot held when the state was saved. */
@@ -40,7 +49,7 @@ export interface SlotStates {
    */
   key(): Promise<string>
   /** The state of a slot, or undefined where it cannot be had now. The slot stays as it is. */
-  save(slot: SlotId, options?: StateOptions): Promise<Uint8Array | undefined>
+  save(slot: SlotId, options?: SaveOptions): Promise<Uint8Array | undefined>
   /**
    * Makes the state the content of the slot, which holds `tokens` tokens then. Returns whether that
    * succeeded; otherwise the slot is empty.

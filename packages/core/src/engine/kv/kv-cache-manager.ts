@@ -2,11 +2,12 @@ import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { SlotStatistics } from '../../contracts/engine/engine-statistics.js'
-import { chooseSlot } from './choose-slot.js'
+import { chooseSlot, type SlotChoice } from './choose-slot.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../parts.js'
 import { isFree, minimumWait } from './prefix-index.js'
+import { StateCache } from './states/state-cache.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** Gives slots to sequences and reuses the tokens that earlier ones computed in them. */
@@ -22,6 +23,7 @@ export class SlotCacheManager implements KVCacheManager {
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.PREFIX_INDEX) private readonly index: PrefixIndex,
     @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(StateCache) private readonly states: StateCache,
   ) {
     const length = backend.limits.slots
     this.slots = Array.from({ length }, (_, id) => ({
@@ -41,7 +43,7 @@ export class SlotCacheManager implements KVCacheManager {
 
   /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
   lookUp(sequence: Sequence): number {
-    const { version } = this.index
+    const version = this.index.version + this.states.version
     const known = this.#found.get(sequence)
     if (known?.version === version) return known.tokens
     const tokens = this.#lookUp(sequence)
@@ -65,20 +67,22 @@ export class SlotCacheManager implements KVCacheManager {
 
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
-    const { backend, costs } = this
-    const choice = chooseSlot(sequence, this.slots, this.index, costs, backend)
-    const { slot, source, shared } = choice
+    const { backend, costs, states } = this
+    const choice = chooseSlot(sequence, this.slots, this.index, costs, backend, states)
+    const { slot } = choice
+    await this.#beforeFill(choice)
     this.index.drop(slot)
     slot.owner = sequence
     this.#free--
     sequence.slot = slot.id
     try {
-      sequence.computedTokens = await this.#fill(slot, source, shared)
+      sequence.computedTokens = await this.#fill(choice, sequence)
     } catch (error) {
       // What it holds now is unknown, and a slot that counts as empty must be empty.
       backend.release(slot.id)
       throw error
     }
+    if (sequence.computedTokens === 0) states.onMiss()
     costs.onReuse(sequence.computedTokens / sequence.tokens.length)
     this.index.occupy(slot, sequence)
   }
@@ -141,6 +145,11 @@ export class SlotCacheManager implements KVCacheManager {
     return true
   }
 
+  /** Saves what an idle slot holds, if that is to be had back; returns whether it did. */
+  async onIdle(): Promise<boolean> {
+    return await this.states.saveOne(this.slots)
+  }
+
   statistics(): SlotStatistics[] {
     return this.slots.map((slot) => ({
       slot: slot.id,
@@ -153,13 +162,34 @@ export class SlotCacheManager implements KVCacheManager {
   #lookUp(sequence: Sequence): number {
     const idle = this.index.idle(sequence)
     const running = this.index.running(sequence)
-    const { costs } = this
+    const { costs, states } = this
     const isWorthIt = costs.steps.tokensMs(running - idle) > costs.copyMs
-    return running > idle && isWorthIt ? running : idle
+    const most = running > idle && isWorthIt ? running : idle
+    const found = states.find(sequence)
+    if (found === undefined || found.shared <= most) return most
+    return costs.steps.tokensMs(found.shared - most) > states.loadMs(found) ? found.shared : most
   }
 
-  async #fill(slot: Slot, source: Slot, shared: number): Promise<number> {
-    if (source !== slot) {
+  /** What a slot loses is saved before. */
+  async #beforeFill({ slot, source, shared, found }: SlotChoice): Promise<void> {
+    if (!this.states.isOn) return
+    const kept = slot === source && found === undefined ? shared : 0
+    if (found !== undefined) found.state.holds++
+    await this.states.beforeLoss(slot, kept, this.#isAnyDecoding)
+    if (found !== undefined) found.state.holds--
+  }
+
+  get #isAnyDecoding(): boolean {
+    return this.slots.some(({ owner }) => owner?.state === 'decoding')
+  }
+
+  async #fill({ slot, source, shared, found }: SlotChoice, sequence: Sequence): Promise<number> {
+    if (found !== undefined) {
+      const ms = this.states.loadMs(found)
+      const isInTime = !this.#isAnyDecoding || this.states.pauses.canLoad(ms)
+      const length = isInTime ? await this.states.load(slot, sequence, found) : 0
+      if (length > 0) return this.backend.truncate(slot.id, found.shared)
+    } else if (source !== slot) {
       const copied = await this.#copy(source, slot, shared)
       if (copied > 0) return copied
     } else if (slot.length === 0) {

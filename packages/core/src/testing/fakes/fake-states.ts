@@ -1,5 +1,5 @@
 import type { SlotId } from '../../contracts/model/backend.js'
-import type { RestoreOptions, SlotStates, StateOptions } from '../../contracts/model/slot-states.js'
+import type { RestoreOptions, SaveOptions, SlotStates } from '../../contracts/model/slot-states.js'
 import type { FakeOperation } from './fake-calls.js'
 import type { FakeSlot } from './fake-slot.js'
 
@@ -31,13 +31,20 @@ export class FakeStates implements SlotStates {
     return `fake ${this.host.id}`
   }
 
-  async save(slot: SlotId, { partial = false }: StateOptions = {}): Promise<Uint8Array> {
+  async save(
+    slot: SlotId,
+    { partial = false, allocate = (bytes) => new Uint8Array(bytes) }: SaveOptions = {},
+  ): Promise<Uint8Array | undefined> {
     const { host } = this
     const { tokens } = host.slot(slot)
     const hash = host.slot(slot).hashAt(tokens.length)
     const numbers = Uint32Array.from(partial ? [hash] : [hash, ...tokens])
     host.operations.push({ type: 'save', slot, partial })
-    return await host.during('save', numbers.byteLength, () => new Uint8Array(numbers.buffer))
+    const state = allocate(numbers.byteLength)?.subarray(0, numbers.byteLength)
+    return await host.during('save', numbers.byteLength, () => {
+      state?.set(new Uint8Array(numbers.buffer))
+      return state
+    })
   }
 
   async restore(
