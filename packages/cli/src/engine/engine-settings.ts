@@ -16,6 +16,8 @@ export interface EngineSettings {
   /** Plugins' replacements for built-in parts. */
   readonly use: PartChoice
   readonly log: LogSettings
+  /** MiB of RAM for what slots lose; default 0. */
+  readonly cacheRam?: number | 'auto'
   /** Bytes of RAM that other engines hold, which this one must not use; default 0. */
   readonly heldBytes?: number
   /** Engines that may compute at once on this machine's cores, this one among them; default 1. */

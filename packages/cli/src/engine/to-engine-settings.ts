@@ -42,6 +42,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     plugins: config.plugins,
     pluginsFolder: loaded.pluginsFolder,
     use: config.use,
+    cacheRam: config.cache.ram,
     log: { level: config.logging.level, file: config.logging.file },
   }
 }

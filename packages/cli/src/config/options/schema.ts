@@ -1,4 +1,5 @@
 import { replaceableParts } from '@cllm/core'
+import { cacheOptions } from './cache-options.js'
 import { modelOptions } from './model-options.js'
 import { recorderOptions, telemetryOptions } from './observe-options.js'
 import { kvCacheTypes } from '@cllm/backend-llamacpp/kv-cache-type'
@@ -180,6 +181,7 @@ export const schema = {
       placeholder: 'SECONDS',
     }),
   },
+  cache: cacheOptions,
   scheduler: schedulerOptions,
   api: {
     defaults: requestDefaults,

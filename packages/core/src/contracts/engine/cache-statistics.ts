@@ -19,6 +19,9 @@ export interface TierStatistics {
   readonly failed: number
   /** States that were dropped to make room. */
   readonly evictions: number
+  /** Milliseconds that saving took, and restoring. */
+  readonly saveMs: number
+  readonly loadMs: number
 }
 
 /** The tiers behind the slots. */

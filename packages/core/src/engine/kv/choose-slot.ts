@@ -70,6 +70,7 @@ export function chooseSlot(
   const best = choices.reduce((best, choice) => (cost(choice) < cost(best) ? choice : best))
   const most = Math.max(0, ...sources.map((found) => found.shared))
   if (best.slot === best.source && most > best.shared) costs.onCopyPassedOver()
+  if (best.found === undefined && (found?.shared ?? 0) > best.shared) costs.states.onPassedOver()
   return best
 }
 

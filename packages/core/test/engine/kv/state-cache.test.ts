@@ -101,12 +101,11 @@ t.test('no pause beside requests that decode is longer than a share of a step', 
   const steady = collect(made.client.submit(greedy(promptOf(20, 4), 600)))
   await runUntilIdle(made.clock, made.clock.now() + 100)
   const first = await ask(t, made, promptOf(200, 1))
-  // What a save costs is not known before the first one.
-  const second = await ask(t, made, promptOf(200, 2))
-  await ask(t, made, promptOf(200, 3))
-  t.match(ramOf(made), { saved: 1, skipped: 1 }, 'a state of 800 bytes would take 50 ms')
+  // What a save costs is learned from the first ones.
+  for (const family of [2, 3, 4, 5, 6, 7]) await ask(t, made, promptOf(200, family))
+  t.ok(ramOf(made).saved <= 3, `${ramOf(made).saved} were saved: each of 800 bytes took 50 ms`)
+  t.ok(ramOf(made).skipped >= 3)
   t.equal((await ask(t, made, [...first.said, 5])).cached, 203, 'restoring may take longer')
-  t.equal((await ask(t, made, [...second.said, 5])).cached, 0)
   await made.run(steady)
   await runUntilIdle(made.clock)
 })

@@ -27,7 +27,16 @@ export class StateCache {
   readonly pauses: PauseBudget
   readonly #states: SlotStates | undefined
   readonly #store: StateStore
-  readonly #counts = { hits: 0, misses: 0, hitTokens: 0, saved: 0, skipped: 0, failed: 0 }
+  readonly #counts = {
+    hits: 0,
+    misses: 0,
+    hitTokens: 0,
+    saved: 0,
+    skipped: 0,
+    failed: 0,
+    saveMs: 0,
+    loadMs: 0,
+  }
 
   constructor(
     @inject(tokens.BACKEND) { states }: Backend,
@@ -117,6 +126,7 @@ export class StateCache {
     state.holds--
     const ms = this.clock.now() - began
     this.pauses.onPause(ms)
+    this.#counts.loadMs += ms
     if (!isThere) {
       this.#counts.failed++
       this.#store.remove(state)
@@ -169,6 +179,7 @@ export class StateCache {
     const data = await states.save(id, { allocate }).catch(() => undefined)
     const ms = this.clock.now() - began
     this.pauses.onPause(ms)
+    this.#counts.saveMs += ms
     if (data === undefined) {
       this.#counts.failed++
       return false
