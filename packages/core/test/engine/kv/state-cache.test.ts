@@ -102,9 +102,9 @@ t.test('no pause beside requests that decode is longer than a share of a step', 
   await runUntilIdle(made.clock, made.clock.now() + 100)
   const first = await ask(t, made, promptOf(200, 1))
   // What a save costs is learned from the first ones.
-  for (const family of [2, 3, 4, 5, 6, 7]) await ask(t, made, promptOf(200, family))
-  t.ok(ramOf(made).saved <= 3, `${ramOf(made).saved} were saved: each of 800 bytes took 50 ms`)
-  t.ok(ramOf(made).skipped >= 3)
+  for (const family of [2, 3, 4, 5, 6, 7, 8]) await ask(t, made, promptOf(200, family))
+  t.ok(ramOf(made).saved <= 5, `${ramOf(made).saved} were saved: each of 800 bytes took 50 ms`)
+  t.ok(ramOf(made).skipped >= 1)
   t.equal((await ask(t, made, [...first.said, 5])).cached, 203, 'restoring may take longer')
   await made.run(steady)
   await runUntilIdle(made.clock)

@@ -27,6 +27,8 @@ export class StateCache {
   readonly pauses: PauseBudget
   readonly #states: SlotStates | undefined
   readonly #store: StateStore
+  /** What was saved before it was lost, once: where not all fits, one would drop the other for ever. */
+  readonly #savedAhead = new WeakMap<BlockChain, number>()
   readonly #counts = {
     hits: 0,
     misses: 0,
@@ -110,8 +112,14 @@ export class StateCache {
   /** Saves one idle slot that would be lost otherwise; returns whether there was one. */
   async saveOne(slots: readonly Slot[]): Promise<boolean> {
     if (this.#states === undefined || this.#counts.saved + this.#counts.skipped === 0) return false
-    const next = slots.find((slot) => slot.owner === undefined && this.#isWorthSaving(slot))
-    return next !== undefined && (await this.#save(next))
+    const next = slots.find((slot) => {
+      const { chain, owner, length } = slot
+      const isNew = chain !== undefined && this.#savedAhead.get(chain) !== length
+      return owner === undefined && isNew && this.#isWorthSaving(slot)
+    })
+    if (next?.chain === undefined) return false
+    this.#savedAhead.set(next.chain, next.length)
+    return await this.#save(next)
   }
 
   /** Restores what was found into a slot; returns how many tokens that has then, 0 for none. */
