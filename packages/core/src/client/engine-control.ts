@@ -6,6 +6,8 @@ import type {
 } from '../contracts/engine/engine-client.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
+import type { SlotAction, SlotActionResult } from '../contracts/engine/slot-files.js'
+import type { SlotId } from '../contracts/model/backend.js'
 import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
 import type {
   ChatMessage,
@@ -75,6 +77,11 @@ export class EngineControl implements EngineCalls {
     if (report !== undefined) return report
     const message = `There is no request "${id}" under way or among the last that ended`
     throw new CllmError('request_not_found', message, { details: { id } })
+  }
+
+  /** Saves, restores or erases an idle slot. */
+  async slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult> {
+    return await this.engine.slots.run(slot, action)
   }
 
   /** The active policy and the available ones. */

@@ -14,7 +14,7 @@ import { Embeddings } from './embeddings.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
 import { PartQueue } from './input/part-queue.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
-import { StateCache } from './kv/states/state-cache.js'
+import { SlotActions } from './kv/states/slot-actions.js'
 import { OutputProcessor } from './output/output-processor.js'
 import type { KVCacheManager, WaitPredictor } from './parts.js'
 import { type PolicyInForce, PolicyRunner } from './policy/policy-runner.js'
@@ -53,7 +53,7 @@ export class Engine {
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(StateCache) private readonly states: StateCache,
+    @inject(SlotActions) readonly slots: SlotActions,
     @inject(SlotCompactor) private readonly compactor: SlotCompactor,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
@@ -66,8 +66,7 @@ export class Engine {
     @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
     @inject(WakeSignal) private readonly wake: WakeSignal,
   ) {
-    const own = [policy, tracker, counters, costs, predictor, input, speculator, states.pauses]
-    observers.add(...own, ...more)
+    observers.add(policy, tracker, counters, costs, predictor, input, speculator, ...more)
     this.#done = this.#run()
     this.#done.catch(() => {}) // `failed` tells of it
   }
@@ -124,7 +123,6 @@ export class Engine {
       ...this.table.statistics(),
       policyFaults: this.policy.faults,
       ...this.counters.snapshot(),
-      ...defined({ cache: this.states.statistics() }),
     }
   }
 
@@ -139,10 +137,12 @@ export class Engine {
   async close(): Promise<void> {
     const error = new CllmError('shutting_down', 'The engine is shutting down')
     this.input.close(error)
+    this.slots.close(error)
     for (const sequence of this.table.all()) this.finisher.mark(sequence, error)
     this.#isClosed = true
     this.wake.notify()
     await this.#done.catch(() => {})
+    await this.kv.onClose?.()
   }
 
   /** Resolves when the loop has ended because a part of the engine failed, with the error. */
@@ -157,6 +157,7 @@ export class Engine {
     while (!this.#isClosed) {
       const began = this.clock.now()
       this.finisher.settle(began)
+      if (this.slots.isDue) await this.slots.settle()
       const step = await this.#startStep(began)
       this.#publish()
       const record = step && this.#append(step, await step.outcome)
@@ -177,6 +178,7 @@ export class Engine {
     } catch (error) {
       this.#failure = CllmError.from(error)
       this.input.close(this.#failure)
+      this.slots.close(this.#failure)
       this.finisher.failAll(this.#failure, this.clock.now())
     }
     this.finisher.settle(this.clock.now())

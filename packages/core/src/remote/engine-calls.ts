@@ -10,6 +10,7 @@ export const engineCalls = [
   'info',
   'statistics',
   'explain',
+  'slotAction',
   'getScheduler',
   'setScheduler',
   'drain',

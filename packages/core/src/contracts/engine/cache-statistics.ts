@@ -28,4 +28,6 @@ export interface TierStatistics {
 export interface CacheStatistics {
   /** States in RAM. */
   readonly ram: TierStatistics
+  /** States in files, where there are any; what they have to do with requests is counted here alone. */
+  readonly disk?: TierStatistics
 }

@@ -1,6 +1,7 @@
 import type { SerializedError } from '../../errors/cllm-error.js'
-import type { BackendCapabilities, BackendLimits, ModelInfo } from '../model/backend.js'
+import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from '../model/backend.js'
 import type { EngineStatistics } from './engine-statistics.js'
+import type { SlotAction, SlotActionResult } from './slot-files.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
 import type { SamplingParams } from '../model/sampling.js'
@@ -254,6 +255,11 @@ export interface EngineCalls {
    * `request_not_found`.
    */
   explain(id: string): Promise<RequestReport>
+  /**
+   * Writes what a slot holds to a file, reads it from one, or drops it, once the slot is idle. Throws
+   * `invalid_request`, and `unsupported` where there is no folder for such files.
+   */
+  slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult>
   /** The active policy and the available ones. */
   getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */

@@ -3,8 +3,9 @@ import { LinearFit } from './linear-fit.js'
 const megabyte = 1e6
 /** A call takes as long as this many bytes take. */
 const callBytes = 250_000
-/** Milliseconds of a megabyte, before any was saved or restored. */
+/** Milliseconds of a megabyte, before any was saved or restored, or read from a file. */
 const guessedMs = 0.4
+const guessedFileMs = 1
 /** As many guesses are there at first. */
 const guesses = 3
 /** The cost is the median of this many observations. */
@@ -22,6 +23,7 @@ const sizePrior = [0.001, 0.03]
 export class StateCosts {
   readonly #save = new MedianRate()
   readonly #load = new MedianRate()
+  readonly #read = new MedianRate(guessedFileMs)
   readonly #size = new LinearFit({ prior: sizePrior, memory: 0.9, outlier: 3 })
   #trust = 1
 
@@ -33,6 +35,11 @@ export class StateCosts {
   /** Milliseconds that restoring this many bytes takes. */
   loadMs(bytes: number): number {
     return this.#trust * this.#load.predict(bytes)
+  }
+
+  /** Milliseconds that reading this many bytes of a file takes. */
+  readMs(bytes: number): number {
+    return this.#trust * this.#read.predict(bytes)
   }
 
   /** Bytes that the state of a slot with this many tokens has. */
@@ -52,6 +59,11 @@ export class StateCosts {
     this.#load.observe(bytes, ms)
   }
 
+  /** A file was read. */
+  onRead(bytes: number, ms: number): void {
+    this.#read.observe(bytes, ms)
+  }
+
   /** Computing seemed cheaper than restoring. An estimate that is never tried again never changes. */
   onPassedOver(): void {
     this.#trust *= 0.5 ** (1 / loadsUntilHalf)
@@ -59,8 +71,13 @@ export class StateCosts {
 }
 
 class MedianRate {
-  readonly #rates: number[] = Array.from({ length: guesses }, () => guessedMs / megabyte)
-  #median = guessedMs / megabyte
+  readonly #rates: number[]
+  #median: number
+
+  constructor(guess = guessedMs) {
+    this.#median = guess / megabyte
+    this.#rates = Array.from({ length: guesses }, () => this.#median)
+  }
 
   predict(bytes: number): number {
     return this.#median * (bytes + callBytes)

@@ -1,6 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
+import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
 import type { SlotStatistics } from '../../contracts/engine/engine-statistics.js'
 import { chooseSlot, type SlotChoice } from './choose-slot.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
@@ -68,6 +69,7 @@ export class SlotCacheManager implements KVCacheManager {
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
     const { backend, costs, states } = this
+    await states.ready()
     const choice = chooseSlot(sequence, this.slots, this.index, costs, backend, states)
     const { slot } = choice
     await this.#beforeFill(choice)
@@ -145,9 +147,19 @@ export class SlotCacheManager implements KVCacheManager {
     return true
   }
 
+  /** Saves what idle slots hold, where that outlives the engine. */
+  async onClose(): Promise<void> {
+    await this.states.close(this.slots)
+  }
+
   /** Saves what an idle slot holds, if that is to be had back; returns whether it did. */
   async onIdle(): Promise<boolean> {
     return await this.states.saveOne(this.slots)
+  }
+
+  /** What the tiers behind the slots hold; undefined without any. */
+  cache(): CacheStatistics | undefined {
+    return this.states.statistics()
   }
 
   statistics(): SlotStatistics[] {
@@ -174,9 +186,9 @@ export class SlotCacheManager implements KVCacheManager {
   async #beforeFill({ slot, source, shared, found }: SlotChoice): Promise<void> {
     if (!this.states.isOn) return
     const kept = slot === source && found === undefined ? shared : 0
-    if (found !== undefined) found.state.holds++
+    if (found !== undefined) this.states.hold(found, true)
     await this.states.beforeLoss(slot, kept, this.#isAnyDecoding)
-    if (found !== undefined) found.state.holds--
+    if (found !== undefined) this.states.hold(found, false)
   }
 
   get #isAnyDecoding(): boolean {
@@ -186,7 +198,7 @@ export class SlotCacheManager implements KVCacheManager {
   async #fill({ slot, source, shared, found }: SlotChoice, sequence: Sequence): Promise<number> {
     if (found !== undefined) {
       const ms = this.states.loadMs(found)
-      const isInTime = !this.#isAnyDecoding || this.states.pauses.canLoad(ms)
+      const isInTime = !this.#isAnyDecoding || this.costs.pauses.canLoad(ms)
       const length = isInTime ? await this.states.load(slot, sequence, found) : 0
       if (length > 0) return this.backend.truncate(slot.id, found.shared)
     } else if (source !== slot) {

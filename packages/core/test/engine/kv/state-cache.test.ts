@@ -1,4 +1,14 @@
-import type { TokenId } from '@cllm/core'
+import {
+  chmodSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { SlotFolder, StateFolder, systemClock, type TokenId } from '@cllm/core'
 import { runUntilIdle } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
 import {
@@ -6,6 +16,7 @@ import {
   expectedTokens,
   greedy,
   leftovers,
+  loggerOf,
   nothingLeft,
   promptOf,
   type Rig,
@@ -108,4 +119,117 @@ t.test('no pause beside requests that decode is longer than a share of a step', 
   t.equal((await ask(t, made, [...first.said, 5])).cached, 203, 'restoring may take longer')
   await made.run(steady)
   await runUntilIdle(made.clock)
+})
+
+/** A folder of states, and what it warned of. */
+function folderOf(folder: string, options: { limitBytes?: number; maxAgeMs?: number } = {}) {
+  const warnings: string[] = []
+  const logger = {
+    ...loggerOf().logger,
+    warn: (_: object, message: string) => warnings.push(message),
+  }
+  const files = new StateFolder({ folder, limitBytes: 1e6, ...options }, systemClock, logger)
+  return { files, warnings }
+}
+
+t.test('conversations survive a restart', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const first = caching({ stateFiles: folderOf(folder).files })
+  const conversations: TokenId[][] = []
+  for (const family of [1, 2, 3]) {
+    conversations.push((await ask(t, first, promptOf(100, family))).said)
+  }
+  const again = await ask(t, first, [...conversations[0]!, ...promptOf(40, 8)])
+  await first.run(first.engine.close())
+  t.match(first.engine.statistics().cache?.disk, { failed: 0, saved: 4, states: 3 })
+  t.equal(statSync(folder).mode & 0o777, 0o700)
+  const names = readdirSync(folder)
+  t.equal(names.length, 3, 'a longer conversation takes the place of its beginning')
+  for (const name of names) t.equal(statSync(join(folder, name)).mode & 0o777, 0o600)
+
+  const second = caching({ stateFiles: folderOf(folder).files })
+  t.equal((await ask(t, second, [...again.said, 5])).cached, again.said.length - 1)
+  t.equal((await ask(t, second, [...conversations[1]!, 5])).cached, 103)
+  t.match(second.engine.statistics().cache, { disk: { hits: 2, hitTokens: 250 }, ram: { hits: 0 } })
+  await second.run(second.engine.close())
+
+  const other = caching({ id: 'other', stateFiles: folderOf(folder).files })
+  t.equal((await ask(t, other, [...conversations[1]!, 5])).cached, 0, 'of another model')
+  await other.run(other.engine.close())
+})
+
+t.test('a file that is damaged, short or foreign is never used', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ stateFiles: folderOf(folder).files })
+  const said: TokenId[][] = []
+  for (const family of [1, 2, 3]) said.push((await ask(t, made, promptOf(100, family))).said)
+  await made.run(made.engine.close())
+  const [flipped, short, renamed] = readdirSync(folder).map((name) => join(folder, name))
+  const bytes = readFileSync(flipped!)
+  bytes[bytes.length - 20]! ^= 1
+  writeFileSync(flipped!, bytes)
+  truncateSync(short!, 500)
+  writeFileSync(join(folder, `${'0'.repeat(40)}.state`), readFileSync(renamed!))
+  writeFileSync(join(folder, `${'1'.repeat(40)}.state`), 'something else')
+  writeFileSync(join(folder, 'notes.txt'), 'not ours')
+  const { files, warnings } = folderOf(folder)
+  const next = caching({ stateFiles: files })
+  const cached = []
+  for (const tokens of said) cached.push((await ask(t, next, [...tokens, 5])).cached)
+  t.same(cached.toSorted((a, b) => a - b), [0, 0, 103], 'one of three is as it was')
+  t.ok(warnings.length >= 3 && warnings.length <= 4, warnings.join('\n'))
+  await next.run(next.engine.close())
+  t.equal(readFileSync(join(folder, 'notes.txt'), 'utf8'), 'not ours')
+})
+
+t.test('two engines share a folder, within its size and age', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const one = caching({ stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, one, promptOf(100, 1))
+  await one.run(one.engine.close())
+  const two = caching({ stateFiles: folderOf(folder).files })
+  const three = caching({ stateFiles: folderOf(folder, { limitBytes: 2500 }).files })
+  await ask(t, three, [...said, 5])
+  await ask(t, three, promptOf(120, 2))
+  await ask(t, three, promptOf(120, 3))
+  await three.run(three.engine.close())
+  t.ok(readdirSync(folder).length <= 2)
+  t.type((await ask(t, two, [...said, 5])).cached, 'number', 'what is gone is computed')
+  await two.run(two.engine.close())
+  for (const name of readdirSync(folder)) utimesSync(join(folder, name), 1, 1)
+  writeFileSync(join(folder, `${'2'.repeat(40)}.state.${'3'.repeat(12)}.tmp`), 'half')
+  utimesSync(join(folder, `${'2'.repeat(40)}.state.${'3'.repeat(12)}.tmp`), 1, 1)
+  t.same(await folderOf(folder, { maxAgeMs: 1000 }).files.list('fake fake'), [])
+  t.same(readdirSync(folder), [], 'old and unfinished files are removed')
+  chmodSync(folder, 0o500)
+  t.same(await folderOf(join(folder, 'not', 'there')).files.list('fake fake'), [])
+  chmodSync(folder, 0o700)
+})
+
+t.test('clients save, restore and erase slots', async (t) => {
+  const folder = join(t.testdir(), 'slots')
+  const made = caching({ slots: 2, slotFiles: new SlotFolder(folder) }, 0)
+  const { said } = await ask(t, made, promptOf(50, 1))
+  const save = { action: 'save', filename: 'one.bin' } as const
+  t.match(await made.run(made.client.slotAction(0, save)), { slot: 0, tokens: 53 })
+  t.match(await made.run(made.client.slotAction(0, { action: 'erase' })), { tokens: 53, bytes: 0 })
+  t.equal((await ask(t, made, [...said, 5], { cache: false })).cached, 0)
+  const restore = { action: 'restore', filename: 'one.bin' } as const
+  const busy = collect(made.client.submit(greedy(promptOf(20, 4), 30)))
+  t.match(await made.run(made.client.slotAction(1, restore)), { slot: 1, tokens: 53 })
+  await made.run(busy)
+  t.equal((await ask(t, made, [...said, 5])).cached, 53)
+  for (const [slot, action, code] of [
+    [7, restore, 'invalid_request'],
+    [0, { action: 'restore', filename: 'two.bin' }, 'invalid_request'],
+    [0, { action: 'save', filename: '../one.bin' }, 'invalid_request'],
+    [0, { action: 'save', filename: '.hidden' }, 'invalid_request'],
+  ] as const) {
+    await t.rejects(made.run(made.client.slotAction(slot, action)), { code })
+  }
+  const other = caching({ id: 'other', slotFiles: new SlotFolder(folder) })
+  await t.rejects(other.run(other.client.slotAction(0, restore)), { code: 'invalid_request' })
+  const plain = caching()
+  await t.rejects(plain.run(plain.client.slotAction(0, restore)), { code: 'unsupported' })
+  t.match(leftovers(made), nothingLeft)
 })

@@ -1,10 +1,10 @@
-import { lengthOf, memoryOf, type SavedState } from './saved-state.js'
-import { StateIndex } from './state-index.js'
+import { memoryOf, type SavedState } from './saved-state.js'
+import { lengthOf, StateIndex } from './state-index.js'
 import { sizeFor, StateMemory } from './state-memory.js'
 
 /** Keeps states within a number of bytes; what was not used for the longest time is dropped first. */
 export class StateStore {
-  readonly index = new StateIndex()
+  readonly index = new StateIndex<SavedState>()
   readonly memory = new StateMemory()
   /** In the order of their last use. */
   readonly #states = new Set<SavedState>()

@@ -1,5 +1,3 @@
-import type { StepRecord } from '../../../contracts/engine/engine-observer.js'
-
 /** Saving adds at most this share of the longest recent step to the time between two tokens. */
 const saveShare = 0.2
 /** Restoring stands in for computing a part of a prompt, which takes a step of its own. */
@@ -15,7 +13,7 @@ export class PauseBudget {
   #longestMs = 0
   #spentMs = 0
 
-  onStep({ durationMs }: StepRecord): void {
+  onStep(durationMs: number): void {
     this.#longestMs = Math.max(durationMs, this.#longestMs * memory)
     this.#spentMs = 0
   }
