@@ -205,9 +205,10 @@ function assemble(
   const { slots, contextSize, batchSize, flashAttention } = settings
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
   const samplers = opened.samplers(vocabulary, tokenizer)
-  const { slidingWindow } = shape
+  const { slidingWindow, isRecurrent } = shape
   const kvUnified = settings.kvUnified === 'on'
-  const cells = new SlotCells(opened.context, slots, { slidingWindow, copiesLate: !kvUnified })
+  const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified }
+  const cells = new SlotCells(opened.context, slots, memory)
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary, template),
     limits: {

@@ -30,6 +30,10 @@ export class LlamaCppStates implements SlotStates {
     return await this.#key
   }
 
+  canCut(slot: SlotId, length: number): boolean {
+    return this.#parts.cells.canCut(slot, length)
+  }
+
   async save(
     slot: SlotId,
     { partial = false, allocate = newMemory }: SaveOptions = {},

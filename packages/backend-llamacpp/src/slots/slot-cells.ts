@@ -5,6 +5,8 @@ import type { NativeContext } from '../native/native.js'
 export interface CellOptions {
   /** Tokens that sliding-window layers look back; default: no layer has a window. */
   readonly slidingWindow?: number | undefined
+  /** Whether layers keep a state, from which no token can be taken off; default false. */
+  readonly isRecurrent?: boolean
   /** Whether a copy's data is there only after the next forward pass; default false. */
   readonly copiesLate?: boolean
 }
@@ -17,15 +19,17 @@ export class SlotCells {
   readonly #context: NativeContext
   readonly #lengths: number[]
   readonly #slidingWindow: number
+  readonly #isRecurrent: boolean
   readonly #copiesLate: boolean
   /** Copies whose data the next forward pass moves. */
   readonly #copies: { readonly from: SlotId; readonly to: SlotId }[] = []
 
   constructor(context: NativeContext, slots: number, options: CellOptions = {}) {
-    const { slidingWindow, copiesLate = false } = options
+    const { slidingWindow, isRecurrent = false, copiesLate = false } = options
     this.#context = context
     this.#lengths = Array.from({ length: slots }, () => 0)
     this.#slidingWindow = slidingWindow ?? 0
+    this.#isRecurrent = isRecurrent
     this.#copiesLate = copiesLate
   }
 
@@ -116,9 +120,19 @@ export class SlotCells {
     this.#lengths[slot] = 0
   }
 
-  /** A sliding window must still hold what the next token looks back at. */
+  /** Whether `truncate` would keep so many tokens. */
+  canCut(slot: SlotId, length: number): boolean {
+    if (length >= this.length(slot)) return true
+    return length > 0 && !this.#isRecurrent && this.#seesBack(slot, length)
+  }
+
   #remove(slot: SlotId, length: number): boolean {
     if (!this.#context.removeTokenCellsFromSequence(slot, length, -1)) return false
+    return this.#seesBack(slot, length)
+  }
+
+  /** A sliding window must still hold what the next token looks back at. */
+  #seesBack(slot: SlotId, length: number): boolean {
     const first = this.#context.getSequenceKvCacheMinPosition(slot)
     return first === 0 || (first > 0 && first <= length - this.#slidingWindow)
   }

@@ -157,6 +157,7 @@ export class Engine {
     while (!this.#isClosed) {
       const began = this.clock.now()
       this.finisher.settle(began)
+      if (this.kv.isDue === true) await this.kv.settle?.()
       if (this.slots.isDue) await this.slots.settle()
       const step = await this.#startStep(began)
       this.#publish()

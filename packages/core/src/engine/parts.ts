@@ -104,6 +104,10 @@ export interface KVCacheManager {
   release(sequence: Sequence, now: number): void
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   move(from: Slot, to: Slot): Promise<boolean>
+  /** Whether something is to be done before the next step … */
+  readonly isDue?: boolean
+  /** … which this does. */
+  settle?(): Promise<void>
   /** The engine has nothing to compute: does some work ahead, and returns whether it did any. */
   onIdle?(): Promise<boolean>
   /** The loop has ended, and the backend is disposed of next. */

@@ -391,7 +391,11 @@ t.test(
         await engine.close()
       },
     )
-    await fc.assert(property, { numRuns: 120, examples: [[{ ...roomy, seed: 1 }, alike, 0]] })
+    await fc.assert(property, {
+      numRuns: 120,
+      endOnFailure: true,
+      examples: [[{ ...roomy, seed: 1 }, alike, 0]],
+    })
     const counts = {
       ...seen,
       ...backendCalls,

@@ -48,6 +48,8 @@ export interface SlotStates {
    * a part of the model's file.
    */
   key(): Promise<string>
+  /** Whether `truncate` would keep `length` tokens of the slot now. */
+  canCut(slot: SlotId, length: number): boolean
   /** The state of a slot, or undefined where it cannot be had now. The slot stays as it is. */
   save(slot: SlotId, options?: SaveOptions): Promise<Uint8Array | undefined>
   /**

@@ -3,12 +3,14 @@ import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
 import type { SlotStatistics } from '../../contracts/engine/engine-statistics.js'
-import { chooseSlot, type SlotChoice } from './choose-slot.js'
+import { bestSources, chooseSlot, reach, type SlotChoice } from './choose-slot.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../parts.js'
-import { isFree, minimumWait } from './prefix-index.js'
+import { heldTokens, isFree, minimumWait } from './prefix-index.js'
+import { Checkpoints } from './states/checkpoints.js'
 import { StateCache } from './states/state-cache.js'
+import { originOf } from './states/origin-of.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** Gives slots to sequences and reuses the tokens that earlier ones computed in them. */
@@ -25,6 +27,7 @@ export class SlotCacheManager implements KVCacheManager {
     @inject(tokens.PREFIX_INDEX) private readonly index: PrefixIndex,
     @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(StateCache) private readonly states: StateCache,
+    @inject(Checkpoints) private readonly checkpoints: Checkpoints,
   ) {
     const length = backend.limits.slots
     this.slots = Array.from({ length }, (_, id) => ({
@@ -63,6 +66,7 @@ export class SlotCacheManager implements KVCacheManager {
     const saved = found.shared - this.lookUp(sequence)
     const { costs } = this
     if (saved < minimumWait || costs.steps.tokensMs(saved) <= costs.copyMs) return undefined
+    this.checkpoints.want(found.sequence, found.shared)
     return found
   }
 
@@ -72,6 +76,7 @@ export class SlotCacheManager implements KVCacheManager {
     await states.ready()
     const choice = chooseSlot(sequence, this.slots, this.index, costs, backend, states)
     const { slot } = choice
+    const known = states.isOn ? this.#known(sequence) : 0
     await this.#beforeFill(choice)
     this.index.drop(slot)
     slot.owner = sequence
@@ -84,13 +89,26 @@ export class SlotCacheManager implements KVCacheManager {
       backend.release(slot.id)
       throw error
     }
+    if (states.isOn) sequence.origin = originOf(choice, sequence, known, states.cutsAnywhere)
     if (sequence.computedTokens === 0) states.onMiss()
     costs.onReuse(sequence.computedTokens / sequence.tokens.length)
+    this.checkpoints.plan(sequence, known)
     this.index.occupy(slot, sequence)
+  }
+
+  /** Whether something is to be saved before the next step. */
+  get isDue(): boolean {
+    return this.checkpoints.isDue
+  }
+
+  /** Saves that. */
+  async settle(): Promise<void> {
+    await this.checkpoints.settle(this.#isAnyDecoding)
   }
 
   /** The sequence has computed more of its tokens. */
   onAdvanced(sequence: Sequence): void {
+    this.checkpoints.onAdvanced(sequence)
     const slot = this.slots[sequence.slot ?? -1]
     if (slot?.owner === sequence) this.index.grow(slot, sequence)
   }
@@ -172,35 +190,58 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   #lookUp(sequence: Sequence): number {
-    const idle = this.index.idle(sequence)
-    const running = this.index.running(sequence)
     const { costs, states } = this
-    const isWorthIt = costs.steps.tokensMs(running - idle) > costs.copyMs
-    const most = running > idle && isWorthIt ? running : idle
+    let most: number
+    if (states.cutsAnywhere) {
+      const idle = this.index.idle(sequence)
+      const running = this.index.running(sequence)
+      const isWorthIt = costs.steps.tokensMs(running - idle) > costs.copyMs
+      most = running > idle && isWorthIt ? running : idle
+    } else {
+      const sources = bestSources(sequence, this.index)
+      const reached = sources.flatMap((match) => reach(sequence, match, states))
+      most = Math.max(0, ...reached.map(({ shared }) => shared))
+    }
     const found = states.find(sequence)
     if (found === undefined || found.shared <= most) return most
     return costs.steps.tokensMs(found.shared - most) > states.loadMs(found) ? found.shared : most
   }
 
   /** What a slot loses is saved before. */
-  async #beforeFill({ slot, source, shared, found }: SlotChoice): Promise<void> {
+  async #beforeFill({ slot, source, shared, found, checkpoint }: SlotChoice): Promise<void> {
     if (!this.states.isOn) return
     const kept = slot === source && found === undefined ? shared : 0
-    if (found !== undefined) this.states.hold(found, true)
+    const needed = [found?.state, found?.checkpoint, checkpoint]
+    this.states.hold(needed, true)
     await this.states.beforeLoss(slot, kept, this.#isAnyDecoding)
-    if (found !== undefined) this.states.hold(found, false)
+    this.states.hold(needed, false)
+  }
+
+  /** How many tokens it begins with that some conversation has, of which maybe none can be used. */
+  #known(sequence: Sequence): number {
+    return Math.max(
+      this.index.idle(sequence),
+      this.index.running(sequence),
+      this.states.known(sequence),
+    )
   }
 
   get #isAnyDecoding(): boolean {
     return this.slots.some(({ owner }) => owner?.state === 'decoding')
   }
 
-  async #fill({ slot, source, shared, found }: SlotChoice, sequence: Sequence): Promise<number> {
+  async #fill(choice: SlotChoice, sequence: Sequence): Promise<number> {
+    const { slot, source, shared, found, checkpoint } = choice
+    const { transfer } = this.states
     if (found !== undefined) {
       const ms = this.states.loadMs(found)
       const isInTime = !this.#isAnyDecoding || this.costs.pauses.canLoad(ms)
       const length = isInTime ? await this.states.load(slot, sequence, found) : 0
       if (length > 0) return this.backend.truncate(slot.id, found.shared)
+    } else if (checkpoint !== undefined) {
+      const held = heldTokens(source)
+      const isThere = source === slot || (await transfer.copy(source.id, slot.id, held))
+      if (isThere && (await transfer.restore(slot.id, checkpoint))) return shared
     } else if (source !== slot) {
       const copied = await this.#copy(source, slot, shared)
       if (copied > 0) return copied

@@ -26,6 +26,11 @@ export async function checkStates(
   assert.equal(await states.restore(last, state, { tokens }), true, 'it is restored elsewhere')
   same(await driver.generate(last, prompt, greedy, 6, tokens), expected, 'as if it were computed')
 
+  for (const length of [tokens, tokens - 1, 2]) {
+    const canCut = states.canCut(0, length)
+    if (states.cutsAnywhere) assert(canCut, `a slot can be cut to ${length}`)
+    if (canCut) assert.equal(backend.truncate(0, length), length, 'and is')
+  }
   const short = state.slice(0, Math.floor(state.byteLength / 2))
   assert.equal(await states.restore(0, short, { tokens }), false, 'half a state is refused')
   assert.equal(

@@ -85,7 +85,7 @@ export class FakeBackend implements Backend {
     this.states = new FakeStates({
       id,
       contextSize,
-      cutsAnywhere: this.capabilities.drafts === true,
+      keepMultipleOf: options.keepMultipleOf ?? 1,
       operations: this.operations,
       slot: (slot) => this.#slot(slot),
       during: async (call, bytes, work) => {

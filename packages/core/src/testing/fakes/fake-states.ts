@@ -6,7 +6,8 @@ import type { FakeSlot } from './fake-slot.js'
 /** What {@link FakeStates} needs of its backend. */
 export interface FakeStatesHost {
   readonly id: string
-  readonly cutsAnywhere: boolean
+  /** `truncate` keeps only a multiple of this many tokens. */
+  readonly keepMultipleOf: number
   readonly contextSize: number
   readonly operations: FakeOperation[]
   slot(slot: SlotId): FakeSlot
@@ -24,11 +25,16 @@ export class FakeStates implements SlotStates {
   readonly checkpointNeedsPrefix = true
 
   constructor(private readonly host: FakeStatesHost) {
-    this.cutsAnywhere = host.cutsAnywhere
+    this.cutsAnywhere = host.keepMultipleOf === 1
   }
 
   async key(): Promise<string> {
     return `fake ${this.host.id}`
+  }
+
+  canCut(slot: SlotId, length: number): boolean {
+    const held = this.host.slot(slot).tokens.length
+    return length === held || (length < held && length % this.host.keepMultipleOf === 0)
   }
 
   async save(

@@ -176,7 +176,11 @@ t.test('a file that is damaged, short or foreign is never used', async (t) => {
   const next = caching({ stateFiles: files })
   const cached = []
   for (const tokens of said) cached.push((await ask(t, next, [...tokens, 5])).cached)
-  t.same(cached.toSorted((a, b) => a - b), [0, 0, 103], 'one of three is as it was')
+  t.same(
+    cached.toSorted((a, b) => a - b),
+    [0, 0, 103],
+    'one of three is as it was',
+  )
   t.ok(warnings.length >= 3 && warnings.length <= 4, warnings.join('\n'))
   await next.run(next.engine.close())
   t.equal(readFileSync(join(folder, 'notes.txt'), 'utf8'), 'not ours')
@@ -231,5 +235,43 @@ t.test('clients save, restore and erase slots', async (t) => {
   await t.rejects(other.run(other.client.slotAction(0, restore)), { code: 'invalid_request' })
   const plain = caching()
   await t.rejects(plain.run(plain.client.slotAction(0, restore)), { code: 'unsupported' })
+  t.match(leftovers(made), nothingLeft)
+})
+
+t.test('slots that cannot be cut are cut back to checkpoints', async (t) => {
+  const made = caching({ slots: 2, keepMultipleOf: 1000 })
+  const system = promptOf(160)
+  const admission = async (id: string) => {
+    const { timeline } = await made.client.explain(id)
+    const found = timeline.find(({ type }) => type === 'admitted')
+    return found?.type === 'admitted' ? found.cache : undefined
+  }
+  const talk = async (id: string, prompt: readonly TokenId[]) => {
+    const { cached, said } = await ask(t, made, prompt, { id })
+    return { cached, said, cache: await admission(id) }
+  }
+  const first = await talk('a', [...system, ...promptOf(40, 1)])
+  t.match(first, { cached: 0, cache: { from: 'none', why: 'unknown' } })
+  t.match(
+    await talk('b', [...system, ...promptOf(50, 2)]),
+    { cached: 0, cache: { from: 'none', why: 'cannot_be_cut' } },
+    'that they part here is seen now',
+  )
+  t.match(await talk('c', [...system, ...promptOf(60, 3)]), { cached: 160 })
+  const rewritten = [...first.said.slice(0, 200), ...promptOf(30, 4)]
+  t.match(await talk('d', rewritten), { cached: 176 }, 'its prompt ended 24 tokens behind it')
+  t.equal((await talk('e', [...first.said, ...promptOf(9, 5)])).cached, 203, 'a whole state')
+  t.match(await talk('f', [...system, 4, 4, 4]), { cached: 160 })
+  t.match(ramOf(made), { failed: 0 })
+
+  const shared = promptOf(300, 6)
+  const [leader, follower] = [1, 2].map((family) => {
+    const request = greedy([...shared, ...promptOf(20, family)], 4)
+    return collect(made.client.submit({ ...request, id: `waits ${family}` }))
+  })
+  await made.run(leader!)
+  const { end } = await made.run(follower!)
+  t.equal(end?.usage.cachedTokens, 288, 'it waits for a checkpoint of the one that computes')
+  await runUntilIdle(made.clock)
   t.match(leftovers(made), nothingLeft)
 })

@@ -7,6 +7,8 @@ export interface SavedState extends IndexedState {
   readonly data: Uint8Array
   /** How many use it now: its memory must stay as it is. */
   holds: number
+  /** How often it could not be restored. */
+  failures: number
 }
 
 /** What a slot held, in a file. */
@@ -18,6 +20,8 @@ export interface FiledState extends IndexedState {
 export interface FoundState {
   /** What is restored. */
   readonly state: SavedState | FiledState
+  /** A checkpoint that it is cut back to then. */
+  readonly checkpoint?: SavedState
   /** Tokens of the sequence that the slot holds in the end. */
   readonly shared: number
 }

@@ -1,5 +1,5 @@
 import { inject, injectable } from 'tsyringe'
-import type { Backend } from '../../../contracts/model/backend.js'
+import type { Backend, SlotId } from '../../../contracts/model/backend.js'
 import type { StateFiles } from '../../../contracts/engine/state-files.js'
 import type { CacheStatistics } from '../../../contracts/engine/cache-statistics.js'
 import type { Clock } from '../../../contracts/clock.js'
@@ -11,9 +11,11 @@ import type { Slot } from '../../parts.js'
 import type { Sequence } from '../../requests/sequence.js'
 import { BlockChain } from '../block-chain.js'
 import { minimumWait } from '../prefix-index.js'
-import type { FiledState, FoundState, SavedState } from './saved-state.js'
+import { findState } from './find-state.js'
+import type { FoundState, SavedState } from './saved-state.js'
 import { StateDisk } from './state-disk.js'
-import { commonLength, lengthOf, type StateIndex } from './state-index.js'
+import { commonLength, lengthOf } from './state-index.js'
+import { StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'
 
 /** A conversation is worth saving with at least this chance that it goes on. */
@@ -30,8 +32,8 @@ export class StateCache {
   readonly #disk: StateDisk | undefined
   /** What was saved before it was lost, once: where not all fits, one would drop the other for ever. */
   readonly #savedAhead = new WeakMap<BlockChain, number>()
-  readonly #counts = noCounts()
-  readonly #diskCounts = { ...noCounts(), evictions: 0 }
+  /** What moves states. */
+  readonly transfer: StateTransfer
 
   constructor(
     @inject(tokens.BACKEND) { states }: Backend,
@@ -45,6 +47,7 @@ export class StateCache {
     if (files !== undefined && this.#states !== undefined) {
       this.#disk = new StateDisk(files, this.#states)
     }
+    this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs)
   }
 
   get isOn(): boolean {
@@ -59,16 +62,19 @@ export class StateCache {
   /** The state with which the most of the sequence need not be computed. */
   find(sequence: Sequence): FoundState | undefined {
     if (this.#states === undefined || !sequence.request.cache) return undefined
-    const inRam = this.#findIn(this.#store.index, sequence)
-    const onDisk = this.#disk && this.#findIn(this.#disk.index, sequence)
+    const checkpoint = (limit: number) => this.checkpoint(sequence, limit)
+    const inRam = findState(this.#store.index, sequence, this.#states, checkpoint)
+    const disk = this.#disk?.index
+    const onDisk = disk && findState(disk, sequence, this.#states, checkpoint)
     const more = (onDisk?.shared ?? 0) - (inRam?.shared ?? 0)
     return more >= minimumWait ? onDisk : inRam
   }
 
   /** Milliseconds that restoring takes. */
-  loadMs({ state }: FoundState): number {
+  loadMs({ state, checkpoint }: FoundState): number {
     const { states } = this.costs
-    return states.loadMs(state.bytes) + ('file' in state ? states.readMs(state.bytes) : 0)
+    const bytes = state.bytes + (checkpoint?.bytes ?? 0)
+    return states.loadMs(bytes) + ('file' in state ? states.readMs(state.bytes) : 0)
   }
 
   /**
@@ -89,15 +95,16 @@ export class StateCache {
     if (!this.#isWorthSaving(slot)) return
     const ms = this.costs.states.saveMs(this.costs.states.bytesOf(slot.length))
     if (othersDecode && !this.costs.pauses.canSave(ms)) {
-      this.#counts.skipped++
+      this.transfer.counts.skipped++
       return
     }
-    await this.#save(slot)
+    await this.transfer.save(slot)
   }
 
   /** Saves one idle slot that would be lost otherwise; returns whether there was one. */
   async saveOne(slots: readonly Slot[]): Promise<boolean> {
-    const isNeeded = this.#disk !== undefined || this.#counts.saved + this.#counts.skipped > 0
+    const isNeeded =
+      this.#disk !== undefined || this.transfer.counts.saved + this.transfer.counts.skipped > 0
     if (this.#states === undefined || !isNeeded) return false
     const next = slots.find((slot) => {
       const { chain, owner, length } = slot
@@ -106,31 +113,79 @@ export class StateCache {
     })
     if (next?.chain === undefined) return false
     this.#savedAhead.set(next.chain, next.length)
-    return await this.#save(next)
+    return await this.transfer.save(next)
   }
 
   /** Restores what was found into a slot; returns how many tokens that has then, 0 for none. */
   async load(
     slot: Slot,
     sequence: Sequence,
-    { state: found, shared }: FoundState,
+    { state: found, checkpoint, shared }: FoundState,
   ): Promise<number> {
     // Hashes have found it; every token is compared before it is used.
     if (commonLength(found.chain, sequence.chain, shared) < shared) return 0
     const began = this.clock.now()
-    const state = 'file' in found ? await this.#read(found) : found
-    const isThere = state !== undefined && (await this.#restore(slot, state))
+    const state = 'file' in found ? await this.transfer.read(found) : found
+    let isThere = state !== undefined && (await this.transfer.restore(slot.id, state))
+    if (isThere && checkpoint !== undefined)
+      isThere = await this.transfer.restore(slot.id, checkpoint)
     this.costs.pauses.onPause(this.clock.now() - began)
-    if (!isThere) return 0
-    const counts = 'file' in found ? this.#diskCounts : this.#counts
+    if (state === undefined || !isThere) return 0
+    const counts = 'file' in found ? this.transfer.diskCounts : this.transfer.counts
     counts.hits++
     counts.hitTokens += shared
-    return lengthOf(state)
+    return lengthOf(checkpoint ?? state)
+  }
+
+  /** Whether slots need no checkpoints, or there are none. */
+  get cutsAnywhere(): boolean {
+    return this.#states?.cutsAnywhere ?? true
+  }
+
+  /** Whether a slot can be cut to so many tokens without one. */
+  canCut(slot: SlotId, length: number): boolean {
+    return this.cutsAnywhere || this.#states?.canCut(slot, length) === true
+  }
+
+  /** The longest checkpoint that the sequence begins with, of at most `limit` tokens. */
+  checkpoint(sequence: Sequence, limit: number): SavedState | undefined {
+    return this.#store.index.exact(sequence, true, limit)
+  }
+
+  /** How many tokens the sequence begins with that some state in RAM has. */
+  known(sequence: Sequence): number {
+    return sequence.request.cache ? (this.#store.index.best(sequence)?.shared ?? 0) : 0
+  }
+
+  hasCheckpoint(chain: BlockChain, length: number): boolean {
+    return this.#store.index.find(chain, length, true) !== undefined
+  }
+
+  /** Milliseconds that copying a slot by way of its state takes. */
+  copyMs({ owner, length }: Slot): number {
+    const { states } = this.costs
+    const bytes = states.bytesOf(owner?.computedTokens ?? length)
+    return states.saveMs(bytes) + states.loadMs(bytes)
+  }
+
+  /** Saves the checkpoint of a slot that holds `length` tokens. */
+  async saveCheckpoint(
+    id: SlotId,
+    chain: BlockChain,
+    length: number,
+    othersDecode: boolean,
+  ): Promise<void> {
+    const ms = this.costs.states.saveMs(this.transfer.checkpointBytes)
+    if (!othersDecode || this.costs.pauses.canSave(ms))
+      await this.transfer.save({ id, chain, length }, true)
+    else this.transfer.counts.skipped++
   }
 
   /** Nothing drops a state while it is held. */
-  hold({ state }: FoundState, isHeld: boolean): void {
-    if ('holds' in state) state.holds += isHeld ? 1 : -1
+  hold(states: readonly (FoundState['state'] | undefined)[], isHeld: boolean): void {
+    for (const state of states) {
+      if (state !== undefined && 'holds' in state) state.holds += isHeld ? 1 : -1
+    }
   }
 
   /** Resolves when what earlier engines have left can be found. */
@@ -142,69 +197,26 @@ export class StateCache {
   async close(slots: readonly Slot[]): Promise<void> {
     if (this.#disk === undefined) return
     for (const slot of slots) {
-      if (slot.owner === undefined && this.#isWorthSaving(slot)) await this.#save(slot)
+      if (slot.owner === undefined && this.#isWorthSaving(slot)) await this.transfer.save(slot)
     }
     await this.#disk.flush()
   }
 
   /** A request was admitted whose tokens were found nowhere. */
   onMiss(): void {
-    if (this.isOn) this.#counts.misses++
+    if (this.isOn) this.transfer.counts.misses++
   }
 
   /** What it holds and did; undefined while it is off. */
   statistics(): CacheStatistics | undefined {
     if (!this.isOn) return undefined
     const { size: states, bytes, limit: limitBytes, evictions } = this.#store
-    const ram = { states, bytes, limitBytes, evictions, ...this.#counts }
+    const ram = { states, bytes, limitBytes, evictions, ...this.transfer.counts }
     const disk = this.#disk
     if (disk === undefined) return { ram }
     const { saved, failed } = disk
     const own = { states: disk.size, bytes: disk.bytes, limitBytes: disk.limit, saved, failed }
-    return { ram, disk: { ...this.#diskCounts, ...own } }
-  }
-
-  #findIn<State extends FoundState['state']>(
-    index: StateIndex<State>,
-    sequence: Sequence,
-  ): FoundState | undefined {
-    if (this.#states?.cutsAnywhere === true) return index.best(sequence)
-    const state = index.exact(sequence, false, sequence.tokens.length - 1)
-    return state && { state, shared: lengthOf(state) }
-  }
-
-  async #read(found: FiledState): Promise<SavedState | undefined> {
-    const disk = this.#disk
-    if (disk === undefined) return undefined
-    const began = this.clock.now()
-    const data = await disk.read(found, (bytes) => this.#store.room(bytes))
-    const ms = this.clock.now() - began
-    this.#diskCounts.loadMs += ms
-    if (data === undefined) return undefined
-    this.costs.states.onRead(data.byteLength, ms)
-    const { chain, partial } = found
-    const state: SavedState = { chain, partial, bytes: data.byteLength, data, holds: 0 }
-    this.#store.add(state, false)
-    return state
-  }
-
-  async #restore(slot: Slot, state: SavedState): Promise<boolean> {
-    const { chain, partial, data } = state
-    const began = this.clock.now()
-    state.holds++
-    const options = { tokens: chain.tokens.length, partial }
-    const isThere = await this.#states?.restore(slot.id, data, options).catch(() => false)
-    state.holds--
-    const ms = this.clock.now() - began
-    this.#counts.loadMs += ms
-    if (isThere !== true) {
-      this.#counts.failed++
-      this.#store.remove(state)
-      return false
-    }
-    this.costs.states.onLoaded(data.byteLength, ms)
-    this.#store.touch(state)
-    return true
+    return { ram, disk: { ...this.transfer.diskCounts, ...own } }
   }
 
   #isSaved({ chain, length }: Slot): boolean {
@@ -226,38 +238,4 @@ export class StateCache {
     const gainMs = steps.tokensMs(slot.length) - states.loadMs(bytes)
     return Math.max(leastChance, reuseShare) * gainMs > states.saveMs(bytes)
   }
-
-  async #save({ id, chain, length }: Slot): Promise<boolean> {
-    const states = this.#states
-    if (states === undefined || chain === undefined) return false
-    const began = this.clock.now()
-    const allocate = (bytes: number) => this.#store.room(bytes)
-    const data = await states.save(id, { allocate }).catch(() => undefined)
-    const ms = this.clock.now() - began
-    this.costs.pauses.onPause(ms)
-    this.#counts.saveMs += ms
-    if (data === undefined) {
-      this.#counts.failed++
-      return false
-    }
-    this.costs.states.onSaved(length, data.length, ms)
-    const own = new BlockChain(chain.tokens.slice(0, length), chain.scope)
-    const { byteLength: bytes } = data
-    const state: SavedState = { chain: own, partial: false, bytes, data, holds: 0 }
-    this.#store.add(state, states.cutsAnywhere)
-    this.#disk?.put(state, states.cutsAnywhere)
-    this.#counts.saved++
-    return true
-  }
 }
-
-const noCounts = () => ({
-  hits: 0,
-  misses: 0,
-  hitTokens: 0,
-  saved: 0,
-  skipped: 0,
-  failed: 0,
-  saveMs: 0,
-  loadMs: 0,
-})
