@@ -81,7 +81,7 @@ async function run(name, flags, conversations, turns, random) {
   const server = await startServer('cllm', { ...settings, extra: [...flags, ...extra] })
   await stream(server, { prompt: text(60, random), tokens: 8, cache: false })
   const answers = await converse(server, conversations, turns, random)
-  rows.push(figures(name, answers))
+  if (name !== undefined) rows.push(figures(name, answers))
   const metrics = await (await fetch(`${server.url}/metrics`)).text()
   for (const line of metrics.split('\n')) if (line.startsWith('cllm_cache_')) console.error(line)
   await server.stop()
@@ -92,12 +92,23 @@ function begin(random) {
   return Array.from({ length: count('conversations') }, () => ({ text: system, turns: 0 }))
 }
 
-for (const [name, ram] of [
-  ['slots alone', '0'],
-  ['RAM', values['cache-ram']],
+const ram = ['--cache-ram', values['cache-ram']]
+for (const [name, flags] of [
+  ['slots alone', ['--cache-ram', '0']],
+  ['RAM', ram],
 ]) {
   const random = randomOf(count('seed'))
-  await run(name, ['--cache-ram', ram], begin(random), count('turns'), random)
+  await run(name, flags, begin(random), count('turns'), random)
+}
+// The last turn of each conversation comes after a restart.
+for (const [name, flags] of [
+  ['restart, RAM alone', ram],
+  ['restart, disk', [...ram, '--cache-disk', folder]],
+]) {
+  const random = randomOf(count('seed'))
+  const conversations = begin(random)
+  await run(undefined, flags, conversations, count('turns') - 1, random)
+  await run(name, flags, conversations, 1, random)
 }
 rmSync(folder, { recursive: true })
 

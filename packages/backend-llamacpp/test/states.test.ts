@@ -26,13 +26,21 @@ interface Turn {
   readonly dropped: number
 }
 
+interface Played {
+  readonly answers: TokenId[][]
+  /** Prompt tokens that were computed, and those of the last turn. */
+  readonly computed: number
+  readonly last: number
+  readonly statistics: EngineStatistics
+}
+
 /** Plays the turns one after the other, those of one round at once, and returns what was said. */
 async function play(
   t: Test,
   kind: Kind,
   rounds: readonly (readonly Turn[])[],
   cacheRamBytes: number,
-): Promise<{ answers: TokenId[][]; computed: number; statistics: EngineStatistics }> {
+): Promise<Played> {
   const backend = await openTiny(t, { kind, slots: 2, contextSize: 512 })
   const registry = new PluginRegistry()
   const options = { cacheRamBytes }
@@ -50,7 +58,7 @@ async function play(
   const system = Array.from({ length: 90 }, (_, index) => 262 + ((index * 7) % 25))
   const texts = new Map<number, TokenId[]>()
   const answers: TokenId[][] = []
-  let computed = 0
+  let [computed, last] = [0, 0]
   for (const round of rounds) {
     const one = async (turn: Turn) => {
       const { conversation, tokens: more, count: maxTokens, temperature, choices, dropped } = turn
@@ -63,7 +71,8 @@ async function play(
       for await (const event of client.submit(request)) events.push(event)
       const said = events.flatMap((event) => (event.type === 'token' ? [event.token] : []))
       const end = events.find((event) => event.type === 'end')
-      if (end?.type === 'end') computed += end.usage.promptTokens - end.usage.cachedTokens
+      if (end?.type === 'end') last = end.usage.promptTokens - end.usage.cachedTokens
+      computed += last
       texts.set(conversation, [...prompt, ...said.slice(dropped)])
       return said
     }
@@ -71,7 +80,7 @@ async function play(
   }
   const statistics = engine.statistics()
   await engine.close()
-  return { answers, computed, statistics }
+  return { answers, computed, last, statistics }
 }
 
 const turn = fc.record({
@@ -109,3 +118,31 @@ for (const kind of ['llama', 'gemma3', 'mamba'] as const) {
     t.comment(`${kind}: ${total.with} prompt tokens computed, ${total.without} without`)
   })
 }
+
+t.test('the next turn of a conversation is not computed from its beginning', async (t) => {
+  const plain = { temperature: 0, choices: false, count: 12 }
+  const tokens = (count: number, seed: number) =>
+    Array.from({ length: count }, (_, index) => 262 + ((index * seed + seed) % 25))
+  // The answer is written into the next prompt without its first tokens, as thinking is left out.
+  const talk = (conversation: number) => [
+    [{ ...plain, conversation, tokens: tokens(230, 3 + conversation), dropped: 3 }],
+    [{ ...plain, conversation, tokens: tokens(10, 5), dropped: 3 }],
+  ]
+  const between = [1, 2, 3].map((conversation) => [
+    { ...plain, conversation, tokens: tokens(100, 7 + conversation), dropped: 0 },
+  ])
+  const [first = [], second = []] = talk(0)
+  for (const kind of ['gemma3', 'mamba'] as const) {
+    for (const rounds of [
+      [first, second],
+      [first, ...between, second],
+    ]) {
+      const cold = await play(t, kind, rounds, 0)
+      const warm = await play(t, kind, rounds, 64e6)
+      t.same(warm.answers, cold.answers)
+      const whole = 90 + 230 + plain.count - 3 + 10
+      const share = warm.last / whole
+      t.ok(share <= 0.15, `${kind}: ${warm.last} of ${whole} tokens, ${cold.last} without tiers`)
+    }
+  }
+})
