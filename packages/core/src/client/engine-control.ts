@@ -6,6 +6,7 @@ import type {
 } from '../contracts/engine/engine-client.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
+import type { CachedState } from '../contracts/engine/cache-statistics.js'
 import type { SlotAction, SlotActionResult } from '../contracts/engine/slot-files.js'
 import type { SlotId } from '../contracts/model/backend.js'
 import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
@@ -77,6 +78,11 @@ export class EngineControl implements EngineCalls {
     if (report !== undefined) return report
     const message = `There is no request "${id}" under way or among the last that ended`
     throw new CllmError('request_not_found', message, { details: { id } })
+  }
+
+  /** The saved states. */
+  async cache(action: 'list' | 'drop'): Promise<readonly CachedState[]> {
+    return this.engine.slots.cache(action)
   }
 
   /** Saves, restores or erases an idle slot. */

@@ -11,6 +11,7 @@ export const engineCalls = [
   'statistics',
   'explain',
   'slotAction',
+  'cache',
   'getScheduler',
   'setScheduler',
   'drain',

@@ -31,3 +31,12 @@ export interface CacheStatistics {
   /** States in files, where there are any; what they have to do with requests is counted here alone. */
   readonly disk?: TierStatistics
 }
+
+/** A saved state. */
+export interface CachedState {
+  readonly tier: 'ram' | 'disk'
+  readonly tokens: number
+  readonly bytes: number
+  /** Whether it is a checkpoint, and not all that a slot held. */
+  readonly checkpoint: boolean
+}

@@ -1,5 +1,6 @@
 import type { SerializedError } from '../../errors/cllm-error.js'
 import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from '../model/backend.js'
+import type { CachedState } from './cache-statistics.js'
 import type { EngineStatistics } from './engine-statistics.js'
 import type { SlotAction, SlotActionResult } from './slot-files.js'
 import type { Recording } from './recording.js'
@@ -255,11 +256,10 @@ export interface EngineCalls {
    * `request_not_found`.
    */
   explain(id: string): Promise<RequestReport>
-  /**
-   * Writes what a slot holds to a file, reads it from one, or drops it, once the slot is idle. Throws
-   * `invalid_request`, and `unsupported` where there is no folder for such files.
-   */
+  /** Saves, restores or erases a slot once it is idle. Throws `invalid_request`, `unsupported`. */
   slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult>
+  /** The saved states, the latest used last; `drop` drops them all. */
+  cache(action: 'list' | 'drop'): Promise<readonly CachedState[]>
   /** The active policy and the available ones. */
   getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */

@@ -140,6 +140,9 @@ t.test('conversations survive a restart', async (t) => {
     conversations.push((await ask(t, first, promptOf(100, family))).said)
   }
   const again = await ask(t, first, [...conversations[0]!, ...promptOf(40, 8)])
+  const listed = await first.client.cache('list')
+  t.ok(listed.every(({ tokens, bytes, checkpoint }) => tokens > 99 && bytes > 399 && !checkpoint))
+  t.ok(listed.some(({ tier }) => tier === 'ram'))
   await first.run(first.engine.close())
   t.match(first.engine.statistics().cache?.disk, { failed: 0, saved: 4, states: 3 })
   t.equal(statSync(folder).mode & 0o777, 0o700)
@@ -152,6 +155,12 @@ t.test('conversations survive a restart', async (t) => {
   t.equal((await ask(t, second, [...conversations[1]!, 5])).cached, 103)
   t.match(second.engine.statistics().cache, { disk: { hits: 2, hitTokens: 250 }, ram: { hits: 0 } })
   await second.run(second.engine.close())
+  const dropped = caching({ stateFiles: folderOf(folder).files })
+  await ask(t, dropped, promptOf(20, 7))
+  t.ok((await dropped.client.cache('drop')).length >= 3)
+  t.same(await dropped.client.cache('list'), [])
+  t.equal((await ask(t, dropped, [...conversations[1]!, 5])).cached, 0)
+  await dropped.run(dropped.engine.close())
 
   const other = caching({ id: 'other', stateFiles: folderOf(folder).files })
   t.equal((await ask(t, other, [...conversations[1]!, 5])).cached, 0, 'of another model')

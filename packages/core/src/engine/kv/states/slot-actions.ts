@@ -1,6 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
 import type { Clock } from '../../../contracts/clock.js'
+import type { CachedState } from '../../../contracts/engine/cache-statistics.js'
 import type {
   SlotAction,
   SlotActionResult,
@@ -11,6 +12,7 @@ import * as tokens from '../../../tokens.js'
 import type { KVCacheManager, PrefixIndex, Slot } from '../../parts.js'
 import { WakeSignal } from '../../wake-signal.js'
 import { BlockChain } from '../block-chain.js'
+import { StateCache } from './state-cache.js'
 
 interface Job {
   readonly slot: Slot
@@ -33,6 +35,7 @@ export class SlotActions {
     @inject(tokens.PREFIX_INDEX) private readonly index: PrefixIndex,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.SLOT_FILES) private readonly place: { readonly files?: SlotFiles },
+    @inject(StateCache) private readonly states: StateCache,
     @inject(WakeSignal) private readonly wake: WakeSignal,
   ) {}
 
@@ -52,6 +55,16 @@ export class SlotActions {
       this.#jobs.push({ slot, action, resolve, reject })
       this.wake.notify()
     })
+  }
+
+  /** The saved states, the latest used last; `drop` drops them. */
+  cache(action: 'list' | 'drop'): readonly CachedState[] {
+    if (action !== 'list' && action !== 'drop') {
+      throw new CllmError('invalid_request', 'action: expected list or drop')
+    }
+    const states = this.states.list()
+    if (action === 'drop') this.states.drop()
+    return states
   }
 
   /** Whether something can be done now. */

@@ -1,7 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
 import type { StateFiles } from '../../../contracts/engine/state-files.js'
-import type { CacheStatistics } from '../../../contracts/engine/cache-statistics.js'
+import type { CachedState, CacheStatistics } from '../../../contracts/engine/cache-statistics.js'
 import type { Clock } from '../../../contracts/clock.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import * as tokens from '../../../tokens.js'
@@ -14,7 +14,7 @@ import { minimumWait } from '../prefix-index.js'
 import { findState } from './find-state.js'
 import type { FoundState, SavedState } from './saved-state.js'
 import { StateDisk } from './state-disk.js'
-import { commonLength, lengthOf } from './state-index.js'
+import { commonLength, type IndexedState, lengthOf } from './state-index.js'
 import { StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'
 
@@ -217,6 +217,22 @@ export class StateCache {
     const { saved, failed } = disk
     const own = { states: disk.size, bytes: disk.bytes, limitBytes: disk.limit, saved, failed }
     return { ram, disk: { ...this.transfer.diskCounts, ...own } }
+  }
+
+  /** All states. */
+  list(): CachedState[] {
+    const describe = (tier: CachedState['tier'], { chain, bytes, partial }: IndexedState) => {
+      return { tier, tokens: chain.tokens.length, bytes, checkpoint: partial }
+    }
+    const inRam = Array.from(this.#store.all(), (state) => describe('ram', state))
+    const filed = Array.from(this.#disk?.all() ?? [], (state) => describe('disk', state))
+    return [...inRam, ...filed]
+  }
+
+  /** Drops all states, in files too. */
+  drop(): void {
+    for (const state of this.#store.all()) this.#store.remove(state)
+    for (const state of this.#disk?.all() ?? []) void this.#disk?.remove(state)
   }
 
   #isSaved({ chain, length }: Slot): boolean {
