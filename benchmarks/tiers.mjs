@@ -81,7 +81,10 @@ async function run(name, flags, conversations, turns, random) {
   const server = await startServer('cllm', { ...settings, extra: [...flags, ...extra] })
   await stream(server, { prompt: text(60, random), tokens: 8, cache: false })
   const answers = await converse(server, conversations, turns, random)
-  if (name !== undefined) rows.push(figures(name, answers))
+  if (name !== undefined) {
+    rows.push(figures(name, answers))
+    console.error(JSON.stringify(rows.at(-1)))
+  }
   const metrics = await (await fetch(`${server.url}/metrics`)).text()
   for (const line of metrics.split('\n')) if (line.startsWith('cllm_cache_')) console.error(line)
   await server.stop()

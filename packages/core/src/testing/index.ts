@@ -1,6 +1,7 @@
 export * from './policy/first-come-first-served.js'
 export * from './engine-client/conformance-engine.js'
 export * from './fakes/fake-backend.js'
+export type { FakeStates } from './fakes/fake-states.js'
 export type { FakeBackendOptions } from './fakes/fake-backend-options.js'
 export type * from './fakes/fake-calls.js'
 export type { FakeScript } from './fakes/fake-model.js'

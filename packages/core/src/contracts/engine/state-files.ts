@@ -35,5 +35,6 @@ export interface StateFiles {
   write(head: StateHead, data: Uint8Array): Promise<StateFile | undefined>
   /** It is wanted: others are removed first. */
   touch(file: StateFile): Promise<void>
+  /** It is not wanted any more; one that is gone already is no failure. */
   remove(file: StateFile): Promise<void>
 }

@@ -13,6 +13,7 @@ export class PauseBudget {
   #longestMs = 0
   #spentMs = 0
 
+  /** A step took this long. */
   onStep(durationMs: number): void {
     this.#longestMs = Math.max(durationMs, this.#longestMs * memory)
     this.#spentMs = 0

@@ -24,6 +24,7 @@ export class FakeStates implements SlotStates {
   readonly cutsAnywhere: boolean
   readonly checkpointNeedsPrefix = true
 
+  /** @internal */
   constructor(private readonly host: FakeStatesHost) {
     this.cutsAnywhere = host.keepMultipleOf === 1
   }

@@ -29,6 +29,7 @@ export class SlotActions {
   #jobs: Job[] = []
   #closed: CllmError | undefined
 
+  /** @internal */
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
