@@ -115,7 +115,7 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
     name: 'llama-server',
     routes,
     errors: {
-      covers: (path) => own.has(path),
+      covers: (path) => own.has(path) || path.startsWith('/slots/'),
       status: statusElsewhere,
       body: llamaServerErrorBody,
       schema: llamaServerErrorSchema,
