@@ -64,6 +64,7 @@ export function stream(server, job) {
   return new Promise((resolve, reject) => {
     const began = performance.now()
     const times = []
+    let text = ''
     let last
     let rest = ''
     const sent = request(
@@ -79,13 +80,14 @@ export function stream(server, job) {
             const event = JSON.parse(line.replace(/^data: /, ''))
             if (event.error !== undefined) reject(new Error(JSON.stringify(event)))
             if (dialect.isToken(event)) times.push(now)
+            text += event.token ?? ''
             last = event
           }
         })
         response.on('error', reject)
         response.on('end', () => {
           if (response.statusCode !== 200) reject(new Error(`${response.statusCode}: ${rest}`))
-          else resolve({ began, times, last, total: performance.now() - began })
+          else resolve({ began, times, text, last, total: performance.now() - began })
         })
       },
     )

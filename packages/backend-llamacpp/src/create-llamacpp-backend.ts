@@ -23,6 +23,7 @@ import {
   openContext,
   outputsPerPass,
 } from './model/open-context.js'
+import { openStates } from './model/open-states.js'
 import { SlotCells } from './slots/slot-cells.js'
 import { TextParts } from './text/text-parts.js'
 import { chooseThreads, type CoreShare } from './threads/threads-for.js'
@@ -204,6 +205,10 @@ function assemble(
   const { slots, contextSize, batchSize, flashAttention } = settings
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
   const samplers = opened.samplers(vocabulary, tokenizer)
+  const { slidingWindow, isRecurrent } = shape
+  const kvUnified = settings.kvUnified === 'on'
+  const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified }
+  const cells = new SlotCells(opened.context, slots, memory)
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary, template),
     limits: {
@@ -229,10 +234,11 @@ function assemble(
     tokenizer,
     vocabulary,
     context: opened.context,
-    cells: new SlotCells(opened.context, slots, shape.slidingWindow),
+    cells,
+    states: openStates(opened, cells, shape, settings, loaded),
     samplers,
     threads: opened.threads,
-    kvUnified: settings.kvUnified === 'on',
+    kvUnified,
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,

@@ -11,6 +11,7 @@ import {
   type OutputLogprobs,
   type SamplingParams,
   type SlotId,
+  type SlotStates,
   type StepOutput,
   type StepResult,
   type TokenId,
@@ -41,6 +42,8 @@ export interface LlamaCppBackendParts {
   readonly samplers: SamplerFactory
   readonly grammars: ConstraintGrammars
   readonly embedder: Embedder
+  /** What saves and restores slots, where that is possible. */
+  readonly states?: SlotStates | undefined
   /** Whether all slots share their cells. */
   readonly kvUnified: boolean
   /** What chooses the threads of each pass; default: their number stays. */
@@ -62,6 +65,7 @@ export class LlamaCppBackend implements Backend {
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
+  readonly states?: SlotStates
 
   readonly #parts: LlamaCppBackendParts
   readonly #layout = new SlotLayout()
@@ -73,6 +77,7 @@ export class LlamaCppBackend implements Backend {
     this.limits = parts.limits
     this.capabilities = parts.capabilities
     this.tokenizer = parts.tokenizer
+    if (parts.states !== undefined) this.states = parts.states
   }
 
   createSampler(

@@ -3,6 +3,7 @@ import {
   CllmError,
   createEngine,
   defaultSampling,
+  defined,
   type Engine,
   type EngineOptions,
   type GenerateEvent,
@@ -14,6 +15,8 @@ import {
   type Random,
   type SchedulerPolicy,
   type SequenceView,
+  type SlotFiles,
+  type StateFiles,
   SimulatedClock,
   silentLogger,
   type StepResult,
@@ -95,6 +98,8 @@ export interface RigOptions extends Omit<FakeBackendOptions, 'clock'> {
   readonly options?: Partial<EngineOptions>
   readonly logger?: Logger
   readonly registry?: PluginRegistry
+  readonly stateFiles?: StateFiles
+  readonly slotFiles?: SlotFiles
 }
 
 /** An engine on a fake backend and simulated time whose steps take 10 ms. */
@@ -106,8 +111,9 @@ export function rig(options: RigOptions = {}) {
   const random = counting()
   const engineOptions = options.options ?? {}
   const parts = { backend, policy, clock, random, logger, options: engineOptions }
-  const { fallbackPolicy } = options
-  const engine = createEngine({ ...parts, ...(fallbackPolicy && { fallbackPolicy }) })
+  const { fallbackPolicy, stateFiles, slotFiles } = options
+  const more = defined({ fallbackPolicy, stateFiles, slotFiles })
+  const engine = createEngine({ ...parts, ...more })
   const batches: Batch[] = []
   engine.observe({
     onEvents: (events) => {

@@ -22,6 +22,8 @@ export type ContextSettings = Omit<CheckedLlamaCppOptions, 'threads'> & {
 /** A context, and what draws from it. */
 export interface OpenContext {
   readonly context: NativeContext
+  /** The same where it gives its states out. */
+  readonly stateful?: LogitsContext
   /** What chooses the threads of its passes, where they can be changed. */
   readonly threads?: AdaptiveThreads
   samplers(vocabulary: Vocabulary, tokenizer: Tokenizer): SamplerFactory
@@ -54,7 +56,12 @@ export async function openContext(
     if (context !== undefined) {
       const samplers = (vocabulary: Vocabulary, tokenizer: Tokenizer) =>
         new ChainSamplers(context, vocabulary, tokenizer)
-      return { context, samplers, ...adaptThreads(context, loaded, threads, clock) }
+      return {
+        context,
+        stateful: context,
+        samplers,
+        ...adaptThreads(context, loaded, threads, clock),
+      }
     }
   } else {
     const context = await loaded.createContext({ ...options, threads: threads.start })

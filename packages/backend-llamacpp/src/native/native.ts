@@ -127,6 +127,14 @@ export interface LogitsContext extends NativeContext {
   logits(batchIndex: number): Float32Array | undefined
   /** Threads of the forward passes from now on, up to as many as the context was made with. */
   setThreads(threads: number): void
+  /** What a sequence holds, or what no cut brings back; undefined where there is no memory for it. */
+  saveSequence(
+    sequence: number,
+    partial: boolean,
+    allocate: (bytes: number) => Uint8Array | undefined,
+  ): Promise<Uint8Array | undefined>
+  /** Puts it back; false where llama.cpp refuses it. Other bytes than were saved may end the process. */
+  restoreSequence(sequence: number, state: Uint8Array, partial: boolean): Promise<boolean>
 }
 
 /** A context of the addon, which draws with samplers of its own. */

@@ -1,6 +1,16 @@
 import { CllmError, type SlotId } from '@cllm/core'
 import type { NativeContext } from '../native/native.js'
 
+/** What a model's memory is like. */
+export interface CellOptions {
+  /** Tokens that sliding-window layers look back; default: no layer has a window. */
+  readonly slidingWindow?: number | undefined
+  /** Whether layers keep a state, from which no token can be taken off; default false. */
+  readonly isRecurrent?: boolean
+  /** Whether a copy's data is there only after the next forward pass; default false. */
+  readonly copiesLate?: boolean
+}
+
 /**
  * The KV cells of the slots and how many tokens each holds. All calls to llama.cpp that take a
  * sequence id go through here, since an unknown one would end the process.
@@ -9,11 +19,18 @@ export class SlotCells {
   readonly #context: NativeContext
   readonly #lengths: number[]
   readonly #slidingWindow: number
+  readonly #isRecurrent: boolean
+  readonly #copiesLate: boolean
+  /** Copies whose data the next forward pass moves. */
+  readonly #copies: { readonly from: SlotId; readonly to: SlotId }[] = []
 
-  constructor(context: NativeContext, slots: number, slidingWindow: number | undefined) {
+  constructor(context: NativeContext, slots: number, options: CellOptions = {}) {
+    const { slidingWindow, isRecurrent = false, copiesLate = false } = options
     this.#context = context
     this.#lengths = Array.from({ length: slots }, () => 0)
     this.#slidingWindow = slidingWindow ?? 0
+    this.#isRecurrent = isRecurrent
+    this.#copiesLate = copiesLate
   }
 
   /** Tokens in the slot. */
@@ -29,6 +46,7 @@ export class SlotCells {
 
   /** Notes that a forward pass has filled the slot up to `length`. */
   filled(slot: SlotId, length: number): void {
+    this.#copies.length = 0
     this.#lengths[slot] = length
   }
 
@@ -67,13 +85,54 @@ export class SlotCells {
     this.clear(to)
     if (held === 0 || length <= 0) return 0
     await this.#context.copySequenceStateFromOtherSequence(to, from)
+    if (this.#copiesLate) this.#copies.push({ from, to })
     this.#lengths[to] = held
     return this.truncate(to, length)
   }
 
-  /** A sliding window must still hold what the next token looks back at. */
+  /** Whether the data of the slot is there, and not only promised by a copy. */
+  canRead(slot: SlotId): boolean {
+    return this.length(slot) > 0 && this.#copies.every(({ to }) => to !== slot)
+  }
+
+  /** Whether no copy reads the data of the slot, or writes it, when the next forward pass begins. */
+  canWrite(slot: SlotId): boolean {
+    return this.#copies.every(({ from, to }) => from !== slot && to !== slot)
+  }
+
+  /**
+   * Notes that a state of `length` tokens was restored: a checkpoint leaves cells behind it. Returns
+   * whether it is there, or else empties the slot.
+   */
+  restored(slot: SlotId, length: number, partial: boolean): boolean {
+    if (partial) this.#context.removeTokenCellsFromSequence(slot, length, -1)
+    if (this.#context.getSequenceKvCacheMaxPosition(slot) === length - 1) {
+      this.#lengths[slot] = length
+      return true
+    }
+    this.emptied(slot)
+    return false
+  }
+
+  /** Empties a slot that may hold anything. */
+  emptied(slot: SlotId): void {
+    this.#context.disposeSequence(slot)
+    this.#lengths[slot] = 0
+  }
+
+  /** Whether `truncate` would keep so many tokens. */
+  canCut(slot: SlotId, length: number): boolean {
+    if (length >= this.length(slot)) return true
+    return length > 0 && !this.#isRecurrent && this.#seesBack(slot, length)
+  }
+
   #remove(slot: SlotId, length: number): boolean {
     if (!this.#context.removeTokenCellsFromSequence(slot, length, -1)) return false
+    return this.#seesBack(slot, length)
+  }
+
+  /** A sliding window must still hold what the next token looks back at. */
+  #seesBack(slot: SlotId, length: number): boolean {
     const first = this.#context.getSequenceKvCacheMinPosition(slot)
     return first === 0 || (first > 0 && first <= length - this.#slidingWindow)
   }

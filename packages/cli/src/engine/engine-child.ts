@@ -4,7 +4,9 @@ import { createLogger } from '../logger.js'
 import { loadRegistry } from '../plugins/load-registry.js'
 import { ignoreStopSignals } from '../stop-signal.js'
 import { availableCores } from './available-cores.js'
-import { availableMemory } from './available-memory.js'
+import { availableMemory } from './memory/available-memory.js'
+import { cacheSize } from './memory/cache-size.js'
+import { stateFilesOf } from './memory/state-files.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { findNativeLibrary } from './native-library.js'
 import { parentChannel } from './process-channel.js'
@@ -23,12 +25,12 @@ async function start(settings: EngineSettings): Promise<void> {
     process.on('message', (message: LogLevelMessage | { readonly type: 'other' }) => {
       if (message.type === 'log-level') ownLogger.level = message.level
     })
-    const { use, options } = settings
+    const { use, cache = { ram: 0 }, engines = 1 } = settings
     const isLlamaCpp = settings.backendName === llamaCpp
     const registry = await loadRegistry(settings, {
       limits: {
         availableMemory: () => availableMemory(settings.heldBytes),
-        cores: { cores: availableCores(), engines: settings.engines ?? 1 },
+        cores: { cores: availableCores(), engines },
         library: isLlamaCpp ? await findNativeLibrary(process.env, ownLogger) : undefined,
       },
     })
@@ -37,9 +39,11 @@ async function start(settings: EngineSettings): Promise<void> {
     const context = { clock: systemClock, logger }
     const backend = await registry.createBackend(settings.backendName, settings.backend, context)
     await warmUp(backend)
+    const cacheRamBytes = cacheSize(cache.ram, availableMemory(settings.heldBytes), engines)
+    const options = { ...settings.options, cacheRamBytes }
     const { logger: _, ...parts } = use
     const made = { backend, policy, fallbackPolicy, logger, options, registry, use: parts }
-    const engine = createEngine(made)
+    const engine = createEngine({ ...made, ...stateFilesOf(cache, logger) })
     hostEngine(engine, registry, channel)
     void engine.failed().then((error) => {
       logger.error({ err: error }, 'the engine failed: its process ends and is replaced')

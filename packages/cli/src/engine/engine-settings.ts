@@ -1,4 +1,4 @@
-import type { EngineOptions, PartChoice, PluginEntry } from '@cllm/core'
+import type { EngineOptions, PartChoice, PluginEntry, StateFolderOptions } from '@cllm/core'
 import type { LogSettings } from '../logger.js'
 
 /** The settings of an engine's process; sent to it as JSON. */
@@ -16,10 +16,22 @@ export interface EngineSettings {
   /** Plugins' replacements for built-in parts. */
   readonly use: PartChoice
   readonly log: LogSettings
+  /** What keeps what slots held; default: nothing does. */
+  readonly cache?: CacheSettings
   /** Bytes of RAM that other engines hold, which this one must not use; default 0. */
   readonly heldBytes?: number
   /** Engines that may compute at once on this machine's cores, this one among them; default 1. */
   readonly engines?: number
+}
+
+/** The tiers behind the slots. */
+export interface CacheSettings {
+  /** MiB of RAM. */
+  readonly ram: number | 'auto'
+  /** Files that survive a restart. */
+  readonly disk?: StateFolderOptions
+  /** Folder of the files that clients name. */
+  readonly slotFolder?: string
 }
 
 /** Changes the log level of a running engine's process. */

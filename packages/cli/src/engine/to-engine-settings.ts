@@ -5,7 +5,7 @@ import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
 import type { OwnSettings } from '../config/served-models.js'
 import { catalogSampling } from '../models/catalog/catalog-sampling.js'
-import type { EngineSettings } from './engine-settings.js'
+import type { CacheSettings, EngineSettings } from './engine-settings.js'
 import { toNativeOptions } from './to-native-options.js'
 
 /** The built-in backend's name. */
@@ -46,6 +46,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     plugins: config.plugins,
     pluginsFolder: loaded.pluginsFolder,
     use: config.use,
+    cache: toCacheSettings(config),
     log: { level: config.logging.level, file: config.logging.file },
   }
 }
@@ -55,6 +56,16 @@ export function toSupervisorOptions({ engine }: CllmConfig): Partial<SupervisorO
   return {
     hangTimeoutMs: engine.hang_timeout * 1000,
     prepareTimeoutMs: engine.prepare_timeout * 1000,
+  }
+}
+
+function toCacheSettings({ cache }: CllmConfig): CacheSettings {
+  const { ram, disk: folder, disk_size: size, disk_age: days, slot_save_path: saved } = cache
+  const limits = { limitBytes: size * 2 ** 20, maxAgeMs: days * 24 * 3_600_000 }
+  return {
+    ram,
+    ...(folder === null ? {} : { disk: { folder, ...limits } }),
+    ...(saved === null ? {} : { slotFolder: saved }),
   }
 }
 

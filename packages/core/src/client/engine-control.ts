@@ -7,6 +7,9 @@ import type {
 import type { EngineActivity } from '../contracts/engine/engine-activity.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
+import type { CachedState } from '../contracts/engine/cache-statistics.js'
+import type { SlotAction, SlotActionResult } from '../contracts/engine/slot-files.js'
+import type { SlotId } from '../contracts/model/backend.js'
 import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
 import type {
   ChatMessage,
@@ -82,6 +85,16 @@ export class EngineControl implements EngineCalls {
     if (report !== undefined) return report
     const message = `There is no request "${id}" under way or among the last that ended`
     throw new CllmError('request_not_found', message, { details: { id } })
+  }
+
+  /** The saved states. */
+  async cache(action: 'list' | 'drop'): Promise<readonly CachedState[]> {
+    return this.engine.slots.cache(action)
+  }
+
+  /** Saves, restores or erases an idle slot. */
+  async slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult> {
+    return await this.engine.slots.run(slot, action)
   }
 
   /** The active policy and the available ones. */

@@ -39,6 +39,11 @@ export interface EngineOptions {
    * request's `fallbackSampling`. Default: none.
    */
   readonly sampling: Partial<SamplingParams>
+  /**
+   * Bytes of RAM for what slots held before they were given to other requests. Default 0: nothing is
+   * kept.
+   */
+  readonly cacheRamBytes: number
 }
 
 /** The defaults of {@link EngineOptions}. */
@@ -51,4 +56,5 @@ export const defaultEngineOptions: EngineOptions = Object.freeze({
   isolateTenants: false,
   speculative: 'off',
   sampling: Object.freeze({}),
+  cacheRamBytes: 0,
 })

@@ -14,6 +14,7 @@ import { Embeddings } from './embeddings.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
 import { PartQueue } from './input/part-queue.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
+import { SlotActions } from './kv/states/slot-actions.js'
 import { OutputProcessor } from './output/output-processor.js'
 import type { KVCacheManager, WaitPredictor } from './parts.js'
 import { type PolicyInForce, PolicyRunner } from './policy/policy-runner.js'
@@ -54,6 +55,7 @@ export class Engine {
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(SlotActions) readonly slots: SlotActions,
     @inject(SlotCompactor) private readonly compactor: SlotCompactor,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
@@ -137,10 +139,12 @@ export class Engine {
   async close(): Promise<void> {
     const error = new CllmError('shutting_down', 'The engine is shutting down')
     this.input.close(error)
+    this.slots.close(error)
     for (const sequence of this.table.all()) this.finisher.mark(sequence, error)
     this.#isClosed = true
     this.wake.notify()
     await this.#done.catch(() => {})
+    await this.kv.onClose?.()
   }
 
   /** Resolves when the loop has ended because a part of the engine failed, with the error. */
@@ -155,12 +159,19 @@ export class Engine {
     while (!this.#isClosed) {
       const began = this.clock.now()
       this.finisher.settle(began)
+      if (this.kv.isDue === true) await this.kv.settle?.()
+      if (this.slots.isDue) await this.slots.settle()
       const step = await this.#startStep(began)
       this.#publish()
       const record = step && this.#append(step, await step.outcome)
       this.observers.onTurn(this.clock.now() - began, record)
-      if (step === undefined) await this.wake.sleep(this.table.wakesAt(this.#planWakesAt))
+      if (step === undefined) await this.#idle()
     }
+  }
+
+  async #idle(): Promise<void> {
+    if ((await this.kv.onIdle?.()) === true) return
+    await this.wake.sleep(this.table.wakesAt(this.#planWakesAt))
   }
 
   /** The loop and its end: however it ends, every request gets an answer. */
@@ -170,6 +181,7 @@ export class Engine {
     } catch (error) {
       this.#failure = CllmError.from(error)
       this.input.close(this.#failure)
+      this.slots.close(this.#failure)
       this.finisher.failAll(this.#failure, this.clock.now())
     }
     this.finisher.settle(this.clock.now())

@@ -1,6 +1,7 @@
 import type { SlotId } from '../contracts/model/backend.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import type { Forecast } from '../contracts/engine/engine-client.js'
+import type { CacheStatistics } from '../contracts/engine/cache-statistics.js'
 import type { SlotStatistics } from '../contracts/engine/engine-statistics.js'
 import type { BlockChain } from './kv/block-chain.js'
 import type { Sequence } from './requests/sequence.js'
@@ -103,6 +104,16 @@ export interface KVCacheManager {
   release(sequence: Sequence, now: number): void
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   move(from: Slot, to: Slot): Promise<boolean>
+  /** Whether something is to be done before the next step … */
+  readonly isDue?: boolean
+  /** … which this does. */
+  settle?(): Promise<void>
+  /** The engine has nothing to compute: does some work ahead, and returns whether it did any. */
+  onIdle?(): Promise<boolean>
+  /** The loop has ended, and the backend is disposed of next. */
+  onClose?(): Promise<void>
+  /** What the tiers behind the slots hold; undefined without any. */
+  cache?(): CacheStatistics | undefined
   /** What each slot holds now. */
   statistics(): SlotStatistics[]
 }
@@ -133,5 +144,5 @@ export interface PrefixIndex {
   /** What the slot holds can no longer be found. */
   drop(slot: Slot): void
   /** The slot has no owner any more and keeps what the sequence computed. Sets `slot.chain`. */
-  keep(slot: Slot, sequence: Sequence): void
+  keep(slot: Slot, sequence: Pick<Sequence, 'chain'>): void
 }

@@ -9,6 +9,9 @@ import { InFlightPrefixSharing } from './kv/in-flight-prefix-sharing.js'
 import { SlotCacheManager } from './kv/kv-cache-manager.js'
 import { BlockPrefixIndex } from './kv/prefix-index.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
+import { Checkpoints } from './kv/states/checkpoints.js'
+import { SlotActions } from './kv/states/slot-actions.js'
+import { StateCache } from './kv/states/state-cache.js'
 import { OutputProcessor } from './output/output-processor.js'
 import { PolicyRunner } from './policy/policy-runner.js'
 import { ActivityWatch } from './report/activity-watch.js'
@@ -43,6 +46,7 @@ const fixed = [
   QueueLimits,
   SlotCacheManager,
   EngineCosts,
+  Checkpoints,
   Counters,
   Embeddings,
   Engine,
@@ -56,8 +60,10 @@ const fixed = [
   RequestTable,
   RequestTracker,
   RunningSet,
+  SlotActions,
   SlotCompactor,
   Speculator,
+  StateCache,
   WaitingQueue,
   WakeSignal,
 ] as const

@@ -11,6 +11,8 @@ export const engineCalls = [
   'statistics',
   'activity',
   'explain',
+  'slotAction',
+  'cache',
   'getScheduler',
   'setScheduler',
   'drain',

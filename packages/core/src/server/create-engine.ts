@@ -3,6 +3,8 @@ import { systemClock } from '../clock/system-clock.js'
 import { systemRandom } from '../clock/system-random.js'
 import type { Backend } from '../contracts/model/backend.js'
 import type { Clock, Random } from '../contracts/clock.js'
+import type { SlotFiles } from '../contracts/engine/slot-files.js'
+import type { StateFiles } from '../contracts/engine/state-files.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
 import type { PartToken } from '../contracts/part.js'
@@ -14,6 +16,7 @@ import type { FallbackPolicy } from '../engine/policy/policy-runner.js'
 import { builtInParts, registerEngine } from '../engine/register-engine.js'
 import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { type PartChoice, replaceableParts } from '../plugin/replaceable-parts.js'
+import { defined } from '../defined.js'
 import * as tokens from '../tokens.js'
 
 /** Parts of an engine. Only the backend and the policy have no default. */
@@ -35,6 +38,10 @@ export interface EngineParts {
   readonly logger?: Logger
   /** Default: {@link defaultEngineOptions}. */
   readonly options?: Partial<EngineOptions>
+  /** Keeps what slots held over restarts; needs `cacheRamBytes`. Default: nothing does. */
+  readonly stateFiles?: StateFiles
+  /** Keeps what clients save of slots. Default: they cannot. */
+  readonly slotFiles?: SlotFiles
   /** Observes everything that happens in the engine. Default: none. */
   readonly observers?: readonly EngineObserver[]
   /** Has the parts and samplers that plug-ins provide; its observers are added too. Default: nothing. */
@@ -60,6 +67,9 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(tokens.RANDOM, parts.random ?? systemRandom)
   container.registerInstance(tokens.LOGGER, parts.logger ?? silentLogger)
   container.registerInstance(tokens.ENGINE_OPTIONS, { ...defaultEngineOptions, ...parts.options })
+  const { stateFiles, slotFiles } = parts
+  container.registerInstance(tokens.STATE_FILES, defined({ files: stateFiles }))
+  container.registerInstance(tokens.SLOT_FILES, defined({ files: slotFiles }))
   const { samplers, proposers } = parts.registry ?? new PluginRegistry()
   container.registerInstance(tokens.SAMPLERS, samplers)
   // Here, since the container would wrap the error.

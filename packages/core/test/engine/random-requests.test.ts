@@ -76,6 +76,7 @@ const machineArbitrary = fc.record({
   batchSize: fc.constantFrom(8, 64, 128, 256),
   keepMultipleOf: fc.constantFrom(1, 1, 8),
   speculative: fc.constantFrom('off', 'tested', 'tested'),
+  cacheRamBytes: fc.constantFrom(0, 2000, 1e6, 1e6),
   endProbability: fc.constantFrom(0, 0.05),
   seed: fc.nat(),
 })
@@ -94,6 +95,7 @@ const roomy = {
   keepMultipleOf: 1,
   endProbability: 0,
   speculative: 'off',
+  cacheRamBytes: 1e6,
 }
 
 /** Time goes with tokens, so that the engine learns that a copy is cheaper than computing. */
@@ -251,7 +253,7 @@ t.test(
   'every answer is the one that the request gets alone, whatever runs beside it',
   async (t) => {
     const seen = { end: 0, stop: 0, cancelled: 0, timeout: 0, rejected: 0, backend_failed: 0 }
-    const backendCalls = { truncate: 0, copyPrefix: 0, release: 0 }
+    const backendCalls = { truncate: 0, copyPrefix: 0, release: 0, save: 0, restore: 0 }
     let preemptions = 0
     let drafted = 0
     let accepted = 0
@@ -267,6 +269,7 @@ t.test(
           clock,
           stepMs: (batch) => stepMsOf(batch.reduce((sum, item) => sum + item.tokens.length, 0)),
           copyMs: (length) => length / 10,
+          stateMs: (bytes) => bytes / 100,
           failWhen: (batch) =>
             batch.some(({ tokens }) => tokens.includes(poison)) ? new Error('poison') : undefined,
         })
@@ -274,9 +277,9 @@ t.test(
         // Also one that says so wrongly: what it drops is computed again.
         Object.assign(backend.capabilities, { drafts: true })
         const policy = new RandomPolicy(randomNumbers(machine.seed))
-        const { speculative } = machine
+        const { speculative, cacheRamBytes } = machine
         const registry = knowing(backend, all, randomNumbers(machine.seed + 1))
-        const options = { speculative }
+        const options = { speculative, cacheRamBytes }
         const parts = { backend, policy, clock, random: counting(), registry, options }
         const engine = createEngine(parts)
         const events = new Map<string, RequestEvent[]>()
@@ -388,7 +391,11 @@ t.test(
         await engine.close()
       },
     )
-    await fc.assert(property, { numRuns: 120, examples: [[{ ...roomy, seed: 1 }, alike, 0]] })
+    await fc.assert(property, {
+      numRuns: 120,
+      endOnFailure: true,
+      examples: [[{ ...roomy, seed: 1 }, alike, 0]],
+    })
     const counts = {
       ...seen,
       ...backendCalls,

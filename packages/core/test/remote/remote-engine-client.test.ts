@@ -215,7 +215,7 @@ t.test('only calls are called', async (t) => {
   t.same(
     [...engineCalls].sort(),
     ['applyTemplate', 'close', 'detokenize', 'drain', 'embed', 'explain', 'getScheduler', 'info']
-      .concat('activity', 'setScheduler', 'statistics', 'tokenize')
+      .concat('activity', 'setScheduler', 'statistics', 'tokenize', 'slotAction', 'cache')
       .sort(),
   )
   const names = ['constructor', 'submit', 'engine', '__proto__', '', 'toString']

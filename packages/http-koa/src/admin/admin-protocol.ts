@@ -4,6 +4,7 @@ import { modelQuery } from '../engines/model-queries.js'
 import type { HandledRoute } from '../routes/api-route.js'
 import { mountRoutes } from '../routes/mount-routes.js'
 import { defineProtocol, type LogLevelControl } from '../routes/define-protocol.js'
+import { deleteCache, getCache } from './cache.js'
 import { getLogLevel, logLevelSchema, putLogLevel } from './log-level.js'
 import { getLive } from './live.js'
 import { getRecorder } from './recorder.js'
@@ -39,6 +40,20 @@ const routes: readonly HandledRoute<AdminContext>[] = [
   },
   {
     method: 'get',
+    path: '/admin/cache',
+    summary: 'What is kept of slots in RAM and in files',
+    query: modelQuery,
+    handle: getCache,
+  },
+  {
+    method: 'delete',
+    path: '/admin/cache',
+    summary: 'Drop all of it',
+    query: modelQuery,
+    handle: deleteCache,
+  },
+  {
+    method: 'get',
     path: '/admin/log-level',
     summary: 'The log level',
     handle: getLogLevel,
@@ -69,7 +84,8 @@ const routes: readonly HandledRoute<AdminContext>[] = [
 
 /**
  * The routes that change a running server or show its present and recent past: `GET` and `PUT` of
- * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live` and `/admin/recorder`; see `docs/api.md`. Without API
+ * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live` and `/admin/recorder`, `GET` and `DELETE` of
+ * `/admin/cache`; see `docs/api.md`. Without API
  * keys every client that reaches them can use them, so expose them to operators only.
  */
 export function adminProtocol({ log }: AdminProtocolOptions = {}): KoaProtocol {
@@ -85,6 +101,6 @@ export function adminProtocol({ log }: AdminProtocolOptions = {}): KoaProtocol {
 /** {@link adminProtocol} by its name. */
 export const admin = defineProtocol({
   name: 'admin',
-  doc: 'Shows and changes a running server: policy, log level, flight recorder, under `/admin`.',
+  doc: 'Shows and changes a running server: policy, log level, saved states, flight recorder, under `/admin`.',
   create: (_options, { log }) => adminProtocol(log === undefined ? {} : { log }),
 })

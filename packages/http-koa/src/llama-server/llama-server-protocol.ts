@@ -18,7 +18,15 @@ import { embedding, embeddingSchema } from './embedding.js'
 import { infill, infillSchema } from './infill.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody, llamaServerErrorSchema } from './llama-server-error.js'
-import { health, props, slots, slotsQuery } from './state-routes.js'
+import {
+  health,
+  props,
+  slotAction,
+  slotActionQuery,
+  slotActionSchema,
+  slots,
+  slotsQuery,
+} from './state-routes.js'
 import {
   applyTemplate,
   applyTemplateSchema,
@@ -86,6 +94,14 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
     query: slotsQuery,
     handle: slots,
   },
+  {
+    method: 'post',
+    path: '/slots/:id',
+    summary: 'Save, restore or erase a slot',
+    query: slotActionQuery,
+    body: slotActionSchema,
+    handle: slotAction,
+  },
   { method: 'get', path: '/health', summary: 'Health', handle: health },
   { method: 'get', path: '/v1/health', summary: 'Health', handle: health },
 ]
@@ -99,7 +115,7 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
     name: 'llama-server',
     routes,
     errors: {
-      covers: (path) => own.has(path),
+      covers: (path) => own.has(path) || path.startsWith('/slots/'),
       status: statusElsewhere,
       body: llamaServerErrorBody,
       schema: llamaServerErrorSchema,

@@ -4,6 +4,8 @@ import type { KoaContext } from '../routes/koa-context.js'
 import { infoOf, loadedModels, modelOf, modelQuery } from '../engines/model-queries.js'
 import { withOverrides } from '../request/protocol-defaults.js'
 import { llamaServerDefaults } from './llama-server-defaults.js'
+import { readJsonBody } from '../body/read-json-body.js'
+import { parseFields } from '../fields/parse-fields.js'
 import { readQuery } from '../fields/read-query.js'
 import { generationSettings } from './generation-settings.js'
 import type { LlamaServerContext } from './llama-server-context.js'
@@ -35,6 +37,39 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
     build_info: 'cllm',
     is_sleeping: llama.directory.status(modelOf(ctx)).state !== 'loaded',
   }
+}
+
+/** The query of `POST /slots/{id}`. */
+export const slotActionQuery = modelQuery.extend({
+  action: z.enum(['save', 'restore', 'erase'], 'save, restore or erase'),
+})
+
+/** The body of `POST /slots/{id}`; nothing for `erase`. */
+export const slotActionSchema = z.object({ filename: z.string('the name of a file').optional() })
+
+/** `POST /slots/{id}?action=save|restore|erase`: what the slot holds, in a file of `--slot-save-path`. */
+export async function slotAction(
+  ctx: KoaContext,
+  { directory }: LlamaServerContext,
+): Promise<void> {
+  const { id = '' } = ctx.params as { readonly id?: string }
+  const { model, action } = readQuery(ctx, slotActionQuery)
+  const slot = /^\d{1,6}$/.test(id) ? Number(id) : -1
+  const client = directory.open(model, { peek: true })
+  if (action === 'erase') {
+    const { tokens } = await client.slotAction(slot, { action })
+    ctx.body = { id_slot: slot, n_erased: tokens }
+    return
+  }
+  const { filename } = parseFields(slotActionSchema, await readJsonBody(ctx))
+  if (filename === undefined) {
+    throw new CllmError('invalid_request', 'filename: expected the name of a file')
+  }
+  const { tokens, bytes, ms } = await client.slotAction(slot, { action, filename })
+  ctx.body =
+    action === 'save'
+      ? { id_slot: slot, filename, n_saved: tokens, n_written: bytes, timings: { save_ms: ms } }
+      : { id_slot: slot, filename, n_restored: tokens, n_read: bytes, timings: { restore_ms: ms } }
 }
 
 /** The query of `GET /slots`. */

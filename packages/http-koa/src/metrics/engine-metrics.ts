@@ -1,4 +1,10 @@
-import type { EngineInfo, EngineStatistics, RecorderStatistics, SchedulerInfo } from '@cllm/core'
+import type {
+  EngineInfo,
+  EngineStatistics,
+  RecorderStatistics,
+  SchedulerInfo,
+  TierStatistics,
+} from '@cllm/core'
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { ImportedHistogram } from './imported-histogram.js'
 import { engineMetrics, type MetricEntry } from './metric-table.js'
@@ -59,6 +65,9 @@ export class EngineMetrics {
     this.#gauge('cllm_num_requests_waiting', statistics.waiting, labels)
     this.#setSlots(labels, info, statistics)
     this.#setTotals(labels, statistics)
+    for (const [tier, found] of Object.entries(statistics.cache ?? {})) {
+      this.#setTier({ ...labels, tier }, found as TierStatistics)
+    }
     if (statistics.recorder !== undefined) this.#setRecorder(labels, statistics.recorder)
   }
 
@@ -75,6 +84,21 @@ export class EngineMetrics {
     this.#gauge('cllm_kv_cache_tokens', sum(idle), { ...labels, use: 'kept' })
     this.#gauge('cllm_kv_cache_capacity_tokens', capacity, labels)
     this.#gauge('cllm_kv_cache_usage_perc', sum(busy) / capacity, labels)
+  }
+
+  #setTier(labels: ModelLabel, tier: TierStatistics): void {
+    this.#gauge('cllm_cache_states', tier.states, labels)
+    this.#gauge('cllm_cache_bytes', tier.bytes, labels)
+    this.#gauge('cllm_cache_limit_bytes', tier.limitBytes, labels)
+    this.#count('cllm_cache_hits_total', tier.hits, labels)
+    this.#count('cllm_cache_hit_tokens_total', tier.hitTokens, labels)
+    this.#count('cllm_cache_misses_total', tier.misses, labels)
+    this.#count('cllm_cache_saved_total', tier.saved, labels)
+    this.#count('cllm_cache_skipped_total', tier.skipped, labels)
+    this.#count('cllm_cache_failed_total', tier.failed, labels)
+    this.#count('cllm_cache_evictions_total', tier.evictions, labels)
+    this.#count('cllm_cache_save_seconds_total', tier.saveMs / 1000, labels)
+    this.#count('cllm_cache_load_seconds_total', tier.loadMs / 1000, labels)
   }
 
   #setRecorder(labels: ModelLabel, { arrivals, steps, bytes }: RecorderStatistics): void {

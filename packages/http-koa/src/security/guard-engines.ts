@@ -18,6 +18,12 @@ function guard(client: EngineClient): EngineClient {
       const tenant = key.role === 'admin' ? (request.tenant ?? key.tenant) : key.tenant
       return client.submit({ ...request, tenant }, options)
     },
+    async slotAction(slot, action) {
+      const key = requestScope.getStore()?.key
+      if (key === undefined || key.role === 'admin') return await client.slotAction(slot, action)
+      const message = 'Slots hold what others wrote: saving and restoring needs an admin key'
+      throw new CllmError('forbidden', message)
+    },
     async explain(id) {
       const report = await client.explain(id)
       const key = requestScope.getStore()?.key

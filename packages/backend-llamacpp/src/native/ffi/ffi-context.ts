@@ -20,6 +20,8 @@ const cellTypes: Readonly<Record<KvCacheType, number>> = {
 }
 /** `llama_rope_scaling_type`. */
 const ropeScalings = { none: 0, linear: 1, yarn: 2 } as const
+/** `LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`. */
+const partialOnly = 1
 /** `llama_flash_attn_type`. */
 const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
 
@@ -156,6 +158,32 @@ export class FfiContext implements LogitsContext {
   getSequenceKvCacheMaxPosition(sequence: number): number {
     this.#check()
     return this.#functions.llama_memory_seq_pos_max(this.#memory, sequence)
+  }
+
+  async saveSequence(
+    sequence: number,
+    partial: boolean,
+    allocate: (bytes: number) => Uint8Array | undefined,
+  ): Promise<Uint8Array | undefined> {
+    this.#check()
+    const { llama_state_seq_get_size_ext: sizeOf, llama_state_seq_get_data_ext: get } =
+      this.#functions
+    const { context } = this.#parts
+    const flags = partial ? partialOnly : 0
+    const size = sizeOf(context, sequence, flags)
+    const state = size === 0 ? undefined : allocate(size)?.subarray(0, size)
+    if (state === undefined) return undefined
+    const written = await runAsync(get, context, state, size, sequence, flags)
+    return written === size ? state : undefined
+  }
+
+  async restoreSequence(sequence: number, state: Uint8Array, partial: boolean): Promise<boolean> {
+    this.#check()
+    const { llama_state_seq_set_data_ext: set } = this.#functions
+    const flags = partial ? partialOnly : 0
+    const { context } = this.#parts
+    const read = await runAsync(set, context, state, state.byteLength, sequence, flags)
+    return read === state.byteLength
   }
 
   getEmbedding(tokens: number, sequence: number): Float32Array {

@@ -55,6 +55,10 @@ export const llamaFunctions = {
   llama_memory_seq_pos_min: ['int32', 'pointer', 'int32'],
   llama_memory_seq_pos_max: ['int32', 'pointer', 'int32'],
 
+  llama_state_seq_get_size_ext: ['size_t', 'pointer', 'int32', 'uint32'],
+  llama_state_seq_get_data_ext: ['size_t', 'pointer', 'pointer', 'size_t', 'int32', 'uint32'],
+  llama_state_seq_set_data_ext: ['size_t', 'pointer', 'pointer', 'size_t', 'int32', 'uint32'],
+
   llama_sampler_init_grammar: ['pointer', 'pointer', 'string', 'string'],
   llama_sampler_clone: ['pointer', 'pointer'],
   llama_sampler_accept: ['void', 'pointer', 'int32'],

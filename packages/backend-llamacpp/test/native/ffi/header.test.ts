@@ -42,6 +42,7 @@ function nameOf(type: string): string {
     llama_token: 'int32',
     llama_pos: 'int32',
     llama_seq_id: 'int32',
+    llama_state_seq_flags: 'uint32',
     ggml_abort_callback: 'pointer',
     ggml_log_callback: 'pointer',
     ggml_backend_sched_eval_callback: 'pointer',

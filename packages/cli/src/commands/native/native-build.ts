@@ -17,7 +17,7 @@ import {
 } from '@cllm/backend-llamacpp/native-build'
 import { systemClock } from '@cllm/core'
 import { availableCores } from '../../engine/available-cores.js'
-import { availableMemory } from '../../engine/available-memory.js'
+import { availableMemory } from '../../engine/memory/available-memory.js'
 import { thisMachine } from '../../engine/native-library.js'
 import { createLogger } from '../../logger.js'
 import { nativeFolder } from '../../models/cache-folder.js'

@@ -1,5 +1,6 @@
 import { replaceableParts } from '@cllm/core'
 import { clusterOptions } from './cluster-options.js'
+import { cacheOptions } from './cache-options.js'
 import { modelOptions } from './model-options.js'
 import { recorderOptions, telemetryOptions } from './observe-options.js'
 import { kvCacheTypes } from '@cllm/backend-llamacpp/kv-cache-type'
@@ -184,6 +185,7 @@ export const schema = {
       placeholder: 'SECONDS',
     }),
   },
+  cache: cacheOptions,
   scheduler: schedulerOptions,
   api: {
     defaults: requestDefaults,

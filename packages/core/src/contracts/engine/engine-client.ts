@@ -1,7 +1,9 @@
 import type { SerializedError } from '../../errors/cllm-error.js'
-import type { BackendCapabilities, BackendLimits, ModelInfo } from '../model/backend.js'
+import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from '../model/backend.js'
+import type { CachedState } from './cache-statistics.js'
 import type { EngineActivity } from './engine-activity.js'
 import type { EngineStatistics } from './engine-statistics.js'
+import type { SlotAction, SlotActionResult } from './slot-files.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
 import type { SamplingParams } from '../model/sampling.js'
@@ -266,6 +268,10 @@ export interface EngineCalls {
    * `request_not_found`.
    */
   explain(id: string): Promise<RequestReport>
+  /** Saves, restores or erases a slot once it is idle. Throws `invalid_request`, `unsupported`. */
+  slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult>
+  /** The saved states, the latest used last; `drop` drops them all. */
+  cache(action: 'list' | 'drop'): Promise<readonly CachedState[]>
   /** The active policy and the available ones. */
   getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */

@@ -1,4 +1,5 @@
 import type { SlotId } from '../model/backend.js'
+import type { CacheStatistics } from './cache-statistics.js'
 import type { RecorderStatistics } from './recording.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 
@@ -67,6 +68,8 @@ export interface EngineStatistics extends StepStatistics {
   readonly busyMs: number
   /** Absent where nothing was ever drafted. */
   readonly speculation?: SpeculationStatistics
+  /** The tiers behind the slots; absent where there are none. */
+  readonly cache?: CacheStatistics
   /** What the flight recorder holds, where there is one. */
   readonly recorder?: RecorderStatistics
 }

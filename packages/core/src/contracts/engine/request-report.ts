@@ -10,6 +10,18 @@ import type { RequestState } from '../scheduling/scheduler-policy.js'
  */
 export type WaitReason = 'step' | 'slots' | 'budget' | 'policy' | 'order' | 'deadline' | 'prefix'
 
+/**
+ * Where the first tokens of a request were: in its slot, in another one that was copied, in a state in
+ * RAM or in a file, or in a slot that was cut back to a checkpoint. `none`: they are computed, since the
+ * request may not use what others computed (`off`), none has begun like it (`unknown`), the model's slots
+ * can be cut at no place that would help (`cannot_be_cut`), computing is faster (`computing_is_faster`),
+ * or it could not be restored (`failed`).
+ */
+export interface CacheOrigin {
+  readonly from: 'slot' | 'copy' | 'ram' | 'disk' | 'checkpoint' | 'none'
+  readonly why?: 'off' | 'unknown' | 'cannot_be_cut' | 'computing_is_faster' | 'failed'
+}
+
 /** What happened to a request. Times are milliseconds after its arrival. */
 export type TimelineEntry =
   | { readonly type: 'queued'; readonly atMs: number }
@@ -26,6 +38,8 @@ export type TimelineEntry =
       readonly slot: SlotId
       /** Tokens that the slot had already. */
       readonly cachedTokens: number
+      /** Where they were; absent without tiers behind the slots. */
+      readonly cache?: CacheOrigin
     }
   /** Prompt chunks, after a preemption of generated tokens too. Equal ones in a row are one entry. */
   | {

@@ -1,5 +1,6 @@
 import type { OutputConstraint } from './output-constraint.js'
 import type { LogitProcessor } from './sampler.js'
+import type { SlotStates } from './slot-states.js'
 import type { SamplingParams } from './sampling.js'
 import type { TokenId, Tokenizer } from './tokenizer.js'
 
@@ -228,6 +229,9 @@ export interface Backend {
 
   /** Empties the slot. */
   release(slot: SlotId): void
+
+  /** Saves and restores what slots hold; left out by a backend that cannot. */
+  readonly states?: SlotStates
 
   /**
    * Says which free slot it likes for a new sequence. `free` is never empty and ordered by what is

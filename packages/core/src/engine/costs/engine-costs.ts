@@ -1,5 +1,7 @@
 import { injectable } from 'tsyringe'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
+import { PauseBudget } from './pause-budget.js'
+import { StateCosts } from './state-costs.js'
 import { StepCostModel } from './step-cost-model.js'
 
 /** After this many steps in which a copy was passed over, its cost counts as half of what it was. */
@@ -9,12 +11,16 @@ const weight = 1 / 16
 
 /**
  * The costs that the engine's parts share, in milliseconds: the {@link StepCostModel} of its steps,
- * the cost of a copy, and the value of what a slot keeps.
+ * the costs of copies and of saved states, and the value of what a slot keeps.
  */
 @injectable()
 export class EngineCosts implements EngineObserver {
   /** What steps cost. */
   readonly steps = new StepCostModel()
+  /** How long saving and restoring may take beside requests that decode. */
+  readonly pauses = new PauseBudget()
+  /** What saving and restoring slots costs. */
+  readonly states = new StateCosts()
   #copies = 0
   #copyMs = 0
   #trust = 1
@@ -49,6 +55,7 @@ export class EngineCosts implements EngineObserver {
 
   /** Learns from a step, unless it was retried and its duration says nothing. */
   onStep({ parts, durationMs, isWhole }: StepRecord): void {
+    this.pauses.onStep(durationMs)
     if (isWhole) this.steps.onStep(parts, durationMs + this.#copyMs, this.#copies)
     this.#copies = 0
     this.#copyMs = 0

@@ -3,17 +3,26 @@ import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Sequence } from '../requests/sequence.js'
 import type { Match, PrefixIndex, Slot } from '../parts.js'
 import { heldTokens, isFree, sharedLength } from './prefix-index.js'
+import type { FoundState, SavedState } from './states/saved-state.js'
+import type { StateCache } from './states/state-cache.js'
+import { lengthOf } from './states/state-index.js'
 
-/** A slot for a sequence, and whose tokens it begins with: its own or a copy of the source's. */
+/**
+ * A slot for a sequence, and whose tokens it begins with: its own, a copy of the source's, or those of
+ * a saved state.
+ */
 export interface SlotChoice {
   readonly slot: Slot
   readonly source: Slot
   readonly shared: number
+  readonly found?: FoundState
+  /** What the slot's, or the source's, tokens are cut back to, where that needs one. */
+  readonly checkpoint?: SavedState
 }
 
 /**
  * The cheapest way into a slot, by what was learned of costs: go on where a slot's tokens are the
- * same, copy them from any slot, or compute. What is lost with a slot's other tokens counts with the
+ * same, copy them from any slot, restore what was saved, or compute. What is lost with a slot's other tokens counts with the
  * chance that they are wanted again, which falls from the most to the least recently used one; and a
  * place that makes every step longer counts with that, but with no more than it costs until the
  * sequence is moved, and the move.
@@ -24,6 +33,7 @@ export function chooseSlot(
   index: PrefixIndex,
   costs: EngineCosts,
   backend: Backend,
+  states: StateCache,
 ): SlotChoice {
   const free = slots.filter(isFree).toSorted(cheapestToLose)
   const used = slots.filter((slot) => !isFree(slot)).map((slot) => slot.id)
@@ -32,40 +42,58 @@ export function chooseSlot(
   if (empty.length > 0 && empty.length < free.length)
     targets.add(prefer(backend, empty, used, slots))
 
-  const cost = ({ slot, source, shared }: SlotChoice): number => {
-    const own = slot === source ? shared : 0
+  const cost = ({ slot, source, shared, found, checkpoint }: SlotChoice): number => {
+    const own = slot === source && found === undefined ? shared : 0
     const rank = free.indexOf(slot) + 1
     const wanted = (costs.reuseShare * rank) / free.length
-    const copyMs = slot === source ? 0 : costs.copyMs
-    const lossMs = wanted * costs.steps.tokensMs(Math.max(0, slot.length - own))
+    const copyMs =
+      slot === source ? 0 : checkpoint === undefined ? costs.copyMs : states.copyMs(source)
+    const cutMs = checkpoint === undefined ? 0 : costs.states.loadMs(checkpoint.bytes)
+    const lossMs = states.lossMs(slot, own, wanted)
+    const loadMs = found === undefined ? 0 : states.loadMs(found)
     const placeMs = backend.layoutMs?.([...used, slot.id]) ?? 0
     const steps = (sequence.maxTokens - sequence.generatedTokens) / 2
     const missing = sequence.tokens.length - shared
-    return (
-      costs.steps.tokensMs(missing) + copyMs + lossMs + Math.min(placeMs * steps, 2 * costs.copyMs)
-    )
+    const layoutMs = Math.min(placeMs * steps, 2 * costs.copyMs)
+    return costs.steps.tokensMs(missing) + copyMs + cutMs + loadMs + lossMs + layoutMs
   }
 
-  const sources = bestSources(sequence, index)
+  const sources = bestSources(sequence, index).flatMap((match) => reach(sequence, match, states))
+  const found = states.find(sequence)
   const choices: SlotChoice[] = []
-  for (const { slot, shared } of sources) {
-    if (isFree(slot)) choices.push({ slot, source: slot, shared })
+  for (const source of sources) {
+    if (isFree(source.slot)) choices.push({ ...source, source: source.slot })
   }
   for (const slot of targets) {
-    const shared = sequence.request.cache ? sharedLength(slot, sequence) : 0
-    choices.push({ slot, source: slot, shared })
-    for (const found of sources) {
-      if (found.slot !== slot) choices.push({ slot, source: found.slot, shared: found.shared })
+    const own = { slot, shared: sequence.request.cache ? sharedLength(slot, sequence) : 0 }
+    const [reached = { slot, shared: 0 }] = reach(sequence, own, states)
+    choices.push({ ...reached, source: slot })
+    for (const { slot: source, ...more } of sources) {
+      if (source !== slot) choices.push({ ...more, slot, source })
     }
+    if (found !== undefined) choices.push({ slot, source: slot, shared: found.shared, found })
   }
   const best = choices.reduce((best, choice) => (cost(choice) < cost(best) ? choice : best))
   const most = Math.max(0, ...sources.map((found) => found.shared))
   if (best.slot === best.source && most > best.shared) costs.onCopyPassedOver()
+  if (best.found === undefined && (found?.shared ?? 0) > best.shared) costs.states.onPassedOver()
   return best
 }
 
+/** A match, as far as the slot can be cut back to it. */
+interface Reach extends Match {
+  readonly checkpoint?: SavedState
+}
+
+/** How much of a match can be used, if any. */
+export function reach(sequence: Sequence, { slot, shared }: Match, states: StateCache): Reach[] {
+  if (states.canCut(slot.id, shared)) return [{ slot, shared }]
+  const checkpoint = states.checkpoint(sequence, shared)
+  return checkpoint === undefined ? [] : [{ slot, shared: lengthOf(checkpoint), checkpoint }]
+}
+
 /** The longest match of an idle and of a running slot; of equal ones that with the least beyond it. */
-function bestSources(sequence: Sequence, index: PrefixIndex): Match[] {
+export function bestSources(sequence: Sequence, index: PrefixIndex): Match[] {
   return (['idle', 'running'] as const).flatMap((kind) => {
     let best: Match | undefined
     for (const match of index.matches(sequence, kind)) {

@@ -1,12 +1,16 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
+import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
 import type { SlotStatistics } from '../../contracts/engine/engine-statistics.js'
-import { chooseSlot } from './choose-slot.js'
+import { bestSources, chooseSlot, reach, type SlotChoice } from './choose-slot.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../parts.js'
-import { isFree, minimumWait } from './prefix-index.js'
+import { heldTokens, isFree, minimumWait } from './prefix-index.js'
+import { Checkpoints } from './states/checkpoints.js'
+import { StateCache } from './states/state-cache.js'
+import { originOf } from './states/origin-of.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** Gives slots to sequences and reuses the tokens that earlier ones computed in them. */
@@ -22,6 +26,8 @@ export class SlotCacheManager implements KVCacheManager {
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.PREFIX_INDEX) private readonly index: PrefixIndex,
     @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(StateCache) private readonly states: StateCache,
+    @inject(Checkpoints) private readonly checkpoints: Checkpoints,
   ) {
     const length = backend.limits.slots
     this.slots = Array.from({ length }, (_, id) => ({
@@ -41,7 +47,7 @@ export class SlotCacheManager implements KVCacheManager {
 
   /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
   lookUp(sequence: Sequence): number {
-    const { version } = this.index
+    const version = this.index.version + this.states.version
     const known = this.#found.get(sequence)
     if (known?.version === version) return known.tokens
     const tokens = this.#lookUp(sequence)
@@ -60,31 +66,49 @@ export class SlotCacheManager implements KVCacheManager {
     const saved = found.shared - this.lookUp(sequence)
     const { costs } = this
     if (saved < minimumWait || costs.steps.tokensMs(saved) <= costs.copyMs) return undefined
+    this.checkpoints.want(found.sequence, found.shared)
     return found
   }
 
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
-    const { backend, costs } = this
-    const choice = chooseSlot(sequence, this.slots, this.index, costs, backend)
-    const { slot, source, shared } = choice
+    const { backend, costs, states } = this
+    await states.ready()
+    const choice = chooseSlot(sequence, this.slots, this.index, costs, backend, states)
+    const { slot } = choice
+    const known = states.isOn ? this.#known(sequence) : 0
+    await this.#beforeFill(choice)
     this.index.drop(slot)
     slot.owner = sequence
     this.#free--
     sequence.slot = slot.id
     try {
-      sequence.computedTokens = await this.#fill(slot, source, shared)
+      sequence.computedTokens = await this.#fill(choice, sequence)
     } catch (error) {
       // What it holds now is unknown, and a slot that counts as empty must be empty.
       backend.release(slot.id)
       throw error
     }
+    if (states.isOn) sequence.origin = originOf(choice, sequence, known, states.cutsAnywhere)
+    if (sequence.computedTokens === 0) states.onMiss()
     costs.onReuse(sequence.computedTokens / sequence.tokens.length)
+    this.checkpoints.plan(sequence, known)
     this.index.occupy(slot, sequence)
+  }
+
+  /** Whether something is to be saved before the next step. */
+  get isDue(): boolean {
+    return this.checkpoints.isDue
+  }
+
+  /** Saves that. */
+  async settle(): Promise<void> {
+    await this.checkpoints.settle(this.#isAnyDecoding)
   }
 
   /** The sequence has computed more of its tokens. */
   onAdvanced(sequence: Sequence): void {
+    this.checkpoints.onAdvanced(sequence)
     const slot = this.slots[sequence.slot ?? -1]
     if (slot?.owner === sequence) this.index.grow(slot, sequence)
   }
@@ -141,6 +165,21 @@ export class SlotCacheManager implements KVCacheManager {
     return true
   }
 
+  /** Saves what idle slots hold, where that outlives the engine. */
+  async onClose(): Promise<void> {
+    await this.states.close(this.slots)
+  }
+
+  /** Saves what an idle slot holds, if that is to be had back; returns whether it did. */
+  async onIdle(): Promise<boolean> {
+    return await this.states.saveOne(this.slots)
+  }
+
+  /** What the tiers behind the slots hold; undefined without any. */
+  cache(): CacheStatistics | undefined {
+    return this.states.statistics()
+  }
+
   statistics(): SlotStatistics[] {
     return this.slots.map((slot) => ({
       slot: slot.id,
@@ -151,15 +190,59 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   #lookUp(sequence: Sequence): number {
-    const idle = this.index.idle(sequence)
-    const running = this.index.running(sequence)
-    const { costs } = this
-    const isWorthIt = costs.steps.tokensMs(running - idle) > costs.copyMs
-    return running > idle && isWorthIt ? running : idle
+    const { costs, states } = this
+    let most: number
+    if (states.cutsAnywhere) {
+      const idle = this.index.idle(sequence)
+      const running = this.index.running(sequence)
+      const isWorthIt = costs.steps.tokensMs(running - idle) > costs.copyMs
+      most = running > idle && isWorthIt ? running : idle
+    } else {
+      const sources = bestSources(sequence, this.index)
+      const reached = sources.flatMap((match) => reach(sequence, match, states))
+      most = Math.max(0, ...reached.map(({ shared }) => shared))
+    }
+    const found = states.find(sequence)
+    if (found === undefined || found.shared <= most) return most
+    return costs.steps.tokensMs(found.shared - most) > states.loadMs(found) ? found.shared : most
   }
 
-  async #fill(slot: Slot, source: Slot, shared: number): Promise<number> {
-    if (source !== slot) {
+  /** What a slot loses is saved before. */
+  async #beforeFill({ slot, source, shared, found, checkpoint }: SlotChoice): Promise<void> {
+    if (!this.states.isOn) return
+    const kept = slot === source && found === undefined ? shared : 0
+    const needed = [found?.state, found?.checkpoint, checkpoint]
+    this.states.hold(needed, true)
+    await this.states.beforeLoss(slot, kept, this.#isAnyDecoding)
+    this.states.hold(needed, false)
+  }
+
+  /** How many tokens it begins with that some conversation has, of which maybe none can be used. */
+  #known(sequence: Sequence): number {
+    return Math.max(
+      this.index.idle(sequence),
+      this.index.running(sequence),
+      this.states.known(sequence),
+    )
+  }
+
+  get #isAnyDecoding(): boolean {
+    return this.slots.some(({ owner }) => owner?.state === 'decoding')
+  }
+
+  async #fill(choice: SlotChoice, sequence: Sequence): Promise<number> {
+    const { slot, source, shared, found, checkpoint } = choice
+    const { transfer } = this.states
+    if (found !== undefined) {
+      const ms = this.states.loadMs(found)
+      const isInTime = !this.#isAnyDecoding || this.costs.pauses.canLoad(ms)
+      const length = isInTime ? await this.states.load(slot, sequence, found) : 0
+      if (length > 0) return this.backend.truncate(slot.id, found.shared)
+    } else if (checkpoint !== undefined) {
+      const held = heldTokens(source)
+      const isThere = source === slot || (await transfer.copy(source.id, slot.id, held))
+      if (isThere && (await transfer.restore(slot.id, checkpoint))) return shared
+    } else if (source !== slot) {
       const copied = await this.#copy(source, slot, shared)
       if (copied > 0) return copied
     } else if (slot.length === 0) {

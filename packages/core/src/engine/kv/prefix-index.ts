@@ -111,7 +111,7 @@ export class BlockPrefixIndex implements PrefixIndex {
   }
 
   /** The slot has no owner any more and keeps what the sequence computed. */
-  keep(slot: Slot, { chain }: Sequence): void {
+  keep(slot: Slot, { chain }: Pick<Sequence, 'chain'>): void {
     slot.chain = chain
     slot.blocks = Math.floor(slot.length / blockSize)
     this.#idle.add(slot, chain.hashes, 0, slot.blocks)

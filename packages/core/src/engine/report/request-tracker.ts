@@ -66,7 +66,7 @@ export class RequestTracker implements EngineObserver {
   onAdmitted(sequence: Sequence, now: number): void {
     const timeline = this.#timelineOf(sequence)
     timeline?.waited(now)
-    timeline?.admitted(sequence.slot ?? -1, sequence.computedTokens, this.#steps, now)
+    timeline?.admitted(sequence, this.#steps, now)
     this.#waits.onAdmitted(sequence.arrival, sequence.deadline, now)
   }
 

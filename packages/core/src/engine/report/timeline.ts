@@ -1,6 +1,9 @@
 import type { TimelineEntry, WaitReason } from '../../contracts/engine/request-report.js'
+import { defined } from '../../defined.js'
+import type { Sequence } from '../requests/sequence.js'
 import type { Wait } from './wait.js'
 
+type Admitted = Pick<Sequence, 'slot' | 'computedTokens' | 'origin'>
 type Spans = Extract<TimelineEntry, { readonly untilMs: number }>
 
 /** More entries than this are put together with like ones. */
@@ -35,8 +38,13 @@ export class Timeline {
   }
 
   /** It got a slot; `steps` were computed before. */
-  admitted(slot: number, cachedTokens: number, steps: number, now: number): void {
-    this.#add({ type: 'admitted', atMs: now - this.arrival, slot, cachedTokens })
+  admitted(
+    { slot = -1, computedTokens: cachedTokens, origin: cache }: Admitted,
+    steps: number,
+    now: number,
+  ): void {
+    const atMs = now - this.arrival
+    this.#add({ type: 'admitted', atMs, slot, cachedTokens, ...defined({ cache }) })
     this.#lastStep = steps
     this.#lastStepEnd = now
   }

@@ -3,6 +3,7 @@ import type { Backend, StepOutput } from '../../contracts/model/backend.js'
 import type { EngineStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from '../../contracts/model/tokenizer.js'
+import { defined } from '../../defined.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
@@ -38,9 +39,10 @@ export class RequestTable {
     return this.waiting.total === 0 && this.running.size === 0
   }
 
-  statistics(): Pick<EngineStatistics, 'waiting' | 'running' | 'slots'> {
+  statistics(): Pick<EngineStatistics, 'waiting' | 'running' | 'slots' | 'cache'> {
     const { waiting, running, kv } = this
-    return { waiting: waiting.total, running: running.size, slots: kv.statistics() }
+    const counts = { waiting: waiting.total, running: running.size, slots: kv.statistics() }
+    return { ...counts, ...defined({ cache: kv.cache?.() }) }
   }
 
   find(id: string): Sequence | undefined {

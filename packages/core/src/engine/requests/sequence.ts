@@ -7,6 +7,7 @@ import type {
   TokenLogprobs,
   Usage,
 } from '../../contracts/engine/engine-client.js'
+import type { CacheOrigin } from '../../contracts/engine/request-report.js'
 import type { LogitProcessor } from '../../contracts/model/sampler.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
 import type {
@@ -66,6 +67,10 @@ export class Sequence implements SequenceView {
   computedTokens = 0
   slot: SlotId | undefined
   sampler: Sampler | undefined
+  /** Where its first tokens were, as far as that is known. */
+  origin: CacheOrigin | undefined
+  /** After how many of its tokens a chunk ends, rising: there a checkpoint is saved. */
+  stops: number[] = []
   /** Guesses of its next tokens, where there are to be any. */
   drafts: SequenceDrafts | undefined
   preemptions = 0
@@ -150,6 +155,10 @@ export class Sequence implements SequenceView {
    * stories15m, 110 continued identically with large chunks, 120 with small ones).
    */
   get mostNow(): number {
+    return Math.min(this.#longestChunk, (this.stops[0] ?? Infinity) - this.computedTokens)
+  }
+
+  get #longestChunk(): number {
     const { continued, promptLogprobs } = this.request
     if (promptLogprobs !== undefined && this.computedTokens < this.promptTokens) return scoredChunk
     if (continued === undefined || this.state === 'decoding') return Infinity

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { CllmError } from '../../errors/cllm-error.js'
 import { type BackendDriver, greedy } from './backend-driver.js'
 import { checkDrafts } from './draft-checks.js'
+import { checkStates } from './state-checks.js'
 import { check, type TestContext } from '../test-context.js'
 
 /** Slots above this size are not filled to the brim: that would take minutes on a real model. */
@@ -138,6 +139,10 @@ export async function checkSlots(
   await inTurn('drafts are verified up to the first that is not drawn', async () => {
     if (backend.capabilities.drafts !== true || batchSize < 6) return
     await checkDrafts(driver, exact)
+  })
+
+  await inTurn('what a slot holds can be saved and restored', async () => {
+    if (backend.states !== undefined) await checkStates(driver, backend.states, exact)
   })
 
   await inTurn('a slot takes contextSize tokens; a step that fails changes nothing', async () => {

@@ -10,53 +10,22 @@ import type {
   StepOutput,
   StepResult,
 } from '../../contracts/model/backend.js'
-import type { Clock } from '../../contracts/clock.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { checkBatch } from '../backend/check-batch.js'
+import type { FakeBackendOptions } from './fake-backend-options.js'
 import type { FakeOperation, FakeStep } from './fake-calls.js'
 import { fakeEmbedding } from './fake-embedding.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
-import { FakeModel, type FakeScript } from './fake-model.js'
+import { FakeModel } from './fake-model.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeSlot } from './fake-slot.js'
+import { FakeStates } from './fake-states.js'
 import { extendHash, hashTokens } from '../../hash.js'
 
-/** Options of {@link FakeBackend}. */
-export interface FakeBackendOptions {
-  /** The model's name; default `fake`. Models of other names say other things. */
-  readonly id?: string
-  /** Default 4. */
-  readonly slots?: number
-  /** Tokens per slot; default 256. */
-  readonly contextSize?: number
-  /** Tokens per step; default 64. */
-  readonly batchSize?: number
-  /** How likely a text ends with each token, 0 (default: never) to 1. */
-  readonly endProbability?: number
-  /** Overrides the tokens; see {@link scriptAnswers}. */
-  readonly script?: FakeScript
-  /** What `stepMs` and `copyMs` are waited on, such as a `SimulatedClock`. */
-  readonly clock?: Clock
-  /** Milliseconds that a step takes; without it a step ends with the next turn of the event loop. */
-  readonly stepMs?: (batch: readonly BatchItem[]) => number
-  /** Milliseconds that copying this many tokens takes; the same. */
-  readonly copyMs?: (length: number) => number
-  /** The result of `layoutMs`; without it all layouts cost the same. */
-  readonly layoutMs?: (used: readonly SlotId[]) => number
-  /** An error that the step rejects with, changing nothing; steps count from 1. */
-  readonly failWhen?: (batch: readonly BatchItem[], step: number) => Error | undefined
-  /**
-   * `truncate` and `copyPrefix` keep only a multiple of this many tokens, as a model with checkpoints
-   * does; default 1.
-   */
-  readonly keepMultipleOf?: number
-  /** Numbers in its embeddings; without it, it has none. */
-  readonly embeddingSize?: number
-  /** Whether the tokenizer marks gaps; default false. */
-  readonly canInfill?: boolean
-}
+/** A call during which no other may be made. */
+type LongCall = 'step' | 'copyPrefix' | 'save' | 'restore'
 
 /**
  * A backend without a model, for tests and simulations. Its next token depends on every token in the
@@ -70,10 +39,11 @@ export class FakeBackend implements Backend {
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
+  readonly states: FakeStates
   readonly layoutMs?: (used: readonly SlotId[]) => number
   /** Every step started so far, including failed ones. */
   readonly steps: FakeStep[] = []
-  /** Every call of `truncate`, `copyPrefix` and `release` so far. */
+  /** Every call that changes or reads slots between steps so far. */
   readonly operations: FakeOperation[] = []
   /** What was done wrong so far; a test of an engine expects none. */
   readonly violations: string[] = []
@@ -84,7 +54,7 @@ export class FakeBackend implements Backend {
   readonly #model: FakeModel
   readonly #slots: readonly FakeSlot[]
   readonly #samplers = new Set<FakeSampler>()
-  #busy: 'step' | 'copyPrefix' | undefined
+  #busy: LongCall | undefined
   #disposed = false
 
   constructor(options: FakeBackendOptions = {}) {
@@ -112,6 +82,18 @@ export class FakeBackend implements Backend {
       gpu: false,
     }
     this.limits = Object.freeze({ slots, contextSize, batchSize })
+    this.states = new FakeStates({
+      id,
+      contextSize,
+      keepMultipleOf: options.keepMultipleOf ?? 1,
+      operations: this.operations,
+      slot: (slot) => this.#slot(slot),
+      during: async (call, bytes, work) => {
+        this.#check(call, { betweenSteps: true })
+        return await this.#after(call, this.#options.stateMs?.(bytes) ?? 0, work)
+      },
+      violation: (problem) => this.#violation(problem),
+    })
     this.model = Object.freeze({
       id,
       architecture: 'fake',
@@ -247,7 +229,7 @@ export class FakeBackend implements Backend {
     return drawn
   }
 
-  async #after<T>(call: 'step' | 'copyPrefix', milliseconds: number, work: () => T): Promise<T> {
+  async #after<T>(call: LongCall, milliseconds: number, work: () => T): Promise<T> {
     this.#busy = call
     try {
       const { clock } = this.#options

@@ -17,3 +17,10 @@ export type FakeOperation =
       readonly length: number
     }
   | { readonly type: 'release'; readonly slot: SlotId }
+  | { readonly type: 'save'; readonly slot: SlotId; readonly partial: boolean }
+  | {
+      readonly type: 'restore'
+      readonly slot: SlotId
+      readonly length: number
+      readonly partial: boolean
+    }

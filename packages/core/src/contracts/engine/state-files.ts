@@ -1,0 +1,40 @@
+import type { TokenId } from '../model/tokenizer.js'
+
+/** What a file says of the state in it. */
+export interface StateHead {
+  /** `SlotStates.key` of the backend that saved it. */
+  readonly key: string
+  /** What else must be the same: tenant and adapter, as the engine writes them. */
+  readonly scope: string
+  /** Whether it is a checkpoint. */
+  readonly partial: boolean
+  /** All tokens that the slot held. */
+  readonly tokens: readonly TokenId[]
+}
+
+/** A state in a file. */
+export interface StateFile extends StateHead {
+  /** Of the file. */
+  readonly name: string
+  /** Of the state. */
+  readonly bytes: number
+}
+
+/** Files that keep states over restarts. Whatever cannot be read or written is logged, and not there. */
+export interface StateFiles {
+  /** Most bytes of all files. */
+  readonly limitBytes: number
+  /** The states with this key, the latest used last. */
+  list(key: string): Promise<StateFile[]>
+  /** The bytes of a state as they were written, in memory that `allocate` gives; or undefined. */
+  read(
+    file: StateFile,
+    allocate: (bytes: number) => Uint8Array | undefined,
+  ): Promise<Uint8Array | undefined>
+  /** Writes a state whole or not at all; returns undefined where it could not. */
+  write(head: StateHead, data: Uint8Array): Promise<StateFile | undefined>
+  /** It is wanted: others are removed first. */
+  touch(file: StateFile): Promise<void>
+  /** It is not wanted any more; one that is gone already is no failure. */
+  remove(file: StateFile): Promise<void>
+}

@@ -1,0 +1,31 @@
+import type { StateFile } from '../../../contracts/engine/state-files.js'
+import type { IndexedState } from './state-index.js'
+
+/** What a slot held, in RAM. */
+export interface SavedState extends IndexedState {
+  /** As the backend wrote it. */
+  readonly data: Uint8Array
+  /** How many use it now: its memory must stay as it is. */
+  holds: number
+  /** How often it could not be restored. */
+  failures: number
+}
+
+/** What a slot held, in a file. */
+export interface FiledState extends IndexedState {
+  readonly file: StateFile
+}
+
+/** A way to begin a sequence with what was saved. */
+export interface FoundState {
+  /** What is restored. */
+  readonly state: SavedState | FiledState
+  /** A checkpoint that it is cut back to then. */
+  readonly checkpoint?: SavedState
+  /** Tokens of the sequence that the slot holds in the end. */
+  readonly shared: number
+}
+
+/** Bytes of memory that a state takes, with that which is not used. */
+export const memoryOf = ({ data, chain }: SavedState): number =>
+  data.buffer.byteLength + 8 * chain.tokens.length

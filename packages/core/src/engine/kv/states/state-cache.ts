@@ -1,0 +1,257 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend, SlotId } from '../../../contracts/model/backend.js'
+import type { StateFiles } from '../../../contracts/engine/state-files.js'
+import type { CachedState, CacheStatistics } from '../../../contracts/engine/cache-statistics.js'
+import type { Clock } from '../../../contracts/clock.js'
+import type { SlotStates } from '../../../contracts/model/slot-states.js'
+import * as tokens from '../../../tokens.js'
+import type { EngineCosts } from '../../costs/engine-costs.js'
+import type { EngineOptions } from '../../engine-options.js'
+import type { Slot } from '../../parts.js'
+import type { Sequence } from '../../requests/sequence.js'
+import type { BlockChain } from '../block-chain.js'
+import { minimumWait } from '../prefix-index.js'
+import { findState } from './find-state.js'
+import type { FoundState, SavedState } from './saved-state.js'
+import { StateDisk } from './state-disk.js'
+import { commonLength, type IndexedState, lengthOf } from './state-index.js'
+import { StateTransfer } from './state-transfer.js'
+import { StateStore } from './state-store.js'
+
+/** A conversation is worth saving with at least this chance that it goes on. */
+const leastChance = 0.1
+
+/**
+ * Keeps in RAM what slots held when they are given to other requests, and finds it again: the tier
+ * between the slots and computing. Off without `cacheRamBytes`, or where the backend saves no states.
+ */
+@injectable()
+export class StateCache {
+  readonly #states: SlotStates | undefined
+  readonly #store: StateStore
+  readonly #disk: StateDisk | undefined
+  /** What was saved before it was lost, once: where not all fits, one would drop the other for ever. */
+  readonly #savedAhead = new WeakMap<BlockChain, number>()
+  /** What moves states. */
+  readonly transfer: StateTransfer
+
+  constructor(
+    @inject(tokens.BACKEND) { states }: Backend,
+    @inject(tokens.CLOCK) private readonly clock: Clock,
+    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(tokens.ENGINE_OPTIONS) { cacheRamBytes }: EngineOptions,
+    @inject(tokens.STATE_FILES) { files }: { readonly files?: StateFiles },
+  ) {
+    this.#states = cacheRamBytes > 0 ? states : undefined
+    this.#store = new StateStore(cacheRamBytes)
+    if (files !== undefined && this.#states !== undefined) {
+      this.#disk = new StateDisk(files, this.#states)
+    }
+    this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs)
+  }
+
+  get isOn(): boolean {
+    return this.#states !== undefined
+  }
+
+  /** Changes with what can be found. */
+  get version(): number {
+    return this.#store.version + (this.#disk?.version ?? 0)
+  }
+
+  /** The state with which the most of the sequence need not be computed. */
+  find(sequence: Sequence): FoundState | undefined {
+    if (this.#states === undefined || !sequence.request.cache) return undefined
+    const checkpoint = (limit: number) => this.checkpoint(sequence, limit)
+    const inRam = findState(this.#store.index, sequence, this.#states, checkpoint)
+    const disk = this.#disk?.index
+    const onDisk = disk && findState(disk, sequence, this.#states, checkpoint)
+    const more = (onDisk?.shared ?? 0) - (inRam?.shared ?? 0)
+    return more >= minimumWait ? onDisk : inRam
+  }
+
+  /** Milliseconds that restoring takes. */
+  loadMs({ state, checkpoint }: FoundState): number {
+    const { states } = this.costs
+    const bytes = state.bytes + (checkpoint?.bytes ?? 0)
+    return states.loadMs(bytes) + ('file' in state ? states.readMs(state.bytes) : 0)
+  }
+
+  /**
+   * Milliseconds that it takes, in the mean, to have back what an idle slot holds beyond its first `kept`
+   * tokens, when it is wanted with this chance.
+   */
+  lossMs(slot: Slot, kept: number, chance: number): number {
+    const computeMs = chance * this.costs.steps.tokensMs(Math.max(0, slot.length - kept))
+    if (this.#states === undefined || slot.length - kept < minimumWait) return computeMs
+    const bytes = this.costs.states.bytesOf(slot.length)
+    const saveMs = this.#isSaved(slot) ? 0 : this.costs.states.saveMs(bytes)
+    return Math.min(computeMs, saveMs + chance * this.costs.states.loadMs(bytes))
+  }
+
+  /** An idle slot is about to lose what is behind its first `kept` tokens. */
+  async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
+    if (this.#states === undefined || slot.length - kept < minimumWait) return
+    if (!this.#isWorthSaving(slot)) return
+    const ms = this.costs.states.saveMs(this.costs.states.bytesOf(slot.length))
+    if (othersDecode && !this.costs.pauses.canSave(ms)) {
+      this.transfer.counts.skipped++
+      return
+    }
+    await this.transfer.save(slot)
+  }
+
+  /** Saves one idle slot that would be lost otherwise; returns whether there was one. */
+  async saveOne(slots: readonly Slot[]): Promise<boolean> {
+    const isNeeded =
+      this.#disk !== undefined || this.transfer.counts.saved + this.transfer.counts.skipped > 0
+    if (this.#states === undefined || !isNeeded) return false
+    const next = slots.find((slot) => {
+      const { chain, owner, length } = slot
+      const isNew = chain !== undefined && this.#savedAhead.get(chain) !== length
+      return owner === undefined && isNew && this.#isWorthSaving(slot)
+    })
+    if (next?.chain === undefined) return false
+    this.#savedAhead.set(next.chain, next.length)
+    return await this.transfer.save(next)
+  }
+
+  /** Restores what was found into a slot; returns how many tokens that has then, 0 for none. */
+  async load(
+    slot: Slot,
+    sequence: Sequence,
+    { state: found, checkpoint, shared }: FoundState,
+  ): Promise<number> {
+    // Hashes have found it; every token is compared before it is used.
+    if (commonLength(found.chain, sequence.chain, shared) < shared) return 0
+    const began = this.clock.now()
+    const state = 'file' in found ? await this.transfer.read(found) : found
+    let isThere = state !== undefined && (await this.transfer.restore(slot.id, state))
+    if (isThere && checkpoint !== undefined)
+      isThere = await this.transfer.restore(slot.id, checkpoint)
+    this.costs.pauses.onPause(this.clock.now() - began)
+    if (state === undefined || !isThere) return 0
+    const counts = 'file' in found ? this.transfer.diskCounts : this.transfer.counts
+    counts.hits++
+    counts.hitTokens += shared
+    return lengthOf(checkpoint ?? state)
+  }
+
+  /** Whether slots need no checkpoints, or there are none. */
+  get cutsAnywhere(): boolean {
+    return this.#states?.cutsAnywhere ?? true
+  }
+
+  /** Whether a slot can be cut to so many tokens without one. */
+  canCut(slot: SlotId, length: number): boolean {
+    return this.cutsAnywhere || this.#states?.canCut(slot, length) === true
+  }
+
+  /** The longest checkpoint that the sequence begins with, of at most `limit` tokens. */
+  checkpoint(sequence: Sequence, limit: number): SavedState | undefined {
+    return this.#store.index.exact(sequence, true, limit)
+  }
+
+  /** How many tokens the sequence begins with that some state in RAM has. */
+  known(sequence: Sequence): number {
+    return sequence.request.cache ? (this.#store.index.best(sequence)?.shared ?? 0) : 0
+  }
+
+  hasCheckpoint(chain: BlockChain, length: number): boolean {
+    return this.#store.index.find(chain, length, true) !== undefined
+  }
+
+  /** Milliseconds that copying a slot by way of its state takes. */
+  copyMs({ owner, length }: Slot): number {
+    const { states } = this.costs
+    const bytes = states.bytesOf(owner?.computedTokens ?? length)
+    return states.saveMs(bytes) + states.loadMs(bytes)
+  }
+
+  /** Saves the checkpoint of a slot that holds `length` tokens. */
+  async saveCheckpoint(
+    id: SlotId,
+    chain: BlockChain,
+    length: number,
+    othersDecode: boolean,
+  ): Promise<void> {
+    const ms = this.costs.states.saveMs(this.transfer.checkpointBytes)
+    if (!othersDecode || this.costs.pauses.canSave(ms))
+      await this.transfer.save({ id, chain, length }, true)
+    else this.transfer.counts.skipped++
+  }
+
+  /** Nothing drops a state while it is held. */
+  hold(states: readonly (FoundState['state'] | undefined)[], isHeld: boolean): void {
+    for (const state of states) {
+      if (state !== undefined && 'holds' in state) state.holds += isHeld ? 1 : -1
+    }
+  }
+
+  /** Resolves when what earlier engines have left can be found. */
+  async ready(): Promise<void> {
+    await this.#disk?.ready
+  }
+
+  /** Saves the idle slots that others may want again and waits until all is in files. */
+  async close(slots: readonly Slot[]): Promise<void> {
+    if (this.#disk === undefined) return
+    for (const slot of slots) {
+      if (slot.owner === undefined && this.#isWorthSaving(slot)) await this.transfer.save(slot)
+    }
+    await this.#disk.flush()
+  }
+
+  /** A request was admitted whose tokens were found nowhere. */
+  onMiss(): void {
+    if (this.isOn) this.transfer.counts.misses++
+  }
+
+  /** What it holds and did; undefined while it is off. */
+  statistics(): CacheStatistics | undefined {
+    if (!this.isOn) return undefined
+    const { size: states, bytes, limit: limitBytes, evictions } = this.#store
+    const ram = { states, bytes, limitBytes, evictions, ...this.transfer.counts }
+    const disk = this.#disk
+    if (disk === undefined) return { ram }
+    const { saved, failed } = disk
+    const own = { states: disk.size, bytes: disk.bytes, limitBytes: disk.limit, saved, failed }
+    return { ram, disk: { ...this.transfer.diskCounts, ...own } }
+  }
+
+  /** All states. */
+  list(): CachedState[] {
+    const describe = (tier: CachedState['tier'], { chain, bytes, partial }: IndexedState) => {
+      return { tier, tokens: chain.tokens.length, bytes, checkpoint: partial }
+    }
+    const inRam = Array.from(this.#store.all(), (state) => describe('ram', state))
+    const filed = Array.from(this.#disk?.all() ?? [], (state) => describe('disk', state))
+    return [...inRam, ...filed]
+  }
+
+  /** Drops all states, in files too. */
+  drop(): void {
+    for (const state of this.#store.all()) this.#store.remove(state)
+    for (const state of this.#disk?.all() ?? []) void this.#disk?.remove(state)
+  }
+
+  #isSaved({ chain, length }: Slot): boolean {
+    if (chain === undefined) return false
+    const { index } = this.#store
+    const found =
+      this.#states?.cutsAnywhere === true
+        ? index.covering(chain, length)
+        : index.find(chain, length, false)
+    if (found !== undefined) this.#store.touch(found)
+    return found !== undefined
+  }
+
+  /** Whether having it back is likely to save more time than saving it takes. */
+  #isWorthSaving(slot: Slot): boolean {
+    const { steps, states, reuseShare } = this.costs
+    if (slot.chain === undefined || slot.length < minimumWait || this.#isSaved(slot)) return false
+    const bytes = states.bytesOf(slot.length)
+    const gainMs = steps.tokensMs(slot.length) - states.loadMs(bytes)
+    return Math.max(leastChance, reuseShare) * gainMs > states.saveMs(bytes)
+  }
+}

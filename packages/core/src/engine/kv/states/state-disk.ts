@@ -1,0 +1,120 @@
+import type { StateFiles } from '../../../contracts/engine/state-files.js'
+import type { SlotStates } from '../../../contracts/model/slot-states.js'
+import { BlockChain } from '../block-chain.js'
+import type { FiledState, SavedState } from './saved-state.js'
+import { lengthOf, StateIndex } from './state-index.js'
+
+/**
+ * The tier of files: what is saved in RAM is written to them in the background, one after the other, and
+ * found by the next engine too. What cannot be read is as good as never written.
+ */
+export class StateDisk {
+  readonly index = new StateIndex<FiledState>()
+  readonly #all = new Set<FiledState>()
+  /** Resolves when what earlier engines have left can be found. */
+  readonly ready: Promise<void>
+  #writing: Promise<void> = Promise.resolve()
+  #waiting = 0
+  /** Changes with what can be found. */
+  version = 0
+  bytes = 0
+  saved = 0
+  failed = 0
+
+  constructor(
+    private readonly files: StateFiles,
+    private readonly states: SlotStates,
+  ) {
+    this.ready = this.#begin()
+  }
+
+  get size(): number {
+    return this.#all.size
+  }
+
+  get limit(): number {
+    return this.files.limitBytes
+  }
+
+  all(): Iterable<FiledState> {
+    return this.#all
+  }
+
+  /** Writes a state when those before it are written. It must not change until then. */
+  put(state: SavedState, replaces: boolean): void {
+    if (this.index.find(state.chain, lengthOf(state), state.partial) !== undefined) return
+    state.holds++
+    this.#waiting++
+    this.#writing = this.#writing
+      .then(() => this.#write(state, replaces))
+      .finally(() => {
+        state.holds--
+        this.#waiting--
+      })
+  }
+
+  /** Whether states wait to be written. */
+  get isWriting(): boolean {
+    return this.#waiting > 0
+  }
+
+  /** Resolves when all is written. */
+  async flush(): Promise<void> {
+    await this.#writing
+  }
+
+  /** Its bytes, or undefined where the file is gone or damaged. */
+  async read(
+    state: FiledState,
+    allocate: (bytes: number) => Uint8Array | undefined,
+  ): Promise<Uint8Array | undefined> {
+    const data = await this.files.read(state.file, allocate)
+    if (data !== undefined) void this.files.touch(state.file)
+    else {
+      this.failed++
+      this.#forget(state)
+    }
+    return data
+  }
+
+  async remove(state: FiledState): Promise<void> {
+    this.#forget(state)
+    await this.files.remove(state.file)
+  }
+
+  async #begin(): Promise<void> {
+    const files = await this.files.list(await this.states.key())
+    for (const file of files)
+      this.#add({ ...file, chain: new BlockChain(file.tokens, file.scope), file })
+  }
+
+  async #write(state: SavedState, replaces: boolean): Promise<void> {
+    const { chain, partial, data } = state
+    const { tokens, scope } = chain
+    const key = await this.states.key()
+    const file = await this.files.write({ key, scope, partial, tokens }, data)
+    if (file === undefined) {
+      this.failed++
+      return
+    }
+    this.saved++
+    const older = replaces && !partial ? [...this.index.within(chain)] : []
+    this.#add({ chain, partial, bytes: file.bytes, file })
+    for (const one of older) await this.remove(one)
+    // Those that the folder has dropped are forgotten when they are read.
+  }
+
+  #add(state: FiledState): void {
+    this.#all.add(state)
+    this.index.add(state)
+    this.bytes += state.bytes
+    this.version++
+  }
+
+  #forget(state: FiledState): void {
+    if (!this.#all.delete(state)) return
+    this.index.remove(state)
+    this.bytes -= state.bytes
+    this.version++
+  }
+}

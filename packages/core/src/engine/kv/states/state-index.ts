@@ -1,0 +1,134 @@
+import type { Sequence } from '../../requests/sequence.js'
+import { blockSize, type BlockChain } from '../block-chain.js'
+import { BlockIndex } from '../block-index.js'
+
+/** A state that can be found by its tokens. */
+export interface IndexedState {
+  /** Its tokens, all of them. */
+  readonly chain: BlockChain
+  /** Whether it is a checkpoint (`partial` in `SlotStates`) and not all that the slot held. */
+  readonly partial: boolean
+  /** Its size in bytes. */
+  readonly bytes: number
+}
+
+/** A look-up compares the tokens of this many states with the same blocks. */
+const closelyRead = 8
+
+/** A state and how many tokens a sequence begins with that it has too. */
+export interface StateMatch<State> {
+  readonly state: State
+  readonly shared: number
+}
+
+/**
+ * Finds states by tokens: by the hashes of blocks, as slots are found. States of which only all tokens
+ * can be used are found by the hash of their last whole block.
+ */
+export class StateIndex<State extends IndexedState> {
+  readonly #blocks = new BlockIndex<State>()
+  readonly #ends = new Map<number, Set<State>>()
+
+  add(state: State): void {
+    const { hashes } = state.chain
+    if (!state.partial) this.#blocks.add(state, hashes, 0, hashes.length)
+    const end = hashes.at(-1) ?? NaN
+    const others = this.#ends.get(end)
+    if (others === undefined) this.#ends.set(end, new Set([state]))
+    else others.add(state)
+  }
+
+  remove(state: State): void {
+    const { hashes } = state.chain
+    if (!state.partial) this.#blocks.remove(state, hashes, 0, hashes.length)
+    const end = hashes.at(-1) ?? NaN
+    const others = this.#ends.get(end)
+    others?.delete(state)
+    if (others?.size === 0) this.#ends.delete(end)
+  }
+
+  /** The whole states that share the most with the sequence. */
+  *longest(sequence: Sequence): Iterable<StateMatch<State>> {
+    const { chain } = sequence
+    const depth = this.#blocks.depth(chain.hashes)
+    let read = 0
+    for (const state of this.#blocks.holders(chain.hashes, depth)) {
+      if (read++ === closelyRead) return
+      const shared = commonLength(state.chain, chain, sequence.tokens.length - 1)
+      if (shared > 0) yield { state, shared }
+    }
+  }
+
+  /** The smallest of the whole states that share the most with the sequence. */
+  best(sequence: Sequence): StateMatch<State> | undefined {
+    let best: StateMatch<State> | undefined
+    for (const match of this.longest(sequence)) {
+      const more = match.shared - (best?.shared ?? 0)
+      if (more > 0 || (more === 0 && match.state.bytes < best!.state.bytes)) best = match
+    }
+    return best
+  }
+
+  /** The longest state of a kind that the sequence begins with, of at most `limit` tokens. */
+  exact(sequence: Sequence, partial: boolean, limit: number): State | undefined {
+    return this.#endingIn(sequence.chain, limit, (state) => state.partial === partial)
+  }
+
+  /** Whether there is a state of these tokens. */
+  find(chain: BlockChain, length: number, partial: boolean): State | undefined {
+    const isIt = (state: State): boolean => state.partial === partial && lengthOf(state) === length
+    return this.#endingIn(chain, length, isIt, Math.floor(length / blockSize))
+  }
+
+  /** A whole state that begins with these tokens. */
+  covering(chain: BlockChain, length: number): State | undefined {
+    const blocks = Math.floor(length / blockSize)
+    for (const state of this.#blocks.holders(chain.hashes, blocks)) {
+      if (commonLength(state.chain, chain, length) === length) return state
+    }
+    return undefined
+  }
+
+  /** The whole states that these tokens go on from. */
+  *within(chain: BlockChain): Iterable<State> {
+    for (const hash of chain.hashes) {
+      for (const state of this.#ends.get(hash) ?? []) {
+        const length = lengthOf(state)
+        if (state.partial || length >= chain.tokens.length) continue
+        if (commonLength(state.chain, chain, length) === length) yield state
+      }
+    }
+  }
+
+  #endingIn(
+    chain: BlockChain,
+    limit: number,
+    isWanted: (state: State) => boolean,
+    atLeast = 1,
+  ): State | undefined {
+    const { hashes } = chain
+    for (let blocks = Math.floor(limit / blockSize); blocks >= atLeast; blocks--) {
+      let best: State | undefined
+      for (const state of this.#ends.get(hashes[blocks - 1] ?? NaN) ?? []) {
+        const length = lengthOf(state)
+        if (length > limit || !isWanted(state) || length <= (best?.chain.tokens.length ?? 0))
+          continue
+        if (commonLength(state.chain, chain, length) === length) best = state
+      }
+      if (best !== undefined) return best
+    }
+    return undefined
+  }
+}
+
+/** How many tokens a state has. */
+export const lengthOf = ({ chain }: IndexedState): number => chain.tokens.length
+
+/** How many tokens both begin with, up to `limit`: every token is compared. */
+export function commonLength(one: BlockChain, other: BlockChain, limit: number): number {
+  if (one.scope !== other.scope) return 0
+  const most = Math.min(one.tokens.length, other.tokens.length, limit)
+  let shared = 0
+  while (shared < most && one.tokens[shared] === other.tokens[shared]) shared++
+  return shared
+}

@@ -1,0 +1,50 @@
+/** A piece of memory is at most this many times as long as what is put into it. */
+const step = 2 ** (1 / 4)
+/** Shorter ones are not worth keeping. */
+const smallest = 65_536
+
+/**
+ * The memory that states are written into. That of states which were dropped is used again: the first
+ * write to new memory takes five times as long as the next ones, as the operating system has to find
+ * and clear each page.
+ */
+export class StateMemory {
+  readonly #free = new Map<number, ArrayBuffer[]>()
+  /** Bytes that are kept for later. */
+  freeBytes = 0
+
+  /** Room for this many bytes, which may be longer than that underneath. */
+  take(bytes: number): Uint8Array {
+    const size = sizeFor(bytes)
+    const buffer = this.#free.get(size)?.pop()
+    if (buffer === undefined) return new Uint8Array(new ArrayBuffer(size), 0, bytes)
+    this.freeBytes -= size
+    return new Uint8Array(buffer, 0, bytes)
+  }
+
+  /** Keeps the memory of a state that nobody reads any more. */
+  give({ buffer }: Uint8Array): void {
+    const size = buffer.byteLength
+    if (!(buffer instanceof ArrayBuffer) || size < smallest || sizeFor(size) !== size) return
+    const others = this.#free.get(size)
+    if (others === undefined) this.#free.set(size, [buffer])
+    else others.push(buffer)
+    this.freeBytes += size
+  }
+
+  /** Gives memory back to the operating system until at most this many bytes are kept. */
+  shrink(bytes: number): void {
+    for (const [size, buffers] of this.#free) {
+      while (this.freeBytes > bytes && buffers.pop() !== undefined) this.freeBytes -= size
+      if (buffers.length === 0) this.#free.delete(size)
+      if (this.freeBytes <= bytes) return
+    }
+  }
+}
+
+/** Bytes of the memory for a state of this many bytes: few different sizes, so that memory fits again. */
+export function sizeFor(bytes: number): number {
+  if (bytes < smallest) return bytes
+  const power = Math.ceil(Math.log(bytes) / Math.log(step) - 1e-9)
+  return Math.max(bytes, Math.ceil(step ** power / 4096) * 4096)
+}

@@ -1,0 +1,70 @@
+import { memoryOf, type SavedState } from './saved-state.js'
+import { lengthOf, StateIndex } from './state-index.js'
+import { sizeFor, StateMemory } from './state-memory.js'
+
+/** Keeps states within a number of bytes; what was not used for the longest time is dropped first. */
+export class StateStore {
+  readonly index = new StateIndex<SavedState>()
+  readonly memory = new StateMemory()
+  /** In the order of their last use. */
+  readonly #states = new Set<SavedState>()
+  /** Changes with what can be found. */
+  version = 0
+  bytes = 0
+  evictions = 0
+
+  /** @param limit bytes */
+  constructor(readonly limit: number) {}
+
+  get size(): number {
+    return this.#states.size
+  }
+
+  all(): Iterable<SavedState> {
+    return this.#states
+  }
+
+  /**
+   * Room for a state of this many bytes; drops others for it, and returns undefined where that would
+   * not be enough.
+   */
+  room(bytes: number): Uint8Array | undefined {
+    const size = sizeFor(bytes)
+    if (size > this.limit) return undefined
+    for (const state of this.#states) {
+      if (this.bytes + size <= this.limit) break
+      if (state.holds > 0) continue
+      this.evictions++
+      this.remove(state)
+    }
+    if (this.bytes + size > this.limit) return undefined
+    this.memory.shrink(this.limit - this.bytes)
+    return this.memory.take(bytes)
+  }
+
+  /** Adds a state, in place of those that it goes on from where it can be cut to each of them. */
+  add(state: SavedState, replaces: boolean): void {
+    if (replaces && !state.partial) {
+      for (const other of this.index.within(state.chain)) this.remove(other)
+    }
+    const same = this.index.find(state.chain, lengthOf(state), state.partial)
+    if (same !== undefined) this.remove(same)
+    this.#states.add(state)
+    this.index.add(state)
+    this.bytes += memoryOf(state)
+    this.version++
+  }
+
+  /** It is wanted: the others are dropped first. */
+  touch(state: SavedState): void {
+    if (this.#states.delete(state)) this.#states.add(state)
+  }
+
+  remove(state: SavedState): void {
+    if (!this.#states.delete(state)) return
+    this.index.remove(state)
+    this.bytes -= memoryOf(state)
+    this.version++
+    if (state.holds === 0) this.memory.give(state.data)
+  }
+}

@@ -1,0 +1,118 @@
+import type { SlotId } from '../../../contracts/model/backend.js'
+import type { Clock } from '../../../contracts/clock.js'
+import type { SlotStates } from '../../../contracts/model/slot-states.js'
+import type { EngineCosts } from '../../costs/engine-costs.js'
+import type { Slot } from '../../parts.js'
+import { BlockChain } from '../block-chain.js'
+import type { FiledState, SavedState } from './saved-state.js'
+import type { StateDisk } from './state-disk.js'
+import type { StateStore } from './state-store.js'
+
+/** Moves states between slots, RAM and files; counts that, and learns what it costs. */
+export class StateTransfer {
+  /** Bytes of the last checkpoint. */
+  checkpointBytes = 0
+  readonly counts = noCounts()
+  readonly diskCounts = { ...noCounts(), evictions: 0 }
+
+  constructor(
+    private readonly states: SlotStates | undefined,
+    private readonly store: StateStore,
+    private readonly disk: StateDisk | undefined,
+    private readonly clock: Clock,
+    private readonly costs: EngineCosts,
+  ) {}
+
+  /** Makes the first tokens of one slot those of another, by way of a state. */
+  async copy(from: SlotId, to: SlotId, length: number): Promise<boolean> {
+    const data = await this.states?.save(from).catch(() => undefined)
+    if (data === undefined) return false
+    const isThere = await this.states?.restore(to, data, { tokens: length }).catch(() => false)
+    return isThere === true
+  }
+
+  /** Reads a state from its file into RAM. */
+  async read(found: FiledState): Promise<SavedState | undefined> {
+    const disk = this.disk
+    if (disk === undefined) return undefined
+    const began = this.clock.now()
+    const data = await disk.read(found, (bytes) => this.store.room(bytes))
+    const ms = this.clock.now() - began
+    this.diskCounts.loadMs += ms
+    if (data === undefined) return undefined
+    this.costs.states.onRead(data.byteLength, ms)
+    const { chain, partial } = found
+    const state: SavedState = {
+      chain,
+      partial,
+      bytes: data.byteLength,
+      data,
+      holds: 0,
+      failures: 0,
+    }
+    this.store.add(state, false)
+    return state
+  }
+
+  /** Restores a state; false where it could not be, and the slot is empty. */
+  async restore(slot: SlotId, state: SavedState): Promise<boolean> {
+    const { chain, partial, data } = state
+    const began = this.clock.now()
+    state.holds++
+    const options = { tokens: chain.tokens.length, partial }
+    const isThere = await this.states?.restore(slot, data, options).catch(() => false)
+    state.holds--
+    const ms = this.clock.now() - began
+    this.counts.loadMs += ms
+    if (isThere !== true) {
+      this.counts.failed++
+      // Once may be the slot's fault.
+      if (++state.failures > 1) this.store.remove(state)
+      return false
+    }
+    this.costs.states.onLoaded(data.byteLength, ms)
+    this.store.touch(state)
+    return true
+  }
+
+  /** Saves a slot, or a checkpoint of it; returns whether it did. */
+  async save(
+    { id, chain, length }: Pick<Slot, 'id' | 'chain' | 'length'>,
+    partial = false,
+  ): Promise<boolean> {
+    const { states } = this
+    if (states === undefined || chain === undefined) return false
+    const began = this.clock.now()
+    const allocate = (bytes: number) => this.store.room(bytes)
+    const data = await states.save(id, { allocate, partial }).catch(() => undefined)
+    const ms = this.clock.now() - began
+    this.costs.pauses.onPause(ms)
+    this.counts.saveMs += ms
+    if (data === undefined) {
+      this.counts.failed++
+      return false
+    }
+    const { byteLength: bytes } = data
+    if (partial) this.checkpointBytes = bytes
+    else this.costs.states.onSaved(length, bytes, ms)
+    const own = new BlockChain(chain.tokens.slice(0, length), chain.scope)
+    const state: SavedState = { chain: own, partial, bytes, data, holds: 0, failures: 0 }
+    this.store.add(state, states.cutsAnywhere)
+    this.disk?.put(state, states.cutsAnywhere)
+    this.counts.saved++
+    return true
+  }
+}
+
+function noCounts() {
+  return {
+    hits: 0,
+    misses: 0,
+    hitTokens: 0,
+    saved: 0,
+    skipped: 0,
+    failed: 0,
+    saveMs: 0,
+    loadMs: 0,
+  }
+}

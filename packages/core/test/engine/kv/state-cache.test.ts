@@ -1,0 +1,286 @@
+import {
+  chmodSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { SlotFolder, StateFolder, systemClock, type TokenId } from '@cllm/core'
+import { runUntilIdle } from '@cllm/core/testing'
+import t, { type Test } from 'tap'
+import {
+  collect,
+  expectedTokens,
+  greedy,
+  leftovers,
+  loggerOf,
+  nothingLeft,
+  promptOf,
+  type Rig,
+  rig,
+  type RigOptions,
+} from '../../rig.js'
+
+/** Time goes with tokens, so that the engine learns what computing costs. */
+const stepMs: RigOptions['stepMs'] = (batch) =>
+  batch.reduce((ms, { tokens }) => ms + tokens.length, 5)
+
+/** An engine that keeps what its slots lose. */
+const caching = (options: RigOptions = {}, cacheRamBytes = 1e6): Rig =>
+  rig({
+    slots: 2,
+    contextSize: 1000,
+    stepMs,
+    stateMs: (bytes) => bytes / 1000,
+    options: { cacheRamBytes },
+    ...options,
+  })
+
+/** Asks, checks the answer, and returns the conversation with it and how many tokens were found. */
+async function ask(t: Test, made: Rig, prompt: readonly TokenId[], change: object = {}) {
+  const request = { ...greedy(prompt, 4), ...change }
+  const answer = await made.run(collect(made.client.submit(request)))
+  t.same(answer.tokens, expectedTokens(made.backend, prompt, 4), 'the answer is the right one')
+  return { said: [...prompt, ...answer.tokens], cached: answer.end?.usage.cachedTokens ?? -1 }
+}
+
+const ramOf = (made: Rig) => made.engine.statistics().cache!.ram
+
+t.test('a conversation whose slot was given away goes on where it was', async (t) => {
+  const made = caching()
+  const conversations: TokenId[][] = []
+  for (const family of [1, 2, 3, 4, 5]) {
+    conversations.push((await ask(t, made, promptOf(100, family))).said)
+  }
+  // Three slots were lost; what is in the others was saved when there was nothing else to do.
+  t.match(ramOf(made), { states: 4, saved: 4, hits: 0, misses: 5 })
+  for (const [index, said] of conversations.entries()) {
+    const { cached } = await ask(t, made, [...said, ...promptOf(7, 9)])
+    t.equal(
+      cached,
+      said.length - 1,
+      `conversation ${index}: all but the token that was not computed`,
+    )
+  }
+  t.match(ramOf(made), { misses: 5, failed: 0, skipped: 0 })
+  t.ok(ramOf(made).hits >= 3)
+  await runUntilIdle(made.clock)
+  t.match(leftovers(made), nothingLeft)
+})
+
+t.test('a part of what was saved is used, and only by those who may', async (t) => {
+  const made = caching({ slots: 1, options: { cacheRamBytes: 1e6, isolateTenants: true } })
+  const shared = promptOf(120)
+  await ask(t, made, [...shared, ...promptOf(30, 1)], { tenant: 'a' })
+  await ask(t, made, promptOf(80, 2), { tenant: 'b' })
+  t.equal((await ask(t, made, [...shared, ...promptOf(20, 3)], { tenant: 'b' })).cached, 0)
+  t.equal((await ask(t, made, [...shared, ...promptOf(20, 4)], { tenant: 'a' })).cached, 120)
+  t.equal((await ask(t, made, [...shared, 9], { tenant: 'a', cache: false })).cached, 0)
+  await runUntilIdle(made.clock)
+  t.match(leftovers(made), nothingLeft)
+})
+
+t.test('what does not fit is dropped, the longest unused first', async (t) => {
+  const made = caching({ slots: 1 }, 3600)
+  const first = await ask(t, made, promptOf(150, 1))
+  await ask(t, made, promptOf(150, 2))
+  await ask(t, made, promptOf(150, 3))
+  t.match(ramOf(made), { states: 1, saved: 2, evictions: 1 })
+  t.ok(ramOf(made).bytes <= 3600)
+  t.equal((await ask(t, made, [...first.said, 5])).cached, 0, 'the first one is gone')
+  await runUntilIdle(made.clock)
+})
+
+t.test('a state that cannot be restored is computed again', async (t) => {
+  const made = caching({ slots: 1 })
+  const { said } = await ask(t, made, promptOf(100, 1))
+  await ask(t, made, promptOf(100, 2))
+  made.backend.states.restore = async () => {
+    throw new Error('no')
+  }
+  t.equal((await ask(t, made, [...said, 5])).cached, 0)
+  t.match(ramOf(made), { hits: 0, failed: 1 })
+  await runUntilIdle(made.clock)
+  t.match(leftovers(made), nothingLeft)
+})
+
+t.test('no pause beside requests that decode is longer than a share of a step', async (t) => {
+  const made = caching({ slots: 2, stateMs: (bytes) => bytes / 16 })
+  const steady = collect(made.client.submit(greedy(promptOf(20, 4), 600)))
+  await runUntilIdle(made.clock, made.clock.now() + 100)
+  const first = await ask(t, made, promptOf(200, 1))
+  // What a save costs is learned from the first ones.
+  for (const family of [2, 3, 4, 5, 6, 7, 8]) await ask(t, made, promptOf(200, family))
+  t.ok(ramOf(made).saved <= 5, `${ramOf(made).saved} were saved: each of 800 bytes took 50 ms`)
+  t.ok(ramOf(made).skipped >= 1)
+  t.equal((await ask(t, made, [...first.said, 5])).cached, 203, 'restoring may take longer')
+  await made.run(steady)
+  await runUntilIdle(made.clock)
+})
+
+/** A folder of states, and what it warned of. */
+function folderOf(folder: string, options: { limitBytes?: number; maxAgeMs?: number } = {}) {
+  const warnings: string[] = []
+  const logger = {
+    ...loggerOf().logger,
+    warn: (_: object, message: string) => warnings.push(message),
+  }
+  const files = new StateFolder({ folder, limitBytes: 1e6, ...options }, systemClock, logger)
+  return { files, warnings }
+}
+
+t.test('conversations survive a restart', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const first = caching({ stateFiles: folderOf(folder).files })
+  const conversations: TokenId[][] = []
+  for (const family of [1, 2, 3]) {
+    conversations.push((await ask(t, first, promptOf(100, family))).said)
+  }
+  const again = await ask(t, first, [...conversations[0]!, ...promptOf(40, 8)])
+  const listed = await first.client.cache('list')
+  t.ok(listed.every(({ tokens, bytes, checkpoint }) => tokens > 99 && bytes > 399 && !checkpoint))
+  t.ok(listed.some(({ tier }) => tier === 'ram'))
+  await first.run(first.engine.close())
+  t.match(first.engine.statistics().cache?.disk, { failed: 0, saved: 4, states: 3 })
+  t.equal(statSync(folder).mode & 0o777, 0o700)
+  const names = readdirSync(folder)
+  t.equal(names.length, 3, 'a longer conversation takes the place of its beginning')
+  for (const name of names) t.equal(statSync(join(folder, name)).mode & 0o777, 0o600)
+
+  const second = caching({ stateFiles: folderOf(folder).files })
+  t.equal((await ask(t, second, [...again.said, 5])).cached, again.said.length - 1)
+  t.equal((await ask(t, second, [...conversations[1]!, 5])).cached, 103)
+  t.match(second.engine.statistics().cache, { disk: { hits: 2, hitTokens: 250 }, ram: { hits: 0 } })
+  await second.run(second.engine.close())
+  const dropped = caching({ stateFiles: folderOf(folder).files })
+  await ask(t, dropped, promptOf(20, 7))
+  t.ok((await dropped.client.cache('drop')).length >= 3)
+  t.same(await dropped.client.cache('list'), [])
+  t.equal((await ask(t, dropped, [...conversations[1]!, 5])).cached, 0)
+  await dropped.run(dropped.engine.close())
+
+  const other = caching({ id: 'other', stateFiles: folderOf(folder).files })
+  t.equal((await ask(t, other, [...conversations[1]!, 5])).cached, 0, 'of another model')
+  await other.run(other.engine.close())
+})
+
+t.test('a file that is damaged, short or foreign is never used', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ stateFiles: folderOf(folder).files })
+  const said: TokenId[][] = []
+  for (const family of [1, 2, 3]) said.push((await ask(t, made, promptOf(100, family))).said)
+  await made.run(made.engine.close())
+  const [flipped, short, renamed] = readdirSync(folder).map((name) => join(folder, name))
+  const bytes = readFileSync(flipped!)
+  bytes[bytes.length - 20]! ^= 1
+  writeFileSync(flipped!, bytes)
+  truncateSync(short!, 500)
+  writeFileSync(join(folder, `${'0'.repeat(40)}.state`), readFileSync(renamed!))
+  writeFileSync(join(folder, `${'1'.repeat(40)}.state`), 'something else')
+  writeFileSync(join(folder, 'notes.txt'), 'not ours')
+  const { files, warnings } = folderOf(folder)
+  const next = caching({ stateFiles: files })
+  const cached = []
+  for (const tokens of said) cached.push((await ask(t, next, [...tokens, 5])).cached)
+  t.same(
+    cached.toSorted((a, b) => a - b),
+    [0, 0, 103],
+    'one of three is as it was',
+  )
+  t.ok(warnings.length >= 3 && warnings.length <= 4, warnings.join('\n'))
+  await next.run(next.engine.close())
+  t.equal(readFileSync(join(folder, 'notes.txt'), 'utf8'), 'not ours')
+})
+
+t.test('two engines share a folder, within its size and age', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const one = caching({ stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, one, promptOf(100, 1))
+  await one.run(one.engine.close())
+  const two = caching({ stateFiles: folderOf(folder).files })
+  const three = caching({ stateFiles: folderOf(folder, { limitBytes: 2500 }).files })
+  await ask(t, three, [...said, 5])
+  await ask(t, three, promptOf(120, 2))
+  await ask(t, three, promptOf(120, 3))
+  await three.run(three.engine.close())
+  t.ok(readdirSync(folder).length <= 2)
+  t.type((await ask(t, two, [...said, 5])).cached, 'number', 'what is gone is computed')
+  await two.run(two.engine.close())
+  for (const name of readdirSync(folder)) utimesSync(join(folder, name), 1, 1)
+  writeFileSync(join(folder, `${'2'.repeat(40)}.state.${'3'.repeat(12)}.tmp`), 'half')
+  utimesSync(join(folder, `${'2'.repeat(40)}.state.${'3'.repeat(12)}.tmp`), 1, 1)
+  t.same(await folderOf(folder, { maxAgeMs: 1000 }).files.list('fake fake'), [])
+  t.same(readdirSync(folder), [], 'old and unfinished files are removed')
+  chmodSync(folder, 0o500)
+  t.same(await folderOf(join(folder, 'not', 'there')).files.list('fake fake'), [])
+  chmodSync(folder, 0o700)
+})
+
+t.test('clients save, restore and erase slots', async (t) => {
+  const folder = join(t.testdir(), 'slots')
+  const made = caching({ slots: 2, slotFiles: new SlotFolder(folder) }, 0)
+  const { said } = await ask(t, made, promptOf(50, 1))
+  const save = { action: 'save', filename: 'one.bin' } as const
+  t.match(await made.run(made.client.slotAction(0, save)), { slot: 0, tokens: 53 })
+  t.match(await made.run(made.client.slotAction(0, { action: 'erase' })), { tokens: 53, bytes: 0 })
+  t.equal((await ask(t, made, [...said, 5], { cache: false })).cached, 0)
+  const restore = { action: 'restore', filename: 'one.bin' } as const
+  const busy = collect(made.client.submit(greedy(promptOf(20, 4), 30)))
+  t.match(await made.run(made.client.slotAction(1, restore)), { slot: 1, tokens: 53 })
+  await made.run(busy)
+  t.equal((await ask(t, made, [...said, 5])).cached, 53)
+  for (const [slot, action, code] of [
+    [7, restore, 'invalid_request'],
+    [0, { action: 'restore', filename: 'two.bin' }, 'invalid_request'],
+    [0, { action: 'save', filename: '../one.bin' }, 'invalid_request'],
+    [0, { action: 'save', filename: '.hidden' }, 'invalid_request'],
+  ] as const) {
+    await t.rejects(made.run(made.client.slotAction(slot, action)), { code })
+  }
+  const other = caching({ id: 'other', slotFiles: new SlotFolder(folder) })
+  await t.rejects(other.run(other.client.slotAction(0, restore)), { code: 'invalid_request' })
+  const plain = caching()
+  await t.rejects(plain.run(plain.client.slotAction(0, restore)), { code: 'unsupported' })
+  t.match(leftovers(made), nothingLeft)
+})
+
+t.test('slots that cannot be cut are cut back to checkpoints', async (t) => {
+  const made = caching({ slots: 2, keepMultipleOf: 1000 })
+  const system = promptOf(160)
+  const admission = async (id: string) => {
+    const { timeline } = await made.client.explain(id)
+    const found = timeline.find(({ type }) => type === 'admitted')
+    return found?.type === 'admitted' ? found.cache : undefined
+  }
+  const talk = async (id: string, prompt: readonly TokenId[]) => {
+    const { cached, said } = await ask(t, made, prompt, { id })
+    return { cached, said, cache: await admission(id) }
+  }
+  const first = await talk('a', [...system, ...promptOf(40, 1)])
+  t.match(first, { cached: 0, cache: { from: 'none', why: 'unknown' } })
+  t.match(
+    await talk('b', [...system, ...promptOf(50, 2)]),
+    { cached: 0, cache: { from: 'none', why: 'cannot_be_cut' } },
+    'that they part here is seen now',
+  )
+  t.match(await talk('c', [...system, ...promptOf(60, 3)]), { cached: 160 })
+  const rewritten = [...first.said.slice(0, 200), ...promptOf(30, 4)]
+  t.match(await talk('d', rewritten), { cached: 176 }, 'its prompt ended 24 tokens behind it')
+  t.equal((await talk('e', [...first.said, ...promptOf(9, 5)])).cached, 203, 'a whole state')
+  t.match(await talk('f', [...system, 4, 4, 4]), { cached: 160 })
+  t.match(ramOf(made), { failed: 0 })
+
+  const shared = promptOf(300, 6)
+  const [leader, follower] = [1, 2].map((family) => {
+    const request = greedy([...shared, ...promptOf(20, family)], 4)
+    return collect(made.client.submit({ ...request, id: `waits ${family}` }))
+  })
+  await made.run(leader!)
+  const { end } = await made.run(follower!)
+  t.equal(end?.usage.cachedTokens, 288, 'it waits for a checkpoint of the one that computes')
+  await runUntilIdle(made.clock)
+  t.match(leftovers(made), nothingLeft)
+})
