@@ -60,7 +60,8 @@ export class Embedder {
     if (tokens.length > 0 && tokens.length <= longest) return
     throw new CllmError(
       'prompt_too_long',
-      `input: expected 1 to ${longest} tokens for an embedding, got ${tokens.length}`,
+      `input: it is too large to process: expected 1 to ${longest} tokens for an embedding, got ` +
+        String(tokens.length),
       { details: { field: 'input', promptTokens: tokens.length, contextSize: longest } },
     )
   }

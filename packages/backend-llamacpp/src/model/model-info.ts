@@ -29,6 +29,7 @@ export function modelInfo(
 ): ModelInfo {
   const { native, gpuLayers } = loaded
   const { ropeTheta, rmsNormEpsilon } = shape
+  const [eosTokenId] = vocabulary.endOfGeneration
   return {
     id: modelId ?? basename(modelPath).replace(/\.gguf$/i, ''),
     architecture: shape.architecture,
@@ -54,6 +55,7 @@ export function modelInfo(
       chatTemplate: template.source,
       bosToken: vocabulary.bosText,
       eosToken: vocabulary.eosText,
+      ...(eosTokenId !== undefined && { eosTokenId }),
       ...(ropeTheta !== undefined && { ropeTheta }),
       ...(rmsNormEpsilon !== undefined && { rmsNormEpsilon }),
     },

@@ -10,11 +10,16 @@ const openPaths: ReadonlySet<string> = new Set([
   '/health/live',
   '/health/ready',
   '/v1/health',
+  '/docs',
+  '/openapi.json',
 ])
 
-/** Paths without a key: health checks and the overview. */
+/**
+ * Paths without a key: health checks, the overview and the description of the API, which a browser
+ * opens without one; and what browsers ask before they send a key.
+ */
 export const isOpen = (method: string, path: string): boolean =>
-  openPaths.has(path) && /^(get|head)$/i.test(method)
+  /^options$/i.test(method) || (openPaths.has(path) && /^(get|head)$/i.test(method))
 
 /** Paths for admins only: they change the server, show all of it, or put load on it. */
 const forAdmins: ReadonlySet<string> = new Set([

@@ -79,12 +79,56 @@ testEach('the routes of llama-server', async (t) => {
     logit_bias: [[X, false]],
   })
   t.equal(biased.status, 200)
+  const byText = await ask('/completion', {
+    prompt: 'free',
+    n_predict: 9,
+    logit_bias: [['XY', -100]],
+    samplers: ['top_k', 'temperature'],
+    top_p: 0.5,
+  })
+  const pairs = tokenizer.encode('XY', { addBos: false }).map((token) => ({ token, bias: -100 }))
+  t.match(byText.json, {
+    generation_settings: { logit_bias: pairs, top_p: 1, adaptive_target: -1 },
+    truncated: false,
+  })
+  t.ok(Object.keys(byText.json['generation_settings'] as Json).length >= 53)
+  t.match((await ask('/completion', { prompt: 'free', ignore_eos: true })).json, {
+    truncated: true,
+    stop_type: 'limit',
+  })
+  const many = ['euro', tokenizer.encode('other'), { prompt_string: 'euro' }]
+  const answers = (await ask('/completion', { prompt: many })).json as unknown as Json[]
+  t.match(
+    answers.map(({ index, content }) => [index, content]),
+    [
+      [0, 'a€ b'],
+      [1, 'XYZ'],
+      [2, 'a€ b'],
+    ],
+  )
+  const mixed = await ask('/completion', { prompt: [...tokenizer.encode('eu'), 'ro'], n: 2 })
+  t.match(mixed.json, [{ content: 'a€ b' }, { index: 1 }])
+  t.same(
+    (
+      await ask('/completion', {
+        prompt: 'euro',
+        n_predict: 2,
+        response_fields: ['content', 'generation_settings/n_predict', 'nothing'],
+      })
+    ).json,
+    { content: 'a', 'generation_settings/n_predict': 2 },
+  )
 
   const response = await server.post('/completion', { prompt: 'euro', stream: true })
   const events = (await response.text()).trimEnd().split('\n\n')
   const parsed = events.map((event) => JSON.parse(event.replace('data: ', '')) as Json)
   t.equal(parsed.map(({ content }) => content).join(''), 'a€ b')
   t.match(parsed.at(-1), { stop: true, stop_type: 'eos', tokens_predicted: 4 })
+  t.same(
+    parsed.slice(0, -1).flatMap(({ tokens }) => tokens),
+    tokenizer.encode('a€ b', { addBos: false }),
+    'streams always have the tokens',
+  )
 
   t.same((await ask('/tokenize', { content: 'euro' })).json, {
     tokens: tokenizer.encode('euro', { addBos: false }),
@@ -92,11 +136,22 @@ testEach('the routes of llama-server', async (t) => {
   t.same((await ask('/tokenize', { content: 'euro', add_special: true })).json, {
     tokens: tokenizer.encode('euro'),
   })
+  t.same((await ask('/tokenize', { content: 'a€', with_pieces: true })).json, {
+    tokens: tokenizer
+      .encode('a€', { addBos: false })
+      .map((id, index) => ({ id, piece: ['a', [226], [130, 172]][index] })),
+  })
   t.same((await ask('/detokenize', { tokens: tokenizer.encode('€') })).json, { content: '€' })
   const messages = [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }]
   t.same((await ask('/apply-template', { messages })).json, {
     prompt: '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n',
   })
+  const answer = { role: 'assistant', content: 'Well' }
+  t.same((await ask('/apply-template', { messages: [...messages, answer] })).json, {
+    prompt: '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nWell',
+  })
+  const tool = { type: 'function', function: { name: 'weather' } }
+  t.match((await ask('/apply-template', { messages, tools: [tool] })).json, { prompt: /weather/ })
   t.match((await ask('/props')).json, {
     total_slots: 2,
     default_generation_settings: { n_ctx: 100, params: { top_p: 0.95 } },
@@ -110,7 +165,12 @@ testEach('the routes of llama-server', async (t) => {
 
   const cases: [path: string, body: object, message: RegExp][] = [
     ['/completion', {}, /prompt/],
-    ['/completion', { prompt: ['a'] }, /prompt: expected a string or token ids/],
+    ['/completion', { prompt: [] }, /prompt: expected a string, token ids/],
+    ['/completion', { prompt: [['a', 'b']] }, /prompt: expected/],
+    ['/completion', { prompt: { prompt_string: 'a', multimodal_data: [] } }, /image input is not/],
+    ['/completion', { prompt: 'a', samplers: ['top_p', 'top_k'] }, /samplers: they run in/],
+    ['/completion', { prompt: 'a', samplers: ['best'] }, /samplers: expected/],
+    ['/embedding', {}, /input/],
     ['/completion', { prompt: 'a', n_predict: 0 }, /n_predict/],
     ['/completion', { prompt: 'a', grammar: 'root ::= "a"' }, /grammar/],
     ['/completion', { prompt: 'a', json_schema: {} }, /json_schema/],

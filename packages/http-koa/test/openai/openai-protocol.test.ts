@@ -154,14 +154,30 @@ testEach('chat completions', async (t) => {
     { role: 'user', content: 'euro' },
     { role: 'assistant', content: 'Goes' },
   ]
-  t.match((await ask(chat, { messages: open, continue_final_message: true })).json, {
-    choices: [{ message: { content: ' on' } }],
+  for (const more of [{ continue_final_message: true }, {}]) {
+    t.match((await ask(chat, { messages: open, ...more })).json, {
+      choices: [{ message: { content: ' on', refusal: null } }],
+    })
+  }
+  const counted = await ask('/chat/completions/input_tokens', user('euro'))
+  t.match(counted.json, { object: 'response.input_tokens' })
+  const { json: bare } = await ask('/chat/completions', {
+    ...user('euro'),
+    verbose: true,
+    max_tokens: -1,
   })
+  t.match(bare, {
+    choices: [{ message: { content: 'a€ b' } }],
+    usage: { prompt_tokens: (counted.json as { input_tokens: number }).input_tokens },
+    __verbose: { prompt: /euro/, generation_settings: { n_predict: -1 } },
+  })
+  const timed = await stream(chat, { ...user('euro'), timings_per_token: true })
+  t.match(timed[1], { timings: { predicted_n: 1, prompt_n: Number } })
 
   const chunks = await stream(chat, { ...user('euro'), stream_options: { include_usage: true } })
   t.match(chunks[0], {
     object: 'chat.completion.chunk',
-    choices: [{ delta: { role: 'assistant', content: '' } }],
+    choices: [{ delta: { role: 'assistant', content: null } }],
     usage: null,
   })
   const deltas = chunks
@@ -392,7 +408,17 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     t.equal(status, 400)
     t.match(
       json,
-      { error: { type: 'invalid_request_error', code, param, message: /./ } },
+      {
+        error: {
+          type:
+            code === 'context_length_exceeded'
+              ? 'exceed_context_size_error'
+              : 'invalid_request_error',
+          code,
+          param,
+          message: /./,
+        },
+      },
       JSON.stringify(body).slice(0, 90),
     )
   }

@@ -9,6 +9,15 @@ const mostStates = 2000
 /** Characters that are counted where a pattern may go on for longer. */
 const longest = 100
 
+/** What {@link automatonRule} is made with. */
+export interface AutomatonOptions {
+  readonly lengths: Lengths
+  /** One character of a set as GBNF, undefined where there is none; default: of a JSON string. */
+  readonly write?: (set: CodePointSet) => string | undefined
+  /** Called with the number of steps before they are done. */
+  readonly spend: (steps: number) => void
+}
+
 /** A state of all automata together: it has read the same text in each. */
 interface State {
   readonly sets: readonly (readonly number[])[]
@@ -24,21 +33,19 @@ interface State {
  * begins, and have such a length, as GBNF: one rule for each state of the automaton that follows all of
  * them. Undefined when no string does. Strings may be shorter than a large maximum.
  *
- * @param spend - called with the number of steps before they are done
  * @throws PatternProblem
  */
 export function automatonRule(
   writer: GbnfWriter,
   patterns: readonly string[],
-  { min, max }: Lengths,
-  spend: (steps: number) => void,
+  { lengths: { min, max }, write: writeSet = characterRule, spend }: AutomatonOptions,
 ): string | undefined {
   const automata = patterns.flatMap((pattern) => automataOf(pattern))
   const counts = min > 0 || max < Infinity
   const most = counts ? Math.min(max, Math.max(min, longest)) : Infinity
   const { start, states } = explore(automata, { min, max: most }, spend)
-  markAlive(states)
-  return start.isAlive ? write(writer, states) : undefined
+  markAlive(states, writeSet)
+  return start.isAlive ? write(writer, states, writeSet) : undefined
 }
 
 function explore(
@@ -133,14 +140,16 @@ function classesOf(
   return [...groups.values()]
 }
 
-function markAlive(states: readonly State[]): void {
+type WriteSet = NonNullable<AutomatonOptions['write']>
+
+function markAlive(states: readonly State[], writeSet: WriteSet): void {
   let hasChanged = true
   while (hasChanged) {
     hasChanged = false
     for (const state of states.toReversed()) {
       if (state.isAlive) continue
       for (const { state: next, characters } of state.next.values()) {
-        if (!next.isAlive || characterRule(union(characters.flat())) === undefined) continue
+        if (!next.isAlive || writeSet(union(characters.flat())) === undefined) continue
         state.isAlive = true
         hasChanged = true
         break
@@ -149,7 +158,7 @@ function markAlive(states: readonly State[]): void {
   }
 }
 
-function write(writer: GbnfWriter, states: readonly State[]): string {
+function write(writer: GbnfWriter, states: readonly State[], writeSet: WriteSet): string {
   const alive = states.filter(({ isAlive }) => isAlive)
   let number = 0
   while (writer.has(`p${number}x0`)) number++
@@ -157,7 +166,7 @@ function write(writer: GbnfWriter, states: readonly State[]): string {
   for (const state of alive) {
     const edges = [...state.next.values()].flatMap(({ characters, state: next }) => {
       const name = names.get(next)
-      const text = characterRule(union(characters.flat()))
+      const text = writeSet(union(characters.flat()))
       return name === undefined || text === undefined ? [] : [`${text} ${name}`]
     })
     writer.define(names.get(state)!, [...edges, ...(state.isEnd ? ['""'] : [])].join(' | '))

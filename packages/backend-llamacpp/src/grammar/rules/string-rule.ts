@@ -69,7 +69,7 @@ function insideOf(
   }
   const spend = (steps: number) => document.budget.spend(steps, pointer)
   try {
-    return automatonRule(writer, patterns, { min, max }, spend)
+    return automatonRule(writer, patterns, { lengths: { min, max }, spend })
   } catch (error) {
     throw error instanceof PatternProblem && problem !== undefined ? problem : error
   }

@@ -6,17 +6,21 @@ import {
 } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../../chat/chat-messages.js'
+import { turnOptions } from '../../chat/turn-options.js'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { marksOf } from '../../chat/format/marks-of.js'
 import { efforts, thinkingVariables } from '../../chat/thinking-variables.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { buildRequest } from '../../request/build-request.js'
-import { boolean, integer, largest, object } from '../../fields/fields.js'
+import { boolean, integer, object } from '../../fields/fields.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
-import { formatConstraint } from '../openai-constraint.js'
-import { sharedFields, sharedSettings } from '../openai-fields.js'
+import { guidedConstraints } from '../guided-output.js'
+import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
+import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
 import {
+  allowedTools,
+  functionsOf,
   strictNames,
   toolChoiceSchema,
   toolConstraint,
@@ -28,7 +32,7 @@ import {
 export const chatSchema = z.object({
   messages: messagesSchema,
   ...sharedFields,
-  max_completion_tokens: integer(1, largest).optional(),
+  max_completion_tokens: maxTokensField.optional(),
   logprobs: boolean.optional(),
   top_logprobs: integer(0, 20).optional(),
   tools: toolsSchema.optional(),
@@ -56,24 +60,26 @@ export async function toChatRequest(
   defaults: ProtocolDefaults,
 ): Promise<ChatRequest> {
   const logprobs = logprobsOf(fields)
-  const offered = (fields.tools ?? []).map((tool) => tool.function)
-  const tools = fields.tool_choice === 'none' ? [] : offered.map(toTool)
+  const { offered, choice } = allowedTools(fields.tool_choice, functionsOf(fields.tools ?? []))
+  const tools = choice === 'none' ? [] : offered.map(toTool)
   const { prompt, form, calls } = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
     tools,
-    strict: strictNames(fields.tool_choice, offered),
+    strict: strictNames(choice, offered),
     template: renderOptions(fields),
     mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
   })
   const constraint = await onlyConstraint(client, [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
-    toolConstraint(fields.tool_choice, tools),
+    schemaConstraint(fields.json_schema),
+    ...guidedConstraints(fields),
+    toolConstraint(choice, tools),
     calls && { field: 'tools', constraint: calls },
   ])
-  const settings = sharedSettings(fields)
+  const settings = await sharedSettings(fields, client)
   const marks = marksOf(form.format)
-  const maxTokens = fields.max_completion_tokens ?? settings.maxTokens
+  const maxTokens = toMaxTokens(fields.max_completion_tokens) ?? settings.maxTokens
   return {
     request: buildRequest(
       prompt,
@@ -86,15 +92,8 @@ export async function toChatRequest(
 }
 
 function renderOptions(fields: ChatFields): ChatRenderOptions {
-  const goesOn = fields.continue_final_message ?? false
-  if (goesOn && fields.messages.at(-1)?.role !== 'assistant') {
-    const field = 'continue_final_message'
-    const message = `${field}: expected the last message to be the assistant's`
-    throw new CllmError('invalid_request', message, { details: { field } })
-  }
   return {
-    addGenerationPrompt: fields.add_generation_prompt ?? true,
-    continueFinalMessage: goesOn,
+    ...turnOptions(fields),
     variables: {
       ...thinkingVariables(fields.reasoning_effort),
       ...fields.chat_template_kwargs,
