@@ -42,7 +42,7 @@ export class Embedder {
       await context.decodeBatch()
       let end = 0
       return inputs.map((tokens, sequence) =>
-        normalized(context.getEmbedding((end += tokens.length), sequence)),
+        finish(context.getEmbedding((end += tokens.length), sequence)),
       )
     } finally {
       for (const sequence of inputs.keys()) context.disposeSequence(sequence)
@@ -66,6 +66,10 @@ export class Embedder {
     )
   }
 }
+
+/** The one number of a model that compares texts stays as it is. */
+const finish = (vector: Float32Array): number[] =>
+  vector.length === 1 ? [...vector] : normalized(vector)
 
 function normalized(vector: Float32Array): number[] {
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))

@@ -19,9 +19,21 @@ export interface NativeModel {
   prefixToken(): number
   suffixToken(): number
   middleToken(): number
+  /** Of models that compare texts; the addon cannot tell. */
+  pairFormat?(): NativePairFormat
   getTrainContextSize(): number
   getTotalParameters(): number
   getTotalSize(): number
+}
+
+/** How a text and one that it is compared with are put together. */
+export interface NativePairFormat {
+  /** Tokens between them. */
+  readonly between: readonly number[]
+  /** Tokens behind both. */
+  readonly after: readonly number[]
+  /** A text with `{query}` and `{document}` instead, where the model has one. */
+  readonly template: string | undefined
 }
 
 /** Bytes that llama.cpp allocated. */
@@ -111,6 +123,7 @@ export interface NativeContext {
   getSequenceKvCacheMaxPosition(sequence: number): number
   /**
    * For a context that was made for embeddings; the addon's has sequence 0 only.
+   * A model that compares texts gives one number.
    * @param tokens - up to the end of the sequence's, in the batch
    */
   getEmbedding(tokens: number, sequence: number): Float32Array

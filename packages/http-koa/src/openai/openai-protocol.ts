@@ -18,6 +18,7 @@ import { completions } from './completions/completions.js'
 import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
 import type { OpenAiContext } from './openai-context.js'
+import { rerank, rerankSchema, score, scoreSchema } from '../rerank/rerank.js'
 import { openAiErrorBody, openAiErrorSchema } from './openai-error.js'
 import { responsesSchema } from './responses/responses-request.js'
 import { countResponseTokens, responses } from './responses/responses.js'
@@ -89,6 +90,27 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
     body: responsesSchema,
     handle: countResponseTokens,
   }),
+  ...both({
+    method: 'post',
+    path: '/v1/rerank',
+    summary: 'Order documents by how well they fit a query',
+    body: rerankSchema,
+    handle: rerank,
+  }),
+  ...both({
+    method: 'post',
+    path: '/v1/reranking',
+    summary: 'The same as /v1/rerank',
+    body: rerankSchema,
+    handle: rerank,
+  }),
+  ...both({
+    method: 'post',
+    path: '/v1/score',
+    summary: 'Say how well texts fit',
+    body: scoreSchema,
+    handle: score,
+  }),
   {
     method: 'post',
     path: '/v1/embeddings',
@@ -104,7 +126,8 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     name: 'openai',
     routes,
     errors: {
-      covers: (path) => /^\/v1(\/|$)|^\/(chat\/completions|responses)(\/|$)/.test(path),
+      covers: (path) =>
+        /^\/v1(\/|$)|^\/(chat\/completions|responses|rerank|reranking|score)(\/|$)/.test(path),
       status: statusElsewhere,
       body: openAiErrorBody,
       schema: openAiErrorSchema,

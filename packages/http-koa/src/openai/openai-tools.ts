@@ -1,8 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { callsSchema } from '../chat/calls-schema.js'
 import type { ToolDefinition } from '../chat/tool-prompt.js'
-import { asSchema, type FieldConstraint } from '../request/constraint.js'
+import { asSchema } from '../request/constraint.js'
 import { object } from '../fields/fields.js'
 import { list } from '../fields/list.js'
 
@@ -94,11 +93,16 @@ export const strictNames = (
 ): readonly string[] =>
   choice === 'auto' ? tools.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : []
 
-/** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
-export function toolConstraint(
+/**
+ * The tools that `tool_choice` asks for: a call of one of them, and nothing else; undefined: a call may
+ * come or not.
+ *
+ * @throws `invalid_request` where there is no such tool
+ */
+export function forcedTools(
   choice: ToolChoice | undefined,
   tools: readonly ToolDefinition[],
-): FieldConstraint | undefined {
+): readonly ToolDefinition[] | undefined {
   const field = 'tool_choice'
   if (choice === undefined || choice === 'none' || choice === 'auto') return undefined
   const chosen =
@@ -109,7 +113,7 @@ export function toolConstraint(
     const message = `${field}: expected none, auto, required or one of the tools`
     throw new CllmError('invalid_request', message, { details: { field } })
   }
-  return { field, constraint: { type: 'json-schema', schema: callsSchema(chosen) } }
+  return chosen
 }
 
 /** Chats name a tool inside `function`, responses beside `type`. */

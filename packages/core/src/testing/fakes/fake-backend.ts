@@ -56,6 +56,8 @@ export interface FakeBackendOptions {
   readonly embeddingSize?: number
   /** Whether the tokenizer marks gaps; default false. */
   readonly canInfill?: boolean
+  /** Further details of its model. */
+  readonly details?: NonNullable<ModelInfo['details']>
 }
 
 /**
@@ -120,6 +122,7 @@ export class FakeBackend implements Backend {
       trainingContext: contextSize,
       quantization: 'none',
       sizeBytes: 0,
+      ...(options.details !== undefined && { details: options.details }),
     })
   }
 

@@ -4,12 +4,13 @@ import type { KoaContext } from '../../routes/koa-context.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
 import { promptText } from '../../llama-server/prompt-text.js'
 import { countPrompt } from '../../request/count-prompt.js'
-import { repeatRequest, startGenerations } from '../../request/generation.js'
+import { repeatRequest } from '../../request/generation.js'
+import { startThinking } from '../../request/limit-thinking.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
 import { readFields } from '../../fields/read-fields.js'
 import { finishOf, toolCallOf } from '../answer-words.js'
-import { chatSchema, toChatRequest } from './chat-request.js'
+import { chatSchema, thinkingLimit, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
 import { openModel } from '../../engines/open-model.js'
 import { fingerprint, type OpenAiContext, secondsNow } from '../openai-context.js'
@@ -21,9 +22,11 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
   const fields = await readFields(ctx, chatSchema, openAi.unknownFields)
   const { model, client } = openModel(openAi.directory, fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/chat/completions'], openAi.overrides)
-  const { request, form } = await toChatRequest(fields, client, defaults)
+  const asked = await toChatRequest(fields, client, defaults)
+  const { request, form } = asked
   const requests = repeatRequest(request, fields.n ?? 1)
-  const generations = await startGenerations(ctx, client, requests)
+  const limit = thinkingLimit(fields, asked)
+  const generations = await startThinking(ctx, client, requests, limit)
   const head = {
     id: `chatcmpl-${requestId(ctx.state.transport.random)}`,
     created: secondsNow(ctx),

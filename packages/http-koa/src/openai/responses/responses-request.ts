@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { marksOf } from '../../chat/format/marks-of.js'
 import { efforts, thinkingVariables } from '../../chat/thinking-variables.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
+import { forcedCalls } from '../../chat/forced-calls.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { buildRequest } from '../../request/build-request.js'
 import { onlyConstraint } from '../../request/constraint.js'
@@ -18,9 +19,9 @@ import {
   allowedTools,
   type ClientFunction,
   functionFields,
+  forcedTools,
   strictNames,
   toolChoiceSchema,
-  toolConstraint,
   toTool,
 } from '../openai-tools.js'
 import { inputSchema, toMessages } from './responses-input.js'
@@ -87,12 +88,15 @@ export async function toResponsesRequest(
     mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
   }
   const fits = fields.truncation === 'auto' ? await fitConversation(client, chat) : chat
-  const { prompt, form, calls } = await prepareChat(client, fits)
+  const prepared = await prepareChat(client, fits)
+  const { prompt, form, calls } = prepared
+  const required = forcedTools(choice, tools)
+  const forced = required && forcedCalls(prepared, required)
   const constraint = await onlyConstraint(client, [
     textConstraint(fields.text?.format),
     schemaConstraint(fields.json_schema),
     ...guidedConstraints(fields),
-    toolConstraint(choice, tools),
+    forced && { field: 'tool_choice', constraint: forced.constraint },
     calls && { field: 'tools', constraint: calls },
   ])
   const maxTokens = toMaxTokens(fields.max_output_tokens)
@@ -101,7 +105,8 @@ export async function toResponsesRequest(
   return {
     request: buildRequest(prompt, settings, defaults),
     // a constrained answer has no room for reasoning
-    form: constraint === calls ? form : { ...form, thinks: false },
+    form: constraint === calls ? form : (forced?.form ?? { ...form, thinks: false }),
+    afterThinking: forced?.afterThinking,
   }
 }
 
