@@ -95,6 +95,7 @@ export async function toCompletionRequests(
       typeof fields.stop === 'string' ? fields.stop : fields.stop?.filter((text) => text !== ''),
     logitBias: await readLogitBias(client, fields.logit_bias),
     cache: fields.cache_prompt,
+    progress: fields.stream === true && fields.return_progress === true ? true : undefined,
   }
   const prompts = await readPrompts(client, fields.prompt)
   const times = fields.n_cmpl ?? fields.n ?? 1

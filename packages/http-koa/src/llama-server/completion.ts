@@ -31,6 +31,7 @@ import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
 import { pickFields } from './pick-fields.js'
 import { promptText } from './prompt-text.js'
+import { promptProgress } from '../request/prompt-progress.js'
 import { StreamTimings } from '../request/stream-timings.js'
 
 /** `POST /completion`, whole or streamed. */
@@ -93,10 +94,8 @@ async function collect(
   let end: EndEvent | undefined
   for await (const event of events) {
     content += event.text
-    if (event.type === 'end') {
-      end = event
-      continue
-    }
+    if (event.type === 'end') end = event
+    if (event.type !== 'token') continue
     if (about.returnTokens) tokens.push(event.token)
     if (event.logprobs !== undefined) logprobs.push(event.logprobs)
   }
@@ -120,22 +119,33 @@ async function stream(
 ): Promise<void> {
   const response = startEventStream(ctx)
   const progress = generations.map(() => ({ count: 0, hasNewLine: false }))
-  const timings = generations.map(({ promptTokens }) =>
-    fields.timings_per_token === true
-      ? new StreamTimings(ctx.state.transport.clock, promptTokens)
-      : undefined,
+  const isTimed = fields.timings_per_token === true
+  const timings = generations.map(
+    ({ promptTokens }) => new StreamTimings(ctx.state.transport.clock, promptTokens),
   )
   try {
     for await (const { index, event } of mergeGenerations(generations)) {
       const state = progress[index]!
       state.hasNewLine ||= event.text.includes('\n')
       const content = JSON.stringify(event.text)
+      if (event.type === 'progress') {
+        const clock = timings[index]!
+        const { processedTokens, cachedTokens } = event
+        const chunk = {
+          ...{ index, content: '', tokens: [], stop: false, id_slot: -1, tokens_predicted: 0 },
+          tokens_evaluated: event.promptTokens,
+          ...(isTimed && { timings: clock.onPrompt(processedTokens, cachedTokens) }),
+          prompt_progress: promptProgress(event, clock.elapsedMs),
+        }
+        response.write(`data: ${JSON.stringify(chunk)}\n\n`)
+        continue
+      }
       if (event.type === 'token') {
         state.count++
         const { logprobs } = event
         const probable =
           logprobs === undefined ? '' : JSON.stringify(probabilities([logprobs])).slice(1, -1)
-        const timed = timings[index]?.onToken()
+        const timed = isTimed ? timings[index]!.onToken() : undefined
         response.write(
           `data: {"index":${index},"content":${content},"tokens":[${event.token}],"stop":false,` +
             `"id_slot":-1,"tokens_predicted":${state.count},` +

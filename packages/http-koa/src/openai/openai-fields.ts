@@ -74,6 +74,7 @@ export async function sharedSettings(
     logitBias: await readLogitBias(client, fields.logit_bias),
     stop: typeof stop === 'string' ? [stop].filter(Boolean) : stop?.filter(Boolean),
     cache: fields.cache_prompt,
+    progress: fields.stream === true && fields.return_progress === true ? true : undefined,
   }
 }
 

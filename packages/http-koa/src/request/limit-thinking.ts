@@ -63,6 +63,7 @@ async function* limited(
   for await (const event of generation.events) {
     yield event
     if (event.type === 'end') return
+    if (event.type === 'progress') continue
     tokens.push(event.token)
     text += event.text
     hasEnded ||= text.includes(close)
@@ -87,14 +88,16 @@ async function* limited(
   })
   for await (const event of next.events) {
     if (event.type === 'token') yield event
-    else yield { ...event, usage: together(event, generation.promptTokens, written) }
+    else if (event.type === 'end')
+      yield { ...event, usage: together(event, generation.promptTokens, written) }
   }
 }
 
 function together({ usage }: EndEvent, promptTokens: number, written: number): Usage {
   return {
     promptTokens,
-    cachedTokens: Math.min(usage.cachedTokens, promptTokens),
+    // what was used again is known of the first part only by the engine that ended it
+    cachedTokens: 0,
     generatedTokens: usage.generatedTokens + written,
   }
 }

@@ -13,6 +13,28 @@ export class StreamTimings {
     this.#started = clock.now()
   }
 
+  /** Milliseconds since the start. */
+  get elapsedMs(): number {
+    return this.clock.now() - this.#started
+  }
+
+  /** The timings while the prompt is computed. */
+  onPrompt(processed: number, cached: number): object {
+    const count = processed - cached
+    const ms = count === 0 ? 0 : this.elapsedMs
+    return {
+      cache_n: cached,
+      prompt_n: count,
+      prompt_ms: ms,
+      prompt_per_token_ms: count > 0 ? ms / count : 0,
+      prompt_per_second: ms > 0 ? (count * 1000) / ms : 0,
+      predicted_n: 0,
+      predicted_ms: 0,
+      predicted_per_token_ms: 0,
+      predicted_per_second: 0,
+    }
+  }
+
   /** Counts a token, and returns the timings up to it: by this process's clock. */
   onToken(): object {
     const now = this.clock.now()

@@ -1,5 +1,5 @@
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
-import { llamaServerProtocol } from '@cllm/http-koa'
+import { llamaServerProtocol, openAiProtocol } from '@cllm/http-koa'
 import { clientKind, testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
@@ -192,6 +192,55 @@ testEach('the routes of llama-server', async (t) => {
   t.match(long.json, {
     error: { type: 'exceed_context_size_error', n_ctx: 100, n_prompt_tokens: Number },
   })
+})
+
+testEach('progress of a prompt', async (t) => {
+  const server = await serve({
+    protocols: [llamaServerProtocol(), openAiProtocol()],
+    backend: { script, contextSize: 200, batchSize: 32 },
+  })
+  t.teardown(() => server.close())
+  const prompt = `${'a b c d e '.repeat(10)}euro`
+  const count = tokenizer.encode(prompt).length
+  const stream = async (path: string, body: object) => {
+    const more = { stream: true, return_progress: true, timings_per_token: true }
+    const response = await server.post(path, { ...body, ...more })
+    const lines = (await response.text()).split('\n').filter((line) => /^data: \{/.test(line))
+    return lines.map((line) => JSON.parse(line.slice('data: '.length)) as Json)
+  }
+  type Progress = { total: number; cache: number; processed: number }
+  const progressOf = (events: readonly Json[]) =>
+    events.flatMap((event) => (event['prompt_progress'] ?? []) as Progress)
+  const first = progressOf(await stream('/completion', { prompt, n_predict: 2 }))
+  t.same(
+    first.map(({ processed }) => processed),
+    [
+      0,
+      ...Array.from({ length: Math.ceil(count / 32) }, (_, nth) => Math.min(count, 32 * (nth + 1))),
+    ],
+  )
+  t.ok(first.every(({ total, cache }) => total === count && cache === 0))
+  const again = progressOf(await stream('/completion', { prompt, n_predict: 2 }))
+  t.ok(again[0]!.cache > 0)
+  t.equal(again[0]!.processed, again[0]!.cache)
+  t.equal(again.at(-1)!.processed, count)
+  const messages = [{ role: 'user', content: prompt }]
+  for (const [path, body] of [
+    ['/v1/chat/completions', { messages, max_tokens: 2 }],
+    ['/v1/responses', { input: prompt, max_output_tokens: 2 }],
+    ['/v1/completions', { prompt: `x${prompt}`, max_tokens: 2 }],
+  ] as const) {
+    const events = await stream(path, body)
+    const progress = progressOf(events)
+    t.ok(progress.length > 1, path)
+    t.equal(progress.at(-1)!.processed, progress.at(-1)!.total, path)
+    if (path !== '/v1/completions')
+      t.ok(
+        events.some(({ timings }) => timings !== undefined),
+        path,
+      )
+  }
+  t.same(server.backend.violations, [])
 })
 
 testEach('POST /infill', async (t) => {

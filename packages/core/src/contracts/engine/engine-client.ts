@@ -57,6 +57,8 @@ export interface GenerateRequest {
    * these show as text. Default: control tokens never do.
    */
   readonly marks?: readonly string[]
+  /** Whether its prompt is reported while it is computed; default false. */
+  readonly progress?: boolean
   /** Whether its `start` event has a forecast; default false. */
   readonly forecast?: boolean
   /**
@@ -169,7 +171,7 @@ export interface Timings {
   readonly acceptedTokens?: number
 }
 
-/** What a request's stream carries, in this order: one `start`, tokens, one `end`. */
+/** What a request's stream carries, in this order: one `start`, any `progress`, tokens, one `end`. */
 export type GenerateEvent =
   /** The request is valid and waits for its turn. */
   | {
@@ -178,6 +180,17 @@ export type GenerateEvent =
       readonly promptTokens: number
       /** When it was asked for. */
       readonly forecast?: Forecast
+    }
+  /** More of the prompt was computed; when it was asked for. The first tells what need not be. */
+  | {
+      readonly type: 'progress'
+      /** Empty. */
+      readonly text: ''
+      /** Tokens of the prompt that are in the slot. */
+      readonly processedTokens: number
+      /** Those of them that were found there. */
+      readonly cachedTokens: number
+      readonly promptTokens: number
     }
   | {
       readonly type: 'token'

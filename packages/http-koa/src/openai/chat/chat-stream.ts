@@ -8,6 +8,7 @@ import { startEventStream } from '../../stream/start-event-stream.js'
 import { finishOf, toolCallOf } from '../answer-words.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { chatLogprobs } from '../openai-logprobs.js'
+import { promptProgress } from '../../request/prompt-progress.js'
 import { StreamTimings } from '../../request/stream-timings.js'
 import { timingsOf, usageOf } from '../../request/usage.js'
 
@@ -31,7 +32,7 @@ export async function streamChat(
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
   const { clock } = ctx.state.transport
   const answers = generations.map(({ promptTokens }) => ({
-    timings: hasTimings ? new StreamTimings(clock, promptTokens) : undefined,
+    timings: new StreamTimings(clock, promptTokens),
     /** Those for the next chunk. */
     timed: undefined as object | undefined,
     parser: createAnswerParser(form, true),
@@ -70,7 +71,15 @@ export async function streamChat(
     for await (const { index, event } of mergeGenerations(generations)) {
       const answer = answers[index]!
       const { parser, logprobs } = answer
-      if (event.type === 'token') answer.timed = answer.timings?.onToken()
+      if (event.type === 'progress') {
+        const progress = JSON.stringify(promptProgress(event, answer.timings.elapsedMs))
+        response.write(
+          `${opening}[{"index":${index},"delta":{},"logprobs":null,"finish_reason":null}],` +
+            `"prompt_progress":${progress}${closing}`,
+        )
+        continue
+      }
+      if (event.type === 'token') answer.timed = hasTimings ? answer.timings.onToken() : undefined
       if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
       say(index, parser.push(event.text))
       if (event.type !== 'end') continue

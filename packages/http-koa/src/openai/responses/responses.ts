@@ -25,7 +25,8 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
   const generation = await startGeneration(ctx, client, request)
   const head = responseHead(ctx, fields, model)
   if (fields.stream === true) {
-    await streamResponse(ctx, generation, form, head)
+    const hasTimings = fields.timings_per_token === true
+    await streamResponse(ctx, generation, form, { head, hasTimings })
     return
   }
   const { content, reasoning, calls, end } = await collectAnswer(generation, form)
