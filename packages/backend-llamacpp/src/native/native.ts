@@ -1,3 +1,4 @@
+import type { NativePairFormat } from './pair-format.js'
 import type { KvCacheType } from '../model/kv-cache-type.js'
 
 /** The parts of llama.cpp's model used here. An id outside the vocabulary ends the process. */
@@ -24,16 +25,6 @@ export interface NativeModel {
   getTrainContextSize(): number
   getTotalParameters(): number
   getTotalSize(): number
-}
-
-/** How a text and one that it is compared with are put together. */
-export interface NativePairFormat {
-  /** Tokens between them. */
-  readonly between: readonly number[]
-  /** Tokens behind both. */
-  readonly after: readonly number[]
-  /** A text with `{query}` and `{document}` instead, where the model has one. */
-  readonly template: string | undefined
 }
 
 /** Bytes that llama.cpp allocated. */

@@ -3,9 +3,9 @@ import { z } from 'zod'
 import { unsupported } from '../request/unsupported.js'
 
 /** A part of a prompt: a text, a token, or llama-server's object for a text. */
-type Part = string | number | { readonly prompt_string: string }
+export type PromptPart = string | number | { readonly prompt_string: string }
 /** One prompt: a text, its tokens, or both mixed. */
-export type MixedPrompt = Part | readonly Part[]
+export type MixedPrompt = PromptPart | readonly PromptPart[]
 
 const isToken = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 0
 
@@ -18,7 +18,7 @@ const isText = (value: unknown): boolean =>
 const isPart = (value: unknown): boolean => isText(value) || isToken(value)
 
 /** Whether a list is one prompt and not several: it holds a token itself. */
-const isMixed = (value: unknown): value is readonly Part[] =>
+const isMixed = (value: unknown): value is readonly PromptPart[] =>
   Array.isArray(value) && value.some(isToken) && value.every(isPart)
 
 const isPrompt = (value: unknown): boolean => isText(value) || isMixed(value)
@@ -52,8 +52,8 @@ export async function readPrompts(
 }
 
 async function readPrompt(client: EngineClient, prompt: MixedPrompt): Promise<Prompt> {
-  if (!Array.isArray(prompt)) return { text: textOf(prompt as Part) }
-  const parts = prompt as readonly Part[]
+  if (!Array.isArray(prompt)) return { text: textOf(prompt as PromptPart) }
+  const parts = prompt as readonly PromptPart[]
   if (parts.every(isToken)) return { tokens: parts }
   const tokens: TokenId[] = []
   for (const [index, part] of parts.entries()) {
@@ -64,7 +64,7 @@ async function readPrompt(client: EngineClient, prompt: MixedPrompt): Promise<Pr
   return { tokens }
 }
 
-function textOf(part: Part): string {
+function textOf(part: PromptPart): string {
   if (typeof part === 'string') return part
   if (typeof part === 'object' && !('multimodal_data' in part)) return part.prompt_string
   throw unsupported(

@@ -132,7 +132,12 @@ async function stream(
         const clock = timings[index]!
         const { processedTokens, cachedTokens } = event
         const chunk = {
-          ...{ index, content: '', tokens: [], stop: false, id_slot: -1, tokens_predicted: 0 },
+          index,
+          content: '',
+          tokens: [],
+          stop: false,
+          id_slot: -1,
+          tokens_predicted: 0,
           tokens_evaluated: event.promptTokens,
           ...(isTimed && { timings: clock.onPrompt(processedTokens, cachedTokens) }),
           prompt_progress: promptProgress(event, clock.elapsedMs),

@@ -96,7 +96,7 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
 }
 
 /** What a model that was made of another one puts before a conversation. */
-export function preamble(
+function preamble(
   model: DerivedModel | undefined,
   messages: readonly ChatMessage[],
 ): readonly ChatMessage[] {

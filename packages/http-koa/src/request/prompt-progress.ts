@@ -1,9 +1,7 @@
-import type { GenerateEvent } from '@cllm/core'
-
-type Progress = Extract<GenerateEvent, { type: 'progress' }>
+import type { PromptProgress } from '@cllm/core'
 
 /** Progress in llama-server's form; `timeMs` from the request's start. */
-export const promptProgress = (event: Progress, timeMs: number) => ({
+export const promptProgress = (event: PromptProgress, timeMs: number) => ({
   total: event.promptTokens,
   cache: event.cachedTokens,
   processed: event.processedTokens,

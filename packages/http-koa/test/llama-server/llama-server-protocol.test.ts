@@ -205,7 +205,7 @@ testEach('progress of a prompt', async (t) => {
   const stream = async (path: string, body: object) => {
     const more = { stream: true, return_progress: true, timings_per_token: true }
     const response = await server.post(path, { ...body, ...more })
-    const lines = (await response.text()).split('\n').filter((line) => /^data: \{/.test(line))
+    const lines = (await response.text()).split('\n').filter((line) => line.startsWith('data: {'))
     return lines.map((line) => JSON.parse(line.slice('data: '.length)) as Json)
   }
   type Progress = { total: number; cache: number; processed: number }

@@ -1,4 +1,5 @@
-import type { NativeModel, NativePairFormat } from '../native.js'
+import type { NativeModel } from '../native.js'
+import type { NativePairFormat } from '../pair-format.js'
 import type { NativeFunctions } from './bind-functions.js'
 import type { Pointer } from './structs.js'
 

@@ -1,6 +1,7 @@
 import type { SerializedError } from '../../errors/cllm-error.js'
 import type { BackendCapabilities, BackendLimits, ModelInfo } from '../model/backend.js'
 import type { EngineStatistics } from './engine-statistics.js'
+import type { PromptProgress } from './prompt-progress.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
 import type { SamplingParams } from '../model/sampling.js'
@@ -181,17 +182,7 @@ export type GenerateEvent =
       /** When it was asked for. */
       readonly forecast?: Forecast
     }
-  /** More of the prompt was computed; when it was asked for. The first tells what need not be. */
-  | {
-      readonly type: 'progress'
-      /** Empty. */
-      readonly text: ''
-      /** Tokens of the prompt that are in the slot. */
-      readonly processedTokens: number
-      /** Those of them that were found there. */
-      readonly cachedTokens: number
-      readonly promptTokens: number
-    }
+  | PromptProgress
   | {
       readonly type: 'token'
       readonly token: TokenId
