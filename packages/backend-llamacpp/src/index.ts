@@ -1,9 +1,5 @@
 export * from './create-llamacpp-backend.js'
-export {
-  annotationKeywords,
-  type SchemaKeyword,
-  schemaKeywords,
-} from './grammar/schema/schema-keywords.js'
+export { type SchemaKeyword, schemaKeywords } from './grammar/schema/schema-keywords.js'
 export {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,

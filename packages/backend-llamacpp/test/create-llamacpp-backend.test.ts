@@ -39,6 +39,7 @@ const qwen3: ModelShape = {
   slidingWindow: undefined,
   rmsNormEpsilon: 1e-6,
   ropeTheta: 1e6,
+  comparesTexts: false,
   sizeBytes: 523_914_592,
 }
 

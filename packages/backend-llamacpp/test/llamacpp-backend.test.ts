@@ -271,6 +271,20 @@ t.test('slots are chosen so that ids stay consecutive', async (t) => {
   )
 })
 
+t.test('a model that compares texts gives one number for each pair', async (t) => {
+  const backend = await openTiny(t, { kind: 'qwen3', contextSize: 128 })
+  t.match(backend.model.details, { pooling: 'rank', pairBetween: String, pairAfter: String })
+  const { tokenizer } = backend
+  const pairs = ['hello a', 'hello world', 'a', 'hello a'].map((text) => tokenizer.encode(text))
+  const scores = (await backend.embed!(pairs)).map((vector) => {
+    t.equal(vector.length, 1)
+    return vector[0]!
+  })
+  t.ok(scores.every((score) => score > 0 && score < 1))
+  t.ok(Math.abs(scores[0]! - scores[3]!) < 1e-6, 'the same pair has the same number')
+  t.ok(new Set(scores.map((score) => score.toFixed(6))).size >= 3, String(scores))
+})
+
 t.test('embeddings have a context of their own', async (t) => {
   const backend = await openTiny(t, { contextSize: 128 })
   const { tokenizer } = backend

@@ -73,7 +73,7 @@ async function answers(
 /** What must not depend on speculation; rounding moves the last digits of probabilities. */
 const comparable = (events: readonly GenerateEvent[]) =>
   events.map((event) => {
-    if (event.type === 'start') return event.promptTokens
+    if (event.type === 'start' || event.type === 'progress') return event.promptTokens
     if (event.type === 'end')
       return [event.reason, event.stop, event.text, event.usage.generatedTokens]
     const { token, text, logprobs } = event

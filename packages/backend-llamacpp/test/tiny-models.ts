@@ -24,6 +24,21 @@ const architectures = {
     fields: { 'rope.dimension_count': uint32(16) },
     tensors: (): [string, Shape][] => [...attention(), ...feedForward()],
   },
+  // compares texts
+  qwen3: {
+    fields: {
+      'attention.key_length': uint32(16),
+      'attention.value_length': uint32(16),
+      pooling_type: uint32(4),
+      'classifier.output_labels': texts(['yes', 'no']),
+    },
+    tensors: (): [string, Shape][] => [
+      ...attention(),
+      ...feedForward(),
+      ['attn_q_norm', [16]],
+      ['attn_k_norm', [16]],
+    ],
+  },
   gemma3: {
     fields: {
       'attention.key_length': uint32(16),
@@ -97,6 +112,9 @@ export async function writeTinyModel(
   const shapes: [string, Shape][] = [
     ['token_embd.weight', [width, vocabulary.tokens.length]],
     ['output_norm.weight', [width]],
+    ...(architecture === 'qwen3'
+      ? ([['cls.output.weight', [width, 2]]] satisfies [string, Shape][])
+      : []),
   ]
   for (let layer = 0; layer < layers; layer++) {
     for (const [name, shape] of tensors()) {

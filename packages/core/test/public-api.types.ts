@@ -117,6 +117,8 @@ const read = (event: GenerateEvent): string => {
     case 'start':
       // @ts-expect-error no token yet
       return `${event.id} ${event.token}`
+    case 'progress':
+      return `${event.processedTokens} of ${event.promptTokens}`
     case 'token':
       same<typeof event.token, TokenId>()
       // @ts-expect-error it has not ended

@@ -25,6 +25,7 @@ export function sequenceOf(
       stepGroup: undefined,
       cache: true,
       forecast: false,
+      progress: false,
       logprobs: undefined,
       promptLogprobs: undefined,
       speculative: true,

@@ -6,6 +6,7 @@ import type { Vocabulary } from '../text/vocabulary.js'
 import { CountedGrammar } from './budget/counted-grammar.js'
 import { GrammarReading } from './budget/grammar-reading.js'
 import { refused } from './refuse.js'
+import { regexGbnf } from './pattern/regex-to-gbnf.js'
 import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema/schema-to-gbnf.js'
 import { buildTokenTrie, type TokenTrie } from './budget/token-trie.js'
 
@@ -115,6 +116,8 @@ function gbnfOf(constraint: OutputConstraint, skipped: number): string {
   switch (constraint.type) {
     case 'gbnf':
       return constraint.grammar
+    case 'regex':
+      return regexGbnf(constraint.pattern)
     case 'json':
       return jsonGbnf()
     case 'json-schema':

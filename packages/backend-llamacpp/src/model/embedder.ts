@@ -42,7 +42,7 @@ export class Embedder {
       await context.decodeBatch()
       let end = 0
       return inputs.map((tokens, sequence) =>
-        normalized(context.getEmbedding((end += tokens.length), sequence)),
+        finish(context.getEmbedding((end += tokens.length), sequence)),
       )
     } finally {
       for (const sequence of inputs.keys()) context.disposeSequence(sequence)
@@ -60,11 +60,16 @@ export class Embedder {
     if (tokens.length > 0 && tokens.length <= longest) return
     throw new CllmError(
       'prompt_too_long',
-      `input: expected 1 to ${longest} tokens for an embedding, got ${tokens.length}`,
+      `input: it is too large to process: expected 1 to ${longest} tokens for an embedding, got ` +
+        String(tokens.length),
       { details: { field: 'input', promptTokens: tokens.length, contextSize: longest } },
     )
   }
 }
+
+/** The one number of a model that compares texts stays as it is. */
+const finish = (vector: Float32Array): number[] =>
+  vector.length === 1 ? [...vector] : normalized(vector)
 
 function normalized(vector: Float32Array): number[] {
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))

@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 import type { ModelInfo } from '@cllm/core'
-import type { LoadedModel } from '../native/native.js'
+import type { LoadedModel, NativeModel } from '../native/native.js'
 import type { ChatTemplate } from '../text/chat-template.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 import type { ModelShape } from './model-shape.js'
@@ -29,6 +29,7 @@ export function modelInfo(
 ): ModelInfo {
   const { native, gpuLayers } = loaded
   const { ropeTheta, rmsNormEpsilon } = shape
+  const [eosTokenId] = vocabulary.endOfGeneration
   return {
     id: modelId ?? basename(modelPath).replace(/\.gguf$/i, ''),
     architecture: shape.architecture,
@@ -55,8 +56,22 @@ export function modelInfo(
       chatTemplate: template.source,
       bosToken: vocabulary.bosText,
       eosToken: vocabulary.eosText,
+      ...(eosTokenId !== undefined && { eosTokenId }),
+      ...(shape.comparesTexts && pairDetails(native)),
       ...(ropeTheta !== undefined && { ropeTheta }),
       ...(rmsNormEpsilon !== undefined && { rmsNormEpsilon }),
     },
+  }
+}
+
+/** How texts are put together that are compared; token ids as a text with blanks. */
+function pairDetails(native: NativeModel): Record<string, string> {
+  const pair = native.pairFormat?.()
+  if (pair === undefined) return {}
+  return {
+    pooling: 'rank',
+    pairBetween: pair.between.join(' '),
+    pairAfter: pair.after.join(' '),
+    ...(pair.template !== undefined && { pairTemplate: pair.template }),
   }
 }

@@ -27,6 +27,8 @@ export interface ModelShape {
   /** Tokens that sliding-window layers look back, or undefined. */
   readonly slidingWindow: number | undefined
   readonly ropeTheta: number | undefined
+  /** Whether it says how well two texts fit, in place of a vector. */
+  readonly comparesTexts: boolean
   readonly rmsNormEpsilon: number | undefined
   /** The file, which is little more than the weights, in bytes. */
   readonly sizeBytes: number
@@ -62,6 +64,9 @@ export async function readModelShape(path: string): Promise<ModelShape> {
   })
   return shapeOf(file, path, await fileBytes(path))
 }
+
+/** `LLAMA_POOLING_TYPE_RANK`. */
+const rankPooling = 4
 
 function shapeOf(file: GgufFileInfo, path: string, sizeBytes: number): ModelShape {
   const metadata = file.metadata as unknown as Fields
@@ -99,6 +104,7 @@ function shapeOf(file: GgufFileInfo, path: string, sizeBytes: number): ModelShap
     isRecurrent: ['ssm', 'wkv', 'shortconv'].some((name) => fields[name] !== undefined),
     slidingWindow: largest(attention['sliding_window']) || undefined,
     ropeTheta: largest(fieldsOf(fields['rope'])['freq_base']) || undefined,
+    comparesTexts: Number(fields['pooling_type'] ?? 0) === rankPooling,
     rmsNormEpsilon: largest(attention['layer_norm_rms_epsilon']) || undefined,
     sizeBytes,
     sampling: samplingOf(fieldsOf(general['sampling'])),

@@ -1,3 +1,4 @@
+import type { NativePairFormat } from './pair-format.js'
 import type { KvCacheType } from '../model/kv-cache-type.js'
 
 /** The parts of llama.cpp's model used here. An id outside the vocabulary ends the process. */
@@ -19,6 +20,8 @@ export interface NativeModel {
   prefixToken(): number
   suffixToken(): number
   middleToken(): number
+  /** Of models that compare texts; the addon cannot tell. */
+  pairFormat?(): NativePairFormat
   getTrainContextSize(): number
   getTotalParameters(): number
   getTotalSize(): number
@@ -111,6 +114,7 @@ export interface NativeContext {
   getSequenceKvCacheMaxPosition(sequence: number): number
   /**
    * For a context that was made for embeddings; the addon's has sequence 0 only.
+   * A model that compares texts gives one number.
    * @param tokens - up to the end of the sequence's, in the batch
    */
   getEmbedding(tokens: number, sequence: number): Float32Array

@@ -1,9 +1,8 @@
-import { annotationKeywords, schemaKeywords } from '@cllm/backend-llamacpp'
+import { schemaKeywords } from '@cllm/backend-llamacpp'
 
 /** The text of `docs/structured-output.md`. */
 export const renderStructuredOutputDocs = (): string => {
   const rows = Object.entries(schemaKeywords).map(([name, { note }]) => `| \`${name}\` | ${note} |`)
-  const annotations = annotationKeywords.map((name) => `\`${name}\``).join(', ')
   return `# Structured output
 
 <!-- Generated from the keyword table of @cllm/backend-llamacpp by \`pnpm run docs\`; do not edit. -->
@@ -13,10 +12,10 @@ to a JSON schema (draft 2020-12). The engine samples only tokens that the constr
 model can stop only where the constraint is satisfied. Output that ends with \`stop\`, and not at a
 stop text, is valid; output that ends with \`length\` was cut off and may be invalid.
 
-Constraints fail closed: a grammar with a syntax error, a schema with a keyword that is not in this
-table, or a keyword in an unsupported use gets the error \`invalid_constraint\` (400) before any
-tokens are computed. The message gives the keyword's JSON pointer, or the line and column in the
-grammar.
+Constraints fail closed: a grammar with a syntax error, a schema with one of JSON schema's keywords that
+is not in this table (\`if\`, \`not\`, \`dependentSchemas\`, \`unevaluatedItems\`, \`$dynamicRef\`), or a
+keyword in an unsupported use gets the error \`invalid_constraint\` (400) before any tokens are computed.
+The message gives the keyword's JSON pointer, or the line and column in the grammar.
 
 The work on a constraint is limited, so that one request cannot delay the others: the size of a grammar
 with its repetitions expanded, the steps to compile a schema, the number of ways to parse a text, and
@@ -32,7 +31,13 @@ With \`ignoreEos\`, the output ends where the constraint allows no further token
 |---|---|
 ${rows.join('\n')}
 
-These annotations do not affect validity and are ignored: ${annotations}, and all keywords that start
-with \`x-\`.
+What is no keyword of JSON schema's is an annotation and is ignored, as the standard says: \`title\`,
+\`default\`, OpenAPI's \`discriminator\` and \`example\` … Other dialects are read as they are meant:
+OpenAPI 3.0's \`nullable\`, limits that are true or false, lists of \`items\`.
+
+Schemas as zod 4, pydantic and OpenAPI tools write them say nothing of further properties and mean that
+there are none: such objects have the properties that are named. To have any others, say
+\`additionalProperties: true\`. Where zod closes both sides of an intersection, output has the properties
+of both.
 `
 }

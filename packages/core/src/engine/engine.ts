@@ -272,6 +272,7 @@ export class Engine {
       }
       this.table.advance(part, now)
       sequence.addScores(outcome.scores?.[index])
+      if (sequence.request.progress && !part.isDecode) this.output.onProgress(sequence)
       // A token drawn before a stop text was noticed, or for a client that left, is discarded.
       const isLeaving = this.finisher.has(sequence)
       for (const output of isLeaving ? [] : outputs) {

@@ -40,7 +40,10 @@ export const errorTable = {
   request_not_found: entry(404, 'No request with this id is in flight or ended recently.'),
   method_not_allowed: entry(405, 'The path does not take this method.'),
   body_too_large: entry(413, 'The body is larger than the server accepts.'),
-  unsupported_media_type: entry(415, 'The body is compressed; it must be uncompressed JSON.'),
+  unsupported_media_type: entry(
+    415,
+    'The body is compressed in a way that the server cannot unpack.',
+  ),
   queue_full: entry(429, 'The queue is full; retry later.'),
   wait_too_long: entry(429, 'The predicted queue time exceeds the limit; retry later.'),
   not_implemented: entry(501, 'The served model does not support this.'),

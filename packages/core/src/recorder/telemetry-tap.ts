@@ -105,7 +105,7 @@ export class TelemetryTap {
     else if (event.type === 'end') {
       recorder.onEnd(id, 'done')
       this.#counters.countRequest('done', event.usage, event.timings.preemptions)
-    } else {
+    } else if (event.type === 'error') {
       const known = recorder.onEnd(id, event.error.code)
       const { promptTokens = 0, tokens = 0 } = known ?? {}
       const seen: Usage = { promptTokens, cachedTokens: 0, generatedTokens: tokens }

@@ -8,7 +8,7 @@ const tokenizingMs = 1000
 
 /** Whether a step was computed: requests are taken in and refused without one, too. */
 export const areOfStep = (events: readonly AddressedEvent[]): boolean =>
-  events.some(({ event }) => event.type === 'token' || event.type === 'end')
+  events.some(({ event }) => ['token', 'progress', 'end'].includes(event.type))
 
 /**
  * Reports progress to the parent when there are no events to send: long texts being tokenized and the

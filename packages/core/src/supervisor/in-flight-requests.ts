@@ -77,7 +77,7 @@ export class InFlightRequests {
       } else if (event.type === 'token') {
         entry?.onToken(event.token, now)
         if (entry !== undefined) this.#clear(entry)
-      } else if (entry !== undefined) this.remove(entry)
+      } else if (event.type !== 'progress' && entry !== undefined) this.remove(entry)
       fresh.push(addressed)
     }
     return fresh

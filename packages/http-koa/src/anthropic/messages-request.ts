@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
-import { callsSchema } from '../chat/calls-schema.js'
+import { forcedCalls } from '../chat/forced-calls.js'
 import { marksOf } from '../chat/format/marks-of.js'
 import { prepareChat, type PreparedChat } from '../chat/prepare-chat.js'
 import { thinkingVariables } from '../chat/thinking-variables.js'
@@ -10,7 +10,8 @@ import { commonFields, commonSettings } from '../fields/common-fields.js'
 import { boolean, integer, largest, number, object, text } from '../fields/fields.js'
 import { list } from '../fields/list.js'
 import { buildRequest } from '../request/build-request.js'
-import { type FieldConstraint, onlyConstraint } from '../request/constraint.js'
+import type { ThinkingLimit } from '../request/limit-thinking.js'
+import { onlyConstraint } from '../request/constraint.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 import { unsupported } from '../request/unsupported.js'
 import { blocksSchema, messagesSchema } from './content-blocks.js'
@@ -81,6 +82,8 @@ export type PromptFields = z.output<typeof countSchema>
 export interface MessageRequest {
   readonly request: GenerateRequest
   readonly form: AnswerForm
+  /** How long it may think. */
+  readonly limit?: ThinkingLimit | undefined
 }
 
 /** The conversation as the model's template wants it. */
@@ -108,11 +111,16 @@ export async function toMessageRequest(
   client: EngineClient,
   defaults: ProtocolDefaults,
 ): Promise<MessageRequest> {
-  const { prompt, form, calls } = await toPrompt(fields, client)
+  const prepared = await toPrompt(fields, client)
+  const { prompt, form, calls } = prepared
+  const required = requiredTools(fields)
+  const forced = required && forcedCalls(prepared, required)
   const constraint = await onlyConstraint(client, [
-    forcedCall(fields),
+    forced && { field: 'tool_choice', constraint: forced.constraint },
     calls && { field: 'tools', constraint: calls },
   ])
+  const kept = constraint === calls ? form : (forced?.form ?? { ...form, thinks: false })
+  const budget = fields.thinking?.budget_tokens
   const settings = {
     ...commonSettings(fields),
     maxTokens: fields.max_tokens,
@@ -123,15 +131,19 @@ export async function toMessageRequest(
   return {
     request: buildRequest(prompt, settings, defaults),
     // a constrained answer has no room for thinking
-    form: constraint === calls ? form : { ...form, thinks: false },
+    form: kept,
+    limit:
+      budget === undefined || fields.thinking?.type === 'disabled'
+        ? undefined
+        : { budget, form: kept, afterThinking: forced?.afterThinking },
   }
 }
 
 /** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
-function forcedCall({
+function requiredTools({
   tool_choice: choice,
   tools = [],
-}: PromptFields): FieldConstraint | undefined {
+}: PromptFields): readonly ToolDefinition[] | undefined {
   if (choice?.type !== 'any' && choice?.type !== 'tool') return undefined
   const field = 'tool_choice'
   const chosen = choice.type === 'any' ? tools : tools.filter(({ name }) => name === choice.name)
@@ -139,7 +151,7 @@ function forcedCall({
     const message = `${field}: expected the name of one of the tools`
     throw new CllmError('invalid_request', message, { details: { field } })
   }
-  return { field, constraint: { type: 'json-schema', schema: callsSchema(chosen.map(toTool)) } }
+  return chosen.map(toTool)
 }
 
 function toTool(tool: z.output<typeof toolSchema>, index = 0): ToolDefinition {

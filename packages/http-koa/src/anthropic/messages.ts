@@ -3,7 +3,7 @@ import { collectAnswer } from '../chat/answer/collect-answer.js'
 import { openModel } from '../engines/open-model.js'
 import { readFields } from '../fields/read-fields.js'
 import type { UnknownFields } from '../fields/unknown-fields.js'
-import { startGeneration } from '../request/generation.js'
+import { startThinking } from '../request/limit-thinking.js'
 import { type DefaultOverrides, withOverrides } from '../request/protocol-defaults.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { anthropicDefaults } from './anthropic-defaults.js'
@@ -23,8 +23,9 @@ export async function messages(ctx: KoaContext, anthropic: AnthropicContext): Pr
   const fields = await readFields(ctx, messageSchema, anthropic.unknownFields)
   const { model, client } = openModel(anthropic.directory, fields.model)
   const defaults = withOverrides(anthropicDefaults['/v1/messages'], anthropic.overrides)
-  const { request, form } = await toMessageRequest(fields, client, defaults)
-  const generation = await startGeneration(ctx, client, request)
+  const { request, form, limit } = await toMessageRequest(fields, client, defaults)
+  const [generation] = await startThinking(ctx, client, [request], limit)
+  if (generation === undefined) return
   const head = messageHead(ctx, model)
   if (fields.stream === true) {
     await streamMessage(ctx, generation, form, head)

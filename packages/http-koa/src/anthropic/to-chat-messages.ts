@@ -1,6 +1,6 @@
 import { type ChatMessage, type ChatToolCall, CllmError } from '@cllm/core'
 import type { z } from 'zod'
-import { unsupported } from '../request/unsupported.js'
+import { noImages } from '../request/no-images.js'
 import {
   blockSchema,
   blockTypes,
@@ -104,7 +104,7 @@ function blocksOf(content: string | readonly unknown[], field: string): readonly
 function blockOf(block: unknown, field: string): ContentBlock {
   const { type } = (typeof block === 'object' && block !== null ? block : {}) as { type?: unknown }
   if (typeof type === 'string' && !blockTypes.includes(type)) {
-    throw unsupported(field, `this model takes text only, instead got ${type.slice(0, 40)}`)
+    throw noImages(field, type)
   }
   const checked = blockSchema.safeParse(block)
   if (checked.success) return checked.data

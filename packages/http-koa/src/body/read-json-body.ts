@@ -1,3 +1,5 @@
+import { pipeline, type Readable } from 'node:stream'
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import { CllmError } from '@cllm/core'
 import getRawBody from 'raw-body'
 import { refuseGone } from './body-budget.js'
@@ -12,15 +14,16 @@ export type JsonObject = Readonly<Record<string, unknown>>
  * The JSON object in a request's body. Any content type is read as JSON in UTF-8, as Ollama and
  * llama-server do: `curl -d` declares a form.
  *
+ * It may be packed with gzip, deflate or brotli.
+ *
  * @throws `unsupported_media_type`, `body_too_large`, `queue_full` when the bodies of all requests in
  *   progress are too large together, `invalid_json` with the position of the error, or `cancelled`
  *   when the client has left
  */
 export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
-  checkEncoding(ctx)
   // A stream that has been destroyed tells nobody any more.
   refuseGone(ctx)
-  const body = await readBody(ctx)
+  const body = await readBody(ctx, bodyOf(ctx))
   ctx.state.transport.bodies.take(ctx, body.length)
   const text = decodeUtf8(body)
   if (text.trim() === '')
@@ -39,19 +42,37 @@ export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
   return value as JsonObject
 }
 
-function checkEncoding(ctx: KoaContext): void {
-  const encoding = ctx.get('Content-Encoding')
-  if (encoding === '' || encoding === 'identity') return
-  const message = `Expected a body without Content-Encoding, instead got ${encoding}`
-  throw new CllmError('unsupported_media_type', message)
+const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const
+
+/** What a body is read through: its own stream, or what unpacks it. */
+function bodyOf(ctx: KoaContext): Readable {
+  const encoding = ctx.get('Content-Encoding').toLowerCase()
+  if (encoding === '' || encoding === 'identity') return ctx.req
+  if (!Object.hasOwn(decoders, encoding)) {
+    const message = `Expected a Content-Encoding of gzip, deflate or br, instead got ${encoding.slice(0, 40)}`
+    throw new CllmError('unsupported_media_type', message)
+  }
+  const decoder = decoders[encoding as keyof typeof decoders]()
+  // what goes wrong on the way is thrown where it is read
+  return pipeline(ctx.req, decoder, () => {})
 }
 
-async function readBody(ctx: KoaContext): Promise<Buffer> {
+async function readBody(ctx: KoaContext, stream: Readable): Promise<Buffer> {
   const limit = ctx.state.transport.bodyLimitBytes
-  const length = ctx.get('Content-Length')
+  const isPacked = stream !== ctx.req
+  const length = isPacked ? '' : ctx.get('Content-Length')
   try {
-    return await getRawBody(ctx.req, { limit, ...(length === '' ? {} : { length }) })
+    // the limit is for what is unpacked
+    return await getRawBody(stream, { limit, ...(length === '' ? {} : { length }) })
   } catch (error) {
+    if (
+      isPacked &&
+      /^Z_|^ERR__ERROR_FORMAT|^ERR_/.test(String((error as { code?: unknown }).code))
+    ) {
+      throw new CllmError('invalid_json', 'The body is not packed as its Content-Encoding says', {
+        cause: error,
+      })
+    }
     if ((error as getRawBody.RawBodyError).type !== 'entity.too.large') throw error
     throw new CllmError(
       'body_too_large',

@@ -1,6 +1,7 @@
 import { CllmError, type ChatMessage, type ChatToolCall } from '@cllm/core'
 import { z } from 'zod'
 import { list } from '../fields/list.js'
+import { noImages } from '../request/no-images.js'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
@@ -92,13 +93,7 @@ function partText(part: unknown, field: string): string {
   const { type, text } = (isObject(part) ? part : {}) as { type?: unknown; text?: unknown }
   if (typeof text === 'string' && isTextType(type)) return text
   if (typeof type === 'string' && !isTextType(type)) {
-    throw new CllmError(
-      'unsupported',
-      `${field}: this model takes text only, instead got ${type.slice(0, 40)}`,
-      {
-        details: { field },
-      },
-    )
+    throw noImages(field, type.replace(/_url$|^input_/g, ''))
   }
   const message = `${field}: expected {"type": "text", "text": "…"}`
   throw new CllmError('invalid_request', message, { details: { field } })

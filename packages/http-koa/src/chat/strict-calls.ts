@@ -79,6 +79,12 @@ function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat 
 const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
   closing === undefined || closing === ';' ? {} : { closing }
 
+/** Where thoughts end that the prompt has opened, as a regular expression; undefined: none are open. */
+export function thoughtsEnd({ thinks, thinkingIsOpen, format }: AnswerForm): string | undefined {
+  if (!thinks || !thinkingIsOpen || format.thinking === undefined) return undefined
+  return `^[\\s\\S]*?${escaped(format.thinking.close)}`
+}
+
 /** The reasoning before an answer, as part of a regular expression. */
 function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm): string {
   if (!thinks || thinking === undefined) return ''

@@ -1,7 +1,20 @@
-import type { EngineClient, GenerateRequest, LikelyToken, TokenId, TokenLogprobs } from '@cllm/core'
+import {
+  CllmError,
+  type EngineClient,
+  type EngineInfo,
+  type GenerateRequest,
+  type LikelyToken,
+  type TokenId,
+  type TokenLogprobs,
+} from '@cllm/core'
 import type { KoaContext } from '../routes/koa-context.js'
 import { publicError } from '../errors/public-error.js'
-import { type EndEvent, type Generation, startGeneration } from '../request/generation.js'
+import {
+  type EndEvent,
+  type Generation,
+  mergeGenerations,
+  startGenerations,
+} from '../request/generation.js'
 import { withOverrides } from '../request/protocol-defaults.js'
 import { llamaServerDefaults } from './llama-server-defaults.js'
 import { readFields } from '../fields/read-fields.js'
@@ -10,11 +23,16 @@ import { timingsOf } from '../request/usage.js'
 import {
   type CompletionFields,
   completionSchema,
-  toCompletionRequest,
+  isListed,
+  toCompletionRequests,
 } from './completion-request.js'
 import { generationSettings } from './generation-settings.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
+import { pickFields } from './pick-fields.js'
+import { promptText } from './prompt-text.js'
+import { promptProgress } from '../request/prompt-progress.js'
+import { StreamTimings } from '../request/stream-timings.js'
 
 /** `POST /completion`, whole or streamed. */
 export async function completion(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
@@ -22,7 +40,7 @@ export async function completion(ctx: KoaContext, llama: LlamaServerContext): Pr
   await complete(ctx, llama, llama.directory.open(fields.model), fields)
 }
 
-/** Continues a prompt as the fields say. */
+/** Continues a prompt, or several, as the fields say. */
 export async function complete(
   ctx: KoaContext,
   llama: LlamaServerContext,
@@ -30,42 +48,59 @@ export async function complete(
   fields: CompletionFields,
 ): Promise<void> {
   const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
-  const request = await toCompletionRequest(fields, client, defaults)
-  const prompt = await promptText(client, fields.prompt)
+  const requests = await toCompletionRequests(fields, client, defaults)
+  const isList = isListed(fields)
+  if (requests.length > 128) {
+    const message = 'prompt: expected at most 128 answers to all prompts together'
+    throw new CllmError('invalid_request', message, { details: { field: 'prompt' } })
+  }
+  const info = await client.info()
   const model = fields.model ?? llama.directory.list()[0] ?? ''
-  const generation = await startGeneration(ctx, client, request)
-  const about = { model, prompt, request, returnTokens: fields.return_tokens ?? false }
-  if (fields.stream === true) await stream(ctx, generation, about)
-  else ctx.body = await collect(generation, about)
+  const about = await Promise.all(
+    requests.map(async (request) => {
+      const prompt = await promptText(client, info, request.prompt)
+      return { model, prompt, request, info, returnTokens: fields.return_tokens ?? false }
+    }),
+  )
+  const generations = await startGenerations(ctx, client, requests)
+  const pick = (answer: object) => pickFields(answer, fields.response_fields)
+  if (fields.stream === true) {
+    await stream(ctx, generations, about, { pick, fields })
+    return
+  }
+  const answers = await Promise.all(
+    generations.map(async (generation, index) => pick(await collect(generation, index, about))),
+  )
+  ctx.body = isList ? answers : answers[0]
 }
 
 interface About {
   readonly model: string
   readonly prompt: string
   readonly request: GenerateRequest
+  readonly info: EngineInfo
   readonly returnTokens: boolean
 }
 
-async function promptText(client: EngineClient, prompt: CompletionFields['prompt']) {
-  return typeof prompt === 'string' ? prompt : await client.detokenize(prompt)
-}
-
-async function collect({ events }: Generation, about: About): Promise<object> {
+async function collect(
+  { events }: Generation,
+  index: number,
+  abouts: readonly About[],
+): Promise<object> {
+  const about = abouts[index]!
   let content = ''
   const tokens: TokenId[] = []
   const logprobs: TokenLogprobs[] = []
   let end: EndEvent | undefined
   for await (const event of events) {
     content += event.text
-    if (event.type === 'end') {
-      end = event
-      continue
-    }
+    if (event.type === 'end') end = event
+    if (event.type !== 'token') continue
     if (about.returnTokens) tokens.push(event.token)
     if (event.logprobs !== undefined) logprobs.push(event.logprobs)
   }
   return {
-    index: 0,
+    index,
     content,
     tokens,
     ...probabilities(logprobs),
@@ -73,34 +108,66 @@ async function collect({ events }: Generation, about: About): Promise<object> {
   }
 }
 
-async function stream(ctx: KoaContext, { events }: Generation, about: About): Promise<void> {
+async function stream(
+  ctx: KoaContext,
+  generations: readonly Generation[],
+  abouts: readonly About[],
+  {
+    pick,
+    fields,
+  }: { readonly pick: (answer: object) => object; readonly fields: CompletionFields },
+): Promise<void> {
   const response = startEventStream(ctx)
-  let count = 0
-  let hasNewLine = false
+  const progress = generations.map(() => ({ count: 0, hasNewLine: false }))
+  const isTimed = fields.timings_per_token === true
+  const timings = generations.map(
+    ({ promptTokens }) => new StreamTimings(ctx.state.transport.clock, promptTokens),
+  )
   try {
-    for await (const event of events) {
-      hasNewLine ||= event.text.includes('\n')
+    for await (const { index, event } of mergeGenerations(generations)) {
+      const state = progress[index]!
+      state.hasNewLine ||= event.text.includes('\n')
       const content = JSON.stringify(event.text)
+      if (event.type === 'progress') {
+        const clock = timings[index]!
+        const { processedTokens, cachedTokens } = event
+        const chunk = {
+          index,
+          content: '',
+          tokens: [],
+          stop: false,
+          id_slot: -1,
+          tokens_predicted: 0,
+          tokens_evaluated: event.promptTokens,
+          ...(isTimed && { timings: clock.onPrompt(processedTokens, cachedTokens) }),
+          prompt_progress: promptProgress(event, clock.elapsedMs),
+        }
+        response.write(`data: ${JSON.stringify(chunk)}\n\n`)
+        continue
+      }
       if (event.type === 'token') {
-        count++
-        const tokens = about.returnTokens ? String(event.token) : ''
+        state.count++
         const { logprobs } = event
         const probable =
           logprobs === undefined ? '' : JSON.stringify(probabilities([logprobs])).slice(1, -1)
+        const timed = isTimed ? timings[index]!.onToken() : undefined
         response.write(
-          `data: {"index":0,"content":${content},"tokens":[${tokens}],"stop":false,` +
-            `"tokens_predicted":${count}${probable && ','}${probable}}\n\n`,
+          `data: {"index":${index},"content":${content},"tokens":[${event.token}],"stop":false,` +
+            `"id_slot":-1,"tokens_predicted":${state.count},` +
+            `"tokens_evaluated":${generations[index]!.promptTokens}${probable && ','}${probable}` +
+            `${timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`}}\n\n`,
         )
         continue
       }
       const last = {
-        index: 0,
+        index,
         content: event.text,
         tokens: [],
-        ...ending(event, about, hasNewLine),
+        ...ending(event, abouts[index]!, state.hasNewLine),
       }
-      response.end(`data: ${JSON.stringify(last)}\n\n`)
+      response.write(`data: ${JSON.stringify(pick(last))}\n\n`)
     }
+    response.end()
   } catch (error) {
     if (response.destroyed) return
     const body = llamaServerErrorBody(publicError(error, ctx.state.transport.logger))
@@ -126,21 +193,27 @@ function probabilities(tokens: readonly TokenLogprobs[]): object {
 }
 
 /** What llama-server says at the end. */
-function ending(end: EndEvent, { model, prompt, request }: About, hasNewLine: boolean): object {
+function ending(
+  end: EndEvent,
+  { model, prompt, request, info }: About,
+  hasNewLine: boolean,
+): object {
   const { usage } = end
+  const total = usage.promptTokens + usage.generatedTokens
   return {
     id_slot: -1,
     stop: true,
     model,
     tokens_predicted: usage.generatedTokens,
     tokens_evaluated: usage.promptTokens,
-    generation_settings: generationSettings(request),
+    generation_settings: generationSettings(request, info),
     prompt,
     has_new_line: hasNewLine,
-    truncated: false,
+    // the slot was full before the answer was as long as it may be
+    truncated: end.reason === 'length' && usage.generatedTokens < (request.maxTokens ?? Infinity),
     stop_type: end.reason === 'length' ? 'limit' : end.stop === undefined ? 'eos' : 'word',
     stopping_word: end.stop ?? '',
-    tokens_cached: usage.promptTokens + usage.generatedTokens,
+    tokens_cached: total,
     timings: timingsOf(end),
   }
 }

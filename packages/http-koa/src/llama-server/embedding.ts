@@ -1,8 +1,9 @@
+import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { abortOnClose } from '../stream/abort-on-close.js'
 import type { KoaContext } from '../routes/koa-context.js'
-import { embedAll, embeddingInput } from '../request/embeddings.js'
-import { toPrompts } from '../fields/prompts.js'
+import { embedAll } from '../request/embeddings.js'
+import { mixedPrompts, readPrompts } from '../fields/mixed-prompts.js'
 import { integer } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
 import { unsupported } from '../request/unsupported.js'
@@ -10,7 +11,8 @@ import type { LlamaServerContext } from './llama-server-context.js'
 
 /** The body of `POST /embedding`. */
 export const embeddingSchema = z.object({
-  content: embeddingInput,
+  content: mixedPrompts(2048).optional(),
+  input: mixedPrompts(2048).optional(),
   model: z.string('a name').optional(),
   embd_normalize: integer(-1, 2).optional(),
 })
@@ -22,6 +24,12 @@ export async function embedding(ctx: KoaContext, llama: LlamaServerContext): Pro
   if ((fields.embd_normalize ?? 2) !== 2) {
     throw unsupported('embd_normalize', 'vectors always have the Euclidean length 1')
   }
-  const made = await embedAll(client, toPrompts(fields.content), abortOnClose(ctx))
+  const given = fields.input ?? fields.content
+  if (given === undefined) {
+    throw new CllmError('invalid_request', 'Missing required field: input', {
+      details: { field: 'input' },
+    })
+  }
+  const made = await embedAll(client, await readPrompts(client, given), abortOnClose(ctx))
   ctx.body = made.map(({ vector }, index) => ({ index, embedding: [vector] }))
 }

@@ -1,25 +1,50 @@
-import { defaultSampling, type GenerateRequest, penaltyWindow } from '@cllm/core'
+import { defaultSampling, type EngineInfo, type GenerateRequest, penaltyWindow } from '@cllm/core'
 import { largest } from '../fields/fields.js'
 
-/** What a request is generated with, in llama-server's names. */
+/** llama-server's order, in its names. */
+const samplers = [
+  'penalties',
+  'dry',
+  'top_n_sigma',
+  'top_k',
+  'typ_p',
+  'top_p',
+  'min_p',
+  'xtc',
+  'temperature',
+]
+
+/** What a request is generated with, in llama-server's names; what this server has not is off. */
 export function generationSettings(
-  request: Pick<GenerateRequest, 'maxTokens' | 'sampling' | 'fallbackSampling' | 'stop'>,
+  request: Pick<
+    GenerateRequest,
+    'maxTokens' | 'sampling' | 'fallbackSampling' | 'stop' | 'logprobs'
+  >,
+  info?: EngineInfo,
 ) {
   const sampling = { ...defaultSampling, ...request.fallbackSampling, ...request.sampling }
   const { maxTokens = largest } = request
+  const most = maxTokens === largest ? -1 : maxTokens
+  const ends = sampling.ignoreEos ? endTokens(info) : []
+  const { constraint } = sampling
   return {
-    n_predict: maxTokens === largest ? -1 : maxTokens,
+    n_predict: most,
+    max_tokens: most,
     seed: sampling.seed ?? 4_294_967_295,
     temperature: sampling.temperature,
+    dynatemp_range: sampling.dynamicTemperatureRange,
+    dynatemp_exponent: sampling.dynamicTemperatureExponent,
     top_k: sampling.topK,
     top_p: sampling.topP,
     min_p: sampling.minP,
-    typical_p: sampling.typicalP,
     top_n_sigma: sampling.topNSigma === 0 ? -1 : sampling.topNSigma,
-    dynatemp_range: sampling.dynamicTemperatureRange,
-    dynatemp_exponent: sampling.dynamicTemperatureExponent,
     xtc_probability: sampling.xtcProbability,
     xtc_threshold: sampling.xtcThreshold,
+    typical_p: sampling.typicalP,
+    repeat_last_n: penaltyWindow,
+    repeat_penalty: sampling.repetitionPenalty,
+    presence_penalty: sampling.presencePenalty,
+    frequency_penalty: sampling.frequencyPenalty,
     dry_multiplier: sampling.dryMultiplier,
     dry_base: sampling.dryBase,
     dry_allowed_length: sampling.dryAllowedLength,
@@ -28,11 +53,42 @@ export function generationSettings(
     mirostat: sampling.mirostat,
     mirostat_tau: sampling.mirostatTau,
     mirostat_eta: sampling.mirostatEta,
-    repeat_last_n: penaltyWindow,
-    repeat_penalty: sampling.repetitionPenalty,
-    presence_penalty: sampling.presencePenalty,
-    frequency_penalty: sampling.frequencyPenalty,
-    ignore_eos: sampling.ignoreEos,
+    adaptive_target: -1,
+    adaptive_decay: 0,
     stop: request.stop ?? [],
+    n_keep: 0,
+    n_discard: 0,
+    ignore_eos: sampling.ignoreEos,
+    stream: true,
+    // of end tokens, null is minus infinity
+    logit_bias: [
+      ...ends.map((token) => ({ token, bias: null })),
+      ...sampling.logitBias.map(([token, bias]) => ({ token, bias })),
+    ],
+    n_probs: request.logprobs ?? 0,
+    min_keep: 0,
+    grammar: constraint?.type === 'gbnf' ? constraint.grammar : '',
+    grammar_lazy: constraint?.type === 'triggered-json',
+    grammar_triggers: [],
+    preserved_tokens: [],
+    chat_format: 'Content-only',
+    reasoning_format: 'deepseek',
+    reasoning_in_content: false,
+    generation_prompt: '',
+    samplers,
+    'speculative.types': 'none',
+    'speculative.n_max': 0,
+    'speculative.n_min': 0,
+    'speculative.p_min': 0,
+    timings_per_token: false,
+    post_sampling_probs: false,
+    backend_sampling: false,
+    lora: [],
   }
+}
+
+/** The token that ends a text; there may be more of them. */
+function endTokens(info: EngineInfo | undefined): readonly number[] {
+  const token = info?.model.details?.['eosTokenId']
+  return typeof token === 'number' ? [token] : []
 }

@@ -24,8 +24,14 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
   const { details = {} } = model
   ctx.body = {
     default_generation_settings: {
+      id: 0,
+      id_task: -1,
       n_ctx: limits.contextSize,
+      speculative: false,
+      is_processing: false,
       params: generationSettings({ sampling: defaults.sampling }),
+      prompt: '',
+      next_token: { has_next_token: true, has_new_line: false, n_remain: -1, n_decoded: 0 },
     },
     total_slots: limits.slots,
     model_alias: model.id,
@@ -34,7 +40,7 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
     chat_template: details['chatTemplate'] ?? '',
     bos_token: details['bosToken'] ?? '',
     eos_token: details['eosToken'] ?? '',
-    build_info: 'cllm',
+    build_info: 'b0-cllm',
     is_sleeping: llama.directory.status(modelOf(ctx)).state !== 'loaded',
   }
 }
@@ -93,7 +99,9 @@ export async function slots(ctx: KoaContext, llama: LlamaServerContext): Promise
   }
   ctx.body = statistics.slots.map(({ slot, state, tokens }) => ({
     id: slot,
+    id_task: -1,
     n_ctx: limits.contextSize,
+    speculative: false,
     is_processing: state !== 'idle',
     state,
     n_past: tokens,

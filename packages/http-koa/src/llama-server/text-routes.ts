@@ -1,10 +1,13 @@
+import type { EngineClient, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../chat/chat-messages.js'
 import { prepareChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { boolean, name, object, text, tokenIds } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
-import { unsupported } from '../request/unsupported.js'
+import { functionsOf, toolsSchema, toTool } from '../openai/openai-tools.js'
+import { efforts, thinkingVariables } from '../chat/thinking-variables.js'
+import { turnOptions } from '../chat/turn-options.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 
 /** The body of `POST /tokenize`. */
@@ -19,9 +22,36 @@ export const tokenizeSchema = z.object({
 /** `POST /tokenize`: the tokens of a text. */
 export async function tokenize(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const fields = await readFields(ctx, tokenizeSchema, llama.unknownFields)
-  if (fields.with_pieces === true) throw unsupported('with_pieces', 'tokens come as numbers only')
   const options = { addBos: fields.add_special ?? false, special: fields.parse_special ?? true }
-  ctx.body = { tokens: await llama.directory.open(fields.model).tokenize(fields.content, options) }
+  const client = llama.directory.open(fields.model)
+  const tokens = await client.tokenize(fields.content, options)
+  ctx.body = { tokens: fields.with_pieces === true ? await withPieces(client, tokens) : tokens }
+}
+
+/** Tokens that a character has at most. */
+const longestRun = 4
+
+/** The tokens with their texts; parts of a character have their bytes. */
+async function withPieces(client: EngineClient, tokens: readonly TokenId[]): Promise<object[]> {
+  const pieces: object[] = []
+  let run: TokenId[] = []
+  for (const [index, token] of tokens.entries()) {
+    run.push(token)
+    const text = await client.detokenize(run)
+    const isWhole = text !== '' && !text.includes('\ufffd')
+    if (!isWhole && run.length < longestRun && index < tokens.length - 1) continue
+    const [only] = run
+    if (isWhole && run.length === 1) pieces.push({ id: only, piece: text })
+    else {
+      const bytes = [...new TextEncoder().encode(text)]
+      const last = run.length - 1
+      pieces.push(
+        ...run.map((id, nth) => ({ id, piece: nth < last ? [bytes[nth] ?? 0] : bytes.slice(nth) })),
+      )
+    }
+    run = []
+  }
+  return pieces
 }
 
 /** The body of `POST /detokenize`. */
@@ -37,7 +67,12 @@ export async function detokenize(ctx: KoaContext, llama: LlamaServerContext): Pr
 export const applyTemplateSchema = z.object({
   messages: messagesSchema,
   add_generation_prompt: boolean.optional(),
+  continue_final_message: boolean.optional(),
   chat_template_kwargs: object.optional(),
+  reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
+  tools: toolsSchema.optional(),
+  tool_choice: z.unknown().optional(),
+  parallel_tool_calls: boolean.optional(),
   model: name.optional(),
 })
 
@@ -47,10 +82,10 @@ export async function applyTemplate(ctx: KoaContext, llama: LlamaServerContext):
   const client = llama.directory.open(fields.model)
   const { prompt } = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
-    tools: [],
+    tools: fields.tool_choice === 'none' ? [] : functionsOf(fields.tools ?? []).map(toTool),
     template: {
-      addGenerationPrompt: fields.add_generation_prompt ?? true,
-      variables: fields.chat_template_kwargs ?? {},
+      ...turnOptions(fields),
+      variables: { ...thinkingVariables(fields.reasoning_effort), ...fields.chat_template_kwargs },
     },
   })
   const { text: rendered } = await client.applyTemplate(prompt.messages, prompt.template)

@@ -67,7 +67,7 @@ export class RequestMetrics {
             observe('cllm_inter_token_latency_seconds', (now - last) / 1000)
           }
           last = now
-        } else this.#whole(model, event, observe)
+        } else if (event.type === 'end') this.#whole(model, event, observe)
       },
       onEnd: (_now, error) => {
         const outcome = outcomeOf(error, hasStarted)

@@ -1,13 +1,15 @@
 import type { ChatMessage } from '@cllm/core'
 import { z } from 'zod'
 import type { ToolCall } from '../chat/answer/answer-part.js'
+import { fitConversation } from '../chat/fit-conversation.js'
 import { prepareChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { object, text } from '../fields/fields.js'
 import { list } from '../fields/list.js'
 import { readFields } from '../fields/read-fields.js'
-import { unsupported } from '../request/unsupported.js'
+import { noImages } from '../request/no-images.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
+import type { DerivedModel } from './derived-models.js'
 import { loadOrUnload } from './load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
@@ -66,25 +68,42 @@ const words: AnswerWords = {
 /** `POST /api/chat`. Without messages the model is only loaded, or with `keep_alive` 0 unloaded. */
 export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, chatSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama.directory, fields.model, fields.keep_alive)
+  const started = ctx.state.transport.clock.now()
+  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
   const { messages = [], tools = [] } = fields
   if (messages.length === 0) {
-    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama.directory, client, fields))
+    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
     return
   }
-  const { prompt, form } = await prepareChat(client, {
-    messages: messages.map(toChatMessage),
+  const derived = ollama.derived.find(fields.model)
+  const given = messages.map(toChatMessage)
+  const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
+  const chat = {
+    messages: [...preamble(derived, given), ...given],
     tools: tools.map(({ function: { name, description, parameters } }) => ({
-      type: 'function',
+      type: 'function' as const,
       function: {
         name,
         ...(typeof description === 'string' ? { description } : {}),
         ...(parameters ? { parameters } : {}),
       },
     })),
-    template: { variables: thinkVariables(fields) },
-  })
-  await answer(ctx, client, ollama, { route: '/api/chat', fields, prompt, form, words })
+    template: { continueFinalMessage: isContinued, variables: thinkVariables(fields) },
+  }
+  const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
+  const { prompt, form } = await prepareChat(client, fits)
+  await answer(ctx, client, ollama, { route: '/api/chat', fields, prompt, form, words, started })
+}
+
+/** What a model that was made of another one puts before a conversation. */
+function preamble(
+  model: DerivedModel | undefined,
+  messages: readonly ChatMessage[],
+): readonly ChatMessage[] {
+  if (model === undefined) return []
+  const { system = '', messages: before } = model
+  const hasSystem = messages[0]?.role === 'system' || system === ''
+  return [...(hasSystem ? [] : [{ role: 'system', content: system }]), ...before]
 }
 
 function toChatMessage(
@@ -99,7 +118,7 @@ function toChatMessage(
   index: number,
 ): ChatMessage {
   if ((images ?? []).length > 0) {
-    throw unsupported(`messages.${index}.images`, 'this model takes text only')
+    throw noImages(`messages.${index}.images`)
   }
   return {
     role,

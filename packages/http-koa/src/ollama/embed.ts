@@ -36,10 +36,12 @@ export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<voi
   const { clock } = ctx.state.transport
   const started = clock.now()
   const fields = await readFields(ctx, embedSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama.directory, fields.model, fields.keep_alive)
+  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
   if (fields.dimensions !== undefined) {
     throw unsupported('dimensions', 'vectors are as long as the model makes them; leave it out')
   }
+  await client.info()
+  const loaded = clock.now()
   const { input = [] } = fields
   const texts = (typeof input === 'string' ? [input] : input).filter((one) => one !== '')
   const inputs = await Promise.all(
@@ -52,7 +54,7 @@ export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<voi
     model: fields.model,
     embeddings: made.map(({ vector }) => vector),
     total_duration: Math.round((clock.now() - started) * 1e6),
-    load_duration: 0,
+    load_duration: Math.max(1, Math.round((loaded - started) * 1e6)),
     prompt_eval_count: countTokens(made),
   }
 }
@@ -63,7 +65,7 @@ export const embeddingsSchema = z.object({ model, options, keep_alive, prompt: t
 /** `POST /api/embeddings`, the older form for one text. */
 export async function embeddings(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, embeddingsSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama.directory, fields.model, fields.keep_alive)
+  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
   const { prompt = '' } = fields
   const inputs = prompt === '' ? [] : [await fitting(client, prompt)]
   const made = inputs.length === 0 ? [] : await embedAll(client, inputs, abortOnClose(ctx))

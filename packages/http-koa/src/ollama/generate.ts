@@ -1,12 +1,14 @@
 import type { EngineClient, Prompt, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
-import { prepareChat } from '../chat/prepare-chat.js'
+import { prepareChat, type PreparedChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../routes/koa-context.js'
-import { boolean, text } from '../fields/fields.js'
+import { boolean, isTokenList, text } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
-import { unsupported } from '../request/unsupported.js'
+import { gapPrompt } from '../request/gap-prompt.js'
+import { noImages } from '../request/no-images.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
+import type { DerivedModel } from './derived-models.js'
 import { renderGoTemplate, type TemplatePiece } from './go-template.js'
 import { loadOrUnload } from './load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
@@ -21,7 +23,10 @@ export const generateSchema = z.object({
   suffix: text.optional(),
   template: text.optional(),
   images: z.array(z.unknown(), 'an array of images').optional(),
-  context: z.array(z.unknown(), 'an array of tokens').optional(),
+  context: z
+    .custom<number[]>(isTokenList, 'an array of tokens')
+    .meta({ type: 'array', items: { type: 'integer' } })
+    .optional(),
 })
 
 type GenerateFields = z.output<typeof generateSchema>
@@ -42,16 +47,26 @@ const words: AnswerWords = {
 /** `POST /api/generate`. Without a prompt the model is only loaded, or with `keep_alive` 0 unloaded. */
 export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, generateSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama.directory, fields.model, fields.keep_alive)
-  refuse(fields)
-  if ((fields.prompt ?? '') === '') {
-    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama.directory, client, fields))
+  const started = ctx.state.transport.clock.now()
+  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
+  if ((fields.images ?? []).length > 0) throw noImages('images')
+  if ((fields.prompt ?? '') === '' && (fields.suffix ?? '') === '') {
+    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
     return
   }
   // a template makes no more of a prompt than a body can say
   const limit = ctx.state.transport.bodyLimitBytes
-  const { prompt, form } = await prepare(client, fields, limit)
-  await answer(ctx, client, ollama, { route: '/api/generate', fields, prompt, form, words })
+  const derived = ollama.derived.find(fields.model)
+  const { prompt, form } = await prepare(client, fields, { limit, derived })
+  await answer(ctx, client, ollama, {
+    route: '/api/generate',
+    fields,
+    prompt,
+    form,
+    words,
+    started,
+    hasContext: fields.raw !== true,
+  })
 }
 
 const plain: AnswerForm = {
@@ -65,23 +80,43 @@ const plain: AnswerForm = {
 async function prepare(
   client: EngineClient,
   fields: GenerateFields,
-  limit: number,
+  { limit, derived }: { readonly limit: number; readonly derived: DerivedModel | undefined },
 ): Promise<{ prompt: Prompt; form: AnswerForm }> {
   const text = fields.prompt ?? ''
   if (fields.raw === true) return { prompt: { text }, form: plain }
-  const system = fields.system ?? ''
-  if ((fields.template ?? '') !== '') {
-    const pieces = renderGoTemplate(fields.template ?? '', { System: system, Prompt: text }, limit)
+  if ((fields.suffix ?? '') !== '') {
+    return { prompt: await gapPrompt(client, { text }, fields.suffix!), form: plain }
+  }
+  const system = fields.system ?? derived?.system ?? ''
+  const template = fields.template ?? derived?.template ?? ''
+  if (template !== '') {
+    const pieces = renderGoTemplate(template, { System: system, Prompt: text }, limit)
     return { prompt: { tokens: await tokensOf(client, pieces) }, form: plain }
   }
-  return await prepareChat(client, {
+  const isFollowing = (fields.context ?? []).length > 0
+  const chat = {
     messages: [
-      ...(system === '' ? [] : [{ role: 'system', content: system }]),
+      ...(system === '' || isFollowing ? [] : [{ role: 'system', content: system }]),
+      ...(isFollowing ? [] : (derived?.messages ?? [])),
       { role: 'user', content: text },
     ],
     tools: [],
     template: { variables: thinkVariables(fields) },
-  })
+  }
+  const prepared = await prepareChat(client, chat)
+  return isFollowing ? await behind(client, fields.context!, prepared) : prepared
+}
+
+/** A conversation that goes on behind the tokens of an earlier one. */
+async function behind(
+  client: EngineClient,
+  context: readonly TokenId[],
+  { prompt, form }: PreparedChat,
+): Promise<{ prompt: Prompt; form: AnswerForm }> {
+  const { tokens } = await client.applyTemplate(prompt.messages, prompt.template)
+  const start = await client.tokenize('')
+  const isBegun = start.length > 0 && start.every((token, index) => tokens[index] === token)
+  return { prompt: { tokens: [...context, ...tokens.slice(isBegun ? start.length : 0)] }, form }
 }
 
 /** The template's words may name special tokens; what it shows may not. */
@@ -98,12 +133,4 @@ async function tokensOf(
   const tokens = parts.flat()
   // a template may say itself how a prompt begins
   return start.every((token, index) => tokens[index] === token) ? tokens : [...start, ...tokens]
-}
-
-function refuse(fields: GenerateFields): void {
-  if ((fields.suffix ?? '') !== '') throw unsupported('suffix', 'this model cannot fill gaps')
-  if ((fields.images ?? []).length > 0) throw unsupported('images', 'this model takes text only')
-  if ((fields.context ?? []).length > 0) {
-    throw unsupported('context', 'send the conversation to /api/chat instead')
-  }
 }

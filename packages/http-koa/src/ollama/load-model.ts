@@ -1,9 +1,9 @@
-import type { EngineClient, EngineDirectory } from '@cllm/core'
-import { nameOfOllamaModel } from './ollama-context.js'
+import type { EngineClient } from '@cllm/core'
+import { nameOfOllamaModel, type OllamaContext } from './ollama-context.js'
 
 /** Handles a request without a prompt: loads or unloads the model. Resolves with Ollama's reason. */
 export async function loadOrUnload(
-  directory: EngineDirectory,
+  { directory, derived }: Pick<OllamaContext, 'directory' | 'derived'>,
   client: EngineClient,
   {
     model,
@@ -12,7 +12,7 @@ export async function loadOrUnload(
 ): Promise<'load' | 'unload'> {
   if (keepAliveMs === 0) {
     // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
-    void directory.unload(nameOfOllamaModel(directory, model))
+    void directory.unload(nameOfOllamaModel(directory, derived.find(model)?.from ?? model))
     return 'unload'
   }
   await client.info()

@@ -6,6 +6,7 @@ import type { KoaContext } from '../routes/koa-context.js'
 import { infoOf, peekInfo, loadedModels } from '../engines/model-queries.js'
 import { boolean, text } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
+import { modelfileOf } from './create.js'
 import { nameOfOllamaModel, type OllamaContext, taggedName, timeText } from './ollama-context.js'
 
 /** `GET /api/version`. */
@@ -16,7 +17,15 @@ export function version(ctx: KoaContext, ollama: OllamaContext): void {
 /** `GET /api/tags`: the models that are served. */
 export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   ctx.body = {
-    models: await Promise.all(ollama.directory.list().map((id) => describe(id, ollama))),
+    models: await Promise.all([
+      ...ollama.directory.list().map((id) => describe(id, ollama)),
+      ...ollama.derived.list().map(async ({ name, from }) => ({
+        ...(await describe(from, ollama)),
+        name: taggedName(name),
+        model: taggedName(name),
+        digest: digestOf(name),
+      })),
+    ]),
   }
 }
 
@@ -44,10 +53,12 @@ async function describe(id: string, { directory, started }: OllamaContext) {
     modified_at: timeText(started),
     size: info?.model.sizeBytes ?? 0,
     // of the name: the file is too large to be read for it
-    digest: createHash('sha256').update(id).digest('hex'),
+    digest: digestOf(id),
     details: info === undefined ? unknownDetails : detailsOf(info.model),
   }
 }
+
+const digestOf = (name: string): string => createHash('sha256').update(name).digest('hex')
 
 /** For a model that was never in memory. */
 const unknownDetails = {
@@ -86,17 +97,31 @@ export const showSchema = z.object({
 export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, showSchema, ollama.unknownFields)
   const { directory } = ollama
-  const name = nameOfOllamaModel(directory, fields.model ?? fields.name ?? '')
+  const asked = fields.model ?? fields.name ?? ''
+  const derived = ollama.derived.find(asked)
+  const name = nameOfOllamaModel(directory, derived?.from ?? asked)
   const info = await peekInfo(directory, name)
   const template = String(info?.model.details?.['chatTemplate'] ?? '')
   const thinks = thinkingInSource(template) !== undefined
+  const isEmbedding = /bert|embed/i.test(info?.model.architecture ?? '')
   ctx.body = {
-    modelfile: '',
-    parameters: '',
-    template: info?.model.details?.['chatTemplate'] ?? '',
+    license: '',
+    modelfile: modelfileOf(asked, derived),
+    parameters: Object.entries(derived?.parameters ?? {})
+      .map(([key, value]) => `${key.padEnd(30)} ${JSON.stringify(value)}`)
+      .join('\n'),
+    template: derived?.template ?? info?.model.details?.['chatTemplate'] ?? '',
+    ...(derived?.system === undefined ? {} : { system: derived.system }),
     details: info === undefined ? unknownDetails : detailsOf(info.model),
     model_info: info === undefined ? {} : shapeOf(info),
-    capabilities: ['completion', 'tools', ...(thinks ? ['thinking'] : [])],
+    capabilities: isEmbedding
+      ? ['embedding']
+      : [
+          'completion',
+          'tools',
+          ...(thinks ? ['thinking'] : []),
+          ...(info?.infill === undefined ? [] : ['insert']),
+        ],
     modified_at: timeText(ollama.started),
   }
 }

@@ -2,6 +2,7 @@ import { CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
 import type { KoaContext } from '../routes/koa-context.js'
 import type { ModelStore } from '../engines/model-store.js'
 import type { UnknownFields } from '../fields/unknown-fields.js'
+import type { DerivedModels } from './derived-models.js'
 import type { DefaultOverrides } from '../request/protocol-defaults.js'
 
 /** What the handlers of Ollama's API share. */
@@ -14,15 +15,17 @@ export interface OllamaContext {
   /** When the server started, in milliseconds since the epoch. */
   readonly started: number
   readonly store: ModelStore | undefined
+  /** Models that clients have made. */
+  readonly derived: DerivedModels
 }
 
-/** The engine of a model, whose name may end with Ollama's `:latest`. */
+/** The engine of a model, whose name may end with Ollama's `:latest`, or that a client has made. */
 export function openOllamaModel(
-  directory: EngineDirectory,
+  { directory, derived }: Pick<OllamaContext, 'directory' | 'derived'>,
   name: string,
   keepAliveMs?: number,
 ): EngineClient {
-  const known = nameOfOllamaModel(directory, name)
+  const known = nameOfOllamaModel(directory, derived.find(name)?.from ?? name)
   return directory.open(known, keepAliveMs === undefined ? {} : { keepAliveMs })
 }
 

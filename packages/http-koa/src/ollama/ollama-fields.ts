@@ -3,7 +3,8 @@ import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import { keepAliveField } from '../fields/keep-alive-field.js'
 import type { UnknownFields } from '../fields/unknown-fields.js'
-import { boolean, integer, largest, number, object, seed, stop } from '../fields/fields.js'
+import { boolean, integer, largest, number, object, seed } from '../fields/fields.js'
+import { list } from '../fields/list.js'
 import { samplerFields, samplerSettings } from '../fields/sampler-fields.js'
 import type { RequestSettings } from '../request/build-request.js'
 import { asSchema, expectedSchema, type FieldConstraint } from '../request/constraint.js'
@@ -11,7 +12,7 @@ import { asSchema, expectedSchema, type FieldConstraint } from '../request/const
 const any = z.unknown().optional()
 
 /** The known members of `options`; the last of them mean nothing here and are taken silently. */
-const optionsSchema = z.object(
+const knownOptions = z.object(
   {
     num_predict: integer(-2, largest).nullish(),
     num_ctx: integer(0, largest).nullish(),
@@ -20,7 +21,12 @@ const optionsSchema = z.object(
     top_p: number(0, 1).nullish(),
     min_p: number(0, 1).nullish(),
     seed: seed.nullish(),
-    stop: stop.nullish(),
+    stop: z
+      .union(
+        [z.string('a string'), list(z.string('a string'), 'strings', { most: [32, 'at most 32'] })],
+        'a string or up to 32 of them',
+      )
+      .nullish(),
     repeat_penalty: number(0.01, 100).nullish(),
     presence_penalty: number(-100, 100).nullish(),
     frequency_penalty: number(-100, 100).nullish(),
@@ -40,11 +46,14 @@ const optionsSchema = z.object(
   'an object',
 )
 
+/** The options of a request, those of other versions of Ollama included. */
+export const optionsSchema = z.looseObject(knownOptions.shape, 'an object')
+
 /** The fields that `/api/generate` and `/api/chat` share. */
 export const sharedFields = {
   model: z.string('the name of a model').min(1, 'the name of a model'),
   stream: boolean.optional(),
-  options: z.looseObject(optionsSchema.shape, 'an object').optional(),
+  options: optionsSchema.optional(),
   format: z
     .custom<string | Readonly<Record<string, unknown>>>(
       (value) => value === '' || value === 'json' || (typeof value === 'object' && value !== null),
@@ -60,6 +69,11 @@ export const sharedFields = {
     .meta({ anyOf: [{ type: 'boolean' }, { enum: ['high', 'medium', 'low'] }] })
     .optional(),
   keep_alive: keepAliveField,
+  logprobs: boolean.optional(),
+  top_logprobs: integer(0, 20).optional(),
+  /** Whether the oldest messages go when a conversation does not fit; default true. */
+  truncate: boolean.optional(),
+  shift: boolean.optional(),
 }
 
 const sharedSchema = z.object(sharedFields)
@@ -90,7 +104,7 @@ export function toSettings(
   unknownOptions: UnknownFields,
   logger: Logger,
 ): RequestSettings {
-  unknownOptions.warn(options, optionsSchema.shape, logger)
+  unknownOptions.warn(options, knownOptions.shape, logger)
   const said = Object.fromEntries(
     Object.entries(options).filter(([, value]) => value !== null),
   ) as { [Key in keyof typeof options]?: Exclude<(typeof options)[Key], null> }
@@ -108,7 +122,7 @@ export function toSettings(
     topP: said.top_p,
     minP: said.min_p,
     seed: said.seed,
-    stop: said.stop,
+    stop: typeof said.stop === 'string' ? [said.stop].filter(Boolean) : said.stop?.filter(Boolean),
     repetitionPenalty: said.repeat_penalty,
     presencePenalty: said.presence_penalty,
     frequencyPenalty: said.frequency_penalty,

@@ -1,4 +1,3 @@
-import { createRequire } from 'node:module'
 import type { EngineDirectory } from '@cllm/core'
 import { statusElsewhere } from '../errors/error-body.js'
 import type { KoaProtocol, KoaRouter } from '../routes/koa-context.js'
@@ -12,6 +11,8 @@ import {
   defaultsOptions,
   overridesFrom,
 } from '../request/protocol-defaults.js'
+import { addBlob, copy, copySchema, create, createSchema, findBlob, push } from './create.js'
+import { DerivedModels } from './derived-models.js'
 import { ollamaDefaults } from './ollama-defaults.js'
 import { chat, chatSchema } from './chat.js'
 import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
@@ -25,7 +26,7 @@ import { deleteSchema, pull, pullSchema, remove } from './store.js'
 export interface OllamaProtocolOptions {
   /** Values for omitted fields, in place of Ollama's own defaults. */
   readonly defaults?: DefaultOverrides
-  /** Shown by `/api/version`; default: the version of this package. */
+  /** Shown by `/api/version`; default: the version of Ollama whose API is spoken. */
   readonly version?: string
   /** The modification date of every model, in milliseconds since the epoch; default 0. */
   readonly started?: number
@@ -33,9 +34,8 @@ export interface OllamaProtocolOptions {
   readonly store?: ModelStore
 }
 
-const { version: packageVersion } = createRequire(import.meta.url)('../../package.json') as {
-  readonly version: string
-}
+/** The version of Ollama whose API is spoken: clients refuse older ones. */
+const spokenVersion = '0.14.0'
 
 const streams = ['application/x-ndjson', 'application/json']
 
@@ -90,6 +90,29 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
     handle: pull,
   },
   {
+    method: 'post',
+    path: '/api/create',
+    summary: 'Make a model of another one',
+    body: createSchema,
+    answers: streams,
+    handle: create,
+  },
+  {
+    method: 'post',
+    path: '/api/copy',
+    summary: 'Give a model another name',
+    body: copySchema,
+    handle: copy,
+  },
+  { method: 'post', path: '/api/push', summary: 'Refused: nothing is published', handle: push },
+  { method: 'get', path: '/api/blobs/:digest', summary: 'No file is kept', handle: findBlob },
+  {
+    method: 'post',
+    path: '/api/blobs/:digest',
+    summary: 'Refused: no file is taken',
+    handle: addBlob,
+  },
+  {
     method: 'delete',
     path: '/api/delete',
     summary: 'Delete a model that was fetched',
@@ -112,12 +135,13 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
     mount(router: KoaRouter, directory: EngineDirectory) {
       mountRoutes(router, routes, {
         directory,
-        version: options.version ?? packageVersion,
+        version: options.version ?? spokenVersion,
         overrides: options.defaults ?? {},
         unknownFields: new UnknownFields(),
         unknownOptions: new UnknownFields(),
         started: options.started ?? 0,
         store: options.store,
+        derived: new DerivedModels(),
       })
     },
   }

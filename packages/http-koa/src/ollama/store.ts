@@ -50,7 +50,8 @@ export async function pull(ctx: KoaContext, ollama: OllamaContext): Promise<void
 /** `DELETE /api/delete`: deletes the file of a model that was fetched. */
 export async function remove(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, deleteSchema, ollama.unknownFields)
-  await ensure(ollama.store).remove(nameIn(fields))
+  const name = nameIn(fields)
+  if (!ollama.derived.remove(name)) await ensure(ollama.store).remove(name)
   ctx.status = 200
   ctx.body = ''
 }

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { abortOnClose } from '../stream/abort-on-close.js'
 import type { KoaContext } from '../routes/koa-context.js'
-import { countTokens, embedAll, embeddingInput } from '../request/embeddings.js'
-import { toPrompts } from '../fields/prompts.js'
+import { countTokens, embedAll } from '../request/embeddings.js'
+import { mixedPrompts, readPrompts } from '../fields/mixed-prompts.js'
 import { integer, largest } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
 import { unsupported } from '../request/unsupported.js'
@@ -11,7 +11,7 @@ import type { OpenAiContext } from './openai-context.js'
 
 /** The body of `POST /v1/embeddings`. */
 export const embeddingsSchema = z.object({
-  input: embeddingInput,
+  input: mixedPrompts(2048),
   model: z.string('a name').optional(),
   encoding_format: z.enum(['float', 'base64'], 'float or base64').optional(),
   dimensions: integer(1, largest).optional(),
@@ -25,7 +25,7 @@ export async function embeddings(ctx: KoaContext, openAi: OpenAiContext): Promis
   if (fields.dimensions !== undefined) {
     throw unsupported('dimensions', 'vectors are as long as the model makes them; leave it out')
   }
-  const made = await embedAll(client, toPrompts(fields.input), abortOnClose(ctx))
+  const made = await embedAll(client, await readPrompts(client, fields.input), abortOnClose(ctx))
   const isBase64 = fields.encoding_format === 'base64'
   const tokens = countTokens(made)
   ctx.body = {

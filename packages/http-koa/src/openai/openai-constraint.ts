@@ -26,6 +26,12 @@ export function formatConstraint(
   throw new CllmError('invalid_request', message, { details: { field: `${field}.type` } })
 }
 
+/** A schema at llama-server's top-level `json_schema`. */
+export const schemaConstraint = (
+  schema: Readonly<Record<string, unknown>> | undefined,
+): FieldConstraint | undefined =>
+  schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } }
+
 function ofSchema(value: unknown, field: string): FieldConstraint {
   const schema = asSchema(value)
   if (schema === undefined) throw expectedSchema(field)

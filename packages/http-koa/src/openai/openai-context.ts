@@ -16,5 +16,5 @@ export interface OpenAiContext {
 export const secondsNow = (ctx: KoaContext): number =>
   Math.floor(ctx.state.transport.clock.now() / 1000)
 
-/** OpenAI's name for what computed an answer; clients only compare it. */
-export const fingerprint = 'fp_cllm'
+/** What computed an answer, as llama-server writes it; clients only compare it. */
+export const fingerprint = 'b0-cllm'

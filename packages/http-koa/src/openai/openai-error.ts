@@ -9,6 +9,8 @@ export const openAiErrorSchema = z.object({
     type: z.string(),
     param: z.string().nullable(),
     code: z.string().nullable(),
+    n_prompt_tokens: z.int().optional(),
+    n_ctx: z.int().optional(),
   }),
 })
 
@@ -26,12 +28,17 @@ const codes: Readonly<Record<string, string>> = {
 
 /** The body of a failure's answer, also sent as an event when a stream fails. */
 export function openAiErrorBody(error: CllmError): OpenAiErrorBody {
+  const isTooLong = error.code === 'prompt_too_long'
   return {
     error: {
       message: errorMessage(error),
-      type: typeOf(statusElsewhere(error)),
+      type: isTooLong ? 'exceed_context_size_error' : typeOf(statusElsewhere(error)),
       param: errorField(error) ?? null,
       code: codes[error.code] ?? error.code,
+      ...(isTooLong && {
+        n_prompt_tokens: Number(error.details['promptTokens']),
+        n_ctx: Number(error.details['contextSize']),
+      }),
     },
   }
 }

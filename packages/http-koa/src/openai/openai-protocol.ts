@@ -12,15 +12,16 @@ import {
 } from '../request/protocol-defaults.js'
 import { openAiDefaults } from './openai-defaults.js'
 import { chatSchema } from './chat/chat-request.js'
-import { chatCompletions } from './chat/chat.js'
+import { chatCompletions, countChatTokens } from './chat/chat.js'
 import { completionsSchema } from './completions/completions-request.js'
 import { completions } from './completions/completions.js'
 import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
 import type { OpenAiContext } from './openai-context.js'
+import { rerank, rerankSchema, score, scoreSchema } from '../rerank/rerank.js'
 import { openAiErrorBody, openAiErrorSchema } from './openai-error.js'
 import { responsesSchema } from './responses/responses-request.js'
-import { responses } from './responses/responses.js'
+import { countResponseTokens, responses } from './responses/responses.js'
 
 /** Settings of {@link openAiProtocol}. */
 export interface OpenAiProtocolOptions {
@@ -31,6 +32,12 @@ export interface OpenAiProtocolOptions {
 }
 
 const streams = ['application/json', 'text/event-stream']
+
+/** Under `/v1` and, where llama-server has them without it and nothing else is there, without. */
+const both = (route: HandledRoute<OpenAiContext>): readonly HandledRoute<OpenAiContext>[] => [
+  route,
+  { ...route, path: route.path.slice('/v1'.length), summary: `The same as ${route.path}` },
+]
 
 const routes: readonly HandledRoute<OpenAiContext>[] = [
   {
@@ -45,14 +52,21 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
     summary: 'One model',
     handle: showModel,
   },
-  {
+  ...both({
     method: 'post',
     path: '/v1/chat/completions',
     summary: 'Answer a conversation',
     body: chatSchema,
     answers: streams,
     handle: chatCompletions,
-  },
+  }),
+  ...both({
+    method: 'post',
+    path: '/v1/chat/completions/input_tokens',
+    summary: 'Count the tokens of a conversation',
+    body: chatSchema,
+    handle: countChatTokens,
+  }),
   {
     method: 'post',
     path: '/v1/completions',
@@ -61,14 +75,42 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
     answers: streams,
     handle: completions,
   },
-  {
+  ...both({
     method: 'post',
     path: '/v1/responses',
     summary: 'Answer a conversation, in the format of the Responses API',
     body: responsesSchema,
     answers: streams,
     handle: responses,
-  },
+  }),
+  ...both({
+    method: 'post',
+    path: '/v1/responses/input_tokens',
+    summary: 'Count the tokens of an input',
+    body: responsesSchema,
+    handle: countResponseTokens,
+  }),
+  ...both({
+    method: 'post',
+    path: '/v1/rerank',
+    summary: 'Order documents by how well they fit a query',
+    body: rerankSchema,
+    handle: rerank,
+  }),
+  ...both({
+    method: 'post',
+    path: '/v1/reranking',
+    summary: 'The same as /v1/rerank',
+    body: rerankSchema,
+    handle: rerank,
+  }),
+  ...both({
+    method: 'post',
+    path: '/v1/score',
+    summary: 'Say how well texts fit',
+    body: scoreSchema,
+    handle: score,
+  }),
   {
     method: 'post',
     path: '/v1/embeddings',
@@ -84,7 +126,8 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     name: 'openai',
     routes,
     errors: {
-      covers: (path) => /^\/v1(\/|$)/.test(path),
+      covers: (path) =>
+        /^\/v1(\/|$)|^\/(chat\/completions|responses|rerank|reranking|score)(\/|$)/.test(path),
       status: statusElsewhere,
       body: openAiErrorBody,
       schema: openAiErrorSchema,

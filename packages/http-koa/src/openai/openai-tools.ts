@@ -1,8 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { callsSchema } from '../chat/calls-schema.js'
 import type { ToolDefinition } from '../chat/tool-prompt.js'
-import { asSchema, type FieldConstraint } from '../request/constraint.js'
+import { asSchema } from '../request/constraint.js'
 import { object } from '../fields/fields.js'
 import { list } from '../fields/list.js'
 
@@ -19,15 +18,48 @@ const functionSchema = z.object(functionFields, 'an object with a name')
 /** A function that a client offers. */
 export type ClientFunction = z.output<typeof functionSchema>
 
-/** The tools of a chat. */
+/** The tools of a chat; those that are no functions are passed over. */
 export const toolsSchema = list(
-  z.object(
-    { type: z.literal('function', 'function'), function: functionSchema },
+  z.looseObject(
+    { type: z.string('a type'), function: functionSchema.optional() },
     'a tool of the type function',
   ),
   'an array of tools',
-  { most: [128, 'at most 128 tools'] },
+  { most: [1024, 'at most 1024 tools'] },
 )
+
+/**
+ * The functions among the tools of a chat.
+ *
+ * @throws `invalid_request` for a function without a name
+ */
+export function functionsOf(tools: z.output<typeof toolsSchema>): readonly ClientFunction[] {
+  return tools.flatMap((tool, index) => {
+    if (tool.type !== 'function') return []
+    if (tool.function !== undefined) return [tool.function]
+    const field = `tools.${index}.function`
+    throw new CllmError('invalid_request', `${field}: expected an object with a name`, {
+      details: { field },
+    })
+  })
+}
+
+/** What `tool_choice` leaves of the functions that are offered: `allowed_tools` names some of them. */
+export function allowedTools<Tool extends ClientFunction>(
+  choice: ToolChoice | undefined,
+  offered: readonly Tool[],
+): { readonly offered: readonly Tool[]; readonly choice: ToolChoice | undefined } {
+  if (typeof choice !== 'object' || choice['type'] !== 'allowed_tools') return { offered, choice }
+  // chats have them in a member of their own
+  const inner = asSchema(choice['allowed_tools'])
+  const given = typeof inner === 'object' ? inner : choice
+  const tools: readonly unknown[] = Array.isArray(given['tools']) ? given['tools'] : []
+  const names = tools.map((tool) =>
+    nameOf((asSchema(tool) || {}) as Readonly<Record<string, unknown>>),
+  )
+  const mode = given['mode'] === 'required' ? 'required' : 'auto'
+  return { offered: offered.filter(({ name }) => names.includes(name)), choice: mode }
+}
 
 /** Which tools may or must be called. */
 export const toolChoiceSchema = z
@@ -61,11 +93,16 @@ export const strictNames = (
 ): readonly string[] =>
   choice === 'auto' ? tools.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : []
 
-/** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
-export function toolConstraint(
+/**
+ * The tools that `tool_choice` asks for: a call of one of them, and nothing else; undefined: a call may
+ * come or not.
+ *
+ * @throws `invalid_request` where there is no such tool
+ */
+export function forcedTools(
   choice: ToolChoice | undefined,
   tools: readonly ToolDefinition[],
-): FieldConstraint | undefined {
+): readonly ToolDefinition[] | undefined {
   const field = 'tool_choice'
   if (choice === undefined || choice === 'none' || choice === 'auto') return undefined
   const chosen =
@@ -76,7 +113,7 @@ export function toolConstraint(
     const message = `${field}: expected none, auto, required or one of the tools`
     throw new CllmError('invalid_request', message, { details: { field } })
   }
-  return { field, constraint: { type: 'json-schema', schema: callsSchema(chosen) } }
+  return chosen
 }
 
 /** Chats name a tool inside `function`, responses beside `type`. */

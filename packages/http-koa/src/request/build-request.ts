@@ -22,6 +22,7 @@ const engineSettingNames = [
   'promptLogprobs',
   'marks',
   'speculative',
+  'progress',
 ] as const
 const engineSettings: ReadonlySet<string> = new Set(engineSettingNames)
 

@@ -1,9 +1,5 @@
 import type { Embedding, EngineClient, Prompt } from '@cllm/core'
-import { promptsField } from '../fields/prompts.js'
 import { unsupported } from './unsupported.js'
-
-/** The inputs to embed: up to 2,048, as OpenAI takes. */
-export const embeddingInput = promptsField(2048, { emptyTexts: false })
 
 /** Inputs of one body that the engine has at a time: enough for a pass. */
 const inputsAtOnce = 16
@@ -21,9 +17,10 @@ export async function embedAll(
 ): Promise<Embedding[]> {
   const { capabilities } = await client.info()
   if (!capabilities.embeddings) throw unsupported('input', 'this backend has no embeddings')
+  const given = inputs.map(orBlank)
   const failed = new AbortController()
   const embeddings: Embedding[] = []
-  const waiting = inputs.entries()
+  const waiting = given.entries()
   // Each takes the next input when it has its embedding.
   const embedNext = async (): Promise<void> => {
     const either = AbortSignal.any([signal, failed.signal])
@@ -41,6 +38,10 @@ export async function embedAll(
   }
   return embeddings
 }
+
+/** Nothing at all has no embedding: an empty text counts as a blank. */
+const orBlank = (input: Prompt): Prompt =>
+  'text' in input && input.text === '' ? { text: ' ' } : input
 
 /** Tokens of all inputs together. */
 export const countTokens = (embeddings: readonly Embedding[]): number =>

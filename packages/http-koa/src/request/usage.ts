@@ -32,8 +32,9 @@ export function timingsOf({
     prompt_per_second: ratio(prompt * 1000, timings.prefillMs),
     predicted_n: predicted,
     predicted_ms: timings.decodeMs,
-    predicted_per_token_ms: ratio(timings.decodeMs, predicted),
-    predicted_per_second: ratio(predicted * 1000, timings.decodeMs),
+    // the first token comes with the prompt's last
+    predicted_per_token_ms: ratio(timings.decodeMs, predicted - 1),
+    predicted_per_second: ratio((predicted - 1) * 1000, timings.decodeMs),
     ...(timings.draftTokens !== undefined && {
       draft_n: timings.draftTokens,
       draft_n_accepted: timings.acceptedTokens ?? 0,

@@ -10,14 +10,20 @@ const openPaths: ReadonlySet<string> = new Set([
   '/health/live',
   '/health/ready',
   '/v1/health',
+  '/docs',
+  '/openapi.json',
 ])
 
 /** The web page asks for a key itself; its files are in the published package. */
 const isPage = (path: string): boolean => /^\/ui(\/|$)/.test(path)
 
-/** Paths without a key: health checks, the overview, and the files of the web page. */
+/**
+ * Paths without a key: health checks, the overview, the description of the API and the files of the web
+ * page, which a browser opens without one; and what browsers ask before they send a key.
+ */
 export const isOpen = (method: string, path: string): boolean =>
-  (openPaths.has(path) || isPage(path)) && /^(get|head)$/i.test(method)
+  /^options$/i.test(method) ||
+  ((openPaths.has(path) || isPage(path)) && /^(get|head)$/i.test(method))
 
 /** Paths for admins only: they change the server, show all of it, or put load on it. */
 const forAdmins: ReadonlySet<string> = new Set([

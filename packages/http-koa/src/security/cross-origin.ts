@@ -34,7 +34,10 @@ export function refuseOtherOrigins(
 function refusal(origin: string): CllmError {
   const known = hostOf(origin) !== undefined
   const message = known
-    ? `Pages of ${origin} may not use this server; --cors-origins ${origin} would let them`
+    ? `Pages of ${origin} may not use this server; --cors-origins ${origin} would let them` +
+      (isAllowedOrigin(['localhost'], origin)
+        ? ', and --cors-origins localhost all of this machine'
+        : '')
     : 'Pages of other origins may not use this server; --cors-origins says which ones may'
   return new CllmError('origin_not_allowed', message, { details: { origin } })
 }

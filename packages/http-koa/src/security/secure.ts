@@ -19,7 +19,8 @@ export interface SecurityOptions {
   /** What each key may do in a minute; without keys it means nothing. Default: no limit. */
   readonly limits?: RateLimitOptions
   /**
-   * Origins whose pages may use the API (CORS), or `*` for all; default: none. Pages of other
+   * Origins whose pages may use the API (CORS), `*` for all, or `localhost` for those of this machine;
+   * default: none. Pages of other
    * origins are refused, even where no answer of theirs would be read. Without keys, the names of
    * these origins are also those under which a proxy on this machine may ask.
    */

@@ -131,6 +131,8 @@ export class KoaTransport implements Transport {
       if (!isClientGone(error)) logger.error({ err: error }, 'response failed')
     })
     app.use(async (ctx, next) => {
+      // a base URL that ends with a slash, with a path behind it
+      if (ctx.path.includes('//')) ctx.path = ctx.path.replaceAll(/\/{2,}/g, '/')
       ctx.set('X-Request-Id', requestIdOf(ctx.get('X-Request-Id'), this.#services.random))
       this.#connections.begin(ctx.req.socket, ctx.res)
       await next()

@@ -189,7 +189,7 @@ testEach('what cannot be answered', async (t) => {
   const cases: [object, RegExp][] = [
     [{ messages: asks('a').messages }, /^Missing required field: max_tokens/],
     [{ ...asks('a'), messages: [] }, /^messages: expected an array of at least one/],
-    [asks([image]), /^messages\.0\.content\.0: this model takes text only, instead got image/],
+    [asks([image]), /^messages\.0\.content\.0: image input is not supported/],
     [asks([{ type: 'text' }]), /^messages\.0\.content\.0\.text: expected a string/],
     [asks([5]), /^messages\.0\.content\.0: expected a content block/],
     [{ ...asks('a'), system: [image] }, /^system\.0: /],

@@ -3,6 +3,7 @@ import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.j
 import type { CallFormat } from '../../src/chat/format/chat-format.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
 import { harmonyFormat } from '../../src/chat/format/harmony.js'
+import { forcedCalls } from '../../src/chat/forced-calls.js'
 import { strictCalls } from '../../src/chat/strict-calls.js'
 
 const tools = [
@@ -51,4 +52,38 @@ t.test('strict calls are JSON behind the mark with which the model begins one', 
     const calls = parts.flatMap((part) => (part.type === 'call' ? [part.call] : []))
     t.same(calls, [{ name: 'add', arguments: '{"a":1}' }], answer)
   }
+})
+
+t.test('a forced call comes behind the thoughts that the prompt opens', async (t) => {
+  const thinking = { open: '<think>', close: '</think>' }
+  const format = {
+    calls: [...commonCalls, ...bareCalls],
+    thinking,
+    frame: { open: '', closings: [] },
+  }
+  const prompt = { messages: [{ role: 'user', content: 'a' }] }
+  const forms = [false, true].map((thinkingIsOpen) => ({
+    tools,
+    format,
+    thinks: true,
+    thinkingIsOpen,
+  }))
+  const [closed, open] = forms.map((form) => forcedCalls({ prompt, form }, tools))
+  t.match(closed, { form: { thinks: false }, constraint: { type: 'json-schema' } })
+  t.match(open, {
+    form: { thinks: true, thinkingIsOpen: true },
+    constraint: { type: 'triggered-json' },
+    afterThinking: { type: 'json-schema' },
+  })
+  const { trigger } = open!.constraint as { trigger: string }
+  const answer = `I should add.</think>${json}`
+  t.equal(new RegExp(trigger).exec(answer)?.[0], 'I should add.</think>')
+  const parser = createAnswerParser(open!.form)
+  t.match(
+    [...parser.push(answer), ...parser.end()],
+    [
+      { type: 'reasoning', text: 'I should add.' },
+      { type: 'call', call: { name: 'add' } },
+    ],
+  )
 })

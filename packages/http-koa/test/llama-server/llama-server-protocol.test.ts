@@ -1,5 +1,5 @@
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
-import { llamaServerProtocol } from '@cllm/http-koa'
+import { llamaServerProtocol, openAiProtocol } from '@cllm/http-koa'
 import { clientKind, testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
@@ -79,12 +79,56 @@ testEach('the routes of llama-server', async (t) => {
     logit_bias: [[X, false]],
   })
   t.equal(biased.status, 200)
+  const byText = await ask('/completion', {
+    prompt: 'free',
+    n_predict: 9,
+    logit_bias: [['XY', -100]],
+    samplers: ['top_k', 'temperature'],
+    top_p: 0.5,
+  })
+  const pairs = tokenizer.encode('XY', { addBos: false }).map((token) => ({ token, bias: -100 }))
+  t.match(byText.json, {
+    generation_settings: { logit_bias: pairs, top_p: 1, adaptive_target: -1 },
+    truncated: false,
+  })
+  t.ok(Object.keys(byText.json['generation_settings'] as Json).length > 50)
+  t.match((await ask('/completion', { prompt: 'free', ignore_eos: true })).json, {
+    truncated: true,
+    stop_type: 'limit',
+  })
+  const many = ['euro', tokenizer.encode('other'), { prompt_string: 'euro' }]
+  const answers = (await ask('/completion', { prompt: many })).json as unknown as Json[]
+  t.match(
+    answers.map(({ index, content }) => [index, content]),
+    [
+      [0, 'a€ b'],
+      [1, 'XYZ'],
+      [2, 'a€ b'],
+    ],
+  )
+  const mixed = await ask('/completion', { prompt: [...tokenizer.encode('eu'), 'ro'], n: 2 })
+  t.match(mixed.json, [{ content: 'a€ b' }, { index: 1 }])
+  t.same(
+    (
+      await ask('/completion', {
+        prompt: 'euro',
+        n_predict: 2,
+        response_fields: ['content', 'generation_settings/n_predict', 'nothing'],
+      })
+    ).json,
+    { content: 'a', 'generation_settings/n_predict': 2 },
+  )
 
   const response = await server.post('/completion', { prompt: 'euro', stream: true })
   const events = (await response.text()).trimEnd().split('\n\n')
   const parsed = events.map((event) => JSON.parse(event.replace('data: ', '')) as Json)
   t.equal(parsed.map(({ content }) => content).join(''), 'a€ b')
   t.match(parsed.at(-1), { stop: true, stop_type: 'eos', tokens_predicted: 4 })
+  t.same(
+    parsed.slice(0, -1).flatMap(({ tokens }) => tokens),
+    tokenizer.encode('a€ b', { addBos: false }),
+    'streams always have the tokens',
+  )
 
   t.same((await ask('/tokenize', { content: 'euro' })).json, {
     tokens: tokenizer.encode('euro', { addBos: false }),
@@ -92,11 +136,22 @@ testEach('the routes of llama-server', async (t) => {
   t.same((await ask('/tokenize', { content: 'euro', add_special: true })).json, {
     tokens: tokenizer.encode('euro'),
   })
+  t.same((await ask('/tokenize', { content: 'a€', with_pieces: true })).json, {
+    tokens: tokenizer
+      .encode('a€', { addBos: false })
+      .map((id, index) => ({ id, piece: ['a', [226], [130, 172]][index] })),
+  })
   t.same((await ask('/detokenize', { tokens: tokenizer.encode('€') })).json, { content: '€' })
   const messages = [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }]
   t.same((await ask('/apply-template', { messages })).json, {
     prompt: '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n',
   })
+  const answer = { role: 'assistant', content: 'Well' }
+  t.same((await ask('/apply-template', { messages: [...messages, answer] })).json, {
+    prompt: '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nWell',
+  })
+  const tool = { type: 'function', function: { name: 'weather' } }
+  t.match((await ask('/apply-template', { messages, tools: [tool] })).json, { prompt: /weather/ })
   t.match((await ask('/props')).json, {
     total_slots: 2,
     default_generation_settings: { n_ctx: 100, params: { top_p: 0.95 } },
@@ -110,7 +165,12 @@ testEach('the routes of llama-server', async (t) => {
 
   const cases: [path: string, body: object, message: RegExp][] = [
     ['/completion', {}, /prompt/],
-    ['/completion', { prompt: ['a'] }, /prompt: expected a string or token ids/],
+    ['/completion', { prompt: [] }, /prompt: expected a string, token ids/],
+    ['/completion', { prompt: [['a', 'b']] }, /prompt: expected/],
+    ['/completion', { prompt: { prompt_string: 'a', multimodal_data: [] } }, /image input is not/],
+    ['/completion', { prompt: 'a', samplers: ['top_p', 'top_k'] }, /samplers: they run in/],
+    ['/completion', { prompt: 'a', samplers: ['best'] }, /samplers: expected/],
+    ['/embedding', {}, /input/],
     ['/completion', { prompt: 'a', n_predict: 0 }, /n_predict/],
     ['/completion', { prompt: 'a', grammar: 'root ::= "a"' }, /grammar/],
     ['/completion', { prompt: 'a', json_schema: {} }, /json_schema/],
@@ -132,6 +192,55 @@ testEach('the routes of llama-server', async (t) => {
   t.match(long.json, {
     error: { type: 'exceed_context_size_error', n_ctx: 100, n_prompt_tokens: Number },
   })
+})
+
+testEach('progress of a prompt', async (t) => {
+  const server = await serve({
+    protocols: [llamaServerProtocol(), openAiProtocol()],
+    backend: { script, contextSize: 200, batchSize: 32 },
+  })
+  t.teardown(() => server.close())
+  const prompt = `${'a b c d e '.repeat(10)}euro`
+  const count = tokenizer.encode(prompt).length
+  const stream = async (path: string, body: object) => {
+    const more = { stream: true, return_progress: true, timings_per_token: true }
+    const response = await server.post(path, { ...body, ...more })
+    const lines = (await response.text()).split('\n').filter((line) => line.startsWith('data: {'))
+    return lines.map((line) => JSON.parse(line.slice('data: '.length)) as Json)
+  }
+  type Progress = { total: number; cache: number; processed: number }
+  const progressOf = (events: readonly Json[]) =>
+    events.flatMap((event) => (event['prompt_progress'] ?? []) as Progress)
+  const first = progressOf(await stream('/completion', { prompt, n_predict: 2 }))
+  t.same(
+    first.map(({ processed }) => processed),
+    [
+      0,
+      ...Array.from({ length: Math.ceil(count / 32) }, (_, nth) => Math.min(count, 32 * (nth + 1))),
+    ],
+  )
+  t.ok(first.every(({ total, cache }) => total === count && cache === 0))
+  const again = progressOf(await stream('/completion', { prompt, n_predict: 2 }))
+  t.ok(again[0]!.cache > 0)
+  t.equal(again[0]!.processed, again[0]!.cache)
+  t.equal(again.at(-1)!.processed, count)
+  const messages = [{ role: 'user', content: prompt }]
+  for (const [path, body] of [
+    ['/v1/chat/completions', { messages, max_tokens: 2 }],
+    ['/v1/responses', { input: prompt, max_output_tokens: 2 }],
+    ['/v1/completions', { prompt: `x${prompt}`, max_tokens: 2 }],
+  ] as const) {
+    const events = await stream(path, body)
+    const progress = progressOf(events)
+    t.ok(progress.length > 1, path)
+    t.equal(progress.at(-1)!.processed, progress.at(-1)!.total, path)
+    if (path !== '/v1/completions')
+      t.ok(
+        events.some(({ timings }) => timings !== undefined),
+        path,
+      )
+  }
+  t.same(server.backend.violations, [])
 })
 
 testEach('POST /infill', async (t) => {

@@ -132,6 +132,82 @@ testEach('generate and chat', async (t) => {
   t.match((await ask('/api/chat', { keep_alive: 0 })).json, { done_reason: 'unload' })
 })
 
+testEach('what Ollama has beside answers', async (t) => {
+  const { ask, stream, post, id, backend } = await start(t)
+  const served = await serve({ protocols: [ollamaProtocol()] })
+  t.teardown(() => served.close())
+  t.match(await (await served.get('/api/version')).json(), { version: /^0\.(1[4-9]|[2-9]\d)\./ })
+
+  const first = await ask('/api/generate', { prompt: 'euro', stream: false })
+  const context = first.json['context'] as number[]
+  t.match(first.json, { response: 'a€ b', load_duration: Number })
+  t.ok((first.json['load_duration'] as number) > 0)
+  t.ok(context.length > 4)
+  const second = await ask('/api/generate', { prompt: 'more', context, stream: false })
+  t.same((second.json['context'] as number[]).slice(0, context.length), context)
+
+  const likely = await ask('/api/chat', {
+    messages: [{ role: 'user', content: 'euro' }],
+    stream: false,
+    logprobs: true,
+    top_logprobs: 2,
+  })
+  t.match((likely.json['logprobs'] as Json[])[0], { token: 'a', top_logprobs: [{}, {}] })
+  const chunks = await stream('/api/chat', {
+    messages: [{ role: 'user', content: 'euro' }],
+    logprobs: true,
+  })
+  t.equal(chunks.flatMap(({ logprobs }) => (logprobs ?? []) as Json[]).length > 2, true)
+
+  const messages = Array.from({ length: 200 }, (_, index) => ({
+    role: index % 2 === 0 ? 'user' : 'assistant',
+    content: `message ${index}`,
+  }))
+  const long = [
+    { role: 'system', content: 'Be brief.' },
+    ...messages,
+    { role: 'user', content: 'euro' },
+  ]
+  const cut = await ask('/api/chat', { messages: long, stream: false, options: { num_predict: 1 } })
+  t.equal(cut.status, 200)
+  t.ok((cut.json['prompt_eval_count'] as number) <= 1024 * (7 / 8), 'the oldest messages are gone')
+  t.equal((await ask('/api/chat', { messages: long, truncate: false })).status, 400)
+
+  const modelfile = `# mine\nFROM ${id}\nPARAMETER num_predict 1\nPARAMETER stop x\nSYSTEM """Be brief."""\n`
+  const made = await post('/api/create', { model: 'mine', modelfile })
+  t.match((await made.text()).trimEnd().split('\n').at(-1), '{"status":"success"}')
+  t.equal((await post('/api/copy', { source: 'mine', destination: 'yours' })).status, 200)
+  const ofModel = async (model: string) =>
+    (await ask('/api/generate', { model, prompt: 'euro', stream: false })).json
+  t.match(await ofModel('yours:latest'), { response: 'b', done_reason: 'length', eval_count: 1 })
+  t.match((await ask('/api/show', { model: 'yours' })).json, {
+    modelfile: /FROM fake[\s\S]*SYSTEM Be brief.[\s\S]*num_predict 1[\s\S]*PARAMETER stop x/,
+    capabilities: ['completion', 'tools'],
+  })
+  await post('/api/create', {
+    model: 'own',
+    from: id,
+    parameters: { num_predict: 2 },
+    stream: false,
+  })
+  t.match(await ofModel('own'), { eval_count: 2 })
+  const refused: [path: string, body: object, status: number, error: RegExp][] = [
+    ['/api/create', { model: 'm', modelfile: 'FROM none' }, 404, /none/],
+    ['/api/create', { model: 'm', modelfile: 'TO x' }, 400, /modelfile: expected FROM/],
+    ['/api/create', { model: 'm', modelfile: `FROM ${id}\nADAPTER a` }, 400, /ADAPTER/],
+    ['/api/create', { model: id, from: id }, 400, /model: expected a name/],
+    ['/api/create', { model: 'm', from: id, quantize: 'q4_0' }, 400, /quantize/],
+    ['/api/copy', { source: 'none', destination: 'x' }, 404, /none/],
+    ['/api/push', { model: 'mine' }, 501, /publishes no models/],
+    ['/api/blobs/sha256:0', {}, 501, /takes no files/],
+  ]
+  for (const [path, body, status, error] of refused) {
+    const response = await post(path, body)
+    t.match([response.status, await response.json()], [status, { error }], path)
+  }
+  t.same(backend.violations, [])
+})
+
 testEach('num_ctx is clamped, which the log says; unknown options too', async (t) => {
   const { ask, log } = await start(t)
   const options = { num_ctx: 5000, num_predict: 1, num_gpu: 5, penalize_newline: true }
@@ -166,7 +242,7 @@ testEach('what cannot be done', async (t) => {
     ['/api/generate', { prompt: 'a', format: 'json' }, /format/],
     ['/api/generate', { format: 5 }, /format/],
     ['/api/generate', { images: ['aGk='] }, /images/],
-    ['/api/generate', { suffix: 'a' }, /suffix/],
+    ['/api/generate', { suffix: 'a' }, /suffix: the model .* was not trained/],
     [
       '/api/generate',
       { prompt: 'a', template: '{{ range .Messages }}' },

@@ -1,5 +1,5 @@
 import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/core/testing'
-import { openAiProtocol } from '@cllm/http-koa'
+import { anthropicProtocol, openAiProtocol } from '@cllm/http-koa'
 import type { Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
@@ -154,14 +154,30 @@ testEach('chat completions', async (t) => {
     { role: 'user', content: 'euro' },
     { role: 'assistant', content: 'Goes' },
   ]
-  t.match((await ask(chat, { messages: open, continue_final_message: true })).json, {
-    choices: [{ message: { content: ' on' } }],
+  for (const more of [{ continue_final_message: true }, {}]) {
+    t.match((await ask(chat, { messages: open, ...more })).json, {
+      choices: [{ message: { content: ' on', refusal: null } }],
+    })
+  }
+  const counted = await ask('/chat/completions/input_tokens', user('euro'))
+  t.match(counted.json, { object: 'response.input_tokens' })
+  const { json: bare } = await ask('/chat/completions', {
+    ...user('euro'),
+    verbose: true,
+    max_tokens: -1,
   })
+  t.match(bare, {
+    choices: [{ message: { content: 'a€ b' } }],
+    usage: { prompt_tokens: (counted.json as { input_tokens: number }).input_tokens },
+    __verbose: { prompt: /euro/, generation_settings: { n_predict: -1 } },
+  })
+  const timed = await stream(chat, { ...user('euro'), timings_per_token: true })
+  t.match(timed[1], { timings: { predicted_n: 1, prompt_n: Number } })
 
   const chunks = await stream(chat, { ...user('euro'), stream_options: { include_usage: true } })
   t.match(chunks[0], {
     object: 'chat.completion.chunk',
-    choices: [{ delta: { role: 'assistant', content: '' } }],
+    choices: [{ delta: { role: 'assistant', content: null } }],
     usage: null,
   })
   const deltas = chunks
@@ -392,7 +408,17 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     t.equal(status, 400)
     t.match(
       json,
-      { error: { type: 'invalid_request_error', code, param, message: /./ } },
+      {
+        error: {
+          type:
+            code === 'context_length_exceeded'
+              ? 'exceed_context_size_error'
+              : 'invalid_request_error',
+          code,
+          param,
+          message: /./,
+        },
+      },
       JSON.stringify(body).slice(0, 90),
     )
   }
@@ -443,4 +469,45 @@ testEach('a request may go without drafts', async (t) => {
   t.match(with_.json, { timings: { draft_n: Number, draft_n_accepted: Number } })
   const wrong = await ask('/v1/completions', { ...body, speculative: 'no' })
   t.match([wrong.status, wrong.json], [400, { error: { param: 'speculative' } }])
+})
+
+testEach('thoughts end within their budget, at the end of a sentence', async (t) => {
+  const thinks = new FakeTokenizer()
+  const endOfSequence = 1
+  const server = await serve({
+    protocols: [openAiProtocol(), anthropicProtocol()],
+    backend: {
+      contextSize: 1024,
+      details: { chatTemplate: '{{ messages }}<think></think>' },
+      // thinks for ever, until somebody ends it
+      script: (tokens) => {
+        const text = thinks.decode(tokens)
+        const [, written = ''] = text.split('assistant\n')
+        const next = (answer: string, from: number) =>
+          thinks.encode(answer, { addBos: false })[from] ?? endOfSequence
+        const count = (part: string) => thinks.encode(part, { addBos: false }).length
+        const [thoughts = '', answer] = written.split('</think>\n\n')
+        if (answer !== undefined) return next('Done.', count(answer))
+        return next(`<think>${'I wonder why. '.repeat(100)}`, count(thoughts))
+      },
+    },
+  })
+  t.teardown(() => server.close())
+  const messages = [{ role: 'user', content: 'Why' }]
+  const ask = async (path: string, body: object) =>
+    (await (await server.post(path, { messages, ...body })).json()) as Json
+  const limited = await ask('/v1/chat/completions', { thinking_budget_tokens: 20 })
+  const [{ message }] = limited['choices'] as [{ message: Record<string, string> }]
+  t.equal(message['content'], 'Done.')
+  t.match(message['reasoning_content'], /^(I wonder why\. ?)+$/)
+  t.ok(message['reasoning_content']!.length < 200)
+  t.match(limited, { usage: { completion_tokens: Number } })
+  const message2 = await ask('/v1/messages', {
+    max_tokens: 500,
+    thinking: { type: 'enabled', budget_tokens: 20 },
+  })
+  t.match(message2, { content: [{ type: 'thinking' }, { type: 'text', text: 'Done.' }] })
+  const free = await ask('/v1/chat/completions', { max_tokens: 60 })
+  t.match(free, { choices: [{ message: { content: '' }, finish_reason: 'length' }] })
+  t.same(server.backend.violations, [])
 })

@@ -185,11 +185,12 @@ testEach('embeddings through every API', async (t) => {
     ])
   }
 
+  t.match((await ask('/embeddings', { input: 'euro' })).json, [{ embedding: [vector] }])
+  t.equal((await ask('/v1/embeddings', { input: ['a', [5, 'b', 6], ''] })).status, 200)
   const refused: [path: string, body: object, field: RegExp][] = [
     ['/v1/embeddings', {}, /input$/],
-    ['/v1/embeddings', { input: '' }, /^input/],
     ['/v1/embeddings', { input: [] }, /^input/],
-    ['/v1/embeddings', { input: ['a', 5] }, /^input/],
+    ['/v1/embeddings', { input: ['a', {}] }, /^input/],
     ['/v1/embeddings', { input: 'a', dimensions: 2 }, /^dimensions/],
     ['/v1/embeddings', { input: 'a', encoding_format: 'hex' }, /^encoding_format/],
     ['/v1/embeddings', { input: long }, /tokens, a slot holds 16/],
@@ -205,6 +206,75 @@ testEach('embeddings through every API', async (t) => {
     t.match(typeof error === 'string' ? error : error.message, message)
   }
   t.same(server.backend.violations, [])
+})
+
+testEach('texts compared by a model that was trained for it', async (t) => {
+  const details = { pooling: 'rank', pairBetween: '5 6', pairAfter: '7' }
+  const server = await serve({
+    protocols: embeddingProtocols,
+    backend: { embeddingSize: 1, contextSize: 100, details },
+  })
+  t.teardown(() => server.close())
+  const ask = async (path: string, body: object) => {
+    const response = await server.post(path, body)
+    return { status: response.status, json: (await response.json()) as Json }
+  }
+  const query = 'What is a cat?'
+  const documents = ['A cat is an animal', 'Paris', { text: 'Seven' }]
+  const pair = (document: string) => [
+    ...tokenizer.encode(query),
+    5,
+    6,
+    ...tokenizer.encode(document, { addBos: false }),
+    7,
+  ]
+  const scores = await Promise.all(
+    ['A cat is an animal', 'Paris', 'Seven'].map(async (document) => {
+      const { vector } = await server.client.embed({ tokens: pair(document) })
+      return vector[0]!
+    }),
+  )
+  const order = scores.map((_, index) => index).toSorted((a, b) => scores[b]! - scores[a]!)
+  for (const path of ['/v1/rerank', '/rerank', '/v1/reranking', '/reranking']) {
+    const { json } = await ask(path, { query, documents, return_documents: true })
+    const results = json['results'] as { index: number; relevance_score: number }[]
+    t.same(
+      results.map(({ index }) => index),
+      order,
+    )
+    t.same(
+      results.map((one) => one.relevance_score),
+      order.map((index) => scores[index]),
+    )
+    const tokens = ['A cat is an animal', 'Paris', 'Seven'].flatMap(pair).length
+    t.match(json, { usage: { prompt_tokens: tokens, total_tokens: tokens } })
+  }
+  const best = await ask('/rerank', {
+    query,
+    texts: ['Paris', 'Seven'],
+    top_n: 1,
+    return_text: true,
+  })
+  t.match(best.json, [{ index: Number, score: Number, text: String }])
+  t.equal((best.json as unknown as []).length, 1)
+  t.match((await ask('/v1/score', { text_1: query, text_2: ['Paris', 'Seven'] })).json, {
+    data: [
+      { index: 0, score: scores[1] },
+      { index: 1, score: scores[2] },
+    ],
+  })
+  for (const [path, body, message] of [
+    ['/rerank', { query }, /documents/],
+    ['/rerank', { query, documents: [] }, /documents: expected an array of 1/],
+    ['/rerank', { query, documents: [1, 2] }, /documents/],
+    ['/v1/score', { text_1: ['a', 'b'], text_2: ['c'] }, /text_1/],
+  ] as const) {
+    t.match(await ask(path, body), { status: 400, json: { error: { message } } })
+  }
+  const other = await serve({ protocols: embeddingProtocols, backend: { embeddingSize: 3 } })
+  t.teardown(() => other.close())
+  const refused = await other.post('/v1/rerank', { query, documents })
+  t.match([refused.status, await refused.json()], [501, { error: { message: /does not compare/ } }])
 })
 
 testEach('a backend without embeddings', async (t) => {

@@ -241,6 +241,11 @@ testEach('pages of other origins only where allowed', async (t) => {
   }
   const closed = await serveKeys([ann])
   t.equal(
+    (await closed.get('/generate', preflight)).status,
+    200,
+    'it is asked before a key is sent',
+  )
+  t.equal(
     (await closed.get('/generate', preflight)).headers.get('access-control-allow-origin'),
     null,
   )
@@ -256,6 +261,18 @@ testEach('pages of other origins only where allowed', async (t) => {
   const refused = await open.post('/generate', {}, { headers: { Origin: origin } })
   t.equal(refused.status, 401)
   t.equal(refused.headers.get('access-control-allow-origin'), origin, 'pages can read errors')
+  const local = await serveKeys([ann], { transport: { security: { corsOrigins: ['localhost'] } } })
+  for (const [page, isLocal] of [
+    ['http://localhost:3000', true],
+    ['https://127.0.0.1', true],
+    ['http://[::1]:5173', true],
+    ['http://localhost.example.org', false],
+    ['http://notlocalhost', false],
+  ] as const) {
+    const headers = { ...preflight.headers, Origin: page }
+    const asked = await local.get('/generate', { ...preflight, headers })
+    t.equal(asked.headers.get('access-control-allow-origin'), isLocal ? page : null, page)
+  }
 })
 
 testEach('names that were rebound to this machine, and origins that are allowed', async (t) => {

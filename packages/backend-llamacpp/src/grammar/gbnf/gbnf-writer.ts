@@ -31,6 +31,11 @@ export class GbnfWriter {
     return this.#rules.has(name)
   }
 
+  /** What a rule was defined as. */
+  bodyOf(name: string): string | undefined {
+    return this.#rules.get(name)
+  }
+
   /** The name of a rule with this body; the same body has one rule. */
   rule(body: string): string {
     const known = this.#names.get(body)

@@ -1,9 +1,15 @@
-import type { Facts } from '../schema/facts.js'
-import { maximumRepetitions } from '../gbnf/gbnf-writer.js'
+import { keepsTo } from '../schema/accepts.js'
+import { type Facts, factsOf } from '../schema/facts.js'
+import { literal, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from './json-rules.js'
+import { alternativesOf } from '../schema/schema-alternatives.js'
 import { refusedSchema } from '../refuse.js'
 import type { SchemaCompiler } from '../schema/schema-compiler.js'
 import { pointerOf } from './string-rule.js'
+import { writeMembers } from './write-members.js'
+
+/** So many elements are told apart in arrays that have each at most once. */
+const mostUnique = 200
 
 /** The arrays that are allowed as GBNF, or undefined when there is none. */
 export function arrayRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
@@ -15,21 +21,27 @@ export function arrayRule(compiler: SchemaCompiler, facts: Facts): string | unde
     throw refusedSchema(pointerOf(facts, keyword), reason)
   }
   const { minItems: min } = facts
+  const listed = facts.isUnique ? uniqueElements(compiler, facts) : undefined
+  if (listed !== undefined) {
+    jsonRule(writer, 'ws')
+    const members = listed.map((value) => ({ rule: literal(value), isRequired: false }))
+    return writeMembers(writer, ['[', ']'], members, undefined, { min, max: facts.maxItems })
+  }
   const { elements, item } = rulesOf(compiler, facts)
   const max = item === undefined ? Math.min(facts.maxItems, elements.length) : facts.maxItems
   if (min > max) return undefined
   if (max === 0) return '"[]"'
   jsonRule(writer, 'ws')
-  const listed = elements.slice(0, max)
+  const named = elements.slice(0, max)
   const more = item === undefined ? '' : writer.rule(`"," ws ${item}`)
-  const restMin = Math.max(0, min - Math.max(1, listed.length))
-  const restMax = max - Math.max(1, listed.length)
+  const restMin = Math.max(0, min - Math.max(1, named.length))
+  const restMax = max - Math.max(1, named.length)
   let rest = item === undefined ? '' : writer.repeat(more, restMin, restMax)
-  for (let index = listed.length - 1; index > 0; index--) {
-    const one = `"," ws ${listed[index]} ${rest}`.trimEnd()
+  for (let index = named.length - 1; index > 0; index--) {
+    const one = `"," ws ${named[index]} ${rest}`.trimEnd()
     rest = writer.rule(index < min ? one : `(${one})?`)
   }
-  const all = `${listed[0] ?? item} ${rest}`.trimEnd()
+  const all = `${named[0] ?? item} ${rest}`.trimEnd()
   return min === 0 ? `"[" ws (${all} ws)? "]"` : `"[" ws ${all} ws "]"`
 }
 
@@ -45,4 +57,25 @@ function rulesOf(
     elements.push(element)
   }
   return { elements, item: maxItems > elements.length ? compiler.compile(items) : undefined }
+}
+
+/** Elements that can be told one by one, of arrays that have each at most once. */
+function uniqueElements(
+  { document }: SchemaCompiler,
+  { prefix, items }: Facts,
+): readonly string[] | undefined {
+  if (prefix.length > 0 || items.length === 0) return undefined
+  const texts: string[] = []
+  for (const way of alternativesOf(document, items)) {
+    const facts = factsOf(document, way)
+    const { types, values } = facts
+    if (values !== undefined) {
+      const kept = [...values.values()].filter((value) => keepsTo(document, facts, value))
+      texts.push(...kept.map((value) => JSON.stringify(value)))
+    } else if (types?.every((type) => type === 'boolean' || type === 'null') === true) {
+      texts.push(...types.flatMap((type) => (type === 'null' ? ['null'] : ['true', 'false'])))
+    } else return undefined
+  }
+  const distinct = [...new Set(texts)]
+  return distinct.length <= mostUnique ? distinct : undefined
 }

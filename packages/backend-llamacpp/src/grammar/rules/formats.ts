@@ -8,20 +8,85 @@ const days = [
 ]
 const date = `(?:${days.join('|')})`
 const clock = '(?:[01][0-9]|2[0-3]):[0-5][0-9]'
-const time = `${clock}:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-]${clock})`
+const time = `${clock}:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-]${clock})`
 const octet = '(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
-const label = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?'
-const atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,24}"
+const ipv4 = `${octet}(?:\\.${octet}){3}`
+const group = '[0-9a-f]{1,4}'
+const ipv6 = `(?:${group}:){7}${group}|(?:${group}:){1,6}:${group}|::${group}|::`
+// names without the double hyphens of international ones, and a top level that is one
+const label = '[A-Za-z0-9]{1,15}(?:-[A-Za-z0-9]{1,15})?'
+const top = '(?:[a-z]{2,3}|info)'
+const hostname = `(?:${label}\\.){1,2}${top}`
+const atom = '[A-Za-z0-9_+-]{1,24}'
+const segment = '[A-Za-z0-9._~-]{1,20}'
+const query = '\\?[a-z0-9]{1,10}=[A-Za-z0-9._~-]{1,20}'
+// below 200 characters, a usual limit
+const uri = `https?://${hostname}(?:/${segment}){0,4}/?(?:${query})?`
+const uuid = (version: string) =>
+  `^[0-9a-f]{8}-[0-9a-f]{4}-${version}[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
+const some = '[0-9]{1,4}'
+const clockParts = `(?:${some}H(?:${some}M)?(?:${some}S)?|${some}M(?:${some}S)?|${some}S)`
+const duration = `P(?:${some}D(?:T${clockParts})?|T${clockParts}|${some}W)`
 
 /**
- * The formats of strings that can be kept to, as patterns. Times are those of RFC 3339, with an
- * offset and without leap seconds; the parts of mail addresses are short.
+ * The formats of strings that output is kept to, as patterns. They are narrower than their standards:
+ * what the usual validators take, pydantic's and zod's among them. Times are those of RFC 3339, with an
+ * offset and without leap seconds; the parts of mail addresses and host names are short.
  */
-export const formats: Readonly<Record<string, string>> = {
+export const formats = {
   date: `^${date}$`,
   time: `^${time}$`,
   'date-time': `^${date}T${time}$`,
-  uuid: '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$',
-  email: `^${atom}(?:\\.${atom})?@${label}(?:\\.${label}){1,3}$`,
-  ipv4: `^${octet}(?:\\.${octet}){3}$`,
+  duration: `^${duration}$`,
+  uuid: uuid('[1-8]'),
+  uuid1: uuid('1'),
+  uuid3: uuid('3'),
+  uuid4: uuid('4'),
+  uuid5: uuid('5'),
+  email: `^${atom}(?:\\.${atom})?@${hostname}$`,
+  hostname: `^${hostname}$`,
+  ipv4: `^${ipv4}$`,
+  ipv6: `^(?:${ipv6})$`,
+  uri: `^${uri}$`,
+  url: `^${uri}$`,
+  'uri-reference': `^(?:${uri}|(?:/${segment}){1,6})$`,
+  byte: '^(?:[A-Za-z0-9+/]{4}){0,100}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
+  base64: '^(?:[A-Za-z0-9+/]{4}){0,100}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
+  base64url: '^[A-Za-z0-9_-]{0,100}$',
+  jwt: '^eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9\\.eyJ[A-Za-z0-9_-]{4,120}\\.[A-Za-z0-9_-]{43}$',
+  emoji: '^[\u{1f600}-\u{1f64f}]{1,4}$',
+  'json-pointer': '^(?:/[A-Za-z0-9_-]{1,40}){0,10}$',
+} as const satisfies Readonly<Record<string, string>>
+
+/** Other names of formats, and formats that one of the others is an example of. */
+const same: Readonly<Record<string, keyof typeof formats>> = {
+  'idn-email': 'email',
+  'idn-hostname': 'hostname',
+  iri: 'uri',
+  'iri-reference': 'uri-reference',
+  guid: 'uuid',
+  ipvanyaddress: 'ipv4',
+}
+
+/** The pattern of a format; undefined for an annotation. */
+export function formatPattern(format: string): string | undefined {
+  const name = Object.hasOwn(same, format) ? same[format]! : format
+  return Object.hasOwn(formats, name) ? formats[name as keyof typeof formats] : undefined
+}
+
+/** Short texts of formats for which clients also have patterns that are no automata. */
+const examples: Readonly<Record<string, readonly string[]>> = {
+  duration: ['P1D', 'P12DT3H', 'PT1H2M3S', 'PT5M', 'P3W'],
+  email: ['a@b.co', 'a_b.c+d@e-f.info', 'A-1@b.c.de'],
+  hostname: ['a.co', 'a-b.c.info', 'A1.b2.de'],
+  emoji: ['\u{1f600}', '\u{1f601}\u{1f64f}'],
+  ipv6: ['::1', '1:2:3:4:5:6:7:8', '::'],
+}
+
+/** Whether texts of a format seem to match a pattern, which may be anything that a RegExp takes. */
+export function formatMatches(format: string, pattern: string): boolean {
+  const texts = examples[Object.hasOwn(same, format) ? same[format]! : format] ?? []
+  // so short that no pattern takes long
+  const expression = new RegExp(pattern, 'u')
+  return texts.length > 0 && texts.every((text) => expression.test(text))
 }

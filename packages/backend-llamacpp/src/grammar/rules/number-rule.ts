@@ -22,7 +22,7 @@ const limit = 10n ** BigInt(precision) - 1n
 const furtherDigits = 6
 
 /** A decimal number: `digits` divided by ten to the power of `decimals`. */
-interface Decimal {
+export interface Decimal {
   readonly digits: bigint
   readonly decimals: number
 }
@@ -74,6 +74,15 @@ function signed(low: bigint, high: bigint, write: (low: bigint, high: bigint) =>
   return parts
 }
 
+/** The range of numbers with `decimals` decimals, without their points. */
+export const digitsWithin = (
+  { minimum, maximum }: NumberFacts,
+  decimals: number,
+): { readonly low: bigint; readonly high: bigint } => ({
+  low: scaledLimit(minimum, decimals, 'min'),
+  high: scaledLimit(maximum, decimals, 'max'),
+})
+
 function integerLimit(bound: Bound | undefined, side: 'min' | 'max'): bigint {
   return scaledLimit(bound, 0, side)
 }
@@ -98,7 +107,8 @@ function larger(a: bigint, b: bigint): bigint {
   return a > b ? a : b
 }
 
-function toDecimal(value: number): Decimal {
+/** A number's decimal digits. */
+export function toDecimal(value: number): Decimal {
   const [mantissa = '0', exponent = '0'] = String(value).split('e')
   const [whole = '0', fraction = ''] = mantissa.split('.')
   const digits = BigInt(whole + fraction)

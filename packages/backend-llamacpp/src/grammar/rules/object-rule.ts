@@ -1,54 +1,99 @@
-import type { Facts } from '../schema/facts.js'
+import { accepts } from '../schema/accepts.js'
 import { literal } from '../gbnf/gbnf-writer.js'
+import type { Facts } from '../schema/facts.js'
 import { jsonRule } from './json-rules.js'
 import { keyRule } from './key-rule.js'
+import { freeKeys, listedNames } from './property-names.js'
+import { PatternProblem } from '../pattern/parse-pattern.js'
+import { patternRule } from '../pattern/pattern-rule.js'
+import { refusedSchema } from '../refuse.js'
 import type { SchemaCompiler } from '../schema/schema-compiler.js'
+import type { Conjunction } from '../schema/schema-document.js'
+import { pointerOf } from './string-rule.js'
+import { type Member, writeMembers } from './write-members.js'
 
-/** A property that may be written. */
-interface Member {
-  /** The rule of the name with its value. */
-  readonly rule: string
-  readonly isRequired: boolean
-}
+/** Further properties that must come are told apart by their first letters. */
+const letters = 26
 
 /** The objects that are allowed as GBNF, or undefined when there is none. */
 export function objectRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
-  const { writer } = compiler
-  const { required, properties } = facts
+  const { writer, document } = compiler
+  const { required, properties, names } = facts
   jsonRule(writer, 'ws')
   const members: Member[] = []
-  for (const [name, conjunction] of properties) {
-    const value = compiler.compile(conjunction)
+  const add = (name: string, all: Conjunction): boolean => {
+    const value = accepts(document, names, name) ? compiler.compile(all) : undefined
     const isRequired = required.has(name)
-    if (value === undefined && isRequired) return undefined
-    if (value === undefined) continue
+    if (value === undefined) return !isRequired
     const rule = writer.rule(`${literal(JSON.stringify(name))} ":" ws ${value}`)
     members.push({ rule, isRequired })
+    return true
   }
-  const value = compiler.compile(facts.additional)
-  const other = value && writer.rule(`${keyRule(writer, properties.keys())} ":" ws ${value}`)
-  return writeObject(compiler, members, other)
+  for (const [name, all] of properties) if (!add(name, all)) return undefined
+  const listed = listedNames(document, names)
+  for (const name of facts.isClosed ? [] : (listed ?? [])) {
+    if (!properties.has(name)) add(name, facts.additional)
+  }
+  const other = listed === undefined ? othersRule(compiler, facts) : undefined
+  const missing = facts.minProperties - members.length
+  if (missing > 0) {
+    if (other === undefined) return undefined
+    members.push(...furtherMembers(compiler, facts, missing, other))
+  }
+  const count = { min: facts.minProperties, max: facts.maxProperties }
+  return writeMembers(writer, ['{', '}'], members, other, count)
 }
 
-/**
- * The members in their order, each optional one or not, then any number of others. Rules are made
- * from the last member to the first, with and without the comma in front. The
- * comma comes before the choice between members, so that a text has few readings.
- */
-function writeObject(
-  { writer }: SchemaCompiler,
-  members: readonly Member[],
-  other: string | undefined,
-): string {
-  let after = other === undefined ? '' : writer.rule(`("," ws ${other})*`)
-  let first = other === undefined ? undefined : writer.rule(`${other} ${after}`)
-  let canBeEmpty = true
-  for (const { rule, isRequired } of members.toReversed()) {
-    const here = writer.rule(`${rule} ${after}`.trimEnd())
-    first = isRequired || first === undefined ? here : writer.rule(`${here} | ${first}`)
-    if (isRequired) canBeEmpty = false
-    after = writer.rule(canBeEmpty ? `("," ws ${first})?` : `"," ws ${first}`)
+/** Properties that are not named. */
+function othersRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+  const { writer } = compiler
+  if (facts.patterned.size > 0) return patternedRule(compiler, facts)
+  if (facts.isClosed) return undefined
+  const value = compiler.compile(facts.additional)
+  if (value === undefined) return undefined
+  const key = freeKeys(compiler, facts)
+  return key && writer.rule(`${key} ":" ws ${value}`)
+}
+
+function patternedRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+  const { writer, document } = compiler
+  const pointer = pointerOf(facts, 'patternProperties')
+  if (facts.names.length > 0) return undefined
+  // a name may match several patterns, and one that is named as well
+  const value = compiler.compile([...facts.patterned.values()].flat())
+  const free = [...facts.patterned.keys()].filter((pattern) =>
+    [...facts.properties.keys()].every((name) => !document.matches(pattern, name, pointer)),
+  )
+  if (value === undefined || free.length === 0) return undefined
+  try {
+    const keys = free.map((pattern) => patternRule(writer, pattern, { min: 0, max: Infinity }))
+    return writer.rule(`"\\"" (${keys.join(' | ')}) "\\"" ":" ws ${value}`)
+  } catch (error) {
+    if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
+    throw error
   }
-  if (first === undefined) return '"{}"'
-  return canBeEmpty ? `"{" ws (${first} ws)? "}"` : `"{" ws ${first} ws "}"`
+}
+
+/** Properties without names of their own that must come, each with a name that no other has. */
+function furtherMembers(
+  { writer }: SchemaCompiler,
+  facts: Facts,
+  count: number,
+  other: string,
+): Member[] {
+  if (count === 1) return [{ rule: other, isRequired: true }]
+  const isFree = facts.names.length === 0 && facts.patterned.size === 0
+  if (count > letters || !isFree) {
+    const pointer = pointerOf(facts, 'minProperties')
+    const reason = `it asks for ${count} properties more than there are names`
+    throw refusedSchema(pointer, reason)
+  }
+  const plain = keyRule(writer, facts.properties.keys())
+  const value = other.length > 0 ? writer.bodyOf(other)?.slice(plain.length) : undefined
+  const share = Math.floor(letters / count)
+  return Array.from({ length: count }, (_, nth) => {
+    const code = 'a'.charCodeAt(0) + nth * share
+    const range = `[${String.fromCharCode(code)}-${String.fromCharCode(code + share - 1)}]`
+    return { rule: writer.rule(`"\\"" ${range} [a-z0-9]{2,20} "\\""${value}`), isRequired: true }
+  })
 }

@@ -1,31 +1,77 @@
 import type { Facts } from '../schema/facts.js'
-import { formats } from './formats.js'
-import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
+import { formatMatches, formatPattern } from './formats.js'
+import { maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from './json-rules.js'
+import { automatonRule } from '../pattern/automaton-rule.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
 import { refusedSchema } from '../refuse.js'
+import type { SchemaCompiler } from '../schema/schema-compiler.js'
 import type { SchemaObject } from '../schema/schema-keywords.js'
 
 /** The strings that are allowed as GBNF, or undefined when there is none. */
-export function stringRule(writer: GbnfWriter, facts: Facts): string | undefined {
-  const { minLength: min, maxLength: max } = facts
+export function stringRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+  const { writer } = compiler
+  const { minLength: min, maxLength: max, patterns } = facts
   if (min > max) return undefined
-  const patterns = patternsOf(facts)
-  const [first, second] = patterns
-  if (second !== undefined) {
-    throw refusedSchema(second.pointer, 'several patterns or formats for one string')
-  }
-  if (first === undefined) {
+  const named = facts.formats.flatMap((format) => formatPattern(format) ?? [])
+  if (patterns.length + named.length === 0) {
     for (const keyword of ['minLength', 'maxLength'] as const) checkLength(facts, keyword)
     if (min === 0 && max === Infinity) return jsonRule(writer, 'string')
     return `"\\"" ${writer.repeat(jsonRule(writer, 'char'), min, max)} "\\""`
   }
+  const pointer = pointerOf(facts, patterns.length === 0 ? 'format' : 'pattern')
   try {
-    return `"\\"" ${patternRule(writer, first.pattern, { min, max })} "\\""`
+    const inner =
+      insideOf(compiler, facts, [...patterns, ...named], pointer) ??
+      // a format is an annotation where a pattern says something else
+      (patterns.length > 0 ? insideOf(compiler, facts, patterns, pointer) : undefined)
+    return inner && `"\\"" ${inner} "\\""`
   } catch (error) {
-    if (error instanceof PatternProblem) throw refusedSchema(first.pointer, error.message)
-    throw error
+    if (!(error instanceof PatternProblem)) throw error
+    const inner = byFormat(compiler, facts, pointer)
+    if (inner === undefined) throw refusedSchema(pointer, error.message)
+    return `"\\"" ${inner} "\\""`
+  }
+}
+
+/** Strings of a format whose texts match patterns that are more than an automaton can follow. */
+function byFormat(compiler: SchemaCompiler, facts: Facts, pointer: string): string | undefined {
+  for (const format of facts.formats) {
+    const pattern = formatPattern(format)
+    if (pattern === undefined || !facts.patterns.every((one) => formatMatches(format, one)))
+      continue
+    try {
+      return insideOf(compiler, facts, [pattern], pointer)
+    } catch (error) {
+      if (!(error instanceof PatternProblem)) throw error
+    }
+  }
+  return undefined
+}
+
+/** What matches all of the patterns; undefined when nothing does. */
+function insideOf(
+  { writer, document }: SchemaCompiler,
+  { minLength: min, maxLength: max }: Facts,
+  patterns: readonly string[],
+  pointer: string,
+): string | undefined {
+  const [only] = patterns
+  let problem: unknown
+  if (patterns.length === 1) {
+    try {
+      return patternRule(writer, only!, { min, max })
+    } catch (error) {
+      if (!(error instanceof PatternProblem)) throw error
+      problem = error
+    }
+  }
+  const spend = (steps: number) => document.budget.spend(steps, pointer)
+  try {
+    return automatonRule(writer, patterns, { lengths: { min, max }, spend })
+  } catch (error) {
+    throw error instanceof PatternProblem && problem !== undefined ? problem : error
   }
 }
 
@@ -34,23 +80,6 @@ function checkLength(facts: Facts, keyword: 'minLength' | 'maxLength'): void {
   if (value <= maximumRepetitions || value === Infinity) return
   const reason = `expected at most ${maximumRepetitions}, got ${value}`
   throw refusedSchema(pointerOf(facts, keyword), reason)
-}
-
-/** The patterns, formats among them, and where they are. */
-function patternsOf(facts: Facts): { readonly pattern: string; readonly pointer: string }[] {
-  return [
-    ...facts.patterns.map((pattern) => ({ pattern, pointer: pointerOf(facts, 'pattern') })),
-    ...facts.formats.map((format) => {
-      const pointer = pointerOf(facts, 'format')
-      const pattern = Object.hasOwn(formats, format) ? formats[format] : undefined
-      if (pattern !== undefined) return { pattern, pointer }
-      const known = Object.keys(formats).join(', ')
-      throw refusedSchema(
-        pointer,
-        `the format ${format} is not supported; supported formats: ${known}`,
-      )
-    }),
-  ]
 }
 
 /** Where a keyword is that some of the schemas have. */

@@ -1,13 +1,13 @@
 import { canonicalJson } from './canonical-json.js'
 import { type Facts, factsOf, typeOf } from './facts.js'
-import { PatternProblem } from '../pattern/parse-pattern.js'
-import { refusedSchema } from '../refuse.js'
+import { formatPattern } from '../rules/formats.js'
+import { isMultiple } from '../rules/multiple-rule.js'
 import { alternativesOf } from './schema-alternatives.js'
 import type { Conjunction, SchemaDocument } from './schema-document.js'
 import { pointerOf } from '../rules/string-rule.js'
 
 /** Whether a value is valid by all of these schemas. */
-function accepts(document: SchemaDocument, all: Conjunction, value: unknown): boolean {
+export function accepts(document: SchemaDocument, all: Conjunction, value: unknown): boolean {
   return alternativesOf(document, all).some((way) =>
     keepsTo(document, factsOf(document, way), value),
   )
@@ -23,19 +23,35 @@ export function keepsTo(document: SchemaDocument, facts: Facts, value: unknown):
   if (typeof value === 'number') return isInRange(facts, value)
   if (typeof value === 'string') return isLikeStrings(document, facts, value)
   if (Array.isArray(value)) {
-    const { minItems, maxItems, prefix, items } = facts
+    const { minItems, maxItems, prefix, items, isUnique } = facts
     if (value.length < minItems || value.length > maxItems) return false
+    if (isUnique && new Set(value.map(canonicalJson)).size < value.length) return false
     return value.every((item, index) => accepts(document, prefix[index] ?? items, item))
   }
   if (typeof value !== 'object' || value === null) return true
   if ([...facts.required].some((name) => !Object.hasOwn(value, name))) return false
-  return Object.entries(value).every(([name, member]) =>
-    accepts(document, facts.properties.get(name) ?? facts.additional, member),
+  const { minProperties, maxProperties, names } = facts
+  const members = Object.entries(value)
+  if (members.length < minProperties || members.length > maxProperties) return false
+  return members.every(
+    ([name, member]) =>
+      accepts(document, names, name) && accepts(document, memberOf(document, facts, name), member),
   )
 }
 
-function isInRange({ isInteger, minimum, maximum }: Facts, value: number): boolean {
+function memberOf(document: SchemaDocument, facts: Facts, name: string): Conjunction {
+  const named = facts.properties.get(name)
+  if (named !== undefined) return named
+  const pointer = pointerOf(facts, 'patternProperties')
+  const matching = [...facts.patterned].filter(([pattern]) =>
+    document.matches(pattern, name, pointer),
+  )
+  return matching.length > 0 ? matching.flatMap(([, all]) => all) : facts.additional
+}
+
+function isInRange({ isInteger, minimum, maximum, multiples }: Facts, value: number): boolean {
   if (isInteger && !Number.isInteger(value)) return false
+  if (!multiples.every((step) => isMultiple(value, step))) return false
   const isAbove =
     minimum === undefined || (minimum.isExclusive ? value > minimum.value : value >= minimum.value)
   const isBelow =
@@ -44,18 +60,12 @@ function isInRange({ isInteger, minimum, maximum }: Facts, value: number): boole
 }
 
 function isLikeStrings(document: SchemaDocument, facts: Facts, value: string): boolean {
-  const { places, minLength, maxLength, patterns, formats } = facts
-  if (formats.length > 0) {
-    throw refusedSchema(places[0]?.pointer ?? '#', 'format beside enum or const is not supported')
-  }
+  const { minLength, maxLength, patterns, formats: named } = facts
   const { length } = Array.from(value)
   if (length < minLength || length > maxLength) return false
-  const pointer = pointerOf(facts, 'pattern')
-  const spend = (steps: number) => document.budget.spend(steps, pointer)
-  try {
-    return patterns.every((pattern) => document.pattern(pattern).test(value, spend))
-  } catch (error) {
-    if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
-    throw error
-  }
+  const known = named.flatMap((format) => formatPattern(format) ?? [])
+  return [
+    ...patterns.map((pattern) => [pattern, pointerOf(facts, 'pattern')] as const),
+    ...known.map((pattern) => [pattern, pointerOf(facts, 'format')] as const),
+  ].every(([pattern, pointer]) => document.matches(pattern, value, pointer))
 }

@@ -53,7 +53,10 @@ function exclude(document: SchemaDocument, left: Facts, right: Facts, depth: num
   })
 }
 
-/** Objects exclude each other by a property that one of them must have. */
+/**
+ * Objects exclude each other by a property that one of them must have. One that names its properties
+ * and says nothing of others has no others: as it is written.
+ */
 function objectsExclude(
   document: SchemaDocument,
   left: Facts,
@@ -61,9 +64,11 @@ function objectsExclude(
   depth: number,
 ): boolean {
   return [...new Set([...left.required, ...right.required])].some((name) => {
-    const mine = left.properties.get(name) ?? left.additional
-    const theirs = right.properties.get(name) ?? right.additional
-    return areDisjoint(document, mine, theirs, depth + 1)
+    const mine = left.properties.get(name)
+    const theirs = right.properties.get(name)
+    if ((mine === undefined && left.isClosed) || (theirs === undefined && right.isClosed))
+      return true
+    return areDisjoint(document, mine ?? left.additional, theirs ?? right.additional, depth + 1)
   })
 }
 

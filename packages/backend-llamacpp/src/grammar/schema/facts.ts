@@ -29,19 +29,30 @@ export interface Facts {
   readonly values: ReadonlyMap<string, unknown> | undefined
   readonly minimum: Bound | undefined
   readonly maximum: Bound | undefined
+  /** Numbers are multiples of all of these. */
+  readonly multiples: readonly number[]
   readonly minLength: number
   readonly maxLength: number
   readonly patterns: readonly string[]
   readonly formats: readonly string[]
   readonly minItems: number
   readonly maxItems: number
+  readonly isUnique: boolean
   /** Those of `prefixItems`, by position. */
   readonly prefix: readonly Conjunction[]
   readonly items: Conjunction
   /** In the schemas' order. */
   readonly properties: ReadonlyMap<string, Conjunction>
   readonly required: ReadonlySet<string>
+  /** What the standard says of other properties. */
   readonly additional: Conjunction
+  /** Whether none of these is written, because properties are named and nothing is said of others. */
+  readonly isClosed: boolean
+  /** Of properties that are not named, those whose names match a pattern. */
+  readonly patterned: ReadonlyMap<string, Conjunction>
+  readonly names: Conjunction
+  readonly minProperties: number
+  readonly maxProperties: number
 }
 
 /** Merges what these schemas say, their references and alternatives aside. */
@@ -62,13 +73,19 @@ export function factsOf(document: SchemaDocument, places: Conjunction): Facts {
     values: valuesOf(document, places),
     minimum: strictest(present('minimum'), present('exclusiveMinimum'), 1),
     maximum: strictest(present('maximum'), present('exclusiveMaximum'), -1),
+    multiples: [...new Set(present('multipleOf'))],
     minLength: Math.max(0, ...present('minLength')),
     maxLength: Math.min(Infinity, ...present('maxLength')),
     patterns: [...new Set(present('pattern'))],
     formats: [...new Set(present('format'))],
-    minItems: Math.max(0, ...present('minItems')),
-    maxItems: Math.min(Infinity, ...present('maxItems')),
+    isUnique: present('uniqueItems').includes(true),
+    ...lengthsOf(places),
     ...elementsOf(document, places),
+    minProperties: Math.max(0, ...present('minProperties')),
+    maxProperties: Math.min(Infinity, ...present('maxProperties')),
+    names: places.flatMap((place) =>
+      keywordOf(place, 'propertyNames') ? [document.child(place, 'propertyNames')] : [],
+    ),
     ...membersOf(document, places),
   }
 }
@@ -120,28 +137,46 @@ function strictest(
   )[0]
 }
 
+/** A list of elements that says nothing of its length and of further ones is written as a whole. */
+function lengthsOf(places: Conjunction): Pick<Facts, 'minItems' | 'maxItems'> {
+  let [minItems, maxItems] = [0, Infinity]
+  for (const place of places) {
+    const schema = place.schema as SchemaObject
+    const listed = prefixOf(place).length
+    const isWhole = listed > 0 && schema.minItems === undefined && schema.items === undefined
+    const least = schema.contains === undefined ? 0 : (schema.minContains ?? 1)
+    const most = schema.contains === undefined ? Infinity : (schema.maxContains ?? Infinity)
+    maxItems = Math.min(maxItems, schema.maxItems ?? Infinity, most, isWhole ? listed : Infinity)
+    minItems = Math.max(minItems, schema.minItems ?? 0, least, isWhole ? listed : 0)
+  }
+  return { minItems, maxItems }
+}
+
 function elementsOf(
   document: SchemaDocument,
   places: Conjunction,
 ): Pick<Facts, 'prefix' | 'items'> {
   const length = Math.max(0, ...places.map((place) => prefixOf(place).length))
   document.budget.spend(length * places.length, places[0]?.pointer ?? '#')
-  const others = (place: Place): Conjunction =>
-    keywordOf(place, 'items') ? [document.child(place, 'items')] : []
+  const contained = (place: Place): Conjunction =>
+    keywordOf(place, 'contains') ? [document.child(place, 'contains')] : []
+  const others = (place: Place): Conjunction => [
+    ...(keywordOf(place, 'items') ? [document.child(place, 'items')] : []),
+    ...contained(place),
+  ]
   const prefix = Array.from({ length }, (_, index) =>
     places.flatMap((place) =>
       index < prefixOf(place).length
-        ? [document.child(place, 'prefixItems', index)]
+        ? [document.child(place, 'prefixItems', index), ...contained(place)]
         : others(place),
     ),
   )
   return { prefix, items: places.flatMap(others) }
 }
 
-function membersOf(
-  document: SchemaDocument,
-  places: Conjunction,
-): Pick<Facts, 'properties' | 'required' | 'additional'> {
+type Members = Pick<Facts, 'properties' | 'required' | 'additional' | 'isClosed' | 'patterned'>
+
+function membersOf(document: SchemaDocument, places: Conjunction): Members {
   const schemas = places.map(({ schema }) => schema as SchemaObject)
   const required = new Set(schemas.flatMap((schema) => schema.required ?? []))
   const names = new Set([
@@ -152,19 +187,54 @@ function membersOf(
   for (const name of names) characters += name.length
   const steps = names.size * places.length + stepsPerCharacter * characters
   document.budget.spend(steps, places[0]?.pointer ?? '#')
-  const others = (place: Place): Conjunction =>
-    keywordOf(place, 'additionalProperties') ? [document.child(place, 'additionalProperties')] : []
+  // zod closes both sides of an intersection: together they have the properties of both
+  const naming = schemas.filter(({ properties }) => properties !== undefined)
+  const areMerged =
+    naming.length > 1 && naming.every(({ additionalProperties: more }) => more === false)
+  const others = (place: Place, isNamed: boolean): Conjunction => {
+    if (!keywordOf(place, 'additionalProperties')) return []
+    if (isNamed && areMerged && naming.includes(place.schema as SchemaObject)) return []
+    return [document.child(place, 'additionalProperties')]
+  }
+  const matching = (place: Place, name: string): Conjunction =>
+    Object.keys((place.schema as SchemaObject).patternProperties ?? {})
+      .filter((pattern) => matches(document, place, pattern, name))
+      .map((pattern) => document.child(place, 'patternProperties', pattern))
   const properties = new Map<string, Conjunction>()
   for (const name of names) {
-    const conjunction = places.flatMap((place) =>
-      Object.hasOwn((place.schema as SchemaObject).properties ?? {}, name)
-        ? [document.child(place, 'properties', name)]
-        : others(place),
-    )
+    const isNamed = schemas.some((schema) => Object.hasOwn(schema.properties ?? {}, name))
+    const conjunction = places.flatMap((place) => {
+      const patterned = matching(place, name)
+      if (Object.hasOwn((place.schema as SchemaObject).properties ?? {}, name)) {
+        return [document.child(place, 'properties', name), ...patterned]
+      }
+      return patterned.length > 0 ? patterned : others(place, isNamed)
+    })
     properties.set(name, conjunction)
   }
-  return { properties, required, additional: places.flatMap(others) }
+  const additional = places.flatMap((place) => others(place, false))
+  const patterned = patternedOf(document, places)
+  const saysMore = places.some((place) => keywordOf(place, 'additionalProperties'))
+  const isClosed = naming.length > 0 && !saysMore
+  return { properties, required, additional, isClosed, patterned }
 }
+
+function patternedOf(
+  document: SchemaDocument,
+  places: Conjunction,
+): ReadonlyMap<string, Conjunction> {
+  const found = new Map<string, Conjunction>()
+  for (const place of places) {
+    for (const pattern of Object.keys((place.schema as SchemaObject).patternProperties ?? {})) {
+      const child = document.child(place, 'patternProperties', pattern)
+      found.set(pattern, [...(found.get(pattern) ?? []), child])
+    }
+  }
+  return found
+}
+
+const matches = (document: SchemaDocument, place: Place, pattern: string, name: string) =>
+  document.matches(pattern, name, `${place.pointer}/patternProperties`)
 
 function prefixOf({ schema }: Place): readonly unknown[] {
   return (schema as SchemaObject).prefixItems ?? []

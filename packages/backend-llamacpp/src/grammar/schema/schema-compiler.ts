@@ -4,6 +4,7 @@ import { type Facts, factsOf, type ValueType, valueTypes } from './facts.js'
 import { choiceRule } from '../rules/choice-rule.js'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from '../rules/json-rules.js'
+import { multipleRule } from '../rules/multiple-rule.js'
 import { numberRule } from '../rules/number-rule.js'
 import { objectRule } from '../rules/object-rule.js'
 import { refusedSchema } from '../refuse.js'
@@ -14,10 +15,18 @@ import { stringRule } from '../rules/string-rule.js'
 
 /** Keywords that imply a type where `type` is missing. */
 const impliedTypes: Readonly<Record<ValueType, readonly (keyof SchemaObject)[]>> = {
-  object: ['properties', 'required', 'additionalProperties'],
-  array: ['items', 'prefixItems', 'minItems', 'maxItems'],
+  object: [
+    'properties',
+    'required',
+    'additionalProperties',
+    'patternProperties',
+    'propertyNames',
+    'minProperties',
+    'maxProperties',
+  ],
+  array: ['items', 'prefixItems', 'minItems', 'maxItems', 'contains', 'uniqueItems'],
   string: ['minLength', 'maxLength', 'pattern', 'format'],
-  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
   boolean: [],
   null: [],
 }
@@ -86,9 +95,11 @@ export class SchemaCompiler {
       case 'array':
         return arrayRule(this, facts)
       case 'string':
-        return stringRule(this.writer, facts)
+        return stringRule(this, facts)
       case 'number':
-        return numberRule(this.writer, facts)
+        return facts.multiples.length === 0
+          ? numberRule(this.writer, facts)
+          : multipleRule(this.writer, facts, facts.multiples)
       case 'boolean':
         return jsonRule(this.writer, 'boolean')
       case 'null':

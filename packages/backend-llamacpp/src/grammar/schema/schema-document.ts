@@ -1,6 +1,8 @@
-import type { JsonSchema } from '@cllm/core'
+import { defined, type JsonSchema } from '@cllm/core'
 import { LinearPattern } from '../pattern/linear-pattern.js'
+import { PatternProblem } from '../pattern/parse-pattern.js'
 import { refusedSchema } from '../refuse.js'
+import { readDialects } from './read-dialects.js'
 import { SchemaBudget } from './schema-budget.js'
 import { keywordsSchema, type SchemaObject } from './schema-keywords.js'
 
@@ -49,6 +51,19 @@ export class SchemaDocument {
     const pattern = new LinearPattern(text)
     this.#patterns.set(text, pattern)
     return pattern
+  }
+
+  /**
+   * Whether a pattern of the schema matches a text.
+   * @throws CllmError `invalid_constraint`
+   */
+  matches(pattern: string, text: string, pointer: string): boolean {
+    try {
+      return this.pattern(pattern).test(text, (steps) => this.budget.spend(steps, pointer))
+    } catch (error) {
+      if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
+      throw error
+    }
   }
 
   /** The whole schema. */
@@ -106,20 +121,14 @@ function checked(pointer: string, value: unknown): boolean | SchemaObject {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw refusedSchema(pointer, 'expected a schema: an object, true or false')
   }
-  const extensions = Object.keys(value).filter((name) => name.startsWith('x-'))
-  const rest: Record<string, unknown> = { ...value }
-  for (const name of extensions) delete rest[name]
-  const [issue] = keywordsSchema.safeParse(rest).error?.issues ?? []
+  const read = readDialects(pointer, value as Readonly<Record<string, unknown>>)
+  if (read === false) return false
+  const [issue] = keywordsSchema.safeParse(read).error?.issues ?? []
   if (issue === undefined) {
     if (pointer !== '#' && '$id' in value) {
       throw refusedSchema(`${pointer}/$id`, '$id is only supported at the root')
     }
-    return value
-  }
-  if (issue.code === 'unrecognized_keys') {
-    const [keyword = ''] = issue.keys
-    const reason = `the keyword ${keyword} is not supported`
-    throw refusedSchema(`${pointer}/${escaped(keyword)}`, reason)
+    return defined(read)
   }
   const path = issue.path.map((step) => `/${escaped(String(step))}`).join('')
   throw refusedSchema(`${pointer}${path}`, issue.message)

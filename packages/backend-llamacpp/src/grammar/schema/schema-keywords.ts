@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { formats } from '../rules/formats.js'
 
 const typeNames = ['null', 'boolean', 'object', 'array', 'number', 'string', 'integer'] as const
 const typeName = z.enum(typeNames)
@@ -40,25 +41,62 @@ export const schemaKeywords = {
     namedSchemas,
     'Written in this order; those that are not required may be left out.',
   ),
-  required: keyword(z.array(text), 'Those that `properties` does not name come last.'),
+  required: keyword(
+    z.array(text),
+    'Those that `properties` does not name come last. What `dependentRequired` asks for is always written.',
+  ),
   additionalProperties: keyword(
     schema,
-    'A schema, true (as the standard says, the default) or false. Such properties come after all others; their names hold no escapes.',
+    'A schema, true or false. Such properties come after all others; their names hold no escapes. Without it an object has the `properties` that are named, and one without `properties` has any.',
   ),
-  items: keyword(schema, 'A schema for all elements that `prefixItems` does not name.'),
-  prefixItems: keyword(schemas, 'Schemas by position.'),
+  patternProperties: keyword(
+    namedSchemas,
+    'Such properties come after all others; where there are several patterns, each value is valid by all of them.',
+  ),
+  propertyNames: keyword(
+    schema,
+    'Names from an `enum` are written in its order. Other names are not written beside `properties`.',
+  ),
+  minProperties: keyword(count, 'Up to 26 more than `properties` names.'),
+  maxProperties: keyword(count, 'Any number.'),
+  items: keyword(
+    schema,
+    'A schema for all elements that `prefixItems` does not name; a list is read as `prefixItems`.',
+  ),
+  prefixItems: keyword(
+    schemas,
+    'Schemas by position. Without `items` and `minItems` there are exactly these elements.',
+  ),
+  contains: keyword(schema, 'All elements are valid by it.'),
+  minContains: keyword(count, 'As `minItems`, beside `contains`.'),
+  maxContains: keyword(count, 'As `maxItems`, beside `contains`.'),
   minItems: keyword(count, 'Up to 100,000.'),
   maxItems: keyword(count, 'Up to 100,000.'),
+  uniqueItems: keyword(
+    z.boolean(),
+    'Elements of an `enum`, `const` or boolean come once each, in its order. Other elements may come again: those who need each once drop what came before.',
+  ),
   minLength: keyword(
     count,
-    'Unicode characters, up to 100,000. Together with `pattern` or `format` where these have a length inside the limits, or repeat one character.',
+    'Unicode characters, up to 100,000. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
   ),
   maxLength: keyword(count, 'As `minLength`.'),
   pattern: keyword(
     text,
-    'Regular expressions without look-around, back references, word boundaries, Unicode properties, and anchors other than at both ends. A pattern matches anywhere in the string unless it has anchors.',
+    'Regular expressions without back references, word boundaries and Unicode properties, with look-ahead only where the pattern begins, and anchors only at both ends. A pattern matches anywhere in the string unless it has anchors. Several patterns hold together.',
   ),
-  format: keyword(text, '`date`, `time`, `date-time`, `uuid`, `email`, `ipv4`.'),
+  format: keyword(
+    text,
+    `${Object.keys(formats)
+      .map((name) => `\`${name}\``)
+      .join(
+        ', ',
+      )}; others are annotations, as the standard says. Beside a \`pattern\` that it contradicts the pattern counts.`,
+  ),
+  multipleOf: keyword(
+    z.number().positive(),
+    'Of integers and decimal numbers; where limits leave many numbers, those with few digits.',
+  ),
   minimum: keyword(z.number(), 'Of integers and numbers with up to 15 digits.'),
   maximum: keyword(z.number(), 'As `minimum`.'),
   exclusiveMinimum: keyword(
@@ -78,29 +116,15 @@ export const schemaKeywords = {
   ),
 } as const satisfies Readonly<Record<string, SchemaKeyword>>
 
-/** Keywords that do not affect validity. */
-export const annotationKeywords = [
-  '$schema',
-  '$id',
-  '$comment',
-  '$defs',
-  'definitions',
-  'title',
-  'description',
-  'default',
-  'examples',
-  'deprecated',
-  'readOnly',
-  'writeOnly',
-] as const
-
-/** Checks the keywords of one schema, not those of the schemas inside it. */
-export const keywordsSchema = z.strictObject({
-  ...Object.fromEntries(
+/**
+ * Checks the keywords of one schema, not those of the schemas inside it. What is no keyword of JSON
+ * schema's is an annotation.
+ */
+export const keywordsSchema = z.object(
+  Object.fromEntries(
     Object.entries(schemaKeywords).map(([name, { value }]) => [name, value.optional()]),
   ),
-  ...Object.fromEntries(annotationKeywords.map((name) => [name, z.unknown().optional()])),
-})
+)
 
 /** The keywords of a schema that was checked. */
 export interface SchemaObject {
@@ -110,8 +134,17 @@ export interface SchemaObject {
   readonly properties?: Readonly<Record<string, unknown>>
   readonly required?: readonly string[]
   readonly additionalProperties?: unknown
+  readonly patternProperties?: Readonly<Record<string, unknown>>
+  readonly propertyNames?: unknown
+  readonly minProperties?: number
+  readonly maxProperties?: number
   readonly items?: unknown
   readonly prefixItems?: readonly unknown[]
+  readonly contains?: unknown
+  readonly minContains?: number
+  readonly maxContains?: number
+  readonly uniqueItems?: boolean
+  readonly multipleOf?: number
   readonly minItems?: number
   readonly maxItems?: number
   readonly minLength?: number

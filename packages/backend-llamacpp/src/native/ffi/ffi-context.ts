@@ -25,6 +25,9 @@ const partialOnly = 1
 /** `llama_flash_attn_type`. */
 const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
 
+/** `LLAMA_POOLING_TYPE_RANK`. */
+const rankPooling = 4
+
 /** What a {@link FfiContext} is made of. */
 interface FfiContextParts {
   readonly context: Pointer
@@ -190,12 +193,15 @@ export class FfiContext implements LogitsContext {
     this.#check()
     const { context, embeddingSize } = this.#parts
     const functions = this.#functions
-    const isPooled = functions.llama_pooling_type(context) !== 0
+    const pooling = functions.llama_pooling_type(context)
+    const isPooled = pooling !== 0
     const pointer = isPooled
       ? functions.llama_get_embeddings_seq(context, sequence)
       : functions.llama_get_embeddings_ith(context, tokens - 1)
     if (pointer === null) throw failed('llama.cpp gave no embedding')
-    return new Float32Array(viewMemory(pointer, 4 * embeddingSize)).slice()
+    // of several labels the first says how well the texts fit
+    const size = pooling === rankPooling ? 1 : embeddingSize
+    return new Float32Array(viewMemory(pointer, 4 * size)).slice()
   }
 
   getThreads(): number {

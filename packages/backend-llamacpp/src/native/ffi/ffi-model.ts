@@ -1,4 +1,5 @@
 import type { NativeModel } from '../native.js'
+import type { NativePairFormat } from '../pair-format.js'
 import type { NativeFunctions } from './bind-functions.js'
 import type { Pointer } from './structs.js'
 
@@ -117,6 +118,20 @@ export class FfiModel implements NativeModel {
   /** The model's own chat template. */
   chatTemplate(): string | undefined {
     return this.#functions.llama_model_chat_template(this.native, null) ?? undefined
+  }
+
+  pairFormat(): NativePairFormat {
+    const functions = this.#functions
+    const vocabulary = this.#vocabulary()
+    const [eos, sep] = [
+      functions.llama_vocab_eos(vocabulary),
+      functions.llama_vocab_sep(vocabulary),
+    ]
+    const end = eos >= 0 ? eos : sep
+    const ends = functions.llama_vocab_get_add_eos(vocabulary) && end >= 0 ? [end] : []
+    const separates = functions.llama_vocab_get_add_sep(vocabulary) && sep >= 0 ? [sep] : []
+    const template = functions.llama_model_chat_template(this.native, 'rerank') ?? undefined
+    return { between: [...ends, ...separates], after: ends, template }
   }
 
   /** The texts of all tokens, as the file has them. */

@@ -1,6 +1,6 @@
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
-import { availableMemory } from '../../engine/available-memory.js'
+import { availableMemory } from '../../engine/memory/available-memory.js'
 import { backendNameOf, llamaCpp } from '../../engine/to-engine-settings.js'
 import { cacheFolder } from '../cache-folder.js'
 import { DEFAULT_MODEL } from '../catalog/catalog.js'

@@ -4,6 +4,7 @@ import type { CachedState } from './cache-statistics.js'
 import type { EngineActivity } from './engine-activity.js'
 import type { EngineStatistics } from './engine-statistics.js'
 import type { SlotAction, SlotActionResult } from './slot-files.js'
+import type { PromptProgress } from './prompt-progress.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
 import type { SamplingParams } from '../model/sampling.js'
@@ -65,6 +66,8 @@ export interface GenerateRequest {
    * these show as text. Default: control tokens never do.
    */
   readonly marks?: readonly string[]
+  /** Whether its prompt is reported while it is computed; default false. */
+  readonly progress?: boolean
   /** Whether its `start` event has a forecast; default false. */
   readonly forecast?: boolean
   /**
@@ -177,7 +180,7 @@ export interface Timings {
   readonly acceptedTokens?: number
 }
 
-/** What a request's stream carries, in this order: one `start`, tokens, one `end`. */
+/** What a request's stream carries, in this order: one `start`, any `progress`, tokens, one `end`. */
 export type GenerateEvent =
   /** The request is valid and waits for its turn. */
   | {
@@ -187,6 +190,7 @@ export type GenerateEvent =
       /** When it was asked for. */
       readonly forecast?: Forecast
     }
+  | PromptProgress
   | {
       readonly type: 'token'
       readonly token: TokenId

@@ -15,6 +15,8 @@ export type OutputConstraint =
       /** The rule that the output is; default `root`. */
       readonly root?: string
     }
+  /** Text that a regular expression matches as a whole. */
+  | { readonly type: 'regex'; readonly pattern: string }
   /** A JSON object. */
   | { readonly type: 'json' }
   /** JSON that is valid by a schema. */

@@ -6,7 +6,7 @@ import { invalidField } from './check-fields.js'
 /** The part of a backend that validates constraints. */
 export type ConstraintJudge = Pick<Backend, 'capabilities' | 'checkConstraint'>
 
-const types = ['gbnf', 'json', 'json-schema', 'triggered-json']
+const types = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json']
 
 /** Throws `invalid_request`, `unsupported` or what the backend has against the constraint. */
 export function checkConstraint(
@@ -35,6 +35,9 @@ function checkShape(constraint: OutputConstraint): void {
     const { grammar, root = 'root' } = constraint
     if (typeof grammar !== 'string') throw invalidField('constraint.grammar', 'a text', grammar)
     if (typeof root !== 'string') throw invalidField('constraint.root', 'a text', root)
+  }
+  if (type === 'regex' && typeof constraint.pattern !== 'string') {
+    throw invalidField('constraint.pattern', 'a text', constraint.pattern)
   }
   if (type === 'triggered-json') checkTrigger(constraint)
   if (type === 'json-schema' || type === 'triggered-json') {

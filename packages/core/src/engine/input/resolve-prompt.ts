@@ -98,7 +98,9 @@ function refuseBySize(texts: readonly string[], context: PromptContext): void {
 }
 
 function promptTooLong(count: number, { limits }: PromptContext, more = ''): CllmError {
-  const message = `prompt: it has ${more}${count} tokens, a slot holds ${limits.contextSize}`
+  const message =
+    `prompt: it has ${more}${count} tokens, a slot holds ${limits.contextSize}: it exceeds the ` +
+    'available context size'
   return new CllmError('prompt_too_long', message, {
     details: { field: 'prompt', promptTokens: count, contextSize: limits.contextSize },
   })

@@ -35,7 +35,7 @@ export function resolveRequest(
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, stepGroup, cache = true, forecast = false, logprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
-  const { continued, deadlineMs, speculative = true } = request
+  const { continued, deadlineMs, speculative = true, progress = false } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
@@ -48,6 +48,7 @@ export function resolveRequest(
   }
   checkType('cache', request.cache, 'boolean')
   checkType('forecast', request.forecast, 'boolean')
+  checkType('progress', request.progress, 'boolean')
   checkType('speculative', request.speculative, 'boolean')
   checkLogprobs(request, context.backend)
   checkContinuation(request.continued, maxTokens, context)
@@ -69,6 +70,7 @@ export function resolveRequest(
     // What is found in a slot has no probabilities.
     cache: cache && promptLogprobs === undefined,
     forecast,
+    progress,
     logprobs,
     promptLogprobs,
     speculative,

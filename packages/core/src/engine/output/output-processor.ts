@@ -28,6 +28,20 @@ export class OutputProcessor {
     this.#fresh.push(sequence)
   }
 
+  /** More of a prompt was computed. The first report is of what was there before. */
+  onProgress(sequence: Sequence): void {
+    const { id, promptTokens, cachedTokens } = sequence
+    const done = Math.min(sequence.computedTokens, promptTokens)
+    const due = sequence.reportedTokens === undefined ? [cachedTokens, done] : [done]
+    for (const processedTokens of due) {
+      // what a preempted request computes again is no progress
+      if (processedTokens <= (sequence.reportedTokens ?? -1)) continue
+      sequence.reportedTokens = processedTokens
+      const counts = { processedTokens, cachedTokens, promptTokens }
+      this.#events.push({ id, event: { type: 'progress', text: '', ...counts } })
+    }
+  }
+
   /** Publishes the error that ended a request. */
   fail(sequence: Sequence, error: CllmError): void {
     const { id, preemptions } = sequence

@@ -36,6 +36,8 @@ export interface SequenceRequest {
   readonly cache: boolean
   /** Whether its `start` event has a forecast. */
   readonly forecast: boolean
+  /** Whether its prompt is reported while it is computed. */
+  readonly progress: boolean
   /** Number of likeliest tokens reported with each token; undefined: no probabilities. */
   readonly logprobs: number | undefined
   /** The same for each token of the prompt. */
@@ -65,6 +67,8 @@ export class Sequence implements SequenceView {
   readonly promptTokens: number
   readonly chain: BlockChain
   computedTokens = 0
+  /** Tokens of its prompt that were reported; undefined: nothing yet. */
+  reportedTokens: number | undefined
   slot: SlotId | undefined
   sampler: Sampler | undefined
   /** Where its first tokens were, as far as that is known. */

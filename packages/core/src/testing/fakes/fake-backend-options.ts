@@ -37,4 +37,6 @@ export interface FakeBackendOptions {
   readonly embeddingSize?: number
   /** Whether the tokenizer marks gaps; default false. */
   readonly canInfill?: boolean
+  /** Further details of its model. */
+  readonly details?: NonNullable<ModelInfo['details']>
 }

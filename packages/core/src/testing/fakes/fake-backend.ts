@@ -102,6 +102,7 @@ export class FakeBackend implements Backend {
       trainingContext: contextSize,
       quantization: 'none',
       sizeBytes: 0,
+      ...(options.details !== undefined && { details: options.details }),
     })
   }
 

@@ -25,7 +25,7 @@ export async function collectAnswer(
   for await (const event of events) {
     for (const part of parser.push(event.text)) parts.push(part)
     if (event.type === 'end') end = event
-    else if (event.logprobs !== undefined) logprobs.push(event.logprobs)
+    else if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
   }
   for (const part of parser.end()) parts.push(part)
   const textOf = (type: AnswerPart['type']) =>

@@ -3,23 +3,30 @@ import {
   CllmError,
   type EngineClient,
   type GenerateRequest,
+  type OutputConstraint,
 } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../../chat/chat-messages.js'
+import { turnOptions } from '../../chat/turn-options.js'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { marksOf } from '../../chat/format/marks-of.js'
 import { efforts, thinkingVariables } from '../../chat/thinking-variables.js'
+import { forcedCalls } from '../../chat/forced-calls.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { buildRequest } from '../../request/build-request.js'
 import { boolean, integer, largest, object } from '../../fields/fields.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
+import type { ThinkingLimit } from '../../request/limit-thinking.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
-import { formatConstraint } from '../openai-constraint.js'
-import { sharedFields, sharedSettings } from '../openai-fields.js'
+import { guidedConstraints } from '../guided-output.js'
+import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
+import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
 import {
+  allowedTools,
+  functionsOf,
+  forcedTools,
   strictNames,
   toolChoiceSchema,
-  toolConstraint,
   toolsSchema,
   toTool,
 } from '../openai-tools.js'
@@ -28,7 +35,7 @@ import {
 export const chatSchema = z.object({
   messages: messagesSchema,
   ...sharedFields,
-  max_completion_tokens: integer(1, largest).optional(),
+  max_completion_tokens: maxTokensField.optional(),
   logprobs: boolean.optional(),
   top_logprobs: integer(0, 20).optional(),
   tools: toolsSchema.optional(),
@@ -36,6 +43,8 @@ export const chatSchema = z.object({
   parallel_tool_calls: boolean.optional(),
   chat_template_kwargs: object.optional(),
   reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
+  thinking_budget_tokens: integer(-1, largest).optional(),
+  reasoning_budget: integer(-1, largest).optional(),
   add_generation_prompt: boolean.optional(),
   continue_final_message: boolean.optional(),
 })
@@ -47,6 +56,8 @@ export type ChatFields = z.output<typeof chatSchema>
 export interface ChatRequest {
   readonly request: GenerateRequest
   readonly form: AnswerForm
+  /** What the answer is held to when its thoughts were ended. */
+  readonly afterThinking?: OutputConstraint | undefined
 }
 
 /** Makes the engine's request of a body. */
@@ -56,24 +67,29 @@ export async function toChatRequest(
   defaults: ProtocolDefaults,
 ): Promise<ChatRequest> {
   const logprobs = logprobsOf(fields)
-  const offered = (fields.tools ?? []).map((tool) => tool.function)
-  const tools = fields.tool_choice === 'none' ? [] : offered.map(toTool)
-  const { prompt, form, calls } = await prepareChat(client, {
+  const { offered, choice } = allowedTools(fields.tool_choice, functionsOf(fields.tools ?? []))
+  const tools = choice === 'none' ? [] : offered.map(toTool)
+  const prepared = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
     tools,
-    strict: strictNames(fields.tool_choice, offered),
+    strict: strictNames(choice, offered),
     template: renderOptions(fields),
     mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
   })
+  const { prompt, form, calls } = prepared
+  const required = forcedTools(choice, tools)
+  const forced = required && forcedCalls(prepared, required)
   const constraint = await onlyConstraint(client, [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
-    toolConstraint(fields.tool_choice, tools),
+    schemaConstraint(fields.json_schema),
+    ...guidedConstraints(fields),
+    forced && { field: 'tool_choice', constraint: forced.constraint },
     calls && { field: 'tools', constraint: calls },
   ])
-  const settings = sharedSettings(fields)
+  const settings = await sharedSettings(fields, client)
   const marks = marksOf(form.format)
-  const maxTokens = fields.max_completion_tokens ?? settings.maxTokens
+  const maxTokens = toMaxTokens(fields.max_completion_tokens) ?? settings.maxTokens
   return {
     request: buildRequest(
       prompt,
@@ -81,25 +97,27 @@ export async function toChatRequest(
       defaults,
     ),
     // a constrained answer has no room for reasoning
-    form: constraint === calls ? form : { ...form, thinks: false },
+    form: constraint === calls ? form : (forced?.form ?? { ...form, thinks: false }),
+    afterThinking: forced?.afterThinking,
   }
 }
 
 function renderOptions(fields: ChatFields): ChatRenderOptions {
-  const goesOn = fields.continue_final_message ?? false
-  if (goesOn && fields.messages.at(-1)?.role !== 'assistant') {
-    const field = 'continue_final_message'
-    const message = `${field}: expected the last message to be the assistant's`
-    throw new CllmError('invalid_request', message, { details: { field } })
-  }
   return {
-    addGenerationPrompt: fields.add_generation_prompt ?? true,
-    continueFinalMessage: goesOn,
+    ...turnOptions(fields),
     variables: {
       ...thinkingVariables(fields.reasoning_effort),
       ...fields.chat_template_kwargs,
     },
   }
+}
+
+/** How long the model may think; undefined: as long as it does. */
+export function thinkingLimit(
+  { thinking_budget_tokens: tokens, reasoning_budget: budget = tokens }: ChatFields,
+  { form, afterThinking }: ChatRequest,
+): ThinkingLimit | undefined {
+  return budget === undefined || budget < 0 ? undefined : { budget, form, afterThinking }
 }
 
 /** How many of the likeliest tokens to return with each token; undefined: no logprobs. */

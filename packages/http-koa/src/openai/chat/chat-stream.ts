@@ -8,12 +8,16 @@ import { startEventStream } from '../../stream/start-event-stream.js'
 import { finishOf, toolCallOf } from '../answer-words.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { chatLogprobs } from '../openai-logprobs.js'
+import { promptProgress } from '../../request/prompt-progress.js'
+import { StreamTimings } from '../../request/stream-timings.js'
 import { timingsOf, usageOf } from '../../request/usage.js'
 
 /** What all chunks of a stream have in common. */
 export interface StreamHead {
   readonly head: Readonly<Record<string, unknown>>
   readonly includeUsage: boolean
+  /** Whether each chunk says how it goes. */
+  readonly hasTimings?: boolean
 }
 
 /** Streams the answers as `chat.completion.chunk` events, then `[DONE]`. */
@@ -21,23 +25,29 @@ export async function streamChat(
   ctx: KoaContext,
   generations: readonly Generation[],
   form: AnswerForm,
-  { head, includeUsage }: StreamHead,
+  { head, includeUsage, hasTimings = false }: StreamHead,
 ): Promise<void> {
   const response = startEventStream(ctx)
   const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
-  const answers = generations.map(() => ({
+  const { clock } = ctx.state.transport
+  const answers = generations.map(({ promptTokens }) => ({
+    timings: new StreamTimings(clock, promptTokens),
+    /** Those for the next chunk. */
+    timed: undefined as object | undefined,
     parser: createAnswerParser(form, true),
     calls: 0,
     /** The logprobs for the next chunk. */
     logprobs: [] as TokenLogprobs[],
   }))
   const send = (index: number, delta: string, finish: string | null = null) => {
+    const { timed } = answers[index]!
+    const timings = timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`
     const due = answers[index]!.logprobs.splice(0)
     const logprobs = due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due))
     response.write(
       `${opening}[{"index":${index},"delta":${delta},"logprobs":${logprobs},` +
-        `"finish_reason":${JSON.stringify(finish)}}]${closing}`,
+        `"finish_reason":${JSON.stringify(finish)}}]${timings}${closing}`,
     )
   }
   const ends: EndEvent[] = []
@@ -57,9 +67,19 @@ export async function streamChat(
     }
   }
   try {
-    for (const index of answers.keys()) send(index, '{"role":"assistant","content":""}')
+    for (const index of answers.keys()) send(index, '{"role":"assistant","content":null}')
     for await (const { index, event } of mergeGenerations(generations)) {
-      const { parser, logprobs } = answers[index]!
+      const answer = answers[index]!
+      const { parser, logprobs } = answer
+      if (event.type === 'progress') {
+        const progress = JSON.stringify(promptProgress(event, answer.timings.elapsedMs))
+        response.write(
+          `${opening}[{"index":${index},"delta":{},"logprobs":null,"finish_reason":null}],` +
+            `"prompt_progress":${progress}${closing}`,
+        )
+        continue
+      }
+      if (event.type === 'token') answer.timed = hasTimings ? answer.timings.onToken() : undefined
       if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
       say(index, parser.push(event.text))
       if (event.type !== 'end') continue

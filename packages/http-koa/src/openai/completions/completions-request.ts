@@ -1,21 +1,23 @@
-import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
+import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../../request/build-request.js'
 import { boolean, integer, largest } from '../../fields/fields.js'
 import { repeatRequest } from '../../request/generation.js'
-import { promptsField, toPrompts } from '../../fields/prompts.js'
+import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
+import { gapPrompt } from '../../request/gap-prompt.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
 import { unsupported } from '../../request/unsupported.js'
-import { formatConstraint } from '../openai-constraint.js'
+import { guidedConstraints } from '../guided-output.js'
+import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
 import { sharedFields, sharedSettings } from '../openai-fields.js'
 
 /** The body of `POST /v1/completions`. */
 export const completionsSchema = z.object({
-  prompt: promptsField(128, { emptyTexts: true }),
+  prompt: mixedPrompts(128),
   ...sharedFields,
   // 0 with echo and logprobs: only the prompt is scored
-  max_tokens: integer(0, largest).optional(),
+  max_tokens: integer(-1, largest).optional(),
   best_of: integer(1, 128).optional(),
   echo: boolean.optional(),
   logprobs: integer(0, 5).optional(),
@@ -39,19 +41,21 @@ export async function toCompletionRequests(
   const constraint = await onlyConstraint(client, [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
+    schemaConstraint(fields.json_schema),
+    ...guidedConstraints(fields),
   ])
   const times = answersPerPrompt(fields)
   const ranks = times > (fields.n ?? 1)
   const logprobs = fields.logprobs ?? (ranks ? 0 : undefined)
   const promptLogprobs = isScored(fields) ? fields.logprobs : undefined
   const settings = {
-    ...sharedSettings(fields),
+    ...(await sharedSettings(fields, client)),
     ...(isScored(fields) && scoringSettings(fields)),
     constraint,
     logprobs,
     promptLogprobs,
   }
-  const prompts = toPrompts(fields.prompt)
+  const prompts = await promptsOf(fields, client)
   if (prompts.length * times > 128) {
     throw invalid(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
   }
@@ -67,14 +71,15 @@ export const isScored = ({ echo, logprobs }: CompletionsFields): boolean =>
  * lm-evaluation-harness does: so it must be there, even where the model would end.
  */
 function scoringSettings({ max_tokens: maxTokens }: CompletionsFields) {
-  return maxTokens === undefined || maxTokens > 1 ? {} : { maxTokens: 1, ignoreEos: true }
+  return maxTokens === undefined || maxTokens < 0 || maxTokens > 1
+    ? {}
+    : { maxTokens: 1, ignoreEos: true }
 }
 
 function refuse(fields: CompletionsFields): void {
   if (fields.max_tokens === 0 && !isScored(fields)) {
     throw invalid('max_tokens', '1 or more; 0 only together with echo and logprobs')
   }
-  if ((fields.suffix ?? '') !== '') throw unsupported('suffix', 'this model cannot fill gaps')
   const { n = 1, best_of: bestOf = n } = fields
   if (bestOf < n) throw invalid('best_of', `at least n, which is ${n}`)
   if (bestOf > n && fields.stream === true) {
@@ -83,6 +88,14 @@ function refuse(fields: CompletionsFields): void {
       'not together with stream: the best answers are known only at the end',
     )
   }
+}
+
+/** With a suffix, each prompt is what comes before the gap. */
+async function promptsOf(fields: CompletionsFields, client: EngineClient): Promise<Prompt[]> {
+  const { suffix = '' } = fields
+  const prompts = await readPrompts(client, fields.prompt)
+  if (suffix === '') return prompts
+  return await Promise.all(prompts.map((prompt) => gapPrompt(client, prompt, suffix)))
 }
 
 function invalid(field: string, expected: string): CllmError {

@@ -28,6 +28,7 @@ import { openModel } from '../../engines/open-model.js'
 import { fingerprint, type OpenAiContext, secondsNow } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { textLogprobs } from '../openai-logprobs.js'
+import { promptProgress } from '../../request/prompt-progress.js'
 import { timingsOf, usageOf } from '../../request/usage.js'
 
 /** `POST /v1/completions`, whole or streamed. */
@@ -122,6 +123,7 @@ async function collect({ events }: Generation, promptOnly: boolean): Promise<Ans
   const logprobs: TokenLogprobs[] = []
   let end: EndEvent | undefined
   for await (const event of events) {
+    if (event.type === 'progress') continue
     prompt = event.promptLogprobs ?? prompt
     if (event.type === 'end') end = event
     if (promptOnly) continue
@@ -162,11 +164,19 @@ async function stream(
         `"finish_reason":${JSON.stringify(finish)}}]${closing}`,
     )
   const ends: EndEvent[] = []
+  const began = ctx.state.transport.clock.now()
   try {
     if (!isScored(fields)) {
       for (const [index, echo] of echoes.entries()) if (echo !== '') send(index, echo)
     }
     for await (const { index, event } of mergeGenerations(generations)) {
+      if (event.type === 'progress') {
+        const progress = JSON.stringify(
+          promptProgress(event, ctx.state.transport.clock.now() - began),
+        )
+        response.write(`${opening}[],"prompt_progress":${progress}${closing}`)
+        continue
+      }
       const { promptLogprobs } = event
       if (promptLogprobs !== undefined) send(index, echoes[index] ?? '', null, promptLogprobs)
       if (event.type === 'end') {

@@ -72,7 +72,7 @@ export const responseHead = (ctx: KoaContext, fields: ResponsesFields, model: st
   tool_choice: fields.tool_choice ?? 'auto',
   tools: fields.tools ?? [],
   top_p: fields.top_p ?? null,
-  truncation: 'disabled',
+  truncation: fields.truncation ?? 'disabled',
 })
 
 /** The members that a response has at its end. */

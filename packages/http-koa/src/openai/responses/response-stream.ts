@@ -3,6 +3,9 @@ import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-an
 import type { KoaContext } from '../../routes/koa-context.js'
 import { publicError } from '../../errors/public-error.js'
 import type { Generation } from '../../request/generation.js'
+import { promptProgress } from '../../request/prompt-progress.js'
+import { StreamTimings } from '../../request/stream-timings.js'
+import { timingsOf } from '../../request/usage.js'
 import { startEventStream } from '../../stream/start-event-stream.js'
 import { openAiErrorBody } from '../openai-error.js'
 import {
@@ -25,6 +28,8 @@ const extras = { message: { logprobs: [] }, reasoning: {}, function_call: {} } a
 /** The items of an answer, streamed event by event. */
 class ItemStream {
   readonly items: OutputItem[] = []
+  /** Those of the latest token, when they are shown. */
+  timings: object | undefined
   readonly #ctx: KoaContext
   readonly #send: Send
   #text: string[] = []
@@ -56,6 +61,7 @@ class ItemStream {
       ...this.#place,
       delta: text,
       ...extras[kind],
+      ...(this.timings !== undefined && { timings: this.timings }),
     })
   }
 
@@ -97,9 +103,9 @@ class ItemStream {
 /** Streams an answer as the events of OpenAI's Responses API, in the order that it documents. */
 export async function streamResponse(
   ctx: KoaContext,
-  { events }: Generation,
+  { events, promptTokens }: Generation,
   form: AnswerForm,
-  head: object,
+  { head, hasTimings }: { readonly head: object; readonly hasTimings: boolean },
 ): Promise<void> {
   const response = startEventStream(ctx)
   let sequence_number = 0
@@ -109,6 +115,7 @@ export async function streamResponse(
   }
   const parser = createAnswerParser(form, true)
   const answer = new ItemStream(ctx, send)
+  const timings = new StreamTimings(ctx.state.transport.clock, promptTokens)
   const begun = {
     ...head,
     status: 'in_progress',
@@ -120,12 +127,21 @@ export async function streamResponse(
     send('response.created', { response: begun })
     send('response.in_progress', { response: begun })
     for await (const event of events) {
+      if (event.type === 'progress') {
+        const prompt_progress = promptProgress(event, timings.elapsedMs)
+        send('response.in_progress', { response: begun, prompt_progress })
+        continue
+      }
+      if (event.type === 'token') answer.timings = hasTimings ? timings.onToken() : undefined
       answer.push(parser.push(event.text))
       if (event.type !== 'end') continue
       answer.push(parser.end())
       answer.end()
       const ended = { ...head, ...responseEnd(event, answer.items) }
-      send(`response.${ended.status}`, { response: ended })
+      send(`response.${ended.status}`, {
+        response: ended,
+        ...(hasTimings && { timings: timingsOf(event) }),
+      })
     }
   } catch (error) {
     if (response.destroyed) return

@@ -1,8 +1,7 @@
-import { type ChatMessage, type ChatToolCall, CllmError } from '@cllm/core'
+import { type ChatMessage, type ChatToolCall, CllmError, type Logger } from '@cllm/core'
 import { z } from 'zod'
 import { argumentsOf, contentSchema, textOf } from '../../chat/chat-messages.js'
 import { list } from '../../fields/list.js'
-import { unsupported } from '../../request/unsupported.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
 
@@ -15,29 +14,27 @@ const itemSchema = z.looseObject(
     name: z.string('a name').optional(),
     arguments: z.string('a JSON object as a string').optional(),
     output: contentSchema.optional(),
+    input: z.unknown().optional(),
   },
   'an object',
 )
 
 type Item = z.output<typeof itemSchema>
 
-const items = list(itemSchema, 'an array of items', { least: [1, 'at least one item'] })
+const items = list(itemSchema, 'an array of items')
 
 /** The input of a response: a string, or messages, tool calls and their results. */
-export const inputSchema = z.union(
-  [z.string('a string').min(1, 'a string'), items],
-  'a string or an array of items',
-)
+export const inputSchema = z.union([z.string('a string'), items], 'a string or an array of items')
 
 /** The conversation as chat templates know it. */
 export function toMessages(
   instructions: string,
   input: z.output<typeof inputSchema>,
+  logger: Logger,
 ): ChatMessage[] {
   const messages: ChatMessage[] = []
   if (instructions !== '') messages.push({ role: 'system', content: instructions })
   if (typeof input === 'string') return [...messages, { role: 'user', content: input }]
-  const before = messages.length
   const names = new Map<string, string>()
   /** The calls of the last message. */
   let calls: ChatToolCall[] = []
@@ -48,10 +45,15 @@ export function toMessages(
         messages.push(messageOf(item, field))
         calls = []
         break
+      case 'custom_tool_call':
+        addCall(messages, calls, customCallOf(item, field))
+        names.set(item.call_id ?? '', item.name ?? '')
+        break
       case 'function_call':
         addCall(messages, calls, callOf(item, field))
         names.set(item.call_id ?? '', item.name ?? '')
         break
+      case 'custom_tool_call_output':
       case 'function_call_output':
         messages.push(resultOf(item, names, field))
         calls = []
@@ -59,10 +61,12 @@ export function toMessages(
       case 'reasoning': // earlier reasoning is not shown to the model again
         break
       default:
-        throw unsupported(`${field}.type`, 'expected messages, function calls and their outputs')
+        // what only OpenAI's servers can do was not done here
+        logger.warn({ field, type: item.type?.slice(0, 40) }, 'an item of the input is passed over')
     }
   }
-  if (messages.length === before) throw expected('input', 'at least one message')
+  // some clients begin with nothing, to see whether the server answers
+  if (messages.every(({ role }) => role === 'system')) messages.push({ role: 'user', content: '' })
   return messages
 }
 
@@ -80,6 +84,10 @@ function callOf({ name, call_id: id, arguments: given }: Item, field: string): C
     function: { name, arguments: argumentsOf(given ?? '', `${field}.arguments`) },
   }
 }
+
+/** A call of a free-form tool, whose input is a text. */
+const customCallOf = (item: Item, field: string): ChatToolCall =>
+  callOf({ ...item, arguments: JSON.stringify({ input: item.input ?? '' }) }, field)
 
 /** Attaches a call to the assistant's message before it. */
 function addCall(messages: ChatMessage[], calls: ChatToolCall[], call: ChatToolCall): void {

@@ -1,50 +1,54 @@
-import type { EngineClient } from '@cllm/core'
+import { CllmError, type EngineClient, type Logger } from '@cllm/core'
 import { z } from 'zod'
 import { marksOf } from '../../chat/format/marks-of.js'
 import { efforts, thinkingVariables } from '../../chat/thinking-variables.js'
+import { fitConversation } from '../../chat/fit-conversation.js'
+import { forcedCalls } from '../../chat/forced-calls.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { buildRequest } from '../../request/build-request.js'
 import { onlyConstraint } from '../../request/constraint.js'
-import { boolean, integer, largest, object } from '../../fields/fields.js'
+import { boolean, integer, object } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
 import { unsupported } from '../../request/unsupported.js'
 import type { ChatRequest } from '../chat/chat-request.js'
-import { formatConstraint } from '../openai-constraint.js'
-import { sharedFields, sharedSettings } from '../openai-fields.js'
+import { guidedConstraints } from '../guided-output.js'
+import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
+import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
 import {
+  allowedTools,
+  type ClientFunction,
   functionFields,
+  forcedTools,
   strictNames,
   toolChoiceSchema,
-  toolConstraint,
   toTool,
 } from '../openai-tools.js'
 import { inputSchema, toMessages } from './responses-input.js'
 
-const toolSchema = z.looseObject(
-  { type: z.literal('function', 'function'), ...functionFields },
-  'a tool of the type function',
-)
+const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')
+const functionSchema = z.object(functionFields)
 
 const { shape: shared } = z.object(sharedFields).omit({
   n: true,
   stream_options: true,
   max_tokens: true,
+  n_predict: true,
   grammar: true,
   response_format: true,
 })
 
 /** The body of `POST /v1/responses`. */
 export const responsesSchema = z.object({
-  input: inputSchema,
+  input: inputSchema.optional(),
   ...shared,
   instructions: z.string('a string').optional(),
-  max_output_tokens: integer(1, largest).optional(),
+  max_output_tokens: maxTokensField.optional(),
   text: z.looseObject({ format: object.optional() }, 'an object').optional(),
   metadata: object.optional(),
   store: boolean.optional(),
   truncation: z.enum(['disabled', 'auto'], 'disabled or auto').optional(),
-  tools: list(toolSchema, 'an array of tools', { most: [128, 'at most 128 tools'] }).optional(),
+  tools: list(toolSchema, 'an array of tools', { most: [1024, 'at most 1024 tools'] }).optional(),
   tool_choice: toolChoiceSchema.optional(),
   parallel_tool_calls: boolean.optional(),
   background: boolean.optional(),
@@ -66,14 +70,15 @@ export async function toResponsesRequest(
   fields: ResponsesFields,
   client: EngineClient,
   defaults: ProtocolDefaults,
+  logger: Logger,
 ): Promise<ChatRequest> {
   refuse(fields)
-  const offered = fields.tools ?? []
-  const tools = fields.tool_choice === 'none' ? [] : offered.map(toTool)
-  const { prompt, form, calls } = await prepareChat(client, {
-    messages: toMessages(fields.instructions ?? '', fields.input),
+  const { offered, choice } = allowedTools(fields.tool_choice, functionsIn(fields, logger))
+  const tools = choice === 'none' ? [] : offered.map(toTool)
+  const chat = {
+    messages: toMessages(fields.instructions ?? '', fields.input ?? [], logger),
     tools,
-    strict: strictNames(fields.tool_choice, offered),
+    strict: strictNames(choice, offered),
     template: {
       variables: {
         ...thinkingVariables(fields.reasoning?.effort),
@@ -81,20 +86,48 @@ export async function toResponsesRequest(
       },
     },
     mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
-  })
+  }
+  const fits = fields.truncation === 'auto' ? await fitConversation(client, chat) : chat
+  const prepared = await prepareChat(client, fits)
+  const { prompt, form, calls } = prepared
+  const required = forcedTools(choice, tools)
+  const forced = required && forcedCalls(prepared, required)
   const constraint = await onlyConstraint(client, [
     textConstraint(fields.text?.format),
-    toolConstraint(fields.tool_choice, tools),
+    schemaConstraint(fields.json_schema),
+    ...guidedConstraints(fields),
+    forced && { field: 'tool_choice', constraint: forced.constraint },
     calls && { field: 'tools', constraint: calls },
   ])
-  const maxTokens = fields.max_output_tokens
+  const maxTokens = toMaxTokens(fields.max_output_tokens)
   const marks = marksOf(form.format)
-  const settings = { ...sharedSettings(fields), maxTokens, constraint, marks }
+  const settings = { ...(await sharedSettings(fields, client)), maxTokens, constraint, marks }
   return {
     request: buildRequest(prompt, settings, defaults),
     // a constrained answer has no room for reasoning
-    form: constraint === calls ? form : { ...form, thinks: false },
+    form: constraint === calls ? form : (forced?.form ?? { ...form, thinks: false }),
+    afterThinking: forced?.afterThinking,
   }
+}
+
+/**
+ * The functions among the tools. What this server cannot call (searches, namespaces, free-form tools of
+ * agents) is passed over, so that the model answers without it.
+ */
+function functionsIn({ tools = [] }: ResponsesFields, logger: Logger): readonly ClientFunction[] {
+  return tools.flatMap((tool, index) => {
+    if (tool.type !== 'function') {
+      const type = tool.type.slice(0, 40)
+      logger.warn({ tool: index, type }, 'a tool that is no function is passed over')
+      return []
+    }
+    const read = functionSchema.safeParse(tool)
+    if (read.success) return [read.data]
+    const [issue] = read.error.issues
+    const field = ['tools', index, ...(issue?.path ?? [])].join('.')
+    const message = `${field}: expected ${issue?.message ?? 'a function'}`
+    throw new CllmError('invalid_request', message, { details: { field } })
+  })
 }
 
 /** The same formats as in a chat, with the schema in another place. */
@@ -111,7 +144,6 @@ function refuse(fields: ResponsesFields): void {
     if (fields[field] !== undefined) throw unsupported(field, nothingStored)
   }
   if (fields.background === true) throw unsupported('background', nothingStored)
-  if (fields.truncation === 'auto') throw unsupported('truncation', 'the input is never truncated')
   if ((fields.top_logprobs ?? 0) > 0) {
     throw unsupported('top_logprobs', 'use /v1/chat/completions for logprobs')
   }

@@ -1,5 +1,6 @@
 import { collectAnswer } from '../../chat/answer/collect-answer.js'
 import type { KoaContext } from '../../routes/koa-context.js'
+import { countPrompt } from '../../request/count-prompt.js'
 import { startGeneration } from '../../request/generation.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
@@ -15,11 +16,17 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
   const fields = await readFields(ctx, responsesSchema, openAi.unknownFields)
   const { model, client } = openModel(openAi.directory, fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/responses'], openAi.overrides)
-  const { request, form } = await toResponsesRequest(fields, client, defaults)
+  const { request, form } = await toResponsesRequest(
+    fields,
+    client,
+    defaults,
+    ctx.state.transport.logger,
+  )
   const generation = await startGeneration(ctx, client, request)
   const head = responseHead(ctx, fields, model)
   if (fields.stream === true) {
-    await streamResponse(ctx, generation, form, head)
+    const hasTimings = fields.timings_per_token === true
+    await streamResponse(ctx, generation, form, { head, hasTimings })
     return
   }
   const { content, reasoning, calls, end } = await collectAnswer(generation, form)
@@ -33,4 +40,14 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
     ...calls.map((call) => item('function_call', call.arguments, call.name)),
   ]
   ctx.body = { ...head, ...responseEnd(end, items) }
+}
+
+/** `POST /v1/responses/input_tokens`: the tokens of an input, without an answer. */
+export async function countResponseTokens(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const fields = await readFields(ctx, responsesSchema, openAi.unknownFields)
+  const { client } = openModel(openAi.directory, fields.model)
+  const { logger } = ctx.state.transport
+  const defaults = openAiDefaults['/v1/responses']
+  const { request } = await toResponsesRequest(fields, client, defaults, logger)
+  ctx.body = { object: 'response.input_tokens', ...(await countPrompt(client, request)) }
 }

@@ -1,0 +1,137 @@
+import type { AST } from '@eslint-community/regexpp'
+import type { CodePointSet } from './code-point-set.js'
+import { PatternProblem, parsePattern } from './parse-pattern.js'
+import { charactersOf } from './pattern-characters.js'
+
+const mostStates = 20_000
+const anything: CodePointSet = [[0, 0x10ffff]]
+
+/** A state takes a character of a set, or (without one) is left at once. */
+export interface NfaState {
+  readonly set?: CodePointSet
+  readonly next: number[]
+}
+
+/** What texts match as a whole; the last state is state 0. */
+export interface Nfa {
+  readonly states: readonly NfaState[]
+  readonly start: number
+  /** Whether the texts are those that do not match. */
+  readonly isNegated: boolean
+}
+
+/**
+ * The automata whose texts match a pattern: one for the pattern, and one for each look-ahead that it
+ * begins with. As JSON schema says, a pattern matches anywhere in a text unless it has anchors.
+ * @throws PatternProblem
+ */
+export function automataOf(pattern: string): Nfa[] {
+  const { alternatives } = parsePattern(pattern)
+  const ahead: AST.LookaheadAssertion[] = []
+  const bodies = alternatives.map(({ elements }) => {
+    const [first, ...others] = elements
+    if (!isAnchor(first, 'start')) return elements
+    const body = others.slice(countAhead(others))
+    ahead.push(...(others.slice(0, countAhead(others)) as AST.LookaheadAssertion[]))
+    return [first!, ...body]
+  })
+  if (ahead.length > 0 && alternatives.length > 1) {
+    throw new PatternProblem('look-ahead in one of several alternatives is not supported')
+  }
+  return [
+    new NfaMaker().make(bodies, false),
+    ...ahead.map(({ alternatives: inner, negate }) =>
+      new NfaMaker().make(
+        // it looks from the beginning
+        inner.map(({ elements }) =>
+          isAnchor(elements[0], 'start') ? elements.slice(1) : elements,
+        ),
+        negate,
+        true,
+      ),
+    ),
+  ]
+}
+
+const countAhead = (elements: readonly AST.Element[]): number => {
+  const index = elements.findIndex((one) => one.type !== 'Assertion' || one.kind !== 'lookahead')
+  return index < 0 ? elements.length : index
+}
+
+const isAnchor = (element: AST.Element | undefined, kind: 'start' | 'end'): boolean =>
+  element?.type === 'Assertion' && element.kind === kind
+
+/** Builds an automaton from its end to its beginning (Thompson, 1968). */
+class NfaMaker {
+  readonly #states: NfaState[] = [{ next: [] }]
+
+  make(bodies: readonly (readonly AST.Element[])[], isNegated: boolean, fromStart = false): Nfa {
+    const ways = bodies.map((elements) => {
+      const starts = fromStart || isAnchor(elements[0], 'start')
+      const ends = isAnchor(elements.at(-1), 'end')
+      const inner = elements.slice(
+        isAnchor(elements[0], 'start') ? 1 : 0,
+        ends ? -1 : elements.length,
+      )
+      const start = this.#sequence(inner, ends ? 0 : this.#skip(0))
+      return starts ? start : this.#skip(start)
+    })
+    const start = this.#add({ next: ways })
+    return { states: this.#states, start, isNegated }
+  }
+
+  /** Any text, then `next`. */
+  #skip(next: number): number {
+    const loop = this.#add({ next: [next] })
+    this.#states[loop]!.next.push(this.#add({ set: anything, next: [loop] }))
+    return loop
+  }
+
+  #add(state: NfaState): number {
+    if (this.#states.length === mostStates) {
+      throw new PatternProblem(`it needs more than ${mostStates} states`)
+    }
+    return this.#states.push(state) - 1
+  }
+
+  #sequence(elements: readonly AST.Element[], next: number): number {
+    return elements.reduceRight((after, element) => this.#element(element, after), next)
+  }
+
+  #element(element: AST.Element, next: number): number {
+    switch (element.type) {
+      case 'Character':
+      case 'CharacterSet':
+      case 'CharacterClass': {
+        const set = charactersOf(element)
+        if (set === undefined) break
+        return this.#add({ set, next: [next] })
+      }
+      case 'Group':
+      case 'CapturingGroup':
+        if (element.type === 'Group' && element.modifiers) break
+        return this.#add({
+          next: element.alternatives.map(({ elements }) => this.#sequence(elements, next)),
+        })
+      case 'Quantifier':
+        return this.#repeat(element, next)
+      default:
+    }
+    throw new PatternProblem(`${element.raw} is not supported`)
+  }
+
+  #repeat({ element, min, max }: AST.Quantifier, next: number): number {
+    let entry = next
+    if (max === Infinity) {
+      const loop = this.#add({ next: [next] })
+      this.#states[loop]!.next.push(this.#element(element, loop))
+      entry = loop
+    } else {
+      for (let nth = min; nth < max; nth++) {
+        entry = this.#add({ next: [next, this.#element(element, entry)] })
+      }
+    }
+    for (let nth = 0; nth < min; nth++) entry = this.#element(element, entry)
+    return entry
+  }
+}

@@ -1,0 +1,121 @@
+import { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import { boolean, object, text } from '../fields/fields.js'
+import { list } from '../fields/list.js'
+import { readFields } from '../fields/read-fields.js'
+import { unsupported } from '../request/unsupported.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import { startNdjson } from '../stream/start-ndjson.js'
+import { type DerivedModel, untagged } from './derived-models.js'
+import { readModelfile } from './modelfile.js'
+import { nameOfOllamaModel, type OllamaContext } from './ollama-context.js'
+
+const messageSchema = z.object({ role: text, content: text }, 'a message')
+
+/** The body of `POST /api/create`. */
+export const createSchema = z.object({
+  model: text.optional(),
+  name: text.optional(),
+  from: text.optional(),
+  modelfile: text.optional(),
+  system: text.optional(),
+  template: text.optional(),
+  parameters: object.optional(),
+  messages: list(messageSchema, 'an array of messages').optional(),
+  license: z.unknown().optional(),
+  stream: boolean.optional(),
+  files: object.optional(),
+  adapters: object.optional(),
+  quantize: text.optional(),
+  path: text.optional(),
+})
+
+/** The body of `POST /api/copy`. */
+export const copySchema = z.object({
+  source: text.min(1, 'a name'),
+  destination: text.min(1, 'a name'),
+})
+
+/** `POST /api/create`: a model made of one that is served, with other words and options. */
+export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, createSchema, ollama.unknownFields)
+  refuse(fields)
+  const file =
+    fields.modelfile === undefined
+      ? { from: fields.from ?? '', parameters: {}, messages: [] }
+      : readModelfile(fields.modelfile)
+  const base = ollama.derived.find(file.from)
+  const from = base?.from ?? nameOfOllamaModel(ollama.directory, file.from)
+  const model: DerivedModel = {
+    ...base,
+    ...file,
+    from,
+    name: fields.model ?? fields.name ?? '',
+    system: fields.system ?? ('system' in file ? file.system : undefined) ?? base?.system,
+    template: fields.template ?? ('template' in file ? file.template : undefined) ?? base?.template,
+    parameters: { ...base?.parameters, ...file.parameters, ...fields.parameters },
+    messages:
+      fields.messages ?? (file.messages.length > 0 ? file.messages : (base?.messages ?? [])),
+  }
+  ollama.derived.add(model, ollama.directory)
+  if (fields.stream === false) {
+    ctx.body = { status: 'success' }
+    return
+  }
+  const response = startNdjson(ctx)
+  for (const status of [`using existing model ${from}`, 'writing manifest', 'success']) {
+    response.write(`${JSON.stringify({ status })}\n`)
+  }
+  response.end()
+}
+
+function refuse({ files, adapters, quantize, path }: z.output<typeof createSchema>): void {
+  const given = Object.entries({ files, adapters, quantize, path }).find(
+    ([, value]) => value !== undefined,
+  )
+  if (given === undefined) return
+  throw unsupported(given[0], 'models are made of models that are served; use --models for files')
+}
+
+/** `POST /api/copy`: another name for a model. */
+export async function copy(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const { source, destination } = await readFields(ctx, copySchema, ollama.unknownFields)
+  const { derived, directory } = ollama
+  const known = derived.find(source)
+  const from = known?.from ?? nameOfOllamaModel(directory, source)
+  derived.add({ parameters: {}, messages: [], ...known, from, name: destination }, directory)
+  ctx.status = 200
+  ctx.body = ''
+}
+
+/** `POST /api/push`: refused, since nothing is published from here. */
+export function push(): never {
+  throw new CllmError('not_implemented', 'This server publishes no models')
+}
+
+/** `HEAD /api/blobs/…`: no file that a client sends is kept. */
+export function findBlob(ctx: KoaContext): void {
+  ctx.status = 404
+  ctx.body = ''
+}
+
+/** `POST /api/blobs/…`: refused; files come from `/api/pull` and `--models`. */
+export function addBlob(): never {
+  const message = 'This server takes no files from clients: /api/pull and --models add models'
+  throw new CllmError('not_implemented', message)
+}
+
+/** What a Modelfile of a model would say. */
+export function modelfileOf(name: string, model: DerivedModel | undefined): string {
+  const quoted = (text: string) => (text.includes('\n') ? `"""${text}"""` : text)
+  return [
+    `FROM ${model?.from ?? untagged(name)}`,
+    ...(model?.template === undefined ? [] : [`TEMPLATE ${quoted(model.template)}`]),
+    ...(model?.system === undefined ? [] : [`SYSTEM ${quoted(model.system)}`]),
+    ...Object.entries(model?.parameters ?? {}).flatMap(([key, value]) =>
+      (Array.isArray(value) ? (value as unknown[]) : [value]).map(
+        (one) => `PARAMETER ${key} ${String(one)}`,
+      ),
+    ),
+  ].join('\n')
+}

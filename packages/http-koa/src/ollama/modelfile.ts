@@ -1,0 +1,95 @@
+import { CllmError } from '@cllm/core'
+import type { DerivedModel } from './derived-models.js'
+
+/** What a Modelfile says; the name is said elsewhere. */
+export type Modelfile = Omit<DerivedModel, 'name'>
+
+const quotes = '"""'
+/** Parameters that may be given several times. */
+const listed = new Set(['stop'])
+
+/**
+ * Reads a Modelfile: `FROM`, `PARAMETER`, `SYSTEM`, `TEMPLATE` and `MESSAGE`; `LICENSE` is passed over.
+ *
+ * @throws `unsupported` for `ADAPTER`, `invalid_request` for anything else
+ */
+export function readModelfile(text: string): Modelfile {
+  const parameters: Record<string, unknown> = {}
+  const messages: { role: string; content: string }[] = []
+  let file: Partial<Modelfile> = {}
+  for (const { word, value } of instructionsOf(text)) {
+    switch (word) {
+      case 'FROM':
+        file = { ...file, from: value }
+        break
+      case 'SYSTEM':
+        file = { ...file, system: value }
+        break
+      case 'TEMPLATE':
+        file = { ...file, template: value }
+        break
+      case 'PARAMETER': {
+        const [, name = '', given = ''] = /^(\S+)\s+([\s\S]*)$/.exec(value) ?? []
+        const read = readValue(given)
+        const before = parameters[name]
+        parameters[name] = listed.has(name)
+          ? [...(Array.isArray(before) ? before : []), read]
+          : read
+        break
+      }
+      case 'MESSAGE': {
+        const [, role = '', content = ''] = /^(\S+)\s+([\s\S]*)$/.exec(value) ?? []
+        messages.push({ role, content: unquoted(content) })
+        break
+      }
+      case 'LICENSE':
+      case 'REQUIRES':
+        break
+      default:
+        throw new CllmError(
+          word === 'ADAPTER' ? 'unsupported' : 'invalid_request',
+          `modelfile: expected FROM, PARAMETER, SYSTEM, TEMPLATE or MESSAGE, instead got ${word.slice(0, 40)}`,
+          { details: { field: 'modelfile' } },
+        )
+    }
+  }
+  if (file.from === undefined) {
+    throw new CllmError('invalid_request', 'modelfile: expected FROM and the name of a model', {
+      details: { field: 'modelfile' },
+    })
+  }
+  return { from: file.from, system: file.system, template: file.template, parameters, messages }
+}
+
+function* instructionsOf(
+  text: string,
+): Generator<{ readonly word: string; readonly value: string }> {
+  const lines = text.split('\n')
+  for (let at = 0; at < lines.length; at++) {
+    const line = lines[at]!.trim()
+    if (line === '' || line.startsWith('#')) continue
+    const [, word = '', rest = ''] = /^(\w+)\s*(.*)$/.exec(line) ?? []
+    let value = rest
+    const begin = value.indexOf(quotes)
+    if (begin >= 0 && value.indexOf(quotes, begin + 3) < 0) {
+      while (at + 1 < lines.length) {
+        value += `\n${lines[++at]!}`
+        if (lines[at]!.includes(quotes)) break
+      }
+    }
+    yield { word: word.toUpperCase(), value: unquoted(value) }
+  }
+}
+
+function unquoted(value: string): string {
+  const text = value.trim()
+  const mark = text.startsWith(quotes) ? quotes : '"'
+  const isQuoted = text.length >= 2 * mark.length && text.startsWith(mark) && text.endsWith(mark)
+  return isQuoted ? text.slice(mark.length, -mark.length) : text
+}
+
+function readValue(given: string): unknown {
+  const text = unquoted(given)
+  if (text === 'true' || text === 'false') return text === 'true'
+  return text !== '' && Number.isFinite(Number(text)) ? Number(text) : text
+}

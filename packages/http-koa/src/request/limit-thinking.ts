@@ -1,0 +1,112 @@
+import type { EngineClient, GenerateRequest, OutputConstraint, TokenId, Usage } from '@cllm/core'
+import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
+import type { KoaContext } from '../routes/koa-context.js'
+import {
+  type EndEvent,
+  type Generation,
+  type GenerationEvents,
+  startGeneration,
+  startGenerations,
+} from './generation.js'
+
+/** Tokens beyond the budget within which a sentence should have ended. */
+const slack = 48
+const sentenceEnd = /[.!?…。！？:;]["')\]]*\s*$|\n\s*$/
+
+/** How long a model may think. */
+export interface ThinkingLimit {
+  /** Tokens; the sentence that is begun then is ended. */
+  readonly budget: number
+  readonly form: AnswerForm
+  /** What the answer is held to when the thoughts were ended; default: what the request says. */
+  readonly afterThinking?: OutputConstraint | undefined
+}
+
+/**
+ * Starts requests whose thoughts end after a number of tokens: the request is cancelled at the end of
+ * a sentence and continued behind the mark that ends thoughts, with what was computed.
+ *
+ * @param limit - undefined: thoughts are as long as they are
+ */
+export async function startThinking(
+  ctx: KoaContext,
+  client: EngineClient,
+  requests: readonly GenerateRequest[],
+  limit: ThinkingLimit | undefined,
+): Promise<Generation[]> {
+  const generations = await startGenerations(ctx, client, requests)
+  const thinking = limit?.form.thinks === true ? limit.form.format.thinking : undefined
+  if (limit === undefined || thinking === undefined) return generations
+  return generations.map((generation, index) => ({
+    ...generation,
+    events: limited(ctx, client, { request: requests[index]!, generation, limit, ...thinking }),
+  }))
+}
+
+interface Limited {
+  readonly request: GenerateRequest
+  readonly generation: Generation
+  readonly limit: ThinkingLimit
+  readonly open: string
+  readonly close: string
+}
+
+async function* limited(
+  ctx: KoaContext,
+  client: EngineClient,
+  { request, generation, limit, open, close }: Limited,
+): AsyncGenerator<GenerationEvents extends AsyncIterable<infer Event> ? Event : never> {
+  const tokens: TokenId[] = []
+  let text = ''
+  let thoughts = 0
+  let hasEnded = false
+  for await (const event of generation.events) {
+    yield event
+    if (event.type === 'end') return
+    if (event.type === 'progress') continue
+    tokens.push(event.token)
+    text += event.text
+    hasEnded ||= text.includes(close)
+    const isThinking = !hasEnded && (limit.form.thinkingIsOpen || text.includes(open))
+    if (isThinking) thoughts++
+    // leaving the loop cancels the request
+    if (!isThinking || thoughts < limit.budget) continue
+    if (sentenceEnd.test(text) || thoughts >= limit.budget + slack) break
+  }
+  const ending = `\n${close}\n\n`
+  const closing = await client.tokenize(ending, { addBos: false })
+  yield { type: 'token', token: closing[0] ?? 0, text: ending }
+  const before = await promptTokens(client, request)
+  const written = tokens.length + closing.length
+  const { constraint, ...sampling } = request.sampling ?? {}
+  const held = limit.afterThinking ?? constraint
+  const next = await startGeneration(ctx, client, {
+    ...request,
+    prompt: { tokens: [...before, ...tokens, ...closing] },
+    maxTokens: Math.max(1, (request.maxTokens ?? 100) - written),
+    sampling: { ...sampling, ...(held !== undefined && { constraint: held }) },
+  })
+  for await (const event of next.events) {
+    if (event.type === 'token') yield event
+    else if (event.type === 'end')
+      yield { ...event, usage: together(event, generation.promptTokens, written) }
+  }
+}
+
+function together({ usage }: EndEvent, promptTokens: number, written: number): Usage {
+  return {
+    promptTokens,
+    // what was used again is known of the first part only by the engine that ended it
+    cachedTokens: 0,
+    generatedTokens: usage.generatedTokens + written,
+  }
+}
+
+async function promptTokens(
+  client: EngineClient,
+  { prompt }: GenerateRequest,
+): Promise<readonly TokenId[]> {
+  if ('tokens' in prompt) return prompt.tokens
+  if ('text' in prompt) return await client.tokenize(prompt.text)
+  return (await client.applyTemplate(prompt.messages, prompt.template)).tokens
+}
