@@ -88,7 +88,11 @@ t.test('bad bodies', async (t) => {
       ['no UTF-8', 400, Buffer.from([0x22, 0xff, 0x22])],
       ['too deep', 400, valid.replace('{', `{"x":${'['.repeat(200)}${']'.repeat(200)},`)],
       ['an empty prompt', Number, valid.replace('"a"', '""')],
-      ['a prompt of 1 MB', generates.test(path) ? 400 : Number, long],
+      [
+        'a prompt of 1 MB',
+        generates.test(path) && !path.endsWith('/input_tokens') ? 400 : Number,
+        long,
+      ],
       ['too large', 413, JSON.stringify('x'.repeat(1_100_000))],
       ['another type', 400, 'a,b', 'text/csv'],
       ['a form', 400, 'prompt=a&text=a', 'application/x-www-form-urlencoded'],

@@ -37,6 +37,7 @@ export const addressOf = ({ path }: Pick<ApiRoute, 'path'>): string =>
   path.replace(/[:*]\w+/g, 'fake')
 
 const messages = [{ role: 'user', content: 'a' }]
+const pair = { query: 'a', documents: ['b'] }
 const ollama = { model: 'fake', options: { num_predict: 1 } }
 
 /** A small body for every route that takes one; its prompts are the letter a. */
@@ -49,6 +50,20 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/v1/chat/completions': { messages, max_tokens: 1 },
   '/v1/completions': { prompt: 'a', max_tokens: 1 },
   '/v1/responses': { input: 'a', max_output_tokens: 1 },
+  '/chat/completions': { messages, max_tokens: 1 },
+  '/chat/completions/input_tokens': { messages },
+  '/v1/chat/completions/input_tokens': { messages },
+  '/responses': { input: 'a', max_output_tokens: 1 },
+  '/responses/input_tokens': { input: 'a' },
+  '/v1/responses/input_tokens': { input: 'a' },
+  '/v1/rerank': pair,
+  '/rerank': pair,
+  '/v1/reranking': pair,
+  '/reranking': pair,
+  '/v1/score': { text_1: 'a', text_2: 'b' },
+  '/score': { text_1: 'a', text_2: 'b' },
+  '/api/create': { model: 'made', from: 'fake', stream: false },
+  '/api/copy': { source: 'fake', destination: 'copied' },
   '/v1/messages': { messages, max_tokens: 1 },
   '/v1/messages/count_tokens': { messages },
   '/v1/embeddings': { model: 'fake', input: 'a' },
@@ -102,7 +117,7 @@ export async function serveEverything(transport: Partial<exported.KoaTransportOp
   return await serve({
     protocols: everyProtocol,
     registry,
-    backend: { contextSize: 64, embeddingSize: 2, canInfill: true },
+    backend: { contextSize: 64, embeddingSize: 2, canInfill: true, details: { pooling: 'rank' } },
     transport,
   })
 }

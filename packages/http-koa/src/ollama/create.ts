@@ -1,4 +1,3 @@
-import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { boolean, object, text } from '../fields/fields.js'
 import { list } from '../fields/list.js'
@@ -86,23 +85,6 @@ export async function copy(ctx: KoaContext, ollama: OllamaContext): Promise<void
   derived.add({ parameters: {}, messages: [], ...known, from, name: destination }, directory)
   ctx.status = 200
   ctx.body = ''
-}
-
-/** `POST /api/push`: refused, since nothing is published from here. */
-export function push(): never {
-  throw new CllmError('not_implemented', 'This server publishes no models')
-}
-
-/** `HEAD /api/blobs/…`: no file that a client sends is kept. */
-export function findBlob(ctx: KoaContext): void {
-  ctx.status = 404
-  ctx.body = ''
-}
-
-/** `POST /api/blobs/…`: refused; files come from `/api/pull` and `--models`. */
-export function addBlob(): never {
-  const message = 'This server takes no files from clients: /api/pull and --models add models'
-  throw new CllmError('not_implemented', message)
 }
 
 /** What a Modelfile of a model would say. */

@@ -11,7 +11,7 @@ import {
   defaultsOptions,
   overridesFrom,
 } from '../request/protocol-defaults.js'
-import { addBlob, copy, copySchema, create, createSchema, findBlob, push } from './create.js'
+import { copy, copySchema, create, createSchema } from './create.js'
 import { DerivedModels } from './derived-models.js'
 import { ollamaDefaults } from './ollama-defaults.js'
 import { chat, chatSchema } from './chat.js'
@@ -103,14 +103,6 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
     summary: 'Give a model another name',
     body: copySchema,
     handle: copy,
-  },
-  { method: 'post', path: '/api/push', summary: 'Refused: nothing is published', handle: push },
-  { method: 'get', path: '/api/blobs/:digest', summary: 'No file is kept', handle: findBlob },
-  {
-    method: 'post',
-    path: '/api/blobs/:digest',
-    summary: 'Refused: no file is taken',
-    handle: addBlob,
   },
   {
     method: 'delete',
