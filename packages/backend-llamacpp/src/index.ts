@@ -12,14 +12,9 @@ export { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-ty
 export * from './native/build/measure-libraries.js'
 export { readKnownTemplates } from './native/build/read-templates.js'
 export * from './native/gpu-in-use.js'
-export type {
-  GpuKind,
-  JinjaTemplate,
-  NativePath,
-  PlacementOptions,
-  RopeOptions,
-} from './native/native.js'
+export type { GpuKind, NativePath, PlacementOptions, RopeOptions } from './native/native.js'
 export * from './plugin.js'
 export { type CoreShare, threadsFor } from './threads/threads-for.js'
 export { largeVocabulary, nucleusCandidates } from './sampling/nucleus-candidates.js'
 export * from './text/template-compiler.js'
+export type { JinjaTemplate } from './native/jinja-template.js'

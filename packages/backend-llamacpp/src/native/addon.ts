@@ -13,7 +13,6 @@ import type {
   AddonContext,
   AddonLoadedModel,
   GpuKind,
-  JinjaTemplate,
   LlamaRuntime,
   LoadedModel,
   LoadModelOptions,
@@ -23,6 +22,7 @@ import type {
   NativeModel,
   NativeSampler,
 } from './native.js'
+import type { JinjaTemplate } from './jinja-template.js'
 import { nodeLlamaCppVersion } from './versions.js'
 
 /** The exports of the native module that are used. */

@@ -1,3 +1,4 @@
+import type { JinjaTemplate } from './jinja-template.js'
 import type { NativePairFormat } from './pair-format.js'
 import type { KvCacheType } from '../model/kv-cache-type.js'
 
@@ -281,12 +282,6 @@ export interface LoadModelOptions {
    * where this one cannot be used, with a warning.
    */
   readonly library?: string | undefined
-}
-
-/** A compiled chat template. */
-export interface JinjaTemplate {
-  /** Throws where the template refuses the values. */
-  render(values: Record<string, unknown>): string
 }
 
 /** llama.cpp, opened for one kind of GPU or none. */

@@ -1,6 +1,6 @@
 import type { Logger } from '@cllm/core'
 import { openLlama } from '../native/addon.js'
-import type { JinjaTemplate } from '../native/native.js'
+import type { JinjaTemplate } from '../native/jinja-template.js'
 import { compileTemplate } from './compile-template.js'
 
 /**

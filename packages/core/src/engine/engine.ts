@@ -115,8 +115,7 @@ export class Engine {
   /** What it serves. */
   info(): EngineInfo {
     const { model, limits, capabilities } = this.backend
-    const { infill } = this.tokenizer
-    return { model, limits, capabilities, ...defined({ infill }) }
+    return { model, limits, capabilities, ...defined({ infill: this.tokenizer.infill }) }
   }
 
   /** Counters and what is going on now. */

@@ -21,6 +21,7 @@ export function shapeOf({ shape, bytes }: CatalogEntry): ModelShape | undefined 
     stateElementsPerSlot: 0,
     isRecurrent: false,
     slidingWindow: undefined,
+    comparesTexts: false,
     ropeTheta: undefined,
     rmsNormEpsilon: undefined,
     sizeBytes: bytes,

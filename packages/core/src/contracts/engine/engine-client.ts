@@ -4,6 +4,7 @@ import type { CachedState } from './cache-statistics.js'
 import type { EngineActivity } from './engine-activity.js'
 import type { EngineStatistics } from './engine-statistics.js'
 import type { SlotAction, SlotActionResult } from './slot-files.js'
+import type { PromptLogprobs, TokenLogprobs } from './logprobs.js'
 import type { PromptProgress } from './prompt-progress.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
@@ -84,31 +85,6 @@ export interface GenerateRequest {
   /** Set by a supervisor that moves a request to another engine because the first one has exited. */
   readonly continued?: Continuation
 }
-
-/** A token that could have come, with the natural logarithm of its probability. */
-export interface LikelyToken {
-  readonly token: TokenId
-  /** Its text; what is no whole character shows as U+FFFD. */
-  readonly text: string
-  /** The bytes of the text. */
-  readonly bytes: readonly number[]
-  /** By the model's own distribution: before temperature, penalties, bias, cuts and constraints. */
-  readonly logprob: number
-}
-
-/** How likely a token was, and what else could have come. */
-export interface TokenLogprobs extends LikelyToken {
-  /** The likeliest tokens in its place, the likeliest first. */
-  readonly top: readonly LikelyToken[]
-}
-
-/** How likely a token of the prompt was; null for the first, which nothing comes before. */
-export interface PromptTokenLogprobs extends Omit<TokenLogprobs, 'logprob'> {
-  readonly logprob: number | null
-}
-
-/** One for each token of a prompt. */
-export type PromptLogprobs = readonly PromptTokenLogprobs[]
 
 /**
  * The progress of a request on an engine that has exited. The next engine continues from there: with

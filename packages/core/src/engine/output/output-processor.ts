@@ -1,9 +1,6 @@
 import { injectable } from 'tsyringe'
-import type {
-  AddressedEvent,
-  GenerateEvent,
-  PromptLogprobs,
-} from '../../contracts/engine/engine-client.js'
+import type { AddressedEvent, GenerateEvent } from '../../contracts/engine/engine-client.js'
+import type { PromptLogprobs } from '../../contracts/engine/logprobs.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from '../requests/sequence.js'
 import { defined } from '../../defined.js'

@@ -1,9 +1,5 @@
 import type { Backend, OutputLogprobs } from '../../contracts/model/backend.js'
-import type {
-  LikelyToken,
-  PromptLogprobs,
-  TokenLogprobs,
-} from '../../contracts/engine/engine-client.js'
+import type { LikelyToken, PromptLogprobs, TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { checkNumber } from '../input/check-fields.js'

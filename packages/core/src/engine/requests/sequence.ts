@@ -4,9 +4,9 @@ import type {
   FinishReason,
   Forecast,
   Timings,
-  TokenLogprobs,
   Usage,
 } from '../../contracts/engine/engine-client.js'
+import type { TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import type { CacheOrigin } from '../../contracts/engine/request-report.js'
 import type { LogitProcessor } from '../../contracts/model/sampler.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'

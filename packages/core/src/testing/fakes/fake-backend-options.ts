@@ -1,5 +1,5 @@
 import type { Clock } from '../../contracts/clock.js'
-import type { BatchItem, SlotId } from '../../contracts/model/backend.js'
+import type { BatchItem, ModelInfo, SlotId } from '../../contracts/model/backend.js'
 import type { FakeScript } from './fake-model.js'
 
 /** Options of {@link FakeBackend}. */

@@ -1,0 +1,5 @@
+/** A compiled chat template. */
+export interface JinjaTemplate {
+  /** Throws where the template refuses the values. */
+  render(values: Record<string, unknown>): string
+}
