@@ -83,16 +83,23 @@ export class StateDisk {
   }
 
   async #begin(): Promise<void> {
-    const files = await this.files.list(await this.states.key())
-    for (const file of files)
+    const key = await this.#key()
+    for (const file of key === undefined ? [] : await this.files.list(key)) {
       this.#add({ ...file, chain: new BlockChain(file.tokens, file.scope), file })
+    }
+  }
+
+  /** Undefined where it cannot be had, as when the model's file is gone. */
+  async #key(): Promise<string | undefined> {
+    return await this.states.key().catch(() => undefined)
   }
 
   async #write(state: SavedState, replaces: boolean): Promise<void> {
     const { chain, partial, data } = state
     const { tokens, scope } = chain
-    const key = await this.states.key()
-    const file = await this.files.write({ key, scope, partial, tokens }, data)
+    const key = await this.#key()
+    const file =
+      key === undefined ? undefined : await this.files.write({ key, scope, partial, tokens }, data)
     if (file === undefined) {
       this.failed++
       return
