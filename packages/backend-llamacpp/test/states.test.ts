@@ -100,8 +100,8 @@ const rounds = fc.array(
   { minLength: 4, maxLength: 9 },
 )
 
-for (const kind of ['llama', 'gemma3', 'mamba'] as const) {
-  t.test(`${kind}: conversations over few slots say the same with and without tiers`, async (t) => {
+t.test('conversations over few slots say the same with and without tiers', async (t) => {
+  for (const kind of ['llama', 'gemma3', 'mamba'] as const) {
     const total = { with: 0, without: 0, hits: 0 }
     await fc.assert(
       fc.asyncProperty(rounds, async (rounds) => {
@@ -116,8 +116,8 @@ for (const kind of ['llama', 'gemma3', 'mamba'] as const) {
     )
     t.ok(total.hits > 0, `${total.hits} hits`)
     t.comment(`${kind}: ${total.with} prompt tokens computed, ${total.without} without`)
-  })
-}
+  }
+})
 
 t.test('the next turn of a conversation is not computed from its beginning', async (t) => {
   const plain = { temperature: 0, choices: false, count: 12 }

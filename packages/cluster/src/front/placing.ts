@@ -82,6 +82,15 @@ export class Placing {
     return this.#requests.get(id) ?? this.#ended.get(id)
   }
 
+  /** The ids of these requests by those that their workers have. */
+  idsByWire(): ReadonlyMap<string, string> {
+    const ids = new Map<string, string>()
+    for (const { wireId, id } of [...this.#ended.values(), ...this.#requests.values()]) {
+      if (wireId !== undefined) ids.set(wireId, id)
+    }
+    return ids
+  }
+
   submit(id: string, request: GenerateRequest): void {
     const { sampling } = request
     if (this.#requests.has(id)) {

@@ -1,7 +1,8 @@
 import { CllmError, type EngineCallName, type FromEngine, type ToEngine } from '@cllm/core'
-import type { EngineStatistics, RequestReport } from '@cllm/core'
+import type { EngineActivity, EngineStatistics, RequestReport } from '@cllm/core'
 import type { Member, Members } from './members.js'
 import { mergeStatistics } from './merge-statistics.js'
+import { ownActivity } from './own-activity.js'
 import type { Placing } from './placing.js'
 
 /** A call of a client, as it goes to one or several workers. */
@@ -43,6 +44,7 @@ export class WorkerCalls {
   make(message: ToEngine & { readonly type: 'call' }): void {
     try {
       if (message.name === 'explain') this.#explain(message)
+      else if (message.name === 'activity') this.#activity(message)
       else this.#make(message)
     } catch (error) {
       this.#fail(message.call, error)
@@ -113,6 +115,19 @@ export class WorkerCalls {
     const there = { ...message, arguments: [`${link}/${placed.wireId}`] }
     const toOwn = ([report]: readonly unknown[]) => ({ ...(report as RequestReport), id })
     this.#send(there, [member], toOwn)
+  }
+
+  /** Requests of other fronts keep the ids that the worker gave them. */
+  #activity(message: ToEngine & { readonly type: 'call' }): void {
+    const member = this.members.forCall()
+    const prefix = `${member.link.id}/`
+    const toOwn = ([activity]: readonly unknown[]) => {
+      const ids = this.placing.idsByWire()
+      return ownActivity(activity as EngineActivity, (id) =>
+        id.startsWith(prefix) ? (ids.get(id.slice(prefix.length)) ?? id) : id,
+      )
+    }
+    this.#send(message, [member], toOwn)
   }
 
   #send(message: Call['message'], to: readonly Member[], merge: Call['merge']): void {

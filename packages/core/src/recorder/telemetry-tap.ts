@@ -6,6 +6,7 @@ import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
 import { Counters, endState } from '../engine/report/counters.js'
 import { totalsOf } from '../remote/recorded-step.js'
 import type { FlightRecorder } from './flight-recorder.js'
+import { LastingCacheCounters } from './lasting-cache-counters.js'
 
 /**
  * Taps the channels on both sides of a supervisor: its counters survive the replacement of an engine,
@@ -13,6 +14,7 @@ import type { FlightRecorder } from './flight-recorder.js'
  */
 export class TelemetryTap {
   readonly #counters = new Counters()
+  readonly #cache = new LastingCacheCounters()
   /** Of the engines that have exited. */
   #before = { busyMs: 0, policyFaults: 0 }
   #policyFaults = 0
@@ -74,6 +76,7 @@ export class TelemetryTap {
 
   #onExit(reason: string): void {
     this.#before = { busyMs: this.#counters.busyMs, policyFaults: this.#policyFaults }
+    this.#cache.onExit()
     if (!this.#isClosing) this.recorder.onExit(reason)
   }
 
@@ -120,6 +123,7 @@ export class TelemetryTap {
       ...statistics,
       ...this.#counters.snapshot(),
       policyFaults: this.#policyFaults,
+      ...(statistics.cache && { cache: this.#cache.onStatistics(statistics.cache) }),
       ...(this.recorder.isOn ? { recorder: this.recorder.statistics() } : {}),
     }
   }

@@ -18,15 +18,7 @@ import { embedding, embeddingSchema } from './embedding.js'
 import { infill, infillSchema } from './infill.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody, llamaServerErrorSchema } from './llama-server-error.js'
-import {
-  health,
-  props,
-  slotAction,
-  slotActionQuery,
-  slotActionSchema,
-  slots,
-  slotsQuery,
-} from './state-routes.js'
+import { health, props, slotAction, slotActionQuery, slots, slotsQuery } from './state-routes.js'
 import {
   applyTemplate,
   applyTemplateSchema,
@@ -99,7 +91,6 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
     path: '/slots/:id',
     summary: 'Save, restore or erase a slot',
     query: slotActionQuery,
-    body: slotActionSchema,
     handle: slotAction,
   },
   { method: 'get', path: '/health', summary: 'Health', handle: health },

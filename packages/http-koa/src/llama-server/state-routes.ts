@@ -51,7 +51,7 @@ export const slotActionQuery = modelQuery.extend({
 })
 
 /** The body of `POST /slots/{id}`; nothing for `erase`. */
-export const slotActionSchema = z.object({ filename: z.string('the name of a file').optional() })
+const slotActionSchema = z.object({ filename: z.string('the name of a file').optional() })
 
 /** `POST /slots/{id}?action=save|restore|erase`: what the slot holds, in a file of `--slot-save-path`. */
 export async function slotAction(

@@ -45,12 +45,14 @@ export function readModelfile(text: string): Modelfile {
       case 'LICENSE':
       case 'REQUIRES':
         break
-      default:
+      default: {
+        const code = word === 'ADAPTER' ? 'unsupported' : 'invalid_request'
         throw new CllmError(
-          word === 'ADAPTER' ? 'unsupported' : 'invalid_request',
+          code,
           `modelfile: expected FROM, PARAMETER, SYSTEM, TEMPLATE or MESSAGE, instead got ${word.slice(0, 40)}`,
           { details: { field: 'modelfile' } },
         )
+      }
     }
   }
   if (file.from === undefined) {

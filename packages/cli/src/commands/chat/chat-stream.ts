@@ -25,7 +25,10 @@ export type AnswerPart = { readonly type: 'text' | 'thinking'; readonly text: st
 
 interface Chunk {
   readonly choices?: readonly {
-    readonly delta?: { readonly content?: string; readonly reasoning_content?: string }
+    readonly delta?: {
+      readonly content?: string | null
+      readonly reasoning_content?: string | null
+    }
     readonly finish_reason?: string | null
   }[]
   readonly usage?: {
@@ -60,7 +63,8 @@ export async function* streamAnswer(
     const { choices = [], usage, timings, error } = event as Chunk
     if (error !== undefined) throw errorOf(streamFailure, JSON.stringify(event))
     const [choice] = choices
-    const { content = '', reasoning_content: thinking = '' } = choice?.delta ?? {}
+    const { delta = {} } = choice ?? {}
+    const [content, thinking] = [delta.content ?? '', delta.reasoning_content ?? '']
     if (thinking !== '') yield { type: 'thinking', text: thinking }
     if (content !== '') yield { type: 'text', text: content }
     reason = choice?.finish_reason ?? reason
