@@ -1,4 +1,4 @@
-import type { SimulatedRequest } from '@cllm/simulation'
+import type { RecordedPrompt } from '@cllm/simulation'
 
 /** A part of a prompt. The same key gives the same text in every prompt. */
 export interface PromptSegment {
@@ -8,17 +8,7 @@ export interface PromptSegment {
 }
 
 /** Of a recorded request all that matters to a scheduler and is no length. */
-export type RecordedRequest = Pick<
-  SimulatedRequest,
-  | 'priority'
-  | 'deadlineMs'
-  | 'timeoutMs'
-  | 'tenant'
-  | 'session'
-  | 'stepGroup'
-  | 'cache'
-  | 'cancelAfterMs'
->
+export type RecordedRequest = RecordedPrompt['settings']
 
 /**
  * A request of a load. A prompt is a text, or segments that are turned into text or token ids when

@@ -2,25 +2,27 @@ import type { AST } from '@eslint-community/regexpp'
 import type { CodePointSet } from './code-point-set.js'
 import { charactersOf, wordCharacters } from './pattern-characters.js'
 import { PatternProblem, parsePattern } from './parse-pattern.js'
-
-const mostStates = 20_000
+import { PatternStates } from './pattern-states.js'
 
 type Assertion = 'start' | 'end' | 'word' | 'no-word'
 
 /** A state takes a character, holds at a place, or (with neither) is left at once. */
-interface State {
+interface Label {
   readonly takes?: (code: number) => boolean
   readonly assertion?: Assertion
-  readonly next: number[]
 }
 
 /**
  * A regular expression that takes time linear in the text: all ways to match are followed at once
- * (Thompson, "Regular expression search algorithm", 1968). `RegExp` tries one after the other, which
+ * (Thompson, 1968). `RegExp` tries one after the other, which
  * takes minutes for `^(a|a|aa)+$` on 50 characters.
  */
 export class LinearPattern {
-  readonly #states: State[] = [{ next: [] }]
+  readonly #states = new PatternStates<Label>(
+    {},
+    (element, next) => this.#element(element, next),
+    'beside enum or const ',
+  )
   readonly #start: number
 
   /** @throws PatternProblem if it is not a regular expression or needs more than an automaton */
@@ -43,7 +45,7 @@ export class LinearPattern {
       if (code === undefined) break
       const after = new Set<number>()
       for (const state of current) {
-        const { takes, next } = this.#states[state]!
+        const { takes, next } = this.#states.all[state]!
         if (takes?.(code) === true) for (const one of next) after.add(one)
       }
       current = after
@@ -55,25 +57,16 @@ export class LinearPattern {
   #reach(states: Set<number>, codes: readonly number[], at: number): number {
     // Iterating a Set includes elements added during the iteration.
     for (const state of states) {
-      const { takes, assertion, next } = this.#states[state]!
+      const { takes, assertion, next } = this.#states.all[state]!
       if (takes !== undefined || (assertion !== undefined && !holds(assertion, codes, at))) continue
       for (const one of next) states.add(one)
     }
     return states.size
   }
 
-  #add(state: State): number {
-    if (this.#states.length === mostStates) {
-      throw new PatternProblem(`beside enum or const it needs more than ${mostStates} states`)
-    }
-    return this.#states.push(state) - 1
-  }
-
   #choice(alternatives: readonly AST.Alternative[], next: number): number {
-    const ways = alternatives.map(({ elements }) =>
-      elements.reduceRight((after, element) => this.#element(element, after), next),
-    )
-    return ways.length === 1 ? (ways[0] ?? next) : this.#add({ next: ways })
+    const ways = alternatives.map(({ elements }) => this.#states.sequence(elements, next))
+    return ways.length === 1 ? (ways[0] ?? next) : this.#states.fork(ways)
   }
 
   /** The state that matches an element and leads on to `next`. */
@@ -82,37 +75,22 @@ export class LinearPattern {
       case 'Character':
       case 'CharacterSet':
       case 'CharacterClass':
-        return this.#add({ takes: takerOf(element), next: [next] })
+        return this.#states.add({ takes: takerOf(element) }, [next])
       case 'Group':
         if (element.modifiers) break
         return this.#choice(element.alternatives, next)
       case 'CapturingGroup':
         return this.#choice(element.alternatives, next)
       case 'Quantifier':
-        return this.#repeat(element, next)
+        return this.#states.repeat(element, next)
       case 'Assertion': {
         const assertion = assertionOf(element)
         if (assertion === undefined) break
-        return this.#add({ assertion, next: [next] })
+        return this.#states.add({ assertion }, [next])
       }
       default:
     }
     throw new PatternProblem(`${element.raw} is not supported`)
-  }
-
-  #repeat({ element, min, max }: AST.Quantifier, next: number): number {
-    let entry = next
-    if (max === Infinity) {
-      const loop = this.#add({ next: [next] })
-      this.#states[loop]!.next.push(this.#element(element, loop))
-      entry = loop
-    } else {
-      for (let nth = min; nth < max; nth++) {
-        entry = this.#add({ next: [next, this.#element(element, entry)] })
-      }
-    }
-    for (let nth = 0; nth < min; nth++) entry = this.#element(element, entry)
-    return entry
   }
 }
 

@@ -2,15 +2,17 @@ import type { AST } from '@eslint-community/regexpp'
 import type { CodePointSet } from './code-point-set.js'
 import { PatternProblem, parsePattern } from './parse-pattern.js'
 import { charactersOf } from './pattern-characters.js'
+import { type PatternState, PatternStates } from './pattern-states.js'
 
-const mostStates = 20_000
 const anything: CodePointSet = [[0, 0x10ffff]]
 
-/** A state takes a character of a set, or (without one) is left at once. */
-export interface NfaState {
+/** What a state takes: a character of a set; without one it is left at once. */
+interface Label {
   readonly set?: CodePointSet
-  readonly next: number[]
 }
+
+/** A state of an {@link Nfa}. */
+export type NfaState = PatternState<Label>
 
 /** What texts match as a whole; the last state is state 0. */
 export interface Nfa {
@@ -61,9 +63,8 @@ const countAhead = (elements: readonly AST.Element[]): number => {
 const isAnchor = (element: AST.Element | undefined, kind: 'start' | 'end'): boolean =>
   element?.type === 'Assertion' && element.kind === kind
 
-/** Builds an automaton from its end to its beginning (Thompson, 1968). */
 class NfaMaker {
-  readonly #states: NfaState[] = [{ next: [] }]
+  readonly #states = new PatternStates<Label>({}, (element, next) => this.#element(element, next))
 
   make(bodies: readonly (readonly AST.Element[])[], isNegated: boolean, fromStart = false): Nfa {
     const ways = bodies.map((elements) => {
@@ -73,29 +74,18 @@ class NfaMaker {
         isAnchor(elements[0], 'start') ? 1 : 0,
         ends ? -1 : elements.length,
       )
-      const start = this.#sequence(inner, ends ? 0 : this.#skip(0))
+      const start = this.#states.sequence(inner, ends ? 0 : this.#skip(0))
       return starts ? start : this.#skip(start)
     })
-    const start = this.#add({ next: ways })
-    return { states: this.#states, start, isNegated }
+    const start = this.#states.fork(ways)
+    return { states: this.#states.all, start, isNegated }
   }
 
   /** Any text, then `next`. */
   #skip(next: number): number {
-    const loop = this.#add({ next: [next] })
-    this.#states[loop]!.next.push(this.#add({ set: anything, next: [loop] }))
+    const loop = this.#states.fork([next])
+    this.#states.all[loop]!.next.push(this.#states.add({ set: anything }, [loop]))
     return loop
-  }
-
-  #add(state: NfaState): number {
-    if (this.#states.length === mostStates) {
-      throw new PatternProblem(`it needs more than ${mostStates} states`)
-    }
-    return this.#states.push(state) - 1
-  }
-
-  #sequence(elements: readonly AST.Element[], next: number): number {
-    return elements.reduceRight((after, element) => this.#element(element, after), next)
   }
 
   #element(element: AST.Element, next: number): number {
@@ -105,33 +95,18 @@ class NfaMaker {
       case 'CharacterClass': {
         const set = charactersOf(element)
         if (set === undefined) break
-        return this.#add({ set, next: [next] })
+        return this.#states.add({ set }, [next])
       }
       case 'Group':
       case 'CapturingGroup':
         if (element.type === 'Group' && element.modifiers) break
-        return this.#add({
-          next: element.alternatives.map(({ elements }) => this.#sequence(elements, next)),
-        })
+        return this.#states.fork(
+          element.alternatives.map(({ elements }) => this.#states.sequence(elements, next)),
+        )
       case 'Quantifier':
-        return this.#repeat(element, next)
+        return this.#states.repeat(element, next)
       default:
     }
     throw new PatternProblem(`${element.raw} is not supported`)
-  }
-
-  #repeat({ element, min, max }: AST.Quantifier, next: number): number {
-    let entry = next
-    if (max === Infinity) {
-      const loop = this.#add({ next: [next] })
-      this.#states[loop]!.next.push(this.#element(element, loop))
-      entry = loop
-    } else {
-      for (let nth = min; nth < max; nth++) {
-        entry = this.#add({ next: [next, this.#element(element, entry)] })
-      }
-    }
-    for (let nth = 0; nth < min; nth++) entry = this.#element(element, entry)
-    return entry
   }
 }

@@ -1,8 +1,6 @@
-import { resolvePath } from '../paths.js'
+import { folderOption } from './folder-option.js'
 import { option } from './option.js'
-import { integer, orAuto, orNone, text } from './value-format.js'
-
-const emptyToNone = (value: unknown) => (value === '' ? null : value)
+import { integer, orAuto } from './value-format.js'
 
 /** The options for what slots held and others may want again: the branch `cache` of the schema. */
 export const cacheOptions = {
@@ -16,16 +14,11 @@ export const cacheOptions = {
     arg: 'cache-ram',
     placeholder: 'MIB',
   }),
-  disk: option<string | null>({
+  disk: folderOption({
     doc:
       'Folder where what `ram` keeps is also written to, so that it survives a restart or a crash. Only ' +
       'its owner can read it; it holds what users wrote. By default, nothing is written.',
-    default: null,
-    format: orNone(text('a folder')),
     arg: 'cache-disk',
-    placeholder: 'FOLDER',
-    normalize: emptyToNone,
-    resolve: resolvePath,
   }),
   disk_size: option({
     doc: 'Most that the files of `disk` take, in MiB; those unused for the longest time go first.',
@@ -41,15 +34,10 @@ export const cacheOptions = {
     arg: 'cache-disk-age',
     placeholder: 'DAYS',
   }),
-  slot_save_path: option<string | null>({
+  slot_save_path: folderOption({
     doc:
       'Folder of the files that `POST /slots/{id}?action=save` and `restore` name; without it, both are ' +
       'refused.',
-    default: null,
-    format: orNone(text('a folder')),
     arg: 'slot-save-path',
-    placeholder: 'FOLDER',
-    normalize: emptyToNone,
-    resolve: resolvePath,
   }),
 }

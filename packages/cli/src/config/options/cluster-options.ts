@@ -1,7 +1,5 @@
 import { option } from './option.js'
-import { orNone, record, text } from './value-format.js'
-
-const emptyToNone = (value: unknown) => (value === '' ? null : value)
+import { emptyToNone, orNone, record, text } from './value-format.js'
 
 /** The options of a cluster: the branch `cluster` of the schema. */
 export const clusterOptions = {

@@ -8,9 +8,7 @@ import {
   resolveServed,
   servedModels,
 } from '../served-models.js'
-import { integer, orAuto, orNone, someTexts, text } from './value-format.js'
-
-const emptyToNone = (value: unknown) => (value === '' ? null : value)
+import { emptyToNone, integer, orAuto, orNone, someTexts, text } from './value-format.js'
 
 /** The options for several models: the branch `models` of the schema. */
 export const modelOptions = {

@@ -1,9 +1,7 @@
+import { folderOption } from './folder-option.js'
 import { defaultRecorderOptions } from '@cllm/core'
 import { option } from './option.js'
-import { resolvePath } from '../paths.js'
-import { decimal, integer, orNone, text } from './value-format.js'
-
-const emptyToNone = (value: unknown) => (value === '' ? null : value)
+import { emptyToNone, decimal, integer, orNone, text } from './value-format.js'
 
 /** The options of tracing: the branch `telemetry` of the schema. */
 export const telemetryOptions = {
@@ -38,15 +36,10 @@ export const recorderOptions = {
     arg: 'recorder-size',
     placeholder: 'BYTES',
   }),
-  folder: option<string | null>({
+  folder: folderOption({
     doc:
       'Folder for the recordings of the last eight engine crashes; by default, one in the ' +
       "user's state folder.",
-    default: null,
-    format: orNone(text('a folder')),
     arg: 'recorder-folder',
-    placeholder: 'FOLDER',
-    normalize: emptyToNone,
-    resolve: resolvePath,
   }),
 }

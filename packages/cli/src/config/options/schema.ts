@@ -12,6 +12,7 @@ import { schedulerOptions } from './scheduler-options.js'
 import { securityOptions } from './security-options.js'
 import { serverOptions } from './server-options.js'
 import {
+  emptyToNone,
   decimal,
   integer,
   oneOf,
@@ -25,8 +26,6 @@ import {
   toggleOrAuto,
   type PluginEntry,
 } from './value-format.js'
-
-const emptyToNone = (value: unknown) => (value === '' ? null : value)
 
 const normalizePlugin = (entry: unknown): unknown => {
   if (typeof entry === 'string') return { use: entry, options: {} }

@@ -1,8 +1,6 @@
 import { option } from './option.js'
 import { resolvePath } from '../paths.js'
-import { decimal, integer, orNone, someTexts, text, toggle } from './value-format.js'
-
-const emptyToNone = (value: unknown) => (value === '' ? null : value)
+import { emptyToNone, decimal, integer, orNone, someTexts, text, toggle } from './value-format.js'
 
 const file = (particulars: { readonly doc: string; readonly arg: string }) =>
   option<string | null>({

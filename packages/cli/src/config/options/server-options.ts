@@ -1,9 +1,7 @@
+import { folderOption } from './folder-option.js'
 import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
 import { option } from './option.js'
-import { resolvePath } from '../paths.js'
-import { decimal, integer, orNone, record, text, toggle } from './value-format.js'
-
-const emptyToNone = (value: unknown) => (value === '' ? null : value)
+import { decimal, integer, record, text, toggle } from './value-format.js'
 
 /** The options of the HTTP server: the branch `server` of the schema. */
 export const serverOptions = {
@@ -64,27 +62,17 @@ export const serverOptions = {
     arg: 'protocol-options',
     placeholder: 'JSON',
   }),
-  batches: option<string | null>({
+  batches: folderOption({
     doc:
       'Folder for files and batches (`/v1/files`, `/v1/batches`), which are computed while no client ' +
       'waits; it holds prompts and answers. Without one there are no batches.',
-    default: null,
-    format: orNone(text('a folder')),
     arg: 'batches',
-    placeholder: 'FOLDER',
-    normalize: emptyToNone,
-    resolve: resolvePath,
   }),
-  usage: option<string | null>({
+  usage: folderOption({
     doc:
       'Folder for what each key uses by day and model, without any text: `GET /admin/usage`, and the ' +
       "keys' limits of a month. Without one usage is not noted.",
-    default: null,
-    format: orNone(text('a folder')),
     arg: 'usage',
-    placeholder: 'FOLDER',
-    normalize: emptyToNone,
-    resolve: resolvePath,
   }),
   ui: option({
     doc: 'The web page at `/ui`, and at `/` for browsers; without it only the APIs are served.',

@@ -25,6 +25,9 @@ export const format = <T>(
   return Object.assign(check, { expected, parse, isSwitch }) as ValueFormat<T>
 }
 
+/** An empty text, as a variable that is set to nothing, means none. */
+export const emptyToNone = (value: unknown): unknown => (value === '' ? null : value)
+
 /** Splits a text at its commas, without empty parts. */
 export const splitAtCommas = (text: string): string[] =>
   text

