@@ -2,7 +2,6 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { readFields } from '../fields/read-fields.js'
 import { readQuery } from '../fields/read-query.js'
-import { UnknownFields } from '../fields/unknown-fields.js'
 import type { HandledRoute } from '../routes/api-route.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { type BatchObject, isUnderWay } from './batch-objects.js'
@@ -17,7 +16,6 @@ import {
 } from './batches-context.js'
 
 const windowSeconds = 24 * 60 * 60
-const unknownFields = new UnknownFields()
 
 const createSchema = z.object({
   input_file_id: z.string(),
@@ -70,7 +68,8 @@ export const batchRoutes: readonly HandledRoute<BatchesContext>[] = [
   },
 ]
 
-async function create(ctx: KoaContext, { folder, runner }: BatchesContext): Promise<void> {
+async function create(ctx: KoaContext, batches: BatchesContext): Promise<void> {
+  const { folder, runner, unknownFields } = batches
   const fields = await readFields(ctx, createSchema, unknownFields)
   const { object: file } = await findFile(folder, fields.input_file_id)
   const { clock, random } = ctx.state.transport

@@ -1,4 +1,5 @@
 import { CllmError } from '@cllm/core'
+import type { UnknownFields } from '../fields/unknown-fields.js'
 import { requestScope } from '../security/request-scope.js'
 import type { BatchFolder } from './batch-folder.js'
 import type { BatchObject, FileObject, Kept, Owner } from './batch-objects.js'
@@ -10,6 +11,7 @@ export interface BatchesContext {
   readonly runner: BatchRunner
   /** Bytes of an uploaded file at most. */
   readonly fileLimitBytes: number
+  readonly unknownFields: UnknownFields
 }
 
 /** Who asks, to be kept with what is made. */

@@ -1,6 +1,7 @@
 import type { EngineDirectory, TransportContext } from '@cllm/core'
 import { z } from 'zod'
 import { BodyBudget } from '../body/body-budget.js'
+import { UnknownFields } from '../fields/unknown-fields.js'
 import { observeEngines } from '../engines/observe-engines.js'
 import { openAiProtocol } from '../openai/openai-protocol.js'
 import { openAiErrorBody } from '../openai/openai-error.js'
@@ -80,7 +81,8 @@ export function batchesProtocol({
       const send = lineSender(lines, engines, services)
       const folder = new BatchFolder(path)
       const runner = new BatchRunner({ folder, send, clock, random, logger, concurrency })
-      mountRoutes(router, routes, { folder, runner, fileLimitBytes })
+      const unknownFields = new UnknownFields()
+      mountRoutes(router, routes, { folder, runner, fileLimitBytes, unknownFields })
       void runner.resume().catch((error: unknown) => {
         logger.error({ err: error, folder: path }, 'batches of before cannot be read')
       })

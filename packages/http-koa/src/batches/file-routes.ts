@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { CllmError } from '@cllm/core'
-import getRawBody from 'raw-body'
 import { z } from 'zod'
+import { readWithin } from '../body/read-within.js'
 import { readQuery } from '../fields/read-query.js'
 import type { HandledRoute } from '../routes/api-route.js'
 import type { KoaContext } from '../routes/koa-context.js'
@@ -105,15 +105,7 @@ async function readForm(ctx: KoaContext, limit: number): Promise<FormData> {
     const got = type === '' ? 'no type' : type.slice(0, 64)
     throw invalid('file', `expected multipart/form-data with a file, got ${got}`)
   }
-  const length = ctx.get('Content-Length')
-  let body: Buffer
-  try {
-    body = await getRawBody(ctx.req, { limit, ...(length === '' ? {} : { length }) })
-  } catch (error) {
-    if ((error as getRawBody.RawBodyError).type !== 'entity.too.large') throw error
-    const message = `Expected a file of at most ${limit} bytes, instead got more`
-    throw new CllmError('body_too_large', message, { details: { limit }, cause: error })
-  }
+  const body = await readWithin(ctx.req, limit, ctx.get('Content-Length'), 'file')
   ctx.state.transport.bodies.take(ctx, body.length)
   try {
     return await new Response(new Uint8Array(body), {

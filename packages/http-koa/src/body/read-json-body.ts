@@ -1,10 +1,10 @@
 import { pipeline, type Readable } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import { CllmError } from '@cllm/core'
-import getRawBody from 'raw-body'
 import { refuseGone } from './body-budget.js'
 import { isDeeperThan } from './json-depth.js'
 import { jsonErrorPosition } from './json-error-position.js'
+import { readWithin } from './read-within.js'
 import type { KoaContext } from '../routes/koa-context.js'
 
 /** A JSON object. */
@@ -63,7 +63,7 @@ async function readBody(ctx: KoaContext, stream: Readable): Promise<Buffer> {
   const length = isPacked ? '' : ctx.get('Content-Length')
   try {
     // the limit is for what is unpacked
-    return await getRawBody(stream, { limit, ...(length === '' ? {} : { length }) })
+    return await readWithin(stream, limit, length)
   } catch (error) {
     if (
       isPacked &&
@@ -73,15 +73,7 @@ async function readBody(ctx: KoaContext, stream: Readable): Promise<Buffer> {
         cause: error,
       })
     }
-    if ((error as getRawBody.RawBodyError).type !== 'entity.too.large') throw error
-    throw new CllmError(
-      'body_too_large',
-      `Expected a body of at most ${limit} bytes, instead got more`,
-      {
-        details: { limit },
-        cause: error,
-      },
-    )
+    throw error
   }
 }
 
