@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os'
-import { type Backend, type Clock, CllmError, type Logger } from '@cllm/core'
+import { type Backend, CellPool, type Clock, CllmError, type Logger } from '@cllm/core'
 import { InsufficientMemoryError } from './native/node-llama-cpp.js'
 import { openLlama } from './native/addon.js'
 import { ChatTemplate } from './text/chat-template.js'
@@ -10,7 +10,8 @@ import {
   checkLlamaCppOptions,
   type LlamaCppOptions,
 } from './llamacpp-options.js'
-import { checkMemory, gigabytes, paddedContext, planMemory } from './model/memory-plan.js'
+import { checkPlan, shareCells } from './model/fit-memory.js'
+import { cellsOf, paddedContext } from './model/memory-plan.js'
 import { Embedder } from './model/embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { modelInfo } from './model/model-info.js'
@@ -91,13 +92,14 @@ type Settings = ContextSettings
 async function load(
   llama: LlamaRuntime,
   shape: ModelShape,
-  settings: Settings,
+  wanted: Settings,
   dependencies: LlamaCppDependencies,
 ): Promise<MeasurableBackend> {
+  const settings = await shareCells(llama, shape, wanted, dependencies)
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
-  const { modelPath, gpuLayers, mmap, mlock, slots, native } = settings
+  const { modelPath, gpuLayers, mmap, mlock, native } = settings
   const { ignoreMemoryCheck: ignoreMemory, placement = {} } = settings
-  const cells = slots * paddedContext(settings.contextSize)
+  const cells = cellsOf(settings)
   const path = native === 'addon' ? native : 'ffi'
   const library = native === 'ffi' ? dependencies.library : undefined
   const loaded = await llama
@@ -126,25 +128,6 @@ async function load(
   }
 }
 
-/** Checks the memory, and returns the bytes that the model and its slots take. */
-async function checkPlan(
-  llama: LlamaRuntime,
-  shape: ModelShape,
-  settings: Settings,
-  { logger, availableMemory }: LlamaCppDependencies,
-): Promise<number> {
-  const plan = planMemory(shape, { ...settings, outputs: outputsPerPass(settings) })
-  const machine = await llama.freeMemory()
-  const ram = Math.min(machine.ram, availableMemory?.() ?? Infinity)
-  if (!settings.ignoreMemoryCheck) checkMemory(plan, settings, { ...machine, ram })
-  logger.info(
-    { ...plan, free: ram, freeGpu: machine.vram },
-    `memory: ${gigabytes(plan.weights)} of weights, ${plan.text}, ` +
-      `${gigabytes(plan.compute)} of buffers`,
-  )
-  return plan.total
-}
-
 /**
  * The context of embeddings: each input is a sequence, and all share the cells. Its memory is checked
  * like that of the slots.
@@ -157,7 +140,7 @@ async function openEmbeddings(
   dependencies: LlamaCppDependencies,
 ): Promise<NativeContext> {
   const size = embeddingTokens(settings)
-  const single = { ...settings, slots: 1, contextSize: size, batchSize: size }
+  const single = { ...settings, slots: 1, contextSize: size, kvTokens: size, batchSize: size }
   await checkPlan(llama, { ...shape, sizeBytes: 0 }, single, dependencies)
   const context = await loaded.createContext({
     contextSize: paddedContext(size),
@@ -202,18 +185,20 @@ function assemble(
     compile: (source) => compileTemplate(source, (text) => llama.compileJinja(text)),
     now: () => clock.now(),
   })
-  const { slots, contextSize, batchSize, flashAttention } = settings
+  const { slots, contextSize, kvTokens, batchSize, flashAttention } = settings
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
   const samplers = opened.samplers(vocabulary, tokenizer)
   const { slidingWindow, isRecurrent } = shape
   const kvUnified = settings.kvUnified === 'on'
-  const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified }
+  const pool = kvTokens === undefined ? {} : { pool: new CellPool(cellsOf(settings), slots) }
+  const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified, ...pool }
   const cells = new SlotCells(opened.context, slots, memory)
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary, template),
     limits: {
       slots,
       contextSize,
+      ...(kvTokens !== undefined && { kvTokens: cellsOf(settings) }),
       batchSize,
       embeddingTokens: embeddingTokens(settings),
       embeddingInputs: inputsPerPass(loaded),
@@ -251,7 +236,7 @@ function assemble(
 }
 
 function contextSizeOf(
-  { contextSize, rope = {} }: CheckedLlamaCppOptions,
+  { contextSize, kvTokens, rope = {} }: CheckedLlamaCppOptions,
   { trainingContext }: ModelShape,
   logger: Logger,
 ): number {
@@ -263,7 +248,7 @@ function contextSizeOf(
       `contextSize ${contextSize} is more than the model was trained with: using ${limit}`,
     )
   }
-  return Math.min(contextSize ?? defaultContextSize, limit)
+  return Math.min(contextSize ?? kvTokens ?? defaultContextSize, limit)
 }
 
 function loadFailure(cause: unknown, path: string): CllmError {

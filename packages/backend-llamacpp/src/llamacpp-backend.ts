@@ -80,6 +80,10 @@ export class LlamaCppBackend implements Backend {
     if (parts.states !== undefined) this.states = parts.states
   }
 
+  get freeTokens(): number | undefined {
+    return this.#parts.cells.freeTokens
+  }
+
   createSampler(
     params: SamplingParams,
     tokens: readonly TokenId[],

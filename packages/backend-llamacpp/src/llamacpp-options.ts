@@ -25,8 +25,8 @@ export interface LlamaCppOptions {
   /** Sequences in memory at once, 1 to 256; default 8. Each costs `contextSize` cells. */
   readonly slots?: number
   /**
-   * Tokens per slot; by default the smaller of 4,096 and the training context. What is larger than
-   * the training context becomes that, with a warning.
+   * Tokens per slot; by default the smaller of 4,096 (with `kvTokens`: of that) and the training
+   * context. What is larger than the training context becomes that, with a warning.
    */
   readonly contextSize?: number
   /** Tokens per step over all sequences; default 512, at least `slots`. */
@@ -57,6 +57,12 @@ export interface LlamaCppOptions {
    * prefix takes no memory. `auto` (default) is off.
    */
   readonly kvUnified?: 'auto' | 'on' | 'off'
+  /**
+   * Tokens that all slots hold together: one pool of KV cells, from which each request takes what it
+   * needs, up to `contextSize`. Makes `kvUnified` on. Default: each slot has cells for `contextSize`
+   * tokens.
+   */
+  readonly kvTokens?: number
   /** How positions are stretched beyond the training context; default: as the model says. */
   readonly rope?: RopeOptions
   /** Which devices hold which weights; default: all GPUs by layers. */
@@ -70,7 +76,14 @@ export type CheckedLlamaCppOptions = LlamaCppOptions &
   Required<
     Omit<
       LlamaCppOptions,
-      'modelId' | 'threads' | 'contextSize' | 'chatTemplate' | 'ubatchSize' | 'rope' | 'placement'
+      | 'modelId'
+      | 'threads'
+      | 'contextSize'
+      | 'chatTemplate'
+      | 'ubatchSize'
+      | 'kvTokens'
+      | 'rope'
+      | 'placement'
     >
   >
 
@@ -96,6 +109,7 @@ export const llamaCppOptionsSchema = z
     native: z.enum(['ffi', 'prebuilt', 'addon']).default('ffi'),
     ubatchSize: optional(z.int().min(1)),
     kvUnified: z.enum(['auto', 'on', 'off']).default('auto'),
+    kvTokens: optional(z.int().min(1)),
     rope: optional(
       z.strictObject({
         scaling: optional(z.enum(['none', 'linear', 'yarn'])),
@@ -131,10 +145,21 @@ export const llamaCppOptionsSchema = z
       return `kvCacheType '${kvCacheType}' needs flash attention: expected true or 'auto', got false`
     },
   })
+  .refine(({ kvTokens, kvUnified }) => kvTokens === undefined || kvUnified !== 'off', {
+    path: ['kvUnified'],
+    error: "kvTokens is one pool for all slots: expected kvUnified 'on' or 'auto', got 'off'",
+  })
+  .refine(({ kvTokens, contextSize }) => (contextSize ?? 0) <= (kvTokens ?? Infinity), {
+    path: ['kvTokens'],
+    error: ({ input }) => {
+      const { kvTokens, contextSize } = input as { kvTokens: number; contextSize: number }
+      return `expected at least contextSize (${contextSize}), got ${kvTokens}`
+    },
+  })
   .refine((options) => options.native !== 'addon' || !needsFfi(options), {
     path: ['native'],
     error:
-      "ubatchSize, kvUnified, rope, placement, poll and kvCacheTypes other than 'f16' and 'q8_0' " +
+      "ubatchSize, kvUnified, kvTokens, rope, placement, poll and kvCacheTypes other than 'f16' and 'q8_0' " +
       "need native 'ffi', got 'addon'",
   })
 
@@ -143,13 +168,14 @@ interface FfiOptions {
   readonly kvUnified: string
   readonly poll: number
   readonly ubatchSize?: unknown
+  readonly kvTokens?: unknown
   readonly rope?: unknown
   readonly placement?: unknown
 }
 
 function needsFfi(options: FfiOptions): boolean {
-  const { kvCacheType, kvUnified, poll, ubatchSize, rope, placement } = options
-  const given = [ubatchSize, rope, placement].some((option) => option !== undefined)
+  const { kvCacheType, kvUnified, poll, ubatchSize, kvTokens, rope, placement } = options
+  const given = [ubatchSize, kvTokens, rope, placement].some((option) => option !== undefined)
   const isKnown = kvCacheType === 'f16' || kvCacheType === 'q8_0'
   return given || !isKnown || kvUnified === 'on' || poll !== 50
 }
@@ -160,7 +186,10 @@ function needsFfi(options: FfiOptions): boolean {
  */
 export function checkLlamaCppOptions(options: LlamaCppOptions): CheckedLlamaCppOptions {
   const result = llamaCppOptionsSchema.safeParse(options)
-  if (result.success) return result.data
+  if (result.success) {
+    const isPool = result.data.kvTokens !== undefined
+    return isPool ? { ...result.data, kvUnified: 'on' } : result.data
+  }
   throw new CllmError(
     'invalid_configuration',
     `options of the llama.cpp backend: ${z.prettifyError(result.error).replaceAll('\n', ' ')}`,

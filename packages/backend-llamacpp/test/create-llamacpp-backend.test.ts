@@ -6,7 +6,7 @@ import t from 'tap'
 import { openLlama } from '../src/native/addon.js'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
 import { checkLlamaCppOptions, type LlamaCppOptions } from '../src/llamacpp-options.js'
-import { checkMemory, paddedContext, planMemory } from '../src/model/memory-plan.js'
+import { checkMemory, paddedContext, planMemory, poolThatFits } from '../src/model/memory-plan.js'
 import { type ModelShape, readModelShape } from '../src/model/model-shape.js'
 import { createLlamaCppPlugin } from '../src/plugin.js'
 import { generate, openTiny, recordingLogger, tinyModel } from './open-tiny.js'
@@ -101,10 +101,21 @@ t.test('the memory plan', async (t) => {
     code: 'insufficient_memory',
     message:
       '524 MB of weights, 16 slots × 2,048 tokens = 3.8 GB and 355 MB of buffers need 4.6 GB, ' +
-      "and 3.0 GB is free: lower slots (9 would fit) or contextSize, or set kvCacheType to 'q8_0'",
+      'and 3.0 GB is free: lower slots (9 would fit) or contextSize, or share 2048 or more tokens ' +
+      "among all slots with kvTokens, or set kvCacheType to 'q8_0'",
     details: { available: 3e9, weights: qwen3.sizeBytes },
   })
   t.throws(() => checkMemory(plan, settings, free(5e8)), { message: /smaller model/ })
+
+  const pool = { ...settings, kvTokens: 20_000 }
+  t.equal(planMemory(qwen3, pool).text, '20,000 tokens for 16 slots = 2.4 GB')
+  t.throws(() => checkMemory(planMemory(qwen3, pool), pool, free(2e9)), { message: /lower kvTokens/ })
+  t.equal(poolThatFits(qwen3, settings, free(plan.total)), undefined, 'each has its own')
+  t.equal(poolThatFits(qwen3, settings, free(6e8)), undefined, 'not one context fits')
+  t.equal(poolThatFits(qwen3, { ...settings, slots: 1 }, free(6e8)), undefined)
+  const kvTokens = poolThatFits(qwen3, settings, free(3e9)) ?? 0
+  t.ok(kvTokens > 8 * 2048 && kvTokens < 16 * 2048, `${kvTokens} tokens fit`)
+  t.ok(planMemory(qwen3, { ...settings, kvTokens }).total < 3e9)
 })
 
 t.test('it covers what llama.cpp allocates', async (t) => {
@@ -160,6 +171,17 @@ t.test('loading', async (t) => {
     create(modelPath, () => 1e6),
     { code: 'insufficient_memory', message: /8 slots × 512 tokens.*1 MB is free/ },
   )
+  const small = await create(modelPath, () => 4.5e6)
+  t.ok((small.limits.kvTokens ?? 0) >= 512, 'where memory is short, slots share cells')
+  t.match(logger.lines, [{ level: 'warn', message: /8 slots of 512 tokens: they share cells for/ }])
+  await small.dispose()
+  for (const wrong of [
+    { contextSize: 400, kvTokens: 300 },
+    { kvTokens: 512, kvUnified: 'off' },
+    { kvTokens: 512, native: 'addon' },
+  ] as const) {
+    await t.rejects(openTiny(t, { modelPath, ...wrong }), { code: 'invalid_configuration' })
+  }
   await t.rejects(openTiny(t, { kind: 'llama', kvCacheType: 'q8_0' }), {
     code: 'invalid_configuration',
     details: { field: 'kvCacheType' },

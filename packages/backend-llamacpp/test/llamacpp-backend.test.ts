@@ -23,6 +23,7 @@ t.test('the contract', async (t) => {
   }
   await testBackend(t, () => openTiny(t, { native: 'addon' }))
   await testBackend(t, () => openTiny(t, { kvUnified: 'on' }))
+  await testBackend(t, () => openTiny(t, { contextSize: 256, kvTokens: 600 }))
 })
 
 t.test('both ways to llama.cpp draw the same tokens', async (t) => {

@@ -12,6 +12,7 @@ import {
 import { firstComeFirstServed } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t, { type Test } from 'tap'
+import type { LlamaCppOptions } from '../src/llamacpp-options.js'
 import { openTiny } from './open-tiny.js'
 
 type Kind = NonNullable<NonNullable<Parameters<typeof openTiny>[1]>['kind']>
@@ -40,8 +41,9 @@ async function play(
   kind: Kind,
   rounds: readonly (readonly Turn[])[],
   cacheRamBytes: number,
+  slots: Partial<LlamaCppOptions> = { slots: 2, contextSize: 512 },
 ): Promise<Played> {
-  const backend = await openTiny(t, { kind, slots: 2, contextSize: 512 })
+  const backend = await openTiny(t, { kind, ...slots })
   const registry = new PluginRegistry()
   const options = { cacheRamBytes }
   // Time goes with tokens, as on a large model: of one this small nothing would be worth saving.
@@ -116,6 +118,27 @@ t.test('conversations over few slots say the same with and without tiers', async
     )
     t.ok(total.hits > 0, `${total.hits} hits`)
     t.comment(`${kind}: ${total.with} prompt tokens computed, ${total.without} without`)
+  }
+})
+
+t.test('conversations say the same in one pool of cells, however full it is', async (t) => {
+  // Three conversations of up to 400 tokens at once, in cells for 512.
+  const pool = { slots: 4, contextSize: 512, kvTokens: 512, threads: 1 }
+  for (const kind of ['llama', 'gemma3', 'mamba'] as const) {
+    let preemptions = 0
+    await fc.assert(
+      fc.asyncProperty(rounds, async (rounds) => {
+        const long = rounds.map((turns) => turns.map((turn) => ({ ...turn, count: 6 * turn.count })))
+        const own = await play(t, kind, long, 0)
+        for (const bytes of [0, 64e6]) {
+          const pooled = await play(t, kind, long, bytes, pool)
+          t.same(pooled.answers, own.answers)
+          preemptions += pooled.statistics.preemptions
+        }
+      }),
+      { numRuns: 6, endOnFailure: true },
+    )
+    t.comment(`${kind}: ${preemptions} preemptions`)
   }
 })
 

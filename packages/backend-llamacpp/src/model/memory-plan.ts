@@ -22,6 +22,8 @@ export interface MemoryPlan {
 export interface MemorySettings {
   readonly slots: number
   readonly contextSize: number
+  /** Tokens of all slots together; default: `contextSize` for each. */
+  readonly kvTokens?: number
   readonly batchSize: number
   /** Tokens that are computed at once; default: `batchSize`. */
   readonly ubatchSize?: number
@@ -36,13 +38,22 @@ export function paddedContext(contextSize: number): number {
   return Math.ceil(contextSize / cellPadding) * cellPadding
 }
 
+/** Cells of all slots together. */
+export function cellsOf({
+  slots,
+  contextSize,
+  kvTokens,
+}: Pick<MemorySettings, 'slots' | 'contextSize' | 'kvTokens'>): number {
+  return kvTokens === undefined ? slots * paddedContext(contextSize) : paddedContext(kvTokens)
+}
+
 /**
  * Adds up the memory of a model and its slots. It is never less than llama.cpp allocates: layers with a
  * sliding window or without attention count as full ones.
  */
 export function planMemory(model: ModelShape, settings: MemorySettings): MemoryPlan {
-  const { slots, contextSize, kvCacheType } = settings
-  const cells = slots * paddedContext(contextSize)
+  const { slots, contextSize, kvTokens, kvCacheType } = settings
+  const cells = cellsOf(settings)
   const cache = Math.ceil(cells * model.cacheElementsPerToken * bytesPerElement(kvCacheType))
   const slotBytes = cache + slots * model.stateElementsPerSlot * 4
   const compute = computeBytes(model, settings)
@@ -51,8 +62,36 @@ export function planMemory(model: ModelShape, settings: MemorySettings): MemoryP
     slots: slotBytes,
     compute,
     total: model.sizeBytes + slotBytes + compute,
-    text: `${slots} slots × ${contextSize.toLocaleString('en')} tokens = ${gigabytes(slotBytes)}`,
+    text:
+      kvTokens === undefined
+        ? `${slots} slots × ${contextSize.toLocaleString('en')} tokens = ${gigabytes(slotBytes)}`
+        : `${kvTokens.toLocaleString('en')} tokens for ${slots} slots = ${gigabytes(slotBytes)}`,
   }
+}
+
+/** Share of the memory that is left for KV cells which a pool of them takes. */
+const poolShare = 0.9
+
+/**
+ * How many tokens all slots can hold together where the memory does not suffice for cells of their own:
+ * undefined where it suffices, or is too little for one whole context.
+ */
+export function poolThatFits(
+  model: ModelShape,
+  settings: MemorySettings,
+  free: FreeMemory,
+): number | undefined {
+  const { slots, contextSize } = settings
+  const available = availableOf(free)
+  const equal = planMemory(model, settings)
+  if (slots === 1 || equal.total <= available) return undefined
+  const one = planMemory(model, { ...settings, kvTokens: contextSize })
+  const perCell = one.slots / cellsOf({ ...settings, kvTokens: contextSize })
+  const left = available - one.total
+  const more = Math.floor((poolShare * left) / perCell / cellPadding) * cellPadding
+  const kvTokens = paddedContext(contextSize) + more
+  const fits = left >= 0 && planMemory(model, { ...settings, kvTokens }).total <= available
+  return fits ? kvTokens : undefined
 }
 
 /**
@@ -60,14 +99,18 @@ export function planMemory(model: ModelShape, settings: MemorySettings): MemoryP
  * @throws CllmError `insufficient_memory` with the numbers and the settings that would help
  */
 export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: FreeMemory): void {
-  const available = free.unified ? Math.max(free.ram, free.vram) : free.ram + free.vram
+  const available = availableOf(free)
   if (plan.total <= available) return
   const left = available - plan.weights - plan.compute
-  const fitting = Math.floor((Math.max(0, left) / plan.slots) * settings.slots)
+  const { slots, kvTokens } = settings
+  const fitting = Math.floor((Math.max(0, left) / plan.slots) * (kvTokens ?? slots))
   const advice =
     left <= 0
       ? 'choose a smaller model or free memory'
-      : `lower slots (${fitting} would fit) or contextSize` +
+      : (kvTokens === undefined
+          ? `lower slots (${fitting} would fit) or contextSize, or share ${settings.contextSize} ` +
+            `or more tokens among all slots with kvTokens`
+          : `lower kvTokens (${fitting} would fit)`) +
         (settings.kvCacheType === 'f16' ? `, or set kvCacheType to 'q8_0'` : '')
   throw new CllmError(
     'insufficient_memory',
@@ -77,6 +120,10 @@ export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: Fr
   )
 }
 
+function availableOf({ unified, ram, vram }: FreeMemory): number {
+  return unified ? Math.max(ram, vram) : ram + vram
+}
+
 /** A size for people: `3.8 GB`, `12 MB`. */
 export function gigabytes(bytes: number): string {
   return bytes >= 1e9 ? `${(bytes / 1e9).toFixed(1)} GB` : `${Math.ceil(bytes / 1e6)} MB`
@@ -84,9 +131,9 @@ export function gigabytes(bytes: number): string {
 
 /** llama.cpp reserves buffers for a full batch, and for as many logits as it can give out. */
 function computeBytes(model: ModelShape, settings: MemorySettings): number {
-  const { batchSize, slots, contextSize, flashAttention } = settings
+  const { batchSize, slots, contextSize, kvTokens = contextSize, flashAttention } = settings
   const { ubatchSize = batchSize, outputs = batchSize } = settings
-  const cells = paddedContext(contextSize)
+  const cells = paddedContext(kvTokens)
   const attention = model.attentionHeads * (model.keyLength + model.valueLength)
   const hidden = 4 * model.hiddenSize + 2 * model.feedForwardSize + attention
   const scores = flashAttention === false ? model.attentionHeads * cells : 0

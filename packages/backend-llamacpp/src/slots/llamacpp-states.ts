@@ -51,7 +51,8 @@ export class LlamaCppStates implements SlotStates {
     const isWhole = !partial || !this.checkpointNeedsPrefix
     const fits = tokens > 0 && cells.canWrite(slot) && (isWhole || cells.length(slot) >= tokens)
     if (isWhole || !fits) cells.emptied(slot)
-    if (!fits) return false
+    // of a checkpoint the cells are there
+    if (!fits || (isWhole && tokens > (cells.freeTokens ?? Infinity))) return false
     if (await context.restoreSequence(slot, state, partial)) {
       return cells.restored(slot, tokens, partial)
     }

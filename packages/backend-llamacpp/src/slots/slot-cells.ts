@@ -1,4 +1,4 @@
-import { CllmError, type SlotId } from '@cllm/core'
+import { type CellPool, CllmError, type SlotId } from '@cllm/core'
 import type { NativeContext } from '../native/native.js'
 
 /** What a model's memory is like. */
@@ -9,6 +9,8 @@ export interface CellOptions {
   readonly isRecurrent?: boolean
   /** Whether a copy's data is there only after the next forward pass; default false. */
   readonly copiesLate?: boolean
+  /** The cells that all slots share; default: each has its own. */
+  readonly pool?: CellPool
 }
 
 /**
@@ -18,6 +20,7 @@ export interface CellOptions {
 export class SlotCells {
   readonly #context: NativeContext
   readonly #lengths: number[]
+  readonly #pool: CellPool | undefined
   readonly #slidingWindow: number
   readonly #isRecurrent: boolean
   readonly #copiesLate: boolean
@@ -31,6 +34,12 @@ export class SlotCells {
     this.#slidingWindow = slidingWindow ?? 0
     this.#isRecurrent = isRecurrent
     this.#copiesLate = copiesLate
+    this.#pool = options.pool
+  }
+
+  /** How many more tokens fit where all slots share their cells. */
+  get freeTokens(): number | undefined {
+    return this.#pool?.free
   }
 
   /** Tokens in the slot. */
@@ -47,13 +56,13 @@ export class SlotCells {
   /** Notes that a forward pass has filled the slot up to `length`. */
   filled(slot: SlotId, length: number): void {
     this.#copies.length = 0
-    this.#lengths[slot] = length
+    this.#resize(slot, length)
   }
 
   clear(slot: SlotId): void {
     if (this.length(slot) === 0) return
     this.#context.disposeSequence(slot)
-    this.#lengths[slot] = 0
+    this.#resize(slot, 0)
   }
 
   /** Removes the cells from `length` on, or all cells if the model's memory cannot remove a part. */
@@ -64,7 +73,7 @@ export class SlotCells {
       this.clear(slot)
       return 0
     }
-    this.#lengths[slot] = length
+    this.#resize(slot, length)
     return length
   }
 
@@ -73,8 +82,7 @@ export class SlotCells {
     const length = this.length(slot)
     if (this.#context.getSequenceKvCacheMaxPosition(slot) < length) return
     if (!this.#context.removeTokenCellsFromSequence(slot, length, -1)) {
-      this.#context.disposeSequence(slot)
-      this.#lengths[slot] = 0
+      this.emptied(slot)
     }
   }
 
@@ -87,6 +95,7 @@ export class SlotCells {
     await this.#context.copySequenceStateFromOtherSequence(to, from)
     if (this.#copiesLate) this.#copies.push({ from, to })
     this.#lengths[to] = held
+    this.#pool?.copy(from, to, held)
     return this.truncate(to, length)
   }
 
@@ -107,7 +116,7 @@ export class SlotCells {
   restored(slot: SlotId, length: number, partial: boolean): boolean {
     if (partial) this.#context.removeTokenCellsFromSequence(slot, length, -1)
     if (this.#context.getSequenceKvCacheMaxPosition(slot) === length - 1) {
-      this.#lengths[slot] = length
+      this.#resize(slot, length)
       return true
     }
     this.emptied(slot)
@@ -117,13 +126,18 @@ export class SlotCells {
   /** Empties a slot that may hold anything. */
   emptied(slot: SlotId): void {
     this.#context.disposeSequence(slot)
-    this.#lengths[slot] = 0
+    this.#resize(slot, 0)
   }
 
   /** Whether `truncate` would keep so many tokens. */
   canCut(slot: SlotId, length: number): boolean {
     if (length >= this.length(slot)) return true
     return length > 0 && !this.#isRecurrent && this.#seesBack(slot, length)
+  }
+
+  #resize(slot: SlotId, length: number): void {
+    this.#lengths[slot] = length
+    this.#pool?.resize(slot, length)
   }
 
   #remove(slot: SlotId, length: number): boolean {

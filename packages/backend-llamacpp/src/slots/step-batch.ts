@@ -63,6 +63,11 @@ export function orderBatch(
   if (tokens > limits.batchSize) {
     throw failed(`expected at most ${limits.batchSize} tokens in a step, got ${tokens}`)
   }
+  if (tokens > (cells.freeTokens ?? Infinity)) {
+    throw failed(
+      `expected at most ${cells.freeTokens} tokens, since no more cells are free: ${tokens}`,
+    )
+  }
   const slotOf = (index: number) => batch[index]?.slot ?? 0
   const order = batch.map((_, index) => index).sort((a, b) => slotOf(a) - slotOf(b))
   const twice = order.find((item, index) => index > 0 && slotOf(item) === slotOf(order[index - 1]!))

@@ -23,6 +23,7 @@ export function toNativeOptions(engine: EngineConfig) {
     native: engine.native,
     poll: engine.poll,
     kvUnified: engine.kv_unified,
+    kvTokens: engine.kv_tokens,
     ubatchSize: engine.ubatch_size,
     rope: Object.keys(rope).length > 0 ? rope : null,
     placement: Object.keys(placement).length > 0 ? placement : null,

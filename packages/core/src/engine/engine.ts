@@ -5,7 +5,7 @@ import type { EngineInfo, GenerateRequest } from '../contracts/engine/engine-cli
 import type { EngineObserver, StepRecord } from '../contracts/engine/engine-observer.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
-import type { Plan, SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
+import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
@@ -13,6 +13,7 @@ import type { EngineCosts } from './costs/engine-costs.js'
 import { Embeddings } from './embeddings.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
 import { PartQueue } from './input/part-queue.js'
+import { KvPool } from './kv/kv-pool.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
 import { SlotActions } from './kv/states/slot-actions.js'
 import { OutputProcessor } from './output/output-processor.js'
@@ -25,7 +26,8 @@ import { recordStep } from './report/record-step.js'
 import { RequestTracker } from './report/request-tracker.js'
 import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
-import { partsOf, runStep, type Step, type StepOutcome } from './run-step.js'
+import { StepPlanner } from './step-planner.js'
+import { runStep, type Step, type StepOutcome } from './run-step.js'
 import { Speculator } from './speculation/speculator.js'
 import { WakeSignal } from './wake-signal.js'
 import { defined } from '../defined.js'
@@ -55,6 +57,8 @@ export class Engine {
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(KvPool) pool: KvPool,
+    @inject(StepPlanner) private readonly planner: StepPlanner,
     @inject(SlotActions) readonly slots: SlotActions,
     @inject(SlotCompactor) private readonly compactor: SlotCompactor,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
@@ -63,12 +67,12 @@ export class Engine {
     @inject(Counters) private readonly counters: Counters,
     @inject(tokens.ENGINE_COSTS) costs: EngineCosts,
     @inject(tokens.WAIT_PREDICTOR) predictor: WaitPredictor,
-    @inject(Speculator) private readonly speculator: Speculator,
+    @inject(Speculator) speculator: Speculator,
     @inject(EngineObservers) private readonly observers: EngineObservers,
     @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
     @inject(WakeSignal) private readonly wake: WakeSignal,
   ) {
-    observers.add(policy, tracker, counters, costs, predictor, input, speculator, ...more)
+    observers.add(policy, tracker, counters, costs, predictor, input, speculator, pool, ...more)
     this.#done = this.#run()
     this.#done.catch(() => {}) // `failed` tells of it
   }
@@ -202,21 +206,13 @@ export class Engine {
     this.wake.notify()
   }
 
-  /** Asks the policy what to do, and does it up to the start of the step. */
+  /** Plans a step and starts it, if there is anything to compute. */
   async #startStep(now: number): Promise<Step | undefined> {
     this.#planWakesAt = undefined
     if (this.table.isIdle) this.policy.onIdle(now)
     if (this.#isClosed || this.table.isIdle) return undefined
     try {
-      const plan = this.#plan(now)
-      const visible = this.table.waiting.size
-      await this.#apply(plan, now)
-      let parts = partsOf(plan, this.table.running, this.backend.limits.batchSize)
-      if (parts.length === 0) {
-        // A plan of held requests only gets them: otherwise nothing would be computed.
-        await this.#admit(plan, now, true)
-        parts = partsOf(plan, this.table.running, this.backend.limits.batchSize)
-      }
+      const { parts, wakeAt, isOutdated } = await this.planner.next(now)
       if (parts.length > 0) {
         await this.compactor.defragment()
         if (this.embeddings.isBusy) await this.embeddings.beforeStep()
@@ -224,37 +220,12 @@ export class Engine {
         this.observers.onStepStart(parts, startedAt)
         return { parts, startedAt, outcome: this.embeddings.during(runStep(this.backend, parts)) }
       }
-      this.#planWakesAt = plan.wakeAt
-      // Requests that came into sight meanwhile are planned for at once.
-      if (plan.wakeAt === undefined || this.table.waiting.size > visible) this.wake.notify()
+      this.#planWakesAt = wakeAt
+      if (wakeAt === undefined || isOutdated) this.wake.notify()
     } catch (error) {
       this.finisher.failAll(CllmError.from(error), now)
     }
     return undefined
-  }
-
-  #plan(now: number): Plan {
-    const { waiting, running } = this.table
-    const state = { now, waiting, freeSlots: this.kv.freeCount, limits: this.backend.limits }
-    const plan = this.speculator.complete(this.policy.plan(state, waiting, running), running)
-    this.observers.onPlan(plan, { ...state, running: running.list })
-    return plan
-  }
-
-  async #apply(plan: Plan, now: number): Promise<void> {
-    for (const { id, reason } of plan.reject) {
-      const sequence = this.table.waiting.get(id)
-      if (sequence === undefined) continue
-      this.finisher.finish(sequence, now, new CllmError('rejected', reason))
-    }
-    this.table.preemptAll(plan.preempt, now)
-    await this.#admit(plan, now, false)
-  }
-
-  async #admit(plan: Plan, now: number, insists: boolean): Promise<void> {
-    const failed = await this.table.admitAll(plan, now, this.finisher, insists)
-    for (const [sequence, error] of failed) this.finisher.mark(sequence, error)
-    this.finisher.finishPending(now)
   }
 
   /** Takes in a step's tokens and frees what ended with them, so that the next plan can use it. */

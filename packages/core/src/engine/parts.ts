@@ -35,6 +35,8 @@ export interface Admission {
 export interface WaitPredictor extends EngineObserver {
   /** What a request that arrives now can expect. */
   forecast(sequence: Sequence, now: number): Forecast
+  /** How many more tokens a request is expected to generate. Default: all that it may. */
+  answerTokens?(sequence: Sequence): number
   /** Milliseconds until the waiting request at this place, from 0, gets a slot. */
   waitMs(place: number, now: number): number
 }
@@ -102,6 +104,11 @@ export interface KVCacheManager {
   stopProducing(sequence: Sequence): void
   /** Takes the slot back and keeps its tokens for reuse, if they may be shared. */
   release(sequence: Sequence, now: number): void
+  /**
+   * Empties a slot without an owner, for its KV cells. Needed where all slots share their cells
+   * (`limits.kvTokens`).
+   */
+  evict?(slot: Slot): Promise<void>
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   move(from: Slot, to: Slot): Promise<boolean>
   /** Whether something is to be done before the next step … */

@@ -6,6 +6,7 @@ import { QueueLimits } from './input/admission.js'
 import { InputProcessor } from './input/input-processor.js'
 import { PartQueue } from './input/part-queue.js'
 import { InFlightPrefixSharing } from './kv/in-flight-prefix-sharing.js'
+import { KvPool } from './kv/kv-pool.js'
 import { SlotCacheManager } from './kv/kv-cache-manager.js'
 import { BlockPrefixIndex } from './kv/prefix-index.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
@@ -22,6 +23,7 @@ import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
 import { RunningSet } from './requests/running-set.js'
 import { WaitingQueue } from './requests/waiting-queue.js'
+import { StepPlanner } from './step-planner.js'
 import { Speculator } from './speculation/speculator.js'
 import { WakeSignal } from './wake-signal.js'
 import { Engine } from './engine.js'
@@ -53,6 +55,7 @@ const fixed = [
   EngineObservers,
   InFlightPrefixSharing,
   InputProcessor,
+  KvPool,
   OutputProcessor,
   PartQueue,
   PolicyRunner,
@@ -63,6 +66,7 @@ const fixed = [
   SlotActions,
   SlotCompactor,
   Speculator,
+  StepPlanner,
   StateCache,
   WaitingQueue,
   WakeSignal,

@@ -52,6 +52,11 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
   return parts
 }
 
+/** Tokens of all parts together. */
+export function tokensOf(parts: readonly StepPart[]): number {
+  return parts.reduce((sum, { tokens }) => sum + tokens, 0)
+}
+
 function withDrafts(part: StepPart, drafts: number): StepPart {
   const draft = part.request.drafts?.take(drafts) ?? []
   return { ...part, tokens: part.tokens + draft.length, drafts: draft.length, draft }

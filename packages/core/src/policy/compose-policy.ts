@@ -29,7 +29,7 @@ export function composePolicy(
   }
 }
 
-function joined(batching: Batching, order: Order): Pick<SchedulerPolicy, 'plan' | 'observe'> {
+function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' | 'options'> {
   let lastGroup: string | undefined
   return {
     plan(given) {
@@ -43,6 +43,7 @@ function joined(batching: Batching, order: Order): Pick<SchedulerPolicy, 'plan' 
       const preempt = victims.map(({ id }) => id)
       return { preempt, reject, ...batching.plan(view.state, view.next) }
     },
+    victim: (state) => order.victim?.(state)?.id,
     observe(event) {
       batching.observe?.(event)
       order.observe?.(event)

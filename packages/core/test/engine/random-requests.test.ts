@@ -15,6 +15,7 @@ import {
   type SequenceView,
   SimulatedClock,
   type TokenId,
+  WAIT_PREDICTOR,
 } from '@cllm/core'
 import { FakeBackend, fakeTokenIds, runUntilIdle } from '@cllm/core/testing'
 import * as fc from 'fast-check'
@@ -73,6 +74,8 @@ const trialArbitrary: fc.Arbitrary<Trial> = fc
 const machineArbitrary = fc.record({
   slots: fc.integer({ min: 1, max: 4 }),
   contextSize: fc.constantFrom(200, 256),
+  /** Tokens that all slots hold beyond those of one; below 0 each has cells of its own. */
+  shared: fc.constantFrom(-1, -1, 0, 20, 60, 200),
   batchSize: fc.constantFrom(8, 64, 128, 256),
   keepMultipleOf: fc.constantFrom(1, 1, 8),
   speculative: fc.constantFrom('off', 'tested', 'tested'),
@@ -88,9 +91,17 @@ const alike: Trial[] = Array.from({ length: 10 }, (_, index) => {
   const request = { prompt: { tokens: prompt }, maxTokens: 20, sampling, cache: true }
   return { prompt, request, sampling, maxTokens: 20, arrival: 10 * index, cancelAfter: undefined }
 })
+/** Requests that fit into a pool together, until their answers have grown. */
+const crowd: Trial[] = Array.from({ length: 8 }, (_, index) => {
+  const prompt = [...promptOf(4, index % 3), 10 + index, ...promptOf(60, index)]
+  const sampling = { ...defaultSampling, seed: index, ignoreEos: true }
+  const request = { prompt: { tokens: prompt }, maxTokens: 40, sampling, cache: true }
+  return { prompt, request, sampling, maxTokens: 40, arrival: index, cancelAfter: undefined }
+})
 const roomy = {
   slots: 4,
   contextSize: 256,
+  shared: -1,
   batchSize: 256,
   keepMultipleOf: 1,
   endProbability: 0,
@@ -113,6 +124,7 @@ function randomNumbers(seed: number): (below: number) => number {
 class RandomPolicy implements SchedulerPolicy {
   readonly name = 'random plans'
   readonly wrong: string[] = []
+  victims = 0
   readonly #seen = new Map<string, SequenceView['state']>()
 
   constructor(private readonly next: (below: number) => number) {}
@@ -151,6 +163,11 @@ class RandomPolicy implements SchedulerPolicy {
     return { admit, preempt, reject, run, wakeAt: state.now + 1 + next(20) }
   }
 
+  victim({ running }: SchedulerState): string | undefined {
+    this.victims++
+    return running[this.next(running.length + 1)]?.id
+  }
+
   observe(event: SchedulerEvent): void {
     if (event.type === 'step') {
       const tokens = event.parts.reduce((sum, part) => sum + part.tokens, 0)
@@ -158,7 +175,7 @@ class RandomPolicy implements SchedulerPolicy {
       const counted = event.prefillTokens + event.decodeSequences + drafts
       if (tokens !== counted) this.wrong.push('step counts')
       const { durationMs } = event
-      if (durationMs !== stepMsOf(tokens)) this.wrong.push(`a step took ${durationMs} ms`)
+      if (Math.abs(durationMs - stepMsOf(tokens)) > 1e-6) this.wrong.push(`a step took ${durationMs} ms`)
       return
     }
     const { request } = event
@@ -168,7 +185,9 @@ class RandomPolicy implements SchedulerPolicy {
 
   /** What it was told gives the same picture as the state. */
   #compare(state: SchedulerState): void {
-    if (state.running.length + state.freeSlots !== state.limits.slots) this.wrong.push('free slots')
+    const { running, freeSlots, limits } = state
+    const isPoolFull = limits.kvTokens !== undefined && freeSlots === 0
+    if (!isPoolFull && running.length + freeSlots !== limits.slots) this.wrong.push('free slots')
     let isQueuedSeen = false
     let latest = 0
     for (const view of state.waiting) {
@@ -255,6 +274,7 @@ t.test(
     const seen = { end: 0, stop: 0, cancelled: 0, timeout: 0, rejected: 0, backend_failed: 0 }
     const backendCalls = { truncate: 0, copyPrefix: 0, release: 0, save: 0, restore: 0 }
     let preemptions = 0
+    let victims = 0
     let drafted = 0
     let accepted = 0
     const trials = fc.array(trialArbitrary, { minLength: 1, maxLength: 10 })
@@ -266,6 +286,7 @@ t.test(
         const clock = new SimulatedClock(5000)
         const backend = new FailingBackend({
           ...machine,
+          kvTokens: machine.shared < 0 ? undefined : machine.contextSize + machine.shared,
           clock,
           stepMs: (batch) => stepMsOf(batch.reduce((sum, item) => sum + item.tokens.length, 0)),
           copyMs: (length) => length / 10,
@@ -280,7 +301,12 @@ t.test(
         const { speculative, cacheRamBytes } = machine
         const registry = knowing(backend, all, randomNumbers(machine.seed + 1))
         const options = { speculative, cacheRamBytes }
-        const parts = { backend, policy, clock, random: counting(), registry, options }
+        // Expects no answers, so that they outgrow the pool.
+        registry.provide(WAIT_PREDICTOR, 'hopeful', ({ original }) =>
+          Object.assign(original(), { answerTokens: () => 0 }),
+        )
+        const use = { 'wait-predictor': 'hopeful' }
+        const parts = { backend, policy, clock, random: counting(), registry, use, options }
         const engine = createEngine(parts)
         const events = new Map<string, RequestEvent[]>()
         let tooEarly = 0
@@ -386,6 +412,7 @@ t.test(
           throw new Error(JSON.stringify(problems))
         for (const { type } of backend.operations) backendCalls[type]++
         preemptions += statistics.preemptions
+        victims += policy.victims
         drafted += statistics.speculation?.draftTokens ?? 0
         accepted += statistics.speculation?.acceptedTokens ?? 0
         await engine.close()
@@ -394,12 +421,29 @@ t.test(
     await fc.assert(property, {
       numRuns: 120,
       endOnFailure: true,
-      examples: [[{ ...roomy, seed: 1 }, alike, 0]],
+      examples: [
+        [{ ...roomy, seed: 1 }, alike, 0],
+        ...Array.from(
+          { length: 12 },
+          (_, seed): [typeof roomy & { seed: number }, Trial[], number] => [
+            {
+              ...roomy,
+              contextSize: 200,
+              shared: 10 * seed,
+              cacheRamBytes: seed % 2 === 0 ? 0 : 1e6,
+              seed,
+            },
+            crowd,
+            0,
+          ],
+        ),
+      ],
     })
     const counts = {
       ...seen,
       ...backendCalls,
       preemptions,
+      victims,
       accepted,
       wrongDrafts: drafted - accepted,
     }

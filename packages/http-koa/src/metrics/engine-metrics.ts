@@ -71,18 +71,19 @@ export class EngineMetrics {
     if (statistics.recorder !== undefined) this.#setRecorder(labels, statistics.recorder)
   }
 
-  #setSlots(labels: ModelLabel, { limits }: EngineInfo, { slots }: EngineStatistics): void {
+  #setSlots(labels: ModelLabel, { limits }: EngineInfo, { slots, kvPool }: EngineStatistics): void {
     const [busy, idle] = [
       slots.filter(({ state }) => state !== 'idle'),
       slots.filter(({ state }) => state === 'idle'),
     ]
     const sum = (some: typeof slots) => some.reduce((total, { tokens }) => total + tokens, 0)
-    const capacity = limits.slots * limits.contextSize
+    const capacity = limits.kvTokens ?? limits.slots * limits.contextSize
     this.#gauge('cllm_slots', busy.length, { ...labels, state: 'busy' })
     this.#gauge('cllm_slots', idle.length, { ...labels, state: 'idle' })
     this.#gauge('cllm_kv_cache_tokens', sum(busy), { ...labels, use: 'running' })
     this.#gauge('cllm_kv_cache_tokens', sum(idle), { ...labels, use: 'kept' })
     this.#gauge('cllm_kv_cache_capacity_tokens', capacity, labels)
+    if (kvPool !== undefined) this.#gauge('cllm_kv_cache_free_tokens', kvPool.free, labels)
     this.#gauge('cllm_kv_cache_usage_perc', sum(busy) / capacity, labels)
   }
 

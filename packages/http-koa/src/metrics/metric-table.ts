@@ -92,6 +92,9 @@ export const engineMetrics = {
   cllm_slots: gauge('Slots by what they do.', ['state']),
   cllm_kv_cache_tokens: gauge('Tokens in slots: of requests that run, or kept for reuse.', ['use']),
   cllm_kv_cache_capacity_tokens: gauge('Tokens that all slots together can hold.'),
+  cllm_kv_cache_free_tokens: gauge(
+    'Tokens that still fit where all slots share their KV cells (`--kv-tokens`).',
+  ),
   cllm_kv_cache_usage_perc: gauge('Share of that which running requests take, from 0 to 1.'),
   cllm_engine_requests_total: counter('Requests that the engine has ended, by how.', ['outcome']),
   cllm_prompt_tokens_total: counter('Prompt tokens of ended requests.'),

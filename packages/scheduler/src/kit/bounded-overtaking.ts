@@ -43,6 +43,7 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
     },
     reject: (state) => order.reject?.(state) ?? [],
     preempt: (state) => order.preempt?.(state) ?? [],
+    victim: (state) => order.victim?.(state),
     observe(event) {
       if (event.type === 'admitted' && event.request === favoured) turnAt = clock.now + price
       clock.observe(event)

@@ -2,6 +2,7 @@ import type { SequenceView } from '@cllm/core'
 import { defineOrder } from '@cllm/core/portable'
 import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { largest } from '../kit/largest.js'
 import { PrefillSpeed } from '../kit/prefill-speed.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
@@ -52,6 +53,7 @@ export const edf = defineOrder({
           }
           return refused
         },
+        victim: ({ running }) => largest(running, ({ deadline = Infinity }) => deadline),
         observe(event) {
           speed.observe(event)
           heap.observe(event)

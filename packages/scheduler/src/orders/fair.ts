@@ -3,6 +3,7 @@ import { defineOrder } from '@cllm/core/portable'
 import TinyQueue from 'tinyqueue'
 import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { largest } from '../kit/largest.js'
 import { priceOptions, TenantLedger } from '../kit/tenant-ledger.js'
 
 interface Candidate {
@@ -53,6 +54,7 @@ export const fair = defineOrder({
             queue.push(least)
           }
         },
+        victim: ({ running }) => largest(running, (request) => ledger.tenantOf(request).used),
         observe: (event) => ledger.observe(event),
       },
       patience,

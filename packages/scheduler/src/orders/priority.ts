@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
 import { TokenClock } from '../kit/token-clock.js'
 import { findVictims } from '../kit/find-victims.js'
+import { largest } from '../kit/largest.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
 /**
@@ -44,6 +45,7 @@ export const priority = defineOrder({
             return request.priority >= victim.priority + preemptionThreshold
           })
         },
+        victim: ({ running }) => largest(running, ({ priority }) => -priority),
         observe(event) {
           clock.observe(event)
           heap.observe(event)

@@ -27,6 +27,15 @@ export const nativeOptions = {
     arg: 'kv-unified',
     placeholder: 'auto|on|off',
   }),
+  kv_tokens: option({
+    doc:
+      'Tokens that all slots hold together, in one pool: each request takes what it needs, up to the ' +
+      'context size. By default each slot has cells for a whole context.',
+    default: null,
+    format: orNone(integer({ minimum: 1 })),
+    arg: 'kv-tokens',
+    placeholder: 'TOKENS',
+  }),
   poll: option({
     doc: 'How long compute threads poll for the next pass before they sleep, 0 to 100.',
     default: 50,

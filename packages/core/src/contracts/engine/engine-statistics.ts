@@ -47,6 +47,14 @@ export interface SpeculationStatistics {
   readonly acceptedTokens: number
 }
 
+/** The KV cells that all slots share. */
+export interface KvPoolStatistics {
+  /** Tokens that fit into them. */
+  readonly tokens: number
+  /** Those of them that hold no token. */
+  readonly free: number
+}
+
 /** Counters since the start, and what is going on. Times are milliseconds. */
 export interface EngineStatistics extends StepStatistics {
   readonly waiting: number
@@ -68,6 +76,8 @@ export interface EngineStatistics extends StepStatistics {
   readonly busyMs: number
   /** Absent where nothing was ever drafted. */
   readonly speculation?: SpeculationStatistics
+  /** Absent where each slot has cells of its own. */
+  readonly kvPool?: KvPoolStatistics
   /** The tiers behind the slots; absent where there are none. */
   readonly cache?: CacheStatistics
   /** What the flight recorder holds, where there is one. */

@@ -39,6 +39,11 @@ export interface BackendLimits {
   readonly slots: number
   /** Tokens per slot. */
   readonly contextSize: number
+  /**
+   * Tokens that all slots hold together, at least `contextSize`, where they share one pool of KV cells:
+   * tokens that `copyPrefix` copied count once. Default: each slot has cells of its own.
+   */
+  readonly kvTokens?: number
   /** Tokens per step, over all sequences. */
   readonly batchSize: number
   /**
@@ -178,6 +183,8 @@ export interface Backend {
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
+  /** How many more tokens the slots can hold together. Needed for `limits.kvTokens`. */
+  readonly freeTokens?: number | undefined
 
   /**
    * A sampler for the sequence whose tokens so far (prompt and generated) are `tokens`. Draws are a

@@ -18,6 +18,11 @@ export interface Order {
    * again from its tokens, so name only what is worth it.
    */
   preempt?(state: SchedulerState): readonly SequenceView[]
+  /**
+   * The running request that gives its slot back when the KV cells that all share are used up. Default:
+   * the one that was admitted last.
+   */
+  victim?(state: SchedulerState): SequenceView | undefined
   /** Learns from what happened. */
   observe?(event: SchedulerEvent): void
 }

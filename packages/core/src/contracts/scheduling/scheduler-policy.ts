@@ -73,6 +73,7 @@ export interface SchedulerState {
   readonly waiting: WaitingView
   /** Admitted requests, by admission. */
   readonly running: readonly SequenceView[]
+  /** Slots that can be given out; none while the KV cells that all share do not suffice for one more. */
   readonly freeSlots: number
   readonly limits: BackendLimits
 }
@@ -154,6 +155,11 @@ export interface SchedulerPolicy {
   readonly options?: Readonly<Record<string, unknown>>
   /** Says what the next step is. Called before every step, and when there is something new. */
   plan(state: SchedulerState): Plan
+  /**
+   * Says which of the running requests gives its slot back when the KV cells that all share are used up:
+   * its id, or undefined for the one that was admitted last. It waits again, its tokens kept.
+   */
+  victim?(state: SchedulerState): string | undefined
   /** Hears of what happened, in order. */
   observe?(event: SchedulerEvent): void
 }

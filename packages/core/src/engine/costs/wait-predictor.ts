@@ -73,6 +73,12 @@ export class FcfsWaitPredictor implements WaitPredictor {
     return Math.max(0, this.#look(now).turnOf(place) - now)
   }
 
+  /** How many more tokens a request is expected to generate. */
+  answerTokens({ maxTokens, generatedTokens, promptTokens }: Sequence): number {
+    const most = Math.min(maxTokens, this.#limits.contextSize + 1 - promptTokens) - generatedTokens
+    return this.#answers.expected(Math.max(1, most))
+  }
+
   onQueued(sequence: Sequence): void {
     this.#queue?.add(this.#workOf(sequence))
   }
@@ -128,13 +134,11 @@ export class FcfsWaitPredictor implements WaitPredictor {
 
   /** The remaining work of a request. A share of a waiting prompt will be found in the cache. */
   #workOf(sequence: Sequence): Work {
-    const { isWaiting, maxTokens, generatedTokens, promptTokens } = sequence
-    const most = Math.min(maxTokens, this.#limits.contextSize + 1 - promptTokens) - generatedTokens
     const perStep = this.#answerTokens / this.#answerSteps
-    const steps = this.#answers.expected(Math.max(1, most)) / perStep
+    const steps = this.answerTokens(sequence) / perStep
     if (sequence.state === 'decoding') return { promptMs: 0, steps }
     const left = sequence.tokens.length - sequence.computedTokens
-    const tokens = isWaiting ? left * (1 - this.costs.reuseShare) : left
+    const tokens = sequence.isWaiting ? left * (1 - this.costs.reuseShare) : left
     return { promptMs: this.#sharedMs(tokens), steps: steps + this.#parts(tokens) - 1 }
   }
 

@@ -2,7 +2,8 @@ import { inject, injectable } from 'tsyringe'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { EngineOptions } from '../engine-options.js'
 import * as tokens from '../../tokens.js'
-import type { Admission, KVCacheManager, WaitPredictor } from '../parts.js'
+import { KvPool } from '../kv/kv-pool.js'
+import type { Admission, WaitPredictor } from '../parts.js'
 import { WaitingQueue } from '../requests/waiting-queue.js'
 import type { Sequence } from '../requests/sequence.js'
 
@@ -14,7 +15,7 @@ import type { Sequence } from '../requests/sequence.js'
 export class QueueLimits implements Admission {
   constructor(
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(KvPool) private readonly pool: KvPool,
     @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(tokens.ENGINE_OPTIONS) private readonly limits: EngineOptions,
   ) {}
@@ -26,9 +27,9 @@ export class QueueLimits implements Admission {
    */
   checkCount(arriving: number, now: number): void {
     const { maxQueuedRequests: limit } = this.limits
-    const { waiting, kv, predictor } = this
+    const { waiting, pool, predictor } = this
     const waits = waiting.total + arriving
-    if (waits < limit + kv.freeCount) return
+    if (waits < limit + pool.freeSlots) return
     const retryAfterMs = predictor.waitMs(waits - limit, now)
     const message = `${limit} requests are waiting, which is the limit`
     throw new CllmError('queue_full', message, { details: { limit, retryAfterMs } })
@@ -36,16 +37,16 @@ export class QueueLimits implements Admission {
 
   /** By tokens and by the time that it would wait. */
   check(sequence: Sequence, now: number): void {
-    const { waiting, kv } = this
-    if (waiting.total < kv.freeCount) return
+    const { waiting, pool } = this
+    if (waiting.total < pool.freeSlots) return
     this.#checkTokens(sequence, now)
     this.#checkWait(sequence)
   }
 
   #checkTokens({ promptTokens }: Sequence, now: number): void {
     const { maxQueuedTokens: limit } = this.limits
-    const { waiting, kv, predictor } = this
-    if (limit === undefined || waiting.total <= kv.freeCount) return
+    const { waiting, pool, predictor } = this
+    if (limit === undefined || waiting.total <= pool.freeSlots) return
     let over = waiting.promptTokens + promptTokens - limit
     if (over <= 0) return
     let place = 0

@@ -144,6 +144,13 @@ export class SlotCacheManager implements KVCacheManager {
     else this.#empty(slot)
   }
 
+  /** Empties a slot without an owner; what others may want again is saved before. */
+  async evict(slot: Slot): Promise<void> {
+    await this.states.beforeLoss(slot, 0, this.#isAnyDecoding)
+    this.index.drop(slot)
+    this.#empty(slot)
+  }
+
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   async move(from: Slot, to: Slot): Promise<boolean> {
     const { owner } = from

@@ -15,6 +15,7 @@ import type { EngineOptions } from '../engine-options.js'
 import { checkPlan } from './check-plan.js'
 import { Patience } from './patience.js'
 import type { RunningSet } from '../requests/running-set.js'
+import type { Sequence } from '../requests/sequence.js'
 import type { WaitingQueue } from '../requests/waiting-queue.js'
 import { defined } from '../../defined.js'
 
@@ -83,6 +84,21 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     }
   }
 
+  /**
+   * The running request that gives its slot back for the others: the policy's choice, or the one that was
+   * admitted last.
+   */
+  victim(state: Omit<SchedulerState, 'running'>, running: RunningSet): Sequence | undefined {
+    const { policy } = this
+    let chosen: string | undefined
+    try {
+      chosen = policy.victim?.({ ...state, running: running.list })
+    } catch (error) {
+      this.#onThrown('when asked for a victim', error)
+    }
+    return running.get(chosen ?? '') ?? running.list.at(-1)
+  }
+
   /** There are no requests to plan for. */
   onIdle(now: number): void {
     this.#patience.pause(now)
@@ -120,14 +136,17 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     try {
       this.policy.observe?.(event)
     } catch (error) {
-      const { name } = this.policy
-      if (this.#canFallBack) {
-        this.#fault = failed(name, `threw on the event "${event.type}": ${String(error)}`, error)
-        return
-      }
-      const fields = { policy: name, event: event.type, error: String(error) }
-      this.logger.error(fields, 'the policy threw on an event')
+      this.#onThrown(`on the event "${event.type}"`, error)
     }
+  }
+
+  #onThrown(when: string, error: unknown): void {
+    const { name } = this.policy
+    if (this.#canFallBack) {
+      this.#fault = failed(name, `threw ${when}: ${String(error)}`, error)
+      return
+    }
+    this.logger.error({ policy: name, error: String(error) }, `the policy threw ${when}`)
   }
 
   #ask(state: Omit<SchedulerState, 'running'>, waiting: WaitingQueue, running: RunningSet): Plan {

@@ -24,7 +24,7 @@ export function endState(error: Pick<CllmError, 'code'> | undefined): EndState {
 /** Counters of an engine's work. */
 export type Counts = Omit<
   EngineStatistics,
-  'waiting' | 'running' | 'slots' | 'policyFaults' | 'recorder' | 'cache'
+  'waiting' | 'running' | 'slots' | 'policyFaults' | 'recorder' | 'cache' | 'kvPool'
 >
 
 /** The fields of a step that are counted. */

@@ -7,6 +7,7 @@ import { defined } from '../../defined.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
+import { KvPool } from '../kv/kv-pool.js'
 import type { KVCacheManager } from '../parts.js'
 import type { EndState } from '../report/counters.js'
 import { EngineObservers } from '../report/engine-observers.js'
@@ -29,6 +30,7 @@ export class RequestTable {
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(KvPool) private readonly pool: KvPool,
     @inject(InFlightPrefixSharing) private readonly sharing: InFlightPrefixSharing,
     @inject(WaitingQueue) readonly waiting: WaitingQueue,
     @inject(RunningSet) readonly running: RunningSet,
@@ -39,10 +41,10 @@ export class RequestTable {
     return this.waiting.total === 0 && this.running.size === 0
   }
 
-  statistics(): Pick<EngineStatistics, 'waiting' | 'running' | 'slots' | 'cache'> {
+  statistics(): Pick<EngineStatistics, 'waiting' | 'running' | 'slots' | 'cache' | 'kvPool'> {
     const { waiting, running, kv } = this
     const counts = { waiting: waiting.total, running: running.size, slots: kv.statistics() }
-    return { ...counts, ...defined({ cache: kv.cache?.() }) }
+    return { ...counts, ...defined({ cache: kv.cache?.(), kvPool: this.pool.statistics() }) }
   }
 
   find(id: string): Sequence | undefined {
@@ -98,7 +100,7 @@ export class RequestTable {
     return undefined
   }
 
-  /** Admits those that still wait and are not about to leave; returns those that cannot run. */
+  /** Admits those that still wait, have room and are not about to leave; returns those that cannot run. */
   async admitAll(
     { admit }: Plan,
     now: number,
@@ -109,6 +111,8 @@ export class RequestTable {
     for (const id of admit) {
       const sequence = this.waiting.get(id)
       if (sequence === undefined || leaving.has(sequence)) continue
+      // No other is admitted before it, however small: a large one would wait for ever.
+      if (!(await this.pool.admits(sequence))) break
       const error = await this.admit(sequence, now, insists)
       if (error !== undefined) failed.set(sequence, error)
     }

@@ -9,6 +9,8 @@ export interface CheckContext {
   readonly vocabularySize: number
   readonly slots: readonly FakeSlot[]
   readonly samplers: ReadonlySet<Sampler>
+  /** How many more tokens all slots can hold together. */
+  readonly freeTokens: number
 }
 
 /** Says what is wrong with a batch, or undefined: as strict as llama.cpp and the contract allow. */
@@ -17,6 +19,8 @@ export function checkBatch(batch: readonly BatchItem[], context: CheckContext): 
   const { batchSize } = context.limits
   const size = batch.reduce((sum, { tokens }) => sum + tokens.length, 0)
   if (size > batchSize) return `the batch has ${size} tokens, batchSize is ${batchSize}`
+  const { freeTokens } = context
+  if (size > freeTokens) return `the batch has ${size} tokens, there are ${freeTokens} free cells`
   const slots = new Set(batch.map(({ slot }) => slot))
   if (slots.size < batch.length) return 'a slot is in the batch twice'
   const samplers = batch.flatMap(({ sampler }) => sampler ?? [])

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { CllmError } from '../../errors/cllm-error.js'
 import { type BackendDriver, greedy } from './backend-driver.js'
 import { checkDrafts } from './draft-checks.js'
+import { checkPool } from './pool-checks.js'
 import { checkStates } from './state-checks.js'
 import { check, type TestContext } from '../test-context.js'
 
@@ -143,6 +144,10 @@ export async function checkSlots(
 
   await inTurn('what a slot holds can be saved and restored', async () => {
     if (backend.states !== undefined) await checkStates(driver, backend.states, exact)
+  })
+
+  await inTurn('slots that share their cells hold kvTokens together', async () => {
+    if (backend.limits.kvTokens !== undefined) await checkPool(driver)
   })
 
   await inTurn('a slot takes contextSize tokens; a step that fails changes nothing', async () => {

@@ -10,6 +10,8 @@ export interface FakeBackendOptions {
   readonly slots?: number
   /** Tokens per slot; default 256. */
   readonly contextSize?: number
+  /** Tokens that all slots hold together; default: each has cells of its own. */
+  readonly kvTokens?: number | undefined
   /** Tokens per step; default 64. */
   readonly batchSize?: number
   /** How likely a text ends with each token, 0 (default: never) to 1. */

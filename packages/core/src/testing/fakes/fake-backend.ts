@@ -22,6 +22,7 @@ import { FakeModel } from './fake-model.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeSlot } from './fake-slot.js'
 import { FakeStates } from './fake-states.js'
+import { defined } from '../../defined.js'
 import { extendHash, hashTokens } from '../../hash.js'
 
 /** A call during which no other may be made. */
@@ -81,13 +82,15 @@ export class FakeBackend implements Backend {
       drafts: (options.keepMultipleOf ?? 1) === 1,
       gpu: false,
     }
-    this.limits = Object.freeze({ slots, contextSize, batchSize })
+    const { kvTokens } = options
+    this.limits = Object.freeze({ slots, contextSize, batchSize, ...defined({ kvTokens }) })
     this.states = new FakeStates({
       id,
       contextSize,
       keepMultipleOf: options.keepMultipleOf ?? 1,
       operations: this.operations,
       slot: (slot) => this.#slot(slot),
+      freeTokens: () => this.freeTokens ?? Infinity,
       during: async (call, bytes, work) => {
         this.#check(call, { betweenSteps: true })
         return await this.#after(call, this.#options.stateMs?.(bytes) ?? 0, work)
@@ -104,6 +107,13 @@ export class FakeBackend implements Backend {
       sizeBytes: 0,
       ...(options.details !== undefined && { details: options.details }),
     })
+  }
+
+  /** How many more tokens its slots can hold together, where it has `kvTokens`. */
+  get freeTokens(): number | undefined {
+    const { kvTokens } = this.limits
+    if (kvTokens === undefined) return undefined
+    return kvTokens - new Set(this.#slots.flatMap(({ cells }) => cells)).size
   }
 
   /** Whether a step is under way. */
@@ -139,6 +149,7 @@ export class FakeBackend implements Backend {
       vocabularySize: this.tokenizer.vocabularySize,
       slots: this.#slots,
       samplers: this.#samplers,
+      freeTokens: this.freeTokens ?? Infinity,
     })
     if (problem !== undefined) this.#violation(`step: ${problem}`)
     const items = batch.map((item) => Object.freeze({ ...item, tokens: [...item.tokens] }))
@@ -185,7 +196,8 @@ export class FakeBackend implements Backend {
     this.operations.push({ type: 'copyPrefix', from, to, length })
     return this.#after('copyPrefix', this.#options.copyMs?.(length) ?? 0, () => {
       target.truncate(0)
-      target.append(this.#slot(from).tokens.slice(0, kept))
+      const { tokens, cells } = this.#slot(from)
+      target.append(tokens.slice(0, kept), cells)
       return kept
     })
   }

@@ -4,6 +4,8 @@ import { extendHash } from '../../hash.js'
 /** What a slot of {@link FakeBackend} holds: its tokens, and as its "KV" the hash after each. */
 export class FakeSlot {
   readonly tokens: TokenId[] = []
+  /** Its KV cells, one per token; a copy has the same ones. */
+  readonly cells: symbol[] = []
   readonly #hashes: number[] = []
   readonly #emptyHash: number
 
@@ -16,8 +18,9 @@ export class FakeSlot {
     return this.#hashes[length - 1] ?? this.#emptyHash
   }
 
-  append(tokens: readonly TokenId[]): void {
-    for (const token of tokens) {
+  append(tokens: readonly TokenId[], cells: readonly symbol[] = []): void {
+    for (const [index, token] of tokens.entries()) {
+      this.cells.push(cells[index] ?? Symbol('cell'))
       this.#hashes.push(extendHash(this.hashAt(this.tokens.length), token))
       this.tokens.push(token)
     }
@@ -26,5 +29,6 @@ export class FakeSlot {
   truncate(length: number): void {
     this.tokens.length = length
     this.#hashes.length = length
+    this.cells.length = length
   }
 }

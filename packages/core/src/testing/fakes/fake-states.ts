@@ -11,6 +11,7 @@ export interface FakeStatesHost {
   readonly contextSize: number
   readonly operations: FakeOperation[]
   slot(slot: SlotId): FakeSlot
+  freeTokens(): number
   /** Runs `work` as a call that takes as long as this many bytes do. */
   during<T>(call: 'save' | 'restore', bytes: number, work: () => T): Promise<T>
   violation(problem: string): never
@@ -74,6 +75,7 @@ export class FakeStates implements SlotStates {
       }
       target.truncate(0)
       if (tokens.length !== count || count > host.contextSize) return false
+      if (count > host.freeTokens()) return false
       target.append(tokens)
       return target.hashAt(count) === hash
     })

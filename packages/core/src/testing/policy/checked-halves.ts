@@ -9,6 +9,7 @@ export function checkedOrder(order: Order): Order {
     next: (state) => namedOnce(order.next(state), state.waiting),
     reject: (state) => order.reject?.(state) ?? [],
     preempt: (state) => order.preempt?.(state) ?? [],
+    victim: (state) => order.victim?.(state),
     observe: (event) => order.observe?.(event),
   }
 }

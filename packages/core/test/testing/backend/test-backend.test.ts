@@ -19,6 +19,7 @@ await testBackend(
   t,
   () => new FakeBackend({ id: 'small', slots: 1, contextSize: 32, batchSize: 2 }),
 )
+await testBackend(t, () => new FakeBackend({ id: 'pooled', kvTokens: 600 }))
 await testBackend(t, () => new FakeBackend({ id: 'coarse', keepMultipleOf: 8, contextSize: 600 }))
 await testBackend(t, () => new FakeBackend({ id: 'ending', endProbability: 0.3 }), { exact: false })
 

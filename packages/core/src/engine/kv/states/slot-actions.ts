@@ -12,6 +12,7 @@ import * as tokens from '../../../tokens.js'
 import type { KVCacheManager, PrefixIndex, Slot } from '../../parts.js'
 import { WakeSignal } from '../../wake-signal.js'
 import { BlockChain } from '../block-chain.js'
+import { KvPool } from '../kv-pool.js'
 import { StateCache } from './state-cache.js'
 
 interface Job {
@@ -36,6 +37,7 @@ export class SlotActions {
     @inject(tokens.PREFIX_INDEX) private readonly index: PrefixIndex,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.SLOT_FILES) private readonly place: { readonly files?: SlotFiles },
+    @inject(KvPool) private readonly pool: KvPool,
     @inject(StateCache) private readonly states: StateCache,
     @inject(WakeSignal) private readonly wake: WakeSignal,
   ) {}
@@ -135,6 +137,7 @@ export class SlotActions {
       throw new CllmError('invalid_request', message, { details: { field: 'filename' } })
     }
     this.#empty(slot)
+    await this.pool.fits(length)
     if (!(await states.restore(slot.id, data, { tokens: length }))) {
       throw new CllmError('backend_failed', `${filename} cannot be restored`)
     }

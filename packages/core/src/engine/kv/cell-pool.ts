@@ -1,0 +1,63 @@
+/**
+ * Counts the KV cells of a pool that sequences share, for a backend to know `freeTokens`: a copied
+ * prefix lies in the same cells for both, until the last of them gives it back. Cells are numbers here,
+ * and not those of any memory.
+ */
+export class CellPool {
+  /** For each slot the cell of each of its tokens. */
+  readonly #cells: readonly number[][]
+  /** How many slots have the cell. */
+  readonly #owners: Uint16Array
+  /** Cells that were given back. */
+  readonly #spare: number[] = []
+  /** Cells from this one on were never used. */
+  #fresh = 0
+
+  /** @param size - tokens that all slots hold together */
+  constructor(
+    readonly size: number,
+    slots: number,
+  ) {
+    this.#cells = Array.from({ length: slots }, () => [])
+    this.#owners = new Uint16Array(size)
+  }
+
+  /** How many more tokens fit. */
+  get free(): number {
+    return this.size - this.#fresh + this.#spare.length
+  }
+
+  /** The slot holds `length` tokens from now on: more, or fewer. Throws where they do not fit. */
+  resize(slot: number, length: number): void {
+    const cells = this.#of(slot)
+    if (length - cells.length > this.free) {
+      throw new RangeError(
+        `expected at most ${this.free} more tokens, got ${length - cells.length}`,
+      )
+    }
+    while (cells.length > length) this.#giveBack(cells.pop()!)
+    while (cells.length < length) {
+      const cell = this.#spare.pop() ?? this.#fresh++
+      this.#owners[cell] = 1
+      cells.push(cell)
+    }
+  }
+
+  /** The first `length` tokens of `from` become all that `to` holds, in the same cells. */
+  copy(from: number, to: number, length: number): void {
+    const shared = this.#of(from).slice(0, length)
+    for (const cell of shared) this.#owners[cell]!++
+    this.resize(to, 0)
+    this.#of(to).push(...shared)
+  }
+
+  #of(slot: number): number[] {
+    const cells = this.#cells[slot]
+    if (cells === undefined) throw new RangeError(`there is no slot ${slot}`)
+    return cells
+  }
+
+  #giveBack(cell: number): void {
+    if (--this.#owners[cell]! === 0) this.#spare.push(cell)
+  }
+}

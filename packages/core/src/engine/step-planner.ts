@@ -1,0 +1,98 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend } from '../contracts/model/backend.js'
+import type { Plan, SchedulerState } from '../contracts/scheduling/scheduler-policy.js'
+import { CllmError } from '../errors/cllm-error.js'
+import * as tokens from '../tokens.js'
+import { KvPool } from './kv/kv-pool.js'
+import { PolicyRunner } from './policy/policy-runner.js'
+import { EngineObservers } from './report/engine-observers.js'
+import { RequestFinisher } from './requests/request-finisher.js'
+import { RequestTable } from './requests/request-table.js'
+import { partsOf, type StepPart, tokensOf } from './run-step.js'
+import { Speculator } from './speculation/speculator.js'
+
+/** What is to be computed next. */
+export interface PlannedStep {
+  /** None: nothing can be computed now. */
+  readonly parts: readonly StepPart[]
+  /** When the policy wants to be asked again, though nothing may happen before. */
+  readonly wakeAt: number | undefined
+  /** Whether requests came into sight that the plan does not know. */
+  readonly isOutdated: boolean
+}
+
+/** Asks the policy what the next step is, and does what it takes: slots are given out and taken back. */
+@injectable()
+export class StepPlanner {
+  constructor(
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(RequestTable) private readonly table: RequestTable,
+    @inject(PolicyRunner) private readonly policy: PolicyRunner,
+    @inject(KvPool) private readonly pool: KvPool,
+    @inject(RequestFinisher) private readonly finisher: RequestFinisher,
+    @inject(Speculator) private readonly speculator: Speculator,
+    @inject(EngineObservers) private readonly observers: EngineObservers,
+  ) {}
+
+  /** The next step. Throws `policy_failed`. */
+  async next(now: number): Promise<PlannedStep> {
+    const plan = this.#plan(now)
+    const visible = this.table.waiting.size
+    await this.#apply(plan, now)
+    let parts = this.#partsOf(plan)
+    if (parts.length === 0) {
+      // A plan of held requests only gets them: otherwise nothing would be computed.
+      await this.#admit(plan, now, true)
+      parts = this.#partsOf(plan)
+    }
+    parts = await this.#makeRoom(parts, now)
+    const isOutdated = this.table.waiting.size > visible
+    return { parts, wakeAt: plan.wakeAt, isOutdated }
+  }
+
+  #state(now: number): Omit<SchedulerState, 'running'> {
+    const { waiting } = this.table
+    return { now, waiting, freeSlots: this.pool.freeSlots, limits: this.backend.limits }
+  }
+
+  #plan(now: number): Plan {
+    const { waiting, running } = this.table
+    const state = this.#state(now)
+    const plan = this.speculator.complete(this.policy.plan(state, waiting, running), running)
+    this.observers.onPlan(plan, { ...state, running: running.list })
+    return plan
+  }
+
+  #partsOf(plan: Plan): readonly StepPart[] {
+    return partsOf(plan, this.table.running, this.backend.limits.batchSize)
+  }
+
+  async #apply(plan: Plan, now: number): Promise<void> {
+    for (const { id, reason } of plan.reject) {
+      const sequence = this.table.waiting.get(id)
+      if (sequence === undefined) continue
+      this.finisher.finish(sequence, now, new CllmError('rejected', reason))
+    }
+    this.table.preemptAll(plan.preempt, now)
+    await this.#admit(plan, now, false)
+  }
+
+  async #admit(plan: Plan, now: number, insists: boolean): Promise<void> {
+    const failed = await this.table.admitAll(plan, now, this.finisher, insists)
+    for (const [sequence, error] of failed) this.finisher.mark(sequence, error)
+    this.finisher.finishPending(now)
+  }
+
+  /** Where the tokens do not fit into the KV cells, requests give their slots back, one by one. */
+  async #makeRoom(parts: readonly StepPart[], now: number): Promise<readonly StepPart[]> {
+    const { running } = this.table
+    while (!(await this.pool.fits(tokensOf(parts))) && running.size > 1) {
+      const victim = this.policy.victim(this.#state(now), running)
+      if (victim === undefined) break
+      this.table.preempt(victim, now)
+      this.pool.onOverflow()
+      parts = parts.filter(({ request }) => request !== victim)
+    }
+    return parts
+  }
+}

@@ -1,0 +1,165 @@
+import { CellPool, type GenerateRequest } from '@cllm/core'
+import { firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
+import * as fc from 'fast-check'
+import t from 'tap'
+import {
+  collect,
+  expectedTokens,
+  greedy,
+  isDone,
+  promptOf,
+  rig,
+  type RigOptions,
+} from '../../rig.js'
+
+/** Four slots of up to 200 tokens that hold 300 together. */
+const pooled = (options: RigOptions = {}) =>
+  rig({ slots: 4, contextSize: 200, kvTokens: 300, ...options })
+
+type Pooled = ReturnType<typeof pooled>
+
+const start = ({ client }: Pooled, id: string, request: GenerateRequest) =>
+  collect(client.submit({ ...request, id }))
+
+const running = ({ engine }: Pooled): (string | undefined)[] =>
+  engine.statistics().slots.flatMap(({ request }) => request ?? [])
+
+t.test(
+  'a request is admitted when its prompt and its answer have room beside the others',
+  async (t) => {
+    const made = pooled()
+    const { clock, engine } = made
+    const answers = ['a', 'b', 'c', 'd'].map((id, family) =>
+      start(made, id, greedy(promptOf(90, family), 20)),
+    )
+    await runUntilIdle(clock, 1015)
+    t.same(running(made), ['a', 'b'], 'two of 110 tokens fit into 300, though slots are free')
+    t.equal(engine.statistics().waiting, 2)
+    const all = await made.run(Promise.all(answers))
+    for (const [family, { tokens }] of all.entries()) {
+      t.same(tokens, expectedTokens(made.backend, promptOf(90, family), 20))
+    }
+    t.equal(engine.statistics().preemptions, 0)
+    await isDone(t, made)
+  },
+)
+
+t.test('a long request is not overtaken for ever by short ones behind it', async (t) => {
+  const made = pooled()
+  const order: string[] = []
+  made.engine.observe({ onFinished: ({ id }) => void order.push(id) })
+  const ask = (id: string, length: number, family: number) =>
+    start(made, id, greedy(promptOf(length, family), 10))
+  const answers = [ask('short', 100, 0), ask('other', 100, 1), ask('long', 190, 2)]
+  const late = Array.from({ length: 6 }, (_, index) => ask(`late ${index}`, 60, 3 + index))
+  await made.run(Promise.all([...answers, ...late]))
+  t.same(order.slice(0, 3), ['short', 'other', 'long'])
+  await isDone(t, made)
+})
+
+t.test('a shared prefix takes its cells once', async (t) => {
+  const made = pooled()
+  await made.ask(greedy(promptOf(150), 1))
+  const answers = [1, 2, 3].map((own) =>
+    start(made, `r${own}`, greedy([...promptOf(150), own], 20)),
+  )
+  await runUntilIdle(made.clock, made.clock.now() + 25)
+  t.same(running(made).toSorted(), ['r1', 'r2', 'r3'], 'three of 170 tokens fit into 300')
+  const [one] = await made.run(Promise.all(answers))
+  t.ok((one?.end?.usage.cachedTokens ?? 0) >= 144)
+  await isDone(t, made)
+})
+
+t.test('idle slots are emptied for others, the longest unused first', async (t) => {
+  const made = pooled()
+  for (const family of [0, 1, 2]) await made.ask(greedy(promptOf(80, family), 10))
+  await made.ask(greedy(promptOf(100, 3), 10))
+  const cached = async (family: number) => {
+    const { end } = await made.ask(greedy([...promptOf(80, family), 7], 1))
+    return end?.usage.cachedTokens
+  }
+  t.equal(await cached(2), 80, 'what was used last is still there')
+  t.ok((await cached(0)) === 0, 'and what was not is gone')
+  await isDone(t, made)
+})
+
+t.test('answers that grow beyond what was expected preempt one request at a time', async (t) => {
+  // Short answers teach the engine to expect little.
+  const victims: string[] = []
+  const asked: number[] = []
+  const policy = {
+    ...firstComeFirstServed,
+    victim: (state: { readonly running: readonly { readonly id: string }[] }) => {
+      asked.push(state.running.length)
+      return state.running.find(({ id }) => id === 'b')?.id
+    },
+  }
+  const made = pooled({ policy, endProbability: 0.5 })
+  for (let seed = 0; seed < 60; seed++) {
+    await made.ask({ prompt: { tokens: promptOf(5) }, maxTokens: 90, sampling: { seed } })
+  }
+  made.engine.observe({ onPreempted: ({ id }) => void victims.push(id) })
+  const answers = ['a', 'b', 'c'].map((id, family) =>
+    start(made, id, greedy(promptOf(80, family), 80)),
+  )
+  const all = await made.run(Promise.all(answers))
+  for (const [family, { tokens }] of all.entries()) {
+    t.same(tokens, expectedTokens(made.backend, promptOf(80, family), 80), 'and all are served')
+  }
+  t.equal(victims[0], 'b', "the policy's choice gives way")
+  t.ok(victims.length < 6, `${victims.length} preemptions`)
+  t.ok(asked.every((count) => count > 1))
+  await isDone(t, made)
+})
+
+t.test('a policy that throws when asked for a victim is replaced', async (t) => {
+  const policy = {
+    ...firstComeFirstServed,
+    name: 'thrower',
+    victim: () => {
+      throw new Error('no idea')
+    },
+  }
+  const made = pooled({ policy, endProbability: 0.5, fallbackPolicy: () => firstComeFirstServed })
+  for (let seed = 0; seed < 60; seed++) {
+    await made.ask({ prompt: { tokens: promptOf(5) }, maxTokens: 90, sampling: { seed } })
+  }
+  const answers = ['a', 'b', 'c'].map((id, family) =>
+    start(made, id, greedy(promptOf(80, family), 80)),
+  )
+  const all = await made.run(Promise.all(answers))
+  t.ok(all.every(({ end }) => end?.usage.generatedTokens === 80))
+  t.match(made.engine.scheduler().fallback, { from: 'thrower', reason: /no idea/ })
+  await isDone(t, made)
+})
+
+t.test('a pool of cells counts what slots share once', async (t) => {
+  const change = fc.record({
+    kind: fc.constantFrom('resize', 'resize', 'copy'),
+    slot: fc.nat(3),
+    from: fc.nat(3),
+    length: fc.nat(30),
+  })
+  const property = fc.property(fc.array(change, { maxLength: 60 }), (changes) => {
+    const pool = new CellPool(60, 4)
+    const slots: symbol[][] = [[], [], [], []]
+    const free = () => 60 - new Set(slots.flat()).size
+    for (const { kind, slot, from, length } of changes) {
+      const own = slots[slot]!
+      if (kind === 'copy') {
+        if (slot === from) continue
+        pool.copy(from, slot, length)
+        slots[slot] = slots[from]!.slice(0, length)
+      } else if (length - own.length > free()) {
+        t.throws(() => pool.resize(slot, length), { message: /^expected at most \d+ more tokens/ })
+      } else {
+        pool.resize(slot, length)
+        while (own.length < length) own.push(Symbol('cell'))
+        own.length = length
+      }
+      if (pool.free !== free()) throw new Error(`${pool.free} free, expected ${free()}`)
+    }
+  })
+  fc.assert(property, { numRuns: 200 })
+  t.throws(() => new CellPool(10, 1).resize(1, 1), { message: 'there is no slot 1' })
+})
