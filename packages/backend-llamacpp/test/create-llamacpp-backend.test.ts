@@ -108,13 +108,15 @@ t.test('the memory plan', async (t) => {
   t.throws(() => checkMemory(plan, settings, free(5e8)), { message: /smaller model/ })
 
   const pool = { ...settings, kvTokens: 20_000 }
-  t.equal(planMemory(qwen3, pool).text, '20,000 tokens for 16 slots = 2.4 GB')
-  t.throws(() => checkMemory(planMemory(qwen3, pool), pool, free(2e9)), { message: /lower kvTokens/ })
+  t.equal(planMemory(qwen3, pool).text, '20,000 tokens for 16 slots = 2.3 GB')
+  t.throws(() => checkMemory(planMemory(qwen3, pool), pool, free(2e9)), {
+    message: /lower kvTokens/,
+  })
   t.equal(poolThatFits(qwen3, settings, free(plan.total)), undefined, 'each has its own')
   t.equal(poolThatFits(qwen3, settings, free(6e8)), undefined, 'not one context fits')
   t.equal(poolThatFits(qwen3, { ...settings, slots: 1 }, free(6e8)), undefined)
   const kvTokens = poolThatFits(qwen3, settings, free(3e9)) ?? 0
-  t.ok(kvTokens > 8 * 2048 && kvTokens < 16 * 2048, `${kvTokens} tokens fit`)
+  t.ok(kvTokens > 4 * 2048 && kvTokens < 16 * 2048, `${kvTokens} tokens fit`)
   t.ok(planMemory(qwen3, { ...settings, kvTokens }).total < 3e9)
 })
 
@@ -171,9 +173,13 @@ t.test('loading', async (t) => {
     create(modelPath, () => 1e6),
     { code: 'insufficient_memory', message: /8 slots × 512 tokens.*1 MB is free/ },
   )
-  const small = await create(modelPath, () => 4.5e6)
+  const small = await create(modelPath, () => 5.5e6)
   t.ok((small.limits.kvTokens ?? 0) >= 512, 'where memory is short, slots share cells')
-  t.match(logger.lines, [{ level: 'warn', message: /8 slots of 512 tokens: they share cells for/ }])
+  const told = logger.lines.find(({ message }) => message.includes('they share cells'))
+  t.match(told, {
+    level: 'warn',
+    message: /8 slots of 512 tokens: they share cells for \d+ tokens/,
+  })
   await small.dispose()
   for (const wrong of [
     { contextSize: 400, kvTokens: 300 },

@@ -85,13 +85,12 @@ export function poolThatFits(
   const available = availableOf(free)
   const equal = planMemory(model, settings)
   if (slots === 1 || equal.total <= available) return undefined
-  const one = planMemory(model, { ...settings, kvTokens: contextSize })
-  const perCell = one.slots / cellsOf({ ...settings, kvTokens: contextSize })
-  const left = available - one.total
+  const one = paddedContext(contextSize)
+  const totalOf = (kvTokens: number): number => planMemory(model, { ...settings, kvTokens }).total
+  const left = available - totalOf(one)
+  const perCell = (totalOf(2 * one) - totalOf(one)) / one
   const more = Math.floor((poolShare * left) / perCell / cellPadding) * cellPadding
-  const kvTokens = paddedContext(contextSize) + more
-  const fits = left >= 0 && planMemory(model, { ...settings, kvTokens }).total <= available
-  return fits ? kvTokens : undefined
+  return left < 0 ? undefined : one + more
 }
 
 /**

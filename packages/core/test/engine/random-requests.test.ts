@@ -175,7 +175,8 @@ class RandomPolicy implements SchedulerPolicy {
       const counted = event.prefillTokens + event.decodeSequences + drafts
       if (tokens !== counted) this.wrong.push('step counts')
       const { durationMs } = event
-      if (Math.abs(durationMs - stepMsOf(tokens)) > 1e-6) this.wrong.push(`a step took ${durationMs} ms`)
+      if (Math.abs(durationMs - stepMsOf(tokens)) > 1e-6)
+        this.wrong.push(`a step took ${durationMs} ms`)
       return
     }
     const { request } = event

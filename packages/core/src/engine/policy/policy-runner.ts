@@ -94,7 +94,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     try {
       chosen = policy.victim?.({ ...state, running: running.list })
     } catch (error) {
-      this.#onThrown('when asked for a victim', error)
+      this.#onThrown('victim', 'when asked for a victim', error)
     }
     return running.get(chosen ?? '') ?? running.list.at(-1)
   }
@@ -136,17 +136,17 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     try {
       this.policy.observe?.(event)
     } catch (error) {
-      this.#onThrown(`on the event "${event.type}"`, error)
+      this.#onThrown(event.type, `on the event "${event.type}"`, error)
     }
   }
 
-  #onThrown(when: string, error: unknown): void {
+  #onThrown(event: string, when: string, error: unknown): void {
     const { name } = this.policy
     if (this.#canFallBack) {
       this.#fault = failed(name, `threw ${when}: ${String(error)}`, error)
       return
     }
-    this.logger.error({ policy: name, error: String(error) }, `the policy threw ${when}`)
+    this.logger.error({ policy: name, event, error: String(error) }, 'the policy threw on an event')
   }
 
   #ask(state: Omit<SchedulerState, 'running'>, waiting: WaitingQueue, running: RunningSet): Plan {

@@ -64,7 +64,7 @@ t.test('a shared prefix takes its cells once', async (t) => {
     start(made, `r${own}`, greedy([...promptOf(150), own], 20)),
   )
   await runUntilIdle(made.clock, made.clock.now() + 25)
-  t.same(running(made).toSorted(), ['r1', 'r2', 'r3'], 'three of 170 tokens fit into 300')
+  t.same(new Set(running(made)), new Set(['r1', 'r2', 'r3']), 'three of 170 tokens fit into 300')
   const [one] = await made.run(Promise.all(answers))
   t.ok((one?.end?.usage.cachedTokens ?? 0) >= 144)
   await isDone(t, made)
