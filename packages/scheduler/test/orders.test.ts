@@ -1,3 +1,4 @@
+import type { SequenceView } from '@cllm/core'
 import { createPolicy } from '@cllm/scheduler'
 import type { SimulatedRequest, SimulationReport } from '@cllm/simulation'
 import t from 'tap'
@@ -223,4 +224,34 @@ t.test('window: waits a moment, regroups when half are gone', async (t) => {
   const shrunk = [4, 4, 40, 4, 40].map((maxTokens, index) => ({ id: `${index}`, maxTokens }))
   const regrouped = await serve('window+fcfs', [...shrunk, late], { slots: 8 })
   t.ok(startOf(regrouped, 'late') < endOf(regrouped, '2'), 'two of five did not hold it up')
+})
+
+t.test('who gives way when the KV cells of all are used up', (t) => {
+  const view = (id: string, more: Partial<SequenceView>) =>
+    ({ id, ...base, ...more }) as SequenceView
+  const base = {
+    state: 'decoding',
+    arrival: 0,
+    priority: 0,
+    tenant: 'a',
+    preemptions: 0,
+    remainingTokens: 10,
+  }
+  const running = [
+    view('first', { priority: 1, deadline: 500 }),
+    view('low', { priority: -1, deadline: 100 }),
+    view('late', { priority: 1, deadline: 900, tenant: 'b', remainingTokens: 50 }),
+    view('last', { priority: 2, deadline: 300 }),
+  ]
+  const waiting = { size: 0, has: () => false, *[Symbol.iterator]() {} }
+  const limits = { slots: 4, contextSize: 100, batchSize: 64 }
+  const state = { now: 0, waiting, running, freeSlots: 0, limits }
+  const victim = (name: string) => createPolicy(name).victim?.(state)
+  t.equal(victim('chunked+priority'), 'low')
+  t.equal(victim('adaptive+edf'), 'late')
+  t.equal(victim('chunked+fcfs'), undefined, 'the one admitted last')
+  const fair = createPolicy('chunked+fair')
+  for (const request of running) fair.observe?.({ type: 'admitted', request, now: 0 })
+  t.equal(fair.victim?.(state), 'late', 'of the tenant that was served most')
+  t.end()
 })

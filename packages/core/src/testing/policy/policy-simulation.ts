@@ -95,6 +95,11 @@ export class PolicySimulation {
     for (const other of others) {
       assert.deepEqual(other, plan, 'two policies made different plans from the same events')
     }
+    const victims = new Set(this.#policies.map((policy) => policy.victim?.(state)))
+    assert(victims.size === 1, 'two policies named different victims from the same events')
+    for (const id of victims) {
+      assert(id === undefined || this.#running.has(id), `victim names a running request: "${id}"`)
+    }
     assertPlan(plan, state, { waiting: this.#waiting, running: this.#running })
     return plan
   }
