@@ -9,10 +9,11 @@ import type {
   TokenId,
   Usage,
 } from '@cllm/core'
-import { createEngine, SimulatedClock } from '@cllm/core/portable'
+import { createEngine, defined, PluginRegistry, SimulatedClock } from '@cllm/core/portable'
 import { eventLoopTurns } from './event-loop-turn.js'
 import type { FleetOptions } from './fleet/fleet-options.js'
 import { SimulatedFleet } from './fleet/simulated-fleet.js'
+import { simulatedProposer } from './simulated-proposer.js'
 import { SimulatedBackend, type SimulatedStep } from './simulated-backend.js'
 
 /** A request of a simulated load. */
@@ -57,6 +58,11 @@ export interface SimulationOptions extends FleetOptions {
   /** Tokens per step; default 2,048. */
   readonly batchSize?: number
   readonly seed?: number
+  /**
+   * The engines speculate, and each token of an answer is the guessed one with this probability, 0 to 1.
+   * Default: they do not.
+   */
+  readonly acceptance?: number
   /** Policies that take over, each at its time. */
   readonly successors?: readonly { readonly at: number; readonly policy: SchedulerPolicy }[]
   /** Makes each machine's backend; default: a {@link SimulatedBackend}. */
@@ -77,6 +83,9 @@ export interface SimulationReport {
   /** Prompt tokens computed; what a slot held is not. */
   readonly prefillTokens: number
   readonly preemptions: number
+  /** Tokens of drafts that were verified, and those of them that were right. */
+  readonly draftTokens: number
+  readonly acceptedTokens: number
   /** Share of the simulated time in which the machines computed. */
   readonly utilization: number
 }
@@ -102,11 +111,13 @@ class SimulatedService {
   readonly #results: Open[] = []
   readonly #open = new Map<string, Open>()
   readonly #turn = eventLoopTurns()
+  readonly #registry = new PluginRegistry()
   /** What a callback threw first. */
   #failure: { readonly error: unknown } | undefined
 
   constructor(private readonly options: SimulationOptions) {
     const { slots = 16, seed = 1, policy: _, ...fleet } = options
+    this.#registry.registerProposer(simulatedProposer)
     this.#fleet = new SimulatedFleet({
       ...fleet,
       slots,
@@ -145,7 +156,8 @@ class SimulatedService {
   #createEngine(index: number): Engine {
     const { policy, machine, onStep, createBackend, seed = 1 } = this.options
     const { slots = 16, contextSize = 4096, batchSize = 2048 } = this.options
-    const limits = { slots, contextSize, batchSize }
+    const { acceptance } = this.options
+    const limits = { slots, contextSize, batchSize, ...defined({ acceptance }) }
     const tell = onStep && ((step: SimulatedStep) => this.#call(() => onStep(step, index)))
     const model = typeof machine === 'function' ? machine(index) : machine
     return createEngine({
@@ -154,7 +166,11 @@ class SimulatedService {
       policy: policy(),
       clock: this.#clock,
       random: { uint32: () => seed >>> 0 },
-      options: { maxQueuedRequests: Number.MAX_SAFE_INTEGER },
+      registry: this.#registry,
+      options: {
+        maxQueuedRequests: Number.MAX_SAFE_INTEGER,
+        speculative: acceptance === undefined ? 'off' : simulatedProposer.name,
+      },
     })
   }
 
@@ -223,6 +239,8 @@ class SimulatedService {
       steps: sum(({ steps }) => steps),
       prefillTokens: sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
       preemptions: sum(({ preemptions }) => preemptions),
+      draftTokens: sum(({ speculation }) => speculation?.draftTokens ?? 0),
+      acceptedTokens: sum(({ speculation }) => speculation?.acceptedTokens ?? 0),
       utilization: duration > 0 ? sum(({ busyMs }) => busyMs) / duration / this.#fleet.size : 0,
     }
   }

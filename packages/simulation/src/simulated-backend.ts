@@ -6,19 +6,27 @@ import type {
   Clock,
   ModelInfo,
   Sampler,
+  SamplingParams,
   SlotId,
+  StepOutput,
   StepResult,
   TokenId,
   Tokenizer,
 } from '@cllm/core'
-import { CllmError } from '@cllm/core/portable'
+import { CllmError, mixBits } from '@cllm/core/portable'
 import type { MachineModel } from './machine-model.js'
+import { expected } from './simulated-proposer.js'
 
 /** The size of a simulated backend. */
 export interface SimulatedLimits {
   readonly slots: number
   readonly contextSize: number
   readonly batchSize: number
+  /**
+   * How likely each token of an answer is the expected one, 0 to 1, which drafts guess. Default: there
+   * are no drafts.
+   */
+  readonly acceptance?: number
 }
 
 /** A step as it ran. */
@@ -27,13 +35,32 @@ export interface SimulatedStep {
   readonly durationMs: number
   readonly prefillTokens: number
   readonly decodeSequences: number
+  /** Tokens of drafts that were verified. */
+  readonly draftTokens: number
 }
 
 /** Token ids of prompts are 30-bit numbers. */
 const vocabularySize = 2 ** 30
-/** The token of every answer. No prompt has it, so no answer is found as a prefix. */
-const drawn: TokenId = 0
-const sampler: Sampler = { dispose: () => undefined }
+/** The other token of answers. No prompt has one of them, so no answer is found as a prefix. */
+const unexpected: TokenId = vocabularySize - 1
+
+/** Tokens at a prompt's end that tell requests apart. */
+const hashedTokens = 8
+
+/** Draws by a hash of the prompt's end and the position. */
+class SimulatedSampler implements Sampler {
+  constructor(
+    private readonly hash: number,
+    private readonly acceptance: number,
+  ) {}
+
+  draw(position: number): TokenId {
+    const isExpected = mixed(this.hash, position) < this.acceptance * 2 ** 32
+    return isExpected ? expected : unexpected
+  }
+
+  dispose(): void {}
+}
 
 const tokenizer: Tokenizer = {
   vocabularySize,
@@ -57,23 +84,27 @@ export class SimulatedBackend implements Backend {
   readonly specificationVersion = 1
   readonly model: ModelInfo
   readonly limits: BackendLimits
-  readonly capabilities: BackendCapabilities = {
-    grammar: false,
-    logprobs: false,
-    embeddings: false,
-    lora: false,
-    gpu: false,
-  }
+  readonly capabilities: BackendCapabilities
   readonly tokenizer = tokenizer
   readonly #lengths: number[]
+  readonly #acceptance: number
 
   constructor(
     private readonly clock: Clock,
     private readonly machine: MachineModel,
-    limits: SimulatedLimits,
+    { acceptance, ...limits }: SimulatedLimits,
     private readonly onStep?: (step: SimulatedStep) => void,
   ) {
     this.limits = Object.freeze({ ...limits, chunkMultiple: machine.chunkMultiple })
+    this.#acceptance = acceptance ?? 1
+    this.capabilities = {
+      grammar: false,
+      logprobs: false,
+      embeddings: false,
+      lora: false,
+      drafts: acceptance !== undefined,
+      gpu: false,
+    }
     this.#lengths = Array.from({ length: limits.slots }, () => 0)
     this.model = Object.freeze({
       id: machine.name,
@@ -86,29 +117,33 @@ export class SimulatedBackend implements Backend {
     })
   }
 
-  createSampler(): Sampler {
-    return sampler
+  createSampler(
+    { seed }: SamplingParams,
+    tokens: readonly TokenId[],
+    promptTokens = tokens.length,
+  ): Sampler {
+    const end = tokens.slice(Math.max(0, promptTokens - hashedTokens), promptTokens)
+    return new SimulatedSampler(end.reduce(mixed, seed), this.#acceptance)
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
-    let prefillTokens = 0
-    const shares = batch.map(({ slot, position, tokens: { length } }) => {
+    let [prefillTokens, decodeSequences, draftTokens] = [0, 0, 0]
+    const shares = batch.map(({ slot, position, tokens: { length }, drafts = 0 }) => {
       if (position !== this.#lengths[slot]) {
         const problem = `position ${position}, the slot holds ${this.#lengths[slot]} tokens`
         throw new CllmError('backend_failed', `simulated step: slot ${slot}: ${problem}`)
       }
-      if (length > 1) prefillTokens += length
+      draftTokens += drafts
+      if (length - drafts === 1) decodeSequences++
+      else prefillTokens += length
       return { slot, tokens: length, context: position }
     })
     const startedAt = this.clock.now()
     const durationMs = this.machine.stepMs(shares)
-    const decodeSequences = shares.filter(({ tokens }) => tokens === 1).length
-    this.onStep?.({ startedAt, durationMs, prefillTokens, decodeSequences })
+    this.onStep?.({ startedAt, durationMs, prefillTokens, decodeSequences, draftTokens })
     await this.#wait(durationMs)
     for (const { slot, tokens } of shares) this.#lengths[slot] = this.#length(slot) + tokens
-    const outputs = batch.map((item) =>
-      item.outputs.map((position) => ({ position, token: drawn })),
-    )
+    const outputs = batch.map(outputsOf)
     return { outputs, decodeMs: durationMs, sampleMs: 0 }
   }
 
@@ -146,4 +181,19 @@ export class SimulatedBackend implements Backend {
     const until = this.clock.now() + milliseconds
     await new Promise<void>((resolve) => void this.clock.at(until, resolve))
   }
+}
+
+/** A hash of 32 bits of both. */
+const mixed = (hash: number, value: number): number =>
+  mixBits(hash ^ Math.imul(value + 1, 0x9e3779b1))
+
+/** Draws up to the first token that was not guessed. */
+function outputsOf({ outputs, drafts = 0, sampler }: BatchItem): readonly StepOutput[] {
+  const drawn: StepOutput[] = []
+  for (const position of outputs) {
+    const token = sampler instanceof SimulatedSampler ? sampler.draw(position) : expected
+    drawn.push({ position, token })
+    if (drafts > 0 && token !== expected) break
+  }
+  return drawn
 }

@@ -108,3 +108,40 @@ t.test('after one request, the cost of prompts is known well enough for a queue'
   // At first, half of the tokens of waiting prompts are expected in the cache.
   t.ok(ratio > 0.55 && ratio < 1.4, `predicted ${ratio.toFixed(2)} of what it took`)
 })
+
+t.test('speculation: tokens are the same, and likely drafts make answers faster', async (t) => {
+  const serve = async (acceptance: number, isOff = false, concurrency = 1) => {
+    const drawn = new Map<string, number[]>()
+    const requests = Array.from({ length: 24 }, (_, index) => ({
+      id: `${index}`,
+      arrival: Math.floor(index / concurrency) * 20_000,
+      prompt: Array.from({ length: 40 }, () => index + 1),
+      maxTokens: 100,
+      ...(isOff ? { speculative: false } : {}),
+    }))
+    const report = await simulateLoad({
+      policy: () => createPolicy('adaptive+fcfs'),
+      machine: builtInMachines.get('two-cores') as MachineModel,
+      requests,
+      acceptance,
+      onToken: (id, token) => void drawn.set(id, [...(drawn.get(id) ?? []), token]),
+    })
+    const ms = report.results.reduce(
+      (sum, { request, endedAt = 0 }) => sum + endedAt - request.arrival,
+      0,
+    )
+    return { ...report, drawn: [...drawn], ms }
+  }
+  for (const acceptance of [0.1, 0.95]) {
+    const off = await serve(acceptance, true)
+    const on = await serve(acceptance)
+    t.same(on.drawn, off.drawn)
+    t.equal(off.draftTokens, 0)
+    const factor = off.ms / on.ms
+    if (acceptance < 0.5) t.ok(factor > 0.98, `unlikely drafts cost little: ${factor}`)
+    else t.ok(factor > 1.2, `likely ones pay: ${factor}`)
+    t.ok(on.acceptedTokens <= on.draftTokens)
+  }
+  const [off, on] = [await serve(0.6, true, 12), await serve(0.6, false, 12)]
+  t.ok(off.ms / on.ms > 0.98, `nor do they cost much under load: ${off.ms / on.ms}`)
+})

@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks'
-import type { RouterPolicy, SchedulerPolicy } from '@cllm/core'
+import { defined, type RouterPolicy, type SchedulerPolicy } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
 import { type SimulatedAnswer, type MachineModel, simulateLoad, slower } from '@cllm/simulation'
 import type { RunRecord } from '../metrics/run-record.js'
@@ -44,27 +44,30 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   const { spread = 1, ...events } = fleet ?? {}
   const machineOf = (index: number) =>
     slower(machine, 1 + ((spread - 1) * index) / Math.max(1, machines - 1))
-  const { results, steps, preemptions, utilization } = await simulateLoad({
-    policy: options.createPolicy,
-    machine: spread === 1 ? machine : machineOf,
-    ...requests,
-    slots,
-    contextSize,
-    batchSize,
-    machines,
-    router,
-    ...events,
-    seed: load.seed,
-    onStep: ({ startedAt, durationMs, prefillTokens, decodeSequences }) =>
-      history.add({
-        atMs: startedAt,
-        steps: 1,
-        prefillTokens,
-        decodeTokens: decodeSequences,
-        busyMs: durationMs,
-      }),
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
-  })
+  const { acceptance } = options
+  const { results, steps, preemptions, draftTokens, acceptedTokens, utilization } =
+    await simulateLoad({
+      policy: options.createPolicy,
+      machine: spread === 1 ? machine : machineOf,
+      ...requests,
+      slots,
+      contextSize,
+      batchSize,
+      ...defined({ acceptance }),
+      machines,
+      router,
+      ...events,
+      seed: load.seed,
+      onStep: ({ startedAt, durationMs, prefillTokens, decodeSequences }) =>
+        history.add({
+          atMs: startedAt,
+          steps: 1,
+          prefillTokens,
+          decodeTokens: decodeSequences,
+          busyMs: durationMs,
+        }),
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    })
   const records = results.map((result) => recordOf(result, items))
   const { sendLagMs: _, ...summary } = summarize(records, slo)
   const failures: Record<string, string> = {}
@@ -87,12 +90,15 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       slots,
       contextSize,
       batchSize,
+      ...defined({ acceptance }),
       machines,
       router: options.router,
       ...(fleet === undefined ? {} : { fleet }),
       summary,
       steps,
       preemptions,
+      draftTokens,
+      acceptedTokens,
       utilization,
       failures,
       warnings: warnings(records, laps),

@@ -13,6 +13,8 @@ export interface SimulatedSetup {
   readonly contextSize: number
   /** Tokens per step. */
   readonly batchSize: number
+  /** How likely a draft's token is right, 0 to 1; absent: no speculation. */
+  readonly acceptance?: number
   readonly machines: number
   /** The router, with its options as JSON after a colon. */
   readonly router: string
@@ -48,6 +50,9 @@ export interface SimulationResult extends SimulatedSetup {
   readonly steps: number
   /** How often a request lost its slot. */
   readonly preemptions: number
+  /** Tokens of drafts that were verified, and those of them that were right. */
+  readonly draftTokens: number
+  readonly acceptedTokens: number
   /** Share of the simulated time in which the machines computed. */
   readonly utilization: number
   /** Failures by their error's code. */

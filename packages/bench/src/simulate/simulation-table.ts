@@ -17,9 +17,11 @@ export function simulationHead(setup: SimulationSetup): string {
     ...(spread === 1 ? [] : [`the slowest machine is ${formatNumber(spread)} times as slow`]),
     ...(drains.length === 0 ? [] : [`${drains.length} machines drain`]),
   ]
+  const { acceptance } = setup
+  const drafts = acceptance === undefined ? '' : `, drafts right with ${acceptance}`
   return [
     `${load.requests} requests of ${load.dataset.name}, ${loadName(load.shape)}, seed ${load.seed}`,
-    `${several}${slots} slots of ${contextSize} tokens, ${batchSize} tokens per step`,
+    `${several}${slots} slots of ${contextSize} tokens, ${batchSize} tokens per step${drafts}`,
     ...(events.length === 0 ? [] : [events.join(', ')]),
     `cost model ${machine.name}: ${machine.about}\n\n`,
   ].join('\n')
@@ -42,6 +44,12 @@ export function simulationTable(results: readonly SimulationResult[]): string {
       promptTokens > 0 ? (100 * cachedTokens) / promptTokens : undefined,
     ),
     ...number('preemptions', ({ preemptions }) => preemptions),
+    ...number('draft tokens accepted %', ({ acceptedTokens, draftTokens }) =>
+      draftTokens > 0 ? (100 * acceptedTokens) / draftTokens : undefined,
+    ),
+    ...number('draft tokens verified', ({ acceptance, draftTokens }) =>
+      acceptance === undefined ? undefined : draftTokens,
+    ),
     ...number('busy %', ({ utilization }) => 100 * utilization),
     ...number('simulated s', ({ summary }) => summary.durationMs / 1000),
     ...number('real s', (result) => result.wall_ms / 1000),

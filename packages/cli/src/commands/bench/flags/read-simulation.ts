@@ -14,6 +14,7 @@ import {
   type Slo,
   withLimits,
 } from '@cllm/bench'
+import { defined } from '@cllm/core'
 import { createRouter as createBuiltIn } from '@cllm/scheduler'
 import { recordedMachine } from '@cllm/simulation'
 import { wrong, type parseFlags } from '../../flags/flags.js'
@@ -52,6 +53,7 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     slots: flags.slots ?? limits?.slots ?? 16,
     contextSize: flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests),
     batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
+    ...defined({ acceptance: flags.speculative }),
     machines,
     ...readFleet(flags, factory),
     router,

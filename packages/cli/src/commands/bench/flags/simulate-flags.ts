@@ -48,6 +48,11 @@ export const simulationFlags = {
   deaths: one('SHARE', 'Share of the machines that die each minute (default 0)', share, 0),
   spread: one('FACTOR', 'The slowest machine takes so many times as long (default 1)', positive, 1),
   drain: one('N@S,…', 'Machines that take nothing new after so many seconds', list(drain), []),
+  speculative: one(
+    'SHARE',
+    'Speculates; drafts are right with this probability (default: no drafts)',
+    share,
+  ),
   seed: one('N', 'Same seed, same result (default 1)', integer(0, 2 ** 32 - 1), 1),
   slo: loadFlags.slo,
 } as const
