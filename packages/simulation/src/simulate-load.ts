@@ -55,6 +55,8 @@ export interface SimulationOptions extends FleetOptions {
   readonly slots?: number
   /** Tokens per slot; default 4,096. */
   readonly contextSize?: number
+  /** Tokens that all slots hold together; default: `contextSize` for each. */
+  readonly kvTokens?: number
   /** Tokens per step; default 2,048. */
   readonly batchSize?: number
   readonly seed?: number
@@ -156,8 +158,8 @@ class SimulatedService {
   #createEngine(index: number): Engine {
     const { policy, machine, onStep, createBackend, seed = 1 } = this.options
     const { slots = 16, contextSize = 4096, batchSize = 2048 } = this.options
-    const { acceptance } = this.options
-    const limits = { slots, contextSize, batchSize, ...defined({ acceptance }) }
+    const { acceptance, kvTokens } = this.options
+    const limits = { slots, contextSize, batchSize, ...defined({ acceptance, kvTokens }) }
     const tell = onStep && ((step: SimulatedStep) => this.#call(() => onStep(step, index)))
     const model = typeof machine === 'function' ? machine(index) : machine
     return createEngine({

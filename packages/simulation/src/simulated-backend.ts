@@ -13,7 +13,7 @@ import type {
   TokenId,
   Tokenizer,
 } from '@cllm/core'
-import { CllmError, mixBits } from '@cllm/core/portable'
+import { CellPool, CllmError, mixBits } from '@cllm/core/portable'
 import type { MachineModel } from './machine-model.js'
 import { expected } from './simulated-proposer.js'
 
@@ -22,6 +22,8 @@ export interface SimulatedLimits {
   readonly slots: number
   readonly contextSize: number
   readonly batchSize: number
+  /** Tokens that all slots hold together; default: `contextSize` for each. */
+  readonly kvTokens?: number
   /**
    * How likely each token of an answer is the expected one, 0 to 1, which drafts guess. Default: there
    * are no drafts.
@@ -88,6 +90,7 @@ export class SimulatedBackend implements Backend {
   readonly tokenizer = tokenizer
   readonly #lengths: number[]
   readonly #acceptance: number
+  readonly #pool: CellPool | undefined
 
   constructor(
     private readonly clock: Clock,
@@ -105,6 +108,8 @@ export class SimulatedBackend implements Backend {
       drafts: acceptance !== undefined,
       gpu: false,
     }
+    const { slots, kvTokens } = limits
+    this.#pool = kvTokens === undefined ? undefined : new CellPool(kvTokens, slots)
     this.#lengths = Array.from({ length: limits.slots }, () => 0)
     this.model = Object.freeze({
       id: machine.name,
@@ -115,6 +120,10 @@ export class SimulatedBackend implements Backend {
       quantization: 'none',
       sizeBytes: 0,
     })
+  }
+
+  get freeTokens(): number | undefined {
+    return this.#pool?.free
   }
 
   createSampler(
@@ -142,22 +151,24 @@ export class SimulatedBackend implements Backend {
     const durationMs = this.machine.stepMs(shares)
     this.onStep?.({ startedAt, durationMs, prefillTokens, decodeSequences, draftTokens })
     await this.#wait(durationMs)
-    for (const { slot, tokens } of shares) this.#lengths[slot] = this.#length(slot) + tokens
+    for (const { slot, tokens } of shares) this.#resize(slot, this.#length(slot) + tokens)
     const outputs = batch.map(outputsOf)
     return { outputs, decodeMs: durationMs, sampleMs: 0 }
   }
 
   truncate(slot: SlotId, length: number): number {
-    return (this.#lengths[slot] = Math.min(length, this.#length(slot)))
+    return this.#resize(slot, Math.min(length, this.#length(slot)))
   }
 
   async copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number> {
     await this.#wait(this.machine.copyMs(length))
-    return (this.#lengths[to] = Math.min(length, this.#length(from)))
+    const copied = Math.min(length, this.#length(from))
+    this.#pool?.copy(from, to, copied)
+    return (this.#lengths[to] = copied)
   }
 
   release(slot: SlotId): void {
-    this.#lengths[slot] = 0
+    this.#resize(slot, 0)
   }
 
   preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
@@ -172,6 +183,11 @@ export class SimulatedBackend implements Backend {
   }
 
   async dispose(): Promise<void> {}
+
+  #resize(slot: SlotId, length: number): number {
+    this.#pool?.resize(slot, length)
+    return (this.#lengths[slot] = length)
+  }
 
   #length(slot: SlotId): number {
     return this.#lengths[slot] ?? 0

@@ -145,3 +145,24 @@ t.test('speculation: tokens are the same, and likely drafts make answers faster'
   const [off, on] = [await serve(0.6, true, 12), await serve(0.6, false, 12)]
   t.ok(off.ms / on.ms > 0.98, `nor do they cost much under load: ${off.ms / on.ms}`)
 })
+
+t.test('a pool of cells: all are served, and longer ones fit than into equal slots', async (t) => {
+  const requests = Array.from({ length: 40 }, (_, index) => ({
+    id: `${index}`,
+    arrival: 200 * index,
+    prompt: Array.from({ length: index === 7 ? 3000 : 50 + 20 * (index % 5) }, () => index + 1),
+    maxTokens: index === 7 ? 500 : 20 + 10 * (index % 9),
+  }))
+  const serve = (limits: { slots: number; contextSize: number; kvTokens?: number }) =>
+    simulateLoad({
+      policy: () => createPolicy('chunked+fcfs'),
+      machine: builtInMachines.get('two-cores') as MachineModel,
+      requests,
+      ...limits,
+    })
+  const equal = await serve({ slots: 8, contextSize: 512 })
+  t.equal(equal.results[7]?.error, 'prompt_too_long')
+  const pooled = await serve({ slots: 8, contextSize: 4096, kvTokens: 4096 })
+  t.ok(pooled.results.every(({ error }) => error === undefined))
+  t.ok(pooled.results.every(({ request, tokenTimes }) => tokenTimes.length === request.maxTokens))
+})

@@ -44,7 +44,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   const { spread = 1, ...events } = fleet ?? {}
   const machineOf = (index: number) =>
     slower(machine, 1 + ((spread - 1) * index) / Math.max(1, machines - 1))
-  const { acceptance } = options
+  const { acceptance, kvTokens } = options
   const { results, steps, preemptions, draftTokens, acceptedTokens, utilization } =
     await simulateLoad({
       policy: options.createPolicy,
@@ -53,7 +53,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       slots,
       contextSize,
       batchSize,
-      ...defined({ acceptance }),
+      ...defined({ acceptance, kvTokens }),
       machines,
       router,
       ...events,
@@ -90,7 +90,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       slots,
       contextSize,
       batchSize,
-      ...defined({ acceptance }),
+      ...defined({ acceptance, kvTokens }),
       machines,
       router: options.router,
       ...(fleet === undefined ? {} : { fleet }),

@@ -11,6 +11,8 @@ export interface SimulatedSetup {
   readonly slots: number
   /** Tokens per slot. */
   readonly contextSize: number
+  /** Tokens that all slots of a machine hold together; absent: `contextSize` for each. */
+  readonly kvTokens?: number
   /** Tokens per step. */
   readonly batchSize: number
   /** How likely a draft's token is right, 0 to 1; absent: no speculation. */

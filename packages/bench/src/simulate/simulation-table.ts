@@ -17,11 +17,12 @@ export function simulationHead(setup: SimulationSetup): string {
     ...(spread === 1 ? [] : [`the slowest machine is ${formatNumber(spread)} times as slow`]),
     ...(drains.length === 0 ? [] : [`${drains.length} machines drain`]),
   ]
-  const { acceptance } = setup
+  const { acceptance, kvTokens } = setup
+  const pool = kvTokens === undefined ? '' : ` (${kvTokens} together)`
   const drafts = acceptance === undefined ? '' : `, drafts right with ${acceptance}`
   return [
     `${load.requests} requests of ${load.dataset.name}, ${loadName(load.shape)}, seed ${load.seed}`,
-    `${several}${slots} slots of ${contextSize} tokens, ${batchSize} tokens per step${drafts}`,
+    `${several}${slots} slots of ${contextSize} tokens${pool}, ${batchSize} tokens per step${drafts}`,
     ...(events.length === 0 ? [] : [events.join(', ')]),
     `cost model ${machine.name}: ${machine.about}\n\n`,
   ].join('\n')

@@ -46,14 +46,19 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     ...(flags.tenants === undefined ? {} : { tenants: flags.tenants }),
   }
   const limits = replayed?.limits
+  const contextSize = flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests)
+  const { 'kv-tokens': kvTokens } = flags
+  if (kvTokens !== undefined && kvTokens < contextSize) {
+    throw wrong(`--kv-tokens: expected at least a whole slot, ${contextSize}, got ${kvTokens}`)
+  }
   const isCostNamed = flags.cost !== undefined || replayed === undefined
   return {
     load,
     machine: isCostNamed ? readCosts(flags.cost ?? defaultCosts) : replayed.machine(),
     slots: flags.slots ?? limits?.slots ?? 16,
-    contextSize: flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests),
+    contextSize,
     batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
-    ...defined({ acceptance: flags.speculative }),
+    ...defined({ acceptance: flags.speculative, kvTokens }),
     machines,
     ...readFleet(flags, factory),
     router,

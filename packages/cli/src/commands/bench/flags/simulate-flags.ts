@@ -30,6 +30,7 @@ export const simulationFlags = {
   plugin: many('FILE', 'A plugin with policies, by path or package name', text),
   slots: one('N', 'Slots: sequences in memory per machine (default 16)', integer(1, 4096)),
   'ctx-size': one('N', 'Tokens per slot (default: enough for the longest request)', integer(1)),
+  'kv-tokens': one('N', 'Tokens of all slots together (default: a context each)', integer(1)),
   'batch-size': one('N', 'Tokens per step (default 2048)', integer(1)),
   cost: one(
     'NAME|FILE',
