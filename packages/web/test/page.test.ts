@@ -19,6 +19,7 @@ import { policyNames as namesOfPage } from '../src/page/lab/policy-names.js'
 import { runCandidate } from '../src/page/lab/run-lab.js'
 import { Markdown } from '../src/page/markdown/markdown.js'
 import { placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
+import { cacheText } from '../src/page/scheduler/cache-words.js'
 import {
   figuresOf,
   itlPercentiles,
@@ -205,14 +206,43 @@ t.test('figures of the live view', (t) => {
   const end = { id: 'r', state: 'done', queueMs: 0, generatedTokens: 5 } as const
   const frames = [
     frame(10, { tenants: { a: 30, b: 10 } }),
-    frame(20, { ended: [{ ...end, tenant: 'a', promptTokens: 40, cachedTokens: 10 }] }),
+    frame(20, {
+      ended: [
+        { ...end, tenant: 'a', promptTokens: 40, cachedTokens: 10 },
+        {
+          ...end,
+          tenant: 'b',
+          promptTokens: 60,
+          cachedTokens: 15,
+          cache: { from: 'ram' } as const,
+        },
+      ],
+    }),
   ]
   const figures = figuresOf(frames, 2900)
-  t.match(figures, { requests: 1, cachedShare: 0.25, tokensPerSecond: 2, stepMs: 10 })
+  t.match(figures, { requests: 2, cachedShare: 0.25, tokensPerSecond: 2, stepMs: 10 })
   t.same(figures.tenants, [
     ['a', 0.75],
     ['b', 0.25],
   ])
+  t.same(
+    [...figures.cachedBy],
+    [
+      ['a', 0.25],
+      ['b', 0.25],
+    ],
+  )
+  t.same(
+    [...figures.cachedFrom],
+    [
+      ['slot', 10],
+      ['ram', 15],
+    ],
+  )
+  t.equal(cacheText(undefined), '')
+  t.equal(cacheText({ from: 'disk' }), ', restored from disk')
+  t.equal(cacheText({ from: 'none', why: 'unknown' }), ': nothing begins like it')
+  t.equal(cacheText({ from: 'none' }), '')
   const { answers } = tokensBySecond(frames, 2900)
   t.same(answers.slice(-3), [0, 2, 2])
   t.end()

@@ -1,5 +1,6 @@
-import type { SlotStatistics } from './engine-statistics.js'
-import type { WaitReason } from './request-report.js'
+import type { CacheStatistics } from './cache-statistics.js'
+import type { KvPoolStatistics, SlotStatistics } from './engine-statistics.js'
+import type { CacheOrigin, WaitReason } from './request-report.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 
 /**
@@ -37,6 +38,8 @@ export interface EndedActivity {
   readonly promptTokens: number
   readonly cachedTokens: number
   readonly generatedTokens: number
+  /** Where its slot had the cached tokens from; absent without tiers behind the slots. */
+  readonly cache?: CacheOrigin
   /** Milliseconds that it waited for its first slot. */
   readonly queueMs: number
 }
@@ -89,6 +92,10 @@ export interface EngineActivity {
   readonly slots: readonly SlotStatistics[]
   /** Tokens that a slot can hold. */
   readonly slotTokens: number
+  /** The KV cells that all slots share; absent where each has its own. */
+  readonly kvPool?: KvPoolStatistics
+  /** The tiers behind the slots; absent where there are none. */
+  readonly cache?: CacheStatistics
   /** All that wait. */
   readonly waiting: number
   /** The first 32 of them, in the queue's order. */

@@ -4,11 +4,19 @@ import type { RequestState } from '../scheduling/scheduler-policy.js'
 
 /**
  * Why a request waited: the step under way had to end (`step`), all slots were taken (`slots`), the
- * prompts of others filled the steps (`budget`), the policy admitted no request though it could have
+ * slots that were free shared too few KV cells (`cells`), the prompts of others filled the steps (`budget`), the policy admitted no request though it could have
  * (`policy`), a later arrival went first (`order`; `deadline` when that one was due sooner), or
  * another request was computing the prefix that it has too (`prefix`).
  */
-export type WaitReason = 'step' | 'slots' | 'budget' | 'policy' | 'order' | 'deadline' | 'prefix'
+export type WaitReason =
+  | 'step'
+  | 'slots'
+  | 'cells'
+  | 'budget'
+  | 'policy'
+  | 'order'
+  | 'deadline'
+  | 'prefix'
 
 /**
  * Where the first tokens of a request were: in its slot, in another one that was copied, in a state in

@@ -14,6 +14,7 @@ import type {
 } from '../../contracts/engine/engine-observer.js'
 import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
+import { KvPool } from '../kv/kv-pool.js'
 import type { KVCacheManager, WaitPredictor } from '../parts.js'
 import { PolicyRunner } from '../policy/policy-runner.js'
 import { RunningSet } from '../requests/running-set.js'
@@ -57,6 +58,7 @@ export class ActivityWatch implements EngineObserver {
     @inject(RequestTracker) private readonly tracker: RequestTracker,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(KvPool) private readonly pool: KvPool,
     @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
   ) {}
 
@@ -80,6 +82,7 @@ export class ActivityWatch implements EngineObserver {
       policy: this.policy.policy.name,
       slots: this.kv.statistics(),
       slotTokens: this.backend.limits.contextSize,
+      ...defined({ kvPool: this.pool.statistics(), cache: this.kv.cache?.() }),
       waiting: this.waiting.total,
       queue: this.#queue(now),
       frames,
@@ -122,10 +125,17 @@ export class ActivityWatch implements EngineObserver {
   }
 
   onEnded(sequence: Sequence, { state, usage, timings }: RequestEnd): void {
-    const { id, tenant } = sequence
+    const { id, tenant, origin: cache } = sequence
     this.#tellFirstToken(sequence)
     this.#toldFirstToken.delete(id)
-    this.#frame.addEnd({ id, tenant, state, ...usage, queueMs: timings.queueMs })
+    this.#frame.addEnd({
+      id,
+      tenant,
+      state,
+      ...usage,
+      ...defined({ cache }),
+      queueMs: timings.queueMs,
+    })
   }
 
   #start(now: number): void {

@@ -90,8 +90,9 @@ export class RequestTracker implements EngineObserver {
     let reason: CommonReason = 'policy'
     const stay = waiting.size + preempt.length - admit.length - reject.length
     if (stay <= 0) reason = 'step'
-    else if (freeSlots + preempt.length <= admit.length) reason = 'slots'
-    else if (hasPrefill(run, state.running)) reason = 'budget'
+    else if (freeSlots + preempt.length <= admit.length) {
+      reason = state.running.length + freeSlots < state.limits.slots ? 'cells' : 'slots'
+    } else if (hasPrefill(run, state.running)) reason = 'budget'
     this.#waits.turn(reason, now)
   }
 

@@ -1,7 +1,7 @@
 import type { WaitReason } from '../../contracts/engine/request-report.js'
 
 /** A reason that applies to all waiting requests. */
-export type CommonReason = Extract<WaitReason, 'step' | 'slots' | 'budget' | 'policy'>
+export type CommonReason = Extract<WaitReason, 'step' | 'slots' | 'cells' | 'budget' | 'policy'>
 
 /** How long each common reason has applied up to a point in time. */
 interface Totals {
@@ -27,7 +27,7 @@ const mostOvertakings = 1024
  * applied, so that any wait is the difference of two sums.
  */
 export class WaitAttribution {
-  #ms: Record<CommonReason, number> = { step: 0, slots: 0, budget: 0, policy: 0 }
+  #ms: Record<CommonReason, number> = { step: 0, slots: 0, cells: 0, budget: 0, policy: 0 }
   #reason: CommonReason = 'step'
   #since = 0
   /** By time and arrival, both rising. */
@@ -65,7 +65,7 @@ export class WaitAttribution {
   ): void {
     const overtaking = this.#overtakingOf(request.arrival, start.at, now)
     const end = overtaking?.totals ?? this.begin(now)
-    for (const reason of ['step', 'slots', 'budget', 'policy'] as const) {
+    for (const reason of ['step', 'slots', 'cells', 'budget', 'policy'] as const) {
       add(reasons, reason, end.ms[reason] - start.ms[reason])
     }
     if (overtaking === undefined) return

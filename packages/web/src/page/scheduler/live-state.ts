@@ -106,33 +106,52 @@ export interface LiveFigures {
   readonly requests: number
   /** Shares of the computed tokens, the largest first. */
   readonly tenants: readonly (readonly [tenant: string, share: number])[]
+  /** For each tenant, which share of its prompt tokens came from the cache. */
+  readonly cachedBy: ReadonlyMap<string, number>
+  /** Cached tokens by where they were: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
+  readonly cachedFrom: ReadonlyMap<string, number>
 }
 
 /** The figures of frames. */
 export function figuresOf(frames: LiveState['frames'], now: number): LiveFigures {
   const tenants = new Map<string, number>()
-  let [tokens, steps, ms, decoded, prompts, cached, requests] = [0, 0, 0, 0, 0, 0, 0]
+  const prompts = new Map<string, number>()
+  const cachedOf = new Map<string, number>()
+  const cachedFrom = new Map<string, number>()
+  const add = (to: Map<string, number>, key: string, count: number): void =>
+    void to.set(key, (to.get(key) ?? 0) + count)
+  let [tokens, steps, ms, decoded, all, cached, requests] = [0, 0, 0, 0, 0, 0, 0]
   for (const frame of frames) {
     steps += frame.steps.count
     ms += frame.steps.ms
     decoded += frame.steps.decodeTokens
     tokens += frame.steps.prefillTokens + frame.steps.decodeTokens
     for (const [tenant, count] of Object.entries(frame.tenants)) {
-      tenants.set(tenant, (tenants.get(tenant) ?? 0) + count)
+      add(tenants, tenant, count)
     }
     for (const end of frame.ended) {
       requests++
-      prompts += end.promptTokens
+      all += end.promptTokens
       cached += end.cachedTokens
+      add(prompts, end.tenant, end.promptTokens)
+      add(cachedOf, end.tenant, end.cachedTokens)
+      if (end.cachedTokens > 0) add(cachedFrom, end.cache?.from ?? 'slot', end.cachedTokens)
     }
   }
-  const sum = [...tenants.values()].reduce((all, each) => all + each, 0)
+  const sum = [...tenants.values()].reduce((total, each) => total + each, 0)
   const seconds = Math.max(1, now - (frames[0]?.atMs ?? now)) / 1000
   return {
     tokensPerSecond: decoded / seconds,
     stepTokens: tokens / Math.max(1, steps),
     stepMs: ms / Math.max(1, steps),
-    cachedShare: prompts === 0 ? undefined : cached / prompts,
+    cachedShare: all === 0 ? undefined : cached / all,
+    cachedBy: new Map(
+      Array.from(prompts, ([tenant, count]) => [
+        tenant,
+        (cachedOf.get(tenant) ?? 0) / Math.max(1, count),
+      ]),
+    ),
+    cachedFrom,
     requests,
     tenants: [...tenants]
       .map(([tenant, count]) => [tenant, count / sum] as const)

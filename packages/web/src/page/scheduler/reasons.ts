@@ -1,6 +1,7 @@
 const reasons: Readonly<Record<string, string>> = {
   step: 'the running step had to end',
   slots: 'all slots were taken',
+  cells: 'the KV cells of all slots were taken',
   budget: 'other prompts filled the steps',
   policy: 'the policy admitted nobody',
   order: 'a later one went first',

@@ -2,6 +2,7 @@ import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { formatMs } from '../format.js'
 import { useServer } from '../server/server-context.js'
+import { cacheText, type Origin } from './cache-words.js'
 import { reasonText } from './reasons.js'
 
 interface Entry {
@@ -11,6 +12,7 @@ interface Entry {
   readonly reasons?: Readonly<Record<string, number>>
   readonly slot?: number
   readonly cached_tokens?: number
+  readonly cache?: Origin
   readonly chunks?: number
   readonly tokens?: number
   readonly steps?: number
@@ -124,7 +126,7 @@ function textOf(entry: Entry): string {
       return `waited ${ms}: ${why.join(', ')}`
     }
     case 'admitted':
-      return `got slot ${entry.slot}, which had ${entry.cached_tokens} of its tokens`
+      return `got slot ${entry.slot} with ${entry.cached_tokens} of its tokens${cacheText(entry.cache)}`
     case 'prefill':
       return `prompt: ${entry.tokens} tokens in ${entry.chunks} steps, ${ms}`
     case 'paused':

@@ -2,7 +2,8 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { StackedChart } from '../chart.js'
 import { useServer } from '../server/server-context.js'
-import { Figures, Queue, Slots, Tenants } from './tables.js'
+import { Slots, Tiers } from './kv-tables.js'
+import { Figures, Queue, Tenants } from './tables.js'
 import { Gantt } from './gantt.js'
 import { type LiveState, shownMs, tokensBySecond } from './live-state.js'
 import { PolicyForm } from './policy-form.js'
@@ -103,6 +104,7 @@ function Live({
           />
         </section>
         <Slots state={state} />
+        <Tiers state={state} />
         <Tenants state={state} />
       </div>
     </>

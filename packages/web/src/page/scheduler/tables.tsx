@@ -8,16 +8,11 @@ import {
   percentilesOf,
 } from './live-state.js'
 import { mainReason, reasonText } from './reasons.js'
+import { RequestLink } from './request-link.js'
 
 interface Props {
   readonly state: LiveState
 }
-
-const link = (id: string): JSX.Element => (
-  <a href={`#scheduler/${id}`} title={id}>
-    {id.slice(0, 8)}
-  </a>
-)
 
 /** TTFT, ITL and throughput of the last minute. */
 export function Figures({ state }: Props): JSX.Element {
@@ -84,7 +79,9 @@ export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element {
             <tbody>
               {queue.map((one) => (
                 <tr key={one.id}>
-                  <td>{link(one.id)}</td>
+                  <td>
+                    <RequestLink id={one.id} />
+                  </td>
                   <td>{one.tenant}</td>
                   <td>{formatMs(now - one.arrival)}</td>
                   <td>{one.predictedMs === undefined ? '–' : formatMs(one.predictedMs)}</td>
@@ -100,49 +97,9 @@ export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element {
   )
 }
 
-/** The slots with what they hold: the KV cache. */
-export function Slots({ state: { slots, slotTokens } }: Props): JSX.Element {
-  return (
-    <section class="card" aria-label="KV cache">
-      <h2>KV cache</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Slots and what they hold">
-        <table>
-          <thead>
-            <tr>
-              {['slot', 'request', 'state', 'tokens'].map((name) => (
-                <th scope="col" key={name}>
-                  {name}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {slots.map(({ slot, request, state, tokens }) => (
-              <tr key={slot}>
-                <td>{slot}</td>
-                <td>{request === undefined ? '–' : link(request)}</td>
-                <td>{state === 'idle' && tokens > 0 ? 'kept for reuse' : state}</td>
-                <td>
-                  <meter
-                    min={0}
-                    max={slotTokens}
-                    value={tokens}
-                    aria-label={`Tokens in slot ${slot}`}
-                  />{' '}
-                  {tokens} of {slotTokens}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </section>
-  )
-}
-
-/** Whose tokens were computed. */
+/** Whose tokens were computed, and how many were not, since the cache had them. */
 export function Tenants({ state: { frames, now } }: Props): JSX.Element {
-  const { tenants } = figuresOf(frames, now)
+  const { tenants, cachedBy } = figuresOf(frames, now)
   return (
     <section class="card" aria-label="Tenants">
       <h2>Tenants' shares</h2>
@@ -155,6 +112,10 @@ export function Tenants({ state: { frames, now } }: Props): JSX.Element {
               <td>
                 <meter min={0} max={1} value={share} aria-label={`Share of ${tenant}`} />{' '}
                 {formatShare(share)}
+              </td>
+              <td>
+                {cachedBy.has(tenant) &&
+                  `${formatShare(cachedBy.get(tenant) ?? 0)} of prompts cached`}
               </td>
             </tr>
           ))}

@@ -1,0 +1,32 @@
+/** Where the first tokens of a request were, or why nowhere. */
+export interface Origin {
+  readonly from: string
+  readonly why?: string
+}
+
+const hits: Readonly<Record<string, string>> = {
+  slot: 'in the slot already',
+  copy: 'copied from another slot',
+  ram: 'restored from RAM',
+  disk: 'restored from disk',
+  checkpoint: 'cut back to a checkpoint',
+}
+
+const misses: Readonly<Record<string, string>> = {
+  off: 'it may use none',
+  unknown: 'nothing begins like it',
+  cannot_be_cut: 'no slot can be cut where they part',
+  computing_is_faster: 'computing them is faster',
+  failed: 'they could not be restored',
+}
+
+/** How cached tokens came into a slot. */
+export const hitText = (from: string): string => hits[from] ?? from
+
+/** The same as the end of a sentence; nothing is known: empty. */
+export function cacheText(origin: Origin | undefined): string {
+  if (origin === undefined) return ''
+  const { from, why } = origin
+  if (from !== 'none') return `, ${hitText(from)}`
+  return why === undefined ? '' : `: ${misses[why] ?? why}`
+}

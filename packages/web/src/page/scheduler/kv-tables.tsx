@@ -1,0 +1,91 @@
+import type { JSX } from 'preact'
+import { formatBytes } from '../format.js'
+import { hitText } from './cache-words.js'
+import { figuresOf, type LiveState } from './live-state.js'
+import { RequestLink } from './request-link.js'
+
+interface Props {
+  readonly state: LiveState
+}
+
+/** The slots with what they hold: the KV cache. */
+export function Slots({ state }: Props): JSX.Element {
+  const { slots, slotTokens, kvPool } = state
+  return (
+    <section class="card" aria-label="KV cache">
+      <h2>KV cache</h2>
+      {kvPool !== undefined && (
+        <p>
+          All slots share cells for {kvPool.tokens} tokens, of which {kvPool.free} are free.
+        </p>
+      )}
+      <div class="scroll" tabIndex={0} role="region" aria-label="Slots and what they hold">
+        <table>
+          <thead>
+            <tr>
+              {['slot', 'request', 'state', 'tokens'].map((name) => (
+                <th scope="col" key={name}>
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {slots.map(({ slot, request, state, tokens }) => (
+              <tr key={slot}>
+                <td>{slot}</td>
+                <td>{request === undefined ? '–' : <RequestLink id={request} />}</td>
+                <td>{state === 'idle' && tokens > 0 ? 'kept for reuse' : state}</td>
+                <td>
+                  <meter
+                    min={0}
+                    max={slotTokens}
+                    value={tokens}
+                    aria-label={`Tokens in slot ${slot}`}
+                  />{' '}
+                  {tokens} of {slotTokens}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  )
+}
+
+/** What is kept behind the slots, and where cached tokens came from. */
+export function Tiers({ state: { cache, frames, now } }: Props): JSX.Element {
+  const { cachedFrom } = figuresOf(frames, now)
+  const tiers = [['RAM', cache?.ram] as const, ['disk', cache?.disk] as const]
+  return (
+    <section class="card" aria-label="Kept conversations">
+      <h2>Kept conversations</h2>
+      {cache === undefined && <p class="hint">Nothing is kept but what slots hold.</p>}
+      {tiers.map(
+        ([name, tier]) =>
+          tier !== undefined && (
+            <p key={name}>
+              <meter
+                min={0}
+                max={tier.limitBytes}
+                value={tier.bytes}
+                aria-label={`Bytes in ${name}`}
+              />{' '}
+              {name}: {tier.states} saved, {formatBytes(tier.bytes)} of{' '}
+              {formatBytes(tier.limitBytes)}; {tier.hits} requests had {tier.hitTokens} tokens of it
+            </p>
+          ),
+      )}
+      {cachedFrom.size > 0 && (
+        <ul>
+          {[...cachedFrom].map(([from, tokens]) => (
+            <li key={from}>
+              {tokens} cached tokens of the last minute were {hitText(from)}
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  )
+}
