@@ -23,6 +23,7 @@ export function sequenceOf(
       tenant: '',
       session: undefined,
       stepGroup: undefined,
+      adapters: { applied: [], key: '' },
       cache: true,
       forecast: false,
       progress: false,

@@ -97,8 +97,10 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
   const chunk = sequence.tokens.slice(position, end)
   const { sampler } = sequence
   const scores = scoresOf(sequence, position, end)
+  const { applied } = sequence.request.adapters
+  const adapters = applied.length === 0 ? {} : { adapters: applied }
   if (end < sequence.tokens.length || sampler === undefined) {
-    const item: BatchItem = { slot, position, tokens: chunk, outputs: [] }
+    const item: BatchItem = { slot, position, tokens: chunk, outputs: [], ...adapters }
     return scores === undefined || sampler === undefined ? item : { ...item, sampler, scores }
   }
   const { logprobs } = sequence.request
@@ -108,6 +110,7 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
     position,
     tokens: draft === undefined ? chunk : [...chunk, ...draft],
     outputs: Array.from({ length: drafts + 1 }, (_, nth) => end - 1 - drafts + nth),
+    ...adapters,
     ...(drafts === 0 ? {} : { drafts }),
     sampler,
     ...(logprobs === undefined ? {} : { logprobs }),

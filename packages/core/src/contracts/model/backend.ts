@@ -1,3 +1,4 @@
+import type { AppliedAdapter, BackendAdapters } from './adapter.js'
 import type { OutputConstraint } from './output-constraint.js'
 import type { LogitProcessor } from './sampler.js'
 import type { SlotStates } from './slot-states.js'
@@ -61,6 +62,7 @@ export interface BackendCapabilities {
   readonly grammar: boolean
   readonly logprobs: boolean
   readonly embeddings: boolean
+  /** Whether sequences can be computed with adapters: then it has {@link Backend.adapters}. */
   readonly lora: boolean
   /**
    * Whether samplers see all logits: plug-ins' samplers, DRY, typical-p, top-nσ, XTC, mirostat and a
@@ -110,6 +112,11 @@ export interface BatchItem {
    * to 20). Needs the capability `logprobs`. Default: none are made.
    */
   readonly logprobs?: number
+  /**
+   * The adapters that it is computed with, the same for all items of a step. What a slot holds was
+   * computed with them, too. Needs the capability `lora`. Default: none.
+   */
+  readonly adapters?: readonly AppliedAdapter[]
   /** Asks how likely tokens are that are known already. Needs the capability `promptLogprobs`. */
   readonly scores?: ScoredTokens
 }
@@ -232,6 +239,9 @@ export interface Backend {
 
   /** Saves and restores what slots hold; left out by a backend that cannot. */
   readonly states?: SlotStates
+
+  /** Loads adapters; left out by a backend that cannot. */
+  readonly adapters?: BackendAdapters
 
   /**
    * Says which free slot it likes for a new sequence. `free` is never empty and ordered by what is

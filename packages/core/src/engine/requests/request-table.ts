@@ -6,6 +6,7 @@ import type { Tokenizer } from '../../contracts/model/tokenizer.js'
 import { defined } from '../../defined.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
+import { AdapterTable } from '../adapters/adapter-table.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
 import type { KVCacheManager } from '../parts.js'
 import type { EndState } from '../report/counters.js'
@@ -32,6 +33,7 @@ export class RequestTable {
     @inject(InFlightPrefixSharing) private readonly sharing: InFlightPrefixSharing,
     @inject(WaitingQueue) readonly waiting: WaitingQueue,
     @inject(RunningSet) readonly running: RunningSet,
+    @inject(AdapterTable) private readonly adapters: AdapterTable,
     @inject(EngineObservers) private readonly observers: EngineObservers,
   ) {}
 
@@ -85,6 +87,7 @@ export class RequestTable {
     sequence.state = 'prefilling'
     sequence.admittedAt ??= now
     try {
+      this.adapters.ensureLoaded(sequence.request.adapters)
       await this.kv.acquire(sequence)
       const { request, tokens, promptTokens } = sequence
       this.observers.onPreparing(sequence, now)

@@ -16,6 +16,7 @@ import type {
   SequenceView,
 } from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
+import type { RequestAdapters } from '../adapters/request-adapters.js'
 import { BlockChain } from '../kv/block-chain.js'
 import type { SequenceDrafts } from '../speculation/sequence-drafts.js'
 import type { StopMatcher } from '../output/stop-matcher.js'
@@ -33,6 +34,7 @@ export interface SequenceRequest {
   readonly tenant: string
   readonly session: string | undefined
   readonly stepGroup: string | undefined
+  readonly adapters: RequestAdapters
   readonly cache: boolean
   /** Whether its `start` event has a forecast. */
   readonly forecast: boolean

@@ -35,6 +35,8 @@ export interface FakeBackendOptions {
   readonly keepMultipleOf?: number
   /** Numbers in its embeddings; without it, it has none. */
   readonly embeddingSize?: number
+  /** Whether it has adapters: any `.gguf`, which need not exist; default false. */
+  readonly adapters?: boolean
   /** Whether the tokenizer marks gaps; default false. */
   readonly canInfill?: boolean
   /** Further details of its model. */

@@ -1,4 +1,5 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import type { AppliedAdapter } from '../../contracts/model/adapter.js'
 import type {
   Backend,
   BackendCapabilities,
@@ -18,9 +19,10 @@ import type { FakeBackendOptions } from './fake-backend-options.js'
 import type { FakeOperation, FakeStep } from './fake-calls.js'
 import { fakeEmbedding } from './fake-embedding.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
-import { FakeModel } from './fake-model.js'
+import { FakeModel, salted } from './fake-model.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeSlot } from './fake-slot.js'
+import { FakeAdapter, FakeAdapters, saltOf } from './fake-adapters.js'
 import { FakeStates } from './fake-states.js'
 import { extendHash, hashTokens } from '../../hash.js'
 
@@ -40,6 +42,7 @@ export class FakeBackend implements Backend {
   readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
   readonly states: FakeStates
+  readonly adapters?: FakeAdapters
   readonly layoutMs?: (used: readonly SlotId[]) => number
   /** Every step started so far, including failed ones. */
   readonly steps: FakeStep[] = []
@@ -77,10 +80,11 @@ export class FakeBackend implements Backend {
       logprobs: true,
       promptLogprobs: true,
       embeddings: options.embeddingSize !== undefined,
-      lora: false,
+      lora: options.adapters === true,
       drafts: (options.keepMultipleOf ?? 1) === 1,
       gpu: false,
     }
+    if (options.adapters === true) this.adapters = new FakeAdapters()
     this.limits = Object.freeze({ slots, contextSize, batchSize })
     this.states = new FakeStates({
       id,
@@ -112,8 +116,13 @@ export class FakeBackend implements Backend {
   }
 
   /** The output of the model after `content`: up to `count` tokens. */
-  continuation(content: readonly TokenId[], params: SamplingParams, count: number): TokenId[] {
-    return this.#model.continuation(content, params, count)
+  continuation(
+    content: readonly TokenId[],
+    params: SamplingParams,
+    count: number,
+    applied?: readonly AppliedAdapter[],
+  ): TokenId[] {
+    return this.#model.continuation(content, params, count, saltOf(applied))
   }
 
   /** The tokens in a slot. */
@@ -141,6 +150,7 @@ export class FakeBackend implements Backend {
       samplers: this.#samplers,
     })
     if (problem !== undefined) this.#violation(`step: ${problem}`)
+    this.#checkAdapters(batch)
     const items = batch.map((item) => Object.freeze({ ...item, tokens: [...item.tokens] }))
     this.steps.push({
       batch: items.map(({ slot, position, tokens, outputs }) => ({
@@ -186,6 +196,7 @@ export class FakeBackend implements Backend {
     return this.#after('copyPrefix', this.#options.copyMs?.(length) ?? 0, () => {
       target.truncate(0)
       target.append(this.#slot(from).tokens.slice(0, kept))
+      target.salt = kept === 0 ? 0 : this.#slot(from).salt
       return kept
     })
   }
@@ -215,12 +226,13 @@ export class FakeBackend implements Backend {
     const { slot, position, tokens, outputs, drafts = 0, sampler, logprobs: count } = item
     const content = this.#slot(slot)
     content.append(tokens)
+    content.salt = saltOf(item.adapters)
     if (!(sampler instanceof FakeSampler)) return []
     const drawn: StepOutput[] = []
     for (const output of outputs) {
       const before = content.tokens.slice(0, output + 1)
       const hash = content.hashAt(before.length)
-      const token = this.#model.next(before, hash, sampler.params)
+      const token = this.#model.next(before, salted(hash, content.salt), sampler.params)
       sampler.history = extendHash(hash, token)
       const logprobs =
         count === undefined ? {} : { logprobs: this.#model.logprobs(before, hash, token, count) }
@@ -228,6 +240,20 @@ export class FakeBackend implements Backend {
       if (drafts > 0 && token !== tokens[before.length - position]) break
     }
     return drawn
+  }
+
+  #checkAdapters(batch: readonly BatchItem[]): void {
+    const [first = 0, ...others] = new Set(batch.map(({ adapters }) => saltOf(adapters)))
+    if (others.length > 0) this.#violation('step: its items have different adapters')
+    for (const { adapter } of batch[0]?.adapters ?? []) {
+      if (adapter instanceof FakeAdapter && !adapter.isDisposed) continue
+      this.#violation('step: an adapter is not of this backend, or disposed')
+    }
+    for (const { slot } of batch) {
+      const { tokens, salt } = this.#slot(slot)
+      if (tokens.length === 0 || salt === first) continue
+      this.#violation(`step: slot ${slot} was computed with other adapters`)
+    }
   }
 
   async #after<T>(call: LongCall, milliseconds: number, work: () => T): Promise<T> {

@@ -4,6 +4,8 @@ import { extendHash } from '../../hash.js'
 /** What a slot of {@link FakeBackend} holds: its tokens, and as its "KV" the hash after each. */
 export class FakeSlot {
   readonly tokens: TokenId[] = []
+  /** Of the adapters that its tokens were computed with; 0: none. */
+  salt = 0
   readonly #hashes: number[] = []
   readonly #emptyHash: number
 
@@ -24,6 +26,7 @@ export class FakeSlot {
   }
 
   truncate(length: number): void {
+    if (length === 0) this.salt = 0
     this.tokens.length = length
     this.#hashes.length = length
   }
