@@ -11,6 +11,7 @@ import {
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { checkMemory, gigabytes, paddedContext, planMemory } from './model/memory-plan.js'
+import { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import { Embedder } from './model/embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { modelInfo } from './model/model-info.js'
@@ -209,6 +210,12 @@ function assemble(
   const kvUnified = settings.kvUnified === 'on'
   const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified }
   const cells = new SlotCells(opened.context, slots, memory)
+  const { stateful } = opened
+  const base = { modelPath: settings.modelPath, architecture: shape.architecture }
+  const adapters =
+    loaded.path === 'ffi' && stateful !== undefined
+      ? new LlamaCppAdapters(loaded, stateful, base)
+      : undefined
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary, template),
     limits: {
@@ -225,7 +232,7 @@ function assemble(
       logprobs: true,
       promptLogprobs: true,
       embeddings: true,
-      lora: false,
+      lora: adapters !== undefined,
       samplers: samplers.seesLogits,
       // Others cannot take a few tokens off a slot.
       drafts: shape.slidingWindow === undefined && !shape.isRecurrent,
@@ -235,6 +242,7 @@ function assemble(
     vocabulary,
     context: opened.context,
     cells,
+    adapters,
     states: openStates(opened, cells, shape, settings, loaded),
     samplers,
     threads: opened.threads,

@@ -17,6 +17,7 @@ import {
   type TokenId,
   type Tokenizer,
 } from '@cllm/core'
+import type { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import type { Embedder } from './model/embedder.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native/native.js'
@@ -44,6 +45,8 @@ export interface LlamaCppBackendParts {
   readonly embedder: Embedder
   /** What saves and restores slots, where that is possible. */
   readonly states?: SlotStates | undefined
+  /** What loads and applies adapters, where that is possible. */
+  readonly adapters?: LlamaCppAdapters | undefined
   /** Whether all slots share their cells. */
   readonly kvUnified: boolean
   /** What chooses the threads of each pass; default: their number stays. */
@@ -66,6 +69,7 @@ export class LlamaCppBackend implements Backend {
   readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
   readonly states?: SlotStates
+  readonly adapters?: LlamaCppAdapters
 
   readonly #parts: LlamaCppBackendParts
   readonly #layout = new SlotLayout()
@@ -78,6 +82,7 @@ export class LlamaCppBackend implements Backend {
     this.capabilities = parts.capabilities
     this.tokenizer = parts.tokenizer
     if (parts.states !== undefined) this.states = parts.states
+    if (parts.adapters !== undefined) this.adapters = parts.adapters
   }
 
   createSampler(
@@ -108,6 +113,7 @@ export class LlamaCppBackend implements Backend {
     const scores = Array.from(batch, () => noScores)
     let [decodeMs, sampleMs] = [0, 0]
     try {
+      this.adapters?.prepare(batch)
       for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
         threads?.before(pass)
         const started = clock.now()
@@ -137,6 +143,7 @@ export class LlamaCppBackend implements Backend {
   async forward(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, context, threads } = this.#parts
     this.#checkOpen()
+    this.adapters?.prepare(batch)
     let decodeMs = 0
     for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
       this.#fill(batch, pass)
