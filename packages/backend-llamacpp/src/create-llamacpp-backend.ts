@@ -208,9 +208,13 @@ function assemble(
   const samplers = opened.samplers(vocabulary, tokenizer)
   const { slidingWindow, isRecurrent } = shape
   const kvUnified = settings.kvUnified === 'on'
-  const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified }
-  const cells = new SlotCells(opened.context, slots, memory)
   const { stateful } = opened
+  // Slots that share their cells share their positions, too.
+  const canShift =
+    !kvUnified && slidingWindow === undefined && !isRecurrent && stateful?.canShift() === true
+  const shifting = canShift ? stateful : undefined
+  const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified, shifting }
+  const cells = new SlotCells(opened.context, slots, memory)
   const base = { modelPath: settings.modelPath, architecture: shape.architecture }
   const adapters =
     loaded.path === 'ffi' && stateful !== undefined
@@ -236,6 +240,7 @@ function assemble(
       samplers: samplers.seesLogits,
       // Others cannot take a few tokens off a slot.
       drafts: shape.slidingWindow === undefined && !shape.isRecurrent,
+      contextShift: canShift,
       gpu: llama.gpu,
     },
     tokenizer,

@@ -174,6 +174,10 @@ export class LlamaCppBackend implements Backend {
     return this.#parts.cells.copy(from, to, length)
   }
 
+  shift(slot: SlotId, keep: number, discard: number): void {
+    this.#parts.cells.shift(slot, keep, discard)
+  }
+
   release(slot: SlotId): void {
     this.#parts.cells.clear(slot)
   }
@@ -279,7 +283,8 @@ export class LlamaCppBackend implements Backend {
   #prepare(item: BatchItem, nth: number): void {
     const position = item.outputs[nth]
     if (position === undefined) return
-    this.#samplerOf(item).prepare(position, item.position, item.tokens)
+    const { discarded = 0 } = item
+    this.#samplerOf(item).prepare(position + discarded, item.position + discarded, item.tokens)
   }
 
   #samplerOf({ slot, sampler }: BatchItem): TokenSampler {

@@ -31,6 +31,7 @@ export function sequenceOf(
       promptLogprobs: undefined,
       speculative: true,
       contextSize: 1024,
+      shift: undefined,
       describe: (token, { logprob }) => ({ token, text: '', logprob, top: [] }) as never,
       continued: undefined,
       scope: '',

@@ -91,8 +91,24 @@ export interface GenerateRequest {
    * faster; default true. The tokens are the same either way, but for rounding.
    */
   readonly speculative?: boolean
+  /**
+   * Goes on when the slot is full: older tokens are dropped, and what it holds then is shared with no
+   * other request. The text is no longer what the model says to all of the tokens. An engine that
+   * continues the request drops the same ones. It takes no drafts. Needs the capability
+   * `contextShift`. Default: the engine's option; false ends it with `length`.
+   */
+  readonly contextShift?: ContextShift | false
   /** Set by a supervisor that moves a request to another engine because the first one has exited. */
   readonly continued?: Continuation
+}
+
+/** What a request wants when its slot is full. */
+export interface ContextShift {
+  /**
+   * How many of the prompt's first tokens stay, besides the token that begins every text; −1: the whole
+   * prompt. Of the others the older half is dropped. Default 0.
+   */
+  readonly keep?: number
 }
 
 /**

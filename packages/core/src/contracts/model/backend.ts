@@ -76,6 +76,8 @@ export interface BackendCapabilities {
    * tokens off a slot and nothing else. Default: false, and no sequence has drafts.
    */
   readonly drafts?: boolean
+  /** Whether it has {@link Backend.shift}. Default: false. */
+  readonly contextShift?: boolean
   /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
   readonly gpu: string | false
 }
@@ -91,6 +93,11 @@ export interface BatchItem {
   readonly slot: SlotId
   /** Where `tokens[0]` goes: the number of tokens already in the slot. */
   readonly position: number
+  /**
+   * How many tokens before it were taken out of the slot by {@link Backend.shift}: for the sampler, which
+   * knows all of them, positions count on. Default: 0.
+   */
+  readonly discarded?: number
   readonly tokens: readonly TokenId[]
   /**
    * The positions (not indexes) whose next token is wanted, rising, each within this item. None:
@@ -233,6 +240,12 @@ export interface Backend {
    * there.
    */
   copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number>
+
+  /**
+   * Takes `discard` tokens out of the slot, after the first `keep`, and moves those behind them forward:
+   * it holds as many less. Synchronous, between steps. Needed for the capability `contextShift`.
+   */
+  shift?(slot: SlotId, keep: number, discard: number): void
 
   /** Empties the slot. */
   release(slot: SlotId): void

@@ -10,6 +10,7 @@ import { checkContinuation, checkNumber, checkTokens, invalidField } from './che
 import { checkSampling } from './check-sampling.js'
 import type { EngineOptions } from '../engine-options.js'
 import { checkLogprobs, describeLogprobs } from '../output/token-logprobs.js'
+import { resolveShift } from './resolve-shift.js'
 import type { PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from '../requests/sequence.js'
 import type { SamplerCatalog } from '../../sampler/sampler-catalog.js'
@@ -17,7 +18,7 @@ import { StopMatcher } from '../output/stop-matcher.js'
 
 /** What a request is checked and completed with. */
 export interface ResolveContext extends PromptContext {
-  readonly backend: ConstraintJudge & Pick<Backend, 'model'>
+  readonly backend: ConstraintJudge & Pick<Backend, 'model' | 'capabilities'>
   readonly samplers: SamplerCatalog
   readonly adapters: Pick<AdapterTable, 'resolve'>
   readonly random: Random
@@ -57,6 +58,7 @@ export function resolveRequest(
   checkContinuation(request.continued, maxTokens, context)
   const adapters = context.adapters.resolve(request.adapters)
   const stepGroup = groupWith(request.stepGroup, adapters)
+  const shiftOf = resolveShift(request, context)
   const sampling = resolveSampling(request, context)
   const { samplers = [], seed } = sampling
   const processors = context.samplers.create(samplers, { tokenizer, seed })
@@ -79,7 +81,9 @@ export function resolveRequest(
     progress,
     logprobs,
     promptLogprobs,
-    speculative,
+    // Drafts would have to be taken off before others are dropped.
+    speculative: speculative && shiftOf === undefined,
+    shift: shiftOf?.(prompt),
     contextSize: context.limits.contextSize,
     describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
     continued,

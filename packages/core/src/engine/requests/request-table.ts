@@ -89,6 +89,7 @@ export class RequestTable {
     try {
       this.adapters.ensureLoaded(sequence.request.adapters)
       await this.kv.acquire(sequence)
+      this.#makeRoom(sequence, now)
       const { request, tokens, promptTokens } = sequence
       this.observers.onPreparing(sequence, now)
       const { sampling, processors } = request
@@ -127,6 +128,7 @@ export class RequestTable {
     if (!isDecode) sequence.prefillChunks++
     this.kv.onAdvanced(sequence)
     this.sharing.onAdvanced(sequence, now)
+    this.#makeRoom(sequence, now)
   }
 
   /** Appends a sampled token; the sequence has a `finish` when it was the last. */
@@ -139,8 +141,10 @@ export class RequestTable {
       return
     }
     sequence.append(token, logprobs)
-    const isFull = sequence.tokens.length > this.backend.limits.contextSize
+    const held = sequence.tokens.length - sequence.discarded
+    const isFull = held > this.backend.limits.contextSize && sequence.request.shift === undefined
     if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
+    this.#makeRoom(sequence, now)
   }
 
   /**
@@ -181,11 +185,20 @@ export class RequestTable {
     this.observers.onFinished(sequence, now)
   }
 
+  /** Drops tokens of a full slot, as often as its request goes on: always after the same ones. */
+  #makeRoom(sequence: Sequence, now: number): void {
+    const { shift } = sequence.request
+    if (shift === undefined || !sequence.needsRoom) return
+    this.kv.shift?.(sequence, shift.keep, shift.discard)
+    this.sharing.onProducerLost(sequence, now)
+  }
+
   #giveBack(sequence: Sequence, now: number): void {
     this.running.remove(sequence)
     this.kv.stopProducing(sequence)
     this.kv.release(sequence, now)
     sequence.computedTokens = 0
+    sequence.discarded = 0
     sequence.sampler?.dispose()
     sequence.sampler = undefined
     this.sharing.onProducerLost(sequence, now)

@@ -3,8 +3,10 @@ import type {
   BackendAdapters,
   LoadedAdapter,
 } from '../../contracts/model/adapter.js'
+import type { BatchItem, SlotId } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { hashTokens } from '../../hash.js'
+import type { FakeSlot } from './fake-slot.js'
 
 /** An adapter of `FakeBackend`: its file need not exist. */
 export class FakeAdapter implements LoadedAdapter {
@@ -37,4 +39,22 @@ export function saltOf(applied: readonly AppliedAdapter[] = []): number {
   if (applied.length === 0) return 0
   const parts = applied.map(({ adapter, scale }) => `${adapter.key}*${scale}`).toSorted()
   return hashTokens(1, [...new TextEncoder().encode(parts.join())]) || 1
+}
+
+/** What is wrong with the adapters of a step. */
+export function adapterProblem(
+  batch: readonly BatchItem[],
+  slotOf: (slot: SlotId) => FakeSlot,
+): string | undefined {
+  const [salt = 0, ...others] = new Set(batch.map(({ adapters }) => saltOf(adapters)))
+  if (others.length > 0) return 'its items have different adapters'
+  for (const { adapter } of batch[0]?.adapters ?? []) {
+    if (adapter instanceof FakeAdapter && !adapter.isDisposed) continue
+    return 'an adapter is not of this backend, or disposed'
+  }
+  const mixed = batch.find(({ slot }) => {
+    const held = slotOf(slot)
+    return held.tokens.length > 0 && held.salt !== salt
+  })
+  return mixed === undefined ? undefined : `slot ${mixed.slot} was computed with other adapters`
 }

@@ -22,7 +22,7 @@ import { FakeTokenizer } from './fake-tokenizer.js'
 import { FakeModel, salted } from './fake-model.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeSlot } from './fake-slot.js'
-import { FakeAdapter, FakeAdapters, saltOf } from './fake-adapters.js'
+import { adapterProblem, FakeAdapters, saltOf } from './fake-adapters.js'
 import { FakeStates } from './fake-states.js'
 import { extendHash, hashTokens } from '../../hash.js'
 
@@ -82,6 +82,7 @@ export class FakeBackend implements Backend {
       embeddings: options.embeddingSize !== undefined,
       lora: options.adapters === true,
       drafts: (options.keepMultipleOf ?? 1) === 1,
+      contextShift: options.contextShift === true,
       gpu: false,
     }
     if (options.adapters === true) this.adapters = new FakeAdapters()
@@ -150,7 +151,8 @@ export class FakeBackend implements Backend {
       samplers: this.#samplers,
     })
     if (problem !== undefined) this.#violation(`step: ${problem}`)
-    this.#checkAdapters(batch)
+    const other = adapterProblem(batch, (slot) => this.#slot(slot))
+    if (other !== undefined) this.#violation(`step: ${other}`)
     const items = batch.map((item) => Object.freeze({ ...item, tokens: [...item.tokens] }))
     this.steps.push({
       batch: items.map(({ slot, position, tokens, outputs }) => ({
@@ -201,6 +203,17 @@ export class FakeBackend implements Backend {
     })
   }
 
+  shift(slot: SlotId, keep: number, discard: number): void {
+    this.#check('shift', { betweenSteps: true })
+    const held = this.#slot(slot).tokens.length
+    if (this.#options.contextShift !== true) this.#violation('shift: it cannot')
+    if (keep < 0 || discard < 1 || keep + discard > held) {
+      this.#violation(`shift: ${discard} tokens after ${keep}, slot ${slot} holds ${held}`)
+    }
+    this.operations.push({ type: 'shift', slot, keep, discard })
+    this.#slot(slot).shift(keep, discard)
+  }
+
   release(slot: SlotId): void {
     this.#check('release', { betweenSteps: true })
     this.operations.push({ type: 'release', slot })
@@ -224,36 +237,24 @@ export class FakeBackend implements Backend {
 
   #compute(item: BatchItem): StepOutput[] {
     const { slot, position, tokens, outputs, drafts = 0, sampler, logprobs: count } = item
+    // Draws count positions from the first token that there ever was.
+    const gone = Array.from({ length: item.discarded ?? 0 }, () => 0)
     const content = this.#slot(slot)
     content.append(tokens)
     content.salt = saltOf(item.adapters)
     if (!(sampler instanceof FakeSampler)) return []
     const drawn: StepOutput[] = []
     for (const output of outputs) {
-      const before = content.tokens.slice(0, output + 1)
-      const hash = content.hashAt(before.length)
+      const before = [...gone, ...content.tokens.slice(0, output + 1)]
+      const hash = content.hashAt(output + 1)
       const token = this.#model.next(before, salted(hash, content.salt), sampler.params)
       sampler.history = extendHash(hash, token)
       const logprobs =
         count === undefined ? {} : { logprobs: this.#model.logprobs(before, hash, token, count) }
       drawn.push({ position: output, token, ...logprobs })
-      if (drafts > 0 && token !== tokens[before.length - position]) break
+      if (drafts > 0 && token !== tokens[output + 1 - position]) break
     }
     return drawn
-  }
-
-  #checkAdapters(batch: readonly BatchItem[]): void {
-    const [first = 0, ...others] = new Set(batch.map(({ adapters }) => saltOf(adapters)))
-    if (others.length > 0) this.#violation('step: its items have different adapters')
-    for (const { adapter } of batch[0]?.adapters ?? []) {
-      if (adapter instanceof FakeAdapter && !adapter.isDisposed) continue
-      this.#violation('step: an adapter is not of this backend, or disposed')
-    }
-    for (const { slot } of batch) {
-      const { tokens, salt } = this.#slot(slot)
-      if (tokens.length === 0 || salt === first) continue
-      this.#violation(`step: slot ${slot} was computed with other adapters`)
-    }
   }
 
   async #after<T>(call: LongCall, milliseconds: number, work: () => T): Promise<T> {

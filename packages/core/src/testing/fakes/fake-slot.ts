@@ -25,6 +25,12 @@ export class FakeSlot {
     }
   }
 
+  /** Takes tokens out; what the others were computed with stays in their hashes. */
+  shift(keep: number, discard: number): void {
+    this.tokens.splice(keep, discard)
+    this.#hashes.splice(keep, discard)
+  }
+
   truncate(length: number): void {
     if (length === 0) this.salt = 0
     this.tokens.length = length

@@ -21,7 +21,7 @@ await testBackend(
 )
 await testBackend(t, () => new FakeBackend({ id: 'coarse', keepMultipleOf: 8, contextSize: 600 }))
 await testBackend(t, () => new FakeBackend({ id: 'ending', endProbability: 0.3 }), { exact: false })
-await testBackend(t, () => new FakeBackend({ id: 'adapted', adapters: true }), {
+await testBackend(t, () => new FakeBackend({ id: 'adapted', adapters: true, contextShift: true }), {
   adapter: 'other.gguf',
 })
 
