@@ -12,6 +12,7 @@ import {
 } from './llamacpp-options.js'
 import { checkPlan, shareCells } from './model/fit-memory.js'
 import { cellsOf, paddedContext } from './model/memory-plan.js'
+import { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import { Embedder } from './model/embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { modelInfo } from './model/model-info.js'
@@ -190,9 +191,19 @@ function assemble(
   const samplers = opened.samplers(vocabulary, tokenizer)
   const { slidingWindow, isRecurrent } = shape
   const kvUnified = settings.kvUnified === 'on'
+  const { stateful } = opened
+  // Slots that share their cells share their positions, too.
+  const canShift =
+    !kvUnified && slidingWindow === undefined && !isRecurrent && stateful?.canShift() === true
+  const shifting = canShift ? stateful : undefined
   const pool = kvTokens === undefined ? {} : { pool: new CellPool(cellsOf(settings), slots) }
-  const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified, ...pool }
+  const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified, shifting, ...pool }
   const cells = new SlotCells(opened.context, slots, memory)
+  const base = { modelPath: settings.modelPath, architecture: shape.architecture }
+  const adapters =
+    loaded.path === 'ffi' && stateful !== undefined
+      ? new LlamaCppAdapters(loaded, stateful, base)
+      : undefined
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary, template),
     limits: {
@@ -210,16 +221,18 @@ function assemble(
       logprobs: true,
       promptLogprobs: true,
       embeddings: true,
-      lora: false,
+      lora: adapters !== undefined,
       samplers: samplers.seesLogits,
       // Others cannot take a few tokens off a slot.
       drafts: shape.slidingWindow === undefined && !shape.isRecurrent,
+      contextShift: canShift,
       gpu: llama.gpu,
     },
     tokenizer,
     vocabulary,
     context: opened.context,
     cells,
+    adapters,
     states: openStates(opened, cells, shape, settings, loaded),
     samplers,
     threads: opened.threads,

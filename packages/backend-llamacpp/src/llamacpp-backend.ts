@@ -17,6 +17,7 @@ import {
   type TokenId,
   type Tokenizer,
 } from '@cllm/core'
+import type { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import type { Embedder } from './model/embedder.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native/native.js'
@@ -44,6 +45,8 @@ export interface LlamaCppBackendParts {
   readonly embedder: Embedder
   /** What saves and restores slots, where that is possible. */
   readonly states?: SlotStates | undefined
+  /** What loads and applies adapters, where that is possible. */
+  readonly adapters?: LlamaCppAdapters | undefined
   /** Whether all slots share their cells. */
   readonly kvUnified: boolean
   /** What chooses the threads of each pass; default: their number stays. */
@@ -66,6 +69,7 @@ export class LlamaCppBackend implements Backend {
   readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
   readonly states?: SlotStates
+  readonly adapters?: LlamaCppAdapters
 
   readonly #parts: LlamaCppBackendParts
   readonly #layout = new SlotLayout()
@@ -78,6 +82,7 @@ export class LlamaCppBackend implements Backend {
     this.capabilities = parts.capabilities
     this.tokenizer = parts.tokenizer
     if (parts.states !== undefined) this.states = parts.states
+    if (parts.adapters !== undefined) this.adapters = parts.adapters
   }
 
   get freeTokens(): number | undefined {
@@ -112,6 +117,7 @@ export class LlamaCppBackend implements Backend {
     const scores = Array.from(batch, () => noScores)
     let [decodeMs, sampleMs] = [0, 0]
     try {
+      this.adapters?.prepare(batch)
       for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
         threads?.before(pass)
         const started = clock.now()
@@ -141,6 +147,7 @@ export class LlamaCppBackend implements Backend {
   async forward(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, context, threads } = this.#parts
     this.#checkOpen()
+    this.adapters?.prepare(batch)
     let decodeMs = 0
     for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
       this.#fill(batch, pass)
@@ -169,6 +176,10 @@ export class LlamaCppBackend implements Backend {
 
   copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number> {
     return this.#parts.cells.copy(from, to, length)
+  }
+
+  shift(slot: SlotId, keep: number, discard: number): void {
+    this.#parts.cells.shift(slot, keep, discard)
   }
 
   release(slot: SlotId): void {
@@ -276,7 +287,8 @@ export class LlamaCppBackend implements Backend {
   #prepare(item: BatchItem, nth: number): void {
     const position = item.outputs[nth]
     if (position === undefined) return
-    this.#samplerOf(item).prepare(position, item.position, item.tokens)
+    const { discarded = 0 } = item
+    this.#samplerOf(item).prepare(position + discarded, item.position + discarded, item.tokens)
   }
 
   #samplerOf({ slot, sampler }: BatchItem): TokenSampler {

@@ -1,4 +1,11 @@
-import { testBackend } from '@cllm/core/testing'
+import {
+  createEngine,
+  type GenerateRequest,
+  LocalEngineClient,
+  PluginRegistry,
+  systemRandom,
+} from '@cllm/core'
+import { firstComeFirstServed, testBackend } from '@cllm/core/testing'
 import {
   array,
   assert,
@@ -337,4 +344,51 @@ t.test('what gaps between slots cost', async (t) => {
   // two passes of four sequences: what was measured is weighed in slowly
   layout.decoded([0, 1, 5, 6], 108)
   t.equal(layout.lostMs([0, 2]), 1.1 * 11)
+})
+
+t.test('an engine goes on when a slot is full, also where another one left off', async (t) => {
+  const open = async (kind: 'llama' | 'gemma3' | 'mamba', options = {}) => {
+    const backend = await openTiny(t, { kind, slots: 2, contextSize: 64, ...options })
+    const engine = createEngine({ backend, policy: firstComeFirstServed })
+    return { backend, client: new LocalEngineClient(engine, new PluginRegistry(), systemRandom) }
+  }
+  const { client } = await open('llama')
+  const prompt = { tokens: [1, ...Array.from({ length: 19 }, (_, index) => 262 + (index % 20))] }
+  const ask = async (more: Partial<GenerateRequest>, temperature = 0): Promise<number[]> => {
+    const settings = { temperature, seed: 3, ignoreEos: true }
+    const request = { prompt, maxTokens: 200, sampling: settings, cache: false, ...more }
+    const tokens: number[] = []
+    for await (const event of client.submit(request)) {
+      if (event.type === 'token') tokens.push(event.token)
+    }
+    return tokens
+  }
+  const short = await ask({})
+  t.equal(short.length, 45)
+  const [long, other] = await Promise.all([
+    ask({ contextShift: { keep: 4 } }),
+    ask({ contextShift: { keep: -1 } }, 1),
+  ])
+  t.equal(long.length, 200)
+  t.same(long.slice(0, 45), short)
+  t.equal(other.length, 200)
+  t.ok(new Set(other.slice(100)).size > 50, 'no draw is made with the random numbers of another')
+  for (const done of [30, 46, 120]) {
+    const continued = { tokens: long.slice(0, done), elapsedMs: 1 }
+    t.same(await ask({ contextShift: { keep: 4 }, continued }), long.slice(done))
+  }
+  t.same(await ask({ cache: true }), short, 'and shares nothing')
+  await client.close()
+  for (const [kind, options] of [
+    ['gemma3', {}],
+    ['mamba', {}],
+    ['llama', { kvUnified: 'on' }],
+    ['llama', { native: 'addon' }],
+  ] as const) {
+    const { backend, client } = await open(kind, options)
+    t.equal(backend.capabilities.contextShift, false)
+    const events = client.submit({ prompt, contextShift: {} })
+    await t.rejects(events.next(), { code: 'unsupported', message: /cannot be shifted/ })
+    await client.close()
+  }
 })

@@ -100,12 +100,14 @@ export const turnToken = { id: 259, text: '<|turn|>' }
  * Writes a model of a few kilobytes with random weights and a SentencePiece vocabulary.
  *
  * @param controls - further control tokens; the first has the id {@link firstControl}
+ * @param change - changes the weights of a tensor
  */
 export async function writeTinyModel(
   out: string,
   architecture: keyof typeof architectures,
   metadata: GgufMetadata = {},
   controls: readonly string[] = [],
+  change: (name: string, values: Float32Array) => void = () => {},
 ): Promise<string> {
   const { fields, tensors } = architectures[architecture]
   const vocabulary = sentencePieces(controls)
@@ -145,7 +147,11 @@ export async function writeTinyModel(
     'tokenizer.ggml.add_bos_token': bool(true),
     ...metadata,
   }
-  await writeGguf(out, file, shapes.map(tensor))
+  await writeGguf(
+    out,
+    file,
+    shapes.map((shape) => tensor(shape, change)),
+  )
   return out
 }
 
@@ -189,7 +195,10 @@ function sentencePieces(controls: readonly string[]): {
   return { tokens, scores, types }
 }
 
-function tensor([name, shape]: [string, Shape]): GgufTensor {
+function tensor(
+  [name, shape]: [string, Shape],
+  change: (name: string, values: Float32Array) => void,
+): GgufTensor {
   const size = shape.reduce((product, length) => product * length, 1)
   const isNorm = name.includes('norm')
   let state = name.length * 7919 + size
@@ -198,6 +207,7 @@ function tensor([name, shape]: [string, Shape]): GgufTensor {
     const random = state / 2 ** 31 - 1
     return isNorm ? 1 : name.endsWith('ssm_a') ? -1 - random / 2 : random / 3
   })
+  change(name, values)
   return { name, shape, type: 'F32', data: () => [new Uint8Array(values.buffer)] }
 }
 

@@ -1,6 +1,7 @@
 export * from './format/gguf-types.js'
 export * from './format/gguf-values.js'
 export * from './format/gguf-writer.js'
+export * from './format/lora-adapter.js'
 export * from './format/quantize-q8-0.js'
 export * from './format/token-type.js'
 export * from './llama2c/convert-llama2c.js'

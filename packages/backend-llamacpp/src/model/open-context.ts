@@ -1,6 +1,7 @@
 import { type Clock, CllmError, type Tokenizer } from '@cllm/core'
 import type { CheckedLlamaCppOptions } from '../llamacpp-options.js'
-import type { LoadedModel, LogitsContext, NativeContext } from '../native/native.js'
+import type { LogitsContext } from '../native/logits-context.js'
+import type { LoadedModel, NativeContext } from '../native/native.js'
 import { isQuantized } from './kv-cache-type.js'
 import { AddonSamplers } from '../sampling/addon-samplers.js'
 import { ChainSamplers } from '../sampling/chain-samplers.js'

@@ -1,4 +1,5 @@
 import type { JinjaTemplate } from './jinja-template.js'
+import type { LogitsContext, NativeAdapter } from './logits-context.js'
 import type { NativePairFormat } from './pair-format.js'
 import type { KvCacheType } from '../model/kv-cache-type.js'
 
@@ -123,25 +124,6 @@ export interface NativeContext {
   dispose(): Promise<void>
 }
 
-/** A context that gives its logits out. */
-export interface LogitsContext extends NativeContext {
-  /**
-   * The logits of the batch's token with this index, where llama.cpp has them: to be read before the
-   * next forward pass. Undefined when they were not asked for.
-   */
-  logits(batchIndex: number): Float32Array | undefined
-  /** Threads of the forward passes from now on, up to as many as the context was made with. */
-  setThreads(threads: number): void
-  /** What a sequence holds, or what no cut brings back; undefined where there is no memory for it. */
-  saveSequence(
-    sequence: number,
-    partial: boolean,
-    allocate: (bytes: number) => Uint8Array | undefined,
-  ): Promise<Uint8Array | undefined>
-  /** Puts it back; false where llama.cpp refuses it. Other bytes than were saved may end the process. */
-  restoreSequence(sequence: number, state: Uint8Array, partial: boolean): Promise<boolean>
-}
-
 /** A context of the addon, which draws with samplers of its own. */
 export interface AddonContext extends NativeContext {
   /** Draws from the logits of the batch's token with this index; −1 when it has none. */
@@ -244,6 +226,8 @@ export interface FfiLoadedModel extends ModelInMemory {
   readonly library: string | undefined
   /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */
   createContext(options: NativeContextOptions): Promise<LogitsContext | undefined>
+  /** Reads an adapter; undefined when llama.cpp cannot, and its log says why. */
+  loadAdapter(path: string): Promise<NativeAdapter | undefined>
 }
 
 /** A model that was loaded through node-llama-cpp's addon. */

@@ -1,5 +1,5 @@
 import type { OutputLogprobs, Sampler, SamplingParams, TokenId, Tokenizer } from '@cllm/core'
-import type { LogitsContext } from '../native/native.js'
+import type { LogitsContext } from '../native/logits-context.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 import type { GrammarFilter } from './chain/constraint-filter.js'
 import { ChainSampler } from './chain/chain-sampler.js'

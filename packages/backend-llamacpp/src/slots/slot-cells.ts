@@ -1,4 +1,5 @@
 import { type CellPool, CllmError, type SlotId } from '@cllm/core'
+import type { LogitsContext } from '../native/logits-context.js'
 import type { NativeContext } from '../native/native.js'
 
 /** What a model's memory is like. */
@@ -11,6 +12,8 @@ export interface CellOptions {
   readonly copiesLate?: boolean
   /** The cells that all slots share; default: each has its own. */
   readonly pool?: CellPool
+  /** The context, where tokens can be taken out of its sequences; default: they cannot. */
+  readonly shifting?: LogitsContext | undefined
 }
 
 /**
@@ -24,6 +27,7 @@ export class SlotCells {
   readonly #slidingWindow: number
   readonly #isRecurrent: boolean
   readonly #copiesLate: boolean
+  readonly #shifting: LogitsContext | undefined
   /** Copies whose data the next forward pass moves. */
   readonly #copies: { readonly from: SlotId; readonly to: SlotId }[] = []
 
@@ -35,6 +39,7 @@ export class SlotCells {
     this.#isRecurrent = isRecurrent
     this.#copiesLate = copiesLate
     this.#pool = options.pool
+    this.#shifting = options.shifting
   }
 
   /** How many more tokens fit where all slots share their cells. */
@@ -75,6 +80,26 @@ export class SlotCells {
     }
     this.#resize(slot, length)
     return length
+  }
+
+  /**
+   * Takes tokens out of a slot of a context that can shift.
+   * @throws CllmError `backend_failed` when llama.cpp cannot, and the slot is as before
+   */
+  shift(slot: SlotId, keep: number, discard: number): void {
+    const held = this.length(slot)
+    const context = this.#shifting
+    const isWithin = keep >= 0 && discard > 0 && keep + discard <= held && this.canWrite(slot)
+    if (
+      context === undefined ||
+      !isWithin ||
+      !context.removeTokenCellsFromSequence(slot, keep, keep + discard)
+    ) {
+      const message = `slot ${slot} with ${held} tokens cannot lose ${discard} after ${keep}`
+      throw new CllmError('backend_failed', message)
+    }
+    context.shiftSequence(slot, keep + discard, -discard)
+    this.#resize(slot, held - discard)
   }
 
   /** Undoes what a failed forward pass may have left in the slot. */

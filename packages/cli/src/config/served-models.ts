@@ -1,4 +1,5 @@
 import { parseKeepAlive } from '@cllm/http-koa'
+import { resolveAdapters } from './adapters.js'
 import { resolveModelSpec, resolveTemplate } from './paths.js'
 import { format, isRecord, splitAtCommas, type ValueFormat } from './options/value-format.js'
 
@@ -55,13 +56,14 @@ export const resolveServed = (
   folder: string,
 ): Readonly<Record<string, ServedModel>> =>
   Object.fromEntries(
-    Object.entries(models).map(([name, { spec, chat_template: template, ...settings }]) => [
+    Object.entries(models).map(([name, { spec, chat_template: template, lora, ...settings }]) => [
       name,
       {
         spec: resolveModelSpec(spec, folder),
         ...(typeof template === 'string'
           ? { chat_template: resolveTemplate(template, folder)! }
           : {}),
+        ...(Array.isArray(lora) ? { lora: resolveAdapters(lora.map(String), folder) } : {}),
         ...settings,
       },
     ]),

@@ -8,6 +8,7 @@ import { availableMemory } from './memory/available-memory.js'
 import { cacheSize } from './memory/cache-size.js'
 import { stateFilesOf } from './memory/state-files.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
+import { loadAdapters } from './load-adapters.js'
 import { findNativeLibrary } from './native-library.js'
 import { parentChannel } from './process-channel.js'
 import { llamaCpp } from './to-engine-settings.js'
@@ -44,6 +45,7 @@ async function start(settings: EngineSettings): Promise<void> {
     const { logger: _, ...parts } = use
     const made = { backend, policy, fallbackPolicy, logger, options, registry, use: parts }
     const engine = createEngine({ ...made, ...stateFilesOf(cache, logger) })
+    await loadAdapters(engine, settings, logger)
     hostEngine(engine, registry, channel)
     void engine.failed().then((error) => {
       logger.error({ err: error }, 'the engine failed: its process ends and is replaced')

@@ -1,4 +1,10 @@
-import type { EngineOptions, PartChoice, PluginEntry, StateFolderOptions } from '@cllm/core'
+import type {
+  AdapterSource,
+  EngineOptions,
+  PartChoice,
+  PluginEntry,
+  StateFolderOptions,
+} from '@cllm/core'
 import type { LogSettings } from '../logger.js'
 
 /** The settings of an engine's process; sent to it as JSON. */
@@ -16,6 +22,10 @@ export interface EngineSettings {
   /** Plugins' replacements for built-in parts. */
   readonly use: PartChoice
   readonly log: LogSettings
+  /** Adapters to load before the first request; default: none. */
+  readonly adapters?: readonly AdapterSource[]
+  /** Whether the engine starts without those that cannot be loaded; default false. */
+  readonly skipsAdapters?: boolean
   /** What keeps what slots held; default: nothing does. */
   readonly cache?: CacheSettings
   /** Bytes of RAM that other engines hold, which this one must not use; default 0. */

@@ -2,6 +2,7 @@ import { fork, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import {
   CllmError,
+  type AdapterSource,
   type EngineInfo,
   type EngineLink,
   type Logger,
@@ -37,6 +38,8 @@ export interface SpawnOptions {
   readonly logger?: Logger
   readonly supervisor?: Partial<SupervisorOptions>
   readonly recorder?: Partial<RecorderOptions>
+  /** The adapters of each process, asked for when it starts. Default: those of the settings. */
+  readonly adapters?: () => readonly AdapterSource[]
 }
 
 const entry = fileURLToPath(new URL('engine-child.js', import.meta.url))
@@ -50,16 +53,20 @@ const entry = fileURLToPath(new URL('engine-child.js', import.meta.url))
  */
 export async function spawnEngine(
   settings: EngineSettings,
-  { env, signal, logger, supervisor, recorder }: SpawnOptions,
+  { env, signal, logger, supervisor, recorder, adapters }: SpawnOptions,
 ): Promise<EngineProcess> {
   throwIfCancelled(signal)
   let child: ChildProcess | undefined
   let { log } = settings
   // Between two children, nothing else might keep this process alive.
   let alive: NodeJS.Timeout | undefined
+  let skipsAdapters = false
   const start = (): EngineLink => {
     clearInterval(alive)
-    const started = startChild({ ...settings, log }, env)
+    const own = { adapters: adapters?.() ?? settings.adapters ?? [], skipsAdapters }
+    const started = startChild({ ...settings, ...own, log }, env)
+    // A file that went after the first start ends no service.
+    skipsAdapters = true
     child = started
     started.once('exit', () => {
       child = undefined

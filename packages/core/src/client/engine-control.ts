@@ -7,6 +7,7 @@ import type {
 import type { EngineActivity } from '../contracts/engine/engine-activity.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
+import type { AdapterInfo, AdapterSource } from '../contracts/model/adapter.js'
 import type { CachedState } from '../contracts/engine/cache-statistics.js'
 import type { SlotAction, SlotActionResult } from '../contracts/engine/slot-files.js'
 import type { SlotId } from '../contracts/model/backend.js'
@@ -89,12 +90,27 @@ export class EngineControl implements EngineCalls {
 
   /** The saved states. */
   async cache(action: 'list' | 'drop'): Promise<readonly CachedState[]> {
-    return this.engine.slots.cache(action)
+    return this.engine.between.slots.cache(action)
   }
 
   /** Saves, restores or erases an idle slot. */
   async slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult> {
-    return await this.engine.slots.run(slot, action)
+    return await this.engine.between.slots.run(slot, action)
+  }
+
+  /** The adapters that requests can name. */
+  async adapters(): Promise<readonly AdapterInfo[]> {
+    return this.engine.between.adapters.list()
+  }
+
+  /** Loads an adapter. */
+  async loadAdapter(source: AdapterSource): Promise<AdapterInfo> {
+    return await this.engine.between.adapters.load(source)
+  }
+
+  /** Takes an adapter away. Throws `model_not_found`. */
+  async unloadAdapter(name: string): Promise<void> {
+    this.engine.between.adapters.unload(name)
   }
 
   /** The active policy and the available ones. */

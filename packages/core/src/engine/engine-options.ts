@@ -34,6 +34,8 @@ export interface EngineOptions {
    * backend cannot verify drafts. Default `off`.
    */
   readonly speculative: string
+  /** Whether requests that do not say go on when their slot is full (`contextShift`). Default false. */
+  readonly contextShift: boolean
   /**
    * The sampling for what a request leaves out, before what the model's file recommends and the
    * request's `fallbackSampling`. Default: none.
@@ -55,6 +57,7 @@ export const defaultEngineOptions: EngineOptions = Object.freeze({
   policyPatienceMs: 30_000,
   isolateTenants: false,
   speculative: 'off',
+  contextShift: false,
   sampling: Object.freeze({}),
   cacheRamBytes: 0,
 })

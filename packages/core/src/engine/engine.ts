@@ -9,13 +9,13 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
+import { BetweenSteps } from './between-steps.js'
 import type { EngineCosts } from './costs/engine-costs.js'
 import { Embeddings } from './embeddings.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
 import { PartQueue } from './input/part-queue.js'
 import { KvPool } from './kv/kv-pool.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
-import { SlotActions } from './kv/states/slot-actions.js'
 import { OutputProcessor } from './output/output-processor.js'
 import type { KVCacheManager, WaitPredictor } from './parts.js'
 import { type PolicyInForce, PolicyRunner } from './policy/policy-runner.js'
@@ -59,7 +59,7 @@ export class Engine {
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
     @inject(KvPool) pool: KvPool,
     @inject(StepPlanner) private readonly planner: StepPlanner,
-    @inject(SlotActions) readonly slots: SlotActions,
+    @inject(BetweenSteps) readonly between: BetweenSteps,
     @inject(SlotCompactor) private readonly compactor: SlotCompactor,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
@@ -119,7 +119,8 @@ export class Engine {
   /** What it serves. */
   info(): EngineInfo {
     const { model, limits, capabilities } = this.backend
-    return { model, limits, capabilities, ...defined({ infill: this.tokenizer.infill }) }
+    const more = { infill: this.tokenizer.infill, adapters: this.between.adapters.known }
+    return { model, limits, capabilities, ...defined(more) }
   }
 
   /** Counters and what is going on now. */
@@ -142,7 +143,7 @@ export class Engine {
   async close(): Promise<void> {
     const error = new CllmError('shutting_down', 'The engine is shutting down')
     this.input.close(error)
-    this.slots.close(error)
+    this.between.close(error)
     for (const sequence of this.table.all()) this.finisher.mark(sequence, error)
     this.#isClosed = true
     this.wake.notify()
@@ -162,8 +163,7 @@ export class Engine {
     while (!this.#isClosed) {
       const began = this.clock.now()
       this.finisher.settle(began)
-      if (this.kv.isDue === true) await this.kv.settle?.()
-      if (this.slots.isDue) await this.slots.settle()
+      if (this.between.isDue) await this.between.settle()
       const step = await this.#startStep(began)
       this.#publish()
       const record = step && this.#append(step, await step.outcome)
@@ -184,7 +184,7 @@ export class Engine {
     } catch (error) {
       this.#failure = CllmError.from(error)
       this.input.close(this.#failure)
-      this.slots.close(this.#failure)
+      this.between.close(this.#failure)
       this.finisher.failAll(this.#failure, this.clock.now())
     }
     this.finisher.settle(this.clock.now())

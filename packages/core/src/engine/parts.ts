@@ -100,6 +100,11 @@ export interface KVCacheManager {
    * of it, which the sequence has, and notes how many the backend really kept.
    */
   truncate(sequence: Sequence, length: number): void
+  /**
+   * Drops `discard` tokens after the first `keep` of a running sequence's slot, which nobody else may use
+   * from then on.
+   */
+  shift?(sequence: Sequence, keep: number, discard: number): void
   /** No request is to wait for what this sequence computes. */
   stopProducing(sequence: Sequence): void
   /** Takes the slot back and keeps its tokens for reuse, if they may be shared. */

@@ -1,4 +1,6 @@
 import { type DependencyContainer, type InjectionToken, Lifecycle } from 'tsyringe'
+import { AdapterTable } from './adapters/adapter-table.js'
+import { BetweenSteps } from './between-steps.js'
 import { EngineCosts } from './costs/engine-costs.js'
 import { FcfsWaitPredictor } from './costs/wait-predictor.js'
 import { Embeddings } from './embeddings.js'
@@ -43,6 +45,8 @@ export const builtInParts: ReadonlyMap<InjectionToken<unknown>, InjectionToken<u
 /** One of each in an engine. */
 const fixed = [
   ActivityWatch,
+  AdapterTable,
+  BetweenSteps,
   BlockPrefixIndex,
   FcfsWaitPredictor,
   QueueLimits,

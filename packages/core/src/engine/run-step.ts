@@ -43,7 +43,7 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
     const tokens = Math.min(entry.tokens, sequence.remainingTokens, sequence.mostNow, budget)
     if (tokens === 0) continue
     budget -= tokens
-    const { computedTokens: context, state } = sequence
+    const { slotTokens: context, state } = sequence
     const part = { request: sequence, tokens, context, isDecode: state === 'decoding' }
     const drafts = Math.min(entry.drafts ?? 0, sequence.draft?.tokens ?? 0, budget)
     if (drafts > 0) budget -= drafts
@@ -97,22 +97,31 @@ async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<S
 }
 
 function toItem({ request: sequence, tokens, context: position, draft }: StepPart): BatchItem {
-  const end = position + tokens
+  const { discarded } = sequence
+  const first = position + discarded
+  const end = first + tokens
   const slot = sequence.slot ?? -1
-  const chunk = sequence.tokens.slice(position, end)
+  const chunk = sequence.tokens.slice(first, end)
   const { sampler } = sequence
-  const scores = scoresOf(sequence, position, end)
+  const scores = scoresOf(sequence, first, end)
+  const { applied } = sequence.request.adapters
+  const more = {
+    ...(applied.length === 0 ? {} : { adapters: applied }),
+    ...(discarded === 0 ? {} : { discarded }),
+  }
   if (end < sequence.tokens.length || sampler === undefined) {
-    const item: BatchItem = { slot, position, tokens: chunk, outputs: [] }
+    const item: BatchItem = { slot, position, tokens: chunk, outputs: [], ...more }
     return scores === undefined || sampler === undefined ? item : { ...item, sampler, scores }
   }
   const { logprobs } = sequence.request
   const drafts = draft?.length ?? 0
+  const last = end - 1 - discarded
   return {
     slot,
     position,
     tokens: draft === undefined ? chunk : [...chunk, ...draft],
-    outputs: Array.from({ length: drafts + 1 }, (_, nth) => end - 1 - drafts + nth),
+    outputs: Array.from({ length: drafts + 1 }, (_, nth) => last - drafts + nth),
+    ...more,
     ...(drafts === 0 ? {} : { drafts }),
     sampler,
     ...(logprobs === undefined ? {} : { logprobs }),

@@ -1,4 +1,4 @@
-import type { Batching } from '../contracts/scheduling/batching.js'
+import type { Batching, Step } from '../contracts/scheduling/batching.js'
 import type { BatchingDefinition, OrderDefinition } from '../contracts/definition.js'
 import type { Order } from '../contracts/scheduling/order.js'
 import type {
@@ -6,8 +6,8 @@ import type {
   SchedulerState,
   SequenceView,
 } from '../contracts/scheduling/scheduler-policy.js'
-import { oneStepGroup } from './one-step-group.js'
 import { parseOptions } from './parse-options.js'
+import { StepGroups } from './step-groups.js'
 
 /**
  * A policy that is the product of two independent decisions: what a step computes and which request
@@ -30,7 +30,7 @@ export function composePolicy(
 }
 
 function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' | 'options'> {
-  let lastGroup: string | undefined
+  const groups = new StepGroups()
   return {
     plan(given) {
       const reject = order.reject?.(given) ?? []
@@ -38,10 +38,8 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       const victims = canPreempt ? (order.preempt?.(given) ?? []) : []
       const state = withoutVictims(given, victims)
       const next = except(order.next(state), new Set(reject.map(({ id }) => id)))
-      const view = oneStepGroup(state, next, lastGroup)
-      lastGroup = view.group
       const preempt = victims.map(({ id }) => id)
-      return { preempt, reject, ...batching.plan(view.state, view.next) }
+      return { preempt, reject, ...stepOf(batching, groups, state, next) }
     },
     victim: (state) => order.victim?.(state)?.id,
     observe(event) {
@@ -49,6 +47,26 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       order.observe?.(event)
     },
   }
+}
+
+/** The step of the group whose turn it is; where its requests wait for others, of the next one. */
+function stepOf(
+  batching: Batching,
+  groups: StepGroups,
+  state: SchedulerState,
+  next: Iterable<SequenceView>,
+): Step {
+  let first: Step | undefined
+  for (const view of groups.views(state, next, batching.inGroups === true)) {
+    const planned = batching.plan(view.state, view.next)
+    const step = { ...planned, admit: view.withOthers(planned.admit) }
+    if (step.run.length > 0) {
+      groups.ran(view.group)
+      return step
+    }
+    first ??= step
+  }
+  return first ?? { admit: [], run: [] }
 }
 
 function withoutVictims(state: SchedulerState, victims: readonly SequenceView[]): SchedulerState {

@@ -9,6 +9,7 @@ import type { TransportAddress, TransportFactory } from '../contracts/transport.
 import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { createEngine, type EngineParts } from './create-engine.js'
 import type { ClosableDirectory } from './closable-directory.js'
+import { AdapterDirectory } from '../models/adapters/adapter-directory.js'
 import { StaticDirectory } from './static-directory.js'
 
 /** Parts of every server besides its engines. */
@@ -55,7 +56,9 @@ export interface Server {
 export function createServer(parts: ServerOnDirectory | ServerOnEngines | ServerInProcess): Server {
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
   const directory =
-    'directory' in parts ? parts.directory : new StaticDirectory(engines(parts, random))
+    'directory' in parts
+      ? parts.directory
+      : new AdapterDirectory(new StaticDirectory(engines(parts, random)))
   const context = { directory, clock, random, logger }
   const transports = parts.transports.map((create) => create(context))
 

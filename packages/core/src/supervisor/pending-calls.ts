@@ -15,7 +15,7 @@ const patient: ReadonlySet<EngineCallName> = new Set([
 ])
 
 /** Calls that may wait for a forward pass, or a long one. */
-const slow: ReadonlySet<EngineCallName> = new Set(['embed', 'close'])
+const slow: ReadonlySet<EngineCallName> = new Set(['embed', 'loadAdapter', 'close'])
 
 /** Whether a message answers a call. */
 export const isAnswer = (message: FromEngine): message is Answer =>

@@ -273,7 +273,7 @@ t.test(
   'every answer is the one that the request gets alone, whatever runs beside it',
   async (t) => {
     const seen = { end: 0, stop: 0, cancelled: 0, timeout: 0, rejected: 0, backend_failed: 0 }
-    const backendCalls = { truncate: 0, copyPrefix: 0, release: 0, save: 0, restore: 0 }
+    const backendCalls = { truncate: 0, copyPrefix: 0, shift: 0, release: 0, save: 0, restore: 0 }
     let preemptions = 0
     let victims = 0
     let drafted = 0

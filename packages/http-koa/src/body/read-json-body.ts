@@ -21,25 +21,40 @@ export type JsonObject = Readonly<Record<string, unknown>>
  *   when the client has left
  */
 export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
+  const value = await readJson(ctx, 'object')
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    return value as JsonObject
+  }
+  throw wrongKind('object', value)
+}
+
+/** The same for a JSON array. */
+export async function readJsonList(ctx: KoaContext): Promise<readonly unknown[]> {
+  const value = await readJson(ctx, 'array')
+  if (Array.isArray(value)) return value
+  throw wrongKind('array', value)
+}
+
+function wrongKind(expected: string, value: unknown): CllmError {
+  const received = value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`
+  return new CllmError('invalid_json', `Expected a JSON ${expected}, instead got ${received}`)
+}
+
+async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
   // A stream that has been destroyed tells nobody any more.
   refuseGone(ctx)
   const body = await readBody(ctx, bodyOf(ctx))
   ctx.state.transport.bodies.take(ctx, body.length)
   const text = decodeUtf8(body)
   if (text.trim() === '')
-    throw new CllmError('invalid_json', 'Expected a JSON object, instead got no body')
+    throw new CllmError('invalid_json', `Expected a JSON ${kind}, instead got no body`)
   const value = parseJson(text, ctx)
   const { jsonDepthLimit } = ctx.state.transport
   if (isDeeperThan(text, jsonDepthLimit)) {
     const message = `Expected JSON of at most ${jsonDepthLimit} levels, instead got more`
     throw new CllmError('invalid_json', message, { details: { limit: jsonDepthLimit } })
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    const received =
-      value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`
-    throw new CllmError('invalid_json', `Expected a JSON object, instead got ${received}`)
-  }
-  return value as JsonObject
+  return value
 }
 
 const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const

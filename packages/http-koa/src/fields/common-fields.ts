@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import type { RequestSettings } from '../request/build-request.js'
+import { adaptersField } from './adapters-field.js'
 import { boolean, integer, largest, milliseconds, name } from './fields.js'
 
 /** cLLM's own fields, which every protocol but Ollama's takes. */
@@ -11,6 +12,7 @@ export const commonFields = {
   tenant: name.optional(),
   session: name.optional(),
   speculative: boolean.optional(),
+  lora: adaptersField.optional(),
 }
 
 /** Fields that several protocols share. */
@@ -45,4 +47,5 @@ export const commonSettings = (fields: CommonFields & SamplingFields): RequestSe
   tenant: fields.tenant,
   session: fields.session,
   speculative: fields.speculative,
+  adapters: fields.lora,
 })

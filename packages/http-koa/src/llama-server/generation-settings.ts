@@ -18,7 +18,7 @@ const samplers = [
 export function generationSettings(
   request: Pick<
     GenerateRequest,
-    'maxTokens' | 'sampling' | 'fallbackSampling' | 'stop' | 'logprobs'
+    'maxTokens' | 'sampling' | 'fallbackSampling' | 'stop' | 'logprobs' | 'adapters'
   >,
   info?: EngineInfo,
 ) {
@@ -83,7 +83,10 @@ export function generationSettings(
     timings_per_token: false,
     post_sampling_probs: false,
     backend_sampling: false,
-    lora: [],
+    lora: (request.adapters ?? []).map(({ adapter, scale = null }) => ({
+      [typeof adapter === 'number' ? 'id' : 'name']: adapter,
+      scale,
+    })),
   }
 }
 

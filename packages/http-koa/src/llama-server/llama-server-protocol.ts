@@ -15,6 +15,7 @@ import { llamaServerDefaults } from './llama-server-defaults.js'
 import { completion } from './completion.js'
 import { completionSchema } from './completion-request.js'
 import { embedding, embeddingSchema } from './embedding.js'
+import { loraAdapters, setLoraAdapters } from './lora-adapters.js'
 import { infill, infillSchema } from './infill.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody, llamaServerErrorSchema } from './llama-server-error.js'
@@ -92,6 +93,20 @@ const routes: readonly HandledRoute<LlamaServerContext>[] = [
     summary: 'Save, restore or erase a slot',
     query: slotActionQuery,
     handle: slotAction,
+  },
+  {
+    method: 'get',
+    path: '/lora-adapters',
+    summary: 'The adapters, and which are applied to requests that name none',
+    query: modelQuery,
+    handle: loraAdapters,
+  },
+  {
+    method: 'post',
+    path: '/lora-adapters',
+    summary: 'Apply adapters to all requests that name none',
+    query: modelQuery,
+    handle: setLoraAdapters,
   },
   { method: 'get', path: '/health', summary: 'Health', handle: health },
   { method: 'get', path: '/v1/health', summary: 'Health', handle: health },

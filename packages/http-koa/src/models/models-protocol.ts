@@ -7,11 +7,13 @@ import type { HandledRoute } from '../routes/api-route.js'
 import { mountRoutes } from '../routes/mount-routes.js'
 import { readFields } from '../fields/read-fields.js'
 import { keepAliveField } from '../fields/keep-alive-field.js'
-
-interface ModelsContext {
-  readonly directory: EngineDirectory
-  readonly unknownFields: UnknownFields
-}
+import {
+  loadAdapter,
+  loadAdapterSchema,
+  unloadAdapter,
+  unloadAdapterSchema,
+} from './lora-adapters.js'
+import type { ModelsContext } from './models-context.js'
 
 const model = z.string('the name of a model').min(1, 'the name of a model')
 const loadSchema = z.object({ model, keep_alive: keepAliveField })
@@ -19,7 +21,9 @@ const unloadSchema = z.object({ model })
 
 /** `GET /models`: every model with its state. */
 function list(ctx: KoaContext, { directory }: ModelsContext): void {
-  const data = directory.list().map((name) => describe(directory.status(name)))
+  const adapted = (directory.adapted?.() ?? []).map(({ name }) => name)
+  const names = [...directory.list(), ...adapted]
+  const data = names.map((name) => describe(directory.status(name)))
   ctx.body = { success: true, object: 'list', data }
 }
 
@@ -65,6 +69,22 @@ const routes: readonly HandledRoute<ModelsContext>[] = [
     body: unloadSchema,
     handle: unload,
   },
+  {
+    method: 'post',
+    path: '/v1/load_lora_adapter',
+    summary: 'Load a LoRA adapter beside a model',
+    body: loadAdapterSchema,
+    answers: ['text/plain'],
+    handle: loadAdapter,
+  },
+  {
+    method: 'post',
+    path: '/v1/unload_lora_adapter',
+    summary: 'Unload a LoRA adapter',
+    body: unloadAdapterSchema,
+    answers: ['text/plain'],
+    handle: unloadAdapter,
+  },
 ]
 
 /** Lists, loads and unloads models; see `docs/api.md`. */
@@ -81,6 +101,6 @@ export function modelsProtocol(): KoaProtocol {
 /** {@link modelsProtocol} by its name. */
 export const models = defineProtocol({
   name: 'models',
-  doc: 'Lists, loads and unloads models under `/models`.',
+  doc: 'Lists, loads and unloads models under `/models`, and adapters as vLLM does.',
   create: () => modelsProtocol(),
 })

@@ -19,6 +19,7 @@ export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void
   ctx.body = {
     models: await Promise.all([
       ...ollama.directory.list().map((id) => describe(id, ollama)),
+      ...(ollama.directory.adapted?.() ?? []).map(({ name }) => describe(name, ollama)),
       ...ollama.derived.list().map(async ({ name, from }) => ({
         ...(await describe(from, ollama)),
         name: taggedName(name),

@@ -5,7 +5,9 @@ import type { OpenAiContext } from './openai-context.js'
 
 /** `GET /v1/models`. */
 export async function listModels(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const data = openAi.directory.list().map(async (id) => await describe(id, openAi))
+  const { directory } = openAi
+  const adapted = (directory.adapted?.() ?? []).map(({ name }) => name)
+  const data = [...directory.list(), ...adapted].map(async (id) => await describe(id, openAi))
   ctx.body = { object: 'list', data: await Promise.all(data) }
 }
 
@@ -17,11 +19,13 @@ export async function showModel(ctx: KoaContext, openAi: OpenAiContext): Promise
 async function describe(id: string, { directory, started }: OpenAiContext) {
   const { name, state } = directory.status(id)
   const info = await peekInfo(directory, name)
+  const adapted = directory.adapted?.().find((one) => one.name === name)
   return {
     id: name,
     object: 'model',
     created: started,
     owned_by: 'cllm',
+    ...(adapted !== undefined && { parent: adapted.model }),
     status: { value: state },
     ...(info === undefined ? {} : { meta: metaOf(info) }),
   }

@@ -69,7 +69,7 @@ function likely({ method, path, body, query }: ApiRoute): ErrorCode[] {
     [body !== undefined || query !== undefined, 'invalid_request'],
     [!isOpen(method, path), 'unauthenticated'],
     [true, 'origin_not_allowed'],
-    [isForAdmins(path), 'forbidden'],
+    [isForAdmins(method, path), 'forbidden'],
     [body?.shape['model'] !== undefined, 'model_not_found'],
     [/[:*]/.test(path), 'not_found'],
     [body !== undefined, 'body_too_large'],

@@ -23,6 +23,7 @@ const engineSettingNames = [
   'marks',
   'speculative',
   'progress',
+  'adapters',
 ] as const
 const engineSettings: ReadonlySet<string> = new Set(engineSettingNames)
 

@@ -31,12 +31,16 @@ const forAdmins: ReadonlySet<string> = new Set([
   '/benchmark',
   '/models/load',
   '/models/unload',
+  '/v1/load_lora_adapter',
+  '/v1/unload_lora_adapter',
   '/api/pull',
   '/api/delete',
 ])
 
-export const isForAdmins = (path: string): boolean =>
-  forAdmins.has(path) || /^\/admin(\/|$)/.test(path)
+export const isForAdmins = (method: string, path: string): boolean =>
+  forAdmins.has(path) ||
+  /^\/admin(\/|$)/.test(path) ||
+  (path === '/lora-adapters' && /^post$/i.test(method))
 
 /**
  * Requires an API key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Without one the answer is 401,
@@ -52,7 +56,7 @@ export function authenticate(keys: KeyRing): Middleware<KoaState> {
       ctx.set('WWW-Authenticate', 'Bearer')
       throw new CllmError('unauthenticated', refusal(secret))
     }
-    if (key.role !== 'admin' && isForAdmins(path)) {
+    if (key.role !== 'admin' && isForAdmins(ctx.method, path)) {
       const message = `${ctx.path} needs the key of an admin; that of "${key.name}" is a user's`
       throw new CllmError('forbidden', message)
     }

@@ -28,8 +28,7 @@ export function findVictims(
   for (const request of urgent) {
     let best: SequenceView | undefined
     for (const victim of left) {
-      // Behind a group of its own the request would not get the slot at once.
-      if (victim.stepGroup !== request.stepGroup || !isWorth(request, victim)) continue
+      if (!isWorth(request, victim)) continue
       if (best === undefined || victim.computedTokens <= best.computedTokens) best = victim
     }
     if (best === undefined) break

@@ -1,7 +1,9 @@
 import { CllmError } from '@cllm/core'
 import type { KvCacheType } from '../../model/kv-cache-type.js'
-import type { LogitsContext, NativeContextOptions, RopeOptions } from '../native.js'
+import type { AppliedNativeAdapter, LogitsContext } from '../logits-context.js'
+import type { NativeContextOptions, RopeOptions } from '../native.js'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
+import { FfiAdapter } from './ffi-adapter.js'
 import type { Pointer } from './structs.js'
 import { ThreadPool } from './thread-pool.js'
 import { TokenBatch } from './token-batch.js'
@@ -212,6 +214,30 @@ export class FfiContext implements LogitsContext {
   setThreads(threads: number): void {
     this.#check()
     this.#functions.llama_set_n_threads(this.#parts.context, threads, threads)
+  }
+
+  setAdapters(adapters: readonly AppliedNativeAdapter[]): void {
+    this.#check()
+    const pointers = new BigUint64Array(new ArrayBuffer(8 * adapters.length))
+    const scales = new Float32Array(new ArrayBuffer(4 * adapters.length))
+    for (const [index, { adapter, scale }] of adapters.entries()) {
+      if (!(adapter instanceof FfiAdapter)) throw failed('the adapter is not one of this library')
+      pointers[index] = adapter.native
+      scales[index] = scale
+    }
+    const { llama_set_adapters_lora: set } = this.#functions
+    const result = set(this.#parts.context, pointers, adapters.length, scales)
+    if (result !== 0) throw failed(`llama.cpp could not apply the adapters (${result})`)
+  }
+
+  canShift(): boolean {
+    this.#check()
+    return this.#functions.llama_memory_can_shift(this.#memory)
+  }
+
+  shiftSequence(sequence: number, from: number, by: number): void {
+    this.#check()
+    this.#functions.llama_memory_seq_add(this.#memory, sequence, from, -1, by)
   }
 
   async dispose(): Promise<void> {

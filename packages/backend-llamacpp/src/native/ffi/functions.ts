@@ -46,6 +46,10 @@ export const llamaFunctions = {
   llama_detach_threadpool: ['void', 'pointer'],
   llama_pooling_type: ['int32', 'pointer'],
 
+  llama_adapter_lora_init: ['pointer', 'pointer', 'string'],
+  llama_adapter_lora_free: ['void', 'pointer'],
+  llama_set_adapters_lora: ['int32', 'pointer', 'pointer', 'size_t', 'pointer'],
+
   llama_decode: ['int32', 'pointer', 'llama_batch'],
   llama_synchronize: ['void', 'pointer'],
   llama_get_logits_ith: ['pointer', 'pointer', 'int32'],
@@ -55,6 +59,8 @@ export const llamaFunctions = {
   llama_get_memory: ['pointer', 'pointer'],
   llama_memory_seq_rm: ['bool', 'pointer', 'int32', 'int32', 'int32'],
   llama_memory_seq_cp: ['void', 'pointer', 'int32', 'int32', 'int32', 'int32'],
+  llama_memory_seq_add: ['void', 'pointer', 'int32', 'int32', 'int32', 'int32'],
+  llama_memory_can_shift: ['bool', 'pointer'],
   llama_memory_seq_pos_min: ['int32', 'pointer', 'int32'],
   llama_memory_seq_pos_max: ['int32', 'pointer', 'int32'],
 

@@ -1,6 +1,7 @@
 import type { FfiLoadedModel, LoadModelOptions } from '../native.js'
 import { runAsync } from './bind-functions.js'
 import type { ChosenFunctions } from './choose-functions.js'
+import { FfiAdapter } from './ffi-adapter.js'
 import { FfiContext } from './ffi-context.js'
 import { parseFfiGrammar } from './ffi-grammar.js'
 import { FfiModel } from './ffi-model.js'
@@ -47,6 +48,7 @@ export async function loadFfiModel(
     library,
     parseGrammar: (gbnf, root) => parseFfiGrammar(functions, model.vocabulary, gbnf, root),
     createContext: (options) => FfiContext.create(functions, model.native, options),
+    loadAdapter: (path) => FfiAdapter.load(functions, model.native, path),
     dispose: async () => model.dispose(),
   }
 }

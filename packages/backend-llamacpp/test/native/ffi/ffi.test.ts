@@ -6,7 +6,8 @@ import type * as Addon from '../../../src/native/addon.js'
 import { openLlama } from '../../../src/native/addon.js'
 import type * as Choose from '../../../src/native/ffi/choose-functions.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
-import type { LogitsContext, NativeModel } from '../../../src/native/native.js'
+import type { LogitsContext } from '../../../src/native/logits-context.js'
+import type { NativeModel } from '../../../src/native/native.js'
 import { recordingLogger } from '../../open-tiny.js'
 
 async function loadTiny(t: Test) {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { ClusterDirectory, ClusterFront, RedisBus } from '@cllm/cluster'
-import type { Logger, PluginRegistry } from '@cllm/core'
+import { AdapterBook, AdapterDirectory, type Logger, type PluginRegistry } from '@cllm/core'
 import type { LoadedConfig } from '../../config/load-config.js'
 import type { Served } from '../../models/served/served.js'
 
@@ -25,8 +25,13 @@ export async function servedByCluster(
   const aliases = Object.fromEntries(
     Object.entries(config.models.aliases).map(([alias, name]) => [alias, name ?? alias]),
   )
+  const models = new ClusterDirectory(front, aliases)
+  const directory = new AdapterDirectory(models, {
+    bookOf: (name) => new AdapterBook(models.status(name).info?.adapters),
+    fixed: 'the workers of a cluster have the adapters that each is started with: --lora',
+  })
   return {
-    directory: new ClusterDirectory(front, aliases),
+    directory,
     load: async () => await front.start(),
     async close() {
       await front.close()

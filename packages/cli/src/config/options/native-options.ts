@@ -1,3 +1,4 @@
+import { adapters, resolveAdapters } from '../adapters.js'
 import { option } from './option.js'
 import { decimal, integer, oneOf, orNone, someTexts } from './value-format.js'
 
@@ -12,6 +13,17 @@ export const nativeOptions = {
     format: oneOf(['ffi', 'prebuilt', 'addon']),
     arg: 'native',
     placeholder: 'ffi|prebuilt|addon',
+  }),
+  lora: option<readonly string[]>({
+    doc:
+      'LoRA adapters (GGUF) to load beside the model, each with the name that clients use, as ' +
+      '`MODEL:NAME`, and its scale, by default 1. The flag can be repeated. With several models, ' +
+      'set it at the model that the adapters are for.',
+    default: [],
+    format: adapters(),
+    arg: 'lora',
+    placeholder: 'NAME=PATH[:SCALE]',
+    resolve: resolveAdapters,
   }),
   ubatch_size: option({
     doc: 'Tokens computed at once, at most the batch size, which is the default.',

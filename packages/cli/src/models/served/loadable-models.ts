@@ -1,7 +1,14 @@
-import type { LoadedModel, Logger, LoadableModel, PluginRegistry } from '@cllm/core'
+import {
+  AdapterBook,
+  type LoadedModel,
+  type Logger,
+  type LoadableModel,
+  type PluginRegistry,
+} from '@cllm/core'
 import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
+import { adaptersOf } from '../../config/adapters.js'
 import type { OwnSettings, ServedModel } from '../../config/served-models.js'
 import { asLoaded } from '../../engine/as-loaded.js'
 import type { CrashFiles } from '../../engine/crash-files.js'
@@ -27,6 +34,8 @@ export interface LoadingParts {
 export class LoadableModels {
   /** The spec of every model, by its name. */
   readonly specs = new Map<string, string>()
+  /** The adapters of every model, by its name. */
+  readonly #books = new Map<string, AdapterBook>()
   readonly #engines = new Set<EngineProcess>()
   readonly #sources: ModelSources
   #logLevel: string | undefined
@@ -73,9 +82,16 @@ export class LoadableModels {
     return this.of(id ?? name, { spec, ...(template === null ? {} : { chat_template: template }) })
   }
 
+  /** The adapters of a model; those of one that is not served are none. */
+  bookOf(name: string): AdapterBook {
+    return this.#books.get(name) ?? new AdapterBook()
+  }
+
   /** Makes a model loadable under this name. */
   of(name: string, { spec, ...settings }: ServedModel): LoadableModel {
     this.specs.set(name, spec)
+    const { lora = this.loaded.config.engine.lora } = settings
+    this.#books.set(name, new AdapterBook(adaptersOf(lora as readonly string[])))
     const { keep_alive: keepAlive } = settings
     const keepAliveMs = keepAlive === undefined ? undefined : parseKeepAlive(keepAlive)
     return {
@@ -117,6 +133,7 @@ export class LoadableModels {
         env: io.env,
         signal: AbortSignal.any([io.signal, closing]),
         logger,
+        adapters: () => this.bookOf(model.name).sources,
         supervisor: toSupervisorOptions(loaded.config),
         recorder: {
           windowMs: recorderConfig.minutes * 60_000,

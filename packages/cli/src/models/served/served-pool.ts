@@ -1,4 +1,4 @@
-import { ModelPool, systemClock } from '@cllm/core'
+import { AdapterDirectory, ModelPool, systemClock } from '@cllm/core'
 import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
@@ -33,7 +33,7 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
   })
   const { preload } = config.models
   return {
-    directory: pool,
+    directory: new AdapterDirectory(pool, { bookOf: (name) => sources.bookOf(name) }),
     store: new CatalogStore(pool, sources, loaded, io),
     death,
     async load() {

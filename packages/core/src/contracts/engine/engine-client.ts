@@ -1,5 +1,6 @@
 import type { SerializedError } from '../../errors/cllm-error.js'
 import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from '../model/backend.js'
+import type { AdapterChoice, AdapterInfo, AdapterSource } from '../model/adapter.js'
 import type { CachedState } from './cache-statistics.js'
 import type { EngineActivity } from './engine-activity.js'
 import type { EngineStatistics } from './engine-statistics.js'
@@ -9,6 +10,7 @@ import type { PromptProgress } from './prompt-progress.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
 import type { SamplingParams } from '../model/sampling.js'
+import type { FinishReason, Timings, Usage } from './usage.js'
 import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
 import type {
   ChatMessage,
@@ -18,6 +20,8 @@ import type {
   RenderedChat,
   TokenId,
 } from '../model/tokenizer.js'
+
+export type { FinishReason, Timings, Usage } from './usage.js'
 
 /** What is to be continued: text, a conversation, or tokens. */
 export type Prompt =
@@ -50,6 +54,11 @@ export interface GenerateRequest {
   readonly session?: string
   /** Only requests of one group share a step. */
   readonly stepGroup?: string
+  /**
+   * The adapters that it is computed with, each once, at most 8. Requests with other ones share neither
+   * a step nor computed tokens with it. Needs the capability `lora`. Default: none.
+   */
+  readonly adapters?: readonly AdapterChoice[]
   /** Whether its prompt may use what others computed and stays for others; default true. */
   readonly cache?: boolean
   /**
@@ -82,8 +91,24 @@ export interface GenerateRequest {
    * faster; default true. The tokens are the same either way, but for rounding.
    */
   readonly speculative?: boolean
+  /**
+   * Goes on when the slot is full: older tokens are dropped, and what it holds then is shared with no
+   * other request. The text is no longer what the model says to all of the tokens. An engine that
+   * continues the request drops the same ones. It takes no drafts. Needs the capability
+   * `contextShift`. Default: the engine's option; false ends it with `length`.
+   */
+  readonly contextShift?: ContextShift | false
   /** Set by a supervisor that moves a request to another engine because the first one has exited. */
   readonly continued?: Continuation
+}
+
+/** What a request wants when its slot is full. */
+export interface ContextShift {
+  /**
+   * How many of the prompt's first tokens stay, besides the token that begins every text; −1: the whole
+   * prompt. Of the others the older half is dropped. Default 0.
+   */
+  readonly keep?: number
 }
 
 /**
@@ -118,42 +143,6 @@ export interface Embedding {
   /** Pooled as the model requires, of length 1. */
   readonly vector: readonly number[]
   readonly promptTokens: number
-}
-
-/** Why generation ended. */
-export type FinishReason = 'stop' | 'length'
-
-/** Tokens of a request. */
-export interface Usage {
-  readonly promptTokens: number
-  /**
-   * Prompt tokens reused from a slot and never computed for this request, not even after a
-   * preemption.
-   */
-  readonly cachedTokens: number
-  readonly generatedTokens: number
-}
-
-/** How a request went; times are milliseconds by the engine's clock. */
-export interface Timings {
-  /** Arrival to admission. */
-  readonly queueMs: number
-  /** Admission to first token. */
-  readonly prefillMs: number
-  /** Arrival to first token (TTFT). */
-  readonly firstTokenMs: number
-  /** First token to the last. */
-  readonly decodeMs: number
-  /** Arrival to end. */
-  readonly totalMs: number
-  /** How often it lost its slot and waited again. */
-  readonly preemptions: number
-  /** Steps that computed its prompt, again after each preemption. */
-  readonly prefillChunks: number
-  /** Draft tokens that were verified for it; absent: none. */
-  readonly draftTokens?: number
-  /** Those of them that were drawn; absent with `draftTokens`. */
-  readonly acceptedTokens?: number
 }
 
 /** What a request's stream carries, in this order: one `start`, any `progress`, tokens, one `end`. */
@@ -214,6 +203,8 @@ export interface EngineInfo {
   readonly capabilities: BackendCapabilities
   /** Where the model can fill gaps: the tokens that mark them. */
   readonly infill?: InfillTokens
+  /** The adapters that it had when it was asked; absent: none. */
+  readonly adapters?: readonly AdapterInfo[]
 }
 
 /** Calls on an engine besides generation. Failures are {@link CllmError}s. */
@@ -252,6 +243,18 @@ export interface EngineCalls {
   slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult>
   /** The saved states, the latest used last; `drop` drops them all. */
   cache(action: 'list' | 'drop'): Promise<readonly CachedState[]>
+  /** The adapters that requests can name, by their numbers. */
+  adapters(): Promise<readonly AdapterInfo[]>
+  /**
+   * Loads an adapter, between two steps. Throws `invalid_request` for a name that is taken or no name,
+   * `unsupported` where the backend has no adapters, and what the backend throws for the file.
+   */
+  loadAdapter(source: AdapterSource): Promise<AdapterInfo>
+  /**
+   * Takes an adapter away: no new request can name it; those that do go on, and then its memory is free.
+   * Throws `model_not_found`.
+   */
+  unloadAdapter(name: string): Promise<void>
   /** The active policy and the available ones. */
   getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */

@@ -1,4 +1,5 @@
 import type { CllmError } from '../../errors/cllm-error.js'
+import type { AdapterChoice } from '../model/adapter.js'
 import type { EngineClient, EngineInfo } from './engine-client.js'
 import type { Recording } from './recording.js'
 import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
@@ -45,10 +46,21 @@ export interface OpenOptions {
   readonly peek?: boolean
 }
 
+/** A model with one of its adapters, which requests can name like a model. */
+export interface AdaptedModel {
+  /** `model:adapter`. */
+  readonly name: string
+  /** The model's name. */
+  readonly model: string
+  readonly adapter: string
+}
+
 /** The engines that transports can reach. */
 export interface EngineDirectory {
   /** Names of the models, the default one first. */
   list(): readonly string[]
+  /** The models with their adapters, which are not in `list`: `open` takes their names, too. Default: none. */
+  adapted?(): readonly AdaptedModel[]
   /** The model's own name for a name or alias, or the default one. Throws `model_not_found`. */
   nameOf(id?: string): string
   /**
@@ -56,6 +68,10 @@ export interface EngineDirectory {
    * first call. Throws `model_not_found`, and `engine_unavailable` where a peek finds none.
    */
   open(id?: string, options?: OpenOptions): EngineClient
+  /** The adapters of requests to a model that name none. Default: none. */
+  defaultAdapters?(id?: string): readonly AdapterChoice[]
+  /** Sets them. Throws `model_not_found`. */
+  setDefaultAdapters?(choices: readonly AdapterChoice[], id?: string): void
   /** The status of a model, without loading it. Throws `model_not_found`. */
   status(id?: string): ModelStatus
   /**

@@ -1,3 +1,4 @@
+import type { AppliedAdapter, BackendAdapters } from './adapter.js'
 import type { OutputConstraint } from './output-constraint.js'
 import type { LogitProcessor } from './sampler.js'
 import type { SlotStates } from './slot-states.js'
@@ -66,6 +67,7 @@ export interface BackendCapabilities {
   readonly grammar: boolean
   readonly logprobs: boolean
   readonly embeddings: boolean
+  /** Whether sequences can be computed with adapters: then it has {@link Backend.adapters}. */
   readonly lora: boolean
   /**
    * Whether samplers see all logits: plug-ins' samplers, DRY, typical-p, top-nσ, XTC, mirostat and a
@@ -79,6 +81,8 @@ export interface BackendCapabilities {
    * tokens off a slot and nothing else. Default: false, and no sequence has drafts.
    */
   readonly drafts?: boolean
+  /** Whether it has {@link Backend.shift}. Default: false. */
+  readonly contextShift?: boolean
   /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
   readonly gpu: string | false
 }
@@ -94,6 +98,11 @@ export interface BatchItem {
   readonly slot: SlotId
   /** Where `tokens[0]` goes: the number of tokens already in the slot. */
   readonly position: number
+  /**
+   * How many tokens before it were taken out of the slot by {@link Backend.shift}: for the sampler, which
+   * knows all of them, positions count on. Default: 0.
+   */
+  readonly discarded?: number
   readonly tokens: readonly TokenId[]
   /**
    * The positions (not indexes) whose next token is wanted, rising, each within this item. None:
@@ -115,6 +124,11 @@ export interface BatchItem {
    * to 20). Needs the capability `logprobs`. Default: none are made.
    */
   readonly logprobs?: number
+  /**
+   * The adapters that it is computed with, the same for all items of a step. What a slot holds was
+   * computed with them, too. Needs the capability `lora`. Default: none.
+   */
+  readonly adapters?: readonly AppliedAdapter[]
   /** Asks how likely tokens are that are known already. Needs the capability `promptLogprobs`. */
   readonly scores?: ScoredTokens
 }
@@ -234,11 +248,20 @@ export interface Backend {
    */
   copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number>
 
+  /**
+   * Takes `discard` tokens out of the slot, after the first `keep`, and moves those behind them forward:
+   * it holds as many less. Synchronous, between steps. Needed for the capability `contextShift`.
+   */
+  shift?(slot: SlotId, keep: number, discard: number): void
+
   /** Empties the slot. */
   release(slot: SlotId): void
 
   /** Saves and restores what slots hold; left out by a backend that cannot. */
   readonly states?: SlotStates
+
+  /** Loads adapters; left out by a backend that cannot. */
+  readonly adapters?: BackendAdapters
 
   /**
    * Says which free slot it likes for a new sequence. `free` is never empty and ordered by what is

@@ -73,6 +73,11 @@ export interface SchedulerState {
   readonly waiting: WaitingView
   /** Admitted requests, by admission. */
   readonly running: readonly SequenceView[]
+  /**
+   * What a batching sees: admitted requests of other step groups, which wait while a step of these is
+   * computed. Absent: none.
+   */
+  readonly delayed?: readonly SequenceView[]
   /** Slots that can be given out; none while the KV cells that all share do not suffice for one more. */
   readonly freeSlots: number
   readonly limits: BackendLimits

@@ -7,6 +7,7 @@ import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import type { EngineOptions } from '../engine-options.js'
+import { AdapterTable } from '../adapters/adapter-table.js'
 import { OutputProcessor } from '../output/output-processor.js'
 import type { Admission, KVCacheManager, WaitPredictor } from '../parts.js'
 import { RequestTable } from '../requests/request-table.js'
@@ -46,6 +47,7 @@ export class InputProcessor implements EngineObserver {
     @inject(tokens.RANDOM) private readonly random: Random,
     @inject(tokens.ENGINE_OPTIONS) private readonly options: EngineOptions,
     @inject(tokens.SAMPLERS) private readonly samplers: SamplerCatalog,
+    @inject(AdapterTable) private readonly adapters: AdapterTable,
   ) {}
 
   /** Whether requests are on their way to the queue. */
@@ -107,14 +109,15 @@ export class InputProcessor implements EngineObserver {
   }
 
   #read(id: string, request: GenerateRequest): Sequence | Promise<Sequence> {
-    const { backend, tokenizer, parts, random, options, samplers, kv } = this
+    const { backend, tokenizer, parts, random, options, samplers, adapters, kv } = this
     const { continued, arrivedMsAgo = 0 } = request
     const now = this.clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
     this.#ensureOpen()
     const others = this.#arriving.size - Number(this.#arriving.has(id))
     if (continued === undefined) this.admission.checkCount(others, this.clock.now())
     const { limits } = backend
-    const context = { backend, tokenizer, parts, limits, random, options, samplers, now }
+    const common = { backend, tokenizer, parts, limits, random, options, samplers }
+    const context = { ...common, adapters, now }
     const complete = resolveRequest(id, request, context)
     const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
     const admit = (tokens: TokenId[]): Sequence => {

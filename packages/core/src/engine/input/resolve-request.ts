@@ -3,11 +3,14 @@ import type { GenerateRequest } from '../../contracts/engine/engine-client.js'
 import { defaultSampling, type SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { Backend } from '../../contracts/model/backend.js'
+import type { AdapterTable } from '../adapters/adapter-table.js'
+import { groupWith } from '../adapters/request-adapters.js'
 import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
 import { checkContinuation, checkNumber, checkTokens, invalidField } from './check-fields.js'
 import { checkSampling } from './check-sampling.js'
 import type { EngineOptions } from '../engine-options.js'
 import { checkLogprobs, describeLogprobs } from '../output/token-logprobs.js'
+import { resolveShift } from './resolve-shift.js'
 import type { PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from '../requests/sequence.js'
 import type { SamplerCatalog } from '../../sampler/sampler-catalog.js'
@@ -15,8 +18,9 @@ import { StopMatcher } from '../output/stop-matcher.js'
 
 /** What a request is checked and completed with. */
 export interface ResolveContext extends PromptContext {
-  readonly backend: ConstraintJudge & Pick<Backend, 'model'>
+  readonly backend: ConstraintJudge & Pick<Backend, 'model' | 'capabilities'>
   readonly samplers: SamplerCatalog
+  readonly adapters: Pick<AdapterTable, 'resolve'>
   readonly random: Random
   readonly options: EngineOptions
   readonly now: number
@@ -33,7 +37,7 @@ export function resolveRequest(
   const { tokenizer, now, options } = context
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   // What the closures below keep alive must not hold the prompt, which is long.
-  const { session, stepGroup, cache = true, forecast = false, logprobs, marks = [] } = request
+  const { session, cache = true, forecast = false, logprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
   const { continued, deadlineMs, speculative = true, progress = false } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
@@ -52,6 +56,9 @@ export function resolveRequest(
   checkType('speculative', request.speculative, 'boolean')
   checkLogprobs(request, context.backend)
   checkContinuation(request.continued, maxTokens, context)
+  const adapters = context.adapters.resolve(request.adapters)
+  const stepGroup = groupWith(request.stepGroup, adapters)
+  const shiftOf = resolveShift(request, context)
   const sampling = resolveSampling(request, context)
   const { samplers = [], seed } = sampling
   const processors = context.samplers.create(samplers, { tokenizer, seed })
@@ -67,17 +74,20 @@ export function resolveRequest(
     tenant,
     session,
     stepGroup,
+    adapters,
     // What is found in a slot has no probabilities.
     cache: cache && promptLogprobs === undefined,
     forecast,
     progress,
     logprobs,
     promptLogprobs,
-    speculative,
+    // Drafts would have to be taken off before others are dropped.
+    speculative: speculative && shiftOf === undefined,
+    shift: shiftOf?.(prompt),
     contextSize: context.limits.contextSize,
     describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
     continued,
-    // Another step group may be another adapter, with which the same tokens have other keys.
+    // With another adapter, which is another step group, the same tokens have other keys.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
     // A copy, since the sequence goes on writing into the prompt's list.
     decoder: tokenizer.createDecoder([...prompt], { marks }),

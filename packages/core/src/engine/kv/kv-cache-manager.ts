@@ -83,7 +83,10 @@ export class SlotCacheManager implements KVCacheManager {
     this.#free--
     sequence.slot = slot.id
     try {
-      sequence.computedTokens = await this.#fill(choice, sequence)
+      const filled = await this.#fill(choice, sequence)
+      // What is copied into a full slot may be on its way yet, and is not to be moved.
+      const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
+      sequence.computedTokens = isFull ? backend.truncate(slot.id, filled - 1) : filled
     } catch (error) {
       // What it holds now is unknown, and a slot that counts as empty must be empty.
       backend.release(slot.id)
@@ -125,6 +128,16 @@ export class SlotCacheManager implements KVCacheManager {
     else this.index.grow(slot, sequence)
   }
 
+  /** Drops tokens of a full slot: what is left can be found by nobody. */
+  shift(sequence: Sequence, keep: number, discard: number): void {
+    const slot = this.slots[sequence.slot ?? -1]
+    if (slot?.owner !== sequence) return
+    this.index.unplan(sequence)
+    this.index.drop(slot)
+    this.backend.shift?.(slot.id, keep, discard)
+    sequence.discarded += discard
+  }
+
   /** No request is to wait for what this sequence computes. */
   stopProducing(sequence: Sequence): void {
     this.index.unplan(sequence)
@@ -135,12 +148,12 @@ export class SlotCacheManager implements KVCacheManager {
     const slot = this.slots[sequence.slot ?? -1]
     if (slot === undefined || slot.owner !== sequence) return
     this.index.drop(slot)
-    slot.length = sequence.computedTokens
+    slot.length = sequence.slotTokens
     slot.usedAt = now
     slot.owner = undefined
     sequence.slot = undefined
     this.#free++
-    if (sequence.request.cache) this.index.keep(slot, sequence)
+    if (sequence.isShared) this.index.keep(slot, sequence)
     else this.#empty(slot)
   }
 
@@ -154,7 +167,7 @@ export class SlotCacheManager implements KVCacheManager {
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   async move(from: Slot, to: Slot): Promise<boolean> {
     const { owner } = from
-    const length = owner?.computedTokens ?? 0
+    const length = owner?.slotTokens ?? 0
     if (owner === undefined || length === 0 || !isFree(to)) return false
     this.index.drop(to)
     to.length = await this.#copy(from, to, length)
@@ -192,7 +205,7 @@ export class SlotCacheManager implements KVCacheManager {
       slot: slot.id,
       request: slot.owner?.id,
       state: slot.owner?.state ?? 'idle',
-      tokens: slot.owner?.computedTokens ?? slot.length,
+      tokens: slot.owner?.slotTokens ?? slot.length,
     }))
   }
 

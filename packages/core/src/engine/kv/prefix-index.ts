@@ -7,7 +7,7 @@ import type { Sequence } from '../requests/sequence.js'
 export const isFree = (slot: Slot): boolean => slot.owner === undefined
 
 /** Number of tokens in the slot. */
-export const heldTokens = (slot: Slot): number => slot.owner?.computedTokens ?? slot.length
+export const heldTokens = (slot: Slot): number => slot.owner?.slotTokens ?? slot.length
 
 /** Fewer tokens than this are never worth waiting for. */
 export const minimumWait = 64
@@ -73,7 +73,7 @@ export class BlockPrefixIndex implements PrefixIndex {
 
   /** A sequence got the slot and holds what it has computed. */
   occupy(slot: Slot, sequence: Sequence): void {
-    if (!sequence.request.cache) return
+    if (!sequence.isShared) return
     slot.chain = sequence.chain
     this.grow(slot, sequence)
     if (sequence.remainingTokens < minimumWait || this.#plans.has(sequence)) return

@@ -6,6 +6,7 @@ import type { Tokenizer } from '../../contracts/model/tokenizer.js'
 import { defined } from '../../defined.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
+import { AdapterTable } from '../adapters/adapter-table.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
 import { KvPool } from '../kv/kv-pool.js'
 import type { KVCacheManager } from '../parts.js'
@@ -34,6 +35,7 @@ export class RequestTable {
     @inject(InFlightPrefixSharing) private readonly sharing: InFlightPrefixSharing,
     @inject(WaitingQueue) readonly waiting: WaitingQueue,
     @inject(RunningSet) readonly running: RunningSet,
+    @inject(AdapterTable) private readonly adapters: AdapterTable,
     @inject(EngineObservers) private readonly observers: EngineObservers,
   ) {}
 
@@ -87,7 +89,9 @@ export class RequestTable {
     sequence.state = 'prefilling'
     sequence.admittedAt ??= now
     try {
+      this.adapters.ensureLoaded(sequence.request.adapters)
       await this.kv.acquire(sequence)
+      this.#makeRoom(sequence, now)
       const { request, tokens, promptTokens } = sequence
       this.observers.onPreparing(sequence, now)
       const { sampling, processors } = request
@@ -128,6 +132,7 @@ export class RequestTable {
     if (!isDecode) sequence.prefillChunks++
     this.kv.onAdvanced(sequence)
     this.sharing.onAdvanced(sequence, now)
+    this.#makeRoom(sequence, now)
   }
 
   /** Appends a sampled token; the sequence has a `finish` when it was the last. */
@@ -140,8 +145,10 @@ export class RequestTable {
       return
     }
     sequence.append(token, logprobs)
-    const isFull = sequence.tokens.length > this.backend.limits.contextSize
+    const held = sequence.tokens.length - sequence.discarded
+    const isFull = held > this.backend.limits.contextSize && sequence.request.shift === undefined
     if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
+    this.#makeRoom(sequence, now)
   }
 
   /**
@@ -182,11 +189,20 @@ export class RequestTable {
     this.observers.onFinished(sequence, now)
   }
 
+  /** Drops tokens of a full slot, as often as its request goes on: always after the same ones. */
+  #makeRoom(sequence: Sequence, now: number): void {
+    const { shift } = sequence.request
+    if (shift === undefined || !sequence.needsRoom) return
+    this.kv.shift?.(sequence, shift.keep, shift.discard)
+    this.sharing.onProducerLost(sequence, now)
+  }
+
   #giveBack(sequence: Sequence, now: number): void {
     this.running.remove(sequence)
     this.kv.stopProducing(sequence)
     this.kv.release(sequence, now)
     sequence.computedTokens = 0
+    sequence.discarded = 0
     sequence.sampler?.dispose()
     sequence.sampler = undefined
     this.sharing.onProducerLost(sequence, now)

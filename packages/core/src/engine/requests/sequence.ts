@@ -16,6 +16,8 @@ import type {
   SequenceView,
 } from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
+import type { ShiftPlan } from '../input/resolve-shift.js'
+import type { RequestAdapters } from '../adapters/request-adapters.js'
 import { BlockChain } from '../kv/block-chain.js'
 import type { SequenceDrafts } from '../speculation/sequence-drafts.js'
 import type { StopMatcher } from '../output/stop-matcher.js'
@@ -33,6 +35,7 @@ export interface SequenceRequest {
   readonly tenant: string
   readonly session: string | undefined
   readonly stepGroup: string | undefined
+  readonly adapters: RequestAdapters
   readonly cache: boolean
   /** Whether its `start` event has a forecast. */
   readonly forecast: boolean
@@ -44,6 +47,8 @@ export interface SequenceRequest {
   readonly promptLogprobs: number | undefined
   /** Whether drafts may be verified for it. */
   readonly speculative: boolean
+  /** What leaves its slot when that is full; undefined: the request ends. */
+  readonly shift: ShiftPlan | undefined
   /** Adds the texts of tokens to probabilities. */
   readonly describe: (token: TokenId, logprobs: OutputLogprobs) => TokenLogprobs
   readonly continued: Continuation | undefined
@@ -67,6 +72,8 @@ export class Sequence implements SequenceView {
   readonly promptTokens: number
   readonly chain: BlockChain
   computedTokens = 0
+  /** How many of its tokens were dropped from its slot: {@link SequenceRequest.shift}. */
+  discarded = 0
   /** Tokens of its prompt that were reported; undefined: nothing yet. */
   reportedTokens: number | undefined
   slot: SlotId | undefined
@@ -144,6 +151,23 @@ export class Sequence implements SequenceView {
     return Math.min(this.firstComputed ?? 0, this.promptTokens)
   }
 
+  /** Tokens that its slot holds. */
+  get slotTokens(): number {
+    return this.computedTokens - this.discarded
+  }
+
+  /** Whether another request may use what its slot holds. */
+  get isShared(): boolean {
+    return this.request.cache && this.discarded === 0
+  }
+
+  /** Whether it goes on only when its slot has room again. */
+  get needsRoom(): boolean {
+    const { shift, contextSize } = this.request
+    if (shift === undefined || this.slotTokens < contextSize) return false
+    return this.finish === undefined && this.tokens.length > this.computedTokens
+  }
+
   get maxTokens(): number {
     return this.request.maxTokens
   }
@@ -159,7 +183,9 @@ export class Sequence implements SequenceView {
    * stories15m, 110 continued identically with large chunks, 120 with small ones).
    */
   get mostNow(): number {
-    return Math.min(this.#longestChunk, (this.stops[0] ?? Infinity) - this.computedTokens)
+    const { shift, contextSize } = this.request
+    const room = shift === undefined ? Infinity : contextSize - this.slotTokens
+    return Math.min(this.#longestChunk, (this.stops[0] ?? Infinity) - this.computedTokens, room)
   }
 
   get #longestChunk(): number {

@@ -142,6 +142,33 @@ export async function checkSlots(
     await checkDrafts(driver, exact)
   })
 
+  await inTurn('a full slot goes on when tokens were taken out of it', async () => {
+    const { contextShift = false } = backend.capabilities
+    assert.equal(backend.shift !== undefined || !contextShift, true, 'the capability contextShift')
+    if (!contextShift || contextSize > fillableContext) return
+    const full = Array.from({ length: contextSize }, (_, at) => prompt[at % prompt.length] ?? 0)
+    const [keep, discard] = [2, Math.floor((contextSize - 2) / 2)]
+    const goOn = async (slot: number): Promise<number[]> => {
+      const next = prompt[0] ?? 0
+      const sampler = backend.createSampler(greedy, [...full, next])
+      const drawn: number[] = []
+      await driver.compute(slot, full, greedy)
+      backend.shift?.(slot, keep, discard)
+      for (let position = contextSize - discard; drawn.length < 4; position++) {
+        const tokens = [drawn.at(-1) ?? next]
+        const item = { slot, position, tokens, outputs: [position], discarded: discard, sampler }
+        const [outputs] = await driver.step([item])
+        drawn.push(outputs![0]!.token)
+      }
+      sampler.dispose()
+      return drawn
+    }
+    const first = await goOn(0)
+    backend.release(0)
+    same(await goOn(0), first, 'the same again')
+    if (slots > 1) same(await goOn(1), first, 'in another slot')
+  })
+
   await inTurn('what a slot holds can be saved and restored', async () => {
     if (backend.states !== undefined) await checkStates(driver, backend.states, exact)
   })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Backend } from '../../contracts/model/backend.js'
+import { checkAdapters } from './adapter-checks.js'
 import { BackendDriver } from './backend-driver.js'
 import { checkScores } from './score-checks.js'
 import { checkSampling } from './sampling-checks.js'
@@ -15,6 +16,11 @@ export interface TestBackendOptions {
    * not compared.
    */
   readonly exact?: boolean
+  /**
+   * The file of an adapter of its model that changes what it says. Default: of adapters only that is
+   * checked which needs none; a backend without the capability `lora` needs no more.
+   */
+  readonly adapter?: string
 }
 
 /**
@@ -28,7 +34,7 @@ export async function testBackend(
   make: () => Backend | Promise<Backend>,
   options: TestBackendOptions = {},
 ): Promise<void> {
-  const { exact = true } = options
+  const { exact = true, adapter } = options
   const backend = await make()
   await t.test(`backend ${backend.model.architecture} ${backend.model.id}`, async (t) => {
     try {
@@ -38,6 +44,7 @@ export async function testBackend(
       await checkSlots(t, driver, exact)
       await checkSampling(t, driver, exact)
       await checkScores(t, driver, exact)
+      await checkAdapters(t, driver, adapter, exact)
     } finally {
       await check(t, 'can be disposed of', async () => await backend.dispose())
     }

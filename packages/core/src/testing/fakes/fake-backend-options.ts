@@ -37,6 +37,10 @@ export interface FakeBackendOptions {
   readonly keepMultipleOf?: number
   /** Numbers in its embeddings; without it, it has none. */
   readonly embeddingSize?: number
+  /** Whether it has adapters: any `.gguf`, which need not exist; default false. */
+  readonly adapters?: boolean
+  /** Whether its slots can be shifted; default false. */
+  readonly contextShift?: boolean
   /** Whether the tokenizer marks gaps; default false. */
   readonly canInfill?: boolean
   /** Further details of its model. */

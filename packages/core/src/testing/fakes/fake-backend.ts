@@ -1,4 +1,5 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import type { AppliedAdapter } from '../../contracts/model/adapter.js'
 import type {
   Backend,
   BackendCapabilities,
@@ -18,9 +19,10 @@ import type { FakeBackendOptions } from './fake-backend-options.js'
 import type { FakeOperation, FakeStep } from './fake-calls.js'
 import { fakeEmbedding } from './fake-embedding.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
-import { FakeModel } from './fake-model.js'
+import { FakeModel, salted } from './fake-model.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeSlot } from './fake-slot.js'
+import { adapterProblem, FakeAdapters, saltOf } from './fake-adapters.js'
 import { FakeStates } from './fake-states.js'
 import { defined } from '../../defined.js'
 import { extendHash, hashTokens } from '../../hash.js'
@@ -41,6 +43,7 @@ export class FakeBackend implements Backend {
   readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
   readonly states: FakeStates
+  readonly adapters?: FakeAdapters
   readonly layoutMs?: (used: readonly SlotId[]) => number
   /** Every step started so far, including failed ones. */
   readonly steps: FakeStep[] = []
@@ -78,10 +81,12 @@ export class FakeBackend implements Backend {
       logprobs: true,
       promptLogprobs: true,
       embeddings: options.embeddingSize !== undefined,
-      lora: false,
+      lora: options.adapters === true,
       drafts: (options.keepMultipleOf ?? 1) === 1,
+      contextShift: options.contextShift === true,
       gpu: false,
     }
+    if (options.adapters === true) this.adapters = new FakeAdapters()
     const { kvTokens } = options
     this.limits = Object.freeze({ slots, contextSize, batchSize, ...defined({ kvTokens }) })
     this.states = new FakeStates({
@@ -122,8 +127,13 @@ export class FakeBackend implements Backend {
   }
 
   /** The output of the model after `content`: up to `count` tokens. */
-  continuation(content: readonly TokenId[], params: SamplingParams, count: number): TokenId[] {
-    return this.#model.continuation(content, params, count)
+  continuation(
+    content: readonly TokenId[],
+    params: SamplingParams,
+    count: number,
+    applied?: readonly AppliedAdapter[],
+  ): TokenId[] {
+    return this.#model.continuation(content, params, count, saltOf(applied))
   }
 
   /** The tokens in a slot. */
@@ -152,6 +162,8 @@ export class FakeBackend implements Backend {
       freeTokens: this.freeTokens ?? Infinity,
     })
     if (problem !== undefined) this.#violation(`step: ${problem}`)
+    const other = adapterProblem(batch, (slot) => this.#slot(slot))
+    if (other !== undefined) this.#violation(`step: ${other}`)
     const items = batch.map((item) => Object.freeze({ ...item, tokens: [...item.tokens] }))
     this.steps.push({
       batch: items.map(({ slot, position, tokens, outputs }) => ({
@@ -198,8 +210,20 @@ export class FakeBackend implements Backend {
       target.truncate(0)
       const { tokens, cells } = this.#slot(from)
       target.append(tokens.slice(0, kept), cells)
+      target.salt = kept === 0 ? 0 : this.#slot(from).salt
       return kept
     })
+  }
+
+  shift(slot: SlotId, keep: number, discard: number): void {
+    this.#check('shift', { betweenSteps: true })
+    const held = this.#slot(slot).tokens.length
+    if (this.#options.contextShift !== true) this.#violation('shift: it cannot')
+    if (keep < 0 || discard < 1 || keep + discard > held) {
+      this.#violation(`shift: ${discard} tokens after ${keep}, slot ${slot} holds ${held}`)
+    }
+    this.operations.push({ type: 'shift', slot, keep, discard })
+    this.#slot(slot).shift(keep, discard)
   }
 
   release(slot: SlotId): void {
@@ -225,19 +249,22 @@ export class FakeBackend implements Backend {
 
   #compute(item: BatchItem): StepOutput[] {
     const { slot, position, tokens, outputs, drafts = 0, sampler, logprobs: count } = item
+    // Draws count positions from the first token that there ever was.
+    const gone = Array.from({ length: item.discarded ?? 0 }, () => 0)
     const content = this.#slot(slot)
     content.append(tokens)
+    content.salt = saltOf(item.adapters)
     if (!(sampler instanceof FakeSampler)) return []
     const drawn: StepOutput[] = []
     for (const output of outputs) {
-      const before = content.tokens.slice(0, output + 1)
-      const hash = content.hashAt(before.length)
-      const token = this.#model.next(before, hash, sampler.params)
+      const before = [...gone, ...content.tokens.slice(0, output + 1)]
+      const hash = content.hashAt(output + 1)
+      const token = this.#model.next(before, salted(hash, content.salt), sampler.params)
       sampler.history = extendHash(hash, token)
       const logprobs =
         count === undefined ? {} : { logprobs: this.#model.logprobs(before, hash, token, count) }
       drawn.push({ position: output, token, ...logprobs })
-      if (drafts > 0 && token !== tokens[before.length - position]) break
+      if (drafts > 0 && token !== tokens[output + 1 - position]) break
     }
     return drawn
   }

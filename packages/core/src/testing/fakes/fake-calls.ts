@@ -16,6 +16,12 @@ export type FakeOperation =
       readonly to: SlotId
       readonly length: number
     }
+  | {
+      readonly type: 'shift'
+      readonly slot: SlotId
+      readonly keep: number
+      readonly discard: number
+    }
   | { readonly type: 'release'; readonly slot: SlotId }
   | { readonly type: 'save'; readonly slot: SlotId; readonly partial: boolean }
   | {

@@ -29,6 +29,10 @@ export interface FakeModelOptions {
   readonly script: FakeScript | undefined
 }
 
+/** The hash of all tokens and of the adapters that they are computed with; 0: none. */
+export const salted = (hash: number, salt: number): number =>
+  salt === 0 ? hash : extendHash(hash, salt)
+
 /**
  * The "language model" of {@link FakeBackend}: its logits are a hash of all tokens so far, so that any
  * token lost, doubled or mixed up on the way changes everything that follows.
@@ -80,11 +84,16 @@ export class FakeModel {
   }
 
   /** Up to `count` tokens that follow `content`, the end-of-generation token included. */
-  continuation(content: readonly TokenId[], params: SamplingParams, count: number): TokenId[] {
+  continuation(
+    content: readonly TokenId[],
+    params: SamplingParams,
+    count: number,
+    salt = 0,
+  ): TokenId[] {
     const tokens = [...content]
     let hash = hashTokens(this.emptyHash, tokens)
     while (tokens.length < content.length + count) {
-      const token = this.next(tokens, hash, params)
+      const token = this.next(tokens, salted(hash, salt), params)
       tokens.push(token)
       hash = extendHash(hash, token)
       if (!params.ignoreEos && this.tokenizer.isEndOfGeneration(token)) break

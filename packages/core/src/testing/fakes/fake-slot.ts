@@ -6,6 +6,8 @@ export class FakeSlot {
   readonly tokens: TokenId[] = []
   /** Its KV cells, one per token; a copy has the same ones. */
   readonly cells: symbol[] = []
+  /** Of the adapters that its tokens were computed with; 0: none. */
+  salt = 0
   readonly #hashes: number[] = []
   readonly #emptyHash: number
 
@@ -26,7 +28,15 @@ export class FakeSlot {
     }
   }
 
+  /** Takes tokens out; what the others were computed with stays in their hashes. */
+  shift(keep: number, discard: number): void {
+    this.tokens.splice(keep, discard)
+    this.#hashes.splice(keep, discard)
+    this.cells.splice(keep, discard)
+  }
+
   truncate(length: number): void {
+    if (length === 0) this.salt = 0
     this.tokens.length = length
     this.#hashes.length = length
     this.cells.length = length

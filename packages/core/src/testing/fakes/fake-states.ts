@@ -3,6 +3,9 @@ import type { RestoreOptions, SaveOptions, SlotStates } from '../../contracts/mo
 import type { FakeOperation } from './fake-calls.js'
 import type { FakeSlot } from './fake-slot.js'
 
+/** No token: what stands for adapters follows. */
+const saltMark = 0xffff_ffff
+
 /** What {@link FakeStates} needs of its backend. */
 export interface FakeStatesHost {
   readonly id: string
@@ -19,7 +22,7 @@ export interface FakeStatesHost {
 
 /**
  * The states of a `FakeBackend`: a list of 32-bit numbers, the hash of the tokens first and then, unless
- * it is a checkpoint, the tokens. A checkpoint that is restored behind other tokens is a violation.
+ * it is a checkpoint, the tokens; what stands for adapters, if there are any, is at the end. A checkpoint that is restored behind other tokens is a violation.
  */
 export class FakeStates implements SlotStates {
   readonly cutsAnywhere: boolean
@@ -45,8 +48,10 @@ export class FakeStates implements SlotStates {
   ): Promise<Uint8Array | undefined> {
     const { host } = this
     const { tokens } = host.slot(slot)
+    const { salt } = host.slot(slot)
     const hash = host.slot(slot).hashAt(tokens.length)
-    const numbers = Uint32Array.from(partial ? [hash] : [hash, ...tokens])
+    const more = salt === 0 ? [] : [saltMark, salt]
+    const numbers = Uint32Array.from([hash, ...(partial ? [] : tokens), ...more])
     host.operations.push({ type: 'save', slot, partial })
     const state = allocate(numbers.byteLength)?.subarray(0, numbers.byteLength)
     return await host.during('save', numbers.byteLength, () => {
@@ -65,9 +70,13 @@ export class FakeStates implements SlotStates {
     host.operations.push({ type: 'restore', slot, length: count, partial })
     return await host.during('restore', state.byteLength, () => {
       const numbers = new Uint32Array(state.slice().buffer, 0, Math.floor(state.byteLength / 4))
-      const [hash, ...tokens] = numbers
+      const [hash, ...rest] = numbers
+      const isSalted = rest.at(-2) === saltMark
+      const tokens = isSalted ? rest.slice(0, -2) : rest
+      const salt = isSalted ? (rest.at(-1) ?? 0) : 0
       if (partial) {
-        if (target.tokens.length < count || target.hashAt(count) !== hash) {
+        const isOther = target.salt !== salt || target.hashAt(count) !== hash
+        if (target.tokens.length < count || isOther) {
           return host.violation(`restore: slot ${slot} does not hold the checkpoint's tokens`)
         }
         target.truncate(count)
@@ -77,6 +86,7 @@ export class FakeStates implements SlotStates {
       if (tokens.length !== count || count > host.contextSize) return false
       if (count > host.freeTokens()) return false
       target.append(tokens)
+      target.salt = salt
       return target.hashAt(count) === hash
     })
   }

@@ -22,6 +22,9 @@ await testBackend(
 await testBackend(t, () => new FakeBackend({ id: 'pooled', kvTokens: 600 }))
 await testBackend(t, () => new FakeBackend({ id: 'coarse', keepMultipleOf: 8, contextSize: 600 }))
 await testBackend(t, () => new FakeBackend({ id: 'ending', endProbability: 0.3 }), { exact: false })
+await testBackend(t, () => new FakeBackend({ id: 'adapted', adapters: true, contextShift: true }), {
+  adapter: 'other.gguf',
+})
 
 class Broken extends FakeBackend {
   // A broken backend does not complain; what it does to the fake model's tokens is what is to be found.
@@ -31,6 +34,38 @@ class Broken extends FakeBackend {
 }
 
 const broken: [string, RegExp, () => Backend][] = [
+  [
+    'has adapters and says it has none',
+    /the capability lora/,
+    () =>
+      new (class extends Broken {
+        override readonly capabilities = { ...new FakeBackend().capabilities, lora: false }
+      })({ adapters: true }),
+  ],
+  [
+    'ignores adapters',
+    /with the adapter it says something else/,
+    () =>
+      new (class extends Broken {
+        override async step(batch: readonly BatchItem[]) {
+          return await super.step(batch.map((item) => ({ ...item, adapters: [] })))
+        }
+      })({ adapters: true }),
+  ],
+  [
+    'goes on with the adapters of the step before',
+    /without it again what it said|other adapters|beside others as alone/,
+    () =>
+      new (class extends Broken {
+        #last: BatchItem['adapters']
+        override async step(batch: readonly BatchItem[]) {
+          const [first] = batch
+          if (first?.position === 0 && first.adapters !== undefined) this.#last = first.adapters
+          const adapters = this.#last ?? []
+          return await super.step(batch.map((item) => ({ ...item, adapters })))
+        }
+      })({ adapters: true }),
+  ],
   [
     'leaves a slot full',
     /a released slot is empty: .*overlap/,
@@ -301,7 +336,7 @@ function withTokenizer(change: (tokenizer: FakeTokenizer) => Partial<FakeTokeniz
 t.test('the suite finds a backend that', async (t) => {
   for (const [defect, message, make] of broken) {
     const recording = new RecordingContext()
-    await testBackend(recording, make)
+    await testBackend(recording, make, { adapter: 'other.gguf' })
     t.match(recording.failures.join('\n'), message, defect)
   }
 })

@@ -48,8 +48,8 @@ export const adaptive = defineBatching({
     const trials = new Trials()
     const anticipation = new Anticipation()
     const limits = limitsOf(slo)
-    /** When the first step began that left out the requests that decode, since their last token. */
-    let leftOutSince: number | undefined
+    /** When the first step began that left out a group's requests that decode, since their last token. */
+    const leftOut = new Map<string | undefined, number>()
 
     /** Milliseconds between two tokens of these requests. */
     const targetOf = (decoding: readonly SequenceView[], prompts: number): number => {
@@ -75,18 +75,24 @@ export const adaptive = defineBatching({
           running,
           limits: { batchSize, chunkMultiple = 1 },
         } = state
-        const decoding = running.filter((request) => request.remainingTokens === 1)
+        const isDecoding = (request: SequenceView) => request.remainingTokens === 1
+        const decoding = running.filter(isDecoding)
+        const delayed = [...decoding, ...(state.delayed?.filter(isDecoding) ?? [])]
+        const group = running[0]?.stepGroup
         const prefilling = running.filter((request) => request.remainingTokens > 1)
         const slots = Math.max(0, Math.min(state.freeSlots, batchSize - running.length))
         const prompts = prefilling.length + Math.min(state.waiting.size, slots)
         const decodeMs = costs.decodeMs(decoding.map(({ computedTokens }) => computedTokens))
-        if (decoding.length === 0) leftOutSince = undefined
+        if (decoding.length === 0) leftOut.delete(group)
+        const leftOutSince = leftOut.get(group)
+        // Of groups that have ended nothing is kept.
+        if (state.delayed === undefined && leftOut.size > 1) leftOut.clear()
         if (decoding.length > 0 && leftOutSince === undefined && state.waiting.size < slots) {
           const wakeAt = anticipation.waitUntil(now, decodeMs * waitShare)
           if (wakeAt !== undefined) return { admit: [], run: [], wakeAt }
         }
 
-        const ms = targetOf(decoding, prompts)
+        const ms = targetOf(delayed, prompts)
         const list = remembered(inTurn(prefilling, next, slots))
         const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
         if (canJoin && leftOutSince === undefined && prompts > 0) {
@@ -115,10 +121,10 @@ export const adaptive = defineBatching({
           waiting: decoding.length + prompts,
         })
         if (chunks.length === 0) {
-          leftOutSince = undefined
+          leftOut.delete(group)
           return stepOf([], decoding.slice(0, batchSize))
         }
-        if (decoding.length > 0) leftOutSince ??= now
+        if (decoding.length > 0 && leftOutSince === undefined) leftOut.set(group, now)
         return stepOf(chunks, [])
       },
       observe(event) {

@@ -1,0 +1,99 @@
+import { CllmError } from '@cllm/core'
+import { type GgufFileInfo, readGgufFileInfo } from '../native/node-llama-cpp.js'
+
+/** What an adapter must fit. */
+export interface AdapterBase {
+  readonly modelPath: string
+  readonly architecture: string
+}
+
+type Fields = Readonly<Record<string, unknown>>
+type Shapes = ReadonlyMap<string, readonly number[]>
+
+/**
+ * Checks that a file is a LoRA adapter and that its matrices fit the model's: what llama.cpp would
+ * refuse without saying why to its caller, and what would end the process.
+ *
+ * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it does not fit
+ */
+export async function checkAdapter(path: string, base: AdapterBase): Promise<void> {
+  const file = await read(path)
+  const metadata = file.metadata as unknown as Fields
+  const general = fieldsOf(metadata['general'])
+  const adapter = fieldsOf(metadata['adapter'])
+  const refuse = (what: string, expected: string, received: unknown): never => {
+    const message = `${path}: expected ${what} ${expected}, instead got ${shown(received)}`
+    throw new CllmError('model_invalid', message, { details: { path, expected } })
+  }
+  if (general['type'] !== 'adapter') {
+    refuse('an adapter, with general.type', '"adapter"', general['type'])
+  }
+  if (adapter['type'] !== 'lora') refuse('adapter.type', '"lora"', adapter['type'])
+  if (general['architecture'] !== base.architecture) {
+    const expected = `"${base.architecture}", as the model has`
+    refuse('general.architecture', expected, general['architecture'])
+  }
+  if (fieldsOf(adapter['alora'])['invocation_tokens'] !== undefined) {
+    refuse(
+      'an adapter',
+      'that is applied to all tokens',
+      'one with adapter.alora.invocation_tokens',
+    )
+  }
+  const shapes = shapesOf(file)
+  if (shapes.size === 0) refuse('an adapter', 'with matrices', 'none')
+  checkMatrices(shapes, shapesOf(await read(base.modelPath)), refuse)
+}
+
+function checkMatrices(
+  adapter: Shapes,
+  model: Shapes,
+  refuse: (what: string, expected: string, received: unknown) => never,
+): void {
+  for (const [tensor, shape] of adapter) {
+    const [, name = '', part = ''] = /^(.*)\.lora_([ab])$/.exec(tensor) ?? []
+    if (name === '' && tensor.endsWith('_norm.weight')) continue
+    if (name === '') refuse('matrices', 'whose names end with .lora_a or .lora_b', tensor)
+    const weights = model.get(name)
+    if (weights === undefined) {
+      refuse('matrices', 'for weights that the model has', `${tensor}: is it for another model?`)
+    }
+    const other = adapter.get(`${name}.lora_${part === 'a' ? 'b' : 'a'}`)
+    if (other === undefined) refuse(name, 'with both .lora_a and .lora_b', `${tensor} alone`)
+    const [a, b] = part === 'a' ? [shape, other] : [other, shape]
+    const [rows = 0, columns = 0] = weights ?? []
+    // Those of embeddings are the other way round.
+    const isEmbedding = name.endsWith('token_embd.weight')
+    const [inner, outer] = isEmbedding ? [b[1], a[1]] : [a[0], b[1]]
+    if (inner === rows && outer === columns && (isEmbedding || a[1] === b[0])) continue
+    const received = `${a.join('×')} and ${b.join('×')}: is it for another model?`
+    refuse(name, `as matrices for weights of ${rows}×${columns}`, received)
+  }
+}
+
+async function read(path: string): Promise<GgufFileInfo> {
+  return await readGgufFileInfo(path, {
+    sourceType: 'filesystem',
+    ignoreKeys: ['tokenizer.ggml.tokens', 'tokenizer.ggml.merges', 'tokenizer.ggml.scores'],
+    logWarnings: false,
+  }).catch((cause: NodeJS.ErrnoException) => {
+    const isThere = cause.code === undefined
+    const message = isThere
+      ? `${path}: expected an adapter in a GGUF file, which this is not: ${cause.message}`
+      : `${path} cannot be read: ${cause.message}`
+    const code = isThere ? 'model_invalid' : 'model_unavailable'
+    throw new CllmError(code, message, { cause, details: { path } })
+  })
+}
+
+const shapesOf = ({ fullTensorInfo = [] }: GgufFileInfo): Shapes =>
+  new Map(fullTensorInfo.map(({ name, dimensions }) => [name, dimensions.map(Number)]))
+
+function fieldsOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null ? (value as Fields) : {}
+}
+
+function shown(value: unknown): string {
+  if (value === undefined) return 'none'
+  return (typeof value === 'string' ? value : JSON.stringify(value)).slice(0, 100)
+}

@@ -1,0 +1,35 @@
+/** Why generation ended. */
+export type FinishReason = 'stop' | 'length'
+
+/** Tokens of a request. */
+export interface Usage {
+  readonly promptTokens: number
+  /**
+   * Prompt tokens reused from a slot and never computed for this request, not even after a
+   * preemption.
+   */
+  readonly cachedTokens: number
+  readonly generatedTokens: number
+}
+
+/** How a request went; times are milliseconds by the engine's clock. */
+export interface Timings {
+  /** Arrival to admission. */
+  readonly queueMs: number
+  /** Admission to first token. */
+  readonly prefillMs: number
+  /** Arrival to first token (TTFT). */
+  readonly firstTokenMs: number
+  /** First token to the last. */
+  readonly decodeMs: number
+  /** Arrival to end. */
+  readonly totalMs: number
+  /** How often it lost its slot and waited again. */
+  readonly preemptions: number
+  /** Steps that computed its prompt, again after each preemption. */
+  readonly prefillChunks: number
+  /** Draft tokens that were verified for it; absent: none. */
+  readonly draftTokens?: number
+  /** Those of them that were drawn; absent with `draftTokens`. */
+  readonly acceptedTokens?: number
+}

@@ -1,0 +1,203 @@
+import { inject, injectable } from 'tsyringe'
+import type {
+  AdapterChoice,
+  AdapterInfo,
+  AdapterSource,
+  LoadedAdapter,
+} from '../../contracts/model/adapter.js'
+import type { Backend } from '../../contracts/model/backend.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import * as tokens from '../../tokens.js'
+import { checkNumber, invalidField } from '../input/check-fields.js'
+import { RunningSet } from '../requests/running-set.js'
+import { WaitingQueue } from '../requests/waiting-queue.js'
+import { WakeSignal } from '../wake-signal.js'
+import { noAdapters, type RequestAdapters } from './request-adapters.js'
+
+interface Entry {
+  readonly info: AdapterInfo
+  readonly loaded: LoadedAdapter
+}
+
+interface Job {
+  readonly source: AdapterInfo
+  readonly resolve: (info: AdapterInfo) => void
+  readonly reject: (error: CllmError) => void
+}
+
+/** Adapters of one request. */
+const mostChosen = 8
+const mostScale = 1000
+
+/**
+ * The adapters that requests can name. They are loaded and given back between two steps; one that is
+ * taken away stays in memory until the last request that is computed with it has ended.
+ */
+@injectable()
+export class AdapterTable {
+  readonly #byName = new Map<string, Entry>()
+  /** Adapters that no new request can name. */
+  #leaving: LoadedAdapter[] = []
+  readonly #gone = new WeakSet<LoadedAdapter>()
+  #jobs: Job[] = []
+  #nextId = 0
+  #closed: CllmError | undefined
+
+  /** @internal */
+  constructor(
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(WaitingQueue) private readonly waiting: WaitingQueue,
+    @inject(RunningSet) private readonly running: RunningSet,
+    @inject(WakeSignal) private readonly wake: WakeSignal,
+  ) {}
+
+  /** All of them, or undefined where there is none. */
+  get known(): readonly AdapterInfo[] | undefined {
+    return this.#byName.size > 0 ? this.list() : undefined
+  }
+
+  /** By their numbers. */
+  list(): readonly AdapterInfo[] {
+    const all = Array.from(this.#byName.values(), ({ info }) => info)
+    return all.toSorted((a, b) => a.id - b.id)
+  }
+
+  /**
+   * Loads an adapter before the next step.
+   *
+   * @throws CllmError `unsupported`, `invalid_request`, or what the backend throws
+   */
+  async load(source: AdapterSource): Promise<AdapterInfo> {
+    const info = this.#checked(source)
+    this.#nextId = Math.max(this.#nextId, info.id + 1)
+    return await new Promise((resolve, reject) => {
+      if (this.#closed !== undefined) throw this.#closed
+      this.#jobs.push({ source: info, resolve, reject })
+      this.wake.notify()
+    })
+  }
+
+  /** Takes an adapter away. Throws `model_not_found`. */
+  unload(name: string): void {
+    const { loaded } = this.#find('name', name)
+    this.#byName.delete(name)
+    this.#leaving.push(loaded)
+    this.wake.notify()
+  }
+
+  /**
+   * What a request is computed with.
+   *
+   * @throws CllmError `unsupported`, `invalid_request` or `model_not_found`
+   */
+  resolve(choices: readonly AdapterChoice[] | undefined): RequestAdapters {
+    if (choices === undefined) return noAdapters
+    if (!Array.isArray(choices) || choices.length > mostChosen) {
+      throw invalidField('adapters', `an array of at most ${mostChosen} adapters`, choices)
+    }
+    if (choices.length === 0) return noAdapters
+    this.#ensureSupported()
+    const applied = choices.map((choice: AdapterChoice) => {
+      const { adapter, scale } = choice ?? {}
+      const { info, loaded } = this.#find('adapters', adapter)
+      checkNumber('adapters.scale', scale ?? info.scale, { min: -mostScale, max: mostScale })
+      return { adapter: loaded, scale: scale ?? info.scale }
+    })
+    if (new Set(applied.map(({ adapter }) => adapter)).size < applied.length) {
+      throw invalidField('adapters', 'each adapter once', choices)
+    }
+    const active = applied
+      .filter(({ scale }) => scale !== 0)
+      .toSorted((a, b) => (a.adapter.key < b.adapter.key ? -1 : 1))
+    if (active.length === 0) return noAdapters
+    const key = active.map(({ adapter, scale }) => `${adapter.key}*${scale}`).join('+')
+    return { applied: active, key }
+  }
+
+  /** Throws `model_not_found` when one of them was taken away and given back meanwhile. */
+  ensureLoaded({ applied }: RequestAdapters): void {
+    if (!applied.some(({ adapter }) => this.#gone.has(adapter))) return
+    const message = 'adapters: one was unloaded before the request could be computed'
+    throw new CllmError('model_not_found', message, { details: { field: 'adapters' } })
+  }
+
+  /** Whether something can be done before the next step. */
+  get isDue(): boolean {
+    return this.#jobs.length > 0 || this.#leaving.some((adapter) => !this.#isUsed(adapter))
+  }
+
+  /** Does it. */
+  async settle(): Promise<void> {
+    for (const adapter of this.#leaving.filter((one) => !this.#isUsed(one))) {
+      this.#leaving = this.#leaving.filter((one) => one !== adapter)
+      this.#gone.add(adapter)
+      adapter.dispose()
+    }
+    for (const job of this.#jobs.splice(0)) await this.#do(job)
+  }
+
+  /** Ends what waits with this error. */
+  close(error: CllmError): void {
+    this.#closed = error
+    for (const { reject } of this.#jobs.splice(0)) reject(error)
+  }
+
+  async #do({ source, resolve, reject }: Job): Promise<void> {
+    try {
+      // Another one of its name may have come first.
+      this.#ensureFree(source.name)
+      const loaded = await this.#ensureSupported().load(source.path)
+      this.#byName.set(source.name, { info: source, loaded })
+      resolve(source)
+    } catch (error) {
+      reject(CllmError.from(error, 'backend_failed'))
+    }
+  }
+
+  #checked({ name, path, scale = 1, id = this.#nextId }: AdapterSource): AdapterInfo {
+    this.#ensureSupported()
+    if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name)) {
+      throw invalidField('name', 'up to 64 letters, digits, ".", "_" and "-"', name)
+    }
+    if (typeof path !== 'string' || path === '') throw invalidField('path', 'a file', path)
+    checkNumber('scale', scale, { min: -mostScale, max: mostScale })
+    checkNumber('id', id, { min: 0, integer: true })
+    this.#ensureFree(name)
+    if (this.list().some((other) => other.id === id)) throw invalidField('id', 'a free number', id)
+    return { name, path, scale, id }
+  }
+
+  #ensureFree(name: string): void {
+    if (!this.#byName.has(name)) return
+    const message = `name: there is an adapter "${name}" already: unload it first`
+    throw new CllmError('invalid_request', message, { details: { field: 'name' } })
+  }
+
+  #ensureSupported() {
+    const { adapters } = this.backend
+    if (adapters !== undefined) return adapters
+    const details = { field: 'adapters', capability: 'lora' }
+    const message = 'adapters: this backend cannot compute with adapters'
+    throw new CllmError('unsupported', message, { details })
+  }
+
+  #find(field: string, adapter: unknown): Entry {
+    const found =
+      typeof adapter === 'string'
+        ? this.#byName.get(adapter)
+        : [...this.#byName.values()].find(({ info }) => info.id === adapter)
+    if (found !== undefined) return found
+    const known = this.list().map(({ id, name }) => `${name} (${id})`)
+    const expected = known.length === 0 ? 'none, as no adapter is loaded' : known.join(', ')
+    const received = (JSON.stringify(adapter) ?? 'nothing').slice(0, 100)
+    const message = `${field}: expected ${expected}, instead got ${received}`
+    throw new CllmError('model_not_found', message, { details: { field } })
+  }
+
+  #isUsed(adapter: LoadedAdapter): boolean {
+    for (const { request } of [...this.running.list, ...this.waiting.all()]) {
+      if (request.adapters.applied.some((one) => one.adapter === adapter)) return true
+    }
+    return false
+  }
+}

@@ -1,0 +1,34 @@
+import { inject, injectable } from 'tsyringe'
+import type { CllmError } from '../errors/cllm-error.js'
+import * as tokens from '../tokens.js'
+import { AdapterTable } from './adapters/adapter-table.js'
+import { SlotActions } from './kv/states/slot-actions.js'
+import type { KVCacheManager } from './parts.js'
+
+/** What may only be done while no step is computed. */
+@injectable()
+export class BetweenSteps {
+  /** @internal */
+  constructor(
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(SlotActions) readonly slots: SlotActions,
+    @inject(AdapterTable) readonly adapters: AdapterTable,
+  ) {}
+
+  get isDue(): boolean {
+    return this.kv.isDue === true || this.slots.isDue || this.adapters.isDue
+  }
+
+  /** Does what is due. */
+  async settle(): Promise<void> {
+    if (this.kv.isDue === true) await this.kv.settle?.()
+    if (this.slots.isDue) await this.slots.settle()
+    if (this.adapters.isDue) await this.adapters.settle()
+  }
+
+  /** Ends what waits with this error. */
+  close(error: CllmError): void {
+    this.slots.close(error)
+    this.adapters.close(error)
+  }
+}

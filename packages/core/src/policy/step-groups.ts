@@ -1,0 +1,102 @@
+import type { SchedulerState, SequenceView } from '../contracts/scheduling/scheduler-policy.js'
+
+type Group = string | undefined
+
+/** What a batching sees of a state when only one step group may run. */
+export interface GroupView {
+  readonly group: Group
+  readonly state: SchedulerState
+  readonly next: Iterable<SequenceView>
+  /** Puts the requests of other groups that get a slot, too, among those that the batching admits. */
+  readonly withOthers: (admit: readonly string[]) => readonly string[]
+}
+
+/**
+ * Narrows a state to one step group. The groups that run take turns, one step each, so that none waits
+ * longer than for one step of each other one. Which request gets a free slot is the order's decision
+ * alone: one of another group gets it, too, and is computed when it is its group's turn.
+ */
+export class StepGroups {
+  /** By their turns: the one that ran last is at the end. */
+  #turns: readonly Group[] = []
+
+  /** The group runs in this step. */
+  ran(group: Group): void {
+    if (this.#turns.at(-1) === group) return
+    this.#turns = [...this.#turns.filter((other) => other !== group), group]
+  }
+
+  /**
+   * The views of the groups that can run, by their turns; the first is meant to be used.
+   *
+   * @param next - the waiting requests in the order in which they are to be admitted
+   * @param inGroups - whether a batch is whole when it begins: then requests of another group wait until
+   *   it has ended
+   */
+  *views(
+    state: SchedulerState,
+    next: Iterable<SequenceView>,
+    inGroups: boolean,
+  ): Iterable<GroupView> {
+    const waiting = new Lookahead(next)
+    const running = new Set(state.running.map((request) => request.stepGroup))
+    if (running.size === 0) running.add(waiting.at(0)?.stepGroup)
+    const known = this.#turns.filter((group) => running.has(group))
+    // A group that is new waits for those that were there before it.
+    this.#turns = [...known, ...[...running].filter((group) => !known.includes(group))]
+    for (const group of this.#turns) {
+      yield viewOf(group, state, waiting, inGroups ? 0 : state.freeSlots)
+    }
+  }
+}
+
+function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: number): GroupView {
+  const others: string[] = []
+  const isOther = (request: SequenceView | undefined) =>
+    request !== undefined && request.stepGroup !== group
+  // Those at the head get their slots even if the batching looks at none that waits.
+  let at = 0
+  for (; at < slots && isOther(waiting.at(at)); at++) others.push(waiting.at(at)!.id)
+  function* own(): Iterable<SequenceView> {
+    for (let request = waiting.at(at); request !== undefined; request = waiting.at(++at)) {
+      if (at >= slots && (others.length > 0 || isOther(request))) return
+      if (isOther(request)) others.push(request.id)
+      else yield request
+    }
+  }
+  const running = state.running.filter((request) => request.stepGroup === group)
+  const delayed = state.running.filter((request) => request.stepGroup !== group)
+  return {
+    group,
+    state: delayed.length === 0 ? state : { ...state, running, delayed },
+    next: own(),
+    withOthers: (admit) =>
+      others.length === 0
+        ? admit
+        : waiting.ids().filter((id) => [...admit, ...others].includes(id)),
+  }
+}
+
+/** The beginning of an order, which is read no further than it is asked for. */
+class Lookahead {
+  readonly #read: SequenceView[] = []
+  readonly #rest: Iterator<SequenceView>
+
+  constructor(requests: Iterable<SequenceView>) {
+    this.#rest = requests[Symbol.iterator]()
+  }
+
+  at(index: number): SequenceView | undefined {
+    while (this.#read.length <= index) {
+      const { value, done } = this.#rest.next()
+      if (done === true) return undefined
+      this.#read.push(value)
+    }
+    return this.#read[index]
+  }
+
+  /** Of those that were read. */
+  ids(): string[] {
+    return this.#read.map(({ id }) => id)
+  }
+}

@@ -1,0 +1,60 @@
+import type {
+  AppliedAdapter,
+  BackendAdapters,
+  LoadedAdapter,
+} from '../../contracts/model/adapter.js'
+import type { BatchItem, SlotId } from '../../contracts/model/backend.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import { hashTokens } from '../../hash.js'
+import type { FakeSlot } from './fake-slot.js'
+
+/** An adapter of `FakeBackend`: its file need not exist. */
+export class FakeAdapter implements LoadedAdapter {
+  isDisposed = false
+
+  constructor(readonly key: string) {}
+
+  dispose(): void {
+    this.isDisposed = true
+  }
+}
+
+/** The adapters of `FakeBackend`: any file whose name ends with `.gguf` is one. */
+export class FakeAdapters implements BackendAdapters {
+  /** All that were loaded, disposed ones too. */
+  readonly loaded: FakeAdapter[] = []
+
+  async load(path: string): Promise<FakeAdapter> {
+    if (!path.endsWith('.gguf')) {
+      throw new CllmError('model_invalid', `${path}: expected an adapter, this is none`)
+    }
+    const adapter = new FakeAdapter(path)
+    this.loaded.push(adapter)
+    return adapter
+  }
+}
+
+/** What the adapters add to the hash of all tokens; 0: there are none. */
+export function saltOf(applied: readonly AppliedAdapter[] = []): number {
+  if (applied.length === 0) return 0
+  const parts = applied.map(({ adapter, scale }) => `${adapter.key}*${scale}`).toSorted()
+  return hashTokens(1, [...new TextEncoder().encode(parts.join())]) || 1
+}
+
+/** What is wrong with the adapters of a step. */
+export function adapterProblem(
+  batch: readonly BatchItem[],
+  slotOf: (slot: SlotId) => FakeSlot,
+): string | undefined {
+  const [salt = 0, ...others] = new Set(batch.map(({ adapters }) => saltOf(adapters)))
+  if (others.length > 0) return 'its items have different adapters'
+  for (const { adapter } of batch[0]?.adapters ?? []) {
+    if (adapter instanceof FakeAdapter && !adapter.isDisposed) continue
+    return 'an adapter is not of this backend, or disposed'
+  }
+  const mixed = batch.find(({ slot }) => {
+    const held = slotOf(slot)
+    return held.tokens.length > 0 && held.salt !== salt
+  })
+  return mixed === undefined ? undefined : `slot ${mixed.slot} was computed with other adapters`
+}

@@ -1,0 +1,138 @@
+import { type AdapterChoice, type AppliedAdapter, CllmError, defaultSampling } from '@cllm/core'
+import { runUntilIdle } from '@cllm/core/testing'
+import t from 'tap'
+import { collect, greedy, isDone, promptOf, rig, type Rig } from '../../rig.js'
+
+const params = { ...defaultSampling, temperature: 0, ignoreEos: true, seed: 0 }
+
+/** What the model says with these adapters of the rig. */
+function expected(
+  { backend }: Rig,
+  prompt: readonly number[],
+  count: number,
+  applied: readonly (readonly [path: string, scale: number])[],
+): number[] {
+  const all = applied.map(([key, scale]): AppliedAdapter => ({
+    adapter: { key, dispose() {} },
+    scale,
+  }))
+  return backend.continuation(prompt, params, count, all)
+}
+
+const withAdapters = (
+  tokens: readonly number[],
+  adapters: readonly AdapterChoice[],
+  count = 12,
+) => ({
+  ...greedy(tokens, count),
+  adapters,
+})
+
+t.test('requests get the text of their adapters, side by side, cached or preempted', async (t) => {
+  const made = rig({ adapters: true, slots: 3, options: { cacheRamBytes: 1e6 } })
+  const { client, run, clock } = made
+  await run(client.loadAdapter({ name: 'a', path: 'a.gguf', scale: 2 }))
+  await run(client.loadAdapter({ name: 'b', path: 'b.gguf' }))
+  t.same((await client.info()).adapters, await client.adapters())
+  const prompt = promptOf(40)
+  const lists: [AdapterChoice[], [string, number][]][] = [
+    [[], []],
+    [[{ adapter: 'a' }], [['a.gguf', 2]]],
+    [[{ adapter: 1, scale: -1 }], [['b.gguf', -1]]],
+    [
+      [{ adapter: 'b' }, { adapter: 'a', scale: 1 }],
+      [
+        ['a.gguf', 1],
+        ['b.gguf', 1],
+      ],
+    ],
+    [[{ adapter: 'a', scale: 0 }], []],
+  ]
+  for (let round = 0; round < 3; round++) {
+    const answers = lists.map(async ([adapters, applied]) => {
+      const { tokens } = await collect(client.submit(withAdapters(prompt, adapters)))
+      t.same(tokens, expected(made, prompt, 12, applied))
+    })
+    await run(Promise.all(answers))
+  }
+  // Of the same adapters with the same scales prefixes are shared, of others none.
+  const ask = async (adapters: AdapterChoice[]) =>
+    (await made.ask(withAdapters(prompt, adapters, 1))).end?.usage.cachedTokens
+  await ask([{ adapter: 'a' }])
+  t.ok((await ask([{ adapter: 'a' }]))! > 30)
+  t.equal(await ask([{ adapter: 'a', scale: 3 }]), 0)
+  await runUntilIdle(clock)
+  await isDone(t, made)
+})
+
+t.test('an adapter stays until the last request that uses it has ended', async (t) => {
+  const made = rig({ adapters: true, slots: 1 })
+  const { client, run, clock, backend } = made
+  await run(client.loadAdapter({ name: 'a', path: 'a.gguf' }))
+  const [adapter] = backend.adapters!.loaded
+  const answers = [30, 10].map(async (count) => {
+    return await collect(client.submit(withAdapters(promptOf(5), [{ adapter: 'a' }], count)))
+  })
+  await runUntilIdle(clock, 1050)
+  await client.unloadAdapter('a')
+  t.match(await made.ask(withAdapters(promptOf(5), [{ adapter: 'a' }])), {
+    error: { code: 'model_not_found', message: /none, as no adapter is loaded/ },
+  })
+  t.equal(adapter?.isDisposed, false)
+  for (const { tokens } of await run(Promise.all(answers))) {
+    const count = tokens.length
+    t.same(tokens, expected(made, promptOf(5), count, [['a.gguf', 1]]))
+  }
+  await runUntilIdle(clock)
+  await made.ask(greedy([5], 1))
+  t.equal(adapter?.isDisposed, true)
+  await t.rejects(client.unloadAdapter('a'), { code: 'model_not_found' })
+  // Its name is free for another file, its number is not given again.
+  t.match(await run(client.loadAdapter({ name: 'a', path: 'c.gguf' })), { id: 1 })
+  await isDone(t, made)
+})
+
+t.test('what cannot be is refused', async (t) => {
+  const plain = rig()
+  const made = rig({ adapters: true })
+  const { client, run } = made
+  const unsupported = { code: 'unsupported', details: { capability: 'lora' } }
+  await t.rejects(plain.client.loadAdapter({ name: 'a', path: 'a.gguf' }), unsupported)
+  t.match((await plain.ask(withAdapters([5], [{ adapter: 'a' }]))).error, unsupported)
+  t.equal((await plain.ask(withAdapters([5], []))).error, undefined)
+  t.equal((await plain.client.info()).adapters, undefined)
+
+  const sources: [unknown, RegExp][] = [
+    [{ name: 'a b', path: 'a.gguf' }, /name: expected up to 64/],
+    [{ name: 'a', path: '' }, /path: expected a file/],
+    [{ name: 'a', path: 'a.gguf', scale: Infinity }, /scale/],
+    [{ name: 'a', path: 'a.gguf', id: 1.5 }, /id/],
+    [{ name: 'a', path: 'a.bin' }, /a\.bin: expected an adapter/],
+  ]
+  for (const [source, message] of sources) {
+    await t.rejects(run(client.loadAdapter(source as never)), { message })
+  }
+  const twice = ['a', 'a'].map((name) => client.loadAdapter({ name, path: `${name}.gguf` }))
+  const [first, second] = await run(Promise.allSettled(twice))
+  t.match(first, { status: 'fulfilled' })
+  t.match(second, { reason: { message: /there is an adapter "a" already/ } })
+  const [taken] = await client.adapters()
+  await t.rejects(client.loadAdapter({ name: 'b', path: 'b.gguf', id: taken?.id ?? -1 }), {
+    message: /id: expected a free number/,
+  })
+  const choices: [unknown, RegExp][] = [
+    ['a', /an array of at most 8/],
+    [[{ adapter: 'x' }], /expected a \(\d\), instead got "x"/],
+    [[null], /instead got nothing/],
+    [[{ adapter: 'a', scale: 'much' }], /adapters\.scale/],
+    [[{ adapter: 'a' }, { adapter: 'a', scale: 2 }], /each adapter once/],
+  ]
+  for (const [adapters, message] of choices) {
+    const { error } = await made.ask({ ...greedy([5], 1), adapters: adapters as never })
+    t.match(error?.message, message)
+  }
+  await client.close()
+  const late = await client.loadAdapter({ name: 'c', path: 'c.gguf' }).catch((error) => error)
+  t.ok(CllmError.isInstance(late))
+  t.match(late, { code: 'shutting_down' })
+})
