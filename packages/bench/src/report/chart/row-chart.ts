@@ -3,6 +3,7 @@ import { chartStyle } from './chart-style.js'
 import {
   drawing,
   frame,
+  plotTop,
   px,
   seriesClass,
   type Axis,
