@@ -1,6 +1,13 @@
 /** Exit codes after a signal, as in shells: 128 plus the signal's number. */
 const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const
 
+/** Windows has these as well: Ctrl-Break, and a console that is closed or a user who logs off. */
+const exitCodesOfWindows = { ...exitCodes, SIGHUP: 129, SIGBREAK: 149 } as const
+
+/** The signals that end a command; elsewhere SIGHUP keeps its meaning, which `nohup` relies on. */
+const endingSignals = (platform: NodeJS.Platform) =>
+  Object.entries(platform === 'win32' ? exitCodesOfWindows : exitCodes)
+
 /**
  * Signals within this many milliseconds of the first are the same one under npm and pnpm: Ctrl-C
  * reaches the whole process group, and both also forward their signal to the command that they run.
@@ -16,17 +23,20 @@ export function ignoreInterrupts(): () => void {
 }
 
 /**
- * Listens for SIGINT and SIGTERM; no other file does. The first one aborts the returned signal, so
+ * Listens for SIGINT and SIGTERM, and on Windows for what comes in their place; no other file does. The first one aborts the returned signal, so
  * that the command can finish cleanly. The next one ends the process at once, with the exit code of
  * that signal. If a parent started this process over IPC, its end counts as the first one.
  *
  * The listeners stay: libraries such as `signal-exit` end a process in which nothing else listens.
  */
-export function stopSignal(env: NodeJS.ProcessEnv): AbortSignal {
+export function stopSignal(
+  env: NodeJS.ProcessEnv,
+  platform: NodeJS.Platform = process.platform,
+): AbortSignal {
   const controller = new AbortController()
   const sameMs = env['npm_lifecycle_event'] === undefined ? 0 : passedOnMs
   let askedAt: number | undefined
-  for (const [name, exitCode] of Object.entries(exitCodes)) {
+  for (const [name, exitCode] of endingSignals(platform)) {
     process.on(name, () => {
       if (name === 'SIGINT' && interruptsIgnored > 0) return
       if (askedAt !== undefined && performance.now() - askedAt >= sameMs) process.exit(exitCode)
@@ -46,5 +56,5 @@ export function stopSignal(env: NodeJS.ProcessEnv): AbortSignal {
  * group.
  */
 export function ignoreStopSignals(): void {
-  for (const name of Object.keys(exitCodes)) process.on(name, () => {})
+  for (const [name] of endingSignals(process.platform)) process.on(name, () => {})
 }

@@ -24,7 +24,8 @@ interface Packed {
 async function pack(to: string): Promise<Record<string, string>> {
   const words = ['-r', '--filter', './packages/*', 'pack', '--json', '--pack-destination', to]
   const { stdout } = await run('npx', ['-y', pnpmVersion, ...words], { cwd: root })
-  const packed = JSON.parse(stdout) as readonly Packed[]
+  // What the packages' own scripts print comes first.
+  const packed = JSON.parse(stdout.slice(stdout.search(/^\[$/m))) as readonly Packed[]
   return Object.fromEntries(packed.map(({ name, filename }) => [name, `file:${filename}`]))
 }
 
@@ -46,12 +47,25 @@ t.test('the packed packages, installed into an empty folder, serve', async (t) =
   )
   await run('npx', ['-y', pnpmVersion, 'install', '--prefer-offline'], { cwd: app })
 
+  for (const name of Object.keys(files)) {
+    const installed = await readdir(join(app, 'node_modules', name))
+    t.ok(installed.includes('LICENSE') && installed.includes('README.md'), name)
+  }
+  const { dependencies } = JSON.parse(
+    await readFile(join(app, 'node_modules/cllm/package.json'), 'utf8'),
+  ) as { dependencies: Record<string, string> }
+  t.notOk(Object.keys(dependencies).some((name) => name.startsWith('@opentelemetry/')))
+
   const cllm = join(app, 'node_modules', '.bin', 'cllm')
   const model = join(app, 'tiny.gguf')
   await run(cllm, ['model', 'synth', '--like', 'tiny', '--out', model])
   const child = spawn(
     cllm,
-    ['serve', '--model', model, '--port', '0', '--threads', '1', '--gpu', 'off'],
+    // Traces too, whose code is packed into one file: nobody listens there, which costs the traces only.
+    ['serve', '--model', model, '--port', '0', '--threads', '1', '--gpu', 'off'].concat([
+      '--otlp-endpoint',
+      'http://127.0.0.1:9',
+    ]),
     { cwd: app, env, stdio: ['ignore', 'pipe', 'inherit'] },
   )
   t.teardown(() => child.kill('SIGKILL'))

@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { createServer, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CllmError } from '@cllm/core'
+import { killTree } from './kill-tree.js'
 
 /** A server started for a measurement. */
 export interface StartedServer {
@@ -35,7 +36,7 @@ export async function startServer(
     detached: !isWindows,
     stdio: ['ignore', 'pipe', 'pipe'],
   })
-  const kill = (name: NodeJS.Signals) => killGroup(child, name, isWindows)
+  const kill = (name: NodeJS.Signals) => killTree(child.pid, name)
   const killAtExit = () => kill('SIGKILL')
   process.once('exit', killAtExit)
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
@@ -77,15 +78,6 @@ async function waitFor(
     await sleep(100)
   }
   return `did not answer within ${timeoutMs} ms`
-}
-
-function killGroup(child: ChildProcess, signal: NodeJS.Signals, isWindows: boolean): void {
-  if (child.pid === undefined) return
-  try {
-    process.kill(isWindows ? child.pid : -child.pid, signal)
-  } catch {
-    // It has ended.
-  }
 }
 
 async function freePort(): Promise<number> {

@@ -1,20 +1,21 @@
-import { plot } from '../report/html/plot.js'
+import { rowChart } from '../report/chart/row-chart.js'
 import type { StageResult } from './measure-stages.js'
 
-/** Where the time of each stage goes. */
-export function stagePlot(stages: readonly StageResult[]): Promise<string> {
-  const values = stages.flatMap(({ stage, name, wallMs, decodeMs, sampleMs }) => [
-    { stage: `${stage} ${name}`, part: 'native', ms: decodeMs },
-    { stage: `${stage} ${name}`, part: 'sampling', ms: sampleMs },
-    { stage: `${stage} ${name}`, part: 'the rest', ms: Math.max(0, wallMs - decodeMs - sampleMs) },
-  ])
-  return plot({
-    data: { values },
-    mark: { type: 'bar' },
-    encoding: {
-      y: { field: 'stage', type: 'nominal', sort: null, title: null, axis: { labelLimit: 400 } },
-      x: { field: 'ms', type: 'quantitative', title: 'milliseconds' },
-      color: { field: 'part', type: 'nominal', sort: null },
-    },
+/** Where the time of each stage goes, as a figure of HTML. */
+export function stagePlot(stages: readonly StageResult[]): string {
+  const rows = stages.map(({ stage, name, wallMs, decodeMs, sampleMs }) => {
+    const sampled = decodeMs + sampleMs
+    const pieces = [
+      { from: 0, to: decodeMs, kind: 0 },
+      { from: decodeMs, to: sampled, kind: 1 },
+      { from: sampled, to: Math.max(sampled, wallMs), kind: 2 },
+    ]
+    return { name: `${stage} ${name}`, pieces }
   })
+  const kinds = ['native', 'sampling', 'the rest']
+  const caption = 'Where the time goes'
+  return rowChart(
+    { caption, x: { title: 'milliseconds' }, kinds, rowHeight: 26, isWide: true },
+    rows,
+  )
 }

@@ -4,6 +4,7 @@ import { renderErrorsDocs } from './render-errors-docs.js'
 import { renderModelsDocs } from './models/render-models-docs.js'
 import { renderStructuredOutputDocs } from './render-structured-output-docs.js'
 import { renderMetricsDocs } from './render-metrics-docs.js'
+import { renderGoodputPicture, renderPausesPicture } from './render-policy-pictures.js'
 import { renderRecordingSchema } from './render-recording-schema.js'
 import { renderSchedulingDocs } from './render-scheduling-docs.js'
 
@@ -25,5 +26,13 @@ export const generatedDocs: readonly GeneratedPage[] = [
   { file: new URL('structured-output.md', folder), render: renderStructuredOutputDocs },
   { file: new URL('metrics.md', folder), render: renderMetricsDocs },
   { file: scheduling, render: () => renderSchedulingDocs(scheduling) },
+  {
+    file: new URL('images/policies-pauses.svg', folder),
+    render: () => renderPausesPicture(scheduling),
+  },
+  {
+    file: new URL('images/policies-goodput.svg', folder),
+    render: () => renderGoodputPicture(scheduling),
+  },
   { file: new URL('recording.schema.json', folder), render: renderRecordingSchema },
 ]

@@ -1,8 +1,9 @@
-import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import type { Logger, Recording } from '@cllm/core'
 import type { CacheFolderOptions } from '../models/cache-folder.js'
+import { replaceFile } from '../models/replace-file.js'
 
 /** How many recordings are kept. */
 const most = 8
@@ -52,7 +53,7 @@ export class CrashFiles {
     const time = new Date(recording.beginsAt + recording.durationMs).toISOString()
     const file = join(folder, `crash-${time.replaceAll(/[:.]/g, '-')}.json`)
     await writeFile(`${file}.part`, JSON.stringify(recording), { mode: 0o600 })
-    await rename(`${file}.part`, file)
+    await replaceFile(`${file}.part`, file)
     this.logger.error({ file }, 'wrote a recording of the crash for cllm simulate --replay')
     const files = (await readdir(folder)).filter((entry) => name.test(entry)).toSorted()
     for (const old of files.slice(0, -most)) await rm(join(folder, old), { force: true })

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
 import { type ApiKey, hashKey, parseKeys } from '@cllm/http-koa'
+import { replaceFile } from '../models/replace-file.js'
 import { withLock } from '../models/fetch/with-lock.js'
 
 /**
@@ -32,7 +33,7 @@ export async function updateKeyFile(
     const temporary = `${file}.${randomBytes(6).toString('hex')}`
     try {
       writeFileSync(temporary, `${JSON.stringify({ keys }, undefined, 2)}\n`, { mode: 0o600 })
-      renameSync(temporary, file)
+      await replaceFile(temporary, file)
     } finally {
       rmSync(temporary, { force: true })
     }

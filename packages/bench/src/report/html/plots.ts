@@ -1,8 +1,10 @@
 import { quantileSorted } from 'simple-statistics'
-import { e2eOf, gapsOf, ttftOf, type RunRecord } from '../../metrics/run-record.js'
+import { e2eOf, gapsOf, generatedTokens, ttftOf, type RunRecord } from '../../metrics/run-record.js'
+import { areaChart, histogramChart, scatterChart, stepChart, type Point } from '../chart/charts.js'
+import { rowChart } from '../chart/row-chart.js'
 import { lanesOf } from '../chrome-trace.js'
-import { plot } from './plot.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
+import type { StepBucket } from '../step-history.js'
 
 /** Most points per line: more would be invisible and make the file large. */
 const curvePoints = 200
@@ -10,27 +12,21 @@ const curvePoints = 200
 /** The cumulative distribution of a latency over requests or gaps, a curve per target and load. */
 export function latencyPlot(
   runs: readonly MeasuredRun[],
-  title: string,
+  caption: string,
   valuesOf: (record: RunRecord) => readonly number[],
-): Promise<string> {
-  const data = [...grouped(runs)].flatMap(([series, own]) => {
+): string {
+  const series = [...grouped(runs)].flatMap(([name, own]) => {
     const values = own.flatMap(({ records }) => records.filter(isOk).flatMap(valuesOf))
     if (values.length === 0) return []
     const sorted = [...Float64Array.from(values).sort()]
-    return Array.from({ length: curvePoints + 1 }, (_, index) => {
+    const points = Array.from({ length: curvePoints + 1 }, (_, index): Point => {
       const share = index / curvePoints
-      return { series, share, value: quantileSorted(sorted, share) }
+      return [quantileSorted(sorted, share), share]
     })
+    return [{ name, points }]
   })
-  return plot({
-    data: { values: data },
-    mark: { type: 'line', interpolate: 'step-after' },
-    encoding: {
-      x: { field: 'value', type: 'quantitative', title: `${title}, milliseconds` },
-      y: { field: 'share', type: 'quantitative', title: 'share', axis: { format: '%' } },
-      color: { field: 'series', type: 'nominal', sort: null },
-    },
-  })
+  const x = { title: 'milliseconds, at most' }
+  return stepChart({ caption, x, y: { title: 'share', isShare: true } }, series)
 }
 
 /** The latencies that have a curve. */
@@ -41,98 +37,104 @@ export const latencies: readonly (readonly [string, (record: RunRecord) => reado
 ]
 
 /** Latency against throughput: a point per run, and a line through the means of each load. */
-export function throughputPlot(runs: readonly MeasuredRun[]): Promise<string> {
-  const values = runs.flatMap(({ result: { target, load, summary } }, order) => {
-    const { ttftMs, outputTokensPerSecond: throughput } = summary
-    if (ttftMs === undefined) return []
-    return [{ target: target.name, load: loadName(load), order, throughput, ttft: ttftMs.p50 }]
-  })
-  const encoding = {
-    x: {
-      field: 'throughput',
-      type: 'quantitative',
-      title: 'output tokens per second',
-      scale: { zero: false },
-    },
-    y: { field: 'ttft', type: 'quantitative', title: 'median time to first token, milliseconds' },
-    color: { field: 'target', type: 'nominal', sort: null },
-  } as const
-  const means = [
-    { op: 'mean', field: 'throughput', as: 'throughput' },
-    { op: 'mean', field: 'ttft', as: 'ttft' },
-    { op: 'min', field: 'order', as: 'order' },
-  ] as const
-  return plot({
-    data: { values },
-    layer: [
-      { mark: { type: 'point', opacity: 0.6 }, encoding },
-      {
-        transform: [{ aggregate: [...means], groupby: ['target', 'load'] }],
-        mark: { type: 'line' },
-        encoding: { ...encoding, order: { field: 'order' } },
-      },
-      {
-        transform: [{ aggregate: [...means], groupby: ['target', 'load'] }],
-        mark: { type: 'text', dy: -10 },
-        encoding: { ...encoding, text: { field: 'load' } },
-      },
-    ],
-  })
+export function throughputPlot(runs: readonly MeasuredRun[], caption: string): string {
+  const targets = new Map<string, Map<string, Point[]>>()
+  for (const { result } of runs) {
+    const { ttftMs, outputTokensPerSecond } = result.summary
+    if (ttftMs === undefined) continue
+    const loads = targets.get(result.target.name) ?? new Map<string, Point[]>()
+    targets.set(result.target.name, loads)
+    const load = loadName(result.load)
+    loads.set(load, [...(loads.get(load) ?? []), [outputTokensPerSecond, ttftMs.p50]])
+  }
+  const series = [...targets].map(([name, loads]) => ({
+    name,
+    groups: [...loads].map(([label, points]) => ({ label, points })),
+  }))
+  const x = { title: 'output tokens per second' }
+  return scatterChart({ caption, x, y: { title: 'median time to first token, ms' } }, series)
+}
+
+/** How long prompts and answers were, in tokens: those of the first target and load. */
+export function lengthsPlot(runs: readonly MeasuredRun[]): string {
+  const [own = []] = [...grouped(runs).values()]
+  const records = own.flatMap(({ records: all }) => all.filter(isOk))
+  const series = [
+    { name: 'prompts', values: records.map(promptTokens) },
+    { name: 'answers', values: records.map(generatedTokens) },
+  ]
+  const x = { title: 'tokens' }
+  return histogramChart({ caption: 'Lengths', x, y: { title: 'requests' } }, series)
+}
+
+/** The lengths of prompts and answers in words, such as `prompts of 12 to 40 tokens (median 20)`. */
+export function lengthsInWords(runs: readonly MeasuredRun[]): string | undefined {
+  const records = runs.flatMap(({ records: all }) => all.filter(isOk))
+  if (records.length === 0) return undefined
+  const words = (name: string, of: (record: RunRecord) => number) => {
+    const sorted = [...Float64Array.from(records, of).sort()]
+    const [least, middle, most] = [0, 0.5, 1].map((share) =>
+      Math.round(quantileSorted(sorted, share)).toLocaleString('en-US'),
+    )
+    return least === most
+      ? `${name} of ${least} tokens`
+      : `${name} of ${least} to ${most} tokens (median ${middle})`
+  }
+  return `${words('prompts', promptTokens)}, ${words('answers', generatedTokens)}`
 }
 
 /** When each request of a run waited and generated. */
-export function ganttPlot({ records }: MeasuredRun): Promise<string> {
+export function ganttPlot({ records }: MeasuredRun, caption: string): string {
   const shown = records.slice(0, 500)
   const lanes = lanesOf(shown)
-  const values = shown.flatMap((record, index) => {
-    const { sentMs, endMs, arrivalsMs, outcome } = record
-    const lane = lanes[index] as number
+  const kinds = ['generating', 'waiting for the first token']
+  const rows = Array.from({ length: Math.max(0, ...lanes) + 1 }, () => ({
+    pieces: [] as { from: number; to: number; kind: number }[],
+  }))
+  for (const [index, { sentMs, endMs, arrivalsMs, outcome }] of shown.entries()) {
     const first = arrivalsMs[0] ?? endMs
     const phase = outcome === 'ok' ? 'generating' : outcome
-    return [
-      { lane, from: sentMs / 1000, to: first / 1000, phase: 'waiting for the first token' },
-      { lane, from: first / 1000, to: endMs / 1000, phase },
-    ]
-  })
-  const height = Math.min(600, Math.max(80, 14 * (Math.max(0, ...lanes) + 1)))
-  return plot({
-    data: { values },
-    height,
-    mark: { type: 'bar', height: { band: 0.8 } },
-    encoding: {
-      x: { field: 'from', type: 'quantitative', title: 'seconds' },
-      x2: { field: 'to' },
-      y: { field: 'lane', type: 'ordinal', axis: null },
-      color: { field: 'phase', type: 'nominal', sort: null },
-    },
-  })
+    if (!kinds.includes(phase)) kinds.push(phase)
+    rows[lanes[index] ?? 0]?.pieces.push(
+      { from: sentMs / 1000, to: first / 1000, kind: 1 },
+      { from: first / 1000, to: endMs / 1000, kind: kinds.indexOf(phase) },
+    )
+  }
+  const rowHeight = Math.max(3, Math.min(14, 600 / rows.length))
+  return rowChart({ caption, x: { title: 'seconds' }, kinds, rowHeight, isWide: true }, rows)
 }
 
 /** The chunks served to each tenant over the time of a run. */
-export function servicePlot({ records }: MeasuredRun): Promise<string> {
+export function servicePlot({ records }: MeasuredRun, caption: string): string {
   const tenants = new Map<string, number[]>()
   for (const { tenant, arrivalsMs } of records) {
     tenants.set(tenant, [...(tenants.get(tenant) ?? []), ...arrivalsMs])
   }
-  const values = [...tenants].flatMap(([tenant, times]) => {
+  const series = [...tenants].map(([name, times]) => {
     const sorted = times.toSorted((a, b) => a - b)
     const step = Math.max(1, Math.floor(sorted.length / curvePoints))
-    return sorted.flatMap((time, index) =>
-      index % step === 0 ? [{ tenant, seconds: time / 1000, tokens: index + 1 }] : [],
+    const points = sorted.flatMap((time, index): Point[] =>
+      index % step === 0 ? [[time / 1000, index + 1]] : [],
     )
+    return { name, points }
   })
-  return plot({
-    data: { values },
-    mark: { type: 'line', interpolate: 'step-after' },
-    encoding: {
-      x: { field: 'seconds', type: 'quantitative' },
-      y: { field: 'tokens', type: 'quantitative', title: 'chunks served' },
-      color: { field: 'tenant', type: 'nominal', sort: null },
-    },
-  })
+  return stepChart({ caption, x: { title: 'seconds' }, y: { title: 'chunks served' } }, series)
+}
+
+/** Prompt and answer tokens per step over time. */
+export function stepPlot(steps: readonly StepBucket[], caption: string): string {
+  const of = (tokens: (bucket: StepBucket) => number) =>
+    steps.map((bucket): Point => [bucket.atMs / 1000, tokens(bucket) / bucket.steps])
+  const series = [
+    { name: 'decode', points: of(({ decodeTokens }) => decodeTokens) },
+    { name: 'prefill', points: of(({ prefillTokens }) => prefillTokens) },
+  ]
+  return areaChart({ caption, x: { title: 'seconds' }, y: { title: 'tokens per step' } }, series)
 }
 
 const isOk = ({ outcome }: RunRecord) => outcome === 'ok'
+
+const promptTokens = ({ usage, asked }: RunRecord) => usage?.promptTokens ?? asked.inputTokens
 
 function grouped(runs: readonly MeasuredRun[]): Map<string, MeasuredRun[]> {
   const groups = new Map<string, MeasuredRun[]>()

@@ -54,7 +54,7 @@ export async function benchStages(argv: string[], io: CommandIo, host: ModelHost
   io.stdout.write(json ? `${JSON.stringify(result)}\n` : `${textTable(head, rows)}\n`)
   if (report !== undefined) {
     const title = `cllm bench stages: ${settings.model}`
-    const body = `<h1>${escapeHtml(title)}</h1>${htmlTable(head, rows)}<figure>${await stagePlot(stages)}</figure>`
+    const body = `<h1>${escapeHtml(title)}</h1>${htmlTable(head, rows)}${stagePlot(stages)}`
     await writeText(report, htmlPage(title, body))
   }
   return exitCode.ok

@@ -85,7 +85,7 @@ export async function compareTargets(
   }
   const machine = watch.state()
   const runs = all.map(({ result }) => result)
-  const warnings = [...machineWarnings(machine), ...noiseWarnings(compared), ...runWarnings(runs)]
+  const warnings = [...machineWarnings(machine), ...runWarnings(runs)]
   const result: CompareResult = {
     schema: schemaVersion,
     kind: 'compare',
@@ -127,17 +127,6 @@ function completeRounds(
   return rounds === 0
     ? undefined
     : new Map(done.map(([name, runs]) => [name, runs.slice(0, rounds)]))
-}
-
-function noiseWarnings(compared: readonly ComparedLoad[]): string[] {
-  return compared.flatMap(({ load, ratios }) =>
-    Object.entries(ratios).flatMap(([name, figures]) => {
-      const noisy = Object.entries(figures).filter(([, { verdict }]) => verdict === 'noise')
-      if (noisy.length === 0) return []
-      const list = noisy.map(([figure]) => figure).join(', ')
-      return [`${name}, ${loadName(load)}: no difference beyond the noise in ${list}`]
-    }),
-  )
 }
 
 /** The runs' warnings, each kind once per target and load, with the numbers of its first one. */

@@ -2,13 +2,34 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import type { EnginePid } from '@cllm/bench'
 
+/** Runs a program and returns what it writes to standard output. */
+type Run = (program: string, args: readonly string[]) => Promise<string>
+
+const runProgram: Run = async (program, args) => (await promisify(execFile)(program, args)).stdout
+
+/** The command that lists all processes: a line of id, parent's id and memory each. */
+const listing = (platform: NodeJS.Platform): readonly [string, ...string[]] =>
+  platform === 'win32'
+    ? [
+        'powershell.exe',
+        '-NoProfile',
+        '-Command',
+        'Get-CimInstance Win32_Process | ForEach-Object { "$($_.ProcessId) $($_.ParentProcessId) $($_.WorkingSetSize)" }',
+      ]
+    : ['ps', '-A', '-o', 'pid=,ppid=,rss=']
+
 /**
  * The engine's process: `engine` if given, otherwise the child of the server's process that uses
- * the most memory, as listed by `ps`.
+ * the most memory, as the system lists them.
  */
-export function enginePid(server: number | undefined, engine: number | undefined): EnginePid {
+export function enginePid(
+  server: number | undefined,
+  engine: number | undefined,
+  { platform = process.platform, run = runProgram }: { platform?: NodeJS.Platform; run?: Run } = {},
+): EnginePid {
   return {
-    find: async () => engine ?? (server === undefined ? undefined : await largestChild(server)),
+    find: async () =>
+      engine ?? (server === undefined ? undefined : await largestChild(server, platform, run)),
     signal: (pid, name) => {
       try {
         process.kill(pid, name)
@@ -20,9 +41,15 @@ export function enginePid(server: number | undefined, engine: number | undefined
   }
 }
 
-async function largestChild(parent: number): Promise<number | undefined> {
-  const { stdout } = await promisify(execFile)('ps', ['-A', '-o', 'pid=,ppid=,rss='])
-  const rows = stdout.split('\n').map((line) => line.trim().split(/\s+/).map(Number))
+async function largestChild(
+  parent: number,
+  platform: NodeJS.Platform,
+  run: Run,
+): Promise<number | undefined> {
+  const [program, ...args] = listing(platform)
+  const rows = (await run(program, args))
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/).map(Number))
   const children = rows.filter(([, of]) => of === parent)
   return children.toSorted(([, , a = 0], [, , b = 0]) => b - a)[0]?.[0]
 }

@@ -59,7 +59,7 @@ export async function simulate(
     if (flags.json) io.stdout.write(`${jsonLine(run.result, flags.replay !== undefined)}\n`)
   }
   if (!flags.json) io.stdout.write(simulationTable(runs.map((run) => run.result)))
-  if (flags.report !== undefined) await writeText(flags.report, await simulationReport(runs))
+  if (flags.report !== undefined) await writeText(flags.report, simulationReport(runs))
   if (flags['trace-out'] !== undefined) {
     await writeText(flags['trace-out'], JSON.stringify(simulationTrace(runs)))
   }

@@ -1,9 +1,9 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { constants, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
+import spawn from 'cross-spawn'
 import { suggestion } from '../../config/suggestion.js'
 import { ignoreInterrupts } from '../../stop-signal.js'
 import type { CommandIo } from '../command-io.js'
@@ -81,11 +81,10 @@ async function runAgent(
   rest: readonly string[],
   io: CommandIo,
 ): Promise<number> {
+  // On Windows npm installs programs as scripts, which need a shell and its quoting: cross-spawn knows.
   const child = spawn(program, [...args, ...rest], {
     env: { ...io.env, ...env },
     stdio: 'inherit',
-    // npm installs programs as scripts there.
-    shell: process.platform === 'win32',
   })
   const hearInterrupts = ignoreInterrupts() // the agent gets Ctrl-C, too, and may go on
   const stop = (): void => void child.kill('SIGTERM')

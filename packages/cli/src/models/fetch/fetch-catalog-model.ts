@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, open, readdir, rename, rm, rmdir, stat } from 'node:fs/promises'
+import { mkdir, mkdtemp, open, readdir, rm, rmdir, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import type {
@@ -7,6 +7,7 @@ import type {
   CatalogSource,
   NpmSource,
 } from '../catalog/catalog.js'
+import { replaceFile } from '../replace-file.js'
 import { checkFetched, checkGguf } from './check-file.js'
 import { fetchHuggingFace } from './fetch-hugging-face.js'
 import type { FetchOptions } from './fetch-progress.js'
@@ -157,7 +158,7 @@ async function convert(checkpoint: string): Promise<string> {
 async function publish(file: string, target: string, signal: AbortSignal): Promise<void> {
   await checkGguf(file)
   signal.throwIfAborted()
-  await rename(file, target)
+  await replaceFile(file, target)
 }
 
 const PARTIAL = '.partial-'

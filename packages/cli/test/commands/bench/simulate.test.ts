@@ -195,7 +195,7 @@ t.test('open loop, tenants, report and timeline', async (t) => {
   t.equal((await run([...load, ...out])).code, 0)
   const html = await readFile(report, 'utf8')
   t.match(html, 'gpu-8b')
-  t.equal(html.match(/<svg/g)?.length, 7)
+  t.equal(html.match(/<figure/g)?.length, 8)
   const { traceEvents } = JSON.parse(await readFile(trace, 'utf8')) as {
     traceEvents: { ph: string; name: string }[]
   }

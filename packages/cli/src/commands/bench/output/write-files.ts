@@ -11,7 +11,7 @@ export interface FilesOptions extends ReportContent {
 /** Writes the report and the timeline, each if its flag is given. */
 export async function writeFiles({ report, trace, ...content }: FilesOptions): Promise<void> {
   if (report !== undefined) {
-    await writeText(report, await htmlReport(content))
+    await writeText(report, htmlReport(content))
   }
   if (trace !== undefined) await writeText(trace, JSON.stringify(chromeTrace(content.runs)))
 }

@@ -1,0 +1,148 @@
+import { frame, px, seriesClass, type Axis } from './frame.js'
+import { escapeHtml } from '../html/html.js'
+
+/** A point of a chart, in its axes' units. */
+export type Point = readonly [x: number, y: number]
+
+/** A named series of points, in the order of `x`. */
+export interface Series {
+  readonly name: string
+  readonly points: readonly Point[]
+}
+
+/** What all charts have. */
+export interface ChartOptions {
+  readonly caption: string
+  readonly x: Omit<Axis, 'max'>
+  readonly y: Omit<Axis, 'max'>
+  readonly isWide?: boolean
+}
+
+const largest = (values: Iterable<number>): number => {
+  let max = 0
+  for (const value of values) if (value > max) max = value
+  return max
+}
+
+const axes = ({ x, y }: ChartOptions, points: readonly Point[]) => ({
+  x: { ...x, max: largest(points.map(([value]) => value)) },
+  y: { ...y, max: y.isShare === true ? 1 : largest(points.map(([, value]) => value)) },
+})
+
+/** A line for each series, in steps: a value holds until the next. */
+export function stepChart(options: ChartOptions, series: readonly Series[]): string {
+  const points = series.flatMap((one) => one.points)
+  const names = series.map(({ name }) => name)
+  return frame({ ...options, ...axes(options, points), names }, ({ x, y }) =>
+    series
+      .map(({ name, points: own }, index) => {
+        const steps = own.map(
+          ([a, b], at) => `${at === 0 ? 'M' : 'H'}${px(x(a))}${at === 0 ? ' ' : 'V'}${px(y(b))}`,
+        )
+        return `<path class="line ${seriesClass(index)}" d="${steps.join('')}"><title>${escapeHtml(name)}</title></path>`
+      })
+      .join('\n'),
+  )
+}
+
+/** A group of points, such as the runs of a load. */
+export interface PointGroup {
+  readonly label: string
+  readonly points: readonly Point[]
+}
+
+/** The points of each series in groups, with a line through the groups' means. */
+export function scatterChart(
+  options: ChartOptions,
+  series: readonly { readonly name: string; readonly groups: readonly PointGroup[] }[],
+): string {
+  const points = series.flatMap(({ groups }) => groups.flatMap((group) => group.points))
+  const names = series.map(({ name }) => name)
+  return frame({ ...options, ...axes(options, points), names }, ({ x, y }) =>
+    series
+      .map(({ name, groups }, index) => {
+        const shade = seriesClass(index)
+        const dots = groups.flatMap(({ label, points: own }) =>
+          own.map(
+            ([a, b]) =>
+              `<circle class="dot ${shade}" cx="${px(x(a))}" cy="${px(y(b))}" r="4"><title>${escapeHtml(`${name}, ${label}`)}</title></circle>`,
+          ),
+        )
+        const means = groups.map(({ label, points: own }) => ({ label, at: meanOf(own) }))
+        const path = means.map(
+          ({ at }, order) => `${order === 0 ? 'M' : 'L'}${px(x(at[0]))} ${px(y(at[1]))}`,
+        )
+        const labels = means.map(
+          ({ label, at }) =>
+            `<text x="${px(x(at[0]))}" y="${px(y(at[1]) - 9)}" text-anchor="${x(at[0]) > 420 ? 'end' : 'start'}">${escapeHtml(label)}</text>`,
+        )
+        return `<path class="line ${shade}" d="${path.join('')}"/>${dots.join('')}${labels.join('')}`
+      })
+      .join('\n'),
+  )
+}
+
+/** Areas on top of each other; all series have the same `x`. */
+export function areaChart(options: ChartOptions, series: readonly Series[]): string {
+  const first = series[0]?.points ?? []
+  const sums = first.map(([at], index): Point => [
+    at,
+    series.reduce((sum, { points }) => sum + (points[index]?.[1] ?? 0), 0),
+  ])
+  const names = series.map(({ name }) => name)
+  return frame({ ...options, ...axes(options, sums), names }, ({ x, y }) => {
+    const below = first.map(() => 0)
+    const areas = series.map(({ points }, index) => {
+      const lower = [...below]
+      for (const [at, [, value]] of points.entries()) below[at] = (below[at] ?? 0) + value
+      const end = (at: number) => px(x((first[at + 1] ?? first[at])?.[0] ?? 0))
+      const up = points.map(
+        ([a], at) => `${at === 0 ? 'M' : 'L'}${px(x(a))} ${px(y(below[at] ?? 0))}H${end(at)}`,
+      )
+      const back = points.map(([a], at) => `L${end(at)} ${px(y(lower[at] ?? 0))}H${px(x(a))}`)
+      return `<path class="area ${seriesClass(index)}" d="${up.join('')}${back.toReversed().join('')}Z"/>`
+    })
+    return areas.join('\n')
+  })
+}
+
+/** How often values lie in each of up to 24 ranges of equal width: bars side by side. */
+export function histogramChart(
+  options: ChartOptions,
+  series: readonly { readonly name: string; readonly values: readonly number[] }[],
+): string {
+  const max = largest(series.flatMap(({ values }) => [...values]))
+  const size = Math.max(1, Math.ceil((max + 1) / 24))
+  const bins = Math.ceil((max + 1) / size)
+  const counted = series.map(({ name, values }) => {
+    const counts = Array.from({ length: bins }, () => 0)
+    for (const value of values) counts[Math.floor(value / size)]! += 1
+    return { name, counts }
+  })
+  const y = { ...options.y, max: largest(counted.flatMap(({ counts }) => counts)) }
+  const x = { ...options.x, max: bins * size }
+  const names = series.map(({ name }) => name)
+  return frame({ ...options, x, y, names }, (scales) => {
+    const width = (scales.x(size) - scales.x(0)) / series.length
+    return counted
+      .map(({ name, counts }, index) =>
+        counts
+          .map((count, bin) => {
+            if (count === 0) return ''
+            const from = scales.x(bin * size) + index * width
+            const top = scales.y(count)
+            const height = scales.y(0) - top
+            const range = size === 1 ? `${bin}` : `${bin * size} to ${(bin + 1) * size - 1}`
+            return `<rect class="area ${seriesClass(index)}" x="${px(from)}" y="${px(top)}" width="${px(Math.max(1, width - 1))}" height="${px(height)}"><title>${escapeHtml(`${name}: ${count} of ${range}`)}</title></rect>`
+          })
+          .join(''),
+      )
+      .join('\n')
+  })
+}
+
+function meanOf(points: readonly Point[]): Point {
+  const mean = (of: (point: Point) => number) =>
+    points.reduce((sum, point) => sum + of(point), 0) / Math.max(1, points.length)
+  return [mean(([a]) => a), mean(([, b]) => b)]
+}

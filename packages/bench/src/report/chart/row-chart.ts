@@ -1,0 +1,79 @@
+import { escapeHtml } from '../html/html.js'
+import { chartStyle } from './chart-style.js'
+import {
+  drawing,
+  frame,
+  plotTop,
+  px,
+  seriesClass,
+  type Axis,
+  type FrameOptions,
+  type Scales,
+} from './frame.js'
+
+/** A piece of a row: from, to, and which kind it is. */
+export interface Piece {
+  readonly from: number
+  readonly to: number
+  /** Index of its kind. */
+  readonly kind: number
+}
+
+/** A row of pieces. */
+export interface Row {
+  /** Written beside it; none: the rows have no names. */
+  readonly name?: string
+  readonly pieces: readonly Piece[]
+}
+
+/** What a chart of rows shows. */
+export interface RowChartOptions {
+  readonly caption: string
+  readonly x: Omit<Axis, 'max'>
+  /** The kinds of pieces, by index. */
+  readonly kinds: readonly string[]
+  readonly rowHeight: number
+  readonly isWide?: boolean
+}
+
+/** Rows below each other, each with pieces along the same axis: a Gantt chart, or stacked bars. */
+export function rowChart(options: RowChartOptions, rows: readonly Row[]): string {
+  return frame(...parts(options, rows))
+}
+
+/** The same as a picture of its own, which pages in Markdown can show; light or dark as its reader's system is. */
+export function rowPicture(options: RowChartOptions, rows: readonly Row[]): string {
+  const svg = drawing(...parts(options, rows))
+  return `${svg.replace('>', `>\n<style>\n${chartStyle}</style>`)}\n`
+}
+
+function parts(
+  options: RowChartOptions,
+  rows: readonly Row[],
+): [options: FrameOptions, draw: (scales: Scales) => string] {
+  const { caption, kinds, rowHeight, isWide = false } = options
+  const max = rows.reduce(
+    (most, { pieces }) => pieces.reduce((so, { to }) => Math.max(so, to), most),
+    0,
+  )
+  const longest = rows.reduce((most, { name = '' }) => Math.max(most, name.length), 0)
+  const height = Math.max(rowHeight, rowHeight * rows.length)
+  const left = longest === 0 ? 14 : 14 + 7 * longest
+  const draw = ({ x }: Scales) =>
+    rows
+      .map((row, index) => {
+        const top = plotTop + index * rowHeight
+        const label =
+          row.name === undefined
+            ? ''
+            : `<text x="${left - 8}" y="${px(top + rowHeight / 2 + 4)}" text-anchor="end">${escapeHtml(row.name)}</text>`
+        return `${label}${row.pieces.map((piece) => bar(piece, x, top, rowHeight)).join('')}`
+      })
+      .join('\n')
+  return [{ caption, x: { ...options.x, max }, names: kinds, height, left, isWide }, draw]
+}
+
+function bar({ from, to, kind }: Piece, x: Scales['x'], top: number, rowHeight: number): string {
+  const size = `width="${px(Math.max(0.5, x(to) - x(from)))}" height="${px(0.8 * rowHeight)}"`
+  return `<rect class="area ${seriesClass(kind)}" x="${px(x(from))}" y="${px(top + 0.1 * rowHeight)}" ${size}/>`
+}
