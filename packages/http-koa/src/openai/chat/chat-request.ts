@@ -78,7 +78,7 @@ export async function toChatRequest(
   })
   const { prompt, form, calls } = prepared
   const required = forcedTools(choice, tools)
-  const forced = required && forcedCalls(prepared, required)
+  const forced = required && (await forcedCalls(client, prepared, required))
   const constraint = await onlyConstraint(client, [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),

@@ -91,7 +91,7 @@ export async function toResponsesRequest(
   const prepared = await prepareChat(client, fits)
   const { prompt, form, calls } = prepared
   const required = forcedTools(choice, tools)
-  const forced = required && forcedCalls(prepared, required)
+  const forced = required && (await forcedCalls(client, prepared, required))
   const constraint = await onlyConstraint(client, [
     textConstraint(fields.text?.format),
     schemaConstraint(fields.json_schema),
