@@ -5,7 +5,7 @@ import { prepareChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { boolean, name, object, text, tokenIds } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
-import { functionsOf, toolsSchema, toTool } from '../openai/openai-tools.js'
+import { functionsOf, toolsSchema, toTool } from '../openai/tools/openai-tools.js'
 import { efforts, thinkingVariables } from '../chat/thinking-variables.js'
 import { turnOptions } from '../chat/turn-options.js'
 import type { LlamaServerContext } from './llama-server-context.js'
@@ -82,7 +82,10 @@ export async function applyTemplate(ctx: KoaContext, llama: LlamaServerContext):
   const client = llama.directory.open(fields.model)
   const { prompt } = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
-    tools: fields.tool_choice === 'none' ? [] : functionsOf(fields.tools ?? []).map(toTool),
+    tools:
+      fields.tool_choice === 'none'
+        ? []
+        : functionsOf(fields.tools ?? [], ctx.state.transport.logger).map(toTool),
     template: {
       ...turnOptions(fields),
       variables: { ...thinkingVariables(fields.reasoning_effort), ...fields.chat_template_kwargs },
