@@ -36,7 +36,7 @@ const forAdmins: ReadonlySet<string> = new Set([
 ])
 
 export const isForAdmins = (path: string): boolean =>
-  forAdmins.has(path) || /^\/admin(\/|$)/.test(path)
+  forAdmins.has(path) || /^\/(admin|api\/blobs)(\/|$)/.test(path)
 
 /**
  * Requires an API key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Without one the answer is 401,
