@@ -68,7 +68,7 @@ async function serveFamily(t: Test, family: Family): Promise<string> {
     const text = shown + rendered(family, messages, addGenerationPrompt)
     return { text, tokens: tokenizer.encode(text, { special: false }) }
   }
-  const model = overriding(client as LocalEngineClient, {
+  const model = overriding(client, {
     info: async () => {
       const info = await client.info()
       const details = { chatTemplate: `${family.name} tools ${family.source}` }
