@@ -6,7 +6,7 @@ import { bareCalls, commonCalls } from '../src/chat/format/common-calls.js'
 import { createAnswerParser } from '../src/chat/answer/create-answer-parser.js'
 import { parseKeepAlive } from '../src/fields/keep-alive.js'
 import { jsonErrorPosition } from '../src/body/json-error-position.js'
-import { renderGoTemplate } from '../src/ollama/go-template.js'
+import { renderGoTemplate } from '../src/ollama/template/render-go-template.js'
 import { list } from '../src/fields/list.js'
 import { isDeeperThan } from '../src/body/json-depth.js'
 import { checkUnharmed, send, serveEverything, takeBodies, validBodies } from './every-route.js'
@@ -162,7 +162,10 @@ t.test('no field of any route holds the process', async (t) => {
       await check(`${path}: ${field}: a long list`, () => send(server, route, json))
     }
   }
-  const template = { ...validBodies['/api/generate'], template: '{{.Prompt}}'.repeat(5000) }
+  const template = {
+    ...validBodies['/api/generate'],
+    template: '{{.Prompt}}<|im_end|>'.repeat(5000),
+  }
   const prompts = ['a'.repeat(20_000), 'a']
   for (const prompt of prompts) {
     const asked = server.post('/api/generate', { ...template, prompt })

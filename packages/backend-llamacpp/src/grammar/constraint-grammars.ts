@@ -121,7 +121,7 @@ function gbnfOf(constraint: OutputConstraint, skipped: number): string {
     case 'json':
       return jsonGbnf()
     case 'json-schema':
-      return schemaToGbnf(constraint.schema)
+      return schemaToGbnf(constraint.schema, constraint)
     case 'triggered-json':
       return triggeredGbnf(constraint, skipped)
   }

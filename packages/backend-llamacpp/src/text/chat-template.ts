@@ -73,6 +73,7 @@ export class ChatTemplate {
   /** @throws CllmError `invalid_request` with the template's own message when it rejects the conversation */
   render(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedTemplate {
     const { addGenerationPrompt = true, continueFinalMessage = false, variables = {} } = options
+    const { suffix = '' } = options
     const hidden = this.#guard.hide({ variables, messages })
     const renderAsGiven = (messages: readonly ChatMessage[]) =>
       this.#render({
@@ -93,9 +94,10 @@ export class ChatTemplate {
         return renderAsGiven(merged)
       }
     }
-    const marked = continueFinalMessage
+    const shown = continueFinalMessage
       ? renderOpen(hidden.value.messages, render)
       : render(hidden.value.messages)
+    const marked = shown + suffix
     return {
       text: this.#guard.restore(marked, hidden),
       tokens: this.#guard.tokenize(marked, hidden),
@@ -107,7 +109,12 @@ export class ChatTemplate {
     const date = new Date(this.#now())
     if (date.getTime() === 0) return { enable_thinking: true }
     // 'Wed, 26 Jul 2024 …'
-    return { enable_thinking: true, date_string: date.toUTCString().slice(5, 16) }
+    const [, day, month, year] = date.toUTCString().split(' ')
+    return {
+      enable_thinking: true,
+      date_string: `${day} ${month} ${year}`,
+      datetime: `${month} ${day} ${year}`,
+    }
   }
 
   /** Whether the template writes nothing of a system message. */

@@ -20,7 +20,6 @@ export const messagesSchema = list(
     'a message',
   ),
   'an array of messages',
-  { least: [1, 'an array of at least one message'] },
 )
 
 const text = z.object({ type: z.literal('text'), text: z.string('a string') })

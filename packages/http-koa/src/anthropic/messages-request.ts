@@ -114,7 +114,7 @@ export async function toMessageRequest(
   const prepared = await toPrompt(fields, client)
   const { prompt, form, calls } = prepared
   const required = requiredTools(fields)
-  const forced = required && forcedCalls(prepared, required)
+  const forced = required && (await forcedCalls(client, prepared, required))
   const constraint = await onlyConstraint(client, [
     forced && { field: 'tool_choice', constraint: forced.constraint },
     calls && { field: 'tools', constraint: calls },

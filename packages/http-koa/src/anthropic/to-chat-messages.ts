@@ -31,6 +31,8 @@ export function toChatMessages(
     const blocks = blocksOf(content, field)
     return role === 'assistant' ? [assistantTurn(blocks, names)] : userTurns(blocks, field, names)
   })
+  // some clients begin with nothing, to see whether the server answers
+  if (turns.length === 0) turns.push({ role: 'user', content: '' })
   return preamble === '' ? turns : [{ role: 'system', content: preamble }, ...turns]
 }
 

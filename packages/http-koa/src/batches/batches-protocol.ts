@@ -15,6 +15,7 @@ import { fileRoutes } from './file-routes.js'
 import { lineSender } from './line-sender.js'
 import { SlackGate } from './slack-gate.js'
 import { yieldingEngines } from './yielding-engines.js'
+import { StreamSessions } from '../stream/resume/stream-sessions.js'
 
 const optionsSchema = z.strictObject({
   folder: z
@@ -76,6 +77,7 @@ export function batchesProtocol({
         bodies: new BodyBudget(Infinity),
         jsonDepthLimit: 100,
         streamLimitBytes: bodyLimitBytes,
+        streams: new StreamSessions(clock),
       }
       const engines = yieldingEngines(directory, gate, context)
       const send = lineSender(lines, engines, services)

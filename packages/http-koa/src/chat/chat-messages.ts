@@ -16,22 +16,34 @@ export const contentSchema = z
 const toolCall = z.object(
   {
     id: z.string('a string').optional(),
-    type: z.literal('function', 'function').default('function'),
-    function: z.object(
-      {
-        name: z.string('a name').min(1, 'a name'),
-        arguments: z
-          .custom<string | Readonly<Record<string, unknown>>>(
-            (value) => typeof value === 'string' || isObject(value),
-            'a JSON object as a string',
-          )
-          .meta({ type: 'string' }),
-      },
-      'an object with name and arguments',
-    ),
+    type: z.enum(['function', 'custom'], 'function or custom').default('function'),
+    function: z
+      .object(
+        {
+          name: z.string('a name').min(1, 'a name'),
+          arguments: z
+            .custom<string | Readonly<Record<string, unknown>>>(
+              (value) => typeof value === 'string' || isObject(value),
+              'a JSON object as a string',
+            )
+            .meta({ type: 'string' }),
+        },
+        'an object with name and arguments',
+      )
+      .optional(),
+    custom: z
+      .object(
+        { name: z.string('a name').min(1, 'a name'), input: z.string('a string') },
+        'an object with name and input',
+      )
+      .optional(),
   },
   'a tool call',
 )
+
+/** Whether a call says what it calls. */
+const isWhole = (call: z.output<typeof toolCall>): boolean =>
+  (call.type === 'custom' ? call.custom : call.function) !== undefined
 
 /** One message of a conversation, as OpenAI's clients send it. */
 export const messageSchema = z
@@ -40,7 +52,13 @@ export const messageSchema = z
       role: z.enum(roles, `one of ${roles.join(', ')}`),
       content: contentSchema.nullish(),
       name: z.string('a name').nullish(),
-      tool_calls: list(toolCall, 'an array of tool calls').nullish(),
+      tool_calls: list(
+        toolCall.refine(isWhole, {
+          path: ['function'],
+          error: 'an object with name and arguments',
+        }),
+        'an array of tool calls',
+      ).nullish(),
       tool_call_id: z.string('a string').nullish(),
       reasoning_content: z.string('a string').nullish(),
     },
@@ -110,10 +128,15 @@ function roleOf(role: string): string {
 
 function toToolCall(call: z.output<typeof toolCall>, index: number, nth: number): ChatToolCall {
   const field = `messages.${index}.tool_calls.${nth}.function.arguments`
+  // models know a free-form tool as a function with a text
+  const { name, arguments: given } = call.function ?? {
+    name: call.custom?.name ?? '',
+    arguments: { input: call.custom?.input ?? '' },
+  }
   return {
     ...(call.id === undefined ? {} : { id: call.id }),
     type: 'function',
-    function: { name: call.function.name, arguments: argumentsOf(call.function.arguments, field) },
+    function: { name, arguments: argumentsOf(given, field) },
   }
 }
 

@@ -1,6 +1,14 @@
-import type { OutputConstraint } from '@cllm/core'
+import type { EngineClient, JsonSchema, OutputConstraint } from '@cllm/core'
 import { callsSchema } from './calls-schema.js'
-import { thoughtsEnd } from './strict-calls.js'
+import { anyText, type CallFormat } from './format/chat-format.js'
+import {
+  closingOf,
+  escaped,
+  objectKeys,
+  patternOf,
+  strictForm,
+  thoughtsEnd,
+} from './strict-calls.js'
 import type { PreparedChat } from './prepare-chat.js'
 import type { ToolDefinition } from './tool-prompt.js'
 
@@ -14,20 +22,65 @@ export interface ForcedCalls {
 }
 
 /**
- * Holds an answer to a call of one of these tools. A model whose prompt opens its thoughts thinks
- * first: the constraint begins where they end.
+ * Holds an answer to a call of one of these tools, written as the model writes calls where its marks are
+ * text, else as bare JSON. A thinking model may think first, and does where its prompt opens the
+ * thoughts.
  */
-export function forcedCalls(
+export async function forcedCalls(
+  client: EngineClient,
   { prompt, form }: Pick<PreparedChat, 'prompt' | 'form'>,
   tools: readonly ToolDefinition[],
-): ForcedCalls {
-  const schema = callsSchema(tools)
-  const afterThinking = { type: 'json-schema', schema } as const
+): Promise<ForcedCalls> {
+  const own = strictForm(form.format)
+  const isOwn = own.head !== '' && (await areText(client, own.head, ...own.closings))
+  const schema = isOwn ? schemaIn(own, tools) : callsSchema(tools)
+  const head = isOwn ? `\\s*${patternOf(own.head)}` : ''
+  const around = isOwn ? { before: head, ...closingOf(own) } : {}
+  const held = { type: 'json-schema', schema, ...around } as const
+  const called = isOwn ? { ...form, format: { ...form.format, calls: [own] } } : form
   const end = thoughtsEnd(form)
-  if (end === undefined) {
-    const plain = { ...form, thinks: false }
-    return { prompt, form: plain, constraint: afterThinking, afterThinking }
+  if (end !== undefined) {
+    const constraint = { ...held, type: 'triggered-json', trigger: end } as const
+    return { prompt, form: called, constraint, afterThinking: held }
   }
-  const constraint = { type: 'triggered-json', trigger: end, schema } as const
-  return { prompt, form, constraint, afterThinking }
+  const { enable_thinking: wish = true } = prompt.template?.variables ?? {}
+  const { thinking } = form.format
+  const mayThink =
+    isOwn && form.thinks && thinking !== undefined && thinking.open !== '' && wish !== false
+  if (!mayThink || !(await areText(client, thinking.open, thinking.close))) {
+    return {
+      prompt,
+      form: { ...called, thinks: false },
+      constraint: held,
+      afterThinking: held,
+    }
+  }
+  const thoughts = `(?:\\s*${escaped(thinking.open)}${upTo(thinking.close)}${escaped(thinking.close)})?`
+  const constraint = { ...held, before: `${thoughts}${head}` }
+  return { prompt, form: called, constraint, afterThinking: held }
+}
+
+function schemaIn(call: CallFormat, tools: readonly ToolDefinition[]): JsonSchema {
+  const keys = objectKeys(call)
+  if (keys.isList !== true) return callsSchema(tools, keys)
+  return { type: 'array', items: callsSchema(tools, keys, '#/items'), minItems: 1, maxItems: 1 }
+}
+
+/** Any text in which nothing begins as the mark does. */
+function upTo(mark: string): string {
+  const [first = '', second = ''] = Array.from(mark, escapedInClass)
+  return second === '' ? `[^${first}]*` : `(?:[^${first}]|[${first}][^${second}])*`
+}
+
+const escapedInClass = (sign: string): string => (/[\\\]^-]/.test(sign) ? `\\${sign}` : sign)
+
+/** Whether a model writes these marks as text: a grammar does not know control tokens. */
+async function areText(client: EngineClient, ...marks: readonly string[]): Promise<boolean> {
+  const parts = marks.flatMap((mark) => mark.split(anyText)).filter((part) => /\S/.test(part))
+  const shown = await Promise.all(
+    parts.map(async (part) =>
+      client.detokenize(await client.tokenize(part.trim(), { addBos: false })),
+    ),
+  )
+  return shown.every((text, index) => text.trim() === parts[index]!.trim())
 }

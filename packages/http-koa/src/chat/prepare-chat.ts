@@ -6,7 +6,7 @@ import type {
   Prompt,
 } from '@cllm/core'
 import { chatFormatOf } from './format/chat-format-of.js'
-import { type AnswerForm, opensThinking } from './answer/create-answer-parser.js'
+import { type AnswerForm, promptEnd } from './answer/create-answer-parser.js'
 import { strictCalls } from './strict-calls.js'
 import { promptWithTools, type ToolDefinition } from './tool-prompt.js'
 
@@ -35,8 +35,10 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   const format = await chatFormatOf(client)
   const rendered = promptWithTools(chat.messages, tools, format)
   const variables = { ...template.variables, ...rendered.variables }
-  const thinkingIsOpen =
-    template.continueFinalMessage !== true && (await opensThinking(client, format, variables))
+  const { thinkingIsOpen, suffix } =
+    template.continueFinalMessage === true || template.addGenerationPrompt === false
+      ? { thinkingIsOpen: false, suffix: undefined }
+      : await promptEnd(client, format, variables)
   const form: AnswerForm = {
     tools,
     ...(mostCalls === undefined ? {} : { mostCalls }),
@@ -44,7 +46,10 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
     thinks: format.thinking !== undefined,
     thinkingIsOpen,
   }
-  const prompt = { messages: rendered.messages, template: { ...template, variables } }
+  const prompt = {
+    messages: rendered.messages,
+    template: { ...template, variables, ...(suffix === undefined ? {} : { suffix }) },
+  }
   if (strict.length === 0) return { prompt, form }
   const { constraint, call } = strictCalls(tools, strict, form)
   return { prompt, form: { ...form, format: { ...format, calls: [call] } }, calls: constraint }

@@ -31,7 +31,7 @@ export function strictCalls(
   const isSingle = form.mostCalls === 1
   const call = strictForm(form.format)
   const type = 'triggered-json'
-  const key = call.arguments.kind === 'object' ? call.arguments : object
+  const key = objectKeys(call)
   const names = { nameKey: key.nameKey, argumentsKey: key.argumentsKey }
   if (call.head === '') {
     const constraint = {
@@ -61,8 +61,12 @@ const object: Extract<CallFormat['arguments'], { kind: 'object' }> = {
   argumentsKey: 'arguments',
 }
 
+/** How a call's object names its parts. */
+export const objectKeys = (call: CallFormat): typeof object =>
+  call.arguments.kind === 'object' ? call.arguments : object
+
 /** The format in which calls are JSON objects behind a mark that nothing else in an answer has. */
-function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat {
+export function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat {
   const bare = { section: '', head: '', arguments: object, closings: [] }
   if (own === undefined || own.arguments.kind === 'object') return own ?? bare
   const others = [thinking?.open ?? '', thinking?.close ?? '', frame.open, ...frame.closings].join(
@@ -76,7 +80,8 @@ function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat 
   return { ...bare, head: mark, closings }
 }
 
-const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
+/** What a constraint says of a call's end. */
+export const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
   closing === undefined || closing === ';' ? {} : { closing }
 
 /** Where thoughts end that the prompt has opened, as a regular expression; undefined: none are open. */
@@ -93,13 +98,15 @@ function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm
   return `(?:\\s*${open}[\\s\\S]*?${close}|(?!\\s*${open}))`
 }
 
-/** A mark as part of a regular expression. */
-const patternOf = (mark: string): string =>
+/** A mark of a call as part of a regular expression. */
+export const patternOf = (mark: string): string =>
   escaped(mark)
     .replaceAll(/\s+/g, String.raw`\s*`)
     .replaceAll(anyText, String.raw`[^<\n]*?`)
 
-const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
+/** A text as part of a regular expression. */
+export const escaped = (text: string): string =>
+  text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
 
 const withoutSchema = ({ type, function: { name } }: ToolDefinition): ToolDefinition => ({
   type,

@@ -9,8 +9,27 @@ export interface PullProgress {
   readonly completed?: number
 }
 
+/** Files that clients send, by their SHA-256 in hexadecimal. */
+export interface BlobStore {
+  has(digest: string): Promise<boolean>
+  /**
+   * Keeps a file.
+   *
+   * @throws `invalid_request` when its bytes have another SHA-256
+   */
+  add(digest: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>
+  /**
+   * Serves the model in a file under a name.
+   *
+   * @throws `invalid_request` when there is no such file, `model_invalid` when it is not a GGUF
+   */
+  serve(name: string, digest: string): Promise<void>
+}
+
 /** Fetches models and deletes their files. */
 export interface ModelStore {
+  /** Left out by a store that takes no files. */
+  readonly blobs?: BlobStore
   /**
    * Fetches a model by name, so that requests can use it. Throws `model_not_found` synchronously;
    * rejects with `model_unavailable` when no source has it.

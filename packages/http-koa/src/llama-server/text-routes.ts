@@ -5,10 +5,11 @@ import { prepareChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { boolean, name, object, text, tokenIds } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
-import { functionsOf, toolsSchema, toTool } from '../openai/openai-tools.js'
+import { functionsOf, toolsSchema, toTool } from '../openai/tools/openai-tools.js'
 import { efforts, thinkingVariables } from '../chat/thinking-variables.js'
 import { turnOptions } from '../chat/turn-options.js'
 import type { LlamaServerContext } from './llama-server-context.js'
+import { bosText } from './prompt-text.js'
 
 /** The body of `POST /tokenize`. */
 export const tokenizeSchema = z.object({
@@ -34,10 +35,13 @@ const longestRun = 4
 /** The tokens with their texts; parts of a character have their bytes. */
 async function withPieces(client: EngineClient, tokens: readonly TokenId[]): Promise<object[]> {
   const pieces: object[] = []
+  // a text that begins loses its first space
+  const before = await client.tokenize('a', { addBos: false })
+  const { length } = await client.detokenize(before)
   let run: TokenId[] = []
   for (const [index, token] of tokens.entries()) {
     run.push(token)
-    const text = await client.detokenize(run)
+    const text = (await client.detokenize([...before, ...run])).slice(length)
     const isWhole = text !== '' && !text.includes('\ufffd')
     if (!isWhole && run.length < longestRun && index < tokens.length - 1) continue
     const [only] = run
@@ -82,12 +86,17 @@ export async function applyTemplate(ctx: KoaContext, llama: LlamaServerContext):
   const client = llama.directory.open(fields.model)
   const { prompt } = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
-    tools: fields.tool_choice === 'none' ? [] : functionsOf(fields.tools ?? []).map(toTool),
+    tools:
+      fields.tool_choice === 'none'
+        ? []
+        : functionsOf(fields.tools ?? [], ctx.state.transport.logger).map(toTool),
     template: {
       ...turnOptions(fields),
       variables: { ...thinkingVariables(fields.reasoning_effort), ...fields.chat_template_kwargs },
     },
   })
   const { text: rendered } = await client.applyTemplate(prompt.messages, prompt.template)
-  ctx.body = { prompt: rendered }
+  const start = await bosText(client)
+  // a prompt gets it anyway
+  ctx.body = { prompt: rendered.startsWith(start) ? rendered.slice(start.length) : rendered }
 }

@@ -7,16 +7,24 @@ import type { HandledRoute } from '../routes/api-route.js'
 import { mountRoutes } from '../routes/mount-routes.js'
 import { loadedModels } from '../engines/model-queries.js'
 import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
+import { llamaServerMetrics } from './llama-server-metrics.js'
 import { RequestMetrics } from './request-metrics.js'
 
 /** An engine without an answer for this long is down; a scrape's default timeout is 10 s. */
 const patienceMs = 2_000
 
+/** Settings of {@link metricsProtocol}. */
+export interface MetricsProtocolOptions {
+  /** When the server started, in milliseconds since the epoch; default 0. */
+  readonly started?: number
+}
+
 /**
  * `GET /metrics` in Prometheus' text format; see `docs/metrics.md`. It counts the requests of all
- * protocols of its transport, and queries the engines on each scrape.
+ * protocols of its transport, and queries the engines on each scrape. The engines' figures are there
+ * under llama-server's names, too.
  */
-export function metricsProtocol(): KoaProtocol {
+export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): KoaProtocol {
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
   const engines = new EngineMetrics(registry)
@@ -40,8 +48,12 @@ export function metricsProtocol(): KoaProtocol {
       engines.set(model, answer)
     }
     const text = registry.metrics()
+    const own = llamaServerMetrics(
+      answers.flatMap(([, answer]) => (answer === undefined ? [] : [answer.statistics])),
+    )
     ctx.type = registry.contentType
-    ctx.body = await text
+    ctx.set('Process-Start-Time-Unix', String(Math.floor(started / 1000)))
+    ctx.body = `${await text}${own}`
   }
 
   const routes: readonly HandledRoute<EngineDirectory>[] = [
@@ -90,5 +102,5 @@ async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | 
 export const metrics = defineProtocol({
   name: 'metrics',
   doc: 'Metrics for Prometheus at `/metrics`.',
-  create: () => metricsProtocol(),
+  create: (_, { started }) => metricsProtocol({ started }),
 })

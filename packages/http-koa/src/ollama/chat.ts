@@ -1,8 +1,9 @@
-import type { ChatMessage } from '@cllm/core'
+import type { ChatMessage, EngineClient, Prompt } from '@cllm/core'
 import { z } from 'zod'
 import type { ToolCall } from '../chat/answer/answer-part.js'
+import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
 import { fitConversation } from '../chat/fit-conversation.js'
-import { prepareChat } from '../chat/prepare-chat.js'
+import { type Chat, prepareChat, type PreparedChat } from '../chat/prepare-chat.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { object, text } from '../fields/fields.js'
 import { list } from '../fields/list.js'
@@ -12,7 +13,8 @@ import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
 import type { DerivedModel } from './derived-models.js'
 import { loadOrUnload } from './load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
-import { sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
+import { sharedFields, type SharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
+import { promptOfTemplate } from './template/prompt-of-template.js'
 
 const roles = ['system', 'user', 'assistant', 'tool'] as const
 
@@ -91,8 +93,34 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
     template: { continueFinalMessage: isContinued, variables: thinkVariables(fields) },
   }
   const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
-  const { prompt, form } = await prepareChat(client, fits)
+  const prepared = await prepareChat(client, fits)
+  const { prompt, form } = await byTemplate(ctx, client, derived?.template, {
+    fields,
+    fits,
+    prepared,
+  })
   await answer(ctx, client, ollama, { route: '/api/chat', fields, prompt, form, words, started })
+}
+
+/** The prompt as the template of a model that was made of another one writes it. */
+async function byTemplate(
+  ctx: KoaContext,
+  client: EngineClient,
+  template: string | undefined,
+  {
+    fields,
+    fits,
+    prepared,
+  }: { readonly fields: SharedFields; readonly fits: Chat; readonly prepared: PreparedChat },
+): Promise<{ readonly prompt: Prompt; readonly form: AnswerForm }> {
+  if (template === undefined || template === '') return prepared
+  const { think } = fields
+  const limit = ctx.state.transport.bodyLimitBytes
+  const { tokens, text } = await promptOfTemplate(client, template, { ...fits, think }, limit)
+  const { form } = prepared
+  const open = form.format.thinking?.open ?? ''
+  const thinkingIsOpen = open !== '' && text.trimEnd().endsWith(open)
+  return { prompt: { tokens }, form: { ...form, thinkingIsOpen } }
 }
 
 /** What a model that was made of another one puts before a conversation. */

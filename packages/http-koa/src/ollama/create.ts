@@ -5,7 +5,8 @@ import { readFields } from '../fields/read-fields.js'
 import { unsupported } from '../request/unsupported.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { startNdjson } from '../stream/start-ndjson.js'
-import { type DerivedModel, untagged } from './derived-models.js'
+import { blobsOf, ggufIn } from './blobs.js'
+import { type DerivedModel, longestName, refusedName, untagged } from './derived-models.js'
 import { readModelfile } from './modelfile.js'
 import { nameOfOllamaModel, type OllamaContext } from './ollama-context.js'
 
@@ -39,9 +40,15 @@ export const copySchema = z.object({
 export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, createSchema, ollama.unknownFields)
   refuse(fields)
+  const name = untagged(fields.model ?? fields.name ?? '')
+  if (fields.files !== undefined) await serveFile(ollama, name, fields.files)
   const file =
     fields.modelfile === undefined
-      ? { from: fields.from ?? '', parameters: {}, messages: [] }
+      ? {
+          from: fields.files === undefined ? (fields.from ?? '') : name,
+          parameters: {},
+          messages: [],
+        }
       : readModelfile(fields.modelfile)
   const base = ollama.derived.find(file.from)
   const from = base?.from ?? nameOfOllamaModel(ollama.directory, file.from)
@@ -49,31 +56,45 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
     ...base,
     ...file,
     from,
-    name: fields.model ?? fields.name ?? '',
+    name,
     system: fields.system ?? ('system' in file ? file.system : undefined) ?? base?.system,
     template: fields.template ?? ('template' in file ? file.template : undefined) ?? base?.template,
     parameters: { ...base?.parameters, ...file.parameters, ...fields.parameters },
     messages:
       fields.messages ?? (file.messages.length > 0 ? file.messages : (base?.messages ?? [])),
   }
-  ollama.derived.add(model, ollama.directory)
+  ollama.derived.add(model, ollama.directory, fields.files !== undefined)
   if (fields.stream === false) {
     ctx.body = { status: 'success' }
     return
   }
   const response = startNdjson(ctx)
-  for (const status of [`using existing model ${from}`, 'writing manifest', 'success']) {
+  const first = fields.files === undefined ? `using existing model ${from}` : 'parsing GGUF'
+  for (const status of [first, 'writing manifest', 'success']) {
     response.write(`${JSON.stringify({ status })}\n`)
   }
   response.end()
 }
 
-function refuse({ files, adapters, quantize, path }: z.output<typeof createSchema>): void {
-  const given = Object.entries({ files, adapters, quantize, path }).find(
+/** Serves the model of a file that was sent, under the name of the new one. */
+async function serveFile(
+  { store, directory }: OllamaContext,
+  name: string,
+  files: Readonly<Record<string, unknown>>,
+): Promise<void> {
+  const digest = ggufIn(files)
+  if (name === '' || name.length > longestName || directory.list().includes(name)) {
+    throw refusedName()
+  }
+  await blobsOf({ store }).serve(name, digest)
+}
+
+function refuse({ adapters, quantize, path }: z.output<typeof createSchema>): void {
+  const given = Object.entries({ adapters, quantize, path }).find(
     ([, value]) => value !== undefined,
   )
   if (given === undefined) return
-  throw unsupported(given[0], 'models are made of models that are served; use --models for files')
+  throw unsupported(given[0], 'models are made of models that are served, or of a GGUF file')
 }
 
 /** `POST /api/copy`: another name for a model. */

@@ -16,7 +16,8 @@ export interface DerivedModel {
 
 /** Models at a time. */
 const most = 1000
-const longestName = 256
+/** Characters of a name. */
+export const longestName = 256
 
 /** Models that clients have made with `/api/create` and `/api/copy`; they live as long as the server. */
 export class DerivedModels {
@@ -33,13 +34,13 @@ export class DerivedModels {
   /**
    * Adds a model, in place of one of the same name.
    *
+   * @param isFile - whether it was made of a file, which is served under this name
    * @throws `invalid_request` for a name that the server's own models have, or none
    */
-  add(model: DerivedModel, directory: EngineDirectory): void {
+  add(model: DerivedModel, directory: EngineDirectory, isFile = false): void {
     const name = untagged(model.name)
-    if (name === '' || name.length > longestName || directory.list().includes(name)) {
-      throw refused('model', 'a name that no model of this server has')
-    }
+    const isOther = !isFile && directory.list().includes(name)
+    if (name === '' || name.length > longestName || isOther) throw refusedName()
     if (!this.#models.has(name) && this.#models.size >= most) {
       throw refused('model', `at most ${most} models`)
     }
@@ -54,6 +55,10 @@ export class DerivedModels {
 
 /** A name without Ollama's `:latest`. */
 export const untagged = (name: string): string => name.replace(/:latest$/, '')
+
+/** The error for a name that a model of the server has. */
+export const refusedName = (): CllmError =>
+  refused('model', 'a name that no model of this server has')
 
 function refused(field: string, expected: string): CllmError {
   return new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })

@@ -9,7 +9,7 @@ import { gapPrompt } from '../request/gap-prompt.js'
 import { noImages } from '../request/no-images.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
 import type { DerivedModel } from './derived-models.js'
-import { renderGoTemplate, type TemplatePiece } from './go-template.js'
+import { promptOfTemplate } from './template/prompt-of-template.js'
 import { loadOrUnload } from './load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, thinkVariables } from './ollama-fields.js'
@@ -84,14 +84,20 @@ async function prepare(
 ): Promise<{ prompt: Prompt; form: AnswerForm }> {
   const text = fields.prompt ?? ''
   if (fields.raw === true) return { prompt: { text }, form: plain }
-  if ((fields.suffix ?? '') !== '') {
-    return { prompt: await gapPrompt(client, { text }, fields.suffix!), form: plain }
-  }
+  const suffix = fields.suffix ?? ''
   const system = fields.system ?? derived?.system ?? ''
   const template = fields.template ?? derived?.template ?? ''
+  if (suffix !== '' && !template.includes('.Suffix')) {
+    return { prompt: await gapPrompt(client, { text }, suffix), form: plain }
+  }
   if (template !== '') {
-    const pieces = renderGoTemplate(template, { System: system, Prompt: text }, limit)
-    return { prompt: { tokens: await tokensOf(client, pieces) }, form: plain }
+    const messages = [
+      ...(system === '' ? [] : [{ role: 'system', content: system }]),
+      { role: 'user', content: text },
+    ]
+    const said = { messages, tools: [], think: fields.think, suffix }
+    const { tokens } = await promptOfTemplate(client, template, said, limit)
+    return { prompt: { tokens }, form: plain }
   }
   const isFollowing = (fields.context ?? []).length > 0
   const chat = {
@@ -117,20 +123,4 @@ async function behind(
   const start = await client.tokenize('')
   const isBegun = start.length > 0 && start.every((token, index) => tokens[index] === token)
   return { prompt: { tokens: [...context, ...tokens.slice(isBegun ? start.length : 0)] }, form }
-}
-
-/** The template's words may name special tokens; what it shows may not. */
-async function tokensOf(
-  client: EngineClient,
-  pieces: readonly TemplatePiece[],
-): Promise<TokenId[]> {
-  const [start, ...parts] = await Promise.all([
-    client.tokenize(''),
-    ...pieces.map(({ text, isValue }) =>
-      client.tokenize(text, { addBos: false, special: !isValue }),
-    ),
-  ])
-  const tokens = parts.flat()
-  // a template may say itself how a prompt begins
-  return start.every((token, index) => tokens[index] === token) ? tokens : [...start, ...tokens]
 }

@@ -20,15 +20,22 @@ export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void
     models: await Promise.all([
       ...ollama.directory.list().map((id) => describe(id, ollama)),
       ...(ollama.directory.adapted?.() ?? []).map(({ name }) => describe(name, ollama)),
-      ...ollama.derived.list().map(async ({ name, from }) => ({
-        ...(await describe(from, ollama)),
-        name: taggedName(name),
-        model: taggedName(name),
-        digest: digestOf(name),
-      })),
+      ...ollama.derived
+        .list()
+        .filter(isAnother)
+        .map(async ({ name, from }) => ({
+          ...(await describe(from, ollama)),
+          name: taggedName(name),
+          model: taggedName(name),
+          digest: digestOf(name),
+        })),
     ]),
   }
 }
+
+/** A model that is made of a file has that file's name: it is listed once. */
+const isAnother = ({ name, from }: { readonly name: string; readonly from: string }): boolean =>
+  name !== from
 
 /** `GET /api/ps`: the models in memory. A model kept forever is shown to expire in a year. */
 export async function ps(ctx: KoaContext, ollama: OllamaContext): Promise<void> {

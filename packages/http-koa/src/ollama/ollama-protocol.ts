@@ -11,6 +11,7 @@ import {
   defaultsOptions,
   overridesFrom,
 } from '../request/protocol-defaults.js'
+import { addBlob, hasBlob, push, pushSchema } from './blobs.js'
 import { copy, copySchema, create, createSchema } from './create.js'
 import { DerivedModels } from './derived-models.js'
 import { ollamaDefaults } from './ollama-defaults.js'
@@ -103,6 +104,27 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
     summary: 'Give a model another name',
     body: copySchema,
     handle: copy,
+  },
+  {
+    method: 'get',
+    path: '/api/blobs/:digest',
+    summary: 'Whether a file was sent, for HEAD as well',
+    answers: ['text/plain'],
+    handle: hasBlob,
+  },
+  {
+    method: 'post',
+    path: '/api/blobs/:digest',
+    summary: 'Send a file, by its SHA-256',
+    answers: ['text/plain'],
+    handle: addBlob,
+  },
+  {
+    method: 'post',
+    path: '/api/push',
+    summary: 'Is refused: there is nowhere to push to',
+    body: pushSchema,
+    handle: push,
   },
   {
     method: 'delete',

@@ -51,7 +51,8 @@ export async function pull(ctx: KoaContext, ollama: OllamaContext): Promise<void
 export async function remove(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, deleteSchema, ollama.unknownFields)
   const name = nameIn(fields)
-  if (!ollama.derived.remove(name)) await ensure(ollama.store).remove(name)
+  const isServed = ollama.derived.find(name)?.from === name
+  if (!ollama.derived.remove(name) || isServed) await ensure(ollama.store).remove(name)
   ctx.status = 200
   ctx.body = ''
 }

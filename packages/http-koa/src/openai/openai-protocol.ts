@@ -21,6 +21,7 @@ import type { OpenAiContext } from './openai-context.js'
 import { rerank, rerankSchema, score, scoreSchema } from '../rerank/rerank.js'
 import { openAiErrorBody, openAiErrorSchema } from './openai-error.js'
 import { responsesSchema } from './responses/responses-request.js'
+import { streamRoutes } from '../stream/resume/stream-routes.js'
 import { countResponseTokens, responses } from './responses/responses.js'
 
 /** Settings of {@link openAiProtocol}. */
@@ -118,6 +119,7 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
     body: embeddingsSchema,
     handle: embeddings,
   },
+  ...streamRoutes,
 ]
 
 /** OpenAI's API: chats, responses, completions, embeddings and models under `/v1`; see `docs/api-openai.md`. */

@@ -10,6 +10,8 @@ import type {
 import type { RouterContext, RouterInstance } from '@koa/router'
 import type { z } from 'zod'
 import type { BodyBudget } from '../body/body-budget.js'
+import type { StreamSession } from '../stream/resume/stream-session.js'
+import type { StreamSessions } from '../stream/resume/stream-sessions.js'
 import type { ApiRoute } from './api-route.js'
 
 /** The services that handlers find at `ctx.state.transport`. */
@@ -25,6 +27,8 @@ export interface TransportServices {
   readonly jsonDepthLimit: number
   /** Bytes of a stream that a client may leave unread. */
   readonly streamLimitBytes: number
+  /** Streams that clients can come back to. */
+  readonly streams: StreamSessions
 }
 
 /** The `ctx.state` of every request. */
@@ -34,6 +38,8 @@ export interface KoaState {
   keyName?: string
   /** Why the server disconnected its client, if it did. */
   cutReason?: CllmError
+  /** The stream of its answer, where the client can come back to it. */
+  session?: StreamSession
 }
 
 /** The `ctx` of a handler. */

@@ -39,7 +39,7 @@ const forAdmins: ReadonlySet<string> = new Set([
 
 export const isForAdmins = (method: string, path: string): boolean =>
   forAdmins.has(path) ||
-  /^\/admin(\/|$)/.test(path) ||
+  /^\/(admin|api\/blobs)(\/|$)/.test(path) ||
   (path === '/lora-adapters' && /^post$/i.test(method))
 
 /**

@@ -62,7 +62,7 @@ const exposedHeaders = ['X-Request-Id', 'Retry-After', ...rateLimitHeaders]
 
 function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
   const all = origins.includes('*')
-  return cors({
+  const answer = cors({
     origin: (ctx) => {
       const origin = ctx.get('Origin')
       if (all) return '*'
@@ -71,4 +71,9 @@ function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
     exposeHeaders: exposedHeaders,
     maxAge: 600,
   }) as Middleware<KoaState>
+  return async (ctx, next) => {
+    await answer(ctx, next)
+    // as llama-server answers what browsers ask before
+    if (ctx.method === 'OPTIONS' && ctx.status === 204) ctx.status = 200
+  }
 }

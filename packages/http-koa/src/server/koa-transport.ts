@@ -13,6 +13,7 @@ import {
 import { Router } from '@koa/router'
 import Koa, { type Middleware } from 'koa'
 import { BodyBudget } from '../body/body-budget.js'
+import { StreamSessions } from '../stream/resume/stream-sessions.js'
 import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
 import { handleErrors, isClientGone } from '../errors/error-handler.js'
 import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-context.js'
@@ -72,6 +73,7 @@ export class KoaTransport implements Transport {
       bodies: new BodyBudget(options.bodiesLimitBytes ?? 256 * 1024 * 1024),
       jsonDepthLimit: options.jsonDepthLimit ?? 100,
       streamLimitBytes: options.streamLimitBytes ?? 1024 * 1024,
+      streams: new StreamSessions(context.clock),
     }
     const router = new Router<KoaState>()
     const security = secure(options.security ?? {}, context, this.#host)

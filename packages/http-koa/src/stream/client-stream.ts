@@ -25,9 +25,10 @@ export class ClientStream {
     this.#res = ctx.res
   }
 
-  /** Whether the client has disconnected. */
+  /** Whether nobody reads what is written: the client has disconnected, and cannot come back. */
   get destroyed(): boolean {
-    return this.#res.destroyed
+    const { session } = this.ctx.state
+    return session === undefined ? this.#res.destroyed : session.isCancelled
   }
 
   /** Bytes that the client has not read, besides the operating system's buffers. */
@@ -36,8 +37,10 @@ export class ClientStream {
   }
 
   /** Sends a part, or disconnects the client if it has left too much unread. */
-  write(text: string): void {
-    if (this.destroyed) return
+  write(event: string): void {
+    const { session } = this.ctx.state
+    const text = session?.add(event) ?? event
+    if (this.#res.destroyed) return
     this.#res.write(text)
     const { logger, streamLimitBytes } = this.ctx.state.transport
     const unread = this.#res.writableLength
@@ -49,7 +52,11 @@ export class ClientStream {
   }
 
   /** Ends the answer; a client that reads nothing for a minute is disconnected. */
-  end(text?: string): void {
+  end(event?: string): void {
+    const { session, transport } = this.ctx.state
+    const text = event === undefined ? undefined : (session?.add(event) ?? event)
+    session?.end(transport.clock.now())
+    if (this.#res.destroyed) return
     this.#res.end(text)
     this.#res.setTimeout(stallMs)
   }

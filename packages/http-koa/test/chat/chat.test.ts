@@ -1,9 +1,10 @@
+import type { EngineClient } from '@cllm/core'
 import * as fc from 'fast-check'
 import t from 'tap'
 import type { AnswerParser, AnswerPart } from '../../src/chat/answer/answer-part.js'
 import { AnswerReader } from '../../src/chat/answer/answer-reader.js'
 import type { ReadPart } from '../../src/chat/answer/read-part.js'
-import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
+import { createAnswerParser, promptEnd } from '../../src/chat/answer/create-answer-parser.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
 import { JsonScanner } from '../../src/chat/answer/json-scanner.js'
 import { promptWithTools } from '../../src/chat/tool-prompt.js'
@@ -31,6 +32,37 @@ t.test('ids of calls are such as the templates of Mistral take', async (t) => {
     [undefined, first?.id, 'abc123def'],
   )
   t.same(promptWithTools(messages, [], { showsTools: true, shortIds: false }).messages, messages)
+})
+
+t.test('a prompt whose template cannot leave out the thoughts gets empty ones', async (t) => {
+  const thinking = { open: '<think>', close: '</think>' }
+  const ends = async (
+    end: (variables: Record<string, unknown>) => string,
+    wish?: boolean,
+    given = thinking,
+  ) => {
+    const client = {
+      applyTemplate: async (_: unknown, { variables }: { variables: Record<string, unknown> }) => ({
+        text: `bot:${end(variables)}`,
+      }),
+    } as unknown as EngineClient
+    const variables = wish === undefined ? {} : { enable_thinking: wish, thinking: wish }
+    return await promptEnd(client, { thinking: given }, variables)
+  }
+  const always = () => '<think>\n'
+  const never = () => ''
+  const switched = (variables: Record<string, unknown>) =>
+    variables['thinking'] === false ? '<think></think>' : ''
+  const quiet = (variables: Record<string, unknown>) => (variables['thinking'] === true ? '+' : '')
+  t.same(await ends(always), { thinkingIsOpen: true })
+  t.same(await ends(always, true), { thinkingIsOpen: true })
+  t.same(await ends(always, false), { thinkingIsOpen: false, suffix: '</think>' })
+  t.same(await ends(never), { thinkingIsOpen: false })
+  t.same(await ends(never, false), { thinkingIsOpen: false, suffix: '<think></think>' })
+  t.same(await ends(switched, false), { thinkingIsOpen: false }, 'the template can')
+  t.same(await ends(quiet, false), { thinkingIsOpen: false }, 'the template can')
+  const channel = { open: '<|channel|>analysis', close: '<|end|>' }
+  t.same(await ends(never, false, channel), { thinkingIsOpen: false })
 })
 
 const names = ['get_weather', 'add']

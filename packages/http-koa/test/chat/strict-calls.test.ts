@@ -1,3 +1,4 @@
+import type { EngineClient } from '@cllm/core'
 import t from 'tap'
 import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import type { CallFormat } from '../../src/chat/format/chat-format.js'
@@ -54,31 +55,55 @@ t.test('strict calls are JSON behind the mark with which the model begins one', 
   }
 })
 
-t.test('a forced call comes behind the thoughts that the prompt opens', async (t) => {
+/** A tokenizer of words, some of which are control tokens. */
+const clientWith = (control: RegExp = /^$/) =>
+  ({
+    tokenize: async (text: string) => [text],
+    detokenize: async ([text]: string[]) => (control.test(text!) ? '' : text),
+  }) as unknown as EngineClient
+
+t.test("a forced call comes behind the thoughts, in the model's own words", async (t) => {
   const thinking = { open: '<think>', close: '</think>' }
+  const own = commonCalls[0]!
   const format = {
+    own,
     calls: [...commonCalls, ...bareCalls],
     thinking,
     frame: { open: '', closings: [] },
   }
   const prompt = { messages: [{ role: 'user', content: 'a' }] }
-  const forms = [false, true].map((thinkingIsOpen) => ({
-    tools,
-    format,
-    thinks: true,
-    thinkingIsOpen,
-  }))
-  const [closed, open] = forms.map((form) => forcedCalls({ prompt, form }, tools))
-  t.match(closed, { form: { thinks: false }, constraint: { type: 'json-schema' } })
+  const form = (thinkingIsOpen: boolean) => ({ tools, format, thinks: true, thinkingIsOpen })
+  const force = async (given: object, control?: RegExp) =>
+    await forcedCalls(clientWith(control), { prompt, form: form(false), ...given }, tools)
+  const wholly = (pattern: string, text: string) => new RegExp(`^(?:${pattern})$`).test(text)
+
+  const closed = await force({})
+  t.match(closed, {
+    form: { thinks: true },
+    constraint: { type: 'json-schema', closing: '</tool_call>' },
+  })
+  const { before = '' } = closed.constraint as { before?: string }
+  for (const text of ['<tool_call>', '<think>\nIs 1 < 2?\n</think>\n\n<tool_call>']) {
+    t.ok(wholly(before, text), text)
+  }
+  for (const text of ['', 'a<tool_call>', '<think></think>a<tool_call>']) {
+    t.notOk(wholly(before, text), text)
+  }
+  const unthinking = { ...prompt, template: { variables: { enable_thinking: false } } }
+  const direct = await force({ prompt: unthinking })
+  t.match(direct, { form: { thinks: false } })
+  t.notOk(wholly((direct.constraint as { before: string }).before, '<think></think><tool_call>'))
+
+  const open = await force({ form: form(true) })
   t.match(open, {
     form: { thinks: true, thinkingIsOpen: true },
-    constraint: { type: 'triggered-json' },
-    afterThinking: { type: 'json-schema' },
+    constraint: { type: 'triggered-json', before: String.raw`\s*<tool_call>` },
+    afterThinking: { type: 'json-schema', closing: '</tool_call>' },
   })
-  const { trigger } = open!.constraint as { trigger: string }
-  const answer = `I should add.</think>${json}`
+  const { trigger } = open.constraint as { trigger: string }
+  const answer = `I should add.</think><tool_call>${json}</tool_call>`
   t.equal(new RegExp(trigger).exec(answer)?.[0], 'I should add.</think>')
-  const parser = createAnswerParser(open!.form)
+  const parser = createAnswerParser(open.form)
   t.match(
     [...parser.push(answer), ...parser.end()],
     [
@@ -86,4 +111,12 @@ t.test('a forced call comes behind the thoughts that the prompt opens', async (t
       { type: 'call', call: { name: 'add' } },
     ],
   )
+
+  // a grammar does not know control tokens: then the call is bare JSON, or comes without thoughts
+  const bare = await force({}, /tool_call/)
+  t.match(bare.constraint, { before: undefined, closing: undefined })
+  const marked = await force({}, /think/)
+  t.match([marked.form.thinks, marked.constraint], [false, { closing: '</tool_call>' }])
+  const listing = await force({ form: { ...form(false), format: { ...format, own: listed } } })
+  t.match(listing.constraint, { schema: { type: 'array', minItems: 1, maxItems: 1 } })
 })

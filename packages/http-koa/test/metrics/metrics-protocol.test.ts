@@ -115,7 +115,7 @@ testEach('every metric of the table is served, described, and no other', async (
   t.teardown(server.close)
   await server.post('/generate', { prompt: 'Hello', max_tokens: 2 })
   const text = await (await server.get('/metrics')).text()
-  const described = [...text.matchAll(/^# HELP (\S+) /gm)].map(([, name]) => name)
+  const described = [...text.matchAll(/^# HELP (cllm_\S+) /gm)].map(([, name]) => name)
   t.same(new Set(described), new Set(Object.keys(metricTable)))
   const types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)/gm)].map((m) => [m[1], m[2]]))
   for (const [name, { type }] of Object.entries(metricTable)) t.equal(types.get(name), type, name)
@@ -123,7 +123,18 @@ testEach('every metric of the table is served, described, and no other', async (
   t.equal(total(samples, 'cllm_engine_up'), 1)
   t.equal(total(samples, 'cllm_scheduler_info', 'policy="run-all"'), 1)
   t.equal(total(samples, 'cllm_slots'), (await server.client.info()).limits.slots)
-  t.ok([...samples.keys()].every((series) => series.includes('model_name="fake"')))
+  const own = [...samples.keys()].filter((series) => !series.startsWith('llamacpp:'))
+  t.ok(own.every((series) => series.includes('model_name="fake"')))
+  const ofLlamaServer = {
+    prompt_tokens_total: 6,
+    tokens_predicted_total: 2,
+    n_decode_total: 2,
+    requests_processing: 0,
+    n_busy_slots_per_decode: 1,
+  }
+  for (const [name, value] of Object.entries(ofLlamaServer)) {
+    t.equal(samples.get(`llamacpp:${name}`), value, name)
+  }
 })
 
 testEach('time by the simulated clock, outcomes, and the policy in force', async (t) => {

@@ -1,9 +1,13 @@
+import { createHash } from 'node:crypto'
+import { CllmError, overriding } from '@cllm/core'
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
-import { ollamaProtocol } from '@cllm/http-koa'
-import type { Test } from 'tap'
+import { type BlobStore, type KoaProtocol, ollamaProtocol } from '@cllm/http-koa'
+import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
+import { renderGoTemplate } from '../../src/ollama/template/render-go-template.js'
+import { TemplateObject } from '../../src/ollama/template/template-values.js'
 
 type Json = Record<string, unknown>
 
@@ -20,6 +24,21 @@ const script = scriptAnswers(new FakeTokenizer(), {
   [turn('system', toolSystem) + turn('user', 'euro') + answers]:
     '{"name": "weather", "arguments": {"city": "Paris"}}',
   euro: 'raw',
+})
+
+/** The protocol, with further names for the one model. */
+const listing = (protocol: KoaProtocol, names: readonly string[]): KoaProtocol => ({
+  ...protocol,
+  mount: (router, directory) =>
+    protocol.mount(
+      router,
+      overriding(directory, {
+        list: () => [...directory.list(), ...names],
+        nameOf: (id) => (names.includes(id ?? '') ? id! : directory.nameOf(id)),
+        open: (id, options) => directory.open(names.includes(id ?? '') ? undefined : id, options),
+        status: (id) => directory.status(names.includes(id ?? '') ? undefined : id),
+      }),
+    ),
 })
 
 async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
@@ -191,6 +210,7 @@ testEach('what Ollama has beside answers', async (t) => {
     stream: false,
   })
   t.match(await ofModel('own'), { eval_count: 2 })
+  const blob = `sha256:${'0'.repeat(64)}`
   const refused: [path: string, body: object, status: number, error: RegExp][] = [
     ['/api/create', { model: 'm', modelfile: 'FROM none' }, 404, /none/],
     ['/api/create', { model: 'm', modelfile: 'TO x' }, 400, /modelfile: expected FROM/],
@@ -198,13 +218,76 @@ testEach('what Ollama has beside answers', async (t) => {
     ['/api/create', { model: id, from: id }, 400, /model: expected a name/],
     ['/api/create', { model: 'm', from: id, quantize: 'q4_0' }, 400, /quantize/],
     ['/api/copy', { source: 'none', destination: 'x' }, 404, /none/],
-    ['/api/push', { model: 'mine' }, 404, /nothing at/],
+    ['/api/push', { model: 'none' }, 404, /none/],
+    ['/api/push', { model: 'mine' }, 400, /pushes models nowhere/],
+    ['/api/create', { model: 'm', files: { a: blob } }, 400, /takes no files/],
+    ['/api/create', { model: 'm', files: {} }, 400, /files: .*one GGUF file/],
+    ['/api/create', { model: 'm', files: { a: 'b' } }, 400, /files.a: expected sha256/],
+    ['/api/create', { model: id, files: { a: blob } }, 400, /model: expected a name/],
   ]
   for (const [path, body, status, error] of refused) {
     const response = await post(path, body)
     t.match([response.status, await response.json()], [status, { error }], path)
   }
   t.same(backend.violations, [])
+})
+
+testEach('a model is made of a file that a client sends', async (t) => {
+  const files = new Map<string, Buffer>()
+  const served: string[] = []
+  const blobs: BlobStore = {
+    has: async (digest) => files.has(digest),
+    async add(digest, bytes) {
+      const chunks: Uint8Array[] = []
+      for await (const chunk of bytes) chunks.push(chunk)
+      const content = Buffer.concat(chunks)
+      if (createHash('sha256').update(content).digest('hex') !== digest) {
+        throw new CllmError('invalid_request', 'digest: expected other bytes')
+      }
+      files.set(digest, content)
+    },
+    serve: async (name) => void served.push(name),
+  }
+  const store = {
+    blobs,
+    pull: async () => {},
+    remove: async (name: string) => void served.splice(served.indexOf(name), 1),
+  }
+  const { url, post, ask } = await start(t, {
+    protocols: [listing(ollamaProtocol({ store }), served)],
+  })
+  const content = Buffer.from('GGUF, says it')
+  const digest = createHash('sha256').update(content).digest('hex')
+  const path = `${url}/api/blobs/sha256:${digest}`
+  const head = async () => (await fetch(path, { method: 'HEAD' })).status
+  const send = async (body: Buffer) => (await fetch(path, { method: 'POST', body })).status
+  t.equal(await head(), 404)
+  t.equal(await send(Buffer.from('other')), 400)
+  t.equal(await send(content), 201)
+  t.equal(await send(content), 200)
+  t.equal(await head(), 200)
+  t.equal((await fetch(`${url}/api/blobs/x`)).status, 400)
+  const body = {
+    model: 'mine:latest',
+    files: { 'a.gguf': `sha256:${digest}` },
+    system: 'Be brief.',
+  }
+  t.match(await (await post('/api/create', body)).text(), /parsing GGUF[^]*success/)
+  t.same(served, ['mine'])
+  t.match((await ask('/api/generate', { model: 'mine', prompt: 'euro', stream: false })).json, {
+    response: 'brief',
+  })
+  const names = async () =>
+    ((await (await fetch(`${url}/api/tags`)).json()) as { models: { name: string }[] }).models.map(
+      ({ name }) => name,
+    )
+  t.equal((await names()).filter((name) => name === 'mine:latest').length, 1)
+  t.equal((await post('/api/create', body)).status, 400, 'there is one of this name')
+  t.equal(
+    (await fetch(`${url}/api/delete`, { method: 'DELETE', body: '{"model":"mine"}' })).status,
+    200,
+  )
+  t.same(served, [])
 })
 
 testEach('num_ctx is clamped, which the log says; unknown options too', async (t) => {
@@ -233,6 +316,148 @@ testEach('a template of the request', async (t) => {
   t.ok(Number(control['prompt_eval_count']) >= '<|im_end|>'.length, 'a text, not a control token')
 })
 
+t.test("Go templates as Ollama's models have them", (t) => {
+  const show = (template: string, values: Json = {}) =>
+    renderGoTemplate(template, values, 10_000)
+      .map(({ text }) => text)
+      .join('')
+  const message = (Role: string, Content: string) => new TemplateObject({ Role, Content }, { Role })
+  const Messages = [message('user', 'a'), message('assistant', 'b'), message('user', 'c')]
+  const cases: [template: string, values: Json, text: string][] = [
+    [
+      '{{ range .Messages }}{{ .Role }}: {{ .Content }}\n{{ end }}',
+      { Messages },
+      'user: a\nassistant: b\nuser: c\n',
+    ],
+    [
+      '{{ range $i, $m := .Messages }}{{ $i }}{{ $m.Content }}{{ if eq $i 1 }}!{{ end }}{{ end }}',
+      { Messages },
+      '0a1b!2c',
+    ],
+    [
+      '{{- range $i, $_ := .Messages }}{{- $last := eq (len (slice $.Messages $i)) 1 -}}{{ if $last }}<{{ .Content }}>{{ end }}{{ end }}',
+      { Messages },
+      '<c>',
+    ],
+    [
+      '{{ if and .System (not .Tools) }}{{ .System }}{{ else if .Tools }}t{{ else }}n{{ end }}',
+      { System: 's', Tools: [] },
+      's',
+    ],
+    [
+      '{{ if or .System .Tools }}y{{ end }}{{ if ne .System "s" }}n{{ end }}',
+      { System: 's', Tools: [] },
+      'y',
+    ],
+    ['{{ with .System }}[{{ . }}]{{ else }}none{{ end }}', { System: '' }, 'none'],
+    ['{{ $a := "x" }}{{ range .L }}{{ $a = . }}{{ end }}{{ $a }}', { L: ['p', 'q'] }, 'q'],
+    [
+      '{{ range .L }}{{ if eq . "b" }}{{ continue }}{{ end }}{{ if eq . "d" }}{{ break }}{{ end }}{{ . }}{{ else }}none{{ end }}',
+      { L: ['a', 'b', 'c', 'd', 'e'] },
+      'ac',
+    ],
+    [
+      '{{ (index .Messages 1).Content }}{{ index .M "k" }}{{ len "é" }}',
+      { Messages, M: { k: 'v' } },
+      'bv2',
+    ],
+    [
+      '{{ range $k, $v := .M }}{{ $k }}={{ $v }};{{ end }}{{ .M }}{{ json .M }}',
+      { M: { b: 1, a: true } },
+      'a=true;b=1;{"b":1,"a":true}{"b":1,"a":true}',
+    ],
+    [
+      '{{ printf "%s-%d-%q%%" "a" 2 "c" }}{{ print 1 "a" }}{{ "a" | printf "%v%s" "b" }}',
+      {},
+      'a-2-"c"%1aba',
+    ],
+    [
+      'a {{- /* c */ -}} b{{ if gt 2 1 }}{{ "\\n" }}{{ `raw\\n` }}{{ end }}{{ le 1 1 }}{{ lt 2 1 }}{{ ge 1 2 }}',
+      {},
+      'ab\nraw\\ntruefalsefalse',
+    ],
+    ['{{ slice "abcdef" 1 3 }}{{ println "a" }}', {}, 'bca\n'],
+    ['{{ .System }}{{ .Response }}never', { System: 's' }, 's'],
+  ]
+  for (const [template, values, text] of cases) t.equal(show(template, values), text, template)
+  const refused = [
+    '{{ range .L }}',
+    '{{ nothing 1 }}',
+    '{{ .Nothing }}',
+    '{{ $x }}',
+    '{{ "a" "b" }}',
+    '{{ (1 }}',
+    '{{ 1) }}',
+    '{{ | }}',
+    '{{ if . }}{{ else range . }}{{ end }}{{ end }}',
+    '{{ else }}',
+    '{{ /* }}',
+    '{{ ~ }}',
+    '{{ {{',
+    '('.repeat(100).replace(/^/, '{{') + '}}',
+    '{{ if 1 }}'.repeat(100),
+    '{{ range .B }}{{ range $.B }}{{ range $.B }}{{ end }}{{ end }}{{ end }}',
+  ]
+  for (const template of refused) {
+    t.throws(() => show(template, { B: Array(100).fill(0) }), { code: 'unsupported' }, template)
+  }
+  t.throws(() => show('{{ printf "%s%s" .A .A }}', { A: 'a'.repeat(6000) }), /at most 10000/)
+  t.end()
+})
+
+testEach('a model with a Go template of its own has conversations as it says', async (t) => {
+  const begin = (role: string) => `<|im_start|>${role}\n`
+  const byMessages =
+    '{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n'
+  const byTurn = '{{ if .System }}S:{{ .System }};{{ end }}U:{{ .Prompt }};A:{{ .Response }};'
+  const dialog = [
+    { role: 'system', content: 'Be.' },
+    { role: 'user', content: 'x' },
+    { role: 'assistant', content: 'y' },
+    { role: 'user', content: 'z' },
+  ]
+  const script = scriptAnswers(new FakeTokenizer(), {
+    [dialog.map(({ role, content }) => turn(role, content)).join('') + begin('assistant')]: 'whole',
+    'S:Be.;U:x;A:y;U:z;A:': 'by turn',
+    'U:x;A:y': '+',
+    'P:a;b;': 'gap',
+  })
+  const { ask } = await start(t, { backend: { script, contextSize: 1024 } })
+  const make = async (model: string, template: string) =>
+    await ask('/api/create', { model, from: 'fake', template, stream: false })
+  await make('messages', byMessages)
+  await make('turns', byTurn)
+  const chat = async (model: string, messages: object[]) =>
+    (await ask('/api/chat', { model, messages, stream: false })).json
+  t.match(await chat('messages', dialog), { message: { content: 'whole' } })
+  t.match(await chat('turns', dialog), { message: { content: 'by turn' } })
+  t.match(await chat('turns', dialog.slice(1, 3)), { message: { content: '+' } })
+  const gap = {
+    template: 'P:{{ .Prompt }};{{ .Suffix }};',
+    prompt: 'a',
+    suffix: 'b',
+    stream: false,
+  }
+  t.match((await ask('/api/generate', gap)).json, { response: 'gap' })
+  const parameters = { type: 'object', properties: { city: { type: ['string'] } } }
+  const tools = [{ type: 'function', function: { name: 'f', description: 'd', parameters } }]
+  const shown =
+    '{{ range .Tools }}{{ .Function.Name }}{{ range $k, $v := .Function.Parameters.Properties }}{{ $k }}:{{ $v.Type }}{{ end }}{{ . }}{{ end }}' +
+    '{{ range .Messages }}{{ range .ToolCalls }}{{ .Function.Name }}{{ .Function.Arguments }}{{ end }}{{ end }}'
+  await make('tools', shown)
+  const calls = [{ function: { name: 'f', arguments: { a: 1 } } }]
+  const messages = [{ role: 'assistant', tool_calls: calls }]
+  const { json } = await ask('/api/chat', {
+    model: 'tools',
+    messages,
+    tools,
+    stream: false,
+    options: { num_predict: 1 },
+  })
+  const text = `fcity:string${JSON.stringify(tools[0])}f{"a":1}`
+  t.equal(json['prompt_eval_count'], new FakeTokenizer().encode(text).length)
+})
+
 testEach('what cannot be done', async (t) => {
   const { ask } = await start(t)
   const cases: [path: string, body: object, error: RegExp][] = [
@@ -244,8 +469,8 @@ testEach('what cannot be done', async (t) => {
     ['/api/generate', { suffix: 'a' }, /suffix: the model .* was not trained/],
     [
       '/api/generate',
-      { prompt: 'a', template: '{{ range .Messages }}' },
-      /^template: expected .*range/,
+      { prompt: 'a', template: '{{ define "a" }}{{ end }}' },
+      /^template: expected .*define/,
     ],
     [
       '/api/generate',

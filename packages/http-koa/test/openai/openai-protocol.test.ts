@@ -1,3 +1,4 @@
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/core/testing'
 import { anthropicProtocol, openAiProtocol } from '@cllm/http-koa'
 import type { Test } from 'tap'
@@ -311,6 +312,109 @@ testEach('completions', async (t) => {
     'a€ b',
   )
   t.match(chunks.at(-1), { choices: [], usage: { total_tokens: 9 } })
+})
+
+/** What lm-evaluation-harness reads of a choice, as its `parse_logprobs` does. */
+function likelihood({ logprobs }: ScoredChoice, contextLength: number, added: number) {
+  const { token_logprobs: all, top_logprobs: tops } = logprobs!
+  const end = all.length - added
+  const scored = all.slice(contextLength, end).map(Number)
+  const isGreedy = tops
+    .slice(contextLength, end)
+    .every((top, index) => scored[index] === Math.max(...Object.values(top ?? {})))
+  return { sum: scored.reduce((sum, logprob) => sum + logprob, 0), isGreedy, length: end }
+}
+
+testEach('the requests of lm-evaluation-harness, as it sends them', async (t) => {
+  const { ask } = await start(t)
+  const path = '/v1/completions'
+  const model = 'fake'
+  // loglikelihood: a context and each of its continuations as tokens, in batches
+  const context = tokenizer.encode('The answer is')
+  const continuations = [' yes', ' no', ' a longer one', ''].map((text) =>
+    tokenizer.encode(text, { addBos: false }),
+  )
+  const prompt = continuations.map((more) => [...context, ...more])
+  const common = { model, temperature: 0, logprobs: 1, seed: 1234, echo: true }
+  const sums: number[][] = []
+  for (const max_tokens of [1, 0]) {
+    const { status, json } = await ask(path, { ...common, prompt, max_tokens })
+    t.equal(status, 200)
+    const choices = (json['choices'] as (ScoredChoice & { index: number })[]).toSorted(
+      (one, other) => one.index - other.index,
+    )
+    t.equal(choices.length, prompt.length)
+    const read = choices.map((choice) => likelihood(choice, context.length, max_tokens))
+    t.same(
+      read.map(({ length }) => length),
+      prompt.map(({ length }) => length),
+      'one for each token of the prompt',
+    )
+    t.equal(read.at(-1)?.sum, 0, 'an empty continuation is certain')
+    t.ok(read.slice(0, 3).every(({ sum }) => sum < 0))
+    sums.push(read.map(({ sum }) => sum))
+  }
+  t.same(sums[0], sums[1])
+  // each by itself is as likely as in a batch
+  for (const [index, tokens] of prompt.entries()) {
+    const { json } = await ask(path, { ...common, prompt: [tokens], max_tokens: 1 })
+    const [choice] = json['choices'] as ScoredChoice[]
+    t.equal(likelihood(choice!, context.length, 1).sum, sums[0]![index])
+  }
+  // rolling: from the first token on
+  const [rolling] = (await ask(path, { ...common, prompt: [context], max_tokens: 1 })).json[
+    'choices'
+  ] as ScoredChoice[]
+  t.ok(likelihood(rolling!, 1, 1).sum < 0)
+  // generate_until: texts, with lists of texts that end them
+  const until = { model, max_tokens: 256, temperature: 0, seed: 1234 }
+  const generated = await ask(path, {
+    ...until,
+    prompt: ['euro', 'other'],
+    stop: ['\n\n', 'Z', '</s>', 'Question:'],
+  })
+  t.match(generated.json, {
+    choices: [
+      { index: 0, text: 'a€ b', finish_reason: 'stop' },
+      { index: 1, text: 'XY', finish_reason: 'stop' },
+    ],
+  })
+  const chat = { ...until, messages: [{ role: 'user', content: 'euro' }], stop: ['b'] }
+  t.match((await ask('/v1/chat/completions', chat)).json, {
+    choices: [{ message: { content: 'a€ ' } }],
+  })
+})
+
+testEach('100 texts to embed hold up a stream by one pass between two steps', async (t) => {
+  const { backend, post, ask } = await start(t, {
+    backend: { embeddingSize: 2, contextSize: 1024 },
+  })
+  const order: string[] = []
+  const [step, embed] = [backend.step.bind(backend), backend.embed.bind(backend)]
+  backend.step = async (batch) => {
+    order.push('step')
+    return await step(batch)
+  }
+  backend.embed = async (inputs) => {
+    order.push('embed')
+    // a pass takes longer than what the loop does between two steps
+    for (let turns = 0; turns < 10; turns++) await turnOfTheEventLoop()
+    return await embed(inputs)
+  }
+  const streaming = await post('/v1/completions', {
+    prompt: 'free',
+    max_tokens: 400,
+    ignore_eos: true,
+    stream: true,
+  })
+  const input = Array.from({ length: 100 }, (_, index) => `text ${index}`)
+  const embedded = await ask('/v1/embeddings', { input })
+  t.equal((embedded.json['data'] as unknown[]).length, 100)
+  t.match(await streaming.text(), /\[DONE\]/)
+  const between = order.join(' ').split('step').slice(1, -1)
+  const most = Math.max(...between.map((passes) => passes.match(/embed/g)?.length ?? 0))
+  t.equal(most, 1, 'never two passes between two steps')
+  t.ok(between.length >= 100)
 })
 
 testEach('the best of several answers', async (t) => {

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import type { CllmError } from '@cllm/core'
+import { type CllmError, SimulatedClock } from '@cllm/core'
 import {
   type KoaProtocol,
   llamaServerProtocol,
@@ -9,6 +9,8 @@ import {
   openAiProtocol,
 } from '@cllm/http-koa'
 import t from 'tap'
+import { StreamSession } from '../../src/stream/resume/stream-session.js'
+import { StreamSessions } from '../../src/stream/resume/stream-sessions.js'
 import { serve, until } from '../serve.js'
 
 /** With large events: what the operating system buffers is some megabytes. */
@@ -92,4 +94,119 @@ t.test('who reads slowly gets all of it', async (t) => {
   }
   t.match(text, /"generated_tokens":900/)
   socket.destroy()
+})
+
+t.test('a client comes back to its stream', async (t) => {
+  const server = await serve({ protocols: [openAiProtocol()], backend: { contextSize: 4096 } })
+  t.teardown(() => server.close())
+  const id = 'conversation/1::model'
+  const begin = async (body: object, conversation = id) =>
+    await server.post(
+      '/v1/chat/completions',
+      { messages, ...common, ...body },
+      { headers: { 'Content-Type': 'application/json', 'X-Conversation-Id': conversation } },
+    )
+  const path = (query = '', conversation = id) =>
+    `/v1/stream?conv_id=${encodeURIComponent(conversation)}${query}`
+  const whole = await (await begin({ max_tokens: 20 })).text()
+  const ids = [...whole.matchAll(/^id: (\d+)$/gm)].map(([, number]) => Number(number))
+  t.same(ids, [...ids.keys()], 'each event has its id')
+  t.equal(await (await server.get(path())).text(), whole)
+  t.equal(await (await server.get(path('&from=100'))).text(), whole.slice(100))
+  const after = await server.get(path(), { headers: { 'Last-Event-ID': '5' } })
+  t.equal(await after.text(), whole.slice(whole.indexOf('id: 6\n')))
+  const lookup = async () =>
+    await (
+      await server.post('/v1/streams/lookup', { conversation_ids: ['conversation/1', 'x', ''] })
+    ).json()
+  const known = { conversation_id: id, is_done: true, total_bytes: Buffer.byteLength(whole) }
+  t.match(await lookup(), [known])
+
+  // a client that leaves ends nothing, and reads on where it was
+  const leaving = new AbortController()
+  const socket = connect(server.port, '127.0.0.1')
+  socket.on('error', () => {})
+  const body = JSON.stringify({ messages, ...common, max_tokens: 3000 })
+  socket.write(
+    `POST /v1/chat/completions HTTP/1.1\r\nHost: here\r\nX-Conversation-Id: ${id}\r\n` +
+      `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  )
+  await once(socket, 'data')
+  socket.destroy()
+  t.match(await lookup(), [{ is_done: false }])
+  const following = await server.get(path(), { signal: leaving.signal })
+  const text = await following.text()
+  t.match(text, /data: \[DONE\]\n\n$/)
+  const numbers = [...text.matchAll(/^id: (\d+)$/gm)].map(([, number]) => Number(number))
+  t.ok(numbers.length > 2000)
+  t.same(numbers, [...numbers.keys()])
+  await until(async () => (await server.client.statistics()).running === 0)
+  t.equal((await server.client.statistics()).requests.cancelled, 0)
+
+  t.equal((await server.get(path(), { method: 'DELETE' })).status, 204)
+  t.equal((await server.get(path())).status, 404)
+  t.equal((await server.get(path(), { method: 'DELETE' })).status, 204, 'again')
+  t.equal((await server.get('/v1/stream')).status, 400)
+  t.equal((await begin({ max_tokens: 1 }, 'x'.repeat(513))).status, 400)
+
+  // and what is old is forgotten
+  await (await begin({ max_tokens: 1 })).text()
+  server.clock.advance(5 * 60_000)
+  t.same(await lookup(), [])
+})
+
+t.test('stopping a stream ends its request', async (t) => {
+  const server = await serve({ protocols: [openAiProtocol()], backend: { stepMs: () => 1 } })
+  t.teardown(() => server.close())
+  const headers = { 'Content-Type': 'application/json', 'X-Conversation-Id': 'c' }
+  const stopped = await server.post('/v1/chat/completions', { messages, ...common }, { headers })
+  t.equal((await server.get('/v1/stream?conv_id=c', { method: 'DELETE' })).status, 204)
+  await stopped.body?.cancel()
+  await until(async () => {
+    server.clock.advance(1)
+    return (await server.client.statistics()).running === 0
+  })
+  t.equal((await server.client.statistics()).requests.cancelled, 1)
+})
+
+t.test('of a long stream the end is kept, and of many streams the last', (t) => {
+  const session = new StreamSession(0)
+  const event = `data: ${'a'.repeat(2 ** 20)}\n\n`
+  for (let count = 0; count < 6; count++) session.add(event)
+  t.ok(session.keptBytes <= 4 * 2 ** 20)
+  t.notOk(session.keeps({ offset: 0 }))
+  t.notOk(session.keeps({ afterId: 0 }))
+  t.ok(session.keeps({ afterId: 3 }))
+  const read: string[] = []
+  let ended = 0
+  const reader = { write: (text: string) => read.push(text), end: () => ended++ }
+  const leave = session.read({ afterId: 4 }, reader)
+  session.add('data: b\n\n')
+  leave()
+  session.add('data: c\n\n')
+  t.same(read.slice(1), ['id: 6\ndata: b\n\n'])
+  session.read({ afterId: 6 }, reader)
+  session.end(1)
+  session.end(2)
+  session.cancel(3)
+  t.same([session.endedAt, session.isCancelled, ended], [1, false, 1])
+  session.read({ afterId: 7 }, reader)
+  t.equal(ended, 2)
+  let over = 0
+  session.onOver(() => over++)
+  t.equal(over, 1)
+
+  const sessions = new StreamSessions(new SimulatedClock(0))
+  const ctx = (id: string, keyName?: string) =>
+    ({ method: 'POST', get: () => id, state: { keyName } }) as never
+  for (let count = 0; count < 25; count++) {
+    const one = sessions.begin(ctx(`c${count}`))!
+    for (let events = 0; events < 5; events++) one.add(event)
+    one.end(0)
+  }
+  t.equal(sessions.find(ctx(''), 'c0'), undefined)
+  t.ok(sessions.find(ctx(''), 'c24'))
+  t.equal(sessions.find(ctx('', 'another'), 'c24'), undefined, 'that of another key')
+  t.equal(sessions.begin(ctx('')), undefined)
+  t.end()
 })

@@ -10,6 +10,15 @@ import { PatternProblem } from './parse-pattern.js'
  */
 export function regexGbnf(pattern: string): string {
   const writer = new GbnfWriter()
+  writer.define('root', regexRule(writer, pattern))
+  return writer.toString()
+}
+
+/**
+ * The texts that a regular expression matches as a whole, as a part of a grammar.
+ * @throws CllmError `invalid_constraint` for what no automaton can follow
+ */
+export function regexRule(writer: GbnfWriter, pattern: string): string {
   const budget = new SchemaBudget()
   try {
     const rule = automatonRule(writer, [`^(?:${pattern})$`], {
@@ -18,8 +27,7 @@ export function regexGbnf(pattern: string): string {
       spend: (steps) => budget.spend(steps, '#'),
     })
     if (rule === undefined) throw new PatternProblem('no text matches it')
-    writer.define('root', rule)
-    return writer.toString()
+    return rule
   } catch (error) {
     if (!(error instanceof PatternProblem)) throw error
     const reason = error.message

@@ -1,6 +1,7 @@
-import type { JsonSchema, OutputConstraint } from '@cllm/core'
+import type { JsonSchema, JsonSurroundings, OutputConstraint } from '@cllm/core'
 import { areDisjoint } from './disjoint.js'
 import { GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
+import { regexRule } from '../pattern/regex-to-gbnf.js'
 import { jsonRule } from '../rules/json-rules.js'
 import { refusedSchema } from '../refuse.js'
 import { SchemaCompiler } from './schema-compiler.js'
@@ -12,10 +13,24 @@ import { SchemaDocument } from './schema-document.js'
  * refused.
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
-export function schemaToGbnf(schema: JsonSchema): string {
+export function schemaToGbnf(schema: JsonSchema, around: JsonSurroundings = {}): string {
   const writer = new GbnfWriter()
-  writer.define('root', compile(schema, writer))
+  writer.define('root', surrounded(writer, compile(schema, writer), around).join(' '))
   return writer.toString()
+}
+
+/** The JSON between what stands before and behind it. */
+function surrounded(
+  writer: GbnfWriter,
+  value: string,
+  { before = '', closing = '' }: JsonSurroundings,
+): readonly string[] {
+  const gap = () => writer.rule(String.raw`[ \t\n]{0,3}`)
+  return [
+    ...(before === '' ? [] : [writer.rule(regexRule(writer, before)), gap()]),
+    value,
+    ...(closing === '' ? [] : [gap(), literal(closing)]),
+  ]
 }
 
 /**
@@ -23,16 +38,17 @@ export function schemaToGbnf(schema: JsonSchema): string {
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
 export function triggeredGbnf(
-  { schema, closing = '', next }: Extract<OutputConstraint, { type: 'triggered-json' }>,
+  constraint: Extract<OutputConstraint, { type: 'triggered-json' }>,
   skipped: number,
 ): string {
   const writer = new GbnfWriter()
   const gap = writer.rule(String.raw`[ \t\n]{0,3}`)
-  const value = [gap, compile(schema, writer), ...(closing === '' ? [] : [gap, literal(closing)])]
+  const { schema, next } = constraint
+  const value = [gap, ...surrounded(writer, compile(schema, writer), constraint)]
   const one = writer.rule(value.join(' '))
   const more = next === undefined ? '' : ` (${gap} ${literal(next)} ${one})*`
-  const before = skipped === 0 ? '' : `${oneOf([[0, 0x10ffff]])}{${skipped}} `
-  writer.define('root', `${before}${one}${more}`)
+  const free = skipped === 0 ? '' : `${oneOf([[0, 0x10ffff]])}{${skipped}} `
+  writer.define('root', `${free}${one}${more}`)
   return writer.toString()
 }
 

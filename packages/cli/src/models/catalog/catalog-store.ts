@@ -1,13 +1,14 @@
 import { rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError, type ModelPool } from '@cllm/core'
-import type { ModelStore, PullProgress } from '@cllm/http-koa'
+import type { BlobStore, ModelStore, PullProgress } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { cacheFolder } from '../cache-folder.js'
 import { catalog, type CatalogEntry } from './catalog.js'
 import type { FetchProgress } from '../fetch/fetch-progress.js'
 import { resolveModel } from '../resolve-model.js'
+import { BlobFiles } from './blob-files.js'
 import type { LoadableModels } from '../served/loadable-models.js'
 
 type PullOptions = Parameters<ModelStore['pull']>[1]
@@ -17,7 +18,10 @@ type PullOptions = Parameters<ModelStore['pull']>[1]
  * paths or addresses.
  */
 export class CatalogStore implements ModelStore {
+  readonly blobs: BlobStore
   readonly #folder: string
+  /** Models that were made of files that clients sent. */
+  readonly #sent = new Set<string>()
 
   constructor(
     private readonly pool: ModelPool,
@@ -26,6 +30,10 @@ export class CatalogStore implements ModelStore {
     private readonly io: CommandIo,
   ) {
     this.#folder = loaded.config.models.cache ?? cacheFolder({ env: io.env })
+    this.blobs = new BlobFiles(join(this.#folder, 'blobs'), (name, spec) => {
+      this.#sent.add(name)
+      pool.add(sources.of(name, { spec }))
+    })
   }
 
   pull(name: string, { signal, onProgress }: PullOptions): Promise<void> {
@@ -35,6 +43,11 @@ export class CatalogStore implements ModelStore {
   }
 
   async remove(name: string): Promise<void> {
+    if (this.#sent.delete(name)) {
+      this.sources.specs.delete(name)
+      // the file stays: other models may be made of it
+      return await this.pool.remove(name)
+    }
     const entry = entryOf(this.#specOf(name))
     if (entry === undefined) {
       const message = `model '${name}' is not in cLLM's own cache: its file stays`

@@ -1,6 +1,14 @@
 /** A JSON schema (draft 2020-12): an object of keywords, or true for anything and false for nothing. */
 export type JsonSchema = boolean | { readonly [keyword: string]: unknown }
 
+/** What stands around JSON, such as the marks of a tool call. */
+export interface JsonSurroundings {
+  /** A regular expression of what stands before the JSON; default: nothing. */
+  readonly before?: string
+  /** What stands behind the JSON; default: nothing. */
+  readonly closing?: string
+}
+
 /**
  * What a request's output must look like. Only tokens that keep to it are drawn, and the model may
  * stop only where it is fulfilled: output that ends with `stop` (and not at a stop text or with
@@ -20,18 +28,16 @@ export type OutputConstraint =
   /** A JSON object. */
   | { readonly type: 'json' }
   /** JSON that is valid by a schema. */
-  | { readonly type: 'json-schema'; readonly schema: JsonSchema }
+  | ({ readonly type: 'json-schema'; readonly schema: JsonSchema } & JsonSurroundings)
   /**
    * Free text, and behind it JSON that is valid by a schema, such as calls of tools. The JSON begins
    * where `trigger` matches what has been written; without a match all text is free.
    */
-  | {
+  | ({
       readonly type: 'triggered-json'
       /** A regular expression; the JSON begins at the end of its first match. */
       readonly trigger: string
       readonly schema: JsonSchema
-      /** What stands behind the JSON; default: nothing. */
-      readonly closing?: string
       /** What stands before further JSON of the same kind; default: there is one only. */
       readonly next?: string
-    }
+    } & JsonSurroundings)

@@ -37,6 +37,8 @@ export interface ChatRenderOptions {
    * Nothing opens another turn then.
    */
   readonly continueFinalMessage?: boolean
+  /** What stands behind all that, special tokens included; default: nothing. */
+  readonly suffix?: string
 }
 
 /** A rendered conversation. */

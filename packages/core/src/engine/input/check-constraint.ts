@@ -41,7 +41,9 @@ function checkShape(constraint: OutputConstraint): void {
   }
   if (type === 'triggered-json') checkTrigger(constraint)
   if (type === 'json-schema' || type === 'triggered-json') {
-    const { schema } = constraint
+    const { schema, before = '', closing = '' } = constraint
+    if (!isPattern(before)) throw invalidField('constraint.before', 'a regular expression', before)
+    if (typeof closing !== 'string') throw invalidField('constraint.closing', 'a text', closing)
     const isObject = typeof schema === 'object' && schema !== null && !Array.isArray(schema)
     if (typeof schema === 'boolean' || isObject) return
     throw invalidField('constraint.schema', 'a JSON schema: an object, true or false', schema)
@@ -49,9 +51,8 @@ function checkShape(constraint: OutputConstraint): void {
 }
 
 function checkTrigger(constraint: Extract<OutputConstraint, { trigger: unknown }>): void {
-  const { trigger, closing = '', next = '' } = constraint
+  const { trigger, next = '' } = constraint
   if (!isPattern(trigger)) throw invalidField('constraint.trigger', 'a regular expression', trigger)
-  if (typeof closing !== 'string') throw invalidField('constraint.closing', 'a text', closing)
   if (typeof next !== 'string') throw invalidField('constraint.next', 'a text', next)
 }
 

@@ -74,7 +74,7 @@ export class FakeTokenizer implements Tokenizer {
       text += part
       for (const token of this.encode(part, { addBos: false, special })) tokens.push(token)
     }
-    const { addGenerationPrompt = true, continueFinalMessage = false } = options
+    const { addGenerationPrompt = true, continueFinalMessage = false, suffix = '' } = options
     for (const [index, { role, content }] of messages.entries()) {
       add('<|im_start|>', true)
       add(`${role}\n${content}`, false)
@@ -86,6 +86,7 @@ export class FakeTokenizer implements Tokenizer {
       add('<|im_start|>', true)
       add('assistant\n', false)
     }
+    add(suffix, true)
     return { text, tokens }
   }
 

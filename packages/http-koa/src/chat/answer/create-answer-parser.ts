@@ -35,13 +35,33 @@ export function createAnswerParser(form: AnswerForm, streams = false): AnswerPar
 
 const probe: readonly ChatMessage[] = [{ role: 'user', content: 'Hello' }]
 
-/** Whether the template, with these variables, ends the prompt with reasoning that is open. */
-export async function opensThinking(
+/** The end of a prompt: whether it opens the reasoning, and what ends that where none is wanted. */
+export interface PromptEnd {
+  readonly thinkingIsOpen: boolean
+  readonly suffix?: string
+}
+
+/**
+ * How the template, with these variables, ends a prompt. Where a client wants no reasoning and the
+ * template cannot leave it out, the prompt gets an empty one.
+ */
+export async function promptEnd(
   client: EngineClient,
   { thinking }: Pick<ChatFormat, 'thinking'>,
   variables: Readonly<Record<string, unknown>>,
-): Promise<boolean> {
-  if (thinking === undefined) return false
-  const { text } = await client.applyTemplate(probe, { variables })
-  return text.trimEnd().endsWith(thinking.open)
+): Promise<PromptEnd> {
+  if (thinking === undefined) return { thinkingIsOpen: false }
+  const { open, close } = thinking
+  const rendered = async (more: object) =>
+    (await client.applyTemplate(probe, { variables: { ...variables, ...more } })).text
+  const text = await rendered({})
+  const isOpen = text.trimEnd().endsWith(open)
+  // a channel is a part of each answer
+  if (variables['enable_thinking'] !== false || /channel/.test(open)) {
+    return { thinkingIsOpen: isOpen }
+  }
+  if (isOpen) return { thinkingIsOpen: false, suffix: close }
+  const isClosed = text.trimEnd().endsWith(close)
+  const isSame = !isClosed && text === (await rendered({ enable_thinking: true, thinking: true }))
+  return { thinkingIsOpen: false, ...(isSame ? { suffix: open + close } : {}) }
 }

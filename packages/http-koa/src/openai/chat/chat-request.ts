@@ -3,6 +3,7 @@ import {
   CllmError,
   type EngineClient,
   type GenerateRequest,
+  type Logger,
   type OutputConstraint,
 } from '@cllm/core'
 import { z } from 'zod'
@@ -23,13 +24,14 @@ import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
 import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
 import {
   allowedTools,
+  customNames,
   functionsOf,
   forcedTools,
   strictNames,
   toolChoiceSchema,
   toolsSchema,
   toTool,
-} from '../openai-tools.js'
+} from '../tools/openai-tools.js'
 
 /** The body of `POST /v1/chat/completions`. */
 export const chatSchema = z.object({
@@ -56,6 +58,8 @@ export type ChatFields = z.output<typeof chatSchema>
 export interface ChatRequest {
   readonly request: GenerateRequest
   readonly form: AnswerForm
+  /** The free-form tools. */
+  readonly customs: ReadonlySet<string>
   /** What the answer is held to when its thoughts were ended. */
   readonly afterThinking?: OutputConstraint | undefined
 }
@@ -65,9 +69,11 @@ export async function toChatRequest(
   fields: ChatFields,
   client: EngineClient,
   defaults: ProtocolDefaults,
+  logger: Logger,
 ): Promise<ChatRequest> {
   const logprobs = logprobsOf(fields)
-  const { offered, choice } = allowedTools(fields.tool_choice, functionsOf(fields.tools ?? []))
+  const functions = functionsOf(fields.tools ?? [], logger)
+  const { offered, choice } = allowedTools(fields.tool_choice, functions)
   const tools = choice === 'none' ? [] : offered.map(toTool)
   const prepared = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
@@ -78,7 +84,7 @@ export async function toChatRequest(
   })
   const { prompt, form, calls } = prepared
   const required = forcedTools(choice, tools)
-  const forced = required && forcedCalls(prepared, required)
+  const forced = required && (await forcedCalls(client, prepared, required))
   const constraint = await onlyConstraint(client, [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
@@ -98,6 +104,7 @@ export async function toChatRequest(
     ),
     // a constrained answer has no room for reasoning
     form: constraint === calls ? form : (forced?.form ?? { ...form, thinks: false }),
+    customs: customNames(offered),
     afterThinking: forced?.afterThinking,
   }
 }

@@ -6,6 +6,7 @@ import { publicError } from '../../errors/public-error.js'
 import { type EndEvent, type Generation, mergeGenerations } from '../../request/generation.js'
 import { startEventStream } from '../../stream/start-event-stream.js'
 import { finishOf, toolCallOf } from '../answer-words.js'
+import { CustomInput } from '../tools/custom-tools.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { promptProgress } from '../../request/prompt-progress.js'
@@ -18,6 +19,8 @@ export interface StreamHead {
   readonly includeUsage: boolean
   /** Whether each chunk says how it goes. */
   readonly hasTimings?: boolean
+  /** The free-form tools. */
+  readonly customs: ReadonlySet<string>
 }
 
 /** Streams the answers as `chat.completion.chunk` events, then `[DONE]`. */
@@ -25,7 +28,7 @@ export async function streamChat(
   ctx: KoaContext,
   generations: readonly Generation[],
   form: AnswerForm,
-  { head, includeUsage, hasTimings = false }: StreamHead,
+  { head, includeUsage, hasTimings = false, customs }: StreamHead,
 ): Promise<void> {
   const response = startEventStream(ctx)
   const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
@@ -37,6 +40,8 @@ export async function streamChat(
     timed: undefined as object | undefined,
     parser: createAnswerParser(form, true),
     calls: 0,
+    /** Of the last call, where that is one of a free-form tool. */
+    input: undefined as CustomInput | undefined,
     /** The logprobs for the next chunk. */
     logprobs: [] as TokenLogprobs[],
   }))
@@ -58,13 +63,26 @@ export async function streamChat(
       else if (part.type === 'reasoning') {
         send(index, `{"reasoning_content":${JSON.stringify(part.text)}}`)
       } else if (part.type === 'call') {
-        const call = { index: answer.calls++, ...toolCallOf(ctx, part.call) }
+        endInput(index)
+        const call = { index: answer.calls++, ...toolCallOf(ctx, part.call, customs) }
         send(index, JSON.stringify({ tool_calls: [call] }))
-      } else {
+        const isOpen = customs.has(part.call.name) && part.call.arguments === ''
+        answer.input = isOpen ? new CustomInput() : undefined
+      } else if (answer.input !== undefined) sayInput(index, answer.input.push(part.text))
+      else {
         const call = { index: answer.calls - 1, function: { arguments: part.text } }
         send(index, JSON.stringify({ tool_calls: [call] }))
       }
     }
+  }
+  const sayInput = (index: number, input: string) => {
+    if (input === '') return
+    const call = { index: answers[index]!.calls - 1, custom: { input } }
+    send(index, JSON.stringify({ tool_calls: [call] }))
+  }
+  const endInput = (index: number) => {
+    sayInput(index, answers[index]!.input?.end() ?? '')
+    answers[index]!.input = undefined
   }
   try {
     for (const index of answers.keys()) send(index, '{"role":"assistant","content":null}')
@@ -84,6 +102,7 @@ export async function streamChat(
       say(index, parser.push(event.text))
       if (event.type !== 'end') continue
       say(index, parser.end())
+      endInput(index)
       send(index, '{}', finishOf(event.reason, answers[index]!.calls > 0))
       ends.push(event)
     }

@@ -22,8 +22,8 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
   const fields = await readFields(ctx, chatSchema, openAi.unknownFields)
   const { model, client } = openModel(openAi.directory, fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/chat/completions'], openAi.overrides)
-  const asked = await toChatRequest(fields, client, defaults)
-  const { request, form } = asked
+  const asked = await toChatRequest(fields, client, defaults, ctx.state.transport.logger)
+  const { request, form, customs } = asked
   const requests = repeatRequest(request, fields.n ?? 1)
   const limit = thinkingLimit(fields, asked)
   const generations = await startThinking(ctx, client, requests, limit)
@@ -36,7 +36,7 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
   if (fields.stream === true) {
     const includeUsage = fields.stream_options?.include_usage ?? false
     const hasTimings = fields.timings_per_token === true
-    await streamChat(ctx, generations, form, { head, includeUsage, hasTimings })
+    await streamChat(ctx, generations, form, { head, includeUsage, hasTimings, customs })
     return
   }
   const answers = await Promise.all(
@@ -48,7 +48,7 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
     object: 'chat.completion',
     choices: answers.map((answer, index) => ({
       index,
-      message: messageOf(ctx, answer),
+      message: messageOf(ctx, answer, customs),
       logprobs: fields.logprobs === true ? chatLogprobs(answer.logprobs) : null,
       finish_reason: finishOf(answer.end.reason, answer.calls.length > 0),
     })),
@@ -71,16 +71,24 @@ async function verboseOf(client: EngineClient, request: GenerateRequest): Promis
 export async function countChatTokens(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
   const fields = await readFields(ctx, chatSchema, openAi.unknownFields)
   const { client } = openModel(openAi.directory, fields.model)
-  const { request } = await toChatRequest(fields, client, openAiDefaults['/v1/chat/completions'])
+  const { logger } = ctx.state.transport
+  const defaults = openAiDefaults['/v1/chat/completions']
+  const { request } = await toChatRequest(fields, client, defaults, logger)
   ctx.body = { object: 'response.input_tokens', ...(await countPrompt(client, request)) }
 }
 
-function messageOf(ctx: KoaContext, { content, reasoning, calls }: CollectedAnswer) {
+function messageOf(
+  ctx: KoaContext,
+  { content, reasoning, calls }: CollectedAnswer,
+  customs: ReadonlySet<string>,
+) {
   return {
     role: 'assistant',
     content: content === '' && calls.length > 0 ? null : content,
     refusal: null,
     ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
-    ...(calls.length === 0 ? {} : { tool_calls: calls.map((call) => toolCallOf(ctx, call)) }),
+    ...(calls.length === 0
+      ? {}
+      : { tool_calls: calls.map((call) => toolCallOf(ctx, call, customs)) }),
   }
 }

@@ -4,23 +4,29 @@ import type { EndEvent } from '../../request/generation.js'
 import { secondsNow } from '../openai-context.js'
 import type { ResponsesFields } from './responses-request.js'
 
-/** The kinds of items in an answer: reasoning, a message, a tool call. */
-export type ItemKind = 'reasoning' | 'message' | 'function_call'
+/** The kinds of items in an answer: reasoning, a message, a call of a function or a free-form tool. */
+export type ItemKind = 'reasoning' | 'message' | 'function_call' | 'custom_tool_call'
 
 /** The event type that carries an item's text or arguments. */
 export const textEvents = {
   reasoning: 'reasoning_text',
   message: 'output_text',
   function_call: 'function_call_arguments',
+  custom_tool_call: 'custom_tool_call_input',
 } as const
 
-const prefixes = { reasoning: 'rs', message: 'msg', function_call: 'fc' } as const
+const prefixes = {
+  reasoning: 'rs',
+  message: 'msg',
+  function_call: 'fc',
+  custom_tool_call: 'ctc',
+} as const
 
 /** An item of the answer. */
 export interface OutputItem {
   readonly kind: ItemKind
   readonly id: string
-  /** Of a call: its arguments. */
+  /** Of a call: its arguments, or its input. */
   readonly text: string
   /** Of a call: the id that its result refers to. */
   readonly callId: string
@@ -31,9 +37,13 @@ export interface OutputItem {
 /** An item whose text is still to come. */
 export function newItem(ctx: KoaContext, kind: ItemKind, name = ''): OutputItem {
   const { random } = ctx.state.transport
-  const callId = kind === 'function_call' ? `call_${requestId(random)}` : ''
+  const callId = isCall(kind) ? `call_${requestId(random)}` : ''
   return { kind, id: `${prefixes[kind]}_${requestId(random)}`, text: '', callId, name }
 }
+
+/** Whether an item is a call. */
+export const isCall = (kind: ItemKind): boolean =>
+  kind === 'function_call' || kind === 'custom_tool_call'
 
 /** A part of an item's content. */
 export const partOf = ({ kind, text }: OutputItem): object => ({
@@ -47,6 +57,7 @@ export function itemBody(item: OutputItem, isDone: boolean): object {
   const { kind, id, callId, name, text } = item
   const head = { id, type: kind, status: isDone ? 'completed' : 'in_progress' }
   if (kind === 'function_call') return { ...head, call_id: callId, name, arguments: text }
+  if (kind === 'custom_tool_call') return { ...head, call_id: callId, name, input: text }
   return {
     ...head,
     ...(kind === 'message' ? { role: 'assistant' } : { summary: [] }),

@@ -1,4 +1,4 @@
-import type { AnswerPart } from '../../chat/answer/answer-part.js'
+import type { AnswerPart, ToolCall } from '../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { publicError } from '../../errors/public-error.js'
@@ -7,8 +7,10 @@ import { promptProgress } from '../../request/prompt-progress.js'
 import { StreamTimings } from '../../request/stream-timings.js'
 import { timingsOf } from '../../request/usage.js'
 import { startEventStream } from '../../stream/start-event-stream.js'
+import { CustomInput } from '../tools/custom-tools.js'
 import { openAiErrorBody } from '../openai-error.js'
 import {
+  isCall,
   itemBody,
   newItem,
   type OutputItem,
@@ -20,10 +22,15 @@ import type { ItemKind } from './response-object.js'
 
 type Send = (type: string, members: object) => void
 
-const kinds = { text: 'message', reasoning: 'reasoning', arguments: 'function_call' } as const
+const kinds = { text: 'message', reasoning: 'reasoning' } as const
 
 /** Extra members of a kind's text events. */
-const extras = { message: { logprobs: [] }, reasoning: {}, function_call: {} } as const
+const extras = {
+  message: { logprobs: [] },
+  reasoning: {},
+  function_call: {},
+  custom_tool_call: {},
+} as const
 
 /** The items of an answer, streamed event by event. */
 class ItemStream {
@@ -32,19 +39,22 @@ class ItemStream {
   timings: object | undefined
   readonly #ctx: KoaContext
   readonly #send: Send
+  readonly #customs: ReadonlySet<string>
   #text: string[] = []
+  /** Of the last item, where that is a call of a free-form tool. */
+  #input: CustomInput | undefined
 
-  constructor(ctx: KoaContext, send: Send) {
+  constructor(ctx: KoaContext, send: Send, customs: ReadonlySet<string>) {
     this.#ctx = ctx
     this.#send = send
+    this.#customs = customs
   }
 
   push(parts: readonly AnswerPart[]): void {
     for (const part of parts) {
-      if (part.type === 'call') {
-        this.#begin('function_call', part.call.name)
-        if (part.call.arguments !== '') this.#add('function_call', part.call.arguments)
-      } else this.#add(kinds[part.type], part.text)
+      if (part.type === 'call') this.#call(part.call)
+      else if (part.type === 'arguments') this.#addArguments(part.text)
+      else this.#add(kinds[part.type], part.text)
     }
   }
 
@@ -52,6 +62,22 @@ class ItemStream {
   end(): void {
     if ((this.items.at(-1)?.kind ?? 'reasoning') === 'reasoning') this.#begin('message')
     this.#finish()
+  }
+
+  #call({ name, arguments: given }: ToolCall): void {
+    const isCustom = this.#customs.has(name)
+    this.#begin(isCustom ? 'custom_tool_call' : 'function_call', name)
+    if (isCustom) this.#input = new CustomInput()
+    if (given !== '') this.#addArguments(given)
+  }
+
+  #addArguments(text: string): void {
+    if (this.#input === undefined) this.#add('function_call', text)
+    else this.#addInput(this.#input.push(text))
+  }
+
+  #addInput(text: string): void {
+    if (text !== '') this.#add('custom_tool_call', text)
   }
 
   #add(kind: ItemKind, text: string): void {
@@ -71,11 +97,13 @@ class ItemStream {
     this.items.push(item)
     const output_index = this.items.length - 1
     this.#send('response.output_item.added', { output_index, item: itemBody(item, false) })
-    if (kind === 'function_call') return
+    if (isCall(kind)) return
     this.#send('response.content_part.added', { ...this.#place, part: partOf(item) })
   }
 
   #finish(): void {
+    this.#addInput(this.#input?.end() ?? '')
+    this.#input = undefined
     const output_index = this.items.length - 1
     const item = { ...this.items[output_index]!, text: this.#text.join('') }
     const { kind, text, name } = item
@@ -83,6 +111,7 @@ class ItemStream {
     this.#text = []
     const done = `response.${textEvents[kind]}.done`
     if (kind === 'function_call') this.#send(done, { ...this.#place, name, arguments: text })
+    else if (kind === 'custom_tool_call') this.#send(done, { ...this.#place, input: text })
     else {
       this.#send(done, { ...this.#place, text, ...extras[kind] })
       this.#send('response.content_part.done', { ...this.#place, part: partOf(item) })
@@ -95,9 +124,18 @@ class ItemStream {
     return {
       item_id: id,
       output_index: this.items.length - 1,
-      ...(kind === 'function_call' ? {} : { content_index: 0 }),
+      ...(isCall(kind) ? {} : { content_index: 0 }),
     }
   }
+}
+
+/** What a stream is made of besides its answer. */
+export interface ResponseStreamOptions {
+  readonly head: object
+  /** Whether each event says how it goes. */
+  readonly hasTimings: boolean
+  /** The free-form tools. */
+  readonly customs: ReadonlySet<string>
 }
 
 /** Streams an answer as the events of OpenAI's Responses API, in the order that it documents. */
@@ -105,7 +143,7 @@ export async function streamResponse(
   ctx: KoaContext,
   { events, promptTokens }: Generation,
   form: AnswerForm,
-  { head, hasTimings }: { readonly head: object; readonly hasTimings: boolean },
+  { head, hasTimings, customs }: ResponseStreamOptions,
 ): Promise<void> {
   const response = startEventStream(ctx)
   let sequence_number = 0
@@ -114,7 +152,7 @@ export async function streamResponse(
     response.write(`event: ${type}\ndata: ${data}\n\n`)
   }
   const parser = createAnswerParser(form, true)
-  const answer = new ItemStream(ctx, send)
+  const answer = new ItemStream(ctx, send, customs)
   const timings = new StreamTimings(ctx.state.transport.clock, promptTokens)
   const begun = {
     ...head,

@@ -2,6 +2,7 @@ import { type ChatMessage, type ChatToolCall, CllmError, type Logger } from '@cl
 import { z } from 'zod'
 import { argumentsOf, contentSchema, textOf } from '../../chat/chat-messages.js'
 import { list } from '../../fields/list.js'
+import { customArguments } from '../tools/custom-tools.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
 
@@ -87,7 +88,7 @@ function callOf({ name, call_id: id, arguments: given }: Item, field: string): C
 
 /** A call of a free-form tool, whose input is a text. */
 const customCallOf = (item: Item, field: string): ChatToolCall =>
-  callOf({ ...item, arguments: JSON.stringify({ input: item.input ?? '' }) }, field)
+  callOf({ ...item, arguments: JSON.stringify(customArguments(item.input)) }, field)
 
 /** Attaches a call to the assistant's message before it. */
 function addCall(messages: ChatMessage[], calls: ChatToolCall[], call: ChatToolCall): void {

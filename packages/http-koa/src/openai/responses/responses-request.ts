@@ -18,12 +18,15 @@ import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../op
 import {
   allowedTools,
   type ClientFunction,
+  customNames,
   functionFields,
   forcedTools,
+  passedOver,
   strictNames,
   toolChoiceSchema,
   toTool,
-} from '../openai-tools.js'
+} from '../tools/openai-tools.js'
+import { customAsFunction, customSchema } from '../tools/custom-tools.js'
 import { inputSchema, toMessages } from './responses-input.js'
 
 const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')
@@ -91,7 +94,7 @@ export async function toResponsesRequest(
   const prepared = await prepareChat(client, fits)
   const { prompt, form, calls } = prepared
   const required = forcedTools(choice, tools)
-  const forced = required && forcedCalls(prepared, required)
+  const forced = required && (await forcedCalls(client, prepared, required))
   const constraint = await onlyConstraint(client, [
     textConstraint(fields.text?.format),
     schemaConstraint(fields.json_schema),
@@ -106,28 +109,33 @@ export async function toResponsesRequest(
     request: buildRequest(prompt, settings, defaults),
     // a constrained answer has no room for reasoning
     form: constraint === calls ? form : (forced?.form ?? { ...form, thinks: false }),
+    customs: customNames(offered),
     afterThinking: forced?.afterThinking,
   }
 }
 
 /**
- * The functions among the tools. What this server cannot call (searches, namespaces, free-form tools of
- * agents) is passed over, so that the model answers without it.
+ * The functions and free-form tools. What this server cannot call (searches, namespaces) is passed over,
+ * so that the model answers without it.
  */
 function functionsIn({ tools = [] }: ResponsesFields, logger: Logger): readonly ClientFunction[] {
   return tools.flatMap((tool, index) => {
-    if (tool.type !== 'function') {
-      const type = tool.type.slice(0, 40)
-      logger.warn({ tool: index, type }, 'a tool that is no function is passed over')
+    if (tool.type !== 'function' && tool.type !== 'custom') {
+      passedOver(logger, index, tool.type)
       return []
     }
-    const read = functionSchema.safeParse(tool)
+    const read = tool.type === 'custom' ? readCustom(tool, logger) : functionSchema.safeParse(tool)
     if (read.success) return [read.data]
     const [issue] = read.error.issues
     const field = ['tools', index, ...(issue?.path ?? [])].join('.')
     const message = `${field}: expected ${issue?.message ?? 'a function'}`
     throw new CllmError('invalid_request', message, { details: { field } })
   })
+}
+
+function readCustom(tool: unknown, logger: Logger) {
+  const read = customSchema.safeParse(tool)
+  return read.success ? { ...read, data: customAsFunction(read.data, logger) } : read
 }
 
 /** The same formats as in a chat, with the schema in another place. */

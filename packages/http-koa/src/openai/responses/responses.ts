@@ -6,6 +6,7 @@ import { withOverrides } from '../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
 import { readFields } from '../../fields/read-fields.js'
 import { openModel } from '../../engines/open-model.js'
+import { customInput } from '../tools/custom-tools.js'
 import type { OpenAiContext } from '../openai-context.js'
 import { type ItemKind, newItem, responseEnd, responseHead } from './response-object.js'
 import { streamResponse } from './response-stream.js'
@@ -16,7 +17,7 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
   const fields = await readFields(ctx, responsesSchema, openAi.unknownFields)
   const { model, client } = openModel(openAi.directory, fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/responses'], openAi.overrides)
-  const { request, form } = await toResponsesRequest(
+  const { request, form, customs } = await toResponsesRequest(
     fields,
     client,
     defaults,
@@ -26,7 +27,7 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
   const head = responseHead(ctx, fields, model)
   if (fields.stream === true) {
     const hasTimings = fields.timings_per_token === true
-    await streamResponse(ctx, generation, form, { head, hasTimings })
+    await streamResponse(ctx, generation, form, { head, hasTimings, customs })
     return
   }
   const { content, reasoning, calls, end } = await collectAnswer(generation, form)
@@ -37,7 +38,11 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
   const items = [
     ...(reasoning === '' ? [] : [item('reasoning', reasoning)]),
     ...(content === '' && calls.length > 0 ? [] : [item('message', content)]),
-    ...calls.map((call) => item('function_call', call.arguments, call.name)),
+    ...calls.map(({ name, arguments: given }) =>
+      customs.has(name)
+        ? item('custom_tool_call', customInput(given), name)
+        : item('function_call', given, name),
+    ),
   ]
   ctx.body = { ...head, ...responseEnd(end, items) }
 }

@@ -167,11 +167,7 @@ testEach('tools', async (t) => {
     { type: 'function_call_output', call_id: 'c1', output: 'rain' },
   ]
   t.match((await ask({ input, tools })).json, { output: texts('It rains.') })
-  const others = [
-    { type: 'web_search' },
-    { type: 'namespace', name: 'n', tools },
-    { type: 'custom' },
-  ]
+  const others = [{ type: 'web_search' }, { type: 'namespace', name: 'n', tools }]
   t.match(
     (await ask({ input: [...input, { type: 'computer_call' }], tools: [...tools, ...others] }))
       .json,
@@ -185,6 +181,94 @@ testEach('tools', async (t) => {
   })
 })
 
+testEach('free-form tools are called with a text', async (t) => {
+  const grammar = { type: 'grammar', syntax: 'lark', definition: 'start: "b"' }
+  const shown = {
+    name: 'patch',
+    description: 'Patches.\n\nThe input is text in this lark grammar:\nstart: "b"',
+    parameters: {
+      type: 'object',
+      properties: { input: { type: 'string', description: 'The input of the tool as plain text' } },
+      required: ['input'],
+      additionalProperties: false,
+    },
+  }
+  const system = turn(
+    'system',
+    `You can call these tools:\n${JSON.stringify(shown)}\n` +
+      'To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}',
+  )
+  const input = 'a "b"\n\té€'
+  const script = scriptAnswers(new FakeTokenizer(), {
+    [system + turn('user', 'euro') + answers]:
+      '{"name": "patch", "arguments": {"input": "a \\"b\\"\\n\\t\\u00e9€"}}',
+    [system + turn('user', 'other') + answers]: '{"name": "patch", "arguments": {"text": "c"}}',
+    [system +
+    turn('user', 'euro') +
+    turn('assistant', JSON.stringify({ name: 'patch', arguments: { input } })) +
+    turn('user', 'Result of patch: ok') +
+    answers]: 'Done.',
+  })
+  const { ask, stream, post, log } = await start(t, { script, contextSize: 4096 })
+  const tools = [{ type: 'custom', name: 'patch', description: 'Patches.', format: grammar }]
+  const call = { type: 'custom_tool_call', id: /^ctc_/, call_id: /^call_/, name: 'patch', input }
+  t.match((await ask({ input: 'euro', tools })).json, { output: [call] })
+  t.ok(log.some(({ message }) => message.includes('not enforced')))
+  const events = await stream({ input: 'euro', tools })
+  t.match(events[2], { item: { ...call, input: '' } })
+  t.equal(events.map(({ delta = '' }) => String(delta)).join(''), input)
+  t.match(events.at(-3), { type: 'response.custom_tool_call_input.done', input })
+  t.match(events.at(-1), { response: { output: [call] } })
+  const fallback = await stream({ input: 'other', tools })
+  t.match(fallback.at(-1), { response: { output: [{ ...call, input: 'c' }] } })
+  const history = [
+    { role: 'user', content: 'euro' },
+    { type: 'custom_tool_call', call_id: 'c1', name: 'patch', input },
+    { type: 'custom_tool_call_output', call_id: 'c1', output: 'ok' },
+  ]
+  t.match((await ask({ input: history, tools })).json, { output: texts('Done.') })
+
+  const chat = async (content: string, more: object = {}) =>
+    await post('/v1/chat/completions', {
+      messages: [{ role: 'user', content }],
+      tools: [
+        { type: 'custom', custom: { name: 'patch', description: 'Patches.', format: { grammar } } },
+      ],
+      ...more,
+    })
+  const custom = { name: 'patch', input }
+  t.match(await (await chat('euro')).json(), {
+    choices: [
+      { message: { tool_calls: [{ type: 'custom', custom }] }, finish_reason: 'tool_calls' },
+    ],
+  })
+  for (const [content, expected] of [
+    ['euro', input],
+    ['other', 'c'],
+  ] as const) {
+    const lines = (await (await chat(content, { stream: true })).text()).split('\n\n')
+    const written = lines.flatMap((line) => {
+      const data = line.slice(6)
+      if (!data.startsWith('{')) return []
+      const [choice] = (JSON.parse(data) as { choices: Json[] }).choices
+      const { tool_calls: calls } = (choice?.['delta'] ?? {}) as { tool_calls?: Json[] }
+      return (calls ?? []).map(({ custom: part }) => (part as { input: string }).input)
+    })
+    t.equal(written.join(''), expected)
+  }
+  const messages = [
+    { role: 'user', content: 'euro' },
+    { role: 'assistant', tool_calls: [{ id: 'c1', type: 'custom', custom }] },
+    { role: 'tool', tool_call_id: 'c1', content: 'ok' },
+  ]
+  t.match(await (await chat('', { messages })).json(), {
+    choices: [{ message: { content: 'Done.' } }],
+  })
+  const broken = [...messages.slice(0, 1), { role: 'assistant', tool_calls: [{ type: 'custom' }] }]
+  t.equal((await chat('', { messages: broken })).status, 400)
+  t.equal((await chat('', { tools: [{ type: 'custom' }] })).status, 400)
+})
+
 testEach('what cannot be done is refused, and a failure ends the stream', async (t) => {
   const { ask, stream } = await start(t, {
     failWhen: (_batch: unknown, step: number) => (step === 3 ? new Error('no memory') : undefined),
@@ -194,6 +278,7 @@ testEach('what cannot be done is refused, and a failure ends the stream', async 
     [{ conversation: 'c' }, /^conversation$/],
     [{ background: true }, /^background$/],
     [{ tools: [{ type: 'function' }] }, /^tools.0.name$/],
+    [{ tools: [{ type: 'custom' }] }, /^tools.0.name$/],
     [{ tool_choice: 'required' }, /^tool_choice$/],
     [{ text: { format: { type: 'json_object' } } }, /^text.format$/],
     [{ input: [{ role: 'user', content: [{ type: 'input_image' }] }] }, /^input.0.content.0$/],

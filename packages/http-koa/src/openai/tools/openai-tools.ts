@@ -1,9 +1,10 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, type Logger } from '@cllm/core'
 import { z } from 'zod'
-import type { ToolDefinition } from '../chat/tool-prompt.js'
-import { asSchema } from '../request/constraint.js'
-import { object } from '../fields/fields.js'
-import { list } from '../fields/list.js'
+import type { ToolDefinition } from '../../chat/tool-prompt.js'
+import { asSchema } from '../../request/constraint.js'
+import { object } from '../../fields/fields.js'
+import { list } from '../../fields/list.js'
+import { customAsFunction, customSchema } from './custom-tools.js'
 
 /** What a function is, the same in chats and responses. */
 export const functionFields = {
@@ -16,12 +17,19 @@ export const functionFields = {
 const functionSchema = z.object(functionFields, 'an object with a name')
 
 /** A function that a client offers. */
-export type ClientFunction = z.output<typeof functionSchema>
+export type ClientFunction = z.output<typeof functionSchema> & {
+  /** Whether it stands for a free-form tool. */
+  readonly isCustom?: boolean
+}
 
-/** The tools of a chat; those that are no functions are passed over. */
+/** The tools of a chat: functions and free-form tools. Others are passed over. */
 export const toolsSchema = list(
   z.looseObject(
-    { type: z.string('a type'), function: functionSchema.optional() },
+    {
+      type: z.string('a type'),
+      function: functionSchema.optional(),
+      custom: customSchema.optional(),
+    },
     'a tool of the type function',
   ),
   'an array of tools',
@@ -29,20 +37,40 @@ export const toolsSchema = list(
 )
 
 /**
- * The functions among the tools of a chat.
+ * The functions and free-form tools among the tools of a chat.
  *
- * @throws `invalid_request` for a function without a name
+ * @throws `invalid_request` for one without a name
  */
-export function functionsOf(tools: z.output<typeof toolsSchema>): readonly ClientFunction[] {
+export function functionsOf(
+  tools: z.output<typeof toolsSchema>,
+  logger: Logger,
+): readonly ClientFunction[] {
   return tools.flatMap((tool, index) => {
-    if (tool.type !== 'function') return []
-    if (tool.function !== undefined) return [tool.function]
-    const field = `tools.${index}.function`
+    if (tool.type !== 'function' && tool.type !== 'custom') {
+      passedOver(logger, index, tool.type)
+      return []
+    }
+    if (tool.type === 'function' && tool.function !== undefined) return [tool.function]
+    if (tool.type === 'custom' && tool.custom !== undefined) {
+      return [customAsFunction(tool.custom, logger)]
+    }
+    const field = `tools.${index}.${tool.type}`
     throw new CllmError('invalid_request', `${field}: expected an object with a name`, {
       details: { field },
     })
   })
 }
+
+/** Says in the log that the model does not learn of a tool. */
+export const passedOver = (logger: Logger, tool: number, type: string): void =>
+  logger.warn(
+    { tool, type: type.slice(0, 40) },
+    'a tool that this server cannot call is passed over',
+  )
+
+/** The names of free-form tools: their calls have a text in place of arguments. */
+export const customNames = (tools: readonly ClientFunction[]): ReadonlySet<string> =>
+  new Set(tools.flatMap(({ name, isCustom }) => (isCustom === true ? [name] : [])))
 
 /** What `tool_choice` leaves of the functions that are offered: `allowed_tools` names some of them. */
 export function allowedTools<Tool extends ClientFunction>(
@@ -116,8 +144,8 @@ export function forcedTools(
   return chosen
 }
 
-/** Chats name a tool inside `function`, responses beside `type`. */
+/** Chats name a tool inside `function` or `custom`, responses beside `type`. */
 function nameOf(choice: Readonly<Record<string, unknown>>): unknown {
-  const inner = asSchema(choice['function'])
+  const inner = asSchema(choice['function'] ?? choice['custom'])
   return typeof inner === 'object' ? inner['name'] : choice['name']
 }

@@ -1,0 +1,116 @@
+/** Bytes of a stream that are kept; the oldest events go first. */
+const mostBytes = 4 * 2 ** 20
+
+/** An event of a stream. */
+interface KeptEvent {
+  readonly id: number
+  /** Where it begins in the whole stream, in bytes. */
+  readonly offset: number
+  readonly text: string
+}
+
+/** A place in a stream: behind an event, or at a byte. */
+export type StreamPlace = { readonly afterId: number } | { readonly offset: number }
+
+/** Someone who reads a stream while it is written. */
+export interface StreamReader {
+  write(text: string): void
+  end(): void
+}
+
+/** The events of one streamed answer, kept so that a client can come back to it. */
+export class StreamSession {
+  readonly #events: KeptEvent[] = []
+  readonly #readers = new Set<StreamReader>()
+  readonly #onOver: (() => void)[] = []
+  #next = 0
+  #bytes = 0
+  /** Where the kept events begin. */
+  #dropped = 0
+  #endedAt: number | undefined
+  #isCancelled = false
+
+  /** @param startedAt - milliseconds since the epoch */
+  constructor(readonly startedAt: number) {}
+
+  /** When it ended, in milliseconds since the epoch; undefined while it is written. */
+  get endedAt(): number | undefined {
+    return this.#endedAt
+  }
+
+  get isCancelled(): boolean {
+    return this.#isCancelled
+  }
+
+  /** Bytes of the whole stream so far. */
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  get keptBytes(): number {
+    return this.#bytes - this.#dropped
+  }
+
+  /** Adds an event and returns it with its id. */
+  add(event: string): string {
+    const text = `id: ${this.#next}\n${event}`
+    this.#events.push({ id: this.#next++, offset: this.#bytes, text })
+    this.#bytes += Buffer.byteLength(text)
+    while (this.keptBytes > mostBytes && this.#events.length > 1) {
+      this.#events.shift()
+      this.#dropped = this.#events[0]!.offset
+    }
+    for (const reader of this.#readers) reader.write(text)
+    return text
+  }
+
+  /** Calls back when no more is written, by itself or by {@link cancel}. */
+  onOver(callback: () => void): void {
+    if (this.#endedAt === undefined) this.#onOver.push(callback)
+    else callback()
+  }
+
+  end(now: number): void {
+    if (this.#endedAt !== undefined) return
+    this.#endedAt = now
+    for (const reader of this.#readers) reader.end()
+    this.#readers.clear()
+    for (const callback of this.#onOver.splice(0)) callback()
+  }
+
+  /** Ends it before the answer is complete, which stops the request behind it. */
+  cancel(now: number): void {
+    if (this.#endedAt === undefined) this.#isCancelled = true
+    this.end(now)
+  }
+
+  /** Whether all from there on is kept. */
+  keeps(from: StreamPlace): boolean {
+    return 'offset' in from
+      ? from.offset >= this.#dropped
+      : from.afterId + 1 >= (this.#events[0]?.id ?? 0)
+  }
+
+  /**
+   * Reads all that is kept from an event or a byte on, and what is still to come.
+   *
+   * @returns what ends the reading
+   */
+  read(from: StreamPlace, reader: StreamReader): () => void {
+    for (const { id, offset, text } of this.#events) {
+      if ('afterId' in from) {
+        if (id > from.afterId) reader.write(text)
+      } else if (offset >= from.offset) reader.write(text)
+      else if (offset + Buffer.byteLength(text) > from.offset) {
+        reader.write(
+          Buffer.from(text)
+            .subarray(from.offset - offset)
+            .toString(),
+        )
+      }
+    }
+    if (this.#endedAt === undefined) this.#readers.add(reader)
+    else reader.end()
+    return () => this.#readers.delete(reader)
+  }
+}

@@ -1,0 +1,82 @@
+import { type Clock, CllmError } from '@cllm/core'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { StreamSession } from './stream-session.js'
+
+/** Milliseconds for which a complete stream is kept. */
+const keptMs = 5 * 60_000
+/** Bytes of all streams, and their number. */
+const mostBytes = 64 * 2 ** 20
+const mostSessions = 1000
+
+/**
+ * Streams that clients can come back to, by the id that a client sent as `X-Conversation-Id`. Those of
+ * another key are not found.
+ */
+export class StreamSessions {
+  readonly #sessions = new Map<string, StreamSession>()
+
+  constructor(private readonly clock: Clock) {}
+
+  /**
+   * Begins the stream of an id, in place of an earlier one, which is stopped; undefined where the request
+   * has none.
+   *
+   * @throws `invalid_request` for a wrong id
+   */
+  begin(ctx: KoaContext): StreamSession | undefined {
+    const id = ctx.get('X-Conversation-Id')
+    if (id === '' || ctx.method !== 'POST') return undefined
+    this.stop(ctx, id)
+    const session = new StreamSession(this.clock.now())
+    this.#sessions.set(keyOf(ctx, id), session)
+    this.#drop()
+    return session
+  }
+
+  find(ctx: KoaContext, id: string): StreamSession | undefined {
+    this.#drop()
+    return this.#sessions.get(keyOf(ctx, id))
+  }
+
+  /** The streams of an id, and of this id with `::` and more behind it. */
+  findAll(ctx: KoaContext, id: string): (readonly [id: string, session: StreamSession])[] {
+    this.#drop()
+    const key = keyOf(ctx, id)
+    const own = keyOf(ctx, '').length
+    return [...this.#sessions]
+      .filter(([name]) => name === key || name.startsWith(`${key}::`))
+      .map(([name, session]) => [name.slice(own), session] as const)
+  }
+
+  /** Stops and forgets a stream, if there is one. */
+  stop(ctx: KoaContext, id: string): void {
+    const key = keyOf(ctx, id)
+    this.#sessions.get(key)?.cancel(this.clock.now())
+    this.#sessions.delete(key)
+  }
+
+  /** Forgets what has ended long ago, and the oldest ones where there are too many. */
+  #drop(): void {
+    const now = this.clock.now()
+    let bytes = 0
+    for (const [key, session] of this.#sessions) {
+      if (session.endedAt !== undefined && session.endedAt + keptMs <= now) {
+        this.#sessions.delete(key)
+      } else bytes += session.keptBytes
+    }
+    for (const [key, session] of this.#sessions) {
+      if (bytes <= mostBytes && this.#sessions.size <= mostSessions) return
+      if (session.endedAt === undefined) continue
+      bytes -= session.keptBytes
+      this.#sessions.delete(key)
+    }
+  }
+}
+
+const longestId = 512
+
+function keyOf(ctx: KoaContext, id: string): string {
+  if (id.length <= longestId) return `${ctx.state.keyName ?? ''}\n${id}`
+  const message = `X-Conversation-Id: expected at most ${longestId} characters`
+  throw new CllmError('invalid_request', message, { details: { field: 'X-Conversation-Id' } })
+}
