@@ -8,7 +8,6 @@ import type {
   ModelInfo,
   Sampler,
   SlotId,
-  StepOutput,
   StepResult,
 } from '../../contracts/model/backend.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
@@ -17,15 +16,16 @@ import { CllmError } from '../../errors/cllm-error.js'
 import { checkBatch } from '../backend/check-batch.js'
 import type { FakeBackendOptions } from './fake-backend-options.js'
 import type { FakeOperation, FakeStep } from './fake-calls.js'
+import { computeItem } from './compute-item.js'
 import { fakeEmbedding } from './fake-embedding.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
-import { FakeModel, salted } from './fake-model.js'
+import { FakeModel } from './fake-model.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeSlot } from './fake-slot.js'
 import { adapterProblem, FakeAdapters, saltOf } from './fake-adapters.js'
 import { FakeStates } from './fake-states.js'
 import { defined } from '../../defined.js'
-import { extendHash, hashTokens } from '../../hash.js'
+import { hashTokens } from '../../hash.js'
 
 /** A call during which no other may be made. */
 type LongCall = 'step' | 'copyPrefix' | 'save' | 'restore'
@@ -179,7 +179,7 @@ export class FakeBackend implements Backend {
     return this.#after('step', milliseconds, () => {
       const failure = this.#options.failWhen?.(items, step)
       if (failure !== undefined) throw failure
-      const outputs = items.map((item) => this.#compute(item))
+      const outputs = items.map((item) => computeItem(item, this.#slot(item.slot), this.#model))
       const scores = items.map((item) => this.#model.score(this.#slot(item.slot), item.scores))
       return { outputs, scores, decodeMs: milliseconds, sampleMs: 0 }
     })
@@ -245,28 +245,6 @@ export class FakeBackend implements Backend {
   async dispose(): Promise<void> {
     this.#check('dispose', { betweenSteps: true })
     this.#disposed = true
-  }
-
-  #compute(item: BatchItem): StepOutput[] {
-    const { slot, position, tokens, outputs, drafts = 0, sampler, logprobs: count } = item
-    // Draws count positions from the first token that there ever was.
-    const gone = Array.from({ length: item.discarded ?? 0 }, () => 0)
-    const content = this.#slot(slot)
-    content.append(tokens)
-    content.salt = saltOf(item.adapters)
-    if (!(sampler instanceof FakeSampler)) return []
-    const drawn: StepOutput[] = []
-    for (const output of outputs) {
-      const before = [...gone, ...content.tokens.slice(0, output + 1)]
-      const hash = content.hashAt(output + 1)
-      const token = this.#model.next(before, salted(hash, content.salt), sampler.params)
-      sampler.history = extendHash(hash, token)
-      const logprobs =
-        count === undefined ? {} : { logprobs: this.#model.logprobs(before, hash, token, count) }
-      drawn.push({ position: output, token, ...logprobs })
-      if (drafts > 0 && token !== tokens[output + 1 - position]) break
-    }
-    return drawn
   }
 
   async #after<T>(call: LongCall, milliseconds: number, work: () => T): Promise<T> {
