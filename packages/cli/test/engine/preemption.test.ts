@@ -9,8 +9,10 @@ import {
   silentLogger,
   systemClock,
   systemRandom,
+  WAIT_PREDICTOR,
 } from '@cllm/core'
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
+import { createPolicy } from '@cllm/scheduler'
 import t from 'tap'
 import { resolveModel } from '../../src/models/resolve-model.js'
 
@@ -93,5 +95,43 @@ t.test('a preempted story goes on as it would have', async (t) => {
     const { stories, preemptions } = await tell(0.06, seed)
     t.ok(preemptions > 5, `${preemptions} preemptions`)
     t.same(stories, undisturbed.stories, `seed ${seed}`)
+  }
+})
+
+t.test('stories that outgrow one pool of cells give way and go on', async (t) => {
+  const tell = async (kvTokens: number, use: Record<string, string>) => {
+    const backend = await createLlamaCppBackend(
+      { modelPath, slots: 5, contextSize: 256, kvTokens, threads: 1, gpu: 'off' },
+      { clock: systemClock, logger: silentLogger },
+    )
+    const registry = new PluginRegistry()
+    // Expects no answers, so that they outgrow the pool.
+    registry.provide(WAIT_PREDICTOR, 'hopeful', ({ original }) =>
+      Object.assign(original(), { answerTokens: () => 0 }),
+    )
+    const policy = createPolicy('chunked+priority')
+    const engine = createEngine({ backend, policy, registry, use })
+    const client = new LocalEngineClient(engine, registry, systemRandom)
+    const tellOne = async (text: string, priority: number): Promise<number> => {
+      let tokens = 0
+      const sampling = { temperature: 0, ignoreEos: true }
+      const request = { prompt: { text }, maxTokens: 120, priority, sampling, cache: false }
+      for await (const event of client.submit(request)) {
+        if (event.type === 'end') tokens = event.usage.generatedTokens
+      }
+      return tokens
+    }
+    const lengths = await Promise.all(prompts.map(tellOne))
+    const { preemptions, requests } = engine.statistics()
+    await engine.close()
+    await backend.dispose()
+    return { lengths, preemptions, done: requests.done }
+  }
+  // What they say is not compared: a pass adds up the cells of a pool in the order in which they lie.
+  const full = await tell(256, { 'wait-predictor': 'hopeful' })
+  t.ok(full.preemptions > 0, `${full.preemptions} preemptions`)
+  for (const { lengths, done } of [full, await tell(256, {})]) {
+    t.same(lengths, [120, 120, 120, 120, 120])
+    t.equal(done, prompts.length)
   }
 })
