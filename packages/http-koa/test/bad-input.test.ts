@@ -56,8 +56,8 @@ t.test('what is described is what is checked', async (t) => {
   for (const route of takeBodies) {
     for (const [index, [field, type]] of Object.entries(route.body!.shape).entries()) {
       const wrong = values.filter((value) => !type.safeParse(JSON.parse(value)).success)
-      // Each field with a third of them, and each of them with a third of the fields.
-      for (const value of wrong.filter((_, place) => place % 3 === index % 3)) {
+      // Each field with a fifth of them, and each of them with a fifth of the fields.
+      for (const value of wrong.filter((_, place) => place % 5 === index % 5)) {
         const fields = Object.entries({ ...validBodies[route.path], [field]: 0 }).map(
           ([name, other]) => `"${name}":${name === field ? value : JSON.stringify(other)}`,
         )
