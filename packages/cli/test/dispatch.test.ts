@@ -129,6 +129,7 @@ const read = (path: string): string =>
 const cluster = 'kubernetes/cluster'
 const files = [
   'Dockerfile',
+  'Dockerfile.cuda',
   'compose.yaml',
   'systemd/cllm.service',
   'kubernetes/cllm.yaml',
@@ -192,9 +193,12 @@ t.test('nobody is killed while requests may finish', async (t) => {
   }
   const { resources } = parse(read(`${cluster}/kustomization.yaml`)) as { resources: string[] }
   for (const file of resources) t.ok(parseAllDocuments(read(`${cluster}/${file}`)).length > 0, file)
-  const image = read('Dockerfile')
-  t.match(image, /^USER node$/m)
-  for (const [, base] of image.matchAll(/^FROM (\S+)/gm)) t.match(base, /:\d+\.\d+\.\d+-/, 'pinned')
+  for (const image of [read('Dockerfile'), read('Dockerfile.cuda')]) {
+    t.match(image, /^USER node$/m)
+    for (const [, base] of image.matchAll(/^FROM (\S+)/gm)) {
+      t.match(base, /:\d+\.\d+\.\d+-/, 'pinned')
+    }
+  }
 })
 
 interface Probe {

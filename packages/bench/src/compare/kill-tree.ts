@@ -3,7 +3,9 @@ import { spawn } from 'node:child_process'
 /** What {@link killTree} works with; the defaults are this machine's. */
 export interface KillTreeOptions {
   readonly platform?: NodeJS.Platform
+  /** Sends a signal to a process or, below 0, to a group; throws where there is none. */
   readonly kill?: (pid: number, signal: NodeJS.Signals) => void
+  /** Runs a program, without waiting for it. */
   readonly run?: (program: string, args: readonly string[]) => void
 }
 
