@@ -10,6 +10,7 @@ import type { RequestReport } from '../contracts/engine/request-report.js'
 import type { CachedState } from '../contracts/engine/cache-statistics.js'
 import type { SlotAction, SlotActionResult } from '../contracts/engine/slot-files.js'
 import type { SlotId } from '../contracts/model/backend.js'
+import type { TenantService } from '../contracts/scheduling/scheduler-policy.js'
 import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
 import type {
   ChatMessage,
@@ -112,6 +113,11 @@ export class EngineControl implements EngineCalls {
   ): Promise<SchedulerInfo> {
     this.engine.setPolicy(this.registry.createPolicy(policy, options))
     return await this.getScheduler()
+  }
+
+  /** Passes on what other engines did for tenants. */
+  async noteService(services: readonly TenantService[]): Promise<void> {
+    this.engine.scheduler().policy.onServedElsewhere?.(services)
   }
 
   async drain(): Promise<void> {

@@ -29,7 +29,10 @@ export function composePolicy(
   }
 }
 
-function joined(batching: Batching, order: Order): Pick<SchedulerPolicy, 'plan' | 'observe'> {
+function joined(
+  batching: Batching,
+  order: Order,
+): Pick<SchedulerPolicy, 'plan' | 'observe' | 'onServedElsewhere'> {
   let lastGroup: string | undefined
   return {
     plan(given) {
@@ -47,6 +50,7 @@ function joined(batching: Batching, order: Order): Pick<SchedulerPolicy, 'plan' 
       batching.observe?.(event)
       order.observe?.(event)
     },
+    onServedElsewhere: (services) => order.onServedElsewhere?.(services),
   }
 }
 

@@ -15,6 +15,7 @@ export const engineCalls = [
   'cache',
   'getScheduler',
   'setScheduler',
+  'noteService',
   'drain',
   'close',
 ] as const satisfies readonly (keyof EngineCalls)[]

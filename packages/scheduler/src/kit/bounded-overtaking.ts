@@ -48,6 +48,7 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
       clock.observe(event)
       order.observe?.(event)
     },
+    onServedElsewhere: (services) => order.onServedElsewhere?.(services),
   }
 }
 

@@ -54,6 +54,7 @@ export const fair = defineOrder({
           }
         },
         observe: (event) => ledger.observe(event),
+        onServedElsewhere: (services) => ledger.charge(services),
       },
       patience,
     )

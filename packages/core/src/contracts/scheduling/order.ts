@@ -1,4 +1,10 @@
-import type { Plan, SchedulerEvent, SchedulerState, SequenceView } from './scheduler-policy.js'
+import type {
+  Plan,
+  SchedulerEvent,
+  SchedulerState,
+  SequenceView,
+  TenantService,
+} from './scheduler-policy.js'
 
 /** Which waiting request is next: one of the two halves of a policy. */
 export interface Order {
@@ -20,4 +26,6 @@ export interface Order {
   preempt?(state: SchedulerState): readonly SequenceView[]
   /** Learns from what happened. */
   observe?(event: SchedulerEvent): void
+  /** See `SchedulerPolicy`. */
+  onServedElsewhere?(services: readonly TenantService[]): void
 }
