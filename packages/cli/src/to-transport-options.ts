@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { CllmError } from '@cllm/core'
-import type { KeyRing, KoaTransportOptions } from '@cllm/http-koa'
+import type { CreateLimitCounter, KeyRing, KoaTransportOptions } from '@cllm/http-koa'
 import type { CllmConfig } from './config/options/schema.js'
 
 /**
@@ -12,6 +12,7 @@ import type { CllmConfig } from './config/options/schema.js'
 export function toTransportOptions(
   { server, security }: CllmConfig,
   keys: KeyRing | undefined,
+  limitCounters?: CreateLimitCounter,
 ): Omit<KoaTransportOptions, 'protocols'> {
   const { requests_per_minute: requests, tokens_per_minute: tokens } = security
   const { tls_cert: cert, tls_key: key } = security
@@ -35,6 +36,7 @@ export function toTransportOptions(
         ...(tokens === 0 ? {} : { tokensPerMinute: tokens }),
       },
       ...(keys === undefined ? {} : { keys }),
+      ...(limitCounters === undefined ? {} : { limitCounters }),
     },
   }
 }

@@ -1,8 +1,8 @@
-import type { EngineInfo, FromEngine, ToEngine } from '@cllm/core'
+import type { EngineInfo, FromEngine, TenantService, ToEngine, WorkerStatistics } from '@cllm/core'
 import type { PlacedRequest, WorkerReport } from '@cllm/scheduler'
 
-/** Whether a worker takes new requests. */
-export type WorkerState = 'up' | 'draining'
+/** Whether a worker takes new requests; `restarting` while its engine is started again. */
+export type WorkerState = WorkerStatistics['state']
 
 /** A worker as the list of members has it. */
 export interface WorkerRecord {
@@ -17,6 +17,8 @@ export interface WorkerRecord {
    */
   readonly fingerprint: string
   readonly host: string
+  /** Letters that it has refused so far: no front of its cluster can have sent them. */
+  readonly refusedLetters: number
   /** Its load, when it was listed last. */
   readonly load: Pick<WorkerReport, 'slots' | 'open' | 'openTokens' | 'backlogTokens' | 'tokenMs'>
 }
@@ -33,6 +35,8 @@ export type ToWorker =
       readonly routed: Omit<PlacedRequest, 'id'>
       readonly submit: ToEngine & { readonly type: 'submit' }
     }
+  /** What other workers did for tenants of this front. */
+  | { readonly type: 'served'; readonly services: readonly TenantService[] }
   | Exclude<ToEngine, { readonly type: 'submit' }>
 
 /** A message of a worker to a front. */

@@ -1,5 +1,7 @@
-import { readFileSync } from 'node:fs'
-import { LocalEngineClient, systemClock, systemRandom } from '@cllm/core'
+import { spawnSync } from 'node:child_process'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { LocalEngineClient, silentLogger, systemClock, systemRandom } from '@cllm/core'
 import {
   createConformanceEngine,
   testChannel,
@@ -9,9 +11,12 @@ import {
 import {
   type ClusterBus,
   ClusterFront,
+  joinLocalWorkers,
   Link,
   type LinkLetter,
   RedisBus,
+  sharedCounter,
+  SharedText,
   WorkerHost,
 } from '@cllm/cluster'
 import { FakeServer, RedisServer, whyNoRedis } from '@cllm/cluster/testing'
@@ -75,6 +80,23 @@ async function client(connect: Connect) {
   }
 }
 
+/** An engine behind the router within a process; the suite knows the slots of one. */
+async function joined() {
+  const workers = ['one'].map((id) => {
+    const { engine, registry } = createConformanceEngine()
+    const client = new LocalEngineClient(engine, registry, systemRandom)
+    const forGood = new Promise<string>(() => {})
+    return { id, client, info: engine.info(), gone: forGood, onUp: () => {} }
+  })
+  const { client } = joinLocalWorkers(workers)
+  await client.ready()
+  return {
+    client,
+    dispose: async () =>
+      void (await Promise.all(workers.map(async (one) => await one.client.close()))),
+  }
+}
+
 // The clock's timers alone keep no process alive.
 const alive = setInterval(() => {}, 1000)
 t.teardown(() => clearInterval(alive))
@@ -83,6 +105,7 @@ const memory = new FakeServer(systemClock)
 const inMemory = async () => memory.connect()
 await testChannel(t, 'a link in memory', async () => await channel(inMemory))
 await testEngineClient(t, 'a cluster in memory', async () => await client(inMemory))
+await testEngineClient(t, 'engines of one process', joined)
 
 const missing = whyNoRedis()
 t.test('over Redis', { skip: missing ?? false }, async (t) => {
@@ -94,6 +117,150 @@ t.test('over Redis', { skip: missing ?? false }, async (t) => {
   await testChannel(t, 'a link over Redis', async () => await channel(connect))
   await testEngineClient(t, 'a cluster over Redis', async () => await client(connect))
 })
+
+t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => {
+  const server = await RedisServer.start()
+  t.teardown(async () => await server.kill())
+  const buses = await Promise.all([1, 2, 3].map(() => RedisBus.connect({ url: server.url })))
+  t.teardown(async () => void (await Promise.all(buses.map((bus) => bus.close()))))
+
+  await t.test('a text is the same for all, and outlives the server', async (t) => {
+    const [one, other] = buses.map((bus) => new SharedText(bus, 'keys')) as [SharedText, SharedText]
+    const seen: (string | null)[] = []
+    let tell: () => void = () => {}
+    const seenWith = async (length: number) => {
+      while (seen.at(-1)?.length !== length) await new Promise<void>((resolve) => (tell = resolve))
+    }
+    const close = await other.watch(systemClock, silentLogger, (text) => {
+      seen.push(text)
+      tell()
+    })
+    await one.update((text) => `${text ?? ''}a`)
+    await seenWith(1)
+    await Promise.all(['b', 'c'].map(async (letter) => await one.update((text) => text + letter)))
+    await seenWith(3)
+    t.equal(seen[0], null)
+    t.match(seen.at(-1), /^a(bc|cb)$/)
+    await server.kill()
+    await server.restart()
+    // A turn of the event loop in between: what fails at once would leave it no time to connect.
+    while ((await one.read().catch(() => null)) === null) await new Promise(setImmediate)
+    t.equal(await one.read(), seen.at(-1), 'it is written again')
+    close()
+  })
+
+  await t.test('counters are the same for all, and go on alone without the server', async (t) => {
+    const counters = buses.map((bus) => sharedCounter(bus, 'requests', 60))
+    const asked = Array.from({ length: 900 }, (_, index) => counters[index % 3]!.penalty('k', 1))
+    const used = (await Promise.all(asked)).map(({ consumedPoints }) => consumedPoints)
+    t.same(
+      used.toSorted((one, other) => one - other),
+      Array.from({ length: 900 }, (_, index) => index + 1),
+      'each request has a number of its own',
+    )
+    t.match(await counters[0]!.get('k'), { consumedPoints: 900 })
+    t.equal(await counters[0]!.get('other'), null)
+    await server.kill()
+    t.equal((await counters[1]!.penalty('k', 1)).consumedPoints, 1)
+  })
+})
+
+/** A key and a certificate for this machine; undefined without OpenSSL. */
+function selfSigned(folder: string) {
+  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
+  const about = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=IP:127.0.0.1', '-days', '1']
+  const kind = [
+    'req',
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:prime256v1',
+    '-nodes',
+  ]
+  const { status } = spawnSync('openssl', [...kind, '-keyout', key, '-out', cert, ...about])
+  return status === 0 ? { cert, key } : undefined
+}
+
+t.test(
+  'TLS, and users with the rights of docs/cluster.md',
+  { skip: missing ?? false },
+  async (t) => {
+    const folder = t.testdir({})
+    const tls = selfSigned(folder)
+    if (tls === undefined) return t.pass('there is no openssl')
+    const users = readFileSync(new URL('../../../deploy/redis/users.acl', import.meta.url), 'utf8')
+    for (const line of users.split('\n').filter((one) => !one.startsWith('user default'))) {
+      t.ok(page.includes(line), 'the page has the same rules')
+    }
+    const aclfile = join(folder, 'users.acl')
+    writeFileSync(aclfile, users)
+    const server = await RedisServer.startWithTls(tls, '--aclfile', aclfile)
+    t.teardown(async () => await server.kill())
+    await t.rejects(RedisBus.connect({ url: server.urlFor('front', 'FRONT') }), {
+      code: 'cluster_unavailable',
+      message: /self-signed/,
+    })
+    const ca = readFileSync(tls.cert, 'utf8')
+    const as = async (user: string) =>
+      await RedisBus.connect({ url: server.urlFor(user, user.toUpperCase()), ca })
+    await t.rejects(RedisBus.connect({ url: server.url, ca }), { code: 'cluster_unavailable' })
+
+    const [here, there, admin] = [await as('front'), await as('worker'), await as('admin')]
+    t.teardown(async () => void (await Promise.all([here, there, admin].map((bus) => bus.close()))))
+    const { engine, registry } = createConformanceEngine()
+    const own = new LocalEngineClient(engine, registry, systemRandom)
+    const id = 'worker-of-test'
+    const about = { info: engine.info(), fingerprint: 'one', host: 'here' }
+    const worker = new WorkerHost({ id, bus: there, client: own, ...about })
+    await worker.start()
+    const front = new ClusterFront({ id: 'front-of-test', bus: here })
+    await front.start()
+    const remote = front.client(engine.info().model.id)
+    await remote.ready()
+
+    for (const letter of [
+      'no JSON',
+      '{"l":1}',
+      '{"l":"front-of-test/1","n":2,"b":7}',
+      '[]',
+      'null',
+    ]) {
+      await admin.deliver(`worker:${id}`, letter)
+    }
+    // Nor does a stranger's guess of a link reach anything.
+    await admin.deliver(`worker:${id}`, '{"l":"other/1","n":1,"b":{"type":"cancel","id":"1"}}')
+    const types: string[] = []
+    for await (const { type } of remote.submit({ prompt: { text: 'a' }, maxTokens: 3 }))
+      types.push(type)
+    t.same(types, ['start', 'token', 'token', 'token', 'end'], 'what is good passes')
+    t.equal(worker.refusedLetters, 6, 'the rest is counted')
+
+    await sharedCounter(here, 'requests', 60).penalty('key', 1)
+    await new SharedText(admin, 'keys').update(() => 'secret')
+    t.equal(await new SharedText(here, 'keys').read(), 'secret')
+    const forbidden: readonly [RedisBus, ...string[]][] = [
+      [there, 'GET', 'cllm:keys'],
+      [there, 'SET', 'cllm:keys', 'mine'],
+      [there, 'GET', 'cllm:limit:requests:key'],
+      [there, 'XREAD', 'STREAMS', 'cllm:front:front-of-test', '0'],
+      [there, 'SMEMBERS', 'cllm:members'],
+      [there, 'EVAL', 'return 1', '0'],
+      [there, 'KEYS', '*'],
+      [there, 'FLUSHALL'],
+      [here, 'XREAD', 'STREAMS', `cllm:worker:${id}`, '0'],
+      [here, 'SET', `cllm:member:${id}`, 'mine'],
+      [here, 'CONFIG', 'GET', '*'],
+      [admin, 'XREAD', 'STREAMS', `cllm:worker:${id}`, '0'],
+    ]
+    for (const [bus, ...command] of forbidden) {
+      await t.rejects(bus.store.client.sendCommand(command), /NOPERM/, command.join(' '))
+    }
+    await front.close()
+    await worker.close()
+    await own.close()
+  },
+)
 
 t.test('a server that is not there is told', async (t) => {
   const url = 'redis://user:secret@127.0.0.1:1'

@@ -4,10 +4,12 @@ import {
   LocalEngineClient,
   nextNumber,
   PluginRegistry,
+  type RouterPolicy,
   SimulatedClock,
   systemRandom,
 } from '@cllm/core'
 import { drive, FakeBackend, firstComeFirstServed } from '@cllm/core/testing'
+import { createPolicy } from '@cllm/scheduler'
 import { ClusterFront, Link, type LinkLetter, WorkerHost } from '@cllm/cluster'
 import { FakeServer, type Fate } from '@cllm/cluster/testing'
 import * as fc from 'fast-check'
@@ -166,3 +168,66 @@ t.test('whatever is lost, doubled, late or dies: each token once and in order', 
   )
   t.ok(moved > 10, `${moved} requests moved`)
 })
+
+t.test('tenants have equal shares of all workers together', async (t) => {
+  const [shared, alone] = [await sharesOf(true), await sharesOf(false)]
+  t.ok(jain(shared) >= 0.95, `Jain's index ${jain(shared).toFixed(3)}: ${shared.join()}`)
+  t.ok(
+    jain(alone) < jain(shared) - 0.05,
+    `of workers that hear nothing of each other ${jain(alone).toFixed(3)}`,
+  )
+})
+
+/** Jain's index of fairness: 1 when all have the same. */
+function jain(shares: readonly number[]): number {
+  const sum = shares.reduce((total, share) => total + share, 0)
+  return sum ** 2 / (shares.length * shares.reduce((total, share) => total + share ** 2, 0))
+}
+
+/** The first tenant is on all workers in turns, each other one on two of them. */
+function homes(): RouterPolicy {
+  let turn = 0
+  return {
+    place({ tenant }, workers) {
+      const number = Number(tenant.replace('tenant-', ''))
+      turn++
+      const place = number === 0 ? turn : number + (turn % 2)
+      return { worker: workers[place % workers.length]!.id }
+    },
+  }
+}
+
+/** Tokens that 10 tenants get of 8 workers in 3 s; the first one asks for ten times as much. */
+async function sharesOf(isShared: boolean): Promise<number[]> {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock)
+  for (let index = 0; index < 8; index++) {
+    const backend = new FakeBackend({ clock, stepMs: () => 10 })
+    const policy = createPolicy('continuous+fair')
+    const engine = createEngine({ backend, policy, clock })
+    const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+    if (!isShared) client.noteService = async () => {}
+    const [bus, info] = [server.connect(), engine.info()]
+    const parts = { id: `worker-${index}`, bus, client, info, clock, fingerprint: 'f', host: 'h' }
+    await new WorkerHost(parts).start()
+  }
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, router: homes })
+  await front.start()
+  const client = front.client('fake')
+  const shares = Array.from({ length: 10 }, () => 0)
+  const keepAsking = async (tenant: number): Promise<void> => {
+    while (clock.now() < 3000) {
+      const prompt = { text: `the story of ${tenant}` }
+      const asked = { prompt, tenant: `tenant-${tenant}`, maxTokens: 20 }
+      for await (const { type } of client.submit(asked)) {
+        if (type === 'token' && clock.now() < 3000) shares[tenant]!++
+      }
+    }
+  }
+  const asking = shares.flatMap((_, tenant) =>
+    Array.from({ length: tenant === 0 ? 100 : 10 }, async () => await keepAsking(tenant)),
+  )
+  await drive(clock, Promise.all(asking))
+  await front.close()
+  return shares
+}

@@ -1,6 +1,7 @@
 import type { ApiKey, KeyRole } from '@cllm/http-koa'
 import Table from 'cli-table3'
 import { loadConfig } from '../config/load-config.js'
+import type { CllmConfig } from '../config/options/schema.js'
 import { createKey, readKeyFile, updateKeyFile } from '../keys/key-file.js'
 import type { CommandIo } from './command-io.js'
 import { defineCommand } from './flags/define-command.js'
@@ -9,6 +10,8 @@ import { integer } from './flags/values.js'
 
 const fileFlags = {
   'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS', String),
+  cluster: one('URL', "Keys of a cluster, on its server, in place of a file's", String),
+  'cluster-ca': one('FILE', "Checks a `rediss://` server's certificate", String),
   config: one('FILE', 'The YAML file of `cllm serve`, for its `security.api_keys`', String),
 }
 
@@ -39,15 +42,17 @@ A running server with this file accepts the key within a second.`,
       ...(tokens === undefined ? {} : { tokensPerMinute: tokens }),
       ...(monthly === undefined ? {} : { tokensPerMonth: monthly }),
     })
-    const file = keyFile(flags, io)
-    await updateKeyFile(file, io.signal, (keys) => {
-      if (keys.some((other) => other.name === name)) {
-        throw wrong(`${file} has a key "${name}" already; \`cllm keys revoke\` removes it`)
-      }
-      return [...keys, key]
+    const place = await withKeys(flags, io, async ({ where, update }) => {
+      await update((keys) => {
+        if (keys.some((other) => other.name === name)) {
+          throw wrong(`${where} has a key "${name}" already; \`cllm keys revoke\` removes it`)
+        }
+        return [...keys, key]
+      })
+      return where
     })
     io.stdout.write(`${secret}\n`)
-    io.stderr.write(`added to ${file}; the key cannot be shown again\n`)
+    io.stderr.write(`added to ${place}; the key cannot be shown again\n`)
     return 0
   },
 })
@@ -60,7 +65,8 @@ export const listKeys = defineCommand({
   doc: 'Lists the names, tenants, roles and limits of the keys in the file.',
   flags: listFlags,
   async run({ flags }, io) {
-    const keys = readKeyFile(keyFile(flags, io)).map((key) => ({ ...key, hash: undefined }))
+    const all = await withKeys(flags, io, async ({ read }) => await read())
+    const keys = all.map((key) => ({ ...key, hash: undefined }))
     io.stdout.write(flags.json ? `${JSON.stringify(keys, undefined, 2)}\n` : `${table(keys)}\n`)
     return 0
   },
@@ -72,24 +78,62 @@ export const revokeKey = defineCommand({
   doc: 'Removes a key from the file. A running server with this file refuses it within a second.',
   flags: fileFlags,
   async run({ flags, words: [name = ''] }, io) {
-    const file = keyFile(flags, io)
-    await updateKeyFile(file, io.signal, (keys) => {
-      const rest = keys.filter((key) => key.name !== name)
-      if (rest.length === keys.length) throw wrong(`${file} has no key "${name}"`)
-      return rest
+    await withKeys(flags, io, async ({ where, update }) => {
+      await update((keys) => {
+        const rest = keys.filter((key) => key.name !== name)
+        if (rest.length === keys.length) throw wrong(`${where} has no key "${name}"`)
+        return rest
+      })
     })
     io.stderr.write(`revoked ${name}\n`)
     return 0
   },
 })
 
-function keyFile(flags: Values<typeof fileFlags>, { env }: CommandIo): string {
-  const argv = (['config', 'api-keys'] as const).flatMap((flag) =>
+/** Where keys are kept. */
+interface KeyPlace {
+  /** Its name, for people. */
+  readonly where: string
+  readonly read: () => Promise<readonly ApiKey[]>
+  readonly update: (change: (keys: readonly ApiKey[]) => readonly ApiKey[]) => Promise<void>
+}
+
+/** Uses the keys of a cluster where its URL is given, else those of a file. */
+async function withKeys<T>(
+  flags: Values<typeof fileFlags>,
+  { env, signal }: CommandIo,
+  use: (place: KeyPlace) => Promise<T>,
+): Promise<T> {
+  const argv = (['config', 'api-keys', 'cluster', 'cluster-ca'] as const).flatMap((flag) =>
     flags[flag] === undefined ? [] : [`--${flag}`, flags[flag]],
   )
-  const file = loadConfig({ argv, env }).config.security.api_keys
-  if (file === null) throw wrong('expected --api-keys FILE')
-  return file
+  const { cluster, security } = loadConfig({ argv, env }).config
+  if (flags.cluster !== undefined) return await withClusterKeys(cluster, use)
+  const file = security.api_keys
+  if (file === null) throw wrong('expected --api-keys FILE, or --cluster URL')
+  return await use({
+    where: file,
+    read: async () => readKeyFile(file),
+    update: async (change) => await updateKeyFile(file, signal, change),
+  })
+}
+
+async function withClusterKeys<T>(
+  cluster: CllmConfig['cluster'],
+  use: (place: KeyPlace) => Promise<T>,
+): Promise<T> {
+  const { connectBus } = await import('./cluster/connect-bus.js')
+  const { readClusterKeys, updateClusterKeys } = await import('../keys/cluster-keys.js')
+  const bus = await connectBus(cluster)
+  try {
+    return await use({
+      where: 'the cluster',
+      read: async () => await readClusterKeys(bus),
+      update: async (change) => await updateClusterKeys(bus, change),
+    })
+  } finally {
+    await bus.close()
+  }
 }
 
 function roleOf(role: string): KeyRole {

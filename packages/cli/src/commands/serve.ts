@@ -3,7 +3,7 @@ import { koaTransport, protocolsPlugin, type KeyRing, type LogLevelControl } fro
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
 import { CrashFiles, crashFolder } from '../engine/crash-files.js'
-import { openKeyRing } from '../keys/open-key-ring.js'
+import { openKeyRing, type OpenKeyRing } from '../keys/open-key-ring.js'
 import { createLogger, type LevelledLogger } from '../logger.js'
 import type { Served } from '../models/served/served.js'
 import type { LoadingParts } from '../models/served/loadable-models.js'
@@ -34,14 +34,19 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
   for (const warning of loaded.warnings) logger.warn({}, warning)
 
   const { api_key: apiKey, api_keys: file } = config.security
-  const keys = openKeyRing({ apiKey, file }, logger)
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
   const models = await servedBy(loaded, io, { registry, logger, crashes })
+  let keys: OpenKeyRing | undefined
   try {
+    const sources = { apiKey, file }
+    keys =
+      models.shared !== undefined && config.cluster.keys
+        ? await models.shared.openKeys(sources, logger)
+        : openKeyRing(sources, logger)
     return await serveModels(models, loaded, { keys, registry, logger, level }, io)
   } finally {
-    await models.close()
     keys?.close()
+    await models.close()
     await crashes.written()
   }
 }
@@ -65,7 +70,7 @@ async function serveModels(
   io: CommandIo,
 ): Promise<number> {
   const drainSeconds = loaded.config.server.drain_timeout
-  const transport = toTransportOptions(loaded.config, keys)
+  const transport = toTransportOptions(loaded.config, keys, models.shared?.limitCounters)
   const tracing = await tracingOf(loaded)
   let isReady = false
   const protocols = [

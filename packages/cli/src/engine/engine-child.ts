@@ -8,6 +8,7 @@ import { availableMemory } from './memory/available-memory.js'
 import { cacheSize } from './memory/cache-size.js'
 import { stateFilesOf } from './memory/state-files.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
+import { fingerprintOf } from './fingerprint.js'
 import { loadAdapters } from './load-adapters.js'
 import { findNativeLibrary } from './native-library.js'
 import { parentChannel } from './process-channel.js'
@@ -28,11 +29,12 @@ async function start(settings: EngineSettings): Promise<void> {
     })
     const { use, cache = { ram: 0 }, engines = 1 } = settings
     const isLlamaCpp = settings.backendName === llamaCpp
+    const library = isLlamaCpp ? await findNativeLibrary(process.env, ownLogger) : undefined
     const registry = await loadRegistry(settings, {
       limits: {
         availableMemory: () => availableMemory(settings.heldBytes),
         cores: { cores: availableCores(), engines },
-        library: isLlamaCpp ? await findNativeLibrary(process.env, ownLogger) : undefined,
+        library,
       },
     })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)
@@ -46,7 +48,9 @@ async function start(settings: EngineSettings): Promise<void> {
     const made = { backend, policy, fallbackPolicy, logger, options, registry, use: parts }
     const engine = createEngine({ ...made, ...stateFilesOf(cache, logger) })
     await loadAdapters(engine, settings, logger)
-    hostEngine(engine, registry, channel)
+    const { kvCacheType, flashAttention } = settings.backend
+    const fingerprint = await fingerprintOf(engine.info(), { kvCacheType, flashAttention, library })
+    hostEngine(engine, registry, channel, { fingerprint })
     void engine.failed().then((error) => {
       logger.error({ err: error }, 'the engine failed: its process ends and is replaced')
       process.disconnect()

@@ -31,10 +31,7 @@ export function openKeyRing(
   interval = pollMs,
 ): OpenKeyRing | undefined {
   if (apiKey === null && file === null) return undefined
-  const own: ApiKey[] =
-    apiKey === null
-      ? []
-      : [{ name: 'api-key', tenant: 'default', role: 'admin', hash: hashKey(apiKey) }]
+  const own = ownKeys(apiKey)
   if (file === null) return { ...keyRing(() => own), close: () => {} }
   // Read the version before the file, so that no change is missed.
   let seen = versionOf(file)
@@ -58,4 +55,10 @@ export function openKeyRing(
 function versionOf(file: string): string | undefined {
   const stats = statSync(file, { throwIfNoEntry: false })
   return stats && `${stats.mtimeMs} ${stats.size} ${stats.ino}`
+}
+
+/** The key that is set itself, if one is. */
+function ownKeys(apiKey: string | null): ApiKey[] {
+  if (apiKey === null) return []
+  return [{ name: 'api-key', tenant: 'default', role: 'admin', hash: hashKey(apiKey) }]
 }

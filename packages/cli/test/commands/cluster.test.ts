@@ -1,12 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
+import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import type { ReadableStream } from 'node:stream/web'
 import { ClusterFront, RedisBus } from '@cllm/cluster'
 import { RedisServer, whyNoRedis } from '@cllm/cluster/testing'
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { plainEnvironment } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
+import { childrenOf } from '../plain-process.js'
 import { bin, model } from '../serve-process.js'
 
 const usual = ['--threads', '1', '--gpu', 'off', '--log-level', 'error', '--slots', '8']
@@ -85,6 +88,92 @@ async function serveAll(client: EngineClient, onTokens: (count: number) => void 
   )
 }
 
+/** Starts `cllm serve`; returns its URL. */
+async function startServer(t: Test, ...args: readonly string[]) {
+  const child = start(t, 'serve', '--port', '0', ...args)
+  const errors = text(child.stderr!)
+  const line = await Promise.race([
+    once(createInterface(child.stdout!), 'line').then(String),
+    errors,
+  ])
+  t.match(line, /^listening on http/)
+  return { child, base: line.replace('listening on ', '') }
+}
+
+/** The events of a stream. */
+async function* eventsOf({ body }: Response): AsyncGenerator<string> {
+  const input = Readable.fromWeb(body as ReadableStream)
+  for await (const line of createInterface({ input })) {
+    if (line.startsWith('data: ')) yield line.slice('data: '.length)
+  }
+}
+
+async function post(url: string, body: object, key?: string): Promise<Response> {
+  return await fetch(url, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      ...(key !== undefined && { authorization: `Bearer ${key}` }),
+    },
+    body: JSON.stringify(body),
+  })
+}
+
+/** As the first server said. */
+let fingerprint: string | undefined
+
+t.test('one of several engines of a server is killed: no token is lost', async (t) => {
+  const served = ['--model', model, ...usual]
+  const { child, base } = await startServer(t, '--workers', '2', ...served)
+  const engines = childrenOf(child)
+  t.equal(engines.length, 2)
+  let chunks = 0
+  const answer = async (index: number, onChunk: (count: number) => void) => {
+    const response = await post(`${base}/v1/completions`, {
+      prompt: `Story ${index}. Once upon a time`,
+      max_tokens: 60,
+      temperature: index % 2,
+      seed: index,
+      ignore_eos: true,
+      stream: true,
+    })
+    let content = ''
+    let computedBy = ''
+    for await (const data of eventsOf(response)) {
+      if (data === '[DONE]') continue
+      const chunk = JSON.parse(data) as {
+        system_fingerprint: string
+        choices: { text: string }[]
+      }
+      content += chunk.choices[0]?.text ?? ''
+      computedBy = chunk.system_fingerprint
+      onChunk(++chunks)
+    }
+    return { content, computedBy }
+  }
+  const all = async (onChunk: (count: number) => void = () => {}) =>
+    await Promise.all(Array.from({ length: 8 }, (_, index) => answer(index, onChunk)))
+  const undisturbed = await all()
+  t.ok(undisturbed.every(({ content }) => content.length > 100))
+  t.match(undisturbed[0]?.computedBy, /^fp_[0-9a-f]{16}$/)
+  chunks = 0
+  const disturbed = await all((count) => {
+    if (count === 60) process.kill(engines[0]!, 'SIGKILL')
+  })
+  t.same(disturbed, undisturbed)
+
+  const metrics = await (await fetch(`${base}/metrics`)).text()
+  const [, moved = '0'] = /cllm_requests_moved_total\{.*exact="true"\} (\d+)/.exec(metrics) ?? []
+  t.ok(Number(moved) >= 1, `${moved} requests moved`)
+  const health = await (await fetch(`${base}/health?level=detailed`)).json()
+  t.match(health, { data: { workers: [{ id: 'engine-1' }, { id: 'engine-2', state: 'up' }] } })
+  const one = await post(`${base}/generate`, { prompt: 'Once', max_tokens: 2 })
+  const id = one.headers.get('x-request-id')
+  const report = await (await fetch(`${base}/requests/${id}`)).json()
+  t.match(report, { data: { id, worker: /^engine-[12]$/, moves: 0 } })
+  fingerprint = undisturbed[0]?.computedBy
+})
+
 const missing = whyNoRedis()
 
 t.test('workers that are killed lose no token', { skip: missing ?? false }, async (t) => {
@@ -125,16 +214,23 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
   })
 
   await t.test('the commands of a cluster', async (t) => {
-    const served = start(t, 'serve', '--cluster', url, '--port', '0', '--log-level', 'error')
-    const [line] = (await once(createInterface(served.stdout!), 'line')) as [string]
-    t.match(line, /^listening on http/)
-    const base = line.replace('listening on ', '')
-    const response = await fetch(`${base}/v1/completions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ prompt: 'Once upon a time', max_tokens: 5, temperature: 0 }),
+    const keys = ['--cluster-keys', '--requests-per-minute', '2', '--log-level', 'error']
+    const [{ base }, added] = await Promise.all([
+      startServer(t, '--cluster', url, ...keys),
+      run(t, 'keys', 'add', 'anna', '--cluster', url),
+    ])
+    t.equal(added.code, 0, added.err)
+    const key = added.out.trim()
+    const asked = { prompt: 'Once upon a time', max_tokens: 5, temperature: 0 }
+    t.equal((await post(`${base}/v1/completions`, asked)).status, 401)
+    // The front reads the keys several times a second.
+    let response = await post(`${base}/v1/completions`, asked, key)
+    while (response.status === 401) response = await post(`${base}/v1/completions`, asked, key)
+    t.match(await response.json(), {
+      model: 'stories15m-q8_0',
+      system_fingerprint: fingerprint,
+      usage: { completion_tokens: 5 },
     })
-    t.match(await response.json(), { model: 'stories15m-q8_0', usage: { completion_tokens: 5 } })
 
     t.equal((await fetch(`${base}/health/ready`)).status, 200)
     const { out } = await run(t, 'cluster', '--json', '--cluster', url)
@@ -144,7 +240,17 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
       listed.some(({ id, state }) => id === last.id && state === 'up'),
       out,
     )
-    t.equal(new Set(listed.map(({ fingerprint }) => fingerprint)).size, 1)
+    t.same(
+      [...new Set(listed.map((worker) => worker.fingerprint))],
+      [fingerprint],
+      'the same on one machine',
+    )
+
+    t.equal((await run(t, 'keys', 'revoke', 'anna', '--cluster', url)).code, 0)
+    const revokedAt = performance.now()
+    while ((await post(`${base}/v1/completions`, asked, key)).status !== 401);
+    const ms = performance.now() - revokedAt
+    t.ok(ms < 1500, `refused ${ms} ms after it was revoked`)
 
     const wrong = await run(t, 'cluster', 'drain', `${last.id.slice(0, -1)}x`, '--cluster', url)
     t.equal(wrong.code, 2)

@@ -7,6 +7,8 @@ import { type Letter, Outbox } from './outbox.js'
 export interface RedisBusOptions {
   /** `redis://user:password@host:port/db`, or `rediss://` for TLS. */
   readonly url: string
+  /** The authority in PEM format that a `rediss://` server's certificate is checked with. Default: the system's. */
+  readonly ca?: string
   /** What all its keys begin with; default `cllm:`. */
   readonly prefix?: string
   /** Milliseconds for the first connection; default 5,000. */
@@ -24,6 +26,12 @@ const mailboxMs = 60_000
 const outboxLimit = 64 * 2 ** 20
 
 type Client = ReturnType<typeof connectTo>
+
+/** @internal A connection to the server, and what all keys begin with. */
+export interface RedisStore {
+  readonly client: Client
+  readonly prefix: string
+}
 
 /**
  * A cluster on Redis (6.2 or later) or Valkey. A mailbox is a stream: its owner reads it with one
@@ -58,8 +66,9 @@ export class RedisBus implements ClusterBus {
    * @throws `cluster_unavailable` when it cannot be reached, or refuses the user
    */
   static async connect(options: RedisBusOptions): Promise<RedisBus> {
-    const { url, connectTimeoutMs = 5000, clock = systemClock } = options
-    const clients = [connectTo(url), connectTo(url)] as const
+    const { connectTimeoutMs = 5000, clock = systemClock } = options
+    const { url } = options
+    const clients = [connectTo(options), connectTo(options)] as const
     let problem: unknown
     let cancel: () => void = () => {}
     const late = new Promise<never>((_, reject) => {
@@ -84,6 +93,11 @@ export class RedisBus implements ClusterBus {
       cancel()
     }
     return new RedisBus(...clients, options)
+  }
+
+  /** @internal The connection for commands, for what is shared besides messages. */
+  get store(): RedisStore {
+    return { client: this.writer, prefix: this.#prefix }
   }
 
   get isReachable(): boolean {
@@ -216,13 +230,14 @@ export class RedisBus implements ClusterBus {
   }
 }
 
-function connectTo(url: string) {
+function connectTo({ url, ca }: RedisBusOptions) {
+  const tls = ca === undefined ? {} : { tls: true as const, ca }
   return createClient({
     url,
     RESP: 2,
     // Commands wait for the next connection in the outbox, where they keep their order.
     disableOfflineQueue: true,
-    socket: { reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
+    socket: { ...tls, reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
   })
 }
 

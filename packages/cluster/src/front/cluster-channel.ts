@@ -8,10 +8,11 @@ import {
   type RouterPolicy,
   type ToEngine,
 } from '@cllm/core'
-import type { Link } from '../link/link.js'
+import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { type Member, Members } from './members.js'
-import { Placing, type PlacingCounts, type PlacingOptions } from './placing.js'
+import { Placing } from './placing.js'
+import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { WorkerCalls } from './worker-calls.js'
 
 /** What a {@link ClusterChannel} is made of. */
@@ -23,6 +24,8 @@ export interface ClusterChannelParts {
   readonly random: Random
   readonly logger: Logger
   readonly options: PlacingOptions
+  /** Letters that the front has refused so far; default: it gets none. */
+  readonly refusedLetters?: () => number
 }
 
 /** The workers of one model as the channel to one engine. */
@@ -34,6 +37,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   #isClosed = false
   #drains: number[] | undefined
   #onMessage: (message: FromEngine) => void = () => {}
+  #onClose: (reason: string) => void = () => {}
 
   constructor(private readonly parts: ClusterChannelParts) {
     this.#members = new Members(parts.front, parts.clock)
@@ -45,7 +49,10 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
         this.#checkDrained()
       },
     })
-    this.#calls = new WorkerCalls(this.#members, this.#placing, (answer) => this.#onMessage(answer))
+    this.#calls = new WorkerCalls(this.#members, this.#placing, {
+      answer: (answer) => this.#onMessage(answer),
+      refusedLetters: parts.refusedLetters ?? (() => 0),
+    })
   }
 
   /** The workers, with what they reported. */
@@ -74,11 +81,19 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     this.#onMessage = listener
   }
 
-  /** It has no end of its own: workers come and go. */
-  onClose(): void {}
+  /** It has no end of its own: workers come and go. See {@link end}. */
+  onClose(listener: (reason: string) => void): void {
+    this.#onClose = listener
+  }
+
+  /** No worker will come any more: all that is under way fails with `engine_unavailable`. */
+  end(reason: string): void {
+    this.#isClosed = true
+    this.#onClose(reason)
+  }
 
   /** A worker is there. */
-  join(record: WorkerRecord, link: Link<ToWorker, FromWorker>): void {
+  join(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): void {
     const member = this.#members.add(record, link)
     link.onMessage((message) => this.#receive(member, message))
     link.onClose((reason) => this.#onLost(member, reason))
@@ -88,7 +103,11 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   #receive(member: Member, message: FromWorker): void {
     if (message.type === 'events') this.#placing.onEvents(member, message.events)
     else if (message.type === 'report') {
+      const { state: before } = member
       this.#members.onReport(member, message.state, message.report)
+      if (message.state === 'restarting' && before !== 'restarting') {
+        this.#placing.onRestarting(member.record.id)
+      }
       if (!this.#isReady) this.#onMessage({ type: 'ready', info: member.record.info })
       this.#isReady = true
       this.#placing.retry()

@@ -10,9 +10,10 @@ import {
 import { createRouter } from '@cllm/scheduler'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
 import { defaultLinkTimes, Link, type LinkLetter, type LinkTimes } from '../link/link.js'
+import { parseLetter } from '../link/parse-letter.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { ClusterEngineClient } from './cluster-engine-client.js'
-import { defaultPlacingOptions, type PlacingOptions } from './placing.js'
+import { defaultPlacingOptions, type PlacingOptions } from './placing-options.js'
 
 /** What a front is made of; all but the bus and the id have defaults. */
 export interface ClusterFrontParts {
@@ -34,6 +35,8 @@ const watchMs = 500
 
 /** A front of a cluster: it finds the workers and has a client for each of their models. */
 export class ClusterFront {
+  /** Letters that no worker of this cluster can have sent, and those of links that have ended. */
+  refusedLetters = 0
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #times: LinkTimes
@@ -62,8 +65,10 @@ export class ClusterFront {
    */
   async start(): Promise<void> {
     this.parts.bus.listen(frontMailbox(this.parts.id), (text) => {
-      const letter = JSON.parse(text) as LinkLetter
-      this.#links.get(letter.l)?.receive(letter)
+      const letter = parseLetter(text)
+      const link = letter === undefined || 'order' in letter ? undefined : this.#links.get(letter.l)
+      if (link === undefined) this.refusedLetters++
+      else link.receive(letter as LinkLetter)
     })
     await this.#look()
     this.#watch()
@@ -79,6 +84,7 @@ export class ClusterFront {
       router: router(),
       clock: this.#clock,
       random,
+      refusedLetters: () => this.refusedLetters,
       logger: this.#logger,
       options: { ...defaultPlacingOptions, ...this.parts.options },
     })

@@ -1,13 +1,13 @@
-import { CllmError, type Clock } from '@cllm/core'
+import { CllmError, type Clock, type WorkerStatistics } from '@cllm/core'
 import type { WorkerReport } from '@cllm/scheduler'
 import { WorkerTable } from '@cllm/scheduler'
-import type { Link } from '../link/link.js'
+import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerRecord, WorkerState } from '../messages.js'
 
 /** A worker that this front has a link to. */
 export interface Member {
   record: WorkerRecord
-  readonly link: Link<ToWorker, FromWorker>
+  readonly link: NamedChannel<ToWorker, FromWorker>
   state: WorkerState
   /** What it reported last; undefined before the first report, until which it gets nothing. */
   report: WorkerReport | undefined
@@ -34,7 +34,7 @@ export class Members {
     return id === undefined ? undefined : this.#members.get(id)
   }
 
-  add(record: WorkerRecord, link: Link<ToWorker, FromWorker>): Member {
+  add(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): Member {
     const member: Member = { record, link, state: record.state, report: undefined }
     this.#members.set(record.id, member)
     return member
@@ -51,6 +51,14 @@ export class Members {
     member.report = report
     this.table.set(id, report, this.clock.now())
     this.table.setEligible(id, state === 'up')
+  }
+
+  /** What they say of themselves. */
+  get statistics(): WorkerStatistics[] {
+    return this.all.map(({ record: { id }, state, report }) => {
+      const { slots = 0, open = 0 } = report ?? {}
+      return { id, state, slots, open }
+    })
   }
 
   /**

@@ -3,7 +3,22 @@ import type { Distribution, EngineStatistics } from '@cllm/core'
 /** The statistics of several engines as of one: counters are summed, slots follow each other. */
 export function mergeStatistics(all: readonly EngineStatistics[]): EngineStatistics {
   const [first, ...others] = all as readonly [EngineStatistics, ...EngineStatistics[]]
-  return others.reduce((sum, one) => merge(sum, one) as EngineStatistics, first)
+  const sum = others.reduce((sum, one) => merge(sum, one) as EngineStatistics, first)
+  return { ...sum, slots: sum.slots.map((one, slot) => ({ ...one, slot })) }
+}
+
+/** A worker's statistics, with a front's requests under the ids that they have there. */
+export function ownStatistics(
+  statistics: EngineStatistics,
+  prefix: string,
+  ids: ReadonlyMap<string, string>,
+): EngineStatistics {
+  const slots = statistics.slots.map((one) => {
+    const { request } = one
+    if (request?.startsWith(prefix) !== true) return one
+    return { ...one, request: ids.get(request.slice(prefix.length)) ?? request }
+  })
+  return { ...statistics, slots }
 }
 
 function merge(one: unknown, other: unknown): unknown {

@@ -13,6 +13,8 @@ export class PlacedRequest {
   wireId: string | undefined
   /** How often it lost its worker. */
   moves = 0
+  /** Whether an engine died while it drew its tokens. */
+  hasCrashed = false
   /** The fingerprint of the worker that drew its tokens. */
   fingerprint: string | undefined
   readonly entry: InFlightRequest

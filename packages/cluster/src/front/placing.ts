@@ -12,30 +12,8 @@ import {
 import { HeldRequests } from './held-requests.js'
 import type { Member, Members } from './members.js'
 import { PlacedRequest } from './placed-request.js'
-
-/** Limits of a front. */
-export interface PlacingOptions {
-  /** Milliseconds for which a request waits for a worker while there is none; default 30,000. */
-  readonly patienceMs: number
-  /** A request that loses so many workers fails: it may be what kills them. Default 10. */
-  readonly maxMoves: number
-}
-
-/** The defaults of {@link PlacingOptions}. */
-export const defaultPlacingOptions: PlacingOptions = Object.freeze({
-  patienceMs: 30_000,
-  maxMoves: 10,
-})
-
-/** Counters of a front. */
-export interface PlacingCounts {
-  /** Requests that were placed, moves included. */
-  placed: number
-  /** Requests that went on elsewhere, on a worker that computes the same numbers … */
-  movedExactly: number
-  /** … and on one that may differ in rounding. */
-  movedInexactly: number
-}
+import type { PlacingCounts, PlacingOptions } from './placing-options.js'
+import { SharedService } from './shared-service.js'
 
 /** What placing is made of. */
 export interface PlacingParts {
@@ -63,10 +41,16 @@ export class Placing {
   readonly #onWire = new Map<string, PlacedRequest>()
   readonly #held: HeldRequests
   readonly #ended = new Map<string, PlacedRequest>()
+  readonly #service: SharedService
   #placements = 0
   #tokensPerCharacter = 0.3
 
   constructor(private readonly parts: PlacingParts) {
+    const { members } = parts
+    const workers = () => members.all.map(({ record }) => record.id)
+    this.#service = new SharedService(parts.clock, workers, (worker, services) =>
+      members.get(worker)?.link.send({ type: 'served', services }),
+    )
     this.#held = new HeldRequests(parts.clock, parts.options.patienceMs, {
       onTurn: (placed) => this.#place(placed),
       onExpired: (placed, error) => this.#fail(placed, error),
@@ -134,6 +118,7 @@ export class Placing {
       const placed = this.#onWire.get(wireId)
       // What an earlier worker still says is not heard.
       if (placed === undefined || placed.worker !== member.record.id) continue
+      this.#service.onEvent(member.record.id, placed.entry.request.tenant, event)
       const told = this.#take(placed, event, member)
       if (told !== undefined) fresh.push({ id: placed.id, event: told })
     }
@@ -145,6 +130,20 @@ export class Placing {
     const own = [...this.#requests.values()].filter((placed) => placed.worker === worker)
     for (const placed of own) this.#move(placed)
     if (own.length > 0) this.parts.logger.warn({ worker, requests: own.length }, 'requests move')
+  }
+
+  /**
+   * The engine of a worker died and is started again. What has a token of it goes on at another worker at
+   * once. The others, and those that lost an engine before, may be what kills engines: that worker runs
+   * them one at a time.
+   */
+  onRestarting(worker: string): void {
+    if (!this.parts.members.table.hasEligible) return
+    for (const placed of this.#requests.values()) {
+      if (placed.worker !== worker || !placed.entry.isProven || placed.hasCrashed) continue
+      placed.hasCrashed = true
+      this.#move(placed)
+    }
   }
 
   #take(placed: PlacedRequest, event: RequestEvent, member: Member): RequestEvent | undefined {

@@ -1,7 +1,7 @@
 import { CllmError, type EngineCallName, type FromEngine, type ToEngine } from '@cllm/core'
 import type { EngineActivity, EngineStatistics, RequestReport } from '@cllm/core'
-import type { Member, Members } from './members.js'
-import { mergeStatistics } from './merge-statistics.js'
+import { type Member, type Members, noWorker } from './members.js'
+import { mergeStatistics, ownStatistics } from './merge-statistics.js'
 import { ownActivity } from './own-activity.js'
 import type { Placing } from './placing.js'
 
@@ -10,7 +10,7 @@ interface Call {
   readonly message: ToEngine & { readonly type: 'call' }
   readonly answers: Map<string, unknown>
   readonly waitsFor: Set<string>
-  readonly merge: (answers: readonly unknown[]) => unknown
+  readonly merge: (values: readonly unknown[], byWorker: ReadonlyMap<string, unknown>) => unknown
   deaths: number
 }
 
@@ -25,27 +25,34 @@ const patient: ReadonlySet<EngineCallName> = new Set([
   'getScheduler',
 ])
 
-/** Calls that all workers get. */
-const forAll: Partial<Record<EngineCallName, (answers: readonly unknown[]) => unknown>> = {
-  statistics: (answers) => mergeStatistics(answers as EngineStatistics[]),
-  setScheduler: ([first]) => first,
+/** What the calls need of their front. */
+export interface CallingFront {
+  readonly answer: (answer: Answer) => void
+  /** Letters that it has refused so far. */
+  readonly refusedLetters: () => number
 }
 
 /** The calls of a front's clients, at the workers. */
 export class WorkerCalls {
   readonly #open = new Map<number, Call>()
+  /** What each worker said last of itself. */
+  readonly #statistics = new Map<string, EngineStatistics>()
 
   constructor(
     private readonly members: Members,
     private readonly placing: Placing,
-    private readonly answer: (answer: Answer) => void,
+    private readonly front: CallingFront,
   ) {}
 
   make(message: ToEngine & { readonly type: 'call' }): void {
     try {
       if (message.name === 'explain') this.#explain(message)
       else if (message.name === 'activity') this.#activity(message)
-      else this.#make(message)
+      else if (message.name === 'slotAction') this.#slotAction(message)
+      else if (message.name === 'statistics') this.#statisticsOfAll(message)
+      else if (message.name === 'setScheduler')
+        this.#send(message, this.#known(), ([first]) => first)
+      else this.#send(message, [this.members.forCall()], ([first]) => first)
     } catch (error) {
       this.#fail(message.call, error)
     }
@@ -61,16 +68,17 @@ export class WorkerCalls {
   onAnswer({ record: { id } }: Member, answer: Answer): void {
     const open = this.#open.get(answer.call)
     if (open === undefined || !open.waitsFor.delete(id)) return
-    if (answer.type === 'error') {
+    if (answer.type === 'result') open.answers.set(id, answer.value)
+    else if (open.message.name !== 'statistics' || open.answers.size + open.waitsFor.size === 0) {
       this.#open.delete(answer.call)
-      return this.answer(answer)
+      return this.front.answer(answer)
     }
-    open.answers.set(id, answer.value)
     this.#finish(open)
   }
 
   /** A worker is lost: calls to it go elsewhere, or do without it, or fail. */
   onLost(worker: string): void {
+    this.#statistics.delete(worker)
     // Some are made again meanwhile.
     const all = [...this.#open.values()]
     for (const open of all) {
@@ -95,11 +103,45 @@ export class WorkerCalls {
     for (const call of this.#open.keys()) this.#fail(call, error)
   }
 
-  #make(message: ToEngine & { readonly type: 'call' }): void {
-    const merge = forAll[message.name]
-    const one = this.members.forCall()
+  /** @throws `engine_unavailable` */
+  #known(): Member[] {
     const known = this.members.all.filter(({ report }) => report !== undefined)
-    this.#send(message, merge === undefined ? [one] : known, merge ?? (([first]) => first))
+    if (known.length === 0) throw noWorker()
+    return known
+  }
+
+  /** Those of a worker that cannot answer now are as they were, so that no counter goes back. */
+  #statisticsOfAll(message: Call['message']): void {
+    const known = this.#known()
+    const { placed, movedExactly, movedInexactly } = this.placing.counts
+    this.#send(message, known, (_, answers) => {
+      const ids = this.placing.idsByWire()
+      const all = known.flatMap(({ record, link }) => {
+        const own = answers.get(record.id) as EngineStatistics | undefined
+        if (own !== undefined) this.#statistics.set(record.id, own)
+        const last = own ?? this.#statistics.get(record.id)
+        return last === undefined ? [] : [ownStatistics(last, `${link.id}/`, ids)]
+      })
+      const list = this.members.statistics
+      const counts = { placed, movedExactly, movedInexactly }
+      const workers = { list, ...counts, refusedLetters: this.front.refusedLetters() }
+      return { ...mergeStatistics(all), workers }
+    })
+  }
+
+  /** Slots are counted through, in the order of the workers. */
+  #slotAction(message: Call['message']): void {
+    const [slot, ...more] = message.arguments as [number, ...unknown[]]
+    let own = slot
+    for (const member of this.#known()) {
+      const slots = member.report?.slots ?? 0
+      if (own < slots) {
+        const there = { ...message, arguments: [own, ...more] }
+        return this.#send(there, [member], ([result]) => ({ ...(result as object), slot }))
+      }
+      own -= slots
+    }
+    throw new CllmError('invalid_request', `There is no slot ${slot}`)
   }
 
   /** The worker that has or had a request knows what happened to it, under the id that it has there. */
@@ -113,7 +155,13 @@ export class WorkerCalls {
       throw new CllmError('request_not_found', message, { details: { id } })
     }
     const there = { ...message, arguments: [`${link}/${placed.wireId}`] }
-    const toOwn = ([report]: readonly unknown[]) => ({ ...(report as RequestReport), id })
+    const { worker = '', moves } = placed
+    const toOwn = ([report]: readonly unknown[]) => ({
+      ...(report as RequestReport),
+      id,
+      worker,
+      moves,
+    })
     this.#send(there, [member], toOwn)
   }
 
@@ -140,11 +188,15 @@ export class WorkerCalls {
     if (open.waitsFor.size > 0) return
     const { call } = open.message
     this.#open.delete(call)
-    this.answer({ type: 'result', call, value: open.merge([...open.answers.values()]) })
+    this.front.answer({
+      type: 'result',
+      call,
+      value: open.merge([...open.answers.values()], open.answers),
+    })
   }
 
   #fail(call: number, error: unknown): void {
     this.#open.delete(call)
-    this.answer({ type: 'error', call, error: CllmError.from(error).serialize() })
+    this.front.answer({ type: 'error', call, error: CllmError.from(error).serialize() })
   }
 }

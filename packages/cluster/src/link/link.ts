@@ -1,5 +1,12 @@
 import type { Channel, Clock } from '@cllm/core'
 
+/** A channel between a front and a worker, with a name that no other one of the two has. */
+export interface NamedChannel<Out, In> extends Channel<Out, In> {
+  readonly id: string
+  /** Closes it on both sides. */
+  close(reason: string): void
+}
+
 /** A letter of a link, as JSON. */
 export interface LinkLetter {
   /** The link. */
@@ -38,7 +45,7 @@ export interface LinkParts {
  * A channel between a front and a worker over a bus that may lose, repeat or swap letters: each message is
  * handed over once and in order, or the channel closes. Both ends notice when the other one is silent.
  */
-export class Link<Out, In> implements Channel<Out, In> {
+export class Link<Out, In> implements NamedChannel<Out, In> {
   #sent = 0
   #received = 0
   #sentAt: number

@@ -19,6 +19,12 @@ async function freePort(): Promise<number> {
   })
 }
 
+/** Files in PEM format that a server uses TLS with. */
+export interface TlsFiles {
+  readonly cert: string
+  readonly key: string
+}
+
 /** A Redis server that keeps nothing on the disk. */
 export class RedisServer {
   #process: ChildProcess | undefined
@@ -26,6 +32,7 @@ export class RedisServer {
   private constructor(
     readonly port: number,
     private readonly settings: readonly string[],
+    private readonly tls?: TlsFiles,
   ) {}
 
   /**
@@ -39,20 +46,30 @@ export class RedisServer {
     return server
   }
 
+  /** The same with TLS and nothing else. */
+  static async startWithTls(tls: TlsFiles, ...settings: readonly string[]): Promise<RedisServer> {
+    const server = new RedisServer(await freePort(), settings, tls)
+    await server.restart()
+    return server
+  }
+
   get url(): string {
-    return `redis://127.0.0.1:${this.port}`
+    return `${this.#scheme}://127.0.0.1:${this.port}`
   }
 
   /** The URL for one of its users. */
   urlFor(user: string, password: string): string {
-    return `redis://${user}:${password}@127.0.0.1:${this.port}`
+    return `${this.#scheme}://${user}:${password}@127.0.0.1:${this.port}`
+  }
+
+  get #scheme(): string {
+    return this.tls === undefined ? 'redis' : 'rediss'
   }
 
   /** Starts it, after it was killed, at the same port and empty. */
   async restart(): Promise<void> {
     const args = [
-      '--port',
-      String(this.port),
+      ...this.#listening(),
       '--bind',
       '127.0.0.1',
       '--save',
@@ -82,5 +99,13 @@ export class RedisServer {
     const gone = new Promise((resolve) => child.once('exit', resolve))
     child.kill('SIGKILL')
     await gone
+  }
+
+  #listening(): string[] {
+    const port = String(this.port)
+    if (this.tls === undefined) return ['--port', port]
+    const { cert, key } = this.tls
+    const files = ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', cert]
+    return ['--port', '0', '--tls-port', port, '--tls-auth-clients', 'no', ...files]
   }
 }

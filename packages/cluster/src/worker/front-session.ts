@@ -6,7 +6,7 @@ import {
   type RequestEvent,
   type ToEngine,
 } from '@cllm/core'
-import type { Link } from '../link/link.js'
+import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker } from '../messages.js'
 
 /** What a session tells its worker. */
@@ -31,7 +31,7 @@ export class FrontSession {
   #isFlushing = false
 
   constructor(
-    private readonly link: Link<FromWorker, ToWorker>,
+    private readonly link: NamedChannel<FromWorker, ToWorker>,
     private readonly client: EngineClient,
     private readonly listener: SessionListener,
   ) {
@@ -59,6 +59,8 @@ export class FrontSession {
       this.#requests.get(message.id)?.abort(new CllmError('cancelled', reason))
     } else if (message.type === 'leave') this.#calls.get(message.call)?.abort()
     else if (message.type === 'call') void this.#answer(message)
+    // While its engine is started again, nobody hears it.
+    else if (message.type === 'served') this.client.noteService(message.services).catch(() => {})
   }
 
   async #serve(message: ToWorker & { readonly type: 'place' }): Promise<void> {

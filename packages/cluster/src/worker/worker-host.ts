@@ -6,11 +6,11 @@ import {
   silentLogger,
   systemClock,
 } from '@cllm/core'
-import { LoadMeter } from '@cllm/scheduler'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
 import { defaultLinkTimes, Link, type LinkLetter, type LinkTimes } from '../link/link.js'
-import type { FromWorker, ToWorker, WorkerOrder, WorkerRecord, WorkerState } from '../messages.js'
-import { FrontSession } from './front-session.js'
+import { parseLetter } from '../link/parse-letter.js'
+import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
+import { WorkerSessions } from './worker-sessions.js'
 
 /** What a worker is made of. */
 export interface WorkerParts {
@@ -29,36 +29,36 @@ export interface WorkerParts {
   readonly logger?: Logger
 }
 
-/** Milliseconds between two reports at most, and at least while something changes. */
-const reportMs = { idle: 1000, busy: 50 }
+/** Milliseconds between two listings. */
+const listMs = 1000
 
 /** Serves one engine to the fronts of a cluster. */
 export class WorkerHost {
   /** Resolves when it was told to drain, by whomever. */
   readonly drained: Promise<void>
-  #state: WorkerState = 'up'
+  /** Letters that no front of this cluster can have sent, and those of links that have ended. */
+  refusedLetters = 0
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #times: LinkTimes
-  readonly #sessions = new Map<string, FrontSession>()
-  readonly #meter: LoadMeter
-  #reportedAt = -Infinity
-  #cancelReport: (() => void) | undefined
+  readonly #sessions: WorkerSessions
+  readonly #links = new Map<string, Link<FromWorker, ToWorker>>()
   #cancelLease: () => void = () => {}
   #onDrain: () => void = () => {}
-  #onIdle: () => void = () => {}
 
   constructor(private readonly parts: WorkerParts) {
-    this.#clock = parts.clock ?? systemClock
-    this.#logger = parts.logger ?? silentLogger
+    const { client, info, clock = systemClock, logger = silentLogger } = parts
+    this.#clock = clock
+    this.#logger = logger
     this.#times = { ...defaultLinkTimes, silenceMs: 5000, ...parts.times }
-    this.#meter = new LoadMeter(parts.info.limits.slots)
+    const { slots } = info.limits
+    this.#sessions = new WorkerSessions({ client, slots, clock, logger })
     this.drained = new Promise((resolve) => (this.#onDrain = resolve))
   }
 
   /** Requests on it that have not ended. */
   get open(): number {
-    return [...this.#sessions.values()].reduce((sum, { size }) => sum + size, 0)
+    return this.#sessions.open
   }
 
   /**
@@ -72,101 +72,73 @@ export class WorkerHost {
     this.#keepLease()
   }
 
+  /**
+   * Its engine is started again, or is back: meanwhile it takes no new requests, and what had begun goes on
+   * elsewhere.
+   */
+  setRestarting(isRestarting: boolean): void {
+    this.#sessions.enter(isRestarting ? 'restarting' : 'up')
+  }
+
   /** Takes no new requests; resolves when the last one has ended. */
   async drain(): Promise<void> {
-    if (this.#state === 'up') {
-      this.#state = 'draining'
+    if (this.#sessions.state !== 'draining') {
+      this.#sessions.enter('draining')
       this.#onDrain()
-      this.#report()
       await this.#announce().catch(() => {})
     }
-    if (this.open > 0) await new Promise<void>((resolve) => (this.#onIdle = resolve))
+    await this.#sessions.idle()
   }
 
   /** Leaves the cluster: what is on it goes on elsewhere. The bus stays open. */
   async close(): Promise<void> {
     this.#cancelLease()
-    this.#cancelReport?.()
-    for (const session of this.#sessions.values()) session.close('the worker is closed')
+    this.#sessions.close('the worker is closed')
     await this.parts.bus.withdraw(this.parts.id)
   }
 
   #receive(text: string): void {
-    const letter = JSON.parse(text) as LinkLetter | WorkerOrder
+    const letter = parseLetter(text)
+    if (letter === undefined) return this.#refuse('it is no letter of a cluster')
     if ('order' in letter) return void this.drain()
-    this.#sessionOf(letter)?.receive(letter)
+    const link = this.#linkOf(letter)
+    if (link === undefined) this.#refuse('it belongs to no link')
+    else link.receive(letter)
   }
 
-  readonly #links = new Map<string, Link<FromWorker, ToWorker>>()
+  /** What links that have ended still say is refused, too. */
+  #refuse(reason: string): void {
+    this.refusedLetters++
+    this.#logger.debug({ reason }, 'a letter is refused')
+  }
 
   /** The link of a letter; it begins with its first one. */
-  #sessionOf({ l: id, n, b }: LinkLetter): Link<FromWorker, ToWorker> | undefined {
+  #linkOf({ l: id, n, b }: LinkLetter): Link<FromWorker, ToWorker> | undefined {
     const known = this.#links.get(id)
     if (known !== undefined) return known
     const hello = b as ToWorker | undefined
     if (n !== 1 || hello?.type !== 'hello') return undefined
     const { bus } = this.parts
-    const mailbox = frontMailbox(hello.front)
+    const { front } = hello
+    const mailbox = frontMailbox(front)
     const link = new Link<FromWorker, ToWorker>({
       id,
       clock: this.#clock,
       times: this.#times,
       post: (letter) => bus.post(mailbox, letter),
       isReachable: () => bus.isReachable,
-      onEnd: () => this.#forget(id),
+      onEnd: () => {
+        this.#links.delete(id)
+        this.#sessions.forget(front, id)
+      },
     })
     this.#links.set(id, link)
-    const session = new FrontSession(link, this.parts.client, {
-      onPlaced: (request, { placement, routed }) => {
-        this.#meter.onPlaced({ ...routed, id: request }, hello.front, placement, this.#clock.now())
-        this.#reportSoon()
-      },
-      onEvent: (request, event) => {
-        if (this.#meter.onEvent(request, event, this.#clock.now())) this.#reportSoon()
-        if (event.type === 'end' || event.type === 'error') this.#checkIdle()
-      },
-    })
-    this.#sessions.set(id, session)
-    session.send({
-      type: 'report',
-      state: this.#state,
-      report: this.#meter.report(this.#clock.now()),
-    })
+    this.#sessions.accept(front, link)
     return link
   }
 
-  #forget(id: string): void {
-    this.#links.delete(id)
-    const session = this.#sessions.get(id)
-    this.#sessions.delete(id)
-    const [front = ''] = id.split('/')
-    this.#meter.forget(front)
-    if ((session?.size ?? 0) > 0) this.#logger.warn({ link: id }, 'a front is gone')
-    this.#checkIdle()
-  }
-
-  #checkIdle(): void {
-    if (this.open === 0) this.#onIdle()
-  }
-
-  #reportSoon(): void {
-    if (this.#cancelReport !== undefined) return
-    const at = Math.max(this.#clock.now(), this.#reportedAt + reportMs.busy)
-    this.#cancelReport = this.#clock.at(at, () => this.#report())
-  }
-
-  #report(): void {
-    this.#cancelReport?.()
-    this.#cancelReport = undefined
-    this.#reportedAt = this.#clock.now()
-    const report = this.#meter.report(this.#clock.now())
-    for (const session of this.#sessions.values()) {
-      session.send({ type: 'report', state: this.#state, report })
-    }
-  }
-
   #keepLease(): void {
-    this.#cancelLease = this.#clock.at(this.#clock.now() + reportMs.idle, () => {
+    this.#cancelLease = this.#clock.at(this.#clock.now() + listMs, () => {
       this.#announce().catch((error: unknown) => {
         this.#logger.warn({ err: error }, 'the worker cannot be listed in the cluster')
       })
@@ -176,19 +148,12 @@ export class WorkerHost {
 
   async #announce(): Promise<void> {
     const { id, bus, info, fingerprint, host } = this.parts
-    const { slots, open, openTokens, backlogTokens, tokenMs } = this.#meter.report(
-      this.#clock.now(),
-    )
+    const { slots, open, openTokens, backlogTokens, tokenMs } = this.#sessions.load
     const load = { slots, open, openTokens, backlogTokens, ...(tokenMs && { tokenMs }) }
-    const record: WorkerRecord = {
-      kind: 'worker',
-      id,
-      state: this.#state,
-      info,
-      fingerprint,
-      host,
-      load,
-    }
-    await bus.announce(id, JSON.stringify(record), 5 * reportMs.idle)
+    const { state } = this.#sessions
+    const { refusedLetters } = this
+    const about = { state, info, fingerprint, host, refusedLetters, load }
+    const record: WorkerRecord = { kind: 'worker', id, ...about }
+    await bus.announce(id, JSON.stringify(record), 5 * listMs)
   }
 }

@@ -11,6 +11,7 @@ import type { AdapterInfo, AdapterSource } from '../contracts/model/adapter.js'
 import type { CachedState } from '../contracts/engine/cache-statistics.js'
 import type { SlotAction, SlotActionResult } from '../contracts/engine/slot-files.js'
 import type { SlotId } from '../contracts/model/backend.js'
+import type { TenantService } from '../contracts/scheduling/scheduler-policy.js'
 import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
 import type {
   ChatMessage,
@@ -128,6 +129,11 @@ export class EngineControl implements EngineCalls {
   ): Promise<SchedulerInfo> {
     this.engine.setPolicy(this.registry.createPolicy(policy, options))
     return await this.getScheduler()
+  }
+
+  /** Passes on what other engines did for tenants. */
+  async noteService(services: readonly TenantService[]): Promise<void> {
+    this.engine.scheduler().policy.onServedElsewhere?.(services)
   }
 
   async drain(): Promise<void> {

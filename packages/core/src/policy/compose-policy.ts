@@ -46,6 +46,7 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       batching.observe?.(event)
       order.observe?.(event)
     },
+    onServedElsewhere: (services) => order.onServedElsewhere?.(services),
   }
 }
 

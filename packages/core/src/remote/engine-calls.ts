@@ -18,6 +18,7 @@ export const engineCalls = [
   'unloadAdapter',
   'getScheduler',
   'setScheduler',
+  'noteService',
   'drain',
   'close',
 ] as const satisfies readonly (keyof EngineCalls)[]

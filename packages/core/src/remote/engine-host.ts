@@ -6,6 +6,13 @@ import type { Channel, FromEngine, ToEngine } from './channel.js'
 import { assertEngineCall, takesSignal } from './engine-calls.js'
 import { EngineControl } from '../client/engine-control.js'
 import { Heartbeat } from './heartbeat.js'
+import { defined } from '../defined.js'
+
+/** What a host says of its engine that the engine does not know. */
+export interface EngineHostOptions {
+  /** See `EngineInfo`. Default: none. */
+  readonly fingerprint?: string | undefined
+}
 
 /**
  * Serves an engine over a channel: the other end of {@link RemoteEngineClient}. All events of a step
@@ -16,12 +23,13 @@ export function hostEngine(
   engine: Engine,
   registry: PluginRegistry,
   channel: Channel<FromEngine, ToEngine>,
+  { fingerprint }: EngineHostOptions = {},
 ): void {
   const control = new EngineControl(engine, registry)
   const telemetry = new TelemetryBuffer()
   const send = (message: FromEngine) => channel.send({ ...message, ...telemetry.take() })
   engine.observe(telemetry)
-  engine.observe(new Heartbeat(send))
+  engine.observe(new Heartbeat(send, fingerprint))
   const calls = new Map<number, AbortController>()
   channel.onMessage((message) => {
     if (message.type === 'submit') engine.submit(message.id, message.request)
@@ -31,7 +39,8 @@ export function hostEngine(
   })
   channel.onClose(() => void engine.close())
   const { name: policy, options = {} } = engine.scheduler().policy
-  send({ type: 'ready', info: engine.info(), scheduler: { policy, options } })
+  const info = { ...engine.info(), ...defined({ fingerprint }) }
+  send({ type: 'ready', info, scheduler: { policy, options } })
 }
 
 async function answer(

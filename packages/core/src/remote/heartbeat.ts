@@ -18,7 +18,14 @@ export class Heartbeat implements EngineObserver {
   #isSilent = false
   #tokenizingAt = -Infinity
 
-  constructor(private readonly send: (message: FromEngine) => void) {}
+  /**
+   * @param send sends a message to the parent
+   * @param fingerprint what requests are told at their start, where it is known
+   */
+  constructor(
+    private readonly send: (message: FromEngine) => void,
+    private readonly fingerprint?: string,
+  ) {}
 
   onTokenized(now: number): void {
     if (now < this.#tokenizingAt + tokenizingMs) return
@@ -41,6 +48,15 @@ export class Heartbeat implements EngineObserver {
 
   onEvents(events: readonly AddressedEvent[]): void {
     if (areOfStep(events)) this.#isSilent = false
-    this.send({ type: 'events', events })
+    this.send({ type: 'events', events: this.#withFingerprint(events) })
+  }
+
+  /** The events of a step, which are many, begin with no start. */
+  #withFingerprint(events: readonly AddressedEvent[]): readonly AddressedEvent[] {
+    const { fingerprint } = this
+    if (fingerprint === undefined || events[0]?.event.type !== 'start') return events
+    return events.map(({ id, event }) =>
+      event.type === 'start' ? { id, event: { ...event, fingerprint } } : { id, event },
+    )
   }
 }

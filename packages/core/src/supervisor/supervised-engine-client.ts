@@ -9,6 +9,7 @@ import { FlightRecorder } from '../recorder/flight-recorder.js'
 import { defaultRecorderOptions, type RecorderOptions } from '../recorder/recorder-options.js'
 import { EngineSupervisor, type StartEngine, type SupervisorState } from './engine-supervisor.js'
 import { RemoteEngineClient } from '../remote/remote-engine-client.js'
+import { watchedStarts } from './watched-starts.js'
 import { defaultSupervisorOptions, type SupervisorOptions } from './supervisor-options.js'
 
 /** Parts of a {@link SupervisedEngineClient}; all but `start` have defaults. */
@@ -42,13 +43,18 @@ export class SupervisedEngineClient extends RemoteEngineClient {
   readonly #supervisor: EngineSupervisor
   readonly #recorder: FlightRecorder
   readonly #watch: TelemetryTap
+  readonly #listeners: ((state: SupervisorState) => void)[]
 
   constructor({ start, options, ...parts }: SupervisedEngineParts) {
     const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
     const all = { ...defaultSupervisorOptions, ...options }
     const recorder = new FlightRecorder(clock, { ...defaultRecorderOptions, ...parts.recorder })
     const watch = new TelemetryTap(recorder)
-    const supervisor = new EngineSupervisor(watch.starting(start), all, clock, random, logger)
+    const listeners: ((state: SupervisorState) => void)[] = []
+    const starting = watchedStarts(watch.starting(start), () => {
+      for (const tell of listeners) tell(this.state)
+    })
+    const supervisor = new EngineSupervisor(starting, all, clock, random, logger)
     let end: (reason: string) => void
     const gone = new Promise<string>((resolve) => (end = resolve))
     super(
@@ -67,11 +73,17 @@ export class SupervisedEngineClient extends RemoteEngineClient {
     this.#supervisor = supervisor
     this.#recorder = recorder
     this.#watch = watch
+    this.#listeners = listeners
   }
 
   /** The state of the engine. */
   get state(): SupervisorState {
     return this.#supervisor.state
+  }
+
+  /** Calls back with the state whenever an engine has become ready or is gone. */
+  onState(listener: (state: SupervisorState) => void): void {
+    this.#listeners.push(listener)
   }
 
   /** Number of restarts. */

@@ -4,6 +4,7 @@ import type {
   RecorderStatistics,
   SchedulerInfo,
   TierStatistics,
+  WorkersStatistics,
 } from '@cllm/core'
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { ImportedHistogram } from './imported-histogram.js'
@@ -68,6 +69,7 @@ export class EngineMetrics {
     for (const [tier, found] of Object.entries(statistics.cache ?? {})) {
       this.#setTier({ ...labels, tier }, found as TierStatistics)
     }
+    if (statistics.workers !== undefined) this.#setWorkers(labels, statistics.workers)
     if (statistics.recorder !== undefined) this.#setRecorder(labels, statistics.recorder)
   }
 
@@ -85,6 +87,21 @@ export class EngineMetrics {
     this.#gauge('cllm_kv_cache_capacity_tokens', capacity, labels)
     if (kvPool !== undefined) this.#gauge('cllm_kv_cache_free_tokens', kvPool.free, labels)
     this.#gauge('cllm_kv_cache_usage_perc', sum(busy) / capacity, labels)
+  }
+
+  #setWorkers(labels: ModelLabel, { list, ...counts }: WorkersStatistics): void {
+    for (const state of ['up', 'draining', 'restarting'] as const) {
+      const count = list.filter((worker) => worker.state === state).length
+      this.#gauge('cllm_workers', count, { ...labels, state })
+    }
+    for (const { id, open } of list) {
+      this.#gauge('cllm_worker_requests', open, { ...labels, worker: id })
+    }
+    const { placed, movedExactly, movedInexactly, refusedLetters } = counts
+    this.#count('cllm_cluster_refused_letters_total', refusedLetters, labels)
+    this.#count('cllm_requests_placed_total', placed, labels)
+    this.#count('cllm_requests_moved_total', movedExactly, { ...labels, exact: 'true' })
+    this.#count('cllm_requests_moved_total', movedInexactly, { ...labels, exact: 'false' })
   }
 
   #setTier(labels: ModelLabel, tier: TierStatistics): void {

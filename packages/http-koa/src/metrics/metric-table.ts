@@ -89,6 +89,16 @@ export const engineMetrics = {
   cllm_scheduler_fallback: gauge('1 while the fallback stands in for a policy that failed.'),
   cllm_num_requests_running: gauge('Requests that have a slot.'),
   cllm_num_requests_waiting: gauge('Requests that wait for one.'),
+  cllm_workers: gauge('Workers behind the model, by state; absent for a single engine.', ['state']),
+  cllm_worker_requests: gauge('Requests on a worker that have not ended.', ['worker']),
+  cllm_requests_placed_total: counter('Requests that the router placed, moves included.'),
+  cllm_requests_moved_total: counter(
+    'Requests that went on at another worker; `exact` is whether it computes the same numbers.',
+    ['exact'],
+  ),
+  cllm_cluster_refused_letters_total: counter(
+    'Letters in the mailbox of this front that no worker can have sent, or of links that have ended.',
+  ),
   cllm_slots: gauge('Slots by what they do.', ['state']),
   cllm_kv_cache_tokens: gauge('Tokens in slots: of requests that run, or kept for reuse.', ['use']),
   cllm_kv_cache_capacity_tokens: gauge('Tokens that all slots together can hold.'),

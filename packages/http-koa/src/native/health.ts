@@ -46,6 +46,7 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
         healthy,
         status: healthy ? 'ok' : 'degraded',
         components,
+        ...(statistics?.workers && { workers: statistics.workers.list }),
         ...(level === 'full' ? inFull(native, components, statistics) : {}),
       },
     }

@@ -16,5 +16,5 @@ export interface OpenAiContext {
 export const secondsNow = (ctx: KoaContext): number =>
   Math.floor(ctx.state.transport.clock.now() / 1000)
 
-/** What computed an answer, as llama-server writes it; clients only compare it. */
-export const fingerprint = 'b0-cllm'
+/** The fingerprint of an engine that has none, as llama-server writes it; clients only compare it. */
+export const unknownFingerprint = 'b0-cllm'

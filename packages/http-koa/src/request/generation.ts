@@ -14,6 +14,8 @@ export type EndEvent = Extract<GenerateEvent, { type: 'end' }>
 export interface Generation {
   readonly id: string
   readonly promptTokens: number
+  /** What computes it, where that is known. */
+  readonly fingerprint: string | undefined
   readonly events: GenerationEvents
 }
 
@@ -43,9 +45,9 @@ async function start(
   if (first.done === true || first.value.type !== 'start') {
     throw new CllmError('internal', 'The engine did not begin a stream with its start event')
   }
-  const { id, promptTokens, forecast } = first.value
+  const { id, promptTokens, forecast, fingerprint } = first.value
   if (forecast !== undefined) tellForecast(ctx, id, forecast)
-  return { id, promptTokens, events: events as GenerationEvents }
+  return { id, promptTokens, fingerprint, events: events as GenerationEvents }
 }
 
 /** Starts several requests at once; when one is refused, the others are cancelled. */

@@ -1,9 +1,16 @@
-import { CllmError, type GenerateEvent } from '@cllm/core'
+import { CllmError, type Clock, type GenerateEvent } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
-import { RateLimiterMemory } from 'rate-limiter-flexible'
 import type { KoaState } from '../routes/koa-context.js'
 import type { RequestObserver, RequestWatch } from '../engines/request-observer.js'
 import type { ApiKey } from './api-key.js'
+import {
+  type CreateLimitCounter,
+  type LimitCounter,
+  type LimitUnit,
+  memoryCounter,
+  TokenSums,
+  type UsedOfWindow,
+} from './limit-counters.js'
 import { requestScope } from './request-scope.js'
 
 /** What a key may do in a minute that does not have limits of its own. */
@@ -14,37 +21,36 @@ export interface RateLimitOptions {
   readonly tokensPerMinute?: number
 }
 
-type Unit = 'requests' | 'tokens'
-
 /** The headers that say where a key stands. */
 export const rateLimitHeaders = ['limit', 'remaining', 'reset'].flatMap((what) =>
-  (['requests', 'tokens'] satisfies Unit[]).map((unit) => `x-ratelimit-${what}-${unit}`),
+  (['requests', 'tokens'] satisfies LimitUnit[]).map((unit) => `x-ratelimit-${what}-${unit}`),
 )
-
-/** Seconds that a limit is for, from the first request on. */
-const windowSeconds = 60
 
 /**
  * Limits what each key may do in a minute, and says so in OpenAI's `x-ratelimit-*` headers. Tokens
  * are counted when they come, so that what a request will take need not be guessed: while a minute's
- * tokens are used up new requests are refused, and those under way go on.
+ * tokens are used up new requests are refused, and those under way go on. A refused request counts as one.
  */
 export class RateLimits implements RequestObserver {
-  readonly #used: Readonly<Record<Unit, RateLimiterMemory>> = {
-    requests: counter(),
-    tokens: counter(),
-  }
+  readonly #requests: LimitCounter
+  readonly #tokens: TokenSums
 
-  constructor(private readonly defaults: RateLimitOptions) {}
+  constructor(
+    private readonly defaults: RateLimitOptions,
+    clock: Clock,
+    createCounter: CreateLimitCounter = memoryCounter,
+  ) {
+    this.#requests = createCounter('requests')
+    this.#tokens = new TokenSums(createCounter('tokens'), clock)
+  }
 
   /** Counts requests that make the engine work, and refuses them over the limit. */
   readonly middleware: Middleware<KoaState> = async (ctx, next) => {
     const key = requestScope.getStore()?.key
     if (key !== undefined && ctx.method === 'POST') {
-      const exceeded = [
-        await this.#check(ctx, key, 'requests', 1),
-        await this.#check(ctx, key, 'tokens', 0),
-      ].find((each) => each !== undefined)
+      const requests = await this.#countRequest(ctx, key)
+      const tokens = await this.#checkTokens(ctx, key)
+      const exceeded = requests ?? tokens
       if (exceeded !== undefined) throw exceeded
     }
     await next()
@@ -55,38 +61,29 @@ export class RateLimits implements RequestObserver {
     if (key === undefined || this.#limitOf(key, 'tokens') === undefined) return unwatched
     return {
       onEvent: (event: GenerateEvent) => {
-        if (event.type === 'start') void this.#used.tokens.penalty(key.hash, event.promptTokens)
-        else if (event.type === 'token') void this.#used.tokens.penalty(key.hash, 1)
+        if (event.type === 'start') this.#tokens.add(key.hash, event.promptTokens)
+        else if (event.type === 'token') this.#tokens.add(key.hash, 1)
       },
       onEnd() {},
     }
   }
 
-  async #check(
-    ctx: Context,
-    key: ApiKey,
-    unit: Unit,
-    cost: number,
-  ): Promise<CllmError | undefined> {
-    const limit = this.#limitOf(key, unit)
+  /** Counts before it looks, so that requests that come together cannot all be the last one. */
+  async #countRequest(ctx: Context, key: ApiKey): Promise<CllmError | undefined> {
+    const limit = this.#limitOf(key, 'requests')
     if (limit === undefined) return undefined
-    const used = this.#used[unit]
-    const before = await used.get(key.hash)
-    const isOver = (before?.consumedPoints ?? 0) >= limit
-    const now = isOver || cost === 0 ? before : await used.penalty(key.hash, cost)
-    const seconds = Math.ceil((now?.msBeforeNext ?? 0) / 1000)
-    ctx.set({
-      [`x-ratelimit-limit-${unit}`]: String(limit),
-      [`x-ratelimit-remaining-${unit}`]: String(Math.max(0, limit - (now?.consumedPoints ?? 0))),
-      [`x-ratelimit-reset-${unit}`]: `${seconds}s`,
-    })
-    if (!isOver) return undefined
-    ctx.set('Retry-After', String(seconds))
-    const message = `The limit of ${limit} ${unit} a minute is reached; try again in ${seconds} s`
-    return new CllmError('rate_limited', message, { details: { limit, unit } })
+    const used = await this.#requests.penalty(key.hash, 1)
+    return tell(ctx, 'requests', limit, used, used.consumedPoints > limit)
   }
 
-  #limitOf(key: ApiKey, unit: Unit): number | undefined {
+  async #checkTokens(ctx: Context, key: ApiKey): Promise<CllmError | undefined> {
+    const limit = this.#limitOf(key, 'tokens')
+    if (limit === undefined) return undefined
+    const used = await this.#tokens.get(key.hash)
+    return tell(ctx, 'tokens', limit, used, (used?.consumedPoints ?? 0) >= limit)
+  }
+
+  #limitOf(key: ApiKey, unit: LimitUnit): number | undefined {
     return unit === 'requests'
       ? (key.requestsPerMinute ?? this.defaults.requestsPerMinute)
       : (key.tokensPerMinute ?? this.defaults.tokensPerMinute)
@@ -95,5 +92,22 @@ export class RateLimits implements RequestObserver {
 
 const unwatched: RequestWatch = { onEvent() {}, onEnd() {} }
 
-const counter = (): RateLimiterMemory =>
-  new RateLimiterMemory({ points: Number.MAX_SAFE_INTEGER, duration: windowSeconds })
+/** Sets the headers; the error where the limit is reached. */
+function tell(
+  ctx: Context,
+  unit: LimitUnit,
+  limit: number,
+  used: UsedOfWindow | null,
+  isOver: boolean,
+): CllmError | undefined {
+  const seconds = Math.ceil((used?.msBeforeNext ?? 0) / 1000)
+  ctx.set({
+    [`x-ratelimit-limit-${unit}`]: String(limit),
+    [`x-ratelimit-remaining-${unit}`]: String(Math.max(0, limit - (used?.consumedPoints ?? 0))),
+    [`x-ratelimit-reset-${unit}`]: `${seconds}s`,
+  })
+  if (!isOver) return undefined
+  ctx.set('Retry-After', String(seconds))
+  const message = `The limit of ${limit} ${unit} a minute is reached; try again in ${seconds} s`
+  return new CllmError('rate_limited', message, { details: { limit, unit } })
+}

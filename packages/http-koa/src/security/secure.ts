@@ -10,6 +10,7 @@ import { guardEngines } from './guard-engines.js'
 import { isAllowedOrigin } from './origins.js'
 import { refuseReboundNames } from './rebound-names.js'
 import { securityHeaders } from './security-headers.js'
+import type { CreateLimitCounter } from './limit-counters.js'
 import { rateLimitHeaders, type RateLimitOptions, RateLimits } from './rate-limits.js'
 
 /** Authentication, rate limits and allowed origins. */
@@ -18,6 +19,8 @@ export interface SecurityOptions {
   readonly keys?: KeyRing
   /** What each key may do in a minute; without keys it means nothing. Default: no limit. */
   readonly limits?: RateLimitOptions
+  /** Makes what counts towards the limits. Default: in this process alone. */
+  readonly limitCounters?: CreateLimitCounter
   /**
    * Origins whose pages may use the API (CORS), `*` for all, or `localhost` for those of this machine;
    * default: none. Pages of other
@@ -41,7 +44,7 @@ export interface Security {
  * @param host - what the server listens on: a name, or an address
  */
 export function secure(
-  { keys, limits, corsOrigins = [] }: SecurityOptions,
+  { keys, limits, limitCounters, corsOrigins = [] }: SecurityOptions,
   { directory, clock }: Pick<TransportContext, 'directory' | 'clock'>,
   host: string,
 ): Security {
@@ -53,7 +56,7 @@ export function secure(
     middleware.push(refuseReboundNames(corsOrigins, [host]))
     return { middleware, directory }
   }
-  const rates = new RateLimits(limits ?? {})
+  const rates = new RateLimits(limits ?? {}, clock, limitCounters)
   middleware.push(authenticate(keys), rates.middleware)
   return { middleware, directory: observeEngines(guardEngines(directory), rates, clock) }
 }

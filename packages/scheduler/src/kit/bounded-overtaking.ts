@@ -49,6 +49,7 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
       clock.observe(event)
       order.observe?.(event)
     },
+    onServedElsewhere: (services) => order.onServedElsewhere?.(services),
   }
 }
 

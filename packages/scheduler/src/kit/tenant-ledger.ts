@@ -1,4 +1,4 @@
-import type { SchedulerEvent, SequenceView } from '@cllm/core'
+import type { SchedulerEvent, SequenceView, TenantService } from '@cllm/core'
 import { z } from 'zod'
 
 /** The account of a tenant. */
@@ -51,19 +51,24 @@ export class TenantLedger {
   }
 
   /** The account of a request's tenant. */
-  tenantOf({ tenant: name }: SequenceView): Tenant {
-    const known = this.#tenants.get(name)
-    if (known !== undefined) return known
-    const { weights } = this.prices
-    const weight = (Object.hasOwn(weights, name) ? weights[name] : undefined) ?? 1
-    const tenant = { used: 0, allowed: 0, weight, waiting: new Set<SequenceView>(), running: 0 }
-    this.#tenants.set(name, tenant)
-    return tenant
+  tenantOf({ tenant }: SequenceView): Tenant {
+    return this.#account(tenant)
   }
 
   /** What the prompt of a request costs its tenant. */
   promptCost(request: SequenceView): number {
     return (this.prices.inputWeight * request.remainingTokens) / this.tenantOf(request).weight
+  }
+
+  /** Charges tenants for what other engines did for them. */
+  charge(services: readonly TenantService[]): void {
+    const { inputWeight, outputWeight } = this.prices
+    for (const { tenant: name, promptTokens, generatedTokens } of services) {
+      const tenant = this.#account(name)
+      const cost = inputWeight * promptTokens + outputWeight * generatedTokens
+      tenant.used += cost / tenant.weight
+    }
+    this.#tidy()
   }
 
   /** Charges tenants for the event. */
@@ -90,6 +95,16 @@ export class TenantLedger {
       this.#chargeOutput(request)
       this.#tidy()
     }
+  }
+
+  #account(name: string): Tenant {
+    const known = this.#tenants.get(name)
+    if (known !== undefined) return known
+    const { weights } = this.prices
+    const weight = (Object.hasOwn(weights, name) ? weights[name] : undefined) ?? 1
+    const tenant = { used: 0, allowed: 0, weight, waiting: new Set<SequenceView>(), running: 0 }
+    this.#tenants.set(name, tenant)
+    return tenant
   }
 
   #wait(tenant: Tenant, request: SequenceView): void {

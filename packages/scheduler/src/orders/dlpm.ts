@@ -47,6 +47,7 @@ export const dlpm = defineOrder({
           }
         },
         observe: (event) => ledger.observe(event),
+        onServedElsewhere: (services) => ledger.charge(services),
       },
       patience,
     )

@@ -56,6 +56,7 @@ export const fair = defineOrder({
         },
         victim: ({ running }) => largest(running, (request) => ledger.tenantOf(request).used),
         observe: (event) => ledger.observe(event),
+        onServedElsewhere: (services) => ledger.charge(services),
       },
       patience,
     )

@@ -152,6 +152,11 @@ export class WorkerTable {
     return this.#list().map(({ id }) => id)
   }
 
+  /** Whether some worker may get requests. */
+  get hasEligible(): boolean {
+    return this.#list().some(({ isEligible }) => isEligible)
+  }
+
   /** A worker reported. */
   set(id: string, report: WorkerReport, now: number): void {
     this.#usual = {}

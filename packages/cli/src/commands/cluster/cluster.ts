@@ -1,13 +1,19 @@
-import { RedisBus, workerMailbox, type WorkerOrder, type WorkerRecord } from '@cllm/cluster'
+import { type RedisBus, workerMailbox, type WorkerOrder, type WorkerRecord } from '@cllm/cluster'
 import { didYouMean } from '@cllm/core'
 import Table from 'cli-table3'
 import { loadConfig } from '../../config/load-config.js'
+import { connectBus } from './connect-bus.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, toggle, type Values, wrong } from '../flags/flags.js'
 
 const clusterFlags = {
   cluster: one('URL', 'Its Redis or Valkey server; also CLLM_CLUSTER', String),
+  'cluster-ca': one(
+    'FILE',
+    "Checks a `rediss://` server's certificate; also CLLM_CLUSTER_CA",
+    String,
+  ),
   config: one('FILE', 'The YAML file of `cllm serve`, for its `cluster.url`', String),
 }
 
@@ -50,12 +56,12 @@ async function withBus<T>(
   { env }: CommandIo,
   use: (bus: RedisBus) => Promise<T>,
 ): Promise<T> {
-  const argv = (['config', 'cluster'] as const).flatMap((flag) =>
+  const argv = (['config', 'cluster', 'cluster-ca'] as const).flatMap((flag) =>
     flags[flag] === undefined ? [] : [`--${flag}`, flags[flag]],
   )
-  const { url } = loadConfig({ argv, env }).config.cluster
-  if (url === null) throw wrong('expected --cluster URL')
-  const bus = await RedisBus.connect({ url })
+  const { cluster } = loadConfig({ argv, env }).config
+  if (cluster.url === null) throw wrong('expected --cluster URL')
+  const bus = await connectBus(cluster)
   try {
     return await use(bus)
   } finally {
@@ -69,8 +75,9 @@ async function workersOn(bus: RedisBus): Promise<WorkerRecord[]> {
   return records.sort((one, other) => (one.id < other.id ? -1 : 1))
 }
 
-function summaryOf({ id, state, info, fingerprint, host, load }: WorkerRecord) {
-  return { id, state, model: info.model.id, host, fingerprint, ...load }
+function summaryOf({ id, state, info, load, ...more }: WorkerRecord) {
+  const { host, fingerprint, refusedLetters } = more
+  return { id, state, model: info.model.id, host, fingerprint, refusedLetters, ...load }
 }
 
 function table(workers: readonly WorkerRecord[]): string {

@@ -1,8 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import { ClusterDirectory, ClusterFront, RedisBus } from '@cllm/cluster'
-import { AdapterBook, AdapterDirectory, type Logger, type PluginRegistry } from '@cllm/core'
+import { ClusterDirectory, ClusterFront, sharedCounter } from '@cllm/cluster'
+import {
+  AdapterBook,
+  AdapterDirectory,
+  CllmError,
+  type Logger,
+  type PluginRegistry,
+} from '@cllm/core'
+import { limitWindowSeconds } from '@cllm/http-koa'
+import { openClusterKeys } from '../../keys/cluster-keys.js'
 import type { LoadedConfig } from '../../config/load-config.js'
+import { connectBus } from './connect-bus.js'
 import type { Served } from '../../models/served/served.js'
 
 /** A name that no other process has or had. */
@@ -17,10 +26,14 @@ export async function servedByCluster(
   { config }: LoadedConfig,
   { registry, logger }: { readonly registry: PluginRegistry; readonly logger: Logger },
 ): Promise<Served> {
-  const { url, router, router_options: options } = config.cluster
+  const { workers, router, router_options: options } = config.cluster
+  if (workers > 1) {
+    const message = '--workers: the front of a cluster has no engine; `cllm worker` has'
+    throw new CllmError('invalid_configuration', message)
+  }
   const createRouter = () => registry.routers.create(router, options)
   createRouter()
-  const bus = await RedisBus.connect({ url: url ?? '', logger })
+  const bus = await connectBus(config.cluster, logger)
   const front = new ClusterFront({ id: processName(), bus, router: createRouter, logger })
   const aliases = Object.fromEntries(
     Object.entries(config.models.aliases).map(([alias, name]) => [alias, name ?? alias]),
@@ -32,6 +45,10 @@ export async function servedByCluster(
   })
   return {
     directory,
+    shared: {
+      limitCounters: (unit) => sharedCounter(bus, unit, limitWindowSeconds),
+      openKeys: async (sources, to) => await openClusterKeys(bus, sources, to),
+    },
     load: async () => await front.start(),
     async close() {
       await front.close()

@@ -1,18 +1,16 @@
 import { hostname } from 'node:os'
-import { RedisBus, WorkerHost } from '@cllm/cluster'
-import { CllmError, type EngineInfo, type LoadedModel, type Logger } from '@cllm/core'
+import { type RedisBus, WorkerHost } from '@cllm/cluster'
+import { CllmError, type LoadedModel, type Logger, SupervisedEngineClient } from '@cllm/core'
 import { protocolsPlugin } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
-import type { CllmConfig } from '../../config/options/schema.js'
 import { CrashFiles, crashFolder } from '../../engine/crash-files.js'
-import { findNativeLibrary, thisMachine } from '../../engine/native-library.js'
 import { createLogger } from '../../logger.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
 import { checkChoices } from '../../plugins/check-choices.js'
 import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command-io.js'
+import { connectBus } from './connect-bus.js'
 import { configHelp } from '../help/config-help.js'
-import { fingerprintOf, hashModelFile } from './fingerprint.js'
 import { processName } from './served-by-cluster.js'
 
 /** The output of `cllm worker --help`. */
@@ -42,7 +40,7 @@ export async function worker(argv: readonly string[], io: CommandIo): Promise<nu
   const logger = registry.createLogger(config.use, createLogger(config.logging))
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
   // A cluster that is not there is told before a model is fetched.
-  const bus = await RedisBus.connect({ url, logger })
+  const bus = await connectBus(config.cluster, logger)
   try {
     const models = new LoadableModels(loaded, io, { registry, logger, crashes })
     const model = await models.single().load({ heldBytes: 0, signal: io.signal })
@@ -65,9 +63,12 @@ async function host(
 ): Promise<number> {
   const info = await model.client.info()
   const id = processName()
-  const fingerprint = await fingerprintFor(info, config, io, logger)
+  const { fingerprint = 'unknown' } = info
   const parts = { id, bus, client: model.client, info, fingerprint, host: hostname(), logger }
   const served = new WorkerHost(parts)
+  if (model.client instanceof SupervisedEngineClient) {
+    model.client.onState((state) => served.setRestarting(state === 'restarting'))
+  }
   await served.start()
   io.stdout.write(`worker ${id} serves ${info.model.id}\n`)
   const reason = await Promise.race([model.gone, stopped(io.signal), served.drained])
@@ -79,31 +80,6 @@ async function host(
   await served.close()
   await flushed()
   return reason === undefined ? 0 : 1
-}
-
-/** Workers with equal ones compute the same numbers. */
-async function fingerprintFor(
-  info: EngineInfo,
-  { engine }: CllmConfig,
-  io: CommandIo,
-  logger: Logger,
-): Promise<string> {
-  const { path, details = {}, quantization, parameters } = info.model
-  const { native = null, gpuLayers = null, chatTemplate = null } = details
-  const library = await findNativeLibrary(io.env, logger)
-  return fingerprintOf({
-    quantization,
-    parameters,
-    native,
-    gpuLayers,
-    chatTemplate,
-    file: path === undefined ? null : await hashModelFile(path),
-    gpu: info.capabilities.gpu,
-    kvCacheType: engine.kv_cache_type,
-    flashAttention: engine.flash_attention,
-    library: library === undefined ? null : await hashModelFile(library),
-    machine: thisMachine(),
-  })
 }
 
 async function stopped(signal: AbortSignal): Promise<undefined> {

@@ -28,9 +28,14 @@ export const checkSecurity = (
 ): SecurityFindings => {
   const find = (name: string) => settings.get(`security.${name}`)!
   const host = settings.get('server.host')!
-  const isOpen = find('api_key').value === null && find('api_keys').value === null
+  const [shared, url] = [settings.get('cluster.keys')!, settings.get('cluster.url')!]
+  const isShared = shared.value === true && url.value !== null
+  const isOpen = find('api_key').value === null && find('api_keys').value === null && !isShared
   const problems: string[] = []
   const warnings: string[] = []
+  if (shared.value === true && !isShared) {
+    problems.push(`${shared.label}: keys of a cluster need --cluster URL`)
+  }
   if (isOpen && find('allow_unauthenticated').value !== true && !isLoopback(String(host.value))) {
     const what = `${host.label}: ${String(host.value)} can be reached by other machines, and without API keys any client may use the server`
     if (isOriginalLayout) warnings.push(`WARNING! ${what}. Set --api-keys FILE or --api-key KEY`)

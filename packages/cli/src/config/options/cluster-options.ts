@@ -1,5 +1,6 @@
+import { resolvePath } from '../paths.js'
 import { option } from './option.js'
-import { emptyToNone, orNone, record, text } from './value-format.js'
+import { emptyToNone, integer, orNone, record, text, toggle } from './value-format.js'
 
 /** The options of a cluster: the branch `cluster` of the schema. */
 export const clusterOptions = {
@@ -13,6 +14,32 @@ export const clusterOptions = {
     placeholder: 'URL',
     normalize: emptyToNone,
     isSecret: true,
+  }),
+  ca: option<string | null>({
+    doc: "Certificates in PEM format that a `rediss://` server's is checked with, in place of the system's.",
+    default: null,
+    format: orNone(text('a file')),
+    arg: 'cluster-ca',
+    placeholder: 'FILE',
+    normalize: emptyToNone,
+    resolve: resolvePath,
+  }),
+  keys: option({
+    doc:
+      'API keys of the whole cluster, on its server, written by `cllm keys --cluster URL`. They are every ' +
+      "front's within a second.",
+    default: false,
+    format: toggle(),
+    arg: 'cluster-keys',
+  }),
+  workers: option({
+    doc:
+      'Engines of each model on this machine, each a process with `--slots` of its own; the router ' +
+      'chooses among them. They share the cores.',
+    default: 1,
+    format: integer({ minimum: 1, maximum: 64 }),
+    arg: 'workers',
+    placeholder: 'COUNT',
   }),
   router: option({
     doc: "What chooses each request's worker: a built-in router, or a plugin's.",

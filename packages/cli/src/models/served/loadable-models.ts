@@ -1,9 +1,11 @@
+import { stat } from 'node:fs/promises'
 import {
   AdapterBook,
   type LoadedModel,
   type Logger,
   type LoadableModel,
   type PluginRegistry,
+  type RouterPolicy,
 } from '@cllm/core'
 import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
@@ -11,6 +13,7 @@ import type { LoadedConfig } from '../../config/load-config.js'
 import { adaptersOf } from '../../config/adapters.js'
 import type { OwnSettings, ServedModel } from '../../config/served-models.js'
 import { asLoaded } from '../../engine/as-loaded.js'
+import type { EngineSettings } from '../../engine/engine-settings.js'
 import type { CrashFiles } from '../../engine/crash-files.js'
 import { spawnEngine, type EngineProcess } from '../../engine/spawn-engine.js'
 import {
@@ -46,6 +49,8 @@ export class LoadableModels {
     private readonly parts: LoadingParts,
   ) {
     this.#sources = parts.registry.modelSources()
+    // A wrong router is told before a model is fetched.
+    if (loaded.config.cluster.workers > 1) this.#createRouter()
   }
 
   /** How to find a model with these settings. */
@@ -117,18 +122,58 @@ export class LoadableModels {
     })
   }
 
-  /** Engines that share the cores: the loaded ones and this one, or `max_loaded` if it is set. */
+  /** Engines that share the cores: the loaded ones and this model's, or `max_loaded` if it is set. */
   #enginesAtOnce(): number {
-    const { max_loaded: most } = this.loaded.config.models
-    return most === 'auto' ? this.#engines.size + 1 : Math.min(most, this.specs.size)
+    const { models, cluster } = this.loaded.config
+    const { max_loaded: most } = models
+    if (most === 'auto') return this.#engines.size + cluster.workers
+    return Math.min(most, this.specs.size) * cluster.workers
   }
 
   async #spawn(model: ModelToServe, heldBytes: number, closing: AbortSignal): Promise<LoadedModel> {
+    const { workers } = this.loaded.config.cluster
+    const engines = this.#enginesAtOnce()
+    const first = await this.#spawnOne(model, { heldBytes, engines }, closing)
+    if (workers === 1) return asLoaded(first)
+    const bytes = await this.#bytesOf(first, model)
+    const others = await Promise.allSettled(
+      Array.from({ length: workers - 1 }, async (_, index) => {
+        const held = heldBytes + (index + 1) * bytes.each
+        return await this.#spawnOne(model, { heldBytes: held, engines }, closing)
+      }),
+    )
+    const started = [first, ...others.flatMap((one) => ('value' in one ? [one.value] : []))]
+    const failed = others.find((one) => one.status === 'rejected')
+    if (failed !== undefined) {
+      await Promise.all(started.map(async (engine) => await asLoaded(engine).close()))
+      throw failed.reason
+    }
+    const { joinEngines } = await import('../../engine/join-engines.js')
+    return joinEngines(started, {
+      router: this.#createRouter(),
+      logger: this.parts.logger,
+      memoryBytes: bytes.first + (workers - 1) * bytes.each,
+    })
+  }
+
+  /** Bytes that the first engine of a model takes, and each further one: mapped weights are shared. */
+  async #bytesOf(first: EngineProcess, { path }: ModelToServe) {
+    const own = asLoaded(first).memoryBytes ?? 0
+    const { mmap } = first.info.model.details ?? {}
+    const shared = mmap === true ? (await stat(path)).size : 0
+    return { first: own, each: Math.max(0, own - shared) }
+  }
+
+  async #spawnOne(
+    model: ModelToServe,
+    shares: Pick<EngineSettings, 'heldBytes' | 'engines'>,
+    closing: AbortSignal,
+  ): Promise<EngineProcess> {
     const { io, loaded } = this
     const { logger, crashes } = this.parts
     const { recorder: recorderConfig } = loaded.config
     const engine = await spawnEngine(
-      { ...toEngineSettings(loaded, model), heldBytes, engines: this.#enginesAtOnce() },
+      { ...toEngineSettings(loaded, model), ...shares },
       {
         env: io.env,
         signal: AbortSignal.any([io.signal, closing]),
@@ -145,6 +190,11 @@ export class LoadableModels {
     if (this.#logLevel !== undefined) engine.setLogLevel(this.#logLevel)
     this.#engines.add(engine)
     void engine.ended.then(() => this.#engines.delete(engine))
-    return asLoaded(engine)
+    return engine
+  }
+
+  #createRouter(): RouterPolicy {
+    const { router, router_options: options } = this.loaded.config.cluster
+    return this.parts.registry.routers.create(router, options)
   }
 }

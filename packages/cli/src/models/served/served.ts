@@ -1,11 +1,21 @@
-import type { ClosableDirectory } from '@cllm/core'
-import type { ModelStore } from '@cllm/http-koa'
+import type { ClosableDirectory, Logger } from '@cllm/core'
+import type { CreateLimitCounter, ModelStore } from '@cllm/http-koa'
+import type { KeySources, OpenKeyRing } from '../../keys/open-key-ring.js'
+
+/** What the fronts of a cluster share. */
+export interface SharedWithFronts {
+  readonly limitCounters: CreateLimitCounter
+  /** Opens the cluster's keys. Throws `cluster_unavailable`. */
+  readonly openKeys: (sources: KeySources, logger: Logger) => Promise<OpenKeyRing>
+}
 
 /** The models that a server serves, and where they are. */
 export interface Served {
   readonly directory: ClosableDirectory
   /** Fetches further models; absent: these are all. */
   readonly store?: ModelStore
+  /** What is shared with other fronts; absent for a server of its own. */
+  readonly shared?: SharedWithFronts
   /** Loads the models that are there before requests are served. */
   readonly load: () => Promise<void>
   /** Ends it, the directory too. */

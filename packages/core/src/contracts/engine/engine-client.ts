@@ -12,6 +12,7 @@ import type { RequestReport } from './request-report.js'
 import type { SamplingParams } from '../model/sampling.js'
 import type { FinishReason, Timings, Usage } from './usage.js'
 import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
+import type { TenantService } from '../scheduling/scheduler-policy.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
@@ -154,6 +155,8 @@ export type GenerateEvent =
       readonly promptTokens: number
       /** When it was asked for. */
       readonly forecast?: Forecast
+      /** What computes it, as {@link EngineInfo} has it. */
+      readonly fingerprint?: string
     }
   | PromptProgress
   | {
@@ -201,6 +204,11 @@ export interface EngineInfo {
   readonly model: ModelInfo
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
+  /**
+   * Engines with the same one compute the same numbers: the model's file, the library, the device, the CPU's
+   * instructions, and the type of the KV cache. Absent where nobody has worked it out.
+   */
+  readonly fingerprint?: string
   /** Where the model can fill gaps: the tokens that mark them. */
   readonly infill?: InfillTokens
   /** The adapters that it had when it was asked; absent: none. */
@@ -259,6 +267,8 @@ export interface EngineCalls {
   getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */
   setScheduler(policy: string, options?: Readonly<Record<string, unknown>>): Promise<SchedulerInfo>
+  /** Tells the policy what other engines of the model did for tenants, so that it can be fair over all. */
+  noteService(services: readonly TenantService[]): Promise<void>
   /** Takes no new requests and resolves when the last is done. */
   drain(): Promise<void>
   /** Ends at once: what is under way fails with `shutting_down`. Further calls resolve, too. */

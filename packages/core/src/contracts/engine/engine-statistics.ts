@@ -55,6 +55,30 @@ export interface KvPoolStatistics {
   readonly free: number
 }
 
+/** One of several engines that serve a model together. */
+export interface WorkerStatistics {
+  readonly id: string
+  /** Whether it takes new requests; `restarting` while its engine is started again. */
+  readonly state: 'up' | 'draining' | 'restarting'
+  /** Requests that it holds in memory. */
+  readonly slots: number
+  /** Requests on it that have not ended. */
+  readonly open: number
+}
+
+/** Several engines that serve a model together, and what their router did since the start. */
+export interface WorkersStatistics {
+  readonly list: readonly WorkerStatistics[]
+  /** Requests that were placed on a worker, moves included. */
+  readonly placed: number
+  /** Requests that went on at another worker, which computes the same numbers … */
+  readonly movedExactly: number
+  /** … or may differ in rounding. */
+  readonly movedInexactly: number
+  /** Letters that no worker can have sent; what links that have ended still say is among them. */
+  readonly refusedLetters: number
+}
+
 /** Counters since the start, and what is going on. Times are milliseconds. */
 export interface EngineStatistics extends StepStatistics {
   readonly waiting: number
@@ -82,4 +106,6 @@ export interface EngineStatistics extends StepStatistics {
   readonly cache?: CacheStatistics
   /** What the flight recorder holds, where there is one. */
   readonly recorder?: RecorderStatistics
+  /** The workers behind it; absent for a single engine. */
+  readonly workers?: WorkersStatistics
 }

@@ -85,6 +85,10 @@ export interface RequestReport {
   readonly priority: number
   readonly tenant: string
   readonly session?: string
+  /** The worker that has or had it last; absent for a single engine. */
+  readonly worker?: string
+  /** How often it went on at another worker; absent with `worker`. */
+  readonly moves?: number
   /** The forecast at its arrival. */
   readonly forecast?: Forecast
   /** Its place in the queue now, from 1, by arrival. */

@@ -1,4 +1,10 @@
-import type { Plan, SchedulerEvent, SchedulerState, SequenceView } from './scheduler-policy.js'
+import type {
+  Plan,
+  SchedulerEvent,
+  SchedulerState,
+  SequenceView,
+  TenantService,
+} from './scheduler-policy.js'
 
 /** Which waiting request is next: one of the two halves of a policy. */
 export interface Order {
@@ -25,4 +31,6 @@ export interface Order {
   victim?(state: SchedulerState): SequenceView | undefined
   /** Learns from what happened. */
   observe?(event: SchedulerEvent): void
+  /** See `SchedulerPolicy`. */
+  onServedElsewhere?(services: readonly TenantService[]): void
 }

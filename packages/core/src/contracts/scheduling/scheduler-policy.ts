@@ -149,6 +149,14 @@ export interface ComputedPart {
   readonly drafts?: number
 }
 
+/** Tokens that a tenant was served by other engines of its model since the last time. */
+export interface TenantService {
+  readonly tenant: string
+  /** Of prompts, without what slots held. */
+  readonly promptTokens: number
+  readonly generatedTokens: number
+}
+
 /**
  * Decides what each step computes. Pure and deterministic: no clock, no I/O, no timers, seeded
  * randomness; the same calls give the same plans.
@@ -167,4 +175,6 @@ export interface SchedulerPolicy {
   victim?(state: SchedulerState): string | undefined
   /** Hears of what happened, in order. */
   observe?(event: SchedulerEvent): void
+  /** Hears what other engines of the model did for tenants, about once a second where there are several. */
+  onServedElsewhere?(services: readonly TenantService[]): void
 }

@@ -13,7 +13,7 @@ import { finishOf, toolCallOf } from '../answer-words.js'
 import { chatSchema, thinkingLimit, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
 import { openModel } from '../../engines/open-model.js'
-import { fingerprint, type OpenAiContext, secondsNow } from '../openai-context.js'
+import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { timingsOf, usageOf } from '../../request/usage.js'
 
@@ -31,7 +31,7 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
     id: `chatcmpl-${requestId(ctx.state.transport.random)}`,
     created: secondsNow(ctx),
     model,
-    system_fingerprint: fingerprint,
+    system_fingerprint: generations[0]?.fingerprint ?? unknownFingerprint,
   }
   if (fields.stream === true) {
     const includeUsage = fields.stream_options?.include_usage ?? false

@@ -25,7 +25,7 @@ import {
   toCompletionRequests,
 } from './completions-request.js'
 import { openModel } from '../../engines/open-model.js'
-import { fingerprint, type OpenAiContext, secondsNow } from '../openai-context.js'
+import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { textLogprobs } from '../openai-logprobs.js'
 import { promptProgress } from '../../request/prompt-progress.js'
@@ -48,7 +48,7 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
     object: 'text_completion',
     created: secondsNow(ctx),
     model,
-    system_fingerprint: fingerprint,
+    system_fingerprint: generations[0]?.fingerprint ?? unknownFingerprint,
   }
   if (fields.stream === true) {
     await stream(ctx, generations, echoes, head, fields)

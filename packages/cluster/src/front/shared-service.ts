@@ -1,0 +1,72 @@
+import type { Clock, RequestEvent, TenantService } from '@cllm/core'
+
+/** Milliseconds between two messages about it. */
+const everyMs = 250
+
+interface Service {
+  promptTokens: number
+  generatedTokens: number
+}
+
+/**
+ * What the workers did for tenants, as their front sees it: each is told what the others did, so that an
+ * order like `fair` is fair over all of them. Requests without a tenant are not counted.
+ */
+export class SharedService {
+  /** Since the last message, by worker and tenant. */
+  readonly #done = new Map<string, Map<string, Service>>()
+  #isDue = false
+
+  /** @param tell tells a worker what was done elsewhere; `workers` are all of them */
+  constructor(
+    private readonly clock: Clock,
+    private readonly workers: () => readonly string[],
+    private readonly tell: (worker: string, services: readonly TenantService[]) => void,
+  ) {}
+
+  /** A worker did something for a tenant. */
+  onEvent(worker: string, tenant: string | undefined, event: RequestEvent): void {
+    if (tenant === undefined || tenant === '') return
+    const { type } = event
+    if (type === 'token') this.#add(worker, tenant, { promptTokens: 0, generatedTokens: 1 })
+    else if (type === 'end') {
+      const { promptTokens, cachedTokens } = event.usage
+      const computed = Math.max(0, promptTokens - cachedTokens)
+      this.#add(worker, tenant, { promptTokens: computed, generatedTokens: 0 })
+    }
+  }
+
+  #add(worker: string, tenant: string, { promptTokens, generatedTokens }: Service): void {
+    const tenants = this.#done.get(worker) ?? new Map<string, Service>()
+    this.#done.set(worker, tenants)
+    const sum = tenants.get(tenant) ?? { promptTokens: 0, generatedTokens: 0 }
+    tenants.set(tenant, sum)
+    sum.promptTokens += promptTokens
+    sum.generatedTokens += generatedTokens
+    if (this.#isDue) return
+    this.#isDue = true
+    this.clock.at(this.clock.now() + everyMs, () => this.#flush())
+  }
+
+  #flush(): void {
+    this.#isDue = false
+    for (const worker of this.workers()) {
+      const elsewhere = new Map<string, Service>()
+      for (const [other, tenants] of this.#done) {
+        if (other === worker) continue
+        for (const [tenant, { promptTokens, generatedTokens }] of tenants) {
+          const sum = elsewhere.get(tenant) ?? { promptTokens: 0, generatedTokens: 0 }
+          elsewhere.set(tenant, sum)
+          sum.promptTokens += promptTokens
+          sum.generatedTokens += generatedTokens
+        }
+      }
+      if (elsewhere.size === 0) continue
+      this.tell(
+        worker,
+        [...elsewhere].map(([tenant, service]) => ({ tenant, ...service })),
+      )
+    }
+    this.#done.clear()
+  }
+}

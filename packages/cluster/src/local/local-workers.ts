@@ -1,0 +1,131 @@
+import {
+  CllmError,
+  type Clock,
+  type EngineClient,
+  type EngineInfo,
+  type Logger,
+  type Random,
+  type Recording,
+  type RouterPolicy,
+  silentLogger,
+  systemClock,
+  systemRandom,
+} from '@cllm/core'
+import { createRouter } from '@cllm/scheduler'
+import type { ClusterChannelParts } from '../front/cluster-channel.js'
+import { ClusterEngineClient } from '../front/cluster-engine-client.js'
+import { defaultPlacingOptions } from '../front/placing-options.js'
+import { directLinks } from '../link/direct-link.js'
+import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
+import { WorkerSessions } from '../worker/worker-sessions.js'
+
+/** One of several engines of a model on this machine. */
+export interface LocalWorker {
+  /** Unique among them. */
+  readonly id: string
+  readonly client: EngineClient
+  readonly info: EngineInfo
+  /** Resolves with the reason when it is gone and will not be started again. */
+  readonly gone: Promise<string>
+  /** Calls back when its engine dies and is started again (false), and when it is back (true). */
+  readonly onUp: (listener: (isUp: boolean) => void) => void
+}
+
+/** What chooses among them; all has defaults. */
+export interface LocalWorkersOptions {
+  /** Default: `prefix-wait`. */
+  readonly router?: RouterPolicy
+  readonly clock?: Clock
+  /** For ids and seeds. */
+  readonly random?: Random
+  readonly logger?: Logger
+}
+
+/** Several engines as one. */
+export interface LocalWorkers {
+  readonly client: ClusterEngineClient
+  /** Resolves with the reason when the last one is gone. */
+  readonly gone: Promise<string>
+}
+
+const front = 'local'
+
+class LocalEngineClient extends ClusterEngineClient {
+  constructor(
+    parts: ClusterChannelParts,
+    private readonly engines: readonly LocalWorker[],
+  ) {
+    super(parts)
+  }
+
+  /** That of the first engine: one recording is of one engine. Throws as that does. */
+  async recording(): Promise<Recording> {
+    const recording = await this.engines[0]?.client.recording?.()
+    if (recording !== undefined) return recording
+    throw new CllmError('unsupported', 'This server has no flight recorder: it is switched off')
+  }
+}
+
+/**
+ * Several engines of one model on this machine as one engine, behind the router of a cluster and without a
+ * server in between. When one dies, the requests that have a token of it go on at another one at once, and
+ * the others on the same one when it is back: no token is lost, repeated or changed. Closing the client
+ * closes no engine.
+ */
+export function joinLocalWorkers(
+  workers: readonly LocalWorker[],
+  options: LocalWorkersOptions = {},
+): LocalWorkers {
+  const { router = createRouter(), clock = systemClock } = options
+  const { random = systemRandom, logger = silentLogger } = options
+  const client = new LocalEngineClient(
+    {
+      front,
+      router,
+      clock,
+      random,
+      logger,
+      // Each of them is started again for as long as that makes sense.
+      options: { ...defaultPlacingOptions, patienceMs: Infinity },
+    },
+    workers,
+  )
+  const slots = workers.reduce((sum, { info }) => sum + info.limits.slots, 0)
+  const ends = workers.map(async (worker) => {
+    const { id, info, client: engine } = worker
+    const [here, there] = directLinks<ToWorker, FromWorker>(`${front}/${id}`)
+    const sessions = new WorkerSessions({
+      client: engine,
+      slots: info.limits.slots,
+      clock,
+      logger,
+    })
+    sessions.accept(front, there)
+    client.workers.join(recordOf(worker, slots), here)
+    worker.onUp((isUp) => sessions.enter(isUp ? 'up' : 'restarting'))
+    const reason = await worker.gone
+    sessions.close(reason)
+    sessions.forget(front, there.id)
+    return reason
+  })
+  const gone = Promise.all(ends).then(([reason = 'there is none']) => {
+    client.workers.end(reason)
+    return reason
+  })
+  return { client, gone }
+}
+
+/** All of them are told with the slots of all together, as what clients see is one engine. */
+function recordOf({ id, info }: LocalWorker, slots: number): WorkerRecord {
+  const load = { slots: info.limits.slots, open: 0, openTokens: 0, backlogTokens: 0 }
+  return {
+    kind: 'worker',
+    id,
+    state: 'up',
+    info: { ...info, limits: { ...info.limits, slots } },
+    fingerprint: info.fingerprint ?? 'one machine',
+    host: front,
+    refusedLetters: 0,
+    load,
+  }
+}

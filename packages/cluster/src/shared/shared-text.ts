@@ -1,0 +1,116 @@
+import { CllmError, type Clock, type Logger } from '@cllm/core'
+import type { RedisBus } from '../bus/redis-bus.js'
+
+/** Milliseconds between two looks at the version. */
+const watchMs = 400
+/** Writers that come at the same time try again so often. */
+const mostTries = 20
+
+/** A text on the cluster's server that all fronts share, such as its API keys, with a version. */
+export class SharedText {
+  readonly #key: string
+  readonly #versionKey: string
+  #version: string | null = null
+  #text: string | null = null
+  #cancel: () => void = () => {}
+
+  constructor(
+    private readonly bus: RedisBus,
+    name: string,
+  ) {
+    this.#key = `${bus.store.prefix}${name}`
+    this.#versionKey = `${this.#key}:version`
+  }
+
+  /**
+   * The text now; null where none was ever written.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async read(): Promise<string | null> {
+    return await this.#ask(async ({ client }) => await client.get(this.#key))
+  }
+
+  /**
+   * Changes the text; writers that come at the same time do so one after the other.
+   *
+   * @throws `cluster_unavailable`, and what `change` throws
+   */
+  async update(change: (text: string | null) => string): Promise<void> {
+    for (let tries = 0; tries < mostTries; tries++) {
+      const before = await this.read()
+      const after = change(before)
+      if (await this.#replace(before, after)) return
+    }
+    throw new CllmError('cluster_unavailable', 'Others change the keys of the cluster all the time')
+  }
+
+  /**
+   * Reads the text, and then calls back with each change until it is closed. While the server does not
+   * answer, and when it comes back without the text, the last one stays; then it is written again.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async watch(
+    clock: Clock,
+    logger: Logger,
+    onText: (text: string | null) => void,
+  ): Promise<() => void> {
+    let isClosed = false
+    const look = async (): Promise<void> => {
+      const version = await this.#ask(async ({ client }) => await client.get(this.#versionKey))
+      if (version === null && this.#text !== null) return await this.#restore(this.#text)
+      if (version === this.#version) return
+      // Read behind its version, so that a change in between is seen next time.
+      const text = await this.read()
+      this.#version = version
+      this.#text = text
+      if (!isClosed) onText(text)
+    }
+    this.#text = await this.read()
+    onText(this.#text)
+    await look()
+    const again = (): void => {
+      this.#cancel = clock.at(clock.now() + watchMs, () => {
+        look()
+          .catch((error: unknown) => logger.debug({ err: error }, 'the shared keys are unknown'))
+          .finally(() => {
+            if (!isClosed) again()
+          })
+      })
+    }
+    again()
+    return () => {
+      isClosed = true
+      this.#cancel()
+    }
+  }
+
+  /** Whether it still was `before` and is `after` now. */
+  async #replace(before: string | null, after: string): Promise<boolean> {
+    const script = `if (redis.call('get', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+redis.call('set', KEYS[1], ARGV[2])
+local now = redis.call('time')
+redis.call('set', KEYS[2], now[1] .. '.' .. now[2])
+return 1`
+    const keys = [this.#key, this.#versionKey]
+    const done = await this.#ask(
+      async ({ client }) => await client.eval(script, { keys, arguments: [before ?? '', after] }),
+    )
+    return done === 1
+  }
+
+  async #restore(text: string): Promise<void> {
+    await this.#replace(null, text)
+  }
+
+  async #ask<T>(ask: (store: RedisBus['store']) => Promise<T>): Promise<T> {
+    try {
+      return await ask(this.bus.store)
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error)
+      const message = `The cluster does not answer: ${why}`
+      throw new CllmError('cluster_unavailable', message, { cause: error })
+    }
+  }
+}

@@ -1,0 +1,110 @@
+import type { Clock, EngineClient, Logger } from '@cllm/core'
+import { LoadMeter, type WorkerReport } from '@cllm/scheduler'
+import type { NamedChannel } from '../link/link.js'
+import type { FromWorker, ToWorker, WorkerState } from '../messages.js'
+import { FrontSession } from './front-session.js'
+
+/** What the sessions of a worker are made of. */
+export interface SessionsParts {
+  readonly client: EngineClient
+  /** Sequences that its engine holds in memory. */
+  readonly slots: number
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+/** Least milliseconds between two reports. */
+const reportMs = 50
+
+/** One engine's work for any number of fronts, and what they are told of its load. */
+export class WorkerSessions {
+  #state: WorkerState = 'up'
+  readonly #sessions = new Map<string, FrontSession>()
+  readonly #meter: LoadMeter
+  #reportedAt = -Infinity
+  #cancelReport: (() => void) | undefined
+  #onIdle: () => void = () => {}
+
+  constructor(private readonly parts: SessionsParts) {
+    this.#meter = new LoadMeter(parts.slots)
+  }
+
+  get state(): WorkerState {
+    return this.#state
+  }
+
+  /** Requests that have not ended. */
+  get open(): number {
+    return [...this.#sessions.values()].reduce((sum, { size }) => sum + size, 0)
+  }
+
+  /** Its load now. */
+  get load(): WorkerReport {
+    return this.#meter.report(this.parts.clock.now())
+  }
+
+  /** Tells all fronts of another state at once; a worker that drains keeps to that. */
+  enter(state: WorkerState): void {
+    if (this.#state === state || this.#state === 'draining') return
+    this.#state = state
+    this.#report()
+  }
+
+  /** Serves a front over this channel until it closes. */
+  accept(front: string, channel: NamedChannel<FromWorker, ToWorker>): void {
+    const { clock, client } = this.parts
+    const session = new FrontSession(channel, client, {
+      onPlaced: (request, { placement, routed }) => {
+        this.#meter.onPlaced({ ...routed, id: request }, front, placement, clock.now())
+        this.#reportSoon()
+      },
+      onEvent: (request, event) => {
+        if (this.#meter.onEvent(request, event, clock.now())) this.#reportSoon()
+        if (event.type === 'end' || event.type === 'error') this.#checkIdle()
+      },
+    })
+    this.#sessions.set(channel.id, session)
+    session.send({ type: 'report', state: this.#state, report: this.load })
+  }
+
+  /** The channel of a front is closed. */
+  forget(front: string, channel: string): void {
+    const session = this.#sessions.get(channel)
+    this.#sessions.delete(channel)
+    this.#meter.forget(front)
+    if ((session?.size ?? 0) > 0) this.parts.logger.warn({ link: channel }, 'a front is gone')
+    this.#checkIdle()
+  }
+
+  /** Resolves when nothing is under way. */
+  async idle(): Promise<void> {
+    if (this.open > 0) await new Promise<void>((resolve) => (this.#onIdle = resolve))
+  }
+
+  /** Closes all channels: what is under way goes on elsewhere. */
+  close(reason: string): void {
+    this.#cancelReport?.()
+    for (const session of this.#sessions.values()) session.close(reason)
+  }
+
+  #checkIdle(): void {
+    if (this.open === 0) this.#onIdle()
+  }
+
+  #reportSoon(): void {
+    if (this.#cancelReport !== undefined) return
+    const { clock } = this.parts
+    const at = Math.max(clock.now(), this.#reportedAt + reportMs)
+    this.#cancelReport = clock.at(at, () => this.#report())
+  }
+
+  #report(): void {
+    this.#cancelReport?.()
+    this.#cancelReport = undefined
+    this.#reportedAt = this.parts.clock.now()
+    const report = this.load
+    for (const session of this.#sessions.values()) {
+      session.send({ type: 'report', state: this.#state, report })
+    }
+  }
+}
