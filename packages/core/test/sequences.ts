@@ -26,6 +26,7 @@ export function sequenceOf(
       adapters: { applied: [], key: '' },
       cache: true,
       forecast: false,
+      pin: false,
       progress: false,
       logprobs: undefined,
       promptLogprobs: undefined,

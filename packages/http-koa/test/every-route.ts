@@ -84,6 +84,7 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/apply-template': { messages },
   '/embedding': { content: 'a' },
   '/embeddings': { content: 'a' },
+  '/admin/cache': { prompt: 'a', pin: false },
   '/admin/scheduler': { policy: 'run-all' },
   '/admin/log-level': { level: 'info' },
 }

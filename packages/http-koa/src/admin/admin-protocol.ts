@@ -4,7 +4,7 @@ import { modelQuery } from '../engines/model-queries.js'
 import type { HandledRoute } from '../routes/api-route.js'
 import { mountRoutes } from '../routes/mount-routes.js'
 import { defineProtocol, type LogLevelControl } from '../routes/define-protocol.js'
-import { deleteCache, getCache } from './cache.js'
+import { deleteCache, getCache, warmCache, warmSchema } from './cache.js'
 import { getLogLevel, logLevelSchema, putLogLevel } from './log-level.js'
 import { getLive } from './live.js'
 import { getRecorder } from './recorder.js'
@@ -46,6 +46,14 @@ const routes: readonly HandledRoute<AdminContext>[] = [
     handle: getCache,
   },
   {
+    method: 'post',
+    path: '/admin/cache',
+    summary: 'Compute a prompt ahead and keep it',
+    query: modelQuery,
+    body: warmSchema,
+    handle: warmCache,
+  },
+  {
     method: 'delete',
     path: '/admin/cache',
     summary: 'Drop all of it',
@@ -84,7 +92,7 @@ const routes: readonly HandledRoute<AdminContext>[] = [
 
 /**
  * The routes that change a running server or show its present and recent past: `GET` and `PUT` of
- * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live` and `/admin/recorder`, `GET` and `DELETE` of
+ * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live` and `/admin/recorder`, `GET`, `POST` and `DELETE` of
  * `/admin/cache`; see `docs/api.md`. Without API
  * keys every client that reaches them can use them, so expose them to operators only.
  */

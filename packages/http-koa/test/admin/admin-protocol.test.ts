@@ -158,3 +158,40 @@ testEach('the log level is changed while it runs', async (t) => {
   t.teardown(without.close)
   t.equal((await without.get('/admin/log-level')).status, 400)
 })
+
+testEach('/admin/cache: warmed, listed, dropped', async (t) => {
+  for (const cacheRamBytes of [1e6, 0]) {
+    const server = await serve({
+      protocols: [nativeProtocol(), adminProtocol()],
+      backend: { stepMs: () => 10, slots: 2 },
+      engine: { cacheRamBytes },
+    })
+    t.teardown(() => server.close())
+    const answer = async (response: Promise<Response>) => {
+      const given = await drive(server.clock, response)
+      return {
+        status: given.status,
+        ...((await given.json()) as { data: Record<string, unknown> }),
+      }
+    }
+    const warm = (body: object) => answer(server.post('/admin/cache', body))
+    const prompt = 'a system prompt of some length, again and again '.repeat(4)
+    if (cacheRamBytes === 0) {
+      t.match(await warm({ prompt }), { status: 400, error: /--cache-ram is 0/ })
+      t.match(await warm({ prompt, pin: false }), { status: 200, data: { pinned: false } })
+      continue
+    }
+    t.match(await warm({ prompt }), { status: 200, data: { cached_tokens: 0, pinned: true } })
+    const again = await warm({ prompt, pin: false })
+    t.equal(again.data['cached_tokens'], Number(again.data['prompt_tokens']) - 1)
+    const messages = [{ role: 'system', content: 'be brief' }]
+    t.match(await warm({ messages }), { status: 200 })
+    for (const body of [{}, { prompt, messages }, { prompt: 7 }]) {
+      t.match(await warm(body), { status: 400, error: /prompt/ })
+    }
+    const listed = await answer(server.get('/admin/cache'))
+    t.match(listed.data['states'], [{ tier: 'ram', pinned: true }, { pinned: true }])
+    const dropped = await answer(server.post('/admin/cache', undefined, { method: 'DELETE' }))
+    t.equal(dropped.data['dropped'], 2)
+  }
+})

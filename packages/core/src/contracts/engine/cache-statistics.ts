@@ -39,4 +39,6 @@ export interface CachedState {
   readonly bytes: number
   /** Whether it is a checkpoint, and not all that a slot held. */
   readonly checkpoint: boolean
+  /** Whether it is dropped for no other. */
+  readonly pinned: boolean
 }

@@ -63,6 +63,11 @@ export interface GenerateRequest {
   /** Whether its prompt may use what others computed and stays for others; default true. */
   readonly cache?: boolean
   /**
+   * Whether what its slot holds at its end is saved in RAM and dropped for nothing else; default false.
+   * Nothing is saved where there is no tier behind the slots.
+   */
+  readonly pin?: boolean
+  /**
    * Asks for log probabilities: of each token, and of this many of the likeliest ones in its place, 0
    * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
    */

@@ -39,7 +39,7 @@ export function resolveRequest(
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, cache = true, forecast = false, logprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
-  const { continued, deadlineMs, speculative = true, progress = false } = request
+  const { continued, deadlineMs, speculative = true, progress = false, pin = false } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
@@ -52,6 +52,7 @@ export function resolveRequest(
   }
   checkType('cache', request.cache, 'boolean')
   checkType('forecast', request.forecast, 'boolean')
+  checkType('pin', request.pin, 'boolean')
   checkType('progress', request.progress, 'boolean')
   checkType('speculative', request.speculative, 'boolean')
   checkLogprobs(request, context.backend)
@@ -79,6 +80,7 @@ export function resolveRequest(
     cache: cache && promptLogprobs === undefined,
     forecast,
     progress,
+    pin,
     logprobs,
     promptLogprobs,
     // Drafts would have to be taken off before others are dropped.

@@ -19,6 +19,8 @@ export class SlotCacheManager implements KVCacheManager {
   readonly slots: readonly Slot[]
   /** What the last look-up of a waiting sequence found, and in which version of the index. */
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
+  /** Slots whose content is saved for good before anything else happens. */
+  readonly #pins: Slot[] = []
   #free: number
 
   constructor(
@@ -99,14 +101,14 @@ export class SlotCacheManager implements KVCacheManager {
     this.index.occupy(slot, sequence)
   }
 
-  /** Whether something is to be saved before the next step. */
+  /** Whether `settle` has something to save before the next step. */
   get isDue(): boolean {
-    return this.checkpoints.isDue
+    return this.checkpoints.isDue || this.#pins.length > 0
   }
 
-  /** Saves that. */
   async settle(): Promise<void> {
     await this.checkpoints.settle(this.#isAnyDecoding)
+    for (const slot of this.#pins.splice(0)) if (isFree(slot)) await this.states.pin(slot)
   }
 
   /** The sequence has computed more of its tokens. */
@@ -153,6 +155,7 @@ export class SlotCacheManager implements KVCacheManager {
     slot.owner = undefined
     sequence.slot = undefined
     this.#free++
+    if (sequence.request.pin && sequence.finish !== undefined) this.#pins.push(slot)
     if (sequence.isShared) this.index.keep(slot, sequence)
     else this.#empty(slot)
   }

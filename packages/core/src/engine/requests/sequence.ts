@@ -37,6 +37,8 @@ export interface SequenceRequest {
   readonly stepGroup: string | undefined
   readonly adapters: RequestAdapters
   readonly cache: boolean
+  /** Whether what its slot holds at its end is saved for good. */
+  readonly pin: boolean
   /** Whether its `start` event has a forecast. */
   readonly forecast: boolean
   /** Whether its prompt is reported while it is computed. */

@@ -94,6 +94,27 @@ t.test('what does not fit is dropped, the longest unused first', async (t) => {
   await runUntilIdle(made.clock)
 })
 
+t.test('what is pinned is dropped for no other', async (t) => {
+  const made = caching({ slots: 1 }, 3600)
+  const pinned = await ask(t, made, promptOf(150, 1), { pin: true })
+  for (const family of [2, 3, 4]) await ask(t, made, promptOf(150, family))
+  const states = made.engine.between.slots.cache('list')
+  t.match(states[0], { pinned: true, tokens: 153 })
+  t.ok(ramOf(made).evictions > 0, 'others are')
+  t.equal((await ask(t, made, [...pinned.said, 5])).cached, 153, 'it is still there')
+  const listed = made.engine.between.slots.cache('list')
+  t.ok(listed.some(({ pinned, tokens }) => pinned && tokens === 153))
+  const wrong = await made.ask({ ...greedy(promptOf(9), 1), pin: 'yes' as never })
+  t.match(wrong.error, { code: 'invalid_request', details: { field: 'pin' } })
+  await ask(t, made, promptOf(150, 2))
+  made.engine.between.slots.cache('drop')
+  t.equal((await ask(t, made, [...pinned.said, 9])).cached, 0, 'until all is dropped')
+  await runUntilIdle(made.clock)
+  const off = caching({}, 0)
+  await ask(t, off, promptOf(150, 1), { pin: true })
+  t.equal(off.engine.statistics().cache, undefined, 'without a tier nothing is saved')
+})
+
 t.test('a state that cannot be restored is computed again', async (t) => {
   const made = caching({ slots: 1 })
   const { said } = await ask(t, made, promptOf(100, 1))

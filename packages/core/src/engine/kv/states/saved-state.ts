@@ -7,6 +7,8 @@ export interface SavedState extends IndexedState {
   readonly data: Uint8Array
   /** How many use it now: its memory must stay as it is. */
   holds: number
+  /** Whether no other is worth dropping it. */
+  pinned?: boolean
   /** How often it could not be restored. */
   failures: number
 }

@@ -101,6 +101,16 @@ export class StateCache {
     await this.transfer.save(slot)
   }
 
+  /** Saves what an idle slot holds, and drops it for nothing else. */
+  async pin({ id, chain, length }: Slot): Promise<void> {
+    if (this.#states === undefined || chain === undefined || length === 0) return
+    const { index } = this.#store
+    if (index.find(chain, length, false) === undefined)
+      await this.transfer.save({ id, chain, length })
+    const saved = index.find(chain, length, false)
+    if (saved !== undefined) saved.pinned = true
+  }
+
   /** Saves one idle slot that would be lost otherwise; returns whether there was one. */
   async saveOne(slots: readonly Slot[]): Promise<boolean> {
     const isNeeded =
@@ -222,9 +232,12 @@ export class StateCache {
   /** All states. */
   list(): CachedState[] {
     const describe = (tier: CachedState['tier'], { chain, bytes, partial }: IndexedState) => {
-      return { tier, tokens: chain.tokens.length, bytes, checkpoint: partial }
+      return { tier, tokens: chain.tokens.length, bytes, checkpoint: partial, pinned: false }
     }
-    const inRam = Array.from(this.#store.all(), (state) => describe('ram', state))
+    const inRam = Array.from(this.#store.all(), (state) => ({
+      ...describe('ram', state),
+      pinned: state.pinned === true,
+    }))
     const filed = Array.from(this.#disk?.all() ?? [], (state) => describe('disk', state))
     return [...inRam, ...filed]
   }

@@ -33,7 +33,7 @@ export class StateStore {
     if (size > this.limit) return undefined
     for (const state of this.#states) {
       if (this.bytes + size <= this.limit) break
-      if (state.holds > 0) continue
+      if (state.holds > 0 || state.pinned === true) continue
       this.evictions++
       this.remove(state)
     }
@@ -45,9 +45,12 @@ export class StateStore {
   /** Adds a state, in place of those that it goes on from where it can be cut to each of them. */
   add(state: SavedState, replaces: boolean): void {
     if (replaces && !state.partial) {
-      for (const other of this.index.within(state.chain)) this.remove(other)
+      for (const other of this.index.within(state.chain)) {
+        if (other.pinned !== true) this.remove(other)
+      }
     }
     const same = this.index.find(state.chain, lengthOf(state), state.partial)
+    if (same?.pinned === true) state.pinned = true
     if (same !== undefined) this.remove(same)
     this.#states.add(state)
     this.index.add(state)
