@@ -86,7 +86,7 @@ export function UsagePage(): JSX.Element {
 }
 
 /** The sums of some days, a row for each. */
-export function UsageTable({
+function UsageTable({
   usage: { from, to, usage },
   groups,
 }: {
