@@ -29,6 +29,8 @@ const home = join(folder, 'home')
 const app = join(folder, 'app')
 for (const name of [home, app]) await mkdir(name)
 const children = []
+process.on('exit', () => children.forEach(stop))
+for (const name of ['SIGINT', 'SIGTERM']) process.on(name, () => process.exit(1))
 
 const say = (text) => console.log(text)
 

@@ -197,9 +197,10 @@ t.test('the page, used as a person would', { skip }, async (t) => {
 
 t.test('the page behind keys', { skip }, async (t) => {
   const key = 'a-key-of-an-admin'
-  const { url } = await serve(t, '--model', 'stories15m', '--api-key', key)
+  const flags = ['--model', 'stories15m', '--api-key', key, '--usage', t.testdir()]
+  const { url } = await serve(t, ...flags)
   const browser = await startBrowser(t, executable!)
-  const page = await browser.newPage()
+  const page = await browser.newPage({ colorScheme: 'light', acceptDownloads: true })
   page.setDefaultTimeout(20_000)
   const wrong = watchPage(page, url)
   await page.goto(`${url}/ui/#scheduler`)
@@ -217,6 +218,24 @@ t.test('the page behind keys', { skip }, async (t) => {
   await page.reload()
   await page.getByText('In force: adaptive+fcfs').waitFor()
   t.equal(await page.evaluate('localStorage.getItem("cllm-key")'), null, 'until the tab is closed')
+  const answered = await fetch(`${url}/v1/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}` },
+    body: JSON.stringify({ prompt: 'Once', max_tokens: 5, ignore_eos: true }),
+  })
+  t.equal(answered.status, 200)
+  await answered.text()
+  await page.getByRole('link', { name: 'Usage' }).click()
+  await page.getByRole('combobox', { name: 'By' }).selectOption('model')
+  const row = page.getByRole('row', { name: /^stories15m / })
+  await row.waitFor()
+  t.match(await row.innerText(), /stories15m\s+1\s+0\s+\d+\s+\d+\s+5/)
+  const saved = page.waitForEvent('download')
+  await page.getByRole('button', { name: 'Save as CSV' }).click()
+  t.equal((await saved).suggestedFilename(), 'usage.csv')
+  await page.getByRole('textbox', { name: 'To', exact: true }).fill('2000-01-01')
+  await page.getByText(/Nothing was asked for, |expected/).waitFor()
+  await auditAll(t, page)
   t.same(wrong, [])
 })
 

@@ -8,12 +8,14 @@ import { SchedulerPage } from './scheduler/scheduler-page.js'
 import { Server, type ServerError } from './server/server.js'
 import { ServerContext } from './server/server-context.js'
 import { ThemeButton } from './theme-button.js'
+import { UsagePage } from './usage/usage-page.js'
 
 const pages = [
   ['chat', 'Chat'],
   ['scheduler', 'Scheduler'],
   ['lab', 'Lab'],
   ['models', 'Models'],
+  ['usage', 'Usage'],
 ] as const
 
 type Page = (typeof pages)[number][0]
@@ -67,6 +69,7 @@ export function App(): JSX.Element {
           <ChatPage models={models} />
         </div>
         {page === 'models' && <ModelsPage />}
+        {page === 'usage' && <UsagePage />}
         {page === 'lab' && <LabPage />}
         {page === 'scheduler' && <SchedulerPage models={models} request={detail} />}
       </main>
