@@ -107,15 +107,10 @@ t.test('coming from another server: what takes the place of theirs is there', (t
   t.notOk(isThere('--no-such-flag'))
   t.notOk(isThere('POST /no/such/route'))
   // What is said to be missing is.
-  for (const missing of [
-    'POST /lora-adapters',
-    'POST /api/push',
-    'POST /pooling',
-    'POST /classify',
-  ]) {
+  for (const missing of ['POST /pooling', 'POST /classify']) {
     t.notOk(isThere(missing), `${missing} is there: docs/coming-from.md says it is not`)
   }
-  for (const missing of ['--lora', '--mmproj', '--cache-reuse', '--reasoning-budget']) {
+  for (const missing of ['--control-vector', '--mmproj', '--cache-reuse', '--reasoning-budget']) {
     t.notOk(isThere(missing), `${missing} is there: docs/coming-from.md says it is not`)
   }
   t.end()

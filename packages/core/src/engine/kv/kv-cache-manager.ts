@@ -19,9 +19,9 @@ export class SlotCacheManager implements KVCacheManager {
   readonly slots: readonly Slot[]
   /** What the last look-up of a waiting sequence found, and in which version of the index. */
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
-  /** Slots whose content is saved for good before anything else happens. */
-  readonly #pins: Slot[] = []
   #free: number
+  /** Slots that are saved for good before anything else happens. */
+  readonly #pins: Slot[] = []
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
@@ -204,12 +204,10 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   statistics(): SlotStatistics[] {
-    return this.slots.map((slot) => ({
-      slot: slot.id,
-      request: slot.owner?.id,
-      state: slot.owner?.state ?? 'idle',
-      tokens: slot.owner?.slotTokens ?? slot.length,
-    }))
+    return this.slots.map(({ id: slot, owner, length }) => {
+      const { id: request, state = 'idle', slotTokens: tokens = length } = owner ?? {}
+      return { slot, request, state, tokens }
+    })
   }
 
   #lookUp(sequence: Sequence): number {
