@@ -1,5 +1,4 @@
 // @ts-check
-import { penaltyWindow } from '@cllm/core'
 
 /**
  * Draws a token the usual way: bias, penalties, top_k, top_p, min_p, temperature. The random number
@@ -15,7 +14,7 @@ import { penaltyWindow } from '@cllm/core'
 export function draw(logits, params, history, end, position) {
   for (const [token, bias] of params.logitBias) logits[token] = (logits[token] ?? 0) + bias
   if (params.ignoreEos) logits[end] = -Infinity
-  penalize(logits, params, history.slice(-penaltyWindow))
+  penalize(logits, params, history.slice(Math.max(0, history.length - params.penaltyLastN)))
 
   const byLogit = [...logits.keys()].sort((a, b) => (logits[b] ?? 0) - (logits[a] ?? 0))
   const best = byLogit[0] ?? end

@@ -242,9 +242,16 @@ t.test('a file recommends how to sample, and what is out of range is left out', 
     'general.sampling.top_p': float32(0.95),
     'general.sampling.min_p': float32(3),
     'general.sampling.penalty_repeat': float32(1.1),
+    'general.sampling.penalty_last_n': uint32(32),
   })
   const { model } = await openTiny(t, { modelPath })
-  const recommended = { temperature: 0.6, topK: 20, topP: 0.95, repetitionPenalty: 1.1 }
+  const recommended = {
+    temperature: 0.6,
+    topK: 20,
+    topP: 0.95,
+    repetitionPenalty: 1.1,
+    penaltyLastN: 32,
+  }
   t.same(model.sampling, recommended)
   t.same((await openTiny(t)).model.sampling, {})
 })

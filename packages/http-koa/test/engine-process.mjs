@@ -8,6 +8,7 @@ const backend = new FakeBackend({
   contextSize: 1_000_000,
   embeddingSize: 2,
   canInfill: true,
+  adapters: true,
   details: { pooling: 'rank' },
   endProbability: 0,
 })

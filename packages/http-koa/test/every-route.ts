@@ -76,6 +76,8 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/api/delete': { model: 'fake' },
   '/models/load': { model: 'fake' },
   '/models/unload': { model: 'fake' },
+  '/v1/load_lora_adapter': { lora_name: 'a', lora_path: 'a.gguf', load_inplace: true },
+  '/v1/unload_lora_adapter': { lora_name: 'a' },
   '/completion': { prompt: 'a', n_predict: 1 },
   '/completions': { prompt: 'a', n_predict: 1 },
   '/infill': { input_prefix: 'a', input_suffix: 'b', n_predict: 1 },
@@ -108,8 +110,10 @@ export const errorSchema = (path: string) =>
   everyProtocol.find(({ errors }) => errors?.covers(path))?.errors?.schema ??
   exported.nativeErrors.schema
 
-/** The routes that take a body. */
-export const takeBodies = everyRoute.filter(({ body }) => body !== undefined)
+/** The routes that take a body, but for one whose body is valid once only. */
+export const takeBodies = everyRoute.filter(
+  ({ body, path }) => body !== undefined && path !== '/v1/unload_lora_adapter',
+)
 
 /** A server of all of them. */
 export async function serveEverything(transport: Partial<exported.KoaTransportOptions> = {}) {
@@ -118,7 +122,13 @@ export async function serveEverything(transport: Partial<exported.KoaTransportOp
   return await serve({
     protocols: everyProtocol,
     registry,
-    backend: { contextSize: 64, embeddingSize: 2, canInfill: true, details: { pooling: 'rank' } },
+    backend: {
+      contextSize: 64,
+      embeddingSize: 2,
+      canInfill: true,
+      adapters: true,
+      details: { pooling: 'rank' },
+    },
     transport,
   })
 }

@@ -2,7 +2,9 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import {
+  AdapterDirectory,
   createServer,
+  StaticDirectory,
   SimulatedClock,
   type EngineClient,
   type EngineOptions,
@@ -80,8 +82,10 @@ export async function serve(options: ServeOptions = {}) {
     ...(options.registry === undefined ? {} : { registry: options.registry }),
     ...(options.fallbackPolicy === undefined ? {} : { fallbackPolicy: options.fallbackPolicy }),
   })
+  const models = new StaticDirectory([[backend.model.id, engine]])
+  const directory = options.backend?.adapters === true ? new AdapterDirectory(models) : models
   const server = createServer({
-    engines: { [backend.model.id]: engine },
+    directory,
     clock,
     logger,
     transports: [

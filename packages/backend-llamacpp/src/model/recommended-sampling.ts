@@ -9,11 +9,12 @@ const ranges: Readonly<Record<string, Range>> = {
   top_p: ['topP', 0, 1],
   min_p: ['minP', 0, 1],
   penalty_repeat: ['repetitionPenalty', 0.01, 10],
+  penalty_last_n: ['penaltyLastN', 0, 2 ** 31 - 1],
 }
 
 /**
  * The sampling that a GGUF recommends under `general.sampling`, as llama.cpp reads it. Left out are
- * XTC and mirostat, which not every backend draws with, and the window of penalties, which is fixed.
+ * XTC and mirostat, which not every backend draws with.
  */
 export function samplingOf(fields: Readonly<Record<string, unknown>>): Partial<SamplingParams> {
   const known = Object.entries(ranges).flatMap(([key, [name, min, max]]) => {

@@ -1,4 +1,4 @@
-import { CllmError, penaltyWindow, type Sampler, type SamplingParams } from '@cllm/core'
+import { CllmError, type Sampler, type SamplingParams } from '@cllm/core'
 import type { TokenId } from '@cllm/core'
 import { biasesOf } from './biases-of.js'
 import { ConstraintTrack } from './constraint-track.js'
@@ -24,6 +24,8 @@ export class LlamaCppSampler implements Sampler {
   readonly #isRandom: boolean
   /** The sequence's tokens; only kept for penalties. */
   readonly #history: TokenId[] | undefined
+  /** How many of them penalties look at. */
+  readonly #window: number
   readonly #constraint: ConstraintTrack | undefined
 
   /** @param constraint - the grammar of what follows the first `promptTokens` tokens */
@@ -43,6 +45,7 @@ export class LlamaCppSampler implements Sampler {
     this.#seed = params.seed
     this.#isRandom = params.temperature > 0
     this.#history = hasPenalties(params) ? tokens.slice() : undefined
+    this.#window = params.penaltyLastN
     this.#pool = pool
     this.#pooled = pool.take()
     if (!this.#changes) this.#pooled.apply(this.#config)
@@ -111,12 +114,13 @@ export class LlamaCppSampler implements Sampler {
     }
     history.length = start
     for (let index = 0; index <= position - start; index++) history.push(tokens[index] ?? 0)
-    return Uint32Array.from(history.slice(-penaltyWindow))
+    return Uint32Array.from(history.slice(-this.#window))
   }
 }
 
 function hasPenalties(params: SamplingParams): boolean {
-  const { repetitionPenalty, presencePenalty, frequencyPenalty } = params
+  const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyLastN } = params
+  if (penaltyLastN === 0) return false
   return repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
 }
 
@@ -135,7 +139,7 @@ function configOf(params: SamplingParams, vocabulary: Vocabulary): NativeSampler
           repeatPenalty: params.repetitionPenalty,
           repeatPenaltyPresencePenalty: params.presencePenalty,
           repeatPenaltyFrequencyPenalty: params.frequencyPenalty,
-          repeatPenaltyMaxTokens: penaltyWindow,
+          repeatPenaltyMaxTokens: Math.min(params.penaltyLastN, 2 ** 31 - 1),
           repeatPenaltyTokens: noTokens,
         }
       : {}),

@@ -38,6 +38,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
       maxQueuedRequests: scheduler.max_queued_requests,
       isolateTenants: isolatesTenants(config),
       speculative: scheduler.speculative,
+      contextShift: ownEngine(config, model.settings).context_shift,
       sampling: catalogSampling(model.spec ?? model.path),
       ...(tokens === 0 ? {} : { maxQueuedTokens: tokens }),
       ...(wait === 0 ? {} : { maxQueueWaitMs: wait * 1000 }),
@@ -79,12 +80,19 @@ export function backendNameOf({ engine }: CllmConfig, settings: OwnSettings): st
   return settings.backend ?? engine.backend
 }
 
+/** The settings of `engine` for a model. */
+function ownEngine({ engine }: CllmConfig, settings: OwnSettings): CllmConfig['engine'] {
+  const { chat_template: _, keep_alive: __, ...own } = settings
+  return { ...engine, ...own } as CllmConfig['engine']
+}
+
 function toBackendOptions(
-  { engine: common }: CllmConfig,
+  config: CllmConfig,
   { name, path, settings }: ModelToServe,
 ): EngineSettings['backend'] {
-  const { chat_template: template, keep_alive: _, ...own } = settings
-  const engine = { ...common, ...own } as CllmConfig['engine']
+  const { engine: common } = config
+  const { chat_template: template } = settings
+  const engine = ownEngine(config, settings)
   const isOther = engine.backend !== common.backend
   const further = isOther ? (settings.backend_options ?? {}) : engine.backend_options
   return {

@@ -85,6 +85,10 @@ t.test('adapters are models, and requests choose them', async (t) => {
   const told = await post(url, '/api/generate', { ...generate, options })
   t.match(await told.json(), { response: sailor })
 
+  const metrics = await (await fetch(`${url}/metrics`)).text()
+  t.match(metrics, /model_name="stories"/)
+  t.match(metrics, /^cllm_slots/m)
+
   // Applied to all that name none.
   const defaults = [{ id: 1, scale: 2 }]
   t.equal((await post(url, '/lora-adapters', defaults)).status, 200)
@@ -130,8 +134,8 @@ t.test('adapters are models, and requests choose them', async (t) => {
     [post(url, '/lora-adapters', [{ id: 9, scale: 1 }]), 404, /no adapter 9/],
     [post(url, '/lora-adapters', { id: 1 }), 400, /a JSON array, instead got a object/],
     [load('sailor', files.pirate), 400, /unload it first/],
-    [load('other', join(folder, 'none.gguf')), 500, /could not be|none\.gguf|internal/i],
-    [load('qwen', await adapter('qwen', 5, 'qwen3')), 500, /llama.*qwen3|qwen\.gguf/],
+    [load('other', join(folder, 'none.gguf')), 400, /none\.gguf cannot be read/],
+    [load('qwen', await adapter('qwen', 5, 'qwen3')), 400, /"llama.*qwen3/],
     [unload('pirate'), 404, /pirate/],
   ]
   for (const [response, status, message] of failures) {

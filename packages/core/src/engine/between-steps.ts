@@ -11,10 +11,13 @@ export class BetweenSteps {
   /** @internal */
   constructor(
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    /** Saves, restores and erases slots. */
     @inject(SlotActions) readonly slots: SlotActions,
+    /** Loads and unloads adapters. */
     @inject(AdapterTable) readonly adapters: AdapterTable,
   ) {}
 
+  /** Whether something is due. */
   get isDue(): boolean {
     return this.kv.isDue === true || this.slots.isDue || this.adapters.isDue
   }

@@ -118,7 +118,8 @@ export class Engine {
 
   /** What it serves. */
   info(): EngineInfo {
-    const { model, limits, capabilities } = this.backend
+    const { limits, capabilities } = this.backend
+    const { model } = this.input
     const more = { infill: this.tokenizer.infill, adapters: this.between.adapters.known }
     return { model, limits, capabilities, ...defined(more) }
   }

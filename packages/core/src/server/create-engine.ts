@@ -10,6 +10,7 @@ import { silentLogger, type Logger } from '../contracts/logger.js'
 import type { PartToken } from '../contracts/part.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
+import { CllmError } from '../errors/cllm-error.js'
 import { Engine } from '../engine/engine.js'
 import { defaultEngineOptions, type EngineOptions } from '../engine/engine-options.js'
 import type { FallbackPolicy } from '../engine/policy/policy-runner.js'
@@ -53,11 +54,16 @@ export interface EngineParts {
 /**
  * Wires an engine in a container of its own. It starts at once and sleeps until a request comes.
  *
- * @throws `invalid_configuration` for a part in `use` or a proposer that the registry does not have
+ * @throws `invalid_configuration` for a part in `use` or a proposer that the registry does not have, and
+ *   for the option `contextShift` where the backend cannot shift
  */
 export function createEngine(parts: EngineParts): Engine {
   const { backend, policy, fallbackPolicy } = parts
   const fallback: FallbackPolicy = fallbackPolicy === undefined ? {} : { create: fallbackPolicy }
+  if (parts.options?.contextShift === true && backend.capabilities.contextShift !== true) {
+    const message = 'contextShift: expected false, as the memory of this model cannot be shifted'
+    throw new CllmError('invalid_configuration', message, { details: { field: 'contextShift' } })
+  }
   const container = root.createChildContainer()
   container.registerInstance(tokens.BACKEND, backend)
   container.registerInstance(tokens.TOKENIZER, parts.tokenizer ?? backend.tokenizer)

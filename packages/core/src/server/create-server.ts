@@ -55,10 +55,7 @@ export interface Server {
 /** Creates a server from instances. */
 export function createServer(parts: ServerOnDirectory | ServerOnEngines | ServerInProcess): Server {
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
-  const directory =
-    'directory' in parts
-      ? parts.directory
-      : new AdapterDirectory(new StaticDirectory(engines(parts, random)))
+  const directory = 'directory' in parts ? parts.directory : directoryOf(parts, random)
   const context = { directory, clock, random, logger }
   const transports = parts.transports.map((create) => create(context))
 
@@ -83,6 +80,13 @@ export function createServer(parts: ServerOnDirectory | ServerOnEngines | Server
       if (failure !== undefined) throw failure.reason
     },
   }
+}
+
+/** Models of a backend with adapters can be named with them. */
+function directoryOf(parts: ServerOnEngines | ServerInProcess, random: Random): ClosableDirectory {
+  const directory = new StaticDirectory(engines(parts, random))
+  const isAdapted = 'backend' in parts && parts.backend.adapters !== undefined
+  return isAdapted ? new AdapterDirectory(directory) : directory
 }
 
 function engines(

@@ -13,6 +13,8 @@ export const commonFields = {
   session: name.optional(),
   speculative: boolean.optional(),
   lora: adaptersField.optional(),
+  context_shift: boolean.optional(),
+  n_keep: integer(-1, largest).optional(),
 }
 
 /** Fields that several protocols share. */
@@ -48,4 +50,14 @@ export const commonSettings = (fields: CommonFields & SamplingFields): RequestSe
   session: fields.session,
   speculative: fields.speculative,
   adapters: fields.lora,
+  contextShift: shiftOf(fields),
 })
+
+/** What is to be done when the slot is full; undefined: as the server is set. */
+function shiftOf({
+  context_shift: shifts,
+  n_keep: keep,
+}: CommonFields): RequestSettings['contextShift'] {
+  if (shifts !== true) return shifts
+  return keep === undefined ? {} : { keep }
+}

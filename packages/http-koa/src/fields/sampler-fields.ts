@@ -7,7 +7,7 @@ import { list } from './list.js'
 const fewBreakers = 'an array of up to 32 strings of 1 to 40 characters'
 const breaker = text.min(1, fewBreakers).max(40, fewBreakers)
 
-/** The samplers that need the logits, in llama-server's names. */
+/** The samplers that need the logits, and the window of penalties, in llama-server's names. */
 export const samplerFields = {
   typical_p: number(0, 1).optional(),
   top_n_sigma: number(-1, 1000).optional(),
@@ -26,6 +26,8 @@ export const samplerFields = {
   mirostat: integer(0, 2).optional(),
   mirostat_tau: number(0, 100).optional(),
   mirostat_eta: number(0, 100).optional(),
+  min_keep: integer(0, largest).optional(),
+  repeat_last_n: integer(-1, largest).optional(),
 }
 
 /** These fields of a body. */
@@ -49,6 +51,8 @@ const names: Readonly<Record<keyof typeof samplerFields, keyof SamplingParams>> 
   mirostat: 'mirostat',
   mirostat_tau: 'mirostatTau',
   mirostat_eta: 'mirostatEta',
+  min_keep: 'minKeep',
+  repeat_last_n: 'penaltyLastN',
 }
 
 /** The settings from these fields, with the values that llama-server and its older versions take. */
@@ -73,6 +77,8 @@ export function samplerSettings(fields: SamplerFields): RequestSettings {
     mirostat: mirostat as 0 | 2 | undefined,
     mirostatTau: fields.mirostat_tau,
     mirostatEta: fields.mirostat_eta,
+    minKeep: fields.min_keep,
+    penaltyLastN: fields.repeat_last_n === -1 ? largest : fields.repeat_last_n, // the whole context
   }
 }
 

@@ -210,7 +210,10 @@ function ending(
     prompt,
     has_new_line: hasNewLine,
     // the slot was full before the answer was as long as it may be
-    truncated: end.reason === 'length' && usage.generatedTokens < (request.maxTokens ?? Infinity),
+    // or it went on without its oldest tokens
+    truncated:
+      total > info.limits.contextSize + 1 ||
+      (end.reason === 'length' && usage.generatedTokens < (request.maxTokens ?? Infinity)),
     stop_type: end.reason === 'length' ? 'limit' : end.stop === undefined ? 'eos' : 'word',
     stopping_word: end.stop ?? '',
     tokens_cached: total,

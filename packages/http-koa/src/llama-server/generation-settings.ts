@@ -1,4 +1,4 @@
-import { defaultSampling, type EngineInfo, type GenerateRequest, penaltyWindow } from '@cllm/core'
+import { defaultSampling, type EngineInfo, type GenerateRequest } from '@cllm/core'
 import { largest } from '../fields/fields.js'
 
 /** llama-server's order, in its names. */
@@ -18,11 +18,20 @@ const samplers = [
 export function generationSettings(
   request: Pick<
     GenerateRequest,
-    'maxTokens' | 'sampling' | 'fallbackSampling' | 'stop' | 'logprobs' | 'adapters'
+    | 'maxTokens'
+    | 'sampling'
+    | 'fallbackSampling'
+    | 'stop'
+    | 'logprobs'
+    | 'adapters'
+    | 'contextShift'
   >,
   info?: EngineInfo,
 ) {
-  const sampling = { ...defaultSampling, ...request.fallbackSampling, ...request.sampling }
+  const recommended = info?.model.sampling
+  const { contextShift, fallbackSampling } = request
+  const given = { ...fallbackSampling, ...recommended, ...request.sampling }
+  const sampling = { ...defaultSampling, ...given }
   const { maxTokens = largest } = request
   const most = maxTokens === largest ? -1 : maxTokens
   const ends = sampling.ignoreEos ? endTokens(info) : []
@@ -41,7 +50,7 @@ export function generationSettings(
     xtc_probability: sampling.xtcProbability,
     xtc_threshold: sampling.xtcThreshold,
     typical_p: sampling.typicalP,
-    repeat_last_n: penaltyWindow,
+    repeat_last_n: sampling.penaltyLastN === largest ? -1 : sampling.penaltyLastN,
     repeat_penalty: sampling.repetitionPenalty,
     presence_penalty: sampling.presencePenalty,
     frequency_penalty: sampling.frequencyPenalty,
@@ -56,7 +65,7 @@ export function generationSettings(
     adaptive_target: -1,
     adaptive_decay: 0,
     stop: request.stop ?? [],
-    n_keep: 0,
+    n_keep: (contextShift || {}).keep ?? 0,
     n_discard: 0,
     ignore_eos: sampling.ignoreEos,
     stream: true,
@@ -66,7 +75,7 @@ export function generationSettings(
       ...sampling.logitBias.map(([token, bias]) => ({ token, bias })),
     ],
     n_probs: request.logprobs ?? 0,
-    min_keep: 0,
+    min_keep: sampling.minKeep,
     grammar: constraint?.type === 'gbnf' ? constraint.grammar : '',
     grammar_lazy: constraint?.type === 'triggered-json',
     grammar_triggers: [],

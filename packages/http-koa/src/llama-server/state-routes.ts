@@ -19,7 +19,8 @@ export async function health(ctx: KoaContext, llama: LlamaServerContext): Promis
 
 /** `GET /props`: the model, its template and the defaults. */
 export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const { model, limits } = await infoOf(llama.directory, modelOf(ctx))
+  const info = await infoOf(llama.directory, modelOf(ctx))
+  const { model, limits } = info
   const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
   const { details = {} } = model
   ctx.body = {
@@ -29,7 +30,10 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
       n_ctx: limits.contextSize,
       speculative: false,
       is_processing: false,
-      params: generationSettings({ sampling: defaults.sampling }),
+      params: generationSettings(
+        { fallbackSampling: defaults.sampling, sampling: defaults.set ?? {} },
+        info,
+      ),
       prompt: '',
       next_token: { has_next_token: true, has_new_line: false, n_remain: -1, n_decoded: 0 },
     },

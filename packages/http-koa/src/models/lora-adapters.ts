@@ -26,7 +26,8 @@ export async function loadAdapter(ctx: KoaContext, models: ModelsContext): Promi
   const { lora_name: name, lora_path: path, scale } = fields
   const client = models.directory.open(fields.base_model_name)
   if (fields.load_inplace === true) await client.unloadAdapter(name).catch(ignoreUnknown)
-  await client.loadAdapter({ name, path, ...(scale !== undefined && { scale }) })
+  const source = { name, path, ...(scale !== undefined && { scale }) }
+  await client.loadAdapter(source).catch(blameThePath)
   ctx.body = `Success: LoRA adapter '${name}' added successfully.`
 }
 
@@ -35,6 +36,14 @@ export async function unloadAdapter(ctx: KoaContext, models: ModelsContext): Pro
   const fields = await readFields(ctx, unloadAdapterSchema, models.unknownFields)
   await models.directory.open(fields.base_model_name).unloadAdapter(fields.lora_name)
   ctx.body = `Success: LoRA adapter '${fields.lora_name}' removed successfully.`
+}
+
+/** The client named the file. */
+function blameThePath(error: unknown): never {
+  const isFile = CllmError.isInstance(error) && /^model_(invalid|unavailable)$/.test(error.code)
+  if (!isFile) throw error
+  const details = { field: 'lora_path' }
+  throw new CllmError('invalid_request', error.message, { details, cause: error })
 }
 
 function ignoreUnknown(error: unknown): void {

@@ -54,7 +54,18 @@ function describeModel({ model, limits }: EngineInfo) {
     size_bytes: model.sizeBytes,
     training_context: model.trainingContext,
     slots: limits.slots,
+    sampling: inSnakeCase(model.sampling),
   }
+}
+
+/** What its file, or the catalog, recommends for what requests leave out. */
+function inSnakeCase(sampling: EngineInfo['model']['sampling'] = {}): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(sampling).map(([name, value]) => [
+      name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      value,
+    ]),
+  )
 }
 
 /** By name first: a model may use another family's architecture. */

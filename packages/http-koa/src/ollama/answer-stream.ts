@@ -12,7 +12,13 @@ import { withOverrides } from '../request/protocol-defaults.js'
 import { ollamaDefaults } from './ollama-defaults.js'
 import { chunkHead, type OllamaContext } from './ollama-context.js'
 import { ollamaErrorBody } from './ollama-error.js'
-import { ollamaConstraint, optionsSchema, type SharedFields, toSettings } from './ollama-fields.js'
+import {
+  ollamaConstraint,
+  optionsSchema,
+  optionsWarning,
+  type SharedFields,
+  toSettings,
+} from './ollama-fields.js'
 import { startNdjson } from '../stream/start-ndjson.js'
 
 /** How a route puts an answer into JSON. */
@@ -59,6 +65,8 @@ export async function answer(
     ...toSettings(asked, limits.contextSize, ollama.unknownOptions, logger),
     logprobs: fields.logprobs === true ? (fields.top_logprobs ?? 0) : undefined,
   }
+  const warning = optionsWarning(asked, limits.contextSize)
+  if (warning !== undefined) ctx.set('X-Cllm-Warning', warning)
   const defaults = withOverrides(ollamaDefaults[route], ollama.overrides)
   const request = buildRequest(prompt, { ...settings, constraint, marks }, defaults)
   const generation = await startGeneration(ctx, client, request)

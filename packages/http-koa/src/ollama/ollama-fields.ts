@@ -34,7 +34,8 @@ const knownOptions = z.object(
     mirostat: samplerFields.mirostat.nullish(),
     mirostat_tau: samplerFields.mirostat_tau.nullish(),
     mirostat_eta: samplerFields.mirostat_eta.nullish(),
-    num_keep: any,
+    repeat_last_n: samplerFields.repeat_last_n.nullish(),
+    num_keep: integer(-1, largest).nullish(),
     num_batch: any,
     num_gpu: any,
     main_gpu: any,
@@ -99,7 +100,7 @@ export const thinkVariables = ({ think }: SharedFields): Readonly<Record<string,
 
 /** What the options ask of the engine. */
 export function toSettings(
-  { options = {} }: SharedFields,
+  { options = {}, shift }: SharedFields,
   contextSize: number,
   unknownOptions: UnknownFields,
   logger: Logger,
@@ -108,7 +109,7 @@ export function toSettings(
   const said = Object.fromEntries(
     Object.entries(options).filter(([, value]) => value !== null),
   ) as { [Key in keyof typeof options]?: Exclude<(typeof options)[Key], null> }
-  if ((said.num_ctx ?? 0) > contextSize) {
+  if (isClamped(said.num_ctx, contextSize)) {
     logger.info(
       { num_ctx: said.num_ctx, contextSize },
       `num_ctx ${said.num_ctx} is more than a slot holds: it is clamped to ${contextSize}`,
@@ -127,7 +128,24 @@ export function toSettings(
     presencePenalty: said.presence_penalty,
     frequencyPenalty: said.frequency_penalty,
     ...samplerSettings(said),
+    ...(shift === true && { contextShift: { keep: said.num_keep ?? 0 } }),
   }
+}
+
+const isClamped = (wanted: number | undefined, contextSize: number): boolean =>
+  (wanted ?? 0) > contextSize
+
+/** What a client should know of its options: the header `X-Cllm-Warning`; undefined: nothing. */
+export function optionsWarning(
+  { options = {} }: Pick<SharedFields, 'options'>,
+  contextSize: number,
+): string | undefined {
+  const { num_ctx: wanted } = options
+  if (!isClamped(wanted ?? undefined, contextSize)) return undefined
+  return (
+    `num_ctx ${wanted} is more than a slot of this server holds: ${contextSize} tokens are used; ` +
+    '--ctx-size sets it'
+  )
 }
 
 /** A tool as Ollama's clients send it. */

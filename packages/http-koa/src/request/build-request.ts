@@ -24,6 +24,7 @@ const engineSettingNames = [
   'speculative',
   'progress',
   'adapters',
+  'contextShift',
 ] as const
 const engineSettings: ReadonlySet<string> = new Set(engineSettingNames)
 

@@ -26,6 +26,8 @@ t.test('the settings of the fields', async (t) => {
       mirostat: 2,
       mirostat_tau: 4,
       mirostat_eta: 0.2,
+      min_keep: 3,
+      repeat_last_n: 10,
     }),
     {
       typicalP: 0.9,
@@ -42,8 +44,11 @@ t.test('the settings of the fields', async (t) => {
       mirostat: 2,
       mirostatTau: 4,
       mirostatEta: 0.2,
+      minKeep: 3,
+      penaltyLastN: 10,
     },
   )
+  t.match(samplerSettings({ repeat_last_n: -1 }), { penaltyLastN: 2 ** 31 - 1 })
   const older = { top_n_sigma: -1, dry_base: 0, dry_penalty_last_n: -1, mirostat: 0 }
   t.same(defined(samplerSettings(older)), {
     topNSigma: 0,

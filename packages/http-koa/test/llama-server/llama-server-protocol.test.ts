@@ -1,5 +1,5 @@
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
-import { llamaServerProtocol, openAiProtocol } from '@cllm/http-koa'
+import { llamaServerProtocol, modelsProtocol, openAiProtocol } from '@cllm/http-koa'
 import { clientKind, testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
@@ -292,4 +292,74 @@ testEach('POST /infill', async (t) => {
     [unable.status, await unable.json()],
     [501, { error: { code: 501, type: 'not_supported_error', message: /^Infill is not supp/ } }],
   )
+})
+
+testEach('adapters, full slots, the window of penalties', async (t) => {
+  const server = await serve({
+    protocols: [llamaServerProtocol(), modelsProtocol()],
+    backend: { adapters: true, contextShift: true, contextSize: 32, slots: 1 },
+    engine: { sampling: { temperature: 0.25 } },
+  })
+  t.teardown(() => server.close())
+  const ask = async (path: string, body?: unknown) => {
+    const init = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }
+    const response = await server.get(path, init)
+    const text = await response.text()
+    return {
+      status: response.status,
+      text,
+      json: JSON.parse(/^[[{]/.test(text) ? text : '{}') as Json,
+    }
+  }
+  const say = async (more: object) => {
+    const body = { prompt: 'a', n_predict: 8, ignore_eos: true, temperature: 0, ...more }
+    const { json, status, text } = await ask('/completion', body)
+    t.equal(status, 200, text)
+    return json as Json & { content: string; generation_settings: Json }
+  }
+  t.match(await ask('/v1/load_lora_adapter', { lora_name: 'x', lora_path: 'x.gguf' }), {
+    status: 200,
+    text: "Success: LoRA adapter 'x' added successfully.",
+  })
+  const [base, adapted] = [await say({}), await say({ model: 'fake:x' })]
+  t.not(adapted.content, base.content)
+  t.equal((await say({ lora: [{ id: 0, scale: 1 }] })).content, adapted.content)
+  t.match(await say({ lora: 'x' }), {
+    content: adapted.content,
+    generation_settings: { lora: [{ name: 'x', scale: null }] },
+  })
+  t.equal((await say({ lora: [{ id: 0, scale: 0 }] })).content, base.content)
+  t.equal((await ask('/lora-adapters', [{ id: 0, scale: 2 }])).status, 200)
+  t.match((await ask('/lora-adapters')).json, [{ id: 0, name: 'x', path: 'x.gguf', scale: 2 }])
+  t.not((await say({})).content, base.content)
+  t.equal((await ask('/lora-adapters', [])).status, 200)
+  t.equal((await say({})).content, base.content)
+  t.match(await ask('/lora-adapters', [{ id: 5, scale: 1 }]), { status: 404 })
+  t.match(await ask('/lora-adapters', [{ scale: 1 }]), { status: 400, text: /id or name/ })
+  const inplace = { lora_name: 'x', lora_path: 'y.gguf', load_inplace: true }
+  t.equal((await ask('/v1/load_lora_adapter', inplace)).status, 200)
+  t.not((await say({ lora: 'x' })).content, adapted.content)
+  t.equal((await ask('/v1/unload_lora_adapter', { lora_name: 'x' })).status, 200)
+  t.match(await ask('/v1/unload_lora_adapter', { lora_name: 'x' }), { status: 404 })
+
+  t.match(await say({ n_predict: 60 }), { tokens_predicted: 31, truncated: true })
+  t.match(await say({ n_predict: 60, context_shift: true, n_keep: 3 }), {
+    tokens_predicted: 60,
+    truncated: true,
+    generation_settings: { n_keep: 3 },
+  })
+  t.match(await say({ context_shift: false }), { truncated: false })
+  const repeated = { repeat_penalty: 90, n_predict: 20 }
+  t.equal(
+    (await say({ ...repeated, repeat_last_n: 0 })).content,
+    (await say({ n_predict: 20 })).content,
+  )
+  t.match(await say({ ...repeated, repeat_last_n: -1 }), {
+    generation_settings: { repeat_last_n: -1 },
+  })
+  const refused = await ask('/completion', { prompt: 'a', min_keep: 2 })
+  t.match(refused, { status: 400, text: /min_keep: this backend/ })
+  t.match((await ask('/props')).json, {
+    default_generation_settings: { params: { temperature: 0.25, repeat_last_n: 64, min_keep: 0 } },
+  })
 })

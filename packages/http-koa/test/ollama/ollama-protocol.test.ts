@@ -293,7 +293,8 @@ testEach('a model is made of a file that a client sends', async (t) => {
 testEach('num_ctx is clamped, which the log says; unknown options too', async (t) => {
   const { ask, log } = await start(t)
   const options = { num_ctx: 5000, num_predict: 1, num_gpu: 5, penalize_newline: true }
-  t.equal((await ask('/api/generate', { prompt: 'a', stream: false, options })).status, 200)
+  const answer = await ask('/api/generate', { prompt: 'a', stream: false, options })
+  t.equal(answer.status, 200)
   t.ok(log.some(({ message }) => message.includes('clamped to 1024')))
   t.same(
     log.filter(({ level }) => level === 'warn').map(({ fields }) => fields['field']),

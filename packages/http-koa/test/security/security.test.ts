@@ -99,6 +99,11 @@ testEach('what is for admins only', async (t) => {
   }
   for (const path of paths) t.equal((await server.get(path, as('root'))).status, 200, path)
   t.equal((await server.post('/benchmark', {}, as('ann'))).status, 403)
+  for (const path of ['/v1/load_lora_adapter', '/v1/unload_lora_adapter', '/lora-adapters']) {
+    t.equal((await server.post(path, {}, as('ann'))).status, 403, path)
+    t.not((await server.post(path, {}, as('root'))).status, 403, path)
+  }
+  t.not((await server.get('/lora-adapters', as('ann'))).status, 403, 'users may look at them')
 })
 
 testEach('requests are the tenant of their key, and nobody else sees them', async (t) => {

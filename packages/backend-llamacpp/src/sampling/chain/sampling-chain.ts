@@ -62,7 +62,7 @@ function* changesOf(params: SamplingParams, vocabulary: BreakerVocabulary): Iter
 }
 
 function* stepsOf(params: SamplingParams, vocabularySize: number): Iterable<ChainStep> {
-  const { topP, minP, typicalP, topNSigma, temperature, mirostat, mirostatTau } = params
+  const { topP, minP, typicalP, minKeep, topNSigma, temperature, mirostat, mirostatTau } = params
   const { xtcProbability, xtcThreshold, dynamicTemperatureRange } = params
   const hasXtc = Xtc.isOn(xtcProbability, xtcThreshold)
   // the other steps never leave out the likeliest token
@@ -74,10 +74,11 @@ function* stepsOf(params: SamplingParams, vocabularySize: number): Iterable<Chai
   const topK = topKOf(params, vocabularySize)
   if (topNSigma > 0) yield new TopNSigma(topNSigma)
   if (topK > 0) yield new TopK(topK)
-  if (typicalP < 1) yield new Typical(typicalP)
-  if (topP < 1) yield new TopP(topP)
-  if (minP > 0) yield new MinP(minP)
-  if (hasXtc) yield new Xtc(xtcProbability, xtcThreshold, temperature + dynamicTemperatureRange)
+  if (typicalP < 1) yield new Typical(typicalP, minKeep)
+  if (topP < 1) yield new TopP(topP, minKeep)
+  if (minP > 0) yield new MinP(minP, minKeep)
+  const drawn = temperature + dynamicTemperatureRange
+  if (hasXtc) yield new Xtc(xtcProbability, xtcThreshold, drawn, minKeep)
 }
 
 function drawOf(params: SamplingParams, temperature: number): FinalDraw {

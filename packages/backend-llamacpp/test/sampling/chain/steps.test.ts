@@ -444,3 +444,44 @@ function weighed(scan: VocabularyScan, from: number, shift: number): number {
 function near(a: number, b: number): boolean {
   return Math.abs(a - b) <= 1.2e-7 * Math.abs(a) + 1e-36
 }
+
+t.test('at least so many tokens stay', async (t) => {
+  const logits = Float32Array.from([5, 1, 4, 3, 2, 0])
+  const left = (step: ChainStep): number[] => {
+    const scan = new SimdScan(logits.length)
+    scan.load(logits)
+    const candidates = new Candidates(scan)
+    candidates.begin()
+    const random = new DrawRandom()
+    random.seed(1)
+    step.apply(candidates, random)
+    candidates.list()
+    return [...candidates.ids.subarray(0, candidates.size)].toSorted((a, b) => a - b)
+  }
+  const made: readonly ((least: number) => ChainStep)[] = [
+    (least) => new TopP(0.1, least),
+    (least) => new MinP(0.9, least),
+    (least) => new Typical(0.01, least),
+  ]
+  for (const create of made) {
+    t.equal(left(create(0)).length, 1)
+    t.equal(left(create(1)).length, 1)
+    t.equal(left(create(3)).length, 3)
+    t.equal(left(create(9)).length, 6, 'all that there are')
+  }
+  t.same(left(new MinP(0.9, 3)), [0, 2, 3], 'the likeliest ones')
+  t.same(left(new MinP(0.1, 2)), [0, 2, 3], 'more where there are more')
+  t.same(left(new Xtc(1, 0.05, 1)), [1, 3, 4, 5], 'without the likeliest two')
+  t.same(left(new Xtc(1, 0.05, 1, 4)), [1, 3, 4, 5])
+  t.same(left(new Xtc(1, 0.05, 1, 5)), [0, 1, 2, 3, 4, 5], 'or all')
+})
+
+t.test('penalties look at as many tokens as they are told to', async (t) => {
+  const penalized = (penaltyLastN: number): number[] => {
+    const logits = new Float32Array(6)
+    const params = sampling({ presencePenalty: 1, penaltyLastN })
+    if (Penalties.isOn(params)) new Penalties(params).apply(logits, [1, 2, 3, 4])
+    return [...logits.keys()].filter((id) => logits[id] !== 0)
+  }
+  t.same([0, 1, 3, 64].map(penalized), [[], [4], [2, 3, 4], [1, 2, 3, 4]])
+})

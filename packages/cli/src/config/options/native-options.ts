@@ -1,6 +1,6 @@
 import { adapters, resolveAdapters } from '../adapters.js'
 import { option } from './option.js'
-import { decimal, integer, oneOf, orNone, someTexts } from './value-format.js'
+import { decimal, integer, oneOf, orNone, someTexts, toggle } from './value-format.js'
 
 /** How llama.cpp is reached and what only its C API knows, under `engine`. */
 export const nativeOptions = {
@@ -24,6 +24,14 @@ export const nativeOptions = {
     arg: 'lora',
     placeholder: 'NAME=PATH[:SCALE]',
     resolve: resolveAdapters,
+  }),
+  context_shift: option({
+    doc:
+      'Requests that do not say go on when their slot is full, without the older half of its tokens ' +
+      '(the field `context_shift`); otherwise they end with `length`.',
+    default: false,
+    format: toggle(),
+    arg: 'context-shift',
   }),
   ubatch_size: option({
     doc: 'Tokens computed at once, at most the batch size, which is the default.',

@@ -70,8 +70,8 @@ export interface BackendCapabilities {
   /** Whether sequences can be computed with adapters: then it has {@link Backend.adapters}. */
   readonly lora: boolean
   /**
-   * Whether samplers see all logits: plug-ins' samplers, DRY, typical-p, top-nσ, XTC, mirostat and a
-   * dynamic temperature. Default: false.
+   * Whether samplers see all logits: plug-ins' samplers, DRY, typical-p, top-nσ, XTC, mirostat, a
+   * dynamic temperature and `minKeep`. Default: false.
    */
   readonly samplers?: boolean
   /** Whether items may ask for {@link BatchItem.scores}. Default: false. */

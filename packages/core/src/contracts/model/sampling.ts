@@ -59,7 +59,17 @@ export interface SamplingParams {
   readonly mirostatEta: number
   /** 0 to 4294967295. The engine picks one when the request has none. */
   readonly seed: number
-  /** Divides the logits of tokens seen in the last 64; 1 switches it off (default). */
+  /**
+   * A step that leaves out unlikely tokens (top-p, min-p, typical-p, XTC) leaves at least as many; default
+   * 0, which is one.
+   */
+  readonly minKeep: number
+  /**
+   * How many of the latest tokens (prompt included) the three penalties below look at; 0 switches them
+   * off. Default 64, as in llama.cpp.
+   */
+  readonly penaltyLastN: number
+  /** Divides the logits of tokens among those; 1 switches it off (default). */
   readonly repetitionPenalty: number
   /** OpenAI's presence penalty, −2 to 2; default 0. */
   readonly presencePenalty: number
@@ -108,12 +118,11 @@ export const defaultSampling: Omit<SamplingParams, 'seed'> = Object.freeze({
   mirostat: 0,
   mirostatTau: 5,
   mirostatEta: 0.1,
+  minKeep: 0,
+  penaltyLastN: 64,
   repetitionPenalty: 1,
   presencePenalty: 0,
   frequencyPenalty: 0,
   logitBias: [],
   ignoreEos: false,
 })
-
-/** Number of latest tokens (prompt included) that penalties consider, as in llama.cpp. */
-export const penaltyWindow = 64

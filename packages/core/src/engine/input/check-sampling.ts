@@ -26,6 +26,8 @@ const ranges: Readonly<Partial<Record<keyof SamplingParams, NumberRange>>> = {
   mirostatTau: { min: 0, max: 100 },
   mirostatEta: { min: 0, max: 100 },
   seed: { min: 0, max: maximumSeed, integer: true },
+  minKeep: { min: 0, integer: true },
+  penaltyLastN: { min: 0, integer: true },
   repetitionPenalty: { min: 0.01, max: 100 },
   presencePenalty: { min: -100, max: 100 },
   frequencyPenalty: { min: -100, max: 100 },
@@ -39,6 +41,7 @@ const switches = [
   'xtcProbability',
   'dryMultiplier',
   'mirostat',
+  'minKeep',
 ] as const
 
 /**

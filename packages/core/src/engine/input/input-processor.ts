@@ -1,5 +1,5 @@
 import { inject, injectable } from 'tsyringe'
-import type { Backend } from '../../contracts/model/backend.js'
+import type { Backend, ModelInfo } from '../../contracts/model/backend.js'
 import type { Clock, Random } from '../../contracts/clock.js'
 import type { GenerateRequest } from '../../contracts/engine/engine-client.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
@@ -49,6 +49,13 @@ export class InputProcessor implements EngineObserver {
     @inject(tokens.SAMPLERS) private readonly samplers: SamplerCatalog,
     @inject(AdapterTable) private readonly adapters: AdapterTable,
   ) {}
+
+  /** The model, with the sampling that requests to this engine get for what they leave out. */
+  get model(): ModelInfo {
+    const { model } = this.backend
+    const sampling = { ...model.sampling, ...this.options.sampling }
+    return Object.keys(sampling).length === 0 ? model : { ...model, sampling }
+  }
 
   /** Whether requests are on their way to the queue. */
   get isBusy(): boolean {

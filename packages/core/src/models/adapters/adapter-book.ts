@@ -25,6 +25,7 @@ export class AdapterBook {
     return this.#defaults.filter(({ adapter }) => this.#sources.has(String(adapter)))
   }
 
+  /** Whether there is an adapter of this name. */
   has(name: string): boolean {
     return this.#sources.has(name)
   }

@@ -29,19 +29,21 @@ interface Named {
  * alone where only one model has it. What is loaded and unloaded through it is written into the books.
  */
 export class AdapterDirectory implements ClosableDirectory {
+  readonly #models: ClosableDirectory
   readonly #bookOf: (model: string) => AdapterBook
   readonly #fixed: string | undefined
 
   constructor(
-    private readonly directory: ClosableDirectory,
+    models: ClosableDirectory,
     { bookOf = booksByName(), fixed }: AdapterDirectoryOptions = {},
   ) {
+    this.#models = models
     this.#bookOf = bookOf
     this.#fixed = fixed
   }
 
   list(): readonly string[] {
-    return this.directory.list()
+    return this.#models.list()
   }
 
   adapted(): readonly AdaptedModel[] {
@@ -56,17 +58,18 @@ export class AdapterDirectory implements ClosableDirectory {
 
   nameOf(id?: string): string {
     const { model, adapter } = this.#find(id)
-    const name = this.directory.nameOf(model)
+    const name = this.#models.nameOf(model)
     return adapter === undefined ? name : `${name}:${adapter}`
   }
 
   open(id?: string, options?: OpenOptions): EngineClient {
     const { model, adapter } = this.#find(id)
-    const client = this.directory.open(model, options)
-    const book = this.#bookOf(this.directory.nameOf(model))
+    const client = this.#models.open(model, options)
+    const book = this.#bookOf(this.#models.nameOf(model))
+    const submit = client.submit.bind(client)
     const chosen = adapter === undefined ? undefined : [{ adapter }]
     return overriding<EngineClient>(client, {
-      submit: (request, more) => client.submit(withAdapters(request, book, chosen), more),
+      submit: (request, more) => submit(withAdapters(request, book, chosen), more),
       loadAdapter: async (source) => {
         this.#ensureLoads()
         const info = await client.loadAdapter(source)
@@ -84,17 +87,17 @@ export class AdapterDirectory implements ClosableDirectory {
 
   status(id?: string): ModelStatus {
     const { model, adapter } = this.#find(id)
-    const status = this.directory.status(model)
+    const status = this.#models.status(model)
     return adapter === undefined ? status : { ...status, name: `${status.name}:${adapter}` }
   }
 
   defaultAdapters(id?: string): readonly AdapterChoice[] {
-    return this.#bookOf(this.directory.nameOf(this.#find(id).model)).defaults
+    return this.#bookOf(this.#models.nameOf(this.#find(id).model)).defaults
   }
 
   setDefaultAdapters(choices: readonly AdapterChoice[], id?: string): void {
     this.#ensureLoads()
-    const model = this.directory.nameOf(this.#find(id).model)
+    const model = this.#models.nameOf(this.#find(id).model)
     const book = this.#bookOf(model)
     const named = choices.map(({ adapter, scale }) => {
       const source = book.sources.find((one) => one.id === adapter || one.name === adapter)
@@ -106,15 +109,15 @@ export class AdapterDirectory implements ClosableDirectory {
   }
 
   async unload(id: string): Promise<void> {
-    await this.directory.unload(this.directory.nameOf(this.#find(id).model))
+    await this.#models.unload(this.#models.nameOf(this.#find(id).model))
   }
 
   async drain(): Promise<void> {
-    await this.directory.drain()
+    await this.#models.drain()
   }
 
   async close(): Promise<void> {
-    await this.directory.close()
+    await this.#models.close()
   }
 
   #find(id: string | undefined): Named {
@@ -130,7 +133,7 @@ export class AdapterDirectory implements ClosableDirectory {
 
   #modelOf(id: string): string | undefined {
     try {
-      return this.directory.nameOf(id)
+      return this.#models.nameOf(id)
     } catch {
       return undefined
     }

@@ -10,8 +10,10 @@ import type { FakeSlot } from './fake-slot.js'
 
 /** An adapter of `FakeBackend`: its file need not exist. */
 export class FakeAdapter implements LoadedAdapter {
+  /** Whether its memory was given back. */
   isDisposed = false
 
+  /** @param key - its file */
   constructor(readonly key: string) {}
 
   dispose(): void {

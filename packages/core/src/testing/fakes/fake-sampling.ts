@@ -1,4 +1,4 @@
-import { penaltyWindow, type SamplingParams } from '../../contracts/model/sampling.js'
+import type { SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { hashTokens } from '../../hash.js'
 
@@ -29,10 +29,12 @@ export function sampleToken(
 }
 
 function penalize(logits: Float64Array, content: readonly TokenId[], params: SamplingParams): void {
-  const { repetitionPenalty, presencePenalty, frequencyPenalty } = params
+  const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyLastN } = params
   if (repetitionPenalty === 1 && presencePenalty === 0 && frequencyPenalty === 0) return
   const counts = new Map<TokenId, number>()
-  for (const token of content.slice(-penaltyWindow)) counts.set(token, (counts.get(token) ?? 0) + 1)
+  for (const token of content.slice(Math.max(0, content.length - penaltyLastN))) {
+    counts.set(token, (counts.get(token) ?? 0) + 1)
+  }
   for (const [token, count] of counts) {
     const logit = logits[token] ?? NaN
     const repeated = logit > 0 ? logit / repetitionPenalty : logit * repetitionPenalty

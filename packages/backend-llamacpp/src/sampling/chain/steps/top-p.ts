@@ -12,10 +12,15 @@ const growth = 8
  */
 export class TopP implements ChainStep {
   readonly #reach: number
+  readonly #least: number
 
-  /** @param reach - below 1 */
-  constructor(reach: number) {
+  /**
+   * @param reach - below 1
+   * @param least - as many tokens stay, if there are as many
+   */
+  constructor(reach: number, least = 0) {
     this.#reach = Math.fround(reach)
+    this.#least = least
   }
 
   apply(candidates: Candidates): void {
@@ -43,7 +48,7 @@ export class TopP implements ChainStep {
     let sum = 0
     for (let index = 0; index < sorted; index++) {
       sum = Math.fround(sum + probabilities[index]!)
-      if (sum >= this.#reach) return index + 1
+      if (sum >= this.#reach && index + 1 >= this.#least) return index + 1
     }
     return undefined
   }

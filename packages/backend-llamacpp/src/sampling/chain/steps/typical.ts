@@ -14,17 +14,22 @@ const negligible = 34
  */
 export class Typical implements ChainStep {
   readonly #reach: number
+  readonly #least: number
   readonly #sort = new RadixSort()
   #places = new Int32Array(0)
   #scores = new Float32Array(0)
 
-  /** @param reach - below 1 */
-  constructor(reach: number) {
+  /**
+   * @param reach - below 1
+   * @param least - as many tokens stay, if there are as many
+   */
+  constructor(reach: number, least = 0) {
+    this.#least = least
     this.#reach = fround(reach)
   }
 
   apply(candidates: Candidates): void {
-    candidates.keepFrom(candidates.largest - negligible)
+    if (this.#least === 0) candidates.keepFrom(candidates.largest - negligible)
     candidates.sort()
     softmax(candidates)
     const { size, weights } = candidates
@@ -46,7 +51,7 @@ export class Typical implements ChainStep {
     this.#sort.sort(this.#places, this.#scores, size)
     let sum = 0
     let kept = 0
-    while (kept < size && !(sum > this.#reach)) {
+    while (kept < size && !(sum > this.#reach && kept >= this.#least)) {
       sum = fround(sum + weights[this.#places[kept]!]!)
       kept += 1
     }

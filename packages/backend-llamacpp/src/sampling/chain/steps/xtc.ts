@@ -17,12 +17,15 @@ export class Xtc implements ChainStep {
   readonly #probability: number
   readonly #threshold: number
   readonly #reach: number
+  readonly #least: number
 
   /**
    * @param probability - of striking, above 0
    * @param temperature - of the draw after it
+   * @param least - as many tokens must stay, or none is left out
    */
-  constructor(probability: number, threshold: number, temperature: number) {
+  constructor(probability: number, threshold: number, temperature: number, least = 0) {
+    this.#least = least
     this.#probability = Math.fround(probability)
     this.#threshold = Math.fround(threshold)
     this.#reach = negligible * Math.max(1, temperature)
@@ -37,12 +40,13 @@ export class Xtc implements ChainStep {
     if (candidates.size < 2 || random.chance() > this.#probability) return
     // what becomes the likeliest token has the threshold's probability at least
     const least = Math.max(this.#threshold, Number.MIN_VALUE)
-    if (candidates.isWhole) candidates.keepFrom(candidates.largest + Math.log(least) - this.#reach)
+    if (candidates.isWhole && this.#least === 0)
+      candidates.keepFrom(candidates.largest + Math.log(least) - this.#reach)
     candidates.sort()
     softmax(candidates)
     const { size, weights } = candidates
     let above = 0
     while (above < size && weights[above]! >= this.#threshold) above += 1
-    if (above > 1) candidates.dropFirst(above - 1)
+    if (above > 1 && size - (above - 1) >= this.#least) candidates.dropFirst(above - 1)
   }
 }
