@@ -20,7 +20,7 @@ import {
   WorkerHost,
 } from '@cllm/cluster'
 import { FakeServer, RedisServer, whyNoRedis } from '@cllm/cluster/testing'
-import t from 'tap'
+import t, { type Test } from 'tap'
 
 type Connect = () => Promise<ClusterBus>
 
@@ -182,85 +182,88 @@ function selfSigned(folder: string) {
   return status === 0 ? { cert, key } : undefined
 }
 
-t.test(
-  'TLS, and users with the rights of docs/cluster.md',
-  { skip: missing ?? false },
-  async (t) => {
-    const folder = t.testdir({})
-    const tls = selfSigned(folder)
-    if (tls === undefined) return t.pass('there is no openssl')
-    const users = readFileSync(new URL('../../../deploy/redis/users.acl', import.meta.url), 'utf8')
-    for (const line of users.split('\n').filter((one) => !one.startsWith('user default'))) {
-      t.ok(page.includes(line), 'the page has the same rules')
-    }
-    const aclfile = join(folder, 'users.acl')
-    writeFileSync(aclfile, users)
-    const server = await RedisServer.startWithTls(tls, '--aclfile', aclfile)
-    t.teardown(async () => await server.kill())
-    await t.rejects(RedisBus.connect({ url: server.urlFor('front', 'FRONT') }), {
-      code: 'cluster_unavailable',
-      message: /self-signed/,
-    })
-    const ca = readFileSync(tls.cert, 'utf8')
-    const as = async (user: string) =>
-      await RedisBus.connect({ url: server.urlFor(user, user.toUpperCase()), ca })
-    await t.rejects(RedisBus.connect({ url: server.url, ca }), { code: 'cluster_unavailable' })
+async function tlsAndUsers(t: Test): Promise<void> {
+  const folder = t.testdir({})
+  const tls = selfSigned(folder)
+  if (tls === undefined) return void t.pass('there is no openssl')
+  const users = readFileSync(new URL('../../../deploy/redis/users.acl', import.meta.url), 'utf8')
+  for (const line of users.split('\n').filter((one) => !one.startsWith('user default'))) {
+    t.ok(page.includes(line), 'the page has the same rules')
+  }
+  const aclfile = join(folder, 'users.acl')
+  writeFileSync(aclfile, users)
+  const server = await RedisServer.startWithTls(tls, '--aclfile', aclfile)
+  t.teardown(async () => await server.kill())
+  await t.rejects(RedisBus.connect({ url: server.urlFor('front', 'FRONT') }), {
+    code: 'cluster_unavailable',
+    message: /self-signed/,
+  })
+  const ca = readFileSync(tls.cert, 'utf8')
+  const as = async (user: string) =>
+    await RedisBus.connect({ url: server.urlFor(user, user.toUpperCase()), ca })
+  await t.rejects(RedisBus.connect({ url: server.url, ca }), { code: 'cluster_unavailable' })
 
-    const [here, there, admin] = [await as('front'), await as('worker'), await as('admin')]
-    t.teardown(async () => void (await Promise.all([here, there, admin].map((bus) => bus.close()))))
-    const { engine, registry } = createConformanceEngine()
-    const own = new LocalEngineClient(engine, registry, systemRandom)
-    const id = 'worker-of-test'
-    const about = { info: engine.info(), fingerprint: 'one', host: 'here' }
-    const worker = new WorkerHost({ id, bus: there, client: own, ...about })
-    await worker.start()
-    const front = new ClusterFront({ id: 'front-of-test', bus: here })
-    await front.start()
-    const remote = front.client(engine.info().model.id)
-    await remote.ready()
+  const [here, there, admin] = [await as('front'), await as('worker'), await as('admin')]
+  t.teardown(async () => void (await Promise.all([here, there, admin].map((bus) => bus.close()))))
+  const { engine, registry } = createConformanceEngine()
+  const own = new LocalEngineClient(engine, registry, systemRandom)
+  const id = 'worker-of-test'
+  const about = { info: engine.info(), fingerprint: 'one', host: 'here' }
+  const worker = new WorkerHost({ id, bus: there, client: own, ...about })
+  await worker.start()
+  const front = new ClusterFront({ id: 'front-of-test', bus: here })
+  await front.start()
+  const remote = front.client(engine.info().model.id)
+  await remote.ready()
 
-    for (const letter of [
-      'no JSON',
-      '{"l":1}',
-      '{"l":"front-of-test/1","n":2,"b":7}',
-      '[]',
-      'null',
-    ]) {
-      await admin.deliver(`worker:${id}`, letter)
-    }
-    // Nor does a stranger's guess of a link reach anything.
-    await admin.deliver(`worker:${id}`, '{"l":"other/1","n":1,"b":{"type":"cancel","id":"1"}}')
-    const types: string[] = []
-    for await (const { type } of remote.submit({ prompt: { text: 'a' }, maxTokens: 3 }))
-      types.push(type)
-    t.same(types, ['start', 'token', 'token', 'token', 'end'], 'what is good passes')
-    t.equal(worker.refusedLetters, 6, 'the rest is counted')
+  for (const letter of [
+    'no JSON',
+    '{"l":1}',
+    '{"l":"front-of-test/1","n":2,"b":7}',
+    '[]',
+    'null',
+  ]) {
+    await admin.deliver(`worker:${id}`, letter)
+  }
+  // Nor does a stranger's guess of a link reach anything.
+  await admin.deliver(`worker:${id}`, '{"l":"other/1","n":1,"b":{"type":"cancel","id":"1"}}')
+  const types: string[] = []
+  for await (const { type } of remote.submit({ prompt: { text: 'a' }, maxTokens: 3 }))
+    types.push(type)
+  t.same(types, ['start', 'token', 'token', 'token', 'end'], 'what is good passes')
+  t.equal(worker.refusedLetters, 6, 'the rest is counted')
 
-    await sharedCounter(here, 'requests', 60).penalty('key', 1)
-    await new SharedText(admin, 'keys').update(() => 'secret')
-    t.equal(await new SharedText(here, 'keys').read(), 'secret')
-    const forbidden: readonly [RedisBus, ...string[]][] = [
-      [there, 'GET', 'cllm:keys'],
-      [there, 'SET', 'cllm:keys', 'mine'],
-      [there, 'GET', 'cllm:limit:requests:key'],
-      [there, 'XREAD', 'STREAMS', 'cllm:front:front-of-test', '0'],
-      [there, 'SMEMBERS', 'cllm:members'],
-      [there, 'EVAL', 'return 1', '0'],
-      [there, 'KEYS', '*'],
-      [there, 'FLUSHALL'],
-      [here, 'XREAD', 'STREAMS', `cllm:worker:${id}`, '0'],
-      [here, 'SET', `cllm:member:${id}`, 'mine'],
-      [here, 'CONFIG', 'GET', '*'],
-      [admin, 'XREAD', 'STREAMS', `cllm:worker:${id}`, '0'],
-    ]
-    for (const [bus, ...command] of forbidden) {
-      await t.rejects(bus.store.client.sendCommand(command), /NOPERM/, command.join(' '))
-    }
-    await front.close()
-    await worker.close()
-    await own.close()
-  },
-)
+  await sharedCounter(here, 'requests', 60).penalty('key', 1)
+  await new SharedText(admin, 'keys').update(() => 'secret')
+  t.equal(await new SharedText(here, 'keys').read(), 'secret')
+  const forbidden: readonly [RedisBus, ...string[]][] = [
+    [there, 'GET', 'cllm:keys'],
+    [there, 'SET', 'cllm:keys', 'mine'],
+    [there, 'GET', 'cllm:limit:requests:key'],
+    [there, 'XREAD', 'STREAMS', 'cllm:front:front-of-test', '0'],
+    [there, 'SMEMBERS', 'cllm:members'],
+    [there, 'EVAL', 'return 1', '0'],
+    [there, 'KEYS', '*'],
+    [there, 'FLUSHALL'],
+    [here, 'XREAD', 'STREAMS', `cllm:worker:${id}`, '0'],
+    [here, 'SET', `cllm:member:${id}`, 'mine'],
+    [here, 'CONFIG', 'GET', '*'],
+    [admin, 'XREAD', 'STREAMS', `cllm:worker:${id}`, '0'],
+  ]
+  for (const [bus, ...command] of forbidden) {
+    await t.rejects(bus.store.client.sendCommand(command), /NOPERM/, command.join(' '))
+  }
+  await front.close()
+  await worker.close()
+  await own.close()
+}
+
+t.test('a server for strangers', { skip: missing ?? false }, async (t) => {
+  await t.test(
+    'TLS, and users with the rights of docs/cluster.md',
+    async (t) => await tlsAndUsers(t),
+  )
+})
 
 t.test('a server that is not there is told', async (t) => {
   const url = 'redis://user:secret@127.0.0.1:1'

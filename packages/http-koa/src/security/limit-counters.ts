@@ -42,6 +42,7 @@ export class TokenSums {
     private readonly clock: Clock,
   ) {}
 
+  /** Counts tokens of a key, soon. */
   add(key: string, tokens: number): void {
     this.#sums.set(key, (this.#sums.get(key) ?? 0) + tokens)
     if (this.#isDue) return
