@@ -29,6 +29,7 @@ export function sequenceOf(
       logprobs: undefined,
       promptLogprobs: undefined,
       speculative: true,
+      slot: undefined,
       contextSize: 1024,
       describe: (token, { logprob }) => ({ token, text: '', logprob, top: [] }) as never,
       continued: undefined,

@@ -35,7 +35,7 @@ export function resolveRequest(
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, stepGroup, cache = true, forecast = false, logprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
-  const { continued, deadlineMs, speculative = true, progress = false } = request
+  const { continued, deadlineMs, speculative = true, progress = false, slot } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
@@ -47,6 +47,9 @@ export function resolveRequest(
     checkType(field, request[field], 'string')
   }
   checkType('cache', request.cache, 'boolean')
+  if (slot !== undefined) {
+    checkNumber('slot', slot, { min: 0, max: context.limits.slots - 1, integer: true })
+  }
   checkType('forecast', request.forecast, 'boolean')
   checkType('progress', request.progress, 'boolean')
   checkType('speculative', request.speculative, 'boolean')
@@ -69,6 +72,7 @@ export function resolveRequest(
     stepGroup,
     // What is found in a slot has no probabilities.
     cache: cache && promptLogprobs === undefined,
+    slot,
     forecast,
     progress,
     logprobs,

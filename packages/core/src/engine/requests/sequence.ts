@@ -34,6 +34,8 @@ export interface SequenceRequest {
   readonly session: string | undefined
   readonly stepGroup: string | undefined
   readonly cache: boolean
+  /** The slot that it should have, if that is idle. */
+  readonly slot: number | undefined
   /** Whether its `start` event has a forecast. */
   readonly forecast: boolean
   /** Whether its prompt is reported while it is computed. */
