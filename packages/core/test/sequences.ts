@@ -31,6 +31,7 @@ export function sequenceOf(
       logprobs: undefined,
       promptLogprobs: undefined,
       speculative: true,
+      slot: undefined,
       contextSize: 1024,
       shift: undefined,
       describe: (token, { logprob }) => ({ token, text: '', logprob, top: [] }) as never,

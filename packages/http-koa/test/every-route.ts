@@ -74,6 +74,8 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/api/embeddings': { model: 'fake', prompt: 'a' },
   '/api/pull': { model: 'fake', stream: false },
   '/api/delete': { model: 'fake' },
+  '/api/push': { model: 'fake' },
+  '/v1/streams/lookup': { conversation_ids: ['a'] },
   '/models/load': { model: 'fake' },
   '/models/unload': { model: 'fake' },
   '/v1/load_lora_adapter': { lora_name: 'a', lora_path: 'a.gguf', load_inplace: true },

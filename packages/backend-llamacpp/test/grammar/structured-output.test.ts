@@ -399,6 +399,29 @@ t.test('what a request says of tokens cannot break its constraint', async (t) =>
   t.ok(endings.every((end) => end > 0))
 })
 
+t.test('JSON with text around it, as forced calls have it', async (t) => {
+  const backend = await openTiny(t)
+  const schema = {
+    type: 'object',
+    properties: { a: { enum: [1, 2] } },
+    required: ['a'],
+    additionalProperties: false,
+  }
+  const around = { before: '(?:<t>(?:[^<]|[<][^/]){0,20}<\\/t>)?\\s?<call>', closing: '</call>' }
+  const constraints = Array.from(
+    { length: 8 },
+    () => ({ type: 'json-schema', schema, ...around }) as const,
+  )
+  const whole = /^ ?(<t>[^]*<\/t>)?\s?<call>\s{0,3}\{\s*"a":\s*[12]\s*\}\s{0,3}<\/call>$/
+  for (const { text, isWhole } of await outputs(backend, constraints, 200)) {
+    t.ok(isWhole, text)
+    t.match(text, whole)
+  }
+  t.throws(() => backend.checkConstraint?.({ ...constraints[0]!, before: '(?<=a)b' }), {
+    code: 'invalid_constraint',
+  })
+})
+
 t.test('free text up to a trigger, then JSON', async (t) => {
   const backend = await openTiny(t)
   const { tokenizer } = backend
@@ -435,6 +458,11 @@ t.test('free text up to a trigger, then JSON', async (t) => {
   }
   const rest = await goOn('<tool_call>{"a"', { ...calls, schema })
   t.match(rest.text, /^:\s*[12]\s*\}\s*<\/tool_call>$/, 'also where it began before')
+  const marked = { ...calls, schema, before: '<f>' }
+  t.match(
+    (await goOn('<tool_call>', marked)).text,
+    /^\s*<f>\s*\{\s*"a":\s*[12]\s*\}\s*<\/tool_call>$/,
+  )
   const several = { ...calls, schema, next: '<tool_call>' }
   t.match(
     (await goOn('<tool_call>', several)).text,

@@ -11,6 +11,7 @@ export interface PullProgress {
 
 /** Files that clients send, by their SHA-256 in hexadecimal. */
 export interface BlobStore {
+  /** Whether the file is there. */
   has(digest: string): Promise<boolean>
   /**
    * Keeps a file.

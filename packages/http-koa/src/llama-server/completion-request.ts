@@ -7,6 +7,7 @@ import { list } from '../fields/list.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../fields/mixed-prompts.js'
 import { samplerFields, samplerSettings } from '../fields/sampler-fields.js'
 import { samplersField, samplersLeftOut } from '../fields/sampler-order.js'
+import { slotOf } from '../fields/slot-field.js'
 import { repeatRequest } from '../request/generation.js'
 import { logitBiasField, readLogitBias } from '../request/logit-bias.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
@@ -92,6 +93,7 @@ export async function toCompletionRequests(
       typeof fields.stop === 'string' ? fields.stop : fields.stop?.filter((text) => text !== ''),
     logitBias: await readLogitBias(client, fields.logit_bias),
     cache: fields.cache_prompt,
+    slot: slotOf(fields.id_slot),
     progress: fields.stream === true && fields.return_progress === true ? true : undefined,
   }
   const prompts = await readPrompts(client, fields.prompt)

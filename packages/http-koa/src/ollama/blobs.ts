@@ -6,7 +6,9 @@ import { readFields } from '../fields/read-fields.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { unsupported } from '../request/unsupported.js'
 import { abortOnClose } from '../stream/abort-on-close.js'
+import { startNdjson } from '../stream/start-ndjson.js'
 import { nameOfOllamaModel, type OllamaContext } from './ollama-context.js'
+import { ollamaErrorBody } from './ollama-error.js'
 
 /** `HEAD /api/blobs/{digest}`: whether a client has sent this file. */
 export async function hasBlob(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
@@ -64,11 +66,18 @@ export const pushSchema = z.object({
   stream: boolean.optional(),
 })
 
-/** `POST /api/push`: there is nowhere to push to, and that is said. */
+/**
+ * `POST /api/push`: there is nowhere to push to, and that is said; in a stream as its last line, as
+ * Ollama does it.
+ */
 export async function push(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const { model, name = '' } = await readFields(ctx, pushSchema, ollama.unknownFields)
-  const asked = model ?? name
+  const fields = await readFields(ctx, pushSchema, ollama.unknownFields)
+  const asked = fields.model ?? fields.name ?? ''
   if (ollama.derived.find(asked) === undefined) nameOfOllamaModel(ollama.directory, asked)
   const message = 'This server pushes models nowhere: share the GGUF file or the Modelfile instead'
-  throw new CllmError('unsupported', message, { details: { field: 'model' } })
+  const error = new CllmError('unsupported', message, { details: { field: 'model' } })
+  if (fields.stream === false) throw error
+  const response = startNdjson(ctx)
+  response.write('{"status":"retrieving manifest"}\n')
+  response.end(`${JSON.stringify(ollamaErrorBody(error))}\n`)
 }

@@ -6,6 +6,7 @@ import { boolean, integer, largest, number, object, seed } from '../fields/field
 import { list } from '../fields/list.js'
 import { samplerFields, samplerSettings } from '../fields/sampler-fields.js'
 import { samplersField, samplersLeftOut } from '../fields/sampler-order.js'
+import { slotOf } from '../fields/slot-field.js'
 import { logitBiasField, readLogitBias } from '../request/logit-bias.js'
 import { guidedFields } from './guided-output.js'
 
@@ -74,6 +75,7 @@ export async function sharedSettings(
     logitBias: await readLogitBias(client, fields.logit_bias),
     stop: typeof stop === 'string' ? [stop].filter(Boolean) : stop?.filter(Boolean),
     cache: fields.cache_prompt,
+    slot: slotOf(fields.id_slot),
     progress: fields.stream === true && fields.return_progress === true ? true : undefined,
   }
 }

@@ -18,6 +18,7 @@ const engineSettingNames = [
   'tenant',
   'session',
   'cache',
+  'slot',
   'logprobs',
   'promptLogprobs',
   'marks',

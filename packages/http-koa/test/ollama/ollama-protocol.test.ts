@@ -210,6 +210,8 @@ testEach('what Ollama has beside answers', async (t) => {
     stream: false,
   })
   t.match(await ofModel('own'), { eval_count: 2 })
+  const pushed = await (await post('/api/push', { model: 'mine' })).text()
+  t.match(pushed, /retrieving manifest"}\n{"error":".*nowhere/)
   const blob = `sha256:${'0'.repeat(64)}`
   const refused: [path: string, body: object, status: number, error: RegExp][] = [
     ['/api/create', { model: 'm', modelfile: 'FROM none' }, 404, /none/],
@@ -219,7 +221,7 @@ testEach('what Ollama has beside answers', async (t) => {
     ['/api/create', { model: 'm', from: id, quantize: 'q4_0' }, 400, /quantize/],
     ['/api/copy', { source: 'none', destination: 'x' }, 404, /none/],
     ['/api/push', { model: 'none' }, 404, /none/],
-    ['/api/push', { model: 'mine' }, 400, /pushes models nowhere/],
+    ['/api/push', { model: 'mine', stream: false }, 400, /pushes models nowhere/],
     ['/api/create', { model: 'm', files: { a: blob } }, 400, /takes no files/],
     ['/api/create', { model: 'm', files: {} }, 400, /files: .*one GGUF file/],
     ['/api/create', { model: 'm', files: { a: 'b' } }, 400, /files.a: expected sha256/],

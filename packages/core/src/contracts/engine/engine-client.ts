@@ -68,6 +68,11 @@ export interface GenerateRequest {
    */
   readonly pin?: boolean
   /**
+   * The slot that it should have: it gets this one if that is idle when its turn comes, else another.
+   * Default: the engine chooses by what the slots hold.
+   */
+  readonly slot?: number
+  /**
    * Asks for log probabilities: of each token, and of this many of the likeliest ones in its place, 0
    * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
    */

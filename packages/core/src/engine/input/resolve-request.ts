@@ -39,7 +39,7 @@ export function resolveRequest(
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, cache = true, forecast = false, logprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
-  const { continued, deadlineMs, speculative = true, progress = false, pin = false } = request
+  const { continued, deadlineMs, speculative = true, progress = false, pin = false, slot } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
@@ -51,6 +51,9 @@ export function resolveRequest(
     checkType(field, request[field], 'string')
   }
   checkType('cache', request.cache, 'boolean')
+  if (slot !== undefined) {
+    checkNumber('slot', slot, { min: 0, max: context.limits.slots - 1, integer: true })
+  }
   checkType('forecast', request.forecast, 'boolean')
   checkType('pin', request.pin, 'boolean')
   checkType('progress', request.progress, 'boolean')
@@ -78,6 +81,7 @@ export function resolveRequest(
     adapters,
     // What is found in a slot has no probabilities.
     cache: cache && promptLogprobs === undefined,
+    slot,
     forecast,
     progress,
     pin,

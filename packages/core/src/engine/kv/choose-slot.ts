@@ -25,7 +25,7 @@ export interface SlotChoice {
  * same, copy them from any slot, restore what was saved, or compute. What is lost with a slot's other tokens counts with the
  * chance that they are wanted again, which falls from the most to the least recently used one; and a
  * place that makes every step longer counts with that, but with no more than it costs until the
- * sequence is moved, and the move.
+ * sequence is moved, and the move. A slot that the request asks for is taken where it is free.
  */
 export function chooseSlot(
   sequence: Sequence,
@@ -38,8 +38,9 @@ export function chooseSlot(
   const free = slots.filter(isFree).toSorted(cheapestToLose)
   const used = slots.filter((slot) => !isFree(slot)).map((slot) => slot.id)
   const empty = free.filter((slot) => slot.length === 0)
-  const targets = new Set([prefer(backend, free, used, slots), free[0]!])
-  if (empty.length > 0 && empty.length < free.length)
+  const wished = free.find(({ id }) => id === sequence.request.slot)
+  const targets = new Set([wished ?? prefer(backend, free, used, slots), wished ?? free[0]!])
+  if (wished === undefined && empty.length > 0 && empty.length < free.length)
     targets.add(prefer(backend, empty, used, slots))
 
   const cost = ({ slot, source, shared, found, checkpoint }: SlotChoice): number => {
@@ -62,7 +63,8 @@ export function chooseSlot(
   const found = states.find(sequence)
   const choices: SlotChoice[] = []
   for (const source of sources) {
-    if (isFree(source.slot)) choices.push({ ...source, source: source.slot })
+    if (isFree(source.slot) && (wished ?? source.slot) === source.slot)
+      choices.push({ ...source, source: source.slot })
   }
   for (const slot of targets) {
     const own = { slot, shared: sequence.request.cache ? sharedLength(slot, sequence) : 0 }

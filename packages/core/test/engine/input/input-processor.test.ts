@@ -206,6 +206,7 @@ t.test('what is wrong with a request is said: field, expected, received', async 
     ['session', { prompt, session: {} }, /\{\}/],
     ['stepGroup', { prompt, stepGroup: false }, /false/],
     ['cache', { prompt, cache: 'no' }, /"no"/],
+    ['slot', { prompt, slot: 99 }, /99/],
     ['sampling', { prompt, sampling: 'hot' }, /"hot"/],
     ['temperature', { prompt, sampling: { temperature: -0.1 } }, /-0\.1/],
     ['temperature', { prompt, sampling: { temperature: 101 } }, /101/],

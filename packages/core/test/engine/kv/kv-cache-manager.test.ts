@@ -20,7 +20,7 @@ async function request(
   t: Test,
   made: Rig,
   prompt: readonly TokenId[],
-  change: { readonly cache?: boolean; readonly maxTokens?: number } = {},
+  change: { readonly cache?: boolean; readonly maxTokens?: number; readonly slot?: number } = {},
 ) {
   const { maxTokens = 3, ...rest } = change
   const before = { operations: made.backend.operations.length, steps: made.backend.steps.length }
@@ -56,6 +56,24 @@ async function finish(t: Test, made: Rig): Promise<void> {
   await runUntilIdle(made.clock)
   t.match(leftovers(made), nothingLeft)
 }
+
+t.test('a request gets the slot that it asks for, where that is idle', async (t) => {
+  const made = rig({ contextSize: 1000 })
+  const prompt = promptOf(40)
+  t.equal((await request(t, made, prompt, { slot: 2 })).slot, 2)
+  const again = await request(t, made, prompt, { slot: 1 })
+  t.equal(again.slot, 1)
+  t.ok((again.cached ?? 0) > 30, 'with a copy of what another slot holds')
+  t.equal((await request(t, made, promptOf(40, 7), { slot: 2 })).slot, 2, 'which loses what it had')
+  await finish(t, made)
+  const { made: busy, steady } = await besides(promptOf(20))
+  const other = await busy.run(
+    collect(busy.client.submit({ ...greedy(promptOf(30, 3), 3), slot: 0 })),
+  )
+  t.equal(other.tokens.length, 3, 'a busy one is not waited for')
+  busy.client.cancel('steady')
+  await busy.run(steady.catch(() => {}))
+})
 
 t.test('a finished request leaves its tokens for the next', async (t) => {
   const made = rig({ slots: 2 })

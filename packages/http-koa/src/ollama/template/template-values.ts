@@ -25,7 +25,7 @@ export function shownText(value: unknown): string {
 }
 
 /** A value without the classes of this file. */
-export function jsonOf(value: unknown): unknown {
+function jsonOf(value: unknown): unknown {
   if (value instanceof TemplateObject) return value.shown
   if (Array.isArray(value)) return value.map(jsonOf)
   if (typeof value !== 'object' || value === null) return value

@@ -4,7 +4,7 @@ import { object } from '../../fields/fields.js'
 import type { ClientFunction } from './openai-tools.js'
 
 /** What a free-form tool is, the same in chats and responses: its input is a text, not JSON. */
-export const customFields = {
+const customFields = {
   name: z.string('a name').regex(/^[\w.-]{1,64}$/, 'a name of up to 64 letters, digits, _ . -'),
   description: z.string('a string').nullish(),
   format: object.nullish(),

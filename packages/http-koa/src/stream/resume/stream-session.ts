@@ -10,11 +10,17 @@ interface KeptEvent {
 }
 
 /** A place in a stream: behind an event, or at a byte. */
-export type StreamPlace = { readonly afterId: number } | { readonly offset: number }
+export type StreamPlace =
+  /** The event behind which the rest begins. */
+  | { readonly afterId: number }
+  /** In the whole stream, in bytes. */
+  | { readonly offset: number }
 
 /** Someone who reads a stream while it is written. */
 export interface StreamReader {
+  /** Takes an event, or the rest of one. */
   write(text: string): void
+  /** No more comes. */
   end(): void
 }
 
@@ -38,6 +44,7 @@ export class StreamSession {
     return this.#endedAt
   }
 
+  /** Whether it was ended before the answer was complete. */
   get isCancelled(): boolean {
     return this.#isCancelled
   }
@@ -47,6 +54,7 @@ export class StreamSession {
     return this.#bytes
   }
 
+  /** Bytes that are kept of it. */
   get keptBytes(): number {
     return this.#bytes - this.#dropped
   }
@@ -70,6 +78,7 @@ export class StreamSession {
     else callback()
   }
 
+  /** The answer is complete. */
   end(now: number): void {
     if (this.#endedAt !== undefined) return
     this.#endedAt = now

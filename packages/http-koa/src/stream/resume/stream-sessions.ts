@@ -15,6 +15,7 @@ const mostSessions = 1000
 export class StreamSessions {
   readonly #sessions = new Map<string, StreamSession>()
 
+  /** @param clock - by which streams grow old */
   constructor(private readonly clock: Clock) {}
 
   /**
@@ -33,6 +34,7 @@ export class StreamSessions {
     return session
   }
 
+  /** The stream of an id, if there is one. */
   find(ctx: KoaContext, id: string): StreamSession | undefined {
     this.#drop()
     return this.#sessions.get(keyOf(ctx, id))
