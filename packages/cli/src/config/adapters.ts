@@ -6,7 +6,7 @@ import { format, splitAtCommas, type ValueFormat } from './options/value-format.
 const pattern = /^([\w.-]{1,64})=(.+?)(?::([+-]?(?:\d+\.?\d*|\.\d+)))?$/
 
 /** An adapter as the configuration has it; undefined for another text. */
-export function readAdapter(text: string): Omit<AdapterSource, 'id'> | undefined {
+function readAdapter(text: string): Omit<AdapterSource, 'id'> | undefined {
   const [, name, file, scale] = pattern.exec(text.trim()) ?? []
   if (name === undefined || file === undefined) return undefined
   return { name, path: file, ...(scale !== undefined && { scale: Number(scale) }) }

@@ -83,7 +83,7 @@ export function backendNameOf({ engine }: CllmConfig, settings: OwnSettings): st
 /** The settings of `engine` for a model. */
 function ownEngine({ engine }: CllmConfig, settings: OwnSettings): CllmConfig['engine'] {
   const { chat_template: _, keep_alive: __, ...own } = settings
-  return { ...engine, ...own } as CllmConfig['engine']
+  return { ...engine, ...own }
 }
 
 function toBackendOptions(

@@ -119,9 +119,8 @@ export class Engine {
   /** What it serves. */
   info(): EngineInfo {
     const { limits, capabilities } = this.backend
-    const { model } = this.input
     const more = { infill: this.tokenizer.infill, adapters: this.between.adapters.known }
-    return { model, limits, capabilities, ...defined(more) }
+    return { model: this.input.model, limits, capabilities, ...defined(more) }
   }
 
   /** Counters and what is going on now. */

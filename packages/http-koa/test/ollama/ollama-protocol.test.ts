@@ -52,7 +52,8 @@ async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
   const { model } = await server.client.info()
   const ask = async (path: string, body: object) => {
     const response = await server.post(path, { model: model.id, ...body })
-    return { status: response.status, json: (await response.json()) as Json }
+    const warning = response.headers.get('x-cllm-warning')
+    return { status: response.status, json: (await response.json()) as Json, warning }
   }
   const stream = async (path: string, body: object) => {
     const response = await server.post(path, { model: model.id, ...body })
@@ -296,7 +297,12 @@ testEach('num_ctx is clamped, which the log says; unknown options too', async (t
   const { ask, log } = await start(t)
   const options = { num_ctx: 5000, num_predict: 1, num_gpu: 5, penalize_newline: true }
   const answer = await ask('/api/generate', { prompt: 'a', stream: false, options })
-  t.equal(answer.status, 200)
+  t.match(answer, { status: 200, warning: /num_ctx 5000 .* 1024 tokens are used/ })
+  const small = { stream: false, options: { num_ctx: 512, num_predict: 1 } }
+  t.match(await ask('/api/chat', { ...small, messages: [{ role: 'user', content: 'a' }] }), {
+    status: 200,
+    warning: null,
+  })
   t.ok(log.some(({ message }) => message.includes('clamped to 1024')))
   t.same(
     log.filter(({ level }) => level === 'warn').map(({ fields }) => fields['field']),
