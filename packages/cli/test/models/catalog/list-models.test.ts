@@ -1,10 +1,13 @@
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { writeFile } from 'node:fs/promises'
+import { readdir, writeFile } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
+import { Readable } from 'node:stream'
 import t from 'tap'
 import { cacheFolder, nativeFolder } from '../../../src/models/cache-folder.js'
+import { BlobFiles } from '../../../src/models/catalog/blob-files.js'
 import { catalog, DEFAULT_MODEL } from '../../../src/models/catalog/catalog.js'
 import { chooseModel } from '../../../src/models/choose-model.js'
 import type { FetchProgress } from '../../../src/models/fetch/fetch-progress.js'
@@ -154,4 +157,26 @@ t.test('a server without a model chooses one', async (t) => {
   t.match(await choose(32e9), { spec: 'qwen3-4b', reason: /downloaded and fits/ })
   t.equal(asked.length, before, 'no network is needed')
   host.closeAllConnections()
+})
+
+t.test('files that clients send are kept by their SHA-256', async (t) => {
+  const folder = join(t.testdir(), 'blobs')
+  const served: [name: string, path: string][] = []
+  const blobs = new BlobFiles(folder, (...model) => served.push(model))
+  const { signal } = new AbortController()
+  const send = async (digest: string, text: string, until = signal) =>
+    await blobs.add(digest, Readable.from([Buffer.from(text)]), until)
+  const digestOf = (text: string) => createHash('sha256').update(text).digest('hex')
+  const [gguf, other] = [digestOf('GGUF and more'), digestOf('no model')]
+  t.notOk(await blobs.has(gguf))
+  await t.rejects(send(gguf, 'others'), { code: 'invalid_request', details: { field: 'digest' } })
+  await t.rejects(send(gguf, 'GGUF and more', AbortSignal.abort()))
+  t.same(await readdir(folder), [], 'nothing is left of them')
+  await send(gguf, 'GGUF and more')
+  await send(other, 'no model')
+  t.ok(await blobs.has(gguf))
+  await blobs.serve('mine', gguf)
+  t.same(served, [['mine', join(folder, `sha256-${gguf}`)]])
+  await t.rejects(blobs.serve('mine', other), { code: 'model_invalid' })
+  await t.rejects(blobs.serve('mine', digestOf('none')), { code: 'invalid_request' })
 })
