@@ -1,9 +1,5 @@
-import type {
-  Embedding,
-  EngineCalls,
-  EngineInfo,
-  Prompt,
-} from '../contracts/engine/engine-client.js'
+import type { Embedding, EngineCalls, EngineInfo } from '../contracts/engine/engine-client.js'
+import type { Prompt } from '../contracts/engine/generate-request.js'
 import type { EngineActivity } from '../contracts/engine/engine-activity.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'

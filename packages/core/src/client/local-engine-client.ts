@@ -1,9 +1,6 @@
 import type { Random } from '../contracts/clock.js'
-import type {
-  EngineClient,
-  GenerateEvent,
-  GenerateRequest,
-} from '../contracts/engine/engine-client.js'
+import type { EngineClient, GenerateEvent } from '../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { Engine } from '../engine/engine.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 import { EngineControl } from './engine-control.js'

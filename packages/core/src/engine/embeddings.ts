@@ -1,6 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../contracts/model/backend.js'
-import type { Embedding, Prompt } from '../contracts/engine/engine-client.js'
+import type { Embedding } from '../contracts/engine/engine-client.js'
+import type { Prompt } from '../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'

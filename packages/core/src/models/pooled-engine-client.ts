@@ -1,10 +1,6 @@
 import type { Clock } from '../contracts/clock.js'
-import type {
-  EngineCalls,
-  EngineClient,
-  GenerateEvent,
-  GenerateRequest,
-} from '../contracts/engine/engine-client.js'
+import type { EngineCalls, EngineClient, GenerateEvent } from '../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { OpenOptions } from '../contracts/engine/engine-directory.js'
 import type { Recording } from '../contracts/engine/recording.js'
 import { cancelled } from '../client/cancelled.js'

@@ -1,5 +1,6 @@
 import type { Clock } from '../contracts/clock.js'
-import type { EngineInfo, GenerateRequest } from '../contracts/engine/engine-client.js'
+import type { EngineInfo } from '../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type {
   EngineChange,
   RecorderStatistics,

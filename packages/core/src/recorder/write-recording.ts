@@ -1,4 +1,5 @@
-import type { EngineInfo, GenerateRequest } from '../contracts/engine/engine-client.js'
+import type { EngineInfo } from '../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type {
   ArrivalRecord,
   EngineChange,

@@ -1,8 +1,5 @@
-import type {
-  AddressedEvent,
-  EngineInfo,
-  GenerateRequest,
-} from '../contracts/engine/engine-client.js'
+import type { AddressedEvent, EngineInfo } from '../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
 import type { SerializedError } from '../errors/cllm-error.js'
 import type { EngineTelemetry } from './engine-telemetry.js'

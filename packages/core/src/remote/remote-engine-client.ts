@@ -1,10 +1,6 @@
 import type { Random } from '../contracts/clock.js'
-import type {
-  EngineClient,
-  EngineInfo,
-  GenerateEvent,
-  GenerateRequest,
-} from '../contracts/engine/engine-client.js'
+import type { EngineClient, EngineInfo, GenerateEvent } from '../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { cancelled } from '../client/cancelled.js'
 import type { Channel, FromEngine, ToEngine } from './channel.js'

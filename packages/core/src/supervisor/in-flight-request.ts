@@ -1,5 +1,5 @@
 import type { ToEngine } from '../remote/channel.js'
-import type { GenerateRequest } from '../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { TokenId } from '../contracts/model/tokenizer.js'
 
 /**

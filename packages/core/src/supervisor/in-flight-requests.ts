@@ -1,5 +1,6 @@
 import type { Clock } from '../contracts/clock.js'
-import type { AddressedEvent, GenerateRequest } from '../contracts/engine/engine-client.js'
+import type { AddressedEvent } from '../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { ToEngine } from '../remote/channel.js'
 import { InFlightRequest, type Phase } from './in-flight-request.js'
 

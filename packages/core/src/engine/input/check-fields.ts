@@ -1,4 +1,4 @@
-import type { Continuation } from '../../contracts/engine/engine-client.js'
+import type { Continuation } from '../../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 

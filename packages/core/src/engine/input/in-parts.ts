@@ -1,4 +1,4 @@
-import type { Prompt } from '../../contracts/engine/engine-client.js'
+import type { Prompt } from '../../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 
 /** Text of more UTF-16 units is tokenized a part at a time: it takes some milliseconds. */

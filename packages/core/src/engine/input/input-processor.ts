@@ -1,7 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, ModelInfo } from '../../contracts/model/backend.js'
 import type { Clock, Random } from '../../contracts/clock.js'
-import type { GenerateRequest } from '../../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'

@@ -1,5 +1,5 @@
 import type { BackendLimits } from '../../contracts/model/backend.js'
-import type { Prompt } from '../../contracts/engine/engine-client.js'
+import type { Prompt } from '../../contracts/engine/generate-request.js'
 import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { checkTokens, invalidField } from './check-fields.js'

@@ -1,5 +1,5 @@
 import type { Random } from '../../contracts/clock.js'
-import type { GenerateRequest } from '../../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import { defaultSampling, type SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { Backend } from '../../contracts/model/backend.js'

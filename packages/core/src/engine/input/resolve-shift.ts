@@ -1,5 +1,5 @@
 import type { Backend } from '../../contracts/model/backend.js'
-import type { ContextShift, GenerateRequest } from '../../contracts/engine/engine-client.js'
+import type { ContextShift, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { checkNumber, invalidField } from './check-fields.js'

@@ -1,11 +1,11 @@
 import type { OutputLogprobs, Sampler, SlotId } from '../../contracts/model/backend.js'
 import type {
-  Continuation,
   FinishReason,
   Forecast,
   Timings,
   Usage,
 } from '../../contracts/engine/engine-client.js'
+import type { Continuation } from '../../contracts/engine/generate-request.js'
 import type { TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import type { CacheOrigin } from '../../contracts/engine/request-report.js'
 import type { LogitProcessor } from '../../contracts/model/sampler.js'

@@ -1,5 +1,6 @@
 import type { AdapterChoice } from '../../contracts/model/adapter.js'
-import type { EngineClient, GenerateRequest } from '../../contracts/engine/engine-client.js'
+import type { EngineClient } from '../../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type {
   AdaptedModel,
   ModelStatus,

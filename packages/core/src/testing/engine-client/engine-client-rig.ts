@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import type {
-  EngineClient,
-  GenerateEvent,
-  GenerateRequest,
-} from '../../contracts/engine/engine-client.js'
+import type { EngineClient, GenerateEvent } from '../../contracts/engine/engine-client.js'
+import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { ErrorCode } from '../../errors/error-table.js'

@@ -1,0 +1,115 @@
+import type { AdapterChoice } from '../model/adapter.js'
+import type { SamplingParams } from '../model/sampling.js'
+import type { ChatMessage, ChatRenderOptions, TokenId } from '../model/tokenizer.js'
+
+/** What is to be continued: text, a conversation, or tokens. */
+export type Prompt =
+  | { readonly text: string }
+  | { readonly messages: readonly ChatMessage[]; readonly template?: ChatRenderOptions }
+  | { readonly tokens: readonly TokenId[] }
+
+/** A request for text. Everything but the prompt is optional. */
+export interface GenerateRequest {
+  readonly prompt: Prompt
+  /** Unique among the requests under way; by default 32 random hex digits. */
+  readonly id?: string
+  /** Default 100; what does not fit the slot ends with `length`. */
+  readonly maxTokens?: number
+  readonly sampling?: Partial<SamplingParams>
+  /**
+   * For what neither `sampling` nor the model says, such as a protocol's documented defaults. Default:
+   * `defaultSampling`.
+   */
+  readonly fallbackSampling?: Partial<SamplingParams>
+  /** Generation ends before the first of these texts. */
+  readonly stop?: readonly string[]
+  /** Higher is more urgent; default 0. */
+  readonly priority?: number
+  /** Milliseconds from arrival to the first token that the client can use. */
+  readonly deadlineMs?: number
+  /** Milliseconds from arrival to the end; by default the engine's `requestTimeoutMs`. */
+  readonly timeoutMs?: number
+  readonly tenant?: string
+  readonly session?: string
+  /** Only requests of one group share a step. */
+  readonly stepGroup?: string
+  /**
+   * The adapters that it is computed with, each once, at most 8. Requests with other ones share neither
+   * a step nor computed tokens with it. Needs the capability `lora`. Default: none.
+   */
+  readonly adapters?: readonly AdapterChoice[]
+  /** Whether its prompt may use what others computed and stays for others; default true. */
+  readonly cache?: boolean
+  /**
+   * Whether what its slot holds at its end is saved in RAM and dropped for nothing else; default false.
+   * Nothing is saved where there is no tier behind the slots.
+   */
+  readonly pin?: boolean
+  /**
+   * The slot that it should have: it gets this one if that is idle when its turn comes, else another.
+   * Default: the engine chooses by what the slots hold.
+   */
+  readonly slot?: number
+  /**
+   * Asks for log probabilities: of each token, and of this many of the likeliest ones in its place, 0
+   * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
+   */
+  readonly logprobs?: number
+  /**
+   * Asks for the same of the prompt's tokens, 0 to 20 likeliest ones. Needs the capability
+   * `promptLogprobs`. The whole prompt is computed, in small chunks, and stays for no other request.
+   */
+  readonly promptLogprobs?: number
+  /**
+   * Marks of the model's chat format, such as `[TOOL_CALLS]`: control tokens that are a part of any of
+   * these show as text. Default: control tokens never do.
+   */
+  readonly marks?: readonly string[]
+  /** Whether its prompt is reported while it is computed; default false. */
+  readonly progress?: boolean
+  /** Whether its `start` event has a forecast; default false. */
+  readonly forecast?: boolean
+  /**
+   * Milliseconds that it waited elsewhere before it was submitted, such as for its model to be loaded:
+   * its times count from its first arrival. Default 0. Its wait gives it no rights: the limits of the
+   * queue hold for it as for any other request.
+   */
+  readonly arrivedMsAgo?: number
+  /**
+   * Whether guesses of its next tokens may be verified with each one, which makes repeating text
+   * faster; default true. The tokens are the same either way, but for rounding.
+   */
+  readonly speculative?: boolean
+  /**
+   * Goes on when the slot is full: older tokens are dropped, and what it holds then is shared with no
+   * other request. The text is no longer what the model says to all of the tokens. An engine that
+   * continues the request drops the same ones. It takes no drafts. Needs the capability
+   * `contextShift`. Default: the engine's option; false ends it with `length`.
+   */
+  readonly contextShift?: ContextShift | false
+  /** Set by a supervisor that moves a request to another engine because the first one has exited. */
+  readonly continued?: Continuation
+}
+
+/** What a request wants when its slot is full. */
+export interface ContextShift {
+  /**
+   * How many of the prompt's first tokens stay, besides the token that begins every text; −1: the whole
+   * prompt. Of the others the older half is dropped. Default 0.
+   */
+  readonly keep?: number
+}
+
+/**
+ * The progress of a request on an engine that has exited. The next engine continues from there: with
+ * the same prompt, parameters and seed it samples the same tokens. It is not refused for a full queue,
+ * and its time limits count from its first arrival.
+ */
+export interface Continuation {
+  /** Tokens sampled so far; their events are not sent again. */
+  readonly tokens: readonly TokenId[]
+  /** Milliseconds since it arrived at the first engine. */
+  readonly elapsedMs: number
+  /** Milliseconds from that arrival to the first of the tokens. */
+  readonly firstTokenMs?: number
+}
