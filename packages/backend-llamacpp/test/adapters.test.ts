@@ -220,7 +220,11 @@ t.test('an engine with two adapters gives each request the text that it gives al
 
   await t.rejects(ask({ adapters: [{ adapter: 'three' }] }), /one \(0\), two \(1\).*"three"/)
   await t.rejects(ask({ adapters: [{ adapter: 'one' }, { adapter: 0 }] }), /each adapter once/)
-  const streaming = client.submit({ prompt: { tokens: prompt }, adapters: [{ adapter: 'one' }] })
+  const streaming = client.submit({
+    prompt: { tokens: prompt },
+    adapters: [{ adapter: 'one' }],
+    sampling: { ignoreEos: true },
+  })
   await streaming.next()
   await client.unloadAdapter('one')
   await t.rejects(ask({ adapters: [{ adapter: 'one' }] }), /model_not_found|expected two/)

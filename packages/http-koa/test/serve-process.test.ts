@@ -55,7 +55,9 @@ t.test('every route works with an engine in another process', async (t) => {
   }
   for (const route of everyRoute.filter(({ method }) => method === 'get')) {
     const { status, text } = await ask(addressOf(route))
-    const hasNone = route.path === '/admin/recorder' || route.path.startsWith('/requests')
+    const { path } = route
+    const isEmpty = ['/admin/recorder', '/v1/stream', '/api/blobs/:digest'].includes(path)
+    const hasNone = isEmpty || path.startsWith('/requests')
     t.ok(hasNone || status === 200, `${route.path}: ${status}: ${text}`)
   }
   const infill = { input_prefix: 'a', input_suffix: 'b', n_predict: 3 }

@@ -2,6 +2,7 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { readJsonBody } from '../body/read-json-body.js'
 import { boolean } from '../fields/fields.js'
+import { list } from '../fields/list.js'
 import { parseFields } from '../fields/parse-fields.js'
 import { startGeneration } from '../request/generation.js'
 import type { KoaContext } from '../routes/koa-context.js'
@@ -17,10 +18,12 @@ export async function getCache(ctx: KoaContext, { directory }: AdminContext): Pr
   ctx.body = { success: true, data: { tiers: cache, states } }
 }
 
+const message = z.object({ role: z.string('a role'), content: z.string('a text') })
+
 /** The body of `POST /admin/cache`. */
 export const warmSchema = z.object({
   prompt: z.string('a text').optional(),
-  messages: z.array(z.object({ role: z.string(), content: z.string() })).optional(),
+  messages: list(message, 'a list of messages').optional(),
   pin: boolean.optional(),
 })
 

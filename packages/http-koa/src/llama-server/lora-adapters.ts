@@ -1,17 +1,19 @@
 import { type AdapterChoice, type AdapterInfo, CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { readJsonList } from '../body/read-json-body.js'
-import { modelOf } from '../engines/model-queries.js'
+import { engineInMemory, modelOf } from '../engines/model-queries.js'
 import { adapterChoices } from '../fields/adapters-field.js'
 import { parseFields } from '../fields/parse-fields.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 
-/** `GET /lora-adapters`: the adapters, with what is applied to requests that name none. */
+/** `GET /lora-adapters`: the adapters, with what is applied to requests that name none. Never loads a model. */
 export async function loraAdapters(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const model = modelOf(ctx)
-  const all = await llama.directory.open(model).adapters()
-  const defaults = llama.directory.defaultAdapters?.(model) ?? []
+  const { directory } = llama
+  const engine = engineInMemory(directory, model)
+  const all = engine ? await engine.adapters() : (directory.status(model).info?.adapters ?? [])
+  const defaults = directory.defaultAdapters?.(model) ?? []
   ctx.body = all.map((info) => ({
     id: info.id,
     name: info.name,

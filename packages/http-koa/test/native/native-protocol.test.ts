@@ -282,6 +282,7 @@ testEach('GET /, /health and /model/info', async (t) => {
         size_bytes: 396705472,
         training_context: 40960,
         slots: 8,
+        sampling: {},
       },
     },
   ])
