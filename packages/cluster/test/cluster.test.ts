@@ -1,9 +1,18 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { LocalEngineClient, silentLogger, systemClock, systemRandom } from '@cllm/core'
+import {
+  createEngine,
+  LocalEngineClient,
+  PluginRegistry,
+  silentLogger,
+  systemClock,
+  systemRandom,
+} from '@cllm/core'
 import {
   createConformanceEngine,
+  FakeBackend,
+  firstComeFirstServed,
   testChannel,
   testEngineClient,
   type TestMessage,
@@ -106,6 +115,28 @@ const inMemory = async () => memory.connect()
 await testChannel(t, 'a link in memory', async () => await channel(inMemory))
 await testEngineClient(t, 'a cluster in memory', async () => await client(inMemory))
 await testEngineClient(t, 'engines of one process', joined)
+
+t.test('what several engines of one process hold is shown together', async (t) => {
+  const workers = ['one', 'two'].map((id) => {
+    const backend = new FakeBackend({ kvTokens: 600 })
+    const options = { cacheRamBytes: 1e6 }
+    const engine = createEngine({ backend, policy: firstComeFirstServed, options })
+    const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+    t.teardown(() => client.close())
+    const forGood = new Promise<string>(() => {})
+    return { id, client, info: engine.info(), gone: forGood, onUp: () => {} }
+  })
+  for (const { client } of workers) {
+    const tokens = Array.from({ length: 90 }, (_, index) => 4 + index)
+    for await (const _ of client.submit({ prompt: { tokens }, maxTokens: 1, pin: true })) continue
+  }
+  const { client } = joinLocalWorkers(workers)
+  await client.ready()
+  t.match((await client.info()).limits, { slots: 8, kvTokens: 1200, contextSize: 256 })
+  t.match(await client.cache('list'), [{ pinned: true }, { pinned: true }])
+  t.equal((await client.cache('drop')).length, 2)
+  t.same(await client.cache('list'), [])
+})
 
 const missing = whyNoRedis()
 t.test('over Redis', { skip: missing ?? false }, async (t) => {

@@ -50,6 +50,7 @@ export class WorkerCalls {
       else if (message.name === 'activity') this.#activity(message)
       else if (message.name === 'slotAction') this.#slotAction(message)
       else if (message.name === 'statistics') this.#statisticsOfAll(message)
+      else if (message.name === 'cache') this.#send(message, this.#known(), (lists) => lists.flat())
       else if (message.name === 'setScheduler')
         this.#send(message, this.#known(), ([first]) => first)
       else this.#send(message, [this.members.forCall()], ([first]) => first)

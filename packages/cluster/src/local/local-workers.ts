@@ -1,6 +1,7 @@
 import {
   CllmError,
   type Clock,
+  defined,
   type EngineClient,
   type EngineInfo,
   type Logger,
@@ -101,7 +102,7 @@ export function joinLocalWorkers(
       logger,
     })
     sessions.accept(front, there)
-    client.workers.join(recordOf(worker, slots), here)
+    client.workers.join(recordOf(worker, slots, workers.length), here)
     worker.onUp((isUp) => sessions.enter(isUp ? 'up' : 'restarting'))
     const reason = await worker.gone
     sessions.close(reason)
@@ -116,13 +117,15 @@ export function joinLocalWorkers(
 }
 
 /** All of them are told with the slots of all together, as what clients see is one engine. */
-function recordOf({ id, info }: LocalWorker, slots: number): WorkerRecord {
+function recordOf({ id, info }: LocalWorker, slots: number, workers: number): WorkerRecord {
+  const { kvTokens } = info.limits
+  const pools = defined({ kvTokens: kvTokens && kvTokens * workers })
   const load = { slots: info.limits.slots, open: 0, openTokens: 0, backlogTokens: 0 }
   return {
     kind: 'worker',
     id,
     state: 'up',
-    info: { ...info, limits: { ...info.limits, slots } },
+    info: { ...info, limits: { ...info.limits, slots, ...pools } },
     fingerprint: info.fingerprint ?? 'one machine',
     host: front,
     refusedLetters: 0,
