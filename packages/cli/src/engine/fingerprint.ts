@@ -1,33 +1,8 @@
 import { createHash } from 'node:crypto'
-import { open } from 'node:fs/promises'
 import { currentVersions } from '@cllm/backend-llamacpp/native-build'
+import { sampleFile } from '@cllm/backend-llamacpp/sample-file'
 import type { EngineInfo } from '@cllm/core'
 import { thisMachine } from './native-library.js'
-
-/** The file is read in this many places, a piece of this size at each. */
-const places = 64
-const piece = 256 * 1024
-
-/**
- * A hash of a model's file: its size, its beginning (where a GGUF file has its metadata), and pieces
- * evenly spread over the rest, which tell different weights apart without reading all of them.
- */
-async function hashModelFile(path: string): Promise<string> {
-  const file = await open(path)
-  try {
-    const { size } = await file.stat()
-    const hash = createHash('sha256').update(String(size))
-    const buffer = Buffer.alloc(piece)
-    for (let place = 0; place < places; place++) {
-      const at = Math.floor((Math.max(0, size - piece) * place) / (places - 1))
-      const { bytesRead } = await file.read(buffer, 0, piece, at)
-      hash.update(buffer.subarray(0, bytesRead))
-    }
-    return hash.digest('hex')
-  } finally {
-    await file.close()
-  }
-}
 
 /** What an engine's numbers depend on that its information does not say. */
 export interface FingerprintParts {
@@ -67,5 +42,9 @@ export async function fingerprintOf(
 
 /** A plug-in's model may be no file. */
 async function hashOrNone(path: string): Promise<string | null> {
-  return await hashModelFile(path).catch(() => null)
+  const hash = createHash('sha256')
+  return await sampleFile(path, hash).then(
+    () => hash.digest('hex'),
+    () => null,
+  )
 }
