@@ -1,4 +1,5 @@
 import type { JSX } from 'preact'
+import { ColumnHeads } from '../column-heads.js'
 import { formatMs, formatShare } from '../format.js'
 import { percentilesOf } from '../scheduler/live-state.js'
 import type { Candidate, LabResult } from './run-lab.js'
@@ -54,11 +55,7 @@ export function ResultsTable({
         <thead>
           <tr>
             <td />
-            {results.map(({ policy }, index) => (
-              <th class="number" scope="col" key={index}>
-                {policy}
-              </th>
-            ))}
+            <ColumnHeads names={results.map(({ policy }) => policy)} numbers />
           </tr>
         </thead>
         <tbody>

@@ -1,4 +1,5 @@
 import type { JSX } from 'preact'
+import { ColumnHeads } from '../column-heads.js'
 import { formatBytes } from '../format.js'
 import { hitText } from './cache-words.js'
 import { figuresOf, type LiveState } from './live-state.js'
@@ -23,11 +24,7 @@ export function Slots({ state }: Props): JSX.Element {
         <table>
           <thead>
             <tr>
-              {['slot', 'request', 'state', 'tokens'].map((name) => (
-                <th scope="col" key={name}>
-                  {name}
-                </th>
-              ))}
+              <ColumnHeads names={['slot', 'request', 'state', 'tokens']} />
             </tr>
           </thead>
           <tbody>

@@ -1,4 +1,5 @@
 import type { JSX } from 'preact'
+import { ColumnHeads } from '../column-heads.js'
 import { formatMs, formatShare } from '../format.js'
 import {
   figuresOf,
@@ -36,11 +37,7 @@ export function Figures({ state }: Props): JSX.Element {
         <thead>
           <tr>
             <td />
-            {['p50', 'p90', 'p99'].map((name) => (
-              <th class="number" scope="col" key={name}>
-                {name}
-              </th>
-            ))}
+            <ColumnHeads names={['p50', 'p90', 'p99']} numbers />
           </tr>
         </thead>
         <tbody>
@@ -69,11 +66,9 @@ export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element {
           <table>
             <thead>
               <tr>
-                {['request', 'tenant', 'waits', 'predicted TTFT', 'slot in', 'why'].map((name) => (
-                  <th scope="col" key={name}>
-                    {name}
-                  </th>
-                ))}
+                <ColumnHeads
+                  names={['request', 'tenant', 'waits', 'predicted TTFT', 'slot in', 'why']}
+                />
               </tr>
             </thead>
             <tbody>

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
+import { ColumnHeads } from '../column-heads.js'
 import { download } from '../download.js'
 import { useServer } from '../server/server-context.js'
 import { ServerError } from '../server/server.js'
@@ -102,16 +103,8 @@ function UsageTable({
         <table>
           <thead>
             <tr>
-              {groups.map((name) => (
-                <th scope="col" key={name}>
-                  {name}
-                </th>
-              ))}
-              {counts.map((name) => (
-                <th scope="col" class="number" key={name}>
-                  {inWords(name)}
-                </th>
-              ))}
+              <ColumnHeads names={groups} />
+              <ColumnHeads names={counts.map(inWords)} numbers />
             </tr>
           </thead>
           <tbody>
