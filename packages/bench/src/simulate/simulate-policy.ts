@@ -45,16 +45,13 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   const machineOf = (index: number) =>
     slower(machine, 1 + ((spread - 1) * index) / Math.max(1, machines - 1))
   const { acceptance, kvTokens } = options
+  const size = { slots, contextSize, batchSize, ...defined({ acceptance, kvTokens }), machines }
   const { results, steps, preemptions, draftTokens, acceptedTokens, utilization } =
     await simulateLoad({
       policy: options.createPolicy,
       machine: spread === 1 ? machine : machineOf,
       ...requests,
-      slots,
-      contextSize,
-      batchSize,
-      ...defined({ acceptance, kvTokens }),
-      machines,
+      ...size,
       router,
       ...events,
       seed: load.seed,
@@ -87,11 +84,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       requests: load.requests,
       seed: load.seed,
       cost: { name: machine.name, about: machine.about },
-      slots,
-      contextSize,
-      batchSize,
-      ...defined({ acceptance, kvTokens }),
-      machines,
+      ...size,
       router: options.router,
       ...(fleet === undefined ? {} : { fleet }),
       summary,

@@ -2,13 +2,10 @@ import { figuresTable } from '../report/html/figures-table.js'
 import { escapeHtml, htmlPage } from '../report/html/html.js'
 import {
   ganttPlot,
-  latencies,
-  latencyPlot,
   lengthsInWords,
-  lengthsPlot,
+  overviewPlots,
   servicePlot,
   stepPlot,
-  throughputPlot,
 } from '../report/html/plots.js'
 import { loadName, type MeasuredRun } from '../report/run-result.js'
 import { measuredRuns } from './measured-runs.js'
@@ -30,9 +27,7 @@ export function simulationReport(runs: readonly SimulatedRun[]): string {
     figuresTable(results.map((result) => ({ name: nameOf(result), summary: result.summary }))),
     '<h2>Latency and throughput</h2>',
     '<div class="charts">',
-    ...latencies.map(([name, of]) => latencyPlot(measured, name, of)),
-    throughputPlot(measured, 'Throughput against latency, a point per policy'),
-    lengthsPlot(measured),
+    ...overviewPlots(measured, 'policy'),
     '</div>',
     ...runs.map((run, index) => ofPolicy(run, measured[index])),
   ]

@@ -2,16 +2,7 @@ import type { CompareResult } from '../../compare/compare-result.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
 import { comparedTable, figuresTable } from './figures-table.js'
 import { escapeHtml, htmlPage } from './html.js'
-import {
-  ganttPlot,
-  latencies,
-  latencyPlot,
-  lengthsInWords,
-  lengthsPlot,
-  servicePlot,
-  stepPlot,
-  throughputPlot,
-} from './plots.js'
+import { ganttPlot, lengthsInWords, overviewPlots, servicePlot, stepPlot } from './plots.js'
 
 /** The content of a report. */
 export interface ReportContent {
@@ -30,7 +21,7 @@ export function htmlReport({ title, runs, compared }: ReportContent): string {
     '<h2>Runs</h2>',
     figuresTable(runs.map(({ result }) => ({ name: runName(result), summary: result.summary }))),
     '<h2>Latency and throughput</h2>',
-    `<div class="charts">${overview(runs).join('\n')}</div>`,
+    `<div class="charts">${overviewPlots(runs, 'run').join('\n')}</div>`,
     '<h2>Requests</h2>',
     `<div class="charts">${requests(runs).join('\n')}</div>`,
   ]
@@ -68,15 +59,6 @@ function comparison({ loads, baseline, rounds }: CompareResult): string[] {
     `<p class="about">${escapeHtml(note)}</p>`,
     comparedTable(one),
   ])
-}
-
-function overview(runs: readonly MeasuredRun[]): string[] {
-  if (runs.length === 0) return []
-  return [
-    ...latencies.map(([name, of]) => latencyPlot(runs, name, of)),
-    throughputPlot(runs, 'Throughput against latency, a point per run'),
-    lengthsPlot(runs),
-  ]
 }
 
 function requests(runs: readonly MeasuredRun[]): string[] {

@@ -10,7 +10,7 @@ import type { StepBucket } from '../step-history.js'
 const curvePoints = 200
 
 /** The cumulative distribution of a latency over requests or gaps, a curve per target and load. */
-export function latencyPlot(
+function latencyPlot(
   runs: readonly MeasuredRun[],
   caption: string,
   valuesOf: (record: RunRecord) => readonly number[],
@@ -30,14 +30,14 @@ export function latencyPlot(
 }
 
 /** The latencies that have a curve. */
-export const latencies: readonly (readonly [string, (record: RunRecord) => readonly number[]])[] = [
+const latencies: readonly (readonly [string, (record: RunRecord) => readonly number[]])[] = [
   ['Time to first token', (record) => [ttftOf(record) ?? []].flat()],
   ['Time between tokens', (record) => (record.slowReader ? [] : gapsOf(record))],
   ['End to end', (record) => [e2eOf(record)]],
 ]
 
 /** Latency against throughput: a point per run, and a line through the means of each load. */
-export function throughputPlot(runs: readonly MeasuredRun[], caption: string): string {
+function throughputPlot(runs: readonly MeasuredRun[], caption: string): string {
   const targets = new Map<string, Map<string, Point[]>>()
   for (const { result } of runs) {
     const { ttftMs, outputTokensPerSecond } = result.summary
@@ -56,7 +56,7 @@ export function throughputPlot(runs: readonly MeasuredRun[], caption: string): s
 }
 
 /** How long prompts and answers were, in tokens: those of the first target and load. */
-export function lengthsPlot(runs: readonly MeasuredRun[]): string {
+function lengthsPlot(runs: readonly MeasuredRun[]): string {
   const [own = []] = [...grouped(runs).values()]
   const records = own.flatMap(({ records: all }) => all.filter(isOk))
   const series = [
@@ -65,6 +65,20 @@ export function lengthsPlot(runs: readonly MeasuredRun[]): string {
   ]
   const x = { title: 'tokens' }
   return histogramChart({ caption: 'Lengths', x, y: { title: 'requests' } }, series)
+}
+
+/**
+ * What all runs have in one picture each: latencies, throughput and lengths.
+ *
+ * @param point - what a point of the throughput is
+ */
+export function overviewPlots(runs: readonly MeasuredRun[], point: string): string[] {
+  if (runs.length === 0) return []
+  return [
+    ...latencies.map(([name, of]) => latencyPlot(runs, name, of)),
+    throughputPlot(runs, `Throughput against latency, a point per ${point}`),
+    lengthsPlot(runs),
+  ]
 }
 
 /** The lengths of prompts and answers in words, such as `prompts of 12 to 40 tokens (median 20)`. */
