@@ -1,20 +1,8 @@
 import { RateLimiterMemory, RateLimiterRedis } from 'rate-limiter-flexible'
 import type { RedisBus } from '../bus/redis-bus.js'
 
-/** What a key has used of its window. */
-export interface SharedUse {
-  readonly consumedPoints: number
-  /** Until the window ends. */
-  readonly msBeforeNext: number
-}
-
-/** Counts what keys use in windows, over all fronts. */
-export interface SharedCounter {
-  /** What a key has used; null where it has no window. */
-  get(key: string): Promise<SharedUse | null>
-  /** Adds to it, beginning a window where there is none. */
-  penalty(key: string, points: number): Promise<SharedUse>
-}
+/** Counts what keys use in windows, over all fronts, as all limiters of rate-limiter-flexible do. */
+export type SharedCounter = Pick<RateLimiterRedis, 'get' | 'penalty'>
 
 /**
  * A counter on the cluster's server. While that does not answer, each front counts for itself.
