@@ -45,7 +45,7 @@ export class StepPlanner {
       await this.#admit(plan, now, true)
       parts = this.#partsOf(plan)
     }
-    parts = await this.#makeRoom(parts, now)
+    if (this.pool.isShared) parts = await this.#makeRoom(parts, now)
     const isOutdated = this.table.waiting.size > visible
     return { parts, wakeAt: plan.wakeAt, isOutdated }
   }

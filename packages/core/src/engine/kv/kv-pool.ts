@@ -30,6 +30,11 @@ export class KvPool implements EngineObserver {
     @inject(RunningSet) private readonly running: RunningSet,
   ) {}
 
+  /** Whether slots share cells at all. */
+  get isShared(): boolean {
+    return this.backend.freeTokens !== undefined
+  }
+
   /** Slots that can be given out. */
   get freeSlots(): number {
     return this.#isFull ? 0 : this.kv.freeCount
@@ -42,7 +47,7 @@ export class KvPool implements EngineObserver {
 
   /** Makes room for a waiting request; false: it must wait until others have ended. */
   async admits(sequence: Sequence): Promise<boolean> {
-    if (this.backend.freeTokens === undefined) return true
+    if (!this.isShared) return true
     const [held] = this.index.matches(sequence, 'idle', 1)
     const need = (): number => this.#missing(sequence) + this.#outstanding()
     if (await this.#makeRoom(need, held?.slot)) return true
@@ -53,7 +58,7 @@ export class KvPool implements EngineObserver {
 
   /** Makes room for a step's tokens, or what is restored; false: running requests hold too much. */
   async fits(count: number): Promise<boolean> {
-    return this.backend.freeTokens === undefined || (await this.#makeRoom(() => count, undefined))
+    return !this.isShared || (await this.#makeRoom(() => count, undefined))
   }
 
   /** The cells were used up, and a request lost its slot: none is admitted before another ends. */
