@@ -1,4 +1,5 @@
-import { type MemorySettings, type ModelShape, planMemory } from '@cllm/backend-llamacpp'
+import type { ModelShape } from '@cllm/backend-llamacpp'
+import { type MemorySettings, planMemory } from '@cllm/backend-llamacpp/memory-plan'
 import type { CatalogEntry } from './catalog-entry.js'
 
 /** The settings of `cllm serve` that its defaults leave open, as they determine memory. */
