@@ -1,6 +1,5 @@
 import { availableParallelism } from 'node:os'
 import { type Backend, CellPool, type Clock, CllmError, type Logger } from '@cllm/core'
-import { InsufficientMemoryError } from './native/node-llama-cpp.js'
 import { openLlama } from './native/addon.js'
 import { ChatTemplate } from './text/chat-template.js'
 import { compileTemplate } from './text/compile-template.js'
@@ -267,7 +266,8 @@ function contextSizeOf(
 function loadFailure(cause: unknown, path: string): CllmError {
   if (CllmError.isInstance(cause)) return cause
   const message = cause instanceof Error ? cause.message : String(cause)
-  if (cause instanceof InsufficientMemoryError) {
+  // node-llama-cpp's, which is not loaded for this
+  if (cause instanceof Error && cause.constructor.name === 'InsufficientMemoryError') {
     return new CllmError('insufficient_memory', `${path} cannot be loaded: ${message}`, { cause })
   }
   return new CllmError('model_invalid', `llama.cpp cannot load ${path}: ${message}`, {

@@ -1,11 +1,13 @@
 import { CllmError } from '@cllm/core'
-import { type GgufFileInfo, readGgufFileInfo } from '../native/node-llama-cpp.js'
+import { type GgufFileInfo, readGgufFile } from '../native/gguf-file.js'
 
 /** What an adapter must fit. */
 export interface AdapterBase {
   readonly modelPath: string
   readonly architecture: string
 }
+
+const longLists = ['tokens', 'merges', 'scores'].map((name) => `tokenizer.ggml.${name}`)
 
 type Fields = Readonly<Record<string, unknown>>
 type Shapes = ReadonlyMap<string, readonly number[]>
@@ -72,11 +74,7 @@ function checkMatrices(
 }
 
 async function read(path: string): Promise<GgufFileInfo> {
-  return await readGgufFileInfo(path, {
-    sourceType: 'filesystem',
-    ignoreKeys: ['tokenizer.ggml.tokens', 'tokenizer.ggml.merges', 'tokenizer.ggml.scores'],
-    logWarnings: false,
-  }).catch((cause: NodeJS.ErrnoException) => {
+  return await readGgufFile(path, longLists).catch((cause: NodeJS.ErrnoException) => {
     const isThere = cause.code === undefined
     const message = isThere
       ? `${path}: expected an adapter in a GGUF file, which this is not: ${cause.message}`

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { CllmError, type SamplingParams } from '@cllm/core'
-import { type GgufFileInfo, GgufFileType, readGgufFileInfo } from '../native/node-llama-cpp.js'
+import { fileTypeName, type GgufFileInfo, readGgufFile } from '../native/gguf-file.js'
 import { samplingOf } from './recommended-sampling.js'
 
 /** A model's metadata from its GGUF file, read without loading the weights. */
@@ -50,11 +50,7 @@ const longLists = [
  * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it is no model
  */
 export async function readModelShape(path: string): Promise<ModelShape> {
-  const file = await readGgufFileInfo(path, {
-    sourceType: 'filesystem',
-    ignoreKeys: longLists,
-    logWarnings: false,
-  }).catch((cause: NodeJS.ErrnoException) => {
+  const file = await readGgufFile(path, longLists).catch((cause: NodeJS.ErrnoException) => {
     const message =
       cause.code === undefined
         ? `${path} is no GGUF file: ${cause.message}`
@@ -62,13 +58,19 @@ export async function readModelShape(path: string): Promise<ModelShape> {
     const code = cause.code === undefined ? 'model_invalid' : 'model_unavailable'
     throw new CllmError(code, message, { cause, details: { path } })
   })
-  return shapeOf(file, path, await fileBytes(path))
+  const { file_type: fileType } = fieldsOf(fieldsOf(file.metadata)['general'])
+  const shape = shapeOf(file, path, await fileBytes(path))
+  return { ...shape, quantization: quantizationOf(await fileTypeName(Number(fileType))) }
 }
 
 /** `LLAMA_POOLING_TYPE_RANK`. */
 const rankPooling = 4
 
-function shapeOf(file: GgufFileInfo, path: string, sizeBytes: number): ModelShape {
+function shapeOf(
+  file: GgufFileInfo,
+  path: string,
+  sizeBytes: number,
+): Omit<ModelShape, 'quantization'> {
   const metadata = file.metadata as unknown as Fields
   const general = fieldsOf(metadata['general'])
   const architecture = file.metadata.general.architecture as string
@@ -89,7 +91,6 @@ function shapeOf(file: GgufFileInfo, path: string, sizeBytes: number): ModelShap
   const keyValueHeads = attention['head_count_kv'] ?? heads
   return {
     architecture,
-    quantization: quantizationOf(general['file_type']),
     trainingContext: largest(fields['context_length']),
     vocabularySize: vocabularySizeOf(file),
     layers,
@@ -120,8 +121,7 @@ function stateElements(fields: Fields): number {
   return convolution * (inner + 2 * groups * state) + inner * state
 }
 
-function quantizationOf(fileType: unknown): string {
-  const name: string | undefined = GgufFileType[Number(fileType)]
+function quantizationOf(name: string | undefined): string {
   return name?.replace(/^(MOSTLY|ALL)_/, '') ?? 'unknown'
 }
 

@@ -1,14 +1,8 @@
-import { CllmError, type Logger } from '@cllm/core'
+import { type Logger, silentLogger } from '@cllm/core'
+import { type Bindings, changed, checkModel } from './addon-bindings.js'
+import { hasNoGpu } from './cpu-addon.js'
 import { chooseFunctions } from './ffi/choose-functions.js'
 import { loadFfiModel } from './ffi/load-ffi-model.js'
-import {
-  getLlama,
-  GgufInsights,
-  type Llama,
-  type LlamaModel,
-  LlamaLogLevel,
-  readGgufFileInfo,
-} from './node-llama-cpp.js'
 import type {
   AddonContext,
   AddonLoadedModel,
@@ -18,69 +12,14 @@ import type {
   LoadModelOptions,
   NativeContextOptions,
   NativeGrammar,
-  NativeGrammarState,
   NativeModel,
-  NativeSampler,
 } from './native.js'
-import type { JinjaTemplate } from './jinja-template.js'
-import { nodeLlamaCppVersion } from './versions.js'
+import type { LlamaModel } from './node-llama-cpp.js'
+import { bindingsOf, openForCpu, type OpenedLlama, openWhole } from './opened-llama.js'
 
-/** The exports of the native module that are used. */
-interface Bindings {
-  readonly AddonContext: new (
-    model: NativeModel,
-    options: Readonly<Record<string, unknown>>,
-  ) => AddonContext & { init(): Promise<boolean> }
-  readonly AddonSampler: {
-    new (model: NativeModel): NativeSampler
-    acceptGrammarEvaluationStateToken(state: NativeGrammarState, token: number): void
-  }
-  readonly AddonGrammar: new (gbnf: string, options: Readonly<Record<string, unknown>>) => object
-  readonly AddonGrammarEvaluationState: {
-    new (model: NativeModel, grammar: object): NativeGrammarState
-    new (state: NativeGrammarState): NativeGrammarState
-  }
-  readonly AddonJinjaRenderer: new (source: string) => JinjaTemplate
-  getGgmlType(name: string): number | undefined
-}
-
-const contextMethods = [
-  'init',
-  'initBatch',
-  'addToBatch',
-  'decodeBatch',
-  'sampleToken',
-  'disposeSequence',
-  'removeTokenCellsFromSequence',
-  'copySequenceStateFromOtherSequence',
-  'getSequenceKvCacheMinPosition',
-  'getSequenceKvCacheMaxPosition',
-  'getMemoryBreakdown',
-  'getEmbedding',
-  'getThreads',
-  'dispose',
-]
-
-const modelMethods = [
-  'tokenize',
-  'detokenize',
-  'getTokenString',
-  'getTokenAttributes',
-  'isEogToken',
-  'getVocabularyType',
-  'shouldPrependBosToken',
-  'tokenBos',
-  'tokenEos',
-  'prefixToken',
-  'suffixToken',
-  'middleToken',
-  'getTrainContextSize',
-  'getTotalParameters',
-  'getTotalSize',
-]
-
-/** llama.cpp is opened once per process: finding its binary takes 0.3 s. */
-const opened = new Map<string, Promise<Llama>>()
+/** llama.cpp is opened once per process. */
+const opened = new Map<string, Promise<OpenedLlama>>()
+let logger: Logger = silentLogger
 
 /**
  * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded. It stays open as
@@ -90,70 +29,43 @@ const opened = new Map<string, Promise<Llama>>()
  */
 export async function openLlama(
   gpu: 'auto' | 'off' | GpuKind,
-  logger: Logger,
+  lastLogger: Logger,
 ): Promise<LlamaRuntime> {
-  const opening = opened.get(gpu) ?? open(gpu)
-  opened.set(gpu, opening)
-  const llama = await opening
-  llama.logger = (level, message) => log(logger, level, message)
-  const bindings = checkBindings((llama as unknown as { _bindings?: unknown })._bindings)
+  logger = lastLogger
+  const isOff = gpu === 'off' || (gpu === 'auto' && hasNoGpu())
+  const key = isOff ? 'off' : gpu
+  const opening = opened.get(key) ?? (isOff ? openForCpu(log) : openWhole(gpu, log))
+  opened.set(key, opening)
+  const { bindings, llama, ...runtime } = await opening
   return {
-    gpu: llama.gpu,
-    mathCores: llama.cpuMathCores,
-    async freeMemory() {
-      const { free: ram } = await llama.getRamState()
-      if (llama.gpu === false) return { ram, vram: 0, unified: false }
-      const { free: vram, unifiedSize } = await llama.getVramState()
-      return { ram, vram, unified: unifiedSize > 0 }
-    },
+    ...runtime,
     compileJinja: (source) => new bindings.AddonJinjaRenderer(source),
-    loadModel: ((options) =>
-      loadModel(llama, bindings, options, logger)) as LlamaRuntime['loadModel'],
+    loadModel: (async (options) =>
+      await loadModel({ bindings, llama, ...runtime }, options)) as LlamaRuntime['loadModel'],
   }
 }
 
-async function open(gpu: 'auto' | 'off' | GpuKind): Promise<Llama> {
-  try {
-    const llama = await getLlama({
-      gpu: gpu === 'off' ? false : gpu,
-      build: 'never',
-      skipDownload: true,
-      progressLogs: false,
-      logLevel: LlamaLogLevel.info,
-      logger: () => {},
-    })
-    if (gpu === 'auto' || gpu === 'off' || llama.gpu === gpu) return llama
-    await llama.dispose()
-  } catch (cause) {
-    throw noGpu(gpu, cause)
-  }
-  throw noGpu(gpu)
-}
-
-async function loadModel(
-  llama: Llama,
-  bindings: Bindings,
-  options: LoadModelOptions,
-  logger: Logger,
-): Promise<LoadedModel> {
+async function loadModel(runtime: OpenedLlama, options: LoadModelOptions): Promise<LoadedModel> {
   const { path = 'ffi', library } = options
-  if (path === 'addon') return loadAddonModel(llama, bindings, options)
+  if (path === 'addon') return await loadAddonModel(runtime, options)
   // A library that was built here computes on the CPU alone.
-  const chosen = chooseFunctions(logger, llama.gpu === false ? library : undefined)
-  if (chosen === undefined) return loadAddonModel(llama, bindings, options)
-  const gpuLayers = await gpuLayersOf(llama, options)
+  const chosen = chooseFunctions(logger, runtime.gpu === false ? library : undefined)
+  if (chosen === undefined) return await loadAddonModel(runtime, options)
+  const gpuLayers = await gpuLayersOf(runtime, options)
   return loadFfiModel(chosen, { ...options, gpuLayers })
 }
 
 /** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */
 async function gpuLayersOf(
-  llama: Llama,
+  runtime: OpenedLlama,
   { modelPath, gpuLayers, contextSize, mmap, ignoreMemory = false }: LoadModelOptions,
 ): Promise<number> {
-  if (llama.gpu === false) return 0
+  if (runtime.gpu === false) return 0
   if (gpuLayers === 'max') return -1
   if (gpuLayers !== 'auto') return gpuLayers
-  const insights = await GgufInsights.from(await readGgufFileInfo(modelPath), llama)
+  const { GgufInsights, readGgufFileInfo } = await import('./node-llama-cpp.js')
+  const file = await readGgufFileInfo(modelPath)
+  const insights = await GgufInsights.from(file, await runtime.llama())
   const fit = { fitContext: { contextSize } }
   const resolved = await insights.configurationResolver.resolveModelGpuLayersV2(fit, {
     ignoreMemorySafetyChecks: ignoreMemory,
@@ -163,10 +75,11 @@ async function gpuLayersOf(
 }
 
 async function loadAddonModel(
-  llama: Llama,
-  bindings: Bindings,
+  runtime: OpenedLlama,
   options: LoadModelOptions,
 ): Promise<AddonLoadedModel> {
+  const llama = await runtime.llama()
+  const bindings = bindingsOf(llama)
   const { modelPath, gpuLayers, contextSize, mmap, mlock, ignoreMemory = false } = options
   const model: LlamaModel = await llama.loadModel({
     modelPath,
@@ -233,51 +146,7 @@ function parseGrammar(
   }
 }
 
-function checkBindings(value: unknown): Bindings {
-  const bindings = value as Partial<Bindings> | undefined
-  checkMethods('AddonContext', bindings?.AddonContext?.prototype, contextMethods)
-  checkMethods('AddonSampler', bindings?.AddonSampler?.prototype, ['applyConfig', 'dispose'])
-  checkMethods('AddonSampler', bindings?.AddonSampler, ['acceptGrammarEvaluationStateToken'])
-  checkMethods('bindings', bindings, [
-    'getGgmlType',
-    'AddonGrammar',
-    'AddonGrammarEvaluationState',
-    'AddonJinjaRenderer',
-  ])
-  return bindings as Bindings
-}
-
-function checkModel(value: unknown): NativeModel {
-  checkMethods('AddonModel', value, modelMethods)
-  return value as NativeModel
-}
-
-function checkMethods(owner: string, value: unknown, names: readonly string[]): void {
-  const methods = value as Readonly<Record<string, unknown>> | undefined
-  for (const name of names) {
-    if (typeof methods?.[name] !== 'function') throw changed(`${owner}.${name}`)
-  }
-}
-
-function noGpu(gpu: string, cause?: unknown): CllmError {
-  return new CllmError(
-    'invalid_configuration',
-    `llama.cpp has no working binary here for gpu '${gpu}'; install the package ` +
-      `@node-llama-cpp/… of this platform, or choose gpu 'off' or 'auto'`,
-    { cause, details: { field: 'gpu', received: gpu } },
-  )
-}
-
-function changed(what: string): CllmError {
-  return new CllmError(
-    'internal',
-    `@cllm/backend-llamacpp uses internals of node-llama-cpp ${nodeLlamaCppVersion}; ` +
-      `the installed version has no ${what}: install node-llama-cpp@${nodeLlamaCppVersion}`,
-    { details: { expected: nodeLlamaCppVersion, missing: what } },
-  )
-}
-
-function log(logger: Logger, level: LlamaLogLevel, message: string): void {
-  const failed = level === LlamaLogLevel.error || level === LlamaLogLevel.fatal
-  logger[failed ? 'error' : 'debug']({ component: 'llama.cpp' }, message.trimEnd())
+function log(isError: boolean, message: string): void {
+  const text = message.trimEnd()
+  if (text !== '') logger[isError ? 'error' : 'debug']({ component: 'llama.cpp' }, text)
 }

@@ -1,9 +1,10 @@
 import { join } from 'node:path'
-import { CllmError, silentLogger } from '@cllm/core'
+import { silentLogger } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
 import t from 'tap'
-import type * as Addon from '../../src/native/addon.js'
 import { openLlama } from '../../src/native/addon.js'
+import { checkBindings } from '../../src/native/addon-bindings.js'
+import { hasNoGpu, openCpuAddon } from '../../src/native/cpu-addon.js'
 import { nodeLlamaCppVersion } from '../../src/native/versions.js'
 
 t.test('every native call that is used', async (t) => {
@@ -126,6 +127,17 @@ t.test('every native call that is used', async (t) => {
   await loaded.dispose()
 })
 
+t.test('the addon alone, as node-llama-cpp opens it', async (t) => {
+  t.ok(hasNoGpu('linux', () => false))
+  t.notOk(hasNoGpu('linux', (path) => path === '/dev/dri'))
+  t.notOk(hasNoGpu('darwin', () => false))
+  const addon = await openCpuAddon(() => {})
+  if (addon === undefined) return t.not(process.platform, 'linux', 'it is known how on Linux')
+  t.ok(addon.mathCores >= 1)
+  t.ok((await addon.freeRam())! > 1e8, 'in bytes')
+  t.ok(checkBindings(addon.bindings))
+})
+
 t.test('a GPU that is not there', async (t) => {
   const gpu = process.platform === 'darwin' ? 'cuda' : 'metal'
   await t.rejects(openLlama(gpu, silentLogger), {
@@ -135,32 +147,19 @@ t.test('a GPU that is not there', async (t) => {
   })
 })
 
-t.test('internals that have changed', async (t) => {
-  const open = async (bindings: unknown): Promise<unknown> => {
-    const addon = await t.mockImport<typeof Addon>('../../src/native/addon.js', {
-      '../../src/native/node-llama-cpp.js': {
-        getLlama: async () => ({ _bindings: bindings, gpu: false, cpuMathCores: 1 }),
-        LlamaLogLevel: {},
-        GgufInsights: {},
-        readGgufFileInfo: undefined,
-      },
-    })
-    return addon.openLlama('off', silentLogger).catch((error: unknown) => error)
+t.test('internals that have changed', (t) => {
+  class AddonContext {
+    init() {}
   }
   for (const [bindings, missing] of [
     [undefined, 'AddonContext.init'],
-    [
-      {
-        AddonContext: class {
-          init() {}
-        },
-      },
-      'AddonContext.initBatch',
-    ],
+    [{ AddonContext }, 'AddonContext.initBatch'],
   ] as const) {
-    const error = await open(bindings)
-    t.ok(CllmError.isInstance(error))
-    t.match(error, { code: 'internal', details: { missing, expected: nodeLlamaCppVersion } })
-    t.match((error as Error).message, `node-llama-cpp@${nodeLlamaCppVersion}`)
+    t.throws(() => checkBindings(bindings), {
+      code: 'internal',
+      details: { missing, expected: nodeLlamaCppVersion },
+      message: new RegExp(`node-llama-cpp@${nodeLlamaCppVersion}`),
+    })
   }
+  t.end()
 })

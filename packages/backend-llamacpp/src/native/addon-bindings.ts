@@ -1,0 +1,96 @@
+import { CllmError } from '@cllm/core'
+import type { JinjaTemplate } from './jinja-template.js'
+import type { AddonContext, NativeGrammarState, NativeModel, NativeSampler } from './native.js'
+import { nodeLlamaCppVersion } from './versions.js'
+
+/** The exports of node-llama-cpp's addon that are used. */
+export interface Bindings {
+  readonly AddonContext: new (
+    model: NativeModel,
+    options: Readonly<Record<string, unknown>>,
+  ) => AddonContext & { init(): Promise<boolean> }
+  readonly AddonSampler: {
+    new (model: NativeModel): NativeSampler
+    acceptGrammarEvaluationStateToken(state: NativeGrammarState, token: number): void
+  }
+  readonly AddonGrammar: new (gbnf: string, options: Readonly<Record<string, unknown>>) => object
+  readonly AddonGrammarEvaluationState: {
+    new (model: NativeModel, grammar: object): NativeGrammarState
+    new (state: NativeGrammarState): NativeGrammarState
+  }
+  readonly AddonJinjaRenderer: new (source: string) => JinjaTemplate
+  getGgmlType(name: string): number | undefined
+}
+
+const contextMethods = [
+  'init',
+  'initBatch',
+  'addToBatch',
+  'decodeBatch',
+  'sampleToken',
+  'disposeSequence',
+  'removeTokenCellsFromSequence',
+  'copySequenceStateFromOtherSequence',
+  'getSequenceKvCacheMinPosition',
+  'getSequenceKvCacheMaxPosition',
+  'getMemoryBreakdown',
+  'getEmbedding',
+  'getThreads',
+  'dispose',
+]
+
+const modelMethods = [
+  'tokenize',
+  'detokenize',
+  'getTokenString',
+  'getTokenAttributes',
+  'isEogToken',
+  'getVocabularyType',
+  'shouldPrependBosToken',
+  'tokenBos',
+  'tokenEos',
+  'prefixToken',
+  'suffixToken',
+  'middleToken',
+  'getTrainContextSize',
+  'getTotalParameters',
+  'getTotalSize',
+]
+
+/** @throws CllmError `internal` when the addon lacks an export that is used here */
+export function checkBindings(value: unknown): Bindings {
+  const bindings = value as Partial<Bindings> | undefined
+  checkMethods('AddonContext', bindings?.AddonContext?.prototype, contextMethods)
+  checkMethods('AddonSampler', bindings?.AddonSampler?.prototype, ['applyConfig', 'dispose'])
+  checkMethods('AddonSampler', bindings?.AddonSampler, ['acceptGrammarEvaluationStateToken'])
+  checkMethods('bindings', bindings, [
+    'getGgmlType',
+    'AddonGrammar',
+    'AddonGrammarEvaluationState',
+    'AddonJinjaRenderer',
+  ])
+  return bindings as Bindings
+}
+
+/** @throws CllmError `internal` when the model lacks a method that is used here */
+export function checkModel(value: unknown): NativeModel {
+  checkMethods('AddonModel', value, modelMethods)
+  return value as NativeModel
+}
+
+function checkMethods(owner: string, value: unknown, names: readonly string[]): void {
+  const methods = value as Readonly<Record<string, unknown>> | undefined
+  for (const name of names) {
+    if (typeof methods?.[name] !== 'function') throw changed(`${owner}.${name}`)
+  }
+}
+
+/** The error where the installed node-llama-cpp lacks something. */
+export function changed(what: string): CllmError {
+  return new CllmError(
+    'internal',
+    `@cllm/backend-llamacpp uses internals of node-llama-cpp ${nodeLlamaCppVersion}; ` +
+      `the installed version has no ${what}: install node-llama-cpp@${nodeLlamaCppVersion}`,
+    { details: { expected: nodeLlamaCppVersion, missing: what } },
+  )
+}
