@@ -36,12 +36,11 @@ export async function openLlama(
   const key = isOff ? 'off' : gpu
   const opening = opened.get(key) ?? (isOff ? openForCpu(log) : openWhole(gpu, log))
   opened.set(key, opening)
-  const { bindings, llama, ...runtime } = await opening
+  const llama = await opening
   return {
-    ...runtime,
-    compileJinja: (source) => new bindings.AddonJinjaRenderer(source),
-    loadModel: (async (options) =>
-      await loadModel({ bindings, llama, ...runtime }, options)) as LlamaRuntime['loadModel'],
+    ...llama,
+    compileJinja: (source) => new llama.bindings.AddonJinjaRenderer(source),
+    loadModel: (async (options) => await loadModel(llama, options)) as LlamaRuntime['loadModel'],
   }
 }
 

@@ -1,13 +1,13 @@
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
-import type { GgufFileInfo } from 'node-llama-cpp'
+import type { GgufFileInfo, GgufFileType, readGgufFileInfo } from 'node-llama-cpp'
 
 export type { GgufFileInfo }
 
 /** The two of node-llama-cpp's modules that read GGUF files. */
 interface GgufReader {
-  readonly readGgufFileInfo: (typeof import('node-llama-cpp'))['readGgufFileInfo']
-  readonly GgufFileType: (typeof import('node-llama-cpp'))['GgufFileType']
+  readonly readGgufFileInfo: typeof readGgufFileInfo
+  readonly GgufFileType: typeof GgufFileType
 }
 
 let loading: Promise<GgufReader> | undefined
@@ -33,13 +33,13 @@ export async function readGgufFile(
   path: string,
   ignoreKeys: readonly string[],
 ): Promise<GgufFileInfo> {
-  const { readGgufFileInfo } = await ggufReader()
+  const reader = await ggufReader()
   const options = { sourceType: 'filesystem', logWarnings: false } as const
-  return await readGgufFileInfo(path, { ...options, ignoreKeys: [...ignoreKeys] })
+  return await reader.readGgufFileInfo(path, { ...options, ignoreKeys: [...ignoreKeys] })
 }
 
 /** The name of a `general.file_type`, such as `MOSTLY_Q4_K_M`; undefined: none is known. */
 export async function fileTypeName(type: number): Promise<string | undefined> {
-  const { GgufFileType } = await ggufReader()
-  return GgufFileType[type]
+  const reader = await ggufReader()
+  return reader.GgufFileType[type]
 }
