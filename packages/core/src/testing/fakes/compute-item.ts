@@ -1,4 +1,5 @@
 import type { BatchItem, StepOutput } from '../../contracts/model/backend.js'
+import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { extendHash } from '../../hash.js'
 import { saltOf } from './fake-adapters.js'
 import { type FakeModel, salted } from './fake-model.js'
@@ -8,14 +9,13 @@ import type { FakeSlot } from './fake-slot.js'
 /** Puts an item's tokens into its slot and draws what is wanted, up to the first wrong draft. */
 export function computeItem(item: BatchItem, content: FakeSlot, model: FakeModel): StepOutput[] {
   const { position, tokens, outputs, drafts = 0, sampler, logprobs: count } = item
-  // Draws count positions from the first token that there ever was.
-  const gone = Array.from({ length: item.discarded ?? 0 }, () => 0)
+  const { discarded = 0 } = item
   content.append(tokens)
   content.salt = saltOf(item.adapters)
   if (!(sampler instanceof FakeSampler)) return []
   const drawn: StepOutput[] = []
   for (const output of outputs) {
-    const before = [...gone, ...content.tokens.slice(0, output + 1)]
+    const before = tokensBefore(content.tokens, output + 1, discarded)
     const hash = content.hashAt(output + 1)
     const token = model.next(before, salted(hash, content.salt), sampler.params)
     sampler.history = extendHash(hash, token)
@@ -25,4 +25,15 @@ export function computeItem(item: BatchItem, content: FakeSlot, model: FakeModel
     if (drafts > 0 && token !== tokens[output + 1 - position]) break
   }
   return drawn
+}
+
+/** The first `length` tokens, behind what was discarded: draws count positions from the very first. */
+function tokensBefore(
+  tokens: readonly TokenId[],
+  length: number,
+  discarded: number,
+): readonly TokenId[] {
+  // a copy for each token would be slow
+  if (discarded === 0 && length === tokens.length) return tokens
+  return [...Array.from({ length: discarded }, () => 0), ...tokens.slice(0, length)]
 }
