@@ -29,6 +29,7 @@ export function sequenceOf(
       pin: false,
       progress: false,
       logprobs: undefined,
+      drawLogprobs: undefined,
       promptLogprobs: undefined,
       speculative: true,
       slot: undefined,

@@ -8,15 +8,20 @@ const inputsAtOnce = 16
  * The embeddings of several inputs, until the signal fires. Few at once, so that another client's
  * inputs do not wait for all of them.
  *
- * @throws `unsupported` when the backend has no embeddings
+ * @param options - `eachToken`: whether the caller knows what to do with a vector for each token
+ * @throws `unsupported` when the backend has no embeddings, or such as the caller does not know
  */
 export async function embedAll(
   client: EngineClient,
   inputs: readonly Prompt[],
   signal: AbortSignal,
+  { eachToken = false }: { readonly eachToken?: boolean } = {},
 ): Promise<Embedding[]> {
   const { capabilities } = await client.info()
   if (!capabilities.embeddings) throw unsupported('input', 'this backend has no embeddings')
+  if (!eachToken && (await isUnpooled(client))) {
+    throw unsupported('input', 'with --pooling none only /embedding and /embeddings give vectors')
+  }
   const given = inputs.map(orBlank)
   const failed = new AbortController()
   const embeddings: Embedding[] = []
@@ -37,6 +42,25 @@ export async function embedAll(
     throw error
   }
   return embeddings
+}
+
+/** Whether an input has one vector for each of its tokens (`--pooling none`). */
+export async function isUnpooled(client: EngineClient): Promise<boolean> {
+  const { model } = await client.info()
+  return model.details?.['pooling'] === 'none'
+}
+
+/**
+ * The first numbers of a vector, of length 1 again: models that were trained for it (Matryoshka) keep most
+ * of their meaning there.
+ *
+ * @param size - numbers; undefined, or more than there are: all
+ */
+export function shortened(vector: readonly number[], size: number | undefined): readonly number[] {
+  if (size === undefined || size >= vector.length) return vector
+  const kept = vector.slice(0, size)
+  const length = Math.hypot(...kept)
+  return length === 0 ? kept : kept.map((value) => value / length)
 }
 
 /** Nothing at all has no embedding: an empty text counts as a blank. */

@@ -56,6 +56,12 @@ export interface GenerateRequest {
    */
   readonly logprobs?: number
   /**
+   * Asks in place of `logprobs` how likely tokens were in the draw itself: after temperature, penalties,
+   * bias, cuts and constraints. Listed are only tokens that could be drawn. Needs the capability
+   * `drawLogprobs`.
+   */
+  readonly drawLogprobs?: number
+  /**
    * Asks for the same of the prompt's tokens, 0 to 20 likeliest ones. Needs the capability
    * `promptLogprobs`. The whole prompt is computed, in small chunks, and stays for no other request.
    */

@@ -37,7 +37,7 @@ export function resolveRequest(
   const { tokenizer, now, options } = context
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   // What the closures below keep alive must not hold the prompt, which is long.
-  const { session, cache = true, forecast = false, logprobs, marks = [] } = request
+  const { session, cache = true, forecast = false, logprobs, drawLogprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
   const { continued, deadlineMs, speculative = true, progress = false, pin = false, slot } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
@@ -85,7 +85,8 @@ export function resolveRequest(
     forecast,
     progress,
     pin,
-    logprobs,
+    logprobs: drawLogprobs === undefined ? logprobs : undefined,
+    drawLogprobs,
     promptLogprobs,
     // Drafts would have to be taken off before others are dropped.
     speculative: speculative && shiftOf === undefined,

@@ -47,6 +47,8 @@ export interface SequenceRequest {
   readonly progress: boolean
   /** Number of likeliest tokens reported with each token; undefined: no probabilities. */
   readonly logprobs: number | undefined
+  /** The same of the draw itself. */
+  readonly drawLogprobs: number | undefined
   /** The same for each token of the prompt. */
   readonly promptLogprobs: number | undefined
   /** Whether drafts may be verified for it. */

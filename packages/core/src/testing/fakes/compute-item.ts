@@ -7,7 +7,9 @@ import type { FakeSlot } from './fake-slot.js'
 
 /** Puts an item's tokens into its slot and draws what is wanted, up to the first wrong draft. */
 export function computeItem(item: BatchItem, content: FakeSlot, model: FakeModel): StepOutput[] {
-  const { position, tokens, outputs, drafts = 0, sampler, logprobs: count } = item
+  const { position, tokens, outputs, drafts = 0, sampler } = item
+  // its draws are the likeliest tokens
+  const count = item.logprobs ?? item.drawLogprobs
   // Draws count positions from the first token that there ever was.
   const gone = Array.from({ length: item.discarded ?? 0 }, () => 0)
   content.append(tokens)
