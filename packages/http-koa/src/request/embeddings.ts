@@ -1,4 +1,4 @@
-import type { Embedding, EngineClient, Prompt } from '@cllm/core'
+import { CllmError, type Embedding, type EngineClient, type Prompt } from '@cllm/core'
 import { unsupported } from './unsupported.js'
 
 /** Inputs of one body that the engine has at a time: enough for a pass. */
@@ -30,7 +30,7 @@ export async function embedAll(
   const embedNext = async (): Promise<void> => {
     const either = AbortSignal.any([signal, failed.signal])
     for (const [index, input] of waiting) {
-      embeddings[index] = await client.embed(input, { signal: either })
+      embeddings[index] = await client.embed(input, { signal: either }).catch(tellSize)
     }
   }
   const all = Array.from({ length: Math.min(inputsAtOnce, inputs.length) }, embedNext)
@@ -42,6 +42,14 @@ export async function embedAll(
     throw error
   }
   return embeddings
+}
+
+/** Says of an input that is too long what llama-server says. */
+function tellSize(error: unknown): never {
+  if (!(error instanceof CllmError) || error.code !== 'prompt_too_long') throw error
+  if (error.message.includes('too large')) throw error
+  const message = `input: it is too large to process: ${error.message}`
+  throw new CllmError(error.code, message, { details: error.details, cause: error })
 }
 
 /** Whether an input has one vector for each of its tokens (`--pooling none`). */
