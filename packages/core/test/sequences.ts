@@ -30,6 +30,7 @@ export function sequenceOf(
       progress: false,
       logprobs: undefined,
       drawLogprobs: undefined,
+      keepMs: undefined,
       promptLogprobs: undefined,
       speculative: true,
       slot: undefined,

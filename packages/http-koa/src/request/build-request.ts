@@ -21,6 +21,7 @@ const engineSettingNames = [
   'slot',
   'logprobs',
   'drawLogprobs',
+  'keepMs',
   'promptLogprobs',
   'marks',
   'speculative',

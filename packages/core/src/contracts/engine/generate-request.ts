@@ -46,6 +46,11 @@ export interface GenerateRequest {
    */
   readonly pin?: boolean
   /**
+   * The same for so many milliseconds after its end, in place of `pin`. All such states of a tenant take a
+   * quarter of the tier at most: the oldest are kept no longer then. Default: not.
+   */
+  readonly keepMs?: number
+  /**
    * The slot that it should have: it gets this one if that is idle when its turn comes, else another.
    * Default: the engine chooses by what the slots hold.
    */

@@ -44,6 +44,7 @@ export function resolveRequest(
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
   checkDuration('timeoutMs', request.timeoutMs)
+  checkDuration('keepMs', request.keepMs)
   checkDuration('arrivedMsAgo', request.arrivedMsAgo)
   checkStops(stop)
   checkMarks(marks)
@@ -85,6 +86,7 @@ export function resolveRequest(
     forecast,
     progress,
     pin,
+    keepMs: request.keepMs,
     logprobs: drawLogprobs === undefined ? logprobs : undefined,
     drawLogprobs,
     promptLogprobs,
