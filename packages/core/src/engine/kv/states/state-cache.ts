@@ -12,7 +12,8 @@ import type { Sequence } from '../../requests/sequence.js'
 import type { BlockChain } from '../block-chain.js'
 import { minimumWait } from '../prefix-index.js'
 import { findState } from './find-state.js'
-import type { FoundState, KeptState, SavedState } from './saved-state.js'
+import type { PinnedSlot } from './pinned-slot.js'
+import type { FoundState, SavedState } from './saved-state.js'
 import { StateDisk } from './state-disk.js'
 import { commonLength, type IndexedState, lengthOf } from './state-index.js'
 import { StateTransfer } from './state-transfer.js'
@@ -102,7 +103,7 @@ export class StateCache {
   }
 
   /** Saves what an idle slot holds, and drops it for nothing else; for good, or as long as it says. */
-  async pin({ id, chain, length }: Slot, kept?: KeptState): Promise<void> {
+  async pin({ slot: { id, chain, length }, kept }: PinnedSlot): Promise<void> {
     if (this.#states === undefined || chain === undefined || length === 0) return
     const { index } = this.#store
     if (index.find(chain, length, false) === undefined)
