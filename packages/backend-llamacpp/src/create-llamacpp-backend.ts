@@ -12,11 +12,11 @@ import {
 import { checkPlan, shareCells } from './model/fit-memory.js'
 import { cellsOf, paddedContext } from './model/memory-plan.js'
 import { LlamaCppAdapters } from './model/llamacpp-adapters.js'
-import { Embedder } from './model/embedder.js'
+import { type EmbeddingContext, Embedder } from './model/embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { modelInfo } from './model/model-info.js'
 import { type ModelShape, readModelShape } from './model/model-shape.js'
-import type { LlamaRuntime, LoadedModel, NativeContext } from './native/native.js'
+import type { LlamaRuntime, LoadedModel } from './native/native.js'
 import { PlainTextGuard } from './text/plain-text-guard.js'
 import {
   type ContextSettings,
@@ -138,7 +138,7 @@ async function openEmbeddings(
   shape: ModelShape,
   settings: Settings,
   dependencies: LlamaCppDependencies,
-): Promise<NativeContext> {
+): Promise<EmbeddingContext> {
   const size = embeddingTokens(settings)
   const single = { ...settings, slots: 1, contextSize: size, kvTokens: size, batchSize: size }
   await checkPlan(llama, { ...shape, sizeBytes: 0 }, single, dependencies)
@@ -151,6 +151,7 @@ async function openEmbeddings(
     flashAttention: settings.flashAttention,
     kvCacheType: 'f16',
     embeddings: true,
+    pooling: settings.pooling,
   })
   if (context !== undefined) return context
   const message = `llama.cpp could not allocate a context for embeddings of ${size} tokens`
@@ -218,6 +219,7 @@ function assemble(
     capabilities: {
       grammar: true,
       logprobs: true,
+      drawLogprobs: samplers.seesLogits,
       promptLogprobs: true,
       embeddings: true,
       lora: adapters !== undefined,
@@ -239,7 +241,11 @@ function assemble(
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,
-      { tokens: embeddingTokens(settings), inputs: inputsPerPass(loaded) },
+      {
+        tokens: embeddingTokens(settings),
+        inputs: inputsPerPass(loaded),
+        eachToken: settings.pooling === 'none',
+      },
     ),
     grammars: new ConstraintGrammars(loaded.parseGrammar, vocabulary),
     clock,

@@ -19,6 +19,7 @@ import {
 } from '@cllm/core'
 import type { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import type { Embedder } from './model/embedder.js'
+import { nativeAdapters } from './model/llamacpp-adapters.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native/native.js'
 import type { AdaptiveThreads } from './threads/adaptive-threads.js'
@@ -165,9 +166,9 @@ export class LlamaCppBackend implements Backend {
     return { outputs, decodeMs, sampleMs: 0 }
   }
 
-  embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
+  embed(...[inputs, adapters]: Parameters<NonNullable<Backend['embed']>>): Promise<number[][]> {
     this.#checkOpen()
-    return this.#parts.embedder.embed(inputs)
+    return this.#parts.embedder.embed(inputs, nativeAdapters(adapters))
   }
 
   truncate(slot: SlotId, length: number): number {
@@ -259,7 +260,7 @@ export class LlamaCppBackend implements Backend {
     const sampler = this.#samplerOf(item)
     const [position, ...others] = item.outputs
     if (position === undefined) return noOutputs
-    const token = sampler.draw(first + position - item.position)
+    const token = sampler.draw(first + position - item.position, item.drawLogprobs)
     if (others.length > 0 || typeof token !== 'number') {
       return this.#drawSeveral(item, first, token)
     }
@@ -276,7 +277,7 @@ export class LlamaCppBackend implements Backend {
     for (const [nth, position] of item.outputs.entries()) {
       if (nth > 0) {
         this.#prepare(item, nth)
-        token = sampler.draw(first + position - item.position)
+        token = sampler.draw(first + position - item.position, item.drawLogprobs)
       }
       drawn.push(outputOf(item, position, await token))
       if (isRefuted(item, drawn.length, await token)) break

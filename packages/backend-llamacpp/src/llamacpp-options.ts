@@ -1,7 +1,14 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-type.js'
-import type { GpuKind, NativePath, PlacementOptions, RopeOptions } from './native/native.js'
+import type {
+  GpuKind,
+  NativePath,
+  PlacementOptions,
+  PoolingType,
+  RopeOptions,
+} from './native/native.js'
+import { poolingTypes } from './native/pooling-types.js'
 
 /** The largest number of sequences in one llama.cpp context. */
 export const maxSlots = 256
@@ -41,6 +48,8 @@ export interface LlamaCppOptions {
   readonly mlock?: boolean
   /** A chat template in Jinja that replaces the model's own. */
   readonly chatTemplate?: string
+  /** Whether the model thinks where a client does not say; default: as its template does by itself. */
+  readonly reasoning?: boolean
   /** Loads even when the memory does not seem to suffice; default false. */
   readonly ignoreMemoryCheck?: boolean
   /**
@@ -63,6 +72,11 @@ export interface LlamaCppOptions {
    * tokens.
    */
   readonly kvTokens?: number
+  /**
+   * How the tokens of a text become its embedding; default: as the model says, else `last`. `none` gives
+   * the vector of each token, of any length.
+   */
+  readonly pooling?: PoolingType
   /** How positions are stretched beyond the training context; default: as the model says. */
   readonly rope?: RopeOptions
   /** Which devices hold which weights; default: all GPUs by layers. */
@@ -80,8 +94,10 @@ export type CheckedLlamaCppOptions = LlamaCppOptions &
       | 'threads'
       | 'contextSize'
       | 'chatTemplate'
+      | 'reasoning'
       | 'ubatchSize'
       | 'kvTokens'
+      | 'pooling'
       | 'rope'
       | 'placement'
     >
@@ -105,11 +121,13 @@ export const llamaCppOptionsSchema = z
     mmap: z.boolean().default(true),
     mlock: z.boolean().default(false),
     chatTemplate: optional(z.string().min(1)),
+    reasoning: optional(z.boolean()),
     ignoreMemoryCheck: z.boolean().default(false),
     native: z.enum(['ffi', 'prebuilt', 'addon']).default('ffi'),
     ubatchSize: optional(z.int().min(1)),
     kvUnified: z.enum(['auto', 'on', 'off']).default('auto'),
     kvTokens: optional(z.int().min(1)),
+    pooling: optional(z.enum(poolingTypes)),
     rope: optional(
       z.strictObject({
         scaling: optional(z.enum(['none', 'linear', 'yarn'])),
@@ -159,8 +177,8 @@ export const llamaCppOptionsSchema = z
   .refine((options) => options.native !== 'addon' || !needsFfi(options), {
     path: ['native'],
     error:
-      "ubatchSize, kvUnified, kvTokens, rope, placement, poll and kvCacheTypes other than 'f16' and 'q8_0' " +
-      "need native 'ffi', got 'addon'",
+      "ubatchSize, kvUnified, kvTokens, pooling, rope, placement, poll and kvCacheTypes other than 'f16' " +
+      "and 'q8_0' need native 'ffi', got 'addon'",
   })
 
 interface FfiOptions {
@@ -169,13 +187,16 @@ interface FfiOptions {
   readonly poll: number
   readonly ubatchSize?: unknown
   readonly kvTokens?: unknown
+  readonly pooling?: unknown
   readonly rope?: unknown
   readonly placement?: unknown
 }
 
 function needsFfi(options: FfiOptions): boolean {
-  const { kvCacheType, kvUnified, poll, ubatchSize, kvTokens, rope, placement } = options
-  const given = [ubatchSize, kvTokens, rope, placement].some((option) => option !== undefined)
+  const { kvCacheType, kvUnified, poll, ubatchSize, kvTokens, pooling, rope, placement } = options
+  const given = [ubatchSize, kvTokens, pooling, rope, placement].some(
+    (option) => option !== undefined,
+  )
   const isKnown = kvCacheType === 'f16' || kvCacheType === 'q8_0'
   return given || !isKnown || kvUnified === 'on' || poll !== 50
 }

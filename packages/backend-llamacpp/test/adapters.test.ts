@@ -109,6 +109,14 @@ t.test(
     t.same(await greedy(backend, both), await merged(1.5), 'two at once')
     t.same(await greedy(backend, []), base, 'and none again')
 
+    const embed = async (adapters: readonly AppliedAdapter[] = []) =>
+      (await backend.embed!([prompt], adapters))[0]!
+    const plain = await embed()
+    const adapted = await embed([{ adapter, scale: 1 }])
+    t.notSame(adapted, plain, 'embeddings have them, too')
+    t.same(await embed([{ adapter: none, scale: 1 }]), plain)
+    t.same(await embed(), plain, 'and none again')
+
     adapter.dispose()
     t.same(await greedy(backend, []), base)
     t.same(await greedy(backend, [{ adapter: twice, scale: 0.5 }]), await merged(1))

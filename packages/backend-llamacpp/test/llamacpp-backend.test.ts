@@ -330,6 +330,31 @@ t.test('embeddings have a context of their own', async (t) => {
   )
 })
 
+t.test('embeddings as the tokens are made into one', async (t) => {
+  const tokens = [1, 264, 270, 271]
+  const embed = async (pooling?: 'none' | 'mean' | 'last') => {
+    const backend = await openTiny(t, { contextSize: 128, ...(pooling && { pooling }) })
+    t.equal(backend.model.details?.['pooling'], pooling)
+    return (await backend.embed!([tokens, tokens.slice(0, 2)])).map((vector) => [...vector])
+  }
+  const [each = [], two = []] = await embed('none')
+  const size = each.length / tokens.length
+  t.equal(two.length, 2 * size)
+  const rows = tokens.map((_, row) => each.slice(row * size, (row + 1) * size))
+  const unit = (vector: readonly number[]) => {
+    const length = Math.hypot(...vector)
+    return vector.map((value) => value / length)
+  }
+  const near = (a: readonly number[] = [], b: readonly number[] = []) =>
+    a.length === b.length && a.every((value, at) => Math.abs(value - b[at]!) < 1e-3)
+  const mean = rows[0]!.map((_, at) => rows.reduce((sum, row) => sum + row[at]!, 0))
+  t.notOk(near(each, unit(each)), 'single tokens have any length')
+  t.ok(near((await embed('mean'))[0], unit(mean)))
+  t.ok(near((await embed('last'))[0], unit(rows.at(-1)!)))
+  t.ok(near((await embed())[0], unit(rows.at(-1)!)), 'a model that says nothing')
+  await t.rejects(openTiny(t, { native: 'addon', pooling: 'mean' }), /pooling.* need native/)
+})
+
 t.test('what gaps between slots cost', async (t) => {
   const layout = new SlotLayout()
   t.equal(layout.lostMs([0, 2, 4]), 0, 'nothing is known')

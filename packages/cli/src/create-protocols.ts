@@ -69,6 +69,7 @@ function setDefaults({ config, sources }: LoadedConfig) {
     sources.get(`api.defaults.${name}`) !== 'default'
   const sampling: Partial<SamplingParams> = {
     ...(isSet('temperature') && { temperature: defaults.temperature }),
+    ...(defaults.seed !== null && { seed: defaults.seed }),
     ...(isSet('top_k') && { topK: defaults.top_k }),
     ...(isSet('top_p') && { topP: defaults.top_p }),
     ...(isSet('min_p') && { minP: defaults.min_p }),

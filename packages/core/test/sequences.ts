@@ -29,6 +29,8 @@ export function sequenceOf(
       pin: false,
       progress: false,
       logprobs: undefined,
+      drawLogprobs: undefined,
+      keepMs: undefined,
       promptLogprobs: undefined,
       speculative: true,
       slot: undefined,

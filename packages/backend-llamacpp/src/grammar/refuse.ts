@@ -14,3 +14,17 @@ export function refused(message: string, details: Readonly<Record<string, unknow
 export function refusedSchema(pointer: string, reason: string): CllmError {
   return refused(`The JSON schema cannot be kept to: ${pointer}: ${reason}`, { pointer, reason })
 }
+
+/** The errors for strings that cannot be written, in whose place others may be. */
+const unkept = new WeakSet<CllmError>()
+
+/** The error for strings that output cannot be kept to. */
+export function refusedStrings(pointer: string, reason: string): CllmError {
+  const error = refusedSchema(pointer, reason)
+  unkept.add(error)
+  return error
+}
+
+/** Whether an error says that strings cannot be kept to, and nothing else. */
+export const isOfStrings = (error: unknown): error is CllmError =>
+  error instanceof CllmError && unkept.has(error)

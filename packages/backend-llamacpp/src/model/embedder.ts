@@ -1,29 +1,45 @@
 import { CllmError, type TokenId } from '@cllm/core'
+import type { AppliedNativeAdapter, LogitsContext } from '../native/logits-context.js'
 import type { NativeContext } from '../native/native.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
 /** What one pass takes. */
-export interface EmbeddingLimits {
+export interface EmbeddingOptions {
   /** Of all inputs together. */
   readonly tokens: number
   readonly inputs: number
+  /** Whether each token's vector is wanted, as it is. */
+  readonly eachToken: boolean
 }
+
+/** The context of embeddings; the addon's has no adapters. */
+export type EmbeddingContext = NativeContext & Partial<Pick<LogitsContext, 'setAdapters'>>
 
 /** Computes embeddings in a context of their own, which is made when it is first needed. */
 export class Embedder {
-  readonly #open: () => Promise<NativeContext>
+  readonly #open: () => Promise<EmbeddingContext>
   readonly #vocabulary: Vocabulary
-  readonly #limits: EmbeddingLimits
-  #context: NativeContext | undefined
+  readonly #limits: EmbeddingOptions
+  #context: EmbeddingContext | undefined
 
-  constructor(open: () => Promise<NativeContext>, vocabulary: Vocabulary, limits: EmbeddingLimits) {
+  constructor(
+    open: () => Promise<EmbeddingContext>,
+    vocabulary: Vocabulary,
+    limits: EmbeddingOptions,
+  ) {
     this.#open = open
     this.#vocabulary = vocabulary
     this.#limits = limits
   }
 
-  /** The vectors of these inputs, computed in one pass: pooled as the model says and of length 1. */
-  async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
+  /**
+   * The vectors of these inputs, computed in one pass: pooled as the model says and of length 1, or of an
+   * input's tokens one after the other.
+   */
+  async embed(
+    inputs: readonly (readonly TokenId[])[],
+    adapters: readonly AppliedNativeAdapter[] = [],
+  ): Promise<number[][]> {
     for (const tokens of inputs) this.#check(tokens)
     const total = inputs.reduce((sum, tokens) => sum + tokens.length, 0)
     if (total > this.#limits.tokens || inputs.length > this.#limits.inputs) {
@@ -34,18 +50,26 @@ export class Embedder {
       )
     }
     const context = (this.#context ??= await this.#open())
+    if (adapters.length > 0) context.setAdapters?.(adapters)
     context.initBatch(total)
+    const { eachToken } = this.#limits
     for (const [sequence, tokens] of inputs.entries()) {
-      context.addToBatch(sequence, 0, tokens, [tokens.length - 1])
+      const wanted = eachToken ? [...tokens.keys()] : [tokens.length - 1]
+      context.addToBatch(sequence, 0, tokens, wanted)
     }
     try {
       await context.decodeBatch()
       let end = 0
-      return inputs.map((tokens, sequence) =>
-        finish(context.getEmbedding((end += tokens.length), sequence)),
-      )
+      return inputs.map(({ length }, sequence) => {
+        const first = end
+        end += length
+        if (!eachToken) return finish(context.getEmbedding(end, sequence))
+        return [...(context.getTokenEmbeddings?.(first, length) ?? [])]
+      })
     } finally {
       for (const sequence of inputs.keys()) context.disposeSequence(sequence)
+      // one that is taken away must be in no context
+      if (adapters.length > 0) context.setAdapters?.([])
     }
   }
 

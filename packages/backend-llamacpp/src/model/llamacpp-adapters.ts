@@ -8,7 +8,11 @@ import {
   CllmError,
   type LoadedAdapter,
 } from '@cllm/core'
-import type { LogitsContext, NativeAdapter } from '../native/logits-context.js'
+import type {
+  AppliedNativeAdapter,
+  LogitsContext,
+  NativeAdapter,
+} from '../native/logits-context.js'
 import type { FfiLoadedModel } from '../native/native.js'
 import { type AdapterBase, checkAdapter } from './check-adapter.js'
 
@@ -67,14 +71,17 @@ export class LlamaCppAdapters implements BackendAdapters {
   }
 
   #apply(adapters: readonly AppliedAdapter[]): void {
-    const native = adapters.map(({ adapter, scale }) => {
-      if (adapter instanceof LlamaCppAdapter) return { adapter: adapter.native, scale }
-      throw new CllmError('backend_failed', 'an adapter is not one of this backend')
-    })
-    this.context.setAdapters(native)
+    this.context.setAdapters(nativeAdapters(adapters))
     this.#applied = keyOf(adapters)
   }
 }
+
+/** The adapters as a context takes them. Throws `backend_failed` for one of another backend. */
+export const nativeAdapters = (adapters: readonly AppliedAdapter[] = []): AppliedNativeAdapter[] =>
+  adapters.map(({ adapter, scale }) => {
+    if (adapter instanceof LlamaCppAdapter) return { adapter: adapter.native, scale }
+    throw new CllmError('backend_failed', 'an adapter is not one of this backend')
+  })
 
 const keyOf = (adapters: readonly AppliedAdapter[] = []): string =>
   adapters.map(({ adapter, scale }) => `${adapter.key}*${scale}`).join('+')

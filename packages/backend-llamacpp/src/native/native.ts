@@ -1,3 +1,4 @@
+import type { PoolingType } from './pooling-types.js'
 import type { JinjaTemplate } from './jinja-template.js'
 import type { LogitsContext, NativeAdapter } from './logits-context.js'
 import type { NativePairFormat } from './pair-format.js'
@@ -120,6 +121,8 @@ export interface NativeContext {
    * @param tokens - up to the end of the sequence's, in the batch
    */
   getEmbedding(tokens: number, sequence: number): Float32Array
+  /** The vectors of so many tokens of the batch, from one on, where they are not made into one. */
+  getTokenEmbeddings?(first: number, count: number): Float32Array
   getThreads(): number
   dispose(): Promise<void>
 }
@@ -160,6 +163,8 @@ export interface NativeContextOptions {
   readonly kvCacheType: KvCacheType
   /** Computes embeddings; default false. */
   readonly embeddings?: boolean
+  /** Of embeddings; default: as the model says. */
+  readonly pooling?: PoolingType | undefined
   /** Logits that one forward pass can give out; default: of each token. */
   readonly outputs?: number
   /** Tokens that are computed at once; default: `batchSize`. */
@@ -193,6 +198,8 @@ export interface PlacementOptions {
   /** Tensors whose name matches a pattern go to a device. */
   readonly overrideTensors?: readonly { readonly pattern: string; readonly device: string }[]
 }
+
+export type { PoolingType } from './pooling-types.js'
 
 /** Where llama.cpp computes. */
 export type GpuKind = 'metal' | 'cuda' | 'vulkan'

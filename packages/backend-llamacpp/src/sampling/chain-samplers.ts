@@ -52,6 +52,8 @@ class ContextSampler implements TokenSampler {
   #position = 0
   #start = 0
   #tokens: readonly TokenId[] = []
+  /** By the index that was drawn from. */
+  readonly #drawn = new Map<number, OutputLogprobs>()
 
   constructor(context: LogitsContext, sampler: ChainSampler) {
     this.#context = context
@@ -64,10 +66,18 @@ class ContextSampler implements TokenSampler {
     this.#tokens = tokens
   }
 
-  draw(index: number): TokenId {
+  draw(index: number, listed?: number): TokenId {
     const logits = this.#context.logits(index)
     if (logits === undefined) return -1
-    return this.#sampler.draw(logits, this.#position, this.#start, this.#tokens)
+    const token = this.#sampler.draw(logits, this.#position, this.#start, this.#tokens)
+    if (listed !== undefined) this.#drawn.set(index, this.#sampler.drawn(token, listed))
+    return token
+  }
+
+  drawn(index: number): OutputLogprobs | undefined {
+    const logprobs = this.#drawn.get(index)
+    this.#drawn.delete(index)
+    return logprobs
   }
 
   logprobs(index: number, token: TokenId, count: number): OutputLogprobs {

@@ -8,8 +8,8 @@ export interface PassResults {
 }
 
 /** Whether the item wants log probabilities. */
-export const hasLogprobs = ({ logprobs, scores }: BatchItem): boolean =>
-  logprobs !== undefined || scores !== undefined
+export const hasLogprobs = ({ logprobs, drawLogprobs, scores }: BatchItem): boolean =>
+  logprobs !== undefined || drawLogprobs !== undefined || scores !== undefined
 
 /**
  * Adds log probabilities to a pass's drawn tokens, and scores known ones, where they are wanted. One
@@ -24,8 +24,13 @@ export async function readLogprobs(
   let first = 0
   for (const index of order) {
     const item = batch[index]!
-    const { position, tokens, logprobs: count, scores: scored } = item
-    if (count !== undefined) {
+    const { position, tokens, logprobs: count, drawLogprobs, scores: scored } = item
+    if (drawLogprobs !== undefined) {
+      outputs[index] = outputs[index]!.map((output) => {
+        const logprobs = samplerOf(item).drawn?.(first + output.position - position)
+        return logprobs === undefined ? output : { ...output, logprobs }
+      })
+    } else if (count !== undefined) {
       const read: StepOutput[] = []
       for (const output of outputs[index]!) {
         const at = first + output.position - position

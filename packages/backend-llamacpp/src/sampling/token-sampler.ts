@@ -15,8 +15,13 @@ export interface TokenSampler extends Sampler {
    * @param tokens - the tokens of the batch item, starting at position `start`
    */
   prepare(position: number, start: number, tokens: readonly TokenId[]): void
-  /** Draws from the logits of the batch's token with this index; negative when there are none. */
-  draw(index: number): TokenId | Promise<TokenId>
+  /**
+   * Draws from the logits of the batch's token with this index; negative when there are none.
+   * @param listed - so many of the likeliest tokens of the draw are kept for {@link drawn}
+   */
+  draw(index: number, listed?: number): TokenId | Promise<TokenId>
+  /** How likely tokens were in the last draw at this index: what it was asked to keep. */
+  drawn?(index: number): OutputLogprobs | undefined
   /** The model's own distribution at that index: of a token, and of the `count` likeliest. */
   logprobs(index: number, token: TokenId, count: number): OutputLogprobs | Promise<OutputLogprobs>
 }

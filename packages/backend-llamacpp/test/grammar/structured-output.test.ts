@@ -1,3 +1,4 @@
+import { isIPv4, isIPv6 } from 'node:net'
 import type { Backend, JsonSchema, OutputConstraint, Sampler } from '@cllm/core'
 import { CllmError } from '@cllm/core'
 import { Ajv2020 } from 'ajv/dist/2020.js'
@@ -126,6 +127,7 @@ t.test('what cannot be kept to is refused, and where it is', async (t) => {
   }
   const wrong: [schema: JsonSchema, pointer: string, reason?: RegExp][] = [
     [{ not: { type: 'string' } }, '#/not', /keyword not/],
+    [{ anyOf: [{ type: 'string', pattern: '(a)\\1' }] }, '#/anyOf/0/pattern'],
     [{ type: 'integer', multipleOf: 0 }, '#/multipleOf'],
     [{ if: {}, else: {} }, '#/if'],
     [{ properties: { a: { dependentSchemas: {} } } }, '#/properties/a/dependentSchemas'],
@@ -255,6 +257,15 @@ t.test('what zod, pydantic and OpenAPI tools write', async (t) => {
       ],
       discriminator: { propertyName: 'kind' },
     },
+    "pydantic's Decimal with its digits": {
+      anyOf: [
+        { type: 'number', minimum: 0, maximum: 99 },
+        {
+          type: 'string',
+          pattern: '^(?!^[-+.]*$)[+-]?0*(?:\\d{0,4}|(?=[\\d.]{1,7}0*$)\\d{0,4}\\.\\d{0,2}0*$)',
+        },
+      ],
+    },
     'what contains': { type: 'array', contains: { const: 1 }, maxItems: 3 },
     dependent: {
       properties: { a: { const: 1 }, b: { const: 2 } },
@@ -282,6 +293,36 @@ t.test('what zod, pydantic and OpenAPI tools write', async (t) => {
       const accepts = ajv.compile(schema)
       return { title, schema, accepts: (value: unknown) => accepts(value) }
     }),
+    {
+      title: 'a kind that has a default, as pydantic writes it',
+      schema: {
+        $defs: {
+          A: { type: 'object', properties: { kind: { const: 'a', default: 'a' } } },
+          B: { type: 'object', properties: { kind: { const: 'b', default: 'b' } } },
+        },
+        oneOf: [{ $ref: '#/$defs/A' }, { $ref: '#/$defs/B' }],
+        discriminator: { propertyName: 'kind', mapping: { a: '#/$defs/A', b: '#/$defs/B' } },
+      },
+      accepts: (value: unknown) => ['a', 'b'].includes((value as { kind: string }).kind),
+    },
+    {
+      title: 'networks',
+      schema: {
+        properties: {
+          four: { format: 'ipv4network' },
+          six: { format: 'ipv6interface' },
+          packed: { format: 'base64url', maxLength: 12 },
+        },
+        required: ['four', 'six', 'packed'],
+      },
+      accepts: (value: unknown) => {
+        const { four = '', six = '', packed = '' } = value as Record<string, string>
+        const [address = '', bits = '32'] = four.split('/')
+        const [other = '', prefix = '0'] = six.split('/')
+        const isOne = isIPv4(address) && bits === '32' && isIPv6(other) && Number(prefix) <= 128
+        return isOne && packed.length % 4 === 0
+      },
+    },
     {
       title: 'OpenAPI 3.0',
       schema: {

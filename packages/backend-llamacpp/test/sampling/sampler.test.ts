@@ -294,6 +294,50 @@ t.test("logprobs are the model's own, whatever the sampling", async (t) => {
   const hot = await ask({ temperature: 5, seed: 3, topK: 40, repetitionPenalty: 1.5 }, 20)
   t.same(hot.logprobs?.top, top, 'of the distribution before temperature, penalties and cuts')
 
+  await t.test('of a draw: after temperature, penalties, bias and cuts', async (t) => {
+    const drawn = async (params: Parameters<typeof sampling>[0], count = 20) => {
+      backend.release(0)
+      const sampler = backend.createSampler(sampling(params), tokens)
+      const outputs = [tokens.length - 1]
+      const item = { slot: 0, position: 0, tokens, outputs, sampler, drawLogprobs: count }
+      const step = await backend.step([item])
+      sampler.dispose()
+      const { token, logprobs } = step.outputs[0]![0]!
+      return { token, ...logprobs! }
+    }
+    const near = (a: number, b: number) => Math.abs(a - b) < 2e-3
+    const sumOf = (list: readonly { logprob: number }[]) =>
+      list.reduce((sum, { logprob }) => sum + Math.exp(logprob), 0)
+    const certain = await drawn({ temperature: 0 })
+    t.same(certain.top, [{ token: top[0]!.token, logprob: 0 }])
+    t.equal(certain.logprob, 0)
+    for (const temperature of [1, 3]) {
+      const five = await drawn({ temperature, topK: 5, topP: 1, seed: 9 })
+      t.same(
+        five.top.map(({ token }) => token),
+        top.slice(0, 5).map(({ token }) => token),
+      )
+      t.ok(near(sumOf(five.top), 1), 'what a cut leaves is all there is')
+      const ratio = (top[0]!.logprob - top[4]!.logprob) / temperature
+      t.ok(near(five.top[0]!.logprob - five.top[4]!.logprob, ratio), `temperature ${temperature}`)
+      t.equal(five.top.find(({ token }) => token === five.token)?.logprob, five.logprob)
+    }
+    const whole = await drawn({ temperature: 1, topK: 0, topP: 1, seed: 9 })
+    t.ok(
+      whole.top.every(({ logprob }, at) => near(logprob, top[at]!.logprob)),
+      'nothing is cut',
+    )
+    const moved = await drawn({
+      temperature: 0.8,
+      dynamicTemperatureRange: 0.5,
+      topK: 5,
+      logitBias: [[top[0]!.token, -Infinity]],
+    })
+    t.notOk(moved.top.some(({ token }) => token === top[0]!.token))
+    t.ok(near(sumOf(moved.top), 1))
+    t.same((await drawn({ temperature: 1 }, 0)).top, [])
+  })
+
   // every token's probability, one forced draw at a time
   let sum = 0
   const near = (a: number, b: number) => Math.abs(a - b) < 2e-3

@@ -32,8 +32,9 @@ With \`ignoreEos\`, the output ends where the constraint allows no further token
 ${rows.join('\n')}
 
 What is no keyword of JSON schema's is an annotation and is ignored, as the standard says: \`title\`,
-\`default\`, OpenAPI's \`discriminator\` and \`example\` … Other dialects are read as they are meant:
-OpenAPI 3.0's \`nullable\`, limits that are true or false, lists of \`items\`.
+\`default\`, OpenAPI's \`example\` … Other dialects are read as they are meant: OpenAPI 3.0's
+\`nullable\`, limits that are true or false, lists of \`items\`; the property that a \`discriminator\` names is
+always written.
 
 Schemas as zod 4, pydantic and OpenAPI tools write them say nothing of further properties and mean that
 there are none: such objects have the properties that are named. To have any others, say

@@ -37,7 +37,8 @@ export async function fingerprintOf(
     versions: currentVersions,
   }
   const text = JSON.stringify(Object.entries(parts).toSorted(([a], [b]) => (a < b ? -1 : 1)))
-  return `fp_${createHash('sha256').update(text).digest('hex').slice(0, 16)}`
+  // begins as llama-server's do, whose clients look at the b
+  return `b0-${createHash('sha256').update(text).digest('hex').slice(0, 16)}`
 }
 
 /** A plug-in's model may be no file. */

@@ -117,6 +117,7 @@ function toLlamaCppOptions(engine: CllmConfig['engine']) {
     mlock: engine.mlock,
     ...toNativeOptions(engine),
     ignoreMemoryCheck: engine.ignore_memory_check,
+    ...(engine.reasoning === 'auto' ? {} : { reasoning: engine.reasoning === 'on' }),
     ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),
   }
 }

@@ -25,6 +25,7 @@ export function toNativeOptions(engine: EngineConfig) {
     kvUnified: engine.kv_unified,
     kvTokens: engine.kv_tokens,
     ubatchSize: engine.ubatch_size,
+    pooling: engine.pooling,
     rope: Object.keys(rope).length > 0 ? rope : null,
     placement: Object.keys(placement).length > 0 ? placement : null,
   })

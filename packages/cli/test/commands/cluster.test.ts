@@ -155,7 +155,7 @@ t.test('one of several engines of a server is killed: no token is lost', async (
     await Promise.all(Array.from({ length: 8 }, (_, index) => answer(index, onChunk)))
   const undisturbed = await all()
   t.ok(undisturbed.every(({ content }) => content.length > 100))
-  t.match(undisturbed[0]?.computedBy, /^fp_[0-9a-f]{16}$/)
+  t.match(undisturbed[0]?.computedBy, /^b0-[0-9a-f]{16}$/)
   chunks = 0
   const disturbed = await all((count) => {
     if (count === 60) process.kill(engines[0]!, 'SIGKILL')

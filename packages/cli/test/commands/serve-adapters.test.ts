@@ -118,6 +118,13 @@ t.test('adapters are models, and requests choose them', async (t) => {
   t.same(await Promise.all(streams), whole, 'as if nothing had happened')
   t.same(await tell(t, url, { model: 'stories:pirate' }), pirate, 'with the adapter loaded later')
 
+  const embed = async (model: string) => {
+    const made = await post(url, '/v1/embeddings', { model, input: 'the sea' })
+    return ((await made.json()) as { data: { embedding: number[] }[] }).data[0]!.embedding
+  }
+  const vectors = await Promise.all(['stories', 'stories:pirate', 'stories:sailor'].map(embed))
+  t.equal(new Set(vectors.map(([first]) => first)).size, 3, 'embeddings have adapters')
+
   const unload = async (lora_name: string) =>
     await post(url, '/v1/unload_lora_adapter', { lora_name })
   t.match(await (await unload('pirate')).text(), /'pirate' removed/)
@@ -126,11 +133,7 @@ t.test('adapters are models, and requests choose them', async (t) => {
     [post(url, '/completion', { ...greedy, model: 'stories:pirate' }), 404, /stories:pirate/],
     [post(url, '/completion', { ...greedy, lora: 5 }), 400, /lora: expected the name/],
     [post(url, '/completion', { ...greedy, lora: [{ scale: 1 }] }), 400, /lora/],
-    [
-      post(url, '/v1/embeddings', { model: 'stories:sailor', input: 'x' }),
-      400,
-      /without an adapter/,
-    ],
+    [post(url, '/v1/embeddings', { model: 'stories:nobody', input: 'x' }), 404, /stories:nobody/],
     [post(url, '/lora-adapters', [{ id: 9, scale: 1 }]), 404, /no adapter 9/],
     [post(url, '/lora-adapters', { id: 1 }), 400, /a JSON array, instead got a object/],
     [load('sailor', files.pirate), 400, /unload it first/],

@@ -1,4 +1,9 @@
-import type { Embedding, EngineCalls, EngineInfo } from '../contracts/engine/engine-client.js'
+import type {
+  Embedding,
+  EmbedOptions,
+  EngineCalls,
+  EngineInfo,
+} from '../contracts/engine/engine-client.js'
 import type { Prompt } from '../contracts/engine/generate-request.js'
 import type { EngineActivity } from '../contracts/engine/engine-activity.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
@@ -46,11 +51,8 @@ export class EngineControl implements EngineCalls {
   }
 
   /** The embedding of an input. Throws `unsupported`. */
-  async embed(
-    input: Prompt,
-    { signal }: { readonly signal?: AbortSignal } = {},
-  ): Promise<Embedding> {
-    return await this.engine.embeddings.embed(input, signal)
+  async embed(input: Prompt, options?: EmbedOptions): Promise<Embedding> {
+    return await this.engine.embeddings.embed(input, options)
   }
 
   /** A conversation as the model's template writes it. */

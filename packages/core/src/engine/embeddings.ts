@@ -1,15 +1,18 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../contracts/model/backend.js'
-import type { Embedding } from '../contracts/engine/engine-client.js'
+import type { EmbedOptions, Embedding } from '../contracts/engine/engine-client.js'
 import type { Prompt } from '../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
+import { AdapterTable } from './adapters/adapter-table.js'
+import type { RequestAdapters } from './adapters/request-adapters.js'
 import { PartQueue } from './input/part-queue.js'
 import { resolvePrompt } from './input/resolve-prompt.js'
 
 interface Job {
   readonly tokens: readonly TokenId[]
+  readonly adapters: RequestAdapters
   readonly resolve: (vector: readonly number[]) => void
   readonly reject: (error: CllmError) => void
 }
@@ -31,6 +34,7 @@ export class Embeddings {
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
     @inject(PartQueue) private readonly parts: PartQueue,
+    @inject(AdapterTable) private readonly adapters: AdapterTable,
   ) {}
 
   /** Whether inputs are being computed. */
@@ -42,7 +46,21 @@ export class Embeddings {
    * The embedding of an input. Throws `unsupported` where the backend has none, and `cancelled` when
    * the signal aborts.
    */
-  async embed(input: Prompt, signal?: AbortSignal): Promise<Embedding> {
+  async embed(input: Prompt, options: EmbedOptions = {}): Promise<Embedding> {
+    const adapters = this.adapters.resolve(options.adapters)
+    const release = this.adapters.hold(adapters)
+    try {
+      return await this.#embed(input, adapters, options.signal)
+    } finally {
+      release()
+    }
+  }
+
+  async #embed(
+    input: Prompt,
+    adapters: RequestAdapters,
+    signal: AbortSignal | undefined,
+  ): Promise<Embedding> {
     const { backend, tokenizer, parts } = this
     if (!backend.capabilities.embeddings || backend.embed === undefined) {
       throw new CllmError('unsupported', 'This backend has no embeddings', {
@@ -59,7 +77,7 @@ export class Embeddings {
     let onAbort = (): void => {}
     const vector = new Promise<readonly number[]>((resolve, reject) => {
       if (this.#closed !== undefined) throw this.#closed
-      const job = { tokens, resolve, reject }
+      const job = { tokens, adapters, resolve, reject }
       onAbort = () => this.#leave(job)
       signal?.addEventListener('abort', onAbort, { once: true })
       this.#queue.push(job)
@@ -114,9 +132,10 @@ export class Embeddings {
     const { contextSize, embeddingTokens = contextSize, embeddingInputs = 1 } = this.backend.limits
     let room = embeddingTokens
     let count = 0
-    for (const { tokens } of this.#queue.slice(0, embeddingInputs)) {
+    const [first] = this.#queue
+    for (const { tokens, adapters } of this.#queue.slice(0, embeddingInputs)) {
       room -= tokens.length
-      if (room < 0) break
+      if (room < 0 || adapters.key !== first?.adapters.key) break
       count++
     }
     return Math.max(1, count)
@@ -134,7 +153,9 @@ export class Embeddings {
   /** Returns false when the pass failed and its inputs are still to be computed. */
   async #compute(jobs: readonly Job[]): Promise<boolean> {
     try {
-      const vectors = (await this.backend.embed?.(jobs.map(({ tokens }) => tokens))) ?? []
+      const { applied = [] } = jobs[0]?.adapters ?? {}
+      const inputs = jobs.map(({ tokens }) => tokens)
+      const vectors = (await this.backend.embed?.(inputs, applied)) ?? []
       for (const [index, { resolve }] of jobs.entries()) resolve(vectors[index] ?? [])
     } catch (error) {
       if (jobs.length > 1) return false

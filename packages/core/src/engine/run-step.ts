@@ -113,7 +113,7 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
     const item: BatchItem = { slot, position, tokens: chunk, outputs: [], ...more }
     return scores === undefined || sampler === undefined ? item : { ...item, sampler, scores }
   }
-  const { logprobs } = sequence.request
+  const { logprobs, drawLogprobs } = sequence.request
   const drafts = draft?.length ?? 0
   const last = end - 1 - discarded
   return {
@@ -125,6 +125,7 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
     ...(drafts === 0 ? {} : { drafts }),
     sampler,
     ...(logprobs === undefined ? {} : { logprobs }),
+    ...(drawLogprobs === undefined ? {} : { drawLogprobs }),
     ...(scores === undefined ? {} : { scores }),
   }
 }

@@ -6,7 +6,7 @@ import { silentLogger, type Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { ModelLoader } from './model-loader.js'
 import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-options.js'
-import { resolveModelName } from './resolve-model-name.js'
+import { aliasesOf, resolveModelName } from './resolve-model-name.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
 import { PooledModel, type LoadableModel } from './pooled-model.js'
 import type { ClosableDirectory } from '../server/closable-directory.js'
@@ -17,6 +17,8 @@ export interface ModelPoolParts {
   readonly models: readonly LoadableModel[]
   /** Further names of models; `*` matches every unknown name. */
   readonly aliases?: Readonly<Record<string, string>>
+  /** Words that the status of each model has; default: none. */
+  readonly tags?: readonly string[]
   /** Default: {@link defaultModelPoolOptions}. */
   readonly options?: Partial<ModelPoolOptions>
   /** Called when an engine has stopped for good; its next use loads the model again. */
@@ -35,14 +37,16 @@ export interface ModelPoolParts {
 export class ModelPool implements ClosableDirectory {
   readonly #models = new Map<string, PooledModel>()
   readonly #aliases: ReadonlyMap<string, string>
+  readonly #tags: readonly string[]
   readonly #loader: ModelLoader
   readonly #clock: Clock
 
-  constructor({ models, aliases = {}, options, onLost, ...parts }: ModelPoolParts) {
+  constructor({ models, aliases = {}, tags = [], options, onLost, ...parts }: ModelPoolParts) {
     const { clock = systemClock, logger = silentLogger } = parts
     const all = { ...defaultModelPoolOptions, ...options }
     this.#clock = clock
     this.#aliases = new Map(Object.entries(aliases))
+    this.#tags = tags
     this.#loader = new ModelLoader(all, clock, logger, onLost)
     for (const source of models) this.add(source)
   }
@@ -62,7 +66,8 @@ export class ModelPool implements ClosableDirectory {
   }
 
   status(id?: string): ModelStatus {
-    return this.#find(id).status
+    const { status } = this.#find(id)
+    return { ...status, aliases: aliasesOf(status.name, this.#aliases), tags: this.#tags }
   }
 
   async unload(id: string): Promise<void> {

@@ -17,3 +17,9 @@ export function resolveModelName(
   const message = `model: expected one of ${known}, instead got "${name.slice(0, 100)}"`
   throw new CllmError('model_not_found', message, { details: { field: 'model' } })
 }
+
+/** The other names of a model; not those that match every unknown name. */
+export const aliasesOf = (name: string, aliases: ReadonlyMap<string, string>): string[] =>
+  [...aliases]
+    .filter(([alias, meant]) => meant === name && alias !== anyName)
+    .map(([alias]) => alias)

@@ -54,13 +54,12 @@ async function answer(
   calls.set(call, controller)
   try {
     assertEngineCall(name)
-    const more = takesSignal(name) ? [{ signal: controller.signal }] : []
+    const [first, options] = message.arguments
+    const given = takesSignal(name)
+      ? [first, { ...(options as object | undefined), signal: controller.signal }]
+      : [...message.arguments]
     const method = control[name] as (...values: readonly unknown[]) => Promise<unknown>
-    send({
-      type: 'result',
-      call,
-      value: await method.apply(control, [...message.arguments, ...more]),
-    })
+    send({ type: 'result', call, value: await method.apply(control, given) })
   } catch (error) {
     send({ type: 'error', call, error: CllmError.from(error).serialize() })
   } finally {

@@ -72,10 +72,10 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     values: readonly unknown[],
   ): Promise<unknown> {
     if (!takesSignal(name)) return await this.#call(name, values)
-    const [input, { signal } = {}] = values as Parameters<EngineClient['embed']>
+    const [input, { signal, ...others } = {}] = values as Parameters<EngineClient['embed']>
     if (signal?.aborted === true) throw cancelled(signal)
     const call = this.#nextCall
-    const answer = this.#call(name, [input])
+    const answer = this.#call(name, [input, ...(isEmpty(others) ? [] : [others])])
     const onAbort = (): void => this.#leave(call, cancelled(signal))
     signal?.addEventListener('abort', onAbort, { once: true })
     try {
@@ -134,3 +134,5 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     return error
   }
 }
+
+const isEmpty = (values: object): boolean => Object.keys(values).length === 0

@@ -315,6 +315,10 @@ t.test('aliases', async (t) => {
     ['a', 'large', undefined].map((name) => any.nameOf(name)),
     ['a', 'b', 'a'],
   )
+  t.same(aliased.status('b').aliases, ['small'])
+  t.same(any.status('b').aliases, [], 'what any unknown name is, is no name')
+  const tagged = new ModelPool({ models, clock, tags: ['chat'] })
+  t.same(tagged.status('a').tags, ['chat'])
 })
 
 t.test('models come and go', async (t) => {

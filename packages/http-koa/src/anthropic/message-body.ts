@@ -83,10 +83,17 @@ export function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasC
   return { stop_reason, stop_sequence: stop ?? null }
 }
 
-/** Token counts; those of the input are apart from what was in the cache. */
-export const usageOf = ({ promptTokens, cachedTokens, generatedTokens }: Usage) => ({
-  input_tokens: promptTokens - cachedTokens,
-  cache_creation_input_tokens: 0,
-  cache_read_input_tokens: cachedTokens,
-  output_tokens: generatedTokens,
-})
+/**
+ * Token counts; those of the input are apart from what was in the cache, and what is kept there from now on.
+ *
+ * @param kept - so many of the prompt's first tokens are kept
+ */
+export function usageOf({ promptTokens, cachedTokens, generatedTokens }: Usage, kept = 0) {
+  const created = Math.max(0, Math.min(kept, promptTokens) - cachedTokens)
+  return {
+    input_tokens: promptTokens - cachedTokens - created,
+    cache_creation_input_tokens: created,
+    cache_read_input_tokens: cachedTokens,
+    output_tokens: generatedTokens,
+  }
+}

@@ -77,7 +77,7 @@ export async function streamMessage(
   ctx: KoaContext,
   { events, promptTokens }: Generation,
   form: AnswerForm,
-  head: MessageHead,
+  { head, keptTokens }: { readonly head: MessageHead; readonly keptTokens: number | undefined },
 ): Promise<void> {
   const response = startEventStream(ctx)
   const send: Send = (type, members) => {
@@ -97,7 +97,7 @@ export async function streamMessage(
       blocks.push(parser.end())
       blocks.end()
       const delta = stopOf(event, blocks.hasCalls)
-      send('message_delta', { delta, usage: usageOf(event.usage) })
+      send('message_delta', { delta, usage: usageOf(event.usage, keptTokens) })
       send('message_stop')
     }
   } catch (error) {

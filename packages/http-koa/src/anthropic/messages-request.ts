@@ -14,6 +14,7 @@ import type { ThinkingLimit } from '../request/limit-thinking.js'
 import { onlyConstraint } from '../request/constraint.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 import { unsupported } from '../request/unsupported.js'
+import { type Breakpoint, breakpointOf, cacheControl, tokensUpTo } from './cache-control.js'
 import { blocksSchema, messagesSchema } from './content-blocks.js'
 import { toChatMessages } from './to-chat-messages.js'
 
@@ -24,6 +25,7 @@ const toolSchema = z.object(
     description: text.nullish(),
     input_schema: object.optional(),
     strict: boolean.nullish(),
+    cache_control: cacheControl,
   },
   'a tool with a name and an input_schema',
 )
@@ -72,6 +74,7 @@ export const messageSchema = z.object({
   top_k: integer(-1, largest).optional(),
   top_p: number(0, 1).optional(),
   metadata: object.optional(),
+  cache_control: cacheControl,
   ...commonFields,
 })
 
@@ -82,6 +85,8 @@ export type PromptFields = z.output<typeof countSchema>
 export interface MessageRequest {
   readonly request: GenerateRequest
   readonly form: AnswerForm
+  /** How many of the prompt's tokens are to be kept for later; absent: nothing is said of it. */
+  readonly keptTokens?: number
   /** How long it may think. */
   readonly limit?: ThinkingLimit | undefined
 }
@@ -121,22 +126,46 @@ export async function toMessageRequest(
   ])
   const kept = constraint === calls ? form : (forced?.form ?? { ...form, thinks: false })
   const budget = fields.thinking?.budget_tokens
+  const mark = await keptBy(fields, client)
   const settings = {
     ...commonSettings(fields),
     maxTokens: fields.max_tokens,
     stop: fields.stop_sequences,
     constraint,
     marks: marksOf(form.format),
+    keepMs: mark?.keepMs,
   }
   return {
     request: buildRequest(prompt, settings, defaults),
     // a constrained answer has no room for thinking
     form: kept,
+    ...(mark !== undefined && { keptTokens: await countKept(fields, client, prepared, mark) }),
     limit:
       budget === undefined || fields.thinking?.type === 'disabled'
         ? undefined
         : { budget, form: kept, afterThinking: forced?.afterThinking },
   }
+}
+
+/** The last mark of what is to be kept, where there is a place to keep it. */
+async function keptBy(
+  fields: z.output<typeof messageSchema>,
+  client: EngineClient,
+): Promise<Breakpoint | undefined> {
+  const mark = breakpointOf(fields)
+  if (mark === undefined) return undefined
+  return (await client.statistics()).cache === undefined ? undefined : mark
+}
+
+async function countKept(
+  fields: PromptFields,
+  client: EngineClient,
+  prepared: PreparedChat,
+  { message }: Breakpoint,
+): Promise<number> {
+  if (message === fields.messages.length - 1) return Infinity
+  const messages = fields.messages.slice(0, message + 1)
+  return await tokensUpTo(client, prepared, await toPrompt({ ...fields, messages }, client))
 }
 
 /** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */

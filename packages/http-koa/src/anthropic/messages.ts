@@ -23,12 +23,12 @@ export async function messages(ctx: KoaContext, anthropic: AnthropicContext): Pr
   const fields = await readFields(ctx, messageSchema, anthropic.unknownFields)
   const { model, client } = openModel(anthropic.directory, fields.model)
   const defaults = withOverrides(anthropicDefaults['/v1/messages'], anthropic.overrides)
-  const { request, form, limit } = await toMessageRequest(fields, client, defaults)
+  const { request, form, limit, keptTokens } = await toMessageRequest(fields, client, defaults)
   const [generation] = await startThinking(ctx, client, [request], limit)
   if (generation === undefined) return
   const head = messageHead(ctx, model)
   if (fields.stream === true) {
-    await streamMessage(ctx, generation, form, head)
+    await streamMessage(ctx, generation, form, { head, keptTokens })
     return
   }
   const answer = await collectAnswer(generation, form)
@@ -36,7 +36,7 @@ export async function messages(ctx: KoaContext, anthropic: AnthropicContext): Pr
     ...head,
     content: contentOf(ctx, answer),
     ...stopOf(answer.end, answer.calls.length > 0),
-    usage: usageOf(answer.end.usage),
+    usage: usageOf(answer.end.usage, keptTokens),
   }
 }
 

@@ -7,6 +7,7 @@ import type {
 } from '@cllm/core'
 import { chatFormatOf } from './format/chat-format-of.js'
 import { type AnswerForm, promptEnd } from './answer/create-answer-parser.js'
+import { thinkingVariables } from './thinking-variables.js'
 import { strictCalls } from './strict-calls.js'
 import { promptWithTools, type ToolDefinition } from './tool-prompt.js'
 
@@ -32,9 +33,11 @@ export interface PreparedChat {
 /** Puts the tools into the prompt as the model's template wants them. */
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
   const { tools, template, mostCalls, strict = [] } = chat
-  const format = await chatFormatOf(client)
+  const [format, { model }] = await Promise.all([chatFormatOf(client), client.info()])
   const rendered = promptWithTools(chat.messages, tools, format)
-  const variables = { ...template.variables, ...rendered.variables }
+  // what the operator has set, where the client does not say
+  const thinks = thinkingVariables(toBoolean(model.details?.['reasoning']))
+  const variables = { ...thinks, ...template.variables, ...rendered.variables }
   const { thinkingIsOpen, suffix } =
     template.continueFinalMessage === true || template.addGenerationPrompt === false
       ? { thinkingIsOpen: false, suffix: undefined }
@@ -54,3 +57,6 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   const { constraint, call } = strictCalls(tools, strict, form)
   return { prompt, form: { ...form, format: { ...format, calls: [call] } }, calls: constraint }
 }
+
+const toBoolean = (reasoning: unknown): boolean | undefined =>
+  typeof reasoning === 'boolean' ? reasoning : undefined

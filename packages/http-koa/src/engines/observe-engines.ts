@@ -1,4 +1,11 @@
-import { type Clock, type EngineDirectory, overriding, watchStream } from '@cllm/core'
+import {
+  type Clock,
+  CllmError,
+  defined,
+  type EngineDirectory,
+  overriding,
+  watchStream,
+} from '@cllm/core'
 import type { RequestObserver } from './request-observer.js'
 import { wrapEngines } from './wrap-engines.js'
 
@@ -16,6 +23,19 @@ export function observeEngines(
           onEvent: (event) => watch.onEvent(event, clock.now()),
           onEnd: (error) => watch.onEnd(clock.now(), error),
         })
+      },
+      async embed(input, options) {
+        const began = clock.now()
+        const tell = (tokens: number, error?: CllmError): void =>
+          observer.onEmbedded?.({ model, tokens, ms: clock.now() - began, ...defined({ error }) })
+        try {
+          const made = await client.embed(input, options)
+          tell(made.promptTokens)
+          return made
+        } catch (error) {
+          tell(0, CllmError.from(error))
+          throw error
+        }
       },
       async setScheduler(policy, options) {
         const info = await client.setScheduler(policy, options)

@@ -17,10 +17,22 @@ export interface RequestWatch {
   onEnd(now: number, error?: CllmError): void
 }
 
+/** An input that was embedded, or failed. */
+export interface EmbeddedInput {
+  readonly model: string
+  /** 0 where it failed. */
+  readonly tokens: number
+  /** Milliseconds from asking to having. */
+  readonly ms: number
+  readonly error?: CllmError
+}
+
 /** Observes every request that any protocol submits to an engine. */
 export interface RequestObserver {
   /** A request is submitted. An error thrown here fails the request. */
   onSubmit(request: ObservedRequest): RequestWatch
+  /** An input was embedded, or failed. */
+  onEmbedded?(input: EmbeddedInput): void
   /** The policy was changed. */
   onPolicy?(model: string, policy: string): void
 }

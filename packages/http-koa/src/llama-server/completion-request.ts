@@ -12,7 +12,6 @@ import { repeatRequest } from '../request/generation.js'
 import { logitBiasField, readLogitBias } from '../request/logit-bias.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 import { grammarConstraint, onlyConstraint } from '../request/constraint.js'
-import { unsupported } from '../request/unsupported.js'
 
 /** Likeliest tokens that the engine lists. */
 const mostLogprobs = 20
@@ -68,9 +67,6 @@ export async function toCompletionRequests(
   defaults: ProtocolDefaults,
 ): Promise<GenerateRequest[]> {
   const { n_probs: logprobs = 0 } = fields
-  if (logprobs > 0 && fields.post_sampling_probs === true) {
-    throw unsupported('post_sampling_probs', "probabilities are the model's own, before sampling")
-  }
   const { grammar, json_schema: schema } = fields
   const constraint = await onlyConstraint(client, [
     grammarConstraint(grammar),
@@ -88,7 +84,8 @@ export async function toCompletionRequests(
     ...samplersLeftOut(fields.samplers),
     maxTokens: most === -1 ? Infinity : most,
     constraint,
-    logprobs: logprobs > 0 ? logprobs : undefined,
+    [fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']:
+      logprobs > 0 ? logprobs : undefined,
     stop:
       typeof fields.stop === 'string' ? fields.stop : fields.stop?.filter((text) => text !== ''),
     logitBias: await readLogitBias(client, fields.logit_bias),

@@ -3,7 +3,6 @@ import {
   type EngineClient,
   type EngineInfo,
   type GenerateRequest,
-  type LikelyToken,
   type TokenId,
   type TokenLogprobs,
 } from '@cllm/core'
@@ -17,6 +16,7 @@ import {
 } from '../request/generation.js'
 import { withOverrides } from '../request/protocol-defaults.js'
 import { llamaServerDefaults } from './llama-server-defaults.js'
+import { probabilities } from './probabilities.js'
 import { readFields } from '../fields/read-fields.js'
 import { startEventStream } from '../stream/start-event-stream.js'
 import { timingsOf } from '../request/usage.js'
@@ -103,7 +103,7 @@ async function collect(
     index,
     content,
     tokens,
-    ...probabilities(logprobs),
+    ...probabilities(logprobs, about.request),
     ...ending(end!, about, content.includes('\n')),
   }
 }
@@ -149,7 +149,9 @@ async function stream(
         state.count++
         const { logprobs } = event
         const probable =
-          logprobs === undefined ? '' : JSON.stringify(probabilities([logprobs])).slice(1, -1)
+          logprobs === undefined
+            ? ''
+            : JSON.stringify(probabilities([logprobs], abouts[index]!.request)).slice(1, -1)
         const timed = isTimed ? timings[index]!.onToken() : undefined
         response.write(
           `data: {"index":${index},"content":${content},"tokens":[${event.token}],"stop":false,` +
@@ -172,23 +174,6 @@ async function stream(
     if (response.destroyed) return
     const body = llamaServerErrorBody(publicError(error, ctx.state.transport.logger))
     response.end(`data: ${JSON.stringify(body)}\n\n`)
-  }
-}
-
-const named = ({ token, text, bytes, logprob }: LikelyToken) => ({
-  id: token,
-  token: text,
-  bytes,
-  logprob,
-})
-
-function probabilities(tokens: readonly TokenLogprobs[]): object {
-  if (tokens.length === 0) return {}
-  return {
-    completion_probabilities: tokens.map((token) => ({
-      ...named(token),
-      top_logprobs: token.top.map(named),
-    })),
   }
 }
 

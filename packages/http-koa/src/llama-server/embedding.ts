@@ -1,8 +1,8 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, type Embedding } from '@cllm/core'
 import { z } from 'zod'
 import { abortOnClose } from '../stream/abort-on-close.js'
 import type { KoaContext } from '../routes/koa-context.js'
-import { embedAll } from '../request/embeddings.js'
+import { embedAll, isUnpooled } from '../request/embeddings.js'
 import { mixedPrompts, readPrompts } from '../fields/mixed-prompts.js'
 import { integer } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
@@ -21,7 +21,7 @@ export const embeddingSchema = z.object({
 export async function embedding(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const fields = await readFields(ctx, embeddingSchema, llama.unknownFields)
   const client = llama.directory.open(fields.model)
-  if ((fields.embd_normalize ?? 2) !== 2) {
+  if ((fields.embd_normalize ?? 2) !== 2 && !(await isUnpooled(client))) {
     throw unsupported('embd_normalize', 'vectors always have the Euclidean length 1')
   }
   const given = fields.input ?? fields.content
@@ -30,6 +30,19 @@ export async function embedding(ctx: KoaContext, llama: LlamaServerContext): Pro
       details: { field: 'input' },
     })
   }
-  const made = await embedAll(client, await readPrompts(client, given), abortOnClose(ctx))
-  ctx.body = made.map(({ vector }, index) => ({ index, embedding: [vector] }))
+  const eachToken = await isUnpooled(client)
+  const prompts = await readPrompts(client, given)
+  const made = await embedAll(client, prompts, abortOnClose(ctx), { eachToken })
+  ctx.body = made.map((one, index) => ({
+    index,
+    embedding: eachToken ? rowsOf(one) : [one.vector],
+  }))
+}
+
+/** The vectors of an input's tokens. */
+function rowsOf({ vector, promptTokens }: Embedding): number[][] {
+  const size = vector.length / promptTokens
+  return Array.from({ length: promptTokens }, (_, row) =>
+    vector.slice(row * size, (row + 1) * size),
+  )
 }

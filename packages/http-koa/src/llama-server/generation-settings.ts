@@ -23,6 +23,7 @@ export function generationSettings(
     | 'fallbackSampling'
     | 'stop'
     | 'logprobs'
+    | 'drawLogprobs'
     | 'adapters'
     | 'contextShift'
   >,
@@ -74,7 +75,7 @@ export function generationSettings(
       ...ends.map((token) => ({ token, bias: null })),
       ...sampling.logitBias.map(([token, bias]) => ({ token, bias })),
     ],
-    n_probs: request.logprobs ?? 0,
+    n_probs: request.logprobs ?? request.drawLogprobs ?? 0,
     min_keep: sampling.minKeep,
     grammar: constraint?.type === 'gbnf' ? constraint.grammar : '',
     grammar_lazy: constraint?.type === 'triggered-json',
@@ -90,7 +91,7 @@ export function generationSettings(
     'speculative.n_min': 0,
     'speculative.p_min': 0,
     timings_per_token: false,
-    post_sampling_probs: false,
+    post_sampling_probs: request.drawLogprobs !== undefined,
     backend_sampling: false,
     lora: (request.adapters ?? []).map(({ adapter, scale = null }) => ({
       [typeof adapter === 'number' ? 'id' : 'name']: adapter,

@@ -1,7 +1,7 @@
 import type { EngineStatistics } from '@cllm/core'
 
 type Sums = Readonly<
-  Record<'prompt' | 'cached' | 'predicted' | 'steps' | 'longest' | 'busySlots', number>
+  Record<'prompt' | 'computed' | 'cached' | 'predicted' | 'steps' | 'longest' | 'busySlots', number>
 > &
   Readonly<Record<'promptSeconds' | 'predictedSeconds' | 'running' | 'waiting', number>> &
   Readonly<Record<'drafts' | 'drafted' | 'accepted', number>>
@@ -44,7 +44,7 @@ const lines: readonly Line[] = [
   counter('spec_decode_num_draft_tokens_total', 'Their tokens.', ({ drafted }) => drafted),
   counter('spec_decode_num_accepted_tokens_total', 'Those drawn.', ({ accepted }) => accepted),
   gauge('prompt_tokens_seconds', 'Prompt tokens per second.', (sums) =>
-    ratio(sums.prompt, sums.promptSeconds),
+    ratio(sums.computed, sums.promptSeconds),
   ),
   gauge('predicted_tokens_seconds', 'Generated tokens per second.', (sums) =>
     ratio(sums.predicted, sums.predictedSeconds),
@@ -54,9 +54,17 @@ const lines: readonly Line[] = [
   gauge('n_busy_slots_per_decode', 'Mean busy slots of a pass.', ({ busySlots }) => busySlots),
 ]
 
-/** The figures of all loaded models together under llama-server's names, for its dashboards. */
-export function llamaServerMetrics(models: readonly EngineStatistics[]): string {
-  const sums = sumOf(models)
+/**
+ * The figures of all loaded models together under llama-server's names, for its dashboards.
+ *
+ * @param embeddingTokens - tokens of embeddings, which it counts as prompts
+ */
+export function llamaServerMetrics(
+  models: readonly EngineStatistics[],
+  embeddingTokens = 0,
+): string {
+  const known = sumOf(models)
+  const sums = { ...known, prompt: known.prompt + embeddingTokens }
   return lines
     .map(({ name, type, help, value }) => {
       const full = `llamacpp:${name}`
@@ -73,8 +81,10 @@ function sumOf(models: readonly EngineStatistics[]): Sums {
     prefillTokens / Math.max(1, prefillTokens + decodeTokens)
   const seconds = ({ decodeMs }: EngineStatistics) => decodeMs / 1000
   const steps = sum((model) => model.steps)
+  const computed = sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens)
   return {
-    prompt: sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
+    prompt: computed,
+    computed,
     cached: sum((model) => model.cachedTokens),
     predicted: sum((model) => model.generatedTokens),
     steps,

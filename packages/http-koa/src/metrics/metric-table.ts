@@ -82,6 +82,20 @@ export const requestMetrics = {
   cllm_request_params_max_tokens: histogram('The `max_tokens` of a request.', lengthBuckets),
 } as const satisfies Record<string, MetricEntry>
 
+/** What the front sees of embeddings, reranking and scores. */
+export const embeddingMetrics = {
+  cllm_embedding_inputs_total: counter(
+    'Inputs of embeddings, and pairs of reranking and scores, by how they ended.',
+    ['outcome'],
+  ),
+  cllm_embedding_tokens_total: counter('Their tokens.'),
+  cllm_embedding_latency_seconds: {
+    type: 'histogram',
+    help: 'From asking for one to having it.',
+    buckets: firstTokenBuckets,
+  },
+} as const satisfies Record<string, MetricEntry>
+
 /** What the engine says of itself when it is asked. */
 export const engineMetrics = {
   cllm_engine_up: gauge('1 while the engine answers.'),
@@ -155,5 +169,6 @@ export const engineMetrics = {
 /** Every metric of `GET /metrics`. `docs/metrics.md` is made from this table. */
 export const metricTable: Readonly<Record<string, MetricEntry>> = {
   ...requestMetrics,
+  ...embeddingMetrics,
   ...engineMetrics,
 }

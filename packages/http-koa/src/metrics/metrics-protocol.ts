@@ -1,11 +1,13 @@
 import { type Clock, CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
 import { Registry } from 'prom-client'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import type { EmbeddedInput } from '../engines/request-observer.js'
 import { observeEngines } from '../engines/observe-engines.js'
 import { defineProtocol } from '../routes/define-protocol.js'
 import type { HandledRoute } from '../routes/api-route.js'
 import { mountRoutes } from '../routes/mount-routes.js'
 import { loadedModels } from '../engines/model-queries.js'
+import { EmbeddingMetrics } from './embedding-metrics.js'
 import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
 import { llamaServerMetrics } from './llama-server-metrics.js'
 import { RequestMetrics } from './request-metrics.js'
@@ -27,6 +29,7 @@ export interface MetricsProtocolOptions {
 export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): KoaProtocol {
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
+  const embeddings = new EmbeddingMetrics(registry)
   const engines = new EngineMetrics(registry)
 
   const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
@@ -50,6 +53,7 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
     const text = registry.metrics()
     const own = llamaServerMetrics(
       answers.flatMap(([, answer]) => (answer === undefined ? [] : [answer.statistics])),
+      embeddings.tokens,
     )
     ctx.type = registry.contentType
     ctx.set('Process-Start-Time-Unix', String(Math.floor(started / 1000)))
@@ -72,7 +76,9 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
     around(directory, { clock }) {
       const lookUpPolicy = async (model: string): Promise<string> =>
         (await directory.open(model, { peek: true }).getScheduler()).policy
-      return observeEngines(directory, requests.observer(lookUpPolicy), clock)
+      const onEmbedded = (input: EmbeddedInput) => embeddings.onEmbedded(input)
+      const observer = { ...requests.observer(lookUpPolicy), onEmbedded }
+      return observeEngines(directory, observer, clock)
     },
     mount(router: KoaRouter, directory: EngineDirectory) {
       mountRoutes(router, routes, directory)

@@ -27,10 +27,14 @@ function list(ctx: KoaContext, { directory }: ModelsContext): void {
   ctx.body = { success: true, object: 'list', data }
 }
 
-function describe({ name, state, users, waiting, expiresAt, error, info }: ModelStatus) {
+function describe(status: ModelStatus) {
+  const { name, state, users, waiting, expiresAt, error, info, aliases = [], tags = [] } = status
   return {
     id: name,
     object: 'model',
+    // with its own name, as llama-server has it
+    aliases: [name, ...aliases],
+    tags,
     status: { value: state, ...(error === undefined ? {} : { error: error.message }) },
     users,
     waiting,

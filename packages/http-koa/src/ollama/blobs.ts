@@ -41,6 +41,11 @@ export function blobsOf({ store }: Pick<OllamaContext, 'store'>): BlobStore {
  * @throws `unsupported` for other files, `invalid_request` for a wrong digest
  */
 export function ggufIn(files: Readonly<Record<string, unknown>>): string {
+  const names = Object.keys(files)
+  if (names.some((name) => /\.(safetensors|bin|pth)$/i.test(name))) {
+    const how = "llama.cpp's convert_hf_to_gguf.py makes one of a folder of safetensors"
+    throw unsupported('files', `a model is made of a GGUF file; ${how}`)
+  }
   const [file, ...others] = Object.entries(files)
   if (file === undefined || others.length > 0) {
     throw unsupported('files', 'a model is made of one GGUF file')

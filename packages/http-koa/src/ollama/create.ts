@@ -52,6 +52,7 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
       : readModelfile(fields.modelfile)
   const base = ollama.derived.find(file.from)
   const from = base?.from ?? nameOfOllamaModel(ollama.directory, file.from)
+  if (fields.quantize !== undefined) await ensureQuantized(ollama, from, fields.quantize)
   const model: DerivedModel = {
     ...base,
     ...file,
@@ -89,10 +90,29 @@ async function serveFile(
   await blobsOf({ store }).serve(name, digest)
 }
 
-function refuse({ adapters, quantize, path }: z.output<typeof createSchema>): void {
-  const given = Object.entries({ adapters, quantize, path }).find(
-    ([, value]) => value !== undefined,
+/**
+ * A model that has the wanted quantization already needs no work; for others it says, as Ollama does, what
+ * can be quantized, and with what.
+ */
+async function ensureQuantized(
+  { directory }: OllamaContext,
+  from: string,
+  quantize: string,
+): Promise<void> {
+  const info = await directory.open(from).info()
+  const has = info.model.quantization
+  if (has.toLowerCase() === quantize.toLowerCase()) return
+  const isWhole = /^(b?f16|f32)$/i.test(has)
+  throw unsupported(
+    'quantize',
+    isWhole
+      ? `this server does not quantize: llama.cpp's llama-quantize makes ${quantize} of the GGUF file`
+      : `quantization is only supported for F16 and F32 models, and ${from} is ${has}`,
   )
+}
+
+function refuse({ adapters, path }: z.output<typeof createSchema>): void {
+  const given = Object.entries({ adapters, path }).find(([, value]) => value !== undefined)
   if (given === undefined) return
   throw unsupported(given[0], 'models are made of models that are served, or of a GGUF file')
 }

@@ -2,10 +2,9 @@ import type { EngineClient, Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { abortOnClose } from '../stream/abort-on-close.js'
 import type { KoaContext } from '../routes/koa-context.js'
-import { countTokens, embedAll } from '../request/embeddings.js'
+import { countTokens, embedAll, shortened } from '../request/embeddings.js'
 import { boolean, integer, largest, text } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
-import { unsupported } from '../request/unsupported.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields } from './ollama-fields.js'
 
@@ -37,9 +36,6 @@ export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<voi
   const started = clock.now()
   const fields = await readFields(ctx, embedSchema, ollama.unknownFields)
   const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
-  if (fields.dimensions !== undefined) {
-    throw unsupported('dimensions', 'vectors are as long as the model makes them; leave it out')
-  }
   await client.info()
   const loaded = clock.now()
   const { input = [] } = fields
@@ -52,7 +48,7 @@ export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<voi
   const made = inputs.length === 0 ? [] : await embedAll(client, inputs, abortOnClose(ctx))
   ctx.body = {
     model: fields.model,
-    embeddings: made.map(({ vector }) => vector),
+    embeddings: made.map(({ vector }) => shortened(vector, fields.dimensions)),
     total_duration: Math.round((clock.now() - started) * 1e6),
     load_duration: Math.max(1, Math.round((loaded - started) * 1e6)),
     prompt_eval_count: countTokens(made),

@@ -1,11 +1,10 @@
 import { z } from 'zod'
 import { abortOnClose } from '../stream/abort-on-close.js'
 import type { KoaContext } from '../routes/koa-context.js'
-import { countTokens, embedAll } from '../request/embeddings.js'
+import { countTokens, embedAll, shortened } from '../request/embeddings.js'
 import { mixedPrompts, readPrompts } from '../fields/mixed-prompts.js'
 import { integer, largest } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
-import { unsupported } from '../request/unsupported.js'
 import { openModel } from '../engines/open-model.js'
 import type { OpenAiContext } from './openai-context.js'
 
@@ -22,19 +21,15 @@ export const embeddingsSchema = z.object({
 export async function embeddings(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
   const fields = await readFields(ctx, embeddingsSchema, openAi.unknownFields)
   const { model, client } = openModel(openAi.directory, fields.model)
-  if (fields.dimensions !== undefined) {
-    throw unsupported('dimensions', 'vectors are as long as the model makes them; leave it out')
-  }
   const made = await embedAll(client, await readPrompts(client, fields.input), abortOnClose(ctx))
   const isBase64 = fields.encoding_format === 'base64'
   const tokens = countTokens(made)
   ctx.body = {
     object: 'list',
-    data: made.map(({ vector }, index) => ({
-      object: 'embedding',
-      index,
-      embedding: isBase64 ? toBase64(vector) : vector,
-    })),
+    data: made.map((one, index) => {
+      const vector = shortened(one.vector, fields.dimensions)
+      return { object: 'embedding', index, embedding: isBase64 ? toBase64(vector) : vector }
+    }),
     model,
     usage: { prompt_tokens: tokens, total_tokens: tokens },
   }

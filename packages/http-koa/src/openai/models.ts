@@ -17,7 +17,7 @@ export async function showModel(ctx: KoaContext, openAi: OpenAiContext): Promise
 }
 
 async function describe(id: string, { directory, started }: OpenAiContext) {
-  const { name, state } = directory.status(id)
+  const { name, state, aliases = [], tags = [] } = directory.status(id)
   const info = await peekInfo(directory, name)
   const adapted = directory.adapted?.().find((one) => one.name === name)
   return {
@@ -25,6 +25,9 @@ async function describe(id: string, { directory, started }: OpenAiContext) {
     object: 'model',
     created: started,
     owned_by: 'cllm',
+    // with its own name, as llama-server has it
+    aliases: [name, ...aliases],
+    tags,
     ...(adapted !== undefined && { parent: adapted.model }),
     status: { value: state },
     ...(info === undefined ? {} : { meta: metaOf(info) }),

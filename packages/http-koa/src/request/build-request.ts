@@ -20,6 +20,8 @@ const engineSettingNames = [
   'cache',
   'slot',
   'logprobs',
+  'drawLogprobs',
+  'keepMs',
   'promptLogprobs',
   'marks',
   'speculative',
@@ -57,16 +59,21 @@ export function buildRequest(
   return {
     prompt,
     maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),
-    sampling: { ...defaults.set, ...sampling },
+    sampling: { ...(isRandom(seed) ? withoutSeed(defaults.set) : defaults.set), ...sampling },
     fallbackSampling: defaults.sampling,
     stop: typeof stop === 'string' ? [stop] : (stop ?? []),
     ...defined(Object.fromEntries(options)),
   }
 }
 
-/** A 32-bit seed; a negative one means a random seed, as in llama-server. */
+/** A negative seed means a random one, as in llama-server, whatever the operator has set. */
+const isRandom = (seed: number | undefined): boolean => (seed ?? 0) < 0
+
+const withoutSeed = (set: ProtocolDefaults['set']) => defined({ ...set, seed: undefined })
+
+/** A 32-bit seed. */
 function toSeed(seed: number | undefined): number | undefined {
-  return seed === undefined || seed < 0 ? undefined : seed % 2 ** 32
+  return seed === undefined || isRandom(seed) ? undefined : seed % 2 ** 32
 }
 
 function toPairs(bias: Readonly<Record<string, number>>): (readonly [TokenId, number])[] {

@@ -13,7 +13,10 @@ export async function gapPrompt(
 ): Promise<Prompt> {
   const { infill, model } = await client.info()
   if (infill === undefined) {
-    throw unsupported('suffix', `the model ${model.id} was not trained to fill gaps`)
+    throw unsupported(
+      'suffix',
+      `${model.id} does not support insert: it was not trained to fill gaps`,
+    )
   }
   if ('messages' in before) throw unsupported('suffix', 'not together with messages')
   const encode = (text: string) => client.tokenize(text, { addBos: false, special: false })

@@ -37,6 +37,7 @@ export const effectiveSampling = (defaults: ProtocolDefaults): Omit<SamplingPara
 export const defaultsOptions = z.object({
   max_tokens: integer(1, largest).optional(),
   temperature: number(0, 2).optional(),
+  seed: integer(0, 2 ** 32 - 1).optional(),
   top_k: integer(0, largest).optional(),
   top_p: number(0, 1).optional(),
   min_p: number(0, 1).optional(),
@@ -53,6 +54,7 @@ export function overridesFrom(
   const { max_tokens: maxTokens = every.maxTokens } = options
   const given = defined({
     temperature: options.temperature,
+    seed: options.seed,
     topK: options.top_k,
     topP: options.top_p,
     minP: options.min_p,

@@ -39,6 +39,53 @@ type Json = Record<string, unknown>
 const path = '/v1/messages'
 const asks = (content: unknown) => ({ messages: [{ role: 'user', content }], max_tokens: 99 })
 
+testEach('what is marked is kept, and counted', async (t) => {
+  const backend = { script, contextSize: 1024 }
+  const server = await serve({
+    protocols: [anthropicProtocol()],
+    backend,
+    engine: { cacheRamBytes: 1e6 },
+  })
+  t.teardown(() => server.close())
+  const long = (letter: string) => letter.repeat(90)
+  const mark = { cache_control: { type: 'ephemeral', ttl: '1h' } }
+  const usageOf = async (body: object) => {
+    const response = await server.post(path, { max_tokens: 4, ...body })
+    return ((await response.json()) as { usage: Record<string, number> }).usage
+  }
+  const system = [{ type: 'text', text: long('s'), ...mark }]
+  const user = (content: unknown) => ({ role: 'user', content })
+  const total = (usage: Record<string, number>) =>
+    usage['input_tokens']! +
+    usage['cache_creation_input_tokens']! +
+    usage['cache_read_input_tokens']!
+  const first = await usageOf({ system, messages: [user('one')] })
+  const written = first['cache_creation_input_tokens']!
+  t.ok(written >= 90 && written < total(first), 'the system prompt, and not the question')
+  t.equal(first['cache_read_input_tokens'], 0)
+  const pinned = async () =>
+    (await server.client.cache('list')).filter((state) => state.pinned).length
+  t.equal(await pinned(), 1)
+  const second = await usageOf({ system, messages: [user('two')] })
+  t.ok(second['cache_read_input_tokens']! >= 90)
+  t.equal(second['cache_creation_input_tokens'], 0, 'it is there already')
+  const messages = [user([{ type: 'text', text: long('m'), ...mark }])]
+  const whole = await usageOf({ messages })
+  t.equal(whole['input_tokens'], 0, 'the last message is marked: all is kept')
+  t.equal(total(whole), whole['cache_creation_input_tokens'])
+  const automatic = await usageOf({
+    messages: [user(long('a'))],
+    cache_control: mark.cache_control,
+  })
+  t.equal(automatic['input_tokens'], 0)
+  const plain = await usageOf({ messages: [user(long('p'))] })
+  t.equal(plain['cache_creation_input_tokens'], 0, 'nothing is marked')
+  const stream = await server.post(path, { messages, max_tokens: 4, stream: true })
+  t.match(await stream.text(), /message_delta.*"cache_read_input_tokens":[1-9]/s)
+  const wrong = { cache_control: { type: 'forever' } }
+  t.equal((await server.post(path, { ...asks('a'), ...wrong })).status, 400)
+})
+
 async function start(t: Test, backend: FakeBackendOptions = {}) {
   const protocols = [openAiProtocol(), anthropicProtocol()]
   const server = await serve({ protocols, backend: { script, contextSize: 1024, ...backend } })

@@ -39,6 +39,13 @@ testEach('the routes of llama-server', async (t) => {
       { token: 'a', bytes: [97], logprob: Number, top_logprobs: [{ logprob: Number }, {}] },
     ],
   })
+  const drawing = { n_probs: 2, n_predict: 1, post_sampling_probs: true, cache_prompt: false }
+  const body = { prompt: 'euro', ...drawing }
+  const [drawn] = (await ask('/completion', body)).json['completion_probabilities'] as Json[]
+  t.match(drawn, { token: 'a', bytes: [97], prob: Number, top_probs: [{ prob: Number }, {}] })
+  t.notOk('logprob' in drawn!)
+  const drawnEvents = await (await server.post('/completion', { ...body, stream: true })).text()
+  t.match(drawnEvents, /"prob":0?[.\de-]+,"top_probs":\[/)
   const { json } = await ask('/completion', { prompt: 'euro', return_tokens: true, seed: -1 })
   t.match(json, {
     index: 0,

@@ -222,3 +222,24 @@ testEach('the dashboard asks for metrics that there are', async (t) => {
     t.equal(count('('), count(')'), expr)
   }
 })
+
+testEach('embeddings are counted', async (t) => {
+  const server = await serve({
+    protocols: protocols(),
+    backend: { embeddingSize: 3, contextSize: 16 },
+  })
+  t.teardown(server.close)
+  const embed = (input: unknown) => server.post('/v1/embeddings', { input })
+  const made = (await (await embed(['euro', 'other'])).json()) as {
+    usage: { prompt_tokens: number }
+  }
+  t.equal((await embed('a long text that has more tokens than a slot holds')).status, 400)
+  const samples = await scrape(server)
+  const { prompt_tokens: tokens } = made.usage
+  t.ok(tokens > 0)
+  t.equal(total(samples, 'cllm_embedding_inputs_total', 'outcome="done"'), 2)
+  t.equal(total(samples, 'cllm_embedding_inputs_total', 'outcome="failed"'), 1)
+  t.equal(total(samples, 'cllm_embedding_tokens_total'), tokens)
+  t.equal(total(samples, 'cllm_embedding_latency_seconds_count'), 2)
+  t.equal(total(samples, 'llamacpp:prompt_tokens_total'), tokens, 'as llama-server counts them')
+})

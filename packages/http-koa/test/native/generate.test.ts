@@ -411,6 +411,19 @@ testEach('every field reaches the engine', async (t) => {
     fallbackSampling: { temperature: 0.7, topP: 0.8, topK: 40 },
     stop: [],
   })
+  const seeded = await start({ defaults: { sampling: { seed: 5 } } })
+  for (const [seed, expected] of [
+    [undefined, 5],
+    [7, 7],
+    [-1, undefined],
+  ]) {
+    await seeded({ prompt: 'p', ...(seed !== undefined && { seed }) })
+    t.equal(
+      (requests.pop() as GenerateRequest).sampling?.seed,
+      expected,
+      'the set seed, its own, a random one',
+    )
+  }
 })
 
 testEach('unknown fields are warned of, once per name', async (t) => {

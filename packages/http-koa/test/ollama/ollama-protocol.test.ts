@@ -219,7 +219,8 @@ testEach('what Ollama has beside answers', async (t) => {
     ['/api/create', { model: 'm', modelfile: 'TO x' }, 400, /modelfile: expected FROM/],
     ['/api/create', { model: 'm', modelfile: `FROM ${id}\nADAPTER a` }, 400, /ADAPTER/],
     ['/api/create', { model: id, from: id }, 400, /model: expected a name/],
-    ['/api/create', { model: 'm', from: id, quantize: 'q4_0' }, 400, /quantize/],
+    ['/api/create', { model: 'm', from: id, quantize: 'q4_0' }, 400, /only supported for F16/],
+    ['/api/create', { model: 'm', files: { 'model.safetensors': 'sha256:0' } }, 400, /convert_hf/],
     ['/api/copy', { source: 'none', destination: 'x' }, 404, /none/],
     ['/api/push', { model: 'none' }, 404, /none/],
     ['/api/push', { model: 'mine', stream: false }, 400, /pushes models nowhere/],
@@ -475,7 +476,7 @@ testEach('what cannot be done', async (t) => {
     ['/api/generate', { prompt: 'a', format: 'json' }, /format/],
     ['/api/generate', { format: 5 }, /format/],
     ['/api/generate', { images: ['aGk='] }, /images/],
-    ['/api/generate', { suffix: 'a' }, /suffix: the model .* was not trained/],
+    ['/api/generate', { suffix: 'a' }, /suffix: .* does not support insert/],
     [
       '/api/generate',
       { prompt: 'a', template: '{{ define "a" }}{{ end }}' },

@@ -166,6 +166,13 @@ testEach('embeddings through every API', async (t) => {
   )
 
   const model = 'fake'
+  const [x = 0, y = 0] = vector
+  const short = [x / Math.hypot(x, y), y / Math.hypot(x, y)]
+  const cut = { input: 'euro', dimensions: 2 }
+  t.match((await ask('/v1/embeddings', cut)).json, { data: [{ embedding: short }] })
+  t.match((await ask('/api/embed', { model, ...cut })).json, { embeddings: [short] })
+  const same = (await ask('/api/embed', { model, ...cut, dimensions: 9 })).json
+  t.match(same, { embeddings: [vector] }, 'no more than there are')
   t.match((await ask('/api/embed', { model, input: ['euro', 'other'] })).json, {
     model,
     embeddings: [vector, other.vector],
@@ -191,12 +198,12 @@ testEach('embeddings through every API', async (t) => {
     ['/v1/embeddings', {}, /input$/],
     ['/v1/embeddings', { input: [] }, /^input/],
     ['/v1/embeddings', { input: ['a', {}] }, /^input/],
-    ['/v1/embeddings', { input: 'a', dimensions: 2 }, /^dimensions/],
+    ['/v1/embeddings', { input: 'a', dimensions: 0 }, /^dimensions/],
     ['/v1/embeddings', { input: 'a', encoding_format: 'hex' }, /^encoding_format/],
     ['/v1/embeddings', { input: long }, /tokens, a slot holds 16/],
     ['/v1/embeddings', { input: [[5000]] }, /5000/],
     ['/api/embed', { model, input: 5 }, /^input/],
-    ['/api/embed', { model, input: 'a', dimensions: 2 }, /^dimensions/],
+    ['/api/embed', { model, input: 'a', dimensions: 0 }, /^dimensions/],
     ['/embedding', { content: 'a', embd_normalize: 0 }, /^embd_normalize/],
   ]
   for (const [path, body, message] of refused) {
@@ -206,6 +213,27 @@ testEach('embeddings through every API', async (t) => {
     t.match(typeof error === 'string' ? error : error.message, message)
   }
   t.same(server.backend.violations, [])
+})
+
+testEach('the vectors of single tokens', async (t) => {
+  const server = await serve({
+    protocols: embeddingProtocols,
+    // as many numbers as the input has tokens, times two
+    backend: { embeddingSize: 10, contextSize: 16, details: { pooling: 'none' } },
+  })
+  t.teardown(() => server.close())
+  const made = (await (await server.post('/embeddings', { input: 'euro' })).json()) as Json[]
+  const { vector, promptTokens } = await server.client.embed({ text: 'euro' })
+  t.equal(promptTokens, 5)
+  const rows = [0, 2, 4, 6, 8].map((at) => vector.slice(at, at + 2))
+  t.same(made, [{ index: 0, embedding: rows }])
+  const raw = await server.post('/embedding', { content: 'euro', embd_normalize: -1 })
+  t.equal(raw.status, 200)
+  for (const path of ['/v1/embeddings', '/api/embed']) {
+    const response = await server.post(path, { model: 'fake', input: 'euro' })
+    t.equal(response.status, 400)
+    t.match(await response.text(), /--pooling none/)
+  }
 })
 
 testEach('texts compared by a model that was trained for it', async (t) => {

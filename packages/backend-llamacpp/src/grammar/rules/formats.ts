@@ -47,12 +47,18 @@ export const formats = {
   hostname: `^${hostname}$`,
   ipv4: `^${ipv4}$`,
   ipv6: `^(?:${ipv6})$`,
+  // of one address each, so that no bit of a host is set
+  ipv4network: `^${ipv4}(?:/32)?$`,
+  ipv6network: `^(?:${ipv6})(?:/128)?$`,
+  ipv4interface: `^${ipv4}(?:/(?:[12]?[0-9]|3[0-2]))?$`,
+  ipv6interface: `^(?:${ipv6})(?:/(?:[1-9]?[0-9]|1[01][0-9]|12[0-8]))?$`,
   uri: `^${uri}$`,
   url: `^${uri}$`,
   'uri-reference': `^(?:${uri}|(?:/${segment}){1,6})$`,
   byte: '^(?:[A-Za-z0-9+/]{4}){0,100}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
   base64: '^(?:[A-Za-z0-9+/]{4}){0,100}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
-  base64url: '^[A-Za-z0-9_-]{0,100}$',
+  // of a length that needs no padding
+  base64url: '^(?:[A-Za-z0-9_-]{4}){0,25}$',
   jwt: '^eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9\\.eyJ[A-Za-z0-9_-]{4,120}\\.[A-Za-z0-9_-]{43}$',
   emoji: '^[\u{1f600}-\u{1f64f}]{1,4}$',
   'json-pointer': '^(?:/[A-Za-z0-9_-]{1,40}){0,10}$',
@@ -66,6 +72,9 @@ const same: Readonly<Record<string, keyof typeof formats>> = {
   'iri-reference': 'uri-reference',
   guid: 'uuid',
   ipvanyaddress: 'ipv4',
+  ipvanynetwork: 'ipv4network',
+  ipvanyinterface: 'ipv4interface',
+  'name-email': 'email',
 }
 
 /** The pattern of a format; undefined for an annotation. */

@@ -5,7 +5,7 @@ import { jsonRule } from './json-rules.js'
 import { automatonRule } from '../pattern/automaton-rule.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
-import { refusedSchema } from '../refuse.js'
+import { refusedSchema, refusedStrings } from '../refuse.js'
 import type { SchemaCompiler } from '../schema/schema-compiler.js'
 import type { SchemaObject } from '../schema/schema-keywords.js'
 
@@ -30,7 +30,7 @@ export function stringRule(compiler: SchemaCompiler, facts: Facts): string | und
   } catch (error) {
     if (!(error instanceof PatternProblem)) throw error
     const inner = byFormat(compiler, facts, pointer)
-    if (inner === undefined) throw refusedSchema(pointer, error.message)
+    if (inner === undefined) throw refusedStrings(pointer, error.message)
     return `"\\"" ${inner} "\\""`
   }
 }

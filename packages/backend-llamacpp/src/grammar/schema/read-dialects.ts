@@ -48,7 +48,7 @@ export function readDialects(pointer: string, schema: Keywords): false | Keyword
     ...nullableType(schema),
     ...oldLimits(schema),
     ...oldItems(schema),
-    ...requiredOf(schema, pointer),
+    ...requiredOf(withDiscriminator(schema), pointer),
   }
 }
 
@@ -88,6 +88,15 @@ function oldItems({ items, additionalItems }: Keywords): Keywords {
   return { prefixItems: items.length === 0 ? undefined : items, items: additionalItems }
 }
 
+/** OpenAPI: what tells alternatives apart is always there, though it has a default, as with pydantic. */
+function withDiscriminator(schema: Keywords): Keywords {
+  const { discriminator, oneOf, anyOf, required } = schema
+  const { propertyName } = (discriminator ?? {}) as { readonly propertyName?: unknown }
+  if (typeof propertyName !== 'string' || (oneOf ?? anyOf) === undefined) return schema
+  const given = Array.isArray(required) ? (required as unknown[]) : []
+  return { ...schema, required: [...new Set([...given, propertyName])] }
+}
+
 /** What one property asks of others is asked always: narrower, and valid. */
 function requiredOf(schema: Keywords, pointer: string): Keywords {
   const { required, dependentRequired, dependencies } = schema
@@ -103,7 +112,7 @@ function requiredOf(schema: Keywords, pointer: string): Keywords {
   }
   // draft 3 had `required: true` at the property
   const given = typeof required === 'boolean' ? undefined : required
-  if (names.length === 0) return typeof required === 'boolean' ? { required: undefined } : {}
+  if (names.length === 0) return 'required' in schema ? { required: given } : {}
   return {
     required: [...new Set([...(Array.isArray(given) ? (given as unknown[]) : []), ...names])],
   }

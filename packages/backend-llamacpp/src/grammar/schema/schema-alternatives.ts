@@ -63,9 +63,16 @@ function product(
 }
 
 function checkDisjoint(document: SchemaDocument, place: Place, count: number): void {
+  // what is required beside the alternatives is so in each
+  const { required } = place.schema === true || place.schema === false ? {} : place.schema
+  const beside: readonly Place[] =
+    required === undefined ? [] : [{ pointer: `${place.pointer}/required`, schema: { required } }]
   for (let second = 1; second < count; second++) {
     for (let first = 0; first < second; first++) {
-      const branches = [first, second].map((index) => [document.child(place, 'oneOf', index)])
+      const branches = [first, second].map((index) => [
+        document.child(place, 'oneOf', index),
+        ...beside,
+      ])
       if (document.areDisjoint(document, branches[0] ?? [], branches[1] ?? [])) continue
       throw refusedSchema(
         `${place.pointer}/oneOf`,

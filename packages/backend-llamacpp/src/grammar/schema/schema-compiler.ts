@@ -7,7 +7,7 @@ import { jsonRule } from '../rules/json-rules.js'
 import { multipleRule } from '../rules/multiple-rule.js'
 import { numberRule } from '../rules/number-rule.js'
 import { objectRule } from '../rules/object-rule.js'
-import { refusedSchema } from '../refuse.js'
+import { isOfStrings, refusedSchema } from '../refuse.js'
 import { alternativesOf } from './schema-alternatives.js'
 import type { Conjunction, SchemaDocument } from './schema-document.js'
 import type { SchemaObject } from './schema-keywords.js'
@@ -59,8 +59,19 @@ export class SchemaCompiler {
     const name = `s${this.#rules.size}`
     this.#rules.set(key, name)
     this.#unfinished.add(key)
-    const bodies = alternativesOf(this.document, real).flatMap((way) => this.#bodies(way))
+    let problem: unknown
+    const bodies = alternativesOf(this.document, real).flatMap((way) => {
+      try {
+        return this.#bodies(way)
+      } catch (error) {
+        if (!isOfStrings(error)) throw error
+        // an alternative is left out where there is another one: narrower, and valid
+        problem ??= error
+        return []
+      }
+    })
     this.#unfinished.delete(key)
+    if (bodies.length === 0 && problem !== undefined) throw problem
     if (bodies.length > 0) {
       this.writer.define(name, [...new Set(bodies)].join(' | '))
       return name

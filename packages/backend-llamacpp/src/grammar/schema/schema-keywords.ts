@@ -104,7 +104,10 @@ export const schemaKeywords = {
     'As `minimum`. Numbers keep one decimal more away from the limit.',
   ),
   exclusiveMaximum: keyword(z.number(), 'As `exclusiveMinimum`.'),
-  anyOf: keyword(schemas, 'With keywords beside it, which hold for every alternative.'),
+  anyOf: keyword(
+    schemas,
+    'With keywords beside it, which hold for every alternative. Strings whose `pattern` cannot be kept to are left out where there is another alternative.',
+  ),
   oneOf: keyword(
     schemas,
     'Where the alternatives exclude each other: by type, by `enum` or `const`, by a required property for which that is so, or by their limits.',

@@ -1,3 +1,4 @@
+import { poolingNumber } from '../pooling-types.js'
 import { CllmError } from '@cllm/core'
 import type { KvCacheType } from '../../model/kv-cache-type.js'
 import type { AppliedNativeAdapter, LogitsContext } from '../logits-context.js'
@@ -66,7 +67,7 @@ export class FfiContext implements LogitsContext {
     { contextSize, sequences, batchSize, threads, ...options }: NativeContextOptions,
   ): Promise<FfiContext | undefined> {
     const { flashAttention, kvCacheType, embeddings = false, outputs = batchSize } = options
-    const { ubatchSize = batchSize, kvUnified = false, rope = {}, poll = 50 } = options
+    const { ubatchSize = batchSize, kvUnified = false, rope = {}, poll = 50, pooling } = options
     const attention = flashAttention === 'auto' ? 'auto' : flashAttention ? 'on' : 'off'
     const context = await runAsync(functions.llama_init_from_model, model, {
       ...functions.llama_context_default_params(),
@@ -84,6 +85,7 @@ export class FfiContext implements LogitsContext {
       swa_full: false,
       kv_unified: kvUnified,
       ...ropeParams(rope),
+      ...(pooling !== undefined && { pooling_type: poolingNumber(pooling) }),
     })
     if (context === null) return undefined
     const pool = new ThreadPool(functions, threads, poll)
@@ -204,6 +206,19 @@ export class FfiContext implements LogitsContext {
     // of several labels the first says how well the texts fit
     const size = pooling === rankPooling ? 1 : embeddingSize
     return new Float32Array(viewMemory(pointer, 4 * size)).slice()
+  }
+
+  getTokenEmbeddings(first: number, count: number): Float32Array {
+    this.#check()
+    const { context, embeddingSize } = this.#parts
+    const vectors = new Float32Array(count * embeddingSize)
+    for (let nth = 0; nth < count; nth++) {
+      const pointer = this.#functions.llama_get_embeddings_ith(context, first + nth)
+      if (pointer === null) throw failed('llama.cpp gave no embedding')
+      const vector = new Float32Array(viewMemory(pointer, 4 * embeddingSize))
+      vectors.set(vector, nth * embeddingSize)
+    }
+    return vectors
   }
 
   getThreads(): number {

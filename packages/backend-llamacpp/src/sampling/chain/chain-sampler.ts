@@ -12,6 +12,7 @@ import { biasesOf } from '../biases-of.js'
 import { ConstraintTrack } from '../constraint-track.js'
 import { seedAt } from '../seed-at.js'
 import { allows, type GrammarFilter } from './constraint-filter.js'
+import { drawnLogprobs } from './drawn-logprobs.js'
 import { History } from './history.js'
 import { rawLogprobs } from './raw-logprobs.js'
 import type { SamplerWorkspace } from './sampler-workspace.js'
@@ -122,6 +123,15 @@ export class ChainSampler implements Sampler {
    */
   logprobs(logits: Float32Array, token: TokenId, count: number): OutputLogprobs {
     return rawLogprobs(this.#workspace, logits, token, count)
+  }
+
+  /**
+   * How likely the tokens were in the draw that has just been made: before any other sampler of the model
+   * draws.
+   * @param count - so many of the likeliest tokens, 0 to 20
+   */
+  drawn(token: TokenId, count: number): OutputLogprobs {
+    return drawnLogprobs(this.#workspace, this.#chain, token, count)
   }
 
   dispose(): void {

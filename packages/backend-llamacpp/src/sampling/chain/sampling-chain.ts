@@ -49,6 +49,11 @@ export class SamplingChain {
     for (const change of this.#changes) change.apply(logits, history)
   }
 
+  /** The temperature at which the candidates that {@link pick} left were drawn from; 0: no draw. */
+  temperature(candidates: Candidates): number {
+    return this.#draw.temperature(candidates)
+  }
+
   /** Draws one of the candidates. */
   pick(candidates: Candidates, random: DrawRandom): TokenId {
     for (const step of this.#steps) step.apply(candidates, random)

@@ -35,6 +35,13 @@ export const modelOptions = {
     placeholder: 'ALIAS=NAME',
     normalize: normalizeAliases,
   }),
+  tags: option<readonly string[]>({
+    doc: 'Words that lists of models show with each model, for clients that sort by them.',
+    default: [],
+    format: someTexts('words'),
+    arg: 'model-tags',
+    placeholder: 'WORD,…',
+  }),
   preload: option<readonly string[]>({
     doc:
       'Models to load before the server is ready, `*` for all; other models are loaded when they ' +

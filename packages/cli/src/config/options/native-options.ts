@@ -25,6 +25,15 @@ export const nativeOptions = {
     placeholder: 'NAME=PATH[:SCALE]',
     resolve: resolveAdapters,
   }),
+  reasoning: option({
+    doc:
+      'Whether the model thinks where a request does not say; `auto` is what its template does by ' +
+      'itself.',
+    default: 'auto',
+    format: oneOf(['auto', 'on', 'off']),
+    arg: 'reasoning',
+    placeholder: 'auto|on|off',
+  }),
   context_shift: option({
     doc:
       'Requests that do not say go on when their slot is full, without the older half of its tokens ' +
@@ -39,6 +48,15 @@ export const nativeOptions = {
     format: orNone(integer({ minimum: 1 })),
     arg: 'ubatch-size',
     placeholder: 'TOKENS',
+  }),
+  pooling: option({
+    doc:
+      "How the vectors of a text's tokens become its embedding; by default as the model says, else " +
+      '`last`. With `none` the llama-server routes give the vector of each token.',
+    default: null,
+    format: orNone(oneOf(['none', 'mean', 'cls', 'last'])),
+    arg: 'pooling',
+    placeholder: 'none|mean|cls|last',
   }),
   kv_unified: option({
     doc: 'Whether all slots share their KV cells, so that a step is one pass; `auto` is off.',

@@ -1,6 +1,6 @@
 import { defaultSampling } from '@cllm/core'
 import { option } from './option.js'
-import { decimal, integer } from './value-format.js'
+import { decimal, integer, orNone } from './value-format.js'
 
 /** Defaults for fields that a request leaves out: the branch `api.defaults` of the schema. */
 export const requestDefaults = {
@@ -16,6 +16,13 @@ export const requestDefaults = {
     default: defaultSampling.temperature,
     format: decimal({ minimum: 0, maximum: 2 }),
     arg: 'default-temperature',
+    placeholder: 'NUMBER',
+  }),
+  seed: option<number | null>({
+    doc: 'Seed of what is drawn, so that equal requests have equal answers; by default random.',
+    default: null,
+    format: orNone(integer({ minimum: 0, maximum: 2 ** 32 - 1 })),
+    arg: 'default-seed',
     placeholder: 'NUMBER',
   }),
   top_k: option({

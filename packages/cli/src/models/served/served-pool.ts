@@ -24,6 +24,7 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
   const pool = new ModelPool({
     models,
     aliases: aliasesOf(config, names),
+    tags: config.models.tags,
     options: optionsOf(config, isSingle),
     clock: systemClock,
     logger,

@@ -1,6 +1,6 @@
 import type { SerializedError } from '../../errors/cllm-error.js'
 import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from '../model/backend.js'
-import type { AdapterInfo, AdapterSource } from '../model/adapter.js'
+import type { AdapterChoice, AdapterInfo, AdapterSource } from '../model/adapter.js'
 import type { CachedState } from './cache-statistics.js'
 import type { EngineActivity } from './engine-activity.js'
 import type { EngineStatistics } from './engine-statistics.js'
@@ -39,9 +39,19 @@ export interface Forecast {
 
 /** The embedding of an input. */
 export interface Embedding {
-  /** Pooled as the model requires, of length 1. */
+  /**
+   * Pooled as the model requires, of length 1; where the model's detail `pooling` is `none`, the vectors of
+   * its tokens one after the other, of any length.
+   */
   readonly vector: readonly number[]
   readonly promptTokens: number
+}
+
+/** How an input is embedded. */
+export interface EmbedOptions {
+  readonly signal?: AbortSignal
+  /** The adapters that it is computed with; default: none. */
+  readonly adapters?: readonly AdapterChoice[]
 }
 
 /** What a request's stream carries, in this order: one `start`, any `progress`, tokens, one `end`. */
@@ -121,10 +131,10 @@ export interface EngineCalls {
   detokenize(tokens: readonly TokenId[]): Promise<string>
   /**
    * The embedding of an input. It is computed between two steps of generation. Throws `unsupported`
-   * where the backend has none. When the signal aborts it rejects with `cancelled`, and an input that
+   * where the backend has none, and what a request with such adapters throws. When the signal aborts it rejects with `cancelled`, and an input that
    * still waits is not computed.
    */
-  embed(input: Prompt, options?: { readonly signal?: AbortSignal }): Promise<Embedding>
+  embed(input: Prompt, options?: EmbedOptions): Promise<Embedding>
   /** A conversation as the model's template writes it. */
   applyTemplate(
     messages: readonly ChatMessage[],

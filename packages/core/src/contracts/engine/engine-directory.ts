@@ -25,6 +25,10 @@ export interface ModelStatus {
   readonly expiresAt: number | undefined
   /** Why it could not be loaded last time. */
   readonly error: CllmError | undefined
+  /** Further names of it; default: none. */
+  readonly aliases?: readonly string[]
+  /** Words for clients that sort models by them; default: none. */
+  readonly tags?: readonly string[]
 }
 
 /** How a model is opened. */

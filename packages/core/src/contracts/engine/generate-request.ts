@@ -46,6 +46,11 @@ export interface GenerateRequest {
    */
   readonly pin?: boolean
   /**
+   * The same for so many milliseconds after its end, in place of `pin`. All such states of a tenant take a
+   * quarter of the tier at most: the oldest are kept no longer then. Default: not.
+   */
+  readonly keepMs?: number
+  /**
    * The slot that it should have: it gets this one if that is idle when its turn comes, else another.
    * Default: the engine chooses by what the slots hold.
    */
@@ -55,6 +60,12 @@ export interface GenerateRequest {
    * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
    */
   readonly logprobs?: number
+  /**
+   * Asks in place of `logprobs` how likely tokens were in the draw itself: after temperature, penalties,
+   * bias, cuts and constraints. Listed are only tokens that could be drawn. Needs the capability
+   * `drawLogprobs`.
+   */
+  readonly drawLogprobs?: number
   /**
    * Asks for the same of the prompt's tokens, 0 to 20 likeliest ones. Needs the capability
    * `promptLogprobs`. The whole prompt is computed, in small chunks, and stays for no other request.

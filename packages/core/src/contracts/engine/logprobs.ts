@@ -7,7 +7,10 @@ export interface LikelyToken {
   readonly text: string
   /** The bytes of the text. */
   readonly bytes: readonly number[]
-  /** By the model's own distribution: before temperature, penalties, bias, cuts and constraints. */
+  /**
+   * By the model's own distribution: before temperature, penalties, bias, cuts and constraints. After
+   * them where `drawLogprobs` was asked for.
+   */
   readonly logprob: number
 }
 

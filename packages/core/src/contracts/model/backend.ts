@@ -74,6 +74,8 @@ export interface BackendCapabilities {
    * dynamic temperature and `minKeep`. Default: false.
    */
   readonly samplers?: boolean
+  /** Whether items may ask for {@link BatchItem.drawLogprobs}. Default: false. */
+  readonly drawLogprobs?: boolean
   /** Whether items may ask for {@link BatchItem.scores}. Default: false. */
   readonly promptLogprobs?: boolean
   /**
@@ -125,6 +127,11 @@ export interface BatchItem {
    */
   readonly logprobs?: number
   /**
+   * Asks for the same of the draw itself, in place of `logprobs`: after temperature, penalties, bias, cuts
+   * and constraints; tokens that could not be drawn are not listed. Needs the capability `drawLogprobs`.
+   */
+  readonly drawLogprobs?: number
+  /**
    * The adapters that it is computed with, the same for all items of a step. What a slot holds was
    * computed with them, too. Needs the capability `lora`. Default: none.
    */
@@ -151,7 +158,7 @@ export interface TokenLogprob {
 
 /**
  * How likely tokens are by the model's own distribution: before temperature, penalties, bias, cuts
- * and constraints.
+ * and constraints. After them with {@link BatchItem.drawLogprobs}.
  */
 export interface OutputLogprobs {
   /** Of the token that was drawn. */
@@ -231,10 +238,14 @@ export interface Backend {
 
   /**
    * The embeddings of one or several texts' tokens, in their order: pooled as the model requires, of
-   * length 1. Several are within `limits.embeddingInputs` and `limits.embeddingTokens`. Uses no slot;
+   * length 1. Where the model's detail `pooling` is `none`, the vectors of a text's tokens one after the
+   * other. With the capability `lora` they are computed with these adapters. Several are within `limits.embeddingInputs` and `limits.embeddingTokens`. Uses no slot;
    * never called during a step. Needed for the capability `embeddings`.
    */
-  embed?(inputs: readonly (readonly TokenId[])[]): Promise<readonly (readonly number[])[]>
+  embed?(
+    inputs: readonly (readonly TokenId[])[],
+    adapters?: readonly AppliedAdapter[],
+  ): Promise<readonly (readonly number[])[]>
 
   /**
    * Drops what is in the slot from `length` on and returns the length really kept: a sliding-window

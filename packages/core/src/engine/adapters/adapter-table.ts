@@ -39,6 +39,8 @@ export class AdapterTable {
   /** Adapters that no new request can name. */
   #leaving: LoadedAdapter[] = []
   readonly #gone = new WeakSet<LoadedAdapter>()
+  /** How often each is used besides by requests. */
+  readonly #holds = new Map<LoadedAdapter, number>()
   #jobs: Job[] = []
   #nextId = 0
   #closed: CllmError | undefined
@@ -121,6 +123,15 @@ export class AdapterTable {
     throw new CllmError('model_not_found', message, { details: { field: 'adapters' } })
   }
 
+  /** Keeps them in memory until the function that it returns is called. */
+  hold({ applied }: RequestAdapters): () => void {
+    for (const { adapter } of applied) this.#count(adapter, 1)
+    return () => {
+      for (const { adapter } of applied) this.#count(adapter, -1)
+      if (this.#leaving.length > 0) this.wake.notify()
+    }
+  }
+
   /** Whether something can be done before the next step. */
   get isDue(): boolean {
     return this.#jobs.length > 0 || this.#leaving.some((adapter) => !this.#isUsed(adapter))
@@ -194,7 +205,14 @@ export class AdapterTable {
     throw new CllmError('model_not_found', message, { details: { field } })
   }
 
+  #count(adapter: LoadedAdapter, by: number): void {
+    const count = (this.#holds.get(adapter) ?? 0) + by
+    if (count === 0) this.#holds.delete(adapter)
+    else this.#holds.set(adapter, count)
+  }
+
   #isUsed(adapter: LoadedAdapter): boolean {
+    if (this.#holds.has(adapter)) return true
     for (const { request } of [...this.running.list, ...this.waiting.all()]) {
       if (request.adapters.applied.some((one) => one.adapter === adapter)) return true
     }

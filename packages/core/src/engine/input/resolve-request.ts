@@ -37,13 +37,14 @@ export function resolveRequest(
   const { tokenizer, now, options } = context
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   // What the closures below keep alive must not hold the prompt, which is long.
-  const { session, cache = true, forecast = false, logprobs, marks = [] } = request
+  const { session, cache = true, forecast = false, logprobs, drawLogprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
   const { continued, deadlineMs, speculative = true, progress = false, pin = false, slot } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
   checkDuration('timeoutMs', request.timeoutMs)
+  checkDuration('keepMs', request.keepMs)
   checkDuration('arrivedMsAgo', request.arrivedMsAgo)
   checkStops(stop)
   checkMarks(marks)
@@ -85,7 +86,9 @@ export function resolveRequest(
     forecast,
     progress,
     pin,
-    logprobs,
+    keepMs: request.keepMs,
+    logprobs: drawLogprobs === undefined ? logprobs : undefined,
+    drawLogprobs,
     promptLogprobs,
     // Drafts would have to be taken off before others are dropped.
     speculative: speculative && shiftOf === undefined,

@@ -9,6 +9,7 @@ import * as tokens from '../../tokens.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../parts.js'
 import { heldTokens, isFree, minimumWait } from './prefix-index.js'
 import { Checkpoints } from './states/checkpoints.js'
+import { type PinnedSlot, pinOf } from './states/pinned-slot.js'
 import { StateCache } from './states/state-cache.js'
 import { originOf } from './states/origin-of.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -21,7 +22,7 @@ export class SlotCacheManager implements KVCacheManager {
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
   #free: number
   /** Slots that are saved for good before anything else happens. */
-  readonly #pins: Slot[] = []
+  readonly #pins: PinnedSlot[] = []
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
@@ -108,7 +109,7 @@ export class SlotCacheManager implements KVCacheManager {
 
   async settle(): Promise<void> {
     await this.checkpoints.settle(this.#isAnyDecoding)
-    for (const slot of this.#pins.splice(0)) if (isFree(slot)) await this.states.pin(slot)
+    for (const pin of this.#pins.splice(0)) if (isFree(pin.slot)) await this.states.pin(pin)
   }
 
   /** The sequence has computed more of its tokens. */
@@ -155,7 +156,7 @@ export class SlotCacheManager implements KVCacheManager {
     slot.owner = undefined
     sequence.slot = undefined
     this.#free++
-    if (sequence.request.pin && sequence.finish !== undefined) this.#pins.push(slot)
+    if (sequence.finish !== undefined) this.#pins.push(...pinOf(slot, sequence.request, now))
     if (sequence.isShared) this.index.keep(slot, sequence)
     else this.#empty(slot)
   }

@@ -11,6 +11,7 @@ const mostLogprobs = 20
 /** What is said where the backend lacks the capability of the field's name. */
 const missing = {
   logprobs: 'does not give probabilities',
+  drawLogprobs: 'does not give the probabilities of a draw',
   promptLogprobs: 'does not give the probabilities of a prompt',
 } as const
 
@@ -19,7 +20,7 @@ export function checkLogprobs(
   request: Readonly<Partial<Record<keyof typeof missing, number>>>,
   { capabilities }: Pick<Backend, 'capabilities'>,
 ): void {
-  for (const field of ['logprobs', 'promptLogprobs'] as const) {
+  for (const field of ['logprobs', 'drawLogprobs', 'promptLogprobs'] as const) {
     const count = request[field]
     if (count === undefined) continue
     checkNumber(field, count, { min: 0, max: mostLogprobs, integer: true })

@@ -39,6 +39,8 @@ export interface SequenceRequest {
   readonly cache: boolean
   /** Whether what its slot holds at its end is saved for good. */
   readonly pin: boolean
+  /** The same for so many milliseconds after its end. */
+  readonly keepMs: number | undefined
   /** The slot that it should have, if that is idle. */
   readonly slot: number | undefined
   /** Whether its `start` event has a forecast. */
@@ -47,6 +49,8 @@ export interface SequenceRequest {
   readonly progress: boolean
   /** Number of likeliest tokens reported with each token; undefined: no probabilities. */
   readonly logprobs: number | undefined
+  /** The same of the draw itself. */
+  readonly drawLogprobs: number | undefined
   /** The same for each token of the prompt. */
   readonly promptLogprobs: number | undefined
   /** Whether drafts may be verified for it. */

@@ -82,7 +82,7 @@ export class AdapterDirectory implements ClosableDirectory {
         await client.unloadAdapter(name)
         book.delete(name)
       },
-      ...(chosen !== undefined && { embed: refuseToEmbed }),
+      embed: (input, options) => client.embed(input, withAdapters(options ?? {}, book, chosen)),
     })
   }
 
@@ -154,16 +154,11 @@ function booksByName(): (model: string) => AdapterBook {
   }
 }
 
-function withAdapters(
-  request: GenerateRequest,
+function withAdapters<Request extends Pick<GenerateRequest, 'adapters'>>(
+  request: Request,
   book: AdapterBook,
   chosen: readonly AdapterChoice[] | undefined,
-): GenerateRequest {
+): Request {
   const adapters = request.adapters ?? chosen ?? book.defaults
   return request.adapters === undefined && adapters.length > 0 ? { ...request, adapters } : request
-}
-
-async function refuseToEmbed(): Promise<never> {
-  const message = 'model: embeddings are computed by the model alone, without an adapter'
-  throw new CllmError('unsupported', message, { details: { field: 'model', capability: 'lora' } })
 }

@@ -8,8 +8,9 @@ import type { FakeSlot } from './fake-slot.js'
 
 /** Puts an item's tokens into its slot and draws what is wanted, up to the first wrong draft. */
 export function computeItem(item: BatchItem, content: FakeSlot, model: FakeModel): StepOutput[] {
-  const { position, tokens, outputs, drafts = 0, sampler, logprobs: count } = item
-  const { discarded = 0 } = item
+  const { position, tokens, outputs, drafts = 0, discarded = 0, sampler } = item
+  // its draws are the likeliest tokens
+  const count = item.logprobs ?? item.drawLogprobs
   content.append(tokens)
   content.salt = saltOf(item.adapters)
   if (!(sampler instanceof FakeSampler)) return []

@@ -79,6 +79,7 @@ export class FakeBackend implements Backend {
     this.capabilities = {
       grammar: false,
       logprobs: true,
+      drawLogprobs: true,
       promptLogprobs: true,
       embeddings: options.embeddingSize !== undefined,
       lora: options.adapters === true,
@@ -185,11 +186,15 @@ export class FakeBackend implements Backend {
     })
   }
 
-  async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
+  async embed(
+    inputs: readonly (readonly TokenId[])[],
+    adapters: readonly AppliedAdapter[] = [],
+  ): Promise<number[][]> {
     this.#check('embed', { betweenSteps: true })
     const { emptyHash } = this.#model
     const size = this.#options.embeddingSize ?? 0
-    return inputs.map((tokens) => fakeEmbedding(hashTokens(emptyHash, tokens), size))
+    const salt = saltOf(adapters)
+    return inputs.map((tokens) => fakeEmbedding(hashTokens(emptyHash, tokens) + salt, size))
   }
 
   truncate(slot: SlotId, length: number): number {

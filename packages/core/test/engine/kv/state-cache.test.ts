@@ -94,6 +94,26 @@ t.test('what does not fit is dropped, the longest unused first', async (t) => {
   await runUntilIdle(made.clock)
 })
 
+t.test('what is kept for a time, within the share of its tenant', async (t) => {
+  const made = caching({ slots: 1 }, 20_000)
+  const keepMs = 600_000
+  const pinned = () =>
+    made.engine.between.slots.cache('list').filter((state) => state.pinned).length
+  for (const family of [1, 2, 3]) await ask(t, made, promptOf(150, family), { keepMs })
+  t.equal(pinned(), 2, 'a quarter has room for two')
+  const other = await ask(t, made, promptOf(150, 4), { keepMs, tenant: 'other' })
+  t.equal(pinned(), 3, 'another tenant has a share of its own')
+  for (const family of [5, 6, 7, 8, 9, 10, 11, 12]) await ask(t, made, promptOf(150, family))
+  t.ok(ramOf(made).evictions > 0)
+  t.equal(pinned(), 3, 'others are dropped')
+  t.equal((await ask(t, made, [...other.said, 5])).cached, 153)
+  const wrong = await made.ask({ ...greedy(promptOf(9), 1), keepMs: -1 })
+  t.match(wrong.error, { code: 'invalid_request', details: { field: 'keepMs' } })
+  made.clock.at(made.clock.now() + keepMs, () => {})
+  await runUntilIdle(made.clock)
+  t.equal(pinned(), 0, 'its time is over')
+})
+
 t.test('what is pinned is dropped for no other', async (t) => {
   const made = caching({ slots: 1 }, 3600)
   const pinned = await ask(t, made, promptOf(150, 1), { pin: true })

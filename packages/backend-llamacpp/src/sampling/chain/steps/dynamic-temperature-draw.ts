@@ -30,8 +30,15 @@ export class DynamicTemperatureDraw implements FinalDraw {
 
   pick(candidates: Candidates, random: DrawRandom): TokenId {
     const share = random.uniform()
+    if (candidates.size === 1) return candidates.likeliest
+    const temperature = this.temperature(candidates)
+    if (!(temperature > 0)) return candidates.likeliest
+    return new TemperatureDraw(temperature).pickBy(candidates, share)
+  }
+
+  temperature(candidates: Candidates): number {
     const { size } = candidates
-    if (size === 1) return candidates.likeliest
+    if (size === 1) return 0
     if (candidates.isWhole) {
       candidates.keepFrom(candidates.largest - negligible * Math.max(1, this.#most))
     }
@@ -39,8 +46,6 @@ export class DynamicTemperatureDraw implements FinalDraw {
     softmax(candidates)
     const certainty = fround(entropyOf(candidates) / fround(Math.log(size)))
     const power = fround(Math.pow(Math.max(0, certainty), this.#exponent))
-    const temperature = fround(this.#least + fround(fround(this.#most - this.#least) * power))
-    if (!(temperature > 0)) return candidates.likeliest
-    return new TemperatureDraw(temperature).pickBy(candidates, share)
+    return fround(this.#least + fround(fround(this.#most - this.#least) * power))
   }
 }

@@ -7,4 +7,8 @@ export class GreedyDraw implements FinalDraw {
   pick(candidates: Candidates): TokenId {
     return candidates.likeliest
   }
+
+  temperature(): number {
+    return 0
+  }
 }

@@ -23,6 +23,10 @@ export class TemperatureDraw implements FinalDraw {
     return this.pickBy(candidates, random.uniform())
   }
 
+  temperature(): number {
+    return this.#temperature
+  }
+
   /** The token at this share of all weights, in [0, 1). */
   pickBy(candidates: Candidates, share: number): TokenId {
     const shift = Math.fround(candidates.largest / this.#temperature)

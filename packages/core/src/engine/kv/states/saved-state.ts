@@ -9,8 +9,17 @@ export interface SavedState extends IndexedState {
   holds: number
   /** Whether no other is worth dropping it. */
   pinned?: boolean
+  /** The same for a time. */
+  kept?: KeptState
   /** How often it could not be restored. */
   failures: number
+}
+
+/** Until when a state is kept, and for whom. */
+export interface KeptState {
+  /** Milliseconds of the clock. */
+  readonly until: number
+  readonly tenant: string
 }
 
 /** What a slot held, in a file. */

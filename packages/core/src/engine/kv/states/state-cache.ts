@@ -12,6 +12,7 @@ import type { Sequence } from '../../requests/sequence.js'
 import type { BlockChain } from '../block-chain.js'
 import { minimumWait } from '../prefix-index.js'
 import { findState } from './find-state.js'
+import type { PinnedSlot } from './pinned-slot.js'
 import type { FoundState, SavedState } from './saved-state.js'
 import { StateDisk } from './state-disk.js'
 import { commonLength, type IndexedState, lengthOf } from './state-index.js'
@@ -43,7 +44,7 @@ export class StateCache {
     @inject(tokens.STATE_FILES) { files }: { readonly files?: StateFiles },
   ) {
     this.#states = cacheRamBytes > 0 ? states : undefined
-    this.#store = new StateStore(cacheRamBytes)
+    this.#store = new StateStore(cacheRamBytes, clock)
     if (files !== undefined && this.#states !== undefined) {
       this.#disk = new StateDisk(files, this.#states)
     }
@@ -101,14 +102,16 @@ export class StateCache {
     await this.transfer.save(slot)
   }
 
-  /** Saves what an idle slot holds, and drops it for nothing else. */
-  async pin({ id, chain, length }: Slot): Promise<void> {
+  /** Saves what an idle slot holds, and drops it for nothing else; for good, or as long as it says. */
+  async pin({ slot: { id, chain, length }, kept }: PinnedSlot): Promise<void> {
     if (this.#states === undefined || chain === undefined || length === 0) return
     const { index } = this.#store
     if (index.find(chain, length, false) === undefined)
       await this.transfer.save({ id, chain, length })
     const saved = index.find(chain, length, false)
-    if (saved !== undefined) saved.pinned = true
+    if (saved === undefined) return
+    if (kept === undefined) saved.pinned = true
+    else this.#store.keep(saved, kept)
   }
 
   /** Saves one idle slot that would be lost otherwise; returns whether there was one. */
@@ -236,7 +239,7 @@ export class StateCache {
     }
     const inRam = Array.from(this.#store.all(), (state) => ({
       ...describe('ram', state),
-      pinned: state.pinned === true,
+      pinned: state.pinned === true || (state.kept?.until ?? 0) > this.clock.now(),
     }))
     const filed = Array.from(this.#disk?.all() ?? [], (state) => describe('disk', state))
     return [...inRam, ...filed]

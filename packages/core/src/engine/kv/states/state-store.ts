@@ -1,6 +1,10 @@
-import { memoryOf, type SavedState } from './saved-state.js'
+import type { Clock } from '../../../contracts/clock.js'
+import { type KeptState, memoryOf, type SavedState } from './saved-state.js'
 import { lengthOf, StateIndex } from './state-index.js'
 import { sizeFor, StateMemory } from './state-memory.js'
+
+/** Share of all bytes that the states which a tenant keeps for a time may take. */
+const tenantShare = 1 / 4
 
 /** Keeps states within a number of bytes; what was not used for the longest time is dropped first. */
 export class StateStore {
@@ -14,7 +18,10 @@ export class StateStore {
   evictions = 0
 
   /** @param limit bytes */
-  constructor(readonly limit: number) {}
+  constructor(
+    readonly limit: number,
+    private readonly clock: Pick<Clock, 'now'>,
+  ) {}
 
   get size(): number {
     return this.#states.size
@@ -33,7 +40,7 @@ export class StateStore {
     if (size > this.limit) return undefined
     for (const state of this.#states) {
       if (this.bytes + size <= this.limit) break
-      if (state.holds > 0 || state.pinned === true) continue
+      if (state.holds > 0 || this.#isKept(state)) continue
       this.evictions++
       this.remove(state)
     }
@@ -51,6 +58,7 @@ export class StateStore {
     }
     const same = this.index.find(state.chain, lengthOf(state), state.partial)
     if (same?.pinned === true) state.pinned = true
+    if (same?.kept !== undefined) state.kept = same.kept
     if (same !== undefined) this.remove(same)
     this.#states.add(state)
     this.index.add(state)
@@ -61,6 +69,22 @@ export class StateStore {
   /** It is wanted: the others are dropped first. */
   touch(state: SavedState): void {
     if (this.#states.delete(state)) this.#states.add(state)
+  }
+
+  /** Keeps a state for a time: within the tenant's share, before its others. */
+  keep(state: SavedState, kept: KeptState): void {
+    this.touch(state)
+    state.kept = kept
+    let bytes = 0
+    for (const other of [...this.#states].reverse()) {
+      if (other.kept?.tenant !== kept.tenant) continue
+      bytes += memoryOf(other)
+      if (bytes > this.limit * tenantShare) delete other.kept
+    }
+  }
+
+  #isKept({ pinned, kept }: SavedState): boolean {
+    return pinned === true || (kept !== undefined && kept.until > this.clock.now())
   }
 
   remove(state: SavedState): void {

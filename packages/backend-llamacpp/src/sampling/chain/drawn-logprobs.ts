@@ -1,0 +1,45 @@
+import type { OutputLogprobs, TokenId, TokenLogprob } from '@cllm/core'
+import type { SamplerWorkspace } from './sampler-workspace.js'
+import type { SamplingChain } from './sampling-chain.js'
+
+/** A draw from these alone leaves nothing to chance. */
+const certain = (token: TokenId): OutputLogprobs => ({
+  logprob: 0,
+  top: [{ token, logprob: 0 }],
+})
+
+/** The least logarithm of a probability that counts: llama.cpp's single precision has none below. */
+const least = -87
+
+/**
+ * How likely tokens were in the last draw: after all of its steps, at its temperature. Changes what
+ * candidates there are.
+ * @param token - the one that was drawn
+ * @param count - so many of the likeliest tokens are listed as well
+ */
+export function drawnLogprobs(
+  { scan, candidates }: SamplerWorkspace,
+  chain: SamplingChain,
+  token: TokenId,
+  count: number,
+): OutputLogprobs {
+  const temperature = chain.temperature(candidates)
+  const { largest } = candidates
+  const shift = Math.fround(largest / temperature)
+  if (!Number.isFinite(shift)) return certain(token)
+  const own = scan.logits[token]!
+  const total = candidates.isWhole
+    ? scan.weigh(largest + least * temperature, temperature, shift)
+    : scan.weighListed(candidates.size, temperature, shift)
+  const logprobOf = (logit: number): number =>
+    Math.min(0, (logit - largest) / temperature - Math.log(total))
+  const logprob = Math.max(least, logprobOf(own))
+  if (count === 0) return { logprob, top: [] }
+  candidates.keepTop(count)
+  const top: TokenLogprob[] = []
+  for (let index = 0; index < candidates.size; index++) {
+    const logprob = logprobOf(candidates.logits[index]!)
+    if (logprob > least) top.push({ token: candidates.ids[index]!, logprob })
+  }
+  return { logprob, top }
+}
