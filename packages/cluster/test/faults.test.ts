@@ -90,7 +90,10 @@ const request: fc.Arbitrary<GenerateRequest> = fc.record({
 })
 
 const load = fc.array(fc.tuple(fc.nat(1000), request), { minLength: 1, maxLength: 10 })
-const deaths = fc.array(fc.record({ at: fc.nat(3000), worker: fc.nat(2) }), { maxLength: 4 })
+const deaths = fc.array(
+  fc.record({ at: fc.nat(3000), worker: fc.nat(2), how: fc.constantFrom('dies', 'migrates') }),
+  { maxLength: 4 },
+)
 
 function engineOn(clock: SimulatedClock) {
   const backend = new FakeBackend({ clock, stepMs: () => 10 })
@@ -126,9 +129,12 @@ t.test('whatever is lost, doubled, late or dies: each token once and in order', 
         const worker = new WorkerHost({ id, bus, client, info, clock, fingerprint: 'f', host: 'h' })
         await worker.start()
         return {
-          die() {
+          dies() {
             bus.die()
             void client.close()
+          },
+          migrates() {
+            void worker.drain({ migrate: true }).then(async () => await worker.close())
           },
         }
       }
@@ -143,9 +149,9 @@ t.test('whatever is lost, doubled, late or dies: each token once and in order', 
           }),
       )
       await Promise.all(fronts.map(async (front) => await front.start()))
-      for (const { at, worker } of dying) {
+      for (const { at, worker, how } of dying) {
         clock.at(at, () => {
-          workers[worker]?.die()
+          workers[worker]?.[how]()
           clock.at(at + 300, () => void startWorker().then((next) => (workers[worker] = next)))
         })
       }
@@ -168,6 +174,47 @@ t.test('whatever is lost, doubled, late or dies: each token once and in order', 
   )
   t.ok(moved > 10, `${moved} requests moved`)
 })
+
+t.test(
+  'a worker that migrates is rid of its streams, where others continue them exactly',
+  async (t) => {
+    const clock = new SimulatedClock()
+    const server = new FakeServer(clock, () => [1])
+    const startWorker = async (id: string, fingerprint: string) => {
+      const { engine, client } = engineOn(clock)
+      const info = engine.info()
+      const parts = { id, bus: server.connect(), client, info, clock, fingerprint, host: 'h' }
+      const worker = new WorkerHost(parts)
+      await worker.start()
+      return worker
+    }
+    const after = async (ms: number) =>
+      await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+    const one = await startWorker('one', 'f')
+    const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+    await front.start()
+    const client = front.client('fake')
+    const asked = { prompt: { text: 'x' }, maxTokens: 200, sampling: { seed: 1, temperature: 1 } }
+    const expected = await drive(clock, said(engineOn(clock).client, asked))
+    const stream = said(client, asked)
+    await after(300)
+    t.equal(one.open, 1)
+    const other = await startWorker('other', 'g')
+    await after(600)
+    let isRid = false
+    void one.drain().then(() => (isRid = true))
+    await after(20)
+    void one.drain({ migrate: true })
+    await after(20)
+    t.same([one.open, other.open, isRid], [1, 0, false], 'not where the numbers may differ')
+    const same = await startWorker('same', 'f')
+    await after(600)
+    t.same([one.open, same.open, isRid], [0, 1, true], 'to one that came later')
+    t.same(await drive(clock, stream), expected)
+    t.match(client.workers.counts, { movedExactly: 1, movedInexactly: 0 })
+    await front.close()
+  },
+)
 
 t.test('tenants have equal shares of all workers together', async (t) => {
   const [shared, alone] = [await sharesOf(true), await sharesOf(false)]

@@ -104,13 +104,18 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     if (message.type === 'events') this.#placing.onEvents(member, message.events)
     else if (message.type === 'report') {
       const { state: before } = member
-      this.#members.onReport(member, message.state, message.report)
+      this.#members.onReport(member, message)
       if (message.state === 'restarting' && before !== 'restarting') {
         this.#placing.onRestarting(member.record.id)
       }
       if (!this.#isReady) this.#onMessage({ type: 'ready', info: member.record.info })
       this.#isReady = true
+      if (message.clients > 0) this.#placing.onClients(member.record.id)
       this.#placing.retry()
+      // A worker that has just come may take what others want to be rid of.
+      for (const { record, isMigrating } of this.#members.all) {
+        if (isMigrating) this.#placing.onMigrating(record.id)
+      }
     } else this.#calls.onAnswer(member, message)
   }
 

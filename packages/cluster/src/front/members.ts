@@ -9,6 +9,10 @@ export interface Member {
   record: WorkerRecord
   readonly link: NamedChannel<ToWorker, FromWorker>
   state: WorkerState
+  /** It drains, and wants to be rid of what it has. */
+  isMigrating: boolean
+  /** Requests on it that are of no batch, when it reported last. */
+  clients: number
   /** What it reported last; undefined before the first report, until which it gets nothing. */
   report: WorkerReport | undefined
 }
@@ -35,7 +39,15 @@ export class Members {
   }
 
   add(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): Member {
-    const member: Member = { record, link, state: record.state, report: undefined }
+    const { state } = record
+    const member: Member = {
+      record,
+      link,
+      state,
+      isMigrating: false,
+      clients: 0,
+      report: undefined,
+    }
     this.#members.set(record.id, member)
     return member
   }
@@ -45,9 +57,14 @@ export class Members {
     this.table.delete(id)
   }
 
-  onReport(member: Member, state: WorkerState, report: WorkerReport): void {
+  onReport(
+    member: Member,
+    { state, report, clients, isMigrating = false }: FromWorker & { readonly type: 'report' },
+  ): void {
     const { id } = member.record
     member.state = state
+    member.isMigrating = isMigrating
+    member.clients = clients
     member.report = report
     this.table.set(id, report, this.clock.now())
     this.table.setEligible(id, state === 'up')
