@@ -20,11 +20,15 @@ import {
 import {
   type ClusterBus,
   ClusterFront,
+  JobQueue,
   joinLocalWorkers,
   Link,
   type LinkLetter,
   RedisBus,
+  SharedBlobs,
   sharedCounter,
+  SharedRecords,
+  SharedResults,
   SharedText,
   WorkerHost,
 } from '@cllm/cluster'
@@ -147,6 +151,9 @@ t.test('over Redis', { skip: missing ?? false }, async (t) => {
   const connect = async () => await RedisBus.connect({ url: server.urlFor('cllm', 'PASSWORD') })
   await testChannel(t, 'a link over Redis', async () => await channel(connect))
   await testEngineClient(t, 'a cluster over Redis', async () => await client(connect))
+  const bus = await connect()
+  await testShared(t, bus)
+  await bus.close()
 })
 
 t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => {
@@ -211,6 +218,60 @@ function selfSigned(folder: string) {
   ]
   const { status } = spawnSync('openssl', [...kind, '-keyout', key, '-out', cert, ...about])
   return status === 0 ? { cert, key } : undefined
+}
+
+/** What batches of a cluster are made of, as this user of the server. */
+async function testShared(t: Test, bus: RedisBus): Promise<void> {
+  const blobs = new SharedBlobs(bus, 'batch:content')
+  const bytes = Uint8Array.from({ length: 600_001 }, (_, index) => index % 256)
+  t.ok(await blobs.write('blob', [bytes.subarray(0, 5), bytes.subarray(5)]))
+  const pieces: Buffer[] = []
+  for await (const piece of blobs.read('blob')) pieces.push(piece)
+  t.ok(Buffer.concat(pieces).equals(bytes))
+  t.equal(await blobs.size('blob'), bytes.length)
+
+  const results = new SharedResults(bus, 'batch:results')
+  t.equal(await results.add('one', 1, 'completed', 'early'), 'closed')
+  t.equal(await blobs.write('blob', [], results.keyOf('one')), false, 'nobody wants it')
+  await results.open('one', 2)
+  await results.open('one', 3)
+  t.equal(await results.add('one', 1, 'completed', 'first'), 'open')
+  t.equal(await results.add('one', 1, 'failed', 'second'), 'open', 'once')
+  t.equal(await results.state('one'), 'open')
+  t.equal(await results.add('one', 7, 'failed', 'x'), 'whole')
+  t.same(await results.counts('one'), { total: 2, completed: 1, failed: 1 })
+  t.same(await results.read('one', [1, 2, 7]), ['first', undefined, 'x'])
+  t.same([await results.has('one', 7), await results.has('one', 2)], [true, false])
+  await results.remove('one')
+  t.equal(await results.counts('one'), undefined)
+
+  const records = new SharedRecords<{ count: number }>(bus, 'batch:files')
+  await records.put('a', { count: 0 })
+  const add = async () => await records.update('a', ({ count }) => ({ count: count + 1 }))
+  await Promise.all(Array.from({ length: 20 }, add))
+  t.same(await records.list(), [{ count: 20 }], 'no change is lost')
+  await records.remove('a')
+  t.equal(await records.update('a', (record) => record), undefined)
+  t.equal(await records.get('a'), undefined)
+
+  const queue = await JobQueue.open<number>(bus, 'batch', silentLogger)
+  const seen: number[] = []
+  await queue.add([2, 1, 1].map((data) => ({ id: `job-${data}`, data })))
+  await queue.add([])
+  await queue.add([{ id: 'late', data: 9, delayMs: 60_000 }])
+  await queue.remove('late')
+  await new Promise<void>((resolve) => {
+    void queue.process(1, async ({ id, data }, signal) => {
+      t.equal(id, `job-${data}`)
+      t.equal(signal.aborted, false)
+      seen.push(data)
+      if (seen.length === 1) throw new Error('the first one fails once')
+      if (seen.length === 3) resolve()
+    })
+  })
+  t.same(seen, [2, 1, 2], 'what fails is done again')
+  await queue.close()
+  await t.rejects(queue.add([{ id: 'x', data: 1 }]), { code: 'cluster_unavailable' })
 }
 
 async function tlsAndUsers(t: Test): Promise<void> {
@@ -284,6 +345,8 @@ async function tlsAndUsers(t: Test): Promise<void> {
   for (const [bus, ...command] of forbidden) {
     await t.rejects(bus.store.client.sendCommand(command), /NOPERM/, command.join(' '))
   }
+  await testShared(t, here)
+  await t.rejects(new SharedRecords(there, 'batch:files').list(), { message: /NOPERM/ })
   await front.close()
   await worker.close()
   await own.close()

@@ -1,4 +1,5 @@
 import {
+  batchPriority,
   createEngine,
   type GenerateRequest,
   LocalEngineClient,
@@ -216,6 +217,59 @@ t.test(
   },
 )
 
+t.test('a batch runs where no client has anything, and makes room for them', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const [one, other] = await Promise.all(
+    ['one', 'other'].map(async (id) => {
+      const { engine, client } = engineOn(clock)
+      const parts = { id, bus: server.connect(), client, info: engine.info(), clock }
+      const worker = new WorkerHost({ ...parts, fingerprint: 'f', host: 'h' })
+      await worker.start()
+      return worker
+    }),
+  )
+  const options = { patienceMs: 500 }
+  const [here, there] = await Promise.all(
+    ['a', 'b'].map(async (id) => {
+      const front = new ClusterFront({
+        id,
+        bus: server.connect(),
+        clock,
+        router: byTenant,
+        options,
+      })
+      await front.start()
+      return front
+    }),
+  )
+  const [lines, clients] = [here!.client('fake'), there!.client('fake')]
+  const after = async (ms: number) =>
+    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+  const prompt = { text: 'x' }
+  const asked = { prompt, maxTokens: 200, sampling: { seed: 1 }, priority: batchPriority }
+  const expected = await drive(clock, said(engineOn(clock).client, asked))
+  const line = said(lines, asked)
+  await after(300)
+  t.same([one!.open, other!.open], [1, 0])
+  const short = said(clients, { prompt, maxTokens: 20 })
+  await after(60)
+  t.same([one!.open, other!.open], [1, 1], 'the line is elsewhere')
+  await drive(clock, short)
+  const until = clock.now() + 3000
+  const busy = ['0', '1', '0', '1'].map(async (tenant, index) => {
+    const maxTokens = 90 + 7 * index
+    while (clock.now() < until) await said(clients, { prompt, maxTokens, tenant })
+  })
+  await after(100)
+  t.same([one!.open, other!.open], [2, 2], 'nowhere')
+  await after(2000)
+  t.same([one!.open, other!.open], [2, 2], 'for as long as it must')
+  await drive(clock, Promise.all(busy))
+  t.same(await drive(clock, line), expected, 'and goes on the same')
+  await Promise.all([here!.close(), there!.close()])
+})
+
 t.test('tenants have equal shares of all workers together', async (t) => {
   const [shared, alone] = [await sharesOf(true), await sharesOf(false)]
   t.ok(jain(shared) >= 0.95, `Jain's index ${jain(shared).toFixed(3)}: ${shared.join()}`)
@@ -241,6 +295,13 @@ function homes(): RouterPolicy {
       const place = number === 0 ? turn : number + (turn % 2)
       return { worker: workers[place % workers.length]!.id }
     },
+  }
+}
+
+/** The worker of a tenant's number; the first one for requests without a tenant. */
+function byTenant(): RouterPolicy {
+  return {
+    place: ({ tenant }, workers) => ({ worker: workers[Number(tenant) % workers.length]!.id }),
   }
 }
 

@@ -277,6 +277,103 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
   })
 })
 
+t.test(
+  'a batch of a cluster outlives its fronts and workers',
+  { skip: missing ?? false },
+  async (t) => {
+    const redis = await RedisServer.start()
+    t.teardown(async () => await redis.kill())
+    const { url } = redis
+    const startFront = async () => await startServer(t, '--cluster', url, '--cluster-batches')
+    const [one, other, front, last] = await Promise.all([
+      startWorker(t, url),
+      startWorker(t, url),
+      startFront(),
+      startFront(),
+    ])
+    const { base } = last
+    const count = 200
+    const path = '/v1/completions'
+    const lines = Array.from({ length: count }, (_, index) => {
+      const body = { model: 'stories15m-q8_0', prompt: `Story ${index}`, max_tokens: 6 }
+      const wrong = index === 7 ? { max_tokens: 'x' } : {}
+      return JSON.stringify({
+        custom_id: `line-${index}`,
+        method: 'POST',
+        url: path,
+        body: { ...body, ...wrong },
+      })
+    })
+    const upload = async (content: string) => {
+      const form = new FormData()
+      form.set('purpose', 'batch')
+      form.set('file', new Blob([content]), 'lines.jsonl')
+      const response = await fetch(`${base}/v1/files`, { method: 'POST', body: form })
+      return ((await response.json()) as { id: string }).id
+    }
+    interface Batch {
+      readonly id: string
+      readonly status: string
+      readonly output_file_id: string
+      readonly error_file_id: string
+      readonly request_counts: { readonly completed: number }
+    }
+    const create = async (file: string) =>
+      (await (
+        await post(`${base}/v1/batches`, { input_file_id: file, endpoint: path })
+      ).json()) as Batch
+    const ended = async ({ id }: Batch, onCount: (count: number) => void = () => {}) => {
+      for (;;) {
+        const batch = (await (await fetch(`${base}/v1/batches/${id}`)).json()) as Batch
+        onCount(batch.request_counts.completed)
+        if (/completed|cancelled|failed/.test(batch.status)) return batch
+        // The server has other things to do than to answer this.
+        await new Promise((resolve) => void setTimeout(resolve, 20))
+      }
+    }
+    const content = async (file: string) => {
+      const text = await (await fetch(`${base}/v1/files/${file}/content`)).text()
+      return text
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as { custom_id: string; response: { status_code: number } })
+    }
+
+    const input = await upload(lines.join('\n'))
+    const kills = [() => front.child.kill('SIGKILL'), () => one.kill()]
+    const done = await ended(await create(input), (completed) => {
+      if (completed >= (3 - kills.length) * 30) kills.shift()?.()
+    })
+    t.equal(kills.length, 0)
+    t.match(done, {
+      status: 'completed',
+      request_counts: { total: count, completed: 199, failed: 1 },
+    })
+    const answers = await content(done.output_file_id)
+    const expected = [...lines.keys()].filter((index) => index !== 7)
+    t.same(
+      answers.map(({ custom_id }) => custom_id),
+      expected.map((index) => `line-${index}`),
+      'each line once, in their order',
+    )
+    t.match(await content(done.error_file_id), [
+      { custom_id: 'line-7', response: { status_code: 400 } },
+    ])
+    t.equal((await fetch(`${base}/v1/files/${input}`, { method: 'DELETE' })).status, 200)
+    t.equal((await fetch(`${base}/v1/files/${input}`)).status, 404)
+
+    const wrong = await ended(await create(await upload('{')))
+    t.match(wrong, { status: 'failed', errors: { data: [{ line: 1 }] } })
+    const long = lines.map((line) => line.replace('"max_tokens":6', '"max_tokens":200')).join('\n')
+    const cancelled = await create(await upload(long))
+    const cancel = `${base}/v1/batches/${cancelled.id}/cancel`
+    t.match(await (await post(cancel, {})).json(), { status: 'cancelling' })
+    t.equal((await ended(cancelled)).status, 'cancelled')
+    t.equal((await post(cancel, {})).status, 400)
+    t.equal(other.child.exitCode, null)
+  },
+)
+
 t.test('a cluster that is not there is told at once', async (t) => {
   for (const command of ['serve', 'worker']) {
     const { code, err } = await run(

@@ -1,5 +1,5 @@
 import { CllmError, type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
-import { createClient, ErrorReply } from '@redis/client'
+import { createClient, ErrorReply, RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
 import { type Letter, Outbox } from './outbox.js'
 
@@ -50,8 +50,9 @@ export class RedisBus implements ClusterBus {
   private constructor(
     private readonly writer: Client,
     private readonly reader: Client,
-    { prefix = 'cllm:', clock = systemClock, logger = silentLogger }: RedisBusOptions,
+    private readonly options: RedisBusOptions,
   ) {
+    const { prefix = 'cllm:', clock = systemClock, logger = silentLogger } = options
     this.#prefix = prefix
     this.#clock = clock
     this.#logger = logger
@@ -100,12 +101,41 @@ export class RedisBus implements ClusterBus {
     return { client: this.writer, prefix: this.#prefix }
   }
 
+  /** @internal A further connection, whose commands wait while the server is away. */
+  async another(): Promise<Client> {
+    const client = connectTo(this.options, { isPatient: true })
+    client.on('error', (error: unknown) => {
+      this.#logger.debug({ err: error }, 'a connection to the cluster is lost')
+    })
+    await client.connect()
+    return client
+  }
+
   get isReachable(): boolean {
     return this.#clock.now() - this.#answeredAt < 3 * blockMs
   }
 
   post(mailbox: string, text: string): void {
     this.#outbox.post({ mailbox: this.#prefix + mailbox, text })
+  }
+
+  /**
+   * @internal Sends a command.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async command(...words: readonly (string | Buffer)[]): Promise<unknown> {
+    return await this.#call(words)
+  }
+
+  /**
+   * @internal Sends a command whose answer is bytes.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async bytes(...words: readonly string[]): Promise<Buffer> {
+    const asBytes = this.writer.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer })
+    return (await this.#call(words, asBytes)) as Buffer
   }
 
   /**
@@ -209,9 +239,12 @@ export class RedisBus implements ClusterBus {
     await this.writer.sendCommand(['XTRIM', key, 'MINID', next]).catch(() => {})
   }
 
-  async #call(command: string[]): Promise<unknown> {
+  async #call(
+    command: readonly (string | Buffer)[],
+    client: Pick<Client, 'sendCommand'> = this.writer,
+  ): Promise<unknown> {
     try {
-      const value = await this.writer.sendCommand(command)
+      const value = await client.sendCommand(command)
       this.#answeredAt = this.#clock.now()
       return value
     } catch (error) {
@@ -230,13 +263,13 @@ export class RedisBus implements ClusterBus {
   }
 }
 
-function connectTo({ url, ca }: RedisBusOptions) {
+function connectTo({ url, ca }: RedisBusOptions, { isPatient = false } = {}) {
   const tls = ca === undefined ? {} : { tls: true as const, ca }
   return createClient({
     url,
     RESP: 2,
     // Commands wait for the next connection in the outbox, where they keep their order.
-    disableOfflineQueue: true,
+    disableOfflineQueue: !isPatient,
     socket: { ...tls, reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
   })
 }

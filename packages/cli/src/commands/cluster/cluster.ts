@@ -34,8 +34,8 @@ export const drain = defineCommand({
   usage: 'cluster drain <worker>',
   doc: `
 Tells a worker to take no new requests, and to end when its last one has. What takes longer than its
---drain-timeout goes on at another worker; with --migrate all that others continue exactly does so at
-once. Returns at once; \`cllm cluster\` shows when it is gone.`,
+--drain-timeout goes on at another worker, and with --migrate at once what others continue exactly.
+Returns at once; \`cllm cluster\` shows when it is gone.`,
   flags: {
     migrate: toggle('Let running requests go on at other workers at once'),
     ...clusterFlags,
