@@ -154,6 +154,35 @@ t.test('over Redis', { skip: missing ?? false }, async (t) => {
   const bus = await connect()
   await testShared(t, bus)
   await bus.close()
+
+  await t.test('a worker whose connection ends is lost without any silence', async (t) => {
+    const [there, here] = [await connect(), await connect()]
+    const { engine, registry } = createConformanceEngine()
+    const own = new LocalEngineClient(engine, registry, systemRandom)
+    const about = { info: engine.info(), fingerprint: 'one', host: 'here' }
+    await new WorkerHost({ id: 'mortal', bus: there, client: own, ...about }).start()
+    const present = here.present.bind(here)
+    const seen = new Promise<void>((resolve) => {
+      here.present = async (ids) => {
+        const all = await present(ids)
+        if (all?.has('mortal')) resolve()
+        return all
+      }
+    })
+    const front = new ClusterFront({ id: 'patient', bus: here, times: { silenceMs: 600_000 } })
+    await front.start()
+    const remote = front.client(engine.info().model.id)
+    await remote.ready()
+    const { members } = remote.workers
+    const [{ link }] = members as [(typeof members)[0]]
+    const lost = new Promise<string>((resolve) => link.onClose(resolve))
+    await seen
+    await there.close()
+    t.equal(await lost, 'its connection has ended')
+    await front.close()
+    await here.close()
+    await own.close()
+  })
 })
 
 t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => {
@@ -345,6 +374,7 @@ async function tlsAndUsers(t: Test): Promise<void> {
   for (const [bus, ...command] of forbidden) {
     await t.rejects(bus.store.client.sendCommand(command), /NOPERM/, command.join(' '))
   }
+  t.ok((await here.present([id]))?.has(id), 'the front sees that the worker lives')
   await testShared(t, here)
   await t.rejects(new SharedRecords(there, 'batch:files').list(), { message: /NOPERM/ })
   await front.close()

@@ -1,14 +1,18 @@
-import { CllmError, type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
-import { createClient, ErrorReply, RESP_TYPES } from '@redis/client'
+import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
+import { ErrorReply, RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
 import { type Letter, Outbox } from './outbox.js'
+import {
+  connectTo,
+  type RedisAddress,
+  type RedisClient as Client,
+  unanswered,
+  unreachable,
+} from './redis-client.js'
+import { RedisPresence } from './redis-presence.js'
 
 /** How a Redis or Valkey server is reached and used. */
-export interface RedisBusOptions {
-  /** `redis://user:password@host:port/db`, or `rediss://` for TLS. */
-  readonly url: string
-  /** The authority in PEM format that a `rediss://` server's certificate is checked with. Default: the system's. */
-  readonly ca?: string
+export interface RedisBusOptions extends RedisAddress {
   /** What all its keys begin with; default `cllm:`. */
   readonly prefix?: string
   /** Milliseconds for the first connection; default 5,000. */
@@ -24,8 +28,6 @@ const retryMs = 100
 const mailboxMs = 60_000
 /** Characters of letters that wait for the server, at most. */
 const outboxLimit = 64 * 2 ** 20
-
-type Client = ReturnType<typeof connectTo>
 
 /** @internal A connection to the server, and what all keys begin with. */
 export interface RedisStore {
@@ -43,6 +45,7 @@ export class RedisBus implements ClusterBus {
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #outbox: Outbox
+  readonly #presence: RedisPresence
   readonly #mailboxes: string[] = []
   #answeredAt: number
   #isClosed = false
@@ -57,6 +60,7 @@ export class RedisBus implements ClusterBus {
     this.#clock = clock
     this.#logger = logger
     this.#answeredAt = clock.now()
+    this.#presence = new RedisPresence(prefix, writer, async () => await this.another())
     const pause = async () => await this.#wait(retryMs)
     this.#outbox = new Outbox(async (batch) => await this.#send(batch), pause, outboxLimit)
   }
@@ -89,7 +93,7 @@ export class RedisBus implements ClusterBus {
       await Promise.race([clients[0].sendCommand(['PING']), late])
     } catch (error) {
       for (const client of clients) client.destroy()
-      throw unavailable(url, error)
+      throw unreachable(url, error)
     } finally {
       cancel()
     }
@@ -183,8 +187,17 @@ export class RedisBus implements ClusterBus {
     return found
   }
 
+  async appear(id: string): Promise<void> {
+    await this.#presence.appear(id)
+  }
+
+  async present(ids: readonly string[]): Promise<ReadonlySet<string> | undefined> {
+    return await this.#presence.present(ids)
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
+    this.#presence.close()
     this.#outbox.close()
     for (const client of [this.writer, this.reader]) if (client.isOpen) client.destroy()
   }
@@ -248,43 +261,11 @@ export class RedisBus implements ClusterBus {
       this.#answeredAt = this.#clock.now()
       return value
     } catch (error) {
-      throw new CllmError(
-        'cluster_unavailable',
-        `The cluster does not answer: ${reasonOf(error)}`,
-        {
-          cause: error,
-        },
-      )
+      throw unanswered(error)
     }
   }
 
   async #wait(ms: number): Promise<void> {
     await new Promise<void>((resolve) => void this.#clock.at(this.#clock.now() + ms, resolve))
   }
-}
-
-function connectTo({ url, ca }: RedisBusOptions, { isPatient = false } = {}) {
-  const tls = ca === undefined ? {} : { tls: true as const, ca }
-  return createClient({
-    url,
-    RESP: 2,
-    // Commands wait for the next connection in the outbox, where they keep their order.
-    disableOfflineQueue: !isPatient,
-    socket: { ...tls, reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
-  })
-}
-
-function unavailable(url: string, error: unknown): CllmError {
-  const message = `The cluster at ${withoutSecrets(url)} cannot be reached: ${reasonOf(error)}`
-  return new CllmError('cluster_unavailable', message, { cause: error })
-}
-
-function withoutSecrets(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//')
-}
-
-/** A connection to several addresses fails with one error for each. */
-function reasonOf(error: unknown): string {
-  if (error instanceof AggregateError) return error.errors.map(reasonOf).join('; ')
-  return error instanceof Error ? error.message || error.name : String(error)
 }
