@@ -138,6 +138,23 @@ t.test('what several engines of one process hold is shown together', async (t) =
   await client.ready()
   t.match((await client.info()).limits, { slots: 8, kvTokens: 1200, contextSize: 256 })
   t.match(await client.cache('list'), [{ pinned: true }, { pinned: true }])
+  const before = await client.activity()
+  t.equal(before.slots.length, 8)
+  const streams = [1, 2].map(async (seed) => {
+    const asked = { prompt: { tokens: [4, 5, seed] }, maxTokens: 20, sampling: { ignoreEos: true } }
+    let last: string | undefined
+    for await (const event of client.submit(asked)) if (event.type === 'start') last = event.id
+    return last
+  })
+  const ids = await Promise.all(streams)
+  const after = await client.activity(before.cursor)
+  const [frame] = after.frames
+  t.equal(after.frames.length, 1, 'what all did is one frame')
+  t.same(frame?.ended.map(({ id }) => id).sort(), ids.sort())
+  t.equal(frame?.steps.decodeTokens, 38, 'each engine is asked since its own last look')
+  t.same(new Set(frame?.spans.map(({ slot = 0 }) => slot < 4)), new Set([true, false]))
+  t.same((await client.activity(after.cursor)).frames, [])
+  t.ok((await client.activity(999)).frames.length >= 0, 'a look that nobody knows begins anew')
   t.equal((await client.cache('drop')).length, 2)
   t.same(await client.cache('list'), [])
 })

@@ -1,6 +1,8 @@
 import { CllmError, type EngineCallName, type FromEngine, type ToEngine } from '@cllm/core'
 import type { EngineActivity, EngineStatistics, RequestReport } from '@cllm/core'
 import { type Member, type Members, noWorker } from './members.js'
+import { Looks } from './looks.js'
+import { mergeActivities } from './merge-activity.js'
 import { mergeStatistics, ownStatistics } from './merge-statistics.js'
 import { ownActivity } from './own-activity.js'
 import type { Placing } from './placing.js'
@@ -25,6 +27,9 @@ const patient: ReadonlySet<EngineCallName> = new Set([
   'getScheduler',
 ])
 
+/** Calls whose answer does without a worker that cannot give any. */
+const partial: ReadonlySet<EngineCallName> = new Set(['statistics', 'activity'])
+
 /** What the calls need of their front. */
 export interface CallingFront {
   readonly answer: (answer: Answer) => void
@@ -35,6 +40,7 @@ export interface CallingFront {
 /** The calls of a front's clients, at the workers. */
 export class WorkerCalls {
   readonly #open = new Map<number, Call>()
+  readonly #looks = new Looks()
   /** What each worker said last of itself. */
   readonly #statistics = new Map<string, EngineStatistics>()
 
@@ -70,7 +76,7 @@ export class WorkerCalls {
     const open = this.#open.get(answer.call)
     if (open === undefined || !open.waitsFor.delete(id)) return
     if (answer.type === 'result') open.answers.set(id, answer.value)
-    else if (open.message.name !== 'statistics' || open.answers.size + open.waitsFor.size === 0) {
+    else if (!partial.has(open.message.name) || open.answers.size + open.waitsFor.size === 0) {
       this.#open.delete(answer.call)
       return this.front.answer(answer)
     }
@@ -166,23 +172,42 @@ export class WorkerCalls {
     this.#send(there, [member], toOwn)
   }
 
-  /** Requests of other fronts keep the ids that the worker gave them. */
+  /** All workers together. Requests of other fronts keep the ids that their worker gave them. */
   #activity(message: ToEngine & { readonly type: 'call' }): void {
-    const member = this.members.forCall()
-    const prefix = `${member.link.id}/`
-    const toOwn = ([activity]: readonly unknown[]) => {
-      const ids = this.placing.idsByWire()
-      return ownActivity(activity as EngineActivity, (id) =>
-        id.startsWith(prefix) ? (ids.get(id.slice(prefix.length)) ?? id) : id,
-      )
-    }
-    this.#send(message, [member], toOwn)
+    const members = this.#known()
+    const [cursor] = message.arguments as [number | undefined]
+    const since = this.#looks.get(cursor)
+    this.#send(
+      message,
+      members,
+      (_, answers) => {
+        const ids = this.placing.idsByWire()
+        const look = new Map<string, number>()
+        const all = members.flatMap(({ record, link }) => {
+          const activity = answers.get(record.id) as EngineActivity | undefined
+          if (activity === undefined) return []
+          look.set(record.id, activity.cursor)
+          const prefix = `${link.id}/`
+          const own = ownActivity(activity, (id) =>
+            id.startsWith(prefix) ? (ids.get(id.slice(prefix.length)) ?? id) : id,
+          )
+          return [own]
+        })
+        return mergeActivities(all, this.#looks.add(look))
+      },
+      ({ record }) => ({ ...message, arguments: [since?.get(record.id)] }),
+    )
   }
 
-  #send(message: Call['message'], to: readonly Member[], merge: Call['merge']): void {
+  #send(
+    message: Call['message'],
+    to: readonly Member[],
+    merge: Call['merge'],
+    messageTo: (member: Member) => Call['message'] = () => message,
+  ): void {
     const waitsFor = new Set(to.map(({ record }) => record.id))
     this.#open.set(message.call, { message, answers: new Map(), waitsFor, merge, deaths: 0 })
-    for (const { link } of to) link.send(message)
+    for (const member of to) member.link.send(messageTo(member))
   }
 
   #finish(open: Call): void {

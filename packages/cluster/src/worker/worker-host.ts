@@ -69,7 +69,10 @@ export class WorkerHost {
   async start(): Promise<void> {
     this.parts.bus.listen(workerMailbox(this.parts.id), (letter) => this.#receive(letter))
     await this.parts.bus.appear?.(this.parts.id).catch((error: unknown) => {
-      this.#logger.warn({ err: error }, 'the end of this process will only be noticed by its silence')
+      this.#logger.warn(
+        { err: error },
+        'the end of this process will only be noticed by its silence',
+      )
     })
     await this.#announce()
     this.#keepLease()
