@@ -217,6 +217,31 @@ t.test(
   },
 )
 
+t.test('a call waits for a worker, as a request does', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const options = { patienceMs: 3000 }
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, options })
+  await front.start()
+  const client = front.client('fake')
+  const early = client.tokenize('x')
+  const { engine, client: own } = engineOn(clock)
+  clock.at(1000, () => {
+    const about = { info: engine.info(), clock, fingerprint: 'f', host: 'h' }
+    void new WorkerHost({ id: 'one', bus: server.connect(), client: own, ...about }).start()
+  })
+  t.same(await drive(clock, early), await own.tokenize('x'))
+
+  const lonely = new ClusterFront({ id: 'lonely', bus: server.connect(), clock, options })
+  const nobody = lonely.client('nobody')
+  await t.rejects(drive(clock, nobody.tokenize('x')), { code: 'engine_unavailable' })
+  const waiting = nobody.tokenize('x')
+  void lonely.close()
+  await t.rejects(drive(clock, waiting), { code: 'shutting_down' })
+  await t.rejects(nobody.statistics(), { code: 'engine_unavailable' })
+  await front.close()
+})
+
 t.test('a batch runs where no client has anything, and makes room for them', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])

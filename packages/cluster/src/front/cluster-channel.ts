@@ -52,6 +52,8 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     this.#calls = new WorkerCalls(this.#members, this.#placing, {
       answer: (answer) => this.#onMessage(answer),
       refusedLetters: parts.refusedLetters ?? (() => 0),
+      clock: parts.clock,
+      patienceMs: parts.options.patienceMs,
     })
   }
 
@@ -112,6 +114,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
       this.#isReady = true
       if (message.clients > 0) this.#placing.onClients(member.record.id)
       this.#placing.retry()
+      this.#calls.retry()
       // A worker that has just come may take what others want to be rid of.
       for (const { record, isMigrating } of this.#members.all) {
         if (isMigrating) this.#placing.onMigrating(record.id)

@@ -14,7 +14,10 @@ export const patient: ReadonlySet<EngineCallName> = new Set([
 
 /** Calls that wait for a worker while there is none. */
 export class PatientCalls {
-  readonly #waiting = new Map<number, { readonly message: CallMessage; readonly cancel: () => void }>()
+  readonly #waiting = new Map<
+    number,
+    { readonly message: CallMessage; readonly cancel: () => void }
+  >()
 
   constructor(
     private readonly clock: Clock,

@@ -1,10 +1,17 @@
-import { CllmError, type EngineCallName, type FromEngine, type ToEngine } from '@cllm/core'
+import {
+  CllmError,
+  type Clock,
+  type EngineCallName,
+  type FromEngine,
+  type ToEngine,
+} from '@cllm/core'
 import type { EngineActivity, EngineStatistics, RequestReport } from '@cllm/core'
 import { type Member, type Members, noWorker } from './members.js'
 import { Looks } from './looks.js'
 import { mergeActivities } from './merge-activity.js'
 import { mergeStatistics, ownStatistics } from './merge-statistics.js'
 import { ownActivity } from './own-activity.js'
+import { patient, PatientCalls } from './patient-calls.js'
 import type { Placing } from './placing.js'
 
 /** A call of a client, as it goes to one or several workers. */
@@ -18,15 +25,6 @@ interface Call {
 
 type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
 
-/** Calls with the same answer from any worker: they are made again where one is lost. */
-const patient: ReadonlySet<EngineCallName> = new Set([
-  'tokenize',
-  'detokenize',
-  'applyTemplate',
-  'embed',
-  'getScheduler',
-])
-
 /** Calls whose answer does without a worker that cannot give any. */
 const partial: ReadonlySet<EngineCallName> = new Set(['statistics', 'activity'])
 
@@ -35,11 +33,15 @@ export interface CallingFront {
   readonly answer: (answer: Answer) => void
   /** Letters that it has refused so far. */
   readonly refusedLetters: () => number
+  readonly clock: Clock
+  /** Milliseconds for which a call waits for a worker while there is none. */
+  readonly patienceMs: number
 }
 
 /** The calls of a front's clients, at the workers. */
 export class WorkerCalls {
   readonly #open = new Map<number, Call>()
+  readonly #waiting: PatientCalls
   readonly #looks = new Looks()
   /** What each worker said last of itself. */
   readonly #statistics = new Map<string, EngineStatistics>()
@@ -48,9 +50,19 @@ export class WorkerCalls {
     private readonly members: Members,
     private readonly placing: Placing,
     private readonly front: CallingFront,
-  ) {}
+  ) {
+    const { clock, patienceMs } = front
+    this.#waiting = new PatientCalls(clock, patienceMs, ({ call }) => this.#fail(call, noWorker()))
+  }
+
+  /** A worker reported: calls that wait for any are made. */
+  retry(): void {
+    for (const message of this.#waiting.take()) this.make(message)
+  }
 
   make(message: ToEngine & { readonly type: 'call' }): void {
+    const isThere = this.members.all.some(({ report }) => report !== undefined)
+    if (!isThere && patient.has(message.name)) return this.#waiting.add(message)
     try {
       if (message.name === 'explain') this.#explain(message)
       else if (message.name === 'activity') this.#activity(message)
@@ -66,6 +78,7 @@ export class WorkerCalls {
   }
 
   leave(call: number): void {
+    this.#waiting.delete(call)
     const open = this.#open.get(call)
     this.#open.delete(call)
     for (const id of open?.waitsFor ?? []) this.members.get(id)?.link.send({ type: 'leave', call })
@@ -107,6 +120,7 @@ export class WorkerCalls {
 
   /** Ends all calls. */
   failAll(error: CllmError): void {
+    for (const { call } of this.#waiting.take()) this.#fail(call, error)
     for (const call of this.#open.keys()) this.#fail(call, error)
   }
 
