@@ -217,6 +217,37 @@ t.test(
   },
 )
 
+t.test('what has waited for workers is spread over all that come', async (t) => {
+  const clock = new SimulatedClock()
+  // Each worker is slower than the one before: the number of its link says which one it is.
+  const numberOf = (text: string) => Number(/front\/(\d)/.exec(text)?.[1] ?? 1)
+  const server = new FakeServer(clock, (text) => [50 * numberOf(text)])
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  await front.start()
+  const client = front.client('fake')
+  const streams = Array.from({ length: 12 }, async (_, seed) => {
+    const asked = { prompt: { text: `story ${seed}` }, maxTokens: 60, sampling: { seed } }
+    return await said(client, asked)
+  })
+  const workers = await Promise.all(
+    ['one', 'two', 'three'].map(async (id) => {
+      const { engine, client } = engineOn(clock)
+      const about = { info: engine.info(), clock, fingerprint: 'f', host: 'h' }
+      const worker = new WorkerHost({ id, bus: server.connect(), client, ...about })
+      await worker.start()
+      return worker
+    }),
+  )
+  const after = new Promise<void>((resolve) => void clock.at(1000, resolve))
+  await drive(clock, after)
+  t.same(
+    workers.map(({ open }) => open),
+    [4, 4, 4],
+  )
+  await drive(clock, Promise.all(streams))
+  await front.close()
+})
+
 t.test('a call waits for a worker, as a request does', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])

@@ -10,6 +10,8 @@ import type { PlacedRequest } from './placed-request.js'
 
 /** How long a held request waits at least before the router is asked again. */
 const minHoldMs = 5
+/** How long it waits at a time for workers that are about to come. */
+const gatherMs = 20
 
 /** Where a request goes. */
 export type Choice =
@@ -51,6 +53,7 @@ export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number
   if (!isExact && placed.fingerprint !== undefined) found = views(idle)
   const [first] = found
   if (first === undefined) return { holdUntil: Infinity }
+  if (members.isGathering) return { holdUntil: now + gatherMs }
   let answer: Placement
   try {
     answer = router.place(request, found, now)

@@ -17,11 +17,15 @@ export interface Member {
   report: WorkerReport | undefined
 }
 
+/** Milliseconds for which the first of several workers that come at the same time waits for the others. */
+const gatheringMs = 500
+
 /** The workers of a model that a front has links to. */
 export class Members {
   /** What the router sees. */
   readonly table: WorkerTable
   readonly #members = new Map<string, Member>()
+  #gatheringUntil = -Infinity
 
   constructor(
     front: string,
@@ -62,12 +66,24 @@ export class Members {
     { state, report, clients, isMigrating = false }: FromWorker & { readonly type: 'report' },
   ): void {
     const { id } = member.record
+    if (this.all.every((one) => one.report === undefined)) {
+      this.#gatheringUntil = this.clock.now() + gatheringMs
+    }
     member.state = state
     member.isMigrating = isMigrating
     member.clients = clients
     member.report = report
     this.table.set(id, report, this.clock.now())
     this.table.setEligible(id, state === 'up')
+  }
+
+  /**
+   * Whether the first worker is there after a time without any, and others are about to come: it must not
+   * get all that has waited.
+   */
+  get isGathering(): boolean {
+    if (this.clock.now() >= this.#gatheringUntil) return false
+    return this.all.some(({ report }) => report === undefined)
   }
 
   /** What they say of themselves. */
