@@ -11,7 +11,15 @@ const agent = new Agent({ keepAlive: true, maxSockets: Infinity })
  */
 export async function complete(url, job) {
   const { body, leaveAfter = Infinity, restMs = 0, timeoutMs = 600_000 } = job
-  const answer = { status: 0, tokens: [], counts: [], text: '', ended: false, left: false }
+  const answer = {
+    status: 0,
+    tokens: [],
+    counts: [],
+    text: '',
+    ended: false,
+    left: false,
+    times: [],
+  }
   let sent
   const leave = () => {
     answer.left = true
@@ -61,6 +69,7 @@ function take(answer, event) {
   if (event.tokens === undefined) answer.error = JSON.stringify(event.error ?? event)
   else {
     answer.tokens.push(...event.tokens)
+    if (event.tokens.length > 0) answer.times.push(performance.now())
     answer.text += event.content
     answer.counts.push([answer.tokens.length, event.tokens_predicted])
     answer.probabilities = event.completion_probabilities

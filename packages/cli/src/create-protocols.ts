@@ -4,6 +4,7 @@ import {
   type KoaProtocol,
   type LogLevelControl,
   type ModelStore,
+  type SharedBatches,
 } from '@cllm/http-koa'
 import { pageFolder } from '@cllm/web'
 import type { LoadedConfig } from './config/load-config.js'
@@ -15,6 +16,7 @@ export interface ProtocolSurroundings {
   readonly now: number
   readonly log?: LogLevelControl
   readonly store?: ModelStore
+  readonly batches?: SharedBatches
 }
 
 /**
@@ -28,7 +30,7 @@ export function createProtocols(
 ): KoaProtocol[] {
   const { server, scheduler } = loaded.config
   return createKoaProtocols(registry, {
-    ...namesOf(server),
+    ...namesOf(loaded.config),
     options: optionsOf(server),
     defaults: setDefaults(loaded),
     started: now,
@@ -39,9 +41,10 @@ export function createProtocols(
 }
 
 /** The chosen protocols; a folder chooses the one that it is for. */
-function namesOf(server: LoadedConfig['config']['server']) {
+function namesOf({ server, cluster }: LoadedConfig['config']) {
   const { protocols } = server
-  return protocols === 'all' ? {} : { names: [...protocols, ...Object.keys(foldersOf(server))] }
+  const needed = [...Object.keys(foldersOf(server)), ...(cluster.batches ? ['batches'] : [])]
+  return protocols === 'all' ? {} : { names: [...protocols, ...needed] }
 }
 
 /** The protocols that need a folder, where they have one. */

@@ -41,10 +41,20 @@ export type ToWorker =
 
 /** A message of a worker to a front. */
 export type FromWorker =
-  | { readonly type: 'report'; readonly state: WorkerState; readonly report: WorkerReport }
+  | {
+      readonly type: 'report'
+      readonly state: WorkerState
+      readonly report: WorkerReport
+      /** Requests on it that are of no batch. */
+      readonly clients: number
+      /** It drains, and what it has is to go on elsewhere now instead of ending here. */
+      readonly isMigrating?: boolean
+    }
   | Extract<FromEngine, { readonly type: 'events' | 'result' | 'error' }>
 
 /** A letter to a worker that belongs to no link. */
 export interface WorkerOrder {
   readonly order: 'drain'
+  /** Whether what it has goes on elsewhere at once, instead of ending there. */
+  readonly migrate?: boolean
 }

@@ -20,11 +20,15 @@ import {
 import {
   type ClusterBus,
   ClusterFront,
+  JobQueue,
   joinLocalWorkers,
   Link,
   type LinkLetter,
   RedisBus,
+  SharedBlobs,
   sharedCounter,
+  SharedRecords,
+  SharedResults,
   SharedText,
   WorkerHost,
 } from '@cllm/cluster'
@@ -134,6 +138,23 @@ t.test('what several engines of one process hold is shown together', async (t) =
   await client.ready()
   t.match((await client.info()).limits, { slots: 8, kvTokens: 1200, contextSize: 256 })
   t.match(await client.cache('list'), [{ pinned: true }, { pinned: true }])
+  const before = await client.activity()
+  t.equal(before.slots.length, 8)
+  const streams = [1, 2].map(async (seed) => {
+    const asked = { prompt: { tokens: [4, 5, seed] }, maxTokens: 20, sampling: { ignoreEos: true } }
+    let last: string | undefined
+    for await (const event of client.submit(asked)) if (event.type === 'start') last = event.id
+    return last
+  })
+  const ids = await Promise.all(streams)
+  const after = await client.activity(before.cursor)
+  const [frame] = after.frames
+  t.equal(after.frames.length, 1, 'what all did is one frame')
+  t.same(new Set(frame?.ended.map(({ id }) => id)), new Set(ids))
+  t.equal(frame?.steps.decodeTokens, 38, 'each engine is asked since its own last look')
+  t.same(new Set(frame?.spans.map(({ slot = 0 }) => slot < 4)), new Set([true, false]))
+  t.same((await client.activity(after.cursor)).frames, [])
+  t.ok((await client.activity(999)).frames.length >= 0, 'a look that nobody knows begins anew')
   t.equal((await client.cache('drop')).length, 2)
   t.same(await client.cache('list'), [])
 })
@@ -147,6 +168,38 @@ t.test('over Redis', { skip: missing ?? false }, async (t) => {
   const connect = async () => await RedisBus.connect({ url: server.urlFor('cllm', 'PASSWORD') })
   await testChannel(t, 'a link over Redis', async () => await channel(connect))
   await testEngineClient(t, 'a cluster over Redis', async () => await client(connect))
+  const bus = await connect()
+  await testShared(t, bus)
+  await bus.close()
+
+  await t.test('a worker whose connection ends is lost without any silence', async (t) => {
+    const [there, here] = [await connect(), await connect()]
+    const { engine, registry } = createConformanceEngine()
+    const own = new LocalEngineClient(engine, registry, systemRandom)
+    const about = { info: engine.info(), fingerprint: 'one', host: 'here' }
+    await new WorkerHost({ id: 'mortal', bus: there, client: own, ...about }).start()
+    const present = here.present.bind(here)
+    const seen = new Promise<void>((resolve) => {
+      here.present = async (ids) => {
+        const all = await present(ids)
+        if (all?.has('mortal')) resolve()
+        return all
+      }
+    })
+    const front = new ClusterFront({ id: 'patient', bus: here, times: { silenceMs: 600_000 } })
+    await front.start()
+    const remote = front.client(engine.info().model.id)
+    await remote.ready()
+    const { members } = remote.workers
+    const [{ link }] = members as [(typeof members)[0]]
+    const lost = new Promise<string>((resolve) => link.onClose(resolve))
+    await seen
+    await there.close()
+    t.equal(await lost, 'its connection has ended')
+    await front.close()
+    await here.close()
+    await own.close()
+  })
 })
 
 t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => {
@@ -211,6 +264,60 @@ function selfSigned(folder: string) {
   ]
   const { status } = spawnSync('openssl', [...kind, '-keyout', key, '-out', cert, ...about])
   return status === 0 ? { cert, key } : undefined
+}
+
+/** What batches of a cluster are made of, as this user of the server. */
+async function testShared(t: Test, bus: RedisBus): Promise<void> {
+  const blobs = new SharedBlobs(bus, 'batch:content')
+  const bytes = Uint8Array.from({ length: 600_001 }, (_, index) => index % 256)
+  t.ok(await blobs.write('blob', [bytes.subarray(0, 5), bytes.subarray(5)]))
+  const pieces: Buffer[] = []
+  for await (const piece of blobs.read('blob')) pieces.push(piece)
+  t.ok(Buffer.concat(pieces).equals(bytes))
+  t.equal(await blobs.size('blob'), bytes.length)
+
+  const results = new SharedResults(bus, 'batch:results')
+  t.equal(await results.add('one', 1, 'completed', 'early'), 'closed')
+  t.equal(await blobs.write('blob', [], results.keyOf('one')), false, 'nobody wants it')
+  await results.open('one', 2)
+  await results.open('one', 3)
+  t.equal(await results.add('one', 1, 'completed', 'first'), 'open')
+  t.equal(await results.add('one', 1, 'failed', 'second'), 'open', 'once')
+  t.equal(await results.state('one'), 'open')
+  t.equal(await results.add('one', 7, 'failed', 'x'), 'whole')
+  t.same(await results.counts('one'), { total: 2, completed: 1, failed: 1 })
+  t.same(await results.read('one', [1, 2, 7]), ['first', undefined, 'x'])
+  t.same([await results.has('one', 7), await results.has('one', 2)], [true, false])
+  await results.remove('one')
+  t.equal(await results.counts('one'), undefined)
+
+  const records = new SharedRecords<{ count: number }>(bus, 'batch:files')
+  await records.put('a', { count: 0 })
+  const add = async () => await records.update('a', ({ count }) => ({ count: count + 1 }))
+  await Promise.all(Array.from({ length: 20 }, add))
+  t.same(await records.list(), [{ count: 20 }], 'no change is lost')
+  await records.remove('a')
+  t.equal(await records.update('a', (record) => record), undefined)
+  t.equal(await records.get('a'), undefined)
+
+  const queue = await JobQueue.open<number>(bus, 'batch', silentLogger)
+  const seen: number[] = []
+  await queue.add([2, 1, 1].map((data) => ({ id: `job-${data}`, data })))
+  await queue.add([])
+  await queue.add([{ id: 'late', data: 9, delayMs: 60_000 }])
+  await queue.remove('late')
+  await new Promise<void>((resolve) => {
+    void queue.process(1, async ({ id, data }, signal) => {
+      t.equal(id, `job-${data}`)
+      t.equal(signal.aborted, false)
+      seen.push(data)
+      if (seen.length === 1) throw new Error('the first one fails once')
+      if (seen.length === 3) resolve()
+    })
+  })
+  t.same(seen, [2, 1, 2], 'what fails is done again')
+  await queue.close()
+  await t.rejects(queue.add([{ id: 'x', data: 1 }]), { code: 'cluster_unavailable' })
 }
 
 async function tlsAndUsers(t: Test): Promise<void> {
@@ -284,6 +391,9 @@ async function tlsAndUsers(t: Test): Promise<void> {
   for (const [bus, ...command] of forbidden) {
     await t.rejects(bus.store.client.sendCommand(command), /NOPERM/, command.join(' '))
   }
+  t.ok((await here.present([id]))?.has(id), 'the front sees that the worker lives')
+  await testShared(t, here)
+  await t.rejects(new SharedRecords(there, 'batch:files').list(), { message: /NOPERM/ })
   await front.close()
   await worker.close()
   await own.close()

@@ -1,4 +1,5 @@
 import {
+  batchPriority,
   createEngine,
   type GenerateRequest,
   LocalEngineClient,
@@ -90,7 +91,10 @@ const request: fc.Arbitrary<GenerateRequest> = fc.record({
 })
 
 const load = fc.array(fc.tuple(fc.nat(1000), request), { minLength: 1, maxLength: 10 })
-const deaths = fc.array(fc.record({ at: fc.nat(3000), worker: fc.nat(2) }), { maxLength: 4 })
+const deaths = fc.array(
+  fc.record({ at: fc.nat(3000), worker: fc.nat(2), how: fc.constantFrom('dies', 'migrates') }),
+  { maxLength: 4 },
+)
 
 function engineOn(clock: SimulatedClock) {
   const backend = new FakeBackend({ clock, stepMs: () => 10 })
@@ -126,9 +130,12 @@ t.test('whatever is lost, doubled, late or dies: each token once and in order', 
         const worker = new WorkerHost({ id, bus, client, info, clock, fingerprint: 'f', host: 'h' })
         await worker.start()
         return {
-          die() {
+          dies() {
             bus.die()
             void client.close()
+          },
+          migrates() {
+            void worker.drain({ migrate: true }).then(async () => await worker.close())
           },
         }
       }
@@ -143,9 +150,9 @@ t.test('whatever is lost, doubled, late or dies: each token once and in order', 
           }),
       )
       await Promise.all(fronts.map(async (front) => await front.start()))
-      for (const { at, worker } of dying) {
+      for (const { at, worker, how } of dying) {
         clock.at(at, () => {
-          workers[worker]?.die()
+          workers[worker]?.[how]()
           clock.at(at + 300, () => void startWorker().then((next) => (workers[worker] = next)))
         })
       }
@@ -167,6 +174,156 @@ t.test('whatever is lost, doubled, late or dies: each token once and in order', 
     { numRuns: 30 },
   )
   t.ok(moved > 10, `${moved} requests moved`)
+})
+
+t.test(
+  'a worker that migrates is rid of its streams, where others continue them exactly',
+  async (t) => {
+    const clock = new SimulatedClock()
+    const server = new FakeServer(clock, () => [1])
+    const startWorker = async (id: string, fingerprint: string) => {
+      const { engine, client } = engineOn(clock)
+      const info = engine.info()
+      const parts = { id, bus: server.connect(), client, info, clock, fingerprint, host: 'h' }
+      const worker = new WorkerHost(parts)
+      await worker.start()
+      return worker
+    }
+    const after = async (ms: number) =>
+      await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+    const one = await startWorker('one', 'f')
+    const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+    await front.start()
+    const client = front.client('fake')
+    const asked = { prompt: { text: 'x' }, maxTokens: 200, sampling: { seed: 1, temperature: 1 } }
+    const expected = await drive(clock, said(engineOn(clock).client, asked))
+    const stream = said(client, asked)
+    await after(300)
+    t.equal(one.open, 1)
+    const other = await startWorker('other', 'g')
+    await after(600)
+    let isRid = false
+    void one.drain().then(() => (isRid = true))
+    await after(20)
+    void one.drain({ migrate: true })
+    await after(20)
+    t.same([one.open, other.open, isRid], [1, 0, false], 'not where the numbers may differ')
+    const same = await startWorker('same', 'f')
+    await after(600)
+    t.same([one.open, same.open, isRid], [0, 1, true], 'to one that came later')
+    t.same(await drive(clock, stream), expected)
+    t.match(client.workers.counts, { movedExactly: 1, movedInexactly: 0 })
+    await front.close()
+  },
+)
+
+t.test('what has waited for workers is spread over all that come', async (t) => {
+  const clock = new SimulatedClock()
+  // Each worker is slower than the one before: the number of its link says which one it is.
+  const numberOf = (text: string) => Number(/front\/(\d)/.exec(text)?.[1] ?? 1)
+  const server = new FakeServer(clock, (text) => [50 * numberOf(text)])
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  await front.start()
+  const client = front.client('fake')
+  const streams = Array.from({ length: 12 }, async (_, seed) => {
+    const asked = { prompt: { text: `story ${seed}` }, maxTokens: 60, sampling: { seed } }
+    return await said(client, asked)
+  })
+  const workers = await Promise.all(
+    ['one', 'two', 'three'].map(async (id) => {
+      const { engine, client } = engineOn(clock)
+      const about = { info: engine.info(), clock, fingerprint: 'f', host: 'h' }
+      const worker = new WorkerHost({ id, bus: server.connect(), client, ...about })
+      await worker.start()
+      return worker
+    }),
+  )
+  const after = new Promise<void>((resolve) => void clock.at(1000, resolve))
+  await drive(clock, after)
+  t.same(
+    workers.map(({ open }) => open),
+    [4, 4, 4],
+  )
+  await drive(clock, Promise.all(streams))
+  await front.close()
+})
+
+t.test('a call waits for a worker, as a request does', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const options = { patienceMs: 3000 }
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, options })
+  await front.start()
+  const client = front.client('fake')
+  const early = client.tokenize('x')
+  const { engine, client: own } = engineOn(clock)
+  clock.at(1000, () => {
+    const about = { info: engine.info(), clock, fingerprint: 'f', host: 'h' }
+    void new WorkerHost({ id: 'one', bus: server.connect(), client: own, ...about }).start()
+  })
+  t.same(await drive(clock, early), await own.tokenize('x'))
+
+  const lonely = new ClusterFront({ id: 'lonely', bus: server.connect(), clock, options })
+  const nobody = lonely.client('nobody')
+  await t.rejects(drive(clock, nobody.tokenize('x')), { code: 'engine_unavailable' })
+  const waiting = nobody.tokenize('x')
+  void lonely.close()
+  await t.rejects(drive(clock, waiting), { code: 'shutting_down' })
+  await t.rejects(nobody.statistics(), { code: 'engine_unavailable' })
+  await front.close()
+})
+
+t.test('a batch runs where no client has anything, and makes room for them', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const [one, other] = await Promise.all(
+    ['one', 'other'].map(async (id) => {
+      const { engine, client } = engineOn(clock)
+      const parts = { id, bus: server.connect(), client, info: engine.info(), clock }
+      const worker = new WorkerHost({ ...parts, fingerprint: 'f', host: 'h' })
+      await worker.start()
+      return worker
+    }),
+  )
+  const options = { patienceMs: 500 }
+  const [here, there] = await Promise.all(
+    ['a', 'b'].map(async (id) => {
+      const front = new ClusterFront({
+        id,
+        bus: server.connect(),
+        clock,
+        router: byTenant,
+        options,
+      })
+      await front.start()
+      return front
+    }),
+  )
+  const [lines, clients] = [here!.client('fake'), there!.client('fake')]
+  const after = async (ms: number) =>
+    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+  const prompt = { text: 'x' }
+  const asked = { prompt, maxTokens: 200, sampling: { seed: 1 }, priority: batchPriority }
+  const expected = await drive(clock, said(engineOn(clock).client, asked))
+  const line = said(lines, asked)
+  await after(300)
+  t.same([one!.open, other!.open], [1, 0])
+  const short = said(clients, { prompt, maxTokens: 20 })
+  await after(60)
+  t.same([one!.open, other!.open], [1, 1], 'the line is elsewhere')
+  await drive(clock, short)
+  const until = clock.now() + 3000
+  const busy = ['0', '1', '0', '1'].map(async (tenant, index) => {
+    const maxTokens = 90 + 7 * index
+    while (clock.now() < until) await said(clients, { prompt, maxTokens, tenant })
+  })
+  await after(100)
+  t.same([one!.open, other!.open], [2, 2], 'nowhere')
+  await after(2000)
+  t.same([one!.open, other!.open], [2, 2], 'for as long as it must')
+  await drive(clock, Promise.all(busy))
+  t.same(await drive(clock, line), expected, 'and goes on the same')
+  await Promise.all([here!.close(), there!.close()])
 })
 
 t.test('tenants have equal shares of all workers together', async (t) => {
@@ -194,6 +351,13 @@ function homes(): RouterPolicy {
       const place = number === 0 ? turn : number + (turn % 2)
       return { worker: workers[place % workers.length]!.id }
     },
+  }
+}
+
+/** The worker of a tenant's number; the first one for requests without a tenant. */
+function byTenant(): RouterPolicy {
+  return {
+    place: ({ tenant }, workers) => ({ worker: workers[Number(tenant) % workers.length]!.id }),
   }
 }
 

@@ -80,6 +80,7 @@ async function serveModels(
       now: systemClock.now(),
       log: everyLevel(level, models),
       ...(models.store && { store: models.store }),
+      ...(models.shared?.batches && { batches: models.shared.batches }),
     }),
   ]
   const server = createServer({

@@ -23,6 +23,13 @@ export interface ClusterBus {
    * @throws `cluster_unavailable`
    */
   members(): Promise<ReadonlyMap<string, string>>
+  /**
+   * Shows others that this process lives, for as long as its connection does. Buses need not have this:
+   * without it, silence alone tells.
+   */
+  appear?(id: string): Promise<void>
+  /** Those that appeared and live; undefined where that is not known now. */
+  present?(ids: readonly string[]): Promise<ReadonlySet<string> | undefined>
   /** Closes its connections; letters that were not sent are lost. */
   close(): Promise<void>
 }

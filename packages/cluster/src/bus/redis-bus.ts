@@ -1,14 +1,18 @@
-import { CllmError, type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
-import { createClient, ErrorReply } from '@redis/client'
+import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
+import { ErrorReply, RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
 import { type Letter, Outbox } from './outbox.js'
+import {
+  connectTo,
+  type RedisAddress,
+  type RedisClient as Client,
+  unanswered,
+  unreachable,
+} from './redis-client.js'
+import { RedisPresence } from './redis-presence.js'
 
 /** How a Redis or Valkey server is reached and used. */
-export interface RedisBusOptions {
-  /** `redis://user:password@host:port/db`, or `rediss://` for TLS. */
-  readonly url: string
-  /** The authority in PEM format that a `rediss://` server's certificate is checked with. Default: the system's. */
-  readonly ca?: string
+export interface RedisBusOptions extends RedisAddress {
   /** What all its keys begin with; default `cllm:`. */
   readonly prefix?: string
   /** Milliseconds for the first connection; default 5,000. */
@@ -24,8 +28,6 @@ const retryMs = 100
 const mailboxMs = 60_000
 /** Characters of letters that wait for the server, at most. */
 const outboxLimit = 64 * 2 ** 20
-
-type Client = ReturnType<typeof connectTo>
 
 /** @internal A connection to the server, and what all keys begin with. */
 export interface RedisStore {
@@ -43,6 +45,7 @@ export class RedisBus implements ClusterBus {
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #outbox: Outbox
+  readonly #presence: RedisPresence
   readonly #mailboxes: string[] = []
   #answeredAt: number
   #isClosed = false
@@ -50,12 +53,14 @@ export class RedisBus implements ClusterBus {
   private constructor(
     private readonly writer: Client,
     private readonly reader: Client,
-    { prefix = 'cllm:', clock = systemClock, logger = silentLogger }: RedisBusOptions,
+    private readonly options: RedisBusOptions,
   ) {
+    const { prefix = 'cllm:', clock = systemClock, logger = silentLogger } = options
     this.#prefix = prefix
     this.#clock = clock
     this.#logger = logger
     this.#answeredAt = clock.now()
+    this.#presence = new RedisPresence(prefix, writer, async () => await this.another())
     const pause = async () => await this.#wait(retryMs)
     this.#outbox = new Outbox(async (batch) => await this.#send(batch), pause, outboxLimit)
   }
@@ -88,7 +93,7 @@ export class RedisBus implements ClusterBus {
       await Promise.race([clients[0].sendCommand(['PING']), late])
     } catch (error) {
       for (const client of clients) client.destroy()
-      throw unavailable(url, error)
+      throw unreachable(url, error)
     } finally {
       cancel()
     }
@@ -100,12 +105,41 @@ export class RedisBus implements ClusterBus {
     return { client: this.writer, prefix: this.#prefix }
   }
 
+  /** @internal A further connection, whose commands wait while the server is away. */
+  async another(): Promise<Client> {
+    const client = connectTo(this.options, { isPatient: true })
+    client.on('error', (error: unknown) => {
+      this.#logger.debug({ err: error }, 'a connection to the cluster is lost')
+    })
+    await client.connect()
+    return client
+  }
+
   get isReachable(): boolean {
     return this.#clock.now() - this.#answeredAt < 3 * blockMs
   }
 
   post(mailbox: string, text: string): void {
     this.#outbox.post({ mailbox: this.#prefix + mailbox, text })
+  }
+
+  /**
+   * @internal Sends a command.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async command(...words: readonly (string | Buffer)[]): Promise<unknown> {
+    return await this.#call(words)
+  }
+
+  /**
+   * @internal Sends a command whose answer is bytes.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async bytes(...words: readonly string[]): Promise<Buffer> {
+    const asBytes = this.writer.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer })
+    return (await this.#call(words, asBytes)) as Buffer
   }
 
   /**
@@ -153,8 +187,17 @@ export class RedisBus implements ClusterBus {
     return found
   }
 
+  async appear(id: string): Promise<void> {
+    await this.#presence.appear(id)
+  }
+
+  async present(ids: readonly string[]): Promise<ReadonlySet<string> | undefined> {
+    return await this.#presence.present(ids)
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
+    this.#presence.close()
     this.#outbox.close()
     for (const client of [this.writer, this.reader]) if (client.isOpen) client.destroy()
   }
@@ -209,49 +252,20 @@ export class RedisBus implements ClusterBus {
     await this.writer.sendCommand(['XTRIM', key, 'MINID', next]).catch(() => {})
   }
 
-  async #call(command: string[]): Promise<unknown> {
+  async #call(
+    command: readonly (string | Buffer)[],
+    client: Pick<Client, 'sendCommand'> = this.writer,
+  ): Promise<unknown> {
     try {
-      const value = await this.writer.sendCommand(command)
+      const value = await client.sendCommand(command)
       this.#answeredAt = this.#clock.now()
       return value
     } catch (error) {
-      throw new CllmError(
-        'cluster_unavailable',
-        `The cluster does not answer: ${reasonOf(error)}`,
-        {
-          cause: error,
-        },
-      )
+      throw unanswered(error)
     }
   }
 
   async #wait(ms: number): Promise<void> {
     await new Promise<void>((resolve) => void this.#clock.at(this.#clock.now() + ms, resolve))
   }
-}
-
-function connectTo({ url, ca }: RedisBusOptions) {
-  const tls = ca === undefined ? {} : { tls: true as const, ca }
-  return createClient({
-    url,
-    RESP: 2,
-    // Commands wait for the next connection in the outbox, where they keep their order.
-    disableOfflineQueue: true,
-    socket: { ...tls, reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
-  })
-}
-
-function unavailable(url: string, error: unknown): CllmError {
-  const message = `The cluster at ${withoutSecrets(url)} cannot be reached: ${reasonOf(error)}`
-  return new CllmError('cluster_unavailable', message, { cause: error })
-}
-
-function withoutSecrets(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//')
-}
-
-/** A connection to several addresses fails with one error for each. */
-function reasonOf(error: unknown): string {
-  if (error instanceof AggregateError) return error.errors.map(reasonOf).join('; ')
-  return error instanceof Error ? error.message || error.name : String(error)
 }

@@ -52,6 +52,8 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     this.#calls = new WorkerCalls(this.#members, this.#placing, {
       answer: (answer) => this.#onMessage(answer),
       refusedLetters: parts.refusedLetters ?? (() => 0),
+      clock: parts.clock,
+      patienceMs: parts.options.patienceMs,
     })
   }
 
@@ -104,13 +106,19 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     if (message.type === 'events') this.#placing.onEvents(member, message.events)
     else if (message.type === 'report') {
       const { state: before } = member
-      this.#members.onReport(member, message.state, message.report)
+      this.#members.onReport(member, message)
       if (message.state === 'restarting' && before !== 'restarting') {
         this.#placing.onRestarting(member.record.id)
       }
       if (!this.#isReady) this.#onMessage({ type: 'ready', info: member.record.info })
       this.#isReady = true
+      if (message.clients > 0) this.#placing.onClients(member.record.id)
       this.#placing.retry()
+      this.#calls.retry()
+      // A worker that has just come may take what others want to be rid of.
+      for (const { record, isMigrating } of this.#members.all) {
+        if (isMigrating) this.#placing.onMigrating(record.id)
+      }
     } else this.#calls.onAnswer(member, message)
   }
 

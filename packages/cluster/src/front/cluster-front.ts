@@ -12,6 +12,7 @@ import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus
 import { defaultLinkTimes, Link, type LinkLetter, type LinkTimes } from '../link/link.js'
 import { parseLetter } from '../link/parse-letter.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
+import { PresenceWatch } from './presence-watch.js'
 import { ClusterEngineClient } from './cluster-engine-client.js'
 import { defaultPlacingOptions, type PlacingOptions } from './placing-options.js'
 
@@ -42,7 +43,9 @@ export class ClusterFront {
   readonly #times: LinkTimes
   readonly #clients = new Map<string, ClusterEngineClient>()
   readonly #links = new Map<string, Link<ToWorker, FromWorker>>()
-  readonly #linked = new Set<string>()
+  /** The links by their workers. */
+  readonly #linked = new Map<string, Link<ToWorker, FromWorker>>()
+  readonly #presence: PresenceWatch
   #count = 0
   #isClosed = false
   #cancelWatch: () => void = () => {}
@@ -51,6 +54,10 @@ export class ClusterFront {
     this.#clock = parts.clock ?? systemClock
     this.#logger = parts.logger ?? silentLogger
     this.#times = { ...defaultLinkTimes, ...parts.times }
+    this.#presence = new PresenceWatch(parts.bus, this.#clock, {
+      ids: () => [...this.#linked.keys()],
+      onGone: (id) => this.#linked.get(id)?.close('its connection has ended'),
+    })
   }
 
   /** The names of the models that workers serve or served, the first one first. */
@@ -72,6 +79,7 @@ export class ClusterFront {
     })
     await this.#look()
     this.#watch()
+    this.#presence.start()
   }
 
   /** The client of a model, which need not have a worker yet. */
@@ -96,6 +104,7 @@ export class ClusterFront {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#cancelWatch()
+    this.#presence.close()
     await Promise.all([...this.#clients.values()].map(async (client) => await client.close()))
     for (const link of this.#links.values()) link.close('the front is closed')
   }
@@ -137,7 +146,7 @@ export class ClusterFront {
       },
     })
     this.#links.set(id, link)
-    this.#linked.add(record.id)
+    this.#linked.set(record.id, link)
     this.client(record.info.model.id).workers.join(record, link)
   }
 }

@@ -14,6 +14,8 @@ interface Hold {
   readonly since: number
   /** When the router is asked again; Infinity: when there is a worker. */
   readonly until: number
+  /** Milliseconds for which it waits for a worker. */
+  readonly patienceMs: number
 }
 
 /** Requests that have no worker: none is there, or the router holds them. */
@@ -23,14 +25,13 @@ export class HeldRequests {
 
   constructor(
     private readonly clock: Clock,
-    private readonly patienceMs: number,
     private readonly listener: HeldListener,
   ) {}
 
   /** Holds a request until a time, or with Infinity until a worker is there. */
-  add(placed: PlacedRequest, until: number): void {
+  add(placed: PlacedRequest, until: number, patienceMs: number): void {
     const since = this.#held.get(placed)?.since ?? this.clock.now()
-    this.#held.set(placed, { since, until })
+    this.#held.set(placed, { since, until, patienceMs })
     this.#arm()
   }
 
@@ -71,9 +72,9 @@ export class HeldRequests {
     this.#arm()
   }
 
-  #expiry(placed: PlacedRequest, { since, until }: Hold): number {
+  #expiry(placed: PlacedRequest, { since, until, patienceMs }: Hold): number {
     const limit = limitOf(placed)
-    return until === Infinity ? Math.min(limit, since + this.patienceMs) : limit
+    return until === Infinity ? Math.min(limit, since + patienceMs) : limit
   }
 }
 

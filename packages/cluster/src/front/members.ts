@@ -9,15 +9,23 @@ export interface Member {
   record: WorkerRecord
   readonly link: NamedChannel<ToWorker, FromWorker>
   state: WorkerState
+  /** It drains, and wants to be rid of what it has. */
+  isMigrating: boolean
+  /** Requests on it that are of no batch, when it reported last. */
+  clients: number
   /** What it reported last; undefined before the first report, until which it gets nothing. */
   report: WorkerReport | undefined
 }
+
+/** Milliseconds for which the first of several workers that come at the same time waits for the others. */
+const gatheringMs = 500
 
 /** The workers of a model that a front has links to. */
 export class Members {
   /** What the router sees. */
   readonly table: WorkerTable
   readonly #members = new Map<string, Member>()
+  #gatheringUntil = -Infinity
 
   constructor(
     front: string,
@@ -35,7 +43,15 @@ export class Members {
   }
 
   add(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): Member {
-    const member: Member = { record, link, state: record.state, report: undefined }
+    const { state } = record
+    const member: Member = {
+      record,
+      link,
+      state,
+      isMigrating: false,
+      clients: 0,
+      report: undefined,
+    }
     this.#members.set(record.id, member)
     return member
   }
@@ -45,12 +61,29 @@ export class Members {
     this.table.delete(id)
   }
 
-  onReport(member: Member, state: WorkerState, report: WorkerReport): void {
+  onReport(
+    member: Member,
+    { state, report, clients, isMigrating = false }: FromWorker & { readonly type: 'report' },
+  ): void {
     const { id } = member.record
+    if (this.all.every((one) => one.report === undefined)) {
+      this.#gatheringUntil = this.clock.now() + gatheringMs
+    }
     member.state = state
+    member.isMigrating = isMigrating
+    member.clients = clients
     member.report = report
     this.table.set(id, report, this.clock.now())
     this.table.setEligible(id, state === 'up')
+  }
+
+  /**
+   * Whether the first worker is there after a time without any, and others are about to come: it must not
+   * get all that has waited.
+   */
+  get isGathering(): boolean {
+    if (this.clock.now() >= this.#gatheringUntil) return false
+    return this.all.some(({ report }) => report === undefined)
   }
 
   /** What they say of themselves. */

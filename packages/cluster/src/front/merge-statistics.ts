@@ -21,7 +21,8 @@ export function ownStatistics(
   return { ...statistics, slots }
 }
 
-function merge(one: unknown, other: unknown): unknown {
+/** Two values as one: numbers and distributions are summed, lists follow each other. */
+export function merge(one: unknown, other: unknown): unknown {
   if (typeof one === 'number' && typeof other === 'number') return one + other
   if (Array.isArray(one) && Array.isArray(other))
     return [...(one as unknown[]), ...(other as unknown[])]

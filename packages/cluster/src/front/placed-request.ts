@@ -11,8 +11,10 @@ export class PlacedRequest {
   /** The worker that has it, and its id there: another one at each worker, so that an old one is not heard. */
   worker: string | undefined
   wireId: string | undefined
-  /** How often it lost its worker. */
+  /** How often it went on at another worker. */
   moves = 0
+  /** How often it lost its worker. */
+  losses = 0
   /** Whether an engine died while it drew its tokens. */
   hasCrashed = false
   /** The fingerprint of the worker that drew its tokens. */

@@ -4,14 +4,15 @@ import {
   type Clock,
   type GenerateRequest,
   type Logger,
-  type Placement,
   type Random,
   type RequestEvent,
   type RouterPolicy,
 } from '@cllm/core'
+import { chooseWorker, isExactOn, isOfBatch } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
 import type { Member, Members } from './members.js'
 import { PlacedRequest } from './placed-request.js'
+import { RequestBook } from './request-book.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { SharedService } from './shared-service.js'
 
@@ -27,22 +28,15 @@ export interface PlacingParts {
   readonly publish: (events: readonly AddressedEvent[]) => void
 }
 
-/** How long a held request waits at least before the router is asked again. */
-const minHoldMs = 5
-const lastEnded = 1000
-
 /**
  * The requests of a front: where each one is, and how far. One whose worker is lost goes on at another
  * one, after its last token: with the same prompt and seed, the same tokens follow.
  */
 export class Placing {
   readonly counts: PlacingCounts = { placed: 0, movedExactly: 0, movedInexactly: 0 }
-  readonly #requests = new Map<string, PlacedRequest>()
-  readonly #onWire = new Map<string, PlacedRequest>()
+  readonly #requests = new RequestBook()
   readonly #held: HeldRequests
-  readonly #ended = new Map<string, PlacedRequest>()
   readonly #service: SharedService
-  #placements = 0
   #tokensPerCharacter = 0.3
 
   constructor(private readonly parts: PlacingParts) {
@@ -51,7 +45,7 @@ export class Placing {
     this.#service = new SharedService(parts.clock, workers, (worker, services) =>
       members.get(worker)?.link.send({ type: 'served', services }),
     )
-    this.#held = new HeldRequests(parts.clock, parts.options.patienceMs, {
+    this.#held = new HeldRequests(parts.clock, {
       onTurn: (placed) => this.#place(placed),
       onExpired: (placed, error) => this.#fail(placed, error),
     })
@@ -63,21 +57,17 @@ export class Placing {
 
   /** A request under way, or one of the last that ended. */
   find(id: string): PlacedRequest | undefined {
-    return this.#requests.get(id) ?? this.#ended.get(id)
+    return this.#requests.find(id)
   }
 
   /** The ids of these requests by those that their workers have. */
   idsByWire(): ReadonlyMap<string, string> {
-    const ids = new Map<string, string>()
-    for (const { wireId, id } of [...this.#ended.values(), ...this.#requests.values()]) {
-      if (wireId !== undefined) ids.set(wireId, id)
-    }
-    return ids
+    return this.#requests.idsByWire()
   }
 
   submit(id: string, request: GenerateRequest): void {
     const { sampling } = request
-    if (this.#requests.has(id)) {
+    if (this.#requests.get(id) !== undefined) {
       const message = `A request with the id "${id}" is under way`
       return this.#tell(id, failure(new CllmError('duplicate_request', message)))
     }
@@ -85,7 +75,7 @@ export class Placing {
     const seed = sampling?.seed ?? this.parts.random.uint32()
     const seeded = { ...request, sampling: { ...sampling, seed } }
     const placed = new PlacedRequest(id, seeded, this.#tokensPerCharacter, this.parts.clock)
-    this.#requests.set(id, placed)
+    this.#requests.add(placed)
     this.#place(placed)
   }
 
@@ -100,7 +90,7 @@ export class Placing {
 
   /** Ends all that is under way. */
   failAll(error: CllmError): void {
-    for (const placed of this.#requests.values()) {
+    for (const placed of this.#requests.all) {
       this.#release(placed)
       this.#fail(placed, error)
     }
@@ -115,9 +105,8 @@ export class Placing {
   onEvents(member: Member, events: readonly AddressedEvent[]): void {
     const fresh: AddressedEvent[] = []
     for (const { id: wireId, event } of events) {
-      const placed = this.#onWire.get(wireId)
-      // What an earlier worker still says is not heard.
-      if (placed === undefined || placed.worker !== member.record.id) continue
+      const placed = this.#requests.heard(member.record.id, wireId)
+      if (placed === undefined) continue
       this.#service.onEvent(member.record.id, placed.entry.request.tenant, event)
       const told = this.#take(placed, event, member)
       if (told !== undefined) fresh.push({ id: placed.id, event: told })
@@ -127,8 +116,8 @@ export class Placing {
 
   /** A worker is lost: what it had goes on elsewhere. */
   onLost(worker: string): void {
-    const own = [...this.#requests.values()].filter((placed) => placed.worker === worker)
-    for (const placed of own) this.#move(placed)
+    const own = this.#requests.on(worker)
+    for (const placed of own) this.#onLoss(placed)
     if (own.length > 0) this.parts.logger.warn({ worker, requests: own.length }, 'requests move')
   }
 
@@ -139,11 +128,35 @@ export class Placing {
    */
   onRestarting(worker: string): void {
     if (!this.parts.members.table.hasEligible) return
-    for (const placed of this.#requests.values()) {
-      if (placed.worker !== worker || !placed.entry.isProven || placed.hasCrashed) continue
+    for (const placed of this.#requests.on(worker)) {
+      if (!placed.entry.isProven || placed.hasCrashed) continue
       placed.hasCrashed = true
-      this.#move(placed)
+      this.#onLoss(placed)
     }
+  }
+
+  /**
+   * A worker wants to be rid of what it has: it goes on elsewhere at once, where that is exact. What no
+   * other worker can continue exactly now ends where it is.
+   */
+  onMigrating(worker: string): void {
+    const { members } = this.parts
+    let moved = 0
+    for (const placed of this.#requests.on(worker)) {
+      const isElsewhere = members.all.some(
+        ({ record, state }) =>
+          record.id !== worker && state === 'up' && isExactOn(placed, record.fingerprint),
+      )
+      if (!isElsewhere) continue
+      this.#move(placed)
+      moved++
+    }
+    if (moved > 0) this.parts.logger.info({ worker, requests: moved }, 'requests move')
+  }
+
+  /** A client came to a worker: what it has of batches leaves it. */
+  onClients(worker: string): void {
+    for (const placed of this.#requests.on(worker)) if (isOfBatch(placed)) this.#move(placed)
   }
 
   #take(placed: PlacedRequest, event: RequestEvent, member: Member): RequestEvent | undefined {
@@ -164,11 +177,18 @@ export class Placing {
       isOfWorker(event.error.code) &&
       entry.cancelReason === undefined
     ) {
-      this.#move(placed)
+      this.#onLoss(placed)
       return undefined
     }
     this.#remove(placed)
     return event
+  }
+
+  #onLoss(placed: PlacedRequest): void {
+    if (++placed.losses <= this.parts.options.maxMoves) return this.#move(placed)
+    this.#release(placed)
+    const message = `${placed.losses} workers were lost while they ran this request`
+    this.#fail(placed, new CllmError('engine_crashed', message))
   }
 
   #move(placed: PlacedRequest): void {
@@ -176,64 +196,37 @@ export class Placing {
     const { cancelReason } = placed.entry
     placed.moves++
     if (cancelReason !== undefined) this.#fail(placed, new CllmError('cancelled', cancelReason))
-    else if (placed.moves > this.parts.options.maxMoves) {
-      const message = `${placed.moves} workers were lost while they ran this request`
-      this.#fail(placed, new CllmError('engine_crashed', message))
-    } else this.#place(placed)
+    else this.#place(placed)
   }
 
   #place(placed: PlacedRequest): void {
-    const { members, clock } = this.parts
-    const now = clock.now()
-    const request = placed.routed
-    const same = ({ record }: Member) => record.fingerprint === placed.fingerprint
-    const isMoving = placed.fingerprint !== undefined
-    const fit = isMoving
-      ? new Set(members.all.filter(same).map(({ record }) => record.id))
-      : undefined
-    let views = members.table.views(request, now, fit && ((id) => fit.has(id)))
-    const isExact = views.length > 0
-    if (!isExact && isMoving) views = members.table.views(request, now)
-    if (views.length === 0) return this.#held.add(placed, Infinity)
-    const answer = this.#ask(request, views, now)
-    if ('holdMs' in answer) {
-      return this.#held.add(placed, now + Math.max(minHoldMs, answer.holdMs))
-    }
-    if ('refuse' in answer) {
-      const details = answer.retryMs === undefined ? {} : { retryAfterMs: answer.retryMs }
-      return this.#fail(placed, new CllmError('rejected', answer.refuse, { details }))
-    }
-    const member = members.get(answer.worker)
-    if (member === undefined) return this.#held.add(placed, now + 1000)
+    const now = this.parts.clock.now()
+    const choice = chooseWorker(placed, this.parts, now)
+    // A batch's requests wait for as long as clients have all workers.
+    const patienceMs = isOfBatch(placed) ? Infinity : this.parts.options.patienceMs
+    if ('holdUntil' in choice) return this.#held.add(placed, choice.holdUntil, patienceMs)
+    if ('error' in choice) return this.#fail(placed, choice.error)
     this.#held.delete(placed)
-    if (isMoving) this.counts[isExact ? 'movedExactly' : 'movedInexactly']++
-    this.#send(placed, member, now)
-  }
-
-  #ask(...question: Parameters<RouterPolicy['place']>): Placement {
-    try {
-      return this.parts.router.place(...question)
-    } catch (error) {
-      this.parts.logger.error({ err: error }, 'the router failed: the first worker is taken')
-      return { worker: question[1][0]!.id }
+    const { member, isExact } = choice
+    if (placed.fingerprint !== undefined) {
+      this.counts[isExact ? 'movedExactly' : 'movedInexactly']++
     }
+    this.#send(placed, member, now)
   }
 
   #send(placed: PlacedRequest, member: Member, now: number): void {
     const { members } = this.parts
     const { promptTokens, blocks, blockTokens } = placed.routed
     const placement = members.table.place(member.record.id, placed.routed, now)
-    placed.worker = member.record.id
-    placed.wireId = String(++this.#placements)
+    const wireId = this.#requests.place(placed, member.record.id)
     placed.entry.isProven = false
-    this.#onWire.set(placed.wireId, placed)
     this.counts.placed++
     const continuedTokens = placed.entry.tokens.length
     member.link.send({
       type: 'place',
       placement,
       routed: { promptTokens, blocks, blockTokens, continuedTokens },
-      submit: placed.message(placed.wireId, now),
+      submit: placed.message(wireId, now),
     })
   }
 
@@ -246,21 +239,15 @@ export class Placing {
   #release(placed: PlacedRequest): void {
     const { worker, wireId } = placed
     if (wireId !== undefined) {
-      this.#onWire.delete(wireId)
       const reason = 'The request goes on elsewhere'
       this.parts.members.get(worker)?.link.send({ type: 'cancel', id: wireId, reason })
     }
-    placed.worker = undefined
-    placed.wireId = undefined
+    this.#requests.release(placed)
   }
 
   #remove(placed: PlacedRequest): void {
-    if (placed.wireId !== undefined) this.#onWire.delete(placed.wireId)
-    this.#requests.delete(placed.id)
     this.#held.delete(placed)
-    this.#ended.set(placed.id, placed)
-    const [oldest] = this.#ended.keys()
-    if (this.#ended.size > lastEnded && oldest !== undefined) this.#ended.delete(oldest)
+    this.#requests.end(placed)
   }
 
   #fail(placed: PlacedRequest, error: CllmError): void {

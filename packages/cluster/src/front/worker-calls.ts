@@ -1,8 +1,17 @@
-import { CllmError, type EngineCallName, type FromEngine, type ToEngine } from '@cllm/core'
+import {
+  CllmError,
+  type Clock,
+  type EngineCallName,
+  type FromEngine,
+  type ToEngine,
+} from '@cllm/core'
 import type { EngineActivity, EngineStatistics, RequestReport } from '@cllm/core'
 import { type Member, type Members, noWorker } from './members.js'
+import { Looks } from './looks.js'
+import { mergeActivities } from './merge-activity.js'
 import { mergeStatistics, ownStatistics } from './merge-statistics.js'
 import { ownActivity } from './own-activity.js'
+import { patient, PatientCalls } from './patient-calls.js'
 import type { Placing } from './placing.js'
 
 /** A call of a client, as it goes to one or several workers. */
@@ -16,25 +25,24 @@ interface Call {
 
 type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
 
-/** Calls with the same answer from any worker: they are made again where one is lost. */
-const patient: ReadonlySet<EngineCallName> = new Set([
-  'tokenize',
-  'detokenize',
-  'applyTemplate',
-  'embed',
-  'getScheduler',
-])
+/** Calls whose answer does without a worker that cannot give any. */
+const partial: ReadonlySet<EngineCallName> = new Set(['statistics', 'activity'])
 
 /** What the calls need of their front. */
 export interface CallingFront {
   readonly answer: (answer: Answer) => void
   /** Letters that it has refused so far. */
   readonly refusedLetters: () => number
+  readonly clock: Clock
+  /** Milliseconds for which a call waits for a worker while there is none. */
+  readonly patienceMs: number
 }
 
 /** The calls of a front's clients, at the workers. */
 export class WorkerCalls {
   readonly #open = new Map<number, Call>()
+  readonly #waiting: PatientCalls
+  readonly #looks = new Looks()
   /** What each worker said last of itself. */
   readonly #statistics = new Map<string, EngineStatistics>()
 
@@ -42,9 +50,19 @@ export class WorkerCalls {
     private readonly members: Members,
     private readonly placing: Placing,
     private readonly front: CallingFront,
-  ) {}
+  ) {
+    const { clock, patienceMs } = front
+    this.#waiting = new PatientCalls(clock, patienceMs, ({ call }) => this.#fail(call, noWorker()))
+  }
+
+  /** A worker reported: calls that wait for any are made. */
+  retry(): void {
+    for (const message of this.#waiting.take()) this.make(message)
+  }
 
   make(message: ToEngine & { readonly type: 'call' }): void {
+    const isThere = this.members.all.some(({ report }) => report !== undefined)
+    if (!isThere && patient.has(message.name)) return this.#waiting.add(message)
     try {
       if (message.name === 'explain') this.#explain(message)
       else if (message.name === 'activity') this.#activity(message)
@@ -60,6 +78,7 @@ export class WorkerCalls {
   }
 
   leave(call: number): void {
+    this.#waiting.delete(call)
     const open = this.#open.get(call)
     this.#open.delete(call)
     for (const id of open?.waitsFor ?? []) this.members.get(id)?.link.send({ type: 'leave', call })
@@ -70,7 +89,7 @@ export class WorkerCalls {
     const open = this.#open.get(answer.call)
     if (open === undefined || !open.waitsFor.delete(id)) return
     if (answer.type === 'result') open.answers.set(id, answer.value)
-    else if (open.message.name !== 'statistics' || open.answers.size + open.waitsFor.size === 0) {
+    else if (!partial.has(open.message.name) || open.answers.size + open.waitsFor.size === 0) {
       this.#open.delete(answer.call)
       return this.front.answer(answer)
     }
@@ -101,6 +120,7 @@ export class WorkerCalls {
 
   /** Ends all calls. */
   failAll(error: CllmError): void {
+    for (const { call } of this.#waiting.take()) this.#fail(call, error)
     for (const call of this.#open.keys()) this.#fail(call, error)
   }
 
@@ -166,23 +186,42 @@ export class WorkerCalls {
     this.#send(there, [member], toOwn)
   }
 
-  /** Requests of other fronts keep the ids that the worker gave them. */
+  /** All workers together. Requests of other fronts keep the ids that their worker gave them. */
   #activity(message: ToEngine & { readonly type: 'call' }): void {
-    const member = this.members.forCall()
-    const prefix = `${member.link.id}/`
-    const toOwn = ([activity]: readonly unknown[]) => {
-      const ids = this.placing.idsByWire()
-      return ownActivity(activity as EngineActivity, (id) =>
-        id.startsWith(prefix) ? (ids.get(id.slice(prefix.length)) ?? id) : id,
-      )
-    }
-    this.#send(message, [member], toOwn)
+    const members = this.#known()
+    const [cursor] = message.arguments as [number | undefined]
+    const since = this.#looks.get(cursor)
+    this.#send(
+      message,
+      members,
+      (_, answers) => {
+        const ids = this.placing.idsByWire()
+        const look = new Map<string, number>()
+        const all = members.flatMap(({ record, link }) => {
+          const activity = answers.get(record.id) as EngineActivity | undefined
+          if (activity === undefined) return []
+          look.set(record.id, activity.cursor)
+          const prefix = `${link.id}/`
+          const own = ownActivity(activity, (id) =>
+            id.startsWith(prefix) ? (ids.get(id.slice(prefix.length)) ?? id) : id,
+          )
+          return [own]
+        })
+        return mergeActivities(all, this.#looks.add(look))
+      },
+      ({ record }) => ({ ...message, arguments: [since?.get(record.id)] }),
+    )
   }
 
-  #send(message: Call['message'], to: readonly Member[], merge: Call['merge']): void {
+  #send(
+    message: Call['message'],
+    to: readonly Member[],
+    merge: Call['merge'],
+    messageTo: (member: Member) => Call['message'] = () => message,
+  ): void {
     const waitsFor = new Set(to.map(({ record }) => record.id))
     this.#open.set(message.call, { message, answers: new Map(), waitsFor, merge, deaths: 0 })
-    for (const { link } of to) link.send(message)
+    for (const member of to) member.link.send(messageTo(member))
   }
 
   #finish(open: Call): void {

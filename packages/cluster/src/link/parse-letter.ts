@@ -10,8 +10,8 @@ export function parseLetter(text: string): LinkLetter | WorkerOrder | undefined 
     return undefined
   }
   if (typeof value !== 'object' || value === null) return undefined
-  const { l, n, b, order } = value as Record<string, unknown>
-  if (order === 'drain') return { order }
+  const { l, n, b, order, migrate } = value as Record<string, unknown>
+  if (order === 'drain') return { order, migrate: migrate === true }
   if (typeof l !== 'string' || !Number.isSafeInteger(n) || Number(n) < 0) return undefined
   // Each message is an object with a type.
   if (b !== undefined && !isMessage(b)) return undefined

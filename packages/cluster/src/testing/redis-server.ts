@@ -92,6 +92,11 @@ export class RedisServer {
     child.removeAllListeners('exit')
   }
 
+  /** Its process, once it has started. */
+  get pid(): number {
+    return this.#process?.pid ?? 0
+  }
+
   /** Kills it and resolves when it is gone. */
   async kill(): Promise<void> {
     const child = this.#process

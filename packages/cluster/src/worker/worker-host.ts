@@ -68,6 +68,12 @@ export class WorkerHost {
    */
   async start(): Promise<void> {
     this.parts.bus.listen(workerMailbox(this.parts.id), (letter) => this.#receive(letter))
+    await this.parts.bus.appear?.(this.parts.id).catch((error: unknown) => {
+      this.#logger.warn(
+        { err: error },
+        'the end of this process will only be noticed by its silence',
+      )
+    })
     await this.#announce()
     this.#keepLease()
   }
@@ -80,10 +86,16 @@ export class WorkerHost {
     this.#sessions.enter(isRestarting ? 'restarting' : 'up')
   }
 
-  /** Takes no new requests; resolves when the last one has ended. */
-  async drain(): Promise<void> {
-    if (this.#sessions.state !== 'draining') {
-      this.#sessions.enter('draining')
+  /**
+   * Takes no new requests; resolves when the last one has ended.
+   *
+   * @param migrate whether they go on elsewhere at once, where another worker continues them exactly
+   */
+  async drain({ migrate = false }: { readonly migrate?: boolean } = {}): Promise<void> {
+    const isNew = this.#sessions.state !== 'draining'
+    if (migrate) this.#sessions.migrate()
+    else this.#sessions.enter('draining')
+    if (isNew) {
       this.#onDrain()
       await this.#announce().catch(() => {})
     }
@@ -100,7 +112,7 @@ export class WorkerHost {
   #receive(text: string): void {
     const letter = parseLetter(text)
     if (letter === undefined) return this.#refuse('it is no letter of a cluster')
-    if ('order' in letter) return void this.drain()
+    if ('order' in letter) return void this.drain(letter)
     const link = this.#linkOf(letter)
     if (link === undefined) this.#refuse('it belongs to no link')
     else link.receive(letter)

@@ -1,4 +1,4 @@
-import type { Clock, EngineClient, Logger } from '@cllm/core'
+import { batchPriority, type Clock, type EngineClient, type Logger } from '@cllm/core'
 import { LoadMeter, type WorkerReport } from '@cllm/scheduler'
 import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerState } from '../messages.js'
@@ -19,11 +19,14 @@ const reportMs = 50
 /** One engine's work for any number of fronts, and what they are told of its load. */
 export class WorkerSessions {
   #state: WorkerState = 'up'
+  #isMigrating = false
   readonly #sessions = new Map<string, FrontSession>()
   readonly #meter: LoadMeter
+  /** Requests of clients that have not ended. */
+  readonly #clients = new Set<string>()
   #reportedAt = -Infinity
   #cancelReport: (() => void) | undefined
-  #onIdle: () => void = () => {}
+  readonly #onIdle: (() => void)[] = []
 
   constructor(private readonly parts: SessionsParts) {
     this.#meter = new LoadMeter(parts.slots)
@@ -50,21 +53,33 @@ export class WorkerSessions {
     this.#report()
   }
 
+  /** It drains, and all fronts are to continue elsewhere what they have here. */
+  migrate(): void {
+    this.#state = 'draining'
+    this.#isMigrating = true
+    this.#report()
+  }
+
   /** Serves a front over this channel until it closes. */
   accept(front: string, channel: NamedChannel<FromWorker, ToWorker>): void {
     const { clock, client } = this.parts
     const session = new FrontSession(channel, client, {
-      onPlaced: (request, { placement, routed }) => {
+      onPlaced: (request, { placement, routed, submit }) => {
         this.#meter.onPlaced({ ...routed, id: request }, front, placement, clock.now())
-        this.#reportSoon()
+        if ((submit.request.priority ?? 0) > batchPriority) this.#clients.add(request)
+        // What is there of batches makes room at once.
+        if (this.#clients.size === 1 && this.open > 1) this.#report()
+        else this.#reportSoon()
       },
       onEvent: (request, event) => {
         if (this.#meter.onEvent(request, event, clock.now())) this.#reportSoon()
-        if (event.type === 'end' || event.type === 'error') this.#checkIdle()
+        if (event.type !== 'end' && event.type !== 'error') return
+        if (this.#clients.delete(request)) this.#reportSoon()
+        this.#checkIdle()
       },
     })
     this.#sessions.set(channel.id, session)
-    session.send({ type: 'report', state: this.#state, report: this.load })
+    session.send(this.#news())
   }
 
   /** The channel of a front is closed. */
@@ -78,7 +93,7 @@ export class WorkerSessions {
 
   /** Resolves when nothing is under way. */
   async idle(): Promise<void> {
-    if (this.open > 0) await new Promise<void>((resolve) => (this.#onIdle = resolve))
+    if (this.open > 0) await new Promise<void>((resolve) => void this.#onIdle.push(resolve))
   }
 
   /** Closes all channels: what is under way goes on elsewhere. */
@@ -88,7 +103,7 @@ export class WorkerSessions {
   }
 
   #checkIdle(): void {
-    if (this.open === 0) this.#onIdle()
+    if (this.open === 0) for (const resolve of this.#onIdle.splice(0)) resolve()
   }
 
   #reportSoon(): void {
@@ -102,9 +117,13 @@ export class WorkerSessions {
     this.#cancelReport?.()
     this.#cancelReport = undefined
     this.#reportedAt = this.parts.clock.now()
-    const report = this.load
-    for (const session of this.#sessions.values()) {
-      session.send({ type: 'report', state: this.#state, report })
-    }
+    const news = this.#news()
+    for (const session of this.#sessions.values()) session.send(news)
+  }
+
+  #news(): FromWorker {
+    const migrating = this.#isMigrating ? { isMigrating: true as const } : {}
+    const clients = this.#clients.size
+    return { type: 'report', state: this.#state, report: this.load, clients, ...migrating }
   }
 }

@@ -1,4 +1,4 @@
-import { createReadStream } from 'node:fs'
+import { createReadStream, type ReadStream } from 'node:fs'
 import {
   appendFile,
   mkdir,
@@ -14,9 +14,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { CllmError } from '@cllm/core'
 import type { BatchObject, FileObject, Kept } from './batch-objects.js'
-
-type Kind = 'files' | 'batches'
-type Stored<K extends Kind> = Kept<K extends 'files' ? FileObject : BatchObject>
+import type { BatchKind as Kind, BatchStore, NumberedLine, Stored } from './batch-store.js'
 
 const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
 
@@ -24,7 +22,7 @@ const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
  * Files and batches in a folder that only its owner can read: what is known of each as JSON, which is
  * replaced whole, and the files' lines beside it, which only grow.
  */
-export class BatchFolder {
+export class BatchFolder implements BatchStore {
   #isMade = false
 
   constructor(private readonly folder: string) {}
@@ -72,6 +70,18 @@ export class BatchFolder {
     )
   }
 
+  async update(
+    id: string,
+    change: (batch: BatchObject) => Partial<BatchObject> | undefined,
+  ): Promise<Kept<BatchObject> | undefined> {
+    const kept = await this.get('batches', id)
+    const changed = kept && change(kept.object)
+    if (kept === undefined || changed === undefined) return kept
+    const after = { ...kept, object: { ...kept.object, ...changed } }
+    await this.put('batches', after)
+    return after
+  }
+
   async remove(id: string): Promise<void> {
     await rm(this.#headOf('files', id), { force: true })
     await rm(this.contentOf(id), { force: true })
@@ -82,13 +92,17 @@ export class BatchFolder {
     return join(this.folder, 'files', `${id}.jsonl`)
   }
 
+  content(id: string): ReadStream {
+    return createReadStream(this.contentOf(id))
+  }
+
   /** The size of a file's content. */
   async sizeOf(id: string): Promise<number> {
     return (await stat(this.contentOf(id))).size
   }
 
   /** The lines of a file, with their numbers from 1; empty ones are left out. */
-  async *lines(id: string): AsyncGenerator<{ readonly line: number; readonly text: string }> {
+  async *lines(id: string): AsyncGenerator<NumberedLine> {
     const input = createReadStream(this.contentOf(id), 'utf8')
     let line = 0
     try {

@@ -1,7 +1,7 @@
 import { type Random, requestId } from '@cllm/core'
 import type { BatchFolder } from './batch-folder.js'
 import type { BatchObject, Kept } from './batch-objects.js'
-import type { BatchLine, LineAnswer } from './line-sender.js'
+import type { BatchLine, LineAnswer } from './lines/line-sender.js'
 
 /** The answers of a batch so far: those that went well, and the others. */
 export interface BatchOutput {

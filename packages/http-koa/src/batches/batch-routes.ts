@@ -43,11 +43,11 @@ export const batchRoutes: readonly HandledRoute<BatchesContext>[] = [
     path: '/v1/batches',
     summary: 'The batches, the newest first',
     query: querySchema,
-    async handle(ctx, { folder, runner }) {
+    async handle(ctx, { store, jobs }) {
       const page = readQuery(ctx, querySchema)
-      const batches = (await folder.list('batches')).filter(maySee)
+      const batches = (await store.list('batches')).filter(maySee)
       ctx.body = pageOf(
-        batches.map(({ object }) => runner.live(object)),
+        await Promise.all(batches.map(async ({ object }) => await jobs.live(object))),
         page,
       )
     },
@@ -56,8 +56,8 @@ export const batchRoutes: readonly HandledRoute<BatchesContext>[] = [
     method: 'get',
     path: '/v1/batches/:id',
     summary: 'One batch, and how far it is',
-    async handle(ctx, { folder, runner }) {
-      ctx.body = runner.live((await findBatch(folder, ctx.params['id'] ?? '')).object)
+    async handle(ctx, { store, jobs }) {
+      ctx.body = await jobs.live((await findBatch(store, ctx.params['id'] ?? '')).object)
     },
   },
   {
@@ -69,9 +69,9 @@ export const batchRoutes: readonly HandledRoute<BatchesContext>[] = [
 ]
 
 async function create(ctx: KoaContext, batches: BatchesContext): Promise<void> {
-  const { folder, runner, unknownFields } = batches
+  const { store, jobs, unknownFields } = batches
   const fields = await readFields(ctx, createSchema, unknownFields)
-  const { object: file } = await findFile(folder, fields.input_file_id)
+  const { object: file } = await findFile(store, fields.input_file_id)
   const { clock, random } = ctx.state.transport
   const created = Math.floor(clock.now() / 1000)
   const batch: BatchObject = {
@@ -96,20 +96,25 @@ async function create(ctx: KoaContext, batches: BatchesContext): Promise<void> {
     request_counts: { total: 0, completed: 0, failed: 0 },
     metadata: fields.metadata ?? null,
   }
-  await folder.put('batches', { ...askingOwner(), object: batch })
-  runner.start(batch.id)
+  await store.put('batches', { ...askingOwner(), object: batch })
+  await jobs.start(batch.id)
   ctx.body = batch
 }
 
-async function cancel(ctx: KoaContext, { folder, runner }: BatchesContext): Promise<void> {
-  const kept = await findBatch(folder, ctx.params['id'] ?? '')
-  const { status, id } = kept.object
-  if (!isUnderWay(kept.object)) {
-    throw new CllmError('invalid_request', `The batch ${id} is ${status} and cannot be cancelled`)
-  }
+async function cancel(ctx: KoaContext, { store, jobs }: BatchesContext): Promise<void> {
+  const { object: batch } = await findBatch(store, ctx.params['id'] ?? '')
+  const { id } = batch
   const now = Math.floor(ctx.state.transport.clock.now() / 1000)
-  const object: BatchObject = { ...kept.object, status: 'cancelling', cancelling_at: now }
-  await folder.put('batches', { ...kept, object })
-  runner.stop(id)
-  ctx.body = runner.live(object)
+  let wasUnderWay = false
+  const changed = await store.update(id, (one) => {
+    wasUnderWay = isUnderWay(one)
+    return wasUnderWay ? { status: 'cancelling', cancelling_at: now } : undefined
+  })
+  const { object = batch } = changed ?? {}
+  if (!wasUnderWay) {
+    const message = `The batch ${id} is ${object.status} and cannot be cancelled`
+    throw new CllmError('invalid_request', message)
+  }
+  await jobs.stop(id)
+  ctx.body = await jobs.live(object)
 }

@@ -1,8 +1,10 @@
 import { type Clock, CllmError, type Logger, type Random, requestId } from '@cllm/core'
 import type { BatchFolder } from './batch-folder.js'
 import { type BatchObject, isUnderWay, type Kept } from './batch-objects.js'
-import { checkLines, parseLine } from './check-lines.js'
-import type { BatchLine, LineAnswer, SendLine } from './line-sender.js'
+import { checkLines, parseLine } from './lines/check-lines.js'
+import { answerLine } from './lines/answer-line.js'
+import type { BatchLine, SendLine } from './lines/line-sender.js'
+import type { BatchJobs } from './batch-store.js'
 import { type BatchOutput, openOutput } from './batch-output.js'
 
 /** What a {@link BatchRunner} needs. */
@@ -16,16 +18,11 @@ export interface BatchRunnerParts {
   readonly concurrency: number
 }
 
-/** Seconds after which a line is asked again that the server was too busy for. */
-const someSeconds = 1
-/** Answers of a server that is busy, stopping, or without an engine: the line is asked again. */
-const busy: ReadonlySet<number> = new Set([429, 499, 502, 503])
-
 /**
  * Runs batches, one after the other. Each line's answer is on disk before the next of its worker is
  * asked, so that a batch goes on where it was after a crash, and no line has two answers.
  */
-export class BatchRunner {
+export class BatchRunner implements BatchJobs {
   #last: Promise<void> = Promise.resolve()
   readonly #stops = new Map<string, AbortController>()
   readonly #outputs = new Map<string, BatchOutput>()
@@ -127,26 +124,9 @@ export class BatchRunner {
     output: BatchOutput,
     signal: AbortSignal,
   ): Promise<void> {
-    for (;;) {
-      let answer: LineAnswer
-      try {
-        answer = await this.parts.send(line, owner, signal)
-      } catch (error) {
-        if (signal.aborted) return
-        throw error
-      }
-      if (signal.aborted) return
-      if (!busy.has(answer.status)) return await output.add(line, answer)
-      await this.#wait(answer.retryAfter ?? someSeconds, signal)
-    }
-  }
-
-  async #wait(seconds: number, signal: AbortSignal): Promise<void> {
-    const { clock } = this.parts
-    await new Promise<void>((resolve) => {
-      const cancel = clock.at(clock.now() + 1000 * seconds, resolve)
-      signal.addEventListener('abort', () => (cancel(), resolve()), { once: true })
-    })
+    const { send, clock } = this.parts
+    const answer = await answerLine(line, owner, { send, clock, signal })
+    if (answer !== undefined) await output.add(line, answer)
   }
 
   async #finish(id: string, output: BatchOutput, isCancelled: boolean): Promise<void> {

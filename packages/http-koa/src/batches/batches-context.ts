@@ -1,14 +1,13 @@
 import { CllmError } from '@cllm/core'
 import type { UnknownFields } from '../fields/unknown-fields.js'
 import { requestScope } from '../security/request-scope.js'
-import type { BatchFolder } from './batch-folder.js'
+import type { BatchJobs, BatchStore } from './batch-store.js'
 import type { BatchObject, FileObject, Kept, Owner } from './batch-objects.js'
-import type { BatchRunner } from './batch-runner.js'
 
 /** What the handlers of files and batches share. */
 export interface BatchesContext {
-  readonly folder: BatchFolder
-  readonly runner: BatchRunner
+  readonly store: BatchStore
+  readonly jobs: BatchJobs
   /** Bytes of an uploaded file at most. */
   readonly fileLimitBytes: number
   readonly unknownFields: UnknownFields
@@ -29,15 +28,15 @@ export function maySee({ owner }: Kept<unknown>): boolean {
 }
 
 /** @throws `not_found` */
-export async function findFile(folder: BatchFolder, id: string): Promise<Kept<FileObject>> {
-  const kept = await folder.get('files', id)
+export async function findFile(store: BatchStore, id: string): Promise<Kept<FileObject>> {
+  const kept = await store.get('files', id)
   if (kept !== undefined && maySee(kept)) return kept
   throw new CllmError('not_found', `There is no file "${id.slice(0, 64)}"`, { details: { id } })
 }
 
 /** @throws `not_found` */
-export async function findBatch(folder: BatchFolder, id: string): Promise<Kept<BatchObject>> {
-  const kept = await folder.get('batches', id)
+export async function findBatch(store: BatchStore, id: string): Promise<Kept<BatchObject>> {
+  const kept = await store.get('batches', id)
   if (kept !== undefined && maySee(kept)) return kept
   throw new CllmError('not_found', `There is no batch "${id.slice(0, 64)}"`, { details: { id } })
 }

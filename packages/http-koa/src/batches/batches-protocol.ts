@@ -1,4 +1,4 @@
-import type { EngineDirectory, TransportContext } from '@cllm/core'
+import { CllmError, defined, type EngineDirectory, type TransportContext } from '@cllm/core'
 import { z } from 'zod'
 import { BodyBudget } from '../body/body-budget.js'
 import { UnknownFields } from '../fields/unknown-fields.js'
@@ -12,9 +12,10 @@ import { BatchFolder } from './batch-folder.js'
 import { BatchRunner } from './batch-runner.js'
 import { batchRoutes } from './batch-routes.js'
 import { fileRoutes } from './file-routes.js'
-import { lineSender } from './line-sender.js'
-import { SlackGate } from './slack-gate.js'
-import { yieldingEngines } from './yielding-engines.js'
+import { lineSender } from './lines/line-sender.js'
+import type { BatchJobsParts, OpenBatches, SharedBatches } from './shared-batches.js'
+import { openGate, SlackGate } from './lines/slack-gate.js'
+import { yieldingEngines } from './lines/yielding-engines.js'
 import { StreamSessions } from '../stream/resume/stream-sessions.js'
 
 const optionsSchema = z.strictObject({
@@ -34,11 +35,13 @@ const optionsSchema = z.strictObject({
 /** Settings of {@link batchesProtocol}. */
 export interface BatchesProtocolOptions {
   /** Where files and batches are kept: prompts and answers, readable by the server's user alone. */
-  readonly folder: string
+  readonly folder?: string
   /** Lines that are computed at a time; default 8. */
   readonly concurrency?: number
   /** Default 100 MiB. */
   readonly fileLimitBytes?: number
+  /** What keeps and runs the batches of several servers together; instead of a folder of this one's. */
+  readonly shared?: SharedBatches
   /** Answers the lines; default: OpenAI's with its own defaults. */
   readonly lines?: KoaProtocol
 }
@@ -51,6 +54,7 @@ const routes = [...fileRoutes, ...batchRoutes]
  */
 export function batchesProtocol({
   folder: path,
+  shared,
   concurrency = 8,
   fileLimitBytes = 100 * 1024 * 1024,
   lines = openAiProtocol(),
@@ -63,6 +67,8 @@ export function batchesProtocol({
     errors: { covers: (path) => /^\/v1\/(files|batches)(\/|$)/.test(path), body: openAiErrorBody },
     around(directory, given) {
       context = given
+      // Clients of other servers count as well: the engines themselves make room for them.
+      if (shared !== undefined) return directory
       return observeEngines(directory, gate, given.clock)
     },
     mount(router: KoaRouter, directory: EngineDirectory) {
@@ -79,17 +85,26 @@ export function batchesProtocol({
         streamLimitBytes: bodyLimitBytes,
         streams: new StreamSessions(clock),
       }
-      const engines = yieldingEngines(directory, gate, context)
+      const isShared = shared !== undefined
+      const engines = yieldingEngines(directory, isShared ? openGate : gate, context)
       const send = lineSender(lines, engines, services)
-      const folder = new BatchFolder(path)
-      const runner = new BatchRunner({ folder, send, clock, random, logger, concurrency })
+      const parts = { send, clock, random, logger, concurrency }
+      const { store, jobs } = shared?.open(parts) ?? inFolder(path, parts)
       const unknownFields = new UnknownFields()
-      mountRoutes(router, routes, { folder, runner, fileLimitBytes, unknownFields })
-      void runner.resume().catch((error: unknown) => {
-        logger.error({ err: error, folder: path }, 'batches of before cannot be read')
+      mountRoutes(router, routes, { store, jobs, fileLimitBytes, unknownFields })
+      void jobs.resume().catch((error: unknown) => {
+        logger.error({ err: error }, 'batches of before cannot be read')
       })
     },
   }
+}
+
+function inFolder(path: string | undefined, parts: BatchJobsParts): OpenBatches {
+  if (path === undefined) {
+    throw new CllmError('invalid_configuration', 'batches: a folder for them is missing')
+  }
+  const store = new BatchFolder(path)
+  return { store, jobs: new BatchRunner({ folder: store, ...parts }) }
 }
 
 /** {@link batchesProtocol} by its name. */
@@ -97,9 +112,10 @@ export const batches = defineProtocol({
   name: 'batches',
   doc: "OpenAI's batches and their files under `/v1`, where a folder for them is set.",
   options: optionsSchema,
-  create({ folder, ...options }, { protocols }) {
-    if (folder === undefined) return { name: 'batches', mount() {} }
+  create({ folder, ...options }, { protocols, batches: shared }) {
+    if (folder === undefined && shared === undefined) return { name: 'batches', mount() {} }
     const lines = protocols.find(({ name }) => name === 'openai')
-    return batchesProtocol({ folder, ...options, ...(lines && { lines }) })
+    const where = shared === undefined ? { folder } : { shared }
+    return batchesProtocol(defined({ ...where, ...options, lines }))
   },
 })

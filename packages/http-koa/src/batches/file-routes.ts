@@ -1,4 +1,3 @@
-import { createReadStream } from 'node:fs'
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { readWithin } from '../body/read-within.js'
@@ -29,9 +28,9 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
     path: '/v1/files',
     summary: 'The files that were uploaded, and those of batches',
     query: querySchema,
-    async handle(ctx, { folder }) {
+    async handle(ctx, { store }) {
       const { purpose, order, ...page } = readQuery(ctx, querySchema)
-      const files = (await folder.list('files')).filter(maySee).map(({ object }) => object)
+      const files = (await store.list('files')).filter(maySee).map(({ object }) => object)
       const wanted = files.filter((file) => purpose === undefined || file.purpose === purpose)
       ctx.body = pageOf(order === 'asc' ? wanted.toReversed() : wanted, page)
     },
@@ -40,8 +39,8 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
     method: 'get',
     path: '/v1/files/:id',
     summary: 'One file, without its content',
-    async handle(ctx, { folder }) {
-      ctx.body = (await findFile(folder, ctx.params['id'] ?? '')).object
+    async handle(ctx, { store }) {
+      ctx.body = (await findFile(store, ctx.params['id'] ?? '')).object
     },
   },
   {
@@ -49,21 +48,21 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
     path: '/v1/files/:id/content',
     summary: 'The content of a file',
     answers: ['application/jsonl'],
-    async handle(ctx, { folder }) {
-      const { object } = await findFile(folder, ctx.params['id'] ?? '')
+    async handle(ctx, { store }) {
+      const { object } = await findFile(store, ctx.params['id'] ?? '')
       ctx.type = 'application/jsonl'
-      ctx.length = await folder.sizeOf(object.id)
-      ctx.body = createReadStream(folder.contentOf(object.id))
+      ctx.length = await store.sizeOf(object.id)
+      ctx.body = store.content(object.id)
     },
   },
   {
     method: 'delete',
     path: '/v1/files/:id',
     summary: 'Delete a file',
-    async handle(ctx, { folder }) {
-      const { object } = await findFile(folder, ctx.params['id'] ?? '')
+    async handle(ctx, { store }) {
+      const { object } = await findFile(store, ctx.params['id'] ?? '')
       const { id } = object
-      const batches = await folder.list('batches')
+      const batches = await store.list('batches')
       const user = batches.find(
         ({ object: batch }) => batch.input_file_id === id && isUnderWay(batch),
       )
@@ -71,13 +70,13 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
         const message = `The batch ${user.object.id} is reading this file`
         throw new CllmError('invalid_request', message)
       }
-      await folder.remove(id)
+      await store.remove(id)
       ctx.body = { id, object: 'file', deleted: true }
     },
   },
 ]
 
-async function upload(ctx: KoaContext, { folder, fileLimitBytes }: BatchesContext): Promise<void> {
+async function upload(ctx: KoaContext, { store, fileLimitBytes }: BatchesContext): Promise<void> {
   const form = await readForm(ctx, fileLimitBytes)
   const [file, purpose] = [form.get('file'), form.get('purpose')]
   if (purpose !== 'batch') {
@@ -95,7 +94,7 @@ async function upload(ctx: KoaContext, { folder, fileLimitBytes }: BatchesContex
     filename: file.name.slice(0, 256),
     purpose: 'batch',
   } as const
-  await folder.create({ ...askingOwner(), object }, content)
+  await store.create({ ...askingOwner(), object }, content)
   ctx.body = object
 }
 

@@ -1,4 +1,5 @@
 import type { ProtocolDefinition } from '@cllm/core'
+import type { SharedBatches } from '../batches/shared-batches.js'
 import type { ModelStore } from '../engines/model-store.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/protocol-defaults.js'
 import type { KoaProtocol } from './koa-context.js'
@@ -19,6 +20,8 @@ export interface ProtocolContext {
   readonly maxQueuedRequests?: number
   /** The level of the server's logger, where it can be changed. */
   readonly log?: LogLevelControl
+  /** Batches that this server shares with others; default: those of its own folder, if it has one. */
+  readonly batches?: SharedBatches
   /** Where models are fetched from, if anywhere. */
   readonly store?: ModelStore
   /** The folder with the files of the web page, as `@cllm/web` exports it; default: no page. */

@@ -34,8 +34,12 @@ export const drain = defineCommand({
   usage: 'cluster drain <worker>',
   doc: `
 Tells a worker to take no new requests, and to end when its last one has. What takes longer than its
---drain-timeout goes on at another worker. Returns at once; \`cllm cluster\` shows when it is gone.`,
-  flags: clusterFlags,
+--drain-timeout goes on at another worker, and with --migrate at once what others continue exactly.
+Returns at once; \`cllm cluster\` shows when it is gone.`,
+  flags: {
+    migrate: toggle('Let running requests go on at other workers at once'),
+    ...clusterFlags,
+  },
   async run({ flags, words: [id = ''] }, io) {
     await withBus(flags, io, async (bus) => {
       const ids = (await workersOn(bus)).map((worker) => worker.id)
@@ -44,7 +48,8 @@ Tells a worker to take no new requests, and to end when its last one has. What t
           ids.length === 0 ? 'there are no workers' : `expected one of ${ids.join(', ')}`
         throw wrong(`worker: ${known}, instead got "${id}"${didYouMean(id, ids)}`)
       }
-      await bus.deliver(workerMailbox(id), JSON.stringify({ order: 'drain' } satisfies WorkerOrder))
+      const order: WorkerOrder = { order: 'drain', migrate: flags.migrate }
+      await bus.deliver(workerMailbox(id), JSON.stringify(order))
     })
     io.stderr.write(`${id} drains\n`)
     return 0

@@ -9,6 +9,7 @@ import {
   type PluginRegistry,
 } from '@cllm/core'
 import { limitWindowSeconds } from '@cllm/http-koa'
+import { openSharedBatches } from '../../batches/open-shared-batches.js'
 import { openClusterKeys } from '../../keys/cluster-keys.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { connectBus } from './connect-bus.js'
@@ -34,6 +35,7 @@ export async function servedByCluster(
   const createRouter = () => registry.routers.create(router, options)
   createRouter()
   const bus = await connectBus(config.cluster, logger)
+  const batches = config.cluster.batches ? await openSharedBatches(bus, logger) : undefined
   const front = new ClusterFront({ id: processName(), bus, router: createRouter, logger })
   const aliases = Object.fromEntries(
     Object.entries(config.models.aliases).map(([alias, name]) => [alias, name ?? alias]),
@@ -46,11 +48,13 @@ export async function servedByCluster(
   return {
     directory,
     shared: {
+      ...(batches && { batches }),
       limitCounters: (unit) => sharedCounter(bus, unit, limitWindowSeconds),
       openKeys: async (sources, to) => await openClusterKeys(bus, sources, to),
     },
     load: async () => await front.start(),
     async close() {
+      await batches?.close()
       await front.close()
       await bus.close()
     },

@@ -19,7 +19,8 @@ export const help =
 
 Serves a model to the fronts of a cluster (\`cllm serve --cluster URL\`), over its Redis or Valkey
 server. Prints \`worker ID serves MODEL\` when it can take requests. SIGINT and SIGTERM let running
-requests finish; what does not within --drain-timeout goes on at another worker.
+requests finish, or with --drain-migrate go on at other workers at once; what does not finish within
+--drain-timeout goes on at another worker, too.
 
 ${configHelp()}`
 
@@ -75,7 +76,10 @@ async function host(
   if (reason === undefined) {
     const seconds = config.server.drain_timeout
     logger.info({ seconds }, 'draining: running requests may finish')
-    await Promise.race([served.drain(), expired(seconds * 1000)])
+    await Promise.race([
+      served.drain({ migrate: config.cluster.drain_migrate }),
+      expired(seconds * 1000),
+    ])
   } else io.stderr.write(`error: The engine died and cannot be restarted: ${reason}\n`)
   await served.close()
   await flushed()

@@ -32,6 +32,22 @@ export const clusterOptions = {
     format: toggle(),
     arg: 'cluster-keys',
   }),
+  batches: option({
+    doc:
+      'Files and batches (`/v1/files`, `/v1/batches`) of the whole cluster, on its server, which then ' +
+      'holds prompts and answers and needs persistence. Every front computes lines of them.',
+    default: false,
+    format: toggle(),
+    arg: 'cluster-batches',
+  }),
+  drain_migrate: option({
+    doc:
+      'A worker that is stopped or drained hands its running requests to other workers at once, where ' +
+      'these continue them exactly, instead of letting them finish.',
+    default: false,
+    format: toggle(),
+    arg: 'drain-migrate',
+  }),
   workers: option({
     doc:
       'Engines of each model on this machine, each a process with `--slots` of its own; the router ' +

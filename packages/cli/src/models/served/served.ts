@@ -1,10 +1,12 @@
 import type { ClosableDirectory, Logger } from '@cllm/core'
-import type { CreateLimitCounter, ModelStore } from '@cllm/http-koa'
+import type { CreateLimitCounter, ModelStore, SharedBatches } from '@cllm/http-koa'
 import type { KeySources, OpenKeyRing } from '../../keys/open-key-ring.js'
 
 /** What the fronts of a cluster share. */
 export interface SharedWithFronts {
   readonly limitCounters: CreateLimitCounter
+  /** The cluster's batches, where they are wanted. */
+  readonly batches?: SharedBatches
   /** Opens the cluster's keys. Throws `cluster_unavailable`. */
   readonly openKeys: (sources: KeySources, logger: Logger) => Promise<OpenKeyRing>
 }

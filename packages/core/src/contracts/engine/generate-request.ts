@@ -23,7 +23,7 @@ export interface GenerateRequest {
   readonly fallbackSampling?: Partial<SamplingParams>
   /** Generation ends before the first of these texts. */
   readonly stop?: readonly string[]
-  /** Higher is more urgent; default 0. */
+  /** Higher is more urgent; default 0; {@link batchPriority} and below: of a batch. */
   readonly priority?: number
   /** Milliseconds from arrival to the first token that the client can use. */
   readonly deadlineMs?: number
@@ -124,3 +124,9 @@ export interface Continuation {
   /** Milliseconds from that arrival to the first of the tokens. */
   readonly firstTokenMs?: number
 }
+
+/**
+ * The priority of batches, below every one that a client is likely to give. A cluster runs such requests on
+ * workers that have nothing else to do.
+ */
+export const batchPriority = -1_000_000

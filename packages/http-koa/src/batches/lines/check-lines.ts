@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { BatchError } from './batch-objects.js'
+import type { BatchError } from '../batch-objects.js'
 import type { BatchLine } from './line-sender.js'
 
 /** Lines of an input file at most, as OpenAI has it. */

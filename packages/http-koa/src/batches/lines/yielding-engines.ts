@@ -1,5 +1,6 @@
 import { AsyncResource } from 'node:async_hooks'
 import {
+  batchPriority,
   type Clock,
   type EngineClient,
   type EngineDirectory,
@@ -9,11 +10,9 @@ import {
   type Random,
   type TokenId,
 } from '@cllm/core'
-import { wrapEngines } from '../engines/wrap-engines.js'
-import { inLane, type SlackGate } from './slack-gate.js'
-
-/** Below every priority that a client is likely to give. */
-const lowest = -1_000_000
+import { wrapEngines } from '../../engines/wrap-engines.js'
+import { seedOfLine } from './line-seed.js'
+import { type Gate, inLane } from './slack-gate.js'
 
 interface Services {
   readonly clock: Clock
@@ -27,15 +26,15 @@ interface Services {
  */
 export function yieldingEngines(
   directory: EngineDirectory,
-  gate: SlackGate,
+  gate: Gate,
   services: Services,
 ): EngineDirectory {
   return wrapEngines(directory, (client) =>
     overriding(client, {
       submit(request, options) {
         const { sampling = {} } = request
-        const seed = sampling.seed ?? services.random.uint32()
-        const fixed = { ...request, sampling: { ...sampling, seed }, priority: lowest }
+        const seed = sampling.seed ?? seedOfLine() ?? services.random.uint32()
+        const fixed = { ...request, sampling: { ...sampling, seed }, priority: batchPriority }
         const signal = options?.signal ?? new AbortController().signal
         return yielding(client, fixed, { gate, clock: services.clock, signal })
       },
@@ -46,7 +45,7 @@ export function yieldingEngines(
 async function* yielding(
   client: EngineClient,
   request: GenerateRequest,
-  { gate, clock, signal }: { gate: SlackGate; clock: Clock; signal: AbortSignal },
+  { gate, clock, signal }: { gate: Gate; clock: Clock; signal: AbortSignal },
 ): AsyncGenerator<GenerateEvent, undefined, undefined> {
   // What is submitted later is still this request's: its key, and the lane.
   const submit = AsyncResource.bind((continued: Partial<GenerateRequest>, left: AbortSignal) =>

@@ -2,10 +2,10 @@ import type { EngineDirectory } from '@cllm/core'
 import { Router } from '@koa/router'
 import Koa from 'koa'
 import inject from 'light-my-request'
-import { handleErrors } from '../errors/error-handler.js'
-import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-context.js'
-import { requestScope } from '../security/request-scope.js'
-import type { Owner } from './batch-objects.js'
+import { handleErrors } from '../../errors/error-handler.js'
+import type { KoaProtocol, KoaState, TransportServices } from '../../routes/koa-context.js'
+import { requestScope } from '../../security/request-scope.js'
+import type { Owner } from '../batch-objects.js'
 
 /** What a line of a batch asks. */
 export interface BatchLine {

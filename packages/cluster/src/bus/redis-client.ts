@@ -1,0 +1,47 @@
+import { CllmError } from '@cllm/core'
+import { createClient } from '@redis/client'
+
+/** A connection to a server. */
+export type RedisClient = ReturnType<typeof connectTo>
+
+/** How a server is reached. */
+export interface RedisAddress {
+  /** `redis://user:password@host:port/db`, or `rediss://` for TLS. */
+  readonly url: string
+  /** The authority in PEM format that a `rediss://` server's certificate is checked with. Default: the system's. */
+  readonly ca?: string
+}
+
+/** @param isPatient whether commands wait for the next connection; default: they fail without one */
+export function connectTo({ url, ca }: RedisAddress, { isPatient = false } = {}) {
+  const tls = ca === undefined ? {} : { tls: true as const, ca }
+  return createClient({
+    url,
+    RESP: 2,
+    // Letters wait for the next connection in the outbox, where they keep their order.
+    disableOfflineQueue: !isPatient,
+    socket: { ...tls, reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
+  })
+}
+
+/** The failure of a first connection. */
+export function unreachable(url: string, error: unknown): CllmError {
+  const message = `The cluster at ${withoutSecrets(url)} cannot be reached: ${reasonOf(error)}`
+  return new CllmError('cluster_unavailable', message, { cause: error })
+}
+
+/** The failure of a command. */
+export function unanswered(error: unknown): CllmError {
+  const message = `The cluster does not answer: ${reasonOf(error)}`
+  return new CllmError('cluster_unavailable', message, { cause: error })
+}
+
+function withoutSecrets(url: string): string {
+  return url.replace(/\/\/[^@/]*@/, '//')
+}
+
+/** A connection to several addresses fails with one error for each. */
+function reasonOf(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(reasonOf).join('; ')
+  return error instanceof Error ? error.message || error.name : String(error)
+}

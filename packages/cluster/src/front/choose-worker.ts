@@ -1,0 +1,71 @@
+import {
+  batchPriority,
+  CllmError,
+  type Logger,
+  type Placement,
+  type RouterPolicy,
+} from '@cllm/core'
+import type { Member, Members } from './members.js'
+import type { PlacedRequest } from './placed-request.js'
+
+/** How long a held request waits at least before the router is asked again. */
+const minHoldMs = 5
+/** How long it waits at a time for workers that are about to come. */
+const gatherMs = 20
+
+/** Where a request goes. */
+export type Choice =
+  | { readonly member: Member; readonly isExact: boolean }
+  /** Nowhere before this time; Infinity: before there is a worker for it. */
+  | { readonly holdUntil: number }
+  | { readonly error: CllmError }
+
+/** What a choice is made with. */
+export interface Choosing {
+  readonly members: Members
+  readonly router: RouterPolicy
+  readonly logger: Logger
+}
+
+/** Whether a worker of this fingerprint draws what the one before would have; all do until there is a token. */
+export function isExactOn(placed: PlacedRequest, fingerprint: string): boolean {
+  return placed.fingerprint === undefined || placed.fingerprint === fingerprint
+}
+
+/** Whether a request is of a batch: it runs where no client has anything. */
+export function isOfBatch({ entry }: PlacedRequest): boolean {
+  return (entry.request.priority ?? 0) <= batchPriority
+}
+
+/** Asks the router about the workers that may have a request: those that continue it exactly, if any. */
+export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number): Choice {
+  const { members, router, logger } = parts
+  const request = placed.routed
+  const idle = isOfBatch(placed) ? ({ clients }: Member) => clients === 0 : () => true
+  const isFree = placed.fingerprint === undefined && !isOfBatch(placed)
+  const views = (isFit: (member: Member) => boolean) => {
+    if (isFree) return members.table.views(request, now)
+    const fit = new Set(members.all.filter(isFit).map(({ record }) => record.id))
+    return members.table.views(request, now, (id) => fit.has(id))
+  }
+  let found = views((one) => idle(one) && isExactOn(placed, one.record.fingerprint))
+  const isExact = found.length > 0
+  if (!isExact && placed.fingerprint !== undefined) found = views(idle)
+  const [first] = found
+  if (first === undefined) return { holdUntil: Infinity }
+  if (members.isGathering) return { holdUntil: now + gatherMs }
+  let answer: Placement
+  try {
+    answer = router.place(request, found, now)
+  } catch (error) {
+    logger.error({ err: error }, 'the router failed: the first worker is taken')
+    answer = { worker: first.id }
+  }
+  if ('holdMs' in answer) return { holdUntil: now + Math.max(minHoldMs, answer.holdMs) }
+  if ('refuse' in answer) {
+    const details = answer.retryMs === undefined ? {} : { retryAfterMs: answer.retryMs }
+    return { error: new CllmError('rejected', answer.refuse, { details }) }
+  }
+  const member = members.get(answer.worker)
+  return member === undefined ? { holdUntil: now + 1000 } : { member, isExact }
+}

@@ -1,0 +1,81 @@
+import type { ActivityFrame, ActivitySteps, EngineActivity } from '@cllm/core'
+import { merge } from './merge-statistics.js'
+
+/** Waiting requests that are told, as of one engine. */
+const mostQueued = 32
+
+/**
+ * What several engines did, as of one: their slots follow each other, and their times are by the clock of
+ * the first one, whatever theirs say. What they did since the last look becomes one frame.
+ *
+ * @param cursor the number of that frame, and what the next look asks with
+ */
+export function mergeActivities(all: readonly EngineActivity[], cursor: number): EngineActivity {
+  const [first, ...others] = all as readonly [EngineActivity, ...EngineActivity[]]
+  if (others.length === 0) return { ...first, cursor }
+  const aligned: EngineActivity[] = []
+  let slots = 0
+  for (const one of all) {
+    aligned.push(moved(one, first.now - one.now, slots))
+    slots += one.slots.length
+  }
+  const sum = (of: (one: EngineActivity) => number) =>
+    all.reduce((total, one) => total + of(one), 0)
+  const frames = aligned.flatMap((one) => one.frames)
+  const pools = all
+    .map(({ kvPool, cache }) => ({ ...(kvPool && { kvPool }), ...(cache && { cache }) }))
+    .reduce((total, one) => merge(total, one) as typeof one)
+  return {
+    ...first,
+    ...pools,
+    cursor,
+    lost: sum(({ lost }) => lost),
+    slots: aligned.flatMap((one) => one.slots),
+    waiting: sum(({ waiting }) => waiting),
+    queue: aligned
+      .flatMap(({ queue }) => queue)
+      .sort((one, other) => one.arrival - other.arrival)
+      .slice(0, mostQueued),
+    frames: frames.length === 0 ? [] : [frameOf(frames, cursor)],
+  }
+}
+
+/** By another clock, with its slots behind those of others. */
+function moved(activity: EngineActivity, ms: number, slots: number): EngineActivity {
+  return {
+    ...activity,
+    slots: activity.slots.map((one) => ({ ...one, slot: one.slot + slots })),
+    queue: activity.queue.map((one) => ({ ...one, arrival: one.arrival + ms })),
+    frames: activity.frames.map((frame) => ({
+      ...frame,
+      atMs: frame.atMs + ms,
+      untilMs: frame.untilMs + ms,
+      spans: frame.spans.map(({ slot, ...span }) => ({
+        ...span,
+        ...(slot !== undefined && { slot: slot + slots }),
+        atMs: span.atMs + ms,
+        untilMs: span.untilMs + ms,
+      })),
+    })),
+  }
+}
+
+function frameOf(frames: readonly ActivityFrame[], number: number): ActivityFrame {
+  const itl = new Map<number, number>()
+  for (const [exponent, count] of frames.flatMap((frame) => frame.itl)) {
+    itl.set(exponent, (itl.get(exponent) ?? 0) + count)
+  }
+  const total = <T>(of: (frame: ActivityFrame) => T): T =>
+    frames.map(of).reduce((sum, one) => merge(sum, one) as T)
+  return {
+    number,
+    atMs: Math.min(...frames.map(({ atMs }) => atMs)),
+    untilMs: Math.max(...frames.map(({ untilMs }) => untilMs)),
+    spans: frames.flatMap(({ spans }) => spans),
+    steps: total<ActivitySteps>(({ steps }) => steps),
+    firstTokensMs: frames.flatMap(({ firstTokensMs }) => firstTokensMs),
+    itl: [...itl].sort(([one], [other]) => one - other),
+    tenants: total<Readonly<Record<string, number>>>(({ tenants }) => tenants),
+    ended: frames.flatMap(({ ended }) => ended),
+  }
+}

@@ -1,0 +1,118 @@
+import { CllmError, type Logger } from '@cllm/core'
+import type { createNodeRedisClient as CreateConnection, Queue, Worker } from 'bullmq'
+import type { RedisBus } from '../bus/redis-bus.js'
+
+/** Something that one of several processes does. */
+export interface Job<Data> {
+  /** While there is one with this id, another one is not added. */
+  readonly id: string
+  readonly data: Data
+  /** Milliseconds before which nobody does it. Default: at once. */
+  readonly delayMs?: number
+}
+
+/** Does a job; the signal fires when the queue is closed. What throws is done again. */
+export type DoJob<Data> = (job: Job<Data>, signal: AbortSignal) => Promise<void>
+
+/** Without a sign of life for so long, the process that does a job is taken for dead. */
+const lockMs = 5000
+/** A job is done again after a failure, or the death of its process, so often. */
+const mostTries = 1_000_000
+const retryMs = 1000
+
+/**
+ * Jobs on the cluster's server (BullMQ), which live as long as its data do. Each is done at least once: by
+ * another process, where the first one dies.
+ */
+export class JobQueue<Data> {
+  #worker: Worker | undefined
+  readonly #closing = new AbortController()
+
+  private constructor(
+    private readonly name: string,
+    private readonly queue: Queue,
+    private readonly connection: ReturnType<typeof CreateConnection>,
+    private readonly parts: { readonly bus: RedisBus; readonly logger: Logger },
+  ) {}
+
+  /**
+   * Opens a queue.
+   *
+   * @param name what its keys have after the cluster's prefix
+   * @throws `cluster_unavailable`
+   */
+  static async open<Data>(bus: RedisBus, name: string, logger: Logger): Promise<JobQueue<Data>> {
+    // Servers without jobs need not load it.
+    const { createNodeRedisClient, Queue } = await import('bullmq')
+    const connection = createNodeRedisClient(await bus.another())
+    const prefix = prefixOf(bus)
+    const queue = new Queue(name, { connection, prefix, skipMetasUpdate: true })
+    queue.on('error', (error) => logger.debug({ err: error }, 'the queue cannot be reached'))
+    return new JobQueue<Data>(name, queue, connection, { bus, logger })
+  }
+
+  /**
+   * Adds jobs; of those that are there already, none.
+   *
+   * @throws `cluster_unavailable`
+   */
+  async add(jobs: readonly Job<Data>[]): Promise<void> {
+    if (jobs.length === 0) return
+    const all = jobs.map(({ id, data, delayMs = 0 }) => ({
+      name: this.name,
+      data,
+      opts: {
+        jobId: id,
+        delay: delayMs,
+        attempts: mostTries,
+        backoff: { type: 'fixed', delay: retryMs },
+        removeOnComplete: true,
+        removeOnFail: true,
+      },
+    }))
+    try {
+      await this.queue.addBulk(all)
+    } catch (error) {
+      const message = `The cluster does not answer: ${(error as Error).message}`
+      throw new CllmError('cluster_unavailable', message, { cause: error })
+    }
+  }
+
+  /** Removes a job that nobody does now, if there is one. */
+  async remove(id: string): Promise<void> {
+    await this.queue.remove(id)
+  }
+
+  /** Does jobs in this process, so many at a time. */
+  async process(concurrency: number, run: DoJob<Data>): Promise<void> {
+    const { bus, logger } = this.parts
+    const { signal } = this.#closing
+    const { Worker } = await import('bullmq')
+    const worker = new Worker(
+      this.name,
+      async ({ id = '', data }) => await run({ id, data: data as Data }, signal),
+      {
+        connection: this.connection,
+        prefix: prefixOf(bus),
+        concurrency,
+        lockDuration: lockMs,
+        stalledInterval: lockMs,
+        maxStalledCount: mostTries,
+      },
+    )
+    worker.on('error', (error) => logger.debug({ err: error }, 'the queue cannot be reached'))
+    worker.on('failed', (job, error) => logger.warn({ err: error, job: job?.id }, 'a job failed'))
+    this.#worker = worker
+  }
+
+  /** What is done here is left to others. */
+  async close(): Promise<void> {
+    this.#closing.abort()
+    await this.#worker?.close(true)
+    await this.queue.close()
+    this.connection.disconnect()
+  }
+}
+
+/** BullMQ puts a colon behind it. */
+const prefixOf = (bus: RedisBus): string => bus.store.prefix.replace(/:$/, '')
