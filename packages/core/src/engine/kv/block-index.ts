@@ -38,6 +38,12 @@ export class BlockIndex<Holder> {
     return has
   }
 
+  /** Whether another one holds the first `depth` blocks. */
+  hasOther(holder: Holder, hashes: readonly number[], depth: number): boolean {
+    const holders = this.#holders.get(hashes[depth - 1] ?? NaN)
+    return holders !== undefined && holders.size > Number(holders.has(holder))
+  }
+
   /** The holders of the first `depth` blocks, the earliest added first. */
   holders(hashes: readonly number[], depth: number): Iterable<Holder> {
     return this.#holders.get(hashes[depth - 1] ?? NaN) ?? []

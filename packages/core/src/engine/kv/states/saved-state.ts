@@ -11,6 +11,10 @@ export interface SavedState extends IndexedState {
   pinned?: boolean
   /** How often it could not be restored. */
   failures: number
+  /** How often it, or what it goes on from, was wanted. */
+  uses: number
+  /** What is worth least is dropped first; see `StateStore`. */
+  worth: number
 }
 
 /** What a slot held, in a file. */

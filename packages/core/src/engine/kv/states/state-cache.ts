@@ -43,7 +43,7 @@ export class StateCache {
     @inject(tokens.STATE_FILES) { files }: { readonly files?: StateFiles },
   ) {
     this.#states = cacheRamBytes > 0 ? states : undefined
-    this.#store = new StateStore(cacheRamBytes)
+    this.#store = new StateStore(cacheRamBytes, (state) => this.#gainMs(state))
     if (files !== undefined && this.#states !== undefined) {
       this.#disk = new StateDisk(files, this.#states)
     }
@@ -255,8 +255,16 @@ export class StateCache {
       this.#states?.cutsAnywhere === true
         ? index.covering(chain, length)
         : index.find(chain, length, false)
-    if (found !== undefined) this.#store.touch(found)
+    if (found !== undefined) this.#store.renew(found)
     return found !== undefined
+  }
+
+  /** Milliseconds that restoring a state saves, against computing what no other state gives. */
+  #gainMs(state: SavedState): number {
+    const { steps, states } = this.costs
+    const canShare = this.cutsAnywhere && !state.partial
+    const shared = canShare ? this.#store.index.sharedWithOthers(state) : 0
+    return steps.tokensMs(lengthOf(state) - shared) - states.loadMs(state.bytes)
   }
 
   /** Whether having it back is likely to save more time than saving it takes. */
