@@ -94,6 +94,23 @@ t.test('what does not fit is dropped, the longest unused first', async (t) => {
   await runUntilIdle(made.clock)
 })
 
+t.test('a short turn behind a prompt that others share is saved where that is cheap', async (t) => {
+  for (const [bytesPerMs, isSaved] of [
+    [1000, true],
+    [2, false],
+  ] as const) {
+    const made = caching({ slots: 1, stateMs: (bytes) => bytes / bytesPerMs })
+    const system = promptOf(150, 1)
+    // What saving costs is learned from the first ones.
+    for (const family of [11, 12, 13, 14, 15, 16]) await ask(t, made, promptOf(100, family))
+    const { said } = await ask(t, made, [...system, ...promptOf(30, 2)])
+    await ask(t, made, [...system, ...promptOf(30, 3)])
+    const { cached } = await ask(t, made, [...said, ...promptOf(9, 4)])
+    t.equal(cached, isSaved ? said.length - 1 : system.length)
+    await runUntilIdle(made.clock)
+  }
+})
+
 t.test('a conversation that goes on stays while prompts that come once pass by', async (t) => {
   const made = caching({ slots: 1 }, 8000)
   let { said } = await ask(t, made, promptOf(150, 1))

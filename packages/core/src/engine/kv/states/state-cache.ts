@@ -9,7 +9,7 @@ import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { EngineOptions } from '../../engine-options.js'
 import type { Slot } from '../../parts.js'
 import type { Sequence } from '../../requests/sequence.js'
-import type { BlockChain } from '../block-chain.js'
+import { type BlockChain, blockSize } from '../block-chain.js'
 import { minimumWait } from '../prefix-index.js'
 import { findState } from './find-state.js'
 import type { FoundState, SavedState } from './saved-state.js'
@@ -91,9 +91,13 @@ export class StateCache {
 
   /** An idle slot is about to lose what is behind its first `kept` tokens. */
   async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
-    if (this.#states === undefined || slot.length - kept < minimumWait) return
-    if (!this.#isWorthSaving(slot)) return
-    const ms = this.costs.states.saveMs(this.costs.states.bytesOf(slot.length))
+    const lost = slot.length - kept
+    if (this.#states === undefined || lost < blockSize || !this.#isWorthSaving(slot)) return
+    const { steps, states, reuseShare } = this.costs
+    const ms = states.saveMs(states.bytesOf(slot.length))
+    // Few tokens are worth it only for themselves: what is before them stays in the slot.
+    const chance = Math.max(leastChance, reuseShare)
+    if (lost < minimumWait && chance * steps.tokensMs(lost) <= ms) return
     if (othersDecode && !this.costs.pauses.canSave(ms)) {
       this.transfer.counts.skipped++
       return
