@@ -34,13 +34,14 @@ export async function startServers(values) {
 }
 
 /** Starts `cllm serve` or llama-server on a free port and waits until it answers. */
-export async function startServer(kind, { model, slots, context, llamaServer, extra = [] }) {
+export async function startServer(kind, settings) {
+  const { model, slots, context, llamaServer, extra = [], patienceMs } = settings
   const port = await freePort()
   const cllm = ['serve', '--model', model, '--port', port, '--slots', slots, '--ctx-size', context]
   const [command, args] =
     kind === 'cllm'
       ? [process.execPath, [cllmBin, ...cllm, '--log-level', 'warn', ...extra]]
-      : [llamaServer, llamaArguments({ model, port, slots, context })]
+      : [llamaServer, llamaArguments({ ...settings, port })]
   const child = spawn(command, args.map(String), { stdio: ['ignore', 'ignore', 'pipe'] })
   process.once('exit', () => child.kill('SIGKILL'))
   let errors = ''
@@ -53,18 +54,21 @@ export async function startServer(kind, { model, slots, context, llamaServer, ex
     if (response?.ok) break
     await pause(200)
   }
-  return { kind, url, pid: child.pid, stop: () => stop(child) }
+  return { kind, url, pid: child.pid, stop: () => stop(child, patienceMs) }
 }
 
-function llamaArguments({ model, port, slots, context }) {
+/** `cacheRam` is 0 unless the settings have the key; undefined: llama-server's default. */
+function llamaArguments({ model, port, slots, context, ...more }) {
+  const { cacheRam } = { cacheRam: 0, ...more }
+  const cache = cacheRam === undefined ? [] : ['--cache-ram', cacheRam]
   const size = slots * context
-  return ['-m', model, '--port', port, '-np', slots, '-c', size, '--cache-ram', 0, '--no-webui']
+  return ['-m', model, '--port', port, '-np', slots, '-c', size, ...cache, '--no-webui']
 }
 
-async function stop(child) {
+async function stop(child, patienceMs = 5000) {
   const ended = new Promise((resolve) => child.once('exit', resolve))
   child.kill('SIGTERM')
-  const timer = setTimeout(() => child.kill('SIGKILL'), 5000)
+  const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs)
   await ended
   clearTimeout(timer)
 }

@@ -76,11 +76,12 @@ export function stream(server, job) {
           const now = performance.now() - began
           const lines = (rest + chunk).split('\n\n')
           rest = lines.pop()
-          for (const line of lines.filter((text) => text !== 'data: [DONE]')) {
+          // a server that computes for long says so in comments, which begin with a colon
+          for (const line of lines.filter((text) => text !== 'data: [DONE]' && text[0] !== ':')) {
             const event = JSON.parse(line.replace(/^data: /, ''))
             if (event.error !== undefined) reject(new Error(JSON.stringify(event)))
             if (dialect.isToken(event)) times.push(now)
-            text += event.token ?? ''
+            text += event.token ?? event.content ?? ''
             last = event
           }
         })

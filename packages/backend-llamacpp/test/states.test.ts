@@ -109,7 +109,7 @@ const rounds = fc.array(
 )
 
 t.test('conversations over few slots say the same with and without tiers', async (t) => {
-  for (const kind of ['llama', 'gemma3', 'mamba'] as const) {
+  for (const kind of ['llama', 'gemma3', 'mamba', 'lfm2'] as const) {
     const total = { with: 0, without: 0, hits: 0 }
     await fc.assert(
       fc.asyncProperty(rounds, async (rounds) => {
@@ -140,7 +140,7 @@ t.test('conversations that outgrow one pool of cells are all served', async (t) 
     dropped: 0,
   })
   const rounds = Array.from({ length: 3 }, () => [turn(0), turn(1), turn(2)])
-  for (const kind of ['llama', 'gemma3', 'mamba'] as const) {
+  for (const kind of ['llama', 'gemma3', 'mamba', 'lfm2'] as const) {
     for (const cacheRamBytes of [0, 64e6]) {
       const { answers, statistics } = await play(t, kind, rounds, cacheRamBytes, pool)
       t.ok(answers.every(({ length }) => length === 60))
@@ -164,7 +164,7 @@ t.test('the next turn of a conversation is not computed from its beginning', asy
     { ...plain, conversation, tokens: tokens(100, 7 + conversation), dropped: 0 },
   ])
   const [first = [], second = []] = talk(0)
-  for (const kind of ['gemma3', 'mamba'] as const) {
+  for (const kind of ['gemma3', 'mamba', 'lfm2'] as const) {
     for (const rounds of [
       [first, second],
       [first, ...between, second],

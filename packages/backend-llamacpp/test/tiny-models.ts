@@ -18,7 +18,7 @@ const width = 32
 const inner = 64
 const layers = 2
 
-/** What each kind of memory needs: attention, a sliding window, a recurrent state. */
+/** What each kind of memory needs: attention, a sliding window, a recurrent state, both in turns. */
 const architectures = {
   llama: {
     fields: { 'rope.dimension_count': uint32(16) },
@@ -32,12 +32,7 @@ const architectures = {
       pooling_type: uint32(4),
       'classifier.output_labels': texts(['yes', 'no']),
     },
-    tensors: (): [string, Shape][] => [
-      ...attention(),
-      ...feedForward(),
-      ['attn_q_norm', [16]],
-      ['attn_k_norm', [16]],
-    ],
+    tensors: (): [string, Shape][] => [...attention(), ...feedForward(), ...headNorms()],
   },
   gemma3: {
     fields: {
@@ -48,8 +43,7 @@ const architectures = {
     tensors: (): [string, Shape][] => [
       ...attention(),
       ...feedForward(),
-      ['attn_q_norm', [16]],
-      ['attn_k_norm', [16]],
+      ...headNorms(),
       ['post_attention_norm', [width]],
       ['post_ffw_norm', [width]],
     ],
@@ -72,6 +66,18 @@ const architectures = {
       ['ssm_a.', [8, inner]],
       ['ssm_d.', [inner]],
       ['ssm_out', [inner, width]],
+    ],
+  },
+  // a convolution's state, then attention
+  lfm2: {
+    fields: {
+      'attention.head_count_kv': int32s([0, 2]),
+      'shortconv.l_cache': uint32(3),
+      'rope.dimension_count': uint32(16),
+    },
+    tensors: (layer: number): [string, Shape][] => [
+      ...(layer === 0 ? convolution() : [...attention(), ...headNorms()]),
+      ...feedForward(),
     ],
   },
 } as const
@@ -113,15 +119,15 @@ export async function writeTinyModel(
   const vocabulary = sentencePieces(controls)
   const shapes: [string, Shape][] = [
     ['token_embd.weight', [width, vocabulary.tokens.length]],
-    ['output_norm.weight', [width]],
+    [architecture === 'lfm2' ? 'token_embd_norm.weight' : 'output_norm.weight', [width]],
     ...(architecture === 'qwen3'
       ? ([['cls.output.weight', [width, 2]]] satisfies [string, Shape][])
       : []),
   ]
   for (let layer = 0; layer < layers; layer++) {
-    for (const [name, shape] of tensors()) {
+    for (const [name, shape] of tensors(layer)) {
       const suffix = name.endsWith('.') ? '' : name.includes('.') ? name.split('.')[1] : 'weight'
-      const base = `blk.${layer}.${name.split('.')[0]}`
+      const base = `blk.${layer}.${name.split('.')[0]!.replace('-', '.')}`
       shapes.push([suffix === '' ? base : `${base}.${suffix}`, shape])
     }
   }
@@ -162,6 +168,22 @@ function attention(): [string, Shape][] {
     ['attn_k', [width, width]],
     ['attn_v', [width, width]],
     ['attn_output', [width, width]],
+  ]
+}
+
+function headNorms(): [string, Shape][] {
+  return [
+    ['attn_q_norm', [16]],
+    ['attn_k_norm', [16]],
+  ]
+}
+
+function convolution(): [string, Shape][] {
+  return [
+    ['attn_norm', [width]],
+    ['shortconv-conv', [3, width]],
+    ['shortconv-in_proj', [width, 3 * width]],
+    ['shortconv-out_proj', [width, width]],
   ]
 }
 

@@ -34,12 +34,13 @@ async function forecastErrors(
   policy: string,
   machine: string,
   requests: ReturnType<typeof overload>,
+  limits: { readonly slots: number; readonly kvTokens?: number } = { slots: 8 },
 ) {
   const { results } = await simulateLoad({
     policy: () => createPolicy(policy),
     machine: noisy(builtInMachines.get(machine) as MachineModel),
     requests,
-    slots: 8,
+    ...limits,
   })
   // The first requests come before anything is known of the machine.
   const errors = results.slice(30).map(({ request, tokenTimes, forecast }) => {
@@ -52,6 +53,8 @@ async function forecastErrors(
 
 const short = { prompt: [20, 60], answer: [24, 25] } as const
 const long = { prompt: [100, 1500], answer: [20, 200] } as const
+/** Slots for all, and cells for about six of the long ones. */
+const pool = { slots: 32, kvTokens: 6000 }
 const cases = [
   { machine: 'gpu-8b', load: short, gapMs: 12, median: 0.07, p90: 0.15 },
   { machine: 'gpu-8b', load: long, gapMs: 80, median: 0.06, p90: 0.15 },
@@ -70,6 +73,18 @@ for (const policy of ['adaptive+fcfs', 'chunked+fcfs']) {
     }
   })
 }
+
+t.test('forecasts know how long a request waits for cells of a pool', async (t) => {
+  for (const { machine, gapMs, median, p90 } of [
+    { machine: 'gpu-8b', gapMs: 80, median: 0.15, p90: 0.4 },
+    { machine: 'two-cores', gapMs: 4000, median: 0.25, p90: 0.5 },
+  ]) {
+    const requests = overload(gapMs, [...long.prompt], [...long.answer])
+    const found = await forecastErrors('adaptive+fcfs', machine, requests, pool)
+    t.ok(found.median <= median, `${machine}: the median error is ${found.median.toFixed(3)}`)
+    t.ok(found.p90 <= p90, `${machine}: the 90th percentile is ${found.p90.toFixed(3)}`)
+  }
+})
 
 t.test('what a callback throws ends the simulation', async (t) => {
   const failing = (name: string) => () => {

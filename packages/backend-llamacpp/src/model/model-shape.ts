@@ -101,7 +101,8 @@ function shapeOf(
     keyLength,
     valueLength,
     cacheElementsPerToken: sum(keyValueHeads, layers) * (keyLength + valueLength),
-    stateElementsPerSlot: layers * stateElements(fieldsOf(fields['ssm'])),
+    stateElementsPerSlot:
+      layers * (stateElements(fieldsOf(fields['ssm'])) + hiddenSize * convolutionOf(fields)),
     isRecurrent: ['ssm', 'wkv', 'shortconv'].some((name) => fields[name] !== undefined),
     slidingWindow: largest(attention['sliding_window']) || undefined,
     ropeTheta: largest(fieldsOf(fields['rope'])['freq_base']) || undefined,
@@ -119,6 +120,11 @@ function stateElements(fields: Fields): number {
   const convolution = Math.max(0, largest(fields['conv_kernel']) - 1)
   const groups = largest(fields['group_count'])
   return convolution * (inner + 2 * groups * state) + inner * state
+}
+
+/** Tokens that a short convolution remembers, as in LFM2. */
+function convolutionOf(fields: Fields): number {
+  return Math.max(0, largest(fieldsOf(fields['shortconv'])['l_cache']) - 1)
 }
 
 function quantizationOf(name: string | undefined): string {

@@ -41,9 +41,12 @@ export class StepGroups {
     const waiting = new Lookahead(next)
     const running = new Set(state.running.map((request) => request.stepGroup))
     if (running.size === 0) running.add(waiting.at(0)?.stepGroup)
-    const known = this.#turns.filter((group) => running.has(group))
-    // A group that is new waits for those that were there before it.
-    this.#turns = [...known, ...[...running].filter((group) => !known.includes(group))]
+    // Most often there is one group, and it ran last.
+    if (this.#turns.length !== 1 || running.size !== 1 || !running.has(this.#turns[0])) {
+      const known = this.#turns.filter((group) => running.has(group))
+      // A group that is new waits for those that were there before it.
+      this.#turns = [...known, ...[...running].filter((group) => !known.includes(group))]
+    }
     for (const group of this.#turns) {
       yield viewOf(group, state, waiting, inGroups ? 0 : state.freeSlots)
     }
@@ -64,17 +67,21 @@ function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: 
       else yield request
     }
   }
-  const running = state.running.filter((request) => request.stepGroup === group)
-  const delayed = state.running.filter((request) => request.stepGroup !== group)
   return {
     group,
-    state: delayed.length === 0 ? state : { ...state, running, delayed },
+    state: state.running.some(isOther) ? narrowed(state, group) : state,
     next: own(),
     withOthers: (admit) =>
       others.length === 0
         ? admit
         : waiting.ids().filter((id) => [...admit, ...others].includes(id)),
   }
+}
+
+function narrowed(state: SchedulerState, group: Group): SchedulerState {
+  const running = state.running.filter((request) => request.stepGroup === group)
+  const delayed = state.running.filter((request) => request.stepGroup !== group)
+  return { ...state, running, delayed }
 }
 
 /** The beginning of an order, which is read no further than it is asked for. */

@@ -1,7 +1,10 @@
 /** The numbers that decide a transformer's size and speed. */
 export interface ModelShape {
   readonly name: string
+  readonly architecture: 'qwen3' | 'lfm2'
   readonly layers: number
+  /** Of a hybrid, the layers with attention; the others have a short convolution. Default: all. */
+  readonly attentionLayers?: readonly number[]
   readonly embedding: number
   readonly feedForward: number
   readonly heads: number
@@ -18,10 +21,14 @@ export interface ModelShape {
   readonly quantization: 'Q4_K_M' | 'Q8_0'
 }
 
-/** The models that can be imitated. */
+/** Tokens that a short convolution looks at. */
+export const convolutionLength = 3
+
+/** The models that can be imitated; LFM2 is a hybrid of attention and a state that cannot be cut. */
 export const syntheticShapes = {
   'qwen3-0.6b': {
     name: 'Synthetic Qwen3 0.6B',
+    architecture: 'qwen3',
     layers: 28,
     embedding: 1024,
     feedForward: 3072,
@@ -36,6 +43,7 @@ export const syntheticShapes = {
   },
   tiny: {
     name: 'Synthetic tiny',
+    architecture: 'qwen3',
     layers: 2,
     embedding: 64,
     feedForward: 192,
@@ -47,6 +55,22 @@ export const syntheticShapes = {
     context: 512,
     ropeBase: 10_000,
     quantization: 'Q8_0',
+  },
+  'lfm2-350m': {
+    name: 'Synthetic LFM2 350M',
+    architecture: 'lfm2',
+    layers: 16,
+    attentionLayers: [2, 5, 8, 10, 12, 14],
+    embedding: 1024,
+    feedForward: 4608,
+    heads: 16,
+    keyValueHeads: 8,
+    headSize: 64,
+    vocabulary: 65_536,
+    specialsAt: 64_400,
+    context: 128_000,
+    ropeBase: 1_000_000,
+    quantization: 'Q4_K_M',
   },
 } as const satisfies Record<string, ModelShape>
 

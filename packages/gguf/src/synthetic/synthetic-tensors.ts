@@ -3,7 +3,7 @@ import { tensorByteLength } from '../format/gguf-writer.js'
 import { randomTensor } from './random-tensor.js'
 import type { RandomTensorType } from './random-tensor.js'
 import { RandomBits } from './random-bits.js'
-import type { ModelShape } from './synthetic-shapes.js'
+import { convolutionLength, type ModelShape } from './synthetic-shapes.js'
 
 /**
  * Standard deviation of the logits, chosen so that the likeliest token of a large vocabulary has a
@@ -12,7 +12,7 @@ import type { ModelShape } from './synthetic-shapes.js'
 const logitDeviation = 4
 
 /**
- * The tensors of the qwen3 architecture with random weights. Every matrix preserves the scale of
+ * The tensors of the qwen3 or lfm2 architecture with random weights. Every matrix preserves the scale of
  * its input (deviation 1/√row), so activations neither vanish nor overflow at any depth. Special
  * and unused tokens have logit 0: they are almost never sampled, so a generation continues to its
  * limit. Read the tensors' data in order, because all tensors share one random generator.
@@ -21,7 +21,7 @@ const logitDeviation = 4
 export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] {
   const random = new RandomBits(seed)
   const { layers, embedding, feedForward, heads, keyValueHeads, headSize } = shape
-  const { vocabulary, specialsAt } = shape
+  const { vocabulary, specialsAt, attentionLayers } = shape
   const types = tensorTypes(shape)
   const matrix = (name: string, type: RandomTensorType, row: number, rows: number): GgufTensor => ({
     name: `${name}.weight`,
@@ -35,17 +35,34 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
     shape: [size],
     data: () => [new Uint8Array(new Float32Array(size).fill(1).buffer)],
   })
-  const layer = (index: number): GgufTensor[] => {
-    const block = `blk.${index}`
+  const attention = (block: string, index: number): GgufTensor[] => {
     const { usual, more } = types
     return [
-      norm(`${block}.attn_norm`, embedding),
       matrix(`${block}.attn_q`, usual, embedding, heads * headSize),
       matrix(`${block}.attn_k`, usual, embedding, keyValueHeads * headSize),
       matrix(`${block}.attn_v`, more(index), embedding, keyValueHeads * headSize),
       matrix(`${block}.attn_output`, usual, heads * headSize, embedding),
       norm(`${block}.attn_q_norm`, headSize),
       norm(`${block}.attn_k_norm`, headSize),
+    ]
+  }
+  const convolution = (block: string): GgufTensor[] => [
+    {
+      name: `${block}.shortconv.conv.weight`,
+      type: 'F32',
+      shape: [convolutionLength, embedding],
+      data: () => [randomFloats(convolutionLength * embedding, random)],
+    },
+    matrix(`${block}.shortconv.in_proj`, types.usual, embedding, 3 * embedding),
+    matrix(`${block}.shortconv.out_proj`, types.usual, embedding, embedding),
+  ]
+  const layer = (index: number): GgufTensor[] => {
+    const block = `blk.${index}`
+    const { usual, more } = types
+    const isAttention = attentionLayers?.includes(index) ?? true
+    return [
+      norm(`${block}.attn_norm`, embedding),
+      ...(isAttention ? attention(block, index) : convolution(block)),
       norm(`${block}.ffn_norm`, embedding),
       matrix(`${block}.ffn_gate`, usual, embedding, feedForward),
       matrix(`${block}.ffn_up`, usual, embedding, feedForward),
@@ -60,7 +77,7 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
       data: () => randomTensor(types.vocabulary, [embedding, vocabulary], 1, random),
     },
     ...Array.from({ length: layers }, (_, index) => layer(index)).flat(),
-    norm('output_norm', embedding),
+    norm(shape.architecture === 'lfm2' ? 'token_embd_norm' : 'output_norm', embedding),
     {
       name: 'output.weight',
       type: types.vocabulary,
@@ -74,6 +91,14 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
       },
     },
   ]
+}
+
+/** Numbers from −1 to 1. */
+function randomFloats(count: number, random: RandomBits): Uint8Array {
+  const words = new Uint32Array(count)
+  random.next(words)
+  const values = Float32Array.from(words, (word) => word / 2 ** 31 - 1)
+  return new Uint8Array(values.buffer)
 }
 
 /**

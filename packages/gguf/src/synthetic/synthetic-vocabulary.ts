@@ -11,6 +11,7 @@ import { unicodeMerges } from './unicode-merges.js'
 /** The training text for the English part of each vocabulary, and its number of merges. */
 const english = {
   'qwen3-0.6b': { pieces: englishPieces, merges: 90_000 },
+  'lfm2-350m': { pieces: englishPieces, merges: 45_000 },
   tiny: { pieces: () => commonWords, merges: 400 },
 } as const satisfies Record<
   SyntheticModelName,

@@ -1,9 +1,9 @@
 import { CllmError } from '@cllm/core'
 import { bytePairMetadata } from './byte-pair-vocabulary.js'
 import type { GgufMetadata } from '../format/gguf-types.js'
-import { float32, text, uint32 } from '../format/gguf-values.js'
+import { float32, int32s, text, uint32 } from '../format/gguf-values.js'
 import { writeGguf } from '../format/gguf-writer.js'
-import { syntheticShapes } from './synthetic-shapes.js'
+import { convolutionLength, syntheticShapes } from './synthetic-shapes.js'
 import type { ModelShape, SyntheticModelName } from './synthetic-shapes.js'
 import { syntheticTensors } from './synthetic-tensors.js'
 import { syntheticVocabulary } from './synthetic-vocabulary.js'
@@ -44,20 +44,35 @@ export async function writeSyntheticModel(options: SyntheticModelOptions): Promi
 }
 
 function architecture(shape: ModelShape): GgufMetadata {
+  const { architecture: name, layers, attentionLayers, keyValueHeads } = shape
+  const fields = {
+    block_count: uint32(layers),
+    context_length: uint32(shape.context),
+    embedding_length: uint32(shape.embedding),
+    feed_forward_length: uint32(shape.feedForward),
+    'attention.head_count': uint32(shape.heads),
+    'attention.head_count_kv':
+      attentionLayers === undefined
+        ? uint32(keyValueHeads)
+        : int32s(
+            Array.from({ length: layers }, (_, index) =>
+              attentionLayers.includes(index) ? keyValueHeads : 0,
+            ),
+          ),
+    'attention.key_length': uint32(shape.headSize),
+    'attention.value_length': uint32(shape.headSize),
+    'attention.layer_norm_rms_epsilon': float32(1e-6),
+    'rope.freq_base': float32(shape.ropeBase),
+    ...(name === 'lfm2' && {
+      'shortconv.l_cache': uint32(convolutionLength),
+      vocab_size: uint32(shape.vocabulary),
+    }),
+  }
   return {
-    'general.architecture': text('qwen3'),
+    'general.architecture': text(name),
     'general.name': text(shape.name),
     'general.file_type': uint32(fileTypes[shape.quantization]),
     'general.quantization_version': uint32(2),
-    'qwen3.block_count': uint32(shape.layers),
-    'qwen3.context_length': uint32(shape.context),
-    'qwen3.embedding_length': uint32(shape.embedding),
-    'qwen3.feed_forward_length': uint32(shape.feedForward),
-    'qwen3.attention.head_count': uint32(shape.heads),
-    'qwen3.attention.head_count_kv': uint32(shape.keyValueHeads),
-    'qwen3.attention.key_length': uint32(shape.headSize),
-    'qwen3.attention.value_length': uint32(shape.headSize),
-    'qwen3.attention.layer_norm_rms_epsilon': float32(1e-6),
-    'qwen3.rope.freq_base': float32(shape.ropeBase),
+    ...Object.fromEntries(Object.entries(fields).map(([key, value]) => [`${name}.${key}`, value])),
   }
 }

@@ -23,12 +23,11 @@ export function leastBy(
 
 /** Costs this close to the least one, as a share of it and in steps, are as good: no prediction is better. */
 const near = { share: 0.25, steps: 1 }
-/** With several fronts, as many workers come into question up to this many times the least cost. */
-const farthest = 2
 
 /**
  * A worker whose cost is about the least. Of several, two are drawn by the request's id and the better one
- * is taken: fronts that do not see each other's placements yet would otherwise all choose the same.
+ * is taken. Several fronts do not see each other's placements yet and would otherwise choose the same one, so
+ * each draws among as many as it takes for that to be unlikely (see {@link spread}).
  */
 export function nearlyLeastBy(
   id: string,
@@ -38,20 +37,38 @@ export function nearlyLeastBy(
   const costs = new Map(workers.map((worker) => [worker, costOf(worker)]))
   const cost = (worker: WorkerView) => costs.get(worker) ?? Infinity
   const least = Math.min(...costs.values())
-  const isNear = (worker: WorkerView, times: number) =>
-    cost(worker) <= times * least + near.steps * worker.stepMs
-  let good = workers.filter((worker) => isNear(worker, 1 + near.share))
-  const { fronts } = workers[0]!
-  if (good.length < fronts) {
-    good = workers
-      .filter((worker) => isNear(worker, farthest))
-      .toSorted((one, other) => cost(one) - cost(other))
-      .slice(0, fronts)
-  }
+  const good = workers.filter(
+    (worker) => cost(worker) <= (1 + near.share) * least + near.steps * worker.stepMs,
+  )
+  const many = workers[0]!.unseen > 0 ? spread(workers, cost) : []
+  if (many.length > good.length) return many[hashOf(id) % many.length]!
   const [one, other] = drawTwo(id, good)
   const [better, worse] = cost(other) < cost(one) ? [other, one] : [one, other]
   const areEqual = cost(worse) <= (1 + near.share) * cost(better)
   return areEqual && isIdler(worse, better) ? worse : better
+}
+
+/**
+ * The workers with the least costs, of which one is to be drawn: as many as make the least sum of their mean
+ * cost and of what it costs to meet a request of another front, which draws among them at the same time. That
+ * takes as long as this request's prompt where nothing of it is held.
+ */
+function spread(
+  workers: readonly WorkerView[],
+  cost: (worker: WorkerView) => number,
+): readonly WorkerView[] {
+  const byCost = workers.toSorted((one, other) => cost(one) - cost(other))
+  const { unseen } = workers[0]!
+  const promptMs = Math.max(...workers.map(({ firstTokenMs, waitMs }) => firstTokenMs - waitMs))
+  let [sum, count, least] = [0, 1, Infinity]
+  for (const [index, worker] of byCost.entries()) {
+    sum += cost(worker)
+    const expected = (sum + unseen * promptMs) / (index + 1)
+    if (expected > least) break
+    count = index + 1
+    least = expected
+  }
+  return byCost.slice(0, count)
 }
 
 /** Two of them that the id names; twice the same one where there is no other. */

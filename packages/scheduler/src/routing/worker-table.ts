@@ -1,6 +1,7 @@
 import type { RoutedRequest, WorkerView } from '@cllm/core'
 import { pairsOf, type PlacedRequest } from './load-meter.js'
 import { longestShared } from './prompt-chains.js'
+import { UnseenPlacements } from './unseen-placements.js'
 import type { WorkerReport } from './worker-report.js'
 
 /** A request to place, with what its blocks stand for. */
@@ -12,6 +13,9 @@ const prior = { tokenMs: 1, besideMs: 0.15, pairMs: 0, stepMs: 20, serviceMs: 50
 /** A placement that the worker's report does not show yet. */
 interface Pending {
   readonly number: number
+  readonly at: number
+  /** What reports had shown of other fronts' placements. */
+  readonly known: number
   readonly promptTokens: number
   readonly ahead: number
   readonly pairs: number
@@ -45,6 +49,10 @@ class KnownWorker implements WorkerView {
 
   get fronts(): number {
     return this.table.fronts
+  }
+
+  get unseen(): number {
+    return this.table.unseen.mean(this.table.fronts)
   }
 
   get slots(): number {
@@ -116,7 +124,11 @@ class KnownWorker implements WorkerView {
     this.reportedAt = now
     this.placedAt = Math.max(this.placedAt, placedAt(report, now))
     this.#for = undefined
-    this.#pending = this.#pending.filter(({ number }) => number > seen)
+    const { unseen } = this.table
+    this.#pending = this.#pending.filter(({ number, at, known }) => {
+      if (number <= seen) unseen.onShown(at, known, now)
+      return number > seen
+    })
   }
 
   /** This front placed the request that was asked about here. */
@@ -124,7 +136,8 @@ class KnownWorker implements WorkerView {
     const { promptTokens, blocks } = request
     const ahead = promptTokens - this.cachedTokens
     const pairs = pairsOf(ahead, this.cachedTokens)
-    this.#pending.push({ number, promptTokens, ahead, pairs, blocks })
+    const { known } = this.table.unseen
+    this.#pending.push({ number, at: now, known, promptTokens, ahead, pairs, blocks })
     this.#for = undefined
     this.placedAt = now
   }
@@ -144,8 +157,13 @@ export class WorkerTable {
   #fronts: number | undefined
   #usual: Partial<Record<keyof typeof prior, number>> = {}
 
+  /** @internal What other fronts have placed and no report shows. */
+  readonly unseen: UnseenPlacements
+
   /** @param front the name under which workers see this front */
-  constructor(private readonly front: string) {}
+  constructor(private readonly front: string) {
+    this.unseen = new UnseenPlacements(front)
+  }
 
   /** The ids of all workers, in their order. */
   get ids(): string[] {
@@ -161,6 +179,7 @@ export class WorkerTable {
   set(id: string, report: WorkerReport, now: number): void {
     this.#usual = {}
     this.#fronts = undefined
+    this.unseen.onReport(id, report.seen, now)
     const known = this.#workers.get(id)
     if (known !== undefined) return known.update(report, now, report.seen[this.front] ?? 0)
     this.#workers.set(id, new KnownWorker(id, this, report, now))
@@ -169,6 +188,7 @@ export class WorkerTable {
 
   /** A worker is gone, and what was on it. */
   delete(id: string): void {
+    this.unseen.forget(id)
     this.#workers.delete(id)
     this.#sorted = undefined
   }

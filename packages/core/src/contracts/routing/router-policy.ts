@@ -31,6 +31,8 @@ export interface WorkerView {
   readonly ageMs: number
   /** Fronts that place requests on the workers, this one included. */
   readonly fronts: number
+  /** Requests that the other fronts have probably placed on the workers and no report shows yet. */
+  readonly unseen: number
   /** Sequences that it holds in memory. */
   readonly slots: number
   /** Requests on it that have not ended. */

@@ -37,6 +37,8 @@ export class LinearFit {
   #surprises = 0
   #isFirst = true
   readonly #fresh: Set<string>
+  /** Kept from call to call, as this is called at every step. */
+  readonly #active: number[] = []
 
   constructor(options: LinearFitOptions) {
     this.#options = options
@@ -107,10 +109,12 @@ export class LinearFit {
   }
 
   #add(left: readonly number[], right: readonly number[], factor: number): void {
-    for (const [row, entries] of this.#information.entries()) {
-      const scale = factor * at(left, row)
+    for (let row = 0; row < left.length; row++) {
+      const scale = factor * left[row]!
+      if (scale === 0) continue
+      const entries = this.#information[row]!
       for (let column = 0; column < entries.length; column++) {
-        entries[column] = at(entries, column) + scale * at(right, column)
+        entries[column]! += scale * right[column]!
       }
     }
   }
@@ -118,31 +122,48 @@ export class LinearFit {
   /** Minimises the weighted distance from the old estimate plus the new relative error, one θ at a time. */
   #fit(x: readonly number[]): void {
     const coefficients = this.#coefficients
+    const information = this.#information
+    const active = this.#reachedFrom(x)
     const pull = x.map(() => 0)
     let error = 1 - this.predict(x)
     let isSettled = false
     for (let sweep = 0; sweep < sweeps && !isSettled; sweep++) {
       isSettled = true
-      for (let index = 0; index < x.length; index++) {
-        const row = this.#information[index] ?? []
-        const old = at(coefficients, index)
-        const slope = at(pull, index) - at(x, index) * error
-        const found = Math.max(0, old - slope / (at(row, index) + at(x, index) ** 2))
+      for (const index of active) {
+        const row = information[index]!
+        const entry = x[index]!
+        const old = coefficients[index]!
+        const slope = pull[index]! - entry * error
+        const found = Math.max(0, old - slope / (row[index]! + entry ** 2))
         if (found === old) continue
         isSettled = false
         coefficients[index] = found
-        error -= at(x, index) * (found - old)
-        for (let other = 0; other < row.length; other++) {
-          pull[other] = at(pull, other) + at(row, other) * (found - old)
-        }
+        error -= entry * (found - old)
+        for (const other of active) pull[other]! += row[other]! * (found - old)
       }
     }
+  }
+
+  /** The coefficients that an observation of `x` can change: its own, and those known only together with them. */
+  #reachedFrom(x: readonly number[]): number[] {
+    const active = this.#active
+    active.length = 0
+    for (let index = 0; index < x.length; index++) if (x[index] !== 0) active.push(index)
+    const own = active.length
+    // grows while it is read
+    for (const index of active) {
+      const row = this.#information[index]!
+      for (let other = 0; other < row.length; other++) {
+        if (row[other] !== 0 && !active.includes(other)) active.push(other)
+      }
+    }
+    return active.length === own ? active : active.sort((one, other) => one - other)
   }
 }
 
 function dot(left: readonly number[], right: readonly number[]): number {
   let sum = 0
-  for (let index = 0; index < left.length; index++) sum += at(left, index) * at(right, index)
+  for (let index = 0; index < left.length; index++) sum += left[index]! * right[index]!
   return sum
 }
 

@@ -51,7 +51,8 @@ export function stepFeatures(work: StepWork): number[] {
     tokens += chunk.tokens
     pairs += chunk.tokens * (chunk.context + chunk.tokens / 2)
   }
-  const lengths = new Set(chunks.map((chunk) => chunk.tokens)).size
+  const lengths =
+    chunks.length < 2 ? chunks.length : new Set(chunks.map((chunk) => chunk.tokens)).size
   return [
     Number(decoding.length > 0) + Number(verifying.length > 0),
     decoding.length + drafted,

@@ -19,8 +19,8 @@ const memory = 0.98
 
 /**
  * Predicts when a request that arrives now will have its first token, from the work ahead of it: the
- * prompt tokens to compute, the answers to generate before a slot is free, and the learned costs of
- * steps. It assumes that requests are served in the order of their arrival.
+ * prompt tokens to compute, the answers to generate before a slot, and what it needs of a pool of cells, is free, and the
+ * learned costs of steps. It assumes that requests are served in the order of their arrival.
  *
  * The idea of refusing early by a predicted time to first token is Mooncake's (Qin et al., "Mooncake:
  * A KVCache-centric Disaggregated Architecture for LLM Serving", 2024).
@@ -57,12 +57,15 @@ export class FcfsWaitPredictor implements WaitPredictor {
   forecast(sequence: Sequence, now: number): Forecast {
     const { waiting, kv } = this
     const queue = this.#look(now)
-    const queueMs = Math.max(0, queue.turnOf(Infinity) - now)
     const { remainingTokens } = sequence
+    const cells = this.#cellsOf(sequence)
+    const queueMs = Math.max(0, queue.turnOf(Infinity, cells) - now)
     const promptMs = Math.min(this.#aloneMs(remainingTokens), this.#sharedMs(remainingTokens))
-    const work = { promptMs, steps: this.#parts(remainingTokens) }
+    const work = { promptMs, steps: this.#parts(remainingTokens), cells }
+    // What waits for cells waits behind all others, though slots are free.
+    const free = cells > 0 && queueMs > 0 ? 0 : kv.freeCount
     return {
-      position: Math.max(0, waiting.total - kv.freeCount + 1),
+      position: Math.max(0, waiting.total - free + 1),
       queueMs,
       firstTokenMs: queueMs + queue.firstTokenMs(work),
     }
@@ -117,16 +120,14 @@ export class FcfsWaitPredictor implements WaitPredictor {
     const known = this.#queue
     if (known !== undefined && now - known.madeAt < freshMs) return known
     const { waiting, running, costs } = this
-    const busy = Math.min(this.#limits.slots, running.list.length + waiting.total + 1)
+    const { slots, kvTokens } = this.#limits
+    const work = running.list.map((sequence) => this.#workOf(sequence))
+    const together = Math.min(slots, this.#fitting(work))
+    const busy = Math.min(together, running.list.length + waiting.total + 1)
     let context = 0
     for (const { computedTokens } of running.list) context += computedTokens / running.list.length
-    const stepMs = costs.steps.decodeMs(Array.from({ length: busy }, () => context))
-    const queue = new QueueModel(
-      now,
-      this.#limits.slots,
-      running.list.map((sequence) => this.#workOf(sequence)),
-      this.#slowness * stepMs,
-    )
+    const stepMs = costs.steps.decodeMs(Array.from({ length: Math.round(busy) }, () => context))
+    const queue = new QueueModel(now, slots, work, this.#slowness * stepMs, kvTokens)
     for (const sequence of waiting.all()) queue.add(this.#workOf(sequence))
     this.#queue = queue
     return queue
@@ -136,10 +137,24 @@ export class FcfsWaitPredictor implements WaitPredictor {
   #workOf(sequence: Sequence): Work {
     const perStep = this.#answerTokens / this.#answerSteps
     const steps = this.answerTokens(sequence) / perStep
-    if (sequence.state === 'decoding') return { promptMs: 0, steps }
+    const cells = this.#cellsOf(sequence)
+    if (sequence.state === 'decoding') return { promptMs: 0, steps, cells }
     const left = sequence.tokens.length - sequence.computedTokens
     const tokens = sequence.isWaiting ? left * (1 - this.costs.reuseShare) : left
-    return { promptMs: this.#sharedMs(tokens), steps: steps + this.#parts(tokens) - 1 }
+    return { promptMs: this.#sharedMs(tokens), steps: steps + this.#parts(tokens) - 1, cells }
+  }
+
+  /** Cells of a pool that a request is expected to need in all; 0 where slots have cells of their own. */
+  #cellsOf(sequence: Sequence): number {
+    if (this.#limits.kvTokens === undefined) return 0
+    return sequence.tokens.length + this.answerTokens(sequence)
+  }
+
+  /** How many requests like the running ones fit into the pool; without one, as many as there are slots. */
+  #fitting(running: readonly Work[]): number {
+    const { kvTokens = Infinity } = this.#limits
+    const cells = running.reduce((sum, { cells = 0 }) => sum + cells, 0)
+    return cells === 0 ? Infinity : Math.max(1, (kvTokens * running.length) / cells)
   }
 
   /** How much longer turns take than the steps that were predicted. */

@@ -1,23 +1,29 @@
-/** Finds the holders of the longest prefix of a token list by block hashes (see `BlockChain`). */
+/**
+ * Finds the holders of the longest prefix of a token list by block hashes (see `BlockChain`). A block that
+ * one holder has, as most have, needs no set.
+ */
 export class BlockIndex<Holder> {
-  readonly #holders = new Map<number, Set<Holder>>()
+  readonly #holders = new Map<number, Holder | Set<Holder>>()
 
   /** Adds the holder to the blocks from index `from` up to `to`. */
   add(holder: Holder, hashes: readonly number[], from: number, to: number): void {
     for (let block = from; block < to; block++) {
       const hash = hashes[block] ?? NaN
-      const holders = this.#holders.get(hash)
-      if (holders === undefined) this.#holders.set(hash, new Set([holder]))
-      else holders.add(holder)
+      const held = this.#holders.get(hash)
+      if (held === undefined) this.#holders.set(hash, holder)
+      else if (held instanceof Set) held.add(holder)
+      else if (held !== holder) this.#holders.set(hash, new Set([held, holder]))
     }
   }
 
   remove(holder: Holder, hashes: readonly number[], from: number, to: number): void {
     for (let block = from; block < to; block++) {
       const hash = hashes[block] ?? NaN
-      const holders = this.#holders.get(hash)
-      holders?.delete(holder)
-      if (holders?.size === 0) this.#holders.delete(hash)
+      const held = this.#holders.get(hash)
+      if (held instanceof Set) {
+        held.delete(holder)
+        if (held.size === 0) this.#holders.delete(hash)
+      } else if (held === holder) this.#holders.delete(hash)
     }
   }
 
@@ -38,8 +44,17 @@ export class BlockIndex<Holder> {
     return has
   }
 
+  /** Whether another one holds the first `depth` blocks. */
+  hasOther(holder: Holder, hashes: readonly number[], depth: number): boolean {
+    const held = this.#holders.get(hashes[depth - 1] ?? NaN)
+    if (held instanceof Set) return held.size > Number(held.has(holder))
+    return held !== undefined && held !== holder
+  }
+
   /** The holders of the first `depth` blocks, the earliest added first. */
   holders(hashes: readonly number[], depth: number): Iterable<Holder> {
-    return this.#holders.get(hashes[depth - 1] ?? NaN) ?? []
+    const held = this.#holders.get(hashes[depth - 1] ?? NaN)
+    if (held === undefined) return []
+    return held instanceof Set ? held : [held]
   }
 }

@@ -18,15 +18,17 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
     new CllmError('policy_failed', `The policy "${policy.name}" made a wrong plan: ${what}`, {
       details: { policy: policy.name },
     })
-  const lists: readonly unknown[] = [plan?.admit, plan?.preempt, plan?.reject, plan?.run]
-  if (!lists.every(Array.isArray)) {
-    throw wrong('it expects the lists admit, preempt, reject and run')
-  }
-  if (![...plan.reject, ...plan.run].every((entry) => typeof entry?.id === 'string')) {
+  const isWhole =
+    Array.isArray(plan?.admit) &&
+    Array.isArray(plan.preempt) &&
+    Array.isArray(plan.reject) &&
+    Array.isArray(plan.run)
+  if (!isWhole) throw wrong('it expects the lists admit, preempt, reject and run')
+  if (!plan.run.every(hasId) || !plan.reject.every(hasId)) {
     throw wrong('each entry of reject and run expects an id')
   }
   const leaving = new Set<string>()
-  for (const id of [...plan.admit, ...plan.reject.map((entry) => entry.id)]) {
+  for (const id of idsOf(plan)) {
     if (context.waiting.get(id) === undefined) {
       throw wrong(`admit and reject expect waiting requests, instead got "${id}"`)
     }
@@ -80,4 +82,11 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
     const count = context.waiting.size + context.running.size
     throw wrong(`${count} requests want to go on, it runs none and names no later time to wake`)
   }
+}
+
+const hasId = (entry: { readonly id: string } | undefined): boolean => typeof entry?.id === 'string'
+
+/** Those that leave the queue: most plans have none. */
+function idsOf({ admit, reject }: Plan): readonly string[] {
+  return reject.length === 0 ? admit : [...admit, ...reject.map(({ id }) => id)]
 }

@@ -156,6 +156,7 @@ export class RequestTracker implements EngineObserver {
 
 /** Whether a part of a prompt is computed: all that runs and does not decode already. */
 function hasPrefill(run: Plan['run'], running: readonly SequenceView[]): boolean {
-  const decoding = new Set(running.filter((one) => one.state === 'decoding').map(({ id }) => id))
+  const decoding = new Set<string>()
+  for (const { id, state } of running) if (state === 'decoding') decoding.add(id)
   return run.some(({ id }) => !decoding.has(id))
 }

@@ -82,6 +82,7 @@ export class SimulatedWorkers {
           id,
           ageMs: 0,
           fronts: 1,
+          unseen: 0,
           slots,
           open,
           openTokens: backlog,

@@ -204,6 +204,14 @@ t.test('QueueModel: known queues', async (t) => {
   queue.onLeft()
   t.same([queue.turnOf(0), queue.turnOf(1)], [1044, 1054], 'places move up')
 
+  const pool = new QueueModel(0, 4, [{ promptMs: 0, steps: 5, cells: 60 }], 10, 100)
+  t.equal(pool.turnOf(Infinity, 40), 0, 'slots and cells are free')
+  t.equal(pool.turnOf(Infinity, 41), 50, 'cells are free when the running one has ended')
+  t.equal(pool.turnOf(Infinity, 999), 50, 'alone, it has what it needs')
+  pool.add({ promptMs: 0, steps: 9, cells: 70 })
+  t.equal(pool.turnOf(Infinity, 10), 50, 'no other overtakes the one that waits for cells')
+  t.equal(pool.turnOf(Infinity, 31), 140)
+
   const empty = new QueueModel(0, 3, [], 10)
   t.equal(empty.turnOf(Infinity), 0)
   t.equal(empty.firstTokenMs({ promptMs: 7, steps: 2 }), 27)

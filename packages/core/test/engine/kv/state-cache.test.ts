@@ -114,6 +114,44 @@ t.test('what is kept for a time, within the share of its tenant', async (t) => {
   t.equal(pinned(), 0, 'its time is over')
 })
 
+t.test('a short turn behind a prompt that others share is saved where that is cheap', async (t) => {
+  for (const [bytesPerMs, isSaved] of [
+    [1000, true],
+    [2, false],
+  ] as const) {
+    const made = caching({ slots: 1, stateMs: (bytes) => bytes / bytesPerMs })
+    const system = promptOf(150, 1)
+    // What saving costs is learned from the first ones.
+    for (const family of [11, 12, 13, 14, 15, 16]) await ask(t, made, promptOf(100, family))
+    const { said } = await ask(t, made, [...system, ...promptOf(30, 2)])
+    await ask(t, made, [...system, ...promptOf(30, 3)])
+    const { cached } = await ask(t, made, [...said, ...promptOf(9, 4)])
+    t.equal(cached, isSaved ? said.length - 1 : system.length)
+    await runUntilIdle(made.clock)
+  }
+})
+
+t.test('a conversation that goes on stays while prompts that come once pass by', async (t) => {
+  const made = caching({ slots: 1 }, 8000)
+  let { said } = await ask(t, made, promptOf(150, 1))
+  for (const more of [2, 3]) {
+    await ask(t, made, promptOf(150, 20 + more))
+    const next = await ask(t, made, [...said, ...promptOf(7, more)])
+    t.ok(next.cached > 0, 'its next turn finds it')
+    said = next.said
+  }
+  for (const family of [31, 32, 33, 34, 35]) await ask(t, made, promptOf(150, family))
+  t.ok(ramOf(made).evictions >= 2, `${ramOf(made).evictions} were dropped`)
+  t.ok(ramOf(made).bytes <= 8000)
+  const late = await ask(t, made, [...said, 5])
+  t.equal(late.cached, said.length - 1, 'though it is the longest unused')
+  // What nobody wants any more ages, however often it was wanted.
+  for (let family = 40; family < 70; family++) await ask(t, made, promptOf(150, family))
+  t.equal((await ask(t, made, [...late.said, 6])).cached, 0)
+  await runUntilIdle(made.clock)
+  t.match(leftovers(made), nothingLeft)
+})
+
 t.test('what is pinned is dropped for no other', async (t) => {
   const made = caching({ slots: 1 }, 3600)
   const pinned = await ask(t, made, promptOf(150, 1), { pin: true })

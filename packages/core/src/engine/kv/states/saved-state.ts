@@ -13,6 +13,10 @@ export interface SavedState extends IndexedState {
   kept?: KeptState
   /** How often it could not be restored. */
   failures: number
+  /** How often it, or what it goes on from, was wanted. */
+  uses: number
+  /** What is worth least is dropped first; see `StateStore`. */
+  worth: number
 }
 
 /** Until when a state is kept, and for whom. */

@@ -9,7 +9,7 @@ import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { EngineOptions } from '../../engine-options.js'
 import type { Slot } from '../../parts.js'
 import type { Sequence } from '../../requests/sequence.js'
-import type { BlockChain } from '../block-chain.js'
+import { type BlockChain, blockSize } from '../block-chain.js'
 import { minimumWait } from '../prefix-index.js'
 import { findState } from './find-state.js'
 import type { PinnedSlot } from './pinned-slot.js'
@@ -44,7 +44,7 @@ export class StateCache {
     @inject(tokens.STATE_FILES) { files }: { readonly files?: StateFiles },
   ) {
     this.#states = cacheRamBytes > 0 ? states : undefined
-    this.#store = new StateStore(cacheRamBytes, clock)
+    this.#store = new StateStore(cacheRamBytes, clock, (state) => this.#gainMs(state))
     if (files !== undefined && this.#states !== undefined) {
       this.#disk = new StateDisk(files, this.#states)
     }
@@ -92,9 +92,13 @@ export class StateCache {
 
   /** An idle slot is about to lose what is behind its first `kept` tokens. */
   async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
-    if (this.#states === undefined || slot.length - kept < minimumWait) return
-    if (!this.#isWorthSaving(slot)) return
-    const ms = this.costs.states.saveMs(this.costs.states.bytesOf(slot.length))
+    const lost = slot.length - kept
+    if (this.#states === undefined || lost < blockSize || !this.#isWorthSaving(slot)) return
+    const { steps, states, reuseShare } = this.costs
+    const ms = states.saveMs(states.bytesOf(slot.length))
+    // Few tokens are worth it only for themselves: what is before them stays in the slot.
+    const chance = Math.max(leastChance, reuseShare)
+    if (lost < minimumWait && chance * steps.tokensMs(lost) <= ms) return
     if (othersDecode && !this.costs.pauses.canSave(ms)) {
       this.transfer.counts.skipped++
       return
@@ -258,8 +262,16 @@ export class StateCache {
       this.#states?.cutsAnywhere === true
         ? index.covering(chain, length)
         : index.find(chain, length, false)
-    if (found !== undefined) this.#store.touch(found)
+    if (found !== undefined) this.#store.renew(found)
     return found !== undefined
+  }
+
+  /** Milliseconds that restoring a state saves, against computing what no other state gives. */
+  #gainMs(state: SavedState): number {
+    const { steps, states } = this.costs
+    const canShare = this.cutsAnywhere && !state.partial
+    const shared = canShare ? this.#store.index.sharedWithOthers(state) : 0
+    return steps.tokensMs(lengthOf(state) - shared) - states.loadMs(state.bytes)
   }
 
   /** Whether having it back is likely to save more time than saving it takes. */

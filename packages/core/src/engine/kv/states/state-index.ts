@@ -69,6 +69,18 @@ export class StateIndex<State extends IndexedState> {
     return best
   }
 
+  /** How many tokens a state begins with that another whole one has, in whole blocks. */
+  sharedWithOthers(state: State): number {
+    const { hashes } = state.chain
+    let [low, high] = [0, hashes.length]
+    while (low < high) {
+      const middle = (low + high + 1) >>> 1
+      if (this.#blocks.hasOther(state, hashes, middle)) low = middle
+      else high = middle - 1
+    }
+    return low * blockSize
+  }
+
   /** The longest state of a kind that the sequence begins with, of at most `limit` tokens. */
   exact(sequence: Sequence, partial: boolean, limit: number): State | undefined {
     return this.#endingIn(sequence.chain, limit, (state) => state.partial === partial)

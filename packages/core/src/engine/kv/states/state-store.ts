@@ -1,4 +1,5 @@
 import type { Clock } from '../../../contracts/clock.js'
+import type { BlockChain } from '../block-chain.js'
 import { type KeptState, memoryOf, type SavedState } from './saved-state.js'
 import { lengthOf, StateIndex } from './state-index.js'
 import { sizeFor, StateMemory } from './state-memory.js'
@@ -6,21 +7,35 @@ import { sizeFor, StateMemory } from './state-memory.js'
 /** Share of all bytes that the states which a tenant keeps for a time may take. */
 const tenantShare = 1 / 4
 
-/** Keeps states within a number of bytes; what was not used for the longest time is dropped first. */
+/** A state that was wanted more often than this is not worth more. */
+const mostUses = 8
+
+/**
+ * Keeps states within a number of bytes. Dropped first is what saves the least time for its memory: how
+ * often it was wanted × the milliseconds that it saves ÷ its bytes, and on top of that the worth of what
+ * was dropped last when it was used, so that what nobody wants any more ages (GreedyDual-Size-Frequency:
+ * Cherkasova, "Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy", 1998).
+ */
 export class StateStore {
   readonly index = new StateIndex<SavedState>()
   readonly memory = new StateMemory()
   /** In the order of their last use. */
   readonly #states = new Set<SavedState>()
+  /** The worth of what was dropped last. */
+  #floor = 0
   /** Changes with what can be found. */
   version = 0
   bytes = 0
   evictions = 0
 
-  /** @param limit bytes */
+  /**
+   * @param limit bytes
+   * @param gainMs milliseconds that a state saves when it is wanted, beyond what the others save
+   */
   constructor(
     readonly limit: number,
     private readonly clock: Pick<Clock, 'now'>,
+    private readonly gainMs: (state: SavedState) => number,
   ) {}
 
   get size(): number {
@@ -34,41 +49,64 @@ export class StateStore {
   /**
    * Room for a state of this many bytes; drops others for it, and returns undefined where that would
    * not be enough.
+   *
+   * @param older - states that it will replace, dropped first where their memory is of use
    */
-  room(bytes: number): Uint8Array | undefined {
+  room(bytes: number, older: readonly SavedState[] = []): Uint8Array | undefined {
     const size = sizeFor(bytes)
     if (size > this.limit) return undefined
-    for (const state of this.#states) {
-      if (this.bytes + size <= this.limit) break
-      if (state.holds > 0 || this.#isKept(state)) continue
+    for (const state of older) {
+      const isUseful = state.data.buffer.byteLength === size || this.bytes + size > this.limit
+      if (isUseful && this.#canBeDropped(state)) this.remove(state)
+    }
+    while (this.bytes + size > this.limit) {
+      const least = this.#leastWorth()
+      if (least === undefined) break
+      this.#floor = Math.max(this.#floor, least.worth)
       this.evictions++
-      this.remove(state)
+      this.remove(least)
     }
     if (this.bytes + size > this.limit) return undefined
     this.memory.shrink(this.limit - this.bytes)
     return this.memory.take(bytes)
   }
 
-  /** Adds a state, in place of those that it goes on from where it can be cut to each of them. */
-  add(state: SavedState, replaces: boolean): void {
-    if (replaces && !state.partial) {
-      for (const other of this.index.within(state.chain)) {
-        if (other.pinned !== true) this.remove(other)
-      }
+  /** The states that one of these tokens goes on from and can be cut to. */
+  within(chain: BlockChain): SavedState[] {
+    return [...this.index.within(chain)]
+  }
+
+  /** Adds a state, in place of older ones. */
+  add(state: SavedState, older: readonly SavedState[] = []): void {
+    for (const one of older) {
+      state.uses = Math.max(state.uses, one.uses + 1)
+      if (one.pinned !== true) this.remove(one)
     }
     const same = this.index.find(state.chain, lengthOf(state), state.partial)
     if (same?.pinned === true) state.pinned = true
     if (same?.kept !== undefined) state.kept = same.kept
-    if (same !== undefined) this.remove(same)
+    if (same !== undefined) {
+      state.uses = Math.max(state.uses, same.uses)
+      this.remove(same)
+    }
+    state.worth = this.#worthOf(state)
     this.#states.add(state)
     this.index.add(state)
     this.bytes += memoryOf(state)
     this.version++
   }
 
-  /** It is wanted: the others are dropped first. */
+  /** It is wanted again. */
   touch(state: SavedState): void {
-    if (this.#states.delete(state)) this.#states.add(state)
+    state.uses++
+    this.renew(state)
+  }
+
+  /** A slot holds it, too: it is not older than that. */
+  renew(state: SavedState): void {
+    if (!this.#states.delete(state)) return
+    this.#states.add(state)
+    state.worth = this.#worthOf(state)
   }
 
   /** Keeps a state for a time: within the tenant's share, before its others. */
@@ -83,8 +121,8 @@ export class StateStore {
     }
   }
 
-  #isKept({ pinned, kept }: SavedState): boolean {
-    return pinned === true || (kept !== undefined && kept.until > this.clock.now())
+  #canBeDropped({ holds, pinned, kept }: SavedState): boolean {
+    return holds === 0 && pinned !== true && !(kept !== undefined && kept.until > this.clock.now())
   }
 
   remove(state: SavedState): void {
@@ -93,5 +131,20 @@ export class StateStore {
     this.bytes -= memoryOf(state)
     this.version++
     if (state.holds === 0) this.memory.give(state.data)
+  }
+
+  /** Of equals the one that was not used for the longest time. */
+  #leastWorth(): SavedState | undefined {
+    let least: SavedState | undefined
+    for (const state of this.#states) {
+      if (!this.#canBeDropped(state)) continue
+      if (least === undefined || state.worth < least.worth) least = state
+    }
+    return least
+  }
+
+  #worthOf(state: SavedState): number {
+    const uses = Math.min(state.uses, mostUses)
+    return this.#floor + (uses * Math.max(0, this.gainMs(state))) / Math.max(1, memoryOf(state))
   }
 }

@@ -47,10 +47,9 @@ export class StateTransfer {
       partial,
       bytes: data.byteLength,
       data,
-      holds: 0,
-      failures: 0,
+      ...unused(),
     }
-    this.store.add(state, false)
+    this.store.add(state)
     return state
   }
 
@@ -83,7 +82,9 @@ export class StateTransfer {
     const { states } = this
     if (states === undefined || chain === undefined) return false
     const began = this.clock.now()
-    const allocate = (bytes: number) => this.store.room(bytes)
+    const own = new BlockChain(chain.tokens.slice(0, length), chain.scope)
+    const older = states.cutsAnywhere && !partial ? this.store.within(own) : []
+    const allocate = (bytes: number) => this.store.room(bytes, older)
     const data = await states.save(id, { allocate, partial }).catch(() => undefined)
     const ms = this.clock.now() - began
     this.costs.pauses.onPause(ms)
@@ -95,14 +96,15 @@ export class StateTransfer {
     const { byteLength: bytes } = data
     if (partial) this.checkpointBytes = bytes
     else this.costs.states.onSaved(length, bytes, ms)
-    const own = new BlockChain(chain.tokens.slice(0, length), chain.scope)
-    const state: SavedState = { chain: own, partial, bytes, data, holds: 0, failures: 0 }
-    this.store.add(state, states.cutsAnywhere)
+    const state: SavedState = { chain: own, partial, bytes, data, ...unused() }
+    this.store.add(state, older)
     this.disk?.put(state, states.cutsAnywhere)
     this.counts.saved++
     return true
   }
 }
+
+const unused = () => ({ holds: 0, failures: 0, uses: 1, worth: 0 })
 
 function noCounts() {
   return {
