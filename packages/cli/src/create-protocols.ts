@@ -1,6 +1,7 @@
 import type { PluginRegistry, SamplingParams } from '@cllm/core'
 import {
   createKoaProtocols,
+  type KeyStore,
   type KoaProtocol,
   type LogLevelControl,
   type ModelStore,
@@ -15,6 +16,8 @@ export interface ProtocolSurroundings {
   readonly now: number
   readonly log?: LogLevelControl
   readonly store?: ModelStore
+  /** The API keys, where they can be changed. */
+  readonly keys?: KeyStore
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { ProtocolDefinition } from '@cllm/core'
 import type { ModelStore } from '../engines/model-store.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/protocol-defaults.js'
+import type { KeyStore } from '../security/key-store.js'
 import type { KoaProtocol } from './koa-context.js'
 
 /** The lowest level that a logger writes, and how to change it; pino's loggers fit. */
@@ -19,6 +20,8 @@ export interface ProtocolContext {
   readonly maxQueuedRequests?: number
   /** The level of the server's logger, where it can be changed. */
   readonly log?: LogLevelControl
+  /** The API keys, where they can be changed. */
+  readonly keys?: KeyStore
   /** Where models are fetched from, if anywhere. */
   readonly store?: ModelStore
   /** The folder with the files of the web page, as `@cllm/web` exports it; default: no page. */
