@@ -2,6 +2,7 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { StackedChart } from '../chart.js'
 import { useServer } from '../server/server-context.js'
+import { EndedRequests } from './ended-requests.js'
 import { Slots, Tiers } from './kv-tables.js'
 import { Figures, Queue, Tenants } from './tables.js'
 import { Gantt } from './gantt.js'
@@ -89,6 +90,7 @@ function Live({
         />
       </section>
       <Queue state={state} />
+      <EndedRequests state={state} />
       <div class="cards">
         <Figures state={state} />
         <PolicyForm model={model} inForce={state.policy} />
