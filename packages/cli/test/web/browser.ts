@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import axe from 'axe-core'
-import { chromium, type Browser, type Page } from 'playwright-core'
+import { chromium, type Browser, type Locator, type Page } from 'playwright-core'
 import type { Test } from 'tap'
 
 const names = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']
@@ -78,6 +78,6 @@ export async function tabTo(page: Page, name: string): Promise<void> {
 export interface Visit {
   readonly page: Page
   readonly url: string
-  /** Makes a picture for the docs, where the environment asks for pictures; nothing otherwise. */
-  readonly shoot: (name: string) => Promise<void>
+  /** Makes a picture for the docs, once something shows, where the environment asks for pictures. */
+  readonly shoot: (name: string, once?: Locator) => Promise<void>
 }

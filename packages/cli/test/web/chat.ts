@@ -93,7 +93,7 @@ export async function stops(t: Test, { page }: Visit): Promise<void> {
 }
 
 /** Code, a formula and a table, in what the server answers. */
-export async function richAnswers(t: Test, { page }: Visit): Promise<void> {
+export async function richAnswers(t: Test, { page, shoot }: Visit): Promise<void> {
   await page.getByRole('link', { name: 'Chat' }).click()
   await page.getByText('Settings').click()
   await page.getByLabel('Temperature').fill('0')
@@ -107,5 +107,7 @@ export async function richAnswers(t: Test, { page }: Visit): Promise<void> {
   t.ok(await page.locator('.formula pre').isHidden(), 'in place of its source')
   t.equal(await page.evaluate('document.fonts.check("16px KaTeX_Main")'), true)
   t.equal(await page.locator('.markdown table').count(), 1)
+  await page.getByText('Settings').click()
+  await shoot('chat')
   await auditAll(t, page)
 }

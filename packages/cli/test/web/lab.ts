@@ -44,7 +44,7 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
     document.querySelector('[aria-label="Load"]').dispatchEvent(drop)
   })()`)
   await page.getByText('recording.json: a recording').waitFor()
-  t.equal(await page.getByLabel('Slots').inputValue(), '2', 'as it was recorded')
+  t.equal(await page.getByLabel('Slots').inputValue(), '4', 'as it was recorded')
   await run.click()
   await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
 

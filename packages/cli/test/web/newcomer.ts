@@ -47,7 +47,6 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await page.getByLabel('Message').press('Enter')
   await page.getByText(/TTFT .* tokens\/s · \d+ tokens · \d+ of \d+ cached/).waitFor()
   t.match(await page.locator('.assistant .markdown').innerText(), /\w+ \w+/)
-  await shoot('chat')
 
   await page.getByRole('link', { name: 'Scheduler' }).click()
   await page.getByText('In force: adaptive+fcfs').waitFor()
@@ -67,7 +66,7 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await shoot('prefix')
   await page.getByRole('link', { name: 'Close' }).click()
 
-  const load = underLoad(url, 8)
+  const load = underLoad(url, 10)
   await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
   await page.getByText('all slots were taken').first().waitFor()
   await page.getByRole('img', { name: /\d of \d slots busy, [1-9]\d* requests wait/ }).waitFor()
@@ -79,10 +78,12 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   t.match(await answer.json(), { data: { policy: 'chunked+fair' } })
   await page.getByRole('region', { name: 'Queue' }).getByRole('link').last().click()
   await page.getByText(/waited .*all slots were taken/).waitFor()
+  await page.getByText(/ended: length/).waitFor()
   await page.getByRole('rowheader', { name: 'team-2' }).waitFor()
+  await page.getByRole('link', { name: 'Close' }).click()
+  await shoot('scheduler', page.getByText(/\b[6-9]\d requests ended/))
   await load.end()
   t.same([...load.statuses], [200], 'nobody noticed')
-  await page.getByText(/ended: length/).waitFor()
   t.match(await page.getByLabel('Figures').innerText(), /TTFT\s+\d.*\nITL\s+\d/)
   await auditAll(t, page)
 }

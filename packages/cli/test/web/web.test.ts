@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { protocolsPlugin } from '@cllm/http-koa'
-import type { Browser } from 'playwright-core'
+import type { Browser, Locator, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { loadConfig } from '../../src/config/load-config.js'
 import { createProtocols } from '../../src/create-protocols.js'
@@ -21,11 +21,12 @@ const skip = executable === undefined && 'there is no Chromium on PATH'
 /** Where the pictures of the docs are put, where the environment asks for them. */
 const pictures = new URL('../../../../docs/images/', import.meta.url)
 
-async function shoot(visit: Pick<Visit, 'page'>, name: string): Promise<void> {
+async function shoot(page: Page, name: string, once?: Locator): Promise<void> {
   if (process.env['SCREENSHOTS'] === undefined) return
+  await once?.waitFor({ timeout: 60_000 })
   await mkdir(pictures, { recursive: true })
-  await visit.page.evaluate('scrollTo(0, 0)')
-  await visit.page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
+  await page.evaluate('scrollTo(0, 0)')
+  await page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
 }
 
 /** Uses a page as a person does, in steps that tell each for itself whether all was well. */
@@ -37,7 +38,7 @@ async function visit(t: Test, browser: Browser, url: string) {
   })
   page.setDefaultTimeout(20_000)
   const wrong = watchPage(page, url)
-  const all: Visit = { page, url, shoot: async (name) => await shoot({ page }, name) }
+  const all: Visit = { page, url, shoot: async (name, once) => await shoot(page, name, once) }
   return async (name: string, run: (t: Test, visit: Visit) => Promise<void>) => {
     await t.test(name, async (t) => {
       await run(t, all)
@@ -76,7 +77,7 @@ t.test('the page, used as a person would', { skip }, async (t) => {
       .split(' ')
       .concat(of('answers.md'))
   const [plain, keyed, browser] = await Promise.all([
-    serve(t, '--model', 'stories15m', '--slots', '2'),
+    serve(t, '--model', 'stories15m', '--slots', '4'),
     serve(t, ...withLetters, '--api-keys', of('keys.json'), '--usage', of('usage')),
     startBrowser(t, executable!),
   ])

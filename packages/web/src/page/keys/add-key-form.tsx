@@ -56,6 +56,9 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
       }}
     >
       <h2>New key</h2>
+      <p class="hint">
+        A user may generate; an admin may also change the server and see everything.
+      </p>
       <div class="fields">
         <label>
           Name
@@ -81,8 +84,8 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
             value={draft.role}
             onChange={(event) => setDraft({ ...draft, role: event.currentTarget.value })}
           >
-            <option value="user">user: may generate</option>
-            <option value="admin">admin: may do everything</option>
+            <option value="user">user</option>
+            <option value="admin">admin</option>
           </select>
         </label>
         {limits.map(([name, label]) => (

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { ColumnHeads } from '../column-heads.js'
+import { Markdown } from '../markdown/markdown.js'
 import { useServer } from '../server/server-context.js'
 import { AddKeyForm } from './add-key-form.js'
 import { type KeyTerms, limits } from './key-terms.js'
@@ -61,7 +62,9 @@ export function KeysPage(): JSX.Element {
           </div>
         </>
       )}
-      <p role="status">{told}</p>
+      <div role="status">
+        <Markdown text={told} />
+      </div>
       {keys !== undefined && <AddKeyForm onAdded={() => void look().catch(tellFailure)} />}
     </>
   )

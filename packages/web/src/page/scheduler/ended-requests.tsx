@@ -26,7 +26,7 @@ export function EndedRequests({
             <thead>
               <tr>
                 <ColumnHeads names={['request', 'tenant', 'state']} />
-                <ColumnHeads names={['waited', 'answer']} numbers />
+                <ColumnHeads names={['waited', 'answer tokens']} numbers />
                 <ColumnHeads names={['prompt tokens from the cache']} />
               </tr>
             </thead>

@@ -95,7 +95,7 @@ function Live({
         <Figures state={state} />
         <PolicyForm model={model} inForce={state.policy} />
         <section class="card" aria-label="Steps">
-          <h2>What steps compute</h2>
+          <h2>What steps compute, the last minute</h2>
           <StackedChart
             label="Tokens of answers and prompts in each of the last 60 seconds"
             series={[
