@@ -10,11 +10,6 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   const results = page.getByRole('region', { name: 'Results' })
   await results.getByRole('columnheader', { name: 'adaptive+sjf' }).waitFor()
   t.match(await results.innerText(), /TTFT p50\s+[\d.]+ m?s.*\s+[\d.]+ m?s/)
-  await auditAll(t, page)
-  await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('adaptive+own')
-  await page.getByLabel(/^The order own/).fill('-request.promptTokens')
-  await run.click()
-  await results.getByRole('columnheader', { name: 'adaptive+own' }).waitFor()
 
   await page.getByLabel('Requests of').selectOption('a file')
   await run.click()
@@ -28,13 +23,14 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   }
   await page.getByLabel(/^File/).setInputFiles(file)
   await page.getByText('trace.csv: a trace').waitFor()
-  await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('static+fcfs')
+  await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('adaptive+own')
+  await page.getByLabel(/^The order own/).fill('-request.promptTokens')
   await run.click()
-  await results.getByRole('columnheader', { name: 'static+fcfs' }).waitFor()
+  await results.getByRole('columnheader', { name: 'adaptive+own' }).waitFor()
   await auditAll(t, page)
   await page.getByLabel(/^File/).setInputFiles({ ...file, buffer: Buffer.from(`${trace}1,2\n`) })
   await run.click()
-  await page.getByText(/static\+fcfs: trace\.csv:2: /).waitFor()
+  await page.getByText(/adaptive\+own: trace\.csv:2: /).waitFor()
 
   const recording = await (await fetch(`${url}/admin/recorder`)).text()
   await page.evaluate(`(() => {
@@ -45,6 +41,8 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   })()`)
   await page.getByText('recording.json: a recording').waitFor()
   t.equal(await page.getByLabel('Slots').inputValue(), '4', 'as it was recorded')
+  await page.getByLabel('Machine').selectOption('8B on a large GPU')
+  await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('static+fcfs')
   await run.click()
   await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
 

@@ -1,9 +1,10 @@
+import { readFileSync } from 'node:fs'
 import type { Test } from 'tap'
 import { auditAll, type Visit } from './browser.js'
 
-const prefix =
-  'Once upon a time there was a little girl called Lily who lived in a small house near the sea with ' +
-  'her mother, her father and a big brown dog. Every morning they went down to the beach together. '
+/** What the requests of the page's docs begin with. */
+const docs = readFileSync(new URL('../../../../docs/web-page.md', import.meta.url), 'utf8')
+const [, prefix = ''] = /"prompt": "(.*) '\$end'/.exec(docs) ?? []
 
 /** Sends a request as another client does; resolves with its status when its answer has ended. */
 async function ask(url: string, prompt: string, tokens: number, tenant: string): Promise<number> {
@@ -50,7 +51,7 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
 
   await page.getByRole('link', { name: 'Scheduler' }).click()
   await page.getByText('In force: adaptive+fcfs').waitFor()
-  const shared = ['One day a whale', 'One night a ship'].map(
+  const shared = [' whale', ' ship'].map(
     async (end, index) => await ask(url, prefix + end, 30, `reader-${index}`),
   )
   t.same(await Promise.all(shared), [200, 200])
