@@ -101,6 +101,7 @@ for (const concurrency of values.concurrency.split(',').map(Number)) {
 await browser.close()
 await server.stop()
 const share = (read.bytes / read.ms).toFixed(1)
-console.log(`seed ${values.seed}; ${values.rounds} rounds; the SSE client read ${share} kB/s`)
+const { seed, rounds } = { seed: String(values.seed), rounds: String(values.rounds) }
+console.log(`seed ${seed}; ${rounds} rounds; the SSE client read ${share} kB/s`)
 console.log("÷ none: the smallest, the median and the largest of the rounds' ratios")
 console.log(table(rows))
