@@ -70,7 +70,7 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await page.getByRole('link', { name: 'Close' }).click()
 
   const load = underLoad(url, 10)
-  t.teardown(load.end)
+  t.teardown(async () => await load.end())
   await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
   await page.getByText('all slots were taken').first().waitFor()
   await page.getByRole('img', { name: /\d of \d slots busy, [1-9]\d* requests wait/ }).waitFor()
