@@ -6,7 +6,7 @@ import { join } from 'node:path'
 
 const here = import.meta.dirname
 const sources = ['src', 'index.html', 'public', 'package.json', 'vite.config.mjs', 'build.mjs']
-const compiled = ['core', 'scheduler', 'simulation'].map((name) => `../${name}/dist`)
+const compiled = ['bench', 'core', 'scheduler', 'simulation'].map((name) => `../${name}/dist`)
 
 function* filesIn(path) {
   if (!existsSync(path)) return

@@ -12,6 +12,16 @@ const keepReflect = {
   },
 }
 
+/** Every browser that the page is for knows woff2, so that KaTeX's fonts in older formats are left out. */
+const oneFontFormat = {
+  name: 'one-font-format',
+  enforce: 'pre',
+  transform: {
+    filter: { id: /katex[\\/]dist[\\/].*\.css$/ },
+    handler: (code) => code.replaceAll(/,\s*url\([^)]*\)\s*format\("(woff|truetype)"\)/g, ''),
+  },
+}
+
 export default defineConfig({
   root: import.meta.dirname,
   base: './', // a proxy may serve it below any path
@@ -24,6 +34,12 @@ export default defineConfig({
     assetsInlineLimit: 0,
     reportCompressedSize: false,
     chunkSizeWarningLimit: 1000,
+    license: { fileName: 'licenses.md' }, // those of what is in the bundle
+  },
+  plugins: [oneFontFormat],
+  resolve: {
+    // The other one reads Node's buffers.
+    alias: { 'csv-parse/sync': 'csv-parse/browser/esm/sync' },
   },
   worker: { format: 'es', plugins: () => [keepReflect] },
 })

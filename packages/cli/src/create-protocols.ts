@@ -1,6 +1,7 @@
 import type { PluginRegistry, SamplingParams } from '@cllm/core'
 import {
   createKoaProtocols,
+  type KeyStore,
   type KoaProtocol,
   type LogLevelControl,
   type ModelStore,
@@ -17,6 +18,8 @@ export interface ProtocolSurroundings {
   readonly log?: LogLevelControl
   readonly store?: ModelStore
   readonly batches?: SharedBatches
+  /** The API keys, where they can be changed. */
+  readonly keys?: KeyStore
 }
 
 /**

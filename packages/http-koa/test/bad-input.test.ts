@@ -15,6 +15,7 @@ import { rawRequest, until } from './serve.js'
 /** They take none, or, like a slot's, only for some of what they do, or a list. */
 const withoutSchema = new Set([
   'DELETE /admin/cache',
+  'DELETE /admin/keys',
   'POST /slots/:id',
   'POST /lora-adapters',
   'POST /api/blobs/:digest',

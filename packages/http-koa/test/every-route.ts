@@ -12,6 +12,7 @@ for (const protocol of exported.builtInProtocols) registry.registerProtocol(prot
 export const everyProtocol: readonly KoaProtocol[] = exported.createKoaProtocols(registry, {
   log: { level: 'info' },
   store: { pull: async () => {}, remove: async () => {} },
+  keys: { list: async () => [], add: async () => 'a secret', remove: async () => {} },
 })
 
 /** What the protocols say that they serve; where two claim a path, the first one has it. */
@@ -91,6 +92,7 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/admin/cache': { prompt: 'a', pin: false },
   '/admin/scheduler': { policy: 'run-all' },
   '/admin/log-level': { level: 'info' },
+  '/admin/keys': { name: 'a' },
 }
 
 const shapes: Readonly<Record<string, object>> = {

@@ -5,6 +5,8 @@ import { h } from 'preact'
 import { render } from 'preact-render-to-string'
 import t from 'tap'
 import { added } from '../src/page/chat/ask.js'
+import { chatBody } from '../src/page/chat/chat-body.js'
+import { readSettings } from '../src/page/chat/settings.js'
 import {
   branchesOf,
   emptyConversation,
@@ -14,12 +16,15 @@ import {
   withBranch,
   withTurn,
 } from '../src/page/chat/conversation.js'
-import { madeRequests, usualLoad } from '../src/page/lab/made-load.js'
+import { madeRequests, usualLoad } from '../src/page/lab/load/made-load.js'
 import { policyNames as namesOfPage } from '../src/page/lab/policy-names.js'
+import { toLoadFile } from '../src/page/lab/lab-job.js'
+import { openJob } from '../src/page/lab/open-job.js'
 import { runCandidate } from '../src/page/lab/run-lab.js'
+import { highlight } from '../src/page/markdown/highlight.js'
 import { Markdown } from '../src/page/markdown/markdown.js'
 import { placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
-import { cacheText } from '../src/page/scheduler/cache-words.js'
+import { cachedText, cacheText } from '../src/page/scheduler/cache-words.js'
 import {
   figuresOf,
   itlPercentiles,
@@ -44,6 +49,19 @@ t.test('Markdown: text, code, tables, lists, formulas', (t) => {
   t.match(formula, /for \$5 or \$6.*<pre class="math"[^>]*>c_2 \* d_2<\/pre>/s)
   t.match(html('a &amp; b &lt;i&gt;'), /a &amp; b &lt;i>/, 'entities are what they stand for')
   t.match(html('an unfinished ```js\nlet'), /let/, 'while it comes')
+  t.end()
+})
+
+t.test('code in colours: elements, never HTML', (t) => {
+  const shown = (text: string, language: string): string =>
+    render(h('code', null, highlight(text, language)))
+  t.match(
+    shown('const a = "<b>" // c', 'js'),
+    /<span class="hljs-keyword">const<\/span>.*<span class="hljs-string">&quot;&lt;b>&quot;<.*hljs-comment/,
+  )
+  t.match(shown('def f(): pass', 'Python'), /hljs-keyword/)
+  t.equal(highlight('a', 'no such language'), undefined)
+  t.equal(highlight('1'.repeat(30_000), 'js'), undefined, 'too long to be coloured with each token')
   t.end()
 })
 
@@ -109,6 +127,49 @@ t.test('a conversation: branches, and what is shown of them', (t) => {
   t.equal(shown(), 'abc', 'a branch is shown to its end')
   t.equal(chat.title, 'text of a')
   t.match(toMarkdown(chat), /^# text of a\n\n## You\n\ntext of a\n\n## Answer\n\ntext of b/)
+  t.end()
+})
+
+t.test('calls of tools and their results go back to the model', (t) => {
+  const call = { id: 'call_1', name: 'look', arguments: '{"at":"sky"}' }
+  const turns: Turn[] = [
+    { id: 'a', parent: null, role: 'user', content: 'What is up?' },
+    { id: 'b', parent: 'a', role: 'assistant', content: '', calls: [call] },
+    {
+      id: 'c',
+      parent: 'b',
+      role: 'tool',
+      content: '',
+      results: [{ call: 'call_1', name: 'look', content: 'blue' }],
+    },
+    { id: 'd', parent: 'c', role: 'assistant', content: 'It is blue.', calls: [] },
+  ]
+  const settings = { ...readSettings(), system: 'Be brief.', tools: '[{"type":"function"}]' }
+  const body = chatBody(turns, { ...settings, toolChoice: 'required', temperature: '0' })
+  t.match(body, { tools: [{ type: 'function' }], tool_choice: 'required', temperature: 0 })
+  t.same((body as { messages: object }).messages, [
+    { role: 'system', content: 'Be brief.' },
+    { role: 'user', content: 'What is up?' },
+    {
+      role: 'assistant',
+      content: '',
+      tool_calls: [
+        { id: 'call_1', type: 'function', function: { name: 'look', arguments: '{"at":"sky"}' } },
+      ],
+    },
+    { role: 'tool', tool_call_id: 'call_1', content: 'blue' },
+    { role: 'assistant', content: 'It is blue.' },
+  ])
+  const open = chatBody(turns.slice(0, 2), settings) as { messages: object[] }
+  t.equal(open.messages.length, 2, 'a call without a result is left out')
+  t.equal('tool_choice' in open, false)
+  t.equal('tools' in chatBody(turns, readSettings()), false)
+  t.throws(() => chatBody(turns, { ...settings, tools: '[' }), SyntaxError)
+  const chat = { id: 'x', title: 'Up', changedAt: 0, turns, leaf: 'd' }
+  t.match(
+    toMarkdown(chat),
+    /Calls look:\n\n````\n\{"at":"sky"\}\n````[^]*## Results\n\nlook:\n\n````\nblue/,
+  )
   t.end()
 })
 
@@ -239,6 +300,10 @@ t.test('figures of the live view', (t) => {
       ['ram', 15],
     ],
   )
+  const ending = { ...end, tenant: 'a', promptTokens: 52, cachedTokens: 46 }
+  t.equal(cachedText({ ...ending, cache: { from: 'copy' } }), '46 of 52, copied from another slot')
+  t.equal(cachedText(ending), '46 of 52, in the slot already')
+  t.equal(cachedText({ ...ending, cachedTokens: 0 }), '0 of 52')
   t.equal(cacheText(undefined), '')
   t.equal(cacheText({ from: 'disk' }), ', restored from disk')
   t.equal(cacheText({ from: 'none', why: 'unknown' }), ': nothing begins like it')
@@ -301,4 +366,54 @@ t.test('the lab knows the policies, and the same load gives the same figures', a
   await t.rejects(typed('request.'), SyntaxError)
   await t.rejects(typed('"first"'), /gave first, which is no number/)
   await t.rejects(of('none+fcfs'), { code: 'invalid_policy' })
+})
+
+t.test('the lab reads files: recordings, and traces of both forms', async (t) => {
+  const job = { machine: 'gpu-8b', slots: 2, ownOrder: '', candidates: [] } as const
+  const open = (name: string, text: string, machine: string = job.machine) =>
+    openJob({ ...job, machine, load: { kind: 'file', requests: 2, ...toLoadFile(name, text) } })
+  const azure = 'TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,'
+  const csv = open(
+    'a.csv',
+    `${azure}374,44\n2023-11-16 18:15:47.5,9000,109\n2023-11-16 18:15:48,5,5\n`,
+  )
+  t.match(csv.requests, [
+    { arrival: 0, maxTokens: 44 },
+    { arrival: 1000, maxTokens: 109 },
+  ])
+  t.equal(csv.requests.length, 2, 'no more than were asked for')
+  t.equal(csv.contextSize, 9216, 'the longest has room')
+  const line = (at: number) =>
+    `{"timestamp": ${at}, "input_length": 600, "output_length": 9, "hash_ids": [7, ${at}]}`
+  const lines = open('m.jsonl', `${line(0)}\n${line(5)}\n`)
+  const [one, two] = lines.requests.map(({ prompt }) =>
+    typeof prompt === 'function' ? prompt() : prompt,
+  )
+  t.same(one!.slice(0, 512), two!.slice(0, 512), 'what prompts share stays shared')
+  t.notSame(one, two)
+  const recording = {
+    schema: 1,
+    kind: 'recording',
+    reason: 'asked',
+    beginsAt: 0,
+    durationMs: 900,
+    model: 'm',
+    limits: { slots: 3, contextSize: 512, batchSize: 128 },
+    policy: 'adaptive+fcfs',
+    policyOptions: {},
+    blockTokens: 16,
+    arrivals: [{ id: 'a', atMs: 5, promptTokens: 20, blocks: [1], tokens: 4, end: 'done' }],
+    steps: [],
+    engine: [],
+  }
+  const file = toLoadFile('r.json', JSON.stringify(recording))
+  t.match(file, { isRecording: true, slots: 3 })
+  t.match(open('r.json', file.text), { requests: [{ maxTokens: 4 }], contextSize: 512 })
+  t.throws(() => open('r.json', file.text, 'recorded'), /0 steps, too few/)
+  t.throws(() => open('r.json', '{"kind":"recording","schema":2}'), /^r\.json: schema/)
+  t.throws(() => open('r.json', JSON.stringify({ ...recording, arrivals: [] })), /no requests/)
+  t.throws(() => open('a.csv', `${azure}x,4\n`), /a\.csv:2: ContextTokens: expected a whole/)
+  t.throws(() => open('a.csv', 'no trace'), /a\.csv:1: expected the columns|has no requests/)
+  t.throws(() => open('m.jsonl', `${line(5)}\n${line(0)}`), /m\.jsonl:2: timestamp: earlier/)
+  t.throws(() => open('a.csv', `${azure}3,4\n`, 'nowhere'), /no machine nowhere/)
 })

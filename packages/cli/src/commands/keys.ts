@@ -3,6 +3,7 @@ import Table from 'cli-table3'
 import { loadConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { createKey, readKeyFile, updateKeyFile } from '../keys/key-file.js'
+import type { KeyPlace } from '../keys/key-store.js'
 import type { CommandIo } from './command-io.js'
 import { defineCommand } from './flags/define-command.js'
 import { one, toggle, type Values, wrong } from './flags/flags.js'
@@ -91,18 +92,16 @@ export const revokeKey = defineCommand({
 })
 
 /** Where keys are kept. */
-interface KeyPlace {
+interface NamedPlace extends KeyPlace {
   /** Its name, for people. */
   readonly where: string
-  readonly read: () => Promise<readonly ApiKey[]>
-  readonly update: (change: (keys: readonly ApiKey[]) => readonly ApiKey[]) => Promise<void>
 }
 
 /** Uses the keys of a cluster where its URL is given, else those of a file. */
 async function withKeys<T>(
   flags: Values<typeof fileFlags>,
   { env, signal }: CommandIo,
-  use: (place: KeyPlace) => Promise<T>,
+  use: (place: NamedPlace) => Promise<T>,
 ): Promise<T> {
   const argv = (['config', 'api-keys', 'cluster', 'cluster-ca'] as const).flatMap((flag) =>
     flags[flag] === undefined ? [] : [`--${flag}`, flags[flag]],
@@ -120,7 +119,7 @@ async function withKeys<T>(
 
 async function withClusterKeys<T>(
   cluster: CllmConfig['cluster'],
-  use: (place: KeyPlace) => Promise<T>,
+  use: (place: NamedPlace) => Promise<T>,
 ): Promise<T> {
   const { connectBus } = await import('./cluster/connect-bus.js')
   const { readClusterKeys, updateClusterKeys } = await import('../keys/cluster-keys.js')

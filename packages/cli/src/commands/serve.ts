@@ -1,5 +1,5 @@
 import { createServer, type Logger, type PluginRegistry, systemClock } from '@cllm/core'
-import { koaTransport, protocolsPlugin, type KeyRing, type LogLevelControl } from '@cllm/http-koa'
+import { koaTransport, protocolsPlugin, type LogLevelControl } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
 import { CrashFiles, crashFolder } from '../engine/crash-files.js'
@@ -52,7 +52,7 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
 }
 
 interface ServeParts {
-  readonly keys: KeyRing | undefined
+  readonly keys: OpenKeyRing | undefined
   readonly registry: PluginRegistry
   readonly logger: Logger
   /** The logger with a level that can change at run time. */
@@ -81,6 +81,7 @@ async function serveModels(
       log: everyLevel(level, models),
       ...(models.store && { store: models.store }),
       ...(models.shared?.batches && { batches: models.shared.batches }),
+      ...(keys?.store && { keys: keys.store }),
     }),
   ]
   const server = createServer({

@@ -1,6 +1,7 @@
 import { type RedisBus, SharedText } from '@cllm/cluster'
 import { type Logger, systemClock } from '@cllm/core'
 import { type ApiKey, keyRing, parseKeys } from '@cllm/http-koa'
+import { keyStore } from './key-store.js'
 import { type KeySources, openKeyRing, type OpenKeyRing } from './open-key-ring.js'
 
 /** The name of the keys on the cluster's server. */
@@ -29,6 +30,10 @@ export async function openClusterKeys(
   const ring = keyRing(() => shared)
   return {
     find: (secret) => ring.find(secret) ?? own?.find(secret),
+    store: keyStore({
+      read: async () => await readClusterKeys(bus),
+      update: async (change) => await updateClusterKeys(bus, change),
+    }),
     close() {
       close()
       own?.close()

@@ -1,7 +1,8 @@
 import { statSync } from 'node:fs'
 import type { Logger } from '@cllm/core'
-import { type ApiKey, hashKey, keyRing, type KeyRing } from '@cllm/http-koa'
-import { readKeyFile } from './key-file.js'
+import { type ApiKey, hashKey, keyRing, type KeyRing, type KeyStore } from '@cllm/http-koa'
+import { readKeyFile, updateKeyFile } from './key-file.js'
+import { keyStore } from './key-store.js'
 
 /** The sources of API keys. */
 export interface KeySources {
@@ -13,8 +14,13 @@ export interface KeySources {
 
 /** A key ring that watches its file until it is closed. */
 export interface OpenKeyRing extends KeyRing {
+  /** Changes the keys; absent where they are in no file and no cluster. */
+  readonly store?: KeyStore
   readonly close: () => void
 }
+
+/** Milliseconds to wait while another process changes the file. */
+const lockMs = 10_000
 
 /** How often the file is checked for changes. */
 const pollMs = 1000
@@ -48,7 +54,14 @@ export function openKeyRing(
     }
   }
   const timer = setInterval(poll, interval).unref()
-  return { ...keyRing(() => keys), close: () => clearInterval(timer) }
+  const store = keyStore({
+    read: async () => readKeyFile(file),
+    async update(change) {
+      await updateKeyFile(file, AbortSignal.timeout(lockMs), change)
+      poll()
+    },
+  })
+  return { ...keyRing(() => keys), store, close: () => clearInterval(timer) }
 }
 
 /** A value that changes with the file; undefined when there is no file. */

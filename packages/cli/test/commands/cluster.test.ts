@@ -231,7 +231,7 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     const keys = ['--cluster-keys', '--requests-per-minute', '2', '--log-level', 'error']
     const [{ base }, added] = await Promise.all([
       startServer(t, '--cluster', url, ...keys),
-      run(t, 'keys', 'add', 'anna', '--cluster', url),
+      run(t, 'keys', 'add', 'anna', '--role', 'admin', '--cluster', url),
     ])
     t.equal(added.code, 0, added.err)
     const key = added.out.trim()
@@ -245,6 +245,13 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
       system_fingerprint: fingerprint,
       usage: { completion_tokens: 5 },
     })
+
+    const admin = { authorization: `Bearer ${key}` }
+    const shared = await fetch(`${base}/admin/keys`, { headers: admin })
+    t.match(await shared.json(), { data: [{ name: 'anna', role: 'admin', asks: true }] })
+    const nobody = `${base}/admin/keys?name=bert`
+    const refused = await fetch(nobody, { method: 'DELETE', headers: admin })
+    t.match(await refused.json(), { error: /there is no key "bert"/ })
 
     t.equal((await fetch(`${base}/health/ready`)).status, 200)
     const { out } = await run(t, 'cluster', '--json', '--cluster', url)

@@ -57,6 +57,29 @@ t.test('keys are made, listed and revoked, and only their hashes are kept', asyn
   t.ok(ring.find(root.out.trim()), 'the others stay')
 })
 
+t.test("a server's keys are changed in its file", async (t) => {
+  const file = join(t.testdir(), 'keys.json')
+  await run('keys', 'add', 'root', '--role', 'admin', '--api-keys', file)
+  const ring = openKeyRing({ apiKey: null, file }, silentLogger)!
+  const { store } = ring
+  t.teardown(ring.close)
+  const ann = { name: 'ann', tenant: 'shop', role: 'user', tokensPerMonth: 9 } as const
+  const secret = await store!.add(ann)
+  t.match(ring.find(secret), ann, 'before the file is looked at again')
+  t.match(await store!.list(), [{ name: 'root' }, ann])
+  const taken = { code: 'invalid_request', message: /there is a key "ann" already/ }
+  await t.rejects(store!.add(ann), taken)
+  await store!.remove('ann')
+  t.equal(ring.find(secret), undefined)
+  await t.rejects(store!.remove('ann'), { message: /there is no key "ann"/ })
+  t.match(
+    (await run('keys', 'list', '--json', '--api-keys', file)).out,
+    /^\[\s+\{\s+"name": "root"[^}]+\}\s+\]/,
+  )
+  const one = openKeyRing({ apiKey: 'mine', file: null }, silentLogger)
+  t.equal(one?.store, undefined, 'one that is set is in no file')
+})
+
 t.test('a file that breaks while the server runs changes nothing', async (t) => {
   const file = join(t.testdir(), 'keys.json')
   const { out } = await run('keys', 'add', 'ann', '--api-keys', file)

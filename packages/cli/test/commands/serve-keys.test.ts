@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { plainEnvironment } from '@cllm/core/testing'
@@ -62,6 +63,12 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
   const becomes = async (key: string, wanted: number): Promise<void> => {
     while ((await status(key)) !== wanted) await delay(20)
   }
+  const made = await ask('/admin/keys', root, { name: 'eve', tokens_per_minute: 5 })
+  const { key: eve } = (JSON.parse(made.text) as { data: { key: string } }).data
+  t.equal(await status(eve), 200, 'a key that the server made is valid at once')
+  t.match(keys('list'), /eve .* 5 /, 'and in the file')
+  t.notOk(readFileSync(file, 'utf8').includes(eve), 'as its hash')
+  t.match(await ask('/admin/keys', root, { name: 'eve' }), { status: 400, text: /"eve\\" already/ })
   const bob = keys('add', 'bob')
   await becomes(bob, 200)
   keys('revoke', 'ann')
@@ -70,5 +77,5 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
   t.notMatch(keys('list'), /ann/)
   await stop(t, server)
   const log = await server.errors
-  for (const key of [ann, bob, root]) t.notOk(log.includes(key), 'no key in the log')
+  for (const key of [ann, bob, eve, root]) t.notOk(log.includes(key), 'no key in the log')
 })

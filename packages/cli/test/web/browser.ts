@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import axe from 'axe-core'
-import { chromium, type Browser, type Page } from 'playwright-core'
+import { chromium, type Browser, type Locator, type Page } from 'playwright-core'
 import type { Test } from 'tap'
 
 const names = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']
@@ -29,19 +29,56 @@ export function watchPage(page: Page, url: string): string[] {
   })
   page.on('pageerror', (error) => wrong.push(`threw ${error.stack ?? error.message}`))
   page.on('console', (message) => {
-    if (message.type() === 'error' && !/status of 40[13]/.test(message.text())) {
+    if (message.type() === 'error' && !/status of 40[0134]/.test(message.text())) {
       wrong.push(`logged ${message.text()}`)
     }
   })
   return wrong
 }
 
-/** What axe-core finds wrong with a page as it is. */
-export async function auditPage(page: Page): Promise<string[]> {
-  // The page's policy runs no script but its own, so this one comes from the browser's side.
-  await page.evaluate(axe.source)
+/** What axe-core finds wrong with a page as it is: all, or with its colours. */
+export async function auditPage(page: Page, only?: 'colours'): Promise<string[]> {
+  // The page's policy runs no script but its own, so this one comes from the browser's side, once.
+  if (!(await page.evaluate<boolean>('"axe" in globalThis'))) await page.evaluate(axe.source)
+  const rules = only === undefined ? '' : ", runOnly: ['color-contrast']"
   return await page.evaluate<string[]>(
-    `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.flatMap(
+    `axe.run(document, { resultTypes: ['violations']${rules} }).then(({ violations }) => violations.flatMap(
       ({ id, nodes }) => nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary)))`,
   )
+}
+
+/** Elements that a phone cannot show, unless they can be scrolled. */
+const tooWide = `[...document.body.querySelectorAll('*')]
+  .filter((each) => each.getBoundingClientRect().right > innerWidth + 1 && !each.closest('.scroll, pre, .sr-only'))
+  .map((each) => each.outerHTML.slice(0, 200))
+  .concat(document.documentElement.scrollWidth > innerWidth ? ['the page'] : [])`
+
+/** What is wrong with a page for who cannot see it, in both themes and on a phone. */
+export async function auditAll(t: Test, page: Page): Promise<void> {
+  t.same(await auditPage(page), [], 'light')
+  await page.getByRole('button', { name: 'Dark' }).click()
+  t.same(await auditPage(page, 'colours'), [], 'dark')
+  await page.getByRole('button', { name: 'Light' }).click()
+  const size = page.viewportSize()!
+  await page.setViewportSize({ width: 360, height: 740 })
+  t.same(await page.evaluate<string[]>(tooWide), [], 'it fits a phone')
+  await page.setViewportSize(size)
+}
+
+/** Goes to a link, button or field as somebody without a mouse does. */
+export async function tabTo(page: Page, name: string): Promise<void> {
+  const focused = '((each) => each?.ariaLabel ?? each?.textContent)(document.activeElement)'
+  for (let count = 0; count < 30; count++) {
+    await page.keyboard.press('Tab')
+    if ((await page.evaluate<string>(focused)) === name) return
+  }
+  throw new Error(`The tab key does not lead to ${name}`)
+}
+
+/** A page of a server, as one of its users has it. */
+export interface Visit {
+  readonly page: Page
+  readonly url: string
+  /** Makes a picture for the docs, once something shows, where the environment asks for pictures. */
+  readonly shoot: (name: string, once?: Locator) => Promise<void>
 }

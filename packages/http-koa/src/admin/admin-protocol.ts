@@ -4,7 +4,9 @@ import { modelQuery } from '../engines/model-queries.js'
 import type { HandledRoute } from '../routes/api-route.js'
 import { mountRoutes } from '../routes/mount-routes.js'
 import { defineProtocol, type LogLevelControl } from '../routes/define-protocol.js'
+import type { KeyStore } from '../security/key-store.js'
 import { deleteCache, getCache, warmCache, warmSchema } from './cache.js'
+import { addKey, getKeys, keyQuery, keySchema, removeKey } from './keys.js'
 import { getLogLevel, logLevelSchema, putLogLevel } from './log-level.js'
 import { getLive } from './live.js'
 import { getRecorder } from './recorder.js'
@@ -14,12 +16,15 @@ import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
 export interface AdminProtocolOptions {
   /** The logger whose level can be changed; default: none. */
   readonly log?: LogLevelControl
+  /** The keys that can be changed; default: none. */
+  readonly keys?: KeyStore
 }
 
 /** What the handlers of the admin protocol share. */
 export interface AdminContext {
   readonly directory: EngineDirectory
   readonly log: LogLevelControl | undefined
+  readonly keys: KeyStore | undefined
 }
 
 const routes: readonly HandledRoute<AdminContext>[] = [
@@ -75,6 +80,26 @@ const routes: readonly HandledRoute<AdminContext>[] = [
   },
   {
     method: 'get',
+    path: '/admin/keys',
+    summary: 'The API keys, without their secrets',
+    handle: getKeys,
+  },
+  {
+    method: 'post',
+    path: '/admin/keys',
+    summary: 'Make an API key, which is shown once',
+    body: keySchema,
+    handle: addKey,
+  },
+  {
+    method: 'delete',
+    path: '/admin/keys',
+    summary: 'Revoke an API key',
+    query: keyQuery,
+    handle: removeKey,
+  },
+  {
+    method: 'get',
     path: '/admin/recorder',
     summary: 'The requests and steps of the last minutes, without any text',
     query: modelQuery,
@@ -93,15 +118,15 @@ const routes: readonly HandledRoute<AdminContext>[] = [
 /**
  * The routes that change a running server or show its present and recent past: `GET` and `PUT` of
  * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live` and `/admin/recorder`, `GET`, `POST` and `DELETE` of
- * `/admin/cache`; see `docs/api.md`. Without API
+ * `/admin/cache` and `/admin/keys`; see `docs/api.md`. Without API
  * keys every client that reaches them can use them, so expose them to operators only.
  */
-export function adminProtocol({ log }: AdminProtocolOptions = {}): KoaProtocol {
+export function adminProtocol({ log, keys }: AdminProtocolOptions = {}): KoaProtocol {
   return {
     name: 'admin',
     routes,
     mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, { directory, log })
+      mountRoutes(router, routes, { directory, log, keys })
     },
   }
 }
@@ -109,6 +134,7 @@ export function adminProtocol({ log }: AdminProtocolOptions = {}): KoaProtocol {
 /** {@link adminProtocol} by its name. */
 export const admin = defineProtocol({
   name: 'admin',
-  doc: 'Shows and changes a running server: policy, log level, saved states, flight recorder, under `/admin`.',
-  create: (_options, { log }) => adminProtocol(log === undefined ? {} : { log }),
+  doc: 'Shows and changes a running server: policy, log level, keys, saved states, flight recorder, under `/admin`.',
+  create: (_options, { log, keys }) =>
+    adminProtocol({ ...(log && { log }), ...(keys && { keys }) }),
 })

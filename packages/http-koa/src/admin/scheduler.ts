@@ -1,11 +1,10 @@
-import { CllmError, type EngineClient, type SchedulerInfo } from '@cllm/core'
+import type { EngineClient, SchedulerInfo } from '@cllm/core'
 import { z } from 'zod'
 import type { KoaContext } from '../routes/koa-context.js'
 import { engineInMemory, modelOf, neverLoaded } from '../engines/model-queries.js'
-import { parseFields } from '../fields/parse-fields.js'
-import { readJsonBody } from '../body/read-json-body.js'
 import { object } from '../fields/fields.js'
 import type { AdminContext } from './admin-protocol.js'
+import { readStrictBody } from './strict-body.js'
 
 /** The body of `PUT /admin/scheduler`. */
 export const schedulerSchema = z.object({
@@ -28,15 +27,7 @@ export async function getScheduler(ctx: KoaContext, { directory }: AdminContext)
 
 /** `PUT /admin/scheduler`: another policy from the next step on; nothing is lost or restarted. */
 export async function putScheduler(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
-  const body = await readJsonBody(ctx)
-  const unknown = Object.keys(body).find((field) => !Object.hasOwn(schedulerSchema.shape, field))
-  if (unknown !== undefined) {
-    const field = unknown.slice(0, 100)
-    const fields = Object.keys(schedulerSchema.shape).join(' and ')
-    const message = `${field}: expected the fields ${fields} only`
-    throw new CllmError('invalid_request', message, { details: { field } })
-  }
-  const { policy, options } = parseFields(schedulerSchema, body)
+  const { policy, options } = await readStrictBody(ctx, schedulerSchema)
   const engine = directory.open(modelOf(ctx))
   const info = await engine.setScheduler(policy, options)
   ctx.state.transport.logger.info({ policy, options: info.options }, 'the policy was swapped')

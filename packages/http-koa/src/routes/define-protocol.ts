@@ -2,6 +2,7 @@ import type { ProtocolDefinition } from '@cllm/core'
 import type { SharedBatches } from '../batches/shared-batches.js'
 import type { ModelStore } from '../engines/model-store.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/protocol-defaults.js'
+import type { KeyStore } from '../security/key-store.js'
 import type { KoaProtocol } from './koa-context.js'
 
 /** The lowest level that a logger writes, and how to change it; pino's loggers fit. */
@@ -22,6 +23,8 @@ export interface ProtocolContext {
   readonly log?: LogLevelControl
   /** Batches that this server shares with others; default: those of its own folder, if it has one. */
   readonly batches?: SharedBatches
+  /** The API keys, where they can be changed. */
+  readonly keys?: KeyStore
   /** Where models are fetched from, if anywhere. */
   readonly store?: ModelStore
   /** The folder with the files of the web page, as `@cllm/web` exports it; default: no page. */

@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
-import { gzipSync } from 'node:zlib'
+import { promisify } from 'node:util'
+import { gzip as gzipOf } from 'node:zlib'
+
+const gzip = promisify(gzipOf)
 
 /** A file of the page, as it is sent. */
 export interface PageFile {
@@ -8,7 +11,8 @@ export interface PageFile {
   readonly type: string
   readonly etag: string
   readonly plain: Buffer
-  readonly gzip: Buffer
+  /** Absent of what is compressed already. */
+  readonly gzip?: Buffer
   /** Whether its name changes with its content, so that browsers may keep it for good. */
   readonly isHashed: boolean
 }
@@ -18,6 +22,7 @@ const types: Readonly<Record<string, string>> = {
   js: 'text/javascript; charset=utf-8',
   css: 'text/css; charset=utf-8',
   svg: 'image/svg+xml',
+  woff2: 'font/woff2',
 }
 
 /** The files of a folder, by their paths in it. Files of other types are left out. */
@@ -30,7 +35,10 @@ export async function readPageFiles(folder: URL): Promise<ReadonlyMap<string, Pa
     const plain = await readFile(new URL(name, folder))
     const hash = createHash('sha256').update(plain).digest('base64url').slice(0, 22)
     const isHashed = name.startsWith('assets/')
-    return [[name, { type, etag: `"${hash}"`, plain, gzip: gzipSync(plain), isHashed }]] as const
+    const file = { type, etag: `"${hash}"`, plain, isHashed }
+    if (type.startsWith('font/')) return [[name, file]] as const
+    // Streams go on meanwhile.
+    return [[name, { ...file, gzip: await gzip(plain) }]] as const
   })
   return new Map((await Promise.all(files)).flat())
 }

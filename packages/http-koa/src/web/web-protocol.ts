@@ -23,6 +23,7 @@ const policyOf = (scripts: string, connections: string): string =>
     `connect-src ${connections}`,
     "style-src 'self'",
     "img-src 'self' data:",
+    "font-src 'self'",
     "worker-src 'self'",
     "base-uri 'none'",
     "form-action 'none'",
@@ -39,7 +40,7 @@ const routes: readonly HandledRoute<WebContext>[] = [
   {
     method: 'get',
     path: '/ui',
-    summary: 'The web page: chat, scheduler, lab, models',
+    summary: 'The web page: chat, scheduler, lab, models, keys',
     answers: ['text/html'],
     async handle(ctx, web) {
       // The page's files are beside it only below a path that ends so.
@@ -51,7 +52,7 @@ const routes: readonly HandledRoute<WebContext>[] = [
     method: 'get',
     path: '/ui/*file',
     summary: 'The files of the web page',
-    answers: ['text/javascript', 'text/css', 'image/svg+xml'],
+    answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
     handle: async (ctx, web) => await send(ctx, web, ctx.params['file'] ?? ''),
   },
 ]
@@ -71,7 +72,7 @@ async function send(ctx: KoaContext, { files }: WebContext, name: string): Promi
     ctx.status = 304
     return
   }
-  if (ctx.acceptsEncodings('gzip', 'identity') === 'gzip') {
+  if (file.gzip !== undefined && ctx.acceptsEncodings('gzip', 'identity') === 'gzip') {
     ctx.set('Content-Encoding', 'gzip')
     ctx.body = file.gzip
   } else ctx.body = file.plain
@@ -113,6 +114,6 @@ export function webProtocol({ page }: WebProtocolOptions = {}): KoaProtocol {
 /** {@link webProtocol} by its name. */
 export const web = defineProtocol({
   name: 'web',
-  doc: 'The web page under `/ui`, and at `/` for browsers: chat, live view, lab, models.',
+  doc: 'The web page under `/ui`, and at `/` for browsers: chat, live view, lab, models, keys.',
   create: (_options, { page }) => webProtocol(page === undefined ? {} : { page }),
 })

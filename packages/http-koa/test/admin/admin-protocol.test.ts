@@ -1,6 +1,7 @@
 import { definePolicy, PluginRegistry } from '@cllm/core'
 import { drive, runUntilIdle } from '@cllm/core/testing'
-import { adminProtocol, nativeProtocol } from '@cllm/http-koa'
+import { adminProtocol, type ApiKey, hashKey, keyRing, nativeProtocol } from '@cllm/http-koa'
+import t from 'tap'
 import { z } from 'zod'
 import { testEach } from '../each-client.js'
 import { runAll, serve, until } from '../serve.js'
@@ -193,5 +194,100 @@ testEach('/admin/cache: warmed, listed, dropped', async (t) => {
     t.match(listed.data['states'], [{ tier: 'ram', pinned: true }, { pinned: true }])
     const dropped = await answer(server.post('/admin/cache', undefined, { method: 'DELETE' }))
     t.equal(dropped.data['dropped'], 2)
+  }
+})
+
+/** Keys in memory; a secret tells whose it is. */
+function storedKeys() {
+  const ops = { name: 'ops', tenant: 'ops', role: 'admin', hash: hashKey('of-ops') } as const
+  let all: readonly ApiKey[] = [ops]
+  const store = {
+    list: async () => all,
+    async add(key: Omit<ApiKey, 'hash'>) {
+      const secret = `of-${key.name}`
+      all = [...all, { ...key, hash: hashKey(secret) }]
+      return secret
+    },
+    async remove(name: string) {
+      all = all.filter((key) => key.name !== name)
+    },
+  }
+  return { ring: keyRing(() => all), store }
+}
+
+t.test('/admin/keys: made, listed, revoked; who may, and what is shown', async (t) => {
+  const { ring, store } = storedKeys()
+  const server = await serve({
+    protocols: [nativeProtocol(), adminProtocol({ keys: store })],
+    transport: { security: { keys: ring } },
+  })
+  t.teardown(() => server.close())
+  const ask = async (method: string, { body, query = '', as = 'of-ops' }: Ask = {}) => {
+    const headers = { authorization: `Bearer ${as}`, 'content-type': 'application/json' }
+    const json = body === undefined ? null : JSON.stringify(body)
+    const answer = await server.get(`/admin/keys${query}`, { method, headers, body: json })
+    return { status: answer.status, headers: answer.headers, ...((await answer.json()) as object) }
+  }
+  const limits = { requests_per_minute: 60, tokens_per_minute: null, tokens_per_month: 9000 }
+  const sent = { name: 'ann', tenant: 'shop', requests_per_minute: 60, tokens_per_month: 9000 }
+  const ann = { name: 'ann', tenant: 'shop', role: 'user', ...limits }
+  const made = await ask('POST', { body: sent })
+  t.match(made, { status: 200, data: { ...ann, key: 'of-ann' } })
+  t.equal(made.headers.get('cache-control'), 'no-store')
+  t.match(await ask('POST', { body: { name: 'bob', role: 'admin' } }), {
+    data: { name: 'bob', tenant: 'bob', role: 'admin', key: 'of-bob' },
+  })
+  const listed = await ask('GET')
+  const names = [{ name: 'ops', asks: true }, { ...ann, asks: false }, { name: 'bob' }]
+  t.match(listed, { status: 200, data: names })
+  t.notMatch(JSON.stringify(listed), /hash|of-\w/, 'neither a hash nor a secret')
+
+  for (const method of ['GET', 'POST', 'DELETE']) {
+    t.match(await ask(method, { as: 'of-ann' }), { status: 403, code: 'forbidden' }, method)
+    t.match(await ask(method, { as: 'nobody' }), { status: 401 }, method)
+  }
+  const wrong: [object, object][] = [
+    [{}, { field: 'name' }],
+    [{ name: 'x', role: 'boss' }, { error: /role: expected user or admin.*"boss"/ }],
+    [{ name: 'x', tokens_per_minute: 0 }, { error: /from 1 to/ }],
+    [{ name: 'x', token_per_minute: 5 }, { field: 'token_per_minute' }],
+  ]
+  for (const [body, problem] of wrong) {
+    t.match(await ask('POST', { body }), { status: 400, code: 'invalid_request', ...problem })
+  }
+  t.match(await ask('DELETE'), { status: 400, field: 'name' })
+  t.match(await ask('DELETE', { query: '?name=ops' }), { status: 400, error: /the key that asks/ })
+  t.match(await ask('DELETE', { query: '?name=ann' }), { status: 200, data: { revoked: 'ann' } })
+  t.match(await ask('GET', { as: 'of-ann' }), { status: 401 })
+  t.match(
+    server.log.flatMap(({ fields, message }) => (/API key was/.test(message) ? [fields] : [])),
+    [
+      { name: 'ann', role: 'user', by: 'ops' },
+      { name: 'bob', role: 'admin', by: 'ops' },
+      { name: 'ann', by: 'ops' },
+    ],
+  )
+  t.notMatch(JSON.stringify(server.log), /of-(ann|bob|ops)/, 'no secret in the log')
+})
+
+interface Ask {
+  readonly body?: object
+  readonly query?: string
+  /** The secret that is sent. */
+  readonly as?: string
+}
+
+t.test('/admin/keys without a place for keys says what there is', async (t) => {
+  const { ring } = storedKeys()
+  const headers = { authorization: 'Bearer of-ops' }
+  for (const [security, words] of [
+    [{}, /asks for no keys.*--api-keys FILE/],
+    [{ keys: ring }, /the one key of --api-key/],
+  ] as const) {
+    const server = await serve({ protocols: [adminProtocol()], transport: { security } })
+    t.teardown(() => server.close())
+    const answer = await server.get('/admin/keys', { headers })
+    t.equal(answer.status, 400)
+    t.match(await answer.json(), { code: 'unsupported', error: words })
   }
 })

@@ -14,7 +14,11 @@ function pageOf(t: Test): URL {
   const folder = t.testdir({
     'index.html': '<!doctype html><title>cLLM</title>',
     'notes.txt': 'of no type that is served',
-    assets: { 'index-1.js': 'let a'.repeat(1000), 'lab-worker-2.js': 'let b' },
+    assets: {
+      'a-3.woff2': 'a font',
+      'index-1.js': 'let a'.repeat(1000),
+      'lab-worker-2.js': 'let b',
+    },
   })
   return pathToFileURL(`${folder}/`)
 }
@@ -57,6 +61,10 @@ t.test('the page: files, headers, and who is sent to it', async (t) => {
   t.equal((await script.text()).length, 5000)
   const plain = await get('/ui/assets/index-1.js', { 'accept-encoding': 'identity' })
   t.equal(plain.headers.get('content-encoding'), null)
+  const font = await get('/ui/assets/a-3.woff2')
+  t.equal(font.headers.get('content-type'), 'font/woff2')
+  t.equal(font.headers.get('content-encoding'), null, 'it is compressed already')
+  t.equal(await font.text(), 'a font')
   const worker = await get('/ui/assets/lab-worker-2.js')
   t.match(
     worker.headers.get('content-security-policy'),

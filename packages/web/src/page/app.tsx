@@ -3,6 +3,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
 import { LabPage } from './lab/lab-page.js'
 import { KeyForm } from './key-form.js'
+import { KeysPage } from './keys/keys-page.js'
 import { ModelsPage } from './models/models-page.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
 import { Server, type ServerError } from './server/server.js'
@@ -15,6 +16,7 @@ const pages = [
   ['scheduler', 'Scheduler'],
   ['lab', 'Lab'],
   ['models', 'Models'],
+  ['keys', 'Keys'],
   ['usage', 'Usage'],
 ] as const
 
@@ -69,6 +71,7 @@ export function App(): JSX.Element {
           <ChatPage models={models} />
         </div>
         {page === 'models' && <ModelsPage />}
+        {page === 'keys' && <KeysPage />}
         {page === 'usage' && <UsagePage />}
         {page === 'lab' && <LabPage />}
         {page === 'scheduler' && <SchedulerPage models={models} request={detail} />}

@@ -1,76 +1,11 @@
-import { parse } from 'csv-parse/sync'
 import type { Dataset } from '../../workload/work-item.js'
-import { datasetError } from '../dataset-error.js'
 import { listDataset } from '../list-dataset.js'
 import { readText } from '../read-text.js'
-
-const columns = ['TIMESTAMP', 'ContextTokens', 'GeneratedTokens'] as const
-
-interface Row {
-  readonly record: Readonly<Record<string, string>>
-  readonly info: { readonly lines: number }
-}
+import { azureItems } from './azure-items.js'
 
 /**
  * A trace in the CSV format of Azure's LLM inference traces (Azure/AzurePublicDataset): `TIMESTAMP`,
  * `ContextTokens`, `GeneratedTokens`. Prompts share nothing.
  */
-export function azureTrace(file: string): Dataset {
-  const rows = readRows(file)
-  const begin = timeOf(rows[0] as Row, file)
-  let before = begin
-  const items = rows.map((row, index) => {
-    const at = timeOf(row, file)
-    if (at < before)
-      throw datasetError(file, row.info.lines, 'TIMESTAMP: earlier than the one before')
-    before = at
-    const inputTokens = countOf(row, 'ContextTokens', file)
-    const outputTokens = countOf(row, 'GeneratedTokens', file)
-    const prompt = [{ key: `item ${index}`, tokens: inputTokens }]
-    return { prompt, inputTokens, outputTokens, atMs: at - begin }
-  })
-  return listDataset('azure', items)
-}
-
-function readRows(file: string): readonly Row[] {
-  let rows: readonly Row[]
-  try {
-    rows = parse(readText(file), {
-      columns: true,
-      info: true,
-      bom: true,
-      trim: true,
-      skip_empty_lines: true,
-    }) as unknown as Row[]
-  } catch (error) {
-    const { lines, message } = error as Error & { lines?: number }
-    if (lines === undefined) throw error
-    throw datasetError(file, lines, message)
-  }
-  const [first] = rows
-  if (first === undefined) throw datasetError(file, undefined, 'has no requests')
-  for (const name of columns) {
-    if (!(name in first.record)) {
-      throw datasetError(file, 1, `expected the columns ${columns.join(', ')}; ${name} is missing`)
-    }
-  }
-  return rows
-}
-
-/** Microseconds and below, which Date does not know, are added: gaps of a busy trace are that small. */
-function timeOf({ record, info }: Row, file: string): number {
-  const text = record.TIMESTAMP as string
-  const match = /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)?$/.exec(text)
-  const seconds = match === null ? NaN : Date.parse(`${match[1]}T${match[2]}${match[4] ?? 'Z'}`)
-  if (Number.isNaN(seconds)) {
-    const expected = 'expected a time like 2023-11-16 18:15:46.6805900'
-    throw datasetError(file, info.lines, `TIMESTAMP: ${expected}, got "${text}"`)
-  }
-  return seconds + Number(match?.[3] ?? 0) * 1000
-}
-
-function countOf({ record, info }: Row, name: (typeof columns)[number], file: string): number {
-  const text = record[name] ?? ''
-  if (/^\d+$/.test(text)) return Math.max(1, Number(text))
-  throw datasetError(file, info.lines, `${name}: expected a whole number, got "${text}"`)
-}
+export const azureTrace = (file: string): Dataset =>
+  listDataset('azure', azureItems(readText(file), file))

@@ -1,7 +1,6 @@
 import { readEvents } from '../server/read-events.js'
 import type { Server } from '../server/server.js'
 import type { AnswerFigures, ToolCall, Turn } from './conversation.js'
-import type { ChatSettings } from './settings.js'
 
 /** The parts of a turn that an answer fills in while it comes. */
 export type AnswerSoFar = Required<Pick<Turn, 'content' | 'reasoning' | 'calls' | 'figures'>> &
@@ -26,28 +25,6 @@ interface Chunk {
   } | null
   readonly timings?: { readonly predicted_per_second?: number }
   readonly error?: { readonly message?: string }
-}
-
-/** The body of `POST /v1/chat/completions`. Throws a SyntaxError where the tools are no JSON. */
-export function chatBody(turns: readonly Turn[], settings: ChatSettings): object {
-  const { model, system, temperature, topP, maxTokens, seed, effort, tools } = settings
-  const number = (field: string, text: string): object =>
-    text.trim() === '' ? {} : { [field]: Number(text) }
-  const messages = turns
-    .filter(({ content, role }) => role === 'user' || content !== '')
-    .map(({ role, content }) => ({ role, content }))
-  return {
-    ...(model === '' ? {} : { model }),
-    messages: system.trim() === '' ? messages : [{ role: 'system', content: system }, ...messages],
-    ...number('temperature', temperature),
-    ...number('top_p', topP),
-    ...number('max_tokens', maxTokens),
-    ...number('seed', seed),
-    ...(effort === '' ? {} : { reasoning_effort: effort }),
-    ...(tools.trim() === '' ? {} : { tools: JSON.parse(tools) as unknown }),
-    stream: true,
-    stream_options: { include_usage: true },
-  }
 }
 
 /**

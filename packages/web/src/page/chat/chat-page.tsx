@@ -31,6 +31,7 @@ export function ChatPage({ models }: { readonly models: readonly string[] }): JS
               isComing={turn.id === coming}
               isBusy={coming !== undefined}
               edit={chat.edit}
+              giveResults={chat.giveResults}
               regenerate={chat.regenerate}
               show={chat.show}
             />

@@ -6,6 +6,15 @@ export interface ToolCall {
   readonly arguments: string
 }
 
+/** What a call gave. */
+export interface ToolResult {
+  /** The id of the call. */
+  readonly call: string
+  /** The name of what was called. */
+  readonly name: string
+  readonly content: string
+}
+
 /** How an answer came. */
 export interface AnswerFigures {
   /** Milliseconds from sending to the first text, as the page saw it. */
@@ -24,10 +33,13 @@ export interface Turn {
   readonly id: string
   /** The turn before; null of a first one. */
   readonly parent: string | null
-  readonly role: 'user' | 'assistant'
+  readonly role: 'user' | 'assistant' | 'tool'
+  /** Empty where the role is `tool`. */
   readonly content: string
   readonly reasoning?: string
   readonly calls?: readonly ToolCall[]
+  /** Of all calls of the turn before, where the role is `tool`. */
+  readonly results?: readonly ToolResult[]
   readonly model?: string
   readonly figures?: AnswerFigures
   /** The id that the server explains the request by. */
@@ -106,12 +118,20 @@ export function withBranch(conversation: Conversation, id: string): Conversation
 
 /** A conversation as Markdown: the branch that is shown. */
 export function toMarkdown(conversation: Conversation): string {
-  const parts = shownTurns(conversation).map(({ role, content, model }) => {
-    const name = role === 'user' ? 'You' : (model ?? 'Answer')
-    return `## ${name}\n\n${content}\n`
+  const parts = shownTurns(conversation).map((turn) => {
+    const { role, model, content, calls = [], results = [] } = turn
+    const name = { user: 'You', tool: 'Results', assistant: model ?? 'Answer' }[role]
+    const texts = [
+      ...(content === '' ? [] : [content]),
+      ...calls.map((call) => block(`Calls ${call.name}`, call.arguments)),
+      ...results.map((result) => block(result.name, result.content)),
+    ]
+    return `## ${name}\n\n${texts.join('\n\n')}\n`
   })
   return [`# ${conversation.title}\n`, ...parts].join('\n')
 }
+
+const block = (name: string, text: string): string => `${name}:\n\n\`\`\`\`\n${text}\n\`\`\`\``
 
 function titleOf(question: string): string {
   const line = question.trim().split('\n')[0] ?? ''

@@ -14,6 +14,9 @@ const numbers: readonly Field[] = [
   { name: 'seed', label: 'Seed', step: '1' },
 ]
 
+const toolsExample =
+  '[{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]'
+
 /** The settings of the chat; what is left empty is the server's default. */
 export function SettingsForm({
   settings,
@@ -63,9 +66,25 @@ export function SettingsForm({
           <textarea rows={2} value={settings.system} onInput={set('system')} />
         </label>
         <label class="wide">
-          Tools, as JSON in OpenAI's form
-          <textarea rows={2} value={settings.tools} spellcheck={false} onInput={set('tools')} />
+          Tools, as JSON in OpenAI's form; you give the results of their calls
+          <textarea
+            rows={2}
+            placeholder={toolsExample}
+            value={settings.tools}
+            spellcheck={false}
+            onInput={set('tools')}
+          />
         </label>
+        {settings.tools.trim() !== '' && (
+          <label>
+            Calls of tools
+            <select value={settings.toolChoice} onChange={set('toolChoice')}>
+              <option value="">as the model likes</option>
+              <option value="required">at least one</option>
+              <option value="none">none</option>
+            </select>
+          </label>
+        )}
       </div>
     </details>
   )

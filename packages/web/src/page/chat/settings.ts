@@ -9,6 +9,8 @@ export interface ChatSettings {
   readonly effort: string
   /** Tools in OpenAI's form, as JSON. */
   readonly tools: string
+  /** `required`: the model must call one; `none`: it may not. */
+  readonly toolChoice: string
 }
 
 const name = 'cllm-chat-settings'
@@ -22,6 +24,7 @@ const none: ChatSettings = {
   seed: '',
   effort: '',
   tools: '',
+  toolChoice: '',
 }
 
 /** The settings that this browser keeps. */

@@ -1,12 +1,14 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Markdown } from '../markdown/markdown.js'
-import { type Conversation, branchesOf, type ToolCall, type Turn } from './conversation.js'
+import { type Conversation, branchesOf, type ToolResult, type Turn } from './conversation.js'
 import { Figures } from './figures.js'
+import { Call, Results, ResultsForm } from './tool-calls.js'
 
 /** What can be done with a turn. */
 export interface TurnActions {
   readonly edit: (turn: Turn, text: string) => void
+  readonly giveResults: (calls: string, results: readonly ToolResult[]) => void
   readonly regenerate: (turn: Turn) => void
   readonly show: (branch: Turn) => void
 }
@@ -22,49 +24,41 @@ interface TurnProps extends TurnActions {
 
 /** One message, with what the model thought and called, its figures and its branches. */
 export function TurnView(props: TurnProps): JSX.Element {
-  const { turn, conversation, isComing, isBusy, edit, regenerate, show } = props
-  const [draft, setDraft] = useState<string>()
-  const isUser = turn.role === 'user'
+  const { turn, conversation, isComing, isBusy, regenerate, show } = props
+  const [isEdited, setEdited] = useState(false)
+  const { role, calls = [], problem } = turn
   const branches = branchesOf(conversation, turn)
+  const isAnswer = role === 'assistant'
+  const isOpen = conversation.leaf === turn.id && calls.length > 0 && !isComing
   return (
-    <li class={`turn ${turn.role}`} aria-busy={isComing}>
-      <h2 class="who">{isUser ? 'You' : (turn.model ?? 'Answer')}</h2>
-      {draft === undefined ? (
-        <Content turn={turn} isComing={isComing} />
+    <li class={`turn ${role}`} aria-busy={isComing}>
+      <h2 class="who">{isAnswer ? (turn.model ?? 'Answer') : 'You'}</h2>
+      {isEdited ? (
+        <Edit {...props} onEnd={() => setEdited(false)} />
       ) : (
-        <form
-          onSubmit={(event) => {
-            event.preventDefault()
-            setDraft(undefined)
-            edit(turn, draft)
-          }}
-        >
-          <textarea
-            aria-label="Edit the message"
-            rows={4}
-            value={draft}
-            onInput={(event) => setDraft(event.currentTarget.value)}
-          />
-          <button type="submit">Send</button>
-          <button type="button" class="quiet" onClick={() => setDraft(undefined)}>
-            Cancel
-          </button>
-        </form>
+        <Content turn={turn} isComing={isComing} />
       )}
-      {turn.problem !== undefined && (
+      {isOpen && (
+        <ResultsForm
+          calls={calls}
+          isBusy={isBusy}
+          onSend={(results) => props.giveResults(turn.id, results)}
+        />
+      )}
+      {problem !== undefined && (
         <p class="problem" role="alert">
-          {turn.problem}
+          {problem}
         </p>
       )}
       <div class="turn-foot">
-        {!isUser && <Figures turn={turn} isComing={isComing} />}
+        {isAnswer && <Figures turn={turn} isComing={isComing} />}
         <Branches turn={turn} branches={branches} isBusy={isBusy} show={show} />
-        {isUser && draft === undefined && (
-          <button class="quiet" disabled={isBusy} onClick={() => setDraft(turn.content)}>
+        {!isAnswer && !isEdited && (
+          <button class="quiet" disabled={isBusy} onClick={() => setEdited(true)}>
             Edit
           </button>
         )}
-        {!isUser && (
+        {isAnswer && (
           <button class="quiet" disabled={isBusy} onClick={() => regenerate(turn)}>
             Regenerate
           </button>
@@ -74,8 +68,52 @@ export function TurnView(props: TurnProps): JSX.Element {
   )
 }
 
+/** Another question, or other results, in the place of this turn's. */
+function Edit(props: TurnProps & { readonly onEnd: () => void }): JSX.Element {
+  const { turn, conversation, isBusy, edit, giveResults, onEnd } = props
+  const [draft, setDraft] = useState(turn.content)
+  const before = conversation.turns.find(({ id }) => id === turn.parent)
+  if (turn.role === 'tool' && before !== undefined) {
+    return (
+      <ResultsForm
+        calls={before.calls ?? []}
+        known={turn.results ?? []}
+        isBusy={isBusy}
+        onCancel={onEnd}
+        onSend={(results) => {
+          onEnd()
+          giveResults(before.id, results)
+        }}
+      />
+    )
+  }
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault()
+        onEnd()
+        edit(turn, draft)
+      }}
+    >
+      <textarea
+        aria-label="Edit the message"
+        rows={4}
+        value={draft}
+        onInput={(event) => setDraft(event.currentTarget.value)}
+      />
+      <div class="buttons">
+        <button type="submit">Send</button>
+        <button type="button" class="quiet" onClick={onEnd}>
+          Cancel
+        </button>
+      </div>
+    </form>
+  )
+}
+
 function Content({ turn, isComing }: Pick<TurnProps, 'turn' | 'isComing'>): JSX.Element {
-  const { role, content, reasoning = '', calls = [] } = turn
+  const { role, content, reasoning = '', calls = [], results = [] } = turn
+  if (role === 'tool') return <Results results={results} />
   if (role === 'user') return <p class="question">{content}</p>
   return (
     <>
@@ -86,32 +124,11 @@ function Content({ turn, isComing }: Pick<TurnProps, 'turn' | 'isComing'>): JSX.
         </details>
       )}
       {content !== '' && <Markdown text={content} />}
-      {calls.map((call) => (
-        <Call key={call.id} call={call} />
+      {calls.map((call, index) => (
+        <Call key={index} call={call} />
       ))}
     </>
   )
-}
-
-function Call({ call }: { readonly call: ToolCall }): JSX.Element {
-  return (
-    <details class="call" open>
-      <summary>
-        Calls <code>{call.name}</code>
-      </summary>
-      <pre tabIndex={0} role="region" aria-label={`Arguments of ${call.name}`}>
-        {pretty(call.arguments)}
-      </pre>
-    </details>
-  )
-}
-
-function pretty(json: string): string {
-  try {
-    return JSON.stringify(JSON.parse(json), null, 2)
-  } catch {
-    return json // it is still coming
-  }
 }
 
 function Branches({

@@ -1,10 +1,12 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Server } from '../server/server.js'
-import { ask, chatBody } from './ask.js'
+import { ask } from './ask.js'
+import { chatBody } from './chat-body.js'
 import {
   type Conversation,
   emptyConversation,
   shownTurns,
+  type ToolResult,
   type Turn,
   withBranch,
   withChange,
@@ -27,6 +29,8 @@ export interface Chat {
   readonly send: (text: string) => void
   /** Another question in the place of this one. */
   readonly edit: (turn: Turn, text: string) => void
+  /** What the calls of a turn gave; given once more, it takes the place of what it was. */
+  readonly giveResults: (calls: string, results: readonly ToolResult[]) => void
   /** Another answer in the place of this one. */
   readonly regenerate: (turn: Turn) => void
   readonly stop: () => void
@@ -96,12 +100,14 @@ export function useChat(server: Server, settings: ChatSettings): Chat {
     await store(isShown ? current.current : shown)
   }
 
-  const question = (parent: string | null, content: string): void => {
-    if (coming !== undefined || content.trim() === '') return
-    const turn: Turn = { id: newId(), parent, role: 'user', content }
-    const asked = withTurn(current.current, turn, Date.now())
+  const tell = (turn: Omit<Turn, 'id'>): void => {
+    if (coming !== undefined) return
+    const asked = withTurn(current.current, { id: newId(), ...turn }, Date.now())
     change(asked)
     void answer(asked)
+  }
+  const question = (parent: string | null, content: string): void => {
+    if (content.trim() !== '') tell({ parent, role: 'user', content })
   }
 
   return {
@@ -110,6 +116,7 @@ export function useChat(server: Server, settings: ChatSettings): Chat {
     coming,
     send: (text) => question(current.current.leaf, text),
     edit: (turn, text) => question(turn.parent, text),
+    giveResults: (parent, results) => tell({ parent, role: 'tool', content: '', results }),
     regenerate(turn) {
       if (coming === undefined) void answer({ ...current.current, leaf: turn.parent })
     },

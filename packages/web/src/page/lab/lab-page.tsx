@@ -4,23 +4,34 @@ import { useState } from 'preact/hooks'
 import { useServer } from '../server/server-context.js'
 import { CandidatesForm, usualCandidates } from './candidates-form.js'
 import { CdfChart } from './cdf-chart.js'
-import { LoadForm } from './load-form.js'
-import { usualLoad } from './made-load.js'
+import type { FileDraft } from './load/file-form.js'
+import type { Candidate, LabJob } from './lab-job.js'
+import { LoadForm, type Source } from './load/load-form.js'
+import { usualLoad } from './load/made-load.js'
 import { ResultsTable } from './results-table.js'
-import type { Candidate, LabJob } from './run-lab.js'
 import { useLab } from './use-lab.js'
 
 /** The lab: a load through several policies, in this browser, side by side. */
 export function LabPage(): JSX.Element {
   const server = useServer()
   const lab = useLab()
-  const [source, setSource] = useState<LabJob['load']['kind']>('made')
+  const [source, setSource] = useState<Source>('made')
   const [made, setMade] = useState(usualLoad)
+  const [file, setFile] = useState<FileDraft>({ requests: 1000 })
   const [machine, setMachine] = useState('gpu-8b')
   const [slots, setSlots] = useState(8)
   const [drafts, setDrafts] = useState(usualCandidates)
   const [ownOrder, setOwnOrder] = useState('request.promptTokens + 2 * request.maxTokens')
   const [told, setTold] = useState('')
+
+  const readLoad = async (): Promise<LabJob['load']> => {
+    if (source === 'made') return { kind: 'made', load: made }
+    if (source === 'recording') {
+      return { kind: 'recording', recording: await server.json<Recording>('admin/recorder') }
+    }
+    if (file.file === undefined) throw new Error('Choose a file first, or drop one.')
+    return { kind: 'file', requests: file.requests, ...file.file }
+  }
 
   const start = async (): Promise<void> => {
     try {
@@ -29,13 +40,7 @@ export function LabPage(): JSX.Element {
         policy,
         options: JSON.parse(options || '{}') as Candidate['options'],
       }))
-      const load =
-        source === 'made'
-          ? ({ kind: 'made', load: made } as const)
-          : ({
-              kind: 'recording',
-              recording: await server.json<Recording>('admin/recorder'),
-            } as const)
+      const load = await readLoad()
       if (load.kind === 'recording') {
         const { arrivals, durationMs, steps } = load.recording
         const minutes = (durationMs / 60_000).toFixed(1)
@@ -45,6 +50,15 @@ export function LabPage(): JSX.Element {
     } catch (error) {
       setTold((error as Error).message)
     }
+  }
+
+  /** Takes another source, and the machine and slots that it tells of. */
+  const choose = (next: Source, draft: FileDraft): void => {
+    const isRecording = next === 'recording' || (next === 'file' && draft.file?.isRecording)
+    setSource(next)
+    setFile(draft)
+    setMachine(isRecording === true ? 'recorded' : 'gpu-8b')
+    if (next === 'file') setSlots(draft.file?.slots ?? slots)
   }
 
   const apply = async ({ policy, options }: Candidate): Promise<void> => {
@@ -72,11 +86,10 @@ export function LabPage(): JSX.Element {
         }}
       >
         <LoadForm
-          {...{ source, made, machine, slots, setMade, setMachine, setSlots }}
-          setSource={(next) => {
-            setSource(next)
-            setMachine(next === 'recording' ? 'recorded' : 'gpu-8b')
-          }}
+          {...{ source, made, file, machine, slots, setMade, setMachine, setSlots }}
+          setSource={(next) => choose(next, file)}
+          setRequests={(requests) => setFile({ ...file, requests })}
+          onFile={(chosen) => choose('file', { ...file, file: chosen })}
         />
         <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
         <div class="buttons">

@@ -1,4 +1,6 @@
-import { type LabJob, type LabResult, machineOf, runCandidate } from './run-lab.js'
+import type { LabJob } from './lab-job.js'
+import { openJob } from './open-job.js'
+import { type LabResult, runCandidate } from './run-lab.js'
 
 /** What the worker tells: a result for each candidate in their order, or why there is none. */
 export type LabMessage =
@@ -11,11 +13,11 @@ const tell = (message: LabMessage): void => postMessage(message)
 addEventListener('message', ({ data }: MessageEvent<LabJob>) => void run(data))
 
 async function run(job: LabJob): Promise<void> {
-  let machine: ReturnType<typeof machineOf> | undefined
+  let opened: ReturnType<typeof openJob> | undefined
   for (const candidate of job.candidates) {
     try {
-      machine ??= machineOf(job)
-      tell({ type: 'result', result: await runCandidate(job, candidate, machine) })
+      opened ??= openJob(job)
+      tell({ type: 'result', result: await runCandidate(job, candidate, opened) })
     } catch (error) {
       tell({ type: 'failed', policy: candidate.policy, message: (error as Error).message })
     }

@@ -2,7 +2,8 @@ import type { JSX } from 'preact'
 import { ColumnHeads } from '../column-heads.js'
 import { formatMs, formatShare } from '../format.js'
 import { percentilesOf } from '../scheduler/live-state.js'
-import type { Candidate, LabResult } from './run-lab.js'
+import type { Candidate } from './lab-job.js'
+import type { LabResult } from './run-lab.js'
 
 interface Row {
   readonly name: string

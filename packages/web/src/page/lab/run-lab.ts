@@ -1,36 +1,8 @@
-import type { Recording } from '@cllm/core'
 import { createPolicy } from '@cllm/scheduler'
-import {
-  builtInMachines,
-  type MachineModel,
-  recordedMachine,
-  recordedRequests,
-  simulateLoad,
-  type SimulatedAnswer,
-  type SimulatedRequest,
-} from '@cllm/simulation'
-import { type MadeLoad, madeRequests } from './made-load.js'
+import { simulateLoad, type SimulatedAnswer } from '@cllm/simulation'
+import type { Candidate, LabJob } from './lab-job.js'
+import { openJob } from './open-job.js'
 import { OwnPolicies } from './own-order.js'
-
-/** A policy to try. */
-export interface Candidate {
-  readonly policy: string
-  readonly options: Readonly<Record<string, unknown>>
-}
-
-/** What the lab is to do. */
-export interface LabJob {
-  /** The last minutes of a server, or a made load. */
-  readonly load:
-    | { readonly kind: 'recording'; readonly recording: Recording }
-    | { readonly kind: 'made'; readonly load: MadeLoad }
-  /** A built-in machine's name, or `recorded`: as the steps of the recording took. */
-  readonly machine: string
-  readonly slots: number
-  /** The rank of a request in the order `own`, as code; the lowest goes first. */
-  readonly ownOrder: string
-  readonly candidates: readonly Candidate[]
-}
 
 /** What a policy made of the load; times are milliseconds of simulated time. */
 export interface LabResult extends Candidate {
@@ -52,44 +24,22 @@ export interface LabResult extends Candidate {
  * Runs a load through a policy, as a server's engine would, on simulated time. Throws what a policy
  * does wrong.
  *
- * @param machine - that of the job, which takes a while to be fitted to a recording
+ * @param opened - the job's, which takes a while to be read
  */
 export async function runCandidate(
   job: LabJob,
   candidate: Candidate,
-  machine = machineOf(job),
+  opened = openJob(job),
 ): Promise<LabResult> {
   const { policy, options } = candidate
   const own = policy.endsWith('+own') ? new OwnPolicies(job.ownOrder) : undefined
-  const requests = requestsOf(job)
-  const limits = job.load.kind === 'recording' ? job.load.recording.limits : undefined
   const { results, utilization, preemptions } = await simulateLoad({
+    ...opened,
     policy: () => own?.create(policy, options) ?? createPolicy(policy, options),
-    machine,
-    requests,
     slots: job.slots,
-    contextSize: limits?.contextSize ?? 8192,
-    batchSize: Math.max(limits?.batchSize ?? 2048, job.slots),
   })
   if (own?.problem !== undefined) throw own.problem
   return { ...candidate, ...summarize(results), utilization, preemptions }
-}
-
-function requestsOf({ load }: LabJob): SimulatedRequest[] {
-  if (load.kind === 'made') return madeRequests(load.load)
-  const requests = recordedRequests(load.recording)
-  if (requests.length === 0) throw new Error('The recording has no requests yet')
-  return requests
-}
-
-/** The machine that a job is to run on. Throws where a recording has too few steps to tell. */
-export function machineOf({ machine, load }: LabJob): MachineModel {
-  if (load.kind === 'recording' && machine === 'recorded') {
-    return recordedMachine(load.recording, 'The recording')
-  }
-  const known = builtInMachines.get(machine)
-  if (known === undefined) throw new Error(`There is no machine ${machine}`)
-  return known
 }
 
 function summarize(results: readonly SimulatedAnswer[]) {

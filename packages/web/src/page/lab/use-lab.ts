@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { LabMessage } from './lab-worker.js'
-import type { LabJob, LabResult } from './run-lab.js'
+import type { LabJob } from './lab-job.js'
+import type { LabResult } from './run-lab.js'
 
 /** The lab's work: what is done, and what came of it. */
 export interface Lab {

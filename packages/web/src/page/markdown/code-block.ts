@@ -1,7 +1,8 @@
 import { type ComponentChild, h } from 'preact'
-import { useState } from 'preact/hooks'
+import { CopyButton } from '../copy-button.js'
+import { Highlighted } from './highlighted.js'
 
-/** A block of code, with a button that copies it. */
+/** A block of code in colours, with a button that copies it. */
 export function CodeBlock({
   text,
   language,
@@ -9,19 +10,13 @@ export function CodeBlock({
   readonly text: string
   readonly language: string
 }): ComponentChild {
-  const [isCopied, setCopied] = useState(false)
-  const copy = async (): Promise<void> => {
-    await navigator.clipboard.writeText(text)
-    setCopied(true)
-  }
   const name = language.split(/\s/)[0] ?? ''
   return h('div', { class: 'code' }, [
-    h('div', { class: 'code-head' }, [
-      h('span', null, name),
-      h('button', { type: 'button', class: 'quiet', onClick: () => void copy() }, [
-        isCopied ? 'Copied' : 'Copy',
-      ]),
-    ]),
-    h('pre', { tabIndex: 0, role: 'region', 'aria-label': `Code ${name}` }, h('code', null, text)),
+    h('div', { class: 'code-head' }, [h('span', null, name), h(CopyButton, { text })]),
+    h(
+      'pre',
+      { tabIndex: 0, role: 'region', 'aria-label': `Code ${name}` },
+      h('code', null, h(Highlighted, { text, language: name })),
+    ),
   ])
 }

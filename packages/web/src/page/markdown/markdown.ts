@@ -2,6 +2,7 @@ import { Marked, type Token, type Tokens } from 'marked'
 import { type ComponentChild, h } from 'preact'
 import { useMemo } from 'preact/hooks'
 import { CodeBlock } from './code-block.js'
+import { Formula } from './formula.js'
 import { mathExtensions, type MathToken } from './math.js'
 import { safeLink } from './safe-link.js'
 
@@ -54,10 +55,7 @@ function Block({ token }: { readonly token: Token }): ComponentChild {
   }
 }
 
-const mathOf = ({ text, isBlock }: MathToken): ComponentChild =>
-  isBlock
-    ? h('pre', { class: 'math', tabIndex: 0, role: 'region', 'aria-label': 'Formula' }, text)
-    : h('code', { class: 'math' }, text)
+const mathOf = ({ text, isBlock }: MathToken): ComponentChild => h(Formula, { text, isBlock })
 
 function list({ ordered, start, items }: Tokens.List): ComponentChild {
   const entries = items.map((item, index) => {

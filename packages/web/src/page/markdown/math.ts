@@ -1,6 +1,6 @@
 import type { TokenizerAndRendererExtension } from 'marked'
 
-/** A formula: it is shown as it was written, and Markdown leaves it alone. */
+/** A formula, which Markdown leaves alone. */
 export interface MathToken {
   readonly type: 'math'
   readonly raw: string

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
+import { ColumnHeads } from '../column-heads.js'
 import { formatBytes } from '../format.js'
 import { useServer } from '../server/server-context.js'
 import { PullForm } from './pull-form.js'
@@ -54,11 +55,8 @@ export function ModelsPage(): JSX.Element {
         <table>
           <thead>
             <tr>
-              {['model', 'state', 'size', 'in use by', 'wait for it', 'until'].map((name) => (
-                <th scope="col" key={name}>
-                  {name}
-                </th>
-              ))}
+              <ColumnHeads names={['model', 'state']} />
+              <ColumnHeads names={['size', 'requests', 'waiting for it', 'unloads at']} numbers />
               <td />
             </tr>
           </thead>
@@ -92,10 +90,10 @@ function Row({
         {status.value}
         {status.error !== undefined && <span class="problem"> {status.error}</span>}
       </td>
-      <td>{size === null ? '–' : formatBytes(size)}</td>
+      <td class="number">{size === null ? '–' : formatBytes(size)}</td>
       <td class="number">{users}</td>
       <td class="number">{waiting}</td>
-      <td>{expires === null ? '–' : new Date(expires).toLocaleTimeString()}</td>
+      <td class="number">{expires === null ? '–' : new Date(expires).toLocaleTimeString()}</td>
       <td>
         <button
           class="quiet"

@@ -1,3 +1,5 @@
+import type { EndedActivity } from '@cllm/core'
+
 /** Where the first tokens of a request were, or why nowhere. */
 export interface Origin {
   readonly from: string
@@ -29,4 +31,10 @@ export function cacheText(origin: Origin | undefined): string {
   const { from, why } = origin
   if (from !== 'none') return `, ${hitText(from)}`
   return why === undefined ? '' : `: ${misses[why] ?? why}`
+}
+
+/** How many tokens of a prompt were there already, and where they were: `46 of 52, copied from …`. */
+export function cachedText({ cachedTokens, promptTokens, cache }: EndedActivity): string {
+  const origin = cachedTokens > 0 ? cacheText(cache ?? { from: 'slot' }) : ''
+  return `${cachedTokens} of ${promptTokens}${origin}`
 }

@@ -3,6 +3,8 @@ import type { ActivitySpan } from '@cllm/core'
 /** Pixels of a row, and left of it for its name. */
 const rowHeight = 18
 const labelWidth = 58
+/** Pixels that a time below it needs at least. */
+const labelPixels = 48
 /** Rows for requests that wait. */
 const mostWaits = 8
 
@@ -99,7 +101,8 @@ function drawTime(
   line: string,
 ): void {
   const seconds = (untilMs - fromMs) / 1000
-  const step = [1, 2, 5, 10, 20, 60, 120, 300, 600].find((each) => seconds / each <= 10) ?? 1800
+  const most = Math.min(10, (width - labelWidth) / labelPixels)
+  const step = [1, 2, 5, 10, 20, 60, 120, 300, 600].find((each) => seconds / each <= most) ?? 1800
   const text = context.fillStyle
   for (let ago = 0; ago <= seconds; ago += step) {
     const x = width - (ago / seconds) * (width - labelWidth)

@@ -61,12 +61,12 @@ export function RequestPanel({ id }: { readonly id: string }): JSX.Element {
   }, [id])
   return (
     <section class="card" aria-label="A request">
-      <h2>
-        Request <code>{id}</code>
-      </h2>
-      <p>
+      <div class="card-head">
+        <h2>
+          Request <code>{id}</code>
+        </h2>
         <a href="#scheduler">Close</a>
-      </p>
+      </div>
       {problem !== undefined && <p class="problem">{problem}</p>}
       {report !== undefined && <Timeline report={report} />}
     </section>
@@ -85,7 +85,9 @@ function Timeline({ report }: { readonly report: Report }): JSX.Element {
       </p>
       <ol class="timeline">
         {timeline.map((entry, index) => {
-          const { at_ms: at, until_ms: until = at } = entry
+          // The answer goes on from its first token to the end.
+          const isAnswer = entry.type === 'first_token'
+          const { at_ms: at, until_ms: until = isAnswer ? total : at } = entry
           return (
             <li key={index}>
               <span class="when">{formatMs(at)}</span>
@@ -115,6 +117,8 @@ const bars: Readonly<Record<string, string>> = {
 
 const barOf = (type: string): string => bars[type] ?? 'decode'
 
+const steps = (count = 0): string => `${count} ${count === 1 ? 'step' : 'steps'}`
+
 function textOf(entry: Entry): string {
   const { type, at_ms: at, until_ms: until = at, reasons = {} } = entry
   const ms = formatMs(until - at)
@@ -128,9 +132,9 @@ function textOf(entry: Entry): string {
     case 'admitted':
       return `got slot ${entry.slot} with ${entry.cached_tokens} of its tokens${cacheText(entry.cache)}`
     case 'prefill':
-      return `prompt: ${entry.tokens} tokens in ${entry.chunks} steps, ${ms}`
+      return `prompt: ${entry.tokens} tokens in ${steps(entry.chunks)}, ${ms}`
     case 'paused':
-      return `paused for ${entry.steps} steps, ${ms}`
+      return `paused for ${steps(entry.steps)}, ${ms}`
     case 'preempted':
       return 'lost its slot'
     case 'first_token':

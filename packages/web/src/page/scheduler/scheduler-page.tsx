@@ -2,6 +2,7 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { StackedChart } from '../chart.js'
 import { useServer } from '../server/server-context.js'
+import { EndedRequests } from './ended-requests.js'
 import { Slots, Tiers } from './kv-tables.js'
 import { Figures, Queue, Tenants } from './tables.js'
 import { Gantt } from './gantt.js'
@@ -89,11 +90,12 @@ function Live({
         />
       </section>
       <Queue state={state} />
+      <EndedRequests state={state} />
       <div class="cards">
         <Figures state={state} />
         <PolicyForm model={model} inForce={state.policy} />
         <section class="card" aria-label="Steps">
-          <h2>What steps compute</h2>
+          <h2>What steps compute, the last minute</h2>
           <StackedChart
             label="Tokens of answers and prompts in each of the last 60 seconds"
             series={[

@@ -13,7 +13,7 @@ export class ServerError extends Error {
 const keyName = 'cllm-key'
 
 interface Call {
-  readonly method?: 'GET' | 'POST' | 'PUT'
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal

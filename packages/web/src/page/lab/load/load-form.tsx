@@ -1,8 +1,10 @@
 import type { JSX } from 'preact'
+import { type FileDraft, FileForm, readFirst } from './file-form.js'
+import type { LabJob, LoadFile } from '../lab-job.js'
 import type { MadeLoad } from './made-load.js'
-import type { LabJob } from './run-lab.js'
 
-type Source = LabJob['load']['kind']
+/** Where a load comes from. */
+export type Source = LabJob['load']['kind']
 
 const fields: readonly (readonly [name: keyof MadeLoad, label: string])[] = [
   ['requests', 'Requests'],
@@ -20,20 +22,35 @@ const machines = [
   ['two-cores', '0.6B on two CPU cores'],
 ] as const
 
-/** What to run: the last minutes of the server or a made load, and on which machine. */
+/** What to run: the last minutes of the server, a file or a made load, and on which machine. */
 export function LoadForm(props: {
   readonly source: Source
   readonly made: MadeLoad
+  readonly file: FileDraft
   readonly machine: string
   readonly slots: number
   readonly setSource: (source: Source) => void
   readonly setMade: (made: MadeLoad) => void
+  readonly setRequests: (requests: number) => void
+  /** Takes a file, which is the source then. */
+  readonly onFile: (file: LoadFile) => void
   readonly setMachine: (machine: string) => void
   readonly setSlots: (slots: number) => void
 }): JSX.Element {
-  const { source, made, machine, slots, setSource, setMade, setMachine, setSlots } = props
+  const { source, made, file, machine, slots, onFile } = props
+  const { setSource, setMade, setRequests, setMachine, setSlots } = props
+  const isRecorded =
+    source === 'recording' || (source === 'file' && file.file?.isRecording === true)
   return (
-    <section class="card" aria-label="Load">
+    <section
+      class="card"
+      aria-label="Load"
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        event.preventDefault()
+        void readFirst(event.dataTransfer?.files).then((file) => file && onFile(file))
+      }}
+    >
       <h2>Load</h2>
       <div class="fields">
         <label>
@@ -44,12 +61,13 @@ export function LoadForm(props: {
           >
             <option value="made">a made load</option>
             <option value="recording">this server's last minutes</option>
+            <option value="file">a file</option>
           </select>
         </label>
         <label>
           Machine
           <select value={machine} onChange={(event) => setMachine(event.currentTarget.value)}>
-            {source === 'recording' && <option value="recorded">this server's, as recorded</option>}
+            {isRecorded && <option value="recorded">the recorded one</option>}
             {machines.map(([name, about]) => (
               <option key={name} value={name}>
                 {about}
@@ -67,6 +85,7 @@ export function LoadForm(props: {
             onInput={(event) => setSlots(Number(event.currentTarget.value))}
           />
         </label>
+        {source === 'file' && <FileForm draft={file} onFile={onFile} onRequests={setRequests} />}
         {source === 'made' &&
           fields.map(([name, label]) => (
             <label key={name}>

@@ -1,0 +1,59 @@
+import type { z } from 'zod'
+import { datasetError } from './dataset-error.js'
+
+/** An object and the line, from 1, that it was on. */
+export interface JsonLine<T> {
+  readonly line: number
+  readonly value: T
+}
+
+/**
+ * The objects of a text with one JSON object per line; empty lines are skipped.
+ *
+ * @throws `invalid_dataset` with the line of the first object that does not match the schema
+ */
+export function parseJsonLines<T>(text: string, file: string, schema: z.ZodType<T>): JsonLine<T>[] {
+  return text.split(/\r?\n/).flatMap((text, index) => {
+    if (text.trim() === '') return []
+    const line = index + 1
+    let value: unknown
+    try {
+      value = JSON.parse(text)
+    } catch (error) {
+      throw datasetError(file, line, `not JSON: ${(error as Error).message}`)
+    }
+    const result = schema.safeParse(value)
+    if (!result.success) throw datasetError(file, line, problemOf(result.error))
+    return [{ line, value: result.data }]
+  })
+}
+
+/**
+ * The value of a JSON text.
+ *
+ * @param expected - what it could have been beside JSON, for the message
+ * @throws `invalid_dataset` naming the file and its problem
+ */
+export function parseJson<T>(
+  text: string,
+  file: string,
+  schema: z.ZodType<T>,
+  expected = 'not JSON',
+): T {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (error) {
+    throw datasetError(file, undefined, `${expected}: ${(error as Error).message}`)
+  }
+  const result = schema.safeParse(value)
+  if (!result.success) throw datasetError(file, undefined, problemOf(result.error))
+  return result.data
+}
+
+/** The first problem, with its field. */
+function problemOf(error: z.ZodError): string {
+  const [issue] = error.issues
+  const path = issue?.path.join('.') ?? ''
+  return path === '' ? (issue?.message ?? 'not valid') : `${path}: ${issue?.message}`
+}

@@ -1,0 +1,26 @@
+// For pages, which have no files: what this leads to needs nothing of Node.
+import type { SimulatedRequest } from '@cllm/simulation'
+import { azureItems } from './datasets/sources/azure-items.js'
+import { mooncakeItems } from './datasets/sources/mooncake-items.js'
+import { tokenIds } from './simulate/token-ids.js'
+
+export { parseRecording } from './simulate/recording-schema.js'
+
+/**
+ * The first requests in the text of a trace, at their times: JSON lines are Mooncake's, others Azure's CSV.
+ *
+ * @param file - its name, for messages
+ * @param count - the most
+ * @throws `invalid_dataset`
+ */
+export function tracedRequests(text: string, file: string, count: number): SimulatedRequest[] {
+  const read = text.trimStart().startsWith('{') ? mooncakeItems : azureItems
+  return read(text, file)
+    .slice(0, count)
+    .map((item, index) => ({
+      id: String(index),
+      arrival: item.atMs ?? 0,
+      prompt: () => tokenIds(item),
+      maxTokens: item.outputTokens,
+    }))
+}

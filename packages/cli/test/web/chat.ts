@@ -1,0 +1,114 @@
+import type { Test } from 'tap'
+import { auditAll, type Visit } from './browser.js'
+
+const figures = /TTFT .* tokens\/s · \d+ tokens · \d+ of \d+ cached/
+const weather = JSON.stringify([
+  {
+    type: 'function',
+    function: {
+      name: 'weather',
+      parameters: {
+        type: 'object',
+        properties: { city: { enum: ['Rome', 'Oslo'] } },
+        required: ['city'],
+      },
+    },
+  },
+])
+
+/** Settings, another answer, another question, and what the browser keeps. */
+export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> {
+  await page.getByRole('link', { name: 'Chat' }).click()
+  await page.getByRole('button', { name: 'New chat' }).click()
+  await page.getByText('Settings').click()
+  await page.getByLabel('Most tokens').fill('30')
+  await page.getByLabel('Temperature').fill('0')
+  await page.getByLabel('Message').fill('Once upon a time')
+  await page.getByLabel('Message').press('Enter')
+  await page.getByText(/· 30 tokens ·/).waitFor()
+  await auditAll(t, page)
+
+  await page.getByRole('button', { name: 'Regenerate' }).click()
+  await page.getByText('2 of 2').waitFor()
+  await page.getByText(figures).waitFor()
+  await page.getByRole('button', { name: 'Branch before' }).click()
+  await page.getByText('1 of 2').waitFor()
+  await page.getByRole('button', { name: 'Edit' }).click()
+  await page.getByLabel('Edit the message').fill('There was a dragon')
+  await page.getByRole('button', { name: 'Send' }).first().click()
+  await page.getByText('There was a dragon').first().waitFor()
+  await page.getByText(figures).waitFor()
+  t.equal(await page.locator('.turn').count(), 2, 'the edited question took its place')
+
+  const saved = page.waitForEvent('download')
+  await page.getByRole('button', { name: 'Export Markdown' }).click()
+  t.equal((await saved).suggestedFilename(), 'Once upon a time.md')
+  await page.reload()
+  await page.getByRole('button', { name: 'Once upon a time', exact: true }).click()
+  t.equal(await page.locator('.turn').count(), 2, 'the browser keeps it')
+  t.equal(await page.getByLabel('Most tokens').inputValue(), '30', 'and the settings')
+}
+
+/** A model calls a tool, its user says what that gave, and the model answers. */
+export async function toolsByHand(t: Test, { page }: Visit): Promise<void> {
+  await page.getByRole('button', { name: 'New chat' }).click()
+  await page.getByText('Settings').click()
+  await page.getByLabel(/^Tools/).fill(weather)
+  await page.getByLabel('Calls of tools').selectOption('required')
+  await page.getByLabel('Most tokens').fill('60')
+  await page.getByLabel('Message').fill('How is the weather?')
+  await page.getByLabel('Message').press('Enter')
+  await page.getByRole('region', { name: 'Arguments of weather' }).first().waitFor()
+  const result = page.getByLabel(/^Result of weather/)
+  await result.first().waitFor()
+  t.match(await page.locator('.call pre').first().innerText(), /"city": "(Rome|Oslo)"/)
+  for (const field of await result.all()) await field.fill('sunny')
+  await page.getByLabel('Calls of tools').selectOption('none')
+  await page.getByLabel('Most tokens').fill('9')
+  await auditAll(t, page)
+  await page.getByRole('button', { name: /^Give the result/ }).click()
+  await page.getByRole('region', { name: 'Result of weather' }).first().waitFor()
+  await page.locator('.turn').nth(3).getByText(figures).waitFor()
+  await page.locator('.turn').nth(2).getByRole('button', { name: 'Edit' }).click()
+  await page
+    .getByLabel(/^Result of weather/)
+    .first()
+    .fill('snow')
+  await page.getByRole('button', { name: /^Give the result/ }).click()
+  await page.getByText('2 of 2').waitFor()
+  await page.locator('.turn').nth(3).getByText(figures).waitFor()
+  t.match(await page.locator('.turn').nth(2).innerText(), /snow/)
+  await page.getByLabel(/^Tools/).fill('')
+}
+
+/** An answer that is not waited for. */
+export async function stops(t: Test, { page }: Visit): Promise<void> {
+  await page.getByRole('button', { name: 'New chat' }).click()
+  await page.getByLabel('Most tokens').fill('200')
+  await page.getByLabel('Message').fill('A long story')
+  await page.getByLabel('Message').press('Enter')
+  await page.locator('.assistant .markdown').waitFor()
+  await page.getByRole('button', { name: 'Stop' }).click()
+  await page.getByText('Stopped').waitFor()
+  t.ok(await page.getByRole('button', { name: 'Send' }).isVisible())
+}
+
+/** Code, a formula and a table, in what the server answers. */
+export async function richAnswers(t: Test, { page, shoot }: Visit): Promise<void> {
+  await page.getByRole('link', { name: 'Chat' }).click()
+  await page.getByText('Settings').click()
+  await page.getByLabel('Temperature').fill('0')
+  await page.getByLabel('Most tokens').fill('400')
+  await page.getByLabel('Message').fill('How is a mean computed?')
+  await page.getByLabel('Message').press('Enter')
+  await page.locator('.code .hljs-keyword').first().waitFor()
+  await page.locator('.formula .katex-display').waitFor()
+  await page.locator('.markdown p .katex').first().waitFor()
+  await page.getByText(figures).waitFor()
+  t.ok(await page.locator('.formula pre').isHidden(), 'in place of its source')
+  t.equal(await page.evaluate('document.fonts.check("16px KaTeX_Main")'), true)
+  t.equal(await page.locator('.markdown table').count(), 1)
+  await page.getByText('Settings').click()
+  await shoot('chat')
+  await auditAll(t, page)
+}

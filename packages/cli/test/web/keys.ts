@@ -1,0 +1,80 @@
+import type { Test } from 'tap'
+import { auditAll, auditPage, type Visit } from './browser.js'
+
+/** The page asks for a key, and keeps it until its tab is closed. */
+export async function asksForKey(t: Test, { page, url }: Visit, key: string): Promise<void> {
+  await page.goto(`${url}/ui/#scheduler`)
+  await page.getByRole('alert').first().waitFor()
+  t.same(await auditPage(page), [])
+  await page.locator('input[type=password]').fill('another')
+  await page.getByRole('button', { name: 'Use it' }).click()
+  await page
+    .getByText(/valid here/)
+    .first()
+    .waitFor()
+  await page.locator('input[type=password]').fill(key)
+  await page.getByRole('button', { name: 'Use it' }).click()
+  await page.getByText('In force: adaptive+fcfs').waitFor()
+  await page.reload()
+  await page.getByText('In force: adaptive+fcfs').waitFor()
+  t.equal(await page.evaluate('localStorage.getItem("cllm-key")'), null, 'until the tab is closed')
+}
+
+/** A key is made, shown once, used, and revoked; what is wrong is told. */
+export async function keysPage(t: Test, { page, url, shoot }: Visit): Promise<void> {
+  const status = async (key: string): Promise<number> => {
+    const answer = await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } })
+    await answer.text()
+    return answer.status
+  }
+  await page.getByRole('link', { name: 'Keys' }).click()
+  await page.getByRole('row', { name: /^ops ops admin .* this page's/ }).waitFor()
+  await page.getByLabel('Name').fill('ann')
+  await page.getByLabel('Tenant').fill('shop')
+  await page.getByLabel('Requests a minute').fill('60')
+  await page.getByRole('button', { name: 'Make the key' }).click()
+  const secret = await page.locator('.secret code').innerText()
+  t.match(secret, /^cllm_[\w-]{43}$/)
+  t.equal(await status(secret), 200, 'it is valid at once')
+  const row = page.getByRole('row', { name: /^ann shop user 60 / })
+  await row.waitFor()
+  await auditAll(t, page)
+  await shoot('keys')
+  await page.getByRole('button', { name: 'I have it' }).click()
+  await page.reload()
+  await row.waitFor()
+  t.notOk((await page.content()).includes(secret), 'it is shown once')
+
+  await page.getByLabel('Name').fill('ann')
+  await page.getByRole('button', { name: 'Make the key' }).click()
+  await page.getByText(/there is a key "ann" already/).waitFor()
+  await row.getByRole('button', { name: 'Revoke ann' }).click()
+  await page.getByRole('button', { name: 'Keep it' }).click()
+  await row.getByRole('button', { name: 'Revoke ann' }).click()
+  await page.getByRole('button', { name: 'Revoke ann for good' }).click()
+  await page.getByText('ann is revoked').waitFor()
+  t.equal(await status(secret), 401)
+  t.equal(await row.count(), 0)
+}
+
+/** What the key has used, in a table and as a file. */
+export async function usage(t: Test, { page, url }: Visit, key: string): Promise<void> {
+  const answered = await fetch(`${url}/v1/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}` },
+    body: JSON.stringify({ model: 'answers.md', prompt: 'Once', max_tokens: 5, ignore_eos: true }),
+  })
+  t.equal(answered.status, 200)
+  await answered.text()
+  await page.getByRole('link', { name: 'Usage' }).click()
+  await page.getByRole('combobox', { name: 'By' }).selectOption('key')
+  const row = page.getByRole('row', { name: /^ops \d/ })
+  await row.waitFor()
+  t.match(await row.innerText(), /ops\s+1\s+0\s+\d+\s+\d+\s+5/)
+  const saved = page.waitForEvent('download')
+  await page.getByRole('button', { name: 'Save as CSV' }).click()
+  t.equal((await saved).suggestedFilename(), 'usage.csv')
+  await page.getByRole('textbox', { name: 'To', exact: true }).fill('2000-01-01')
+  await page.getByText(/Nothing was asked for, |expected/).waitFor()
+  await auditAll(t, page)
+}

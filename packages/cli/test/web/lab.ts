@@ -1,0 +1,60 @@
+import type { Test } from 'tap'
+import { auditAll, type Visit } from './browser.js'
+
+/** A made load, the last minutes and files, through policies, and one of them applied. */
+export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
+  await page.getByRole('link', { name: 'Lab' }).click()
+  await page.getByLabel('Requests', { exact: true }).fill('40')
+  const run = page.getByRole('button', { name: 'Run' })
+  await run.click()
+  const results = page.getByRole('region', { name: 'Results' })
+  await results.getByRole('columnheader', { name: 'adaptive+sjf' }).waitFor()
+  t.match(await results.innerText(), /TTFT p50\s+[\d.]+ m?s.*\s+[\d.]+ m?s/)
+
+  await page.getByLabel('Requests of').selectOption('a file')
+  await run.click()
+  await page.getByText('Choose a file first').waitFor()
+  const trace = 'TIMESTAMP,ContextTokens,GeneratedTokens\n'
+  const rows = Array.from({ length: 9 }, (_, at) => `2023-11-16 18:15:4${at},${300 + at},20\n`)
+  const file = {
+    name: 'trace.csv',
+    mimeType: 'text/csv',
+    buffer: Buffer.from(trace + rows.join('')),
+  }
+  await page.getByLabel(/^File/).setInputFiles(file)
+  await page.getByText('trace.csv: a trace').waitFor()
+  await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('adaptive+own')
+  await page.getByLabel(/^The order own/).fill('-request.promptTokens')
+  await run.click()
+  await results.getByRole('columnheader', { name: 'adaptive+own' }).waitFor()
+  await auditAll(t, page)
+  await page.getByLabel(/^File/).setInputFiles({ ...file, buffer: Buffer.from(`${trace}1,2\n`) })
+  await run.click()
+  await page.getByText(/adaptive\+own: trace\.csv:2: /).waitFor()
+
+  const recording = await (await fetch(`${url}/admin/recorder`)).text()
+  await page.evaluate(`(() => {
+    const dataTransfer = new DataTransfer()
+    dataTransfer.items.add(new File([${JSON.stringify(recording)}], 'recording.json'))
+    const drop = new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true })
+    document.querySelector('[aria-label="Load"]').dispatchEvent(drop)
+  })()`)
+  await page.getByText('recording.json: a recording').waitFor()
+  t.equal(await page.getByLabel('Slots').inputValue(), '4', 'as it was recorded')
+  await page.getByLabel('Machine').selectOption('8B on a large GPU')
+  await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('static+fcfs')
+  await run.click()
+  await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
+
+  await page.getByLabel('Requests of').selectOption("this server's last minutes")
+  await run.click()
+  await page.getByText(/\d+ requests and \d+ steps of/).waitFor()
+  await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
+  t.match(await results.innerText(), /✓/, 'which one is better shows')
+  await shoot('lab')
+  await page.getByRole('button', { name: 'Apply adaptive+fcfs' }).click()
+  await page.getByText('adaptive+fcfs is in force on the server').waitFor()
+  t.match(await (await fetch(`${url}/admin/scheduler`)).json(), {
+    data: { policy: 'adaptive+fcfs' },
+  })
+}

@@ -1,0 +1,32 @@
+import type { Test } from 'tap'
+import { auditAll, tabTo, type Visit } from './browser.js'
+
+/** A model is unloaded and loaded; one that no source has is told so. */
+export async function models(t: Test, { page }: Visit): Promise<void> {
+  await page.getByRole('link', { name: 'Models' }).click()
+  await page.getByRole('button', { name: 'Unload stories15m' }).click()
+  await page.getByText('stories15m is unloaded').waitFor()
+  await page.getByRole('button', { name: 'Load stories15m', exact: true }).click()
+  await page.getByText('stories15m is loaded').waitFor()
+  await page.getByLabel('A name, or').fill('no-such-model')
+  await page.getByRole('button', { name: 'Fetch' }).click()
+  await page.getByText(/no-such-model/).waitFor()
+  await auditAll(t, page)
+}
+
+/** All of it without a mouse. */
+export async function keyboard(t: Test, { page, url }: Visit): Promise<void> {
+  await page.goto(`${url}/ui/`)
+  await page.reload()
+  await tabTo(page, 'Scheduler')
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Scheduler' }).waitFor()
+  await page.reload()
+  await tabTo(page, 'Chat')
+  await page.keyboard.press('Enter')
+  await tabTo(page, 'Message')
+  await page.keyboard.type('Once upon')
+  await page.keyboard.press('Enter')
+  await page.getByText(/TTFT/).waitFor()
+  t.match(await page.locator('.assistant').innerText(), /\w/)
+}

@@ -1,0 +1,99 @@
+import { readFileSync } from 'node:fs'
+import type { Test } from 'tap'
+import { auditAll, type Visit } from './browser.js'
+
+/** What the requests of the page's docs begin with. */
+const docs = readFileSync(new URL('../../../../docs/web-page.md', import.meta.url), 'utf8')
+const [, prefix = ''] = /"prompt": "(.*) '\$end'/.exec(docs) ?? []
+
+/** Sends a request as another client does; resolves with its status when its answer has ended. */
+async function ask(url: string, prompt: string, tokens: number, tenant: string): Promise<number> {
+  const response = await fetch(`${url}/generate`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-cllm-tenant': tenant },
+    body: JSON.stringify({ prompt, max_tokens: tokens, ignore_eos: true }),
+  })
+  await response.text()
+  return response.status
+}
+
+/** Clients that ask one request after the other until they are told to end. */
+function underLoad(url: string, clients: number) {
+  const statuses = new Set<number>()
+  const over = new AbortController()
+  const client = async (_: unknown, index: number): Promise<void> => {
+    for (let count = 0; !over.signal.aborted; count++) {
+      const prompt = `Story ${index} of ${count}: ${'there was a dog '.repeat((count * 7) % 12)}`
+      statuses.add(await ask(url, prompt, 20 + ((count * 13) % 50), `team-${index % 3}`))
+    }
+  }
+  const all = Promise.all(Array.from({ length: clients }, client))
+  return {
+    statuses,
+    async end() {
+      over.abort()
+      await all
+    },
+  }
+}
+
+/**
+ * What somebody does who has started a server for the first time: chats, sees what two requests share,
+ * sets another policy while others use the server, and watches it.
+ */
+export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<void> {
+  await page.goto(url)
+  t.equal(page.url(), `${url}/ui/`, 'a browser is sent to the page')
+  await page.getByLabel('Message').fill('Tell me a story about a dog.')
+  await page.getByLabel('Message').press('Enter')
+  await page.getByText(/TTFT .* tokens\/s · \d+ tokens · \d+ of \d+ cached/).waitFor()
+  t.match(await page.locator('.assistant .markdown').innerText(), /\w+ \w+/)
+
+  await page.getByRole('link', { name: 'Scheduler' }).click()
+  await page.getByText('In force: adaptive+fcfs').waitFor()
+  const shared = [' whale', ' ship'].map(
+    async (end, index) => await ask(url, prefix + end, 30, `reader-${index}`),
+  )
+  t.same(await Promise.all(shared), [200, 200])
+  const ended = page.getByRole('region', { name: 'Requests that ended' })
+  // Where one came so late that the other had ended, it has that one's slot.
+  const origin = '(copied from another slot|in the slot already)'
+  const row = ended
+    .getByRole('row', { name: new RegExp(`reader-\\d done .* \\d\\d of \\d+, ${origin}`) })
+    .first()
+  await row.waitFor()
+  const [, cached, all] = /(\d+) of (\d+), /.exec(await row.innerText()) ?? []
+  t.ok(Number(cached) > 40 && Number(cached) < Number(all), `${cached} of ${all} tokens`)
+  await row.getByRole('link').click()
+  await page.getByText(new RegExp(`got slot \\d with \\d+ of its tokens, ${origin}`)).waitFor()
+  await shoot('prefix')
+  await page.getByRole('link', { name: 'Close' }).click()
+
+  const load = underLoad(url, 10)
+  t.teardown(async () => await load.end())
+  await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
+  await page.getByText('all slots were taken').first().waitFor()
+  await page.getByRole('img', { name: /\d of \d slots busy, [1-9]\d* requests wait/ }).waitFor()
+  await page.getByRole('link', { name: 'Chat' }).click()
+  await page.getByRole('button', { name: 'New chat' }).click() // a slot has no room for two stories
+  await page.getByLabel('Message').fill('And one about a cat?')
+  await page.getByLabel('Message').press('Enter')
+  await page.getByText(/Number \d+ in the queue, first token in about \d/).waitFor()
+  await page.getByRole('link', { name: 'Scheduler' }).click()
+  await page.getByLabel('Another one').selectOption('chunked+fair')
+  await page.getByRole('button', { name: 'Set the policy' }).click()
+  await page.getByText('In force: chunked+fair').waitFor()
+  await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
+  const answer = await fetch(`${url}/admin/scheduler`)
+  t.match(await answer.json(), { data: { policy: 'chunked+fair' } })
+  await page.getByRole('region', { name: 'Queue' }).getByRole('link').last().click()
+  await page.getByText(/waited .*all slots were taken/).waitFor()
+  await page.getByText(/ended: length/).waitFor()
+  await page.getByRole('rowheader', { name: 'team-2' }).waitFor()
+  await page.getByRole('link', { name: 'Close' }).click()
+  await shoot('scheduler', page.getByText(/\b[6-9]\d requests ended/))
+  await load.end()
+  t.same([...load.statuses], [200], 'nobody noticed')
+  t.match(await page.getByLabel('Figures').innerText(), /TTFT\s+\d.*\nITL\s+\d/)
+  await auditAll(t, page)
+}

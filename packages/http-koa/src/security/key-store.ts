@@ -1,0 +1,20 @@
+import type { ApiKey } from './api-key.js'
+
+/** Where the keys of a server are kept, for admins who change them while it runs. */
+export interface KeyStore {
+  /** The keys, with their hashes and without their secrets. */
+  readonly list: () => Promise<readonly ApiKey[]>
+  /**
+   * Adds a key, which is valid from then on.
+   *
+   * @returns its secret, which is kept nowhere
+   * @throws `invalid_request` where there is a key of this name
+   */
+  readonly add: (key: Omit<ApiKey, 'hash'>) => Promise<string>
+  /**
+   * Removes a key, which is valid no longer.
+   *
+   * @throws `invalid_request` where there is none of this name
+   */
+  readonly remove: (name: string) => Promise<void>
+}

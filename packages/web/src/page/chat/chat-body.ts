@@ -1,0 +1,42 @@
+import type { Turn } from './conversation.js'
+import type { ChatSettings } from './settings.js'
+
+/** The body of `POST /v1/chat/completions`. Throws a SyntaxError where the tools are no JSON. */
+export function chatBody(turns: readonly Turn[], settings: ChatSettings): object {
+  const { model, system, temperature, topP, maxTokens, seed, effort } = settings
+  const number = (field: string, text: string): object =>
+    text.trim() === '' ? {} : { [field]: Number(text) }
+  const messages = turns.flatMap((turn, index) => messagesOf(turn, turns[index + 1]))
+  return {
+    ...(model === '' ? {} : { model }),
+    messages: system.trim() === '' ? messages : [{ role: 'system', content: system }, ...messages],
+    ...number('temperature', temperature),
+    ...number('top_p', topP),
+    ...number('max_tokens', maxTokens),
+    ...number('seed', seed),
+    ...(effort === '' ? {} : { reasoning_effort: effort }),
+    ...toolsOf(settings),
+    stream: true,
+    stream_options: { include_usage: true },
+  }
+}
+
+function toolsOf({ tools, toolChoice }: ChatSettings): object {
+  if (tools.trim() === '') return {}
+  const choice = toolChoice === '' ? {} : { tool_choice: toolChoice }
+  return { tools: JSON.parse(tools) as unknown, ...choice }
+}
+
+/** A turn as messages. Calls that nobody gave a result for are left out: models wait for one. */
+function messagesOf(turn: Turn, next: Turn | undefined): object[] {
+  const { role, content, calls = [], results = [] } = turn
+  if (role === 'tool') {
+    return results.map(({ call, content }) => ({ role, tool_call_id: call, content }))
+  }
+  if (role === 'user') return [{ role, content }]
+  if (next?.role !== 'tool') return content === '' ? [] : [{ role, content }]
+  const toolCalls = calls.map(({ id, name, arguments: given }) => {
+    return { id, type: 'function', function: { name, arguments: given } }
+  })
+  return [{ role, content, tool_calls: toolCalls }]
+}

@@ -1,0 +1,16 @@
+/** What a key may do, as the server's `/admin/keys` has it; null: the server's limit, or none. */
+export interface KeyTerms {
+  readonly name: string
+  readonly tenant: string
+  readonly role: 'user' | 'admin'
+  readonly requests_per_minute: number | null
+  readonly tokens_per_minute: number | null
+  readonly tokens_per_month: number | null
+}
+
+/** The limits of a key, and what they are called. */
+export const limits = [
+  ['requests_per_minute', 'Requests a minute'],
+  ['tokens_per_minute', 'Tokens a minute'],
+  ['tokens_per_month', 'Tokens a month'],
+] as const
