@@ -137,9 +137,9 @@ async function partitions() {
     const url = `redis://${host}:${cluster.redis.port}`
     workers.push(await cluster.worker({ url, inside }))
     await pause(2000)
-    for (const [what, begin, end] of [
-      ['partition', cut, mend],
-      ['one way', mute, unmute],
+    for (const { what, begin, end } of [
+      { what: 'partition', begin: cut, end: mend },
+      { what: 'one way', begin: mute, end: unmute },
     ]) {
       for (const seconds of [3, 15]) {
         await once(parts, `${what}, ${seconds} s`, async (mark) => {

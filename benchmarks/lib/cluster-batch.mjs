@@ -1,6 +1,11 @@
 import { startCluster } from './cluster-processes.mjs'
 import { pause } from './servers.mjs'
 
+async function after(before, next) {
+  await before
+  await next()
+}
+
 /** A batch while a worker, a front, Redis, and then a worker and a front again are killed. */
 export async function batch(model, count) {
   const cluster = await startCluster({ model, slots: 16, durable: true })
@@ -13,7 +18,7 @@ export async function batch(model, count) {
     list.push(await start())
   }
   const killFront = async () => await kill(fronts, startFront)
-  const killWorker = async () => await kill(workers, cluster.worker)
+  const killWorker = async () => await kill(workers, async () => await cluster.worker())
   const killRedis = async () => {
     await redis.kill()
     await pause(1000)
@@ -71,7 +76,7 @@ export async function batch(model, count) {
     if (completed + failed >= at[0]) {
       at.shift()
       const next = kills.shift()
-      killing = killing.then(next)
+      killing = after(killing, next)
     }
     if (/completed|failed|expired/.test(found.status)) ended = found
   }

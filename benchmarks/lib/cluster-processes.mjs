@@ -13,7 +13,7 @@ const running = new Set()
 process.once('exit', () => running.forEach((child) => child.kill('SIGKILL')))
 
 /** A process of `cllm`, once it has printed its first line. */
-export async function startProcess(args, { inside = [] } = {}) {
+async function startProcess(args, { inside = [] } = {}) {
   const [command, ...words] = [...inside, process.execPath, bin, ...args.map(String)]
   const child = spawn(command, words, { stdio: ['ignore', 'pipe', 'pipe'] })
   running.add(child)

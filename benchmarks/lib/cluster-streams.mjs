@@ -35,7 +35,7 @@ export async function undisturbed(url, requests) {
  * @param urls returns the fronts that take requests now
  */
 export function keepAsking(urls, requests, expected) {
-  let isOver = false
+  const over = new AbortController()
   let turn = 0
   const found = { same: 0, streams: 0, tokens: 0, lost: 0, repeated: 0, changed: 0, failed: 0 }
   const errors = []
@@ -43,14 +43,14 @@ export function keepAsking(urls, requests, expected) {
   const times = []
   const firsts = []
   const loop = async (body, index) => {
-    while (!isOver) {
+    while (!over.signal.aborted) {
       const all = urls()
       if (all.length === 0) {
         await pause(20)
         continue
       }
       const began = performance.now()
-      const answer = await complete(all[turn++ % all.length], { body })
+      const answer = await complete(all[turn++ % all.length], { body, fresh: true })
       found.streams++
       found.tokens += answer.tokens.length
       if (!answer.ended) {
@@ -70,7 +70,7 @@ export function keepAsking(urls, requests, expected) {
     firsts,
     errors,
     async stop() {
-      isOver = true
+      over.abort()
       await loops
       const { same: _, ...shown } = found
       return shown
@@ -79,7 +79,7 @@ export function keepAsking(urls, requests, expected) {
 }
 
 /** `same`, or what is wrong with the tokens of an answer. */
-export function compare(tokens, expected) {
+function compare(tokens, expected) {
   const at = expected.findIndex((token, index) => token !== tokens[index])
   if (at < 0) return tokens.length === expected.length ? 'same' : 'repeated'
   if (tokens[at] === undefined || expected.slice(at + 1, at + 6).includes(tokens[at])) {

@@ -7,10 +7,10 @@ const agent = new Agent({ keepAlive: true, maxSockets: Infinity })
  * Asks llama-server's `POST /completion` for a greedy answer and says how it ended: its status, its
  * tokens, its text, the counts that the server told, and whether its last event came. `leaveAfter`
  * tokens the client goes (before any with 0, before the answer's head with -1); `restMs` it rests
- * after each chunk.
+ * after each chunk; `fresh`: over a connection of its own, which no server closes just then.
  */
 export async function complete(url, job) {
-  const { body, leaveAfter = Infinity, restMs = 0, timeoutMs = 600_000 } = job
+  const { body, leaveAfter = Infinity, restMs = 0, timeoutMs = 600_000, fresh = false } = job
   const answer = {
     status: 0,
     tokens: [],
@@ -29,7 +29,8 @@ export async function complete(url, job) {
   try {
     const response = await new Promise((resolve, reject) => {
       const headers = { 'content-type': 'application/json' }
-      sent = request(new URL('/completion', url), { method: 'POST', agent, headers }, resolve)
+      const options = { method: 'POST', agent: fresh ? false : agent, headers }
+      sent = request(new URL('/completion', url), options, resolve)
       sent.on('error', reject)
       sent.on('close', () => reject(new Error('closed before the answer')))
       sent.end(JSON.stringify({ temperature: 0, return_tokens: true, ...body }), () => {
