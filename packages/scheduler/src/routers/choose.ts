@@ -27,7 +27,7 @@ const near = { share: 0.25, steps: 1 }
 /**
  * A worker whose cost is about the least. Of several, two are drawn by the request's id and the better one
  * is taken. Several fronts do not see each other's placements yet and would otherwise choose the same one, so
- * each draws among as many as it takes for that to be unlikely (see {@link spread}).
+ * each draws among as many as it takes for that to be unlikely (see `spread`).
  */
 export function nearlyLeastBy(
   id: string,
