@@ -55,7 +55,7 @@ export async function toolsByHand(t: Test, { page }: Visit): Promise<void> {
   await page.getByText('Settings').click()
   await page.getByLabel(/^Tools/).fill(weather)
   await page.getByLabel('Calls of tools').selectOption('required')
-  await page.getByLabel('Most tokens').fill('60')
+  await page.getByLabel('Most tokens').fill('120')
   await page.getByLabel('Message').fill('How is the weather?')
   await page.getByLabel('Message').press('Enter')
   await page.getByRole('region', { name: 'Arguments of weather' }).first().waitFor()
