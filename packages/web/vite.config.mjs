@@ -34,7 +34,8 @@ export default defineConfig({
     assetsInlineLimit: 0,
     reportCompressedSize: false,
     chunkSizeWarningLimit: 1000,
-    license: { fileName: 'licenses.md' }, // those of what is in the bundle
+    // those of what is in the bundle; a name like LICENSE would keep npm from adding ours
+    license: { fileName: 'third-party.md' },
   },
   plugins: [oneFontFormat],
   resolve: {

@@ -1,5 +1,12 @@
 import { FakeTokenizer, drive } from '@cllm/core/testing'
-import { llamaServerProtocol, nativeProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
+import {
+  buildRequest,
+  llamaServerProtocol,
+  nativeProtocol,
+  ollamaProtocol,
+  openAiProtocol,
+} from '@cllm/http-koa'
+import t from 'tap'
 import { testEach } from '../each-client.js'
 import { serve, until } from '../serve.js'
 
@@ -311,4 +318,13 @@ testEach('a backend without embeddings', async (t) => {
   const answer = await server.post('/v1/embeddings', { input: 'a' })
   t.equal(answer.status, 400)
   t.match(await answer.json(), { error: { code: 'unsupported', param: 'input' } })
+})
+
+t.test('a negative seed is a random one, whatever the operator has set', (t) => {
+  const defaults = { maxTokens: 9, sampling: {}, set: { seed: 5, topK: 3 } }
+  const sampling = (seed?: number) => buildRequest({ text: 'p' }, { seed }, defaults).sampling
+  t.strictSame(sampling(), { seed: 5, topK: 3 })
+  t.strictSame(sampling(7), { seed: 7, topK: 3 })
+  t.strictSame(sampling(-1), { topK: 3 })
+  t.end()
 })
