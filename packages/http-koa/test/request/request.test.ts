@@ -1,11 +1,6 @@
 import { FakeTokenizer, drive } from '@cllm/core/testing'
-import {
-  buildRequest,
-  llamaServerProtocol,
-  nativeProtocol,
-  ollamaProtocol,
-  openAiProtocol,
-} from '@cllm/http-koa'
+import { llamaServerProtocol, nativeProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
+import { buildRequest } from '@cllm/http-koa/protocol'
 import t from 'tap'
 import { testEach } from '../each-client.js'
 import { serve, until } from '../serve.js'
