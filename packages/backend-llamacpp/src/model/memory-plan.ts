@@ -3,6 +3,8 @@ import type { ModelShape } from './model-shape.js'
 import type { FreeMemory } from '../native/native.js'
 import { bytesPerElement, type KvCacheType } from './kv-cache-type.js'
 
+export type { FreeMemory }
+
 /** llama.cpp rounds the cells of a slot up to a multiple of this. */
 const cellPadding = 256
 
