@@ -30,6 +30,12 @@ const url = line.replace('listening on ', '')
 const ollama = new Ollama({ host: url })
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
 
+interface Memory {
+  readonly weights_bytes: number
+  readonly total_bytes: number
+  readonly available_bytes: number
+}
+
 interface Listed {
   readonly id: string
   readonly status: { readonly value: string }
@@ -44,6 +50,25 @@ const tell = async (name: string): Promise<string> => {
   const body = { model: name, prompt: 'Once upon a time', temperature: 0, max_tokens: 20 }
   return (await openai.completions.create(body)).choices[0]?.text ?? ''
 }
+
+t.test('the memory of models, before any is loaded', async (t) => {
+  const memory = async (query: string) => {
+    const answer = await fetch(`${url}/models/memory?${query}`)
+    return { status: answer.status, ...((await answer.json()) as { data: Memory; error: string }) }
+  }
+  const one = await memory('model=a')
+  t.match(one, { status: 200, data: { model: 'a', slots: 1, ctx_size: 4096 } })
+  t.ok(one.data.total_bytes > one.data.weights_bytes && one.data.available_bytes > 0)
+  const half = await memory('model=a&ctx_size=2048')
+  t.equal(half.data.weights_bytes, one.data.weights_bytes)
+  // 6 layers × 288 × 2 for keys and values × 2 bytes for each token
+  t.equal(one.data.total_bytes - half.data.total_bytes, 2048 * 6912)
+  t.match(await memory('model=tinyllama-1.1b-chat'), { status: 200, data: { slots: 1 } })
+  t.match(await memory('model=nothing'), { status: 404, error: /'nothing' not found/ })
+  t.match(await memory(''), { status: 400, error: /Missing required field: model/ })
+  t.match(await memory('model=a&slots=0'), { status: 400, error: /slots: .*1 to 4096/ })
+  t.same(await states(), { a: 'unloaded', b: 'unloaded' })
+})
 
 t.test('two models, each loaded at its first use', async (t) => {
   t.same(await states(), { a: 'unloaded', b: 'unloaded' })

@@ -27,6 +27,15 @@ export interface BlobStore {
   serve(name: string, digest: string): Promise<void>
 }
 
+/** How much memory a model takes, in bytes. */
+export interface ModelMemory {
+  readonly weights: number
+  /** With the KV cache of its slots and its buffers: an estimate. */
+  readonly total: number
+  /** What this machine has left. */
+  readonly available: number
+}
+
 /** Fetches models and deletes their files. */
 export interface ModelStore {
   /** Left out by a store that takes no files. */
@@ -42,6 +51,13 @@ export interface ModelStore {
       readonly onProgress: (progress: PullProgress) => void
     },
   ): Promise<void>
+  /**
+   * How much memory a model would take with so many slots of so many tokens, without loading it. Left
+   * out by a store that does not know.
+   *
+   * @throws `model_not_found`, or `unsupported` where its shape is not known before it is fetched
+   */
+  memory?(name: string, slots: number, contextSize: number): Promise<ModelMemory>
   /**
    * Deletes the file of a fetched model.
    *

@@ -13,7 +13,9 @@ import {
   unloadAdapter,
   unloadAdapterSchema,
 } from './lora-adapters.js'
+import { memory, memoryQuery } from './model-memory.js'
 import type { ModelsContext } from './models-context.js'
+import type { ModelStore } from '../engines/model-store.js'
 
 const model = z.string('the name of a model').min(1, 'the name of a model')
 const loadSchema = z.object({ model, keep_alive: keepAliveField })
@@ -60,6 +62,13 @@ async function unload(ctx: KoaContext, { directory, unknownFields }: ModelsConte
 const routes: readonly HandledRoute<ModelsContext>[] = [
   { method: 'get', path: '/models', summary: 'The models and their states', handle: list },
   {
+    method: 'get',
+    path: '/models/memory',
+    summary: 'How much memory a model would take',
+    query: memoryQuery,
+    handle: memory,
+  },
+  {
     method: 'post',
     path: '/models/load',
     summary: 'Load a model into memory',
@@ -91,13 +100,19 @@ const routes: readonly HandledRoute<ModelsContext>[] = [
   },
 ]
 
+/** Options of {@link modelsProtocol}. */
+export interface ModelsProtocolOptions {
+  /** What knows the memory of models that are not loaded. Default: nothing does. */
+  readonly store?: ModelStore | undefined
+}
+
 /** Lists, loads and unloads models; see `docs/api.md`. */
-export function modelsProtocol(): KoaProtocol {
+export function modelsProtocol({ store }: ModelsProtocolOptions = {}): KoaProtocol {
   return {
     name: 'models',
     routes,
     mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, { directory, unknownFields: new UnknownFields() })
+      mountRoutes(router, routes, { directory, unknownFields: new UnknownFields(), store })
     },
   }
 }
@@ -106,5 +121,5 @@ export function modelsProtocol(): KoaProtocol {
 export const models = defineProtocol({
   name: 'models',
   doc: 'Lists, loads and unloads models under `/models`, and adapters as vLLM does.',
-  create: () => modelsProtocol(),
+  create: (_, { store }) => modelsProtocol({ store }),
 })

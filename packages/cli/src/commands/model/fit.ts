@@ -7,7 +7,7 @@ import { memoryFor } from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'
-import { knownModel } from './known-model.js'
+import { knownModel } from '../../models/catalog/known-model.js'
 import { configFlag, configFlags, modelsFolder } from './models-folder.js'
 
 const slotCounts = [1, 2, 4, 8, 16] as const

@@ -4,7 +4,7 @@ import { memoryFor } from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'
-import { type KnownModel, knownModel } from './known-model.js'
+import { type KnownModel, knownModel } from '../../models/catalog/known-model.js'
 import { configFlag, configFlags, modelsFolder } from './models-folder.js'
 
 const flags = { json: toggle('Print JSON'), config: configFlag }

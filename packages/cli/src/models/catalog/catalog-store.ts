@@ -1,14 +1,17 @@
 import { rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError, type ModelPool } from '@cllm/core'
-import type { BlobStore, ModelStore, PullProgress } from '@cllm/http-koa'
+import type { BlobStore, ModelMemory, ModelStore, PullProgress } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { cacheFolder } from '../cache-folder.js'
 import { catalog, type CatalogEntry } from './catalog.js'
 import type { FetchProgress } from '../fetch/fetch-progress.js'
 import { resolveModel } from '../resolve-model.js'
+import { availableMemory } from '../../engine/memory/available-memory.js'
 import { BlobFiles } from './blob-files.js'
+import { knownModel } from './known-model.js'
+import { memoryFor } from './memory-of.js'
 import type { LoadableModels } from '../served/loadable-models.js'
 
 type PullOptions = Parameters<ModelStore['pull']>[1]
@@ -40,6 +43,16 @@ export class CatalogStore implements ModelStore {
     const spec = this.#specOf(name)
     const tell = describing(entryOf(spec), onProgress)
     return this.#fetch(name, spec, AbortSignal.any([signal, this.io.signal]), tell)
+  }
+
+  async memory(name: string, slots: number, contextSize: number): Promise<ModelMemory> {
+    const { shape } = await knownModel(this.#specOf(name), this.#folder)
+    if (shape === undefined) {
+      const message = `the memory of model '${name}' is not known before it is fetched`
+      throw new CllmError('unsupported', message)
+    }
+    const total = memoryFor(shape, slots, contextSize)
+    return { weights: shape.sizeBytes, total, available: availableMemory() }
   }
 
   async remove(name: string): Promise<void> {

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { ColumnHeads } from '../column-heads.js'
 import { formatBytes } from '../format.js'
 import { useServer } from '../server/server-context.js'
+import { MemoryForm } from './memory-form.js'
 import { PullForm } from './pull-form.js'
 
 interface Model {
@@ -69,6 +70,7 @@ export function ModelsPage(): JSX.Element {
       </div>
       <p role="status">{told}</p>
       <PullForm onDone={() => void look().catch(() => {})} />
+      <MemoryForm models={models.map(({ id }) => id)} />
     </>
   )
 }

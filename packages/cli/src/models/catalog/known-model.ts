@@ -1,9 +1,9 @@
 import { stat } from 'node:fs/promises'
-import { type ModelShape, readModelShape } from '@cllm/backend-llamacpp'
+import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
-import { catalog, type CatalogEntry } from '../../models/catalog/catalog.js'
-import { shapeOf } from '../../models/catalog/memory-of.js'
-import { downloadedModel } from '../../models/downloaded-models.js'
+import { catalog, type CatalogEntry } from './catalog.js'
+import { shapeOf } from './memory-of.js'
+import { downloadedModel } from '../downloaded-models.js'
 
 /** What is known of a model without fetching it. */
 export interface KnownModel {
@@ -23,7 +23,11 @@ export interface KnownModel {
 export async function knownModel(spec: string, folder: string): Promise<KnownModel> {
   const entry = catalog.find(({ name }) => name === spec)
   const path = await fileOf(spec, folder)
-  if (path !== undefined) return { name: spec, entry, path, shape: await readModelShape(path) }
+  if (path !== undefined) {
+    // a server's process does without the rest of it
+    const { readModelShape } = await import('@cllm/backend-llamacpp')
+    return { name: spec, entry, path, shape: await readModelShape(path) }
+  }
   if (entry !== undefined) return { name: spec, entry, path, shape: shapeOf(entry) }
   const message = `${spec} is no file and no name that \`cllm models\` or \`cllm list\` shows`
   throw new CllmError('model_unavailable', message)
