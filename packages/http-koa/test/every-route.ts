@@ -11,7 +11,11 @@ for (const protocol of exported.builtInProtocols) registry.registerProtocol(prot
 /** One of each protocol that this package has. */
 export const everyProtocol: readonly KoaProtocol[] = exported.createKoaProtocols(registry, {
   log: { level: 'info' },
-  store: { pull: async () => {}, remove: async () => {} },
+  store: {
+    pull: async () => {},
+    remove: async () => {},
+    memory: async () => ({ weights: 1, total: 2, available: 3 }),
+  },
   keys: { list: async () => [], add: async () => 'a secret', remove: async () => {} },
 })
 
@@ -36,6 +40,9 @@ export function mountedRoutes(): string[] {
 /** The address of a route: parameters stand for something. */
 export const addressOf = ({ path }: Pick<ApiRoute, 'path'>): string =>
   path.replace(/[:*]\w+/g, 'fake')
+
+/** The query of a route that needs one. */
+export const validQueries: Readonly<Record<string, string>> = { '/models/memory': '?model=fake' }
 
 const messages = [{ role: 'user', content: 'a' }]
 const pair = { query: 'a', documents: ['b'] }
