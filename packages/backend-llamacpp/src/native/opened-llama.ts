@@ -32,32 +32,17 @@ export async function openForCpu(log: LlamaLog): Promise<OpenedLlama> {
   }
 }
 
-/** What node-llama-cpp makes a `Llama` of, without its test of the binary. */
-interface LlamaParts {
-  readonly bindings: object
-  readonly bindingPath: string
-  readonly buildType: 'prebuilt'
-  readonly buildMetadata: { readonly buildOptions: object }
-  readonly logLevel: LlamaLogLevel
-  readonly logger: (level: LlamaLogLevel, message: string) => void
-  readonly vramPadding: number
-  readonly ramPadding: number
-  readonly skipLlamaInit: boolean
-}
-
 /** node-llama-cpp on an addon that is open. */
 async function llamaOn({ file, bindings }: CpuAddon, log: LlamaLog): Promise<Llama> {
   const { Llama, LlamaLogLevel } = await import('./node-llama-cpp.js')
-  const create = (Llama as unknown as { _create?: (parts: LlamaParts) => Promise<Llama> })._create
+  const create = (Llama as unknown as { _create?: (parts: object) => Promise<Llama> })._create
   if (create === undefined) throw changed('Llama._create')
   return await create.call(Llama, {
     bindings,
     bindingPath: file,
     buildType: 'prebuilt',
     buildMetadata: { buildOptions: { customCmakeOptions: new Map(), llamaCpp: {} } },
-    logLevel: LlamaLogLevel.info,
-    logger: (level, message) =>
-      log(level === LlamaLogLevel.error || level === LlamaLogLevel.fatal, message),
+    ...logging(LlamaLogLevel, log),
     vramPadding: 0,
     ramPadding: 0,
     // it has been done, and a second logger would get nothing
@@ -93,9 +78,7 @@ async function openNodeLlamaCpp(gpu: 'auto' | 'off' | GpuKind, log: LlamaLog): P
       build: 'never',
       skipDownload: true,
       progressLogs: false,
-      logLevel: LlamaLogLevel.info,
-      logger: (level, message) =>
-        log(level === LlamaLogLevel.error || level === LlamaLogLevel.fatal, message),
+      ...logging(LlamaLogLevel, log),
     })
     if (gpu === 'auto' || gpu === 'off' || llama.gpu === gpu) return llama
     await llama.dispose()
@@ -105,7 +88,14 @@ async function openNodeLlamaCpp(gpu: 'auto' | 'off' | GpuKind, log: LlamaLog): P
   throw noGpu(gpu)
 }
 
-/** What node-llama-cpp calls itself. */
+/** The options of both ways for its log. */
+const logging = (levels: typeof LlamaLogLevel, log: LlamaLog) => ({
+  logLevel: levels.info,
+  logger: (level: LlamaLogLevel, message: string) =>
+    log(level === levels.error || level === levels.fatal, message),
+})
+
+/** The addon's exports, as node-llama-cpp holds them. */
 export function bindingsOf(llama: Llama): Bindings {
   return checkBindings((llama as unknown as { _bindings?: unknown })._bindings)
 }
