@@ -4,13 +4,11 @@ import type { KoaContext } from '../routes/koa-context.js'
 import { readQuery } from '../fields/read-query.js'
 import type { ModelsContext } from './models-context.js'
 
-const wanted = (most: number, usual: number) =>
-  z.coerce
-    .number(`an integer from 1 to ${most}`)
-    .int(`an integer from 1 to ${most}`)
-    .min(1, `an integer from 1 to ${most}`)
-    .max(most, `an integer from 1 to ${most}`)
-    .default(usual)
+const wanted = (most: number, usual: number) => {
+  const expected = `an integer from 1 to ${most}`
+  const number = z.coerce.number(expected).int(expected)
+  return number.min(1, expected).max(most, expected).default(usual)
+}
 
 /** The query of {@link memory}. */
 export const memoryQuery = z.object({
