@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
+import { TextField } from '../text-field.js'
 import { useServer } from '../server/server-context.js'
 import { CopyButton } from '../copy-button.js'
 import { type KeyTerms, limits } from './key-terms.js'
@@ -60,24 +61,20 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
         A user may generate; an admin may also change the server and see everything.
       </p>
       <div class="fields">
-        <label>
-          Name
-          <input
-            required
-            autocomplete="off"
-            value={draft.name}
-            onInput={(event) => setDraft({ ...draft, name: event.currentTarget.value })}
-          />
-        </label>
-        <label>
-          Tenant
-          <input
-            placeholder="as the name"
-            autocomplete="off"
-            value={draft.tenant}
-            onInput={(event) => setDraft({ ...draft, tenant: event.currentTarget.value })}
-          />
-        </label>
+        <TextField
+          label="Name"
+          required
+          autocomplete="off"
+          value={draft.name}
+          onText={(text) => setDraft({ ...draft, name: text })}
+        />
+        <TextField
+          label="Tenant"
+          placeholder="as the name"
+          autocomplete="off"
+          value={draft.tenant}
+          onText={(text) => setDraft({ ...draft, tenant: text })}
+        />
         <label>
           Role
           <select

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { formatBytes } from '../format.js'
+import { TextField } from '../text-field.js'
 import { useServer } from '../server/server-context.js'
 
 interface Memory {
@@ -51,22 +52,13 @@ export function MemoryForm({ models }: { readonly models: readonly string[] }): 
           <option key={model} value={model} />
         ))}
       </datalist>
-      <label>
-        Tokens per slot
-        <input
-          inputMode="numeric"
-          value={contextSize}
-          onInput={(event) => setContextSize(event.currentTarget.value)}
-        />
-      </label>
-      <label>
-        Slots
-        <input
-          inputMode="numeric"
-          value={slots}
-          onInput={(event) => setSlots(event.currentTarget.value)}
-        />
-      </label>
+      <TextField
+        label="Tokens per slot"
+        inputMode="numeric"
+        value={contextSize}
+        onText={setContextSize}
+      />
+      <TextField label="Slots" inputMode="numeric" value={slots} onText={setSlots} />
       <div class="buttons">
         <button type="submit" disabled={name.trim() === ''}>
           Compute

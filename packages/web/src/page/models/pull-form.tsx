@@ -2,6 +2,7 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { formatBytes } from '../format.js'
 import { readLines } from '../server/read-lines.js'
+import { TextField } from '../text-field.js'
 import { useServer } from '../server/server-context.js'
 
 interface Progress {
@@ -42,10 +43,7 @@ export function PullForm({ onDone }: { readonly onDone: () => void }): JSX.Eleme
       }}
     >
       <h2>Fetch a model</h2>
-      <label>
-        A name, or hf:owner/repo:quant
-        <input value={name} onInput={(event) => setName(event.currentTarget.value)} />
-      </label>
+      <TextField label="A name, or hf:owner/repo:quant" value={name} onText={setName} />
       <div class="buttons">
         <button type="submit" disabled={isPulling || name.trim() === ''}>
           Fetch
