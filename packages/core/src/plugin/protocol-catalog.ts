@@ -3,7 +3,7 @@ import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { checkDefinition } from './check-definition.js'
 import { didYouMean } from '../errors/did-you-mean.js'
-import { optionProblems } from './option-problems.js'
+import { definitionOptions } from './definition-options.js'
 
 type Options = Readonly<Record<string, unknown>>
 
@@ -44,28 +44,9 @@ export class ProtocolCatalog {
       const details = { field: 'protocols', valid: names }
       throw new CllmError('invalid_configuration', message, { details })
     }
-    const protocol = definition.create(parseOptions(definition, given), context)
+    const protocol = definition.create(definitionOptions('protocol', definition, given), context)
     if (typeof protocol?.name === 'string' && typeof protocol.mount === 'function') return protocol
     const message = `protocol "${name}": create made no protocol, which has a name and a mount method`
     throw new CllmError('plugin_invalid', message, { details: { protocol: name } })
   }
-}
-
-function parseOptions({ name, options }: ProtocolDefinition, given: Options): unknown {
-  const known = Object.keys(options?.shape ?? {})
-  const unknown = Object.keys(given).find((option) => !known.includes(option))
-  if (unknown !== undefined) {
-    const hint = known.length === 0 ? 'it takes no options' : `expected ${known.join(', ')}`
-    throw invalid(name, [`option "${unknown}": ${hint}${didYouMean(unknown, known)}`])
-  }
-  try {
-    return options?.parse(given) ?? {}
-  } catch (error) {
-    throw invalid(name, optionProblems(error), error)
-  }
-}
-
-function invalid(protocol: string, problems: readonly string[], cause?: unknown): CllmError {
-  const message = `protocol "${protocol}": ${problems.join('; ')}`
-  return new CllmError('invalid_configuration', message, { details: { protocol, problems }, cause })
 }

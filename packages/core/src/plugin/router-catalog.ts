@@ -3,7 +3,7 @@ import type { RouterPolicy } from '../contracts/routing/router-policy.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { didYouMean } from '../errors/did-you-mean.js'
 import { checkDefinition, checkFree } from './check-definition.js'
-import { optionProblems } from './option-problems.js'
+import { definitionOptions } from './definition-options.js'
 
 /** The routers by name. */
 export class RouterCatalog {
@@ -29,7 +29,7 @@ export class RouterCatalog {
    */
   create(name: string, options: Readonly<Record<string, unknown>> = {}): RouterPolicy {
     const definition = this.#find(name)
-    const router = definition.create(parse(definition, options))
+    const router = definition.create(definitionOptions('router', definition, options))
     if (typeof router?.place === 'function') return router
     const message = `router "${name}": create made no router, which has a place method`
     throw new CllmError('plugin_invalid', message, { details: { router: name } })
@@ -46,22 +46,4 @@ export class RouterCatalog {
       details: { field: 'router', valid: names },
     })
   }
-}
-
-function parse({ name, options: schema }: RouterDefinition, given: object): unknown {
-  const valid = Object.keys(schema?.shape ?? {})
-  const unknown = Object.keys(given).find((option) => !valid.includes(option))
-  let problems: string[]
-  if (unknown === undefined) {
-    try {
-      return schema?.parse(given) ?? {}
-    } catch (error) {
-      problems = optionProblems(error)
-    }
-  } else {
-    const known = valid.length === 0 ? 'it has no options' : `its options are ${valid.join(', ')}`
-    problems = [`there is no option "${unknown}" (${known})${didYouMean(unknown, valid)}`]
-  }
-  const message = `router "${name}": ${problems.join('; ')}`
-  throw new CllmError('invalid_configuration', message, { details: { router: name, problems } })
 }

@@ -271,11 +271,11 @@ t.test('protocols by name, with options and a context', async (t) => {
   })
   t.throws(() => registry.createProtocol('plain', { a: 1 }), {
     ...refused,
-    message: 'protocol "plain": option "a": it takes no options',
+    message: 'protocol "plain": there is no option "a" (it has no options)',
   })
   t.throws(() => registry.createProtocol('rich', { prefx: '/x' }), {
     ...refused,
-    message: /"prefx": expected prefix; did you mean "prefix"/,
+    message: /"prefx" \(its options are prefix\); did you mean "prefix"/,
   })
   t.throws(() => registry.createProtocol('rich', { prefix: 1 }), {
     ...refused,
