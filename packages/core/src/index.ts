@@ -106,6 +106,7 @@ export type { FallbackPolicy, PolicyInForce } from './engine/policy/policy-runne
 export type { StopMatch, StopMatcher } from './engine/output/stop-matcher.js'
 export type { Sequence, SequenceRequest } from './engine/requests/sequence.js'
 export type { SequenceDrafts } from './engine/speculation/sequence-drafts.js'
+export type { DraftBackend } from './engine/speculation/draft-backend.js'
 export * from './plugin/replaceable-parts.js'
 
 // For authors of backends, protocols and policies.

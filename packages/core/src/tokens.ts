@@ -12,6 +12,7 @@ import type { EngineOptions } from './engine/engine-options.js'
 import type { EngineCosts } from './engine/costs/engine-costs.js'
 import type { Admission, KVCacheManager, PrefixIndex, WaitPredictor } from './engine/parts.js'
 import type { FallbackPolicy } from './engine/policy/policy-runner.js'
+import type { DraftBackend } from './engine/speculation/draft-backend.js'
 import type { ProposerCatalog } from './engine/speculation/proposer-catalog.js'
 import type { SamplerCatalog } from './sampler/sampler-catalog.js'
 
@@ -35,6 +36,8 @@ export const FALLBACK_POLICY = token<FallbackPolicy>('FallbackPolicy')
 export const SAMPLERS = token<SamplerCatalog>('Samplers')
 /** The {@link ProposerCatalog}: the proposers of draft tokens. */
 export const PROPOSERS = token<ProposerCatalog>('Proposers')
+/** The {@link DraftBackend}: the draft model, if there is one. */
+export const DRAFT_BACKEND = token<DraftBackend>('DraftBackend')
 /** The {@link Clock}. */
 export const CLOCK = token<Clock>('Clock')
 /** The {@link Random} source for ids and seeds. */

@@ -30,10 +30,12 @@ export interface EngineOptions {
    */
   readonly isolateTenants: boolean
   /**
-   * The proposer of draft tokens, by its name; `auto` is `ngram`; `off` is none. None, too, where the
-   * backend cannot verify drafts. Default `off`.
+   * The proposer of draft tokens, by its name; `auto` is `ngram`; `draft` is the engine's draft model; `off`
+   * is none. None, too, where the backend cannot verify drafts. Default `off`.
    */
   readonly speculative: string
+  /** Options of the proposer. Default: its own defaults. */
+  readonly proposerOptions: Readonly<Record<string, unknown>>
   /** Whether requests that do not say go on when their slot is full (`contextShift`). Default false. */
   readonly contextShift: boolean
   /**
@@ -57,6 +59,7 @@ export const defaultEngineOptions: EngineOptions = Object.freeze({
   policyPatienceMs: 30_000,
   isolateTenants: false,
   speculative: 'off',
+  proposerOptions: Object.freeze({}),
   contextShift: false,
   sampling: Object.freeze({}),
   cacheRamBytes: 0,

@@ -68,7 +68,7 @@ export class Engine {
     @inject(Counters) private readonly counters: Counters,
     @inject(tokens.ENGINE_COSTS) costs: EngineCosts,
     @inject(tokens.WAIT_PREDICTOR) predictor: WaitPredictor,
-    @inject(Speculator) speculator: Speculator,
+    @inject(Speculator) private readonly speculator: Speculator,
     @inject(EngineObservers) private readonly observers: EngineObservers,
     @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
     @inject(WakeSignal) private readonly wake: WakeSignal,
@@ -120,7 +120,12 @@ export class Engine {
   /** What it serves. */
   info(): EngineInfo {
     const { limits, capabilities } = this.backend
-    const more = { infill: this.tokenizer.infill, adapters: this.between.adapters.known }
+    const { draftModel } = this.speculator
+    const more = {
+      infill: this.tokenizer.infill,
+      adapters: this.between.adapters.known,
+      draftModel,
+    }
     return { model: this.input.model, limits, capabilities, ...defined(more) }
   }
 
@@ -165,6 +170,8 @@ export class Engine {
       const began = this.clock.now()
       this.finisher.settle(began)
       if (this.between.isDue) await this.between.settle()
+      // A draft model would keep the tokens of the last step waiting.
+      if (this.speculator.takesTime) this.#publish()
       const step = await this.#startStep(began)
       this.#publish()
       const record = step && this.#append(step, await step.outcome)

@@ -39,6 +39,7 @@ export class StepPlanner {
     const plan = this.#plan(now)
     const visible = this.table.waiting.size
     await this.#apply(plan, now)
+    if (this.speculator.takesTime) await this.speculator.guess(plan, this.table.running)
     let parts = this.#partsOf(plan)
     if (parts.length === 0) {
       // A plan of held requests only gets them: otherwise nothing would be computed.

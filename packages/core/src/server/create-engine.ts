@@ -13,6 +13,8 @@ import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { Engine } from '../engine/engine.js'
 import { defaultEngineOptions, type EngineOptions } from '../engine/engine-options.js'
+import { checkDraftBackend, draftModelName } from '../engine/speculation/draft-backend.js'
+import type { ProposerCatalog } from '../engine/speculation/proposer-catalog.js'
 import type { FallbackPolicy } from '../engine/policy/policy-runner.js'
 import { builtInParts, registerEngine } from '../engine/register-engine.js'
 import { PluginRegistry } from '../plugin/plugin-registry.js'
@@ -23,6 +25,11 @@ import * as tokens from '../tokens.js'
 /** Parts of an engine. Only the backend and the policy have no default. */
 export interface EngineParts {
   readonly backend: Backend
+  /**
+   * A smaller model of the same vocabulary, which guesses next tokens for the option `speculative:
+   * 'draft'`. The engine never disposes of it. Default: none.
+   */
+  readonly draftBackend?: Backend
   readonly policy: SchedulerPolicy
   /**
    * Makes the policy that takes over, until another one is set, from one that throws, makes a wrong
@@ -54,8 +61,9 @@ export interface EngineParts {
 /**
  * Wires an engine in a container of its own. It starts at once and sleeps until a request comes.
  *
- * @throws `invalid_configuration` for a part in `use` or a proposer that the registry does not have, and
- *   for the option `contextShift` where the backend cannot shift
+ * @throws `invalid_configuration` for a part in `use` or a proposer that the registry does not have, for
+ *   options that it does not take, for a draft model of another vocabulary, and for the option
+ *   `contextShift` where the backend cannot shift
  */
 export function createEngine(parts: EngineParts): Engine {
   const { backend, policy, fallbackPolicy } = parts
@@ -79,7 +87,8 @@ export function createEngine(parts: EngineParts): Engine {
   const { samplers, proposers } = parts.registry ?? new PluginRegistry()
   container.registerInstance(tokens.SAMPLERS, samplers)
   // Here, since the container would wrap the error.
-  proposers.check(parts.options?.speculative ?? defaultEngineOptions.speculative)
+  checkSpeculation(parts, proposers)
+  container.registerInstance(tokens.DRAFT_BACKEND, defined({ backend: parts.draftBackend }))
   container.registerInstance(tokens.PROPOSERS, proposers)
   registerEngine(container)
   useProvided(container, parts)
@@ -87,6 +96,16 @@ export function createEngine(parts: EngineParts): Engine {
     container.registerInstance(tokens.ENGINE_OBSERVER, observer)
   }
   return container.resolve(Engine)
+}
+
+function checkSpeculation(
+  { backend, draftBackend, options = {} }: EngineParts,
+  proposers: ProposerCatalog,
+): void {
+  const { speculative, proposerOptions } = { ...defaultEngineOptions, ...options }
+  if (draftBackend !== undefined) checkDraftBackend(draftBackend, backend)
+  if (draftBackend !== undefined && speculative === draftModelName) return
+  proposers.check(speculative, proposerOptions)
 }
 
 /** Puts what plug-ins provide in place of the built-in parts that `use` names. */

@@ -121,6 +121,8 @@ export interface EngineInfo {
   readonly infill?: InfillTokens
   /** The adapters that it had when it was asked; absent: none. */
   readonly adapters?: readonly AdapterInfo[]
+  /** The smaller model that guesses next tokens; absent: none. */
+  readonly draftModel?: ModelInfo
 }
 
 /** Calls on an engine besides generation. Failures are {@link CllmError}s. */

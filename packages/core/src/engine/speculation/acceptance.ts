@@ -16,6 +16,13 @@ class Tally {
     this.#all[kind] = this.memory * this.#all[kind]! + 1
   }
 
+  fade(share: number): void {
+    for (let kind = 0; kind < kinds; kind++) {
+      this.#right[kind]! *= share
+      this.#all[kind]! *= share
+    }
+  }
+
   /** The share that was right, `prior` counting as `weight` guesses. */
   share(kind: number, prior: number, weight: number): number {
     return (this.#right[kind]! + weight * prior) / (this.#all[kind]! + weight)
@@ -28,6 +35,11 @@ export class EngineAcceptance {
 
   add(kind: number, isRight: boolean): void {
     this.#tally.add(kind, isRight)
+  }
+
+  /** What was learned counts for less: where nothing is guessed, nothing would ever change it. */
+  fade(): void {
+    this.#tally.fade(0.9)
   }
 
   /** As if of two guesses before one had been right. */

@@ -15,6 +15,11 @@ export interface DraftLimits {
   readonly outputs?: number
 }
 
+/**
+ * Milliseconds before the step of guessing `count` tokens for each of these requests, by their indexes.
+ */
+export type GuessCosts = (indexes: readonly number[], count: number) => number
+
 interface Candidate {
   readonly index: number
   readonly context: number
@@ -28,11 +33,13 @@ interface Candidate {
  * where none does, as under load on a CPU. Pure; O(1) in a step in which nothing is guessed.
  *
  * @param decoding - requests that compute their next token
+ * @param guessMs - where guesses are made when they are wanted; default: they are there
  */
 export function chooseDrafts(
   decoding: readonly SequenceView[],
   costs: StepCostModel,
   limits: DraftLimits,
+  guessMs: GuessCosts = free,
 ): readonly number[] {
   const drafts = decoding.map(() => 0)
   const candidates = likely(decoding)
@@ -46,7 +53,7 @@ export function chooseDrafts(
       const some = candidates.slice(0, count)
       const used = some.reduce((sum, { tokens }) => sum + Math.min(length, tokens), 0)
       if (used > spare) break
-      const speed = speedOf(contexts, some, length, costs)
+      const speed = speedOf(contexts, some, length, costs, guessMs)
       if (speed <= best) continue
       best = speed
       chosen = { length, count }
@@ -58,6 +65,8 @@ export function chooseDrafts(
   }
   return drafts
 }
+
+const free: GuessCosts = () => 0
 
 /** Those with a guess, the likeliest first. */
 function likely(decoding: readonly SequenceView[]): Candidate[] {
@@ -80,6 +89,7 @@ function speedOf(
   candidates: readonly Candidate[],
   length: number,
   costs: StepCostModel,
+  guessMs: GuessCosts,
 ): number {
   const verifying: Chunk[] = []
   const isAlone = contexts.map(() => true)
@@ -92,5 +102,6 @@ function speedOf(
     for (let draft = 0; draft < drafts; draft++) expected += chance *= acceptance
   }
   const decoding = contexts.filter((_, index) => isAlone[index])
-  return expected / costs.decodeMs(decoding, verifying)
+  const indexes = candidates.map(({ index }) => index)
+  return expected / (costs.decodeMs(decoding, verifying) + guessMs(indexes, length))
 }

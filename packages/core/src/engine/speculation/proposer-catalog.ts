@@ -3,6 +3,8 @@ import type { Proposer } from '../../contracts/model/proposer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { didYouMean } from '../../errors/did-you-mean.js'
 import { checkDefinition, checkFree } from '../../plugin/check-definition.js'
+import { definitionOptions } from '../../plugin/definition-options.js'
+import { draftModelName } from './draft-backend.js'
 import { ngramProposer } from './ngram-proposer.js'
 
 /** The proposer that `auto` stands for. */
@@ -16,7 +18,7 @@ export class ProposerCatalog {
     this.add(ngramProposer)
   }
 
-  /** What `--speculative` takes. */
+  /** What `--speculative` takes, beside a model. */
   get names(): string[] {
     return ['auto', 'off', ...[...this.#definitions.keys()].toSorted()]
   }
@@ -25,7 +27,7 @@ export class ProposerCatalog {
   add(definition: ProposerDefinition): void {
     checkDefinition('proposer', definition)
     checkFree(this.#definitions, 'proposer', definition.name)
-    if (definition.name === 'auto' || definition.name === 'off') {
+    if (['auto', 'off', draftModelName].includes(definition.name)) {
       const message = `A proposer cannot be named "${definition.name}", which means something else`
       throw new CllmError('plugin_invalid', message)
     }
@@ -33,18 +35,23 @@ export class ProposerCatalog {
   }
 
   /**
-   * Makes the proposer of this name; `off` is none.
+   * Makes the proposer of this name with these options; `off` is none.
    *
-   * @throws `invalid_configuration` with the valid names
+   * @throws `invalid_configuration` with the valid names, or with what is wrong with the options
    */
-  create(name: string): Proposer | undefined {
+  create(name: string, options: Readonly<Record<string, unknown>> = {}): Proposer | undefined {
     const definition = this.#find(name)
-    return definition?.create(definition.options?.parse({}) ?? {})
+    return definition?.create(definitionOptions('proposer', definition, options))
   }
 
-  /** @throws `invalid_configuration` with the valid names where there is none of this name */
-  check(name: string): void {
-    this.#find(name)
+  /**
+   * Checks that there is a proposer of this name and that it takes these options.
+   *
+   * @throws as {@link create}
+   */
+  check(name: string, options: Readonly<Record<string, unknown>> = {}): void {
+    const definition = this.#find(name)
+    if (definition !== undefined) definitionOptions('proposer', definition, options)
   }
 
   #find(name: string): ProposerDefinition | undefined {
@@ -52,7 +59,7 @@ export class ProposerCatalog {
     const definition = this.#definitions.get(name === 'auto' ? automatic : name)
     if (definition !== undefined) return definition
     const { names } = this
-    const message = `speculative: expected one of ${names.join(', ')}, instead got "${name}"${didYouMean(name, names)}`
+    const message = `speculative: expected one of ${names.join(', ')} or a model, instead got "${name}"${didYouMean(name, names)}`
     throw new CllmError('invalid_configuration', message, {
       details: { field: 'speculative', valid: names },
     })

@@ -1,4 +1,4 @@
-import type { Drafter } from '../../contracts/model/proposer.js'
+import type { Drafter, Proposal } from '../../contracts/model/proposer.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { DraftView } from '../../contracts/scheduling/scheduler-policy.js'
 import { kinds, type SequenceAcceptance } from './acceptance.js'
@@ -23,25 +23,39 @@ export class SequenceDrafts {
   /** The number of tokens that the guess is for. */
   #at = -1
 
-  /** @param isUsable - whether a token can be a draft */
+  /**
+   * @param drafter - undefined where guesses take time: they are given when some are wanted
+   * @param isUsable - whether a token can be a draft
+   * @param longest - tokens that the sequence can have, its drafts included; default: any number
+   */
   constructor(
-    private readonly drafter: Drafter,
+    private readonly drafter: Drafter | undefined,
     private readonly acceptance: SequenceAcceptance,
     private readonly isUsable: (token: TokenId) => boolean,
+    private readonly longest = Infinity,
   ) {}
 
   /** What may come after `tokens`, up to `most` tokens; undefined: nothing is known. */
   view(tokens: readonly TokenId[], most: number): DraftView | undefined {
-    if (this.#at !== tokens.length) this.#propose(tokens)
-    const guess = this.#guess
-    const count = Math.min(guess?.tokens.length ?? 0, most)
-    if (guess === undefined || count <= 0) return undefined
-    return { tokens: count, acceptance: this.acceptance.of(guess.kind) }
+    if (this.drafter !== undefined && this.#at !== tokens.length)
+      this.#propose(tokens, this.drafter)
+    const isOpen = this.drafter === undefined && this.#at !== tokens.length
+    const known = isOpen ? mostDrafts : (this.#guess?.tokens.length ?? 0)
+    const count = Math.min(known, most, this.longest - tokens.length)
+    if (count <= 0) return undefined
+    return { tokens: count, acceptance: this.acceptance.of(isOpen ? 0 : (this.#guess?.kind ?? 0)) }
   }
 
   /** The first `count` tokens of what {@link view} has. */
   take(count: number): readonly TokenId[] {
     return this.#guess?.tokens.slice(0, count) ?? []
+  }
+
+  /** Takes in a guess of what comes after `length` tokens, made because it was wanted; empty: none. */
+  give(length: number, guessed: readonly TokenId[]): void {
+    this.#at = length
+    this.#guess = undefined
+    this.#take({ tokens: guessed })
   }
 
   /** A token was drawn: shows how true the guess was. */
@@ -60,14 +74,17 @@ export class SequenceDrafts {
     this.acceptedTokens += accepted
   }
 
-  #propose(tokens: readonly TokenId[]): void {
+  #propose(tokens: readonly TokenId[], drafter: Drafter): void {
     this.#at = tokens.length
     this.#guess = undefined
-    const { tokens: guessed, kind = 0 } = this.drafter.propose(tokens, mostDrafts)
-    const unusable = guessed.findIndex((token) => !this.isUsable(token))
-    const end = unusable === -1 ? guessed.length : unusable
+    this.#take(drafter.propose(tokens, mostDrafts))
+  }
+
+  #take({ tokens, kind = 0 }: Proposal): void {
+    const unusable = tokens.findIndex((token) => !this.isUsable(token))
+    const end = unusable === -1 ? tokens.length : unusable
     if (end === 0) return
-    const usable = guessed.slice(0, Math.min(end, mostDrafts))
+    const usable = tokens.slice(0, Math.min(end, mostDrafts))
     const known = Number.isInteger(kind) && kind >= 0 && kind < kinds
     this.#guess = { tokens: usable, kind: known ? kind : 0, right: 0 }
   }

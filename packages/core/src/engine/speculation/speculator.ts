@@ -1,5 +1,6 @@
 import { inject, injectable } from 'tsyringe'
-import type { Backend } from '../../contracts/model/backend.js'
+import type { Backend, ModelInfo } from '../../contracts/model/backend.js'
+import type { Clock } from '../../contracts/clock.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { Logger } from '../../contracts/logger.js'
 import type { Drafter, Proposer } from '../../contracts/model/proposer.js'
@@ -12,31 +13,44 @@ import type { RunningSet } from '../requests/running-set.js'
 import type { Sequence } from '../requests/sequence.js'
 import { EngineAcceptance, SequenceAcceptance } from './acceptance.js'
 import { chooseDrafts } from './choose-drafts.js'
+import { type DraftBackend, draftModelName } from './draft-backend.js'
+import { DraftModel, type WantedGuess } from './draft-model.js'
 import type { ProposerCatalog } from './proposer-catalog.js'
 import { SequenceDrafts } from './sequence-drafts.js'
+import { TrialPace } from './trial-pace.js'
+
+/** Drafts of each request in a trial. */
+const triedDrafts = 2
 
 /** Gives sequences their drafts, where the engine speculates and the request does not forbid it. */
 @injectable()
 export class Speculator implements EngineObserver {
   readonly #proposer: Proposer | undefined
+  #model: DraftModel | undefined
   readonly #acceptance = new EngineAcceptance()
   readonly #isUsable: (token: TokenId) => boolean
+  readonly #pace = new TrialPace()
   #hasFailed = false
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.TOKENIZER) tokenizer: Tokenizer,
     @inject(tokens.PROPOSERS) proposers: ProposerCatalog,
-    @inject(tokens.ENGINE_OPTIONS) { speculative }: EngineOptions,
+    @inject(tokens.DRAFT_BACKEND) { backend: draft }: DraftBackend,
+    @inject(tokens.ENGINE_OPTIONS) { speculative, proposerOptions }: EngineOptions,
     @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(tokens.CLOCK) clock: Clock,
     @inject(tokens.LOGGER) private readonly logger: Logger,
   ) {
-    this.#proposer = proposers.create(speculative)
-    if (this.#proposer !== undefined && backend.capabilities.drafts !== true) {
-      this.#proposer = undefined
-      if (speculative !== 'auto') {
-        logger.warn({ speculative }, 'no speculation: this model cannot verify drafts')
-      }
+    const canVerify = backend.capabilities.drafts === true
+    if (speculative === draftModelName && draft !== undefined) {
+      const share = draft.model.sizeBytes / Math.max(1, backend.model.sizeBytes)
+      if (canVerify) this.#model = new DraftModel(draft, clock, costs.steps, share)
+    } else if (canVerify) {
+      this.#proposer = proposers.create(speculative, proposerOptions)
+    }
+    if (!canVerify && speculative !== 'auto' && speculative !== 'off') {
+      logger.warn({ speculative }, 'no speculation: this model cannot verify drafts')
     }
     const { vocabularySize } = backend.model
     // What follows an end is never wanted, and constraints know no token there.
@@ -47,26 +61,86 @@ export class Speculator implements EngineObserver {
       !tokenizer.isEndOfGeneration(token)
   }
 
+  /** The model that guesses, if one does. */
+  get draftModel(): ModelInfo | undefined {
+    return this.#model?.info
+  }
+
+  /** Whether guesses take time: then it has to {@link guess} before a step with drafts. */
+  get takesTime(): boolean {
+    return this.#model !== undefined
+  }
+
   /** The plan with drafts, where the policy leaves them to the engine and the step only decodes. */
   complete(plan: Plan, running: RunningSet): Plan {
-    if (this.#proposer === undefined) return plan
+    if (this.#proposer === undefined && this.#model === undefined) return plan
     const decoding: Sequence[] = []
     for (const { id, drafts } of plan.run) {
       const sequence = running.get(id)
       if (drafts !== undefined || sequence?.state !== 'decoding') return plan
       decoding.push(sequence)
     }
-    const chosen = chooseDrafts(decoding, this.costs.steps, this.backend.limits)
-    if (!chosen.some((drafts) => drafts > 0)) return plan
+    const guessMs = this.#model?.costsFor(decoding)
+    const chosen = chooseDrafts(decoding, this.costs.steps, this.backend.limits, guessMs)
+    if (!chosen.some((drafts) => drafts > 0)) {
+      const isTrial = this.#model !== undefined && this.#pace.isDue()
+      return isTrial ? this.#withTrial(plan, decoding) : plan
+    }
+    this.#pace.reset()
     return { ...plan, run: plan.run.map((entry, index) => ({ ...entry, drafts: chosen[index]! })) }
   }
 
+  /**
+   * The plan with a few drafts: what comes of them shows whether they pay. For all requests, since a
+   * step in which some verify and others do not costs more.
+   */
+  #withTrial(plan: Plan, decoding: readonly Sequence[]): Plan {
+    const { batchSize, outputs = batchSize } = this.backend.limits
+    const spare = Math.floor(Math.min(batchSize, outputs) / decoding.length) - 1
+    const drafts = Math.min(triedDrafts, spare)
+    const run = plan.run.map((entry, index) => {
+      return { ...entry, drafts: Math.min(drafts, decoding[index]!.draft?.tokens ?? 0) }
+    })
+    return { ...plan, run }
+  }
+
+  /** Has the draft model guess what this plan verifies. When it fails, there are no drafts any more. */
+  async guess({ run }: Plan, running: RunningSet): Promise<void> {
+    const wanted: WantedGuess[] = []
+    for (const { id, drafts = 0 } of run) {
+      const sequence = running.get(id)
+      const count = Math.min(drafts, sequence?.draft?.tokens ?? 0)
+      if (sequence !== undefined && count > 0) wanted.push({ sequence, count })
+    }
+    if (wanted.length === 0 || this.#model === undefined) return
+    const guesses = await this.#guess(this.#model, wanted)
+    if (guesses.every(({ length }) => length === 0)) this.#pace.retry()
+    for (const [index, { sequence }] of wanted.entries()) {
+      sequence.drafts?.give(sequence.tokens.length, guesses[index] ?? [])
+    }
+  }
+
   onAdmitted(sequence: Sequence): void {
-    if (this.#proposer === undefined || !sequence.request.speculative) return
-    if (sequence.drafts !== undefined) return
-    const drafter = this.#begin(this.#proposer)
+    if (!sequence.request.speculative || sequence.drafts !== undefined) return
+    if (this.#proposer === undefined && this.#model === undefined) return
+    const drafter = this.#proposer && this.#begin(this.#proposer)
+    if (drafter === undefined) this.#acceptance.fade()
     const acceptance = new SequenceAcceptance(this.#acceptance)
-    sequence.drafts = new SequenceDrafts(drafter, acceptance, this.#isUsable)
+    const longest = this.#model?.longest
+    sequence.drafts = new SequenceDrafts(drafter, acceptance, this.#isUsable, longest)
+  }
+
+  async #guess(
+    model: DraftModel,
+    wanted: readonly WantedGuess[],
+  ): Promise<readonly (readonly TokenId[])[]> {
+    try {
+      return await model.guess(wanted)
+    } catch (error) {
+      this.logger.error({ err: error }, 'the draft model failed: no speculation from now on')
+      this.#model = undefined
+      return []
+    }
   }
 
   /** A drafter whose failures mean that it guesses nothing; the first of an engine is logged. */

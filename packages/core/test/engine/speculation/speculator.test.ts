@@ -96,4 +96,5 @@ t.test('a proposer that fails guesses nothing and harms nobody', async (t) => {
 t.test('a proposer that there is not is refused with the names of those that are', async (t) => {
   const details = { valid: ['auto', 'off', 'ngram'] }
   t.throws(() => repeating('ngrams'), { code: 'invalid_configuration', details })
+  t.throws(() => repeating('draft'), { code: 'invalid_configuration', details })
 })

@@ -1,0 +1,184 @@
+import type {
+  Backend,
+  BatchItem,
+  ModelInfo,
+  Sampler,
+  StepResult,
+} from '../../contracts/model/backend.js'
+import type { SamplingParams } from '../../contracts/model/sampling.js'
+import type { Clock } from '../../contracts/clock.js'
+import type { TokenId } from '../../contracts/model/tokenizer.js'
+import { StepCostModel } from '../costs/step-cost-model.js'
+import type { Sequence } from '../requests/sequence.js'
+import type { GuessCosts } from './choose-drafts.js'
+import { type DraftSlot, DraftSlots } from './draft-slots.js'
+
+/** How many next tokens of a sequence are to be guessed. */
+export interface WantedGuess {
+  readonly sequence: Sequence
+  readonly count: number
+}
+
+/** A sequence that is being guessed on. */
+interface Guessing extends WantedGuess {
+  readonly slot: DraftSlot
+  /** What is to be computed next. */
+  next: readonly TokenId[]
+  readonly guessed: TokenId[]
+}
+
+/** A catch-up on a prompt counts as spread over this many of the tokens that are left. */
+const spread = 64
+
+/**
+ * A smaller model of the same vocabulary that guesses what the served one will say, all sequences in
+ * one pass for each token. It follows behind: what it has not seen of a sequence, such as its
+ * prompt, it computes when that is wanted, in the steps' own size.
+ *
+ * Speculative decoding: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding",
+ * 2023.
+ */
+export class DraftModel {
+  readonly #costs = new StepCostModel()
+  readonly #slots: DraftSlots
+  #isMeasured = false
+
+  /** @param share - how large it is, as a share of the served model; a pass is first expected to cost so much */
+  constructor(
+    private readonly backend: Backend,
+    private readonly clock: Clock,
+    private readonly served: StepCostModel,
+    private readonly share: number,
+  ) {
+    this.#slots = new DraftSlots(backend)
+  }
+
+  get info(): ModelInfo {
+    return this.backend.model
+  }
+
+  /** Tokens that a sequence can have, its guesses included. */
+  get longest(): number {
+    return this.backend.limits.contextSize
+  }
+
+  /** What guessing for these sequences is expected to cost. */
+  costsFor(sequences: readonly Sequence[]): GuessCosts {
+    const costs = this.#isMeasured ? this.#costs : this.served
+    const scale = this.#isMeasured ? 1 : this.share
+    const behind = sequences.map((sequence) => {
+      const context = this.#slots.known(sequence)
+      const tokens = sequence.tokens.length - 1 - context
+      return tokens < 2 ? 0 : costs.prefillMs([{ tokens, context }])
+    })
+    return (indexes, count) => {
+      let late = 0
+      for (const index of indexes) {
+        const { maxTokens, generatedTokens } = sequences[index]!
+        late +=
+          (behind[index]! * count) / Math.max(count, Math.min(spread, maxTokens - generatedTokens))
+      }
+      const contexts = indexes.map((index) => sequences[index]!.tokens.length)
+      return scale * (count * costs.decodeMs(contexts) + late)
+    }
+  }
+
+  /**
+   * Guesses the next tokens of each, in their order. While it is further behind than one step
+   * computes, as at the beginning of long prompts, it catches up by a step and guesses nothing.
+   */
+  async guess(wanted: readonly WantedGuess[]): Promise<readonly (readonly TokenId[])[]> {
+    const { limits, model } = this.backend
+    const all = wanted.map((one): Guessing | undefined => {
+      const slot = this.#slots.take(one.sequence)
+      const next = slot === undefined ? [] : one.sequence.tokens.slice(slot.length)
+      if (slot === undefined || next.some((token) => token >= model.vocabularySize))
+        return undefined
+      return { ...one, slot, next, guessed: [] }
+    })
+    const able = all.filter((one) => one !== undefined)
+    const behind = able.reduce((sum, { next }) => sum + next.length, 0)
+    if (behind > limits.batchSize) await this.#catchUp(able)
+    else await this.#draw(able)
+    return all.map((one) => one?.guessed ?? [])
+  }
+
+  /** Computes what is missing but for the last token of each, as far as one step takes it. */
+  async #catchUp(all: readonly Guessing[]): Promise<void> {
+    let left = this.backend.limits.batchSize
+    const parts = all.map(({ slot, next }) => {
+      const tokens = next.slice(0, Math.min(next.length - 1, left))
+      left -= tokens.length
+      return { slot, tokens }
+    })
+    const some = parts.filter(({ tokens }) => tokens.length > 0)
+    await this.#step(
+      some.map(({ slot, tokens }) => {
+        return { slot: slot.id, position: slot.length, tokens, outputs: [] }
+      }),
+    )
+    for (const { slot, tokens } of some) slot.length += tokens.length
+  }
+
+  /** Draws what is wanted of each, with samplers of their own. */
+  async #draw(all: readonly Guessing[]): Promise<void> {
+    const samplers = new Map<Guessing, Sampler>()
+    for (const one of all) {
+      const { tokens, promptTokens, request } = one.sequence
+      const sampling = plainly(request.sampling)
+      samplers.set(one, this.backend.createSampler(sampling, tokens, promptTokens))
+    }
+    try {
+      for (let active = all; active.length > 0;) {
+        const items = active.map((one) => itemOf(one, samplers.get(one)!))
+        const { outputs } = await this.#step(items)
+        active = active.filter((one, index) => goesOn(one, outputs[index]![0]!.token))
+      }
+    } finally {
+      for (const sampler of samplers.values()) sampler.dispose()
+    }
+  }
+
+  async #step(items: readonly BatchItem[]): Promise<StepResult> {
+    const began = this.clock.now()
+    const result = await this.backend.step(items)
+    const parts = items.map(({ tokens, position }) => {
+      return { tokens: tokens.length, context: position, isDecode: tokens.length === 1 }
+    })
+    this.#costs.onStep(parts, this.clock.now() - began)
+    this.#isMeasured = true
+    return result
+  }
+}
+
+/** What follows the last token that the sequence has, or its last guess, is wanted. */
+function itemOf({ slot, next: tokens }: Guessing, sampler: Sampler): BatchItem {
+  const position = slot.length + slot.drafted.length
+  return { slot: slot.id, position, tokens, outputs: [position + tokens.length - 1], sampler }
+}
+
+/** Notes what was computed and guessed; returns whether more is to be guessed. */
+function goesOn(one: Guessing, token: TokenId): boolean {
+  const { slot, guessed, count, next } = one
+  if (guessed.length > 0) slot.drafted = [...slot.drafted, ...next]
+  else slot.length += next.length
+  guessed.push(token)
+  one.next = [token]
+  return guessed.length < count
+}
+
+/**
+ * The sampling without what depends on the tokens before, or on plug-ins: wrong guesses would have to
+ * be undone there. Seed and position make the same draws of both models where their logits agree.
+ */
+function plainly(params: SamplingParams): SamplingParams {
+  const { constraint: _constraint, samplers: _samplers, ...sampling } = params
+  return {
+    ...sampling,
+    logitBias: [],
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+    dryMultiplier: 0,
+  }
+}

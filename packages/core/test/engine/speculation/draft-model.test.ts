@@ -1,0 +1,149 @@
+import {
+  type Backend,
+  createEngine,
+  LocalEngineClient,
+  PluginRegistry,
+  SimulatedClock,
+} from '@cllm/core'
+import {
+  drive,
+  FakeBackend,
+  type FakeBackendOptions,
+  firstComeFirstServed,
+} from '@cllm/core/testing'
+import t from 'tap'
+import { collect, counting, loggerOf } from '../../rig.js'
+
+/** A word in five differs from what the small model would say. */
+const served = (content: readonly number[]) => 20 + ((content.length * 7) % 11)
+const guessed = (content: readonly number[]) => (content.length % 5 === 0 ? 40 : served(content))
+
+interface Rig {
+  readonly draft?: FakeBackendOptions | false
+  readonly draftMs?: number
+  readonly served?: FakeBackendOptions
+}
+
+/** A model whose steps take 20 ms, however many drafts they verify, and a smaller one beside it. */
+function rig({ draft = {}, draftMs = 1, served: more = {} }: Rig = {}) {
+  const clock = new SimulatedClock(0)
+  const backend = new FakeBackend({ clock, stepMs: () => 20, script: served, ...more })
+  const small = { clock, stepMs: () => draftMs, script: guessed, ...(draft === false ? {} : draft) }
+  const draftBackend = new FakeBackend(small)
+  const { errors, logger } = loggerOf()
+  const parts = { backend, policy: firstComeFirstServed, clock, random: counting(), logger }
+  const registry = new PluginRegistry()
+  const engine = createEngine({
+    ...parts,
+    registry,
+    ...(draft === false ? {} : { draftBackend }),
+    options: { speculative: draft === false ? 'off' : 'draft' },
+  })
+  const client = new LocalEngineClient(engine, registry, counting())
+  const ask = async (count: number, more = {}) => {
+    const answers = Array.from({ length: count }, (_, index) => {
+      const prompt = { tokens: Array.from({ length: 80 + index }, (_, at) => 3 + (at % 90)) }
+      return collect(client.submit({ prompt, maxTokens: 150, ...more }))
+    })
+    return await drive(clock, Promise.all(answers))
+  }
+  return { backend, draftBackend, engine, clock, errors, ask }
+}
+
+t.test('a draft model makes answers come in fewer steps, and no others', async (t) => {
+  for (const sampling of [{ temperature: 0 }, { temperature: 1, seed: 5 }]) {
+    const [off, on] = [rig({ draft: false }), rig()]
+    const request = { sampling }
+    const [plain, drafted] = [await off.ask(3, request), await on.ask(3, request)]
+    const tokensOf = (answers: typeof plain) => answers.map(({ tokens }) => tokens)
+    t.same(tokensOf(drafted), tokensOf(plain))
+    t.same(on.backend.violations.concat(on.draftBackend.violations), [])
+    t.ok(on.backend.steps.length < 0.7 * off.backend.steps.length, `${on.backend.steps.length}`)
+    t.ok(on.clock.now() < 0.8 * off.clock.now(), `${on.clock.now()} of ${off.clock.now()} ms`)
+    const { draftTokens = 0, acceptedTokens = 0 } = drafted[0]!.end!.timings
+    t.ok(acceptedTokens > 20 && acceptedTokens < draftTokens, `${acceptedTokens} of ${draftTokens}`)
+    t.equal(on.engine.info().draftModel?.id, 'fake')
+    t.equal(on.draftBackend.samplers.size, 0, 'its samplers are disposed of')
+  }
+})
+
+t.test('guesses that cost more than they save are hardly made', async (t) => {
+  // As on a CPU, where a draft takes half as long as a step.
+  const stepMs: FakeBackendOptions['stepMs'] = (batch) =>
+    20 + 10 * batch.reduce((sum, { tokens }) => sum + tokens.length - 1, 0)
+  const [off, on] = [
+    rig({ draft: false, served: { stepMs } }),
+    rig({ draftMs: 5, served: { stepMs } }),
+  ]
+  for (const { ask } of [off, on]) for (let round = 0; round < 4; round++) await ask(3)
+  t.ok(on.draftBackend.steps.length > 0, 'it is tried')
+  t.ok(on.clock.now() < 1.03 * off.clock.now(), `${on.clock.now()} of ${off.clock.now()} ms`)
+})
+
+t.test('a request without speculation has none', async (t) => {
+  const { draftBackend, ask } = rig()
+  const [answer] = await ask(1, { speculative: false })
+  t.equal(answer!.tokens.length, 150)
+  t.equal(draftBackend.steps.length, 0)
+})
+
+t.test('a slot is taken over with what it holds', async (t) => {
+  const { draftBackend, ask } = rig({ draft: { slots: 1 } })
+  await ask(2)
+  await ask(1)
+  t.same(draftBackend.violations, [])
+  const starts = draftBackend.steps.flatMap(({ batch }) =>
+    batch.filter(({ position }) => position === 0),
+  )
+  t.equal(starts.length, 1, 'a prompt was begun once')
+})
+
+t.test('what the small model cannot have is generated without it', async (t) => {
+  const short = rig({ draft: { contextSize: 90 } })
+  const [answer] = await short.ask(1)
+  t.equal(answer!.tokens.length, 150)
+  const ends = short.draftBackend.steps.flatMap(({ batch }) =>
+    batch.map(({ position, tokens }) => position + tokens.length),
+  )
+  t.ok(ends.length > 0 && Math.max(...ends) <= 90, 'up to the end of its slots')
+  t.same(short.draftBackend.violations, [])
+})
+
+t.test('a draft model that fails is left out, and no request fails', async (t) => {
+  const { draftBackend, errors, ask } = rig()
+  await draftBackend.dispose()
+  const [one, other] = await ask(2)
+  t.equal(one!.tokens.length + other!.tokens.length, 300)
+  t.equal(one!.error, undefined)
+  t.match(errors, [{ message: /the draft model failed/ }])
+  t.equal(errors.length, 1)
+})
+
+t.test('a draft model that cannot take tokens back is refused', async (t) => {
+  t.throws(() => rig({ draft: { keepMultipleOf: 8 } }), {
+    code: 'invalid_configuration',
+    message: /cannot take back single tokens/,
+  })
+})
+
+t.test('a draft model of another vocabulary is refused', async (t) => {
+  const backend = new FakeBackend()
+  const like = (more: PropertyDescriptorMap) => Object.create(new FakeBackend(), more) as Backend
+  const create = (draftBackend: Backend) =>
+    createEngine({
+      backend,
+      draftBackend,
+      policy: firstComeFirstServed,
+      options: { speculative: 'draft' },
+    })
+  const larger = { ...backend.model, vocabularySize: 1000 + backend.model.vocabularySize }
+  t.throws(() => create(like({ model: { value: larger } })), {
+    code: 'invalid_configuration',
+    message: /its vocabulary has \d+ tokens, expected about \d+$/,
+  })
+  const decode = () => 'x'
+  t.throws(() => create(like({ tokenizer: { value: { decode } } })), {
+    code: 'invalid_configuration',
+    message: /token 0 is "x", expected /,
+  })
+})
