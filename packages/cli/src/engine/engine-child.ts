@@ -11,6 +11,7 @@ import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-set
 import { fingerprintOf } from './fingerprint.js'
 import { loadAdapters } from './load-adapters.js'
 import { findNativeLibrary } from './native-library.js'
+import { openDraft } from './open-draft.js'
 import { parentChannel } from './process-channel.js'
 import { llamaCpp } from './to-engine-settings.js'
 import { warmUp } from './warm-up.js'
@@ -42,10 +43,20 @@ async function start(settings: EngineSettings): Promise<void> {
     const context = { clock: systemClock, logger }
     const backend = await registry.createBackend(settings.backendName, settings.backend, context)
     await warmUp(backend)
+    const draftBackend = await openDraft(registry, settings, backend.limits, context)
     const cacheRamBytes = cacheSize(cache.ram, availableMemory(settings.heldBytes), engines)
     const options = { ...settings.options, cacheRamBytes }
     const { logger: _, ...parts } = use
-    const made = { backend, policy, fallbackPolicy, logger, options, registry, use: parts }
+    const made = {
+      backend,
+      ...draftBackend,
+      policy,
+      fallbackPolicy,
+      logger,
+      options,
+      registry,
+      use: parts,
+    }
     const engine = createEngine({ ...made, ...stateFilesOf(cache, logger) })
     await loadAdapters(engine, settings, logger)
     const { kvCacheType, flashAttention } = settings.backend

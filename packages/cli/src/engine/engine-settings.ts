@@ -13,6 +13,8 @@ export interface EngineSettings {
   readonly backendName: string
   /** Its options, the model's path among them. */
   readonly backend: Readonly<Record<string, unknown>>
+  /** The options of the draft model's backend, which is of the same kind; default: there is none. */
+  readonly draft?: Readonly<Record<string, unknown>>
   readonly policy: string
   readonly policyOptions: Readonly<Record<string, unknown>>
   readonly options: Partial<EngineOptions>

@@ -19,6 +19,8 @@ export interface ModelToServe {
   readonly spec?: string
   /** Its file. */
   readonly path: string
+  /** The file of the model that guesses for it; default: `scheduler.speculative` is no model. */
+  readonly draftPath?: string
   readonly settings: OwnSettings
 }
 
@@ -32,12 +34,14 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
   return {
     backendName: backendNameOf(config, model.settings),
     backend: toBackendOptions(config, model),
+    ...(model.draftPath === undefined ? {} : { draft: toDraftOptions(config, model) }),
     policy: scheduler.policy,
     policyOptions: policyOptionsOf(scheduler),
     options: {
       maxQueuedRequests: scheduler.max_queued_requests,
       isolateTenants: isolatesTenants(config),
-      speculative: scheduler.speculative,
+      speculative: model.draftPath === undefined ? scheduler.speculative : 'draft',
+      proposerOptions: scheduler.speculative_options,
       contextShift: ownEngine(config, model.settings).context_shift,
       sampling: catalogSampling(model.spec ?? model.path),
       ...(tokens === 0 ? {} : { maxQueuedTokens: tokens }),
@@ -88,7 +92,7 @@ function ownEngine({ engine }: CllmConfig, settings: OwnSettings): CllmConfig['e
 
 function toBackendOptions(
   config: CllmConfig,
-  { name, path, settings }: ModelToServe,
+  { name, path, draftPath, settings }: ModelToServe,
 ): EngineSettings['backend'] {
   const { engine: common } = config
   const { chat_template: template } = settings
@@ -102,10 +106,30 @@ function toBackendOptions(
     ...(engine.threads === 'auto' ? {} : { threads: engine.threads }),
     ...(template === undefined ? {} : { chatTemplate: readChatTemplate(template) }),
     ...(engine.backend === llamaCpp ? toLlamaCppOptions(engine) : {}),
+    ...(sleepsBetweenPasses(engine, draftPath) ? { poll: 0 } : {}),
     ...further,
     modelPath: path,
     modelId: name,
   }
+}
+
+/** Threads that poll for the next pass would keep the cores from the draft model, and its from this one. */
+function sleepsBetweenPasses(engine: CllmConfig['engine'], draftPath: string | undefined): boolean {
+  return draftPath !== undefined && engine.backend === llamaCpp && engine.native !== 'addon'
+}
+
+/** What a draft model has of the served one's options: all but what is about its text and its memory. */
+function toDraftOptions(
+  config: CllmConfig,
+  model: ModelToServe,
+): Readonly<Record<string, unknown>> {
+  const {
+    chatTemplate: _,
+    reasoning: __,
+    kvTokens: ___,
+    ...options
+  } = toBackendOptions(config, model)
+  return { ...options, modelPath: model.draftPath, modelId: 'draft' }
 }
 
 function toLlamaCppOptions(engine: CllmConfig['engine']) {

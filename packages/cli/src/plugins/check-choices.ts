@@ -1,7 +1,8 @@
-import type { PluginRegistry } from '@cllm/core'
+import { CllmError, type PluginRegistry } from '@cllm/core'
 import { policyOptionsOf } from '../config/policy-options.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { OwnSettings } from '../config/served-models.js'
+import { isDraftModel } from './is-draft-model.js'
 import { toEngineSettings } from '../engine/to-engine-settings.js'
 
 /**
@@ -14,7 +15,13 @@ export function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): vo
   const { scheduler, models, use } = loaded.config
   registry.createPolicy(scheduler.policy, policyOptionsOf(scheduler))
   registry.checkParts(use)
-  registry.proposers.check(scheduler.speculative)
+  const { speculative, speculative_options: proposerOptions } = scheduler
+  if (!isDraftModel(speculative, registry, { sources: registry.modelSources() })) {
+    registry.proposers.check(speculative, proposerOptions)
+  } else if (Object.keys(proposerOptions).length > 0) {
+    const message = `speculative_options: expected none, as ${speculative} is a model`
+    throw new CllmError('invalid_configuration', message)
+  }
   const served: readonly OwnSettings[] = Object.values(models.served)
   for (const { chat_template: _, spec: __, ...settings } of served.length > 0 ? served : [{}]) {
     const { backendName, backend } = toEngineSettings(loaded, {

@@ -44,7 +44,8 @@ t.test('wrong settings are reported before the model is fetched', async (t) => {
     [['--tls-cert', join(folder, 'none.pem'), '--tls-key', key], /none\.pem/, 2],
     [['--tls-cert', cert, '--tls-key', key], /cannot be used for TLS/, 2],
     [['--plugin', './none.js'], /none\.js/, 2],
-    [['--speculative', 'ngramm'], /did you mean "ngram"/, 2],
+    [['--speculative', 'ngramm'], /or a model, instead got "ngramm"; did you mean "ngram"/, 2],
+    [['--speculative-options', '{"long":3}'], /its options are longest, shortest/, 2],
   ]
   for (const [args, message, code] of wrong) {
     const child = serve(...args)

@@ -213,6 +213,14 @@ t.test('latency limits', async (t) => {
   })
   t.same(settings.policyOptions, { slo: own }, 'the policy gets them')
   t.same(settings.options.sampling, {})
+  t.equal(settings.draft, undefined)
+  const guessed = { name: 'a', path: 'a.gguf', draftPath: 'b.gguf', settings: {} }
+  const flags = ['--model', 'a.gguf', '--speculative', './b.gguf']
+  t.match(toEngineSettings(load({ flags }), guessed), {
+    backend: { modelPath: 'a.gguf', poll: 0 },
+    draft: { modelPath: 'b.gguf', modelId: 'draft', poll: 0, slots: settings.backend['slots'] },
+    options: { speculative: 'draft', proposerOptions: {} },
+  })
   const qwen = { name: 'q', spec: 'qwen3-0.6b', path: 'q.gguf', settings: {} }
   t.match(toEngineSettings(load({}), qwen).options.sampling, { temperature: 0.6, topK: 20 })
 

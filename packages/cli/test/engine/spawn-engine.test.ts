@@ -3,6 +3,7 @@ import { plainEnvironment } from '@cllm/core/testing'
 import { policyNames } from '@cllm/scheduler'
 import { resolveModel, spawnEngine, type EngineProcess } from 'cllm'
 import t from 'tap'
+import { asLoaded } from '../../src/engine/as-loaded.js'
 import { quietSettings } from './test-settings.js'
 
 const words = 'the little dog ran to a big red house and saw his happy friend under one tall tree'
@@ -211,6 +212,30 @@ t.test('a start that is cancelled, before it or during it, leaves no process', a
   // Node closes the handle of a process that has ended some turns later.
   for (let turns = 0; turns < 10 && left().length > 0; turns++) await new Promise(setImmediate)
   t.same(left(), [])
+})
+
+t.test('a draft model computes in the same process and changes no answer', async (t) => {
+  const { path: modelPath } = await resolveModel('stories15m')
+  const backend = { modelPath, slots: 2, gpu: 'off', threads: 1, contextSize: 200 }
+  const draft = { ...backend, modelId: 'draft', poll: 0 }
+  const options = { speculative: 'draft' }
+  const env = plainEnvironment(process.env)
+  const [plain, drafting] = await Promise.all([
+    spawnEngine({ ...quietSettings, backend }, { env }),
+    spawnEngine({ ...quietSettings, options, backend, draft }, { env }),
+  ])
+  t.teardown(() => [plain, drafting].forEach((engine) => engine.kill()))
+  t.match(drafting.info.draftModel, { id: 'draft', architecture: 'llama' })
+  const [one, other] = [asLoaded(plain).memoryBytes!, asLoaded(drafting).memoryBytes!]
+  t.ok(one > 0 && other > 1.5 * one, 'its memory is counted')
+  for (const sampling of [{ temperature: 0 }, { temperature: 1, seed: 3 }]) {
+    const prompt = { text: 'Once upon a time there was' }
+    const request = { prompt, maxTokens: 100, sampling: { ...sampling, ignoreEos: true } }
+    t.equal(await complete(drafting, request), await complete(plain, request))
+  }
+  const { speculation } = await drafting.client.statistics()
+  const { draftTokens = 0, acceptedTokens = 0 } = speculation ?? {}
+  t.ok(draftTokens > 0 && acceptedTokens > 0.8 * draftTokens, `${acceptedTokens}/${draftTokens}`)
 })
 
 t.test('a backend of a plug-in has the usual thread pool', async (t) => {

@@ -1,5 +1,6 @@
 import { defaultEngineOptions } from '@cllm/core'
 import { batchingNames, defaultPolicyName, orderNames } from '@cllm/scheduler'
+import { resolveModelSpec } from '../paths.js'
 import { option } from './option.js'
 import { normalizeSlo, slo, type SloSetting } from './slo-format.js'
 import { decimal, integer, orNone, record, text } from './value-format.js'
@@ -40,11 +41,20 @@ export const schedulerOptions = {
     doc:
       'What guesses next tokens, which are verified with each token where that is faster; answers ' +
       'stay the same. `auto` is `ngram` where the model allows it, which looks the last tokens up in ' +
-      "prompt and answer; or the name of a plugin's proposer.",
+      "prompt and answer; or the name of a plugin's proposer; or a smaller model of the same " +
+      'vocabulary, named as in `--model`, which guesses.',
     default: 'auto',
-    format: text('auto, off or a name'),
+    format: text('auto, off, a name or a model'),
+    resolve: resolveModelSpec,
     arg: 'speculative',
-    placeholder: 'auto|off|NAME',
+    placeholder: 'auto|off|NAME|MODEL',
+  }),
+  speculative_options: option({
+    doc: 'Options of the proposer; JSON in a flag or variable.',
+    default: {},
+    format: record(),
+    arg: 'speculative-options',
+    placeholder: 'JSON',
   }),
   slo: option<SloSetting>({
     doc:

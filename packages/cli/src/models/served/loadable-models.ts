@@ -23,6 +23,7 @@ import {
   toEngineSettings,
   toSupervisorOptions,
 } from '../../engine/to-engine-settings.js'
+import { isDraftModel } from '../../plugins/is-draft-model.js'
 import { pullModel } from '../pull-model.js'
 import { modelName, type ModelSources, type ResolveModelOptions } from '../resolve-model.js'
 
@@ -104,7 +105,8 @@ export class LoadableModels {
       ...(keepAliveMs === undefined ? {} : { keepAliveMs }),
       load: async ({ heldBytes, signal }) => {
         const { path } = await this.#fetch(spec, settings, signal)
-        return await this.#spawn({ name, spec, path, settings }, heldBytes, signal)
+        const draft = await this.#fetchDraft(settings, signal)
+        return await this.#spawn({ name, spec, path, settings, ...draft }, heldBytes, signal)
       },
     }
   }
@@ -120,6 +122,15 @@ export class LoadableModels {
       ...this.findOptions(settings),
       ...folder,
     })
+  }
+
+  /** The file of the draft model, if one is to guess. */
+  async #fetchDraft(settings: OwnSettings, closing: AbortSignal) {
+    const { speculative } = this.loaded.config.scheduler
+    const find = this.findOptions(settings)
+    if (!isDraftModel(speculative, this.parts.registry, find)) return {}
+    const { path } = await this.#fetch(speculative, settings, closing)
+    return { draftPath: path }
   }
 
   /** Engines that share the cores: the loaded ones and this model's, or `max_loaded` if it is set. */
