@@ -9,6 +9,7 @@ import { deleteCache, getCache, warmCache, warmSchema } from './cache.js'
 import { addKey, getKeys, keyQuery, keySchema, limitKey, limitsSchema, removeKey } from './keys.js'
 import { getLogLevel, logLevelSchema, putLogLevel } from './log-level.js'
 import { getLive } from './live.js'
+import type { LiveFeed } from './live-feed.js'
 import { getRecorder } from './recorder.js'
 import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
 
@@ -25,6 +26,8 @@ export interface AdminContext {
   readonly directory: EngineDirectory
   readonly log: LogLevelControl | undefined
   readonly keys: KeyStore | undefined
+  /** What goes on in engines that somebody watches, by model. */
+  readonly feeds: Map<string, LiveFeed>
 }
 
 const routes: readonly HandledRoute<AdminContext>[] = [
@@ -133,7 +136,7 @@ export function adminProtocol({ log, keys }: AdminProtocolOptions = {}): KoaProt
     name: 'admin',
     routes,
     mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, { directory, log, keys })
+      mountRoutes(router, routes, { directory, log, keys, feeds: new Map() })
     },
   }
 }
