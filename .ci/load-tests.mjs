@@ -3,7 +3,7 @@
 // a test can be edited and run again without one. `.taprc` imports this into each test's process.
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { register } from 'node:module'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isMainThread } from 'node:worker_threads'
 
@@ -23,16 +23,31 @@ const outputs = [
   [/^examples\/(.+)\.ts$/, '.tsbuild/examples', '$1.js'],
 ]
 
-const isQuick = process.env._TAPJS_PROCESSINFO_COVERAGE_ !== '1'
+const coversNothing = process.env._TAPJS_PROCESSINFO_COVERAGE_ !== '1'
 const ours = /^file:.*\/packages\/[^/]+\/dist\/[^?]*\.js$/
+const theirs = /^file:.*\/node_modules\/[^?]*\.[cm]?js$/
+
+// What these hooks answer themselves does not go to those of tap, which ask the test's process about
+// each import and send it each source: most of the time that a test took to start. With coverage, tap
+// must see our sources.
+
+const resolved = new Map()
 
 export async function resolve(specifier, context, next) {
-  if (isQuick && /^\.\.?\//.test(specifier) && context.parentURL?.startsWith('file:')) {
-    const url = new URL(specifier, context.parentURL)
+  const { parentURL } = context
+  const fromFile = parentURL?.startsWith('file:') === true
+  if (fromFile && /^\.\.?\//.test(specifier)) {
+    const url = new URL(specifier, parentURL)
     if (existsSync(url)) return { url: url.href, shortCircuit: true }
   }
+  const isName = fromFile && /^[@\w]/.test(specifier) && !specifier.startsWith('node:')
+  const key = isName ? `${packageOf(parentURL)} ${specifier}` : ''
+  const known = isName ? resolved.get(key) : undefined
+  if (known !== undefined) return known
   try {
-    return await next(specifier, context)
+    const found = await next(specifier, context)
+    if (isName) resolved.set(key, { ...found, shortCircuit: true })
+    return found
   } catch (error) {
     if (!/^(\.|file:).*\.js(\?|$)/.test(specifier)) throw error
     const url = new URL(specifier.replace(/\.js(?=\?|$)/, '.ts'), context.parentURL)
@@ -41,14 +56,43 @@ export async function resolve(specifier, context, next) {
   }
 }
 
+/** Where the names in a file's imports are looked up from: one place for all files of a package. */
+const packageOf = (url) =>
+  /^.*\/node_modules\/(@[^/]+\/)?[^/]+/.exec(url)?.[0] ??
+  /^.*\/packages\/[^/]+/.exec(url)?.[0] ??
+  url.slice(0, url.lastIndexOf('/'))
+
 export async function load(url, context, next) {
-  if (isQuick && ours.test(url)) {
+  if (coversNothing && ours.test(url)) {
     return { format: 'module', source: readFileSync(fileURLToPath(url)), shortCircuit: true }
+  }
+  if (theirs.test(url)) {
+    const path = fileURLToPath(url)
+    if (!isModule(path)) return { format: 'commonjs', shortCircuit: true }
+    return { format: 'module', source: readFileSync(path), shortCircuit: true }
   }
   if (!/^file:.*\.ts(\?|$)/.test(url)) return await next(url, context)
   const path = fileURLToPath(url)
   const source = withSeed(built(path) ?? (await compiled(path)))
   return { format: 'module', source, shortCircuit: true }
+}
+
+const typeOf = new Map()
+
+/** Whether a file of a library is an ES module, by its name or the nearest package.json. */
+function isModule(path) {
+  if (/\.[cm]js$/.test(path)) return path.endsWith('.mjs')
+  return isModuleFolder(dirname(path))
+}
+
+function isModuleFolder(folder) {
+  let is = typeOf.get(folder)
+  if (is !== undefined) return is
+  const file = join(folder, 'package.json')
+  if (existsSync(file)) is = JSON.parse(readFileSync(file, 'utf8')).type === 'module'
+  else is = isModuleFolder(dirname(folder))
+  typeOf.set(folder, is)
+  return is
 }
 
 /**

@@ -5,7 +5,15 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from '
 import { join } from 'node:path'
 
 const here = import.meta.dirname
-const sources = ['src', 'index.html', 'public', 'package.json', 'vite.config.mjs', 'build.mjs']
+const sources = [
+  'src',
+  'index.html',
+  'public',
+  'package.json',
+  'vite.config.mjs',
+  'licenses.mjs',
+  'build.mjs',
+]
 const compiled = ['bench', 'core', 'scheduler', 'simulation'].map((name) => `../${name}/dist`)
 
 function* filesIn(path) {

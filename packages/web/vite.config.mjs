@@ -1,4 +1,5 @@
 import { defineConfig } from 'vite'
+import { licensesOf } from './licenses.mjs'
 
 /**
  * reflect-metadata exports nothing and is there for its effect. As CommonJS it would be wrapped, and the
@@ -22,6 +23,9 @@ const oneFontFormat = {
   },
 }
 
+// a name like LICENSE would keep npm from adding ours
+const licenses = licensesOf({ fileName: 'third-party.md' })
+
 export default defineConfig({
   root: import.meta.dirname,
   base: './', // a proxy may serve it below any path
@@ -34,13 +38,11 @@ export default defineConfig({
     assetsInlineLimit: 0,
     reportCompressedSize: false,
     chunkSizeWarningLimit: 1000,
-    // those of what is in the bundle; a name like LICENSE would keep npm from adding ours
-    license: { fileName: 'third-party.md' },
   },
-  plugins: [oneFontFormat],
+  plugins: [oneFontFormat, licenses.page],
   resolve: {
     // The other one reads Node's buffers.
     alias: { 'csv-parse/sync': 'csv-parse/browser/esm/sync' },
   },
-  worker: { format: 'es', plugins: () => [keepReflect] },
+  worker: { format: 'es', plugins: () => [keepReflect, licenses.worker] },
 })

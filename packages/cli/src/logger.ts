@@ -1,9 +1,11 @@
+import { createRequire } from 'node:module'
 import type { Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
 import pino, { type DestinationStream } from 'pino'
-import pretty from 'pino-pretty'
+import type prettyPrinter from 'pino-pretty'
 import type { CllmConfig } from './config/options/schema.js'
 
+const load = createRequire(import.meta.url)
 const standardError = 2
 
 /** The logging part of the configuration. */
@@ -38,6 +40,8 @@ export interface LogTerminal {
 const open = (file: string | null, { isTTY, destination }: LogTerminal): DestinationStream => {
   if (file !== null) return pino.destination({ dest: file, mkdir: true, sync: true })
   if (!isTTY) return destination ?? pino.destination({ dest: standardError, sync: true })
+  // Loaded for terminals alone.
+  const pretty = load('pino-pretty') as typeof prettyPrinter
   return pretty({
     destination: destination ?? standardError,
     sync: true,

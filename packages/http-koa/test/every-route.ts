@@ -16,7 +16,12 @@ export const everyProtocol: readonly KoaProtocol[] = exported.createKoaProtocols
     remove: async () => {},
     memory: async () => ({ weights: 1, total: 2, available: 3 }),
   },
-  keys: { list: async () => [], add: async () => 'a secret', remove: async () => {} },
+  keys: {
+    list: async () => [],
+    add: async () => 'a secret',
+    limit: async (name) => ({ name, tenant: name, role: 'user', hash: '' }),
+    remove: async () => {},
+  },
 })
 
 /** What the protocols say that they serve; where two claim a path, the first one has it. */
@@ -100,6 +105,7 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/admin/scheduler': { policy: 'run-all' },
   '/admin/log-level': { level: 'info' },
   '/admin/keys': { name: 'a' },
+  '/admin/keys/:name': { tokens_per_minute: 5 },
 }
 
 const shapes: Readonly<Record<string, object>> = {

@@ -1,13 +1,11 @@
 import { CllmError } from '@cllm/core'
-import { type GgufFileInfo, readGgufFile } from '../native/gguf-file.js'
+import { type GgufHead, readGgufFile } from '../native/gguf-file.js'
 
 /** What an adapter must fit. */
 export interface AdapterBase {
   readonly modelPath: string
   readonly architecture: string
 }
-
-const longLists = ['tokens', 'merges', 'scores'].map((name) => `tokenizer.ggml.${name}`)
 
 type Fields = Readonly<Record<string, unknown>>
 type Shapes = ReadonlyMap<string, readonly number[]>
@@ -20,7 +18,7 @@ type Shapes = ReadonlyMap<string, readonly number[]>
  */
 export async function checkAdapter(path: string, base: AdapterBase): Promise<void> {
   const file = await read(path)
-  const metadata = file.metadata as unknown as Fields
+  const { metadata } = file
   const general = fieldsOf(metadata['general'])
   const adapter = fieldsOf(metadata['adapter'])
   const refuse = (what: string, expected: string, received: unknown): never => {
@@ -73,8 +71,8 @@ function checkMatrices(
   }
 }
 
-async function read(path: string): Promise<GgufFileInfo> {
-  return await readGgufFile(path, longLists).catch((cause: NodeJS.ErrnoException) => {
+async function read(path: string): Promise<GgufHead> {
+  return await readGgufFile(path).catch((cause: NodeJS.ErrnoException) => {
     const isThere = cause.code === undefined
     const message = isThere
       ? `${path}: expected an adapter in a GGUF file, which this is not: ${cause.message}`
@@ -84,8 +82,8 @@ async function read(path: string): Promise<GgufFileInfo> {
   })
 }
 
-const shapesOf = ({ fullTensorInfo = [] }: GgufFileInfo): Shapes =>
-  new Map(fullTensorInfo.map(({ name, dimensions }) => [name, dimensions.map(Number)]))
+const shapesOf = ({ tensors }: GgufHead): Shapes =>
+  new Map(tensors.map(({ name, dimensions }) => [name, dimensions]))
 
 function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null ? (value as Fields) : {}

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { CllmError, type SamplingParams } from '@cllm/core'
-import { fileTypeName, type GgufFileInfo, readGgufFile } from '../native/gguf-file.js'
+import { fileTypeName, type GgufHead, partsOf, readGgufFile } from '../native/gguf-file.js'
 import { samplingOf } from './recommended-sampling.js'
 
 /** A model's metadata from its GGUF file, read without loading the weights. */
@@ -38,19 +38,12 @@ export interface ModelShape {
 
 type Fields = Readonly<Record<string, unknown>>
 
-const longLists = [
-  'tokenizer.ggml.tokens',
-  'tokenizer.ggml.merges',
-  'tokenizer.ggml.scores',
-  'tokenizer.ggml.token_type',
-]
-
 /**
  * Reads the head of a GGUF file.
  * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it is no model
  */
 export async function readModelShape(path: string): Promise<ModelShape> {
-  const file = await readGgufFile(path, longLists).catch((cause: NodeJS.ErrnoException) => {
+  const file = await readGgufFile(path).catch((cause: NodeJS.ErrnoException) => {
     const message =
       cause.code === undefined
         ? `${path} is no GGUF file: ${cause.message}`
@@ -58,7 +51,7 @@ export async function readModelShape(path: string): Promise<ModelShape> {
     const code = cause.code === undefined ? 'model_invalid' : 'model_unavailable'
     throw new CllmError(code, message, { cause, details: { path } })
   })
-  const { file_type: fileType } = fieldsOf(fieldsOf(file.metadata)['general'])
+  const { file_type: fileType } = fieldsOf(file.metadata['general'])
   const shape = shapeOf(file, path, await fileBytes(path))
   return { ...shape, quantization: quantizationOf(await fileTypeName(Number(fileType))) }
 }
@@ -67,13 +60,14 @@ export async function readModelShape(path: string): Promise<ModelShape> {
 const rankPooling = 4
 
 function shapeOf(
-  file: GgufFileInfo,
+  file: GgufHead,
   path: string,
   sizeBytes: number,
 ): Omit<ModelShape, 'quantization'> {
-  const metadata = file.metadata as unknown as Fields
+  const { metadata } = file
   const general = fieldsOf(metadata['general'])
-  const architecture = file.metadata.general.architecture as string
+  const { architecture: named } = general
+  const architecture = typeof named === 'string' ? named : 'unknown'
   const fields = fieldsOf(metadata[architecture])
   const attention = fieldsOf(fields['attention'])
   const layers = largest(fields['block_count'])
@@ -131,18 +125,14 @@ function quantizationOf(name: string | undefined): string {
   return name?.replace(/^(MOSTLY|ALL)_/, '') ?? 'unknown'
 }
 
-function vocabularySizeOf(file: GgufFileInfo): number {
-  const embedding = file.fullTensorInfo?.find(({ name }) => name === 'token_embd.weight')
-  return Number(embedding?.dimensions[1] ?? 0)
+function vocabularySizeOf({ tensors }: GgufHead): number {
+  const embedding = tensors.find(({ name }) => name === 'token_embd.weight')
+  return embedding?.dimensions[1] ?? 0
 }
 
 /** All parts of a model that is split over several files, in bytes. */
 async function fileBytes(path: string): Promise<number> {
-  const [, stem, count] = /^(.*)-\d{5}-of-(\d{5})\.gguf$/.exec(path) ?? []
-  const parts = Array.from({ length: Number(count ?? 1) }, (_, index) =>
-    stem === undefined ? path : `${stem}-${String(index + 1).padStart(5, '0')}-of-${count}.gguf`,
-  )
-  const sizes = await Promise.all(parts.map(async (part) => (await stat(part)).size))
+  const sizes = await Promise.all(partsOf(path).map(async (part) => (await stat(part)).size))
   return sizes.reduce((total, size) => total + size, 0)
 }
 

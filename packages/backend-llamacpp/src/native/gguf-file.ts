@@ -1,45 +1,72 @@
+import { open } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
-import type { GgufFileInfo, GgufFileType, readGgufFileInfo } from 'node-llama-cpp'
+import type { GgufFileType } from 'node-llama-cpp'
+import { type GgufHead, HeadGoesOn, parseGgufHead } from './gguf-head.js'
 
-export type { GgufFileInfo }
+export type { GgufHead }
 
-/** The two of node-llama-cpp's modules that read GGUF files. */
-interface GgufReader {
-  readonly readGgufFileInfo: typeof readGgufFileInfo
-  readonly GgufFileType: typeof GgufFileType
-}
-
-let loading: Promise<GgufReader> | undefined
-
-/** Loads them without the rest of node-llama-cpp, which takes half a second of CPU time. */
-async function ggufReader(): Promise<GgufReader> {
-  const main = pathToFileURL(createRequire(import.meta.url).resolve('node-llama-cpp'))
-  const part = async (path: string): Promise<object> =>
-    (await import(new URL(path, main).href)) as object
-  loading ??= Promise.all([
-    part('gguf/readGgufFileInfo.js'),
-    part('gguf/types/GgufMetadataTypes.js'),
-  ]).then(([reader, types]) => ({ ...reader, ...types }) as GgufReader)
-  return await loading
-}
+/** Bytes that are read first; a vocabulary of 150,000 tokens has some millions. */
+const firstBytes = 2 ** 20
 
 /**
- * Reads the head of a GGUF file.
- * @param ignoreKeys - of metadata that is not kept
+ * Reads the head of a GGUF file; of one that is split over several files, the tensors of all.
+ * node-llama-cpp's reader makes a value of each token, which takes a second for some vocabularies.
+ *
  * @throws Error with a `code` when it cannot be read, without one when it is no GGUF file
  */
-export async function readGgufFile(
-  path: string,
-  ignoreKeys: readonly string[],
-): Promise<GgufFileInfo> {
-  const reader = await ggufReader()
-  const options = { sourceType: 'filesystem', logWarnings: false } as const
-  return await reader.readGgufFileInfo(path, { ...options, ignoreKeys: [...ignoreKeys] })
+export async function readGgufFile(path: string): Promise<GgufHead> {
+  const head = await readHead(path)
+  const others = partsOf(path).filter((part) => part !== path)
+  if (others.length === 0) return head
+  const parts = await Promise.all(others.map(readHead))
+  return { ...head, tensors: [head, ...parts].flatMap(({ tensors }) => tensors) }
 }
+
+/** The files of a model: one, or as many as the name of its first says. */
+export function partsOf(path: string): string[] {
+  const [, stem, count] = /^(.*)-\d{5}-of-(\d{5})\.gguf$/.exec(path) ?? []
+  if (stem === undefined) return [path]
+  const number = (index: number): string => String(index + 1).padStart(5, '0')
+  return Array.from(
+    { length: Number(count) },
+    (_, index) => `${stem}-${number(index)}-of-${count}.gguf`,
+  )
+}
+
+async function readHead(path: string): Promise<GgufHead> {
+  const file = await open(path)
+  try {
+    const { size } = await file.stat()
+    let bytes = Buffer.alloc(0)
+    for (let wanted = firstBytes; ; wanted *= 2) {
+      const more = Buffer.allocUnsafe(Math.min(wanted, size) - bytes.length)
+      const { bytesRead } = await file.read(more, 0, more.length, bytes.length)
+      bytes = Buffer.concat([bytes, more.subarray(0, bytesRead)])
+      try {
+        return parseGgufHead(bytes)
+      } catch (error) {
+        if (!(error instanceof HeadGoesOn) || bytesRead < more.length || wanted >= size) throw error
+      }
+    }
+  } finally {
+    await file.close()
+  }
+}
+
+let fileTypes: Promise<typeof GgufFileType> | undefined
 
 /** The name of a `general.file_type`, such as `MOSTLY_Q4_K_M`; undefined: none is known. */
 export async function fileTypeName(type: number): Promise<string | undefined> {
-  const reader = await ggufReader()
-  return reader.GgufFileType[type]
+  fileTypes ??= readFileTypes()
+  return (await fileTypes)[type]
+}
+
+/** Without the rest of node-llama-cpp, which takes half a second of CPU time. */
+async function readFileTypes(): Promise<typeof GgufFileType> {
+  const main = pathToFileURL(createRequire(import.meta.url).resolve('node-llama-cpp'))
+  const types = (await import(new URL('gguf/types/GgufMetadataTypes.js', main).href)) as {
+    readonly GgufFileType: typeof GgufFileType
+  }
+  return types.GgufFileType
 }

@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { silentLogger } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
@@ -5,6 +6,8 @@ import t from 'tap'
 import { openLlama } from '../../src/native/addon.js'
 import { checkBindings } from '../../src/native/addon-bindings.js'
 import { hasNoGpu, openCpuAddon } from '../../src/native/cpu-addon.js'
+import { readGgufFile } from '../../src/native/gguf-file.js'
+import { readGgufFileInfo } from '../../src/native/node-llama-cpp.js'
 import { nodeLlamaCppVersion } from '../../src/native/versions.js'
 
 t.test('every native call that is used', async (t) => {
@@ -162,4 +165,92 @@ t.test('internals that have changed', (t) => {
     })
   }
   t.end()
+})
+
+t.test('the head of a GGUF file is what node-llama-cpp reads of it', async (t) => {
+  const path = join(t.testdir(), 'tiny.gguf')
+  await writeSyntheticModel({ like: 'tiny', out: path, seed: 1 })
+  const { metadata, tensors } = await readGgufFile(path)
+  const theirs = await readGgufFileInfo(path)
+  const { general, qwen3 } = theirs.metadata as unknown as Record<string, object>
+  t.same({ ...(metadata['general'] as object) }, general)
+  t.match(qwen3, { block_count: Number })
+  t.same(JSON.parse(JSON.stringify(metadata['qwen3'])), JSON.parse(JSON.stringify(qwen3)))
+  const shapes = theirs.fullTensorInfo?.map(({ name, dimensions }) => ({ name, dimensions }))
+  t.same(tensors, shapes)
+  t.match(metadata['tokenizer'], { ggml: { tokens: [], model: 'gpt2' } }, 'without the vocabulary')
+})
+
+const integer = (value: number) => Buffer.from(Uint32Array.of(value).buffer)
+const size = (value: number) => Buffer.from(BigUint64Array.of(BigInt(value)).buffer)
+const text = (value: string) => Buffer.concat([size(Buffer.byteLength(value)), Buffer.from(value)])
+const field = (name: string, type: number, ...value: Buffer[]) =>
+  Buffer.concat([text(name), integer(type), ...value])
+const gguf = (fields: readonly Buffer[], tensors: readonly string[] = [], version = 3) =>
+  Buffer.concat([
+    Buffer.from('GGUF'),
+    integer(version),
+    size(tensors.length),
+    size(fields.length),
+    ...fields,
+    ...tensors.flatMap((name) => [text(name), integer(1), size(7), integer(0), size(0)]),
+  ])
+
+t.test('heads of all kinds: long ones, split ones, broken ones', async (t) => {
+  const folder = t.testdir({})
+  const write = async (name: string, bytes: Buffer) => {
+    await writeFile(join(folder, name), bytes)
+    return join(folder, name)
+  }
+  const tokens = Array.from({ length: 150_000 }, (_, index) => text(`token ${index}`))
+  const long = gguf(
+    [
+      field('a.tokens', 9, integer(8), size(tokens.length), Buffer.concat(tokens)),
+      field('a.types', 9, integer(5), size(5000), Buffer.alloc(20_000)),
+      field('a.layers', 9, integer(4), size(3), integer(1), integer(0), integer(2)),
+      field('a.nested', 9, integer(9), size(1), integer(8), size(1), text('x')),
+      field('b', 8, text('a value')),
+      field('b.c', 11, Buffer.from(BigInt64Array.of(-5n).buffer)),
+      field('__proto__.polluted', 7, Buffer.of(1)),
+      ...[0, 1, 2, 3, 6, 7, 12].map((type) =>
+        field(`n.${type}`, type, Buffer.alloc(type === 12 ? 8 : [1, 1, 2, 2, 0, 0, 4, 1][type]!)),
+      ),
+    ],
+    ['one'],
+  )
+  t.ok(long.length > 2 ** 21, 'it is read in steps')
+  const head = await readGgufFile(await write('long.gguf', long))
+  t.same(JSON.parse(JSON.stringify(head)), {
+    metadata: {
+      a: { tokens: [], types: [], layers: [1, 0, 2], nested: [] },
+      b: 'a value',
+      'b.c': -5,
+      ['__proto__']: { polluted: true },
+      n: { 0: 0, 1: 0, 2: 0, 3: 0, 6: 0, 7: false, 12: 0 },
+    },
+    tensors: [{ name: 'one', dimensions: [7] }],
+  })
+  t.notOk('polluted' in {})
+
+  const first = await write('m-00001-of-00002.gguf', gguf([], ['one'], 2))
+  await t.rejects(readGgufFile(first), { code: 'ENOENT' }, 'its other part is missing')
+  await write('m-00002-of-00002.gguf', gguf([], ['two']))
+  const { tensors } = await readGgufFile(first)
+  t.same(
+    tensors.map(({ name }) => name),
+    ['one', 'two'],
+  )
+  const broken: [Buffer, RegExp][] = [
+    [Buffer.from('PK…'), /expected "GGUF", found "PK/],
+    [Buffer.from('GG'), /ends in its head/],
+    [long.subarray(0, 2_000_000), /ends in its head/],
+    [gguf([], [], 1), /version 2 or 3, found 1/],
+    [gguf([field('a', 99)]), /no type 99/],
+    [gguf([field('a', 9, integer(99), size(9999))]), /no type 99/],
+    [gguf([field('a', 8, size(2 ** 52))]), /ends in its head/],
+  ]
+  for (const [bytes, message] of broken) {
+    const reading = readGgufFile(await write('broken.gguf', bytes))
+    await t.rejects(reading, { message, code: undefined })
+  }
 })

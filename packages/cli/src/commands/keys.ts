@@ -3,11 +3,11 @@ import Table from 'cli-table3'
 import { loadConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { createKey, readKeyFile, updateKeyFile } from '../keys/key-file.js'
-import type { KeyPlace } from '../keys/key-store.js'
+import { type KeyPlace, withLimits } from '../keys/key-store.js'
 import type { CommandIo } from './command-io.js'
 import { defineCommand } from './flags/define-command.js'
 import { one, toggle, type Values, wrong } from './flags/flags.js'
-import { integer } from './flags/values.js'
+import { integer, orNone } from './flags/values.js'
 
 const fileFlags = {
   'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS', String),
@@ -69,6 +69,42 @@ export const listKeys = defineCommand({
     const all = await withKeys(flags, io, async ({ read }) => await read())
     const keys = all.map((key) => ({ ...key, hash: undefined }))
     io.stdout.write(flags.json ? `${JSON.stringify(keys, undefined, 2)}\n` : `${table(keys)}\n`)
+    return 0
+  },
+})
+
+const newLimit = orNone(integer(1))
+const limitFlags = {
+  'requests-per-minute': one('COUNT', "Its limit; none: the server's", newLimit),
+  'tokens-per-minute': one('TOKENS', "Its limit; none: the server's", newLimit),
+  'tokens-per-month': one('TOKENS', 'Its limit of a month (UTC); none: no limit', newLimit),
+  ...fileFlags,
+}
+
+/** `cllm keys limit` */
+export const limitKey = defineCommand({
+  usage: 'keys limit <name>',
+  doc: `
+Changes limits of a key in the file; what is not given stays. A running server with this file goes by them
+within a second.`,
+  flags: limitFlags,
+  async run({ flags, words: [name = ''] }, io) {
+    const { 'requests-per-minute': requests, 'tokens-per-minute': tokens } = flags
+    const { 'tokens-per-month': monthly } = flags
+    const changes = {
+      ...(requests === undefined ? {} : { requestsPerMinute: requests }),
+      ...(tokens === undefined ? {} : { tokensPerMinute: tokens }),
+      ...(monthly === undefined ? {} : { tokensPerMonth: monthly }),
+    }
+    if (Object.keys(changes).length === 0) throw wrong('expected a limit, see --help')
+    await withKeys(flags, io, async ({ where, update }) => {
+      await update((keys) => {
+        const all = withLimits(keys, name, changes)
+        if (all === undefined) throw wrong(`${where} has no key "${name}"`)
+        return all
+      })
+    })
+    io.stderr.write(`changed the limits of ${name}\n`)
     return 0
   },
 })

@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import type { ApiKey, KeyStore } from '@cllm/http-koa'
+import type { ApiKey, KeyStore, LimitChanges } from '@cllm/http-koa'
 import { createKey } from './key-file.js'
 
 /** Where keys are kept. */
@@ -22,6 +22,16 @@ export const keyStore = ({ read, update }: KeyPlace): KeyStore => ({
     })
     return secret
   },
+  async limit(name, changes) {
+    let changed: ApiKey | undefined
+    await update((keys) => {
+      const all = withLimits(keys, name, changes)
+      changed = all?.find((key) => key.name === name)
+      if (all === undefined) throw wrongName(`there is no key "${name}"`)
+      return all
+    })
+    return changed!
+  },
   async remove(name) {
     await update((keys) => {
       const rest = keys.filter((key) => key.name !== name)
@@ -30,6 +40,21 @@ export const keyStore = ({ read, update }: KeyPlace): KeyStore => ({
     })
   },
 })
+
+/** The keys with other limits for one of them; undefined where there is none of this name. */
+export function withLimits(
+  keys: readonly ApiKey[],
+  name: string,
+  changes: LimitChanges,
+): readonly ApiKey[] | undefined {
+  if (!keys.some((key) => key.name === name)) return undefined
+  return keys.map((key) => (key.name === name ? limited(key, changes) : key))
+}
+
+function limited(key: ApiKey, changes: LimitChanges): ApiKey {
+  const all = Object.entries({ ...key, ...changes }).filter(([, value]) => value !== null)
+  return Object.fromEntries(all) as unknown as ApiKey
+}
 
 const wrongName = (problem: string): CllmError =>
   new CllmError('invalid_request', `name: ${problem}`, { details: { field: 'name' } })

@@ -51,6 +51,19 @@ t.test('keys are made, listed and revoked, and only their hashes are kept', asyn
   t.match(ring.find('mine'), { role: 'admin' })
   t.equal(ring.find('other'), undefined)
 
+  const other = ['--requests-per-minute', 'none', '--tokens-per-month', '5']
+  t.match(await run('keys', 'limit', 'ann', ...other, ...flags), { code: 0, err: /limits of ann/ })
+  t.same(JSON.parse((await run('keys', 'list', '--json', ...flags)).out)[0], {
+    name: 'ann',
+    tenant: 'shop',
+    role: 'user',
+    tokensPerMinute: 9000,
+    tokensPerMonth: 5,
+  })
+  t.match((await run('keys', 'limit', 'bob', ...other, ...flags)).err, /has no key "bob"/)
+  t.match((await run('keys', 'limit', 'ann', ...flags)).err, /expected a limit/)
+  await until(() => ring.find(ann.out.trim())?.tokensPerMonth === 5)
+
   t.equal((await run('keys', 'revoke', 'ann', ...flags)).code, 0)
   t.match((await run('keys', 'revoke', 'ann', ...flags)).err, /has no key "ann"/)
   await until(() => ring.find(ann.out.trim()) === undefined)
@@ -69,6 +82,15 @@ t.test("a server's keys are changed in its file", async (t) => {
   t.match(await store!.list(), [{ name: 'root' }, ann])
   const taken = { code: 'invalid_request', message: /there is a key "ann" already/ }
   await t.rejects(store!.add(ann), taken)
+  t.same(await store!.limit('ann', { tokensPerMonth: null, requestsPerMinute: 3 }), {
+    name: 'ann',
+    tenant: 'shop',
+    role: 'user',
+    hash: ring.find(secret)?.hash,
+    requestsPerMinute: 3,
+  })
+  t.equal(ring.find(secret)?.requestsPerMinute, 3, 'at once')
+  await t.rejects(store!.limit('bob', {}), { message: /there is no key "bob"/ })
   await store!.remove('ann')
   t.equal(ring.find(secret), undefined)
   await t.rejects(store!.remove('ann'), { message: /there is no key "ann"/ })

@@ -17,9 +17,9 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
   const ann = keys('add', 'ann', '--requests-per-minute', '3')
   const root = keys('add', 'root', '--role', 'admin')
   const server = await serve(t, ...quickModel, '--slots', '1', '--api-keys', file)
-  const ask = async (path: string, key: string | undefined, body?: object) => {
+  const ask = async (path: string, key: string | undefined, body?: object, method = 'POST') => {
     const answer = await fetch(server.url + path, {
-      method: body === undefined ? 'GET' : 'POST',
+      method: body === undefined ? 'GET' : method,
       headers: {
         'content-type': 'application/json',
         ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
@@ -58,6 +58,11 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
   t.equal(limited.status, 429)
   t.match(limited.headers.get('retry-after'), /^\d+$/)
   t.match(JSON.parse(limited.text), { error: { code: 'rate_limit_exceeded' } })
+  const more = await ask('/admin/keys/ann', root, { requests_per_minute: 6 }, 'PATCH')
+  t.match(JSON.parse(more.text), { data: { name: 'ann', requests_per_minute: 6 } })
+  const again = await ask('/v1/completions', ann, body)
+  t.equal(again.status, 200, 'a limit takes force at once')
+  t.equal(again.headers.get('x-ratelimit-remaining-requests'), '1', 'and what was used counts')
 
   const status = async (key: string) => (await ask('/v1/models', key)).status
   const becomes = async (key: string, wanted: number): Promise<void> => {

@@ -6,9 +6,10 @@ import { mountRoutes } from '../routes/mount-routes.js'
 import { defineProtocol, type LogLevelControl } from '../routes/define-protocol.js'
 import type { KeyStore } from '../security/key-store.js'
 import { deleteCache, getCache, warmCache, warmSchema } from './cache.js'
-import { addKey, getKeys, keyQuery, keySchema, removeKey } from './keys.js'
+import { addKey, getKeys, keyQuery, keySchema, limitKey, limitsSchema, removeKey } from './keys.js'
 import { getLogLevel, logLevelSchema, putLogLevel } from './log-level.js'
 import { getLive } from './live.js'
+import type { LiveFeed } from './live-feed.js'
 import { getRecorder } from './recorder.js'
 import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
 
@@ -25,6 +26,8 @@ export interface AdminContext {
   readonly directory: EngineDirectory
   readonly log: LogLevelControl | undefined
   readonly keys: KeyStore | undefined
+  /** What goes on in engines that somebody watches, by model. */
+  readonly feeds: Map<string, LiveFeed>
 }
 
 const routes: readonly HandledRoute<AdminContext>[] = [
@@ -92,6 +95,13 @@ const routes: readonly HandledRoute<AdminContext>[] = [
     handle: addKey,
   },
   {
+    method: 'patch',
+    path: '/admin/keys/:name',
+    summary: 'Change the limits of an API key',
+    body: limitsSchema,
+    handle: limitKey,
+  },
+  {
     method: 'delete',
     path: '/admin/keys',
     summary: 'Revoke an API key',
@@ -118,7 +128,7 @@ const routes: readonly HandledRoute<AdminContext>[] = [
 /**
  * The routes that change a running server or show its present and recent past: `GET` and `PUT` of
  * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live` and `/admin/recorder`, `GET`, `POST` and `DELETE` of
- * `/admin/cache` and `/admin/keys`; see `docs/api.md`. Without API
+ * `/admin/cache` and `/admin/keys`, `PATCH /admin/keys/{name}`; see `docs/api.md`. Without API
  * keys every client that reaches them can use them, so expose them to operators only.
  */
 export function adminProtocol({ log, keys }: AdminProtocolOptions = {}): KoaProtocol {
@@ -126,7 +136,7 @@ export function adminProtocol({ log, keys }: AdminProtocolOptions = {}): KoaProt
     name: 'admin',
     routes,
     mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, { directory, log, keys })
+      mountRoutes(router, routes, { directory, log, keys, feeds: new Map() })
     },
   }
 }

@@ -21,6 +21,15 @@ export const keySchema = z.object({
   tokens_per_month: limit,
 })
 
+const newLimit = limit.nullable()
+
+/** The body of `PATCH /admin/keys/:name`. */
+export const limitsSchema = z.object({
+  requests_per_minute: newLimit,
+  tokens_per_minute: newLimit,
+  tokens_per_month: newLimit,
+})
+
 /** The query of `DELETE /admin/keys`. */
 export const keyQuery = z.object({ name: z.string('the name of a key') })
 
@@ -55,6 +64,24 @@ export async function addKey(ctx: KoaContext, { keys }: AdminContext): Promise<v
   ctx.body = { success: true, data: { ...describe(key), key: secret } }
 }
 
+/** `PATCH /admin/keys/:name`: other limits for a key, from its next request on; null takes one away. */
+export async function limitKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
+  const store = ensure(keys)
+  const limits = await readStrictBody(ctx, limitsSchema)
+  const {
+    requests_per_minute: requests,
+    tokens_per_minute: tokens,
+    tokens_per_month: month,
+  } = limits
+  const key = await store.limit(ctx.params['name'] ?? '', {
+    ...(requests !== undefined && { requestsPerMinute: requests }),
+    ...(tokens !== undefined && { tokensPerMinute: tokens }),
+    ...(month !== undefined && { tokensPerMonth: month }),
+  })
+  tellLog(ctx, 'the limits of an API key were changed', { name: key.name, ...limits })
+  ctx.body = { success: true, data: describe(key) }
+}
+
 /** `DELETE /admin/keys?name=`: a key that is valid no longer. The one that asks stays. */
 export async function removeKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
   const store = ensure(keys)
@@ -70,7 +97,7 @@ export async function removeKey(ctx: KoaContext, { keys }: AdminContext): Promis
   ctx.body = { success: true, data: { revoked: name } }
 }
 
-function tellLog(ctx: KoaContext, message: string, about: { name: string; role?: string }): void {
+function tellLog(ctx: KoaContext, message: string, about: Readonly<Record<string, unknown>>): void {
   const by = ctx.state.keyName ?? null
   ctx.state.transport.logger.warn({ ...about, by }, message)
 }

@@ -1,53 +1,111 @@
 import type { Clock, EngineActivity } from '@cllm/core'
 
 /** Milliseconds between two messages while there is work, and while there is none. */
-const busyMs = 200
-const idleMs = 500
+const busyMs = 500
+const idleMs = 1000
 
 /** Who gets the messages of a {@link LiveFeed}. */
-export interface LiveSink {
+export interface LiveReader {
+  /** Asks the engine, through this reader's client. */
+  readonly ask: (cursor: number | undefined) => Promise<EngineActivity>
   /** Whether it has not taken what it was sent before. */
   readonly isBehind: boolean
   /** Whether it is there no more. */
   readonly isGone: boolean
-  send(activity: EngineActivity): void
+  /** Takes a message, as JSON. */
+  send(activity: string): void
+}
+
+interface Seat {
+  readonly reader: LiveReader
+  /** Frames that it was too slow for. */
+  missed: number
+  leave(error?: unknown): void
 }
 
 /**
- * Asks an engine what goes on and passes it on, at most five times a second. While the sink is behind
- * nothing is asked, so that it costs nothing; what the engine forgets meanwhile is counted as `lost`.
+ * Asks an engine what goes on and tells all readers, twice a second at most: one question and one message
+ * for all of them. While all are behind nothing is asked, so that it costs nothing.
  */
 export class LiveFeed {
-  constructor(
-    private readonly ask: (cursor: number | undefined) => Promise<EngineActivity>,
-    private readonly clock: Clock,
-  ) {}
+  readonly #seats = new Set<Seat>()
+  #cursor: number | undefined
+  #isRunning = false
+  #wake: () => void = () => {}
 
-  /** Resolves when the sink is gone or the signal aborts; rejects with what asking rejects with. */
-  async run(sink: LiveSink, signal: AbortSignal): Promise<void> {
-    let cursor: number | undefined
-    while (!sink.isGone && !signal.aborted) {
-      let isBusy = false
-      if (!sink.isBehind) {
-        const activity = await this.ask(cursor)
-        cursor = activity.cursor
-        isBusy = activity.frames.length > 0
-        if (!sink.isGone) sink.send(activity)
+  constructor(private readonly clock: Clock) {}
+
+  /**
+   * Tells a reader what goes on from now on. Resolves when it is gone or the signal aborts; rejects with
+   * what asking rejects with.
+   */
+  async tell(reader: LiveReader, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return
+    await new Promise<void>((resolve, reject) => {
+      const seat: Seat = {
+        reader,
+        missed: 0,
+        leave: (error) => {
+          signal.removeEventListener('abort', abort)
+          this.#seats.delete(seat)
+          if (this.#seats.size === 0) this.#wake()
+          if (error === undefined) resolve()
+          else reject(error)
+        },
       }
-      await this.#pause(isBusy || sink.isBehind ? busyMs : idleMs, signal)
-    }
+      const abort = (): void => seat.leave()
+      signal.addEventListener('abort', abort, { once: true })
+      this.#seats.add(seat)
+      if (!this.#isRunning) void this.#run()
+    })
   }
 
-  async #pause(ms: number, signal: AbortSignal): Promise<void> {
+  async #run(): Promise<void> {
+    this.#isRunning = true
+    for (let isBusy = true; this.#seats.size > 0;) {
+      await this.#pause(isBusy ? busyMs : idleMs)
+      isBusy = await this.#round()
+      for (const seat of this.#seats) if (seat.reader.isGone) seat.leave()
+    }
+    this.#isRunning = false
+    this.#cursor = undefined
+  }
+
+  /** Tells those who are there and not behind; returns whether there is work. */
+  async #round(): Promise<boolean> {
+    const awake = [...this.#seats].filter(({ reader }) => !reader.isBehind && !reader.isGone)
+    const [first] = awake
+    if (first === undefined) return true
+    let activity: EngineActivity
+    try {
+      activity = await first.reader.ask(this.#cursor)
+    } catch (error) {
+      for (const seat of this.#seats) seat.leave(error)
+      return false
+    }
+    const { cursor, frames, lost } = activity
+    this.#cursor = cursor
+    const text = JSON.stringify(activity)
+    for (const seat of this.#seats) {
+      const { reader, missed } = seat
+      if (reader.isGone) continue
+      if (reader.isBehind) {
+        seat.missed += frames.length
+        continue
+      }
+      seat.missed = 0
+      reader.send(missed === 0 ? text : JSON.stringify({ ...activity, lost: lost + missed }))
+    }
+    return frames.length > 0
+  }
+
+  async #pause(ms: number): Promise<void> {
     await new Promise<void>((resolve) => {
-      const end = (): void => {
+      const cancel = this.clock.at(this.clock.now() + ms, resolve)
+      this.#wake = () => {
         cancel()
-        signal.removeEventListener('abort', end)
         resolve()
       }
-      const cancel = this.clock.at(this.clock.now() + ms, end)
-      signal.addEventListener('abort', end, { once: true })
-      if (signal.aborted) end()
     })
   }
 }

@@ -12,9 +12,9 @@ const mostUnread = 64 * 1024
 
 /**
  * `GET /admin/live`: what goes on in an engine; as server-sent events for who accepts them, at most
- * five a second, otherwise once.
+ * two a second, otherwise once.
  */
-export async function getLive(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
+export async function getLive(ctx: KoaContext, { directory, feeds }: AdminContext): Promise<void> {
   const model = modelOf(ctx)
   const engine = engineInMemory(directory, model)
   if (engine === undefined) throw neverLoaded(directory, model)
@@ -25,18 +25,22 @@ export async function getLive(ctx: KoaContext, { directory }: AdminContext): Pro
   }
   const { clock, logger } = ctx.state.transport
   const stream = startEventStream(ctx)
-  const sink = {
+  const reader = {
+    ask: async (cursor?: number) => await engine.activity(cursor),
     get isBehind() {
       return stream.unread > mostUnread
     },
     get isGone() {
       return stream.destroyed
     },
-    send: (activity: object) => stream.write(`data: ${JSON.stringify(activity)}\n\n`),
+    send: (activity: string) => stream.write(`data: ${activity}\n\n`),
   }
-  const feed = new LiveFeed((cursor) => engine.activity(cursor), clock)
+  const { name } = directory.status(model)
+  let feed = feeds.get(name)
+  if (feed === undefined) feeds.set(name, (feed = new LiveFeed(clock)))
   try {
-    await feed.run(sink, abortOnClose(ctx))
+    reader.send(JSON.stringify(first))
+    await feed.tell(reader, abortOnClose(ctx))
     stream.end()
   } catch (error) {
     const body = errorBody(publicError(error, logger))

@@ -1,4 +1,4 @@
-import { Counter, Histogram, type Registry } from 'prom-client'
+import { Counter, Histogram, type Registry } from './prometheus.js'
 import type { EmbeddedInput } from '../engines/request-observer.js'
 import { embeddingMetrics, type MetricEntry } from './metric-table.js'
 

@@ -6,7 +6,7 @@ import type {
   TierStatistics,
   WorkersStatistics,
 } from '@cllm/core'
-import { Counter, Gauge, type Registry } from 'prom-client'
+import { Counter, Gauge, type Registry } from './prometheus.js'
 import { ImportedHistogram } from './imported-histogram.js'
 import { engineMetrics, type MetricEntry } from './metric-table.js'
 

@@ -1,5 +1,5 @@
 import { type Clock, CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
-import { Registry } from 'prom-client'
+import { Registry } from './prometheus.js'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../routes/koa-context.js'
 import type { EmbeddedInput } from '../engines/request-observer.js'
 import { observeEngines } from '../engines/observe-engines.js'

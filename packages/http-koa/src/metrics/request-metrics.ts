@@ -1,5 +1,5 @@
 import type { CllmError, GenerateEvent } from '@cllm/core'
-import { Counter, Histogram, type Registry } from 'prom-client'
+import { Counter, Histogram, type Registry } from './prometheus.js'
 import type { ObservedRequest, RequestObserver, RequestWatch } from '../engines/request-observer.js'
 import { requestMetrics, type MetricEntry } from './metric-table.js'
 

@@ -3,7 +3,7 @@ import type { KoaContext } from './koa-context.js'
 
 /** One route of a protocol, as it is served and described. */
 export interface ApiRoute {
-  readonly method: 'get' | 'post' | 'put' | 'delete'
+  readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete'
   /** In the router's form: `/v1/models/:id`. */
   readonly path: string
   readonly summary: string

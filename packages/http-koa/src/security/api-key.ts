@@ -3,8 +3,18 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 /** The rights of a key: `user` generates, `admin` also changes the server and reads everything. */
 export type KeyRole = 'user' | 'admin'
 
+/** How much a key may be used. */
+export interface KeyLimits {
+  /** Requests per 60 seconds. Default: the server's limit. */
+  readonly requestsPerMinute?: number
+  /** Tokens per 60 seconds, prompts and answers together. Default: the server's limit. */
+  readonly tokensPerMinute?: number
+  /** Tokens of a calendar month (UTC), which a `usageProtocol` counts. Default: no limit. */
+  readonly tokensPerMonth?: number
+}
+
 /** A valid API key, without its secret. */
-export interface ApiKey {
+export interface ApiKey extends KeyLimits {
   /** Its name in logs. */
   readonly name: string
   /** The tenant of its requests. Several keys may belong to one tenant. */
@@ -12,12 +22,6 @@ export interface ApiKey {
   readonly role: KeyRole
   /** SHA-256 of the key, 64 hex digits. */
   readonly hash: string
-  /** Requests per 60 seconds. Default: the server's limit. */
-  readonly requestsPerMinute?: number
-  /** Tokens per 60 seconds, prompts and answers together. Default: the server's limit. */
-  readonly tokensPerMinute?: number
-  /** Tokens of a calendar month (UTC), which a `usageProtocol` counts. Default: no limit. */
-  readonly tokensPerMonth?: number
 }
 
 /** The valid API keys. They may change while the server runs. */

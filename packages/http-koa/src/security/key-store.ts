@@ -1,4 +1,7 @@
-import type { ApiKey } from './api-key.js'
+import type { ApiKey, KeyLimits } from './api-key.js'
+
+/** Changes of a key's limits; null: the server's limit, or none. */
+export type LimitChanges = { readonly [Limit in keyof KeyLimits]?: number | null }
 
 /** Where the keys of a server are kept, for admins who change them while it runs. */
 export interface KeyStore {
@@ -11,6 +14,13 @@ export interface KeyStore {
    * @throws `invalid_request` where there is a key of this name
    */
   readonly add: (key: Omit<ApiKey, 'hash'>) => Promise<string>
+  /**
+   * Changes limits of a key from now on; null takes one away, what is absent stays.
+   *
+   * @returns the key as it is then
+   * @throws `invalid_request` where there is none of this name
+   */
+  readonly limit: (name: string, limits: LimitChanges) => Promise<ApiKey>
   /**
    * Removes a key, which is valid no longer.
    *

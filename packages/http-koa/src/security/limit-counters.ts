@@ -1,5 +1,8 @@
+import { createRequire } from 'node:module'
 import type { Clock } from '@cllm/core'
-import { RateLimiterMemory } from 'rate-limiter-flexible'
+import type * as RateLimiters from 'rate-limiter-flexible'
+
+const load = createRequire(import.meta.url)
 
 /** What a limit counts. */
 export type LimitUnit = 'requests' | 'tokens'
@@ -26,8 +29,11 @@ export interface LimitCounter {
 export type CreateLimitCounter = (unit: LimitUnit) => LimitCounter
 
 /** A counter in this process. */
-export const memoryCounter = (): LimitCounter =>
-  new RateLimiterMemory({ points: Number.MAX_SAFE_INTEGER, duration: limitWindowSeconds })
+export const memoryCounter = (): LimitCounter => {
+  // Its index loads the limiters of all data bases, which servers without limits need not.
+  const { RateLimiterMemory } = load('rate-limiter-flexible') as typeof RateLimiters
+  return new RateLimiterMemory({ points: Number.MAX_SAFE_INTEGER, duration: limitWindowSeconds })
+}
 
 /** Milliseconds for which tokens are summed before they are counted. */
 const flushMs = 250

@@ -1,6 +1,13 @@
 import { definePolicy, PluginRegistry } from '@cllm/core'
 import { drive, runUntilIdle } from '@cllm/core/testing'
-import { adminProtocol, type ApiKey, hashKey, keyRing, nativeProtocol } from '@cllm/http-koa'
+import {
+  adminProtocol,
+  type ApiKey,
+  hashKey,
+  keyRing,
+  type LimitChanges,
+  nativeProtocol,
+} from '@cllm/http-koa'
 import t from 'tap'
 import { z } from 'zod'
 import { testEach } from '../each-client.js'
@@ -208,6 +215,12 @@ function storedKeys() {
       all = [...all, { ...key, hash: hashKey(secret) }]
       return secret
     },
+    async limit(name: string, changes: LimitChanges) {
+      const key = { ...all.find((one) => one.name === name)! }
+      Object.assign(key, changes)
+      all = all.map((one) => (one.name === name ? key : one))
+      return key
+    },
     async remove(name: string) {
       all = all.filter((key) => key.name !== name)
     },
@@ -222,11 +235,12 @@ t.test('/admin/keys: made, listed, revoked; who may, and what is shown', async (
     transport: { security: { keys: ring } },
   })
   t.teardown(() => server.close())
-  const ask = async (method: string, { body, query = '', as = 'of-ops' }: Ask = {}) => {
+  const ask = async (method: string, { body, path = '', as = 'of-ops' }: Ask = {}) => {
     const headers = { authorization: `Bearer ${as}`, 'content-type': 'application/json' }
     const json = body === undefined ? null : JSON.stringify(body)
-    const answer = await server.get(`/admin/keys${query}`, { method, headers, body: json })
-    return { status: answer.status, headers: answer.headers, ...((await answer.json()) as object) }
+    const answer = await server.get(`/admin/keys${path}`, { method, headers, body: json })
+    const told = (await answer.json()) as { readonly data?: readonly object[] }
+    return { status: answer.status, headers: answer.headers, ...told }
   }
   const limits = { requests_per_minute: 60, tokens_per_minute: null, tokens_per_month: 9000 }
   const sent = { name: 'ann', tenant: 'shop', requests_per_minute: 60, tokens_per_month: 9000 }
@@ -255,15 +269,26 @@ t.test('/admin/keys: made, listed, revoked; who may, and what is shown', async (
   for (const [body, problem] of wrong) {
     t.match(await ask('POST', { body }), { status: 400, code: 'invalid_request', ...problem })
   }
+  const newLimits = { requests_per_minute: null, tokens_per_minute: 5 }
+  t.match(await ask('PATCH', { path: '/ann', body: newLimits }), {
+    status: 200,
+    data: { name: 'ann', ...newLimits, tokens_per_month: 9000 },
+  })
+  t.match((await ask('GET')).data?.[1], { name: 'ann', ...newLimits, tokens_per_month: 9000 })
+  for (const body of [{ tokens_per_minute: 0 }, { role: 'admin' }]) {
+    t.match(await ask('PATCH', { path: '/ann', body }), { status: 400, code: 'invalid_request' })
+  }
+  t.match(await ask('PATCH', { path: '/ann', body: {}, as: 'of-ann' }), { status: 403 })
   t.match(await ask('DELETE'), { status: 400, field: 'name' })
-  t.match(await ask('DELETE', { query: '?name=ops' }), { status: 400, error: /the key that asks/ })
-  t.match(await ask('DELETE', { query: '?name=ann' }), { status: 200, data: { revoked: 'ann' } })
+  t.match(await ask('DELETE', { path: '?name=ops' }), { status: 400, error: /the key that asks/ })
+  t.match(await ask('DELETE', { path: '?name=ann' }), { status: 200, data: { revoked: 'ann' } })
   t.match(await ask('GET', { as: 'of-ann' }), { status: 401 })
   t.match(
-    server.log.flatMap(({ fields, message }) => (/API key was/.test(message) ? [fields] : [])),
+    server.log.flatMap(({ fields, message }) => (/API key w/.test(message) ? [fields] : [])),
     [
       { name: 'ann', role: 'user', by: 'ops' },
       { name: 'bob', role: 'admin', by: 'ops' },
+      { name: 'ann', ...newLimits, by: 'ops' },
       { name: 'ann', by: 'ops' },
     ],
   )
@@ -272,7 +297,8 @@ t.test('/admin/keys: made, listed, revoked; who may, and what is shown', async (
 
 interface Ask {
   readonly body?: object
-  readonly query?: string
+  /** Behind `/admin/keys`. */
+  readonly path?: string
   /** The secret that is sent. */
   readonly as?: string
 }

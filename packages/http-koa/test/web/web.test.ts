@@ -150,7 +150,7 @@ t.test('GET /admin/live: once, or while a client listens', async (t) => {
   )
   const seconds = (clock.now() - began) / 1000
   const all = messages()
-  t.ok(all.length <= 5 * seconds + 2, `${all.length} messages in ${seconds} s`)
+  t.ok(all.length <= 2 * seconds + 2, `${all.length} messages in ${seconds} s`)
   const spans = all.flatMap(({ frames }) => frames.flatMap((frame) => frame.spans))
   t.same([...new Set(spans.map(({ kind }) => kind))].sort(), ['decode', 'prefill', 'wait'])
   const busy = all.find(({ waiting }) => waiting === 1)
@@ -162,46 +162,74 @@ t.test('GET /admin/live: once, or while a client listens', async (t) => {
   await reading
 })
 
-t.test('a live feed: no more than five a second, and none for who is behind', async (t) => {
-  const clock = new SimulatedClock(0)
-  const asked: [at: number, cursor: number | undefined][] = []
-  let frames: object[] = [{}]
-  const ask = async (cursor: number | undefined): Promise<EngineActivity> => {
-    asked.push([clock.now(), cursor])
-    return { cursor: asked.length, frames } as unknown as EngineActivity
-  }
-  const sent: EngineActivity[] = []
-  const sink = {
-    isBehind: false,
-    isGone: false,
-    send: (one: EngineActivity) => void sent.push(one),
-  }
-  const leaving = new AbortController()
-  const running = new LiveFeed(ask, clock).run(sink, leaving.signal)
-  await runUntilIdle(clock, 1000)
-  t.equal(asked.length, 6, 'while there is work')
-  t.same(asked.slice(0, 3), [
-    [0, undefined],
-    [200, 1],
-    [400, 2],
-  ])
-  frames = []
-  await runUntilIdle(clock, 3000)
-  t.ok(asked.length <= 11, `${asked.length}: seldom while there is none`)
-  sink.isBehind = true
-  const [before, told] = [asked.length, sent.length]
-  await runUntilIdle(clock, 5000)
-  t.same([asked.length, sent.length], [before, told], 'the engine is not even asked')
-  sink.isBehind = false
-  await runUntilIdle(clock, 5600)
-  t.ok(sent.length > told, 'it goes on where it was')
-  leaving.abort()
-  await running
+t.test(
+  'a live feed: one question for all, twice a second, none while all are behind',
+  async (t) => {
+    const clock = new SimulatedClock(0)
+    const asked: [at: number, cursor: number | undefined][] = []
+    let frames: object[] = [{}]
+    const ask = async (cursor: number | undefined): Promise<EngineActivity> => {
+      asked.push([clock.now(), cursor])
+      return { cursor: asked.length, lost: 0, frames } as unknown as EngineActivity
+    }
+    const reader = () => {
+      const sent: EngineActivity[] = []
+      return {
+        ask,
+        isBehind: false,
+        isGone: false,
+        sent,
+        send: (one: string) => void sent.push(JSON.parse(one) as EngineActivity),
+      }
+    }
+    const [one, other] = [reader(), reader()]
+    const leaving = new AbortController()
+    const feed = new LiveFeed(clock)
+    const running = [one, other].map(async (each) => await feed.tell(each, leaving.signal))
+    await runUntilIdle(clock, 1500)
+    t.same(
+      asked,
+      [
+        [500, undefined],
+        [1000, 1],
+        [1500, 2],
+      ],
+      'while there is work',
+    )
+    t.same([one.sent.length, other.sent.length], [3, 3])
+    frames = []
+    await runUntilIdle(clock, 6000)
+    t.ok(asked.length <= 8, `${asked.length}: seldom while there is none`)
 
-  const failing = new LiveFeed(async () => {
-    throw new CllmError('engine_unavailable', 'gone')
-  }, clock)
-  await t.rejects(failing.run(sink, new AbortController().signal), { code: 'engine_unavailable' })
-  const gone = { ...sink, isGone: true }
-  await new LiveFeed(ask, clock).run(gone, new AbortController().signal)
-})
+    frames = [{}]
+    one.isBehind = true
+    await runUntilIdle(clock, 8000)
+    one.isBehind = false
+    const before = one.sent.length
+    await runUntilIdle(clock, 8500)
+    t.ok(one.sent[before]!.lost >= 3, 'it is told what it missed')
+    t.equal(other.sent.at(-1)?.lost, 0)
+    for (const each of [one, other]) each.isBehind = true
+    const count = asked.length
+    await runUntilIdle(clock, 12_000)
+    t.equal(asked.length, count, 'the engine is not even asked')
+    one.isGone = true
+    other.isBehind = false
+    await runUntilIdle(clock, 13_000)
+    await running[0]
+    t.ok(asked.length > count, 'it goes on for who is there')
+    leaving.abort()
+    await running[1]
+    const ended = asked.length
+    await runUntilIdle(clock, 20_000)
+    t.equal(asked.length, ended, 'and ends with the last one')
+
+    await feed.tell(other, leaving.signal)
+    const failing = async () => {
+      throw new CllmError('engine_unavailable', 'gone')
+    }
+    const failed = feed.tell({ ...reader(), ask: failing }, new AbortController().signal)
+    void runUntilIdle(clock, 21_000)
+    await t.rejects(failed, { code: 'engine_unavailable' })
+  },
+)

@@ -10,6 +10,11 @@ export function integer(min: number, max = Number.MAX_SAFE_INTEGER) {
   }
 }
 
+/** What `parse` takes, or the word none for null. */
+export function orNone<T>(parse: (text: string) => T) {
+  return (text: string): T | null => (text === 'none' ? null : parse(text))
+}
+
 /** A number above 0. */
 export function positive(text: string): number {
   const value = /^\d*\.?\d+$/.test(text) ? Number(text) : NaN

@@ -85,6 +85,10 @@ const table: Readonly<Record<string, Command>> = {
     summary: 'List the API keys',
     load: async () => (await import('../keys.js')).listKeys,
   },
+  'keys limit': {
+    summary: 'Change the limits of an API key',
+    load: async () => (await import('../keys.js')).limitKey,
+  },
   'keys revoke': {
     summary: 'Revoke an API key',
     load: async () => (await import('../keys.js')).revokeKey,

@@ -1,17 +1,14 @@
-import {
-  isAlias,
-  isMap,
-  isScalar,
-  LineCounter,
-  parseDocument,
-  type Document,
-  type Node,
-} from 'yaml'
+import { createRequire } from 'node:module'
+import type * as Yaml from 'yaml'
 import { describeValue } from '../describe-value.js'
 import { suggestion } from '../suggestion.js'
 import { ignoredKeys, mappedKeys } from './original-layout.js'
 import { options } from '../options/option-list.js'
 import { modelPaths } from '../resolve-models.js'
+
+const load = createRequire(import.meta.url)
+/** Loaded where there is a file: it has as many modules as this command. */
+const yaml = (): typeof Yaml => load('yaml') as typeof Yaml
 
 /** A key of the file with its value. */
 export interface YamlEntry {
@@ -49,12 +46,12 @@ class YamlReader {
   readonly problems: string[] = []
   readonly #file: string
   #models: Record<string, unknown> | undefined
-  readonly #lines = new LineCounter()
-  readonly #document: Document.Parsed
+  readonly #lines = new (yaml().LineCounter)()
+  readonly #document: Yaml.Document.Parsed
 
   constructor(text: string, file: string) {
     this.#file = file
-    this.#document = parseDocument(text, { lineCounter: this.#lines, prettyErrors: false })
+    this.#document = yaml().parseDocument(text, { lineCounter: this.#lines, prettyErrors: false })
   }
 
   read(): YamlReading {
@@ -67,22 +64,22 @@ class YamlReader {
     return this
   }
 
-  #section(node: Node | null, prefix: string): void {
-    const map = isAlias(node) ? node.resolve(this.#document) : node
-    if (map === undefined || map === null || (isScalar(map) && map.value === null)) return
-    if (!isMap(map)) {
+  #section(node: Yaml.Node | null, prefix: string): void {
+    const map = yaml().isAlias(node) ? node.resolve(this.#document) : node
+    if (map === undefined || map === null || (yaml().isScalar(map) && map.value === null)) return
+    if (!yaml().isMap(map)) {
       const name = prefix.slice(0, -1)
       const expected = `${name === '' ? '' : `${name}: `}expected keys with their values`
       this.#problem(node, `${expected}, got ${describeValue(map.toJS(this.#document))}`)
       return
     }
     for (const { key, value } of map.items) {
-      const name = isScalar(key) ? String(key.value) : describeValue(key)
-      this.#entry(key as Node, `${prefix}${name}`, value as Node | null)
+      const name = yaml().isScalar(key) ? String(key.value) : describeValue(key)
+      this.#entry(key as Yaml.Node, `${prefix}${name}`, value as Yaml.Node | null)
     }
   }
 
-  #entry(at: Node, key: string, node: Node | null): void {
+  #entry(at: Yaml.Node, key: string, node: Yaml.Node | null): void {
     if (known.has(key)) {
       const value: unknown = node === null ? null : node.toJS(this.#document)
       this.entries.push({ key, value, line: this.#line(at) })
@@ -99,12 +96,12 @@ class YamlReader {
   }
 
   /** In `models`, every key that is neither an option nor a likely typo of one names a model. */
-  #isModel(key: string, node: Node | null): boolean {
+  #isModel(key: string, node: Yaml.Node | null): boolean {
     if (!key.startsWith(modelsPrefix)) return false
-    return isMap(node) || suggestion(key, namesIn(modelsPrefix)) === ''
+    return yaml().isMap(node) || suggestion(key, namesIn(modelsPrefix)) === ''
   }
 
-  #model(at: Node, name: string, value: unknown): void {
+  #model(at: Yaml.Node, name: string, value: unknown): void {
     if (this.#models === undefined) {
       this.#models = {}
       this.entries.push({ key: modelPaths.served, value: this.#models, line: this.#line(at) })
@@ -112,11 +109,11 @@ class YamlReader {
     this.#models[name] = value
   }
 
-  #line(node: Node | null): number {
+  #line(node: Yaml.Node | null): number {
     return this.#lines.linePos(node?.range?.[0] ?? 0).line
   }
 
-  #problem(node: Node | null, text: string): void {
+  #problem(node: Yaml.Node | null, text: string): void {
     this.problems.push(`${this.#file}:${this.#line(node)}: ${text}`)
   }
 }

@@ -1,7 +1,10 @@
-import { Presets, SingleBar } from 'cli-progress'
+import { createRequire } from 'node:module'
+import type * as CliProgress from 'cli-progress'
 import type { Output } from '../../commands/command-io.js'
 import type { FetchProgress } from './fetch-progress.js'
 import { formatBytes } from '../format-bytes.js'
+
+const load = createRequire(import.meta.url)
 
 /** Shows the progress of fetching a model. */
 export interface ProgressDisplay {
@@ -55,7 +58,8 @@ interface Meter {
 }
 
 function barMeter(output: Output): Meter {
-  let bar: SingleBar | undefined
+  const { Presets, SingleBar } = load('cli-progress') as typeof CliProgress
+  let bar: CliProgress.SingleBar | undefined
   const sizes = (received: number, total: number) => ({
     received: formatBytes(received),
     size: formatBytes(total),

@@ -1,7 +1,6 @@
 import type { EngineDirectory } from '@cllm/core'
 import { Router } from '@koa/router'
 import Koa from 'koa'
-import inject from 'light-my-request'
 import { handleErrors } from '../../errors/error-handler.js'
 import type { KoaProtocol, KoaState, TransportServices } from '../../routes/koa-context.js'
 import { requestScope } from '../../security/request-scope.js'
@@ -47,6 +46,7 @@ export function lineSender(
   app.use(router.routes())
   const answer = app.callback()
   return async ({ url, body }, owner, signal) => {
+    const { default: inject } = await import('light-my-request')
     const ask = async () =>
       await inject((req, res) => void answer(req, res), {
         method: 'POST',

@@ -4,6 +4,7 @@ import { TextField } from '../text-field.js'
 import { useServer } from '../server/server-context.js'
 import { CopyButton } from '../copy-button.js'
 import { type KeyTerms, limits } from './key-terms.js'
+import { LimitField } from './limit-field.js'
 
 interface Draft {
   readonly name: string
@@ -88,17 +89,10 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
         {limits.map(([name, label]) => (
           <label key={name}>
             {label}
-            <input
-              type="number"
-              min="1"
-              placeholder={name === 'tokens_per_month' ? 'no limit' : "the server's"}
+            <LimitField
+              limit={name}
               value={draft.limits[name] ?? ''}
-              onInput={(event) =>
-                setDraft({
-                  ...draft,
-                  limits: { ...draft.limits, [name]: event.currentTarget.value },
-                })
-              }
+              onText={(text) => setDraft({ ...draft, limits: { ...draft.limits, [name]: text } })}
             />
           </label>
         ))}

@@ -14,3 +14,10 @@ export const limits = [
   ['tokens_per_minute', 'Tokens a minute'],
   ['tokens_per_month', 'Tokens a month'],
 ] as const
+
+/** The name of a limit. */
+export type LimitName = (typeof limits)[number][0]
+
+/** What holds for a key that has no limit of its own. */
+export const withoutLimit = (limit: LimitName): string =>
+  limit === 'tokens_per_month' ? 'no limit' : "the server's"

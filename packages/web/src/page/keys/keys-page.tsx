@@ -2,16 +2,13 @@ import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { ColumnHeads } from '../column-heads.js'
 import { Markdown } from '../markdown/markdown.js'
+import type { Call } from '../server/server.js'
 import { useServer } from '../server/server-context.js'
 import { AddKeyForm } from './add-key-form.js'
-import { type KeyTerms, limits } from './key-terms.js'
+import { type Key, KeyRow, type NewLimits } from './key-row.js'
+import { limits } from './key-terms.js'
 
-interface Key extends KeyTerms {
-  /** Whether this page asks with it. */
-  readonly asks: boolean
-}
-
-/** The API keys: who may use the server, and how much; made and revoked while it runs. */
+/** The API keys: who may use the server, and how much; made, limited and revoked while it runs. */
 export function KeysPage(): JSX.Element {
   const server = useServer()
   const [keys, setKeys] = useState<readonly Key[]>()
@@ -24,15 +21,26 @@ export function KeysPage(): JSX.Element {
   const tellFailure = (error: unknown): void => setTold((error as Error).message)
   useEffect(() => void look().catch(tellFailure), [])
 
-  const revoke = async (name: string): Promise<void> => {
+  /** Whether it was changed. */
+  const change = async (path: string, call: Call, done: string): Promise<boolean> => {
     try {
-      const query = new URLSearchParams({ name }).toString()
-      await server.json(`admin/keys?${query}`, { method: 'DELETE' })
-      setTold(`${name} is revoked: its next request is refused.`)
+      await server.json(`admin/keys${path}`, call)
+      setTold(done)
       await look()
+      return true
     } catch (error) {
       tellFailure(error)
+      return false
     }
+  }
+  const revoke = async (name: string): Promise<boolean> => {
+    const query = new URLSearchParams({ name }).toString()
+    const done = `${name} is revoked: its next request is refused.`
+    return await change(`?${query}`, { method: 'DELETE' }, done)
+  }
+  const limit = async (name: string, body: NewLimits): Promise<boolean> => {
+    const done = `${name} has new limits, from its next request on.`
+    return await change(`/${encodeURIComponent(name)}`, { method: 'PATCH', body }, done)
   }
 
   return (
@@ -55,7 +63,12 @@ export function KeysPage(): JSX.Element {
               </thead>
               <tbody>
                 {keys.map((key) => (
-                  <Row key={key.name} of={key} onRevoke={() => void revoke(key.name)} />
+                  <KeyRow
+                    key={key.name}
+                    of={key}
+                    onRevoke={() => void revoke(key.name)}
+                    onLimit={async (limits) => await limit(key.name, limits)}
+                  />
                 ))}
               </tbody>
             </table>
@@ -67,47 +80,5 @@ export function KeysPage(): JSX.Element {
       </div>
       {keys !== undefined && <AddKeyForm onAdded={() => void look().catch(tellFailure)} />}
     </>
-  )
-}
-
-function Row({
-  of: key,
-  onRevoke,
-}: {
-  readonly of: Key
-  readonly onRevoke: () => void
-}): JSX.Element {
-  const [isAsked, setAsked] = useState(false)
-  const { name, tenant, role, asks } = key
-  return (
-    <tr>
-      <th scope="row">{name}</th>
-      <td>{tenant}</td>
-      <td>{role}</td>
-      {limits.map(([limit]) => (
-        <td class="number" key={limit}>
-          {key[limit]?.toLocaleString('en-US') ??
-            (limit === 'tokens_per_month' ? 'no limit' : "the server's")}
-        </td>
-      ))}
-      <td class="row-buttons">
-        {asks && <span class="dim">this page's</span>}
-        {!asks && !isAsked && (
-          <button class="quiet" aria-label={`Revoke ${name}`} onClick={() => setAsked(true)}>
-            Revoke
-          </button>
-        )}
-        {isAsked && (
-          <>
-            <button class="danger" onClick={onRevoke}>
-              Revoke {name} for good
-            </button>
-            <button class="quiet" onClick={() => setAsked(false)}>
-              Keep it
-            </button>
-          </>
-        )}
-      </td>
-    </tr>
   )
 }

@@ -68,13 +68,15 @@ export function drawGantt(
 ): void {
   const height = ganttHeight(picture.slots)
   const ratio = devicePixelRatio
-  canvas.width = width * ratio
-  canvas.height = height * ratio
   const context = canvas.getContext('2d')
   if (context === null) return
-  const style = getComputedStyle(canvas)
-  const color = (name: string): string => style.getPropertyValue(`--${name}`)
-  context.scale(ratio, ratio)
+  // Setting a size, even the same one, makes a new canvas.
+  const size = [Math.round(width * ratio), Math.round(height * ratio)] as const
+  if (canvas.width !== size[0]) canvas.width = size[0]
+  if (canvas.height !== size[1]) canvas.height = size[1]
+  context.setTransform(ratio, 0, 0, ratio, 0, 0)
+  context.clearRect(0, 0, width, height)
+  const color = colorsOf(canvas)
   context.font = '11px system-ui, sans-serif'
   context.textBaseline = 'middle'
   context.fillStyle = color('dim')
@@ -91,6 +93,19 @@ export function drawGantt(
     context.fillRect(x, y + (isThin ? 6 : 2), wide, isThin ? 6 : rowHeight - 4)
   }
   context.globalAlpha = 1
+}
+
+/** Looks up each colour once for a picture: that takes longer than drawing with it. */
+function colorsOf(canvas: HTMLCanvasElement): (name: string) => string {
+  const style = getComputedStyle(canvas)
+  const known = new Map<string, string>()
+  return (name) => {
+    const before = known.get(name)
+    if (before !== undefined) return before
+    const color = style.getPropertyValue(`--${name}`)
+    known.set(name, color)
+    return color
+  }
 }
 
 function drawTime(

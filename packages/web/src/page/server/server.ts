@@ -12,8 +12,9 @@ export class ServerError extends Error {
 
 const keyName = 'cllm-key'
 
-interface Call {
-  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
+/** What is sent to a route besides its path. */
+export interface Call {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal
