@@ -3,7 +3,7 @@
 import process from 'node:process'
 import { parseArgs } from 'node:util'
 import { resolveModel } from '../packages/cli/dist/models/resolve-model.js'
-import { overhead, revocation, scale } from './lib/cluster-costs.mjs'
+import { messages, overhead, revocation, scale } from './lib/cluster-costs.mjs'
 import { batch } from './lib/cluster-batch.mjs'
 import { startCluster, startNamespace } from './lib/cluster-processes.mjs'
 import { gapsAt, keepAsking, streamRequests, undisturbed } from './lib/cluster-streams.mjs'
@@ -13,7 +13,7 @@ import { quantile, table } from './lib/statistics.mjs'
 const { values } = parseArgs({
   options: {
     model: { type: 'string', default: 'stories15m' },
-    // of: kills, pauses, partitions, redis, rolling, overhead, scale, revocation, batch
+    // of: kills, room, pauses, partitions, redis, rolling, overhead, messages, scale, revocation, batch
     only: { type: 'string' },
     streams: { type: 'string', default: '64' },
     tokens: { type: 'string', default: '80' },
@@ -44,11 +44,16 @@ const note = (what, found) => {
 
 const scenarios = {
   kills: () => underLoad({}, killWorkers),
+  // The others have a slot for each stream of the one that dies: what is left is what the cluster costs.
+  room: () => underLoad({ room: Math.ceil(streams / (workerCount - 1)) }, killWorkers),
   pauses: () => underLoad({}, pauseProcesses),
   partitions,
   redis: () => underLoad({}, stopRedis),
   rolling: () => underLoad({ more: ['--drain-migrate'] }, rollingRestart),
   overhead: async () => note('overhead', await overhead(model)),
+  messages: async () => {
+    for (const count of [1, streams]) note(`messages of ${count} streams`, await messages(count))
+  },
   scale: async () => note('scale', await scale()),
   revocation: async () => note('revocation', await revocation()),
   batch: async () => note('batch', await batch(model, Number(values.lines))),
@@ -63,8 +68,8 @@ const bad = results.filter(({ passed = true }) => !passed)
 process.exit(bad.length === 0 ? 0 : 1)
 
 /** Starts workers and two fronts, and disturbs them while all streams run again and again. */
-async function underLoad({ more, namespace }, disturb) {
-  const cluster = await startCluster({ model, slots, bind: namespace?.host })
+async function underLoad({ more, namespace, room = slots }, disturb) {
+  const cluster = await startCluster({ model, slots: room, bind: namespace?.host })
   const start = () => cluster.worker({ more })
   const workers = []
   for (let index = 0; index < workerCount; index++) workers.push(await start())
@@ -73,6 +78,7 @@ async function underLoad({ more, namespace }, disturb) {
   const parts = { cluster, workers, fronts, start, namespace }
   await disturb({
     ...parts,
+    room,
     load: () => keepAsking(() => fronts.map(({ url }) => url), requests, expected),
   })
   for (const one of [...workers, ...fronts]) one.kill()
@@ -100,8 +106,9 @@ async function once({ load }, what, disturb) {
 }
 
 async function killWorkers(parts) {
-  const { workers, start } = parts
-  await once(parts, `a worker of ${workerCount} killed, ${kills} times`, async (mark) => {
+  const { workers, start, room } = parts
+  const what = `a worker of ${workerCount} with ${room} slots killed, ${kills} times`
+  await once(parts, what, async (mark) => {
     for (let kill = 0; kill < kills; kill++) {
       const [victim] = workers.splice(kill % workers.length, 1)
       victim.signal('SIGKILL')

@@ -52,17 +52,55 @@ export async function overhead(model, rounds = 20, tokens = 400) {
   }
 }
 
+async function start(name, ...args) {
+  const child = fork(fileURLToPath(new URL(name, import.meta.url)), args.map(String))
+  await once(child, 'message')
+  return child
+}
+
+async function cpuOf(child) {
+  child.send('cpu')
+  const [{ micros }] = await once(child, 'message')
+  return micros
+}
+
+/**
+ * CPU microseconds for each letter and token between a worker and a front, on an engine that computes nothing;
+ * what the same engine takes without a cluster is taken off.
+ */
+export async function messages(streams, { stepMs = 20, seconds = 10 } = {}) {
+  const redis = await RedisServer.start()
+  const worker = await start('fake-worker.mjs', redis.url, 'worker', streams, stepMs)
+  const front = await start('fake-front.mjs', redis.url, streams, stepMs, seconds)
+  const before = await cpuOf(worker)
+  const [here] = await once(front, 'message')
+  const there = (await cpuOf(worker)) - before
+  worker.disconnect()
+  const one = await start('fake-front.mjs', 'alone', streams, stepMs, seconds)
+  const [alone] = await once(one, 'message')
+  await redis.kill()
+  const own = there - (alone.micros * here.tokens) / alone.tokens
+  const per = (micros, count) => (micros / count).toFixed(1)
+  return {
+    streams,
+    letters: here.letters,
+    tokens: here.tokens,
+    'CPU µs a letter: front': per(here.micros, here.letters),
+    worker: per(own, here.letters),
+    'a token: front': per(here.micros, here.tokens),
+    'worker ': per(own, here.tokens),
+    'engine alone': per(alone.micros, alone.tokens),
+  }
+}
+
 /** Tokens per second of three workers whose engines compute nothing, over those of one. */
 export async function scale({ slots = 8, stepMs = 20, seconds = 8 } = {}) {
   const rates = []
   for (const count of [1, 3]) {
     const redis = await RedisServer.start()
-    const script = fileURLToPath(new URL('fake-worker.mjs', import.meta.url))
     const workers = []
     for (let index = 0; index < count; index++) {
-      const child = fork(script, [redis.url, `worker-${index}`, slots, stepMs].map(String))
-      await once(child, 'message')
-      workers.push(child)
+      workers.push(await start('fake-worker.mjs', redis.url, `worker-${index}`, slots, stepMs))
     }
     const bus = await RedisBus.connect({ url: redis.url })
     const front = new ClusterFront({ id: 'front', bus })

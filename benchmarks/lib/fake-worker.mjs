@@ -1,24 +1,16 @@
 // A worker whose engine computes nothing: each step takes so many milliseconds, whatever is in it.
+import process from 'node:process'
 import { WorkerHost, RedisBus } from '../../packages/cluster/dist/index.js'
-import {
-  createEngine,
-  LocalEngineClient,
-  PluginRegistry,
-  systemClock,
-  systemRandom,
-} from '../../packages/core/dist/index.js'
-import { FakeBackend, firstComeFirstServed } from '../../packages/core/dist/testing/index.js'
+import { fakeEngine } from './fake-engine.mjs'
 
 const [url, id, slots, stepMs] = process.argv.slice(2)
-const backend = new FakeBackend({
-  clock: systemClock,
-  stepMs: () => Number(stepMs),
-  slots: Number(slots),
-})
-const engine = createEngine({ backend, policy: firstComeFirstServed, clock: systemClock })
-const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+const { engine, client } = fakeEngine(Number(slots), Number(stepMs))
 const bus = await RedisBus.connect({ url })
 const about = { info: engine.info(), fingerprint: 'fake', host: 'here' }
 await new WorkerHost({ id, bus, client, ...about }).start()
+process.on('message', () => {
+  const { user, system } = process.cpuUsage()
+  process.send({ micros: user + system })
+})
+process.on('disconnect', () => process.exit())
 process.send('ready')
-setInterval(() => {}, 60_000)

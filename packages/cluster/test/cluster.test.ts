@@ -34,6 +34,7 @@ import {
 } from '@cllm/cluster'
 import { FakeServer, RedisServer, whyNoRedis } from '@cllm/cluster/testing'
 import t, { type Test } from 'tap'
+import { connectTo } from '../src/bus/redis-client.js'
 
 type Connect = () => Promise<ClusterBus>
 
@@ -171,6 +172,53 @@ t.test('over Redis', { skip: missing ?? false }, async (t) => {
   const bus = await connect()
   await testShared(t, bus)
   await bus.close()
+
+  await t.test(
+    'a letter takes one command to post, and what was read leaves the server',
+    async (t) => {
+      const [there, here] = [await connect(), await connect()]
+      const calls = async (name: string) => {
+        const text = (await observer.sendCommand(['INFO', 'commandstats'])) as unknown as string
+        return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(text)?.[1] ?? 0)
+      }
+      const observer = await connectTo({ url: server.url }).connect()
+      const got: string[] = []
+      let heard = () => {}
+      here.listen('reader', (letter) => {
+        got.push(letter)
+        heard()
+      })
+      const before = [await calls('xadd'), await calls('pexpire')] as const
+      for (let index = 0; index < 40; index++) {
+        const next = new Promise<void>((resolve) => (heard = resolve))
+        there.post('reader', String(index))
+        await next
+      }
+      const all = new Promise<void>((resolve) => {
+        heard = () => got.length === 140 && resolve()
+      })
+      for (let index = 40; index < 140; index++) there.post('reader', String(index))
+      await all
+      t.same(
+        got,
+        Array.from({ length: 140 }, (_, index) => String(index)),
+      )
+      t.equal((await calls('xadd')) - before[0], 41, 'those of one turn together')
+      t.ok((await calls('pexpire')) - before[1] <= 2)
+      while (Number(await observer.sendCommand(['XLEN', 'cllm:reader'])) > 0) continue
+      t.ok(Number(await observer.sendCommand(['PTTL', 'cllm:reader'])) > 30_000, 'it ends some day')
+      await here.withdraw('nobody')
+      await here.close()
+      there.post('reader', 'late')
+      while (Number(await observer.sendCommand(['XLEN', 'cllm:reader'])) === 0) continue
+      t.ok(
+        Number(await observer.sendCommand(['PTTL', 'cllm:reader'])) > 30_000,
+        'that of a dead one, too',
+      )
+      await there.close()
+      observer.destroy()
+    },
+  )
 
   await t.test('a worker whose connection ends is lost without any silence', async (t) => {
     const [there, here] = [await connect(), await connect()]

@@ -12,7 +12,7 @@ import {
 import { drive, FakeBackend, firstComeFirstServed } from '@cllm/core/testing'
 import { createPolicy } from '@cllm/scheduler'
 import { ClusterFront, Link, type LinkLetter, WorkerHost } from '@cllm/cluster'
-import { FakeServer, type Fate } from '@cllm/cluster/testing'
+import { FakeServer, type Fate, StoppableClock } from '@cllm/cluster/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 
@@ -96,8 +96,8 @@ const deaths = fc.array(
   { maxLength: 4 },
 )
 
-function engineOn(clock: SimulatedClock) {
-  const backend = new FakeBackend({ clock, stepMs: () => 10 })
+function engineOn(clock: SimulatedClock, stepMs = 10) {
+  const backend = new FakeBackend({ clock, stepMs: () => stepMs })
   const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
   return { engine, client: new LocalEngineClient(engine, new PluginRegistry(), systemRandom) }
 }
@@ -270,6 +270,103 @@ t.test('a call waits for a worker, as a request does', async (t) => {
   void lonely.close()
   await t.rejects(drive(clock, waiting), { code: 'shutting_down' })
   await t.rejects(nobody.statistics(), { code: 'engine_unavailable' })
+  await front.close()
+})
+
+t.test('a front that was stopped reads first what came meanwhile', async (t) => {
+  // What it does first when it goes on: its timers, its letters, or what its clients ask.
+  for (const first of ['timers', 'letters', 'requests']) {
+    const clock = new SimulatedClock()
+    const server = new FakeServer(clock, () => [1])
+    // More workers than a request or a call may lose.
+    for (let index = 10; index < 22; index++) {
+      const { engine, client } = engineOn(clock, 200)
+      const about = { info: engine.info(), clock, fingerprint: 'f', host: 'h' }
+      const id = `worker-${index}`
+      await new WorkerHost({ id, bus: server.connect(), client, ...about }).start()
+    }
+    const [own, bus] = [new StoppableClock(clock), server.connect()]
+    // Links close in the order of the workers: each time it names the next one that goes.
+    const router = (): RouterPolicy => ({ place: (_, [next]) => ({ worker: next!.id }) })
+    const front = new ClusterFront({ id: 'front', bus, clock: own, router })
+    await front.start()
+    const client = front.client('fake')
+    const asked = (seed: number): GenerateRequest => ({
+      prompt: { text: `story ${seed}` },
+      maxTokens: 60,
+      sampling: { seed, temperature: 1 },
+    })
+    const expected = await drive(
+      clock,
+      Promise.all(
+        [0, 1, 2, 3].map(async (seed) => await said(engineOn(clock).client, asked(seed))),
+      ),
+    )
+    const after = async (ms: number) =>
+      await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+    await after(1000)
+    const streams = [0, 1].map(async (seed) => await said(client, asked(seed)))
+    await after(500)
+    own.stop()
+    bus.stop()
+    await after(15_000)
+    const calls: Promise<unknown>[] = []
+    const parts = new Map([
+      ['timers', () => own.goOn()],
+      ['letters', () => bus.goOn()],
+      [
+        'requests',
+        () => {
+          streams.push(...[2, 3].map(async (seed) => await said(client, asked(seed))))
+          calls.push(client.tokenize('x'))
+        },
+      ],
+    ])
+    parts.get(first)?.()
+    for (const [name, run] of parts) if (name !== first) run()
+    t.same(await drive(clock, Promise.all(streams)), expected, `${first} first`)
+    t.same(await drive(clock, Promise.all(calls)), [await engineOn(clock).client.tokenize('x')])
+    t.equal(client.workers.counts.placed, 6, 'what was under way moved once, the others not at all')
+    await front.close()
+  }
+})
+
+t.test('the time for which a front was stopped is no patience', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const [own, bus] = [new StoppableClock(clock), server.connect()]
+  const options = { patienceMs: 4000 }
+  const front = new ClusterFront({ id: 'front', bus, clock: own, options })
+  await front.start()
+  const client = front.client('fake')
+  const asked = { prompt: { text: 'x' }, maxTokens: 5, sampling: { seed: 1 } }
+  const both = Promise.all([client.tokenize('x'), said(client, asked)])
+  const { engine, client: there } = engineOn(clock)
+  const at = async (ms: number, run: () => void) => {
+    await drive(clock, new Promise<void>((resolve) => void clock.at(ms, resolve)))
+    run()
+  }
+  await at(1000, () => own.stop())
+  await at(9000, () => own.goOn())
+  await at(10_000, () => {
+    const about = { info: engine.info(), clock, fingerprint: 'f', host: 'h' }
+    void new WorkerHost({ id: 'one', bus: server.connect(), client: there, ...about }).start()
+  })
+  const expected = [await there.tokenize('x'), await drive(clock, said(there, asked))]
+  t.same(await drive(clock, both), expected)
+
+  const nobody = front.client('nobody')
+  const late = Promise.allSettled([nobody.tokenize('x'), said(nobody, asked)])
+  await at(clock.now() + 1000, () => own.stop())
+  await at(clock.now() + 9000, () => own.goOn())
+  const began = clock.now()
+  for (const { status, reason } of (await drive(clock, late)) as PromiseRejectedResult[]) {
+    t.match([status, reason], ['rejected', { code: 'engine_unavailable' }])
+  }
+  t.ok(
+    clock.now() - began > 2400 && clock.now() - began < 3600,
+    `it has the rest of its patience: ${clock.now() - began}`,
+  )
   await front.close()
 })
 

@@ -1,6 +1,7 @@
 import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
 import { ErrorReply, RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
+import { MailboxReader } from './mailbox-reader.js'
 import { type Letter, Outbox } from './outbox.js'
 import {
   connectTo,
@@ -24,8 +25,9 @@ export interface RedisBusOptions extends RedisAddress {
 /** A read waits so long for a letter; without any answer for three times as long, the server is gone. */
 const blockMs = 500
 const retryMs = 100
-/** A mailbox that nobody reads any more goes after this time. */
+/** A mailbox that nobody reads any more goes after this time; its end is put off so often. */
 const mailboxMs = 60_000
+const putOffMs = 15_000
 /** Characters of letters that wait for the server, at most. */
 const outboxLimit = 64 * 2 ** 20
 
@@ -46,9 +48,10 @@ export class RedisBus implements ClusterBus {
   readonly #logger: Logger
   readonly #outbox: Outbox
   readonly #presence: RedisPresence
-  readonly #mailboxes: string[] = []
+  readonly #mailboxes = new Map<string, MailboxReader>()
+  /** When the end of each mailbox was put off last. */
+  readonly #putOff = new Map<string, number>()
   #answeredAt: number
-  #isClosed = false
 
   private constructor(
     private readonly writer: Client,
@@ -62,6 +65,8 @@ export class RedisBus implements ClusterBus {
     this.#answeredAt = clock.now()
     this.#presence = new RedisPresence(prefix, writer, async () => await this.another())
     const pause = async () => await this.#wait(retryMs)
+    // A server that was restarted knows of no end.
+    writer.on('reconnecting', () => this.#putOff.clear())
     this.#outbox = new Outbox(async (batch) => await this.#send(batch), pause, outboxLimit)
   }
 
@@ -153,8 +158,19 @@ export class RedisBus implements ClusterBus {
 
   listen(mailbox: string, onLetter: (letter: string) => void): void {
     const key = this.#prefix + mailbox
-    this.#mailboxes.push(key)
-    void this.#read(key, onLetter)
+    const reader = new MailboxReader({
+      key,
+      reader: this.reader,
+      writer: this.writer,
+      clock: this.#clock,
+      logger: this.#logger,
+      blockMs,
+      retryMs,
+      onAnswer: () => (this.#answeredAt = this.#clock.now()),
+      onLetter,
+    })
+    this.#mailboxes.set(key, reader)
+    void reader.run()
   }
 
   async announce(id: string, record: string, ttlMs: number): Promise<void> {
@@ -165,7 +181,12 @@ export class RedisBus implements ClusterBus {
   async withdraw(id: string): Promise<void> {
     try {
       await this.#call(['SREM', `${this.#prefix}members`, id])
-      await this.#call(['DEL', `${this.#prefix}member:${id}`, ...this.#mailboxes])
+      await this.#call(['DEL', `${this.#prefix}member:${id}`])
+      for (const key of this.#mailboxes.keys()) {
+        // It stays for its time: one that others made anew would have none.
+        await this.#call(['XTRIM', key, 'MAXLEN', '0'])
+        await this.#call(['PEXPIRE', key, String(mailboxMs)])
+      }
     } catch (error) {
       this.#logger.warn({ err: error }, 'the cluster cannot be told of the end of this process')
     }
@@ -196,60 +217,53 @@ export class RedisBus implements ClusterBus {
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true
+    for (const mailbox of this.#mailboxes.values()) mailbox.close()
     this.#presence.close()
     this.#outbox.close()
     for (const client of [this.writer, this.reader]) if (client.isOpen) client.destroy()
   }
 
   async #send(batch: readonly Letter[]): Promise<void> {
-    // One after the other on one connection; the client sends them in one piece.
-    const sent = batch.map(async ({ mailbox, text }) => {
-      try {
-        await this.writer.sendCommand(['XADD', mailbox, '*', 'l', text])
-      } catch (error) {
-        // The server is there and refuses this one, for want of memory or rights: its link will break.
-        if (!(error instanceof ErrorReply)) throw error
-        this.#logger.error({ err: error }, 'the cluster refuses a message')
-      }
-    })
-    // What nobody reads, as its owner is gone, goes in the end.
-    for (const key of new Set(batch.map(({ mailbox }) => mailbox))) {
-      sent.push(this.writer.sendCommand(['PEXPIRE', key, String(mailboxMs)]).then(() => {}))
+    const words = new Map<string, string[]>()
+    for (const { mailbox, text } of batch) {
+      const known = words.get(mailbox)
+      if (known === undefined) words.set(mailbox, ['XADD', mailbox, '*', 'l', text])
+      else known.push('l', text)
     }
+    // One after the other on one connection; the client sends them in one piece.
+    const sent = [...words.values()].map(async (command) => await this.#post(command))
+    for (const key of words.keys()) if (this.#isEndNear(key)) sent.push(this.#putOffEnd(key))
     const failed = (await Promise.allSettled(sent)).find(({ status }) => status === 'rejected')
     if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
     this.#answeredAt = this.#clock.now()
   }
 
-  async #read(key: string, onLetter: (letter: string) => void): Promise<void> {
-    const command = (last: string) =>
-      ['XREAD', 'COUNT', '256', 'BLOCK', String(blockMs), 'STREAMS', key, last] as const
-    let last = '0-0'
-    while (!this.#isClosed) {
-      try {
-        type Streams = [key: string, entries: [id: string, fields: string[]][]][] | null
-        const streams = await this.reader.sendCommand<Streams>([...command(last)])
-        this.#answeredAt = this.#clock.now()
-        const entries = streams?.[0]?.[1] ?? []
-        for (const [id, fields] of entries) {
-          last = id
-          if (fields[1] !== undefined) onLetter(fields[1])
-        }
-        if (entries.length > 0) void this.#trim(key, last)
-      } catch (error) {
-        if (this.#isClosed) return
-        this.#logger.debug({ err: error }, 'the cluster cannot be read')
-        await this.#wait(retryMs)
-      }
+  async #post(command: readonly string[]): Promise<void> {
+    try {
+      await this.writer.sendCommand(command)
+    } catch (error) {
+      // The server is there and refuses this one, for want of memory or rights: its link will break.
+      if (!(error instanceof ErrorReply)) throw error
+      this.#logger.error({ err: error }, 'the cluster refuses a message')
     }
   }
 
-  /** Letters that were read leave the server. */
-  async #trim(key: string, last: string): Promise<void> {
-    const [time = '0', number = '0'] = last.split('-')
-    const next = `${time}-${Number(number) + 1}`
-    await this.writer.sendCommand(['XTRIM', key, 'MINID', next]).catch(() => {})
+  #isEndNear(key: string): boolean {
+    const now = this.#clock.now()
+    if (now - (this.#putOff.get(key) ?? -Infinity) < putOffMs) return false
+    for (const [other, at] of this.#putOff) if (now - at > mailboxMs) this.#putOff.delete(other)
+    this.#putOff.set(key, now)
+    return true
+  }
+
+  /** What nobody reads, as its owner is gone, goes in the end. */
+  async #putOffEnd(key: string): Promise<void> {
+    try {
+      await this.writer.sendCommand(['PEXPIRE', key, String(mailboxMs)])
+    } catch (error) {
+      this.#putOff.delete(key)
+      throw error
+    }
   }
 
   async #call(

@@ -11,9 +11,10 @@ import {
 import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { type Member, Members } from './members.js'
-import { Placing } from './placing.js'
-import type { PlacingCounts, PlacingOptions } from './placing-options.js'
-import { WorkerCalls } from './worker-calls.js'
+import { Placing } from './placing/placing.js'
+import type { PlacingCounts, PlacingOptions } from './placing/placing-options.js'
+import { type Sleep, sleepless } from './sleep-watch.js'
+import { WorkerCalls } from './calls/worker-calls.js'
 
 /** What a {@link ClusterChannel} is made of. */
 export interface ClusterChannelParts {
@@ -26,6 +27,8 @@ export interface ClusterChannelParts {
   readonly options: PlacingOptions
   /** Letters that the front has refused so far; default: it gets none. */
   readonly refusedLetters?: () => number
+  /** Default: the front is never stopped. */
+  readonly sleep?: Sleep
 }
 
 /** The workers of one model as the channel to one engine. */
@@ -40,9 +43,11 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   #onClose: (reason: string) => void = () => {}
 
   constructor(private readonly parts: ClusterChannelParts) {
+    const { sleep = sleepless } = parts
     this.#members = new Members(parts.front, parts.clock)
     this.#placing = new Placing({
       ...parts,
+      sleep,
       members: this.#members,
       publish: (events) => {
         this.#onMessage({ type: 'events', events })
@@ -54,6 +59,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
       refusedLetters: parts.refusedLetters ?? (() => 0),
       clock: parts.clock,
       patienceMs: parts.options.patienceMs,
+      sleep,
     })
   }
 
@@ -94,6 +100,12 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     this.#onClose(reason)
   }
 
+  /** What waits for a worker has its turn. */
+  retry(): void {
+    this.#placing.retry()
+    this.#calls.retry()
+  }
+
   /** A worker is there. */
   join(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): void {
     const member = this.#members.add(record, link)
@@ -113,8 +125,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
       if (!this.#isReady) this.#onMessage({ type: 'ready', info: member.record.info })
       this.#isReady = true
       if (message.clients > 0) this.#placing.onClients(member.record.id)
-      this.#placing.retry()
-      this.#calls.retry()
+      this.retry()
       // A worker that has just come may take what others want to be rid of.
       for (const { record, isMigrating } of this.#members.all) {
         if (isMigrating) this.#placing.onMigrating(record.id)

@@ -13,8 +13,9 @@ import { defaultLinkTimes, Link, type LinkLetter, type LinkTimes } from '../link
 import { parseLetter } from '../link/parse-letter.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { PresenceWatch } from './presence-watch.js'
+import { SleepWatch } from './sleep-watch.js'
 import { ClusterEngineClient } from './cluster-engine-client.js'
-import { defaultPlacingOptions, type PlacingOptions } from './placing-options.js'
+import { defaultPlacingOptions, type PlacingOptions } from './placing/placing-options.js'
 
 /** What a front is made of; all but the bus and the id have defaults. */
 export interface ClusterFrontParts {
@@ -31,6 +32,9 @@ export interface ClusterFrontParts {
   readonly logger?: Logger
 }
 
+/** What the letters that it sends itself have in place of a link. */
+const echo = 'echo'
+
 /** Milliseconds between two looks at the list of members. */
 const watchMs = 500
 
@@ -46,6 +50,7 @@ export class ClusterFront {
   /** The links by their workers. */
   readonly #linked = new Map<string, Link<ToWorker, FromWorker>>()
   readonly #presence: PresenceWatch
+  readonly #sleep: SleepWatch
   #count = 0
   #isClosed = false
   #cancelWatch: () => void = () => {}
@@ -57,6 +62,15 @@ export class ClusterFront {
     this.#presence = new PresenceWatch(parts.bus, this.#clock, {
       ids: () => [...this.#linked.keys()],
       onGone: (id) => this.#linked.get(id)?.close('its connection has ended'),
+    })
+    const own = frontMailbox(parts.id)
+    this.#sleep = new SleepWatch({
+      clock: this.#clock,
+      leastMs: this.#times.silenceMs,
+      // Workers may have given this front up meanwhile, and say so in its mailbox.
+      onWake: (ms) => this.#logger.warn({ ms: Math.round(ms) }, 'this process was stopped'),
+      post: (n) => parts.bus.post(own, JSON.stringify({ l: echo, n } satisfies LinkLetter)),
+      onCaughtUp: () => this.#onCaughtUp(),
     })
   }
 
@@ -73,13 +87,16 @@ export class ClusterFront {
   async start(): Promise<void> {
     this.parts.bus.listen(frontMailbox(this.parts.id), (text) => {
       const letter = parseLetter(text)
-      const link = letter === undefined || 'order' in letter ? undefined : this.#links.get(letter.l)
+      if (letter === undefined || 'order' in letter) return void this.refusedLetters++
+      if (letter.l === echo) return this.#sleep.hear(letter.n)
+      const link = this.#links.get(letter.l)
       if (link === undefined) this.refusedLetters++
-      else link.receive(letter as LinkLetter)
+      else link.receive(letter)
     })
     await this.#look()
     this.#watch()
     this.#presence.start()
+    this.#sleep.start()
   }
 
   /** The client of a model, which need not have a worker yet. */
@@ -95,6 +112,7 @@ export class ClusterFront {
       refusedLetters: () => this.refusedLetters,
       logger: this.#logger,
       options: { ...defaultPlacingOptions, ...this.parts.options },
+      sleep: this.#sleep,
     })
     this.#clients.set(model, client)
     return client
@@ -105,8 +123,16 @@ export class ClusterFront {
     this.#isClosed = true
     this.#cancelWatch()
     this.#presence.close()
+    this.#sleep.close()
     await Promise.all([...this.#clients.values()].map(async (client) => await client.close()))
     for (const link of this.#links.values()) link.close('the front is closed')
+  }
+
+  /** What waited until it was read what came while this process was stopped. */
+  #onCaughtUp(): void {
+    for (const client of this.#clients.values()) client.workers.retry()
+    // Workers that had given this front up are linked again at once.
+    this.#look().catch(() => {})
   }
 
   #watch(): void {

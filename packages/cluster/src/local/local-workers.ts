@@ -15,7 +15,7 @@ import {
 import { createRouter } from '@cllm/scheduler'
 import type { ClusterChannelParts } from '../front/cluster-channel.js'
 import { ClusterEngineClient } from '../front/cluster-engine-client.js'
-import { defaultPlacingOptions } from '../front/placing-options.js'
+import { defaultPlacingOptions } from '../front/placing/placing-options.js'
 import { directLinks } from '../link/direct-link.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { WorkerSessions } from '../worker/worker-sessions.js'

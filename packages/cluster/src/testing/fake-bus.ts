@@ -8,6 +8,10 @@ export type Fate = (text: string) => readonly number[]
 export interface FakeBus extends ClusterBus {
   /** What it posts from now on, and what it would get, is lost. */
   die(): void
+  /** Its process is stopped: what it would get waits. */
+  stop(): void
+  /** It gets what has waited. */
+  goOn(): void
 }
 
 /** The server of fake buses: mailboxes and members in memory, on any clock. */
@@ -26,6 +30,7 @@ export class FakeServer {
   connect(): FakeBus {
     let isDead = false
     const own: string[] = []
+    let unread: (() => void)[] | undefined
     const die = () => {
       isDead = true
       for (const mailbox of own) this.#mailboxes.delete(mailbox)
@@ -40,8 +45,12 @@ export class FakeServer {
       },
       listen: (mailbox, onLetter) => {
         own.push(mailbox)
-        this.#mailboxes.set(mailbox, onLetter)
-        for (const letter of this.#early.get(mailbox) ?? []) onLetter(letter)
+        const hear = (letter: string): void => {
+          if (unread === undefined) onLetter(letter)
+          else unread.push(() => onLetter(letter))
+        }
+        this.#mailboxes.set(mailbox, hear)
+        for (const letter of this.#early.get(mailbox) ?? []) hear(letter)
         this.#early.delete(mailbox)
       },
       announce: async (id, record, ttlMs) => {
@@ -55,6 +64,12 @@ export class FakeServer {
       },
       close: async () => die(),
       die,
+      stop: () => void (unread ??= []),
+      goOn: () => {
+        const waiting = unread ?? []
+        unread = undefined
+        for (const read of waiting) read()
+      },
     }
   }
 

@@ -1,2 +1,3 @@
 export * from './fake-bus.js'
 export * from './redis-server.js'
+export * from './stoppable-clock.js'

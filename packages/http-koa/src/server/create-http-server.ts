@@ -1,5 +1,6 @@
 import { createServer as createPlainServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
+import type { Socket } from 'node:net'
 
 /** Limits and TLS of connections. */
 export interface ConnectionOptions {
@@ -37,5 +38,18 @@ export function createHttpServer(options: ConnectionOptions, listener: RequestLi
       ? createPlainServer(settings, listener)
       : createTlsServer({ ...settings, ...tls }, listener)
   if (maxConnections !== undefined) server.maxConnections = maxConnections
+  server.on('timeout', closeUnlessHeard)
   return server
+}
+
+/**
+ * Closes a connection whose time is over, unless something has arrived on it: this process may have been
+ * stopped or busy while the next request came, whose client would only see the connection reset.
+ */
+function closeUnlessHeard(socket: Socket): void {
+  const { bytesRead } = socket
+  // After one round of reading.
+  setImmediate(() => {
+    if (socket.bytesRead === bytesRead) socket.destroy()
+  })
 }

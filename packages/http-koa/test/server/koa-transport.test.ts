@@ -346,3 +346,18 @@ t.test('requests that are sent without waiting are answered one after the other'
   await drive(server.clock, closing)
   t.match(client.received, /"generated_tokens":3/, 'the last one too, before the connection closes')
 })
+
+t.test('a connection whose time is over is not closed on a request that has come', async (t) => {
+  const server = await serve({ transport: { keepAliveMs: 1000 } })
+  t.teardown(server.close)
+  const ask = rawPost('/encode', { text: 'a' })
+  const client = await rawRequest(server.port, ask)
+  const answers = () =>
+    client.received.match(/HTTP\/1\.1 200[^]*?"tokens":\[[^\]]*\]/g)?.length ?? 0
+  await until(() => answers() === 1)
+  client.socket.write(ask)
+  // This process is stopped: when it goes on the request is there, and the time is over.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2100)
+  await until(() => answers() === 2 || client.closed)
+  t.equal(answers(), 2)
+})

@@ -1,8 +1,8 @@
 import { defineOrder } from '@cllm/core/portable'
 
 /**
- * First come, first served; preempted requests before new ones. No request is ever overtaken: the
- * bound is 0 tokens.
+ * First come, first served; requests that have begun (they were preempted, or lost their engine) before new
+ * ones. No request is ever overtaken: the bound is 0 tokens.
  */
 export const fcfs = defineOrder({
   name: 'fcfs',

@@ -1,14 +1,15 @@
 import { injectable } from 'tsyringe'
+import { batchPriority } from '../../contracts/engine/generate-request.js'
 import type { WaitingView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Sequence } from './sequence.js'
 
 /**
- * The requests without a slot: preempted ones first, then by arrival. A policy does not see
- * requests that are held back.
+ * The requests without a slot: first those that have begun, as they were preempted or another engine lost
+ * them, then by arrival. A policy does not see requests that are held back.
  */
 @injectable()
 export class WaitingQueue implements WaitingView {
-  readonly #preempted = new Map<string, Sequence>()
+  #begun = new Map<string, Sequence>()
   #queued = new Map<string, Sequence>()
   readonly #held = new Map<string, Sequence>()
   /** The order in which requests joined, so that held ones get their places back. */
@@ -19,7 +20,7 @@ export class WaitingQueue implements WaitingView {
 
   /** Number of requests, without held ones. */
   get size(): number {
-    return this.#preempted.size + this.#queued.size
+    return this.#begun.size + this.#queued.size
   }
 
   /** Number of requests, with held ones. */
@@ -28,7 +29,7 @@ export class WaitingQueue implements WaitingView {
   }
 
   add(sequence: Sequence): void {
-    const part = sequence.state === 'preempted' ? this.#preempted : this.#queued
+    const part = hasBegun(sequence) ? this.#begun : this.#queued
     this.#turns.set(sequence, ++this.#nextTurn)
     this.promptTokens += sequence.promptTokens
     part.set(sequence.id, sequence)
@@ -36,11 +37,11 @@ export class WaitingQueue implements WaitingView {
 
   /** Whether it waits and is not held back. */
   has(id: string): boolean {
-    return this.#queued.has(id) || this.#preempted.has(id)
+    return this.#queued.has(id) || this.#begun.has(id)
   }
 
   get(id: string): Sequence | undefined {
-    return this.#queued.get(id) ?? this.#preempted.get(id) ?? this.#held.get(id)
+    return this.#queued.get(id) ?? this.#begun.get(id) ?? this.#held.get(id)
   }
 
   /** Its place from 1, or undefined where it does not wait. */
@@ -55,23 +56,31 @@ export class WaitingQueue implements WaitingView {
 
   remove(sequence: Sequence): void {
     const { id } = sequence
-    if (!this.#queued.delete(id) && !this.#preempted.delete(id) && !this.#held.delete(id)) return
+    if (!this.#queued.delete(id) && !this.#begun.delete(id) && !this.#held.delete(id)) return
     this.promptTokens -= sequence.promptTokens
   }
 
-  /** Hides a queued request from the policy. */
+  /** Hides a request from the policy. */
   hold(sequence: Sequence): void {
-    if (this.#queued.delete(sequence.id)) this.#held.set(sequence.id, sequence)
+    const { id } = sequence
+    if (this.#queued.delete(id) || this.#begun.delete(id)) this.#held.set(id, sequence)
   }
 
-  /** Shows held requests again, at their places by arrival. */
+  /** Shows held requests again, at their places. */
   unhold(sequences: Iterable<Sequence>): void {
     const back = [...sequences].filter(({ id }) => this.#held.delete(id))
     if (back.length === 0) return
-    const all = [...this.#queued.values(), ...back].toSorted(
-      (a, b) => this.#turnOf(a) - this.#turnOf(b),
+    this.#begun = this.#with(this.#begun, back.filter(hasBegun))
+    this.#queued = this.#with(
+      this.#queued,
+      back.filter((sequence) => !hasBegun(sequence)),
     )
-    this.#queued = new Map(all.map((sequence) => [sequence.id, sequence]))
+  }
+
+  #with(part: Map<string, Sequence>, back: readonly Sequence[]): Map<string, Sequence> {
+    if (back.length === 0) return part
+    const all = [...part.values(), ...back].toSorted((a, b) => this.#turnOf(a) - this.#turnOf(b))
+    return new Map(all.map((sequence) => [sequence.id, sequence]))
   }
 
   #turnOf(sequence: Sequence): number {
@@ -85,7 +94,12 @@ export class WaitingQueue implements WaitingView {
   }
 
   *[Symbol.iterator](): Iterator<Sequence> {
-    yield* this.#preempted.values()
+    yield* this.#begun.values()
     yield* this.#queued.values()
   }
+}
+
+/** Whether its client waits for the rest of its answer; nobody waits for a line of a batch. */
+function hasBegun({ state, generatedTokens, priority }: Sequence): boolean {
+  return state === 'preempted' || (generatedTokens > 0 && priority > batchPriority)
 }

@@ -1,4 +1,4 @@
-import { createEngine, type GenerateRequest, type TokenId } from '@cllm/core'
+import { batchPriority, createEngine, type GenerateRequest, type TokenId } from '@cllm/core'
 import { FakeTokenizer, runUntilIdle, drive, firstComeFirstServed } from '@cllm/core/testing'
 import { getEventListeners } from 'node:events'
 import { setFlagsFromString } from 'node:v8'
@@ -53,6 +53,37 @@ t.test('cancelling frees the slot before the next step', async (t) => {
   await isDone(t, made)
   t.match(engine.statistics().requests, { done: 1, cancelled: 3, failed: 0, timed_out: 0 })
 })
+
+t.test(
+  'streams that an engine lost go before requests that wait for their first token',
+  async (t) => {
+    const { seen, policy } = watching()
+    const made = rig({ slots: 1, batchSize: 50, policy })
+    const { client, clock, run, backend } = made
+    const prompt = promptOf(200)
+    const expected = expectedTokens(backend, prompt, 9)
+    const submit = (id: string, done = 0, priority = 0) => {
+      const continued = { tokens: expected.slice(0, done), elapsedMs: 5 }
+      return collect(client.submit({ ...greedy(prompt, 9), id, continued, priority }))
+    }
+    const first = submit('first')
+    await runUntilIdle(clock, 1005)
+    const all = [
+      submit('line', 3, batchPriority),
+      submit('fresh'),
+      submit('one', 3),
+      submit('other', 5),
+    ]
+    const answers = await run(Promise.all([first, ...all]))
+    t.same(
+      answers.map(({ tokens }) => tokens),
+      [0, 3, 0, 3, 5].map((done) => expected.slice(done)),
+    )
+    const whole = seen.filter(({ waiting }) => waiting.length === 4).at(-1)
+    t.same(whole?.waiting, ['one', 'other', 'line', 'fresh'], 'held until the prefix was there')
+    await isDone(t, made)
+  },
+)
 
 t.test('clients that leave', async (t) => {
   const made = rig()

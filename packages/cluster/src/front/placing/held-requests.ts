@@ -1,5 +1,6 @@
 import { CllmError, type Clock } from '@cllm/core'
-import { noWorker } from './members.js'
+import { noWorker } from '../members.js'
+import type { Sleep } from '../sleep-watch.js'
 import type { PlacedRequest } from './placed-request.js'
 
 /** What is done with requests that were held. */
@@ -12,6 +13,8 @@ export interface HeldListener {
 
 interface Hold {
   readonly since: number
+  /** What this process had slept then. */
+  readonly sleptMs: number
   /** When the router is asked again; Infinity: when there is a worker. */
   readonly until: number
   /** Milliseconds for which it waits for a worker. */
@@ -25,13 +28,17 @@ export class HeldRequests {
 
   constructor(
     private readonly clock: Clock,
+    private readonly sleep: Sleep,
     private readonly listener: HeldListener,
   ) {}
 
   /** Holds a request until a time, or with Infinity until a worker is there. */
   add(placed: PlacedRequest, until: number, patienceMs: number): void {
-    const since = this.#held.get(placed)?.since ?? this.clock.now()
-    this.#held.set(placed, { since, until, patienceMs })
+    const { since, sleptMs } = this.#held.get(placed) ?? {
+      since: this.clock.now(),
+      sleptMs: this.sleep.sleptMs,
+    }
+    this.#held.set(placed, { since, sleptMs, until, patienceMs })
     this.#arm()
   }
 
@@ -43,8 +50,7 @@ export class HeldRequests {
   retry(): void {
     if (this.#held.size === 0) return
     const now = this.clock.now()
-    const due = [...this.#held].filter(([, { until }]) => until <= now || until === Infinity)
-    for (const [placed] of due) this.listener.onTurn(placed)
+    this.#turn(({ until }) => until <= now || until === Infinity)
   }
 
   /** The next time at which one has its turn, or has waited too long. */
@@ -67,14 +73,23 @@ export class HeldRequests {
       const message = 'The request did not end within its time limit, for lack of a worker'
       this.listener.onExpired(placed, isLate ? new CllmError('timeout', message) : noWorker())
     }
-    const due = [...this.#held].filter(([, { until }]) => until <= now)
-    for (const [placed] of due) this.listener.onTurn(placed)
+    this.#turn(({ until }) => until <= now)
     this.#arm()
   }
 
-  #expiry(placed: PlacedRequest, { since, until, patienceMs }: Hold): number {
+  /** Streams that have begun go before requests that wait for their first token. */
+  #turn(isDue: (hold: Hold) => boolean): void {
+    const due = [...this.#held].filter(([, hold]) => isDue(hold)).map(([placed]) => placed)
+    const hasBegun = ({ entry }: PlacedRequest) => entry.tokens.length > 0
+    for (const placed of due.filter(hasBegun)) this.listener.onTurn(placed)
+    for (const placed of due) if (!hasBegun(placed)) this.listener.onTurn(placed)
+  }
+
+  /** No worker could come to it while this process was stopped: that time does not count. */
+  #expiry(placed: PlacedRequest, { since, sleptMs, until, patienceMs }: Hold): number {
     const limit = limitOf(placed)
-    return until === Infinity ? Math.min(limit, since + patienceMs) : limit
+    const slept = this.sleep.sleptMs - sleptMs
+    return until === Infinity ? Math.min(limit, since + patienceMs + slept) : limit
   }
 }
 

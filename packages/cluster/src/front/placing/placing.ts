@@ -10,11 +10,12 @@ import {
 } from '@cllm/core'
 import { chooseWorker, isExactOn, isOfBatch } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
-import type { Member, Members } from './members.js'
+import type { Member, Members } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
 import { RequestBook } from './request-book.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
-import { SharedService } from './shared-service.js'
+import { SharedService } from '../shared-service.js'
+import type { Sleep } from '../sleep-watch.js'
 
 /** What placing is made of. */
 export interface PlacingParts {
@@ -24,6 +25,7 @@ export interface PlacingParts {
   readonly random: Random
   readonly logger: Logger
   readonly options: PlacingOptions
+  readonly sleep: Sleep
   /** Events for the front's clients. */
   readonly publish: (events: readonly AddressedEvent[]) => void
 }
@@ -45,7 +47,7 @@ export class Placing {
     this.#service = new SharedService(parts.clock, workers, (worker, services) =>
       members.get(worker)?.link.send({ type: 'served', services }),
     )
-    this.#held = new HeldRequests(parts.clock, {
+    this.#held = new HeldRequests(parts.clock, parts.sleep, {
       onTurn: (placed) => this.#place(placed),
       onExpired: (placed, error) => this.#fail(placed, error),
     })

@@ -6,13 +6,14 @@ import {
   type ToEngine,
 } from '@cllm/core'
 import type { EngineActivity, EngineStatistics, RequestReport } from '@cllm/core'
-import { type Member, type Members, noWorker } from './members.js'
+import { type Member, type Members, noWorker } from '../members.js'
 import { Looks } from './looks.js'
 import { mergeActivities } from './merge-activity.js'
 import { mergeStatistics, ownStatistics } from './merge-statistics.js'
 import { ownActivity } from './own-activity.js'
 import { patient, PatientCalls } from './patient-calls.js'
-import type { Placing } from './placing.js'
+import type { Placing } from '../placing/placing.js'
+import type { Sleep } from '../sleep-watch.js'
 
 /** A call of a client, as it goes to one or several workers. */
 interface Call {
@@ -36,6 +37,7 @@ export interface CallingFront {
   readonly clock: Clock
   /** Milliseconds for which a call waits for a worker while there is none. */
   readonly patienceMs: number
+  readonly sleep: Sleep
 }
 
 /** The calls of a front's clients, at the workers. */
@@ -51,18 +53,19 @@ export class WorkerCalls {
     private readonly placing: Placing,
     private readonly front: CallingFront,
   ) {
-    const { clock, patienceMs } = front
-    this.#waiting = new PatientCalls(clock, patienceMs, ({ call }) => this.#fail(call, noWorker()))
+    const { clock, sleep, patienceMs } = front
+    const onExpired = ({ call }: Call['message']) => this.#fail(call, noWorker())
+    this.#waiting = new PatientCalls(clock, sleep, patienceMs, onExpired)
   }
 
-  /** A worker reported: calls that wait for any are made. */
+  /** There may be a worker: calls that wait for any are made. */
   retry(): void {
+    if (!this.#isAnyThere) return
     for (const message of this.#waiting.take()) this.make(message)
   }
 
   make(message: ToEngine & { readonly type: 'call' }): void {
-    const isThere = this.members.all.some(({ report }) => report !== undefined)
-    if (!isThere && patient.has(message.name)) return this.#waiting.add(message)
+    if (!this.#isAnyThere && patient.has(message.name)) return this.#waiting.add(message)
     try {
       if (message.name === 'explain') this.#explain(message)
       else if (message.name === 'activity') this.#activity(message)
@@ -122,6 +125,11 @@ export class WorkerCalls {
   failAll(error: CllmError): void {
     for (const { call } of this.#waiting.take()) this.#fail(call, error)
     for (const call of this.#open.keys()) this.#fail(call, error)
+  }
+
+  get #isAnyThere(): boolean {
+    if (this.front.sleep.isCatchingUp) return false
+    return this.members.all.some(({ report }) => report !== undefined)
   }
 
   /** @throws `engine_unavailable` */

@@ -5,7 +5,8 @@ import {
   type Placement,
   type RouterPolicy,
 } from '@cllm/core'
-import type { Member, Members } from './members.js'
+import type { Member, Members } from '../members.js'
+import type { Sleep } from '../sleep-watch.js'
 import type { PlacedRequest } from './placed-request.js'
 
 /** How long a held request waits at least before the router is asked again. */
@@ -25,6 +26,7 @@ export interface Choosing {
   readonly members: Members
   readonly router: RouterPolicy
   readonly logger: Logger
+  readonly sleep: Sleep
 }
 
 /** Whether a worker of this fingerprint draws what the one before would have; all do until there is a token. */
@@ -39,7 +41,9 @@ export function isOfBatch({ entry }: PlacedRequest): boolean {
 
 /** Asks the router about the workers that may have a request: those that continue it exactly, if any. */
 export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number): Choice {
-  const { members, router, logger } = parts
+  const { members, router, logger, sleep } = parts
+  // Workers that have given this front up while it was stopped are not known to have done so yet.
+  if (sleep.isCatchingUp) return { holdUntil: Infinity }
   const request = placed.routed
   const idle = isOfBatch(placed) ? ({ clients }: Member) => clients === 0 : () => true
   const isFree = placed.fingerprint === undefined && !isOfBatch(placed)

@@ -1,4 +1,5 @@
 import type { Clock, EngineCallName, ToEngine } from '@cllm/core'
+import type { Sleep } from '../sleep-watch.js'
 
 /** A call of a client. */
 export type CallMessage = ToEngine & { readonly type: 'call' }
@@ -14,28 +15,33 @@ export const patient: ReadonlySet<EngineCallName> = new Set([
 
 /** Calls that wait for a worker while there is none. */
 export class PatientCalls {
-  readonly #waiting = new Map<
-    number,
-    { readonly message: CallMessage; readonly cancel: () => void }
-  >()
+  readonly #waiting = new Map<number, { readonly message: CallMessage; cancel: () => void }>()
 
   constructor(
     private readonly clock: Clock,
+    private readonly sleep: Sleep,
     private readonly patienceMs: number,
     /** There was no worker for it in time. */
     private readonly onExpired: (message: CallMessage) => void,
   ) {}
 
   add(message: CallMessage): void {
-    const expire = (): void => {
-      this.#waiting.delete(message.call)
-      this.onExpired(message)
-    }
+    const waiting = { message, cancel: () => {} }
+    this.#waiting.set(message.call, waiting)
     // Without a limit they wait for ever.
-    const cancel = Number.isFinite(this.patienceMs)
-      ? this.clock.at(this.clock.now() + this.patienceMs, expire)
-      : () => {}
-    this.#waiting.set(message.call, { message, cancel })
+    if (!Number.isFinite(this.patienceMs)) return
+    const { clock, sleep } = this
+    const [since, sleptMs] = [clock.now(), sleep.sleptMs]
+    const wait = (until: number): void => {
+      waiting.cancel = clock.at(until, () => {
+        // The time for which this process was stopped does not count.
+        const later = since + this.patienceMs + sleep.sleptMs - sleptMs
+        if (later > clock.now()) return wait(later)
+        this.#waiting.delete(message.call)
+        this.onExpired(message)
+      })
+    }
+    wait(since + this.patienceMs)
   }
 
   /** Nobody waits for its answer any more. */

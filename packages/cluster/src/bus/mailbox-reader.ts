@@ -1,0 +1,78 @@
+import type { Clock, Logger } from '@cllm/core'
+import type { RedisClient } from './redis-client.js'
+
+/** What a {@link MailboxReader} is made of. */
+export interface MailboxReaderParts {
+  /** The mailbox's key. */
+  readonly key: string
+  /** A connection of its own, as its commands block. */
+  readonly reader: RedisClient
+  readonly writer: RedisClient
+  readonly clock: Clock
+  readonly logger: Logger
+  /** A read waits so long for a letter, in milliseconds. */
+  readonly blockMs: number
+  /** Milliseconds until a read that failed is tried again. */
+  readonly retryMs: number
+  /** The server answered. */
+  readonly onAnswer: () => void
+  readonly onLetter: (letter: string) => void
+}
+
+/** Letters that one read returns at most. */
+const mostRead = 1024
+/** Letters that were read leave the server so many milliseconds later. */
+const trimMs = 250
+
+type Streams = [key: string, entries: [id: string, fields: string[]][]][] | null
+
+/** Reads a mailbox for as long as it is open. */
+export class MailboxReader {
+  #last = '0-0'
+  #isTrimDue = false
+  #isClosed = false
+
+  constructor(private readonly parts: MailboxReaderParts) {}
+
+  close(): void {
+    this.#isClosed = true
+  }
+
+  async run(): Promise<void> {
+    const { key, reader, logger, blockMs, retryMs, onAnswer, clock } = this.parts
+    const command = ['XREAD', 'COUNT', String(mostRead), 'BLOCK', String(blockMs), 'STREAMS', key]
+    while (!this.#isClosed) {
+      try {
+        const streams = await reader.sendCommand<Streams>([...command, this.#last])
+        onAnswer()
+        this.#take(streams?.[0]?.[1] ?? [])
+      } catch (error) {
+        if (this.#isClosed) return
+        logger.debug({ err: error }, 'the cluster cannot be read')
+        await new Promise<void>((resolve) => void clock.at(clock.now() + retryMs, resolve))
+      }
+    }
+  }
+
+  #take(entries: readonly (readonly [id: string, fields: readonly string[]])[]): void {
+    if (entries.length === 0) return
+    for (const [id, fields] of entries) {
+      this.#last = id
+      // What was posted at once is one entry: names and letters in turns.
+      for (let index = 1; index < fields.length; index += 2) this.parts.onLetter(fields[index]!)
+    }
+    const { clock } = this.parts
+    if (this.#isTrimDue) return
+    this.#isTrimDue = true
+    clock.at(clock.now() + trimMs, () => void this.#trim())
+  }
+
+  /** Letters that were read leave the server, those of a while at once. */
+  async #trim(): Promise<void> {
+    this.#isTrimDue = false
+    if (this.#isClosed) return
+    const [time = '0', number = '0'] = this.#last.split('-')
+    const next = `${time}-${Number(number) + 1}`
+    await this.parts.writer.sendCommand(['XTRIM', this.parts.key, 'MINID', next]).catch(() => {})
+  }
+}
