@@ -464,7 +464,11 @@ t.test('JSON with text around it, as forced calls have it', async (t) => {
   const several = { ...constraints[0]!, before: '<call>', next: '<call>' }
   const calls = /^ ?(\s*<call>\s*\{\s*"a":\s*[12]\s*\}\s*<\/call>)+$/
   const counts = new Set<number>()
-  for (const { text, isWhole } of await outputs(backend, Array(8).fill(several), 120)) {
+  for (const { text, isWhole } of await outputs(
+    backend,
+    Array.from({ length: 8 }, () => several),
+    120,
+  )) {
     if (isWhole) t.match(text, calls)
     counts.add(text.split('</call>').length - 1)
   }
