@@ -461,6 +461,18 @@ t.test('JSON with text around it, as forced calls have it', async (t) => {
   t.throws(() => backend.checkConstraint?.({ ...constraints[0]!, before: '(?<=a)b' }), {
     code: 'invalid_constraint',
   })
+  const several = { ...constraints[0]!, before: '<call>', next: '<call>' }
+  const calls = /^ ?(\s*<call>\s*\{\s*"a":\s*[12]\s*\}\s*<\/call>)+$/
+  const counts = new Set<number>()
+  for (const { text, isWhole } of await outputs(
+    backend,
+    Array.from({ length: 8 }, () => several),
+    120,
+  )) {
+    if (isWhole) t.match(text, calls)
+    counts.add(text.split('</call>').length - 1)
+  }
+  t.ok(counts.size > 1, 'one or more of them')
 })
 
 t.test('free text up to a trigger, then JSON', async (t) => {

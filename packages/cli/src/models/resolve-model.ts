@@ -7,10 +7,13 @@ import { cacheFolder as userCacheFolder } from './cache-folder.js'
 import { catalog as defaultCatalog, type CatalogEntry } from './catalog/catalog.js'
 import { checkGguf, checkReadable } from './fetch/check-file.js'
 import { fetchCatalogModel } from './fetch/fetch-catalog-model.js'
-import { fetchHuggingFace, findHuggingFace } from './fetch/fetch-hugging-face.js'
+import { fetchChecked, findHuggingFace } from './fetch/fetch-hugging-face.js'
 import { fetchFromSource, sourceOf } from './fetch/fetch-from-source.js'
 import type { FetchOptions } from './fetch/fetch-progress.js'
+import { partsOf } from './fetch/published-hash.js'
+import { inResumeFolder, resumeFolder } from './fetch/resume-folder.js'
 import { withLock } from './fetch/with-lock.js'
+import { replaceFile } from './replace-file.js'
 
 /** How to find a model. All fields have defaults for a command line. */
 export interface ResolveModelOptions extends Partial<FetchOptions> {
@@ -130,12 +133,22 @@ async function findOnHuggingFace(spec: string, options: FetchOptions): Promise<s
       const fetched = await findHuggingFace(spec, cacheFolder) // by another process meanwhile
       if (fetched !== undefined) return fetched
       onProgress({ kind: 'start', model: spec, source: 'Hugging Face' })
-      const path = await fetchHuggingFace(spec, {
-        directory: cacheFolder,
-        env,
-        signal,
-        onBytes: (receivedBytes, totalBytes) =>
-          onProgress({ kind: 'bytes', receivedBytes, totalBytes }),
+      const directory = resumeFolder(lockPath)
+      const path = await inResumeFolder(directory, signal, async () => {
+        const fetchedFile = await fetchChecked(spec, {
+          directory,
+          env,
+          signal,
+          model: spec,
+          onBytes: (receivedBytes, totalBytes) =>
+            onProgress({ kind: 'bytes', receivedBytes, totalBytes }),
+          onProgress,
+        })
+        // a file is found by its name only when it was checked; the first one names the model
+        for (const file of partsOf(fetchedFile).toReversed()) {
+          await replaceFile(file, join(cacheFolder, basename(file)))
+        }
+        return join(cacheFolder, basename(fetchedFile))
       })
       onProgress({ kind: 'done', model: spec, path })
       return path

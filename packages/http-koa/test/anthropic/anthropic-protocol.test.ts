@@ -73,6 +73,13 @@ testEach('what is marked is kept, and counted', async (t) => {
   const whole = await usageOf({ messages })
   t.equal(whole['input_tokens'], 0, 'the last message is marked: all is kept')
   t.equal(total(whole), whole['cache_creation_input_tokens'])
+  const text = (letter: string) => ({ type: 'text', text: long(letter) })
+  const halves = await usageOf({ messages: [user([{ ...text('h'), ...mark }, text('i')])] })
+  const kept = halves['cache_creation_input_tokens']!
+  t.ok(kept >= 90 && kept < 110, 'the marked block, and not the one behind it')
+  const parts = [{ ...text('u'), ...mark }, text('v')]
+  const ofSystem = await usageOf({ system: parts, messages: [user('three')] })
+  t.ok(ofSystem['cache_creation_input_tokens']! < 110, 'nor the rest of the system prompt')
   const automatic = await usageOf({
     messages: [user(long('a'))],
     cache_control: mark.cache_control,

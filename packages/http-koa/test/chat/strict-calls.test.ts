@@ -120,3 +120,35 @@ t.test("a forced call comes behind the thoughts, in the model's own words", asyn
   const listing = await force({ form: { ...form(false), format: { ...format, own: listed } } })
   t.match(listing.constraint, { schema: { type: 'array', minItems: 1, maxItems: 1 } })
 })
+
+t.test('several calls may be forced, in the format of each family', async (t) => {
+  const object = { kind: 'object', nameKey: 'name', argumentsKey: 'arguments' } as const
+  const semicolon = { section: '', head: '<|python_tag|>', arguments: object, closings: [';'] }
+  const unclosed = { section: '', head: '<|tool_call|>', arguments: object, closings: [] }
+  const cases: [own: CallFormat | undefined, answer: string, next: string | undefined][] = [
+    [
+      commonCalls[0],
+      `<tool_call>${json}</tool_call>\n<tool_call>${json}</tool_call>`,
+      '<tool_call>',
+    ],
+    [tagged, `<tools>${json}</tools><tools>${json}</tools>`, '<tools>'],
+    [listed, `[TOOL_CALLS][${json},${json}]`, undefined],
+    [semicolon, `<|python_tag|>${json};${json}`, ';'],
+    [unclosed, `<|tool_call|>${json}<|tool_call|>${json}`, '<|tool_call|>'],
+    [undefined, `${json};${json}`, ';'],
+  ]
+  const prompt = { messages: [{ role: 'user', content: 'a' }] }
+  for (const [own, answer, next] of cases) {
+    const format = { own, calls: [...commonCalls, ...bareCalls], frame: { open: '', closings: [] } }
+    const form = { tools, format, thinks: false, thinkingIsOpen: false }
+    const forced = await forcedCalls(clientWith(), { prompt, form }, tools, true)
+    t.equal((forced.constraint as { next?: string }).next, next, answer)
+    t.notMatch(forced.constraint, { schema: { maxItems: 1 } })
+    const parser = createAnswerParser(forced.form)
+    const parts = Array.from(answer).flatMap((sign) => [...parser.push(sign)])
+    const calls = [...parts, ...parser.end()].filter(({ type }) => type !== 'text')
+    t.match(calls, [{ call: { name: 'add' } }, { call: { arguments: '{"a":1}' } }], answer)
+    const single = await forcedCalls(clientWith(), { prompt, form }, tools)
+    t.equal((single.constraint as { next?: string }).next, undefined)
+  }
+})

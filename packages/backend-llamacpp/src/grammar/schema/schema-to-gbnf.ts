@@ -19,18 +19,18 @@ export function schemaToGbnf(schema: JsonSchema, around: JsonSurroundings = {}):
   return writer.toString()
 }
 
-/** The JSON between what stands before and behind it. */
+/** The JSON between what stands before and behind it, and further JSON of the same kind. */
 function surrounded(
   writer: GbnfWriter,
   value: string,
-  { before = '', closing = '' }: JsonSurroundings,
+  { before = '', closing = '', next }: JsonSurroundings,
 ): readonly string[] {
   const gap = () => writer.rule(String.raw`[ \t\n]{0,3}`)
-  return [
-    ...(before === '' ? [] : [writer.rule(regexRule(writer, before)), gap()]),
-    value,
-    ...(closing === '' ? [] : [gap(), literal(closing)]),
-  ]
+  const one = [value, ...(closing === '' ? [] : [gap(), literal(closing)])]
+  const opening = before === '' ? [] : [writer.rule(regexRule(writer, before)), gap()]
+  if (next === undefined) return [...opening, ...one]
+  const closed = writer.rule(one.join(' '))
+  return [...opening, closed, `(${gap()} ${literal(next)} ${gap()} ${closed})*`]
 }
 
 /**
@@ -43,12 +43,9 @@ export function triggeredGbnf(
 ): string {
   const writer = new GbnfWriter()
   const gap = writer.rule(String.raw`[ \t\n]{0,3}`)
-  const { schema, next } = constraint
-  const value = [gap, ...surrounded(writer, compile(schema, writer), constraint)]
-  const one = writer.rule(value.join(' '))
-  const more = next === undefined ? '' : ` (${gap} ${literal(next)} ${one})*`
-  const free = skipped === 0 ? '' : `${oneOf([[0, 0x10ffff]])}{${skipped}} `
-  writer.define('root', `${free}${one}${more}`)
+  const value = surrounded(writer, compile(constraint.schema, writer), constraint)
+  const free = skipped === 0 ? [] : [`${oneOf([[0, 0x10ffff]])}{${skipped}}`]
+  writer.define('root', [...free, gap, ...value].join(' '))
   return writer.toString()
 }
 

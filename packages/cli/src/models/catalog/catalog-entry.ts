@@ -28,9 +28,9 @@ export interface HuggingFaceSource {
   readonly kind: 'hugging-face'
   /** `hf:owner/repository/file`, with `#commit` where the file is pinned. */
   readonly uri: string
-  /** Of the file; about, where there is no hash. */
+  /** Of the file, or about. */
   readonly bytes: number
-  /** In hexadecimal; absent: not known, so that what is fetched cannot be checked against it. */
+  /** In hexadecimal; absent: not known, so that only what the host says can be compared. */
   readonly sha256?: string
 }
 

@@ -25,18 +25,27 @@ export const qwen3Sampling: Partial<SamplingParams> = { temperature: 0.6, topP: 
 const gemmaSampling: Partial<SamplingParams> = { temperature: 1, topP: 0.95, topK: 64 }
 const llamaSampling: Partial<SamplingParams> = { temperature: 0.6, topP: 0.9 }
 
-type Unpinned = Omit<CatalogEntry, 'file' | 'sources'> & {
+type Published = Omit<CatalogEntry, 'file' | 'sources'> & {
   /** `owner/repository/file` */
   readonly from: string
   /** Default: the file's own name. */
   readonly file?: string
+  /** Where its publisher's page says the file's SHA-256: that, and the commit that has it. */
+  readonly pin?: { readonly commit: string; readonly sha256: string }
 }
 
-/** An entry whose file has no known hash; its size is the published one, about. */
-const unpinned = ({ from, file, ...entry }: Unpinned): CatalogEntry => ({
+/** An entry by what is published of it; its size is about. */
+const toEntry = ({ from, file, pin, ...entry }: Published): CatalogEntry => ({
   ...entry,
   file: file ?? from.slice(from.lastIndexOf('/') + 1),
-  sources: [{ kind: 'hugging-face', uri: `hf:${from}`, bytes: entry.bytes }],
+  sources: [
+    {
+      kind: 'hugging-face',
+      uri: `hf:${from}${pin === undefined ? '' : `#${pin.commit}`}`,
+      bytes: entry.bytes,
+      ...(pin === undefined ? {} : { sha256: pin.sha256 }),
+    },
+  ],
 })
 
 const apache = 'Apache-2.0'
@@ -142,6 +151,10 @@ const published = [
     },
     sampling: llamaSampling,
     from: 'bartowski/Llama-3.2-1B-Instruct-GGUF/Llama-3.2-1B-Instruct-Q4_K_M.gguf',
+    pin: {
+      commit: 'd52af3776f99ddf220e5ffd3f93b2a4e4df105be',
+      sha256: '6f85a640a97cf2bf5b8e764087b1e83da0fdb51d7c9fab7d0fece9385611df83',
+    },
   },
   {
     name: 'llama-3.2-3b',
@@ -160,6 +173,10 @@ const published = [
     },
     sampling: llamaSampling,
     from: 'bartowski/Llama-3.2-3B-Instruct-GGUF/Llama-3.2-3B-Instruct-Q4_K_M.gguf',
+    pin: {
+      commit: 'c346bfc2029e79ba6d7edf026cf01fe44242db0d',
+      sha256: '6c1a2b41161032677be168d354123594c0e6e67d2b9227c84f296ad037c728ff',
+    },
   },
   {
     name: 'llama-3.1-8b',
@@ -249,10 +266,10 @@ const published = [
     file: 'jina-reranker-v1-tiny-en-f16.gguf',
     from: 'ggml-org/models/jina-reranker-v1-tiny-en/ggml-model-f16.gguf',
   },
-] satisfies readonly Unpinned[]
+] satisfies readonly Published[]
 
 /**
- * Models by the names under which their files are published. Their hashes are not known: what is
- * fetched is said not to have been checked.
+ * Models by the names under which their files are published. Where the hash is not known here, what is
+ * fetched is compared with what the host says of the file.
  */
-export const moreModels: readonly CatalogEntry[] = published.map(unpinned)
+export const moreModels: readonly CatalogEntry[] = published.map(toEntry)

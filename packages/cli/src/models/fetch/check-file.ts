@@ -4,9 +4,10 @@ import { open, stat } from 'node:fs/promises'
 import { pipeline } from 'node:stream/promises'
 import { CllmError } from '@cllm/core'
 
-/** The expected size and hash of a fetched file. */
+/** What is known of a file before it is fetched. */
 export interface ExpectedFile {
-  readonly bytes: number
+  /** Absent: not known. */
+  readonly bytes?: number
   /** In hexadecimal. */
   readonly sha256: string
 }
@@ -22,7 +23,8 @@ export async function checkFetched(
   signal: AbortSignal,
 ): Promise<void> {
   const { size } = await stat(path)
-  if (size !== expected.bytes) throw mismatch('bytes', expected.bytes, size)
+  const { bytes = size } = expected
+  if (size !== bytes) throw mismatch('bytes', bytes, size)
   const hash = createHash('sha256')
   await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), hash, { signal })
   const sha256 = hash.digest('hex')

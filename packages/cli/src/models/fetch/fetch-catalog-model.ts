@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, open, readdir, rm, rmdir, stat } from 'node:fs/promises'
+import { mkdir, mkdtemp, open, readdir, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import type {
@@ -9,8 +9,9 @@ import type {
 } from '../catalog/catalog.js'
 import { replaceFile } from '../replace-file.js'
 import { checkFetched, checkGguf } from './check-file.js'
-import { fetchHuggingFace } from './fetch-hugging-face.js'
+import { fetchChecked } from './fetch-hugging-face.js'
 import type { FetchOptions } from './fetch-progress.js'
+import { inResumeFolder, resumeFolder } from './resume-folder.js'
 import { withLock } from './with-lock.js'
 
 /**
@@ -122,30 +123,22 @@ async function fromHuggingFace(
   target: string,
   { env, signal, onProgress }: FetchOptions,
 ): Promise<void> {
-  const { bytes: totalBytes, uri } = source
+  const { bytes: totalBytes, uri, sha256 } = source
   onProgress({ kind: 'start', model: entry.name, source: describeSource(source), totalBytes })
   const directory = resumeFolder(target)
-  const fetched = await fetchHuggingFace(uri, {
-    directory,
-    fileName: entry.file,
-    env,
-    signal,
-    onBytes: (receivedBytes) => onProgress({ kind: 'bytes', receivedBytes, totalBytes }),
-  }).catch(async (error: unknown) => {
-    await rmdir(directory).catch(() => {}) // stays where something in it can be continued
-    throw error
-  })
-  try {
-    const { bytes, sha256 } = source
-    if (sha256 === undefined) onProgress({ kind: 'unchecked', model: entry.name })
-    else {
-      onProgress({ kind: 'checking' })
-      await checkFetched(fetched, { bytes, sha256 }, signal)
-    }
+  await inResumeFolder(directory, signal, async () => {
+    const fetched = await fetchChecked(uri, {
+      directory,
+      fileName: entry.file,
+      env,
+      signal,
+      model: entry.name,
+      expected: sha256 === undefined ? undefined : { sha256 },
+      onBytes: (receivedBytes) => onProgress({ kind: 'bytes', receivedBytes, totalBytes }),
+      onProgress,
+    })
     await publish(fetched, target, signal)
-  } finally {
-    if (!signal.aborted) await rm(directory, { recursive: true, force: true })
-  }
+  })
 }
 
 async function convert(checkpoint: string): Promise<string> {
@@ -170,11 +163,6 @@ async function removePartials(target: string): Promise<void> {
     if (!name.startsWith(prefix)) continue
     await rm(join(dirname(target), name), { recursive: true, force: true })
   }
-}
-
-// Keeps interrupted downloads from Hugging Face, to resume them
-function resumeFolder(target: string): string {
-  return `${target}.resume`
 }
 
 /** The name of a source in messages. */

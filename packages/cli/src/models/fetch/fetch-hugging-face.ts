@@ -1,5 +1,8 @@
 import { access } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
+import { checkFetched, type ExpectedFile } from './check-file.js'
+import type { FetchProgress } from './fetch-progress.js'
+import { hubEndpoint, partsOf, publishedHashes } from './published-hash.js'
 
 /** How to fetch a file from Hugging Face. */
 export interface FetchHuggingFaceOptions {
@@ -28,7 +31,7 @@ export async function fetchHuggingFace(
 ): Promise<string> {
   const { directory, fileName, env, signal, onBytes } = options
   const { resolveModelFile } = await import('@cllm/backend-llamacpp/node-llama-cpp')
-  const endpoint = env['HF_ENDPOINT'] || env['MODEL_ENDPOINT'] || 'https://huggingface.co/'
+  const endpoint = hubEndpoint(env)
   await reach(endpoint, signal)
   try {
     const path = await resolveModelFile(uri, {
@@ -48,6 +51,35 @@ export async function fetchHuggingFace(
     signal.throwIfAborted()
     throw new CllmError('model_unavailable', `${(cause as Error).message} (${uri})`, { cause })
   }
+}
+
+/** How to fetch a file from Hugging Face and check it. */
+export interface FetchCheckedOptions extends FetchHuggingFaceOptions {
+  /** The model, as it is shown. */
+  readonly model: string
+  /** What is known of the file; default: what the host says of it. */
+  readonly expected?: ExpectedFile | undefined
+  readonly onProgress: (progress: FetchProgress) => void
+}
+
+/**
+ * Calls {@link fetchHuggingFace}, and compares the SHA-256 of each file with what is known of it, or
+ * with what the host has said before. Where nothing is known, that is told.
+ *
+ * @throws the errors of `fetchHuggingFace`, `model_unavailable` for a file that is another one
+ */
+export async function fetchChecked(uri: string, options: FetchCheckedOptions): Promise<string> {
+  const { expected, model, onProgress, signal } = options
+  const hashes = expected === undefined ? await publishedHashes(uri, options) : [expected]
+  const path = await fetchHuggingFace(uri, options)
+  const files = partsOf(path)
+  if (files.some((_, index) => hashes[index] === undefined)) {
+    onProgress({ kind: 'unchecked', model })
+    return path
+  }
+  onProgress({ kind: 'checking' })
+  for (const [index, file] of files.entries()) await checkFetched(file, hashes[index]!, signal)
+  return path
 }
 
 /** The path of a model from an earlier {@link fetchHuggingFace}. Uses no network. */

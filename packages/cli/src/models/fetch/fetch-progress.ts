@@ -13,7 +13,7 @@ export type FetchProgress =
   | { readonly kind: 'bytes'; readonly receivedBytes: number; readonly totalBytes: number }
   /** The download is complete, verified and, if necessary, converted to GGUF. */
   | { readonly kind: 'checking' }
-  /** There is no hash to check the download against. */
+  /** There is no hash to check the download against: neither here nor from the host. */
   | { readonly kind: 'unchecked'; readonly model: string }
   /** A source failed; the next one is tried. */
   | { readonly kind: 'failed'; readonly source: string; readonly reason: string }

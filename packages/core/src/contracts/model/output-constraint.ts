@@ -7,6 +7,8 @@ export interface JsonSurroundings {
   readonly before?: string
   /** What stands behind the JSON; default: nothing. */
   readonly closing?: string
+  /** What stands before further JSON of the same kind; default: there is one only. */
+  readonly next?: string
 }
 
 /**
@@ -38,6 +40,4 @@ export type OutputConstraint =
       /** A regular expression; the JSON begins at the end of its first match. */
       readonly trigger: string
       readonly schema: JsonSchema
-      /** What stands before further JSON of the same kind; default: there is one only. */
-      readonly next?: string
     } & JsonSurroundings)

@@ -41,19 +41,18 @@ function checkShape(constraint: OutputConstraint): void {
   }
   if (type === 'triggered-json') checkTrigger(constraint)
   if (type === 'json-schema' || type === 'triggered-json') {
-    const { schema, before = '', closing = '' } = constraint
+    const { schema, before = '', closing = '', next = '' } = constraint
     if (!isPattern(before)) throw invalidField('constraint.before', 'a regular expression', before)
     if (typeof closing !== 'string') throw invalidField('constraint.closing', 'a text', closing)
+    if (typeof next !== 'string') throw invalidField('constraint.next', 'a text', next)
     const isObject = typeof schema === 'object' && schema !== null && !Array.isArray(schema)
     if (typeof schema === 'boolean' || isObject) return
     throw invalidField('constraint.schema', 'a JSON schema: an object, true or false', schema)
   }
 }
 
-function checkTrigger(constraint: Extract<OutputConstraint, { trigger: unknown }>): void {
-  const { trigger, next = '' } = constraint
+function checkTrigger({ trigger }: Extract<OutputConstraint, { trigger: unknown }>): void {
   if (!isPattern(trigger)) throw invalidField('constraint.trigger', 'a regular expression', trigger)
-  if (typeof next !== 'string') throw invalidField('constraint.next', 'a text', next)
 }
 
 function isPattern(value: unknown): boolean {

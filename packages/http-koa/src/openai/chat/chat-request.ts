@@ -27,6 +27,7 @@ import {
   customNames,
   functionsOf,
   forcedTools,
+  mayBeSeveral,
   strictNames,
   toolChoiceSchema,
   toolsSchema,
@@ -84,7 +85,8 @@ export async function toChatRequest(
   })
   const { prompt, form, calls } = prepared
   const required = forcedTools(choice, tools)
-  const forced = required && (await forcedCalls(client, prepared, required))
+  const several = mayBeSeveral(choice, fields.parallel_tool_calls)
+  const forced = required && (await forcedCalls(client, prepared, required, several))
   const constraint = await onlyConstraint(client, [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),

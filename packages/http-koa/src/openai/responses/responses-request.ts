@@ -21,6 +21,7 @@ import {
   customNames,
   functionFields,
   forcedTools,
+  mayBeSeveral,
   passedOver,
   strictNames,
   toolChoiceSchema,
@@ -94,7 +95,8 @@ export async function toResponsesRequest(
   const prepared = await prepareChat(client, fits)
   const { prompt, form, calls } = prepared
   const required = forcedTools(choice, tools)
-  const forced = required && (await forcedCalls(client, prepared, required))
+  const several = mayBeSeveral(choice, fields.parallel_tool_calls)
+  const forced = required && (await forcedCalls(client, prepared, required, several))
   const constraint = await onlyConstraint(client, [
     textConstraint(fields.text?.format),
     schemaConstraint(fields.json_schema),

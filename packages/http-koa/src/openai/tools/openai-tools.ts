@@ -144,6 +144,10 @@ export function forcedTools(
   return chosen
 }
 
+/** Whether forced calls may be several: where the client says so, and does not name the one tool. */
+export const mayBeSeveral = (choice: ToolChoice | undefined, isParallel = false): boolean =>
+  isParallel && typeof choice === 'string'
+
 /** Chats name a tool inside `function` or `custom`, responses beside `type`. */
 function nameOf(choice: Readonly<Record<string, unknown>>): unknown {
   const inner = asSchema(choice['function'] ?? choice['custom'])

@@ -1,0 +1,95 @@
+import type { ExpectedFile } from './check-file.js'
+
+/** Where to ask Hugging Face. */
+export interface HubAccess {
+  /** `HF_ENDPOINT` sets a mirror, `HF_TOKEN` gives access to private repositories. */
+  readonly env: NodeJS.ProcessEnv
+  readonly signal: AbortSignal
+}
+
+const askTimeoutMs = 15_000
+
+/** The host to fetch from, with a slash at its end. */
+export function hubEndpoint(env: NodeJS.ProcessEnv): string {
+  const given = env['HF_ENDPOINT'] || env['MODEL_ENDPOINT'] || 'https://huggingface.co/'
+  return given.endsWith('/') ? given : `${given}/`
+}
+
+/**
+ * What Hugging Face says of a file before it is fetched: its SHA-256, and its size where that is said,
+ * too. Of a model in several files it is said of each.
+ *
+ * @param uri - `hf:owner/repository[:quantization]` or `hf:owner/repository/file[#commit]`
+ * @returns nothing where the host does not say it, as some mirrors do not
+ */
+export async function publishedHashes(
+  uri: string,
+  access: HubAccess,
+): Promise<readonly (ExpectedFile | undefined)[]> {
+  const named = /^hf:([^/]+\/[^/:#]+)(?:\/([^#]+)(?:#(.+))?|:(.+))?$/.exec(uri)
+  if (named === null) return []
+  const [, repository = '', file, revision = 'main', tag = 'latest'] = named
+  const first = file ?? (await fileOf(repository, tag, access))
+  if (first === undefined) return []
+  return await Promise.all(
+    partsOf(first).map(
+      async (part) =>
+        await hashOf(`${repository}/resolve/${encoded(revision)}/${paths(part)}`, access),
+    ),
+  )
+}
+
+/** A model's files by the name of the first one. */
+export function partsOf(first: string): readonly string[] {
+  const [, stem, count] = /^(.*)-00001-of-(\d{5})\.gguf$/.exec(first) ?? []
+  if (stem === undefined) return [first]
+  return Array.from(
+    { length: Number(count) },
+    (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${count}.gguf`,
+  )
+}
+
+async function hashOf(path: string, access: HubAccess): Promise<ExpectedFile | undefined> {
+  const answer = await ask(path, { method: 'HEAD', redirect: 'manual' }, access)
+  const sha256 = answer?.headers.get('x-linked-etag')?.replaceAll('"', '')
+  if (sha256 === undefined || !/^[0-9a-f]{64}$/.test(sha256)) return undefined
+  const bytes = Number(answer?.headers.get('x-linked-size') ?? Number.NaN)
+  return Number.isInteger(bytes) ? { sha256, bytes } : { sha256 }
+}
+
+/** The file that a quantization means, as the downloader asks for it. */
+async function fileOf(
+  repository: string,
+  tag: string,
+  access: HubAccess,
+): Promise<string | undefined> {
+  // only llama.cpp is told the file
+  const headers = { 'User-Agent': 'llama-cpp' }
+  const answer = await ask(`v2/${repository}/manifests/${encoded(tag)}`, { headers }, access)
+  const manifest = (await answer?.json().catch(() => undefined)) as
+    | { ggufFile?: { rfilename?: unknown } }
+    | undefined
+  const name = manifest?.ggufFile?.rfilename
+  return typeof name === 'string' ? name : undefined
+}
+
+async function ask(
+  path: string,
+  init: RequestInit,
+  { env, signal }: HubAccess,
+): Promise<Response | undefined> {
+  const token = env['HF_TOKEN']
+  const headers = new Headers(init.headers)
+  if (token) headers.set('Authorization', `Bearer ${token}`)
+  const limits = { signal: AbortSignal.any([signal, AbortSignal.timeout(askTimeoutMs)]) }
+  try {
+    const answer = await fetch(`${hubEndpoint(env)}${path}`, { ...init, ...limits, headers })
+    return answer.status < 400 ? answer : undefined
+  } catch {
+    signal.throwIfAborted()
+    return undefined
+  }
+}
+
+const encoded = encodeURIComponent
+const paths = (path: string): string => path.split('/').map(encoded).join('/')
