@@ -1,7 +1,7 @@
 import type { InjectionToken } from 'tsyringe'
 import type { Backend } from './contracts/model/backend.js'
 import type { SlotFiles } from './contracts/engine/slot-files.js'
-import type { StateFiles } from './contracts/engine/state-files.js'
+import type { StateFiles, StateMemorySource } from './contracts/engine/state-files.js'
 import type { Clock, Random } from './contracts/clock.js'
 import type { EngineObserver } from './contracts/engine/engine-observer.js'
 import type { Logger } from './contracts/logger.js'
@@ -44,8 +44,11 @@ export const CLOCK = token<Clock>('Clock')
 export const RANDOM = token<Random>('Random')
 /** The {@link Logger}. */
 export const LOGGER = token<Logger>('Logger')
-/** Where the {@link StateFiles} are, if anywhere. */
-export const STATE_FILES = token<{ readonly files?: StateFiles }>('StateFiles')
+/** Where the {@link StateFiles} are, if anywhere, and what gives memory for states. */
+export const STATE_FILES = token<{
+  readonly files?: StateFiles
+  readonly memory?: StateMemorySource
+}>('StateFiles')
 /** Where the {@link SlotFiles} are, if anywhere. */
 export const SLOT_FILES = token<{ readonly files?: SlotFiles }>('SlotFiles')
 /** The {@link EngineOptions}. */

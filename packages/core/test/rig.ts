@@ -17,6 +17,7 @@ import {
   type SequenceView,
   type SlotFiles,
   type StateFiles,
+  type StateMemorySource,
   SimulatedClock,
   silentLogger,
   type StepResult,
@@ -99,6 +100,7 @@ export interface RigOptions extends Omit<FakeBackendOptions, 'clock'> {
   readonly logger?: Logger
   readonly registry?: PluginRegistry
   readonly stateFiles?: StateFiles
+  readonly stateMemory?: StateMemorySource
   readonly slotFiles?: SlotFiles
 }
 
@@ -111,8 +113,8 @@ export function rig(options: RigOptions = {}) {
   const random = counting()
   const engineOptions = options.options ?? {}
   const parts = { backend, policy, clock, random, logger, options: engineOptions }
-  const { fallbackPolicy, stateFiles, slotFiles } = options
-  const more = defined({ fallbackPolicy, stateFiles, slotFiles })
+  const { fallbackPolicy, stateFiles, stateMemory, slotFiles } = options
+  const more = defined({ fallbackPolicy, stateFiles, stateMemory, slotFiles })
   const engine = createEngine({ ...parts, ...more })
   const batches: Batch[] = []
   engine.observe({

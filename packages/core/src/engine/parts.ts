@@ -91,6 +91,12 @@ export interface KVCacheManager {
    * and copying it is cheaper than computing it a second time.
    */
   producerOf(sequence: Sequence): PrefixProducer | undefined
+  /**
+   * Whether a waiting sequence can be given a slot without keeping requests that decode waiting for long;
+   * otherwise what that needs is made ready beside their steps, and it is asked again before the next
+   * one. Default: it can.
+   */
+  prepare?(sequence: Sequence): boolean
   /** Gives the sequence a free slot, with as much of its prefix as can be had without computing. */
   acquire(sequence: Sequence): Promise<void>
   /** The sequence has computed more of its tokens. */

@@ -19,10 +19,11 @@ export class LastingCacheCounters {
 
   /** What the engine says, and what those before it had counted when they were asked last. */
   onStatistics(cache: CacheStatistics): CacheStatistics {
-    const { ram, disk } = cache
+    const { ram, disk, longestPauseMs } = cache
     const sum: CacheStatistics = {
       ram: sumOf(ram, this.#before?.ram),
       ...(disk !== undefined && { disk: sumOf(disk, this.#before?.disk) }),
+      longestPauseMs: Math.max(longestPauseMs, this.#before?.longestPauseMs ?? 0),
     }
     this.#last = sum
     return sum

@@ -4,7 +4,7 @@ import { systemRandom } from '../clock/system-random.js'
 import type { Backend } from '../contracts/model/backend.js'
 import type { Clock, Random } from '../contracts/clock.js'
 import type { SlotFiles } from '../contracts/engine/slot-files.js'
-import type { StateFiles } from '../contracts/engine/state-files.js'
+import type { StateFiles, StateMemorySource } from '../contracts/engine/state-files.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
 import type { PartToken } from '../contracts/part.js'
@@ -48,6 +48,8 @@ export interface EngineParts {
   readonly options?: Partial<EngineOptions>
   /** Keeps what slots held over restarts; needs `cacheRamBytes`. Default: nothing does. */
   readonly stateFiles?: StateFiles
+  /** Gives memory for what slots held; default: what the runtime gives. */
+  readonly stateMemory?: StateMemorySource
   /** Keeps what clients save of slots. Default: they cannot. */
   readonly slotFiles?: SlotFiles
   /** Observes everything that happens in the engine. Default: none. */
@@ -81,8 +83,8 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(tokens.RANDOM, parts.random ?? systemRandom)
   container.registerInstance(tokens.LOGGER, parts.logger ?? silentLogger)
   container.registerInstance(tokens.ENGINE_OPTIONS, { ...defaultEngineOptions, ...parts.options })
-  const { stateFiles, slotFiles } = parts
-  container.registerInstance(tokens.STATE_FILES, defined({ files: stateFiles }))
+  const { stateFiles: files, stateMemory: memory, slotFiles } = parts
+  container.registerInstance(tokens.STATE_FILES, defined({ files, memory }))
   container.registerInstance(tokens.SLOT_FILES, defined({ files: slotFiles }))
   const { samplers, proposers } = parts.registry ?? new PluginRegistry()
   container.registerInstance(tokens.SAMPLERS, samplers)

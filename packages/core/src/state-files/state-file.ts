@@ -1,14 +1,14 @@
-import { type FileHandle, open, rename, rm } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
 import type { StateHead } from '../contracts/engine/state-files.js'
+import { sumBytes } from './thread/run-task.js'
+import type { StateThread } from './thread/state-thread.js'
 
 /** What a file begins with: our name and the version of the format. */
 const magic = Buffer.from('CLLMST01')
 const numberBytes = 4
 /** A longer list of fields is none of ours. */
 const longestFields = 65_536
-/** Bytes that are written at once, so that the thread that computes has to wait for few. */
-const chunkBytes = 4 * 2 ** 20
 
 /** A file's head, and where the state begins in it. */
 export interface ReadHead extends StateHead {
@@ -27,10 +27,12 @@ interface Fields {
 /**
  * Writes a state: the magic, the length of the fields, the fields as JSON, the tokens, the state, and
  * the CRC-32 of all that. The file is there whole or not at all, and only its owner can read it.
+ * Returns its bytes.
  *
  * @param temporary - a name beside it that nobody else uses
  */
 export async function writeStateFile(
+  thread: StateThread,
   path: string,
   temporary: string,
   head: StateHead,
@@ -43,31 +45,9 @@ export async function writeStateFile(
   length.writeUInt32LE(text.byteLength)
   const ids = Buffer.alloc(numberBytes * tokens.length)
   for (const [index, token] of tokens.entries()) ids.writeInt32LE(token, numberBytes * index)
-  const file = await open(temporary, 'wx', 0o600)
-  let sum = 0
-  let written = 0
-  const append = async (bytes: Uint8Array): Promise<void> => {
-    for (let from = 0; from < bytes.byteLength; from += chunkBytes) {
-      const chunk = bytes.subarray(from, from + chunkBytes)
-      sum = crc32(chunk, sum)
-      await file.write(chunk, 0, chunk.byteLength, written)
-      written += chunk.byteLength
-    }
-  }
-  try {
-    for (const part of [magic, length, text, ids, data]) await append(part)
-    const end = Buffer.alloc(numberBytes)
-    end.writeUInt32LE(sum)
-    await append(end)
-    await file.sync()
-    await file.close()
-    await rename(temporary, path)
-  } catch (error) {
-    await file.close().catch(() => {})
-    await rm(temporary, { force: true })
-    throw error
-  }
-  return written
+  const before = Buffer.concat([magic, length, text, ids])
+  await thread.run({ type: 'write', path, temporary, head: before, data })
+  return before.byteLength + data.byteLength + sumBytes
 }
 
 /**
@@ -75,35 +55,36 @@ export async function writeStateFile(
  * @throws Error that says why it is no whole state
  */
 export async function readStateHead(path: string): Promise<ReadHead> {
-  const file = await open(path, 'r')
-  try {
-    const { head } = await readHead(file)
-    return head
-  } finally {
-    await file.close()
-  }
+  const { head } = await openHead(path)
+  return head
 }
 
 /**
  * Reads a whole file and checks it.
  *
- * @param allocate - gives memory for the state
+ * @param allocate - gives memory for the state, which need not be copied if it is shared
  * @throws Error that says why it is no whole state
  */
 export async function readStateFile(
+  thread: StateThread,
   path: string,
   allocate: (bytes: number) => Uint8Array | undefined,
 ): Promise<ReadHead & { readonly data: Uint8Array }> {
+  const { head, before } = await openHead(path)
+  const { bytes, start } = head
+  const data = allocate(bytes)?.subarray(0, bytes)
+  if (data === undefined) throw new Error('there is no memory for it')
+  const isShared = data.buffer instanceof SharedArrayBuffer
+  const shared = isShared ? data : new Uint8Array(new SharedArrayBuffer(bytes))
+  await thread.run({ type: 'read', path, start, sum: crc32(before), data: shared })
+  if (!isShared) data.set(shared)
+  return { ...head, data }
+}
+
+async function openHead(path: string): Promise<{ head: ReadHead; before: Buffer }> {
   const file = await open(path, 'r')
   try {
-    const { head, before } = await readHead(file)
-    const data = allocate(head.bytes)?.subarray(0, head.bytes)
-    if (data === undefined) throw new Error('there is no memory for it')
-    await readFully(file, data, head.start)
-    const end = Buffer.alloc(numberBytes)
-    await readFully(file, end, head.start + head.bytes)
-    if (crc32(data, crc32(before)) !== end.readUInt32LE()) throw new Error('its checksum is wrong')
-    return { ...head, data }
+    return await readHead(file)
   } finally {
     await file.close()
   }
@@ -120,7 +101,7 @@ async function readHead(file: FileHandle): Promise<{ head: ReadHead; before: Buf
   const { key, scope, partial, tokens: count, bytes } = JSON.parse(text.toString()) as Fields
   const at = opening.byteLength + length
   const { size } = await file.stat()
-  if (size !== at + numberBytes * count + bytes + numberBytes) throw new Error('it is cut short')
+  if (size !== at + numberBytes * count + bytes + sumBytes) throw new Error('it is cut short')
   const ids = Buffer.alloc(numberBytes * count)
   await readFully(file, ids, at)
   const tokens = Array.from({ length: count }, (_, index) => ids.readInt32LE(numberBytes * index))

@@ -5,6 +5,7 @@ import type { Clock } from '../contracts/clock.js'
 import type { StateFile, StateFiles, StateHead } from '../contracts/engine/state-files.js'
 import type { Logger } from '../contracts/logger.js'
 import { readStateFile, readStateHead, writeStateFile } from './state-file.js'
+import { fileThread } from './thread/state-thread.js'
 
 const ending = '.state'
 const unfinished = '.tmp'
@@ -33,7 +34,6 @@ interface Seen {
  */
 export class StateFolder implements StateFiles {
   readonly limitBytes: number
-
   /** @param clock that of the file times: milliseconds since the epoch */
   constructor(
     private readonly options: StateFolderOptions,
@@ -62,7 +62,7 @@ export class StateFolder implements StateFiles {
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined> {
     return await this.#attempt(`${file.name} is ignored`, async () => {
-      const { data, ...head } = await readStateFile(this.#path(file.name), allocate)
+      const { data, ...head } = await readStateFile(fileThread, this.#path(file.name), allocate)
       if (nameOf(head) !== file.name) throw new Error('it holds other tokens than it is named for')
       return data
     })
@@ -75,7 +75,7 @@ export class StateFolder implements StateFiles {
       await this.#prepare()
       await this.#clean(data.byteLength)
       const temporary = this.#path(`${name}.${randomBytes(6).toString('hex')}${unfinished}`)
-      await writeStateFile(this.#path(name), temporary, head, data)
+      await writeStateFile(fileThread, this.#path(name), temporary, head, data)
       return { ...head, name, bytes: data.byteLength }
     })
   }

@@ -66,8 +66,12 @@ export class EngineMetrics {
     this.#gauge('cllm_num_requests_waiting', statistics.waiting, labels)
     this.#setSlots(labels, info, statistics)
     this.#setTotals(labels, statistics)
-    for (const [tier, found] of Object.entries(statistics.cache ?? {})) {
-      this.#setTier({ ...labels, tier }, found as TierStatistics)
+    const { longestPauseMs, ...tiers } = statistics.cache ?? { longestPauseMs: undefined }
+    if (longestPauseMs !== undefined) {
+      this.#gauge('cllm_cache_longest_pause_seconds', longestPauseMs / 1000, labels)
+    }
+    for (const [tier, found] of Object.entries<TierStatistics>(tiers)) {
+      this.#setTier({ ...labels, tier }, found)
     }
     if (statistics.workers !== undefined) this.#setWorkers(labels, statistics.workers)
     if (statistics.recorder !== undefined) this.#setRecorder(labels, statistics.recorder)

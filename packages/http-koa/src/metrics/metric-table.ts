@@ -159,6 +159,9 @@ export const engineMetrics = {
   cllm_cache_evictions_total: counter('States that were dropped to make room.', ['tier']),
   cllm_cache_save_seconds_total: counter('Time in saving.', ['tier']),
   cllm_cache_load_seconds_total: counter('Time in restoring.', ['tier']),
+  cllm_cache_longest_pause_seconds: gauge(
+    'Longest time that requests which decode waited for saving and restoring, since the start.',
+  ),
   cllm_recorder_entries: gauge('What the flight recorder holds: arrivals and steps.', ['kind']),
   cllm_recorder_bytes: gauge('Memory that the flight recorder takes, about.'),
   cllm_step_time_seconds: fromEngine('How long steps took.'),

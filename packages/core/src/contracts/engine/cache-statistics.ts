@@ -30,6 +30,8 @@ export interface CacheStatistics {
   readonly ram: TierStatistics
   /** States in files, where there are any; what they have to do with requests is counted here alone. */
   readonly disk?: TierStatistics
+  /** Milliseconds of the longest time that requests which decode waited for a slot to be filled. */
+  readonly longestPauseMs: number
 }
 
 /** A saved state. */

@@ -38,3 +38,11 @@ export interface StateFiles {
   /** It is not wanted any more; one that is gone already is no failure. */
   remove(file: StateFile): Promise<void>
 }
+
+/** Gives memory for states. The first write to new memory takes ten times as long as the next ones. */
+export interface StateMemorySource {
+  /** New memory. */
+  make(bytes: number): ArrayBufferLike
+  /** New memory that was written to before, without keeping the caller from anything meanwhile. */
+  makeReady(bytes: number): Promise<ArrayBufferLike>
+}

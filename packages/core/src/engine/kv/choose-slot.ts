@@ -18,6 +18,8 @@ export interface SlotChoice {
   readonly found?: FoundState
   /** What the slot's, or the source's, tokens are cut back to, where that needs one. */
   readonly checkpoint?: SavedState
+  /** What had more of its tokens, and seemed to cost more. */
+  readonly passedOver?: readonly ('copy' | 'state')[]
 }
 
 /**
@@ -43,8 +45,9 @@ export function chooseSlot(
   if (wished === undefined && empty.length > 0 && empty.length < free.length)
     targets.add(prefer(backend, empty, used, slots))
 
-  const cost = ({ slot, source, shared, found, checkpoint }: SlotChoice): number => {
-    const own = slot === source && found === undefined ? shared : 0
+  const cost = (choice: SlotChoice): number => {
+    const { slot, source, shared, found, checkpoint } = choice
+    const own = keptBy(choice)
     const rank = free.indexOf(slot) + 1
     const wanted = (costs.reuseShare * rank) / free.length
     const copyMs =
@@ -77,10 +80,21 @@ export function chooseSlot(
   }
   const best = choices.reduce((best, choice) => (cost(choice) < cost(best) ? choice : best))
   const most = Math.max(0, ...sources.map((found) => found.shared))
-  if (best.slot === best.source && most > best.shared) costs.onCopyPassedOver()
-  if (best.found === undefined && (found?.shared ?? 0) > best.shared) costs.states.onPassedOver()
-  return best
+  const passedOver: ('copy' | 'state')[] = []
+  if (best.slot === best.source && most > best.shared) passedOver.push('copy')
+  if (best.found === undefined && (found?.shared ?? 0) > best.shared) passedOver.push('state')
+  return { ...best, passedOver }
 }
+
+/** What was passed over is thought of as cheaper from then on: the choice is carried out. */
+export function noteCosts({ passedOver = [] }: SlotChoice, costs: EngineCosts): void {
+  if (passedOver.includes('copy')) costs.onCopyPassedOver()
+  if (passedOver.includes('state')) costs.states.onPassedOver()
+}
+
+/** How many tokens of the sequence its slot keeps as they are. */
+export const keptBy = ({ slot, source, shared, found }: SlotChoice): number =>
+  slot === source && found === undefined ? shared : 0
 
 /** A match, as far as the slot can be cut back to it. */
 interface Reach extends Match {

@@ -3,13 +3,15 @@ import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
 import type { SlotStatistics } from '../../contracts/engine/engine-statistics.js'
-import { bestSources, chooseSlot, reach, type SlotChoice } from './choose-slot.js'
+import { chooseSlot, keptBy, noteCosts, type SlotChoice } from './choose-slot.js'
+import { knownTokens, lookUp } from './look-up.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../parts.js'
 import { heldTokens, isFree, minimumWait } from './prefix-index.js'
 import { Checkpoints } from './states/checkpoints.js'
 import { type PinnedSlot, pinOf } from './states/pinned-slot.js'
+import { holdStates } from './states/saved-state.js'
 import { StateCache } from './states/state-cache.js'
 import { originOf } from './states/origin-of.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -53,7 +55,7 @@ export class SlotCacheManager implements KVCacheManager {
     const version = this.index.version + this.states.version
     const known = this.#found.get(sequence)
     if (known?.version === version) return known.tokens
-    const tokens = this.#lookUp(sequence)
+    const tokens = lookUp(sequence, this.index, this.costs, this.states)
     this.#found.set(sequence, { version, tokens })
     return tokens
   }
@@ -73,13 +75,27 @@ export class SlotCacheManager implements KVCacheManager {
     return found
   }
 
+  /**
+   * Whether `acquire` would keep requests that decode from their next token for little more than copies
+   * take. Otherwise what it needs is made ready beside their steps.
+   */
+  prepare(sequence: Sequence): boolean {
+    const { states } = this
+    if (!states.isOn || !this.#isAnyDecoding) return true
+    const choice = this.#choose(sequence)
+    const canLose = states.canLose(choice.slot, keptBy(choice))
+    return states.transfer.isAtHand(sequence, choice.found) && canLose
+  }
+
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
     const { backend, costs, states } = this
     await states.ready()
-    const choice = chooseSlot(sequence, this.slots, this.index, costs, backend, states)
+    const pauseBegan = this.#isAnyDecoding ? this.clock.now() : undefined
+    const choice = this.#choose(sequence)
     const { slot } = choice
-    const known = states.isOn ? this.#known(sequence) : 0
+    noteCosts(choice, costs)
+    const known = states.isOn ? knownTokens(sequence, this.index, states) : 0
     await this.#beforeFill(choice)
     this.index.drop(slot)
     slot.owner = sequence
@@ -95,6 +111,7 @@ export class SlotCacheManager implements KVCacheManager {
       backend.release(slot.id)
       throw error
     }
+    if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
     if (states.isOn) sequence.origin = originOf(choice, sequence, known, states.cutsAnywhere)
     if (sequence.computedTokens === 0) states.onMiss()
     costs.onReuse(sequence.computedTokens / sequence.tokens.length)
@@ -211,41 +228,19 @@ export class SlotCacheManager implements KVCacheManager {
     })
   }
 
-  #lookUp(sequence: Sequence): number {
-    const { costs, states } = this
-    let most: number
-    if (states.cutsAnywhere) {
-      const idle = this.index.idle(sequence)
-      const running = this.index.running(sequence)
-      const isWorthIt = costs.steps.tokensMs(running - idle) > costs.copyMs
-      most = running > idle && isWorthIt ? running : idle
-    } else {
-      const sources = bestSources(sequence, this.index)
-      const reached = sources.flatMap((match) => reach(sequence, match, states))
-      most = Math.max(0, ...reached.map(({ shared }) => shared))
-    }
-    const found = states.find(sequence)
-    if (found === undefined || found.shared <= most) return most
-    return costs.steps.tokensMs(found.shared - most) > states.loadMs(found) ? found.shared : most
+  #choose(sequence: Sequence): SlotChoice {
+    const { slots, index, costs, backend, states } = this
+    return chooseSlot(sequence, slots, index, costs, backend, states)
   }
 
   /** What a slot loses is saved before. */
-  async #beforeFill({ slot, source, shared, found, checkpoint }: SlotChoice): Promise<void> {
+  async #beforeFill(choice: SlotChoice): Promise<void> {
     if (!this.states.isOn) return
-    const kept = slot === source && found === undefined ? shared : 0
+    const { slot, found, checkpoint } = choice
     const needed = [found?.state, found?.checkpoint, checkpoint]
-    this.states.hold(needed, true)
-    await this.states.beforeLoss(slot, kept, this.#isAnyDecoding)
-    this.states.hold(needed, false)
-  }
-
-  /** How many tokens it begins with that some conversation has, of which maybe none can be used. */
-  #known(sequence: Sequence): number {
-    return Math.max(
-      this.index.idle(sequence),
-      this.index.running(sequence),
-      this.states.known(sequence),
-    )
+    holdStates(needed, true)
+    await this.states.beforeLoss(slot, keptBy(choice), this.#isAnyDecoding)
+    holdStates(needed, false)
   }
 
   get #isAnyDecoding(): boolean {

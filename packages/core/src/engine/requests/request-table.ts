@@ -117,6 +117,7 @@ export class RequestTable {
       if (sequence === undefined || leaving.has(sequence)) continue
       // No other is admitted before it, however small: a large one would wait for ever.
       if (!(await this.pool.admits(sequence))) break
+      if (!insists && this.kv.prepare?.(sequence) === false) break
       const error = await this.admit(sequence, now, insists)
       if (error !== undefined) failed.set(sequence, error)
     }

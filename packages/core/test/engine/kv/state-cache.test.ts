@@ -8,7 +8,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { SlotFolder, StateFolder, systemClock, type TokenId } from '@cllm/core'
+import { SlotFolder, StateFolder, systemClock, type TokenId, TouchedMemory } from '@cllm/core'
 import { runUntilIdle } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
 import {
@@ -198,6 +198,57 @@ t.test('no pause beside requests that decode is longer than a share of a step', 
   t.equal((await ask(t, made, [...first.said, 5])).cached, 203, 'restoring may take longer')
   await made.run(steady)
   await runUntilIdle(made.clock)
+})
+
+t.test('memory and files are made ready beside the steps of others', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  // States of thousands of tokens: smaller pieces of memory are not worth keeping.
+  const long = { slots: 2, contextSize: 20_000, batchSize: 20_000 }
+  const memory = new TouchedMemory()
+  const asked: { bytes: number; steps: number; isGiven: boolean }[] = []
+  const makeReady = async (bytes: number) => {
+    const one = { bytes, steps: made.backend.steps.length, isGiven: false }
+    asked.push(one)
+    // It fails once, and then takes a while.
+    if (asked.length === 1) throw new Error('no thread')
+    await new Promise<void>((done) => made.clock.at(made.clock.now() + 200, done))
+    one.isGiven = true
+    return await memory.makeReady(bytes)
+  }
+  const made = caching({
+    ...long,
+    stepMs: (batch) => batch.reduce((ms, { tokens }) => ms + tokens.length, 20),
+    stateMs: (bytes) => bytes / 1e5,
+    stateFiles: folderOf(folder).files,
+    stateMemory: { make: (bytes) => memory.make(bytes), makeReady },
+    options: { cacheRamBytes: 1e6 },
+  })
+  const steady = collect(made.client.submit({ ...greedy(promptOf(20, 4), 900), id: 'steady' }))
+  await runUntilIdle(made.clock, made.clock.now() + 200)
+  const said: TokenId[][] = []
+  for (const family of [1, 2, 3]) {
+    said.push((await ask(t, made, promptOf(17_000, family))).said)
+  }
+  t.match(ramOf(made), { saved: 2, skipped: 0, failed: 0 })
+  t.ok(asked.length >= 2, `memory was made ${asked.length} times`)
+  t.ok(asked.slice(1).every(({ isGiven }) => isGiven))
+  t.ok(made.backend.steps.length > asked.at(-1)!.steps + 4, 'steps went on meanwhile')
+  const { longestPauseMs } = made.engine.statistics().cache!
+  t.ok(longestPauseMs > 0 && longestPauseMs < 10, `a pause of ${longestPauseMs} ms`)
+  made.engine.cancel('steady')
+  await made.run(steady)
+  await made.run(made.engine.close())
+
+  const again = caching({ ...long, stateFiles: folderOf(folder).files })
+  const beside = collect(again.client.submit({ ...greedy(promptOf(20, 4), 900), id: 'steady' }))
+  await runUntilIdle(again.clock, again.clock.now() + 200)
+  const steps = again.backend.steps.length
+  t.equal((await ask(t, again, [...said[0]!, 5])).cached, 17_003)
+  t.ok(again.backend.steps.length > steps + 4)
+  t.match(again.engine.statistics().cache, { ram: { hits: 1 }, disk: { hits: 0 } })
+  again.engine.cancel('steady')
+  await again.run(beside)
+  await again.run(again.engine.close())
 })
 
 /** A folder of states, and what it warned of. */

@@ -44,3 +44,13 @@ export interface FoundState {
 /** Bytes of memory that a state takes, with that which is not used. */
 export const memoryOf = ({ data, chain }: SavedState): number =>
   data.buffer.byteLength + 8 * chain.tokens.length
+
+/** Nothing drops a state in RAM while it is held. */
+export function holdStates(
+  states: readonly (FoundState['state'] | undefined)[],
+  isHeld: boolean,
+): void {
+  for (const state of states) {
+    if (state !== undefined && 'holds' in state) state.holds += isHeld ? 1 : -1
+  }
+}

@@ -1,6 +1,6 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
-import type { StateFiles } from '../../../contracts/engine/state-files.js'
+import type { StateFiles, StateMemorySource } from '../../../contracts/engine/state-files.js'
 import type { CachedState, CacheStatistics } from '../../../contracts/engine/cache-statistics.js'
 import type { Clock } from '../../../contracts/clock.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
@@ -12,10 +12,11 @@ import type { Sequence } from '../../requests/sequence.js'
 import { type BlockChain, blockSize } from '../block-chain.js'
 import { minimumWait } from '../prefix-index.js'
 import { findState } from './find-state.js'
+import { listStates } from './list-states.js'
 import type { PinnedSlot } from './pinned-slot.js'
 import type { FoundState, SavedState } from './saved-state.js'
 import { StateDisk } from './state-disk.js'
-import { commonLength, type IndexedState, lengthOf } from './state-index.js'
+import { commonLength, lengthOf } from './state-index.js'
 import { StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'
 
@@ -41,10 +42,11 @@ export class StateCache {
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(tokens.ENGINE_OPTIONS) { cacheRamBytes }: EngineOptions,
-    @inject(tokens.STATE_FILES) { files }: { readonly files?: StateFiles },
+    @inject(tokens.STATE_FILES)
+    { files, memory }: { readonly files?: StateFiles; readonly memory?: StateMemorySource },
   ) {
     this.#states = cacheRamBytes > 0 ? states : undefined
-    this.#store = new StateStore(cacheRamBytes, clock, (state) => this.#gainMs(state))
+    this.#store = new StateStore(cacheRamBytes, clock, (state) => this.#gainMs(state), memory)
     if (files !== undefined && this.#states !== undefined) {
       this.#disk = new StateDisk(files, this.#states)
     }
@@ -90,15 +92,17 @@ export class StateCache {
     return Math.min(computeMs, saveMs + chance * this.costs.states.loadMs(bytes))
   }
 
+  /** Whether what an idle slot would lose can be saved at once; otherwise memory for it is on its way. */
+  canLose(slot: Slot, kept: number): boolean {
+    if (!this.#savesBeforeLoss(slot, kept)) return true
+    return this.#store.isReady(this.costs.states.bytesOf(slot.length))
+  }
+
   /** An idle slot is about to lose what is behind its first `kept` tokens. */
   async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
-    const lost = slot.length - kept
-    if (this.#states === undefined || lost < blockSize || !this.#isWorthSaving(slot)) return
-    const { steps, states, reuseShare } = this.costs
+    if (!this.#savesBeforeLoss(slot, kept)) return
+    const { states } = this.costs
     const ms = states.saveMs(states.bytesOf(slot.length))
-    // Few tokens are worth it only for themselves: what is before them stays in the slot.
-    const chance = Math.max(leastChance, reuseShare)
-    if (lost < minimumWait && chance * steps.tokensMs(lost) <= ms) return
     if (othersDecode && !this.costs.pauses.canSave(ms)) {
       this.transfer.counts.skipped++
       return
@@ -198,13 +202,6 @@ export class StateCache {
     else this.transfer.counts.skipped++
   }
 
-  /** Nothing drops a state while it is held. */
-  hold(states: readonly (FoundState['state'] | undefined)[], isHeld: boolean): void {
-    for (const state of states) {
-      if (state !== undefined && 'holds' in state) state.holds += isHeld ? 1 : -1
-    }
-  }
-
   /** Resolves when what earlier engines have left can be found. */
   async ready(): Promise<void> {
     await this.#disk?.ready
@@ -229,30 +226,33 @@ export class StateCache {
     if (!this.isOn) return undefined
     const { size: states, bytes, limit: limitBytes, evictions } = this.#store
     const ram = { states, bytes, limitBytes, evictions, ...this.transfer.counts }
+    const { longestPauseMs } = this.transfer
     const disk = this.#disk
-    if (disk === undefined) return { ram }
+    if (disk === undefined) return { ram, longestPauseMs }
     const { saved, failed } = disk
     const own = { states: disk.size, bytes: disk.bytes, limitBytes: disk.limit, saved, failed }
-    return { ram, disk: { ...this.transfer.diskCounts, ...own } }
+    return { ram, disk: { ...this.transfer.diskCounts, ...own }, longestPauseMs }
   }
 
   /** All states. */
   list(): CachedState[] {
-    const describe = (tier: CachedState['tier'], { chain, bytes, partial }: IndexedState) => {
-      return { tier, tokens: chain.tokens.length, bytes, checkpoint: partial, pinned: false }
-    }
-    const inRam = Array.from(this.#store.all(), (state) => ({
-      ...describe('ram', state),
-      pinned: state.pinned === true || (state.kept?.until ?? 0) > this.clock.now(),
-    }))
-    const filed = Array.from(this.#disk?.all() ?? [], (state) => describe('disk', state))
-    return [...inRam, ...filed]
+    return listStates(this.#store.all(), this.#disk?.all() ?? [], this.clock.now())
   }
 
   /** Drops all states, in files too. */
   drop(): void {
     for (const state of this.#store.all()) this.#store.remove(state)
     for (const state of this.#disk?.all() ?? []) void this.#disk?.remove(state)
+  }
+
+  #savesBeforeLoss(slot: Slot, kept: number): boolean {
+    const lost = slot.length - kept
+    if (this.#states === undefined || lost < blockSize || !this.#isWorthSaving(slot)) return false
+    const { steps, states, reuseShare } = this.costs
+    // Few tokens are worth it only for themselves: what is before them stays in the slot.
+    const chance = Math.max(leastChance, reuseShare)
+    const ms = states.saveMs(states.bytesOf(slot.length))
+    return lost >= minimumWait || chance * steps.tokensMs(lost) > ms
   }
 
   #isSaved({ chain, length }: Slot): boolean {

@@ -1,3 +1,5 @@
+import type { StateMemorySource } from '../../../contracts/engine/state-files.js'
+
 /** A piece of memory is at most this many times as long as what is put into it. */
 const step = 2 ** (1 / 4)
 /** Shorter ones are not worth keeping. */
@@ -9,23 +11,46 @@ const smallest = 65_536
  * and clear each page.
  */
 export class StateMemory {
-  readonly #free = new Map<number, ArrayBuffer[]>()
+  readonly #free = new Map<number, ArrayBufferLike[]>()
   /** Bytes that are kept for later. */
   freeBytes = 0
+  #isMaking = false
+
+  /** @param source - default: new memory of the runtime, which is never made ready */
+  constructor(private readonly source?: StateMemorySource) {}
 
   /** Room for this many bytes, which may be longer than that underneath. */
   take(bytes: number): Uint8Array {
+    for (const size of fitting(bytes)) {
+      const buffer = this.#free.get(size)?.pop()
+      if (buffer === undefined) continue
+      this.freeBytes -= size
+      return new Uint8Array(buffer, 0, bytes)
+    }
     const size = sizeFor(bytes)
-    const buffer = this.#free.get(size)?.pop()
-    if (buffer === undefined) return new Uint8Array(new ArrayBuffer(size), 0, bytes)
-    this.freeBytes -= size
-    return new Uint8Array(buffer, 0, bytes)
+    return new Uint8Array(this.source?.make(size) ?? new ArrayBuffer(size), 0, bytes)
+  }
+
+  /** Whether `take` gives memory that was written to before; otherwise such memory is on its way. */
+  isReady(bytes: number): boolean {
+    if (this.source === undefined || bytes < smallest) return true
+    if (fitting(bytes).some((size) => (this.#free.get(size)?.length ?? 0) > 0)) return true
+    if (!this.#isMaking) void this.#make(this.source, sizeFor(bytes))
+    return false
+  }
+
+  async #make(source: StateMemorySource, size: number): Promise<void> {
+    this.#isMaking = true
+    // Where it cannot be made ready, new memory has to do.
+    const buffer = await source.makeReady(size).catch(() => source.make(size))
+    this.#isMaking = false
+    this.give(new Uint8Array(buffer))
   }
 
   /** Keeps the memory of a state that nobody reads any more. */
   give({ buffer }: Uint8Array): void {
     const size = buffer.byteLength
-    if (!(buffer instanceof ArrayBuffer) || size < smallest || sizeFor(size) !== size) return
+    if (size < smallest || sizeFor(size) !== size) return
     const others = this.#free.get(size)
     if (others === undefined) this.#free.set(size, [buffer])
     else others.push(buffer)
@@ -48,3 +73,6 @@ export function sizeFor(bytes: number): number {
   const power = Math.ceil(Math.log(bytes) / Math.log(step) - 1e-9)
   return Math.max(bytes, Math.ceil(step ** power / 4096) * 4096)
 }
+
+/** The sizes of memory that is used for this many bytes: an estimate may be just below the next one. */
+const fitting = (bytes: number): number[] => [sizeFor(bytes), sizeFor(bytes * step)]

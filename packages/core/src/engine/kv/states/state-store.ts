@@ -1,5 +1,6 @@
 import type { Clock } from '../../../contracts/clock.js'
 import type { BlockChain } from '../block-chain.js'
+import type { StateMemorySource } from '../../../contracts/engine/state-files.js'
 import { type KeptState, memoryOf, type SavedState } from './saved-state.js'
 import { lengthOf, StateIndex } from './state-index.js'
 import { sizeFor, StateMemory } from './state-memory.js'
@@ -18,7 +19,7 @@ const mostUses = 8
  */
 export class StateStore {
   readonly index = new StateIndex<SavedState>()
-  readonly memory = new StateMemory()
+  readonly memory: StateMemory
   /** In the order of their last use. */
   readonly #states = new Set<SavedState>()
   /** The worth of what was dropped last. */
@@ -31,12 +32,16 @@ export class StateStore {
   /**
    * @param limit bytes
    * @param gainMs milliseconds that a state saves when it is wanted, beyond what the others save
+   * @param source gives memory; default: the runtime
    */
   constructor(
     readonly limit: number,
     private readonly clock: Pick<Clock, 'now'>,
     private readonly gainMs: (state: SavedState) => number,
-  ) {}
+    source?: StateMemorySource,
+  ) {
+    this.memory = new StateMemory(source)
+  }
 
   get size(): number {
     return this.#states.size
@@ -59,16 +64,19 @@ export class StateStore {
       const isUseful = state.data.buffer.byteLength === size || this.bytes + size > this.limit
       if (isUseful && this.#canBeDropped(state)) this.remove(state)
     }
-    while (this.bytes + size > this.limit) {
-      const least = this.#leastWorth()
-      if (least === undefined) break
-      this.#floor = Math.max(this.#floor, least.worth)
-      this.evictions++
-      this.remove(least)
-    }
-    if (this.bytes + size > this.limit) return undefined
-    this.memory.shrink(this.limit - this.bytes)
-    return this.memory.take(bytes)
+    if (!this.#makeRoom(size)) return undefined
+    const taken = this.memory.take(bytes)
+    this.memory.shrink(this.limit - this.bytes - taken.buffer.byteLength)
+    return taken
+  }
+
+  /**
+   * Whether a state of this many bytes can be written without waiting for memory; otherwise some is on
+   * its way. True where there is no room for one.
+   */
+  isReady(bytes: number): boolean {
+    const size = sizeFor(bytes)
+    return size > this.limit || !this.#makeRoom(size) || this.memory.isReady(bytes)
   }
 
   /** The states that one of these tokens goes on from and can be cut to. */
@@ -119,6 +127,18 @@ export class StateStore {
       bytes += memoryOf(other)
       if (bytes > this.limit * tenantShare) delete other.kept
     }
+  }
+
+  /** Drops states until a piece of memory fits beside the others; returns whether it does. */
+  #makeRoom(size: number): boolean {
+    while (this.bytes + size > this.limit) {
+      const least = this.#leastWorth()
+      if (least === undefined) return false
+      this.#floor = Math.max(this.#floor, least.worth)
+      this.evictions++
+      this.remove(least)
+    }
+    return true
   }
 
   #canBeDropped({ holds, pinned, kept }: SavedState): boolean {

@@ -3,8 +3,9 @@ import type { Clock } from '../../../contracts/clock.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { Slot } from '../../parts.js'
+import type { Sequence } from '../../requests/sequence.js'
 import { BlockChain } from '../block-chain.js'
-import type { FiledState, SavedState } from './saved-state.js'
+import type { FiledState, FoundState, SavedState } from './saved-state.js'
 import type { StateDisk } from './state-disk.js'
 import type { StateStore } from './state-store.js'
 
@@ -12,6 +13,11 @@ import type { StateStore } from './state-store.js'
 export class StateTransfer {
   /** Bytes of the last checkpoint. */
   checkpointBytes = 0
+  /** Milliseconds of the longest time that requests which decode waited for a slot to be filled. */
+  longestPauseMs = 0
+  /** A file that is read beside the steps, and for whom some were. */
+  #reading: Promise<unknown> | undefined
+  readonly #readFor = new WeakSet<Sequence>()
   readonly counts = noCounts()
   readonly diskCounts = { ...noCounts(), evictions: 0 }
 
@@ -23,12 +29,28 @@ export class StateTransfer {
     private readonly costs: EngineCosts,
   ) {}
 
+  /** Requests that decode have waited for this long. */
+  onPause(ms: number): void {
+    this.longestPauseMs = Math.max(this.longestPauseMs, ms)
+  }
+
   /** Makes the first tokens of one slot those of another, by way of a state. */
   async copy(from: SlotId, to: SlotId, length: number): Promise<boolean> {
     const data = await this.states?.save(from).catch(() => undefined)
     if (data === undefined) return false
     const isThere = await this.states?.restore(to, data, { tokens: length }).catch(() => false)
     return isThere === true
+  }
+
+  /** Whether what was found is in RAM, or cannot be; otherwise it is on its way there. */
+  isAtHand(sequence: Sequence, found: FoundState | undefined): boolean {
+    if (found === undefined || !('file' in found.state)) return true
+    if (this.#reading !== undefined) return false
+    // What was read for it and is gone again is read when it is admitted.
+    if (this.#readFor.has(sequence)) return true
+    this.#readFor.add(sequence)
+    this.#reading = this.read(found.state).finally(() => (this.#reading = undefined))
+    return false
   }
 
   /** Reads a state from its file into RAM. */

@@ -1,0 +1,49 @@
+import { Worker } from 'node:worker_threads'
+import type { StateReply, StateTask } from './state-task.js'
+
+interface Pending {
+  readonly resolve: () => void
+  readonly reject: (error: Error) => void
+}
+
+/**
+ * A thread for what would keep the event loop, or the only thread of libuv's pool, which computes, from
+ * their work: files of states, and new memory. It is made for the first task, does one after the other,
+ * and keeps no process alive that waits for none.
+ */
+export class StateThread {
+  #worker: Worker | undefined
+  #pending: Pending[] = []
+
+  /**
+   * Does a task.
+   * @throws Error that says why it failed
+   */
+  async run(task: StateTask): Promise<void> {
+    this.#worker ??= this.#start()
+    const worker = this.#worker
+    await new Promise<void>((resolve, reject) => {
+      this.#pending.push({ resolve, reject })
+      worker.ref()
+      worker.postMessage(task, [])
+    })
+  }
+
+  #start(): Worker {
+    const worker = new Worker(new URL('state-thread-entry.js', import.meta.url), { execArgv: [] })
+    worker.on('message', ({ problem, code }: StateReply) => {
+      const pending = this.#pending.shift()
+      if (this.#pending.length === 0) worker.unref()
+      if (problem === undefined) pending?.resolve()
+      else pending?.reject(Object.assign(new Error(problem), { code }))
+    })
+    worker.on('error', (error: Error) => {
+      if (this.#worker === worker) this.#worker = undefined
+      for (const { reject } of this.#pending.splice(0)) reject(error)
+    })
+    return worker
+  }
+}
+
+/** That of this process for its files, whatever folders they are in. */
+export const fileThread = new StateThread()
