@@ -27,7 +27,8 @@ export async function startServers(values) {
   }
   const servers = []
   for (const kind of values.only === undefined ? ['llama-server', 'cllm'] : [values.only]) {
-    servers.push(await startServer(kind, settings))
+    const own = kind === 'cllm' ? settings : { ...settings, extra: [] }
+    servers.push(await startServer(kind, own))
   }
   await pause(3000)
   return servers
@@ -58,11 +59,11 @@ export async function startServer(kind, settings) {
 }
 
 /** `cacheRam` is 0 unless the settings have the key; undefined: llama-server's default. */
-function llamaArguments({ model, port, slots, context, ...more }) {
+function llamaArguments({ model, port, slots, context, extra = [], ...more }) {
   const { cacheRam } = { cacheRam: 0, ...more }
   const cache = cacheRam === undefined ? [] : ['--cache-ram', cacheRam]
   const size = slots * context
-  return ['-m', model, '--port', port, '-np', slots, '-c', size, ...cache, '--no-webui']
+  return ['-m', model, '--port', port, '-np', slots, '-c', size, ...cache, '--no-webui', ...extra]
 }
 
 async function stop(child, patienceMs = 5000) {

@@ -14,13 +14,13 @@ const openAi = ({ tokens, cache = true }) => ({
 const dialects = {
   cllm: {
     path: '/generate_stream',
-    body: ({ prompt, tokens, cache = true }) => ({
+    body: ({ prompt, tokens, cache = true, temperature = 0.7 }) => ({
       prompt,
       max_tokens: tokens,
       cache,
       timings: true,
       ignore_eos: true,
-      temperature: 0.7,
+      temperature,
       top_k: 40,
       top_p: 0.9,
     }),
@@ -28,12 +28,12 @@ const dialects = {
   },
   'llama-server': {
     path: '/completion',
-    body: ({ prompt, tokens, cache = true }) => ({
+    body: ({ prompt, tokens, cache = true, temperature = 0.7 }) => ({
       prompt,
       n_predict: tokens,
       cache_prompt: cache,
       ignore_eos: true,
-      temperature: 0.7,
+      temperature,
       top_k: 40,
       top_p: 0.9,
       min_p: 0,
