@@ -11,12 +11,6 @@ export interface StepCostOptions {
   readonly memory?: number
   /** A lone step counts as at most this many times its prediction; default 2. */
   readonly outlier?: number
-  /**
-   * Whether the first step of decodes and the first one of prompts each show a scale of their own, as on a
-   * machine where one is fast and the other is not; default false: the first step scales all costs,
-   * and a copy keeps its proportion to what it saves.
-   */
-  readonly scalesApart?: boolean
 }
 
 /**
@@ -34,15 +28,16 @@ export interface StepCostOptions {
  * copy moves a whole slot, so its cost depends on the size of the slot and not on the prefix; where the
  * backend defers it to the next step, as llama.cpp does, that step shows it.
  *
- * It starts from the costs of a small model on two CPU cores; a faster machine is learned at the
- * first step, a slower one within a few. Estimates are a pure function of the steps observed, so a
+ * It starts from the costs of a small model on two CPU cores. The first step of decodes and the first one of
+ * prompts each show a scale of their own, as a machine may be fast at one and slow at the other; a copy
+ * keeps its proportion to the prompts' tokens that it saves. Estimates are a pure function of the steps observed, so a
  * scheduling policy can own an instance.
  */
 export class StepCostModel {
   readonly #fit: LinearFit
 
-  constructor({ memory = 0.9, outlier = 2, scalesApart = false }: StepCostOptions = {}) {
-    this.#fit = new LinearFit({ prior, memory, outlier, ...(scalesApart ? { kinds } : {}) })
+  constructor({ memory = 0.9, outlier = 2 }: StepCostOptions = {}) {
+    this.#fit = new LinearFit({ prior, memory, outlier, kinds })
   }
 
   /** Milliseconds of a step with this work; 0 for none. */

@@ -92,14 +92,14 @@ t.test('a finished request leaves its tokens for the next', async (t) => {
     'all but the last token drawn, which was never computed',
   )
   t.match(await request(t, made, next), { cached: 47, computed: 1 }, 'all but the last one')
-  const turned = [...prompt.slice(0, 20), 99, ...promptOf(30, 2)]
+  const turned = [...prompt.slice(0, 30), 99, ...promptOf(30, 2)]
   t.match(await request(t, made, turned), {
-    cached: 20,
+    cached: 30,
     slot: 0,
     computed: 31,
-    calls: [{ type: 'truncate', slot: 0, length: 20 }],
+    calls: [{ type: 'truncate', slot: 0, length: 30 }],
   })
-  t.equal(made.engine.statistics().cachedTokens, 42 + 47 + 20)
+  t.equal(made.engine.statistics().cachedTokens, 42 + 47 + 30)
   await finish(t, made)
 })
 
@@ -159,11 +159,11 @@ t.test('the prefix of a running request is copied', async (t) => {
     calls: [{ type: 'copyPrefix', from: 0, to: 1, length: 80 }],
   })
   t.match(
-    await request(t, made, [...prompt.slice(0, 63), 9]),
+    await request(t, made, [...prompt.slice(0, 76), 9]),
     {
-      cached: 63,
+      cached: 76,
       slot: 1,
-      calls: [{ type: 'truncate', slot: 1, length: 63 }],
+      calls: [{ type: 'truncate', slot: 1, length: 76 }],
     },
     'an idle slot with as much is better',
   )

@@ -43,7 +43,7 @@ export const adaptive = defineBatching({
       ),
   }),
   create({ slo, targetStepMs }) {
-    const costs = new StepCostModel({ scalesApart: true })
+    const costs = new StepCostModel()
     const jointCosts = new JointCosts(costs)
     const trials = new Trials()
     const anticipation = new Anticipation()
