@@ -11,7 +11,7 @@ import type {
 } from '@cllm/core'
 import { createEngine, defined, PluginRegistry, SimulatedClock } from '@cllm/core/portable'
 import { eventLoopTurns } from './event-loop-turn.js'
-import type { FleetOptions } from './fleet/fleet-options.js'
+import { type FleetOptions, slower } from './fleet/fleet-options.js'
 import { SimulatedFleet } from './fleet/simulated-fleet.js'
 import { simulatedProposer } from './simulated-proposer.js'
 import { SimulatedBackend, type SimulatedStep } from './simulated-backend.js'
@@ -65,6 +65,11 @@ export interface SimulationOptions extends FleetOptions {
    * Default: they do not.
    */
   readonly acceptance?: number
+  /**
+   * A draft model guesses, whose passes take this share of the time of the machine's model. Only with
+   * `acceptance`. Default: guesses take no time.
+   */
+  readonly draftShare?: number
   /** Policies that take over, each at its time. */
   readonly successors?: readonly { readonly at: number; readonly policy: SchedulerPolicy }[]
   /** Makes each machine's backend; default: a {@link SimulatedBackend}. */
@@ -158,20 +163,26 @@ class SimulatedService {
   #createEngine(index: number): Engine {
     const { policy, machine, onStep, createBackend, seed = 1 } = this.options
     const { slots = 16, contextSize = 4096, batchSize = 2048 } = this.options
-    const { acceptance, kvTokens } = this.options
+    const { acceptance, draftShare, kvTokens } = this.options
     const limits = { slots, contextSize, batchSize, ...defined({ acceptance, kvTokens }) }
     const tell = onStep && ((step: SimulatedStep) => this.#call(() => onStep(step, index)))
     const model = typeof machine === 'function' ? machine(index) : machine
+    const guessing = draftShare !== undefined && acceptance !== undefined
+    const small = { slots, contextSize, batchSize, acceptance: 1 }
+    const speculative = guessing ? 'draft' : simulatedProposer.name
     return createEngine({
       backend:
         createBackend?.(this.#clock) ?? new SimulatedBackend(this.#clock, model, limits, tell),
+      ...(guessing && {
+        draftBackend: new SimulatedBackend(this.#clock, slower(model, draftShare), small),
+      }),
       policy: policy(),
       clock: this.#clock,
       random: { uint32: () => seed >>> 0 },
       registry: this.#registry,
       options: {
         maxQueuedRequests: Number.MAX_SAFE_INTEGER,
-        speculative: acceptance === undefined ? 'off' : simulatedProposer.name,
+        speculative: acceptance === undefined ? 'off' : speculative,
       },
     })
   }

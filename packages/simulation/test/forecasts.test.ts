@@ -161,6 +161,41 @@ t.test('speculation: tokens are the same, and likely drafts make answers faster'
   t.ok(off.ms / on.ms > 0.98, `nor do they cost much under load: ${off.ms / on.ms}`)
 })
 
+t.test(
+  'a draft model pays where its passes are short and those of several tokens cheap',
+  async (t) => {
+    const serve = async (machine: string, draftShare: number, isOff = false) => {
+      const requests = Array.from({ length: 6 }, (_, index) => ({
+        id: `${index}`,
+        arrival: index * 20_000,
+        prompt: Array.from({ length: 200 }, () => index + 1),
+        maxTokens: 250,
+        ...(isOff ? { speculative: false } : {}),
+      }))
+      const { results, draftTokens } = await simulateLoad({
+        policy: () => createPolicy('adaptive+fcfs'),
+        machine: builtInMachines.get(machine) as MachineModel,
+        requests,
+        acceptance: 0.75,
+        draftShare,
+      })
+      const ms = results.reduce(
+        (sum, { request, endedAt = 0 }) => sum + endedAt - request.arrival,
+        0,
+      )
+      return { ms, draftTokens }
+    }
+    const off = await serve('gpu-8b', 0.1, true)
+    t.equal(off.draftTokens, 0)
+    const factor = off.ms / (await serve('gpu-8b', 0.1)).ms
+    t.ok(factor > 1.5, `on a GPU, a small one: ${factor}`)
+    const large = off.ms / (await serve('gpu-8b', 0.9)).ms
+    t.ok(large > 0.97, `a large one is hardly asked: ${large}`)
+    const cpu = (await serve('two-cores', 0.1, true)).ms / (await serve('two-cores', 0.1)).ms
+    t.ok(cpu > 0.97, `nor is one on two cores: ${cpu}`)
+  },
+)
+
 t.test('a pool of cells: all are served, and longer ones fit than into equal slots', async (t) => {
   const requests = Array.from({ length: 40 }, (_, index) => ({
     id: `${index}`,

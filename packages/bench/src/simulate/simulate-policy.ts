@@ -44,8 +44,9 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   const { spread = 1, ...events } = fleet ?? {}
   const machineOf = (index: number) =>
     slower(machine, 1 + ((spread - 1) * index) / Math.max(1, machines - 1))
-  const { acceptance, kvTokens } = options
-  const size = { slots, contextSize, batchSize, ...defined({ acceptance, kvTokens }), machines }
+  const { acceptance, draftShare, kvTokens } = options
+  const more = defined({ acceptance, draftShare, kvTokens })
+  const size = { slots, contextSize, batchSize, ...more, machines }
   const { results, steps, preemptions, draftTokens, acceptedTokens, utilization } =
     await simulateLoad({
       policy: options.createPolicy,

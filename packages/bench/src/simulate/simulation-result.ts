@@ -17,6 +17,8 @@ export interface SimulatedSetup {
   readonly batchSize: number
   /** How likely a draft's token is right, 0 to 1; absent: no speculation. */
   readonly acceptance?: number
+  /** How long a pass of the draft model takes, as a share of the model's; absent: there is none. */
+  readonly draftShare?: number
   readonly machines: number
   /** The router, with its options as JSON after a colon. */
   readonly router: string

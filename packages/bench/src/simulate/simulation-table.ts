@@ -17,9 +17,10 @@ export function simulationHead(setup: SimulationSetup): string {
     ...(spread === 1 ? [] : [`the slowest machine is ${formatNumber(spread)} times as slow`]),
     ...(drains.length === 0 ? [] : [`${drains.length} machines drain`]),
   ]
-  const { acceptance, kvTokens } = setup
+  const { acceptance, draftShare, kvTokens } = setup
   const pool = kvTokens === undefined ? '' : ` (${kvTokens} together)`
-  const drafts = acceptance === undefined ? '' : `, drafts right with ${acceptance}`
+  const by = draftShare === undefined ? '' : ` of a model of ${draftShare} of the time`
+  const drafts = acceptance === undefined ? '' : `, drafts${by} right with ${acceptance}`
   return [
     `${load.requests} requests of ${load.dataset.name}, ${loadName(load.shape)}, seed ${load.seed}`,
     `${several}${slots} slots of ${contextSize} tokens${pool}, ${batchSize} tokens per step${drafts}`,

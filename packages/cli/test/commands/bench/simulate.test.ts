@@ -160,6 +160,7 @@ t.test('wrong input', async (t) => {
     [['--router', 'kv:{"scales":1}'], 'there is no option "scales" .*; did you mean "scale"'],
     [['--machines', '2', '--drain', '2@5'], 'expected machines from 0 to 1, got 2'],
     [['--drain', 'x'], 'expected a machine and seconds, such as 3@60'],
+    [['--draft', '0.1'], 'expected --speculative SHARE with it'],
   ]
   for (const [argv, message] of cases) await t.rejects(run(argv), { message: new RegExp(message) })
 })

@@ -47,7 +47,10 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
   }
   const limits = replayed?.limits
   const contextSize = flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests)
-  const { 'kv-tokens': kvTokens } = flags
+  const { 'kv-tokens': kvTokens, speculative: acceptance, draft: draftShare } = flags
+  if (draftShare !== undefined && acceptance === undefined) {
+    throw wrong('--draft: expected --speculative SHARE with it, how often drafts are right')
+  }
   if (kvTokens !== undefined && kvTokens < contextSize) {
     throw wrong(`--kv-tokens: expected at least a whole slot, ${contextSize}, got ${kvTokens}`)
   }
@@ -58,7 +61,7 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     slots: flags.slots ?? limits?.slots ?? 16,
     contextSize,
     batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
-    ...defined({ acceptance: flags.speculative, kvTokens }),
+    ...defined({ acceptance, draftShare, kvTokens }),
     machines,
     ...readFleet(flags, factory),
     router,

@@ -54,6 +54,11 @@ export const simulationFlags = {
     'Speculates; drafts are right with this probability (default: no drafts)',
     share,
   ),
+  draft: one(
+    'SHARE',
+    "Drafts are a model's, whose passes take this share of the time (default: they take none)",
+    share,
+  ),
   seed: one('N', 'Same seed, same result (default 1)', integer(0, 2 ** 32 - 1), 1),
   slo: loadFlags.slo,
 } as const
