@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { StackedChart } from '../chart.js'
+import { StackedChart } from '../parts/chart.js'
 import { useServer } from '../server/server-context.js'
 import { EndedRequests } from './ended-requests.js'
 import { Slots, Tiers } from './kv-tables.js'
