@@ -4,6 +4,7 @@ import {
   checkUnharmed,
   errorShape,
   everyRoute,
+  isRepeated,
   mountedRoutes,
   send,
   serveEverything,
@@ -62,6 +63,7 @@ t.test('what is described is what is checked', async (t) => {
   t.teardown(server.close)
   for (const route of takeBodies) {
     for (const [index, [field, type]] of Object.entries(route.body!.shape).entries()) {
+      if (isRepeated(route) && index % 8 > 0) continue
       const wrong = values.filter((value) => !type.safeParse(JSON.parse(value)).success)
       // Each field with a fifth of them, and each of them with a fifth of the fields.
       for (const value of wrong.filter((_, place) => place % 5 === index % 5)) {

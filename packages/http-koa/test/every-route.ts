@@ -1,6 +1,9 @@
 import * as exported from '@cllm/http-koa'
 import { type EngineDirectory, PluginRegistry } from '@cllm/core'
 import type { ApiRoute, KoaProtocol, KoaRouter } from '@cllm/http-koa'
+import { once } from 'node:events'
+import { Agent, type IncomingMessage, request } from 'node:http'
+import { text as textOf } from 'node:stream/consumers'
 import { Router } from '@koa/router'
 import type { Test } from 'tap'
 import { runAll, serve, type Served, until } from './serve.js'
@@ -132,6 +135,10 @@ export const takeBodies = everyRoute.filter(
   ({ body, path }) => body !== undefined && path !== '/v1/unload_lora_adapter',
 )
 
+/** Whether another route before it takes the same body: its fields are checked there. */
+export const isRepeated = ({ body, path }: ApiRoute): boolean =>
+  takeBodies.find((other) => other.body === body)?.path !== path
+
 /** A server of all of them. */
 export async function serveEverything(transport: Partial<exported.KoaTransportOptions> = {}) {
   const registry = new PluginRegistry()
@@ -150,6 +157,9 @@ export async function serveEverything(transport: Partial<exported.KoaTransportOp
   })
 }
 
+/** Connections stay open, and there are no web streams: a test sends thousands of bodies. */
+const agent = new Agent({ keepAlive: true })
+
 /** Sends a body to a route. */
 export async function send(
   server: Served,
@@ -158,13 +168,15 @@ export async function send(
   type = 'application/json',
   headers: Readonly<Record<string, string>> = {},
 ) {
-  const answer = await server.get(addressOf(route), {
-    method: route.method.toUpperCase(),
-    headers: { 'content-type': type, ...headers },
-    body,
-  })
-  const text = await answer.text()
-  return { status: answer.status, text, body: answer.ok ? {} : (JSON.parse(text) as object) }
+  const method = route.method.toUpperCase()
+  const length = body === null ? {} : { 'content-length': Buffer.byteLength(body) }
+  const all = { 'content-type': type, ...length, ...headers }
+  const asking = request(server.url + addressOf(route), { agent, method, headers: all })
+  asking.end(body ?? undefined)
+  const [answer] = (await once(asking, 'response')) as [IncomingMessage]
+  const text = await textOf(answer)
+  const isFine = answer.statusCode === 200
+  return { status: answer.statusCode, text, body: isFine ? {} : (JSON.parse(text) as object) }
 }
 
 /** Nothing is left behind, nothing looks like a crash, and the server goes on. */

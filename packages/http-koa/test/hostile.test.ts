@@ -9,7 +9,14 @@ import { jsonErrorPosition } from '../src/body/json-error-position.js'
 import { renderGoTemplate } from '../src/ollama/template/render-go-template.js'
 import { list } from '../src/fields/list.js'
 import { isDeeperThan } from '../src/body/json-depth.js'
-import { checkUnharmed, send, serveEverything, takeBodies, validBodies } from './every-route.js'
+import {
+  checkUnharmed,
+  isRepeated,
+  send,
+  serveEverything,
+  takeBodies,
+  validBodies,
+} from './every-route.js'
 import { rawRequest, until } from './serve.js'
 
 /** What parsers may go back over, each repeated to a length. */
@@ -138,11 +145,12 @@ t.test('no field of any route holds the process', async (t) => {
   for (const route of takeBodies) {
     const { path, body } = route
     const valid = validBodies[path]!
-    const fields = Object.keys(body!.shape)
+    const all = Object.keys(body!.shape)
+    const fields = isRepeated(route) ? all.slice(0, 2) : all
     for (const [index, text] of texts.entries()) {
       const name = JSON.stringify(text.slice(0, 10))
-      const all = JSON.stringify(Object.fromEntries(fields.map((field) => [field, text])))
-      await check(`${path}: ${name} in all`, () => send(server, route, all))
+      const inAll = JSON.stringify(Object.fromEntries(all.map((field) => [field, text])))
+      await check(`${path}: ${name} in all`, () => send(server, route, inAll))
       const taken = fields.filter((each) => body!.shape[each]!.safeParse(text).success)
       // Each field with a fifth of them, and each of them with a third of the fields.
       for (const field of taken.filter((_, place) => place % 5 === index % 5)) {

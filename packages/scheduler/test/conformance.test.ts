@@ -41,7 +41,7 @@ t.test('every order with every batching keeps the bound on overtaking', async (t
   for (const [column, order] of orders.entries()) {
     await testOrder(t, order, batchings, (batching) => ({
       // every batching and every order thoroughly, every pair of them a little
-      runs: batchings[column % batchings.length]?.name === batching ? 60 : 12,
+      runs: batchings[column % batchings.length]?.name === batching ? 30 : 8,
       options: { patience, ...lively[order.name] },
       maxIdleMs: maxIdleMs[batching] ?? 0,
       maxOvertaking: order === fcfs ? 0 : bounded,
@@ -51,7 +51,7 @@ t.test('every order with every batching keeps the bound on overtaking', async (t
 
 for (const batching of batchings) {
   await testBatching(t, batching, [fcfs, priority], (order) => ({
-    runs: 12,
+    runs: 8,
     options: { patience },
     maxIdleMs: maxIdleMs[batching.name] ?? 0,
     maxOvertaking: order === 'fcfs' ? 0 : bounded,
@@ -61,7 +61,7 @@ for (const batching of batchings) {
 for (const order of orderNames) {
   const maxOvertaking = (ahead: number, limits: Limits) =>
     overtakingBound(ahead, limits, defaultPatience)
-  const claims = { runs: 25, maxOvertaking }
+  const claims = { runs: 12, maxOvertaking }
   if (order !== 'fcfs') await testPolicy(t, () => createPolicy(`continuous+${order}`), claims)
 }
 

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict'
 import { CllmError, type Plan, PluginRegistry, registerPlugin } from '@cllm/core'
 import {
   batchingNames,
@@ -44,7 +45,7 @@ t.test('the names', (t) => {
 
 for (const batching of batchingNames) {
   const name = `${batching}+fcfs`
-  t.test(`${name} serves everyone in order within slots and batch size`, async (t) => {
+  t.test(`${name} serves everyone in order within slots and batch size`, async () => {
     const setting = fc.record({
       slots: fc.integer({ min: 1, max: 6 }),
       batchSize: fc.integer({ min: 1, max: 64 }),
@@ -55,19 +56,17 @@ for (const batching of batchingNames) {
         const plans: Plan[] = []
         const onPlan = (plan: Plan): void => void plans.push(plan)
         const served = await serve({ policy: createPolicy(name), machine, onPlan }, chosen)
-        t.equal(served.length, chosen.jobs.length)
+        assert.equal(served.length, chosen.jobs.length)
         const admitted = plans.flatMap((plan) => plan.admit)
-        t.same(
-          admitted,
-          chosen.jobs.map(({ id }) => id),
-        )
+        const inOrder = chosen.jobs.map(({ id }) => id)
+        assert.deepEqual(admitted, inOrder)
 
         const again: Plan[] = []
         const repeat = (plan: Plan): void => void again.push(plan)
         await serve({ policy: createPolicy(name), machine, onPlan: repeat }, chosen)
-        t.same(again, plans, 'and the same again')
+        assert.deepEqual(again, plans, 'and the same again')
       }),
-      { numRuns: 60 },
+      { numRuns: 25 },
     )
   })
 }
@@ -239,7 +238,7 @@ const successors = fc.array(
   { maxLength: 8 },
 )
 
-t.test('any policies after each other: nobody is lost, and everyone gets the same tokens', (t) =>
+t.test('any policies after each other: nobody is lost, and everyone gets the same tokens', () =>
   fc.assert(
     fc.asyncProperty(
       requests,
@@ -263,11 +262,11 @@ t.test('any policies after each other: nobody is lost, and everyone gets the sam
         })
         for (const [index, { tokens, error, request }] of swapped.results.entries()) {
           if (error === 'rejected' && request.deadlineMs !== undefined) continue
-          t.equal(error, undefined)
-          t.same(tokens, alone.results[index]?.tokens)
+          assert.equal(error, undefined)
+          assert.deepEqual(tokens, alone.results[index]?.tokens)
         }
       },
     ),
-    { numRuns: 60, seed: 1 },
+    { numRuns: 40, seed: 1 },
   ),
 )

@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { type GgufHead, readGgufFile } from '../native/gguf-file.js'
+import { type GgufHead, readGgufFile } from '../native/gguf/gguf-file.js'
 
 /** What an adapter must fit. */
 export interface AdapterBase {

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { CllmError, type SamplingParams } from '@cllm/core'
-import { fileTypeName, type GgufHead, partsOf, readGgufFile } from '../native/gguf-file.js'
+import { fileTypeName, type GgufHead, partsOf, readGgufFile } from '../native/gguf/gguf-file.js'
 import { samplingOf } from './recommended-sampling.js'
 
 /** A model's metadata from its GGUF file, read without loading the weights. */

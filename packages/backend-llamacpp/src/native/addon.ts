@@ -1,6 +1,6 @@
 import { type Logger, silentLogger } from '@cllm/core'
-import { type Bindings, changed, checkModel } from './addon-bindings.js'
-import { hasNoGpu } from './cpu-addon.js'
+import { type Bindings, changed, checkModel } from './open/addon-bindings.js'
+import { hasNoGpu } from './open/cpu-addon.js'
 import { chooseFunctions } from './ffi/choose-functions.js'
 import { loadFfiModel } from './ffi/load-ffi-model.js'
 import type {
@@ -15,7 +15,7 @@ import type {
   NativeModel,
 } from './native.js'
 import type { LlamaModel } from './node-llama-cpp.js'
-import { bindingsOf, openForCpu, type OpenedLlama, openWhole } from './opened-llama.js'
+import { bindingsOf, openForCpu, type OpenedLlama, openWhole } from './open/opened-llama.js'
 
 /** llama.cpp is opened once per process. */
 const opened = new Map<string, Promise<OpenedLlama>>()

@@ -1,4 +1,4 @@
-import './signal-listeners.js'
+import './open/signal-listeners.js'
 
 /** node-llama-cpp as this project loads it: without listeners for signals. */
 export {

@@ -8,7 +8,7 @@ import { ModelsPage } from './models/models-page.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
 import { Server, type ServerError } from './server/server.js'
 import { ServerContext } from './server/server-context.js'
-import { ThemeButton } from './theme-button.js'
+import { ThemeButton } from './parts/theme-button.js'
 import { UsagePage } from './usage/usage-page.js'
 
 const pages = [

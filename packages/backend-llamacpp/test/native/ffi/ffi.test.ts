@@ -4,7 +4,7 @@ import { writeSyntheticModel } from '@cllm/gguf'
 import t, { type Test } from 'tap'
 import type * as Addon from '../../../src/native/addon.js'
 import { openLlama } from '../../../src/native/addon.js'
-import * as openedLlama from '../../../src/native/opened-llama.js'
+import * as openedLlama from '../../../src/native/open/opened-llama.js'
 import type * as Choose from '../../../src/native/ffi/choose-functions.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
 import type { LogitsContext } from '../../../src/native/logits-context.js'
@@ -171,7 +171,7 @@ t.test('libraries that are not what they should be', async (t) => {
     },
   })
   const addon = await t.mockImport<typeof Addon>('../../../src/native/addon.js', {
-    '../../../src/native/opened-llama.js': openedLlama,
+    '../../../src/native/open/opened-llama.js': openedLlama,
     '../../../src/native/ffi/choose-functions.js': choose,
   })
   const modelPath = join(t.testdir(), 'tiny.gguf')

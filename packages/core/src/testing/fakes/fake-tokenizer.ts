@@ -16,6 +16,10 @@ const longestPiece = Math.max(...fakePieces.map((piece) => piece.length))
 const idOfPiece = new Map(
   fakePieces.map((piece, id) => [Buffer.from(piece).toString('latin1'), id]),
 )
+/** How long the longest piece is that begins with each byte: for most, it is the byte alone. */
+const longestFrom = Array.from({ length: 256 }, (_, byte) =>
+  Math.max(...fakePieces.map((piece) => (piece[0] === byte ? piece.length : 0))),
+)
 const specialPattern = /(<s>|<\/s>|<\|im_start\|>|<\|im_end\|>)/
 
 /**
@@ -104,7 +108,8 @@ export class FakeTokenizer implements Tokenizer {
 function pushLongestPieces(tokens: TokenId[], bytes: Uint8Array): void {
   const latin1 = Buffer.from(bytes).toString('latin1')
   for (let start = 0; start < latin1.length;) {
-    let length = Math.min(longestPiece, latin1.length - start)
+    const longest = longestFrom[bytes[start] ?? 0] ?? longestPiece
+    let length = Math.min(longest, latin1.length - start)
     let id = idOfPiece.get(latin1.slice(start, start + length))
     while (id === undefined) id = idOfPiece.get(latin1.slice(start, start + --length))
     tokens.push(id)

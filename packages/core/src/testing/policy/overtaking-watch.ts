@@ -36,8 +36,9 @@ export class OvertakingWatch {
       if (one.turn > turn) break
       one.overtaken += tokens
       const most = this.bound(one.ahead)
-      assert(
-        one.overtaken <= most,
+      // A message for each check that holds would take most of the time.
+      if (one.overtaken <= most) continue
+      assert.fail(
         `${one.overtaken} tokens of later requests were computed before "${id}", which had ${one.ahead} ahead: at most ${most}`,
       )
     }

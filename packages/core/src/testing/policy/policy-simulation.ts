@@ -61,7 +61,11 @@ export class PolicySimulation {
   }
 
   arrive(workload: WorkloadRequest): void {
-    const request = new SimulatedRequest(workload)
+    this.join(new SimulatedRequest(workload))
+  }
+
+  /** As `arrive`, for a request that is there already and was in no simulation that computed it. */
+  join(request: SimulatedRequest): void {
     this.#waiting.set(request.id, request)
     this.#observe({ type: 'queued', request, now: this.now })
   }
@@ -93,6 +97,8 @@ export class PolicySimulation {
     const [plan, ...others] = this.#policies.map((policy) => policy.plan(state))
     assert(plan !== undefined)
     for (const other of others) {
+      // What is equal as text is equal, and known to be so much faster.
+      if (JSON.stringify(other) === JSON.stringify(plan)) continue
       assert.deepEqual(other, plan, 'two policies made different plans from the same events')
     }
     const victims = new Set(this.#policies.map((policy) => policy.victim?.(state)))

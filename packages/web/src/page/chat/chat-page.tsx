@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { download } from '../download.js'
+import { download } from '../parts/download.js'
 import { useServer } from '../server/server-context.js'
 import { type Conversation, shownTurns, toMarkdown } from './conversation.js'
 import { keepSettings, readSettings } from './settings.js'

@@ -1,8 +1,8 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { TextField } from '../text-field.js'
+import { TextField } from '../parts/text-field.js'
 import { useServer } from '../server/server-context.js'
-import { CopyButton } from '../copy-button.js'
+import { CopyButton } from '../parts/copy-button.js'
 import { type KeyTerms, limits } from './key-terms.js'
 import { LimitField } from './limit-field.js'
 

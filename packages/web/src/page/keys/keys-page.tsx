@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { ColumnHeads } from '../column-heads.js'
+import { ColumnHeads } from '../parts/column-heads.js'
 import { Markdown } from '../markdown/markdown.js'
 import type { Call } from '../server/server.js'
 import { useServer } from '../server/server-context.js'

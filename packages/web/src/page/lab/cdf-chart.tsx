@@ -1,5 +1,5 @@
 import type { JSX } from 'preact'
-import { formatMs } from '../format.js'
+import { formatMs } from '../parts/format.js'
 
 /** A line of the chart. */
 export interface CdfSeries {

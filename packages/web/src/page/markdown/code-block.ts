@@ -1,5 +1,5 @@
 import { type ComponentChild, h } from 'preact'
-import { CopyButton } from '../copy-button.js'
+import { CopyButton } from '../parts/copy-button.js'
 import { Highlighted } from './highlighted.js'
 
 /** A block of code in colours, with a button that copies it. */

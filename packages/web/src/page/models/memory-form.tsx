@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { formatBytes } from '../format.js'
-import { TextField } from '../text-field.js'
+import { formatBytes } from '../parts/format.js'
+import { TextField } from '../parts/text-field.js'
 import { useServer } from '../server/server-context.js'
 
 interface Memory {

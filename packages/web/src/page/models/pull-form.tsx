@@ -1,8 +1,8 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { formatBytes } from '../format.js'
+import { formatBytes } from '../parts/format.js'
 import { readLines } from '../server/read-lines.js'
-import { TextField } from '../text-field.js'
+import { TextField } from '../parts/text-field.js'
 import { useServer } from '../server/server-context.js'
 
 interface Progress {

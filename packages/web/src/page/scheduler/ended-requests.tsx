@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
-import { ColumnHeads } from '../column-heads.js'
-import { formatMs } from '../format.js'
+import { ColumnHeads } from '../parts/column-heads.js'
+import { formatMs } from '../parts/format.js'
 import { cachedText } from './cache-words.js'
 import type { LiveState } from './live-state.js'
 import { RequestLink } from './request-link.js'

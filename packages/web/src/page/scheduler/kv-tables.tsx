@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
-import { ColumnHeads } from '../column-heads.js'
-import { formatBytes } from '../format.js'
+import { ColumnHeads } from '../parts/column-heads.js'
+import { formatBytes } from '../parts/format.js'
 import { hitText } from './cache-words.js'
 import { figuresOf, type LiveState } from './live-state.js'
 import { RequestLink } from './request-link.js'

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { formatMs } from '../format.js'
+import { formatMs } from '../parts/format.js'
 import { useServer } from '../server/server-context.js'
 import { cacheText, type Origin } from './cache-words.js'
 import { reasonText } from './reasons.js'

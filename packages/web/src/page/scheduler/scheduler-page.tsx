@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
-import { useState } from 'preact/hooks'
-import { StackedChart } from '../chart.js'
+import { useMemo, useRef, useState } from 'preact/hooks'
+import { StackedChart } from '../parts/chart.js'
 import { useServer } from '../server/server-context.js'
 import { EndedRequests } from './ended-requests.js'
 import { Slots, Tiers } from './kv-tables.js'
@@ -10,6 +10,9 @@ import { type LiveState, shownMs, tokensBySecond } from './live-state.js'
 import { PolicyForm } from './policy-form.js'
 import { RequestPanel } from './request-panel.js'
 import { useLive } from './use-live.js'
+
+/** Milliseconds between two pictures of what changes little from one message to the next. */
+const slowMs = 2000
 
 const choose = (id: string): void => {
   location.hash = `scheduler/${id}`
@@ -65,12 +68,24 @@ function Live({
   readonly request: string | undefined
   readonly model: string
 }): JSX.Element {
-  const { now, slots, spans, frames } = state
+  const { now, slots, spans } = state
+  const slow = useSlow(state)
+  // The same elements are not compared again.
+  const tables = useMemo(
+    () => [
+      <Slots key="slots" state={slow} />,
+      <Tiers key="tiers" state={slow} />,
+      <Tenants key="tenants" state={slow} />,
+    ],
+    [slow],
+  )
+  const ended = useMemo(() => <EndedRequests state={slow} />, [slow])
+  const figures = useMemo(() => <Figures state={slow} />, [slow])
+  const steps = useMemo(() => <Steps state={slow} />, [slow])
   // Requests that wait now have no span of it yet.
   const waits = state.queue.map(({ id, arrival }) => {
     return { id, kind: 'wait', atMs: arrival, untilMs: now, tokens: 0 } as const
   })
-  const { prompts, answers } = tokensBySecond(frames, now)
   const busy = slots.filter(({ request }) => request !== undefined).length
   const picture = {
     slots: slots.length,
@@ -90,25 +105,41 @@ function Live({
         />
       </section>
       <Queue state={state} />
-      <EndedRequests state={state} />
+      {ended}
       <div class="cards">
-        <Figures state={state} />
+        {figures}
         <PolicyForm model={model} inForce={state.policy} />
-        <section class="card" aria-label="Steps">
-          <h2>What steps compute, the last minute</h2>
-          <StackedChart
-            label="Tokens of answers and prompts in each of the last 60 seconds"
-            series={[
-              { name: 'answers', kind: 'decode', values: answers },
-              { name: 'prompts', kind: 'prefill', values: prompts },
-            ]}
-            unit="tokens/s"
-          />
-        </section>
-        <Slots state={state} />
-        <Tiers state={state} />
-        <Tenants state={state} />
+        {steps}
+        {tables}
       </div>
     </>
   )
+}
+
+function Steps({ state: { frames, now } }: { readonly state: LiveState }): JSX.Element {
+  const { prompts, answers } = tokensBySecond(frames, now)
+  return (
+    <section class="card" aria-label="Steps">
+      <h2>What steps compute, the last minute</h2>
+      <StackedChart
+        label="Tokens of answers and prompts in each of the last 60 seconds"
+        series={[
+          { name: 'answers', kind: 'decode', values: answers },
+          { name: 'prompts', kind: 'prefill', values: prompts },
+        ]}
+        unit="tokens/s"
+      />
+    </section>
+  )
+}
+
+/** The state as it was at most {@link slowMs} ago; at once when a request comes first, or the last one ends. */
+function useSlow(state: LiveState): LiveState {
+  const shown = useRef(state)
+  const isBusy = ({ slots }: LiveState): boolean =>
+    slots.some(({ request }) => request !== undefined)
+  const { current } = shown
+  const isOld = state.now - current.now >= slowMs || state.now < current.now
+  if (isOld || isBusy(state) !== isBusy(current)) shown.current = state
+  return shown.current
 }

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
-import { ColumnHeads } from '../column-heads.js'
-import { formatMs, formatShare } from '../format.js'
+import { ColumnHeads } from '../parts/column-heads.js'
+import { formatMs, formatShare } from '../parts/format.js'
 import {
   figuresOf,
   itlPercentiles,

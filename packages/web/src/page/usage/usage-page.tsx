@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { ColumnHeads } from '../column-heads.js'
-import { download } from '../download.js'
+import { ColumnHeads } from '../parts/column-heads.js'
+import { download } from '../parts/download.js'
 import { useServer } from '../server/server-context.js'
 import { ServerError } from '../server/server.js'
 

@@ -2,8 +2,8 @@ import { freemem } from 'node:os'
 import { CllmError } from '@cllm/core'
 import { type Bindings, changed, checkBindings } from './addon-bindings.js'
 import { type CpuAddon, openCpuAddon } from './cpu-addon.js'
-import type { GpuKind, LlamaRuntime } from './native.js'
-import type { Llama, LlamaLogLevel } from './node-llama-cpp.js'
+import type { GpuKind, LlamaRuntime } from '../native.js'
+import type { Llama, LlamaLogLevel } from '../node-llama-cpp.js'
 
 /** llama.cpp as it was opened. */
 export interface OpenedLlama extends Pick<LlamaRuntime, 'gpu' | 'mathCores' | 'freeMemory'> {
@@ -34,7 +34,7 @@ export async function openForCpu(log: LlamaLog): Promise<OpenedLlama> {
 
 /** node-llama-cpp on an addon that is open. */
 async function llamaOn({ file, bindings }: CpuAddon, log: LlamaLog): Promise<Llama> {
-  const { Llama, LlamaLogLevel } = await import('./node-llama-cpp.js')
+  const { Llama, LlamaLogLevel } = await import('../node-llama-cpp.js')
   const create = (Llama as unknown as { _create?: (parts: object) => Promise<Llama> })._create
   if (create === undefined) throw changed('Llama._create')
   return await create.call(Llama, {
@@ -71,7 +71,7 @@ export async function openWhole(
 }
 
 async function openNodeLlamaCpp(gpu: 'auto' | 'off' | GpuKind, log: LlamaLog): Promise<Llama> {
-  const { getLlama, LlamaLogLevel } = await import('./node-llama-cpp.js')
+  const { getLlama, LlamaLogLevel } = await import('../node-llama-cpp.js')
   try {
     const llama = await getLlama({
       gpu: gpu === 'off' ? false : gpu,

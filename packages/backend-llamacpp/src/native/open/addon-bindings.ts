@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
-import type { JinjaTemplate } from './jinja-template.js'
-import type { AddonContext, NativeGrammarState, NativeModel, NativeSampler } from './native.js'
-import { nodeLlamaCppVersion } from './versions.js'
+import type { JinjaTemplate } from '../jinja-template.js'
+import type { AddonContext, NativeGrammarState, NativeModel, NativeSampler } from '../native.js'
+import { nodeLlamaCppVersion } from '../versions.js'
 
 /** The exports of node-llama-cpp's addon that are used. */
 export interface Bindings {
