@@ -9,6 +9,7 @@ export type RequestToPlace = RoutedRequest & Pick<PlacedRequest, 'blockTokens'>
 
 /** Costs of a worker that nobody has measured yet: a small model on a CPU. */
 const prior = { tokenMs: 1, besideMs: 0.15, pairMs: 0, stepMs: 20, serviceMs: 5000 }
+const costs = Object.keys(prior) as (keyof typeof prior)[]
 
 /** A placement that the worker's report does not show yet. */
 interface Pending {
@@ -25,6 +26,8 @@ interface Pending {
 /** A worker as its front knows it; see {@link WorkerView}. What depends on the request is computed when asked for. */
 class KnownWorker implements WorkerView {
   report: WorkerReport
+  /** Fronts that it has seen. */
+  seenFronts: number
   reportedAt: number
   isEligible = true
   placedAt: number
@@ -35,10 +38,13 @@ class KnownWorker implements WorkerView {
   constructor(
     readonly id: string,
     private readonly table: WorkerTable,
+    /** Its place among all workers, in the order in which they came. */
+    public index: number,
     report: WorkerReport,
     now: number,
   ) {
     this.report = report
+    this.seenFronts = Object.keys(report.seen).length
     this.reportedAt = now
     this.placedAt = placedAt(report, now)
   }
@@ -121,6 +127,7 @@ class KnownWorker implements WorkerView {
   /** Takes a newer report. */
   update(report: WorkerReport, now: number, seen: number): void {
     this.report = report
+    this.seenFronts = Object.keys(report.seen).length
     this.reportedAt = now
     this.placedAt = Math.max(this.placedAt, placedAt(report, now))
     this.#for = undefined
@@ -152,6 +159,9 @@ export class WorkerTable {
   now = 0
   request: RequestToPlace | undefined
   readonly #workers = new Map<string, KnownWorker>()
+  /** The reported costs, one list for each cost in the order of the workers; NaN: not measured. */
+  readonly #costs = new Map<keyof typeof prior, number[]>(costs.map((cost) => [cost, []]))
+  #eligible: readonly KnownWorker[] | undefined
   #sorted: KnownWorker[] | undefined
   #placements = 0
   #fronts: number | undefined
@@ -181,16 +191,28 @@ export class WorkerTable {
     this.#fronts = undefined
     this.unseen.onReport(id, report.seen, now)
     const known = this.#workers.get(id)
-    if (known !== undefined) return known.update(report, now, report.seen[this.front] ?? 0)
-    this.#workers.set(id, new KnownWorker(id, this, report, now))
-    this.#sorted = undefined
+    if (known !== undefined) {
+      this.#noteCosts(known.index, report)
+      return known.update(report, now, report.seen[this.front] ?? 0)
+    }
+    const index = this.#workers.size
+    this.#workers.set(id, new KnownWorker(id, this, index, report, now))
+    this.#noteCosts(index, report)
+    this.#changed()
   }
 
   /** A worker is gone, and what was on it. */
   delete(id: string): void {
     this.unseen.forget(id)
-    this.#workers.delete(id)
-    this.#sorted = undefined
+    if (!this.#workers.delete(id)) return
+    for (const list of this.#costs.values()) list.length = 0
+    for (const [index, worker] of [...this.#workers.values()].entries()) {
+      worker.index = index
+      this.#noteCosts(index, worker.report)
+    }
+    this.#usual = {}
+    this.#fronts = undefined
+    this.#changed()
   }
 
   /** Whether a worker may get requests: not while it drains, and not while it is silent. */
@@ -198,7 +220,7 @@ export class WorkerTable {
     const known = this.#workers.get(id)
     if (known === undefined || known.isEligible === isEligible) return
     known.isEligible = isEligible
-    this.#sorted = undefined
+    this.#changed()
   }
 
   /**
@@ -213,7 +235,7 @@ export class WorkerTable {
   ): readonly WorkerView[] {
     this.now = now
     this.request = request
-    const list = this.#list().filter(({ isEligible }) => isEligible)
+    const list = (this.#eligible ??= this.#list().filter(({ isEligible }) => isEligible))
     return isFit === undefined ? list : list.filter(({ id }) => isFit(id))
   }
 
@@ -229,9 +251,7 @@ export class WorkerTable {
   get fronts(): number {
     if (this.#fronts !== undefined) return this.#fronts
     let most = 1
-    for (const { report } of this.#workers.values()) {
-      most = Math.max(most, Object.keys(report.seen).length)
-    }
+    for (const { seenFronts } of this.#workers.values()) most = Math.max(most, seenFronts)
     return (this.#fronts = most)
   }
 
@@ -240,13 +260,21 @@ export class WorkerTable {
     const known = this.#usual[cost]
     if (known !== undefined) return known
     let [sum, count] = [0, 0]
-    for (const { report } of this.#workers.values()) {
-      const value = report[cost]
-      if (value === undefined) continue
+    for (const value of this.#costs.get(cost)!) {
+      if (Number.isNaN(value)) continue
       sum += value
       count++
     }
     return (this.#usual[cost] = count === 0 ? prior[cost] : sum / count)
+  }
+
+  #noteCosts(index: number, report: WorkerReport): void {
+    for (const cost of costs) this.#costs.get(cost)![index] = report[cost] ?? NaN
+  }
+
+  #changed(): void {
+    this.#sorted = undefined
+    this.#eligible = undefined
   }
 
   #list(): KnownWorker[] {
