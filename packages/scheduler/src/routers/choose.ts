@@ -38,8 +38,9 @@ export function nearlyLeastBy(
   let least = Infinity
   for (const cost of costs) least = Math.min(least, cost)
   const good: number[] = []
-  for (const [index, worker] of workers.entries()) {
-    if (costs[index]! <= (1 + near.share) * least + near.steps * worker.stepMs) good.push(index)
+  for (let index = 0; index < workers.length; index++) {
+    const most = (1 + near.share) * least + near.steps * workers[index]!.stepMs
+    if (costs[index]! <= most) good.push(index)
   }
   const many = workers[0]!.unseen > 0 ? spread(workers, costs) : []
   if (many.length > good.length) return many[hashOf(id) % many.length]!
