@@ -52,8 +52,12 @@ export async function overhead(model, rounds = 20, tokens = 400) {
   }
 }
 
-async function start(name, ...args) {
-  const child = fork(fileURLToPath(new URL(name, import.meta.url)), args.map(String))
+const fakeWorker = fileURLToPath(new URL('fake-worker.mjs', import.meta.url))
+const fakeFront = fileURLToPath(new URL('fake-front.mjs', import.meta.url))
+
+/** A process of such a script, once it has said something. */
+async function start(script, ...args) {
+  const child = fork(script, args.map(String))
   await once(child, 'message')
   return child
 }
@@ -70,13 +74,13 @@ async function cpuOf(child) {
  */
 export async function messages(streams, { stepMs = 20, seconds = 10 } = {}) {
   const redis = await RedisServer.start()
-  const worker = await start('fake-worker.mjs', redis.url, 'worker', streams, stepMs)
-  const front = await start('fake-front.mjs', redis.url, streams, stepMs, seconds)
+  const worker = await start(fakeWorker, redis.url, 'worker', streams, stepMs)
+  const front = await start(fakeFront, redis.url, streams, stepMs, seconds)
   const before = await cpuOf(worker)
   const [here] = await once(front, 'message')
   const there = (await cpuOf(worker)) - before
   worker.disconnect()
-  const one = await start('fake-front.mjs', 'alone', streams, stepMs, seconds)
+  const one = await start(fakeFront, 'alone', streams, stepMs, seconds)
   const [alone] = await once(one, 'message')
   await redis.kill()
   const own = there - (alone.micros * here.tokens) / alone.tokens
@@ -100,7 +104,7 @@ export async function scale({ slots = 8, stepMs = 20, seconds = 8 } = {}) {
     const redis = await RedisServer.start()
     const workers = []
     for (let index = 0; index < count; index++) {
-      workers.push(await start('fake-worker.mjs', redis.url, `worker-${index}`, slots, stepMs))
+      workers.push(await start(fakeWorker, redis.url, `worker-${index}`, slots, stepMs))
     }
     const bus = await RedisBus.connect({ url: redis.url })
     const front = new ClusterFront({ id: 'front', bus })

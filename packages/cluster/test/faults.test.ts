@@ -1,15 +1,19 @@
 import {
   batchPriority,
   createEngine,
+  type FromEngine,
   type GenerateRequest,
+  hostEngine,
   LocalEngineClient,
   nextNumber,
   PluginRegistry,
   type RouterPolicy,
   SimulatedClock,
+  SupervisedEngineClient,
   systemRandom,
+  type ToEngine,
 } from '@cllm/core'
-import { drive, FakeBackend, firstComeFirstServed } from '@cllm/core/testing'
+import { drive, FakeBackend, firstComeFirstServed, jsonChannel } from '@cllm/core/testing'
 import { createPolicy } from '@cllm/scheduler'
 import { ClusterFront, Link, type LinkLetter, WorkerHost } from '@cllm/cluster'
 import { FakeServer, type Fate, StoppableClock } from '@cllm/cluster/testing'
@@ -216,6 +220,78 @@ t.test(
     await front.close()
   },
 )
+
+t.test('what the flight recorders of all workers have is one recording', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const start = () => {
+    const [here, there] = jsonChannel<ToEngine, FromEngine>()
+    hostEngine(engineOn(clock).engine, new PluginRegistry(), there)
+    return { channel: here, kill: () => {} }
+  }
+  const startWorker = async (id: string) => {
+    const client = new SupervisedEngineClient({ start, clock })
+    const about = { info: await client.ready(), clock, fingerprint: 'f', host: 'h' }
+    const worker = new WorkerHost({ id, bus: server.connect(), client, ...about })
+    await worker.start()
+    return worker
+  }
+  const [one, other] = [await startWorker('one'), await startWorker('other')]
+  const front = new ClusterFront({
+    id: 'front',
+    bus: server.connect(),
+    clock,
+    router: byTenant,
+  })
+  await front.start()
+  const client = front.client('fake')
+  const after = async (ms: number) =>
+    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+  await after(600)
+  const prompt = { tokens: Array.from({ length: 100 }, (_, index) => 4 + index) }
+  const streams = ['0', '1'].map(async (tenant) => {
+    const sampling = { seed: 1, ignoreEos: true }
+    return await said(client, { id: `of ${tenant}`, prompt, maxTokens: 60, tenant, sampling })
+  })
+  await after(400)
+  t.same([one.open, other.open], [1, 1])
+  void one.drain({ migrate: true })
+  await drive(clock, Promise.all(streams))
+  const recording = await drive(clock, client.recording())
+  t.match(recording, { engines: 2, model: 'fake', limits: { slots: 4 }, reason: 'asked' })
+  const arrivals = recording.arrivals.toSorted((a, b) => (a.id < b.id ? -1 : 1))
+  t.match(arrivals, [
+    { id: 'of 0', tokens: 60, end: 'done', promptTokens: 100, maxTokens: 60 },
+    { id: 'of 1', tokens: 60, end: 'done', promptTokens: 100, maxTokens: 60 },
+  ])
+  t.equal(arrivals.length, 2, 'the one that has moved is one')
+  const [moved, stayed] = arrivals
+  t.ok(moved!.blocks.length > 0)
+  t.same(moved!.blocks, stayed!.blocks, 'the same beginning has the same numbers everywhere')
+  t.ok(moved!.firstTokenMs! < 400 && moved!.endMs! > 600)
+  t.same(new Set(recording.steps.map(({ engine }) => engine)), new Set([0, 1]))
+  t.match(recording.engine, [
+    { change: 'ready', engine: 0 },
+    { change: 'ready', engine: 1 },
+  ])
+  const times = recording.steps.map(({ atMs }) => atMs)
+  t.same(
+    times,
+    times.toSorted((a, b) => a - b),
+  )
+
+  const off = new FakeServer(clock, () => [1])
+  const silent = new ClusterFront({ id: 'silent', bus: off.connect(), clock })
+  const unrecorded = new SupervisedEngineClient({ start, clock, recorder: { windowMs: 0 } })
+  for (const [id, own] of Object.entries({ off: unrecorded, none: engineOn(clock).client })) {
+    const about = { info: await own.info(), clock, fingerprint: 'f', host: 'h' }
+    await new WorkerHost({ id, bus: off.connect(), client: own, ...about }).start()
+  }
+  await silent.start()
+  await after(600)
+  await t.rejects(drive(clock, silent.client('fake').recording()), { code: 'unsupported' })
+  await Promise.all([front.close(), silent.close()])
+})
 
 t.test('what has waited for workers is spread over all that come', async (t) => {
   const clock = new SimulatedClock()

@@ -26,6 +26,7 @@ export * from './routers/sticky.js'
 export * from './routing/load-meter.js'
 export * from './routing/prompt-blocks.js'
 export type * from './routing/worker-report.js'
+export type { RequestToPlace } from './routing/known-worker.js'
 export * from './routing/worker-table.js'
 
 // The kit that they are built with.

@@ -106,6 +106,56 @@ t.test('a front counts what it has placed until the worker has seen it', (t) => 
   t.end()
 })
 
+t.test('a front knows how much of a prompt each worker holds, and how long it waits', (t) => {
+  let state = 7
+  const below = (most: number) => Math.floor(((state = nextNumber(state)) / 2 ** 32) * most)
+  // Each number stands for all before it, as the hashes of a prompt's blocks do.
+  const chain = () => {
+    let hash = 1
+    return Array.from({ length: below(24) }, () => (hash = 3 * hash + Number(below(20) === 0)))
+  }
+  const shared = (one: readonly number[], other: readonly number[]) => {
+    const apart = one.findIndex((block, index) => block !== other[index])
+    return apart < 0 ? one.length : apart
+  }
+  const table = new WorkerTable('front')
+  const report = new LoadMeter(4).report(0)
+  const held = new Map<string, { chains: number[][]; tokenMs: number | undefined }>()
+  let hits = 0
+  for (let round = 0; round < 600; round++) {
+    const id = `worker-${below(8)}`
+    if (below(10) === 0) {
+      held.delete(id)
+      table.delete(id)
+    } else {
+      const known = held.get(id)?.chains ?? []
+      const chains = [...known.filter(() => below(4) > 0), chain(), ...known.slice(0, below(2))]
+      const tokenMs = below(2) === 0 ? undefined : 1 + below(9)
+      held.set(id, { chains, tokenMs })
+      const costs = {
+        besideMs: 0,
+        pairMs: 0,
+        serviceMs: 0,
+        backlogTokens: 10,
+        ...(tokenMs && { tokenMs }),
+      }
+      table.set(id, { ...report, chains, ...costs }, round)
+    }
+    const blocks = chain()
+    const measured = [...held.values()].flatMap(({ tokenMs }) => tokenMs ?? [])
+    const usual = measured.reduce((sum, ms) => sum + ms, 0) / measured.length || 1
+    for (const view of table.views(request(String(round), blocks), round)) {
+      const { chains, tokenMs = usual } = held.get(view.id)!
+      const longest = Math.max(0, ...chains.map((one) => shared(blocks, one)))
+      if (view.cachedTokens !== 64 * longest) t.fail(`${view.cachedTokens} of ${64 * longest}`)
+      if (Math.abs(view.waitMs - 10 * tokenMs) > 1e-9) t.fail(`${view.waitMs} of ${10 * tokenMs}`)
+      if (longest > 16) hits++
+    }
+  }
+  t.ok(hits > 20, `${hits} held more than the index knows`)
+  t.end()
+})
+
 t.test('a front learns how much the others place that no report shows yet', (t) => {
   const table = new WorkerTable('own')
   const meters = new Map(['a', 'b', 'c'].map((id) => [id, new LoadMeter(4)]))

@@ -54,9 +54,12 @@ function recordedWork({ decode, context, chunks, drafts }: RecordedStep): StepWo
 
 /** The lower quartile: a pause without work is no cost. */
 function betweenSteps(steps: readonly RecordedStep[]): number {
-  const gaps = steps.slice(1).map(({ atMs }, index) => {
-    const before = steps[index] as RecordedStep
-    return Math.max(0, atMs - before.atMs - before.ms)
+  const last = new Map<number, RecordedStep>()
+  const gaps = steps.flatMap((step) => {
+    const { atMs, engine = 0 } = step
+    const before = last.get(engine)
+    last.set(engine, step)
+    return before === undefined ? [] : [Math.max(0, atMs - before.atMs - before.ms)]
   })
   return quantile(gaps, 0.25)
 }

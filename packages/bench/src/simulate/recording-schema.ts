@@ -31,6 +31,8 @@ const arrival = z.object({
   end: z.string().optional().describe('`done`, or the code of its error.'),
 })
 
+const engine = count.describe('The number of the engine, from 0; absent where there is one.')
+
 const step = z.object({
   atMs: ms,
   ms,
@@ -49,6 +51,7 @@ const step = z.object({
     })
     .optional()
     .describe('Of the requests that decode, those with drafts; absent: none.'),
+  engine: engine.optional(),
 })
 
 /** The JSON of `GET /admin/recorder` and of crash files; times are milliseconds from `beginsAt`. */
@@ -59,6 +62,7 @@ export const recordingSchema = z.object({
   beginsAt: ms.describe('Milliseconds since the epoch.'),
   durationMs: ms,
   model: z.string(),
+  engines: z.int().min(1).optional().describe('Engines that share the requests; absent: one.'),
   limits: z.object({
     slots: z.int().min(1),
     contextSize: z.int().min(1).describe('Tokens per slot.'),
@@ -71,7 +75,12 @@ export const recordingSchema = z.object({
   arrivals: z.array(arrival),
   steps: z.array(step),
   engine: z.array(
-    z.object({ atMs: ms, change: z.enum(['ready', 'gone']), reason: z.string().optional() }),
+    z.object({
+      atMs: ms,
+      change: z.enum(['ready', 'gone']),
+      reason: z.string().optional(),
+      engine: engine.optional(),
+    }),
   ),
 })
 

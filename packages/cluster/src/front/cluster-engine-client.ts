@@ -1,4 +1,4 @@
-import { RemoteEngineClient } from '@cllm/core'
+import { type Recording, type RecordingParts, RemoteEngineClient, writeRecording } from '@cllm/core'
 import { ClusterChannel, type ClusterChannelParts } from './cluster-channel.js'
 
 /**
@@ -15,5 +15,15 @@ export class ClusterEngineClient extends RemoteEngineClient {
     const workers = new ClusterChannel(parts)
     super(workers, parts.random)
     this.workers = workers
+  }
+
+  /** What the flight recorders of all workers have. Throws `unsupported` where they are off. */
+  async recording(): Promise<Recording> {
+    return writeRecording(await this.recordingParts())
+  }
+
+  /** What {@link recording} is made of: it may be put together with others. */
+  async recordingParts(): Promise<RecordingParts> {
+    return (await this.forward('recordingParts', [])) as RecordingParts
   }
 }

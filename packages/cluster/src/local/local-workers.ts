@@ -1,19 +1,16 @@
 import {
-  CllmError,
   type Clock,
   defined,
   type EngineClient,
   type EngineInfo,
   type Logger,
   type Random,
-  type Recording,
   type RouterPolicy,
   silentLogger,
   systemClock,
   systemRandom,
 } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
-import type { ClusterChannelParts } from '../front/cluster-channel.js'
 import { ClusterEngineClient } from '../front/cluster-engine-client.js'
 import { defaultPlacingOptions } from '../front/placing/placing-options.js'
 import { directLinks } from '../link/direct-link.js'
@@ -51,22 +48,6 @@ export interface LocalWorkers {
 
 const front = 'local'
 
-class LocalEngineClient extends ClusterEngineClient {
-  constructor(
-    parts: ClusterChannelParts,
-    private readonly engines: readonly LocalWorker[],
-  ) {
-    super(parts)
-  }
-
-  /** That of the first engine: one recording is of one engine. Throws as that does. */
-  async recording(): Promise<Recording> {
-    const recording = await this.engines[0]?.client.recording?.()
-    if (recording !== undefined) return recording
-    throw new CllmError('unsupported', 'This server has no flight recorder: it is switched off')
-  }
-}
-
 /**
  * Several engines of one model on this machine as one engine, behind the router of a cluster and without a
  * server in between. When one dies, the requests that have a token of it go on at another one at once, and
@@ -79,18 +60,15 @@ export function joinLocalWorkers(
 ): LocalWorkers {
   const { router = createRouter(), clock = systemClock } = options
   const { random = systemRandom, logger = silentLogger } = options
-  const client = new LocalEngineClient(
-    {
-      front,
-      router,
-      clock,
-      random,
-      logger,
-      // Each of them is started again for as long as that makes sense.
-      options: { ...defaultPlacingOptions, patienceMs: Infinity },
-    },
-    workers,
-  )
+  const client = new ClusterEngineClient({
+    front,
+    router,
+    clock,
+    random,
+    logger,
+    // Each of them is started again for as long as that makes sense.
+    options: { ...defaultPlacingOptions, patienceMs: Infinity },
+  })
   const slots = workers.reduce((sum, { info }) => sum + info.limits.slots, 0)
   const ends = workers.map(async (worker) => {
     const { id, info, client: engine } = worker

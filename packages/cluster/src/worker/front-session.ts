@@ -2,7 +2,9 @@ import {
   type AddressedEvent,
   CllmError,
   type EngineCallName,
+  type EngineCalls,
   type EngineClient,
+  noRecorder,
   type RequestEvent,
   type ToEngine,
 } from '@cllm/core'
@@ -104,7 +106,10 @@ export class FrontSession {
     try {
       if (ofFront.has(name)) throw new CllmError('unsupported', `A worker does not ${name} for one`)
       const more = name === 'embed' ? [{ signal: controller.signal }] : []
-      const method = this.client[name] as (...values: readonly unknown[]) => Promise<unknown>
+      const method = this.client[name as keyof EngineCalls] as
+        | ((...values: readonly unknown[]) => Promise<unknown>)
+        | undefined
+      if (method === undefined) throw noRecorder()
       const value = await method.apply(this.client, [...message.arguments, ...more])
       this.link.send({ type: 'result', call, value })
     } catch (error) {

@@ -4,7 +4,7 @@ import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { OpenOptions } from '../contracts/engine/engine-directory.js'
 import type { Recording } from '../contracts/engine/recording.js'
 import { cancelled } from '../client/cancelled.js'
-import { CallForwarder, type EngineCallName, takesSignal } from '../remote/engine-calls.js'
+import { CallForwarder, takesSignal } from '../remote/engine-calls.js'
 import { watchStream } from '../client/watch-stream.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { deferredStream } from './deferred-stream.js'
@@ -64,7 +64,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 
   protected override async forward(
-    name: EngineCallName,
+    name: keyof EngineCalls,
     values: readonly unknown[],
   ): Promise<unknown> {
     const { signal } = (takesSignal(name) ? (values[1] as SignalOption | undefined) : {}) ?? {}

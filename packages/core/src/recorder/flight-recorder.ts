@@ -11,7 +11,7 @@ import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
 import type { QueuedRequest } from '../remote/engine-telemetry.js'
 import { RecentList } from './recent-list.js'
 import type { RecorderOptions } from './recorder-options.js'
-import { type Arrival, askedOf, writeRecording } from './write-recording.js'
+import { type Arrival, askedOf, type RecordingParts, writeRecording } from './write-recording.js'
 
 /** Bytes that entries take in memory, measured in Node 22 and rounded up. */
 const arrivalBytes = 400
@@ -50,7 +50,8 @@ export class FlightRecorder {
   /** A client submits a request. */
   onArrival(id: string, request: GenerateRequest): void {
     const asked = askedOf(request)
-    const arrival: Arrival = { id, asked, atMs: this.clock.now(), tokens: 0, blocks: [] }
+    const had = request.continued?.tokens.length ?? 0
+    const arrival: Arrival = { id, asked, atMs: this.clock.now(), had, tokens: 0, blocks: [] }
     this.#live.set(id, arrival)
     if (!this.isOn) return
     this.#arrivals.add(arrival)
@@ -124,11 +125,17 @@ export class FlightRecorder {
 
   /** The recording; undefined before the first engine is ready. */
   recording(reason: string): Recording | undefined {
+    const parts = this.parts(reason)
+    return parts && writeRecording(parts)
+  }
+
+  /** What a recording is made of; undefined before the first engine is ready. */
+  parts(reason: string): RecordingParts | undefined {
     if (this.#info === undefined) return undefined
     this.#forget()
     const begin = this.#beginsAt
     const older = [...this.#live.values()].filter(({ atMs }) => atMs < begin)
-    return writeRecording({
+    return {
       reason,
       beginsAt: begin,
       endsAt: this.clock.now(),
@@ -137,7 +144,7 @@ export class FlightRecorder {
       arrivals: [...older, ...this.#arrivals.list()],
       steps: this.#steps.list(),
       changes: this.#changes.filter(({ atMs }) => atMs >= begin),
-    })
+    }
   }
 
   #changed(change: EngineChange): void {

@@ -8,6 +8,7 @@ import type {
 } from '../contracts/engine/recording.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
 import { defined } from '../defined.js'
+import { CllmError } from '../errors/cllm-error.js'
 import { blockSize } from '../engine/kv/block-chain.js'
 
 /** A request as the recorder has it in memory; times are the clock's. */
@@ -20,6 +21,8 @@ export interface Arrival {
   blocks: readonly number[]
   promptTokens?: number
   maxTokens?: number
+  /** Tokens that its client had before, from another engine; default: none. */
+  readonly had?: number
   tokens: number
   /** Milliseconds after its arrival, as for the fields below. */
   firstTokenMs?: number
@@ -40,6 +43,8 @@ export interface RecordingParts {
   readonly endsAt: number
   readonly info: EngineInfo
   readonly policy: PolicySetting
+  /** Default: one. */
+  readonly engines?: number
   readonly arrivals: readonly Arrival[]
   readonly steps: readonly RecordedStep[]
   readonly changes: readonly EngineChange[]
@@ -53,7 +58,7 @@ export function writeRecording(parts: RecordingParts): Recording {
   const { reason, beginsAt, endsAt, info } = parts
   const [blockOf, sessionOf] = [numbering(), numbering()]
   const since = (atMs: number) => rounded(atMs - beginsAt)
-  const arrivals = parts.arrivals.map(({ asked, blocks, ...arrival }): ArrivalRecord => {
+  const arrivals = parts.arrivals.map(({ asked, blocks, had = 0, ...arrival }): ArrivalRecord => {
     const { session, ...rest } = asked
     return {
       ...arrival,
@@ -63,6 +68,7 @@ export function writeRecording(parts: RecordingParts): Recording {
         ? {}
         : { firstTokenMs: rounded(arrival.firstTokenMs) }),
       ...(arrival.endMs === undefined ? {} : { endMs: rounded(arrival.endMs) }),
+      tokens: had + arrival.tokens,
       atMs: since(arrival.atMs),
       blocks: blocks.map(blockOf),
     }
@@ -75,6 +81,7 @@ export function writeRecording(parts: RecordingParts): Recording {
     durationMs: rounded(endsAt - beginsAt),
     model: info.model.id,
     limits: info.limits,
+    ...(parts.engines !== undefined && { engines: parts.engines }),
     policy: parts.policy.policy,
     policyOptions: parts.policy.options,
     blockTokens: blockSize,
@@ -88,6 +95,12 @@ export function writeRecording(parts: RecordingParts): Recording {
     })),
     engine: parts.changes.map((change) => ({ ...change, atMs: since(change.atMs) })),
   }
+}
+
+/** The failure where no recording is made. */
+export function noRecorder(): CllmError {
+  const message = 'This server has no flight recorder: it is switched off'
+  return new CllmError('unsupported', message)
 }
 
 /** What of a request the recorder keeps. */

@@ -23,11 +23,11 @@ export const engineCalls = [
   'close',
 ] as const satisfies readonly (keyof EngineCalls)[]
 
-/** The name of a call. */
-export type EngineCallName = keyof EngineCalls
+/** The name of a call; `recordingParts` is one to a worker of a cluster alone. */
+export type EngineCallName = keyof EngineCalls | 'recordingParts'
 
 /** Throws `internal` if there is no such call. */
-export function assertEngineCall(name: string): asserts name is EngineCallName {
+export function assertEngineCall(name: string): asserts name is keyof EngineCalls {
   if ((engineCalls as readonly string[]).includes(name)) return
   throw new CllmError(
     'internal',
@@ -45,7 +45,7 @@ export const takesSignal = (name: EngineCallName): boolean => name === 'embed'
 // oxlint-disable-next-line typescript/no-unsafe-declaration-merging -- the methods are made below
 export abstract class CallForwarder {
   /** Makes the call of this name elsewhere; resolves and rejects as the method does. */
-  protected abstract forward(name: EngineCallName, values: readonly unknown[]): Promise<unknown>
+  protected abstract forward(name: keyof EngineCalls, values: readonly unknown[]): Promise<unknown>
 }
 
 export interface CallForwarder extends EngineCalls {}

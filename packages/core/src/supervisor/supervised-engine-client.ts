@@ -7,6 +7,7 @@ import { CllmError } from '../errors/cllm-error.js'
 import { TelemetryTap } from '../recorder/telemetry-tap.js'
 import { FlightRecorder } from '../recorder/flight-recorder.js'
 import { defaultRecorderOptions, type RecorderOptions } from '../recorder/recorder-options.js'
+import { noRecorder, type RecordingParts, writeRecording } from '../recorder/write-recording.js'
 import { EngineSupervisor, type StartEngine, type SupervisorState } from './engine-supervisor.js'
 import { RemoteEngineClient } from '../remote/remote-engine-client.js'
 import { watchedStarts } from './watched-starts.js'
@@ -93,13 +94,16 @@ export class SupervisedEngineClient extends RemoteEngineClient {
 
   /** The flight recording. Throws `unsupported` where it is off, and `engine_unavailable`. */
   async recording(): Promise<Recording> {
-    if (!this.#recorder.isOn) {
-      throw new CllmError('unsupported', 'This server has no flight recorder: it is switched off')
-    }
+    return writeRecording(await this.recordingParts())
+  }
+
+  /** What {@link recording} is made of, to be put together with those of other engines. Throws as that does. */
+  async recordingParts(): Promise<RecordingParts> {
+    if (!this.#recorder.isOn) throw noRecorder()
     await this.ready()
     await this.getScheduler().catch(() => {})
-    const recording = this.#recorder.recording('asked')
-    if (recording !== undefined) return recording
+    const parts = this.#recorder.parts('asked')
+    if (parts !== undefined) return parts
     throw new CllmError('engine_unavailable', 'No engine has been ready yet')
   }
 

@@ -1,6 +1,7 @@
 import { createServer as createPlainServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { Socket } from 'node:net'
+import { setImmediate as afterReading } from 'node:timers'
 
 /** Limits and TLS of connections. */
 export interface ConnectionOptions {
@@ -48,8 +49,7 @@ export function createHttpServer(options: ConnectionOptions, listener: RequestLi
  */
 function closeUnlessHeard(socket: Socket): void {
   const { bytesRead } = socket
-  // After one round of reading.
-  setImmediate(() => {
+  afterReading(() => {
     if (socket.bytesRead === bytesRead) socket.destroy()
   })
 }

@@ -34,18 +34,20 @@ export function nearlyLeastBy(
   workers: readonly WorkerView[],
   costOf: (worker: WorkerView) => number,
 ): WorkerView {
-  const costs = new Map(workers.map((worker) => [worker, costOf(worker)]))
-  const cost = (worker: WorkerView) => costs.get(worker) ?? Infinity
-  const least = Math.min(...costs.values())
-  const good = workers.filter(
-    (worker) => cost(worker) <= (1 + near.share) * least + near.steps * worker.stepMs,
-  )
-  const many = workers[0]!.unseen > 0 ? spread(workers, cost) : []
+  const costs = workers.map(costOf)
+  let least = Infinity
+  for (const cost of costs) least = Math.min(least, cost)
+  const good: number[] = []
+  for (let index = 0; index < workers.length; index++) {
+    const most = (1 + near.share) * least + near.steps * workers[index]!.stepMs
+    if (costs[index]! <= most) good.push(index)
+  }
+  const many = workers[0]!.unseen > 0 ? spread(workers, costs) : []
   if (many.length > good.length) return many[hashOf(id) % many.length]!
   const [one, other] = drawTwo(id, good)
-  const [better, worse] = cost(other) < cost(one) ? [other, one] : [one, other]
-  const areEqual = cost(worse) <= (1 + near.share) * cost(better)
-  return areEqual && isIdler(worse, better) ? worse : better
+  const [better, worse] = costs[other]! < costs[one]! ? [other, one] : [one, other]
+  const areEqual = costs[worse]! <= (1 + near.share) * costs[better]!
+  return workers[areEqual && isIdler(workers[worse]!, workers[better]!) ? worse : better]!
 }
 
 /**
@@ -53,29 +55,23 @@ export function nearlyLeastBy(
  * cost and of what it costs to meet a request of another front, which draws among them at the same time. That
  * takes as long as this request's prompt where nothing of it is held.
  */
-function spread(
-  workers: readonly WorkerView[],
-  cost: (worker: WorkerView) => number,
-): readonly WorkerView[] {
-  const byCost = workers.toSorted((one, other) => cost(one) - cost(other))
+function spread(workers: readonly WorkerView[], costs: readonly number[]): readonly WorkerView[] {
+  const byCost = [...workers.keys()].sort((one, other) => costs[one]! - costs[other]!)
   const { unseen } = workers[0]!
   const promptMs = Math.max(...workers.map(({ firstTokenMs, waitMs }) => firstTokenMs - waitMs))
   let [sum, count, least] = [0, 1, Infinity]
   for (const [index, worker] of byCost.entries()) {
-    sum += cost(worker)
+    sum += costs[worker]!
     const expected = (sum + unseen * promptMs) / (index + 1)
     if (expected > least) break
     count = index + 1
     least = expected
   }
-  return byCost.slice(0, count)
+  return byCost.slice(0, count).map((worker) => workers[worker]!)
 }
 
 /** Two of them that the id names; twice the same one where there is no other. */
-export function drawTwo(
-  id: string,
-  workers: readonly WorkerView[],
-): readonly [WorkerView, WorkerView] {
+export function drawTwo<Worker>(id: string, workers: readonly Worker[]): readonly [Worker, Worker] {
   const hash = hashOf(id)
   const first = hash % workers.length
   const step = 1 + (mixBits(hash) % Math.max(1, workers.length - 1))

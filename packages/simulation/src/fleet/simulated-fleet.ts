@@ -39,6 +39,8 @@ export class SimulatedFleet {
   /** Every engine that there was. */
   readonly engines: Engine[] = []
   readonly #machines: (SimulatedMachine | undefined)[] = []
+  /** Those that live. */
+  readonly #byId = new Map<string, SimulatedMachine>()
   readonly #fronts: readonly SimulatedFront[]
   readonly #open = new Map<string, Placed>()
   readonly #draining = new Set<number>()
@@ -97,6 +99,7 @@ export class SimulatedFleet {
       ...(machines > 1 ? { onReport: (report) => this.#report(index, machine, report) } : {}),
     })
     this.#machines[index] = machine
+    this.#byId.set(id, machine)
     this.#deliver(index, machine, machine.report)
   }
 
@@ -121,7 +124,7 @@ export class SimulatedFleet {
       request: { id, tenant, session, priority, maxTokens, moves, ...prompt },
       isOpen: () => this.#open.has(id),
       onPlaced: (worker, placement) => {
-        const machine = this.#machines.find((one) => one?.id === worker)
+        const machine = this.#byId.get(worker)
         // A front may not have noticed yet that a machine is gone.
         placed.machine = machine ?? this.#lost.get(worker)
         machine?.onPlaced(
@@ -192,6 +195,7 @@ export class SimulatedFleet {
     if (machine === undefined || isLast) return
     const { clock, noticeMs = 1500, restartMs = 30_000 } = this.parts
     this.#machines[index] = undefined
+    this.#byId.delete(machine.id)
     this.#lost.set(machine.id, machine)
     machine.die()
     const now = clock.now()

@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -315,6 +316,21 @@ t.test('a recording is replayed, the same to the byte', async (t) => {
   const share = (tokens: number) => [{ slot: 0, tokens, context: 50 }]
   t.ok(Math.abs(machine.stepMs(share(60)) - 72) < 2, String(machine.stepMs(share(60))))
   t.ok(Math.abs(machine.stepMs(share(1)) - 13) < 1, String(machine.stepMs(share(1))))
+
+  const two = {
+    ...original,
+    engines: 2,
+    steps: original.steps.flatMap((step) => [
+      { ...step, engine: 0 },
+      { ...step, atMs: step.atMs + 1, engine: 1 },
+    ]),
+  }
+  const apart = recordedMachine(two, file).stepMs(share(60)) - machine.stepMs(share(60))
+  t.ok(Math.abs(apart) < 0.1, 'the pauses between steps are those of each engine')
+  const twoFile = join(folder, 'two.json')
+  writeFileSync(twoFile, JSON.stringify(two))
+  t.match(results(await run(['--replay', twoFile, '--json'])), [{ machines: 2, slots: 2 }])
+  t.match(results(await run(['--replay', twoFile, '--json', '--machines', '1'])), [{ machines: 1 }])
 
   const dataset = recordedLoad(original, file)
   const { request } = dataset.item(2)

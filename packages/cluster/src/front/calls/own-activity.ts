@@ -20,3 +20,9 @@ export function ownActivity(
     })),
   }
 }
+
+/** The id here of a request that a worker has under the name of a link; of another front's that which it has there. */
+export function ownId(link: string, ids: ReadonlyMap<string, string>): (id: string) => string {
+  const prefix = `${link}/`
+  return (id) => (id.startsWith(prefix) ? (ids.get(id.slice(prefix.length)) ?? id) : id)
+}

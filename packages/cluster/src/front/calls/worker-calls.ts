@@ -5,12 +5,13 @@ import {
   type FromEngine,
   type ToEngine,
 } from '@cllm/core'
-import type { EngineActivity, EngineStatistics, RequestReport } from '@cllm/core'
+import type { EngineActivity, EngineStatistics, RecordingParts, RequestReport } from '@cllm/core'
 import { type Member, type Members, noWorker } from '../members.js'
 import { Looks } from './looks.js'
 import { mergeActivities } from './merge-activity.js'
+import { mergeRecordings } from './merge-recordings.js'
 import { mergeStatistics, ownStatistics } from './merge-statistics.js'
-import { ownActivity } from './own-activity.js'
+import { ownActivity, ownId } from './own-activity.js'
 import { patient, PatientCalls } from './patient-calls.js'
 import type { Placing } from '../placing/placing.js'
 import type { Sleep } from '../sleep-watch.js'
@@ -27,7 +28,7 @@ interface Call {
 type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
 
 /** Calls whose answer does without a worker that cannot give any. */
-const partial: ReadonlySet<EngineCallName> = new Set(['statistics', 'activity'])
+const partial: ReadonlySet<EngineCallName> = new Set(['statistics', 'activity', 'recordingParts'])
 
 /** What the calls need of their front. */
 export interface CallingFront {
@@ -69,6 +70,7 @@ export class WorkerCalls {
     try {
       if (message.name === 'explain') this.#explain(message)
       else if (message.name === 'activity') this.#activity(message)
+      else if (message.name === 'recordingParts') this.#recordings(message)
       else if (message.name === 'slotAction') this.#slotAction(message)
       else if (message.name === 'statistics') this.#statisticsOfAll(message)
       else if (message.name === 'cache') this.#send(message, this.#known(), (lists) => lists.flat())
@@ -209,16 +211,29 @@ export class WorkerCalls {
           const activity = answers.get(record.id) as EngineActivity | undefined
           if (activity === undefined) return []
           look.set(record.id, activity.cursor)
-          const prefix = `${link.id}/`
-          const own = ownActivity(activity, (id) =>
-            id.startsWith(prefix) ? (ids.get(id.slice(prefix.length)) ?? id) : id,
-          )
-          return [own]
+          return [ownActivity(activity, ownId(link.id, ids))]
         })
         return mergeActivities(all, this.#looks.add(look))
       },
       ({ record }) => ({ ...message, arguments: [since?.get(record.id)] }),
     )
+  }
+
+  /** All workers together, as {@link #activity}. */
+  #recordings(message: Call['message']): void {
+    const members = this.#known()
+    this.#send(message, members, (_, answers) => {
+      const ids = this.placing.idsByWire()
+      const all = members.flatMap(({ record, link }) => {
+        const parts = answers.get(record.id) as RecordingParts | undefined
+        if (parts === undefined) return []
+        const toOwn = ownId(link.id, ids)
+        return [
+          { ...parts, arrivals: parts.arrivals.map((one) => ({ ...one, id: toOwn(one.id) })) },
+        ]
+      })
+      return mergeRecordings(all)
+    })
   }
 
   #send(

@@ -11,6 +11,8 @@ export class PlacedRequest {
   /** The worker that has it, and its id there: another one at each worker, so that an old one is not heard. */
   worker: string | undefined
   wireId: string | undefined
+  /** All that it had, the last one last. */
+  readonly wireIds: string[] = []
   /** How often it went on at another worker. */
   moves = 0
   /** How often it lost its worker. */

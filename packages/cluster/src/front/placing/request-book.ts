@@ -43,8 +43,8 @@ export class RequestBook {
   /** The ids of all requests by those that their workers have. */
   idsByWire(): ReadonlyMap<string, string> {
     const ids = new Map<string, string>()
-    for (const { wireId, id } of [...this.#ended.values(), ...this.#requests.values()]) {
-      if (wireId !== undefined) ids.set(wireId, id)
+    for (const { wireIds, id } of [...this.#ended.values(), ...this.#requests.values()]) {
+      for (const wireId of wireIds) ids.set(wireId, id)
     }
     return ids
   }
@@ -58,6 +58,7 @@ export class RequestBook {
     const wireId = String(++this.#placements)
     placed.worker = worker
     placed.wireId = wireId
+    placed.wireIds.push(wireId)
     this.#onWire.set(wireId, placed)
     return wireId
   }

@@ -18,6 +18,8 @@ export interface RecordedStep {
   readonly chunks: readonly (readonly [tokens: number, context: number])[]
   /** Of the requests that decode, those with drafts; absent: none. */
   readonly drafts?: RecordedDrafts
+  /** The number of the engine that computed it, from 0; absent where there is one. */
+  readonly engine?: number
 }
 
 /** The drafts of a step: sums over its requests. */
@@ -67,6 +69,8 @@ export interface EngineChange {
   readonly change: 'ready' | 'gone'
   /** Why it is gone. */
   readonly reason?: string
+  /** The number of the engine, from 0; absent where there is one. */
+  readonly engine?: number
 }
 
 /** What the flight recorder has of the last minutes: enough to simulate them with any policy. */
@@ -81,7 +85,10 @@ export interface Recording {
   /** How long it is. */
   readonly durationMs: number
   readonly model: string
+  /** Of each engine. */
   readonly limits: BackendLimits
+  /** Engines that it is of, which share the requests; absent: one. */
+  readonly engines?: number
   /** The policy that was in force at the end. */
   readonly policy: string
   readonly policyOptions: Readonly<Record<string, unknown>>

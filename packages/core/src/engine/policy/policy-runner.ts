@@ -154,8 +154,9 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     const { batchSize } = state.limits
     let plan: Plan
     try {
-      plan = policy.plan({ ...state, running: running.list })
-      checkPlan(policy, plan, { ...state, waiting, running, batchSize })
+      const { now, freeSlots, limits } = state
+      plan = policy.plan({ now, waiting: state.waiting, running: running.list, freeSlots, limits })
+      checkPlan(policy, plan, { now, freeSlots, waiting, running, batchSize })
     } catch (error) {
       if (CllmError.isInstance(error) && error.details.policy === policy.name) throw error
       throw failed(policy.name, `threw: ${String(error)}`, error)

@@ -14,6 +14,8 @@ import { madeRequests } from './load/made-load.js'
 export interface OpenJob {
   readonly machine: MachineModel
   readonly requests: readonly SimulatedRequest[]
+  /** Machines that share them. */
+  readonly machines: number
   /** Tokens that a slot has room for. */
   readonly contextSize: number
   /** Tokens of a step. */
@@ -31,6 +33,7 @@ export function openJob(job: LabJob): OpenJob {
   return {
     requests,
     machine: machineOf(job, recording),
+    machines: recording?.engines ?? 1,
     contextSize: limits.contextSize,
     batchSize: Math.max(limits.batchSize, job.slots),
   }

@@ -30,7 +30,7 @@ type Flags = ReturnType<typeof parseFlags<typeof simulationFlags>>
  * @throws `invalid_configuration` for contradictory flags, `invalid_dataset` for an invalid file
  */
 export function readSimulation(flags: Flags, factory: PolicyFactory): SimulationSetup {
-  const { seed, machines, router, slo } = flags
+  const { seed, router, slo } = flags
   if (flags.trace !== undefined && flags.dataset !== undefined) {
     throw wrong('--trace and --dataset: expected one of them, got both')
   }
@@ -46,6 +46,7 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     ...(flags.tenants === undefined ? {} : { tenants: flags.tenants }),
   }
   const limits = replayed?.limits
+  const machines = flags.machines ?? replayed?.engines ?? 1
   const contextSize = flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests)
   const { 'kv-tokens': kvTokens, speculative: acceptance, draft: draftShare } = flags
   if (draftShare !== undefined && acceptance === undefined) {
@@ -63,15 +64,15 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
     ...defined({ acceptance, draftShare, kvTokens }),
     machines,
-    ...readFleet(flags, factory),
+    ...readFleet(flags, machines, factory),
     router,
     slo,
   }
 }
 
 /** The router, checked before anything is simulated, and what happens to the machines. */
-function readFleet(flags: Flags, factory: PolicyFactory) {
-  const { machines, router, fronts, 'view-age': viewAgeMs, deaths, spread, drain: drains } = flags
+function readFleet(flags: Flags, machines: number, factory: PolicyFactory) {
+  const { router, fronts, 'view-age': viewAgeMs, deaths, spread, drain: drains } = flags
   const { name, options } = readNamed('--router', router)
   const { routers = { create: createBuiltIn } } = factory
   const createRouter = () => routers.create(name, options)
@@ -127,6 +128,7 @@ function readReplay({ replay, trace, dataset }: Flags) {
   const recording = readRecording(replay)
   return {
     limits: recording.limits,
+    engines: recording.engines,
     dataset: recordedLoad(recording, replay),
     machine: () => recordedMachine(recording, replay),
   }

@@ -37,7 +37,11 @@ export const simulationFlags = {
     `Cost model: ${machineNames.join(', ')}, or a file from cllm bench calibrate`,
     text,
   ),
-  machines: one('N', 'Machines that share the load (default 1)', integer(1, 4096), 1),
+  machines: one(
+    'N',
+    'Machines that share the load (default: engines of --replay, else 1)',
+    integer(1, 4096),
+  ),
   router: one(
     'NAME',
     `Chooses each request's machine, of docs/cluster.md (default ${defaultRouterName})`,
