@@ -1,5 +1,5 @@
 import type { SchedulerState, SequenceView } from '@cllm/core'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import t from 'tap'
 import { StepGroups, stepsPerTurn } from '../../src/policy/step-groups.js'
 import { sequenceOf } from '../sequences.js'
