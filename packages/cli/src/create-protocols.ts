@@ -51,9 +51,9 @@ function namesOf({ server, cluster }: LoadedConfig['config']) {
 }
 
 /** The protocols that need a folder, where they have one. */
-function foldersOf({ batches, usage }: LoadedConfig['config']['server']) {
+function foldersOf({ batches, batch_share: share, usage }: LoadedConfig['config']['server']) {
   return {
-    ...(batches !== null && { batches: { folder: batches } }),
+    ...(batches !== null && { batches: { folder: batches, share } }),
     ...(usage !== null && { usage: { folder: usage } }),
   }
 }

@@ -281,6 +281,8 @@ export interface LlamaRuntime {
   /** Cores that are useful for matrix multiplication. */
   readonly mathCores: number
   freeMemory(): Promise<FreeMemory>
+  /** The names of the GPUs. */
+  gpuNames(): Promise<readonly string[]>
   /** Compiles a template with llama.cpp's own Jinja. Throws when it is none. */
   compileJinja(source: string): JinjaTemplate
   loadModel(options: LoadModelOptions & { readonly path: 'addon' }): Promise<AddonLoadedModel>

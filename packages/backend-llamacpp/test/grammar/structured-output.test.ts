@@ -227,6 +227,7 @@ t.test('what zod, pydantic and OpenAPI tools write', async (t) => {
       z.object({ k: z.literal('b'), w: z.boolean().optional() }),
     ]),
     nothing: z.object({ a: z.int32(), n: z.never().optional() }),
+    'numeric keys': z.record(z.int32(), z.boolean()),
   }
   const name = { type: 'string', maxLength: 8 } as const
   const tools: Readonly<Record<string, Exclude<JsonSchema, boolean>>> = {
@@ -266,6 +267,20 @@ t.test('what zod, pydantic and OpenAPI tools write', async (t) => {
         },
       ],
     },
+    "a Decimal's digits, and its limits": {
+      anyOf: [
+        { type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 100 },
+        { type: 'string', pattern: '^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d{0,2}0*$' },
+      ],
+    },
+    'keys of a pattern and a length': {
+      type: 'object',
+      patternProperties: { '^[a-z]{2,4}$': { type: 'boolean' } },
+      propertyNames: { maxLength: 3 },
+      additionalProperties: false,
+      minProperties: 1,
+      maxProperties: 1,
+    },
     'what contains': { type: 'array', contains: { const: 1 }, maxItems: 3 },
     dependent: {
       properties: { a: { const: 1 }, b: { const: 2 } },
@@ -304,6 +319,48 @@ t.test('what zod, pydantic and OpenAPI tools write', async (t) => {
         discriminator: { propertyName: 'kind', mapping: { a: '#/$defs/A', b: '#/$defs/B' } },
       },
       accepts: (value: unknown) => ['a', 'b'].includes((value as { kind: string }).kind),
+    },
+    {
+      title: 'keys of an enum of integers, as pydantic writes it',
+      schema: {
+        $defs: { N: { type: 'integer', enum: [1, 2] } },
+        type: 'object',
+        additionalProperties: { type: 'boolean' },
+        propertyNames: { $ref: '#/$defs/N' },
+        minProperties: 1,
+      },
+      accepts: (value: unknown) => {
+        const names = Object.keys(value as object)
+        return names.length > 0 && names.every((key) => ['1', '2'].includes(key))
+      },
+    },
+    {
+      title: 'digits of a Decimal',
+      schema: {
+        anyOf: [
+          { type: 'number' },
+          {
+            type: 'string',
+            pattern: '^(?!^[-+.]*$)[+-]?0*(?:\\d{0,4}|(?=[\\d.]{1,7}0*$)\\d{0,4}\\.\\d{0,2}0*$)',
+          },
+        ],
+      },
+      accepts: (value: unknown) => /^-?\d{1,4}(\.\d{1,2})?$/.test(String(value)),
+    },
+    {
+      title: 'all digits of a Decimal',
+      schema: {
+        anyOf: [
+          { type: 'number', multipleOf: 3 },
+          {
+            type: 'string',
+            pattern: '^(?!^[-+.]*$)[+-]?0*(?:\\d{0,3}|(?=[\\d.]{1,4}0*$)\\d*\\.\\d*0*$)',
+          },
+          { type: 'null' },
+        ],
+      },
+      accepts: (value: unknown) =>
+        value === null || (Number.isInteger(value) && Math.abs(Number(value)) < 1000),
     },
     {
       title: 'networks',

@@ -62,7 +62,10 @@ function stepOf(
     const planned = batching.plan(view.state, view.next)
     const step = { ...planned, admit: view.withOthers(planned.admit) }
     if (step.run.length > 0) {
-      groups.ran(view.group)
+      groups.ran(
+        view.group,
+        step.run.some(({ tokens }) => tokens > 1),
+      )
       return step
     }
     first ??= step

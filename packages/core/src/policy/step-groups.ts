@@ -11,19 +11,36 @@ export interface GroupView {
   readonly withOthers: (admit: readonly string[]) => readonly string[]
 }
 
+/** Steps of a turn: what a change of adapters costs is shared by so many. */
+export const stepsPerTurn = 4
+
 /**
- * Narrows a state to one step group. The groups that run take turns, one step each, so that none waits
- * longer than for one step of each other one. Which request gets a free slot is the order's decision
+ * Narrows a state to one step group. The groups that run take turns of {@link stepsPerTurn} steps, so that
+ * none waits longer than for one turn of each other one. Which request gets a free slot is the order's decision
  * alone: one of another group gets it, too, and is computed when it is its group's turn.
  */
 export class StepGroups {
-  /** By their turns: the one that ran last is at the end. */
+  /** By their turns: the one whose turn has ended last is at the end. */
   #turns: readonly Group[] = []
+  /** The one that ran last, and the steps of its turn so far. */
+  #last: { readonly group: Group; readonly steps: number } | undefined
 
-  /** The group runs in this step. */
-  ran(group: Group): void {
-    if (this.#turns.at(-1) === group) return
-    this.#turns = [...this.#turns.filter((other) => other !== group), group]
+  /**
+   * The group runs in this step.
+   *
+   * @param isLong - whether the step computes prompts: then it is a turn of its own
+   */
+  ran(group: Group, isLong: boolean): void {
+    const last = this.#last
+    const isSame = last !== undefined && last.group === group
+    const steps = isSame ? last.steps + 1 : 1
+    const others = this.#turns.filter((other) => other !== group)
+    // one whose turn another one took, as it had nothing to run, waits for the next
+    const left = isSame || last === undefined || !others.includes(last.group) ? [] : [last.group]
+    const waiting = [...others.filter((other) => !left.includes(other)), ...left]
+    const isOver = isLong || steps >= stepsPerTurn
+    this.#last = isOver ? undefined : { group, steps }
+    this.#turns = isOver ? [...waiting, group] : [group, ...waiting]
   }
 
   /**

@@ -1,6 +1,7 @@
 import type { SchedulerState, SequenceView } from '@cllm/core'
+import * as fc from 'fast-check'
 import t from 'tap'
-import { StepGroups } from '../../src/policy/step-groups.js'
+import { StepGroups, stepsPerTurn } from '../../src/policy/step-groups.js'
 import { sequenceOf } from '../sequences.js'
 
 const of = (id: string): SequenceView => {
@@ -20,9 +21,9 @@ function stateOf(running: string, waiting: string, freeSlots: number): Scheduler
 }
 
 /** The group whose turn it is, with what runs, what it may admit, and what is admitted in all. */
-function turn(groups: StepGroups, state: SchedulerState, inGroups = false) {
+function turn(groups: StepGroups, state: SchedulerState, inGroups = false, isLong = true) {
   for (const view of groups.views(state, state.waiting, inGroups)) {
-    groups.ran(view.group)
+    groups.ran(view.group, isLong)
     const ids = (list: Iterable<SequenceView>) => [...list].map(({ id }) => id).join(' ')
     const running = ids(view.state.running)
     const next = ids(view.next)
@@ -44,6 +45,48 @@ t.test('groups that run take turns, whoever comes and goes', (t) => {
   t.equal(turn(groups, stateOf('f1 b1 a1 e1', '', 0))?.running, 'b1')
   t.equal(turn(groups, stateOf('f1 b1 a1', '', 0))?.running, 'a1')
   t.end()
+})
+
+t.test('a turn is a few steps of decoding, or one that computes prompts', async (t) => {
+  const groups = new StepGroups()
+  const state = stateOf('a1 b1', '', 0)
+  const seen = (isLong: boolean) => turn(groups, state, false, isLong)?.running[0]
+  t.same(
+    Array.from({ length: 9 }, () => seen(false)).join(''),
+    'a'.repeat(stepsPerTurn) + 'b'.repeat(stepsPerTurn) + 'a',
+  )
+  t.equal(seen(true), 'a')
+  t.equal(seen(false), 'b', 'the turn has ended with the prompt')
+
+  const names = ['a', 'b', 'c', 'd', 'e']
+  const step = fc.record({
+    running: fc.subarray(names, { minLength: 1 }),
+    idle: fc.subarray(names, { maxLength: 2 }),
+    isLong: fc.boolean(),
+  })
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 150 }), (steps) => {
+      const taking = new StepGroups()
+      /** Steps that each group was passed over in, though it could run, since it ran or came. */
+      const waited = new Map<string, number>()
+      for (const { running, idle, isLong } of steps) {
+        const able = running.filter((name) => !idle.includes(name))
+        for (const name of waited.keys()) if (!running.includes(name)) waited.delete(name)
+        const given = stateOf(running.map((name) => `${name}1`).join(' '), '', 0)
+        for (const { group } of taking.views(given, given.waiting, false)) {
+          if (group === undefined || !able.includes(group)) continue
+          taking.ran(group, isLong)
+          for (const name of able) waited.set(name, (waited.get(name) ?? 0) + 1)
+          waited.set(group, 0)
+          break
+        }
+        for (const [name, count] of waited) {
+          if (count > stepsPerTurn * (names.length - 1)) throw new Error(`${name}: ${count}`)
+        }
+      }
+    }),
+    { seed: 11, numRuns: 300 },
+  )
 })
 
 t.test('free slots go by the order, whosever turn it is', (t) => {

@@ -14,9 +14,12 @@ import { batchRoutes } from './batch-routes.js'
 import { fileRoutes } from './file-routes.js'
 import { lineSender } from './lines/line-sender.js'
 import type { BatchJobsParts, OpenBatches, SharedBatches } from './shared-batches.js'
-import { openGate, SlackGate } from './lines/slack-gate.js'
+import { type Gate, openGate, SlackGate } from './lines/slack-gate.js'
 import { yieldingEngines } from './lines/yielding-engines.js'
 import { StreamSessions } from '../stream/resume/stream-sessions.js'
+
+/** Of the time, while clients never stop. */
+const defaultShare = 0.05
 
 const optionsSchema = z.strictObject({
   folder: z
@@ -25,6 +28,12 @@ const optionsSchema = z.strictObject({
     .optional()
     .describe('Where files and batches are kept; without one there are none.'),
   concurrency: z.int().min(1).default(8).describe('Lines that are computed at a time.'),
+  share: z
+    .number()
+    .min(0)
+    .max(0.5)
+    .default(defaultShare)
+    .describe('Of the time, while clients never stop; 0: they have all of it.'),
   fileLimitBytes: z
     .int()
     .min(1)
@@ -38,6 +47,8 @@ export interface BatchesProtocolOptions {
   readonly folder?: string
   /** Lines that are computed at a time; default 8. */
   readonly concurrency?: number
+  /** Of the time that batches get on a server where clients never stop, from 0 to 0.5; default 0.05. */
+  readonly share?: number
   /** Default 100 MiB. */
   readonly fileLimitBytes?: number
   /** What keeps and runs the batches of several servers together; instead of a folder of this one's. */
@@ -50,16 +61,18 @@ const routes = [...fileRoutes, ...batchRoutes]
 
 /**
  * OpenAI's batches (`/v1/files`, `/v1/batches`): lines of a file that are computed while no client waits
- * for anything else, and leave the engine as soon as one does. A batch survives a restart.
+ * for anything else, and leave the engine as soon as one does; where clients never stop, in a share of
+ * the time. A batch survives a restart.
  */
 export function batchesProtocol({
   folder: path,
   shared,
   concurrency = 8,
+  share = defaultShare,
   fileLimitBytes = 100 * 1024 * 1024,
   lines = openAiProtocol(),
 }: BatchesProtocolOptions): KoaProtocol {
-  const gate = new SlackGate()
+  let gate: Gate = openGate
   let context: TransportContext | undefined
   return {
     name: 'batches',
@@ -69,7 +82,9 @@ export function batchesProtocol({
       context = given
       // Clients of other servers count as well: the engines themselves make room for them.
       if (shared !== undefined) return directory
-      return observeEngines(directory, gate, given.clock)
+      const slack = new SlackGate({ clock: given.clock, share })
+      gate = slack
+      return observeEngines(directory, slack, given.clock)
     },
     mount(router: KoaRouter, directory: EngineDirectory) {
       if (context === undefined) throw new Error('batches: mounted before it saw the engines')
@@ -85,8 +100,7 @@ export function batchesProtocol({
         streamLimitBytes: bodyLimitBytes,
         streams: new StreamSessions(clock),
       }
-      const isShared = shared !== undefined
-      const engines = yieldingEngines(directory, isShared ? openGate : gate, context)
+      const engines = yieldingEngines(directory, gate, context)
       const send = lineSender(lines, engines, services)
       const parts = { send, clock, random, logger, concurrency }
       const { store, jobs } = shared?.open(parts) ?? inFolder(path, parts)

@@ -211,6 +211,57 @@ t.test("a batch is its tenant's, and can be cancelled", async (t) => {
   t.equal((await cancel()).status, 400)
 })
 
+t.test('where clients never stop, a batch gets its share of the time', async (t) => {
+  const clock = new SimulatedClock(1000)
+  const pass = async (ms: number) =>
+    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+  const gate = new SlackGate({ clock, share: 0.1 })
+  const token = { type: 'token' } as GenerateEvent
+  const first = gate.onSubmit()
+  t.notOk(gate.isOpen)
+  await pass(950)
+  t.notOk(gate.isOpen, 'the window is due, and a client waits for its first token')
+  first.onEvent(token, clock.now())
+  t.ok(gate.isOpen)
+  await pass(40)
+  const closed: number[] = []
+  gate.onClosed(() => closed.push(clock.now()))
+  const second = gate.onSubmit()
+  t.notOk(gate.isOpen, 'a new client closes it')
+  t.equal(closed.length, 1)
+  await pass(10)
+  second.onEvent(token, clock.now())
+  await pass(50)
+  t.ok(gate.isOpen, 'then it goes on')
+  await pass(20)
+  t.notOk(gate.isOpen, 'for what was left')
+
+  let open = 0
+  for (let at = 0; at < 20_000; at += 10) {
+    await pass(10)
+    if (gate.isOpen) open += 10
+  }
+  t.ok(open > 1500 && open < 2500, `${open} of 20,000 ms`)
+
+  const late = gate.onSubmit()
+  let isForced = false
+  for (let at = 0; at < 3000 && !isForced; at += 10) {
+    await pass(10)
+    isForced = gate.isOpen
+  }
+  t.ok(isForced, 'a client that never gets its first token does not close it for ever')
+  for (const watch of [late, second]) watch.onEnd(clock.now())
+  await pass(200)
+  t.notOk(gate.isOpen)
+  first.onEnd(clock.now())
+  t.ok(gate.isOpen, 'nobody waits')
+
+  const never = new SlackGate({ clock, share: 0 })
+  never.onSubmit().onEvent(token, clock.now())
+  await pass(50_000)
+  t.notOk(never.isOpen)
+})
+
 t.test('a batch leaves the engine when a client comes, and goes on the same', async (t) => {
   const clock = new SimulatedClock(1000)
   const backend = new FakeBackend({ clock, stepMs: () => 10, slots: 4 })

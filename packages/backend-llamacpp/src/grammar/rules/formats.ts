@@ -1,5 +1,7 @@
-const year = '[0-9]{4}'
-const leapYear = '(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)'
+// from 1000 to 2099: a year that dates of most people are in, and that all validators know
+const century = '(?:1[0-9]|20)'
+const year = `${century}[0-9]{2}`
+const leapYear = `(?:${century}(?:0[48]|[2468][048]|[13579][26])|(?:1[26]|20)00)`
 const days = [
   `${year}-(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])`,
   `${year}-(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)`,

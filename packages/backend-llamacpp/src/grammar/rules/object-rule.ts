@@ -1,15 +1,16 @@
-import { accepts } from '../schema/accepts.js'
+import { acceptsName, isOfNumbers } from '../schema/accepts.js'
 import { literal } from '../gbnf/gbnf-writer.js'
-import type { Facts } from '../schema/facts.js'
+import { type Facts, factsOf } from '../schema/facts.js'
 import { jsonRule } from './json-rules.js'
 import { keyRule } from './key-rule.js'
 import { freeKeys, listedNames } from './property-names.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
 import { refusedSchema } from '../refuse.js'
+import { alternativesOf } from '../schema/schema-alternatives.js'
 import type { SchemaCompiler } from '../schema/schema-compiler.js'
 import type { Conjunction } from '../schema/schema-document.js'
-import { pointerOf } from './string-rule.js'
+import { pointerOf, stringRule } from './string-rule.js'
 import { type Member, writeMembers } from './write-members.js'
 
 /** Further properties that must come are told apart by their first letters. */
@@ -22,7 +23,7 @@ export function objectRule(compiler: SchemaCompiler, facts: Facts): string | und
   jsonRule(writer, 'ws')
   const members: Member[] = []
   const add = (name: string, all: Conjunction): boolean => {
-    const value = accepts(document, names, name) ? compiler.compile(all) : undefined
+    const value = acceptsName(document, names, name) ? compiler.compile(all) : undefined
     const isRequired = required.has(name)
     if (value === undefined) return !isRequired
     const rule = writer.rule(`${literal(JSON.stringify(name))} ":" ws ${value}`)
@@ -58,7 +59,6 @@ function othersRule(compiler: SchemaCompiler, facts: Facts): string | undefined 
 function patternedRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
   const { writer, document } = compiler
   const pointer = pointerOf(facts, 'patternProperties')
-  if (facts.names.length > 0) return undefined
   // a name may match several patterns, and one that is named as well
   const value = compiler.compile([...facts.patterned.values()].flat())
   const free = [...facts.patterned.keys()].filter((pattern) =>
@@ -66,12 +66,27 @@ function patternedRule(compiler: SchemaCompiler, facts: Facts): string | undefin
   )
   if (value === undefined || free.length === 0) return undefined
   try {
-    const keys = free.map((pattern) => patternRule(writer, pattern, { min: 0, max: Infinity }))
-    return writer.rule(`"\\"" (${keys.join(' | ')}) "\\"" ":" ws ${value}`)
+    const keys = free.flatMap((pattern) => keysLike(compiler, facts, pattern))
+    if (keys.length === 0) return undefined
+    return writer.rule(`(${keys.join(' | ')}) ":" ws ${value}`)
   } catch (error) {
     if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
     throw error
   }
+}
+
+/** Names that match a pattern, and keep to what is said of all names. */
+function keysLike(compiler: SchemaCompiler, { names }: Facts, pattern: string): string[] {
+  const { writer, document } = compiler
+  if (names.length === 0) {
+    return [`"\\"" ${patternRule(writer, pattern, { min: 0, max: Infinity })} "\\""`]
+  }
+  return alternativesOf(document, names).flatMap((way) => {
+    const facts = factsOf(document, way)
+    const { patterns } = facts
+    if (isOfNumbers(facts)) return []
+    return stringRule(compiler, { ...facts, patterns: [...patterns, pattern] }) ?? []
+  })
 }
 
 /** Properties without names of their own that must come, each with a name that no other has. */

@@ -13,6 +13,21 @@ export function accepts(document: SchemaDocument, all: Conjunction, value: unkno
   )
 }
 
+/** Whether a schema of names is one of numbers, as zod has it for numeric keys: names then spell one. */
+export const isOfNumbers = ({ types = [] }: Facts): boolean =>
+  types.includes('number') && !types.includes('string')
+
+const spelled = /^(?:0|-?[1-9][0-9]{0,14})$/
+
+/** Whether a property may have this name. */
+export function acceptsName(document: SchemaDocument, names: Conjunction, name: string): boolean {
+  return alternativesOf(document, names).some((way) => {
+    const facts = factsOf(document, way)
+    if (!isOfNumbers(facts)) return keepsTo(document, facts, name)
+    return spelled.test(name) && keepsTo(document, facts, Number(name))
+  })
+}
+
 /** Whether a value keeps to all that is said of it. */
 export function keepsTo(document: SchemaDocument, facts: Facts, value: unknown): boolean {
   const { types, values } = facts
@@ -35,7 +50,8 @@ export function keepsTo(document: SchemaDocument, facts: Facts, value: unknown):
   if (members.length < minProperties || members.length > maxProperties) return false
   return members.every(
     ([name, member]) =>
-      accepts(document, names, name) && accepts(document, memberOf(document, facts, name), member),
+      acceptsName(document, names, name) &&
+      accepts(document, memberOf(document, facts, name), member),
   )
 }
 

@@ -1,4 +1,5 @@
 import { refusedSchema } from '../refuse.js'
+import { readDecimal } from './read-decimal.js'
 
 type Keywords = Readonly<Record<string, unknown>>
 
@@ -44,7 +45,7 @@ export function readDialects(pointer: string, schema: Keywords): false | Keyword
   }
   const kept = Object.fromEntries(Object.entries(schema).filter(([name]) => !others.has(name)))
   return {
-    ...kept,
+    ...readDecimal(kept),
     ...nullableType(schema),
     ...oldLimits(schema),
     ...oldItems(schema),

@@ -55,7 +55,7 @@ export const schemaKeywords = {
   ),
   propertyNames: keyword(
     schema,
-    'Names from an `enum` are written in its order. Other names are not written beside `properties`.',
+    'Names from an `enum` are written in its order, names of integers as zod and pydantic mean them. Other names are not written beside `properties`.',
   ),
   minProperties: keyword(count, 'Up to 26 more than `properties` names.'),
   maxProperties: keyword(count, 'Any number.'),

@@ -6,7 +6,10 @@ import type { GpuKind, LlamaRuntime } from '../native.js'
 import type { Llama, LlamaLogLevel } from '../node-llama-cpp.js'
 
 /** llama.cpp as it was opened. */
-export interface OpenedLlama extends Pick<LlamaRuntime, 'gpu' | 'mathCores' | 'freeMemory'> {
+export interface OpenedLlama extends Pick<
+  LlamaRuntime,
+  'gpu' | 'mathCores' | 'freeMemory' | 'gpuNames'
+> {
   readonly bindings: Bindings
   /** node-llama-cpp itself, which is loaded where it is needed. */
   llama(): Promise<Llama>
@@ -28,6 +31,7 @@ export async function openForCpu(log: LlamaLog): Promise<OpenedLlama> {
       vram: 0,
       unified: false,
     }),
+    gpuNames: async () => [],
     llama: async () => await llamaOn(addon, log),
   }
 }
@@ -66,6 +70,7 @@ export async function openWhole(
       const { free: vram, unifiedSize } = await llama.getVramState()
       return { ram, vram, unified: unifiedSize > 0 }
     },
+    gpuNames: async () => (llama.gpu === false ? [] : await llama.getGpuDeviceNames()),
     llama: () => Promise.resolve(llama),
   }
 }

@@ -1,4 +1,4 @@
-import { gpuInUse, type ModelShape } from '@cllm/backend-llamacpp'
+import { gpuDevices, type GpuDevices, type ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError, silentLogger } from '@cllm/core'
 import Table from 'cli-table3'
 import { loadConfig } from '../../config/load-config.js'
@@ -6,14 +6,20 @@ import { availableMemory } from '../../engine/memory/available-memory.js'
 import { memoryFor } from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { defineCommand } from '../flags/define-command.js'
-import { toggle } from '../flags/flags.js'
+import { one, toggle } from '../flags/flags.js'
+import { integer } from '../flags/values.js'
+import { fitsOn, layersOf, mostLayers } from '../../models/catalog/gpu-layers.js'
 import { knownModel } from '../../models/catalog/known-model.js'
 import { configFlag, configFlags, modelsFolder } from './models-folder.js'
 
 const slotCounts = [1, 2, 4, 8, 16] as const
 const least = 2048
 
-const flags = { json: toggle('Print JSON'), config: configFlag }
+const flags = {
+  'gpu-layers': one('N', 'Tell what fits with so many layers on the GPU', integer(0)),
+  json: toggle('Print JSON'),
+  config: configFlag,
+}
 
 /** `cllm fit` */
 export const run = defineCommand({
@@ -21,7 +27,8 @@ export const run = defineCommand({
   doc: `
 Shows how much memory a model takes here: by context, in tokens per slot, and by number of slots.
 The model is a name of the catalog, downloaded or not, or a file. Figures are with a KV cache in
-f16; \`cllm serve --kv-cache-type q8_0\` takes half as much for it.`,
+f16; \`cllm serve --kv-cache-type q8_0\` takes half as much for it. Where there is a GPU, the most
+layers that fit on it are shown, or with \`--gpu-layers\` what fits with so many.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
     const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
@@ -31,16 +38,22 @@ f16; \`cllm serve --kv-cache-type q8_0\` takes half as much for it.`,
       throw new CllmError('model_unavailable', message)
     }
     const available = availableMemory()
-    const gpu = await gpuInUse(loaded.config.engine.gpu, silentLogger)
+    const devices = await gpuDevices(loaded.config.engine.gpu, silentLogger)
+    const asked = flags['gpu-layers']
     const rows = contextsOf(shape).map((contextSize) => ({
       contextSize,
       memory: slotCounts.map((slots) => memoryFor(shape, slots, contextSize)),
+      ...(devices && {
+        gpuLayers: gpuLayersFor(shape, contextSize, { devices, available, asked }),
+      }),
     }))
     if (flags.json) {
       const fits = {
         model: name,
         available,
-        gpu,
+        gpu: devices?.kind ?? false,
+        ...(devices && { devices: devices.names, gpuMemory: devices.free.vram }),
+        layers: layersOf(shape),
         weights: shape.sizeBytes,
         slots: slotCounts,
         rows,
@@ -53,19 +66,58 @@ f16; \`cllm serve --kv-cache-type q8_0\` takes half as much for it.`,
       ...slotCounts.map((slots) => `${slots} slot${slots > 1 ? 's' : ''}`),
     ]
     const table = new Table({ head, style: { head: [], border: [], compact: true } })
-    for (const { contextSize, memory } of rows) {
-      const cells = memory.map((bytes) => `${formatBytes(bytes)} ${bytes <= available ? '✓' : '✗'}`)
+    for (const { contextSize, memory, gpuLayers } of rows) {
+      const cells = memory.map((bytes, index) => {
+        const size = formatBytes(bytes)
+        if (gpuLayers === undefined) return `${size} ${bytes <= available ? '✓' : '✗'}`
+        const most = gpuLayers[index] ?? undefined
+        if (most === undefined) return `${size} ✗`
+        return asked === undefined ? `${size} ${most}/${layersOf(shape)}` : `${size} ✓`
+      })
       table.push([contextSize.toLocaleString('en'), ...cells])
     }
-    const graphics =
-      gpu === false ? 'no GPU is used' : `a GPU (${gpu}) is used, whose memory comes on top`
     io.stdout.write(
-      `${name}: ${formatBytes(shape.sizeBytes)} of weights; ✓ fits into the ` +
-        `${formatBytes(available)} of memory here, ✗ does not; ${graphics}\n${table.toString()}\n`,
+      `${name}: ${formatBytes(shape.sizeBytes)} of weights; ${legend(available, devices)}\n` +
+        `${table.toString()}\n`,
     )
     return 0
   },
 })
+
+/**
+ * The most layers that fit on the GPUs, for each number of slots; null: it does not fit at all, or not
+ * with as many as are asked for.
+ */
+export const gpuLayersFor = (
+  shape: ModelShape,
+  contextSize: number,
+  { devices, available, asked }: GpuQuestion,
+): readonly (number | null)[] =>
+  slotCounts.map((slots) => {
+    const place = { ram: available, gpu: devices.free }
+    const settings = { slots, contextSize }
+    if (asked === undefined) return mostLayers(shape, settings, place) ?? null
+    const layers = Math.min(asked, layersOf(shape))
+    return fitsOn(shape, layers, settings, place) ? layers : null
+  })
+
+interface GpuQuestion {
+  readonly devices: GpuDevices
+  /** Bytes of RAM. */
+  readonly available: number
+  /** Layers on the GPUs; undefined: as many as fit. */
+  readonly asked?: number | undefined
+}
+
+function legend(available: number, devices: GpuDevices | undefined): string {
+  const memory = `${formatBytes(available)} of memory here`
+  if (devices === undefined) return `✓ fits into the ${memory}, ✗ does not; no GPU is used`
+  const { names, free, kind } = devices
+  return (
+    `layers that fit on ${names.join(' and ') || 'the GPU'} (${kind}, ${formatBytes(free.vram)} ` +
+    `free; the rest in the ${memory}), for \`--gpu-layers\`; ✗ does not fit`
+  )
+}
 
 /** Powers of two up to the training context, and that. */
 function contextsOf({ trainingContext }: ModelShape): number[] {

@@ -68,6 +68,15 @@ export const serverOptions = {
       'waits; it holds prompts and answers. Without one there are no batches.',
     arg: 'batches',
   }),
+  batch_share: option({
+    doc:
+      'Share of the time that batches get where clients never stop, while none waits for its first token; ' +
+      '0: none.',
+    default: 0.05,
+    format: decimal({ minimum: 0, maximum: 0.5 }),
+    arg: 'batch-share',
+    placeholder: 'SHARE',
+  }),
   usage: folderOption({
     doc:
       'Folder for what each key uses by day and model, without any text: `GET /admin/usage`, and the ' +

@@ -3,7 +3,7 @@ import { type MemorySettings, planMemory } from '@cllm/backend-llamacpp/memory-p
 import type { CatalogEntry } from './catalog-entry.js'
 
 /** The settings of `cllm serve` that its defaults leave open, as they determine memory. */
-const usualMemory: Pick<
+export const usualMemory: Pick<
   MemorySettings,
   'batchSize' | 'outputs' | 'kvCacheType' | 'flashAttention'
 > = { batchSize: 512, outputs: 64, kvCacheType: 'f16', flashAttention: 'auto' }

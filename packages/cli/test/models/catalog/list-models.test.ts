@@ -9,10 +9,13 @@ import t from 'tap'
 import { cacheFolder, nativeFolder } from '../../../src/models/cache-folder.js'
 import { BlobFiles } from '../../../src/models/catalog/blob-files.js'
 import { catalog, DEFAULT_MODEL } from '../../../src/models/catalog/catalog.js'
+import { gpuLayersFor } from '../../../src/commands/model/fit.js'
 import { chooseModel } from '../../../src/models/choose-model.js'
 import type { FetchProgress } from '../../../src/models/fetch/fetch-progress.js'
 import { formatBytes } from '../../../src/models/format-bytes.js'
+import { layersOf, memoryOn } from '../../../src/models/catalog/gpu-layers.js'
 import { listModels, modelTable } from '../../../src/models/catalog/list-models.js'
+import { shapeOf } from '../../../src/models/catalog/memory-of.js'
 import { progressDisplay } from '../../../src/models/fetch/progress-bar.js'
 
 t.test('the listing', async (t) => {
@@ -180,3 +183,38 @@ t.test('files that clients send are kept by their SHA-256', async (t) => {
   await t.rejects(blobs.serve('mine', other), { code: 'model_invalid' })
   await t.rejects(blobs.serve('mine', digestOf('none')), { code: 'invalid_request' })
 })
+
+t.test('how many layers fit on a GPU', async (t) => {
+  const shape = shapeOf(catalog.find(({ name }) => name === 'qwen3-8b')!)!
+  const gb = 1e9
+  const on = (vram: number, unified = false) => ({
+    kind: 'cuda' as const,
+    names: ['A GPU'],
+    free: { ram: 32 * gb, vram: vram * gb, unified },
+  })
+  const ask = (
+    vram: number,
+    { asked, contextSize = 4096, ram = 32, unified = false } = {} as Asked,
+  ) => gpuLayersFor(shape, contextSize, { devices: on(vram, unified), available: ram * gb, asked })
+  const all = layersOf(shape)
+  t.equal(all, 37)
+  t.same(ask(80), [all, all, all, all, all])
+  t.same(ask(0.1, { ram: 4 }), [null, null, null, null, null], 'neither here nor there')
+  const [one, two, four] = ask(6) as number[]
+  t.ok(one! < all && one! > two! && two! > four! && four! > 0, 'fewer with more slots')
+  const settings = { slots: 1, contextSize: 4096 }
+  t.ok(memoryOn(shape, one!, settings).gpu <= 0.95 * 6 * gb)
+  t.ok(memoryOn(shape, one! + 1, settings).gpu > 0.95 * 6 * gb)
+  t.equal(memoryOn(shape, 0, settings).gpu, 0)
+  t.same(ask(6, { asked: 99 }), [null, null, null, null, null], 'all of them were asked for')
+  t.same(ask(6, { asked: 4 }).slice(0, 3), [4, 4, 4])
+  t.same(ask(24, { ram: 2, asked: 99 })[0], all, 'what is on the GPU is not in RAM')
+  t.same(ask(20, { ram: 8, unified: true })[0], all, 'of one memory both take their part')
+})
+
+interface Asked {
+  readonly asked?: number
+  readonly contextSize?: number
+  readonly ram?: number
+  readonly unified?: boolean
+}
