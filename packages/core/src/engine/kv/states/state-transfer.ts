@@ -120,6 +120,7 @@ export class StateTransfer {
     else this.costs.states.onSaved(length, bytes, ms)
     const state: SavedState = { chain: own, partial, bytes, data, ...unused() }
     this.store.add(state, older)
+    if (!partial) this.store.expect(bytes)
     this.disk?.put(state, states.cutsAnywhere)
     this.counts.saved++
     return true
