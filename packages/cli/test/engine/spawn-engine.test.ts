@@ -212,7 +212,7 @@ t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', a
   const draw = async (
     { client }: EngineProcess,
     prompt: readonly number[],
-    onToken = (_: number) => {},
+    onToken: (count: number) => void = () => {},
   ) => {
     const sampling = { temperature: 0, ignoreEos: true }
     const tokens: number[] = []
