@@ -1,5 +1,7 @@
+import { join } from 'node:path'
 import { CllmError, type GenerateEvent, type GenerateRequest, nextNumber } from '@cllm/core'
 import { plainEnvironment } from '@cllm/core/testing'
+import { writeSyntheticModel } from '@cllm/gguf'
 import { policyNames } from '@cllm/scheduler'
 import { resolveModel, spawnEngine, type EngineProcess } from 'cllm'
 import t from 'tap'
@@ -190,6 +192,95 @@ t.test('an engine in its own process', async (t) => {
       t.match(await engine.ended, /SIGKILL/)
     },
   )
+})
+
+t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', async (t) => {
+  const modelPath = join(t.testdir(), 'hybrid.gguf')
+  await writeSyntheticModel({ like: 'tiny-hybrid', out: modelPath, seed: 3 })
+  const disk = { folder: join(t.testdirName, 'states'), limitBytes: 1e8 }
+  const start = () =>
+    spawnEngine(
+      {
+        backend: { modelPath, slots: 2, contextSize: 1536, gpu: 'off', threads: 1 },
+        ...quietSettings,
+        cache: { ram: 1e8, disk },
+      },
+      { env: plainEnvironment(process.env), supervisor: { restartDelaysMs: [0] } },
+    )
+  const below = numbers(31)
+  const someWords = (count: number): string =>
+    Array.from({ length: count }, () => prompts[below(prompts.length)]).join(' ')
+  const draw = async (
+    { client }: EngineProcess,
+    prompt: readonly number[],
+    onToken: (count: number) => void = () => {},
+  ) => {
+    const sampling = { temperature: 0, ignoreEos: true }
+    const tokens: number[] = []
+    let [cached, leastGap] = [-1, Infinity]
+    const request = { prompt: { tokens: prompt }, maxTokens: 16, sampling, logprobs: 2 }
+    for await (const event of client.submit(request)) {
+      if (event.type === 'end') cached = event.usage.cachedTokens
+      if (event.type !== 'token') continue
+      const [first, second] = event.logprobs?.top ?? []
+      leastGap = Math.min(leastGap, (first?.logprob ?? 0) - (second?.logprob ?? -Infinity))
+      onToken(tokens.push(event.token))
+    }
+    return { tokens, cached, leastGap }
+  }
+  /**
+   * A prompt behind these tokens, and an answer in which no token is nearly as likely as another: tokens
+   * that are computed one by one, and at once, round differently.
+   */
+  const clearAnswer = async (engine: EngineProcess, before: readonly number[]) => {
+    for (let token = 300; token < 400; token++) {
+      const prompt = [...before, token]
+      const { tokens, leastGap } = await draw(engine, prompt)
+      if (leastGap > 0.2) return { prompt, tokens }
+    }
+    throw new Error('no answer is clear')
+  }
+  /** Until what a slot held is in a file, which is done while there is nothing else to do. */
+  const filed = async ({ client }: EngineProcess, length: number): Promise<void> => {
+    let isThere = false
+    while (!isThere) {
+      const states = await client.cache('list')
+      isThere = states.some(
+        ({ tier, checkpoint, tokens }) => tier === 'disk' && !checkpoint && tokens >= length,
+      )
+    }
+  }
+
+  const first = await start()
+  t.teardown(() => first.kill())
+  const opening = await first.client.tokenize(someWords(700))
+  const said = [...opening, ...(await draw(first, opening)).tokens]
+  await filed(first, opening.length)
+  const turn = await clearAnswer(first, said)
+  first.kill()
+  await first.ended
+
+  const second = await start()
+  t.teardown(() => second.kill())
+  const later = await draw(second, turn.prompt)
+  t.same(later.tokens, turn.tokens, 'the follow-up says what it says without a restart')
+  const computed = turn.prompt.length - later.cached
+  t.ok(computed <= 0.15 * turn.prompt.length, `${computed} of ${turn.prompt.length} were computed`)
+
+  // Its conversation is in a file when its engine dies in the middle of its next answer.
+  const more = [...turn.prompt, ...turn.tokens]
+  await filed(second, more.length - 1)
+  const last = await clearAnswer(second, more)
+  const hits = async () => (await second.client.statistics()).cache!.disk!.hits
+  const before = await hits()
+  const killed = await draw(second, last.prompt, (count) => {
+    if (count === 8) process.kill(second.pid()!, 'SIGKILL')
+  })
+  t.equal(second.client.restarts, 1)
+  t.same(killed.tokens, last.tokens, 'the stream goes on exactly')
+  t.equal(await hits(), before + 1, 'from the file of what it said before')
+  second.kill()
+  await second.ended
 })
 
 t.test('a start that is cancelled, before it or during it, leaves no process', async (t) => {

@@ -5,7 +5,6 @@ import type { SlotFiles } from '../contracts/engine/slot-files.js'
 import type { StateHead } from '../contracts/engine/state-files.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { readStateFile, writeStateFile } from './state-file.js'
-import { fileThread } from './thread/state-thread.js'
 
 /** Letters, digits and `_ . -` only, so that no name leads out of the folder. */
 const allowed = /^(?!\.)[\w.-]{1,200}$/
@@ -18,7 +17,7 @@ export class SlotFolder implements SlotFiles {
     const path = this.#path(filename)
     const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
-    return await writeStateFile(fileThread, path, temporary, head, data)
+    return await writeStateFile(path, temporary, head, data)
   }
 
   async read(filename: string) {
@@ -26,7 +25,7 @@ export class SlotFolder implements SlotFiles {
     try {
       const { size: bytes } = await stat(path)
       const allocate = (length: number) => new Uint8Array(new SharedArrayBuffer(length))
-      const { data, key, scope, partial, tokens } = await readStateFile(fileThread, path, allocate)
+      const { data, key, scope, partial, tokens } = await readStateFile(path, allocate)
       return { head: { key, scope, partial, tokens }, data, bytes }
     } catch (cause) {
       const reason = cause instanceof Error ? cause.message : String(cause)

@@ -2,7 +2,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
 import type { StateHead } from '../contracts/engine/state-files.js'
 import { sumBytes } from './thread/run-task.js'
-import type { StateThread } from './thread/state-thread.js'
+import { readThread, writeThread } from './thread/state-thread.js'
 
 /** What a file begins with: our name and the version of the format. */
 const magic = Buffer.from('CLLMST01')
@@ -32,7 +32,6 @@ interface Fields {
  * @param temporary - a name beside it that nobody else uses
  */
 export async function writeStateFile(
-  thread: StateThread,
   path: string,
   temporary: string,
   head: StateHead,
@@ -46,7 +45,7 @@ export async function writeStateFile(
   const ids = Buffer.alloc(numberBytes * tokens.length)
   for (const [index, token] of tokens.entries()) ids.writeInt32LE(token, numberBytes * index)
   const before = Buffer.concat([magic, length, text, ids])
-  await thread.run({ type: 'write', path, temporary, head: before, data })
+  await writeThread.run({ type: 'write', path, temporary, head: before, data })
   return before.byteLength + data.byteLength + sumBytes
 }
 
@@ -66,7 +65,6 @@ export async function readStateHead(path: string): Promise<ReadHead> {
  * @throws Error that says why it is no whole state
  */
 export async function readStateFile(
-  thread: StateThread,
   path: string,
   allocate: (bytes: number) => Uint8Array | undefined,
 ): Promise<ReadHead & { readonly data: Uint8Array }> {
@@ -76,7 +74,7 @@ export async function readStateFile(
   if (data === undefined) throw new Error('there is no memory for it')
   const isShared = data.buffer instanceof SharedArrayBuffer
   const shared = isShared ? data : new Uint8Array(new SharedArrayBuffer(bytes))
-  await thread.run({ type: 'read', path, start, sum: crc32(before), data: shared })
+  await readThread.run({ type: 'read', path, start, sum: crc32(before), data: shared })
   if (!isShared) data.set(shared)
   return { ...head, data }
 }

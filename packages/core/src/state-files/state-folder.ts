@@ -5,7 +5,6 @@ import type { Clock } from '../contracts/clock.js'
 import type { StateFile, StateFiles, StateHead } from '../contracts/engine/state-files.js'
 import type { Logger } from '../contracts/logger.js'
 import { readStateFile, readStateHead, writeStateFile } from './state-file.js'
-import { fileThread } from './thread/state-thread.js'
 
 const ending = '.state'
 const unfinished = '.tmp'
@@ -62,7 +61,7 @@ export class StateFolder implements StateFiles {
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined> {
     return await this.#attempt(`${file.name} is ignored`, async () => {
-      const { data, ...head } = await readStateFile(fileThread, this.#path(file.name), allocate)
+      const { data, ...head } = await readStateFile(this.#path(file.name), allocate)
       if (nameOf(head) !== file.name) throw new Error('it holds other tokens than it is named for')
       return data
     })
@@ -75,7 +74,7 @@ export class StateFolder implements StateFiles {
       await this.#prepare()
       await this.#clean(data.byteLength)
       const temporary = this.#path(`${name}.${randomBytes(6).toString('hex')}${unfinished}`)
-      await writeStateFile(fileThread, this.#path(name), temporary, head, data)
+      await writeStateFile(this.#path(name), temporary, head, data)
       return { ...head, name, bytes: data.byteLength }
     })
   }

@@ -3,7 +3,7 @@ import { StateThread } from './thread/state-thread.js'
 
 /** Memory for states that a thread of its own makes ready, and that the thread of files shares. */
 export class TouchedMemory implements StateMemorySource {
-  readonly #thread = new StateThread()
+  readonly #thread = new StateThread(5)
 
   make(bytes: number): ArrayBufferLike {
     return new SharedArrayBuffer(bytes)

@@ -72,6 +72,22 @@ export const syntheticShapes = {
     ropeBase: 1_000_000,
     quantization: 'Q4_K_M',
   },
+  'tiny-hybrid': {
+    name: 'Synthetic tiny hybrid',
+    architecture: 'lfm2',
+    layers: 4,
+    attentionLayers: [1, 3],
+    embedding: 64,
+    feedForward: 192,
+    heads: 4,
+    keyValueHeads: 2,
+    headSize: 16,
+    vocabulary: 768,
+    specialsAt: 742,
+    context: 2048,
+    ropeBase: 10_000,
+    quantization: 'Q8_0',
+  },
 } as const satisfies Record<string, ModelShape>
 
 /** Name of a model that can be imitated. */

@@ -13,6 +13,7 @@ const english = {
   'qwen3-0.6b': { pieces: englishPieces, merges: 90_000 },
   'lfm2-350m': { pieces: englishPieces, merges: 45_000 },
   tiny: { pieces: () => commonWords, merges: 400 },
+  'tiny-hybrid': { pieces: () => commonWords, merges: 400 },
 } as const satisfies Record<
   SyntheticModelName,
   { readonly pieces: () => ReadonlyMap<string, number>; readonly merges: number }

@@ -45,7 +45,8 @@ t.test('tiny: small, the same for the same seed, refused for unknown names', asy
   const like = 'huge' as 'tiny'
   await t.rejects(writeSyntheticModel({ like, out: join(folder, 'huge.gguf') }), {
     code: 'model_not_found',
-    message: 'expected a model to imitate, one of qwen3-0.6b, tiny, lfm2-350m, got huge',
+    message:
+      'expected a model to imitate, one of qwen3-0.6b, tiny, lfm2-350m, tiny-hybrid, got huge',
   })
   t.same((await readdir(folder)).sort(), ['again.gguf', 'first.gguf', 'other.gguf'])
 })

@@ -83,8 +83,7 @@ export class SlotCacheManager implements KVCacheManager {
     const { states } = this
     if (!states.isOn || !this.#isAnyDecoding) return true
     const choice = this.#choose(sequence)
-    const canLose = states.canLose(choice.slot, keptBy(choice))
-    return states.transfer.isAtHand(sequence, choice.found) && canLose
+    return states.isReady(sequence, choice.slot, keptBy(choice), choice.found)
   }
 
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */

@@ -1,14 +1,13 @@
 // What runs on the thread of a `StateThread`.
 import { platform, setPriority } from 'node:os'
-import { parentPort } from 'node:worker_threads'
+import { parentPort, workerData } from 'node:worker_threads'
 import { runTask } from './run-task.js'
 import type { StateReply, StateTask } from './state-task.js'
 
-/** Behind the threads that compute: those of a step wait for the slowest of them. */
-const niceness = 10
+const { niceness } = workerData as { readonly niceness: number }
 
 // Of this thread alone on Linux; elsewhere it would be that of the whole process.
-if (platform() === 'linux') {
+if (platform() === 'linux' && niceness > 0) {
   try {
     setPriority(niceness)
   } catch {

@@ -15,6 +15,9 @@ export class StateThread {
   #worker: Worker | undefined
   #pending: Pending[] = []
 
+  /** @param niceness - on Linux, how far behind the threads that compute it is, 0 to 19 */
+  constructor(private readonly niceness: number) {}
+
   /**
    * Does a task.
    * @throws Error that says why it failed
@@ -30,7 +33,10 @@ export class StateThread {
   }
 
   #start(): Worker {
-    const worker = new Worker(new URL('state-thread-entry.js', import.meta.url), { execArgv: [] })
+    const worker = new Worker(new URL('state-thread-entry.js', import.meta.url), {
+      execArgv: [],
+      workerData: { niceness: this.niceness },
+    })
     worker.on('message', ({ problem, code }: StateReply) => {
       const pending = this.#pending.shift()
       if (this.#pending.length === 0) worker.unref()
@@ -45,5 +51,7 @@ export class StateThread {
   }
 }
 
-/** That of this process for its files, whatever folders they are in. */
-export const fileThread = new StateThread()
+/** That of this process for writing files, which nobody waits for. */
+export const writeThread = new StateThread(10)
+/** That for reading them, which a request waits for. */
+export const readThread = new StateThread(0)

@@ -230,7 +230,7 @@ t.test('memory and files are made ready beside the steps of others', async (t) =
     said.push((await ask(t, made, promptOf(17_000, family))).said)
   }
   t.match(ramOf(made), { saved: 2, skipped: 0, failed: 0 })
-  t.ok(asked.length >= 2, `memory was made ${asked.length} times`)
+  t.ok(asked.length >= 2 && asked.length <= 4, `memory was made ${asked.length} times`)
   t.ok(asked.slice(1).every(({ isGiven }) => isGiven))
   t.ok(made.backend.steps.length > asked.at(-1)!.steps + 4, 'steps went on meanwhile')
   const { longestPauseMs } = made.engine.statistics().cache!
@@ -239,9 +239,11 @@ t.test('memory and files are made ready beside the steps of others', async (t) =
   await made.run(steady)
   await made.run(made.engine.close())
 
-  const again = caching({ ...long, stateFiles: folderOf(folder).files })
+  // Next to its steps, reading the file takes long.
+  const stepMs = () => 0.3
+  const again = caching({ ...long, stepMs, stateFiles: folderOf(folder).files })
   const beside = collect(again.client.submit({ ...greedy(promptOf(20, 4), 900), id: 'steady' }))
-  await runUntilIdle(again.clock, again.clock.now() + 200)
+  await runUntilIdle(again.clock, again.clock.now() + 20)
   const steps = again.backend.steps.length
   t.equal((await ask(t, again, [...said[0]!, 5])).cached, 17_003)
   t.ok(again.backend.steps.length > steps + 4)

@@ -22,6 +22,8 @@ import { StateStore } from './state-store.js'
 
 /** A conversation is worth saving with at least this chance that it goes on. */
 const leastChance = 0.1
+/** Milliseconds that a byte of new memory adds to saving: measured were 1.5 to 2.5 for a megabyte. */
+const newMemoryMs = 2e-6
 
 /**
  * Keeps in RAM what slots held when they are given to other requests, and finds it again: the tier
@@ -92,10 +94,18 @@ export class StateCache {
     return Math.min(computeMs, saveMs + chance * this.costs.states.loadMs(bytes))
   }
 
-  /** Whether what an idle slot would lose can be saved at once; otherwise memory for it is on its way. */
-  canLose(slot: Slot, kept: number): boolean {
+  /**
+   * Whether a slot can be given to others now, and filled with what was found, without keeping requests
+   * that decode waiting for longer than they may; otherwise what takes that long is under way.
+   */
+  isReady(sequence: Sequence, slot: Slot, kept: number, found: FoundState | undefined): boolean {
+    const { states, pauses } = this.costs
+    if (found !== undefined && 'file' in found.state && !pauses.canLoad(this.loadMs(found))) {
+      if (!this.transfer.isAtHand(sequence, found)) return false
+    }
     if (!this.#savesBeforeLoss(slot, kept)) return true
-    return this.#store.isReady(this.costs.states.bytesOf(slot.length))
+    const bytes = states.bytesOf(slot.length)
+    return pauses.canSave(states.saveMs(bytes) + newMemoryMs * bytes) || this.#store.isReady(bytes)
   }
 
   /** An idle slot is about to lose what is behind its first `kept` tokens. */

@@ -4,6 +4,7 @@ import type { StateMemorySource } from '../../../contracts/engine/state-files.js
 const step = 2 ** (1 / 4)
 /** Shorter ones are not worth keeping. */
 const smallest = 65_536
+const page = 4096
 
 /**
  * The memory that states are written into. That of states which were dropped is used again: the first
@@ -67,11 +68,15 @@ export class StateMemory {
   }
 }
 
+const sizeOf = (power: number): number => Math.ceil(step ** power / page) * page
+
 /** Bytes of the memory for a state of this many bytes: few different sizes, so that memory fits again. */
 export function sizeFor(bytes: number): number {
   if (bytes < smallest) return bytes
-  const power = Math.ceil(Math.log(bytes) / Math.log(step) - 1e-9)
-  return Math.max(bytes, Math.ceil(step ** power / 4096) * 4096)
+  // The size of a power is rounded up to whole pages, and has to be its own size.
+  const power = Math.ceil(Math.log(bytes - page + 1) / Math.log(step) - 1e-9)
+  const size = sizeOf(power)
+  return size < bytes ? sizeOf(power + 1) : size
 }
 
 /** The sizes of memory that is used for this many bytes: an estimate may be just below the next one. */

@@ -79,6 +79,12 @@ export class StateStore {
     return size > this.limit || !this.#makeRoom(size) || this.memory.isReady(bytes)
   }
 
+  /** Has memory for one more state of this many bytes made ready, where it fits beside the others. */
+  expect(bytes: number): void {
+    const all = this.bytes + this.memory.freeBytes + sizeFor(bytes)
+    if (all <= this.limit) this.memory.isReady(bytes)
+  }
+
   /** The states that one of these tokens goes on from and can be cut to. */
   within(chain: BlockChain): SavedState[] {
     return [...this.index.within(chain)]

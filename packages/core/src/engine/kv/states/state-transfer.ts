@@ -49,7 +49,9 @@ export class StateTransfer {
     // What was read for it and is gone again is read when it is admitted.
     if (this.#readFor.has(sequence)) return true
     this.#readFor.add(sequence)
-    this.#reading = this.read(found.state).finally(() => (this.#reading = undefined))
+    this.#reading = this.read(found.state)
+      .catch(() => undefined)
+      .finally(() => (this.#reading = undefined))
     return false
   }
 
@@ -120,6 +122,7 @@ export class StateTransfer {
     else this.costs.states.onSaved(length, bytes, ms)
     const state: SavedState = { chain: own, partial, bytes, data, ...unused() }
     this.store.add(state, older)
+    if (!partial) this.store.expect(bytes)
     this.disk?.put(state, states.cutsAnywhere)
     this.counts.saved++
     return true
