@@ -85,8 +85,8 @@ const limitFlags = {
 export const limitKey = defineCommand({
   usage: 'keys limit <name>',
   doc: `
-Changes limits of a key in the file; what is not given stays. A running server with this file goes by them
-within a second.`,
+Changes limits of a key in the file; what is not given stays. A running server with this file
+goes by them within a second.`,
   flags: limitFlags,
   async run({ flags, words: [name = ''] }, io) {
     const { 'requests-per-minute': requests, 'tokens-per-minute': tokens } = flags

@@ -5,11 +5,11 @@ import type { HandledRoute } from '../routes/api-route.js'
 import { mountRoutes } from '../routes/mount-routes.js'
 import { defineProtocol, type LogLevelControl } from '../routes/define-protocol.js'
 import type { KeyStore } from '../security/key-store.js'
+import type { AdminContext } from './admin-context.js'
 import { deleteCache, getCache, warmCache, warmSchema } from './cache.js'
 import { addKey, getKeys, keyQuery, keySchema, limitKey, limitsSchema, removeKey } from './keys.js'
 import { getLogLevel, logLevelSchema, putLogLevel } from './log-level.js'
 import { getLive } from './live.js'
-import type { LiveFeed } from './live-feed.js'
 import { getRecorder } from './recorder.js'
 import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
 
@@ -19,15 +19,6 @@ export interface AdminProtocolOptions {
   readonly log?: LogLevelControl
   /** The keys that can be changed; default: none. */
   readonly keys?: KeyStore
-}
-
-/** What the handlers of the admin protocol share. */
-export interface AdminContext {
-  readonly directory: EngineDirectory
-  readonly log: LogLevelControl | undefined
-  readonly keys: KeyStore | undefined
-  /** What goes on in engines that somebody watches, by model. */
-  readonly feeds: Map<string, LiveFeed>
 }
 
 const routes: readonly HandledRoute<AdminContext>[] = [

@@ -7,7 +7,7 @@ import { parseFields } from '../fields/parse-fields.js'
 import { startGeneration } from '../request/generation.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { engineInMemory, modelOf, neverLoaded } from '../engines/model-queries.js'
-import type { AdminContext } from './admin-protocol.js'
+import type { AdminContext } from './admin-context.js'
 
 /** `GET /admin/cache`: what is kept of slots in RAM and in files, without any text. */
 export async function getCache(ctx: KoaContext, { directory }: AdminContext): Promise<void> {

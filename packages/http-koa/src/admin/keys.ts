@@ -6,7 +6,7 @@ import type { KoaContext } from '../routes/koa-context.js'
 import type { ApiKey } from '../security/api-key.js'
 import type { KeyStore } from '../security/key-store.js'
 import { requestScope } from '../security/request-scope.js'
-import type { AdminContext } from './admin-protocol.js'
+import type { AdminContext } from './admin-context.js'
 import { readStrictBody } from './strict-body.js'
 
 const limit = integer(1, largest).optional()

@@ -4,7 +4,7 @@ import { abortOnClose } from '../stream/abort-on-close.js'
 import { startEventStream } from '../stream/start-event-stream.js'
 import { publicError } from '../errors/public-error.js'
 import { errorBody } from '../errors/error-body.js'
-import type { AdminContext } from './admin-protocol.js'
+import type { AdminContext } from './admin-context.js'
 import { LiveFeed } from './live-feed.js'
 
 /** A client with more unread bytes than this gets no further message until it has read them. */

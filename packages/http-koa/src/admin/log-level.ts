@@ -4,7 +4,7 @@ import type { LogLevelControl } from '../routes/define-protocol.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { parseFields } from '../fields/parse-fields.js'
 import { readJsonBody } from '../body/read-json-body.js'
-import type { AdminContext } from './admin-protocol.js'
+import type { AdminContext } from './admin-context.js'
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const
 

@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import type { KoaContext } from '../routes/koa-context.js'
 import { engineInMemory, modelOf, neverLoaded } from '../engines/model-queries.js'
-import type { AdminContext } from './admin-protocol.js'
+import type { AdminContext } from './admin-context.js'
 
 /**
  * `GET /admin/recorder`: the flight recorder's last minutes, without any text. For a model that was

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { KoaContext } from '../routes/koa-context.js'
 import { engineInMemory, modelOf, neverLoaded } from '../engines/model-queries.js'
 import { object } from '../fields/fields.js'
-import type { AdminContext } from './admin-protocol.js'
+import type { AdminContext } from './admin-context.js'
 import { readStrictBody } from './strict-body.js'
 
 /** The body of `PUT /admin/scheduler`. */
