@@ -24,6 +24,7 @@ export class StoppableClock implements Clock {
     }
   }
 
+  /** From now on its timers wait. */
   stop(): void {
     this.#late ??= []
   }
