@@ -7,7 +7,7 @@ import type { Conjunction, SchemaDocument } from './schema-document.js'
 import { pointerOf } from '../rules/string-rule.js'
 
 /** Whether a value is valid by all of these schemas. */
-export function accepts(document: SchemaDocument, all: Conjunction, value: unknown): boolean {
+function accepts(document: SchemaDocument, all: Conjunction, value: unknown): boolean {
   return alternativesOf(document, all).some((way) =>
     keepsTo(document, factsOf(document, way), value),
   )

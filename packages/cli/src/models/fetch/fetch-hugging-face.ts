@@ -25,7 +25,7 @@ const REACH_TIMEOUT_MS = 15_000
  * @returns the file's path
  * @throws `model_unavailable` with the host's answer, or the signal's reason
  */
-export async function fetchHuggingFace(
+async function fetchHuggingFace(
   uri: string,
   options: FetchHuggingFaceOptions,
 ): Promise<string> {
