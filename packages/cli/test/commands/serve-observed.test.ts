@@ -90,6 +90,8 @@ t.test('what is logged, recorded and counted of a real server', async (t) => {
   const plain = { prompt, max_tokens: 6, ignore_eos: true }
   const id = { 'x-request-id': 'one-of-mine' }
   t.equal((await ask('/generate', plain, id)).status, 200)
+  const page = await (await ask('/metrics')).text()
+  t.match(page, /^cllm_cache_longest_pause_seconds\{model_name="[^"]+"\} 0$/m, 'nothing waited')
   await (await ask('/generate_stream', plain)).text()
   const messages = [{ role: 'user', content: prompt }]
   t.equal((await ask('/v1/chat/completions', { messages, max_tokens: 3 })).status, 200)
