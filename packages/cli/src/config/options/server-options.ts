@@ -71,8 +71,8 @@ export const serverOptions = {
   batch_share: option({
     doc:
       'Share of the time that batches get where clients never stop, while none waits for its first token; ' +
-      '0: none.',
-    default: 0.05,
+      'with 0 they are computed only while no client waits for anything.',
+    default: 0,
     format: decimal({ minimum: 0, maximum: 0.5 }),
     arg: 'batch-share',
     placeholder: 'SHARE',
