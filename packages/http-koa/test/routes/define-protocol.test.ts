@@ -82,7 +82,7 @@ t.test('the protocols are made by name, with checked options', async (t) => {
   t.same(names({ names: ['answers', 'native', 'native'] }), ['answers', 'native'])
   const code = 'invalid_configuration'
   t.throws(() => names({ names: ['answer'] }), { code, message: /did you mean "answers"/ })
-  t.throws(() => names({ options: { openapi: { a: 1 } } }), { code, message: /takes no options/ })
+  t.throws(() => names({ options: { openapi: { a: 1 } } }), { code, message: /it has no options/ })
   t.throws(() => names({ options: { anwers: {} } }), {
     code,
     message: /protocol_options: .*anwers/,

@@ -60,7 +60,7 @@ export const simulationFlags = {
   ),
   draft: one(
     'SHARE',
-    "Drafts are a model's, whose passes take this share of the time (default: they take none)",
+    'Guesses of a model, whose passes take this share of the time (default 0)',
     share,
   ),
   seed: one('N', 'Same seed, same result (default 1)', integer(0, 2 ** 32 - 1), 1),
