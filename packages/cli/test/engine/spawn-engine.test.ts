@@ -213,12 +213,12 @@ t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', a
   const draw = async (
     { client }: EngineProcess,
     prompt: readonly number[],
-    onToken: (count: number) => void = () => {},
+    { pin = false, onToken = () => {} }: { pin?: boolean; onToken?: (count: number) => void } = {},
   ) => {
     const sampling = { temperature: 0, ignoreEos: true }
     const tokens: number[] = []
     let [cached, leastGap] = [-1, Infinity]
-    const request = { prompt: { tokens: prompt }, maxTokens: 16, sampling, logprobs: 2 }
+    const request = { prompt: { tokens: prompt }, maxTokens: 16, sampling, logprobs: 2, pin }
     for await (const event of client.submit(request)) {
       if (event.type === 'end') cached = event.usage.cachedTokens
       if (event.type !== 'token') continue
@@ -240,7 +240,7 @@ t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', a
     }
     throw new Error('no answer is clear')
   }
-  /** Until what a slot held is in a file, which is done while there is nothing else to do. */
+  /** Until what a slot held is in a file, which is pinned: whether it would be worth it is measured. */
   const filed = async ({ client }: EngineProcess, length: number): Promise<void> => {
     let isThere = false
     while (!isThere) {
@@ -254,7 +254,7 @@ t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', a
   const first = await start()
   t.teardown(() => first.kill())
   const opening = await first.client.tokenize(someWords(700))
-  const said = [...opening, ...(await draw(first, opening)).tokens]
+  const said = [...opening, ...(await draw(first, opening, { pin: true })).tokens]
   await filed(first, opening.length)
   const turn = await clearAnswer(first, said)
   first.kill()
@@ -262,7 +262,7 @@ t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', a
 
   const second = await start()
   t.teardown(() => second.kill())
-  const later = await draw(second, turn.prompt)
+  const later = await draw(second, turn.prompt, { pin: true })
   t.same(later.tokens, turn.tokens, 'the follow-up says what it says without a restart')
   const computed = turn.prompt.length - later.cached
   t.ok(computed <= 0.15 * turn.prompt.length, `${computed} of ${turn.prompt.length} were computed`)
@@ -273,9 +273,10 @@ t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', a
   const last = await clearAnswer(second, more)
   const hits = async () => (await second.client.statistics()).cache!.disk!.hits
   const before = await hits()
-  const killed = await draw(second, last.prompt, (count) => {
+  const onToken = (count: number): void => {
     if (count === 8) process.kill(second.pid()!, 'SIGKILL')
-  })
+  }
+  const killed = await draw(second, last.prompt, { onToken })
   t.equal(second.client.restarts, 1)
   t.same(killed.tokens, last.tokens, 'the stream goes on exactly')
   t.equal(await hits(), before + 1, 'from the file of what it said before')
