@@ -25,10 +25,7 @@ const REACH_TIMEOUT_MS = 15_000
  * @returns the file's path
  * @throws `model_unavailable` with the host's answer, or the signal's reason
  */
-async function fetchHuggingFace(
-  uri: string,
-  options: FetchHuggingFaceOptions,
-): Promise<string> {
+async function fetchHuggingFace(uri: string, options: FetchHuggingFaceOptions): Promise<string> {
   const { directory, fileName, env, signal, onBytes } = options
   const { resolveModelFile } = await import('@cllm/backend-llamacpp/node-llama-cpp')
   const endpoint = hubEndpoint(env)
