@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, name } from '../fields/fields.js'
 import { readQuery } from '../fields/read-query.js'
@@ -45,18 +45,11 @@ export async function getKeys(ctx: KoaContext, { keys }: AdminContext): Promise<
 export async function addKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
   const store = ensure(keys)
   const body = await readStrictBody(ctx, keySchema)
-  const {
-    requests_per_minute: requestsPerMinute,
-    tokens_per_minute: tokensPerMinute,
-    tokens_per_month: tokensPerMonth,
-  } = body
   const key = {
     name: body.name,
     tenant: body.tenant ?? body.name,
     role: body.role ?? 'user',
-    ...(requestsPerMinute !== undefined && { requestsPerMinute }),
-    ...(tokensPerMinute !== undefined && { tokensPerMinute }),
-    ...(tokensPerMonth !== undefined && { tokensPerMonth }),
+    ...limitsOf(body),
   } as const
   const secret = await store.add(key)
   tellLog(ctx, 'an API key was added', { name: key.name, role: key.role })
@@ -68,16 +61,7 @@ export async function addKey(ctx: KoaContext, { keys }: AdminContext): Promise<v
 export async function limitKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
   const store = ensure(keys)
   const limits = await readStrictBody(ctx, limitsSchema)
-  const {
-    requests_per_minute: requests,
-    tokens_per_minute: tokens,
-    tokens_per_month: month,
-  } = limits
-  const key = await store.limit(ctx.params['name'] ?? '', {
-    ...(requests !== undefined && { requestsPerMinute: requests }),
-    ...(tokens !== undefined && { tokensPerMinute: tokens }),
-    ...(month !== undefined && { tokensPerMonth: month }),
-  })
+  const key = await store.limit(ctx.params['name'] ?? '', limitsOf(limits))
   tellLog(ctx, 'the limits of an API key were changed', { name: key.name, ...limits })
   ctx.body = { success: true, data: describe(key) }
 }
@@ -95,6 +79,17 @@ export async function removeKey(ctx: KoaContext, { keys }: AdminContext): Promis
   await store.remove(name)
   tellLog(ctx, 'an API key was revoked', { name })
   ctx.body = { success: true, data: { revoked: name } }
+}
+
+/** A body's limits in the words of a key: those that it has. */
+function limitsOf<Limit extends number | null>(
+  body: Readonly<Partial<Record<keyof z.infer<typeof limitsSchema>, Limit | undefined>>>,
+) {
+  return defined({
+    requestsPerMinute: body.requests_per_minute,
+    tokensPerMinute: body.tokens_per_minute,
+    tokensPerMonth: body.tokens_per_month,
+  })
 }
 
 function tellLog(ctx: KoaContext, message: string, about: Readonly<Record<string, unknown>>): void {
