@@ -33,6 +33,7 @@ interface Seen {
  */
 export class StateFolder implements StateFiles {
   readonly limitBytes: number
+
   /** @param clock that of the file times: milliseconds since the epoch */
   constructor(
     private readonly options: StateFolderOptions,

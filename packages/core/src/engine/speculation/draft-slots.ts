@@ -46,12 +46,8 @@ export class DraftSlots {
     const best = this.#bestFor(sequence)
     const id = best?.id ?? this.#slots.indexOf(undefined)
     if (id === -1) return undefined
-    if (best !== undefined) {
-      this.#bySequence.delete(best.owner)
-      best.length = sharedWith(best, sequence)
-      this.backend.truncate(id, best.length)
-    }
-    const length = best?.length ?? 0
+    if (best !== undefined) this.#bySequence.delete(best.owner)
+    const length = best === undefined ? 0 : this.backend.truncate(id, sharedWith(best, sequence))
     const slot: DraftSlot = { id, owner: sequence, length, drafted: [], usedAt: 0 }
     this.#slots[id] = slot
     this.#bySequence.set(sequence, slot)
@@ -63,14 +59,13 @@ export class DraftSlots {
    * one that holds something of it.
    */
   #bestFor(sequence: Sequence): DraftSlot | undefined {
-    const hasEmpty = this.#slots.includes(undefined)
     let best: DraftSlot | undefined
-    let most = hasEmpty ? 1 : 0
+    let most = this.#slots.includes(undefined) ? 1 : 0
     for (const slot of this.#slots) {
       if (slot === undefined || slot.owner.isRunning) continue
       const shared = mayShare(slot.owner, sequence) ? sharedWith(slot, sequence) : 0
       const isOlder = shared === most && slot.usedAt < (best?.usedAt ?? Infinity)
-      if (shared < most || !(shared > most || isOlder)) continue
+      if (shared <= most && !isOlder) continue
       best = slot
       most = shared
     }
