@@ -2,8 +2,8 @@ import { LinearFit } from './linear-fit.js'
 import { type Chunk, stepFeatures, type StepWork, type WorkPart, workOf } from './step-features.js'
 
 /** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
-const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40]
-const kinds = [...Array<string>(3).fill('decode'), ...Array<string>(5).fill('prefill')]
+const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40, 2]
+const kinds = [...Array<string>(3).fill('decode'), ...Array<string>(6).fill('prefill')]
 
 /** Options of {@link StepCostModel}. */
 export interface StepCostOptions {
@@ -19,10 +19,13 @@ export interface StepCostOptions {
  *     decode  = base + each · sequences + read · context
  *     prefill = base + again · (lengths − 1) + each · tokens + read · Σ tokens · context
  *     copies  = copy · copies before it
+ *     outputs = output · tokens verified like prompts
  *
- * A step costs the sum. A sequence whose drafts are verified counts as if each of its tokens were
- * another sequence's, and all that verify as one more pass (`base`): on CPUs five tokens of one
- * sequence take about as long as one token of each of five. `lengths` is the number of different
+ * A step costs the sum. Up to eight tokens with which drafts are verified count as if each were another
+ * sequence's, and all that verify as one more pass (`base`): on CPUs five tokens of one sequence take
+ * about as long as one token of each of five. More of them count as chunks of prompts that have an
+ * output at each token: seventeen tokens of one sequence may take a third of the time of seventeen
+ * sequences. `lengths` is the number of different
  * lengths of its chunks: llama.cpp, with a KV cache for each sequence, makes passes over the weights
  * that take equally many tokens of each sequence, so chunks of different lengths need further passes. A
  * copy moves a whole slot, so its cost depends on the size of the slot and not on the prefix; where the

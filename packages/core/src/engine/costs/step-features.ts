@@ -35,16 +35,26 @@ export function workOf(parts: readonly WorkPart[], copies = 0): StepWork {
   return { decoding, chunks, verifying, copies }
 }
 
+/**
+ * A pass of more tokens multiplies matrices by matrices, as for a prompt; one of fewer takes its tokens one
+ * by one. llama.cpp changes from one to the other at 8 on CUDA and, for most types of weights, on CPUs.
+ */
+const mostOneByOne = 8
+
 /** The factors of the coefficients of a `StepCostModel`, in their order. */
-export function stepFeatures(work: StepWork): number[] {
-  const { decoding, chunks, verifying = [], copies = 0 } = work
+export function stepFeatures({
+  decoding,
+  chunks: prompts,
+  verifying = [],
+  copies = 0,
+}: StepWork): number[] {
   let reads = 0
   for (const context of decoding) reads += context
   let drafted = 0
-  for (const { tokens, context } of verifying) {
-    drafted += tokens
-    reads += tokens * context
-  }
+  for (const { tokens } of verifying) drafted += tokens
+  const isLong = drafted > mostOneByOne
+  if (!isLong) for (const { tokens, context } of verifying) reads += tokens * context
+  const chunks = isLong ? [...prompts, ...verifying] : prompts
   let tokens = 0
   let pairs = 0
   for (const chunk of chunks) {
@@ -54,13 +64,14 @@ export function stepFeatures(work: StepWork): number[] {
   const lengths =
     chunks.length < 2 ? chunks.length : new Set(chunks.map((chunk) => chunk.tokens)).size
   return [
-    Number(decoding.length > 0) + Number(verifying.length > 0),
-    decoding.length + drafted,
+    Number(decoding.length > 0) + Number(drafted > 0 && !isLong),
+    decoding.length + (isLong ? 0 : drafted),
     reads,
     chunks.length > 0 ? 1 : 0,
     Math.max(0, lengths - 1),
     tokens,
     pairs,
     copies,
+    isLong ? drafted : 0,
   ]
 }

@@ -2,8 +2,8 @@ import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.j
 import type { StepCostModel } from '../costs/step-cost-model.js'
 import type { Chunk } from '../costs/step-features.js'
 
-/** Numbers of drafts that are weighed. */
-const lengths = [1, 2, 3, 4, 6, 8, 11, 16]
+/** Numbers of drafts that are weighed: with the token before them, kernels like multiples of 8. */
+const lengths = [1, 2, 3, 4, 5, 7, 11, 15, 23, 31, 47]
 /** Drafts must promise this many times the tokens per second: costs and acceptance are estimates. */
 const margin = 1.05
 

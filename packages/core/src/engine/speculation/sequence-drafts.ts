@@ -3,8 +3,8 @@ import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { DraftView } from '../../contracts/scheduling/scheduler-policy.js'
 import { kinds, type SequenceAcceptance } from './acceptance.js'
 
-/** Draft tokens that a step verifies for one sequence at most. */
-const mostDrafts = 16
+/** Most draft tokens of a sequence in a step: at first and after a wrong one, and after many right ones. */
+const [fewDrafts, mostDrafts] = [15, 47]
 
 interface Guess {
   readonly tokens: readonly TokenId[]
@@ -22,6 +22,7 @@ export class SequenceDrafts {
   #guess: Guess | undefined
   /** The number of tokens that the guess is for. */
   #at = -1
+  #most = fewDrafts
 
   /**
    * @param drafter - undefined where guesses take time: they are given when some are wanted
@@ -40,7 +41,7 @@ export class SequenceDrafts {
     if (this.drafter !== undefined && this.#at !== tokens.length)
       this.#propose(tokens, this.drafter)
     const isOpen = this.drafter === undefined && this.#at !== tokens.length
-    const known = isOpen ? mostDrafts : (this.#guess?.tokens.length ?? 0)
+    const known = isOpen ? this.#most : (this.#guess?.tokens.length ?? 0)
     const count = Math.min(known, most, this.longest - tokens.length)
     if (count <= 0) return undefined
     return { tokens: count, acceptance: this.acceptance.of(isOpen ? 0 : (this.#guess?.kind ?? 0)) }
@@ -64,8 +65,9 @@ export class SequenceDrafts {
     if (guess === undefined) return
     const isRight = guess.tokens[guess.right] === token
     this.acceptance.add(guess.kind, isRight)
-    guess.right++
-    if (!isRight || guess.right === guess.tokens.length) this.#guess = undefined
+    if (isRight && ++guess.right < guess.tokens.length) return
+    this.#most = isRight ? Math.min(mostDrafts, 2 * this.#most + 1) : fewDrafts
+    this.#guess = undefined
   }
 
   /** A step verified `drafts` tokens, of which `accepted` were drawn. */
@@ -77,14 +79,14 @@ export class SequenceDrafts {
   #propose(tokens: readonly TokenId[], drafter: Drafter): void {
     this.#at = tokens.length
     this.#guess = undefined
-    this.#take(drafter.propose(tokens, mostDrafts))
+    this.#take(drafter.propose(tokens, this.#most))
   }
 
   #take({ tokens, kind = 0 }: Proposal): void {
     const unusable = tokens.findIndex((token) => !this.isUsable(token))
     const end = unusable === -1 ? tokens.length : unusable
     if (end === 0) return
-    const usable = tokens.slice(0, Math.min(end, mostDrafts))
+    const usable = tokens.slice(0, Math.min(end, this.#most))
     const known = Number.isInteger(kind) && kind >= 0 && kind < kinds
     this.#guess = { tokens: usable, kind: known ? kind : 0, right: 0 }
   }

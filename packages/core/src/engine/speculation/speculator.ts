@@ -86,7 +86,7 @@ export class Speculator implements EngineObserver {
       const isTrial = this.#model !== undefined && this.#pace.isDue()
       return isTrial ? this.#withTrial(plan, decoding) : plan
     }
-    this.#pace.reset()
+    this.#pace.onPaying()
     return { ...plan, run: plan.run.map((entry, index) => ({ ...entry, drafts: chosen[index]! })) }
   }
 

@@ -1,5 +1,7 @@
 /** Steps until the first trial, and at most between two. */
 const [first, longest] = [16, 1024]
+/** Steps in a row whose drafts seemed to pay, until they are believed to. */
+const believed = 4
 
 /**
  * When drafts are tried that do not seem to pay: what they cost, and how often they are right, shows
@@ -8,9 +10,11 @@ const [first, longest] = [16, 1024]
 export class TrialPace {
   #between = first
   #left = first
+  #paying = 0
 
   /** A step is to have no drafts; returns whether it is to try some. */
   isDue(): boolean {
+    this.#paying = 0
     if (--this.#left > 0) return false
     this.#left = this.#between = Math.min(longest, 4 * this.#between)
     return true
@@ -21,8 +25,8 @@ export class TrialPace {
     this.#left = 1
   }
 
-  /** Drafts seem to pay. */
-  reset(): void {
-    this.#between = this.#left = first
+  /** A step has drafts that seem to pay. */
+  onPaying(): void {
+    if (++this.#paying >= believed) this.#between = this.#left = first
   }
 }

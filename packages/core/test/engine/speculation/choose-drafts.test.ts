@@ -8,13 +8,17 @@ const decoding = (...drafts: readonly (DraftView | undefined)[]): SequenceView[]
   drafts.map((draft, index) => ({ id: `r${index}`, computedTokens: 100, draft }) as never)
 
 /** A model that has seen what a pass and a token of it cost. */
-function costsOf(passMs: number, tokenMs: number): StepCostModel {
+function costsOf(passMs: number, tokenMs: number, promptTokenMs = tokenMs): StepCostModel {
   const costs = new StepCostModel()
   for (let round = 0; round < 30; round++) {
     for (const sequences of [1, 4, 16]) {
       const contexts = Array.from({ length: sequences }, () => 100)
       const work = { decoding: contexts, chunks: [] }
       costs.onWork(work, passMs + tokenMs * sequences)
+    }
+    for (const tokens of [20, 200]) {
+      const work = { decoding: [], chunks: [{ tokens, context: 0 }] }
+      costs.onWork(work, passMs + promptTokenMs * tokens)
     }
   }
   return costs
@@ -34,6 +38,15 @@ t.test('drafts are verified where that is faster', async (t) => {
   t.same(chooseDrafts(decoding(short), bandwidthBound, limits), [2], 'as many as there are')
 })
 
+t.test('many drafts are verified where prompts are computed fast', async (t) => {
+  // A token takes as long as eight of a prompt, as of models whose weights are dear to unpack.
+  const costs = costsOf(6, 40, 5.5)
+  const sure = { tokens: 47, acceptance: 0.95 }
+  t.ok(chooseDrafts(decoding(sure), costs, limits)[0]! > 7)
+  t.same(chooseDrafts(decoding({ ...sure, tokens: 7 }), costs, limits), [0], 'few cost too much')
+  t.same(chooseDrafts(decoding({ ...sure, acceptance: 0.5 }), costs, limits), [0])
+})
+
 t.test('the step as a whole counts', async (t) => {
   const sure = { tokens: 4, acceptance: 0.95 }
   const full = Array.from({ length: 16 }, (_, index) => (index === 0 ? sure : undefined))
@@ -46,7 +59,7 @@ t.test('the step as a whole counts', async (t) => {
   )
   const rest = { tokens: 16, acceptance: 0.01 }
   const mixed = decoding(rest, rest, rest, rest, { tokens: 16, acceptance: 0.98 })
-  t.match(chooseDrafts(mixed, costsOf(15, 2), limits), [0, 0, 0, 0, 16], 'only what is likely')
+  t.match(chooseDrafts(mixed, costsOf(15, 2, 0.5), limits), [0, 0, 0, 0, 16], 'only what is likely')
 })
 
 t.test('a step keeps to its limits', async (t) => {
