@@ -60,7 +60,7 @@ const memory = 0.98
  * they were verified with others or only compared with the token that came, so learning costs nothing.
  */
 export class SequenceAcceptance {
-  readonly #tally = new Tally(0.9)
+  readonly #tally = new Tally(0.95)
   #right = average
   #expected = average
 

@@ -5,7 +5,7 @@ import type { Chunk } from '../costs/step-features.js'
 /** Numbers of drafts that are weighed: with the token before them, kernels like multiples of 8. */
 const lengths = [1, 2, 3, 4, 5, 7, 11, 15, 23, 31, 47]
 /** Drafts must promise this many times the tokens per second: costs and acceptance are estimates. */
-const margin = 1.05
+const margin = 1.1
 
 /** What a step with drafts must keep to. */
 export interface DraftLimits {

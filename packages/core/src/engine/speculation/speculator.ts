@@ -29,7 +29,8 @@ export class Speculator implements EngineObserver {
   #model: DraftModel | undefined
   readonly #acceptance = new EngineAcceptance()
   readonly #isUsable: (token: TokenId) => boolean
-  readonly #pace = new TrialPace()
+  readonly #draftTrials = new TrialPace()
+  readonly #plainTrials = new TrialPace()
   #hasFailed = false
 
   constructor(
@@ -83,10 +84,12 @@ export class Speculator implements EngineObserver {
     const guessMs = this.#model?.costsFor(decoding)
     const chosen = chooseDrafts(decoding, this.costs.steps, this.backend.limits, guessMs)
     if (!chosen.some((drafts) => drafts > 0)) {
-      const isTrial = this.#model !== undefined && this.#pace.isDue()
+      this.#plainTrials.onPaying()
+      const isTrial = this.#model !== undefined && this.#draftTrials.isDue()
       return isTrial ? this.#withTrial(plan, decoding) : plan
     }
-    this.#pace.onPaying()
+    this.#draftTrials.onPaying()
+    if (this.#plainTrials.isDue()) return plan
     return { ...plan, run: plan.run.map((entry, index) => ({ ...entry, drafts: chosen[index]! })) }
   }
 
@@ -114,7 +117,7 @@ export class Speculator implements EngineObserver {
     }
     if (wanted.length === 0 || this.#model === undefined) return
     const guesses = await this.#guess(this.#model, wanted)
-    if (guesses.every(({ length }) => length === 0)) this.#pace.retry()
+    if (guesses.every(({ length }) => length === 0)) this.#draftTrials.retry()
     for (const [index, { sequence }] of wanted.entries()) {
       sequence.drafts?.give(sequence.tokens.length, guesses[index] ?? [])
     }

@@ -1,18 +1,18 @@
 /** Steps until the first trial, and at most between two. */
 const [first, longest] = [16, 1024]
-/** Steps in a row whose drafts seemed to pay, until they are believed to. */
+/** Steps in a row for which it seemed to pay, until it is believed to. */
 const believed = 4
 
 /**
- * When drafts are tried that do not seem to pay: what they cost, and how often they are right, shows
- * only where they are made. Ever more rarely, while nothing comes of it.
+ * When something is tried that does not seem to pay: drafts, or a step without them. What it costs, and
+ * how often drafts are right, shows only where it is done. Ever more rarely, while nothing comes of it.
  */
 export class TrialPace {
   #between = first
   #left = first
   #paying = 0
 
-  /** A step is to have no drafts; returns whether it is to try some. */
+  /** A step is to do without it; returns whether it is to try it. */
   isDue(): boolean {
     this.#paying = 0
     if (--this.#left > 0) return false
@@ -20,12 +20,12 @@ export class TrialPace {
     return true
   }
 
-  /** Nothing could be guessed yet: the next step without drafts is to try it again. */
+  /** The trial could not be made yet: the next step is to try it again. */
   retry(): void {
     this.#left = 1
   }
 
-  /** A step has drafts that seem to pay. */
+  /** A step does it, as that seems to pay. */
   onPaying(): void {
     if (++this.#paying >= believed) this.#between = this.#left = first
   }
