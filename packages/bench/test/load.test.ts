@@ -332,7 +332,7 @@ t.test('traces are replayed at their times', async (t) => {
 })
 
 t.test('clients that leave, slow readers and tenants', async (t) => {
-  const { summary, records } = await measure(
+  const { summary, records, server } = await measure(
     t,
     { gapMs: 5 },
     {
@@ -357,6 +357,8 @@ t.test('clients that leave, slow readers and tenants', async (t) => {
     ['big', 'small'],
   )
   t.ok(summary.tenants[0]!.requests > summary.tenants[1]!.requests)
+  const sent = server.received.filter(({ tenant }) => tenant === 'big')
+  t.ok(sent.length >= summary.tenants[0]!.requests, 'the server is told')
   t.ok(summary.jain! > 0.4 && summary.jain! < 1)
 })
 

@@ -121,7 +121,7 @@ export interface NativeContext {
    * @param tokens - up to the end of the sequence's, in the batch
    */
   getEmbedding(tokens: number, sequence: number): Float32Array
-  /** The vectors of so many tokens of the batch, from one on, where they are not made into one. */
+  /** The vectors of this many tokens of the batch, from one on, where they are not made into one. */
   getTokenEmbeddings?(first: number, count: number): Float32Array
   getThreads(): number
   dispose(): Promise<void>

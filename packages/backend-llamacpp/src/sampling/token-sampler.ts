@@ -17,7 +17,7 @@ export interface TokenSampler extends Sampler {
   prepare(position: number, start: number, tokens: readonly TokenId[]): void
   /**
    * Draws from the logits of the batch's token with this index; negative when there are none.
-   * @param listed - so many of the likeliest tokens of the draw are kept for {@link drawn}
+   * @param listed - this many of the likeliest tokens of the draw are kept for {@link drawn}
    */
   draw(index: number, listed?: number): TokenId | Promise<TokenId>
   /** How likely tokens were in the last draw at this index: what it was asked to keep. */

@@ -154,7 +154,7 @@ export class SlotCells {
     this.#resize(slot, 0)
   }
 
-  /** Whether `truncate` would keep so many tokens. */
+  /** Whether `truncate` would keep this many tokens. */
   canCut(slot: SlotId, length: number): boolean {
     if (length >= this.length(slot)) return true
     return length > 0 && !this.#isRecurrent && this.#seesBack(slot, length)

@@ -8,7 +8,7 @@ export class AdaptiveThreads {
   readonly #prompts: ThreadTuner
   #threads: number
 
-  /** @param set - makes the context compute on so many threads from now on; it starts with `start` */
+  /** @param set - makes the context compute on this many threads from now on; it starts with `start` */
   constructor(set: (threads: number) => void, options: ThreadTunerOptions) {
     this.#set = set
     this.#threads = options.start

@@ -9,7 +9,7 @@ export class PassCost {
   /** Milliseconds a token. */
   readonly #costs = new Map<number, number>()
 
-  /** Undefined for a size that nothing like was seen on so many threads. */
+  /** Undefined for a size that nothing like was seen on this many threads. */
   of(threads: number, size: number): number | undefined {
     const known = this.#costs.get(key(threads, size))
     return known === undefined ? undefined : known * size

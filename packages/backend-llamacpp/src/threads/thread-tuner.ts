@@ -7,7 +7,7 @@ const slow = 1.5
 const slowPasses = 2
 /** Compared passes of a trial. */
 const trialPasses = 2
-/** A trial that took so many times as long ends at once. */
+/** A trial that took this many times as long ends at once. */
 const hopeless = 1.3
 /** What is tried must be so much quicker to be kept. */
 const better = 0.95
@@ -56,7 +56,7 @@ export class ThreadTuner {
     this.#next = { fewer: clock.now() + leastWait.fewer, more: clock.now() }
   }
 
-  /** Threads for the next pass of so many tokens. */
+  /** Threads for the next pass of this many tokens. */
   next(size: number): number {
     if (this.#most === 1) return 1
     if (this.#trial === undefined && this.#costs.of(this.#threads, size) !== undefined) {
@@ -66,7 +66,7 @@ export class ThreadTuner {
     return this.#trial?.threads ?? this.#threads
   }
 
-  /** Learns how long a pass of `size` tokens took on so many threads. */
+  /** Learns how long a pass of `size` tokens took on this many threads. */
   took(threads: number, size: number, ms: number): void {
     const usual = this.#costs.of(this.#threads, size)
     this.#costs.learn(threads, size, ms)

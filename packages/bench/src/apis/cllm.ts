@@ -13,7 +13,6 @@ export const cllmApi: Api = {
     ignore_eos: ask.ignoreEos,
     // The counts of the prompt are among them.
     timings: true,
-    ...(ask.tenant === '' ? {} : { tenant: ask.tenant }),
   }),
   read(event) {
     if (event.error !== undefined) return { error: errorMessage(event.error) }

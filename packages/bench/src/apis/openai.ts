@@ -9,7 +9,7 @@ import {
   type Ask,
 } from './api.js'
 
-const common = ({ model, maxTokens, temperature, ignoreEos, tenant }: Ask) => ({
+const common = ({ model, maxTokens, temperature, ignoreEos }: Ask) => ({
   ...(model === undefined ? {} : { model }),
   max_tokens: maxTokens,
   temperature,
@@ -17,7 +17,6 @@ const common = ({ model, maxTokens, temperature, ignoreEos, tenant }: Ask) => ({
   stream_options: { include_usage: true },
   // Not part of OpenAI's API; vLLM, SGLang, llama-server and cLLM support it.
   ...(ignoreEos ? { ignore_eos: true } : {}),
-  ...(tenant === '' ? {} : { user: tenant }),
 })
 
 /** OpenAI's `POST /v1/completions`. */

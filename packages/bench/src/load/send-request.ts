@@ -67,7 +67,11 @@ function sendOnce(target: Target, ask: Ask, options: SendOptions): Promise<SendR
 
     const request = start(target, {
       path: urlOf(target, api.path),
-      headers: { ...headers, 'content-length': Buffer.byteLength(body) },
+      headers: {
+        ...headers,
+        ...(ask.tenant === '' ? {} : { 'x-cllm-tenant': ask.tenant }),
+        'content-length': Buffer.byteLength(body),
+      },
       agent,
       onResponse(response) {
         if (response.statusCode !== 200) {

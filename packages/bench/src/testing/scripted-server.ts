@@ -31,6 +31,8 @@ export interface Received {
   readonly path: string
   readonly body: Record<string, unknown>
   readonly prompt: string
+  /** Undefined: none. */
+  readonly tenant: unknown
 }
 
 /** A small server that speaks every API, on a real socket. */
@@ -53,7 +55,7 @@ export async function scriptedServer(script: Script = {}) {
     for await (const chunk of request) text += String(chunk)
     const body = JSON.parse(text) as Record<string, unknown>
     const prompt = dialect.promptOf(body)
-    received.push({ path, body, prompt })
+    received.push({ path, body, prompt, tenant: request.headers['x-cllm-tenant'] })
     if (received.length >= (script.untilReceived ?? 0)) allCame()
     await all
     if (received.length > (script.dieAfter ?? Infinity)) {

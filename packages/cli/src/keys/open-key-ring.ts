@@ -43,10 +43,10 @@ export function openKeyRing(
   let seen = versionOf(file)
   let keys = [...own, ...readKeyFile(file)]
   const poll = (): void => {
-    const version = versionOf(file)
-    if (version === seen) return
-    seen = version
     try {
+      const version = versionOf(file)
+      if (version === seen) return
+      seen = version
       keys = [...own, ...readKeyFile(file)]
       logger.info({ file, keys: keys.length }, 'reloaded the API keys')
     } catch (error) {

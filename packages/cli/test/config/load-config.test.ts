@@ -410,6 +410,10 @@ t.test('every kind of problem says what was expected, what came, and where', asy
       '--bodies-limit: expected at least the largest body of one request (server.body_limit: 1048576), got 1000000',
     ],
     [
+      { flags: ['--batch-share', '0.1'] },
+      '--batch-share: expected --batches, as it is the share of batches on this machine',
+    ],
+    [
       { flags: ['--kv-cache-type', 'q8_0', '--flash-attention', 'off'] },
       '--flash-attention: expected true or auto, got false: --kv-cache-type q8_0 needs flash attention',
     ],

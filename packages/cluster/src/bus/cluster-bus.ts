@@ -10,7 +10,7 @@ export interface ClusterBus {
   /** Opens the mailbox of this process, whose letters are handed over from the first one on. */
   listen(mailbox: string, onLetter: (letter: string) => void): void
   /**
-   * Lists a member with its record, for so many milliseconds.
+   * Lists a member with its record, for this many milliseconds.
    *
    * @throws `cluster_unavailable`
    */

@@ -21,7 +21,7 @@ export interface MailboxReaderParts {
 
 /** Letters that one read returns at most. */
 const mostRead = 1024
-/** Letters that were read leave the server so many milliseconds later. */
+/** Letters that were read leave the server this many milliseconds later. */
 const trimMs = 250
 
 type Streams = [key: string, entries: [id: string, fields: string[]][]][] | null

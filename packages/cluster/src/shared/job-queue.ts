@@ -83,7 +83,7 @@ export class JobQueue<Data> {
     await this.queue.remove(id)
   }
 
-  /** Does jobs in this process, so many at a time. */
+  /** Does jobs in this process, this many at a time. */
   async process(concurrency: number, run: DoJob<Data>): Promise<void> {
     const { bus, logger } = this.parts
     const { signal } = this.#closing

@@ -46,7 +46,7 @@ export class SharedResults {
     return this.#prefix + id
   }
 
-  /** Begins to take results, so many; done twice, it changes nothing. */
+  /** Begins to take results, this many; done twice, it changes nothing. */
   async open(id: string, total: number): Promise<void> {
     await this.bus.command('EVAL', openOnce, '1', this.keyOf(id), String(total))
   }

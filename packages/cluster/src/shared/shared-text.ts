@@ -42,7 +42,10 @@ export class SharedText {
       const after = change(before)
       if (await this.#replace(before, after)) return
     }
-    throw new CllmError('cluster_unavailable', 'Others change the keys of the cluster all the time')
+    throw new CllmError(
+      'cluster_unavailable',
+      'The keys of the cluster are changed too often by others: try again',
+    )
   }
 
   /**

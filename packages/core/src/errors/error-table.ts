@@ -31,7 +31,10 @@ export const errorTable = {
     'The request came from a web page of an origin that `--cors-origins` does not allow, or over the ' +
       'loopback interface under a public name that may have been rebound to this machine.',
   ),
-  rate_limited: entry(429, 'The API key has used up its requests or tokens for this minute.'),
+  rate_limited: entry(
+    429,
+    'The API key has used up its requests or tokens of this minute, or its tokens of this month.',
+  ),
   rejected: entry(503, 'The scheduling policy refused the request, with its reason.'),
   cancelled: entry(499, 'The client left or cancelled the request.'),
   timeout: entry(408, 'The request did not end within its time limit.'),

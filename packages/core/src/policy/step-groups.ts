@@ -11,7 +11,7 @@ export interface GroupView {
   readonly withOthers: (admit: readonly string[]) => readonly string[]
 }
 
-/** Steps of a turn: what a change of adapters costs is shared by so many. */
+/** Steps of a turn: what a change of adapters costs is shared by this many. */
 export const stepsPerTurn = 4
 
 /**

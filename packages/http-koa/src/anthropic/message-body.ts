@@ -86,7 +86,7 @@ export function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasC
 /**
  * Token counts; those of the input are apart from what was in the cache, and what is kept there from now on.
  *
- * @param kept - so many of the prompt's first tokens are kept
+ * @param kept - this many of the prompt's first tokens are kept
  */
 export function usageOf({ promptTokens, cachedTokens, generatedTokens }: Usage, kept = 0) {
   const created = Math.max(0, Math.min(kept, promptTokens) - cachedTokens)

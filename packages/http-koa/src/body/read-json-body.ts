@@ -80,10 +80,7 @@ async function readBody(ctx: KoaContext, stream: Readable): Promise<Buffer> {
     // the limit is for what is unpacked
     return await readWithin(stream, limit, length)
   } catch (error) {
-    if (
-      isPacked &&
-      /^Z_|^ERR__ERROR_FORMAT|^ERR_/.test(String((error as { code?: unknown }).code))
-    ) {
+    if (isPacked && /^Z_|^ERR_/.test(String((error as { code?: unknown }).code))) {
       throw new CllmError('invalid_json', 'The body is not packed as its Content-Encoding says', {
         cause: error,
       })

@@ -52,7 +52,7 @@ export interface ModelStore {
     },
   ): Promise<void>
   /**
-   * How much memory a model would take with so many slots of so many tokens, without loading it. Left
+   * How much memory a model would take with this many slots of this many tokens, without loading it. Left
    * out by a store that does not know.
    *
    * @throws `model_not_found`, or `unsupported` where its shape is not known before it is fetched

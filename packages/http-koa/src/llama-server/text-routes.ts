@@ -8,6 +8,7 @@ import { readFields } from '../fields/read-fields.js'
 import { functionsOf, toolsSchema, toTool } from '../openai/tools/openai-tools.js'
 import { efforts, thinkingVariables } from '../chat/thinking-variables.js'
 import { turnOptions } from '../chat/turn-options.js'
+import { abortOnClose } from '../stream/abort-on-close.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { bosText } from './prompt-text.js'
 
@@ -26,20 +27,27 @@ export async function tokenize(ctx: KoaContext, llama: LlamaServerContext): Prom
   const options = { addBos: fields.add_special ?? false, special: fields.parse_special ?? true }
   const client = llama.directory.open(fields.model)
   const tokens = await client.tokenize(fields.content, options)
-  ctx.body = { tokens: fields.with_pieces === true ? await withPieces(client, tokens) : tokens }
+  const signal = abortOnClose(ctx)
+  const areTexts = fields.with_pieces === true
+  ctx.body = { tokens: areTexts ? await withPieces(client, tokens, signal) : tokens }
 }
 
 /** Tokens that a character has at most. */
 const longestRun = 4
 
-/** The tokens with their texts; parts of a character have their bytes. */
-async function withPieces(client: EngineClient, tokens: readonly TokenId[]): Promise<object[]> {
+/** The tokens with their texts, until the client leaves; parts of a character have their bytes. */
+async function withPieces(
+  client: EngineClient,
+  tokens: readonly TokenId[],
+  signal: AbortSignal,
+): Promise<object[]> {
   const pieces: object[] = []
   // a text that begins loses its first space
   const before = await client.tokenize('a', { addBos: false })
   const { length } = await client.detokenize(before)
   let run: TokenId[] = []
   for (const [index, token] of tokens.entries()) {
+    if (signal.aborted) break
     run.push(token)
     const text = (await client.detokenize([...before, ...run])).slice(length)
     const isWhole = text !== '' && !text.includes('\ufffd')

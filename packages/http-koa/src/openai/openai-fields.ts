@@ -9,6 +9,7 @@ import { samplersField, samplersLeftOut } from '../fields/sampler-order.js'
 import { slotOf } from '../fields/slot-field.js'
 import { logitBiasField, readLogitBias } from '../request/logit-bias.js'
 import { guidedFields } from './guided-output.js'
+import { refuseVllmFields, vllmFields } from './vllm-fields.js'
 
 /** At least one token; −1 is as many as fit. */
 export const maxTokensField = integer(-1, largest).refine((count) => count !== 0, {
@@ -32,7 +33,7 @@ export const sharedFields = {
     .optional(),
   n: integer(1, 128).optional(),
   stream: boolean.optional(),
-  stream_options: z.object({ include_usage: boolean.optional() }, 'an object').optional(),
+  stream_options: z.object({ include_usage: boolean.nullish() }, 'an object').optional(),
   user: z.string('a string').optional(),
   max_tokens: maxTokensField.optional(),
   n_predict: maxTokensField.optional(),
@@ -52,6 +53,7 @@ export const sharedFields = {
   json_schema: object.optional(),
   response_format: object.optional(),
   ...guidedFields,
+  ...vllmFields,
 }
 
 const sharedSchema = z.object(sharedFields)
@@ -59,13 +61,14 @@ const sharedSchema = z.object(sharedFields)
 /**
  * The settings from the shared fields.
  *
- * @throws `invalid_request` or `unsupported` for samplers in another order
+ * @throws `invalid_request`; `unsupported` for samplers in another order and fields of vLLM's
  */
 export async function sharedSettings(
   fields: z.output<typeof sharedSchema>,
   client: EngineClient,
 ): Promise<RequestSettings> {
   const { stop } = fields
+  refuseVllmFields(fields)
   return {
     ...commonSettings(fields),
     repetitionPenalty: fields.repeat_penalty ?? fields.repetition_penalty,

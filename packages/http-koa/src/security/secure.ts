@@ -61,7 +61,15 @@ export function secure(
   return { middleware, directory: observeEngines(guardEngines(directory), rates, clock) }
 }
 
-const exposedHeaders = ['X-Request-Id', 'Retry-After', ...rateLimitHeaders]
+const exposedHeaders = [
+  'X-Request-Id',
+  'X-Cllm-Request-Id',
+  'X-Cllm-Warning',
+  'X-Queue-Position',
+  'X-Predicted-TTFT-Ms',
+  'Retry-After',
+  ...rateLimitHeaders,
+]
 
 function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
   const all = origins.includes('*')

@@ -175,7 +175,14 @@ testEach('chat completions', async (t) => {
   const timed = await stream(chat, { ...user('euro'), timings_per_token: true })
   t.match(timed[1], { timings: { predicted_n: 1, prompt_n: Number } })
 
-  const chunks = await stream(chat, { ...user('euro'), stream_options: { include_usage: true } })
+  const chunks = await stream(chat, {
+    ...user('euro'),
+    stream_options: { include_usage: true },
+    // as vLLM's clients say no
+    min_tokens: 0,
+    stop_token_ids: [],
+    include_stop_str_in_output: false,
+  })
   t.match(chunks[0], {
     object: 'chat.completion.chunk',
     choices: [{ delta: { role: 'assistant', content: null } }],
@@ -304,6 +311,8 @@ testEach('completions', async (t) => {
   const free = await ask(path, { prompt: 'free', ignore_eos: true })
   t.match(free.json, { usage: { completion_tokens: 16 } }, "OpenAI's default")
   const chunks = await stream(path, { prompt: 'euro', stream_options: { include_usage: true } })
+  const plain = await stream(path, { prompt: 'euro', stream_options: { include_usage: null } })
+  t.match(plain.at(-1), { choices: [{}] }, 'a null is as if it were absent')
   t.equal(
     chunks
       .flatMap(({ choices }) => choices as { text: string }[])
@@ -496,6 +505,11 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     [chat, { messages: [{ role: 'user' }] }, 'invalid_request', /^messages.0.content$/],
     [chat, { messages: undefined }, 'invalid_request', /^messages$/],
     [chat, { temperature: 'hot' }, 'invalid_request', /^temperature$/],
+    [chat, { min_tokens: 3 }, 'unsupported', /^min_tokens$/],
+    [chat, { stop_token_ids: [3] }, 'unsupported', /^stop_token_ids$/],
+    [chat, { include_stop_str_in_output: true }, 'unsupported', /^include_stop_str_in_output$/],
+    [chat, { prompt_logprobs: 0 }, 'unsupported', /^prompt_logprobs$/],
+    [chat, { truncate_prompt_tokens: 9 }, 'unsupported', /^truncate_prompt_tokens$/],
     [chat, { continue_final_message: true }, 'invalid_request', /^continue_final_message$/],
     [chat, user('x'.repeat(90)), 'context_length_exceeded', /^prompt$/],
     ['/v1/completions', { prompt: [] }, 'invalid_request', /^prompt$/],

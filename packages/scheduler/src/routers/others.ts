@@ -11,8 +11,12 @@ export const cacheAware = defineRouter({
   doc: "SGLang's rule, to compare with: the longest match above `threshold` while the load is even, else the fewest requests.",
   options: z.object({
     threshold: z.number().min(0).max(1).default(0.5).describe('Least share of the prompt.'),
-    abs: z.number().min(0).default(32).describe('Uneven: so many requests more than the idlest …'),
-    rel: z.number().min(1).default(1.1).describe('… and so many times its number.'),
+    abs: z
+      .number()
+      .min(0)
+      .default(32)
+      .describe('Uneven: this many requests more than the idlest …'),
+    rel: z.number().min(1).default(1.1).describe('… and this many times its number.'),
   }),
   create: ({ threshold, abs, rel }) => ({
     place({ promptTokens }, workers) {

@@ -1,4 +1,4 @@
-/** So many blocks of a prompt are indexed: more than many prompts begin with. */
+/** This many blocks of a prompt are indexed: more than many prompts begin with. */
 const indexed = 16
 
 /** Which holders have a prompt that begins with a block: most blocks have one holder, and one prompt of it. */

@@ -43,7 +43,7 @@ class Ratio {
   }
 }
 
-/** Prompts that are computed without a pause are one observation, or several of so many. */
+/** Prompts that are computed without a pause are one observation, or several of this many. */
 const promptsAtOnce = 8
 
 /**
@@ -59,13 +59,13 @@ class PromptCosts {
   #pairs = 0
   #prompts = 0
 
-  /** Some prompt was computed for this time, beside so many other requests. */
+  /** Some prompt was computed for this time, beside this many other requests. */
   onTime(ms: number, others: number): void {
     this.#ms += ms
     this.#othersMs += ms * others
   }
 
-  /** A prompt of so many tokens is done; `isLast` when no other one is being computed. */
+  /** A prompt of this many tokens is done; `isLast` when no other one is being computed. */
   onPrompt({ ahead, pairs }: OpenRequest, isLast: boolean): void {
     this.#tokens += ahead
     this.#pairs += pairs
@@ -190,7 +190,7 @@ export class LoadMeter {
   }
 }
 
-/** The sum over so many tokens, behind others, of the tokens before each. */
+/** The sum over this many tokens, behind others, of the tokens before each. */
 export function pairsOf(tokens: number, before: number): number {
   return tokens * (before + tokens / 2)
 }

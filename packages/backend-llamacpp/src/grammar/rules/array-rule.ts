@@ -8,7 +8,7 @@ import type { SchemaCompiler } from '../schema/schema-compiler.js'
 import { pointerOf } from './string-rule.js'
 import { writeMembers } from './write-members.js'
 
-/** So many elements are told apart in arrays that have each at most once. */
+/** This many elements are told apart in arrays that have each at most once. */
 const mostUnique = 200
 
 /** The arrays that are allowed as GBNF, or undefined when there is none. */

@@ -51,7 +51,7 @@ class Remainders {
     private readonly zeros: string,
   ) {}
 
-  /** Numbers above 0 with at most so many digits before the point; undefined: there is none. */
+  /** Numbers above 0 with at most this many digits before the point; undefined: there is none. */
   upTo(whole: number): string | undefined {
     if (whole < 1) return undefined
     const first = this.#digits(0, 1, (remainder) => this.#whole(remainder, whole - 1))

@@ -3,7 +3,7 @@ import { choiceRule } from './choice-rule.js'
 import { type Decimal, digitsWithin, type NumberFacts, toDecimal } from './number-rule.js'
 import { memberOfRule } from './multiple-digits.js'
 
-/** So many multiples are listed one by one. */
+/** This many multiples are listed one by one. */
 const mostListed = 1000
 
 /** Whether a number is a multiple of another one, as its decimal digits say. */

@@ -119,7 +119,7 @@ export class ChainSampler implements Sampler {
 
   /**
    * The log probabilities of the same logits that a token was drawn from.
-   * @param count - so many of the likeliest tokens, 0 to 20
+   * @param count - how many of the likeliest tokens, 0 to 20
    */
   logprobs(logits: Float32Array, token: TokenId, count: number): OutputLogprobs {
     return rawLogprobs(this.#workspace, logits, token, count)
@@ -128,7 +128,7 @@ export class ChainSampler implements Sampler {
   /**
    * How likely the tokens were in the draw that has just been made: before any other sampler of the model
    * draws.
-   * @param count - so many of the likeliest tokens, 0 to 20
+   * @param count - how many of the likeliest tokens, 0 to 20
    */
   drawn(token: TokenId, count: number): OutputLogprobs {
     return drawnLogprobs(this.#workspace, this.#chain, token, count)

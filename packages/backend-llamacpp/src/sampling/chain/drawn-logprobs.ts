@@ -15,7 +15,7 @@ const least = -87
  * How likely tokens were in the last draw: after all of its steps, at its temperature. Changes what
  * candidates there are.
  * @param token - the one that was drawn
- * @param count - so many of the likeliest tokens are listed as well
+ * @param count - how many of the likeliest tokens are listed as well
  */
 export function drawnLogprobs(
   { scan, candidates }: SamplerWorkspace,

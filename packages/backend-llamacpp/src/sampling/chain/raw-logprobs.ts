@@ -8,7 +8,7 @@ const negligible = 26
  * How likely tokens are by the model's own distribution.
  * @param logits - as the model gave them
  * @param token - the one that was drawn
- * @param count - so many of the likeliest tokens are listed as well
+ * @param count - how many of the likeliest tokens are listed as well
  */
 export function rawLogprobs(
   { scan, candidates }: SamplerWorkspace,

@@ -16,7 +16,7 @@ const slotCounts = [1, 2, 4, 8, 16] as const
 const least = 2048
 
 const flags = {
-  'gpu-layers': one('N', 'Tell what fits with so many layers on the GPU', integer(0)),
+  'gpu-layers': one('N', 'Tell what fits with this many layers on the GPU', integer(0)),
   json: toggle('Print JSON'),
   config: configFlag,
 }
@@ -28,7 +28,7 @@ export const run = defineCommand({
 Shows how much memory a model takes here: by context, in tokens per slot, and by number of slots.
 The model is a name of the catalog, downloaded or not, or a file. Figures are with a KV cache in
 f16; \`cllm serve --kv-cache-type q8_0\` takes half as much for it. Where there is a GPU, the most
-layers that fit on it are shown, or with \`--gpu-layers\` what fits with so many.`,
+layers that fit on it are shown, or with \`--gpu-layers\` what fits with this many.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
     const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })

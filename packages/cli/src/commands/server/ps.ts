@@ -28,7 +28,7 @@ function table(models: readonly ServedModelState[]): string {
   const rows = new Table({ head, style: { head: [], border: [], compact: true } })
   for (const { name, state, sizeBytes, users, waiting, expiresAt } of models) {
     const size = sizeBytes === null ? '' : formatBytes(sizeBytes)
-    rows.push([name, state, size, users, waiting, expiresAt ?? 'it is stopped'])
+    rows.push([name, state, size, users, waiting, expiresAt ?? 'forever'])
   }
   return rows.toString()
 }

@@ -16,7 +16,7 @@ export interface Place {
 export const layersOf = ({ layers }: ModelShape): number => layers + 1
 
 /**
- * Bytes of a model on the GPUs and in RAM with so many layers on the GPUs: their weights, their keys and
+ * Bytes of a model on the GPUs and in RAM with this many layers on the GPUs: their weights, their keys and
  * values, and the buffers of a pass on both.
  */
 export function memoryOn(
@@ -32,7 +32,7 @@ export function memoryOn(
   return { gpu: Math.ceil(onGpu), ram: Math.ceil(weights + slots + 2 * compute - onGpu) }
 }
 
-/** Whether a model fits with so many layers on the GPUs. */
+/** Whether a model fits with this many layers on the GPUs. */
 export function fitsOn(
   shape: ModelShape,
   gpuLayers: number,

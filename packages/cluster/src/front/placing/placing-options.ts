@@ -2,7 +2,7 @@
 export interface PlacingOptions {
   /** Milliseconds for which a request waits for a worker while there is none; default 30,000. */
   readonly patienceMs: number
-  /** A request that loses so many workers fails: it may be what kills them. Default 10. */
+  /** A request that loses this many workers fails: it may be what kills them. Default 10. */
   readonly maxMoves: number
 }
 

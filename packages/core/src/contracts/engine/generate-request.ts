@@ -46,7 +46,7 @@ export interface GenerateRequest {
    */
   readonly pin?: boolean
   /**
-   * The same for so many milliseconds after its end, in place of `pin`. All such states of a tenant take a
+   * The same for this many milliseconds after its end, in place of `pin`. All such states of a tenant take a
    * quarter of the tier at most: the oldest are kept no longer then. Default: not.
    */
   readonly keepMs?: number

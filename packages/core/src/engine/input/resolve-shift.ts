@@ -18,7 +18,7 @@ interface ShiftContext {
   readonly options: { readonly contextShift: boolean }
 }
 
-/** At least so many tokens of a slot are not kept. */
+/** At least this many tokens of a slot are not kept. */
 const leastMoving = 4
 
 /**

@@ -8,7 +8,7 @@ import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 /** Each bucket of pauses between tokens is this many times as long as the one before. */
 const itlBase = 1.15
 
-/** More than so many of a kind in a frame are not kept, so that no load makes a frame large. */
+/** More than this many of a kind in a frame are not kept, so that no load makes a frame large. */
 const most = 500
 const mostTenants = 50
 

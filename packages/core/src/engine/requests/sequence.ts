@@ -39,7 +39,7 @@ export interface SequenceRequest {
   readonly cache: boolean
   /** Whether what its slot holds at its end is saved for good. */
   readonly pin: boolean
-  /** The same for so many milliseconds after its end. */
+  /** The same for this many milliseconds after its end. */
   readonly keepMs: number | undefined
   /** The slot that it should have, if that is idle. */
   readonly slot: number | undefined

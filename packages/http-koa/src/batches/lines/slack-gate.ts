@@ -27,7 +27,7 @@ export const openGate: Gate = Object.freeze({
 
 /** How long the gate is open at a time while clients wait. */
 const windowMs = 100
-/** A window that comes due waits so many pauses at most for clients to have their first tokens. */
+/** A window that comes due waits this many pauses at most for clients to have their first tokens. */
 const patience = 2
 
 /** What batches get while clients wait. */

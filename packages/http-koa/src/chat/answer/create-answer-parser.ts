@@ -3,7 +3,7 @@ import type { ChatFormat } from '../format/chat-format.js'
 import type { ToolDefinition } from '../tool-prompt.js'
 import type { AnswerParser } from './answer-part.js'
 import { AnswerReader } from './answer-reader.js'
-import { StreamedCalls, WholeCalls } from './whole-calls.js'
+import { StreamedCalls, WholeCalls } from './call-parsers.js'
 
 /** What an answer may hold. */
 export interface AnswerForm {

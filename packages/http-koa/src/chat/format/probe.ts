@@ -58,7 +58,7 @@ export const dialog = (message: Omit<ChatMessage, 'role'>): ChatMessage[] => [
   { role: 'assistant', ...message },
 ]
 
-/** So many calls. */
+/** This many calls. */
 export const probeCalls = (count: number, { asText, id }: ProbeStyle): ChatToolCall[] =>
   probe.tools.slice(0, count).map((name, index) => ({
     id: id(index),

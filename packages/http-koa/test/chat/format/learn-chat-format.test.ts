@@ -98,7 +98,7 @@ const tools: readonly ToolDefinition[] = ['look_up', 'save-it'].map((name) => ({
 }))
 const calls = [
   { name: 'look_up', arguments: { text: 'a "b" <c> {d}\n it\'s', count: 12, deep: true } },
-  { name: 'save-it', arguments: { text: '€', list: [1, 'x'] } },
+  { name: 'save-it', arguments: { text: '€', list: [1, 'x'], word: 'constructor' } },
 ]
 
 function answer(dialect: Dialect, message: ChatMessage): string {

@@ -1,4 +1,4 @@
-/** What seems worse is tried at least once in so many decisions. */
+/** What seems worse is tried at least once in this many decisions. */
 const longestInterval = 16
 
 /**

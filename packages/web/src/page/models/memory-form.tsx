@@ -10,7 +10,7 @@ interface Memory {
   readonly available_bytes: number
 }
 
-/** How much memory a model takes with so many slots of so many tokens, before it is loaded. */
+/** How much memory a model takes with this many slots of this many tokens, before it is loaded. */
 export function MemoryForm({ models }: { readonly models: readonly string[] }): JSX.Element {
   const server = useServer()
   const [name, setName] = useState('')

@@ -43,7 +43,11 @@ export function PullForm({ onDone }: { readonly onDone: () => void }): JSX.Eleme
       }}
     >
       <h2>Fetch a model</h2>
-      <TextField label="A name, or hf:owner/repo:quant" value={name} onText={setName} />
+      <TextField
+        label="A name of the catalog or of the configuration"
+        value={name}
+        onText={setName}
+      />
       <div class="buttons">
         <button type="submit" disabled={isPulling || name.trim() === ''}>
           Fetch

@@ -1,7 +1,7 @@
 import { blockSize, type VocabularyScan } from '../scan/vocabulary-scan.js'
 import { kthLargest } from './kth-largest.js'
 
-/** Of so many entries one is looked at to guess a quantile. */
+/** Of this many entries one is looked at to guess a quantile. */
 const stride = blockSize
 
 /**

@@ -1,6 +1,6 @@
 /** Below this many an insertion sort is faster. */
 const few = 64
-/** Digits of so many bits at most: their counts fit into the caches. */
+/** Digits of this many bits at most: their counts fit into the caches. */
 const widestDigit = 13
 /** For so few entries narrow digits are faster, as there are less counts. */
 const moderate = 2048

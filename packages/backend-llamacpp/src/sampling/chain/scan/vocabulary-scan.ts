@@ -1,4 +1,4 @@
-/** So many neighbours in the vocabulary share what is known of their logits. A power of two. */
+/** This many neighbours in the vocabulary share what is known of their logits. A power of two. */
 export const blockSize = 64
 
 /** Weights up to this are those of tokens that cannot be drawn: exp(−85). */

@@ -1,7 +1,7 @@
 import type { Candidates } from '../candidates/candidates.js'
 import type { ChainStep } from './chain-step.js'
 
-/** So many tokens are sorted first, and then so many times more until they suffice. */
+/** This many tokens are sorted first, and then this many times more until they suffice. */
 const firstSorted = 256
 const growth = 8
 

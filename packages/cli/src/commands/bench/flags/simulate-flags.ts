@@ -51,8 +51,13 @@ export const simulationFlags = {
   fronts: one('N', 'Processes that place requests, each with its own router', integer(1, 256), 1),
   'view-age': one('MS', 'Age of what fronts see of the machines (default 0)', integer(0), 0),
   deaths: one('SHARE', 'Share of the machines that die each minute (default 0)', share, 0),
-  spread: one('FACTOR', 'The slowest machine takes so many times as long (default 1)', positive, 1),
-  drain: one('N@S,…', 'Machines that take nothing new after so many seconds', list(drain), []),
+  spread: one(
+    'FACTOR',
+    'The slowest machine takes this many times as long (default 1)',
+    positive,
+    1,
+  ),
+  drain: one('N@S,…', 'Machines that take nothing new after this many seconds', list(drain), []),
   speculative: one(
     'SHARE',
     'Speculates; drafts are right with this probability (default: no drafts)',

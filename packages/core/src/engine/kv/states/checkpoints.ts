@@ -42,7 +42,7 @@ export class Checkpoints {
     for (const place of [known, sequence.promptTokens - 1 - opening]) this.want(sequence, place)
   }
 
-  /** Wants one after about so many tokens. */
+  /** Wants one after about this many tokens. */
   want(sequence: Sequence, place: number): void {
     const length = place - (place % blockSize)
     const { chain, computedTokens, stops } = sequence

@@ -7,7 +7,7 @@ import { lengthOf, type StateIndex } from './state-index.js'
  * The way to the most tokens of a sequence with the states of one tier: a part of a state where it can be
  * cut; otherwise a whole state, one that is cut back to a checkpoint, or a checkpoint alone.
  *
- * @param checkpoint - the longest one of at most so many tokens
+ * @param checkpoint - the longest one of at most this many tokens
  */
 export function findState<State extends FoundState['state']>(
   index: StateIndex<State>,

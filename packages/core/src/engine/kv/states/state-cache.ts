@@ -173,7 +173,7 @@ export class StateCache {
     return this.#states?.cutsAnywhere ?? true
   }
 
-  /** Whether a slot can be cut to so many tokens without one. */
+  /** Whether a slot can be cut to this many tokens without one. */
   canCut(slot: SlotId, length: number): boolean {
     return this.cutsAnywhere || this.#states?.canCut(slot, length) === true
   }

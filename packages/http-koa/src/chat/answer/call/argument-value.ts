@@ -24,7 +24,7 @@ const constants: Readonly<Record<string, unknown>> = { True: true, False: false,
 export function argumentJson(text: string, schema: unknown, isTyped = false): string {
   const trimmed = text.trim()
   if (!isTyped && takesOnlyText(schema)) return JSON.stringify(text)
-  if (trimmed in constants) return JSON.stringify(constants[trimmed])
+  if (Object.hasOwn(constants, trimmed)) return JSON.stringify(constants[trimmed])
   try {
     const value: unknown = JSON.parse(trimmed)
     // a text in quotes is as the model wrote it, where a schema does not ask for another

@@ -50,7 +50,7 @@ class LiteralReader {
     if (first === '{') return this.members('}')
     if (first === '[' || first === '(') return this.#list(first === '[' ? ']' : ')')
     const word = this.#word(/[^,{}()[\]]+/y).trim()
-    if (word in constants) return constants[word]!
+    if (Object.hasOwn(constants, word)) return constants[word]!
     try {
       JSON.parse(word)
       return word
