@@ -32,7 +32,7 @@ export interface PassCosts {
   readonly loop: { readonly base: number; readonly each: number }
 }
 
-/** A free slot between two that are used counts as so much of a pass. */
+/** A free slot between two that are used counts as this much of a pass. */
 const holeShare = 0.1
 
 /** A machine with fitted costs. */

@@ -9,7 +9,7 @@ const slowPasses = 2
 const trialPasses = 2
 /** A trial that took this many times as long ends at once. */
 const hopeless = 1.3
-/** What is tried must be so much quicker to be kept. */
+/** What is tried must be this much quicker to be kept. */
 const better = 0.95
 /** The share of time that trials may cost, except where the machine's load calls for one. */
 const trialShare = 1 / 200

@@ -42,7 +42,7 @@ export class UnseenPlacements {
     }
   }
 
-  /** A report has shown a placement that this front made when `known` was so much. */
+  /** A report has shown a placement that this front made when `known` was this large. */
   onShown(placedAt: number, known: number, now: number): void {
     // What is shown at once hides nothing.
     this.#shown.push({ at: now, known: placedAt === now ? Infinity : known })

@@ -1,7 +1,7 @@
 import type { OutputLogprobs, TokenId, TokenLogprob } from '@cllm/core'
 import type { SamplerWorkspace } from './sampler-workspace.js'
 
-/** Tokens so much less likely than the likeliest add nothing that a logarithm of the sum shows. */
+/** Tokens this much less likely than the likeliest add nothing that a logarithm of the sum shows. */
 const negligible = 26
 
 /**

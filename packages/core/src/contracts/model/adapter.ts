@@ -25,7 +25,10 @@ export interface AdapterChoice {
 export interface LoadedAdapter {
   /** The same for the same content only: what was computed with one is never used for another. */
   readonly key: string
-  /** Gives its memory back. Called once, between steps, when no sequence is computed with it. */
+  /**
+   * Gives its memory back. Called at most once, between steps, when no sequence is computed with it;
+   * those that are loaded at the end go with the backend.
+   */
   dispose(): void
 }
 

@@ -74,7 +74,7 @@ function checkShape(prompt: Prompt, tokenizer: Tokenizer): void {
   } else if ('messages' in prompt) {
     checkMessages(prompt.messages)
   } else if (typeof prompt.text !== 'string' || prompt.text === '') {
-    throw invalidField('prompt', 'a text that is not empty', prompt.text)
+    throw invalidField('prompt', 'a non-empty text', prompt.text)
   }
 }
 
@@ -92,7 +92,8 @@ function checkMessages(messages: readonly ChatMessage[]): void {
 
 /** Tokenizing blocks the loop, so what cannot fit by its size alone is refused before. */
 function refuseBySize(texts: readonly string[], context: PromptContext): void {
-  const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
+  const encoder = new TextEncoder()
+  const bytes = texts.reduce((sum, text) => sum + encoder.encode(text).length, 0)
   const least = Math.ceil(bytes / context.tokenizer.maxTokenBytes)
   if (least > context.limits.contextSize) throw promptTooLong(least, context, 'at least ')
 }

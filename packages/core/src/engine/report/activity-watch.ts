@@ -24,7 +24,7 @@ import { OpenFrame } from './activity-frame.js'
 import { EngineObservers } from './engine-observers.js'
 import { RequestTracker } from './request-tracker.js'
 
-/** Frames that are kept for who asks a little late. */
+/** Frames that are kept for readers that ask a little late. */
 const mostFrames = 20
 /** The part of the queue that is described. */
 const mostWaiting = 32

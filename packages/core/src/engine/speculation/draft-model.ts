@@ -43,7 +43,7 @@ export class DraftModel {
   readonly #slots: DraftSlots
   #isMeasured = false
 
-  /** @param share - how large it is, as a share of the served model; a pass is first expected to cost so much */
+  /** @param share - how large it is, as a share of the served model; a pass is first expected to cost this much */
   constructor(
     private readonly backend: Backend,
     private readonly clock: Clock,

@@ -10,6 +10,7 @@ export function checkedOrder(order: Order): Order {
     reject: (state) => order.reject?.(state) ?? [],
     preempt: (state) => order.preempt?.(state) ?? [],
     victim: (state) => order.victim?.(state),
+    onServedElsewhere: (services) => order.onServedElsewhere?.(services),
     observe: (event) => order.observe?.(event),
   }
 }

@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { Anticipation } from '../../kit/anticipation.js'
 import { chooseChunks, type PromptChunk } from '../../kit/choose-chunks.js'
 import { limitsOf, sloOption } from '../../kit/service-limits.js'
+import { isWaiting } from '../../kit/waiting-heap.js'
 import { Trials } from './trials.js'
 import { jointChunks } from './joint-chunks.js'
 import { JointCosts } from './joint-costs.js'
@@ -11,7 +12,7 @@ import { remembered } from './remembered.js'
 
 /** Without a limit, decoding gets at least this share of the time beside prompts. */
 const decodeShare = 2 / 9
-/** Of a limit between two tokens so much is planned: a chunk may be a quarter longer, and estimates err. */
+/** This share of a limit between two tokens is planned: a chunk may be a quarter longer, and estimates err. */
 const limitShare = 0.8
 /** Without decoding requests to stall, a step only has to end soon enough for arrivals and cancels. */
 const idleTargetMs = 1000
@@ -21,7 +22,7 @@ const waitShare = 1 / 5
 const worthJoining = 1 / 6
 
 /**
- * Spends at most so much time on prompts between two tokens of the sequences that decode, by costs
+ * Spends a limited time on prompts between two tokens of the sequences that decode, by costs
  * learned from the steps that ran: what their limits leave, or else a multiple of what decoding takes.
  * Where decoding alone takes longer, prompts still make progress before every other step.
  *
@@ -170,8 +171,4 @@ function* inTurn(
     left -= 1
     if (left === 0) return
   }
-}
-
-function isWaiting({ state }: SequenceView): boolean {
-  return state === 'queued' || state === 'preempted'
 }

@@ -3,7 +3,7 @@ import type { PromptChunk } from '../../kit/choose-chunks.js'
 import { cachedTokens } from '../../kit/cached-tokens.js'
 import { type Decodes, fewestTokens, type JointCosts } from './joint-costs.js'
 
-/** Of the time until a first token is late so much is planned: estimates err, others come between. */
+/** Of the time until a first token is late, this share is planned: estimates err, others come between. */
 const slackShare = 0.9
 /** Sizes that are compared are this far apart. */
 const growth = 1.2

@@ -8,7 +8,7 @@ import { TemperatureDraw } from './temperature-draw.js'
 
 const { fround } = Math
 
-/** Tokens so much less likely than the likeliest are never drawn, at temperature 1. */
+/** Tokens this much less likely than the likeliest are never drawn, at temperature 1. */
 const negligible = 34
 
 /**

@@ -5,7 +5,7 @@ import type { ChainStep } from './chain-step.js'
 
 const { fround } = Math
 
-/** Tokens so much less likely than the likeliest add nothing to the entropy. */
+/** Tokens this much less likely than the likeliest add nothing to the entropy. */
 const negligible = 34
 
 /**

@@ -6,7 +6,7 @@ import type { ChainStep } from './chain-step.js'
 /** With a threshold above this XTC does nothing. */
 const mostThreshold = 0.5
 
-/** Tokens so much less likely than the likeliest are never drawn, at temperature 1. */
+/** Tokens this much less likely than the likeliest are never drawn, at temperature 1. */
 const negligible = 34
 
 /**

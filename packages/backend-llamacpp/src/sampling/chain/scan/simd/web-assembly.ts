@@ -40,7 +40,7 @@ export function canRun(module: Uint8Array): boolean {
   return WebAssembly?.validate(module) === true
 }
 
-/** Starts the module with so much memory. Only where {@link canRun} is true. */
+/** Starts the module with this much memory. Only where {@link canRun} is true. */
 export function start(
   module: Uint8Array,
   bytes: number,
