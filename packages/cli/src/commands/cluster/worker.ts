@@ -11,6 +11,7 @@ import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command-io.js'
 import { connectBus } from './connect-bus.js'
 import { configHelp } from '../help/config-help.js'
+import { keepReadyFile } from './ready-file.js'
 import { processName } from './served-by-cluster.js'
 
 /** The output of `cllm worker --help`. */
@@ -72,7 +73,10 @@ async function host(
   }
   await served.start()
   io.stdout.write(`worker ${id} serves ${info.model.id}\n`)
+  const { ready_file: file } = config.cluster
+  const removeReadyFile = file === null ? () => {} : keepReadyFile(file)
   const reason = await Promise.race([model.gone, stopped(io.signal), served.drained])
+  removeReadyFile()
   if (reason === undefined) {
     const seconds = config.server.drain_timeout
     logger.info({ seconds }, 'draining: running requests may finish')
