@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { createClient } from '@redis/client'
+import { refusalOf } from './refusals.js'
 
 /** A connection to a server. */
 export type RedisClient = ReturnType<typeof connectTo>
@@ -32,7 +33,11 @@ export function unreachable(url: string, error: unknown): CllmError {
 
 /** The failure of a command. */
 export function unanswered(error: unknown): CllmError {
-  const message = `The cluster does not answer: ${reasonOf(error)}`
+  const refusal = refusalOf(error)
+  const message =
+    refusal === undefined
+      ? `The cluster does not answer: ${reasonOf(error)}`
+      : `The cluster refuses a command: ${refusal}`
   return new CllmError('cluster_unavailable', message, { cause: error })
 }
 
@@ -43,5 +48,7 @@ function withoutSecrets(url: string): string {
 /** A connection to several addresses fails with one error for each. */
 function reasonOf(error: unknown): string {
   if (error instanceof AggregateError) return error.errors.map(reasonOf).join('; ')
+  const refusal = refusalOf(error)
+  if (refusal !== undefined) return refusal
   return error instanceof Error ? error.message || error.name : String(error)
 }
