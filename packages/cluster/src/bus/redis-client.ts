@@ -21,6 +21,8 @@ export function connectTo({ url, ca }: RedisAddress, { isPatient = false } = {})
     RESP: 2,
     // Letters wait for the next connection in the outbox, where they keep their order.
     disableOfflineQueue: !isPatient,
+    // By default each command arms a signal that goes off 5 s later, answered or not: half of what a letter costs.
+    commandOptions: { timeout: 0 },
     socket: { ...tls, reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
   })
 }
