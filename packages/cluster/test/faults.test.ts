@@ -8,6 +8,7 @@ import {
   nextNumber,
   PluginRegistry,
   type RouterPolicy,
+  silentLogger,
   SimulatedClock,
   SupervisedEngineClient,
   systemRandom,
@@ -758,7 +759,9 @@ t.test('a stream goes on nowhere where its tokens mean something else', async (t
   const server = new FakeServer(clock, () => [1])
   const { bus } = await startOne(clock, server, 'one')
   const options = { patienceMs: 3000 }
-  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, options })
+  const warned: unknown[] = []
+  const logger = { ...silentLogger, warn: (_: object, text: string) => void warned.push(text) }
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, logger, options })
   await front.start()
   const client = front.client('fake')
   const asked = { prompt: { text: 'x' }, maxTokens: 200, sampling: { seed: 1, ignoreEos: true } }
@@ -766,6 +769,7 @@ t.test('a stream goes on nowhere where its tokens mean something else', async (t
   await later(clock, 300)
   await startOne(clock, server, 'two', { vocabularySize: 7 })
   await later(clock, 600)
+  t.same(warned, ['workers serve different models under one name'])
   bus.die()
   await t.rejects(drive(clock, stream), { code: 'engine_unavailable' })
   t.equal((await drive(clock, said(client, { ...asked, maxTokens: 5 }))).length, 6, 'new ones do')

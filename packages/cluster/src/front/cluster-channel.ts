@@ -11,7 +11,7 @@ import {
 import type { NamedChannel } from '../link/link.js'
 import type { StepEvents } from '../link/step-events.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
-import { type Member, Members } from './members.js'
+import { isSameModel, type Member, Members } from './members.js'
 import { Placing } from './placing/placing.js'
 import type { PlacingCounts, PlacingOptions } from './placing/placing-options.js'
 import type { StrangeWorker } from './read-record.js'
@@ -112,6 +112,12 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
 
   /** A worker is there. */
   join(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): void {
+    const { id: worker, info } = record
+    const other = this.members.find((one) => !isSameModel(one.record.info.model, info.model))
+    if (other !== undefined) {
+      const about = { worker, other: other.record.id, model: info.model.id }
+      this.parts.logger.warn(about, 'workers serve different models under one name')
+    }
     const member = this.#members.add(record, link)
     link.onMessage((message) => this.#receive(member, message))
     link.onClose((reason) => this.#onLost(member, reason))

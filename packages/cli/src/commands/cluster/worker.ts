@@ -72,9 +72,8 @@ async function host(
     model.client.onState((state) => served.setRestarting(state === 'restarting'))
   }
   await served.start()
+  const removeReadyFile = await readyFile(config.cluster.ready_file, served)
   io.stdout.write(`worker ${id} serves ${info.model.id}\n`)
-  const { ready_file: file } = config.cluster
-  const removeReadyFile = file === null ? () => {} : keepReadyFile(file)
   const reason = await Promise.race([model.gone, stopped(io.signal), served.drained])
   removeReadyFile()
   if (reason === undefined) {
@@ -88,6 +87,17 @@ async function host(
   await served.close()
   await flushed()
   return reason === undefined ? 0 : 1
+}
+
+/** Without it a probe would end what others have begun to use. */
+async function readyFile(file: string | null, served: WorkerHost): Promise<() => void> {
+  if (file === null) return () => {}
+  try {
+    return keepReadyFile(file)
+  } catch (error) {
+    await served.close()
+    throw error
+  }
 }
 
 async function stopped(signal: AbortSignal): Promise<undefined> {
