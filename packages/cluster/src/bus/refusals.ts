@@ -20,7 +20,8 @@ export function isTemporary(error: unknown): boolean {
 
 /** What a server's refusal means; undefined for another kind of failure. */
 export function refusalOf(error: unknown): string | undefined {
-  if (!(error instanceof ErrorReply)) return undefined
+  // A read that waits ends so when the server becomes a primary or a replica.
+  if (!(error instanceof ErrorReply) || error.message.startsWith('UNBLOCKED')) return undefined
   const [, hint] = hints.find(([about]) => about.test(error.message)) ?? []
   return hint === undefined ? error.message : `${error.message} (${hint})`
 }
