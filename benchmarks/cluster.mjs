@@ -3,7 +3,7 @@
 import process from 'node:process'
 import { parseArgs } from 'node:util'
 import { resolveModel } from '../packages/cli/dist/models/resolve-model.js'
-import { messages, overhead, revocation, scale } from './lib/cluster-costs.mjs'
+import { carry, messages, overhead, revocation, scale } from './lib/cluster-costs.mjs'
 import { batch } from './lib/cluster-batch.mjs'
 import { startCluster, startNamespace } from './lib/cluster-processes.mjs'
 import { gapsAt, keepAsking, streamRequests, undisturbed } from './lib/cluster-streams.mjs'
@@ -13,7 +13,8 @@ import { quantile, table } from './lib/statistics.mjs'
 const { values } = parseArgs({
   options: {
     model: { type: 'string', default: 'stories15m' },
-    // of: kills, room, pauses, partitions, redis, rolling, overhead, messages, scale, revocation, batch
+    // of: kills, room, pauses, partitions, redis, rolling, overhead, messages, carry, scale, revocation,
+    // batch
     only: { type: 'string' },
     streams: { type: 'string', default: '64' },
     tokens: { type: 'string', default: '80' },
@@ -54,6 +55,7 @@ const scenarios = {
   messages: async () => {
     for (const count of [1, streams]) note(`messages of ${count} streams`, await messages(count))
   },
+  carry: async () => note('a front', await carry(streams)),
   scale: async () => note('scale', await scale()),
   revocation: async () => note('revocation', await revocation()),
   batch: async () => note('batch', await batch(model, Number(values.lines))),

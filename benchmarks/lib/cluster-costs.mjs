@@ -97,6 +97,40 @@ export async function messages(streams, { stepMs = 20, seconds = 10 } = {}) {
   }
 }
 
+/** What a front with HTTP takes of a core for each token of so many streams, on workers that compute nothing. */
+export async function carry(streams, { stepMs = 20, seconds = 10 } = {}) {
+  const cluster = await startCluster({})
+  const worker = await start(fakeWorker, cluster.redis.url, 'worker', streams, stepMs)
+  const front = await cluster.front()
+  while (!(await fetch(`${front.url}/v1/models`)).ok) await pause(100)
+  const times = []
+  const over = new AbortController()
+  const loop = async (_, index) => {
+    while (!over.signal.aborted) {
+      const body = { prompt: `story ${index}`, n_predict: 200, stream: true, ignore_eos: true }
+      times.push(...(await complete(front.url, { body })).times)
+    }
+  }
+  const loops = Array.from({ length: streams }, loop)
+  await pause(3000)
+  const [began, before] = [performance.now(), cpuMs(front.pid)]
+  await pause(1000 * seconds)
+  const [ended, after] = [performance.now(), cpuMs(front.pid)]
+  over.abort()
+  await Promise.all(loops)
+  const tokens = times.filter((time) => time >= began && time < ended).length
+  worker.disconnect()
+  front.kill()
+  await cluster.redis.kill()
+  const micros = (1000 * (after - before)) / tokens
+  return {
+    streams,
+    'tok/s': Math.round((1000 * tokens) / (ended - began)),
+    'CPU µs a token: front with HTTP': micros.toFixed(1),
+    'tok/s of a core': Math.round(1e6 / micros),
+  }
+}
+
 /** Tokens per second of three workers whose engines compute nothing, over those of one. */
 export async function scale({ slots = 8, stepMs = 20, seconds = 8 } = {}) {
   const rates = []

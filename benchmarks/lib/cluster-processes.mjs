@@ -10,7 +10,13 @@ import { childrenOf } from './processes.mjs'
 
 const bin = fileURLToPath(new URL('../../packages/cli/bin/cllm.js', import.meta.url))
 const running = new Set()
-process.once('exit', () => running.forEach((child) => child.kill('SIGKILL')))
+const servers = new Set()
+const folders = new Set()
+process.once('exit', () => {
+  running.forEach((child) => child.kill('SIGKILL'))
+  servers.forEach((server) => void server.kill())
+  folders.forEach((folder) => rmSync(folder, { recursive: true, force: true }))
+})
 
 /** A process of `cllm`, once it has printed its first line. */
 async function startProcess(args, { inside = [] } = {}) {
@@ -49,11 +55,11 @@ export async function startCluster({
   bind,
 }) {
   const folder = mkdtempSync(join(tmpdir(), 'cllm-cluster-'))
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  folders.add(folder)
   const disk = durable ? ['--dir', folder, '--appendonly', 'yes'] : []
   const address = bind === undefined ? [] : ['--bind', '127.0.0.1', bind, '--protected-mode', 'no']
   const redis = await RedisServer.start(...disk, ...address)
-  process.once('exit', () => void redis.kill())
+  servers.add(redis)
   const plain = ['--log-level', 'silent', '--cluster']
   const usual = ['--model', model, '--gpu', 'off', '--threads', threads, '--slots', slots]
   return {

@@ -191,6 +191,36 @@ t.test('nobody is killed while requests may finish', async (t) => {
     const pause = lifecycle?.preStop.exec.command[1] ?? '0'
     t.ok(spec.terminationGracePeriodSeconds > seconds(limit) + seconds(pause) + 2, file)
   }
+  const shutTight = {
+    readOnlyRootFilesystem: true,
+    allowPrivilegeEscalation: false,
+    capabilities: { drop: ['ALL'] },
+  }
+  for (const file of ['front.yaml', 'worker.yaml', 'valkey.yaml']) {
+    const documents = parseAllDocuments(read(`${cluster}/${file}`))
+    const [process, ...others] = documents.map((document) => document.toJS() as Deployment)
+    const { spec, metadata } = process!.spec.template
+    const [container] = spec.containers
+    t.match(spec, { securityContext: { runAsNonRoot: true }, automountServiceAccountToken: false })
+    t.match(container.securityContext, shutTight, file)
+    t.match(container.resources, { requests: { memory: /i$/ }, limits: { memory: /i$/ } }, file)
+    t.ok(container.readinessProbe, `${file}: nothing is sent to it, or stopped for it, too early`)
+    t.ok(container.livenessProbe, file)
+    const budget = others.find(({ kind }) => kind === 'PodDisruptionBudget')
+    t.equal(budget === undefined, file === 'valkey.yaml', `${file}: a single one has no budget`)
+    const policies = parseAllDocuments(read(`${cluster}/network.yaml`))
+    const own = policies.filter((policy) => {
+      const { matchLabels } = (policy.toJS() as Policy).spec.podSelector
+      return (
+        matchLabels['app.kubernetes.io/component'] ===
+        metadata.labels['app.kubernetes.io/component']
+      )
+    })
+    t.match(
+      own.map((policy) => policy.toJS() as object),
+      [{ spec: { policyTypes: ['Ingress', 'Egress'] } }],
+    )
+  }
   const { resources } = parse(read(`${cluster}/kustomization.yaml`)) as { resources: string[] }
   for (const file of resources) t.ok(parseAllDocuments(read(`${cluster}/${file}`)).length > 0, file)
   for (const image of [read('Dockerfile'), read('Dockerfile.cuda')]) {
@@ -205,9 +235,15 @@ interface Probe {
   readonly httpGet: { readonly path: string }
 }
 
+interface Policy {
+  readonly spec: { readonly podSelector: { readonly matchLabels: Record<string, string> } }
+}
+
 interface Deployment {
+  readonly kind: string
   readonly spec: {
     readonly template: {
+      readonly metadata: { readonly labels: Record<string, string> }
       readonly spec: {
         readonly terminationGracePeriodSeconds: number
         readonly securityContext: { readonly runAsNonRoot: boolean }
@@ -220,6 +256,8 @@ interface Deployment {
             readonly securityContext: object
             readonly startupProbe: Probe
             readonly livenessProbe: Probe
+            readonly readinessProbe?: object
+            readonly resources: object
           },
         ]
       }

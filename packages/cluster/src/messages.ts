@@ -1,12 +1,22 @@
-import type { EngineInfo, FromEngine, TenantService, ToEngine, WorkerStatistics } from '@cllm/core'
+import type {
+  EngineInfo,
+  FromEngine,
+  GenerateRequest,
+  TenantService,
+  ToEngine,
+  WorkerStatistics,
+} from '@cllm/core'
 import type { PlacedRequest, WorkerReport } from '@cllm/scheduler'
+import type { StepEvents } from './link/step-events.js'
 
 /** Whether a worker takes new requests; `restarting` while its engine is started again. */
-export type WorkerState = WorkerStatistics['state']
+export type WorkerState = Exclude<WorkerStatistics['state'], 'incompatible'>
 
 /** A worker as the list of members has it. */
 export interface WorkerRecord {
   readonly kind: 'worker'
+  /** What it speaks: fronts of another number send it nothing. */
+  readonly protocol: number
   readonly id: string
   readonly state: WorkerState
   /** What it serves. */
@@ -29,18 +39,20 @@ export type ToWorker =
   | { readonly type: 'hello'; readonly front: string }
   | {
       readonly type: 'place'
-      /** The number of the front's placement. */
+      /** The number of the front's placement, by which both know the request. */
       readonly placement: number
       /** What the worker's meter counts it with. */
       readonly routed: Omit<PlacedRequest, 'id'>
-      readonly submit: ToEngine & { readonly type: 'submit' }
+      readonly request: GenerateRequest
     }
+  | { readonly type: 'cancel'; readonly placement: number; readonly reason?: string }
   /** What other workers did for tenants of this front. */
   | { readonly type: 'served'; readonly services: readonly TenantService[] }
-  | Exclude<ToEngine, { readonly type: 'submit' }>
+  | Extract<ToEngine, { readonly type: 'leave' | 'call' }>
 
 /** A message of a worker to a front. */
 export type FromWorker =
+  | StepEvents
   | {
       readonly type: 'report'
       readonly state: WorkerState
@@ -50,7 +62,10 @@ export type FromWorker =
       /** It drains, and what it has is to go on elsewhere now instead of ending here. */
       readonly isMigrating?: boolean
     }
-  | Extract<FromEngine, { readonly type: 'events' | 'result' | 'error' }>
+  | Extract<FromEngine, { readonly type: 'result' | 'error' }>
+
+/** What a worker says of itself to a front. */
+export type WorkerNews = Extract<FromWorker, { readonly type: 'report' }>
 
 /** A letter to a worker that belongs to no link. */
 export interface WorkerOrder {

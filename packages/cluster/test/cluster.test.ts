@@ -24,6 +24,7 @@ import {
   joinLocalWorkers,
   Link,
   type LinkLetter,
+  readLetter,
   RedisBus,
   SharedBlobs,
   sharedCounter,
@@ -54,7 +55,9 @@ async function channel(connect: Connect) {
       post: (letter) => bus.post(`${id}-${1 - index}`, letter),
       isReachable: () => bus.isReachable,
     })
-    bus.listen(`${id}-${index}`, (letter) => link.receive(JSON.parse(letter) as LinkLetter))
+    bus.listen(`${id}-${index}`, (letter) =>
+      link.receive(readLetter(letter) as LinkLetter<TestMessage>),
+    )
     return link
   })
   const [one, other] = ends as [(typeof ends)[0], (typeof ends)[0]]
@@ -404,20 +407,28 @@ async function tlsAndUsers(t: Test): Promise<void> {
 
   for (const letter of [
     'no JSON',
-    '{"l":1}',
-    '{"l":"front-of-test/1","n":2,"b":7}',
+    '{"l":"front-of-test/1","n":2,"b":{"type":"hello","front":"x"}}',
+    '[2,1]',
+    '[2,"front-of-test/1",2,7]',
+    '[1,"front-of-test/1",2]',
+    '[2,"front-of-test/1",-1]',
+    '[2,"front-of-test/1",2,{"type":"place","placement":9}]',
+    '[2,"front-of-test/1",2,{"type":"served","services":{}}]',
+    '[2,"front-of-test/1",2,{"type":"call","call":1,"name":"statistics"}]',
+    '[2,{"order":"explode"}]',
+    '[2,null]',
     '[]',
     'null',
   ]) {
     await admin.deliver(`worker:${id}`, letter)
   }
   // Nor does a stranger's guess of a link reach anything.
-  await admin.deliver(`worker:${id}`, '{"l":"other/1","n":1,"b":{"type":"cancel","id":"1"}}')
+  await admin.deliver(`worker:${id}`, '[2,"other/1",1,{"type":"cancel","placement":1}]')
   const types: string[] = []
   for await (const { type } of remote.submit({ prompt: { text: 'a' }, maxTokens: 3 }))
     types.push(type)
   t.same(types, ['start', 'token', 'token', 'token', 'end'], 'what is good passes')
-  t.equal(worker.refusedLetters, 6, 'the rest is counted')
+  t.equal(worker.refusedLetters, 14, 'the rest is counted')
 
   await sharedCounter(here, 'requests', 60).penalty('key', 1)
   await new SharedText(admin, 'keys').update(() => 'secret')
@@ -447,7 +458,86 @@ async function tlsAndUsers(t: Test): Promise<void> {
   await own.close()
 }
 
+/** A worker whose engine takes some time for each step. */
+async function workerOn(t: Test, bus: ClusterBus, id: string) {
+  const backend = new FakeBackend({ clock: systemClock, stepMs: () => 5 })
+  const engine = createEngine({ backend, policy: firstComeFirstServed, clock: systemClock })
+  const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+  t.teardown(async () => await client.close())
+  const about = { info: engine.info(), fingerprint: 'one', host: 'here' }
+  return new WorkerHost({ id, bus, client, ...about })
+}
+
+/** What a server says that cannot be a cluster's, to a front and to a worker. */
+async function testRefusing(t: Test, message: RegExp, ...settings: readonly string[]) {
+  const server = await RedisServer.start(...settings)
+  t.teardown(async () => await server.kill())
+  const bus = await RedisBus.connect({ url: server.url })
+  t.teardown(async () => await bus.close())
+  const refused = { code: 'cluster_unavailable', message }
+  await t.rejects(new ClusterFront({ id: 'front', bus }).start(), refused)
+  await t.rejects((await workerOn(t, bus, 'worker')).start(), refused)
+}
+
+async function fullServer(t: Test): Promise<void> {
+  const server = await RedisServer.start()
+  t.teardown(async () => await server.kill())
+  let tell: (text: string) => void = () => {}
+  const logger = { ...silentLogger, error: (about: object) => tell(JSON.stringify(about)) }
+  const told = new Promise<string>((resolve) => (tell = resolve))
+  const [there, here] = [
+    await RedisBus.connect({ url: server.url, logger }),
+    await RedisBus.connect({ url: server.url }),
+  ]
+  const worker = await workerOn(t, there, 'worker')
+  await worker.start()
+  await t.rejects(
+    (await workerOn(t, here, 'worker')).start(),
+    /a worker with the id worker already/,
+  )
+  const front = new ClusterFront({ id: 'front', bus: here })
+  await front.start()
+  const client = front.client('fake')
+  await client.ready()
+  const settings = await connectTo({ url: server.url }).connect()
+  let count = 0
+  const asked = { prompt: { text: 'x' }, maxTokens: 60, sampling: { ignoreEos: true } }
+  const limit = async (bytes: string) =>
+    await settings.sendCommand(['CONFIG', 'SET', 'maxmemory', bytes])
+  const stream = (async () => {
+    for await (const { type } of client.submit(asked)) {
+      if (type === 'token' && ++count === 3) await limit('1')
+    }
+  })()
+  t.match(await told, /OOM .*it has no memory left/)
+  t.equal(there.isReachable, false, 'what is silent meanwhile is not dead')
+  await limit('0')
+  await stream
+  t.equal(count, 60)
+  t.match(client.workers.counts, { placed: 1 }, 'it went on where it was')
+  settings.destroy()
+  await front.close()
+  await worker.close()
+  await Promise.all([there.close(), here.close()])
+}
+
 t.test('a server for strangers', { skip: missing ?? false }, async (t) => {
+  await t.test('a full one takes letters again when it has room', fullServer)
+  await t.test('one that can be no cluster is told at the start', async (t) => {
+    await testRefusing(t, /OOM .*no memory left/, '--maxmemory', '1')
+    await testRefusing(t, /unknown command.*Redis 6.2 or later/s, '--rename-command', 'XADD', '')
+    await testRefusing(t, /READONLY .*it is a replica/, '--replicaof', '127.0.0.1', '1')
+    const rights = ['--user', 'default', 'on', 'nopass', '~*', '&*', '+@all', '-xread', '-set']
+    await testRefusing(t, /NOPERM .*lacks a right/, ...rights)
+    const secret = await RedisServer.start('--requirepass', 'secret')
+    t.teardown(async () => await secret.kill())
+    for (const url of [secret.url, secret.urlFor('default', 'guess')]) {
+      await t.rejects(RedisBus.connect({ url }), {
+        code: 'cluster_unavailable',
+        message: /(NOAUTH|WRONGPASS).*the wrong user or password, or none/,
+      })
+    }
+  })
   await t.test(
     'TLS, and users with the rights of docs/cluster.md',
     async (t) => await tlsAndUsers(t),

@@ -8,6 +8,7 @@ import {
   nextNumber,
   PluginRegistry,
   type RouterPolicy,
+  silentLogger,
   SimulatedClock,
   SupervisedEngineClient,
   systemRandom,
@@ -15,7 +16,16 @@ import {
 } from '@cllm/core'
 import { drive, FakeBackend, firstComeFirstServed, jsonChannel } from '@cllm/core/testing'
 import { createPolicy } from '@cllm/scheduler'
-import { ClusterFront, Link, type LinkLetter, WorkerHost } from '@cllm/cluster'
+import {
+  ClusterDirectory,
+  ClusterFront,
+  Link,
+  type LinkLetter,
+  protocol,
+  readLetter,
+  whyIncompatible,
+  WorkerHost,
+} from '@cllm/cluster'
 import { FakeServer, type Fate, StoppableClock } from '@cllm/cluster/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
@@ -61,7 +71,9 @@ t.test('a link hands over each message once and in order, or closes', async (t) 
           post: (letter) => bus.post(String(1 - index), letter),
           isReachable: () => true,
         })
-        bus.listen(String(index), (letter) => link.receive(JSON.parse(letter) as LinkLetter))
+        bus.listen(String(index), (letter) =>
+          link.receive(readLetter(letter) as LinkLetter<number>),
+        )
         return link
       })
       const [one, other] = ends as [(typeof ends)[0], (typeof ends)[0]]
@@ -568,3 +580,198 @@ async function sharesOf(isShared: boolean): Promise<number[]> {
   await front.close()
   return shares
 }
+
+async function startOne(clock: SimulatedClock, server: FakeServer, id: string, model?: object) {
+  const { engine, client } = engineOn(clock)
+  const info = engine.info()
+  const its = { ...info, model: { ...info.model, ...model } }
+  const bus = server.connect()
+  const about = { info: its, clock, fingerprint: JSON.stringify(model ?? 'f'), host: 'h' }
+  const worker = new WorkerHost({ id, bus, client, ...about })
+  await worker.start()
+  return { worker, bus, client }
+}
+
+const later = async (clock: SimulatedClock, ms: number) =>
+  await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+
+t.test('what no process of the cluster can have written is refused', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const { worker, client: alone } = await startOne(clock, server, 'one')
+  const stranger = server.connect()
+  const records = ['no JSON', 'null', '{}', '{"kind":"worker","id":"other","protocol":2}']
+  for (const [index, record] of records.entries()) {
+    await stranger.announce(`stranger-${index}`, record, 60_000)
+  }
+  await stranger.announce(
+    'hollow',
+    `{"kind":"worker","id":"hollow","protocol":${protocol}}`,
+    60_000,
+  )
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  await front.start()
+  const client = front.client('fake')
+  const asked = { prompt: { text: 'x' }, maxTokens: 40, sampling: { seed: 1 }, progress: true }
+  const types: string[] = []
+  const stream = (async () => {
+    for await (const { type } of client.submit(asked)) types.push(type)
+  })()
+  await later(clock, 300)
+  const link = `[${protocol},"front/1",`
+  const toFront = [
+    'no JSON',
+    '{"l":"front/1","n":7,"b":{"type":"events","events":[]}}',
+    `[${protocol + 1},"front/1",7]`,
+    `[${protocol},"front/7",1]`,
+    `[${protocol},{"order":"drain"}]`,
+    ...[
+      '[1]',
+      '["1",2,"x"]',
+      '[1,2]',
+      '[1,{"type":"explode"}]',
+      '[1,null]',
+      '[1,{"type":"end","text":"x"}]',
+      '[1,{"type":"error"}]',
+      '[1,{"type":"token","token":"x"}]',
+      '7',
+      '{"type":"report"}',
+      '{"type":"report","state":"up","clients":0,"report":{"slots":1}}',
+      '{"type":"result","call":-1}',
+      '{"type":"error","call":1}',
+      '{"type":"toString"}',
+      '{"type":"__proto__"}',
+    ].map((message) => `${link}99,${message}]`),
+  ]
+  for (const letter of toFront) stranger.post('front:front', letter)
+  const toWorker = [
+    `[${protocol},"front/9",1,{"type":"hello"}]`,
+    `[${protocol},"front/9",1,{"type":"cancel","placement":1}]`,
+    ...[
+      '{"type":"place","placement":1}',
+      '{"type":"place","placement":1,"routed":{"promptTokens":1,"blockTokens":1,"blocks":[]}}',
+      '{"type":"cancel","placement":1,"reason":7}',
+      '{"type":"served","services":[7]}',
+      '{"type":"leave"}',
+      '{"type":"call","call":1,"name":7,"arguments":[]}',
+    ].map((message) => `${link}99,${message}]`),
+  ]
+  for (const letter of toWorker) stranger.post('worker:one', letter)
+  await later(clock, 10)
+  await drive(clock, stream)
+  t.equal(front.refusedLetters, toFront.length)
+  t.equal(worker.refusedLetters, toWorker.length)
+  const expected: string[] = []
+  const undisturbed = alone.submit({ ...asked, id: 'again' })
+  await drive(
+    clock,
+    (async () => {
+      for await (const { type } of undisturbed) expected.push(type)
+    })(),
+  )
+  t.same(types, expected)
+  t.ok(types.includes('progress'), 'what is computed of a prompt is told, too')
+  const members = client.workers.members.map(({ record }) => record.id)
+  t.same(members, ['one'], 'nor is a list of members believed')
+
+  // A front of another program may know how to write letters, and not what a worker does.
+  const other = server.connect()
+  const heard: string[] = []
+  other.listen('front:other', (letter) => heard.push(letter))
+  for (const [index, message] of [
+    { type: 'hello', front: 'other' },
+    { type: 'call', call: 1, name: 'onState', arguments: [7] },
+    { type: 'call', call: 2, name: 'drain', arguments: [] },
+    {
+      type: 'place',
+      placement: 1,
+      routed: { promptTokens: 1, blockTokens: 1, blocks: [] },
+      request: { prompt: { text: 7 } },
+    },
+  ].entries()) {
+    other.post('worker:one', JSON.stringify([protocol, 'other/1', index + 1, message]))
+  }
+  await later(clock, 100)
+  t.match(heard.join(), /"call":1.*"call":2/s)
+  t.match(heard.join(), /"type":"error"/)
+  t.equal(worker.open, 0)
+  await front.close()
+})
+
+t.test('fronts and workers of other versions leave each other alone', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const old = server.connect()
+  const early: string[] = []
+  old.listen('worker:old', (letter) => early.push(letter))
+  const info = engineOn(clock).engine.info()
+  const record = { kind: 'worker', id: 'old', state: 'up', info, host: 'h' }
+  await old.announce('old', JSON.stringify(record), 600_000)
+  const next = { ...record, id: 'next', protocol: protocol + 1, info: { model: 7 } }
+  await old.announce('next', JSON.stringify(next), 600_000)
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  const directory = new ClusterDirectory(front)
+  t.throws(() => directory.open(), { code: 'engine_unavailable', message: /no worker yet/ })
+  await front.start()
+  t.match(front.strangers, [
+    { id: 'old', protocol: 1, model: 'fake' },
+    { id: 'next', protocol: protocol + 1, model: '' },
+  ])
+  t.same(directory.list(), ['fake'])
+  const refused = {
+    code: 'cluster_unavailable',
+    message: `No worker can be used: the worker old speaks the cluster protocol 1, this front ${protocol}`,
+  }
+  t.match(directory.status('fake').error, refused)
+  t.throws(() => directory.open('fake'), refused)
+  t.match(
+    whyIncompatible(front.strangers),
+    `2 workers speak the cluster protocol 1, ${protocol + 1}`,
+  )
+
+  const { worker } = await startOne(clock, server, 'one')
+  await later(clock, 1000)
+  t.match(directory.status('fake'), { state: 'loaded', error: undefined })
+  const client = front.client('fake')
+  const story = { prompt: { text: 'x' }, sampling: { ignoreEos: true } }
+  t.equal((await drive(clock, said(client, { ...story, maxTokens: 3 }))).length, 4)
+  const { workers } = await drive(clock, client.statistics())
+  t.match(workers?.list, [
+    { id: 'one', state: 'up' },
+    { id: 'old', state: 'incompatible', slots: 0, open: 0 },
+  ])
+  t.same(early, [], 'nothing is sent to what would not understand it')
+  old.post('worker:one', '{"l":"old/1","n":1,"b":{"type":"hello","front":"old"}}')
+  old.post('worker:one', `[${protocol + 1},"next/1",1,{"type":"hello","front":"next"}]`)
+  await later(clock, 10)
+  t.equal(worker.refusedLetters, 2)
+  await old.withdraw('old')
+  await later(clock, 1000)
+  t.same(
+    front.strangers.map(({ id }) => id),
+    ['next'],
+  )
+  await front.close()
+})
+
+t.test('a stream goes on nowhere where its tokens mean something else', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const { bus } = await startOne(clock, server, 'one')
+  const options = { patienceMs: 3000 }
+  const warned: unknown[] = []
+  const logger = { ...silentLogger, warn: (_: object, text: string) => void warned.push(text) }
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, logger, options })
+  await front.start()
+  const client = front.client('fake')
+  const asked = { prompt: { text: 'x' }, maxTokens: 200, sampling: { seed: 1, ignoreEos: true } }
+  const stream = said(client, asked)
+  await later(clock, 300)
+  await startOne(clock, server, 'two', { vocabularySize: 7 })
+  await later(clock, 600)
+  t.same(warned, ['workers serve different models under one name'])
+  bus.die()
+  await t.rejects(drive(clock, stream), { code: 'engine_unavailable' })
+  t.equal((await drive(clock, said(client, { ...asked, maxTokens: 5 }))).length, 6, 'new ones do')
+  await front.close()
+})

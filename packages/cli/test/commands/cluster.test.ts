@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
@@ -180,9 +182,10 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
   const redis = await RedisServer.start()
   t.teardown(async () => await redis.kill())
   const { url } = redis
+  const readyFile = join(t.testdir({}), 'ready')
   const [migrating, ...workers] = await Promise.all([
     startWorker(t, url, '--drain-migrate'),
-    ...[1, 2, 3].map(async () => await startWorker(t, url)),
+    ...[1, 2, 3].map(async () => await startWorker(t, url, '--ready-file', readyFile)),
   ])
   const bus = await RedisBus.connect({ url })
   const front = new ClusterFront({ id: 'front-of-test', bus })
@@ -267,6 +270,24 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
       'the same on one machine',
     )
 
+    const stranger = await RedisBus.connect({ url })
+    const model = { id: 'stories15m-q8_0' }
+    const old = { kind: 'worker', id: 'old-1', state: 'up', host: 'elsewhere', info: { model } }
+    await stranger.announce('old-1', JSON.stringify(old), 600_000)
+    const shown = await run(t, 'cluster', '--cluster', url)
+    t.match(shown.out, /old-1.*incompatible.*stories15m[^]*speak the cluster protocol 1, this cllm/)
+    t.match((await run(t, 'cluster', '--json', '--cluster', url)).out, /"state":"incompatible"/)
+    const refusal = await run(t, 'cluster', 'drain', 'old-1', '--cluster', url)
+    t.match([refusal.code, refusal.err], [2, /old-1 is of another version/])
+    // The front looks at the list twice a second.
+    const detailed = `${base}/health?level=detailed`
+    let health = await (await fetch(detailed)).text()
+    while (!health.includes('incompatible')) health = await (await fetch(detailed)).text()
+    t.match(JSON.parse(health), { data: { healthy: true, workers: [{ state: 'up' }] } })
+    t.match(health, '{"id":"old-1","state":"incompatible","slots":0,"open":0}')
+    await stranger.withdraw('old-1')
+    await stranger.close()
+
     t.equal((await run(t, 'keys', 'revoke', 'anna', '--cluster', url)).code, 0)
     const revokedAt = performance.now()
     while ((await post(`${base}/v1/completions`, asked, key)).status !== 401);
@@ -276,10 +297,12 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     const wrong = await run(t, 'cluster', 'drain', `${last.id.slice(0, -1)}x`, '--cluster', url)
     t.equal(wrong.code, 2)
     t.match(wrong.err, `did you mean "${last.id}"`)
+    t.equal(existsSync(readyFile), true)
     const exit = once(last.child, 'exit')
     const drained = await run(t, 'cluster', 'drain', last.id, '--migrate', '--cluster', url)
     t.same([drained.code, drained.err], [0, `${last.id} drains\n`])
     t.same(await exit, [0, null])
+    t.equal(existsSync(readyFile), false, 'a probe sees that it has gone')
   })
 })
 

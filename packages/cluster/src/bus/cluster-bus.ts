@@ -7,6 +7,13 @@ export interface ClusterBus {
   readonly isReachable: boolean
   /** Puts a letter into a mailbox, now or as soon as it can. */
   post(mailbox: string, letter: string): void
+  /**
+   * Does once what a process needs for its mailbox, before it is opened, so that a server that refuses any of it is
+   * known at the start. Buses need not have this.
+   *
+   * @throws `cluster_unavailable` with what the server says
+   */
+  check?(mailbox: string): Promise<void>
   /** Opens the mailbox of this process, whose letters are handed over from the first one on. */
   listen(mailbox: string, onLetter: (letter: string) => void): void
   /**
@@ -15,6 +22,12 @@ export interface ClusterBus {
    * @throws `cluster_unavailable`
    */
   announce(id: string, record: string, ttlMs: number): Promise<void>
+  /**
+   * Takes an id that nobody has, as {@link announce} does; resolves with whether it is free. Buses need not have this.
+   *
+   * @throws `cluster_unavailable`
+   */
+  claim?(id: string, record: string, ttlMs: number): Promise<boolean>
   /** Takes a member off the list. Fails silently: its time runs out anyway. */
   withdraw(id: string): Promise<void>
   /**

@@ -1,5 +1,6 @@
 import type { Clock, Logger } from '@cllm/core'
 import type { RedisClient } from './redis-client.js'
+import { refusalOf } from './refusals.js'
 
 /** What a {@link MailboxReader} is made of. */
 export interface MailboxReaderParts {
@@ -41,13 +42,20 @@ export class MailboxReader {
   async run(): Promise<void> {
     const { key, reader, logger, blockMs, retryMs, onAnswer, clock } = this.parts
     const command = ['XREAD', 'COUNT', String(mostRead), 'BLOCK', String(blockMs), 'STREAMS', key]
+    let isRefused = false
     while (!this.#isClosed) {
       try {
         const streams = await reader.sendCommand<Streams>([...command, this.#last])
         onAnswer()
+        isRefused = false
         this.#take(streams?.[0]?.[1] ?? [])
       } catch (error) {
         if (this.#isClosed) return
+        const refusal = refusalOf(error)
+        if (refusal !== undefined && !isRefused) {
+          logger.error({ refusal }, 'the cluster does not let this process read')
+        }
+        isRefused = refusal !== undefined
         logger.debug({ err: error }, 'the cluster cannot be read')
         await new Promise<void>((resolve) => void clock.at(clock.now() + retryMs, resolve))
       }
@@ -71,8 +79,13 @@ export class MailboxReader {
   async #trim(): Promise<void> {
     this.#isTrimDue = false
     if (this.#isClosed) return
-    const [time = '0', number = '0'] = this.#last.split('-')
-    const next = `${time}-${Number(number) + 1}`
-    await this.parts.writer.sendCommand(['XTRIM', this.parts.key, 'MINID', next]).catch(() => {})
+    const words = ['XTRIM', this.parts.key, 'MINID', after(this.#last)]
+    await this.parts.writer.sendCommand(words).catch(() => {})
   }
+}
+
+/** The least id behind this one. */
+export function after(id: string): string {
+  const [time = '0', number = '0'] = id.split('-')
+  return `${time}-${Number(number) + 1}`
 }

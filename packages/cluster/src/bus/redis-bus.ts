@@ -1,8 +1,9 @@
 import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
-import { ErrorReply, RESP_TYPES } from '@redis/client'
+import { RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
-import { MailboxReader } from './mailbox-reader.js'
-import { type Letter, Outbox } from './outbox.js'
+import { after, MailboxReader } from './mailbox-reader.js'
+import { Outbox } from './outbox.js'
+import { mailboxMs, Poster } from './poster.js'
 import {
   connectTo,
   type RedisAddress,
@@ -25,9 +26,6 @@ export interface RedisBusOptions extends RedisAddress {
 /** A read waits so long for a letter; without any answer for three times as long, the server is gone. */
 const blockMs = 500
 const retryMs = 100
-/** A mailbox that nobody reads any more goes after this time; its end is put off so often. */
-const mailboxMs = 60_000
-const putOffMs = 15_000
 /** Characters of letters that wait for the server, at most. */
 const outboxLimit = 64 * 2 ** 20
 
@@ -49,8 +47,7 @@ export class RedisBus implements ClusterBus {
   readonly #outbox: Outbox
   readonly #presence: RedisPresence
   readonly #mailboxes = new Map<string, MailboxReader>()
-  /** When the end of each mailbox was put off last. */
-  readonly #putOff = new Map<string, number>()
+  readonly #poster: Poster
   #answeredAt: number
 
   private constructor(
@@ -65,9 +62,14 @@ export class RedisBus implements ClusterBus {
     this.#answeredAt = clock.now()
     this.#presence = new RedisPresence(prefix, writer, async () => await this.another())
     const pause = async () => await this.#wait(retryMs)
-    // A server that was restarted knows of no end.
-    writer.on('reconnecting', () => this.#putOff.clear())
-    this.#outbox = new Outbox(async (batch) => await this.#send(batch), pause, outboxLimit)
+    const poster = new Poster(writer, clock, logger)
+    this.#poster = poster
+    const send: ConstructorParameters<typeof Outbox>[0] = async (batch) => {
+      await poster.send(batch)
+      this.#answeredAt = clock.now()
+    }
+    this.#outbox = new Outbox(send, pause, outboxLimit)
+    this.#tellOfLosses()
   }
 
   /**
@@ -121,7 +123,7 @@ export class RedisBus implements ClusterBus {
   }
 
   get isReachable(): boolean {
-    return this.#clock.now() - this.#answeredAt < 3 * blockMs
+    return this.#clock.now() - this.#answeredAt < 3 * blockMs && !this.#poster.isRefused
   }
 
   post(mailbox: string, text: string): void {
@@ -156,6 +158,16 @@ export class RedisBus implements ClusterBus {
     await this.#call(['XADD', this.#prefix + mailbox, '*', 'l', text])
   }
 
+  async check(mailbox: string): Promise<void> {
+    const key = this.#prefix + mailbox
+    await this.#call(['XADD', key, '*', 'l', ''])
+    const words = ['XREAD', 'COUNT', '1', 'STREAMS', key, '0-0']
+    const [stream] = (await this.#call(words, this.reader)) as [[string, [[id: string]]]]
+    const [[id]] = stream[1]
+    await this.#call(['XTRIM', key, 'MINID', after(id)])
+    await this.#call(['PEXPIRE', key, String(mailboxMs)])
+  }
+
   listen(mailbox: string, onLetter: (letter: string) => void): void {
     const key = this.#prefix + mailbox
     const reader = new MailboxReader({
@@ -175,13 +187,18 @@ export class RedisBus implements ClusterBus {
 
   async announce(id: string, record: string, ttlMs: number): Promise<void> {
     await this.#call(['SADD', `${this.#prefix}members`, id])
-    await this.#call(['SET', `${this.#prefix}member:${id}`, record, 'PX', String(ttlMs)])
+    await this.#call(['SET', this.#keyOf(id), record, 'PX', String(ttlMs)])
+  }
+
+  async claim(id: string, record: string, ttlMs: number): Promise<boolean> {
+    const answer = await this.#call(['SET', this.#keyOf(id), record, 'PX', String(ttlMs), 'NX'])
+    return answer !== null
   }
 
   async withdraw(id: string): Promise<void> {
     try {
       await this.#call(['SREM', `${this.#prefix}members`, id])
-      await this.#call(['DEL', `${this.#prefix}member:${id}`])
+      await this.#call(['DEL', this.#keyOf(id)])
       for (const key of this.#mailboxes.keys()) {
         // It stays for its time: one that others made anew would have none.
         await this.#call(['XTRIM', key, 'MAXLEN', '0'])
@@ -196,7 +213,7 @@ export class RedisBus implements ClusterBus {
     const ids = (await this.#call(['SMEMBERS', `${this.#prefix}members`])) as string[]
     const found = new Map<string, string>()
     if (ids.length === 0) return found
-    const keys = ids.map((id) => `${this.#prefix}member:${id}`)
+    const keys = ids.map((id) => this.#keyOf(id))
     const records = (await this.#call(['MGET', ...keys])) as (string | null)[]
     const gone: string[] = []
     for (const [index, id] of ids.entries()) {
@@ -223,47 +240,21 @@ export class RedisBus implements ClusterBus {
     for (const client of [this.writer, this.reader]) if (client.isOpen) client.destroy()
   }
 
-  async #send(batch: readonly Letter[]): Promise<void> {
-    const words = new Map<string, string[]>()
-    for (const { mailbox, text } of batch) {
-      const known = words.get(mailbox)
-      if (known === undefined) words.set(mailbox, ['XADD', mailbox, '*', 'l', text])
-      else known.push('l', text)
-    }
-    // One after the other on one connection; the client sends them in one piece.
-    const sent = [...words.values()].map(async (command) => await this.#post(command))
-    for (const key of words.keys()) if (this.#isEndNear(key)) sent.push(this.#putOffEnd(key))
-    const failed = (await Promise.allSettled(sent)).find(({ status }) => status === 'rejected')
-    if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
-    this.#answeredAt = this.#clock.now()
+  #keyOf(member: string): string {
+    return `${this.#prefix}member:${member}`
   }
 
-  async #post(command: readonly string[]): Promise<void> {
-    try {
-      await this.writer.sendCommand(command)
-    } catch (error) {
-      // The server is there and refuses this one, for want of memory or rights: its link will break.
-      if (!(error instanceof ErrorReply)) throw error
-      this.#logger.error({ err: error }, 'the cluster refuses a message')
-    }
-  }
-
-  #isEndNear(key: string): boolean {
-    const now = this.#clock.now()
-    if (now - (this.#putOff.get(key) ?? -Infinity) < putOffMs) return false
-    for (const [other, at] of this.#putOff) if (now - at > mailboxMs) this.#putOff.delete(other)
-    this.#putOff.set(key, now)
-    return true
-  }
-
-  /** What nobody reads, as its owner is gone, goes in the end. */
-  async #putOffEnd(key: string): Promise<void> {
-    try {
-      await this.writer.sendCommand(['PEXPIRE', key, String(mailboxMs)])
-    } catch (error) {
-      this.#putOff.delete(key)
-      throw error
-    }
+  /** Once each time, as the client tries again several times a second. */
+  #tellOfLosses(): void {
+    let isLost = false
+    this.writer.on('error', (error: unknown) => {
+      if (!isLost) this.#logger.warn({ err: error }, 'the connection to the cluster is lost')
+      isLost = true
+    })
+    this.writer.on('ready', () => {
+      if (isLost) this.#logger.info({}, 'the connection to the cluster is back')
+      isLost = false
+    })
   }
 
   async #call(

@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { createClient } from '@redis/client'
+import { refusalOf } from './refusals.js'
 
 /** A connection to a server. */
 export type RedisClient = ReturnType<typeof connectTo>
@@ -20,6 +21,8 @@ export function connectTo({ url, ca }: RedisAddress, { isPatient = false } = {})
     RESP: 2,
     // Letters wait for the next connection in the outbox, where they keep their order.
     disableOfflineQueue: !isPatient,
+    // By default each command arms a signal that goes off 5 s later, answered or not: half of what a letter costs.
+    commandOptions: { timeout: 0 },
     socket: { ...tls, reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
   })
 }
@@ -32,7 +35,11 @@ export function unreachable(url: string, error: unknown): CllmError {
 
 /** The failure of a command. */
 export function unanswered(error: unknown): CllmError {
-  const message = `The cluster does not answer: ${reasonOf(error)}`
+  const refusal = refusalOf(error)
+  const message =
+    refusal === undefined
+      ? `The cluster does not answer: ${reasonOf(error)}`
+      : `The cluster refuses a command: ${refusal}`
   return new CllmError('cluster_unavailable', message, { cause: error })
 }
 
@@ -43,5 +50,7 @@ function withoutSecrets(url: string): string {
 /** A connection to several addresses fails with one error for each. */
 function reasonOf(error: unknown): string {
   if (error instanceof AggregateError) return error.errors.map(reasonOf).join('; ')
+  const refusal = refusalOf(error)
+  if (refusal !== undefined) return refusal
   return error instanceof Error ? error.message || error.name : String(error)
 }

@@ -9,10 +9,12 @@ import {
   type ToEngine,
 } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
+import type { StepEvents } from '../link/step-events.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
-import { type Member, Members } from './members.js'
+import { isSameModel, type Member, Members } from './members.js'
 import { Placing } from './placing/placing.js'
 import type { PlacingCounts, PlacingOptions } from './placing/placing-options.js'
+import type { StrangeWorker } from './read-record.js'
 import { type Sleep, sleepless } from './sleep-watch.js'
 import { WorkerCalls } from './calls/worker-calls.js'
 
@@ -27,6 +29,8 @@ export interface ClusterChannelParts {
   readonly options: PlacingOptions
   /** Letters that the front has refused so far; default: it gets none. */
   readonly refusedLetters?: () => number
+  /** Workers of the model whose version does not go with this front's; default: there are none. */
+  readonly strangers?: () => readonly StrangeWorker[]
   /** Default: the front is never stopped. */
   readonly sleep?: Sleep
 }
@@ -44,7 +48,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
 
   constructor(private readonly parts: ClusterChannelParts) {
     const { sleep = sleepless } = parts
-    this.#members = new Members(parts.front, parts.clock)
+    this.#members = new Members(parts.front, parts.clock, parts.strangers)
     this.#placing = new Placing({
       ...parts,
       sleep,
@@ -108,6 +112,12 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
 
   /** A worker is there. */
   join(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): void {
+    const { id: worker, info } = record
+    const other = this.members.find((one) => !isSameModel(one.record.info.model, info.model))
+    if (other !== undefined) {
+      const about = { worker, other: other.record.id, model: info.model.id }
+      this.parts.logger.warn(about, 'workers serve different models under one name')
+    }
     const member = this.#members.add(record, link)
     link.onMessage((message) => this.#receive(member, message))
     link.onClose((reason) => this.#onLost(member, reason))
@@ -115,7 +125,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   }
 
   #receive(member: Member, message: FromWorker): void {
-    if (message.type === 'events') this.#placing.onEvents(member, message.events)
+    if (isStep(message)) this.#placing.onEvents(member, message)
     else if (message.type === 'report') {
       const { state: before } = member
       this.#members.onReport(member, message)
@@ -166,4 +176,8 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
       this.#onMessage({ type: 'result', call, value: null })
     }
   }
+}
+
+function isStep(message: FromWorker): message is StepEvents {
+  return Array.isArray(message)
 }

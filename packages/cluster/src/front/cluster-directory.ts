@@ -7,6 +7,7 @@ import {
 } from '@cllm/core'
 import type { ClusterFront } from './cluster-front.js'
 import { noWorker } from './members.js'
+import { whyIncompatible } from './read-record.js'
 
 /** The models of a cluster, as the transports of a front see them; they come with their workers. */
 export class ClusterDirectory implements ClosableDirectory {
@@ -20,8 +21,10 @@ export class ClusterDirectory implements ClosableDirectory {
     this.#aliases = new Map(Object.entries(aliases))
   }
 
+  /** Models whose workers are all of other versions are among them. */
   list(): readonly string[] {
-    return this.front.models
+    const others = this.front.strangers.flatMap(({ model }) => (model === '' ? [] : [model]))
+    return [...new Set([...this.front.models, ...others])]
   }
 
   nameOf(id?: string): string {
@@ -31,7 +34,10 @@ export class ClusterDirectory implements ClosableDirectory {
   }
 
   open(id?: string, { peek = false }: { readonly peek?: boolean } = {}): EngineClient {
-    const client = this.front.client(this.nameOf(id))
+    const name = this.nameOf(id)
+    const client = this.front.client(name)
+    const error = this.#whyNone(name)
+    if (error !== undefined) throw error
     if (peek && client.workers.members.length === 0) throw noWorker()
     return client
   }
@@ -41,7 +47,26 @@ export class ClusterDirectory implements ClosableDirectory {
     const [member] = this.front.client(name).workers.members
     const state = member === undefined ? 'unloaded' : 'loaded'
     const info = member?.record.info
-    return { name, state, users: 0, waiting: 0, info, expiresAt: undefined, error: undefined }
+    return {
+      name,
+      state,
+      users: 0,
+      waiting: 0,
+      info,
+      expiresAt: undefined,
+      error: this.#whyNone(name),
+    }
+  }
+
+  /** Why waiting for a worker is of no use. */
+  #whyNone(name: string): CllmError | undefined {
+    if (this.front.client(name).workers.members.length > 0) return undefined
+    const strangers = this.front.strangers.filter(({ model }) => model === name)
+    if (strangers.length === 0) return undefined
+    return new CllmError(
+      'cluster_unavailable',
+      `No worker can be used: ${whyIncompatible(strangers)}`,
+    )
   }
 
   /** Workers keep their models. */

@@ -9,10 +9,12 @@ import {
 } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
-import { defaultLinkTimes, Link, type LinkLetter, type LinkTimes } from '../link/link.js'
-import { parseLetter } from '../link/parse-letter.js'
+import { wrongFromWorker } from '../link/check-messages.js'
+import { readLetter, writeLetter } from '../link/letter.js'
+import { defaultLinkTimes, Link, type LinkTimes } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { PresenceWatch } from './presence-watch.js'
+import { readRecord, type StrangeWorker, whyIncompatible } from './read-record.js'
 import { SleepWatch } from './sleep-watch.js'
 import { ClusterEngineClient } from './cluster-engine-client.js'
 import { defaultPlacingOptions, type PlacingOptions } from './placing/placing-options.js'
@@ -51,6 +53,7 @@ export class ClusterFront {
   readonly #linked = new Map<string, Link<ToWorker, FromWorker>>()
   readonly #presence: PresenceWatch
   readonly #sleep: SleepWatch
+  #strangers: readonly StrangeWorker[] = []
   #count = 0
   #isClosed = false
   #cancelWatch: () => void = () => {}
@@ -69,7 +72,7 @@ export class ClusterFront {
       leastMs: this.#times.silenceMs,
       // Workers may have given this front up meanwhile, and say so in its mailbox.
       onWake: (ms) => this.#logger.warn({ ms: Math.round(ms) }, 'this process was stopped'),
-      post: (n) => parts.bus.post(own, JSON.stringify({ l: echo, n } satisfies LinkLetter)),
+      post: (n) => parts.bus.post(own, writeLetter(echo, n)),
       onCaughtUp: () => this.#onCaughtUp(),
     })
   }
@@ -85,18 +88,19 @@ export class ClusterFront {
    * @throws `cluster_unavailable`
    */
   async start(): Promise<void> {
-    this.parts.bus.listen(frontMailbox(this.parts.id), (text) => {
-      const letter = parseLetter(text)
-      if (letter === undefined || 'order' in letter) return void this.refusedLetters++
-      if (letter.l === echo) return this.#sleep.hear(letter.n)
-      const link = this.#links.get(letter.l)
-      if (link === undefined) this.refusedLetters++
-      else link.receive(letter)
-    })
+    const { bus, id } = this.parts
+    const own = frontMailbox(id)
+    await bus.check?.(own)
+    bus.listen(own, (text) => this.#receive(text))
     await this.#look()
     this.#watch()
     this.#presence.start()
     this.#sleep.start()
+  }
+
+  /** Workers that are listed and whose version does not go with this front's. */
+  get strangers(): readonly StrangeWorker[] {
+    return this.#strangers
   }
 
   /** The client of a model, which need not have a worker yet. */
@@ -110,6 +114,7 @@ export class ClusterFront {
       clock: this.#clock,
       random,
       refusedLetters: () => this.refusedLetters,
+      strangers: () => this.#strangers.filter((one) => one.model === model),
       logger: this.#logger,
       options: { ...defaultPlacingOptions, ...this.parts.options },
       sleep: this.#sleep,
@@ -149,11 +154,37 @@ export class ClusterFront {
   async #look(): Promise<void> {
     const members = await this.parts.bus.members()
     if (this.#isClosed) return
+    const strangers: StrangeWorker[] = []
     for (const [id, text] of members) {
       if (this.#linked.has(id)) continue
-      const record = JSON.parse(text) as WorkerRecord
-      if (record.kind === 'worker') this.#link(record)
+      const record = readRecord(id, text)
+      if (record?.kind === 'worker') this.#link(record)
+      else if (record !== undefined) strangers.push(record)
     }
+    this.#meet(strangers)
+  }
+
+  /** Workers of other versions are told of once. */
+  #meet(strangers: readonly StrangeWorker[]): void {
+    const known = new Set(this.#strangers.map(({ id }) => id))
+    const fresh = strangers.filter(({ id }) => !known.has(id))
+    this.#strangers = strangers
+    if (fresh.length > 0) this.#logger.error({ workers: fresh }, whyIncompatible(fresh))
+  }
+
+  #receive(text: string): void {
+    const letter = readLetter<FromWorker>(text, wrongFromWorker)
+    if ('refused' in letter) return this.#refuse(letter.refused)
+    if ('order' in letter) return this.#refuse('it is an order to a worker')
+    if (letter.link === echo) return this.#sleep.hear(letter.number)
+    const link = this.#links.get(letter.link)
+    if (link === undefined) this.#refuse('it belongs to no link')
+    else link.receive(letter)
+  }
+
+  #refuse(reason: string): void {
+    this.refusedLetters++
+    this.#logger.debug({ reason }, 'a letter is refused')
   }
 
   #link(record: WorkerRecord): void {

@@ -1,8 +1,9 @@
-import { CllmError, type Clock, type WorkerStatistics } from '@cllm/core'
+import { CllmError, type Clock, type ModelInfo, type WorkerStatistics } from '@cllm/core'
 import type { WorkerReport } from '@cllm/scheduler'
 import { WorkerTable } from '@cllm/scheduler'
 import type { NamedChannel } from '../link/link.js'
-import type { FromWorker, ToWorker, WorkerRecord, WorkerState } from '../messages.js'
+import type { FromWorker, ToWorker, WorkerNews, WorkerRecord, WorkerState } from '../messages.js'
+import type { StrangeWorker } from './read-record.js'
 
 /** A worker that this front has a link to. */
 export interface Member {
@@ -30,6 +31,7 @@ export class Members {
   constructor(
     front: string,
     private readonly clock: Clock,
+    private readonly strangers: () => readonly StrangeWorker[] = () => [],
   ) {
     this.table = new WorkerTable(front)
   }
@@ -61,10 +63,7 @@ export class Members {
     this.table.delete(id)
   }
 
-  onReport(
-    member: Member,
-    { state, report, clients, isMigrating = false }: FromWorker & { readonly type: 'report' },
-  ): void {
+  onReport(member: Member, { state, report, clients, isMigrating = false }: WorkerNews): void {
     const { id } = member.record
     if (this.all.every((one) => one.report === undefined)) {
       this.#gatheringUntil = this.clock.now() + gatheringMs
@@ -86,12 +85,14 @@ export class Members {
     return this.all.some(({ report }) => report === undefined)
   }
 
-  /** What they say of themselves. */
+  /** What they say of themselves, and those that this front does not understand. */
   get statistics(): WorkerStatistics[] {
-    return this.all.map(({ record: { id }, state, report }) => {
+    const own = this.all.map(({ record: { id }, state, report }) => {
       const { slots = 0, open = 0 } = report ?? {}
       return { id, state, slots, open }
     })
+    const state = 'incompatible' as const
+    return [...own, ...this.strangers().map(({ id }) => ({ id, state, slots: 0, open: 0 }))]
   }
 
   /**
@@ -112,4 +113,13 @@ export class Members {
 /** The failure of what needs a worker while there is none. */
 export function noWorker(): CllmError {
   return new CllmError('engine_unavailable', 'No worker of the cluster serves this model now')
+}
+
+/** Whether two workers' models differ in precision at most: then tokens of one mean the same to the other. */
+export function isSameModel(one: ModelInfo, other: ModelInfo): boolean {
+  return (
+    one.architecture === other.architecture &&
+    one.parameters === other.parameters &&
+    one.vocabularySize === other.vocabularySize
+  )
 }

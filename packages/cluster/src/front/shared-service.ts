@@ -25,24 +25,25 @@ export class SharedService {
   ) {}
 
   /** A worker did something for a tenant. */
-  onEvent(worker: string, tenant: string | undefined, event: RequestEvent): void {
-    if (tenant === undefined || tenant === '') return
-    const { type } = event
-    if (type === 'token') this.#add(worker, tenant, { promptTokens: 0, generatedTokens: 1 })
-    else if (type === 'end') {
+  onEvent(worker: string, tenant: string, event: RequestEvent): void {
+    if (tenant === '') return
+    if (event.type === 'token') this.#sum(worker, tenant).generatedTokens++
+    else if (event.type === 'end') {
       const { promptTokens, cachedTokens } = event.usage
-      const computed = Math.max(0, promptTokens - cachedTokens)
-      this.#add(worker, tenant, { promptTokens: computed, generatedTokens: 0 })
+      this.#sum(worker, tenant).promptTokens += Math.max(0, promptTokens - cachedTokens)
     }
   }
 
-  #add(worker: string, tenant: string, { promptTokens, generatedTokens }: Service): void {
+  #sum(worker: string, tenant: string): Service {
+    this.#arm()
     const tenants = this.#done.get(worker) ?? new Map<string, Service>()
     this.#done.set(worker, tenants)
     const sum = tenants.get(tenant) ?? { promptTokens: 0, generatedTokens: 0 }
     tenants.set(tenant, sum)
-    sum.promptTokens += promptTokens
-    sum.generatedTokens += generatedTokens
+    return sum
+  }
+
+  #arm(): void {
     if (this.#isDue) return
     this.#isDue = true
     this.clock.at(this.clock.now() + everyMs, () => this.#flush())

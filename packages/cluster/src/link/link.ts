@@ -1,20 +1,11 @@
 import type { Channel, Clock } from '@cllm/core'
+import { type LinkLetter, writeLetter } from './letter.js'
 
 /** A channel between a front and a worker, with a name that no other one of the two has. */
 export interface NamedChannel<Out, In> extends Channel<Out, In> {
   readonly id: string
   /** Closes it on both sides. */
   close(reason: string): void
-}
-
-/** A letter of a link, as JSON. */
-export interface LinkLetter {
-  /** The link. */
-  readonly l: string
-  /** The number of the message on it, from 1, for each direction; 0: the other side has closed it. */
-  readonly n: number
-  /** The message; absent: a sign of life. */
-  readonly b?: unknown
 }
 
 /** Times of a link, in milliseconds. */
@@ -82,19 +73,19 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
   }
 
   /** A letter of this link came. */
-  receive({ n, b }: LinkLetter): void {
-    if (this.#closed !== undefined || (n !== 0 && n <= this.#received)) return
+  receive({ number, message }: LinkLetter<In>): void {
+    if (this.#closed !== undefined || (number !== 0 && number <= this.#received)) return
     this.#heardAt = this.parts.clock.now()
-    if (n === 0) return this.#end('the other side closed it')
-    if (n > this.#received + 1) return this.close('a message was lost')
-    this.#received = n
-    if (b !== undefined) this.#onMessage(b as In)
+    if (number === 0) return this.#end('the other side closed it')
+    if (number > this.#received + 1) return this.close('a message was lost')
+    this.#received = number
+    if (message !== undefined) this.#onMessage(message)
   }
 
   /** Closes it on both sides. */
   close(reason: string): void {
     if (this.#closed !== undefined) return
-    this.parts.post(JSON.stringify({ l: this.id, n: 0 } satisfies LinkLetter))
+    this.parts.post(writeLetter(this.id, 0))
     this.#end(reason)
   }
 
@@ -107,8 +98,7 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
 
   #post(message?: Out): void {
     this.#sentAt = this.parts.clock.now()
-    const letter: LinkLetter = { l: this.id, n: ++this.#sent, b: message }
-    this.parts.post(JSON.stringify(letter))
+    this.parts.post(writeLetter(this.id, ++this.#sent, message))
   }
 
   #watch(): void {

@@ -14,6 +14,7 @@ import { createRouter } from '@cllm/scheduler'
 import { ClusterEngineClient } from '../front/cluster-engine-client.js'
 import { defaultPlacingOptions } from '../front/placing/placing-options.js'
 import { directLinks } from '../link/direct-link.js'
+import { protocol } from '../link/letter.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { WorkerSessions } from '../worker/worker-sessions.js'
 
@@ -101,6 +102,7 @@ function recordOf({ id, info }: LocalWorker, slots: number, workers: number): Wo
   const load = { slots: info.limits.slots, open: 0, openTokens: 0, backlogTokens: 0 }
   return {
     kind: 'worker',
+    protocol,
     id,
     state: 'up',
     info: { ...info, limits: { ...info.limits, slots, ...pools } },

@@ -1,5 +1,5 @@
 import {
-  type AddressedEvent,
+  assertEngineCall,
   CllmError,
   type EngineCallName,
   type EngineCalls,
@@ -9,13 +9,14 @@ import {
   type ToEngine,
 } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
-import type { FromWorker, ToWorker } from '../messages.js'
+import { addEvent, type StepEvents } from '../link/step-events.js'
+import type { FromWorker, ToWorker, WorkerNews } from '../messages.js'
 
 /** What a session tells its worker. */
 export interface SessionListener {
   /** A request came. */
   readonly onPlaced: (id: string, message: ToWorker & { readonly type: 'place' }) => void
-  /** An event of a request, before the front gets it. */
+  /** An event of a request. */
   readonly onEvent: (id: string, event: RequestEvent) => void
 }
 
@@ -27,9 +28,10 @@ const ofFront: ReadonlySet<EngineCallName> = new Set(['drain', 'close'])
  * When its link closes, all of them are cancelled.
  */
 export class FrontSession {
-  readonly #requests = new Map<string, AbortController>()
+  readonly #requests = new Map<number, AbortController>()
   readonly #calls = new Map<number, AbortController>()
-  #events: AddressedEvent[] = []
+  /** What has not left yet of this step. */
+  #events: StepEvents[number][] = []
   #isFlushing = false
 
   constructor(
@@ -46,8 +48,10 @@ export class FrontSession {
     return this.#requests.size
   }
 
-  send(message: FromWorker): void {
-    this.link.send(message)
+  /** Says how the worker is; what it counts as ended is told before. */
+  tell(news: WorkerNews): void {
+    this.#flush()
+    this.link.send(news)
   }
 
   close(reason: string): void {
@@ -58,7 +62,7 @@ export class FrontSession {
     if (message.type === 'place') void this.#serve(message)
     else if (message.type === 'cancel') {
       const reason = message.reason ?? 'The request was cancelled'
-      this.#requests.get(message.id)?.abort(new CllmError('cancelled', reason))
+      this.#requests.get(message.placement)?.abort(new CllmError('cancelled', reason))
     } else if (message.type === 'leave') this.#calls.get(message.call)?.abort()
     else if (message.type === 'call') void this.#answer(message)
     // While its engine is started again, nobody hears it.
@@ -66,37 +70,41 @@ export class FrontSession {
   }
 
   async #serve(message: ToWorker & { readonly type: 'place' }): Promise<void> {
-    const { id, request } = message.submit
+    const { placement, request } = message
     const controller = new AbortController()
-    this.#requests.set(id, controller)
-    const own = `${this.link.id}/${id}`
+    this.#requests.set(placement, controller)
+    const own = `${this.link.id}/${placement}`
     this.listener.onPlaced(own, message)
-    const tell = (event: RequestEvent) => {
-      this.listener.onEvent(own, event)
-      this.#publish({ id, event })
-    }
     try {
       const events = this.client.submit({ ...request, id: own }, { signal: controller.signal })
       for await (const event of events) {
         // Forgotten before its end is told: who hears of the end may count.
-        if (event.type === 'end') this.#requests.delete(id)
-        tell(event)
+        if (event.type === 'end') this.#requests.delete(placement)
+        this.#publish(own, placement, event)
       }
     } catch (error) {
-      this.#requests.delete(id)
-      tell({ type: 'error', error: CllmError.from(error).serialize() })
+      this.#requests.delete(placement)
+      this.#publish(own, placement, { type: 'error', error: CllmError.from(error).serialize() })
     }
   }
 
   /** An engine's client hands over all events of a step in one turn of the event loop. */
-  #publish(event: AddressedEvent): void {
-    this.#events.push(event)
+  #publish(own: string, placement: number, event: RequestEvent): void {
+    // A report that this brings about comes after it.
+    addEvent(this.#events, placement, event)
+    this.listener.onEvent(own, event)
     if (this.#isFlushing) return
     this.#isFlushing = true
     setImmediate(() => {
       this.#isFlushing = false
-      this.link.send({ type: 'events', events: this.#events.splice(0) })
+      this.#flush()
     })
+  }
+
+  #flush(): void {
+    if (this.#events.length === 0) return
+    this.link.send(this.#events)
+    this.#events = []
   }
 
   async #answer(message: ToEngine & { readonly type: 'call' }): Promise<void> {
@@ -105,6 +113,7 @@ export class FrontSession {
     this.#calls.set(call, controller)
     try {
       if (ofFront.has(name)) throw new CllmError('unsupported', `A worker does not ${name} for one`)
+      if (name !== 'recordingParts') assertEngineCall(name)
       const more = name === 'embed' ? [{ signal: controller.signal }] : []
       const method = this.client[name as keyof EngineCalls] as
         | ((...values: readonly unknown[]) => Promise<unknown>)

@@ -1,4 +1,5 @@
 import {
+  CllmError,
   type Clock,
   type EngineClient,
   type EngineInfo,
@@ -7,8 +8,9 @@ import {
   systemClock,
 } from '@cllm/core'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
-import { defaultLinkTimes, Link, type LinkLetter, type LinkTimes } from '../link/link.js'
-import { parseLetter } from '../link/parse-letter.js'
+import { wrongToWorker } from '../link/check-messages.js'
+import { type LinkLetter, protocol, readLetter } from '../link/letter.js'
+import { defaultLinkTimes, Link, type LinkTimes } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { WorkerSessions } from './worker-sessions.js'
 
@@ -29,8 +31,9 @@ export interface WorkerParts {
   readonly logger?: Logger
 }
 
-/** Milliseconds between two listings. */
+/** Milliseconds between two listings, and for which one counts. */
 const listMs = 1000
+const leaseMs = 5 * listMs
 
 /** Serves one engine to the fronts of a cluster. */
 export class WorkerHost {
@@ -64,11 +67,18 @@ export class WorkerHost {
   /**
    * Opens its mailbox and lists it.
    *
-   * @throws `cluster_unavailable`
+   * @throws `cluster_unavailable`, also where another worker has its id
    */
   async start(): Promise<void> {
-    this.parts.bus.listen(workerMailbox(this.parts.id), (letter) => this.#receive(letter))
-    await this.parts.bus.appear?.(this.parts.id).catch((error: unknown) => {
+    const { bus, id } = this.parts
+    const mailbox = workerMailbox(id)
+    // Two that read one mailbox would both answer what is in it.
+    if ((await bus.claim?.(id, this.#record(), leaseMs)) === false) {
+      throw new CllmError('cluster_unavailable', `There is a worker with the id ${id} already`)
+    }
+    await bus.check?.(mailbox)
+    bus.listen(mailbox, (letter) => this.#receive(letter))
+    await bus.appear?.(id).catch((error: unknown) => {
       this.#logger.warn(
         { err: error },
         'the end of this process will only be noticed by its silence',
@@ -110,8 +120,8 @@ export class WorkerHost {
   }
 
   #receive(text: string): void {
-    const letter = parseLetter(text)
-    if (letter === undefined) return this.#refuse('it is no letter of a cluster')
+    const letter = readLetter<ToWorker>(text, wrongToWorker)
+    if ('refused' in letter) return this.#refuse(letter.refused)
     if ('order' in letter) return void this.drain(letter)
     const link = this.#linkOf(letter)
     if (link === undefined) this.#refuse('it belongs to no link')
@@ -125,11 +135,14 @@ export class WorkerHost {
   }
 
   /** The link of a letter; it begins with its first one. */
-  #linkOf({ l: id, n, b }: LinkLetter): Link<FromWorker, ToWorker> | undefined {
+  #linkOf({
+    link: id,
+    number,
+    message: hello,
+  }: LinkLetter<ToWorker>): Link<FromWorker, ToWorker> | undefined {
     const known = this.#links.get(id)
     if (known !== undefined) return known
-    const hello = b as ToWorker | undefined
-    if (n !== 1 || hello?.type !== 'hello') return undefined
+    if (number !== 1 || hello?.type !== 'hello') return undefined
     const { bus } = this.parts
     const { front } = hello
     const mailbox = frontMailbox(front)
@@ -159,13 +172,18 @@ export class WorkerHost {
   }
 
   async #announce(): Promise<void> {
-    const { id, bus, info, fingerprint, host } = this.parts
+    await this.parts.bus.announce(this.parts.id, this.#record(), leaseMs)
+  }
+
+  /** What the list of members has of it now. */
+  #record(): string {
+    const { id, info, fingerprint, host } = this.parts
     const { slots, open, openTokens, backlogTokens, tokenMs } = this.#sessions.load
     const load = { slots, open, openTokens, backlogTokens, ...(tokenMs && { tokenMs }) }
     const { state } = this.#sessions
     const { refusedLetters } = this
     const about = { state, info, fingerprint, host, refusedLetters, load }
-    const record: WorkerRecord = { kind: 'worker', id, ...about }
-    await bus.announce(id, JSON.stringify(record), 5 * listMs)
+    const record: WorkerRecord = { kind: 'worker', protocol, id, ...about }
+    return JSON.stringify(record)
   }
 }

@@ -1,7 +1,7 @@
 import { batchPriority, type Clock, type EngineClient, type Logger } from '@cllm/core'
 import { LoadMeter, type WorkerReport } from '@cllm/scheduler'
 import type { NamedChannel } from '../link/link.js'
-import type { FromWorker, ToWorker, WorkerState } from '../messages.js'
+import type { FromWorker, ToWorker, WorkerNews, WorkerState } from '../messages.js'
 import { FrontSession } from './front-session.js'
 
 /** What the sessions of a worker are made of. */
@@ -64,9 +64,9 @@ export class WorkerSessions {
   accept(front: string, channel: NamedChannel<FromWorker, ToWorker>): void {
     const { clock, client } = this.parts
     const session = new FrontSession(channel, client, {
-      onPlaced: (request, { placement, routed, submit }) => {
-        this.#meter.onPlaced({ ...routed, id: request }, front, placement, clock.now())
-        if ((submit.request.priority ?? 0) > batchPriority) this.#clients.add(request)
+      onPlaced: (own, { placement, routed, request }) => {
+        this.#meter.onPlaced({ ...routed, id: own }, front, placement, clock.now())
+        if ((request.priority ?? 0) > batchPriority) this.#clients.add(own)
         // What is there of batches makes room at once.
         if (this.#clients.size === 1 && this.open > 1) this.#report()
         else this.#reportSoon()
@@ -79,7 +79,7 @@ export class WorkerSessions {
       },
     })
     this.#sessions.set(channel.id, session)
-    session.send(this.#news())
+    session.tell(this.#news())
   }
 
   /** The channel of a front is closed. */
@@ -118,10 +118,10 @@ export class WorkerSessions {
     this.#cancelReport = undefined
     this.#reportedAt = this.parts.clock.now()
     const news = this.#news()
-    for (const session of this.#sessions.values()) session.send(news)
+    for (const session of this.#sessions.values()) session.tell(news)
   }
 
-  #news(): FromWorker {
+  #news(): WorkerNews {
     const migrating = this.#isMigrating ? { isMigrating: true as const } : {}
     const clients = this.#clients.size
     return { type: 'report', state: this.#state, report: this.load, clients, ...migrating }

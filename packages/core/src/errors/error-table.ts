@@ -85,7 +85,7 @@ export const errorTable = {
   ),
   cluster_unavailable: entry(
     503,
-    'The Redis or Valkey server of the cluster cannot be reached, or refuses the user.',
+    'The Redis or Valkey server of the cluster cannot be reached or refuses something, or all workers are of another version.',
   ),
   model_loading: entry(503, 'The server is starting: its models are being loaded.'),
   shutting_down: entry(503, 'The server is shutting down.'),

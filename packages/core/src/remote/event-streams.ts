@@ -6,49 +6,53 @@ import type {
 import { CllmError } from '../errors/cllm-error.js'
 import { cancelled, reasonOf } from '../client/cancelled.js'
 
-/** One request's events as an iterator: events are buffered until they are read. */
+/** A `next()` that found no event. */
+interface Waiting {
+  readonly resolve: (result: IteratorResult<GenerateEvent>) => void
+  readonly reject: (error: CllmError) => void
+}
+
+/**
+ * One request's events as an iterator: events are buffered until they are read. An event that is waited for
+ * takes one promise, as this is done for every token.
+ */
 class EventStream implements AsyncIterableIterator<GenerateEvent> {
   readonly #buffer: GenerateEvent[] = []
   #error: CllmError | undefined
   #isOver = false
-  readonly #waiting: (() => void)[] = []
+  readonly #waiting: Waiting[] = []
 
   /** @param onOver called once, with whether the consumer left before the end */
   constructor(private readonly onOver: (hasLeft: boolean) => void) {}
 
   push(event: RequestEvent): void {
-    if (event.type === 'error') this.fail(CllmError.deserialize(event.error))
-    else if (!this.#isOver) {
-      this.#buffer.push(event)
-      if (event.type === 'end') this.#finish(false)
-      this.#wake()
-    }
+    if (event.type === 'error') return this.fail(CllmError.deserialize(event.error))
+    if (this.#isOver) return
+    const waiting = this.#waiting.shift()
+    if (waiting === undefined) this.#buffer.push(event)
+    else waiting.resolve({ value: event, done: false })
+    if (event.type === 'end') this.#finish(false)
   }
 
   fail(error: CllmError, hasLeft = false): void {
     if (this.#isOver) return
     this.#error = error
     this.#finish(hasLeft)
-    this.#wake()
   }
 
-  async next(): Promise<IteratorResult<GenerateEvent>> {
-    while (this.#buffer.length === 0 && !this.#isOver) {
-      await new Promise<void>((resolve) => this.#waiting.push(resolve))
-    }
+  next(): Promise<IteratorResult<GenerateEvent>> {
     const value = this.#buffer.shift()
-    if (value !== undefined) return { value, done: false }
-    const error = this.#error
-    this.#error = undefined
-    if (error !== undefined) throw error
-    return { value: undefined, done: true }
+    if (value !== undefined) return Promise.resolve({ value, done: false })
+    return new Promise((resolve, reject) => {
+      if (this.#isOver) this.#end({ resolve, reject })
+      else this.#waiting.push({ resolve, reject })
+    })
   }
 
   return(): Promise<IteratorResult<GenerateEvent>> {
     this.#buffer.length = 0
     this.#error = undefined
     this.#finish(true)
-    this.#wake()
     return Promise.resolve({ value: undefined, done: true })
   }
 
@@ -56,15 +60,19 @@ class EventStream implements AsyncIterableIterator<GenerateEvent> {
     return this
   }
 
-  /** Wakes pending `next()` calls in order; a call that finds no event keeps waiting. */
-  #wake(): void {
-    for (const resolve of this.#waiting.splice(0)) resolve()
-  }
-
   #finish(hasLeft: boolean): void {
     if (this.#isOver) return
     this.#isOver = true
     this.onOver(hasLeft)
+    for (const waiting of this.#waiting.splice(0)) this.#end(waiting)
+  }
+
+  /** The failure is told once. */
+  #end({ resolve, reject }: Waiting): void {
+    const error = this.#error
+    this.#error = undefined
+    if (error !== undefined) reject(error)
+    else resolve({ value: undefined, done: true })
   }
 }
 

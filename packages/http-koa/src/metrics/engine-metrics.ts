@@ -94,7 +94,7 @@ export class EngineMetrics {
   }
 
   #setWorkers(labels: ModelLabel, { list, ...counts }: WorkersStatistics): void {
-    for (const state of ['up', 'draining', 'restarting'] as const) {
+    for (const state of ['up', 'draining', 'restarting', 'incompatible'] as const) {
       const count = list.filter((worker) => worker.state === state).length
       this.#gauge('cllm_workers', count, { ...labels, state })
     }

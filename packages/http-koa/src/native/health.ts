@@ -34,10 +34,13 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
     ctx.body = { status: 'ok', success: true, data }
   } else {
     const engine = first === undefined ? undefined : native.directory.open(first, { peek: true })
-    const { components, statistics } = engine === undefined ? idle : await probe(clock, engine)
+    const { components, statistics } =
+      engine === undefined ? idle(unusable(native.directory)) : await probe(clock, engine)
     const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
     const healthy = broken.length === 0
-    const error = { error: `Not working: ${broken.join(', ')}`, code: 'engine_unavailable' }
+    const cause = engine === undefined ? unusable(native.directory)?.message : undefined
+    const message = cause ?? `Not working: ${broken.join(', ')}`
+    const error = { error: message, code: 'engine_unavailable' }
     ctx.status = healthy ? 200 : 503
     ctx.body = {
       success: healthy,
@@ -70,11 +73,17 @@ async function failureOf(clock: Clock, directory: EngineDirectory): Promise<Cllm
   const asked = loadedModels(directory).map(
     async (name) => await answered(clock, directory.open(name, { peek: true }).statistics()),
   )
+  if (asked.length === 0) return unusable(directory)
   const answers = await Promise.allSettled(asked)
   const failures = answers.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
-  return failures.length < asked.length || asked.length === 0
-    ? undefined
-    : CllmError.from(failures[0])
+  return failures.length < asked.length ? undefined : CllmError.from(failures[0])
+}
+
+/** Why no model can be loaded on request: the workers of the cluster that have them cannot be used. */
+function unusable(directory: EngineDirectory): CllmError | undefined {
+  const errors = directory.list().map((name) => directory.status(name).error)
+  const areAll = errors.every((error) => error?.code === 'cluster_unavailable')
+  return areAll ? errors[0] : undefined
 }
 
 function degraded(ctx: KoaContext, error: CllmError): void {
@@ -94,10 +103,13 @@ interface Findings {
   readonly statistics: EngineStatistics | undefined
 }
 
-/** No model is in memory, so nothing can have failed. */
-const idle: Findings = {
-  components: { scheduler: true, model_executor: true, tokenizer: true, request_queue: true },
-  statistics: undefined,
+/** No model is in memory, so nothing can have failed but what would load one. */
+function idle(error: CllmError | undefined): Findings {
+  const model_executor = error === undefined
+  return {
+    components: { scheduler: true, model_executor, tokenizer: true, request_queue: true },
+    statistics: undefined,
+  }
 }
 
 /** Sends a small query to every part of the engine. */

@@ -1,4 +1,5 @@
 import {
+  CllmError,
   type EngineClient,
   LocalEngineClient,
   ModelPool,
@@ -95,6 +96,27 @@ t.test('looking never loads a model', async (t) => {
   await directory.load('b')
   t.same(await recorded('b'), { kind: 'recording', model: 'b', nth: 3 }, 'now it is another one')
   t.same(await recorded('a'), { kind: 'recording', model: 'a', nth: 2 })
+})
+
+t.test('a front whose workers are all of another version says so', async (t) => {
+  const { directory, ask, close } = await servePool()
+  t.teardown(close)
+  t.equal((await ask('/health')).status, 200, 'a model that is not there yet may come')
+  const status = directory.status.bind(directory)
+  const error = new CllmError('cluster_unavailable', 'No worker can be used: WHY')
+  directory.status = (id) => ({ ...status(id), error })
+  for (const path of ['/health', '/health/ready', '/health?level=detailed', '/health?level=full']) {
+    const { status: code, text } = await ask(path)
+    t.equal(code, 503, path)
+    t.match(text, 'No worker can be used: WHY', path)
+  }
+  t.match((await ask('/health?level=detailed')).json(), {
+    data: { healthy: false, components: { model_executor: false, tokenizer: true } },
+  })
+  t.equal((await ask('/health/live')).status, 200)
+  await directory.load('b')
+  directory.status = (id) => (id === 'a' ? { ...status(id), error } : status(id))
+  t.equal((await ask('/health')).status, 200, 'another model can be used')
 })
 
 t.test('an engine that does not give its recording is unloaded all the same', async (t) => {

@@ -34,6 +34,9 @@ export class KnownWorker implements WorkerView {
   isEligible = true
   placedAt: number
   #pending: Pending[] = []
+  /** Requests that ended since the report, and their prompts. */
+  #ended = 0
+  #endedTokens = 0
   #for: RequestToPlace | undefined
   #cached = 0
   /** Its prompts by the last of their hashes, which stands for all of them. */
@@ -74,13 +77,14 @@ export class KnownWorker implements WorkerView {
   }
 
   get open(): number {
-    return this.report.open + this.#pending.length
+    return Math.max(0, this.report.open + this.#pending.length - this.#ended)
   }
 
   get openTokens(): number {
-    return this.#pending.reduce(
-      (sum, { promptTokens }) => sum + promptTokens,
-      this.report.openTokens,
+    const reported = this.report.openTokens - this.#endedTokens
+    return Math.max(
+      0,
+      this.#pending.reduce((sum, { promptTokens }) => sum + promptTokens, reported),
     )
   }
 
@@ -155,6 +159,7 @@ export class KnownWorker implements WorkerView {
     this.placedAt = Math.max(this.placedAt, placedAt(report, now))
     this.#for = undefined
     this.#waitMs = undefined
+    this.#ended = this.#endedTokens = 0
     this.hold(report.chains)
     const { unseen } = this.table
     this.#pending = this.#pending.filter(({ number, at, known }) => {
@@ -173,6 +178,13 @@ export class KnownWorker implements WorkerView {
     this.#for = undefined
     this.#waitMs = undefined
     this.placedAt = now
+  }
+
+  /** A request on it ended, which its last report does not show. */
+  end(promptTokens: number): void {
+    this.#ended++
+    this.#endedTokens += promptTokens
+    this.#waitMs = undefined
   }
 
   /** It holds these prompts now; most are those of before. */

@@ -134,6 +134,7 @@ export class LoadMeter {
       request.promptTokens = promptTokens
       return false
     }
+    if (event.type === 'progress') return false
     if (event.type === 'token' && ++request.tokens > 1) return false
     this.#prefilled(request, event.type === 'token', now)
     if (event.type === 'token') return true

@@ -115,6 +115,14 @@ export class WorkerTable {
     return number
   }
 
+  /**
+   * Notes that a request on this worker has ended, before any report that shows it: its slot is free for the next one
+   * at once.
+   */
+  end(id: string, promptTokens: number): void {
+    this.#workers.get(id)?.end(promptTokens)
+  }
+
   /** @internal Leading blocks of the request that a worker's prompts have; undefined: perhaps more than known. */
   held(worker: KnownWorker): number | undefined {
     this.#depths ??= this.blocks.depths(this.request?.blocks ?? [])

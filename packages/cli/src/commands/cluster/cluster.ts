@@ -1,4 +1,12 @@
-import { type RedisBus, workerMailbox, type WorkerOrder, type WorkerRecord } from '@cllm/cluster'
+import {
+  protocol,
+  readRecord,
+  type RedisBus,
+  type StrangeWorker,
+  workerMailbox,
+  type WorkerRecord,
+  writeOrder,
+} from '@cllm/cluster'
 import { didYouMean } from '@cllm/core'
 import Table from 'cli-table3'
 import { loadConfig } from '../../config/load-config.js'
@@ -42,14 +50,18 @@ Returns at once; \`cllm cluster\` shows when it is gone.`,
   },
   async run({ flags, words: [id = ''] }, io) {
     await withBus(flags, io, async (bus) => {
-      const ids = (await workersOn(bus)).map((worker) => worker.id)
+      const workers = await workersOn(bus)
+      const ids = workers.map((worker) => worker.id)
       if (!ids.includes(id)) {
         const known =
           ids.length === 0 ? 'there are no workers' : `expected one of ${ids.join(', ')}`
         throw wrong(`worker: ${known}, instead got "${id}"${didYouMean(id, ids)}`)
       }
-      const order: WorkerOrder = { order: 'drain', migrate: flags.migrate }
-      await bus.deliver(workerMailbox(id), JSON.stringify(order))
+      const its = workers.find((worker) => worker.id === id)?.protocol
+      if (its !== protocol) {
+        throw wrong(`worker: ${id} is of another version of cllm, and does not understand this one`)
+      }
+      await bus.deliver(workerMailbox(id), writeOrder({ order: 'drain', migrate: flags.migrate }))
     })
     io.stderr.write(`${id} drains\n`)
     return 0
@@ -74,25 +86,44 @@ async function withBus<T>(
   }
 }
 
-async function workersOn(bus: RedisBus): Promise<WorkerRecord[]> {
+type Listed = WorkerRecord | StrangeWorker
+
+async function workersOn(bus: RedisBus): Promise<Listed[]> {
   const members = await bus.members()
-  const records = [...members.values()].map((text) => JSON.parse(text) as WorkerRecord)
+  const records = [...members].flatMap(([id, text]) => readRecord(id, text) ?? [])
   return records.sort((one, other) => (one.id < other.id ? -1 : 1))
 }
 
-function summaryOf({ id, state, info, load, ...more }: WorkerRecord) {
-  const { host, fingerprint, refusedLetters } = more
-  return { id, state, model: info.model.id, host, fingerprint, refusedLetters, ...load }
+function summaryOf(worker: Listed) {
+  const { id, host, protocol } = worker
+  if (worker.kind === 'incompatible') {
+    return { id, state: worker.kind, model: worker.model, host, protocol }
+  }
+  const { state, info, load, fingerprint, refusedLetters } = worker
+  return { id, state, model: info.model.id, host, protocol, fingerprint, refusedLetters, ...load }
 }
 
-function table(workers: readonly WorkerRecord[]): string {
+function table(workers: readonly Listed[]): string {
   if (workers.length === 0) return 'There are no workers.\n'
   const head = ['worker', 'state', 'model', 'open', 'slots', 'prompt tokens ahead', 'ms/token']
   const rows = new Table({ head: [...head, 'fingerprint'] })
-  for (const { id, state, info, fingerprint, load } of workers) {
+  const strangers = new Set<number>()
+  for (const worker of workers) {
+    const { id } = worker
+    if (worker.kind === 'incompatible') {
+      strangers.add(worker.protocol)
+      rows.push([id, worker.kind, worker.model, '', '', '', '', ''])
+      continue
+    }
+    const { state, info, fingerprint, load } = worker
     const { open, slots, backlogTokens, tokenMs } = load
-    const cost = tokenMs === undefined ? '' : tokenMs.toPrecision(3)
+    const cost = typeof tokenMs === 'number' ? tokenMs.toPrecision(3) : ''
     rows.push([id, state, info.model.id, open, slots, backlogTokens, cost, fingerprint])
   }
-  return `${rows.toString()}\n`
+  const others = [...strangers].join(', ')
+  const note =
+    others === ''
+      ? ''
+      : `Incompatible workers speak the cluster protocol ${others}, this cllm ${protocol}: run one version.\n`
+  return `${rows.toString()}\n${note}`
 }

@@ -11,6 +11,7 @@ import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command-io.js'
 import { connectBus } from './connect-bus.js'
 import { configHelp } from '../help/config-help.js'
+import { keepReadyFile } from './ready-file.js'
 import { processName } from './served-by-cluster.js'
 
 /** The output of `cllm worker --help`. */
@@ -71,8 +72,10 @@ async function host(
     model.client.onState((state) => served.setRestarting(state === 'restarting'))
   }
   await served.start()
+  const removeReadyFile = await readyFile(config.cluster.ready_file, served)
   io.stdout.write(`worker ${id} serves ${info.model.id}\n`)
   const reason = await Promise.race([model.gone, stopped(io.signal), served.drained])
+  removeReadyFile()
   if (reason === undefined) {
     const seconds = config.server.drain_timeout
     logger.info({ seconds }, 'draining: running requests may finish')
@@ -84,6 +87,17 @@ async function host(
   await served.close()
   await flushed()
   return reason === undefined ? 0 : 1
+}
+
+/** Without it a probe would end what others have begun to use. */
+async function readyFile(file: string | null, served: WorkerHost): Promise<() => void> {
+  if (file === null) return () => {}
+  try {
+    return keepReadyFile(file)
+  } catch (error) {
+    await served.close()
+    throw error
+  }
 }
 
 async function stopped(signal: AbortSignal): Promise<undefined> {

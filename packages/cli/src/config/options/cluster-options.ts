@@ -48,6 +48,17 @@ export const clusterOptions = {
     format: toggle(),
     arg: 'drain-migrate',
   }),
+  ready_file: option<string | null>({
+    doc:
+      'File that `cllm worker` makes once it serves, writes again every 5 s, and removes when it is stopped or ' +
+      'drained: for probes, as a worker has no HTTP.',
+    default: null,
+    format: orNone(text('a file')),
+    arg: 'ready-file',
+    placeholder: 'FILE',
+    normalize: emptyToNone,
+    resolve: resolvePath,
+  }),
   workers: option({
     doc:
       'Engines of each model on this machine, each a process with `--slots` of its own; the router ' +

@@ -146,7 +146,7 @@ export class WorkerCalls {
     const known = this.#known()
     const { placed, movedExactly, movedInexactly } = this.placing.counts
     this.#send(message, known, (_, answers) => {
-      const ids = this.placing.idsByWire()
+      const ids = this.placing.idsByPlacement()
       const all = known.flatMap(({ record, link }) => {
         const own = answers.get(record.id) as EngineStatistics | undefined
         if (own !== undefined) this.#statistics.set(record.id, own)
@@ -185,7 +185,7 @@ export class WorkerCalls {
       const message = `No request with the id "${id}" is known here`
       throw new CllmError('request_not_found', message, { details: { id } })
     }
-    const there = { ...message, arguments: [`${link}/${placed.wireId}`] }
+    const there = { ...message, arguments: [`${link}/${placed.placement}`] }
     const { worker = '', moves } = placed
     const toOwn = ([report]: readonly unknown[]) => ({
       ...(report as RequestReport),
@@ -205,7 +205,7 @@ export class WorkerCalls {
       message,
       members,
       (_, answers) => {
-        const ids = this.placing.idsByWire()
+        const ids = this.placing.idsByPlacement()
         const look = new Map<string, number>()
         const all = members.flatMap(({ record, link }) => {
           const activity = answers.get(record.id) as EngineActivity | undefined
@@ -223,7 +223,7 @@ export class WorkerCalls {
   #recordings(message: Call['message']): void {
     const members = this.#known()
     this.#send(message, members, (_, answers) => {
-      const ids = this.placing.idsByWire()
+      const ids = this.placing.idsByPlacement()
       const all = members.flatMap(({ record, link }) => {
         const parts = answers.get(record.id) as RecordingParts | undefined
         if (parts === undefined) return []

@@ -5,7 +5,8 @@ import {
   type Placement,
   type RouterPolicy,
 } from '@cllm/core'
-import type { Member, Members } from '../members.js'
+import { isSameModel, type Member, type Members } from '../members.js'
+import type { WorkerRecord } from '../../messages.js'
 import type { Sleep } from '../sleep-watch.js'
 import type { PlacedRequest } from './placed-request.js'
 
@@ -29,9 +30,14 @@ export interface Choosing {
   readonly sleep: Sleep
 }
 
-/** Whether a worker of this fingerprint draws what the one before would have; all do until there is a token. */
-export function isExactOn(placed: PlacedRequest, fingerprint: string): boolean {
-  return placed.fingerprint === undefined || placed.fingerprint === fingerprint
+/** Whether a worker draws what the one before would have; all do until there is a token. */
+export function isExactOn({ drawnBy }: PlacedRequest, { fingerprint }: WorkerRecord): boolean {
+  return drawnBy === undefined || drawnBy.fingerprint === fingerprint
+}
+
+/** Whether a worker can go on with the tokens so far at all: another model may be there under the same name. */
+function isPossibleOn({ drawnBy }: PlacedRequest, { info }: WorkerRecord): boolean {
+  return drawnBy === undefined || isSameModel(drawnBy.info.model, info.model)
 }
 
 /** Whether a request is of a batch: it runs where no client has anything. */
@@ -46,15 +52,17 @@ export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number
   if (sleep.isCatchingUp) return { holdUntil: Infinity }
   const request = placed.routed
   const idle = isOfBatch(placed) ? ({ clients }: Member) => clients === 0 : () => true
-  const isFree = placed.fingerprint === undefined && !isOfBatch(placed)
+  const isFree = placed.drawnBy === undefined && !isOfBatch(placed)
   const views = (isFit: (member: Member) => boolean) => {
     if (isFree) return members.table.views(request, now)
     const fit = new Set(members.all.filter(isFit).map(({ record }) => record.id))
     return members.table.views(request, now, (id) => fit.has(id))
   }
-  let found = views((one) => idle(one) && isExactOn(placed, one.record.fingerprint))
+  let found = views((one) => idle(one) && isExactOn(placed, one.record))
   const isExact = found.length > 0
-  if (!isExact && placed.fingerprint !== undefined) found = views(idle)
+  if (!isExact && placed.drawnBy !== undefined) {
+    found = views((one) => idle(one) && isPossibleOn(placed, one.record))
+  }
   const [first] = found
   if (first === undefined) return { holdUntil: Infinity }
   if (members.isGathering) return { holdUntil: now + gatherMs }

@@ -5,22 +5,23 @@ import {
   type PromptBlocks,
   type RequestToPlace,
 } from '@cllm/scheduler'
+import type { WorkerRecord } from '../../messages.js'
 
 /** A request of a front, with all that another worker needs to continue it. */
 export class PlacedRequest {
-  /** The worker that has it, and its id there: another one at each worker, so that an old one is not heard. */
+  /** The worker that has it, and the number of its placement there: what is said of earlier ones is not heard. */
   worker: string | undefined
-  wireId: string | undefined
+  placement: number | undefined
   /** All that it had, the last one last. */
-  readonly wireIds: string[] = []
+  readonly placements: number[] = []
   /** How often it went on at another worker. */
   moves = 0
   /** How often it lost its worker. */
   losses = 0
   /** Whether an engine died while it drew its tokens. */
   hasCrashed = false
-  /** The fingerprint of the worker that drew its tokens. */
-  fingerprint: string | undefined
+  /** The worker that drew its tokens last. */
+  drawnBy: WorkerRecord | undefined
   readonly entry: InFlightRequest
   readonly characters: number
   readonly #prompt: PromptBlocks & { readonly promptTokens: number }
@@ -43,6 +44,11 @@ export class PlacedRequest {
     return this.entry.id
   }
 
+  /** Tokens of its prompt, estimated where only its text is known. */
+  get promptTokens(): number {
+    return this.#prompt.promptTokens
+  }
+
   /** As a router sees it. */
   get routed(): RequestToPlace {
     const { id, request } = this.entry
@@ -50,10 +56,10 @@ export class PlacedRequest {
     return { id, tenant, session, priority, maxTokens, moves: this.moves, ...this.#prompt }
   }
 
-  /** The message that submits it under this id, from where it was. */
-  message(wireId: string, now: number): ToEngine & { readonly type: 'submit' } {
+  /** The request as another worker goes on with it. */
+  request(now: number): GenerateRequest {
     const message = this.entry.message(now) as ToEngine & { readonly type: 'submit' }
-    return { ...message, id: wireId }
+    return message.request
   }
 }
 

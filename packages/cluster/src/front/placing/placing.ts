@@ -14,6 +14,7 @@ import type { Member, Members } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
 import { RequestBook } from './request-book.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
+import { forEachEvent, type StepEvents } from '../../link/step-events.js'
 import { SharedService } from '../shared-service.js'
 import type { Sleep } from '../sleep-watch.js'
 
@@ -62,9 +63,9 @@ export class Placing {
     return this.#requests.find(id)
   }
 
-  /** The ids of these requests by those that their workers have. */
-  idsByWire(): ReadonlyMap<string, string> {
-    return this.#requests.idsByWire()
+  /** The ids of these requests by the placements that they had. */
+  idsByPlacement(): ReadonlyMap<string, string> {
+    return this.#requests.idsByPlacement()
   }
 
   submit(id: string, request: GenerateRequest): void {
@@ -87,7 +88,7 @@ export class Placing {
     const member = this.parts.members.get(placed.worker)
     if (member === undefined) return this.#fail(placed, new CllmError('cancelled', reason))
     placed.entry.cancelReason ??= reason
-    member.link.send({ type: 'cancel', id: placed.wireId!, reason })
+    member.link.send({ type: 'cancel', placement: placed.placement!, reason })
   }
 
   /** Ends all that is under way. */
@@ -103,16 +104,19 @@ export class Placing {
     this.#held.retry()
   }
 
-  /** Events of a worker. */
-  onEvents(member: Member, events: readonly AddressedEvent[]): void {
+  /** The events of a step of a worker. */
+  onEvents(member: Member, events: StepEvents): void {
+    const { id: worker } = member.record
+    const now = this.parts.clock.now()
     const fresh: AddressedEvent[] = []
-    for (const { id: wireId, event } of events) {
-      const placed = this.#requests.heard(member.record.id, wireId)
-      if (placed === undefined) continue
-      this.#service.onEvent(member.record.id, placed.entry.request.tenant, event)
-      const told = this.#take(placed, event, member)
+    forEachEvent(events, (placement, event) => {
+      const placed = this.#requests.heard(worker, placement)
+      if (placed === undefined) return
+      const { tenant } = placed.entry.request
+      if (tenant !== undefined) this.#service.onEvent(worker, tenant, event)
+      const told = this.#take(placed, event, member, now)
       if (told !== undefined) fresh.push({ id: placed.id, event: told })
-    }
+    })
     if (fresh.length > 0) this.parts.publish(fresh)
   }
 
@@ -146,8 +150,7 @@ export class Placing {
     let moved = 0
     for (const placed of this.#requests.on(worker)) {
       const isElsewhere = members.all.some(
-        ({ record, state }) =>
-          record.id !== worker && state === 'up' && isExactOn(placed, record.fingerprint),
+        ({ record, state }) => record.id !== worker && state === 'up' && isExactOn(placed, record),
       )
       if (!isElsewhere) continue
       this.#move(placed)
@@ -161,18 +164,24 @@ export class Placing {
     for (const placed of this.#requests.on(worker)) if (isOfBatch(placed)) this.#move(placed)
   }
 
-  #take(placed: PlacedRequest, event: RequestEvent, member: Member): RequestEvent | undefined {
+  #take(
+    placed: PlacedRequest,
+    event: RequestEvent,
+    member: Member,
+    now: number,
+  ): RequestEvent | undefined {
     const { entry } = placed
+    if (event.type === 'token') {
+      entry.onToken(event.token, now)
+      placed.drawnBy = member.record
+      return event
+    }
+    if (event.type === 'progress') return event
     if (event.type === 'start') {
       this.#learn(placed, event.promptTokens)
       if (entry.isAccepted) return undefined
       entry.isAccepted = true
       return { ...event, id: placed.id }
-    }
-    if (event.type === 'token') {
-      entry.onToken(event.token, this.parts.clock.now())
-      placed.fingerprint = member.record.fingerprint
-      return event
     }
     if (
       event.type === 'error' &&
@@ -182,6 +191,8 @@ export class Placing {
       this.#onLoss(placed)
       return undefined
     }
+    const tokens = event.type === 'end' ? event.usage.promptTokens : placed.promptTokens
+    this.parts.members.table.end(member.record.id, tokens)
     this.#remove(placed)
     return event
   }
@@ -210,17 +221,17 @@ export class Placing {
     if ('error' in choice) return this.#fail(placed, choice.error)
     this.#held.delete(placed)
     const { member, isExact } = choice
-    if (placed.fingerprint !== undefined) {
+    if (placed.drawnBy !== undefined) {
       this.counts[isExact ? 'movedExactly' : 'movedInexactly']++
     }
     this.#send(placed, member, now)
   }
 
   #send(placed: PlacedRequest, member: Member, now: number): void {
-    const { members } = this.parts
-    const { promptTokens, blocks, blockTokens } = placed.routed
-    const placement = members.table.place(member.record.id, placed.routed, now)
-    const wireId = this.#requests.place(placed, member.record.id)
+    const { routed } = placed
+    const { promptTokens, blocks, blockTokens } = routed
+    const placement = this.parts.members.table.place(member.record.id, routed, now)
+    this.#requests.place(placed, member.record.id, placement)
     placed.entry.isProven = false
     this.counts.placed++
     const continuedTokens = placed.entry.tokens.length
@@ -228,7 +239,7 @@ export class Placing {
       type: 'place',
       placement,
       routed: { promptTokens, blocks, blockTokens, continuedTokens },
-      submit: placed.message(wireId, now),
+      request: placed.request(now),
     })
   }
 
@@ -239,10 +250,10 @@ export class Placing {
 
   /** Its worker need not go on with it, if it still does. */
   #release(placed: PlacedRequest): void {
-    const { worker, wireId } = placed
-    if (wireId !== undefined) {
+    const { worker, placement } = placed
+    if (placement !== undefined) {
       const reason = 'The request goes on elsewhere'
-      this.parts.members.get(worker)?.link.send({ type: 'cancel', id: wireId, reason })
+      this.parts.members.get(worker)?.link.send({ type: 'cancel', placement, reason })
     }
     this.#requests.release(placed)
   }

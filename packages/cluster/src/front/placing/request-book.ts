@@ -2,12 +2,12 @@ import type { PlacedRequest } from './placed-request.js'
 
 const lastEnded = 1000
 
-/** The requests of a front: those under way, by their ids here and on the wire, and the last that ended. */
+/** The requests of a front: those under way, by their ids and by their placements, and the last that ended. */
 export class RequestBook {
   readonly #requests = new Map<string, PlacedRequest>()
-  readonly #onWire = new Map<string, PlacedRequest>()
+  /** By their placements. */
+  readonly #placed = new Map<number, PlacedRequest>()
   readonly #ended = new Map<string, PlacedRequest>()
-  #placements = 0
 
   /** How many are under way. */
   get size(): number {
@@ -35,16 +35,16 @@ export class RequestBook {
   }
 
   /** The one that a worker means. What an earlier worker still says is not heard. */
-  heard(worker: string, wireId: string): PlacedRequest | undefined {
-    const placed = this.#onWire.get(wireId)
+  heard(worker: string, placement: number): PlacedRequest | undefined {
+    const placed = this.#placed.get(placement)
     return placed?.worker === worker ? placed : undefined
   }
 
-  /** The ids of all requests by those that their workers have. */
-  idsByWire(): ReadonlyMap<string, string> {
+  /** The ids of all requests by the placements that they had. */
+  idsByPlacement(): ReadonlyMap<string, string> {
     const ids = new Map<string, string>()
-    for (const { wireIds, id } of [...this.#ended.values(), ...this.#requests.values()]) {
-      for (const wireId of wireIds) ids.set(wireId, id)
+    for (const { placements, id } of [...this.#ended.values(), ...this.#requests.values()]) {
+      for (const placement of placements) ids.set(String(placement), id)
     }
     return ids
   }
@@ -53,26 +53,24 @@ export class RequestBook {
     this.#requests.set(placed.id, placed)
   }
 
-  /** It goes to a worker, under an id that it had at no other; returns that. */
-  place(placed: PlacedRequest, worker: string): string {
-    const wireId = String(++this.#placements)
+  /** It goes to a worker, by a placement that no other request has or had. */
+  place(placed: PlacedRequest, worker: string, placement: number): void {
     placed.worker = worker
-    placed.wireId = wireId
-    placed.wireIds.push(wireId)
-    this.#onWire.set(wireId, placed)
-    return wireId
+    placed.placement = placement
+    placed.placements.push(placement)
+    this.#placed.set(placement, placed)
   }
 
   /** It is on no worker any more. */
   release(placed: PlacedRequest): void {
-    if (placed.wireId !== undefined) this.#onWire.delete(placed.wireId)
+    if (placed.placement !== undefined) this.#placed.delete(placed.placement)
     placed.worker = undefined
-    placed.wireId = undefined
+    placed.placement = undefined
   }
 
   /** It has ended. */
   end(placed: PlacedRequest): void {
-    if (placed.wireId !== undefined) this.#onWire.delete(placed.wireId)
+    if (placed.placement !== undefined) this.#placed.delete(placed.placement)
     this.#requests.delete(placed.id)
     this.#ended.set(placed.id, placed)
     const [oldest] = this.#ended.keys()

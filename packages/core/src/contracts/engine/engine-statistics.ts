@@ -58,8 +58,11 @@ export interface KvPoolStatistics {
 /** One of several engines that serve a model together. */
 export interface WorkerStatistics {
   readonly id: string
-  /** Whether it takes new requests; `restarting` while its engine is started again. */
-  readonly state: 'up' | 'draining' | 'restarting'
+  /**
+   * Whether it takes new requests; `restarting` while its engine is started again, `incompatible` where its version
+   * does not go with that of who says so, which sends it nothing.
+   */
+  readonly state: 'up' | 'draining' | 'restarting' | 'incompatible'
   /** Requests that it holds in memory. */
   readonly slots: number
   /** Requests on it that have not ended. */

@@ -1,0 +1,90 @@
+import type { Clock, Logger } from '@cllm/core'
+import { ErrorReply } from '@redis/client'
+import type { Letter } from './outbox.js'
+import type { RedisClient } from './redis-client.js'
+import { isTemporary, refusalOf } from './refusals.js'
+
+/** A mailbox that nobody reads any more goes after this time; its end is put off so often. */
+export const mailboxMs = 60_000
+const putOffMs = 15_000
+/** A server that refuses letters for want of memory and the like has so long; then they are lost, and links break. */
+const mostRefusedMs = 10_000
+
+/** Writes letters into the mailboxes on the server. */
+export class Poster {
+  /** When the end of each mailbox was put off last. */
+  readonly #putOff = new Map<string, number>()
+  /** Since when the server refuses letters for now. */
+  #refusedSince: number | undefined
+  /** Whether the refusals of now were logged. */
+  #isTold = false
+
+  constructor(
+    private readonly writer: RedisClient,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {
+    // A server that was restarted knows of no end.
+    writer.on('reconnecting', () => this.#putOff.clear())
+  }
+
+  /** Whether letters wait until the server takes any again. */
+  get isRefused(): boolean {
+    return this.#refusedSince !== undefined && !this.#isOver(this.#refusedSince)
+  }
+
+  /** Writes all of them, or rejects: then all are to be written again. */
+  async send(batch: readonly Letter[]): Promise<void> {
+    const words = new Map<string, string[]>()
+    for (const { mailbox, text } of batch) {
+      const known = words.get(mailbox)
+      if (known === undefined) words.set(mailbox, ['XADD', mailbox, '*', 'l', text])
+      else known.push('l', text)
+    }
+    // One after the other on one connection; the client sends them in one piece.
+    const sent = [...words.values()].map(async (command) => await this.#post(command))
+    for (const key of words.keys()) if (this.#isEndNear(key)) sent.push(this.#putOffEnd(key))
+    const results = await Promise.allSettled(sent)
+    const failed = results.find(({ status }) => status === 'rejected')
+    if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
+  }
+
+  async #post(command: readonly string[]): Promise<void> {
+    try {
+      await this.writer.sendCommand(command)
+      if (this.#refusedSince !== undefined) this.logger.info({}, 'the cluster takes messages again')
+      this.#refusedSince = undefined
+      this.#isTold = false
+    } catch (error) {
+      if (!(error instanceof ErrorReply)) throw error
+      const refusal = refusalOf(error)
+      if (!this.#isTold) this.logger.error({ refusal }, 'the cluster refuses a message')
+      this.#isTold = true
+      if (isTemporary(error) && !this.#isOver((this.#refusedSince ??= this.clock.now())))
+        throw error
+      // It is lost: its link will break.
+    }
+  }
+
+  #isOver(since: number): boolean {
+    return this.clock.now() - since >= mostRefusedMs
+  }
+
+  #isEndNear(key: string): boolean {
+    const now = this.clock.now()
+    if (now - (this.#putOff.get(key) ?? -Infinity) < putOffMs) return false
+    for (const [other, at] of this.#putOff) if (now - at > mailboxMs) this.#putOff.delete(other)
+    this.#putOff.set(key, now)
+    return true
+  }
+
+  /** What nobody reads, as its owner is gone, goes in the end. */
+  async #putOffEnd(key: string): Promise<void> {
+    try {
+      await this.writer.sendCommand(['PEXPIRE', key, String(mailboxMs)])
+    } catch (error) {
+      this.#putOff.delete(key)
+      throw error
+    }
+  }
+}
