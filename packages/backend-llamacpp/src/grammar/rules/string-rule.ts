@@ -16,6 +16,9 @@ export function stringRule(compiler: SchemaCompiler, facts: Facts): string | und
   if (min > max) return undefined
   const named = facts.formats.flatMap((format) => formatPattern(format) ?? [])
   if (patterns.length + named.length === 0) {
+    if (facts.content.length > 0 && min === 0 && max === Infinity) {
+      return compiler.quoted(facts.content)
+    }
     for (const keyword of ['minLength', 'maxLength'] as const) checkLength(facts, keyword)
     if (min === 0 && max === Infinity) return jsonRule(writer, 'string')
     return `"\\"" ${writer.repeat(jsonRule(writer, 'char'), min, max)} "\\""`

@@ -1,6 +1,6 @@
 import { keepsTo } from './accepts.js'
 import { type Facts, factsOf, type ValueType, valueTypes } from './facts.js'
-import { alternativesOf } from './schema-alternatives.js'
+import { alternativesOf } from './ways/schema-alternatives.js'
 import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
 
 const deepest = 4

@@ -1,6 +1,7 @@
 import type { AST } from '@eslint-community/regexpp'
 import { type CodePointSet, complement, union } from './code-point-set.js'
-import type { CodePointRange } from '../gbnf/gbnf-writer.js'
+import type { CodePointRange } from '../../gbnf/gbnf-writer.js'
+import { propertyCharacters } from './property-characters.js'
 
 const digits: CodePointSet = [[0x30, 0x39]]
 /** `\w`. */
@@ -66,6 +67,6 @@ function setOf(set: AST.CharacterSet): CodePointSet | undefined {
     case 'space':
       return set.negate ? complement(space) : space
     case 'property':
-      return undefined
+      return propertyCharacters(set.raw)
   }
 }
