@@ -67,7 +67,11 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     ['x', null, true],
     [1, {}, []],
   ],
-  'not a boolean': [{ not: { enum: [true, null, {}, []] }, type: ['boolean', 'null'] }, [false], [true, null]],
+  'not a boolean': [
+    { not: { enum: [true, null, {}, []] }, type: ['boolean', 'null'] },
+    [false],
+    [true, null],
+  ],
   'not both': [
     object({ a: digit, b: digit }, { not: { required: ['a', 'b'] } }),
     [{}, { a: 1 }, { b: 1 }],
@@ -87,7 +91,10 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
   'not one of these, nor all of those': [
     {
       ...digit,
-      allOf: [{ not: { oneOf: [{ const: 3 }, { const: 4 }] } }, { not: { allOf: [{ maximum: 7 }, { minimum: 6 }] } }],
+      allOf: [
+        { not: { oneOf: [{ const: 3 }, { const: 4 }] } },
+        { not: { allOf: [{ maximum: 7 }, { minimum: 6 }] } },
+      ],
     },
     [5, 8],
     [3, 4, 6, 7],
@@ -152,7 +159,9 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
       { card: digit, address: word, zip: word },
       {
         dependentRequired: { card: ['address'] },
-        dependentSchemas: { zip: { properties: { address: { minLength: 2 } }, required: ['address'] } },
+        dependentSchemas: {
+          zip: { properties: { address: { minLength: 2 } }, required: ['address'] },
+        },
       },
     ),
     [{}, { address: 'x' }, { card: 1, address: 'x' }, { address: 'xy', zip: '1' }],
@@ -231,7 +240,10 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
   ],
   'optional ones and others, two at least': [
     object({ a: digit, b: digit }, { additionalProperties: digit, minProperties: 2 }),
-    [{ a: 1, b: 2 }, { b: 1, x: 2 }],
+    [
+      { a: 1, b: 2 },
+      { b: 1, x: 2 },
+    ],
     [{ x: 1 }, { a: 1 }],
   ],
   'nothing else, merged': [
@@ -312,11 +324,7 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     ['ab1'],
     ['ab', '12'],
   ],
-  'an anchor': [
-    { $ref: '#node', $defs: { x: { $anchor: 'node', ...digit } } },
-    [1],
-    ['a'],
-  ],
+  'an anchor': [{ $ref: '#node', $defs: { x: { $anchor: 'node', ...digit } } }, [1], ['a']],
   'a dynamic anchor': [
     {
       $dynamicAnchor: 'n',
@@ -341,7 +349,10 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
   ],
   'integers of OpenAPI': [
     object(
-      { a: { type: 'integer', format: 'int32' }, b: { type: 'integer', format: 'int32', maximum: 3 } },
+      {
+        a: { type: 'integer', format: 'int32' },
+        b: { type: 'integer', format: 'int32', maximum: 3 },
+      },
       { required: ['a'] },
     ),
     [{ a: 2_147_483_647 }, { a: -1, b: 3 }],
@@ -350,9 +361,15 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
   formats: [
     object(
       Object.fromEntries(
-        ['uri-template', 'relative-json-pointer', 'json-pointer-uri-fragment', 'regex', 'iso-time', 'iso-date-time', 'byte'].map(
-          (format) => [format, { type: 'string', format }],
-        ),
+        [
+          'uri-template',
+          'relative-json-pointer',
+          'json-pointer-uri-fragment',
+          'regex',
+          'iso-time',
+          'iso-date-time',
+          'byte',
+        ].map((format) => [format, { type: 'string', format }]),
       ),
     ),
     [{ regex: '^a+\\d$' }],
@@ -363,7 +380,9 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
 t.test('texts of grammars are valid, and no narrower than they need to be', (t) => {
   const seeds = 40
   for (const [name, [schema, yes, no]] of Object.entries(cases)) {
-    const ajv = addFormats.default(new Ajv2020({ strict: false, ownProperties: true, multipleOfPrecision: 6 }))
+    const ajv = addFormats.default(
+      new Ajv2020({ strict: false, ownProperties: true, multipleOfPrecision: 6 }),
+    )
     const validate = ajv.compile(schema)
     const texts = new GrammarTexts(schema)
     for (const value of yes) {
@@ -378,7 +397,8 @@ t.test('texts of grammars are valid, and no narrower than they need to be', (t) 
       const text = texts.draw(seeded(seed))
       if (text === undefined) continue
       whole++
-      if (!validate(JSON.parse(text))) t.fail(`${name}: ${text}: ${ajv.errorsText(validate.errors)}`)
+      if (!validate(JSON.parse(text)))
+        t.fail(`${name}: ${text}: ${ajv.errorsText(validate.errors)}`)
     }
     t.ok(whole > seeds / 4, `${name}: ${whole} of ${seeds} ended`)
   }

@@ -25,7 +25,9 @@ function quoted(body: string, nameOf: (name: string) => string): string {
     const codes: number[] = []
     const elements: (readonly [kind: number, value: number])[] = []
     if (reader.literal((code) => codes.push(code))) {
-      parts.push(codes.length === 0 ? '""' : `(${codes.map((code) => one([[code, code]])).join(' ')})`)
+      parts.push(
+        codes.length === 0 ? '""' : `(${codes.map((code) => one([[code, code]])).join(' ')})`,
+      )
     } else if (reader.set((kind, value) => elements.push([kind, value]))) {
       parts.push(one(setOf(elements)))
     } else {
@@ -42,7 +44,8 @@ function setOf(elements: readonly (readonly [kind: number, value: number])[]): C
   const ranges: CodePointRange[] = []
   for (const [kind, value] of elements) {
     const last = ranges.at(-1)
-    if (kind === ElementKind.RangeEnd && last !== undefined) ranges[ranges.length - 1] = [last[0], value]
+    if (kind === ElementKind.RangeEnd && last !== undefined)
+      ranges[ranges.length - 1] = [last[0], value]
     else ranges.push([value, value])
   }
   const set = union(ranges)

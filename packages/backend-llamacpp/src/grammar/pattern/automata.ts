@@ -58,9 +58,14 @@ export class Automata {
   /** Whether a text may end here. */
   isEnd({ sets, before }: Reading): boolean {
     return this.#all.every(
-      (nfa, nth) =>
-        this.#settled(nfa, sets[nth]!, before, 'none').includes(0) !== nfa.isNegated,
+      (nfa, nth) => this.#settled(nfa, sets[nth]!, before, 'none').includes(0) !== nfa.isNegated,
     )
+  }
+
+  /** How many steps {@link after} takes. */
+  cost({ size }: Reading): number {
+    const all = size + this.#all.length
+    return 1 + (this.#hasAssertions ? 2 * all : all >> 1)
   }
 
   /** Whether no text can go on from here. */

@@ -78,7 +78,7 @@ function explore(
     if (state.length >= max) continue
     const length = max === Infinity ? Math.min(state.length + 1, min) : state.length + 1
     for (const { characters, sample } of classes) {
-      spend(1 + (state.reading.size >> 2))
+      spend(automata.cost(state.reading))
       const reading = automata.after(state.reading, sample)
       if (automata.isDead(reading)) continue
       const edge = state.next.get(reading.key)

@@ -123,6 +123,8 @@ class NfaMaker {
       }
       default:
     }
-    throw new PatternProblem(`${element.raw} is not supported`)
+    throw new PatternProblem(`${shown(element.raw)} is not supported`)
   }
 }
+
+const shown = (raw: string): string => (raw.length > 60 ? `${raw.slice(0, 60)}…` : raw)

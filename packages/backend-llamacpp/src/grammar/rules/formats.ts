@@ -23,7 +23,7 @@ const atom = '[A-Za-z0-9_+-]{1,24}'
 const segment = '[A-Za-z0-9._~-]{1,20}'
 const query = '\\?[a-z0-9]{1,10}=[A-Za-z0-9._~-]{1,20}'
 // below 200 characters, a usual limit
-const uri = `https?://${hostname}(?:/${segment}){0,4}/?(?:${query})?`
+const uri = `https?://${hostname}(?:/${segment}){0,4}(?:/(?:${query})?)?`
 const uuid = (version: string) =>
   `^[0-9a-f]{8}-[0-9a-f]{4}-${version}[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
 const some = '[0-9]{1,4}'

@@ -76,7 +76,12 @@ function patternedRule(compiler: SchemaCompiler, facts: Facts): string | undefin
       return members([pattern, ...others.map((one) => notPattern(one))], all)
     })
     if (!facts.isClosed && facts.additional.length > 0) {
-      rules.push(...members(patterns.map((one) => notPattern(one)), facts.additional))
+      rules.push(
+        ...members(
+          patterns.map((one) => notPattern(one)),
+          facts.additional,
+        ),
+      )
     }
     return rules.length === 0 ? undefined : writer.rule(rules.join(' | '))
   } catch (error) {

@@ -143,17 +143,24 @@ function strictest(
 
 /** A list of elements that says nothing of its length and of further ones is written as a whole. */
 function lengthsOf(places: Conjunction): Pick<Facts, 'minItems' | 'maxItems'> {
-  let [minItems, maxItems] = [0, Infinity]
+  let [minItems, maxItems, whole, most] = [0, Infinity, 0, Infinity]
   for (const place of places) {
     const schema = place.schema as SchemaObject
+    const { items, contains, minContains = 1, maxContains = Infinity } = schema
     const listed = prefixOf(place).length
-    const isWhole = listed > 0 && schema.minItems === undefined && schema.items === undefined
-    const least = schema.contains === undefined ? 0 : (schema.minContains ?? 1)
-    const most = schema.contains === undefined ? Infinity : (schema.maxContains ?? Infinity)
-    maxItems = Math.min(maxItems, schema.maxItems ?? Infinity, most, isWhole ? listed : Infinity)
-    minItems = Math.max(minItems, schema.minItems ?? 0, least, isWhole ? listed : 0)
+    if (listed > 0 && schema.minItems === undefined && items === undefined) {
+      whole = Math.max(whole, listed)
+    }
+    if (items === false) most = Math.min(most, listed)
+    maxItems = Math.min(maxItems, schema.maxItems ?? Infinity)
+    minItems = Math.max(minItems, schema.minItems ?? 0)
+    if (contains === undefined) continue
+    maxItems = Math.min(maxItems, maxContains)
+    minItems = Math.max(minItems, minContains)
   }
-  return { minItems, maxItems }
+  if (whole === 0) return { minItems, maxItems }
+  const length = Math.max(minItems, Math.min(whole, maxItems, most))
+  return { minItems: length, maxItems: Math.min(maxItems, length) }
 }
 
 function elementsOf(
@@ -229,7 +236,8 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
   for (const name of names) {
     const isNamed = schemas.some((schema) => Object.hasOwn(schema.properties ?? {}, name))
     // what only negations ask for is in no object that names its properties
-    const isMade = isClosed && !isNamed && !asked.has(name) && places.some((one) => held(one, name).length > 0)
+    const isMade =
+      isClosed && !isNamed && !asked.has(name) && places.some((one) => held(one, name).length > 0)
     const never = isMade ? [document.made(`${places[0]!.pointer}^never`, false)] : []
     const conjunction = places.flatMap((place) => {
       const patterned = matching(place, name)

@@ -14,7 +14,12 @@ export function isValid(document: SchemaDocument, place: Place, value: unknown):
   return checks.every((check) => check(document, place, schema, value))
 }
 
-type Check = (document: SchemaDocument, place: Place, schema: SchemaObject, value: unknown) => boolean
+type Check = (
+  document: SchemaDocument,
+  place: Place,
+  schema: SchemaObject,
+  value: unknown,
+) => boolean
 
 const isListed: Check = ({ budget }, { pointer }, schema, value) => {
   const lists = [schema.enum, Object.hasOwn(schema, 'const') ? [schema.const] : undefined]

@@ -98,6 +98,10 @@ export class SchemaCompiler {
   quoted(all: Conjunction): string | undefined {
     const inner = new GbnfWriter()
     const value = new SchemaCompiler(this.document, inner).compile(all)
+    const [first] = all
+    for (const body of inner.rules().values()) {
+      this.document.budget.spend(1 + (body.length >> 3), first?.pointer ?? '#')
+    }
     return value && `"\\"" ${quoteGrammar(this.writer, inner, value)} "\\""`
   }
 

@@ -16,15 +16,17 @@ export interface Place {
 /** Schemas that all hold at once. */
 export type Conjunction = readonly Place[]
 
-/** Says whether no value can be valid by both; false where that is not known. */
-export type AreDisjoint = (
-  document: SchemaDocument,
-  left: Conjunction,
-  right: Conjunction,
-) => boolean
-
-/** Says whether a value is valid by all of some schemas. */
-export type Accepts = (document: SchemaDocument, all: Conjunction, value: unknown) => boolean
+/** What is known of schemas and values. */
+export interface Judgement {
+  /** Says whether no value can be valid by both; false where that is not known. */
+  areDisjoint(document: SchemaDocument, left: Conjunction, right: Conjunction): boolean
+  /** Says whether a property that must come has another value in each of them. */
+  areTold(document: SchemaDocument, all: readonly Conjunction[]): boolean
+  /** Says whether a value is valid by all of some schemas. */
+  accepts(document: SchemaDocument, all: Conjunction, value: unknown): boolean
+  /** Finds a property that the right schema asks for and the left one does not name. */
+  missingName(document: SchemaDocument, left: Conjunction, right: Conjunction): string | undefined
+}
 
 /** Steps of a schema that is looked at for the first time. */
 const checkSteps = 50
@@ -40,8 +42,7 @@ export class SchemaDocument {
 
   constructor(
     root: JsonSchema,
-    readonly areDisjoint: AreDisjoint,
-    readonly accepts: Accepts,
+    readonly judgement: Judgement,
   ) {
     this.#root = root
   }

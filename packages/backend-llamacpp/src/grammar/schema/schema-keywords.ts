@@ -61,7 +61,10 @@ export const schemaKeywords = {
     z.record(z.string(), z.array(text)),
     'Without the property, or with it and those that it asks for.',
   ),
-  dependentSchemas: keyword(namedSchemas, 'Without the property, or with it and as the schema says.'),
+  dependentSchemas: keyword(
+    namedSchemas,
+    'Without the property, or with it and as the schema says.',
+  ),
   unevaluatedProperties: keyword(
     schema,
     'As `additionalProperties`, of what neither the schema nor any that it refers to or merges has named.',
@@ -91,7 +94,7 @@ export const schemaKeywords = {
   ),
   minLength: keyword(
     count,
-    'Unicode characters, up to 100,000. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
+    'Unicode characters, up to 100,000; the first one and the last one that must come are no spaces, as many trim a text before they count. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
   ),
   maxLength: keyword(count, 'As `minLength`.'),
   pattern: keyword(
@@ -114,7 +117,7 @@ export const schemaKeywords = {
   maximum: keyword(z.number(), 'As `minimum`.'),
   exclusiveMinimum: keyword(
     z.number(),
-    'As `minimum`. Numbers keep one decimal more away from the limit.',
+    'As `minimum`. Numbers keep away from the limit by one decimal more than it has.',
   ),
   exclusiveMaximum: keyword(z.number(), 'As `exclusiveMinimum`.'),
   anyOf: keyword(

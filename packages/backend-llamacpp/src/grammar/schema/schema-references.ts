@@ -73,7 +73,9 @@ export class SchemaReferences {
     const uri = address === '' ? base.uri : addressOf(address, base.uri)
     // a schema may have the address of the whole under two names
     const resource =
-      address === '' ? base : this.#resources.findLast((one) => uri !== undefined && one.uri === uri)
+      address === ''
+        ? base
+        : this.#resources.findLast((one) => uri !== undefined && one.uri === uri)
     if (resource === undefined) {
       throw refusedSchema(at, `expected an address inside the schema, got ${reference}`)
     }
@@ -113,7 +115,8 @@ export class SchemaReferences {
   #resourceOf(pointer: string): Resource {
     return this.#resources.findLast(
       (one) =>
-        pointer.startsWith(one.pointer) && ['', '/', '^'].includes(pointer.charAt(one.pointer.length)),
+        pointer.startsWith(one.pointer) &&
+        ['', '/', '^'].includes(pointer.charAt(one.pointer.length)),
     )!
   }
 
@@ -130,7 +133,8 @@ export class SchemaReferences {
     for (const keyword of maps) {
       const map = schema[keyword]
       if (typeof map !== 'object' || map === null) continue
-      for (const [name, one] of Object.entries(map)) this.#collect(one, [...path, keyword, name], uri)
+      for (const [name, one] of Object.entries(map))
+        this.#collect(one, [...path, keyword, name], uri)
     }
   }
 

@@ -11,7 +11,8 @@ const lineEnds = union([
   [0x0d, 0x0d],
   [0x2028, 0x2029],
 ])
-const space = union([
+/** `\s`. */
+export const spaces = union([
   ...lineEnds,
   [0x09, 0x0d],
   [0x20, 0x20],
@@ -65,7 +66,7 @@ function setOf(set: AST.CharacterSet): CodePointSet | undefined {
     case 'word':
       return set.negate ? complement(wordCharacters) : wordCharacters
     case 'space':
-      return set.negate ? complement(space) : space
+      return set.negate ? complement(spaces) : spaces
     case 'property':
       return propertyCharacters(set.raw)
   }

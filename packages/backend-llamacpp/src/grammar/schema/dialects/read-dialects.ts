@@ -78,11 +78,7 @@ function requiredOf({ required }: Keywords): Keywords {
 }
 
 /** Before 2019 names and schemas were one keyword. */
-function dependenciesOf({
-  dependencies,
-  dependentRequired,
-  dependentSchemas,
-}: Keywords): Keywords {
+function dependenciesOf({ dependencies, dependentRequired, dependentSchemas }: Keywords): Keywords {
   if (typeof dependencies !== 'object' || dependencies === null) return {}
   const all = Object.entries(dependencies)
   const named = all.filter(([, value]) => Array.isArray(value))
@@ -103,11 +99,10 @@ function contentOf(schema: Keywords): Keywords {
   const isFree = ['format', 'pattern', 'minLength', 'maxLength'].every((name) => !(name in schema))
   if (!isFree) return {}
   if (typeof contentEncoding === 'string') {
-    return Object.hasOwn(encodings, contentEncoding)
-      ? { format: encodings[contentEncoding] }
-      : {}
+    return Object.hasOwn(encodings, contentEncoding) ? { format: encodings[contentEncoding] } : {}
   }
-  const isJson = typeof contentMediaType === 'string' && /^application\/json\b/.test(contentMediaType)
+  const isJson =
+    typeof contentMediaType === 'string' && /^application\/json\b/.test(contentMediaType)
   return isJson ? { contentSchema } : {}
 }
 

@@ -33,7 +33,9 @@ function valuesOf(document: SchemaDocument, all: Conjunction): Conjunction[] | u
   if (first === undefined || (all.length === 1 && !isCombined(first))) return undefined
   const listed = all.find(({ schema }) => listOf(schema) !== undefined)
   if (listed === undefined) return undefined
-  const kept = listOf(listed.schema)!.filter((value) => document.accepts(document, all, value))
+  const kept = listOf(listed.schema)!.filter((value) =>
+    document.judgement.accepts(document, all, value),
+  )
   if (kept.length === 0) return []
   const key = `${first.pointer}^${all.map(({ pointer }) => pointer).join(' ')}`
   return [[document.made(key, { enum: kept })]]
@@ -192,7 +194,7 @@ function oneWay(
       for (const pair of overlapping) {
         if (!pair.includes(index)) continue
         const other = branches[pair[0] === index ? pair[1] : pair[0]]!
-        some = possible(product(document, place, some, negatedWays(document, other, trail)))
+        some = possible(product(document, place, some, without(document, branch, other, trail)))
       }
       return some
     })
@@ -208,6 +210,18 @@ function oneWay(
   )
 }
 
+/** The ways not to fulfil another alternative: without a property that it asks for, if there is one. */
+function without(
+  document: SchemaDocument,
+  branch: Place,
+  other: Place,
+  trail: readonly string[],
+): Ways {
+  const name = document.judgement.missingName(document, [branch], [other])
+  if (name === undefined) return negatedWays(document, other, trail)
+  return [[document.made(`${other.pointer}^without ${name}`, lacking(name))]]
+}
+
 /** The pairs of alternatives that may both be valid. */
 function overlapsOf(
   document: SchemaDocument,
@@ -219,9 +233,11 @@ function overlapsOf(
   const beside: Conjunction =
     required === undefined ? [] : [document.made(`${place.pointer}^required`, { required })]
   const found: (readonly [number, number])[] = []
-  for (const [second, right] of branches.entries()) {
-    for (const [first, left] of branches.slice(0, second).entries()) {
-      if (!document.areDisjoint(document, [left, ...beside], [right, ...beside])) {
+  const all = branches.map((branch) => [branch, ...beside])
+  if (document.judgement.areTold(document, all)) return []
+  for (const [second, right] of all.entries()) {
+    for (const [first, left] of all.slice(0, second).entries()) {
+      if (!document.judgement.areDisjoint(document, left, right)) {
         found.push([first, second])
       }
     }
@@ -271,8 +287,11 @@ function isPossible(document: SchemaDocument, way: Conjunction): boolean {
       }),
     )
     if (all.some(({ schema }) => schema === false)) return false
-    document.budget.spend(way.length, way[0]!.pointer)
+    document.budget.spend(2 * way.length, way[0]!.pointer)
     const values = all.map(({ schema }) => listOf(schema)).find((list) => list !== undefined)
-    return values === undefined || values.some((value) => document.accepts(document, all, value))
+    return (
+      values === undefined ||
+      values.some((value) => document.judgement.accepts(document, all, value))
+    )
   })
 }

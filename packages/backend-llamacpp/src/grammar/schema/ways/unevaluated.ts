@@ -12,7 +12,10 @@ export function withUnevaluated(
   way: Conjunction,
 ): Conjunction {
   if (members === undefined && elements === undefined) return way
-  const schemas = way.map(({ schema }) => schema as SchemaObject)
+  // what a negation asks for evaluates nothing
+  const schemas = way
+    .filter((place) => !/\^\d/.test(place.pointer))
+    .map(({ schema }) => schema as SchemaObject)
   const add = (schema: unknown): Place => {
     const text = JSON.stringify(schema)
     document.budget.spend(text.length >> 3, pointer)
