@@ -1,3 +1,4 @@
+/* oxlint-disable unicorn/no-thenable -- it is a keyword of JSON schema's */
 import type { JsonSchema } from '@cllm/core'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
@@ -404,6 +405,15 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     [{ k: 'b', v: 1 }, { k: 'd' }],
     [{ k: 'e' }, { v: 1 }],
   ],
+  'very many kinds': [
+    {
+      oneOf: Array.from({ length: 60 }, (_, nth) =>
+        object({ kind: { const: nth }, [`v${nth}`]: digit }, { required: ['kind'] }),
+      ),
+    },
+    [{ kind: 7, v7: 1 }, { kind: 59 }],
+    [{ kind: 60 }, { kind: 7, v8: 1 }],
+  ],
   'lists that are merged': [
     {
       type: 'array',
@@ -541,10 +551,11 @@ t.test('texts of grammars are valid, and no narrower than they need to be', (t) 
       new Ajv2020({ strict: false, ownProperties: true, multipleOfPrecision: 6 }),
     )
     // what other drafts say is judged by the values alone
-    const validate = name.startsWith('anchors by') ? () => true : ajv.compile(schema)
+    const validate = name.startsWith('anchors by') ? undefined : ajv.compile(schema)
+    const isValid = (value: unknown) => validate === undefined || validate(value)
     const texts = new GrammarTexts(schema)
     for (const value of yes) {
-      t.ok(validate(value), `${name}: ${JSON.stringify(value)} is valid`)
+      t.ok(isValid(value), `${name}: ${JSON.stringify(value)} is valid`)
       t.ok(texts.allows(JSON.stringify(value)), `${name}: ${JSON.stringify(value)}`)
     }
     for (const value of no) {
@@ -555,8 +566,8 @@ t.test('texts of grammars are valid, and no narrower than they need to be', (t) 
       const text = texts.draw(seeded(seed))
       if (text === undefined) continue
       whole++
-      if (!validate(JSON.parse(text)))
-        t.fail(`${name}: ${text}: ${ajv.errorsText(validate.errors)}`)
+      if (!isValid(JSON.parse(text)))
+        t.fail(`${name}: ${text}: ${ajv.errorsText(validate?.errors)}`)
     }
     t.ok(whole > seeds / 4, `${name}: ${whole} of ${seeds} ended`)
   }

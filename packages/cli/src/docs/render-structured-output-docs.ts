@@ -24,6 +24,10 @@ the same error.
 
 The output may be narrower than the schema, never wider: properties come in the schema's order,
 whitespace is at most one space or one line break with indentation, numbers have up to 15 digits.
+What a schema does not say, output cannot keep to: pydantic writes \`PastDate\` and \`FutureDate\`, times
+with and without a zone, and \`FileUrl\`, \`WebsocketUrl\` or \`RedisDsn\` with the formats of dates and URIs, keys
+of \`dict[int, …]\` as any, and zod nothing of what a \`pipe\` or \`refine\` checks. Dates are written from
+1000 to 2099, times with an offset, URIs with \`https\` or \`http\`, \`multi-host-uri\` with \`postgresql\`.
 With \`ignoreEos\`, the output ends where the constraint allows no further token.
 
 | keyword | |

@@ -134,6 +134,7 @@ export const schemaKeywords = {
     'Of types, `enum`, `const`, limits, lengths, counts, `pattern`, `required`, `properties`, elements and what is made of them; what is written may be narrower.',
   ),
   if: keyword(schema, 'One way is `if` with `then`, the other one `not` with `else`.'),
+  // oxlint-disable-next-line unicorn/no-thenable -- it is a keyword of JSON schema's
   then: keyword(schema, 'As `if`.'),
   else: keyword(schema, 'As `if`.'),
   $ref: keyword(
