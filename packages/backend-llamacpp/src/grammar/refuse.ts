@@ -12,7 +12,9 @@ export function refused(message: string, details: Readonly<Record<string, unknow
  * @param pointer - the JSON pointer of the keyword or schema, as a URI fragment
  */
 export function refusedSchema(pointer: string, reason: string): CllmError {
-  return refused(`The JSON schema cannot be kept to: ${pointer}: ${reason}`, { pointer, reason })
+  // what is made of a schema stands behind ^, which no pointer has
+  const [at = pointer] = pointer.split('^')
+  return refused(`The JSON schema cannot be kept to: ${at}: ${reason}`, { pointer: at, reason })
 }
 
 /** The errors for strings that cannot be written, in whose place others may be. */

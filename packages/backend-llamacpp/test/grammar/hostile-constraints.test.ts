@@ -1,3 +1,4 @@
+/* oxlint-disable unicorn/no-thenable -- it is a keyword of JSON schema's */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -27,10 +28,14 @@ function chain(length: number, body: (next: string) => string): OutputConstraint
 }
 
 /** Definitions that each refer to the next twice. */
-function twice(keyword: 'allOf' | 'anyOf' | 'oneOf'): OutputConstraint {
+function twice(keyword: 'allOf' | 'anyOf' | 'oneOf' | 'not' | 'if'): OutputConstraint {
+  const of = (next: JsonSchema): JsonSchema => {
+    if (keyword === 'if') return { if: next, then: next, else: next }
+    return keyword === 'not' ? { not: { allOf: [next, next] } } : { [keyword]: [next, next] }
+  }
   const definitions = list(26, (index) => {
     const next = { $ref: `#/$defs/a${index + 1}` }
-    return [`a${index}`, index === 25 ? { type: 'string' } : { [keyword]: [next, next] }] as const
+    return [`a${index}`, index === 25 ? { type: 'string' } : of(next)] as const
   })
   return jsonSchema({ $ref: '#/$defs/a0', $defs: Object.fromEntries(definitions) })
 }
@@ -83,11 +88,7 @@ const refused: readonly (readonly [name: string, OutputConstraint, message: RegE
   [
     '500 alternatives that exclude each other',
     jsonSchema({
-      oneOf: list(500, (n) => ({
-        type: 'object',
-        properties: { a: { const: n } },
-        required: ['a'],
-      })),
+      oneOf: list(500, (n) => ({ type: 'integer', minimum: 10 * n, maximum: 10 * n + 5 })),
     }),
     /takes more than \d+ steps|characters/,
   ],
@@ -119,6 +120,52 @@ const refused: readonly (readonly [name: string, OutputConstraint, message: RegE
     'a large pattern and a long constant',
     jsonSchema({ const: 'a'.repeat(1e5), pattern: '(a?){1000}a{1000}' }),
     /takes more than \d+ steps/,
+  ],
+  ['not twice, 25 times', twice('not'), /takes more than|512 alternatives|both be valid/],
+  ['if, then and else of the next, 25 times', twice('if'), /steps|alternatives|both be valid/],
+  [
+    '60 conditions on each other',
+    jsonSchema({
+      type: 'object',
+      allOf: list(60, (n) => ({ if: { required: [`p${n}`] }, then: { required: [`p${n + 1}`] } })),
+    }),
+    /steps|alternatives/,
+  ],
+  [
+    'texts of texts without end',
+    jsonSchema({
+      $ref: '#/$defs/a',
+      $defs: {
+        a: {
+          type: 'string',
+          contentMediaType: 'application/json',
+          contentSchema: { $ref: '#/$defs/a' },
+        },
+      },
+    }),
+    /nested too deeply|steps/,
+  ],
+  [
+    '60 patterns of names',
+    jsonSchema({
+      type: 'object',
+      patternProperties: Object.fromEntries(list(60, (n) => [`a{${n}}b`, {}])),
+    }),
+    /steps/,
+  ],
+  [
+    'words and repetitions',
+    jsonSchema({
+      type: 'string',
+      pattern: `${list(60, (n) => `(?:x{${n}}y*)?`).join('')}\\b`,
+      maxLength: 90,
+    }),
+    /steps|states/,
+  ],
+  [
+    'not 2,000 texts',
+    jsonSchema({ type: 'string', not: { enum: list(2000, (n) => `v${n * 7919}`) } }),
+    /2000 states/,
   ],
   ['a deep pattern', jsonSchema({ type: 'string', pattern: '('.repeat(2e4) }), /nested too deeply/],
 ]

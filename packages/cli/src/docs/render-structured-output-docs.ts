@@ -12,9 +12,8 @@ to a JSON schema (draft 2020-12). The engine samples only tokens that the constr
 model can stop only where the constraint is satisfied. Output that ends with \`stop\`, and not at a
 stop text, is valid; output that ends with \`length\` was cut off and may be invalid.
 
-Constraints fail closed: a grammar with a syntax error, a schema with one of JSON schema's keywords that
-is not in this table (\`if\`, \`not\`, \`dependentSchemas\`, \`unevaluatedItems\`, \`$dynamicRef\`), or a
-keyword in an unsupported use gets the error \`invalid_constraint\` (400) before any tokens are computed.
+Constraints fail closed: a grammar with a syntax error, or a keyword in a use that output cannot be kept
+to, gets the error \`invalid_constraint\` (400) before any tokens are computed.
 The message gives the keyword's JSON pointer, or the line and column in the grammar.
 
 The work on a constraint is limited, so that one request cannot delay the others: the size of a grammar
@@ -25,6 +24,10 @@ the same error.
 
 The output may be narrower than the schema, never wider: properties come in the schema's order,
 whitespace is at most one space or one line break with indentation, numbers have up to 15 digits.
+What a schema does not say, output cannot keep to: pydantic writes \`PastDate\` and \`FutureDate\`, times
+with and without a zone, and \`FileUrl\`, \`WebsocketUrl\` or \`RedisDsn\` with the formats of dates and URIs, keys
+of \`dict[int, …]\` as any, and zod nothing of what a \`pipe\` or \`refine\` checks. Dates are written from
+1000 to 2099, times with an offset, URIs with \`https\` or \`http\`, \`multi-host-uri\` with \`postgresql\`.
 With \`ignoreEos\`, the output ends where the constraint allows no further token.
 
 | keyword | |

@@ -1,6 +1,6 @@
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
 import type { CodePointRange } from '../gbnf/gbnf-writer.js'
-import { type CodePointSet, complement, union } from '../pattern/code-point-set.js'
+import { type CodePointSet, complement, union } from '../pattern/characters/code-point-set.js'
 
 /** The characters that an element matches; undefined for elements that match tokens. */
 export function charactersAt({ kinds, values }: GbnfRules, at: number): CodePointSet | undefined {

@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { ElementKind, endsAlternative, type GbnfRules } from '../gbnf/gbnf-rules.js'
-import { type CodePointSet, isSameSet } from '../pattern/code-point-set.js'
+import { type CodePointSet, isSameSet } from '../pattern/characters/code-point-set.js'
 import { charactersAt } from './element-characters.js'
 import { followSets } from './follow-sets.js'
 import { grammarLimits } from './grammar-limits.js'

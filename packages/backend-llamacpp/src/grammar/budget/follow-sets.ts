@@ -1,5 +1,5 @@
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
-import { type CodePointSet, isSameSet, union } from '../pattern/code-point-set.js'
+import { type CodePointSet, isSameSet, union } from '../pattern/characters/code-point-set.js'
 import type { StackGraph } from './stack-graph.js'
 
 /**

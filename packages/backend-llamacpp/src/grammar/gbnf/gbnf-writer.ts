@@ -31,6 +31,11 @@ export class GbnfWriter {
     return this.#rules.has(name)
   }
 
+  /** All rules, by their names. */
+  rules(): ReadonlyMap<string, string> {
+    return this.#rules
+  }
+
   /** What a rule was defined as. */
   bodyOf(name: string): string | undefined {
     return this.#rules.get(name)

@@ -1,11 +1,13 @@
 import { type GbnfWriter } from '../gbnf/gbnf-writer.js'
+import { Automata, type Reading } from './automata.js'
 import { characterRule } from './character-rule.js'
-import { type CodePointSet, union } from './code-point-set.js'
-import { automataOf, type Nfa } from './nfa.js'
+import { type CodePointSet, union } from './characters/code-point-set.js'
 import { PatternProblem } from './parse-pattern.js'
 import type { Lengths } from './pattern-rule.js'
 
 const mostStates = 2000
+/** Sets of characters with longer texts are rules of their own. */
+const shortSet = 100
 /** Characters that are counted where a pattern may go on for longer. */
 const longest = 100
 
@@ -20,7 +22,7 @@ export interface AutomatonOptions {
 
 /** A state of all automata together: it has read the same text in each. */
 interface State {
-  readonly sets: readonly (readonly number[])[]
+  readonly reading: Reading
   readonly length: number
   readonly isEnd: boolean
   readonly next: Map<string, { readonly characters: CodePointSet[]; readonly state: State }>
@@ -40,7 +42,7 @@ export function automatonRule(
   patterns: readonly string[],
   { lengths: { min, max }, write: writeSet = characterRule, spend }: AutomatonOptions,
 ): string | undefined {
-  const automata = patterns.flatMap((pattern) => automataOf(pattern))
+  const automata = new Automata(patterns)
   const counts = min > 0 || max < Infinity
   const most = counts ? Math.min(max, Math.max(min, longest)) : Infinity
   const { start, states } = explore(automata, { min, max: most }, spend)
@@ -49,95 +51,43 @@ export function automatonRule(
 }
 
 function explore(
-  automata: readonly Nfa[],
+  automata: Automata,
   lengths: Lengths,
   spend: (steps: number) => void,
 ): { readonly start: State; readonly states: readonly State[] } {
-  const classes = classesOf(automata)
+  const classes = automata.classes()
   const { min, max } = lengths
   const known = new Map<string, State>()
   const states: State[] = []
-  const stateOf = (sets: readonly (readonly number[])[], length: number): State => {
-    const key = `${length};${sets.map((set) => set.join()).join(';')}`
+  const stateOf = (reading: Reading, length: number): State => {
+    const key = `${length};${reading.key}`
     const before = known.get(key)
     if (before !== undefined) return before
     if (states.length === mostStates) {
       throw new PatternProblem(`together with what else is said it needs over ${mostStates} states`)
     }
-    const fits = length >= min
-    const isEnd = fits && sets.every((set, nth) => set.includes(0) !== automata[nth]!.isNegated)
-    const state: State = { sets, length, isEnd, next: new Map(), isAlive: isEnd }
+    const isEnd = length >= min && automata.isEnd(reading)
+    const state: State = { reading, length, isEnd, next: new Map(), isAlive: isEnd }
     known.set(key, state)
     states.push(state)
     return state
   }
-  const start = stateOf(
-    automata.map((nfa) => closure(nfa, [nfa.start])),
-    0,
-  )
+  const start = stateOf(automata.start, 0)
   // grows while it is read
   for (const state of states) {
     if (state.length >= max) continue
     const length = max === Infinity ? Math.min(state.length + 1, min) : state.length + 1
     for (const { characters, sample } of classes) {
-      spend(1)
-      const sets = automata.map((nfa, nth) => move(nfa, state.sets[nth]!, sample))
-      if (sets.some((set, nth) => set.length === 0 && !automata[nth]!.isNegated)) continue
-      const key = sets.map((set) => set.join()).join(';')
-      const edge = state.next.get(key)
+      spend(automata.cost(state.reading))
+      const reading = automata.after(state.reading, sample)
+      if (automata.isDead(reading)) continue
+      const edge = state.next.get(reading.key)
       if (edge === undefined) {
-        state.next.set(key, { characters: [characters], state: stateOf(sets, length) })
+        state.next.set(reading.key, { characters: [characters], state: stateOf(reading, length) })
       } else edge.characters.push(characters)
     }
   }
   return { start, states }
-}
-
-/** Sorted, and with 0 where a text may end. */
-function closure({ states }: Nfa, from: Iterable<number>): number[] {
-  const reached = new Set(from)
-  for (const at of reached) {
-    const { set, next } = states[at]!
-    if (set === undefined) for (const one of next) reached.add(one)
-  }
-  return [...reached]
-    .filter((at) => at === 0 || states[at]!.set !== undefined)
-    .toSorted((a, b) => a - b)
-}
-
-function move(nfa: Nfa, from: readonly number[], code: number): number[] {
-  const after = new Set<number>()
-  for (const at of from) {
-    const { set, next } = nfa.states[at]!
-    if (set !== undefined && includes(set, code)) for (const one of next) after.add(one)
-  }
-  return closure(nfa, after)
-}
-
-const includes = (set: CodePointSet, code: number): boolean =>
-  set.some(([first, last]) => code >= first && code <= last)
-
-/** Characters that no automaton tells apart. */
-function classesOf(
-  automata: readonly Nfa[],
-): { readonly characters: CodePointSet; readonly sample: number }[] {
-  const all = automata.flatMap(({ states }) => states.flatMap(({ set }) => (set ? [set] : [])))
-  const distinct = [...new Map(all.map((set) => [JSON.stringify(set), set])).values()]
-  const cuts = new Set([0])
-  for (const [first, last] of distinct.flat()) {
-    cuts.add(first)
-    if (last < 0x10ffff) cuts.add(last + 1)
-  }
-  const sorted = [...cuts].toSorted((a, b) => a - b)
-  const groups = new Map<string, { characters: [number, number][]; sample: number }>()
-  for (const [index, first] of sorted.entries()) {
-    const last = (sorted[index + 1] ?? 0x110000) - 1
-    const signature = distinct.map((set) => (includes(set, first) ? 1 : 0)).join('')
-    const group = groups.get(signature) ?? { characters: [], sample: first }
-    group.characters.push([first, last])
-    groups.set(signature, group)
-  }
-  return [...groups.values()]
 }
 
 type WriteSet = NonNullable<AutomatonOptions['write']>
@@ -167,7 +117,8 @@ function write(writer: GbnfWriter, states: readonly State[], writeSet: WriteSet)
     const edges = [...state.next.values()].flatMap(({ characters, state: next }) => {
       const name = names.get(next)
       const text = writeSet(union(characters.flat()))
-      return name === undefined || text === undefined ? [] : [`${text} ${name}`]
+      if (name === undefined || text === undefined) return []
+      return [`${text.length > shortSet ? writer.rule(text) : text} ${name}`]
     })
     writer.define(names.get(state)!, [...edges, ...(state.isEnd ? ['""'] : [])].join(' | '))
   }

@@ -1,4 +1,4 @@
-import { type CodePointSet, complement, difference, union } from './code-point-set.js'
+import { type CodePointSet, complement, difference, union } from './characters/code-point-set.js'
 import { literal, oneOf } from '../gbnf/gbnf-writer.js'
 
 /** What JSON does not take as it is, and halves of surrogate pairs. */

@@ -1,10 +1,9 @@
 import type { AST } from '@eslint-community/regexpp'
-import type { CodePointSet } from './code-point-set.js'
-import { charactersOf, wordCharacters } from './pattern-characters.js'
+import { includes } from './characters/code-point-set.js'
+import { type Assertion, assertionOf } from './nfa.js'
+import { charactersOf, wordCharacters } from './characters/pattern-characters.js'
 import { PatternProblem, parsePattern } from './parse-pattern.js'
 import { PatternStates } from './pattern-states.js'
-
-type Assertion = 'start' | 'end' | 'word' | 'no-word'
 
 /** A state takes a character, holds at a place, or (with neither) is left at once. */
 interface Label {
@@ -98,16 +97,8 @@ function takerOf(
   element: AST.Character | AST.CharacterSet | AST.CharacterClass,
 ): (code: number) => boolean {
   const set = charactersOf(element)
-  if (set !== undefined) return (code) => includes(set, code)
-  // Unicode's properties; one character at a time cannot take long.
-  const one = new RegExp(element.raw, 'u')
-  return (code) => one.test(String.fromCodePoint(code))
-}
-
-function assertionOf(element: AST.Assertion): Assertion | undefined {
-  if (element.kind === 'start' || element.kind === 'end') return element.kind
-  if (element.kind === 'word') return element.negate ? 'no-word' : 'word'
-  return undefined
+  if (set === undefined) throw new PatternProblem(`${element.raw} is not supported`)
+  return (code) => includes(set, code)
 }
 
 function holds(assertion: Assertion, codes: readonly number[], at: number): boolean {
@@ -115,17 +106,4 @@ function holds(assertion: Assertion, codes: readonly number[], at: number): bool
   if (assertion === 'end') return at === codes.length
   const isWord = (index: number) => includes(wordCharacters, codes[index] ?? -1)
   return (isWord(at - 1) !== isWord(at)) === (assertion === 'word')
-}
-
-function includes(set: CodePointSet, code: number): boolean {
-  let low = 0
-  let high = set.length - 1
-  while (low <= high) {
-    const middle = (low + high) >> 1
-    const [first, last] = set[middle]!
-    if (code < first) high = middle - 1
-    else if (code > last) low = middle + 1
-    else return true
-  }
-  return false
 }

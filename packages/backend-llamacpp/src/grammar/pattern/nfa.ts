@@ -1,14 +1,18 @@
 import type { AST } from '@eslint-community/regexpp'
-import type { CodePointSet } from './code-point-set.js'
+import type { CodePointSet } from './characters/code-point-set.js'
 import { PatternProblem, parsePattern } from './parse-pattern.js'
-import { charactersOf } from './pattern-characters.js'
+import { charactersOf } from './characters/pattern-characters.js'
 import { type PatternState, PatternStates } from './pattern-states.js'
 
 const anything: CodePointSet = [[0, 0x10ffff]]
 
-/** What a state takes: a character of a set; without one it is left at once. */
+/** What must be so at a place in a text. */
+export type Assertion = 'start' | 'end' | 'word' | 'no-word'
+
+/** What a state takes, a character of a set, or asserts; without either it is left at once. */
 interface Label {
   readonly set?: CodePointSet
+  readonly assertion?: Assertion
 }
 
 /** A state of an {@link Nfa}. */
@@ -63,6 +67,13 @@ const countAhead = (elements: readonly AST.Element[]): number => {
 const isAnchor = (element: AST.Element | undefined, kind: 'start' | 'end'): boolean =>
   element?.type === 'Assertion' && element.kind === kind
 
+/** What an assertion asks for; undefined for look-ahead and look-behind. */
+export function assertionOf(element: AST.Assertion): Assertion | undefined {
+  if (element.kind === 'start' || element.kind === 'end') return element.kind
+  if (element.kind === 'word') return element.negate ? 'no-word' : 'word'
+  return undefined
+}
+
 class NfaMaker {
   readonly #states = new PatternStates<Label>({}, (element, next) => this.#element(element, next))
 
@@ -105,8 +116,15 @@ class NfaMaker {
         )
       case 'Quantifier':
         return this.#states.repeat(element, next)
+      case 'Assertion': {
+        const assertion = assertionOf(element)
+        if (assertion === undefined) break
+        return this.#states.add({ assertion }, [next])
+      }
       default:
     }
-    throw new PatternProblem(`${element.raw} is not supported`)
+    throw new PatternProblem(`${shown(element.raw)} is not supported`)
   }
 }
+
+const shown = (raw: string): string => (raw.length > 60 ? `${raw.slice(0, 60)}…` : raw)

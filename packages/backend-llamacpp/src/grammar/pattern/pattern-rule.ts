@@ -3,7 +3,7 @@ import { characterRule } from './character-rule.js'
 import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from '../rules/json-rules.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
-import { charactersOf } from './pattern-characters.js'
+import { charactersOf } from './characters/pattern-characters.js'
 
 /** How many characters a string may have. */
 export interface Lengths {

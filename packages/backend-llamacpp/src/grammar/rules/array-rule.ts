@@ -2,7 +2,8 @@ import { keepsTo } from '../schema/accepts.js'
 import { type Facts, factsOf } from '../schema/facts.js'
 import { literal, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from './json-rules.js'
-import { alternativesOf } from '../schema/schema-alternatives.js'
+import { alternativesOf } from '../schema/ways/schema-alternatives.js'
+import { digitsWithin } from './number-rule.js'
 import { refusedSchema } from '../refuse.js'
 import type { SchemaCompiler } from '../schema/schema-compiler.js'
 import { pointerOf } from './string-rule.js'
@@ -74,8 +75,24 @@ function uniqueElements(
       texts.push(...kept.map((value) => JSON.stringify(value)))
     } else if (types?.every((type) => type === 'boolean' || type === 'null') === true) {
       texts.push(...types.flatMap((type) => (type === 'null' ? ['null'] : ['true', 'false'])))
-    } else return undefined
+    } else {
+      const numbers = integersOf(facts)
+      if (numbers === undefined) return undefined
+      texts.push(...numbers)
+    }
   }
   const distinct = [...new Set(texts)]
   return distinct.length <= mostUnique ? distinct : undefined
+}
+
+/** The integers of a narrow range; undefined where there may be other values. */
+function integersOf(facts: Facts): readonly string[] | undefined {
+  const { types, isInteger, multiples, minimum, maximum } = facts
+  const isOther = types?.length !== 1 || types[0] !== 'number' || !isInteger || multiples.length > 0
+  if (isOther || minimum === undefined || maximum === undefined) return undefined
+  const { low, high } = digitsWithin(facts, 0)
+  if (high - low >= BigInt(mostUnique)) return undefined
+  return Array.from({ length: Math.max(0, Number(high - low) + 1) }, (_, nth) =>
+    String(low + BigInt(nth)),
+  )
 }

@@ -17,8 +17,27 @@ export function digitRanges(min: bigint, max: bigint, decimals = 0): string {
     const high = digits(max < most ? max : most, length)
     patterns.push(...between(low, high))
   }
-  return patterns.map((pattern) => write(pattern, decimals)).join(' | ')
+  return joined(patterns, decimals).join(' | ')
 }
+
+/** As GBNF; numbers of any digits are one alternative for all lengths. */
+function joined(patterns: readonly DigitPattern[], decimals: number): readonly string[] {
+  const whole = patterns.filter((pattern) => pattern.length > decimals + 1 && isAny(pattern))
+  const [first] = whole
+  if (first === undefined) return patterns.map((pattern) => write(pattern, decimals))
+  const others = patterns.filter((pattern) => !whole.includes(pattern))
+  const least = first.length - decimals - 1
+  const most = whole.at(-1)!.length - decimals - 1
+  const fraction = decimals === 0 ? '' : ` "." ${'[0-9] '.repeat(decimals).trimEnd()}`
+  return [
+    ...others.map((pattern) => write(pattern, decimals)),
+    `[1-9] [0-9]{${least},${most}}${fraction}`,
+  ]
+}
+
+/** Lengths follow one another, so that those of any digits do, too. */
+const isAny = (pattern: DigitPattern): boolean =>
+  pattern.every(([first, last], index) => first === (index === 0 ? 1 : 0) && last === 9)
 
 function digits(value: bigint, length: number): number[] {
   return Array.from(String(value).padStart(length, '0'), Number)

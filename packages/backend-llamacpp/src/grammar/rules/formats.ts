@@ -23,7 +23,7 @@ const atom = '[A-Za-z0-9_+-]{1,24}'
 const segment = '[A-Za-z0-9._~-]{1,20}'
 const query = '\\?[a-z0-9]{1,10}=[A-Za-z0-9._~-]{1,20}'
 // below 200 characters, a usual limit
-const uri = `https?://${hostname}(?:/${segment}){0,4}/?(?:${query})?`
+const uri = `https?://${hostname}(?:/${segment}){0,4}(?:/(?:${query})?)?`
 const uuid = (version: string) =>
   `^[0-9a-f]{8}-[0-9a-f]{4}-${version}[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
 const some = '[0-9]{1,4}'
@@ -45,6 +45,9 @@ export const formats = {
   uuid3: uuid('3'),
   uuid4: uuid('4'),
   uuid5: uuid('5'),
+  uuid6: uuid('6'),
+  uuid7: uuid('7'),
+  uuid8: uuid('8'),
   email: `^${atom}(?:\\.${atom})?@${hostname}$`,
   hostname: `^${hostname}$`,
   ipv4: `^${ipv4}$`,
@@ -57,6 +60,13 @@ export const formats = {
   uri: `^${uri}$`,
   url: `^${uri}$`,
   'uri-reference': `^(?:${uri}|(?:/${segment}){1,6})$`,
+  'uri-template': `^https?://${hostname}(?:/(?:${segment}|\\{[a-z]{1,10}\\})){0,4}$`,
+  // one of those that pydantic has under this name; MongoDsn has no word of its own
+  'multi-host-uri': `^postgresql://(?:[a-z0-9]{1,15}(?::[A-Za-z0-9]{1,20})?@)?${hostname}(?::[1-9][0-9]{0,3})?(?:,${hostname}(?::[1-9][0-9]{0,3})?){0,2}/[a-z0-9_]{1,20}$`,
+  hex: '^(?:[0-9a-f]{2}){0,64}$',
+  color: '^#[0-9a-f]{6}$',
+  // those that JavaScript and Python read alike
+  regex: '^\\^?(?:(?:[A-Za-z0-9_ -]|\\\\[dws]|\\.)[+*?]?){1,30}\\$?$',
   byte: '^(?:[A-Za-z0-9+/]{4}){0,100}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
   base64: '^(?:[A-Za-z0-9+/]{4}){0,100}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
   // of a length that needs no padding
@@ -64,6 +74,8 @@ export const formats = {
   jwt: '^eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9\\.eyJ[A-Za-z0-9_-]{4,120}\\.[A-Za-z0-9_-]{43}$',
   emoji: '^[\u{1f600}-\u{1f64f}]{1,4}$',
   'json-pointer': '^(?:/[A-Za-z0-9_-]{1,40}){0,10}$',
+  'json-pointer-uri-fragment': '^#(?:/[A-Za-z0-9_-]{1,40}){0,10}$',
+  'relative-json-pointer': '^[0-9](?:#|(?:/[A-Za-z0-9_-]{1,40}){0,10})$',
 } as const satisfies Readonly<Record<string, string>>
 
 /** Other names of formats, and formats that one of the others is an example of. */
@@ -72,6 +84,8 @@ const same: Readonly<Record<string, keyof typeof formats>> = {
   'idn-hostname': 'hostname',
   iri: 'uri',
   'iri-reference': 'uri-reference',
+  'iso-time': 'time',
+  'iso-date-time': 'date-time',
   guid: 'uuid',
   ipvanyaddress: 'ipv4',
   ipvanynetwork: 'ipv4network',

@@ -1,4 +1,7 @@
-import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
+import { type GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
+import { plainCharacters } from '../pattern/character-rule.js'
+import { difference } from '../pattern/characters/code-point-set.js'
+import { spaces } from '../pattern/characters/pattern-characters.js'
 
 /**
  * JSON itself. Whitespace is bounded, so that no model can go on with it for ever: at most one blank,
@@ -14,6 +17,10 @@ const rules: Readonly<
       String.raw`[\x20-\x21\x23-\x5b\x5d-\ud7ff\ue000-\U0010ffff] | ` +
       String.raw`"\\" (["\\/bfnrt] | "u" ([0-9a-cA-Ce-fE-F] hex hex hex | [dD] [0-7] hex hex))`,
     needs: ['hex'],
+  },
+  // what whoever trims a text leaves
+  solid: {
+    body: `${oneOf(difference(plainCharacters, spaces))} | "\\\\" ["\\\\/]`,
   },
   hex: { body: '[0-9a-fA-F]' },
   string: { body: String.raw`"\"" char* "\""`, needs: ['char'] },

@@ -1,5 +1,5 @@
 import { plainCharacters } from '../pattern/character-rule.js'
-import { type CodePointSet, difference, union } from '../pattern/code-point-set.js'
+import { type CodePointSet, difference, union } from '../pattern/characters/code-point-set.js'
 import { type GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
 
 /** Names as a tree of their characters. */

@@ -49,22 +49,25 @@ function fractions(minimum: Bound | undefined, maximum: Bound | undefined): stri
   const size = Math.max(...exact.map(({ digits }) => String(digits).length)) + decimals
   const further = Math.min(furtherDigits, precision - size)
   if (decimals > furtherDigits + 2 || size > precision) return []
-  const low = scaledLimit(minimum, decimals, 'min')
-  const high = scaledLimit(maximum, decimals, 'max')
+  // beside an exclusive limit there are more decimals than it has, but other numbers may have fewer
+  const shorter = Array.from({ length: decimals - 1 }, (_, index) => {
+    const { low, high } = digitsWithin({ minimum, maximum }, index + 1)
+    return signed(low, high, (from, to) => digitRanges(from, to, index + 1))
+  })
+  const { low, high } = digitsWithin({ minimum, maximum }, decimals)
   // A number goes away from zero with further digits, so the last step before a limit has none.
   const inner = further > 0 ? ` [0-9]{0,${further}}` : ''
   const body = (from: bigint, to: bigint, isLast: boolean): string[] => {
-    const last = isLast || inner === '' ? to : to
-    const open = isLast ? last - 1n : last
+    const open = isLast ? to - 1n : to
     return [
       ...(open >= from ? [`(${digitRanges(from, open, decimals)})${inner}`] : []),
-      ...(isLast && last >= from ? [digitRanges(last, last, decimals)] : []),
+      ...(isLast && to >= from ? [digitRanges(to, to, decimals)] : []),
     ]
   }
   const positive = high >= 0n ? body(low > 0n ? low : 0n, high, maximum !== undefined) : []
   const least = high < 0n ? -high : 1n
   const negative = low < 0n ? body(least, -low, minimum !== undefined) : []
-  return [...positive, ...negative.map((part) => `"-" (${part})`)]
+  return [...shorter.flat(), ...positive, ...negative.map((part) => `"-" (${part})`)]
 }
 
 function signed(low: bigint, high: bigint, write: (low: bigint, high: bigint) => string): string[] {
@@ -76,7 +79,7 @@ function signed(low: bigint, high: bigint, write: (low: bigint, high: bigint) =>
 
 /** The range of numbers with `decimals` decimals, without their points. */
 export const digitsWithin = (
-  { minimum, maximum }: NumberFacts,
+  { minimum, maximum }: Pick<NumberFacts, 'minimum' | 'maximum'>,
   decimals: number,
 ): { readonly low: bigint; readonly high: bigint } => ({
   low: scaledLimit(minimum, decimals, 'min'),

@@ -1,16 +1,15 @@
-import { acceptsName, isOfNumbers } from '../schema/accepts.js'
+import { acceptsName } from '../schema/accepts.js'
 import { literal } from '../gbnf/gbnf-writer.js'
-import { type Facts, factsOf } from '../schema/facts.js'
+import type { Facts } from '../schema/facts.js'
 import { jsonRule } from './json-rules.js'
-import { keyRule } from './key-rule.js'
 import { freeKeys, listedNames } from './property-names.js'
+import { notPattern } from '../pattern/negated-pattern.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
-import { refusedSchema } from '../refuse.js'
-import { alternativesOf } from '../schema/schema-alternatives.js'
+import { isOfStrings, refusedSchema } from '../refuse.js'
 import type { SchemaCompiler } from '../schema/schema-compiler.js'
 import type { Conjunction } from '../schema/schema-document.js'
-import { pointerOf, stringRule } from './string-rule.js'
+import { pointerOf } from './string-rule.js'
 import { type Member, writeMembers } from './write-members.js'
 
 /** Further properties that must come are told apart by their first letters. */
@@ -52,63 +51,98 @@ function othersRule(compiler: SchemaCompiler, facts: Facts): string | undefined 
   if (facts.isClosed) return undefined
   const value = compiler.compile(facts.additional)
   if (value === undefined) return undefined
-  const key = freeKeys(compiler, facts)
-  return key && writer.rule(`${key} ":" ws ${value}`)
+  try {
+    const key = freeKeys(compiler, facts)
+    return key && writer.rule(`${key} ":" ws ${value}`)
+  } catch (error) {
+    // there may be others that are named
+    if (isOfStrings(error) && facts.properties.size > 0) return undefined
+    throw error
+  }
 }
 
+/** Properties whose names match patterns, and others where there may be some. */
 function patternedRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+  const { writer } = compiler
+  const patterns = [...facts.patterned.keys()]
+  const members = (kept: readonly string[], all: Conjunction): string[] => {
+    const value = compiler.compile(all)
+    const key = value && freeKeys(compiler, facts, kept)
+    return key ? [writer.rule(`${key} ":" ws ${value}`)] : []
+  }
+  try {
+    const rules = [...facts.patterned].flatMap(([pattern, all]) => {
+      const others = patterns.filter((one) => one !== pattern)
+      return members([pattern, ...others.map((one) => notPattern(one))], all)
+    })
+    if (!facts.isClosed && facts.additional.length > 0) {
+      rules.push(
+        ...members(
+          patterns.map((one) => notPattern(one)),
+          facts.additional,
+        ),
+      )
+    }
+    return rules.length === 0 ? undefined : writer.rule(rules.join(' | '))
+  } catch (error) {
+    if (!isOfStrings(error)) throw error
+    return commonRule(compiler, facts)
+  }
+}
+
+/** Properties that are valid by all patterns' schemas, so that it does not matter which match. */
+function commonRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
   const { writer, document } = compiler
   const pointer = pointerOf(facts, 'patternProperties')
-  // a name may match several patterns, and one that is named as well
   const value = compiler.compile([...facts.patterned.values()].flat())
   const free = [...facts.patterned.keys()].filter((pattern) =>
     [...facts.properties.keys()].every((name) => !document.matches(pattern, name, pointer)),
   )
-  if (value === undefined || free.length === 0) return undefined
+  if (value === undefined || free.length === 0 || facts.names.length > 0) return undefined
   try {
-    const keys = free.flatMap((pattern) => keysLike(compiler, facts, pattern))
-    if (keys.length === 0) return undefined
-    return writer.rule(`(${keys.join(' | ')}) ":" ws ${value}`)
+    const keys = free.map((pattern) => patternRule(writer, pattern, { min: 0, max: Infinity }))
+    return writer.rule(`"\\"" (${keys.join(' | ')}) "\\"" ":" ws ${value}`)
   } catch (error) {
     if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
     throw error
   }
 }
 
-/** Names that match a pattern, and keep to what is said of all names. */
-function keysLike(compiler: SchemaCompiler, { names }: Facts, pattern: string): string[] {
-  const { writer, document } = compiler
-  if (names.length === 0) {
-    return [`"\\"" ${patternRule(writer, pattern, { min: 0, max: Infinity })} "\\""`]
-  }
-  return alternativesOf(document, names).flatMap((way) => {
-    const facts = factsOf(document, way)
-    const { patterns } = facts
-    if (isOfNumbers(facts)) return []
-    return stringRule(compiler, { ...facts, patterns: [...patterns, pattern] }) ?? []
-  })
-}
-
 /** Properties without names of their own that must come, each with a name that no other has. */
 function furtherMembers(
-  { writer }: SchemaCompiler,
+  compiler: SchemaCompiler,
   facts: Facts,
   count: number,
   other: string,
 ): Member[] {
+  const { writer } = compiler
   if (count === 1) return [{ rule: other, isRequired: true }]
-  const isFree = facts.names.length === 0 && facts.patterned.size === 0
-  if (count > letters || !isFree) {
+  const value = compiler.compile(facts.additional)
+  const refuse = () => {
     const pointer = pointerOf(facts, 'minProperties')
     const reason = `it asks for ${count} properties more than there are names`
-    throw refusedSchema(pointer, reason)
+    return refusedSchema(pointer, reason)
   }
-  const plain = keyRule(writer, facts.properties.keys())
-  const value = other.length > 0 ? writer.bodyOf(other)?.slice(plain.length) : undefined
+  if (count > letters || facts.patterned.size > 0 || value === undefined) throw refuse()
   const share = Math.floor(letters / count)
+  const start = freeStart([...facts.properties.keys()])
+  const isFree = facts.names.length === 0
   return Array.from({ length: count }, (_, nth) => {
     const code = 'a'.charCodeAt(0) + nth * share
     const range = `[${String.fromCharCode(code)}-${String.fromCharCode(code + share - 1)}]`
-    return { rule: writer.rule(`"\\"" ${range} [a-z0-9]{2,20} "\\""${value}`), isRequired: true }
+    const key = isFree
+      ? `"\\"${start}" ${range} [a-z0-9]{2,20} "\\""`
+      : freeKeys(compiler, facts, [`^${range}`])
+    if (key === undefined) throw refuse()
+    return { rule: writer.rule(`${key} ":" ws ${value}`), isRequired: true }
   })
+}
+
+/** What no name begins with where a letter follows. */
+function freeStart(names: readonly string[]): string {
+  let start = ''
+  while (names.some((name) => name.startsWith(start) && /^[a-z]/.test(name.slice(start.length)))) {
+    start += 'x_'
+  }
+  return start
 }

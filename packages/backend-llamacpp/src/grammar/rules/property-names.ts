@@ -1,11 +1,13 @@
 import { type Facts, factsOf } from '../schema/facts.js'
+import { literal } from '../gbnf/gbnf-writer.js'
 import { keyRule } from './key-rule.js'
 import { numberRule } from './number-rule.js'
-import { alternativesOf } from '../schema/schema-alternatives.js'
+import { alternativesOf } from '../schema/ways/schema-alternatives.js'
 import type { SchemaCompiler } from '../schema/schema-compiler.js'
 import type { Conjunction, SchemaDocument } from '../schema/schema-document.js'
 import { isOfNumbers, keepsTo } from '../schema/accepts.js'
-import { stringRule } from './string-rule.js'
+import { noneOf } from '../pattern/negated-pattern.js'
+import { pointerOf, stringRule } from './string-rule.js'
 
 /** The names that an `enum` or `const` allows; undefined where there is none. */
 export function listedNames(
@@ -26,16 +28,32 @@ export function listedNames(
 }
 
 /**
- * Names of properties that are not named, as GBNF; undefined when there is none. Where they must keep
- * to something, there is none beside properties that are named.
+ * Names of properties that are not named, as GBNF; undefined when there is none.
+ * @param kept - patterns that they match
+ * @throws CllmError `invalid_constraint`, one of strings where no automaton can follow the patterns
  */
-export function freeKeys(compiler: SchemaCompiler, facts: Facts): string | undefined {
+export function freeKeys(
+  compiler: SchemaCompiler,
+  facts: Facts,
+  kept: readonly string[] = [],
+): string | undefined {
   const { writer, document } = compiler
   const { names, properties } = facts
   const ways = alternativesOf(document, names).map((way) => factsOf(document, way))
-  if (ways.some(isAnyText)) return keyRule(writer, properties.keys())
-  if (properties.size > 0) return undefined
-  const keys = ways.flatMap((way) => numericKeys(compiler, way) ?? stringRule(compiler, way) ?? [])
+  if (kept.length === 0 && ways.some(isAnyText)) return keyRule(writer, properties.keys())
+  const pointer = pointerOf(facts, kept.length === 0 ? 'propertyNames' : 'patternProperties')
+  const others = [...properties.keys()].filter((name) =>
+    kept.every((pattern) => document.matches(pattern, name, pointer)),
+  )
+  const patterns = [...kept, ...(others.length === 0 ? [] : [noneOf(others)])]
+  const keys = ways.flatMap((way) => {
+    if (isOfNumbers(way)) return patterns.length > 0 ? [] : (numericKeys(compiler, way) ?? [])
+    if (way.types?.includes('string') === false) return []
+    const facts = { ...way, patterns: [...way.patterns, ...patterns] }
+    if (way.values === undefined) return stringRule(compiler, facts) ?? []
+    const texts = [...way.values.values()].filter((value) => keepsTo(document, facts, value))
+    return texts.map((text) => literal(JSON.stringify(text)))
+  })
   return keys.length === 0 ? undefined : writer.rule(keys.join(' | '))
 }
 

@@ -1,6 +1,6 @@
 import type { Facts } from '../schema/facts.js'
 import { formatMatches, formatPattern } from './formats.js'
-import { maximumRepetitions } from '../gbnf/gbnf-writer.js'
+import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from './json-rules.js'
 import { automatonRule } from '../pattern/automaton-rule.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
@@ -16,9 +16,13 @@ export function stringRule(compiler: SchemaCompiler, facts: Facts): string | und
   if (min > max) return undefined
   const named = facts.formats.flatMap((format) => formatPattern(format) ?? [])
   if (patterns.length + named.length === 0) {
+    if (facts.content.length > 0 && min === 0 && max === Infinity) {
+      return compiler.quoted(facts.content)
+    }
     for (const keyword of ['minLength', 'maxLength'] as const) checkLength(facts, keyword)
     if (min === 0 && max === Infinity) return jsonRule(writer, 'string')
-    return `"\\"" ${writer.repeat(jsonRule(writer, 'char'), min, max)} "\\""`
+    // one rule for all strings of this length, which is much to look at
+    return writer.rule(`"\\"" ${untrimmed(writer, min, max)} "\\""`)
   }
   const pointer = pointerOf(facts, patterns.length === 0 ? 'format' : 'pattern')
   try {
@@ -33,6 +37,19 @@ export function stringRule(compiler: SchemaCompiler, facts: Facts): string | und
     if (inner === undefined) throw refusedStrings(pointer, error.message)
     return `"\\"" ${inner} "\\""`
   }
+}
+
+/**
+ * Characters of a string with a length. Who asks for some often trims the text before they are counted,
+ * which no schema says: so the first one and the last one that must come are no spaces.
+ */
+function untrimmed(writer: GbnfWriter, min: number, max: number): string {
+  const char = jsonRule(writer, 'char')
+  if (min === 0) return writer.repeat(char, min, max)
+  const solid = jsonRule(writer, 'solid')
+  const between = min > 2 ? writer.repeat(char, min - 2, min - 2) : ''
+  const parts = [solid, between, min > 1 ? solid : '', writer.repeat(char, 0, max - min)]
+  return parts.filter((part) => part !== '').join(' ')
 }
 
 /** Strings of a format whose texts match patterns that are more than an automaton can follow. */
@@ -58,21 +75,15 @@ function insideOf(
   pointer: string,
 ): string | undefined {
   const [only] = patterns
-  let problem: unknown
   if (patterns.length === 1) {
     try {
       return patternRule(writer, only!, { min, max })
     } catch (error) {
       if (!(error instanceof PatternProblem)) throw error
-      problem = error
     }
   }
   const spend = (steps: number) => document.budget.spend(steps, pointer)
-  try {
-    return automatonRule(writer, patterns, { lengths: { min, max }, spend })
-  } catch (error) {
-    throw error instanceof PatternProblem && problem !== undefined ? problem : error
-  }
+  return automatonRule(writer, patterns, { lengths: { min, max }, spend })
 }
 
 function checkLength(facts: Facts, keyword: 'minLength' | 'maxLength'): void {

@@ -83,10 +83,11 @@ class MemberList {
 
   #others(written: number): string | undefined {
     const { other, writer } = this
-    if (other === undefined) return undefined
     const { min, max } = this.count
+    // others may all have one name
+    if (other === undefined || written + 1 < min) return undefined
     const more = writer.rule(`"," ws ${other}`)
-    const rest = writer.repeat(more, Math.max(0, min - written - 1), max - written - 1)
+    const rest = writer.repeat(more, 0, max - written - 1)
     return writer.rule(`${other} ${rest}`.trimEnd())
   }
 }

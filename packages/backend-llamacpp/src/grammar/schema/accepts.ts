@@ -2,16 +2,14 @@ import { canonicalJson } from './canonical-json.js'
 import { type Facts, factsOf, typeOf } from './facts.js'
 import { formatPattern } from '../rules/formats.js'
 import { isMultiple } from '../rules/multiple-rule.js'
-import { alternativesOf } from './schema-alternatives.js'
+import { isValid } from './is-valid.js'
+import { alternativesOf } from './ways/schema-alternatives.js'
 import type { Conjunction, SchemaDocument } from './schema-document.js'
 import { pointerOf } from '../rules/string-rule.js'
 
 /** Whether a value is valid by all of these schemas. */
-function accepts(document: SchemaDocument, all: Conjunction, value: unknown): boolean {
-  return alternativesOf(document, all).some((way) =>
-    keepsTo(document, factsOf(document, way), value),
-  )
-}
+export const accepts = (document: SchemaDocument, all: Conjunction, value: unknown): boolean =>
+  all.every((place) => isValid(document, place, value))
 
 /** Whether a schema of names is one of numbers, as zod has it for numeric keys: names then spell one. */
 export const isOfNumbers = ({ types = [] }: Facts): boolean =>

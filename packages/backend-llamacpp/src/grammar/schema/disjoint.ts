@@ -1,6 +1,6 @@
 import { keepsTo } from './accepts.js'
 import { type Facts, factsOf, type ValueType, valueTypes } from './facts.js'
-import { alternativesOf } from './schema-alternatives.js'
+import { alternativesOf } from './ways/schema-alternatives.js'
 import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
 
 const deepest = 4
@@ -53,10 +53,7 @@ function exclude(document: SchemaDocument, left: Facts, right: Facts, depth: num
   })
 }
 
-/**
- * Objects exclude each other by a property that one of them must have. One that names its properties
- * and says nothing of others has no others: as it is written.
- */
+/** Objects exclude each other by a property that one of them must have. */
 function objectsExclude(
   document: SchemaDocument,
   left: Facts,
@@ -64,12 +61,61 @@ function objectsExclude(
   depth: number,
 ): boolean {
   return [...new Set([...left.required, ...right.required])].some((name) => {
-    const mine = left.properties.get(name)
-    const theirs = right.properties.get(name)
-    if ((mine === undefined && left.isClosed) || (theirs === undefined && right.isClosed))
-      return true
-    return areDisjoint(document, mine ?? left.additional, theirs ?? right.additional, depth + 1)
+    const mine = left.properties.get(name) ?? left.additional
+    const theirs = right.properties.get(name) ?? right.additional
+    return areDisjoint(document, mine, theirs, depth + 1)
   })
+}
+
+/** Whether a property has another value in each of some schemas: quicker than to compare all pairs. */
+export function areTold(document: SchemaDocument, all: readonly Conjunction[]): boolean {
+  const ways = all.map((one) => waysOf(document, one))
+  const [first] = ways.flat()
+  if (first === undefined || !ways.flat().every(({ types }) => types?.join() === 'object')) {
+    return false
+  }
+  return [...first.required].some((name) => {
+    const seen = new Set<string>()
+    return ways.every((some) => {
+      const lists = some.map((facts) => valuesOf(document, facts, name))
+      const own = lists.flatMap((list) => list ?? [])
+      if (lists.includes(undefined) || own.some((text) => seen.has(text))) return false
+      for (const text of own) seen.add(text)
+      return true
+    })
+  })
+}
+
+/** The only values of a property that must come, as texts; undefined where there may be others. */
+function valuesOf(
+  document: SchemaDocument,
+  { required, properties }: Facts,
+  name: string,
+): readonly string[] | undefined {
+  const named = properties.get(name)
+  if (named === undefined || !required.has(name)) return undefined
+  const lists = waysOf(document, named).map(({ values }) => values && [...values.keys()])
+  return lists.every((list) => list !== undefined) ? lists.flat() : undefined
+}
+
+/**
+ * A property that all objects of the one schema must have and that the other one does not name, so
+ * that objects of the other one without it are not valid by the first.
+ */
+export function missingName(
+  document: SchemaDocument,
+  left: Conjunction,
+  right: Conjunction,
+): string | undefined {
+  const others = waysOf(document, left)
+  const [first, ...rest] = waysOf(document, right)
+  const areObjects = others.every(({ types }) => types === undefined || types.join() === 'object')
+  if (!areObjects || first === undefined) return undefined
+  return [...first.required].find(
+    (name) =>
+      rest.every(({ required }) => required.has(name)) &&
+      others.every(({ properties }) => !properties.has(name)),
+  )
 }
 
 function typesOf({ types }: Facts): readonly ValueType[] {

@@ -1,7 +1,7 @@
 import { canonicalJson } from './canonical-json.js'
 import type { Bound } from '../rules/number-rule.js'
 import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
-import type { SchemaObject, TypeName } from './schema-keywords.js'
+import { heldProperties, type SchemaObject, type TypeName } from './schema-keywords.js'
 
 /** The types that values have; integers are numbers. */
 export type ValueType = Exclude<TypeName, 'integer'>
@@ -18,6 +18,9 @@ export const valueTypes: readonly ValueType[] = [
 
 /** Each character of a name is a place where another name may go on differently. */
 const stepsPerCharacter = 8
+
+/** So many elements at the beginning are told from the others. */
+const mostContained = 20
 
 /** All that several schemas without alternatives say together. */
 export interface Facts {
@@ -51,6 +54,8 @@ export interface Facts {
   /** Of properties that are not named, those whose names match a pattern. */
   readonly patterned: ReadonlyMap<string, Conjunction>
   readonly names: Conjunction
+  /** Strings are texts of a JSON value that is valid by these; empty: they are any texts. */
+  readonly content: Conjunction
   readonly minProperties: number
   readonly maxProperties: number
 }
@@ -83,9 +88,8 @@ export function factsOf(document: SchemaDocument, places: Conjunction): Facts {
     ...elementsOf(document, places),
     minProperties: Math.max(0, ...present('minProperties')),
     maxProperties: Math.min(Infinity, ...present('maxProperties')),
-    names: places.flatMap((place) =>
-      keywordOf(place, 'propertyNames') ? [document.child(place, 'propertyNames')] : [],
-    ),
+    names: childrenOf(document, places, 'propertyNames'),
+    content: childrenOf(document, places, 'contentSchema'),
     ...membersOf(document, places),
   }
 }
@@ -139,39 +143,55 @@ function strictest(
 
 /** A list of elements that says nothing of its length and of further ones is written as a whole. */
 function lengthsOf(places: Conjunction): Pick<Facts, 'minItems' | 'maxItems'> {
-  let [minItems, maxItems] = [0, Infinity]
+  let [minItems, maxItems, whole, most] = [0, Infinity, 0, Infinity]
   for (const place of places) {
     const schema = place.schema as SchemaObject
+    const { items, contains, minContains = 1, maxContains = Infinity } = schema
     const listed = prefixOf(place).length
-    const isWhole = listed > 0 && schema.minItems === undefined && schema.items === undefined
-    const least = schema.contains === undefined ? 0 : (schema.minContains ?? 1)
-    const most = schema.contains === undefined ? Infinity : (schema.maxContains ?? Infinity)
-    maxItems = Math.min(maxItems, schema.maxItems ?? Infinity, most, isWhole ? listed : Infinity)
-    minItems = Math.max(minItems, schema.minItems ?? 0, least, isWhole ? listed : 0)
+    if (listed > 0 && schema.minItems === undefined && items === undefined) {
+      whole = Math.max(whole, listed)
+    }
+    if (items === false) most = Math.min(most, listed)
+    maxItems = Math.min(maxItems, schema.maxItems ?? Infinity)
+    minItems = Math.max(minItems, schema.minItems ?? 0)
+    if (contains === undefined) continue
+    maxItems = Math.min(maxItems, maxContains)
+    minItems = Math.max(minItems, minContains)
   }
-  return { minItems, maxItems }
+  if (whole === 0) return { minItems, maxItems }
+  const length = Math.max(minItems, Math.min(whole, maxItems, most))
+  return { minItems: length, maxItems: Math.min(maxItems, length) }
 }
 
 function elementsOf(
   document: SchemaDocument,
   places: Conjunction,
 ): Pick<Facts, 'prefix' | 'items'> {
-  const length = Math.max(0, ...places.map((place) => prefixOf(place).length))
+  const schemas = places.map(({ schema }) => schema as SchemaObject)
+  const isUnique = schemas.some(({ uniqueItems }) => uniqueItems === true)
+  /** How many elements at the beginning are what the place says that some are. */
+  const first = ({ schema }: Place): number => {
+    const { contains, minContains = 1, maxContains } = schema as SchemaObject
+    if (contains === undefined) return 0
+    return isUnique || maxContains !== undefined || minContains > mostContained
+      ? Infinity
+      : minContains
+  }
+  const least = places.map(first).filter((count) => count < Infinity)
+  const length = Math.max(0, ...least, ...places.map((place) => prefixOf(place).length))
   document.budget.spend(length * places.length, places[0]?.pointer ?? '#')
-  const contained = (place: Place): Conjunction =>
-    keywordOf(place, 'contains') ? [document.child(place, 'contains')] : []
-  const others = (place: Place): Conjunction => [
+  const others = (place: Place, index: number): Conjunction => [
     ...(keywordOf(place, 'items') ? [document.child(place, 'items')] : []),
-    ...contained(place),
+    ...(index < first(place) ? [document.child(place, 'contains')] : []),
   ]
   const prefix = Array.from({ length }, (_, index) =>
-    places.flatMap((place) =>
-      index < prefixOf(place).length
-        ? [document.child(place, 'prefixItems', index), ...contained(place)]
-        : others(place),
-    ),
+    places.flatMap((place) => {
+      if (index >= prefixOf(place).length) return others(place, index)
+      const own = document.child(place, 'prefixItems', index)
+      return index < first(place) ? [own, document.child(place, 'contains')] : [own]
+    }),
   )
-  return { prefix, items: places.flatMap(others) }
+  return { prefix, items: places.flatMap((place) => others(place, length)) }
 }
 
 type Members = Pick<Facts, 'properties' | 'required' | 'additional' | 'isClosed' | 'patterned'>
@@ -182,6 +202,7 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
   const names = new Set([
     ...schemas.flatMap((schema) => Object.keys(schema.properties ?? {})),
     ...required,
+    ...schemas.flatMap((schema) => Object.keys(schema[heldProperties] ?? {})),
   ])
   let characters = 0
   for (const name of names) characters += name.length
@@ -200,22 +221,36 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
     Object.keys((place.schema as SchemaObject).patternProperties ?? {})
       .filter((pattern) => matches(document, place, pattern, name))
       .map((pattern) => document.child(place, 'patternProperties', pattern))
+  const held = (place: Place, name: string): Conjunction =>
+    Object.hasOwn((place.schema as SchemaObject)[heldProperties] ?? {}, name)
+      ? [document.child(place, heldProperties, name)]
+      : []
+  const saysMore = places.some((place) => keywordOf(place, 'additionalProperties'))
+  const isClosed = naming.length > 0 && !saysMore
+  const asked = new Set(
+    places
+      .filter(({ pointer }) => !pointer.includes('^'))
+      .flatMap(({ schema }) => (schema as SchemaObject).required ?? []),
+  )
   const properties = new Map<string, Conjunction>()
   for (const name of names) {
     const isNamed = schemas.some((schema) => Object.hasOwn(schema.properties ?? {}, name))
+    // what only negations ask for is in no object that names its properties
+    const isMade =
+      isClosed && !isNamed && !asked.has(name) && places.some((one) => held(one, name).length > 0)
+    const never = isMade ? [document.made(`${places[0]!.pointer}^never`, false)] : []
     const conjunction = places.flatMap((place) => {
       const patterned = matching(place, name)
       if (Object.hasOwn((place.schema as SchemaObject).properties ?? {}, name)) {
-        return [document.child(place, 'properties', name), ...patterned]
+        return [document.child(place, 'properties', name), ...held(place, name), ...patterned]
       }
-      return patterned.length > 0 ? patterned : others(place, isNamed)
+      const all = [...held(place, name), ...patterned]
+      return patterned.length > 0 ? all : [...all, ...others(place, isNamed)]
     })
-    properties.set(name, conjunction)
+    properties.set(name, [...conjunction, ...never])
   }
   const additional = places.flatMap((place) => others(place, false))
   const patterned = patternedOf(document, places)
-  const saysMore = places.some((place) => keywordOf(place, 'additionalProperties'))
-  const isClosed = naming.length > 0 && !saysMore
   return { properties, required, additional, isClosed, patterned }
 }
 
@@ -238,6 +273,16 @@ const matches = (document: SchemaDocument, place: Place, pattern: string, name: 
 
 function prefixOf({ schema }: Place): readonly unknown[] {
   return (schema as SchemaObject).prefixItems ?? []
+}
+
+function childrenOf(
+  document: SchemaDocument,
+  places: Conjunction,
+  keyword: 'propertyNames' | 'contentSchema',
+): Conjunction {
+  return places.flatMap((place) =>
+    keywordOf(place, keyword) ? [document.child(place, keyword)] : [],
+  )
 }
 
 function keywordOf({ schema }: Place, keyword: keyof SchemaObject): boolean {

@@ -2,15 +2,16 @@ import { keepsTo } from './accepts.js'
 import { arrayRule } from '../rules/array-rule.js'
 import { type Facts, factsOf, type ValueType, valueTypes } from './facts.js'
 import { choiceRule } from '../rules/choice-rule.js'
-import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
+import { GbnfWriter } from '../gbnf/gbnf-writer.js'
+import { quoteGrammar } from '../gbnf/quote-grammar.js'
 import { jsonRule } from '../rules/json-rules.js'
 import { multipleRule } from '../rules/multiple-rule.js'
 import { numberRule } from '../rules/number-rule.js'
 import { objectRule } from '../rules/object-rule.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
-import { alternativesOf } from './schema-alternatives.js'
+import { alternativesOf } from './ways/schema-alternatives.js'
 import type { Conjunction, SchemaDocument } from './schema-document.js'
-import type { SchemaObject } from './schema-keywords.js'
+import { heldProperties, type SchemaObject } from './schema-keywords.js'
 import { stringRule } from '../rules/string-rule.js'
 
 /** Keywords that imply a type where `type` is missing. */
@@ -23,9 +24,21 @@ const impliedTypes: Readonly<Record<ValueType, readonly (keyof SchemaObject)[]>>
     'propertyNames',
     'minProperties',
     'maxProperties',
+    'dependentRequired',
+    'dependentSchemas',
+    'unevaluatedProperties',
+    heldProperties,
   ],
-  array: ['items', 'prefixItems', 'minItems', 'maxItems', 'contains', 'uniqueItems'],
-  string: ['minLength', 'maxLength', 'pattern', 'format'],
+  array: [
+    'items',
+    'prefixItems',
+    'minItems',
+    'maxItems',
+    'contains',
+    'uniqueItems',
+    'unevaluatedItems',
+  ],
+  string: ['minLength', 'maxLength', 'pattern', 'format', 'contentSchema'],
   number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
   boolean: [],
   null: [],
@@ -81,6 +94,17 @@ export class SchemaCompiler {
     return undefined
   }
 
+  /** Strings that hold the text of a value valid by all of these schemas; undefined if there are none. */
+  quoted(all: Conjunction): string | undefined {
+    const inner = new GbnfWriter()
+    const value = new SchemaCompiler(this.document, inner).compile(all)
+    const [first] = all
+    for (const body of inner.rules().values()) {
+      this.document.budget.spend(1 + (body.length >> 3), first?.pointer ?? '#')
+    }
+    return value && `"\\"" ${quoteGrammar(this.writer, inner, value)} "\\""`
+  }
+
   /** What is valid in one way, by types. */
   #bodies(way: Conjunction): string[] {
     if (way.length === 0) return [jsonRule(this.writer, 'value')]
@@ -120,11 +144,16 @@ export class SchemaCompiler {
 }
 
 function typesToWrite({ types, places }: Facts): readonly ValueType[] {
-  if (types !== undefined) return types
+  const own = places.filter(({ pointer }) => !pointer.includes('^'))
+  const named = own.some(({ schema }) => (schema as SchemaObject).type !== undefined)
+  if (types !== undefined && named) return types
   const implied = valueTypes.filter((type) =>
     impliedTypes[type].some((keyword) =>
-      places.some(({ schema }) => Object.hasOwn(schema as SchemaObject, keyword)),
+      (types === undefined ? places : own).some(({ schema }) =>
+        Object.hasOwn(schema as SchemaObject, keyword),
+      ),
     ),
   )
-  return implied.length === 0 ? valueTypes : implied
+  const all = types ?? valueTypes
+  return implied.length === 0 ? all : all.filter((type) => implied.includes(type))
 }

@@ -1,10 +1,11 @@
 import { defined, type JsonSchema } from '@cllm/core'
-import { LinearPattern } from '../pattern/linear-pattern.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
+import { patternTest, type PatternTest } from '../pattern/pattern-test.js'
 import { refusedSchema } from '../refuse.js'
-import { readDialects } from './read-dialects.js'
+import { readDialects } from './dialects/read-dialects.js'
 import { SchemaBudget } from './schema-budget.js'
 import { keywordsSchema, type SchemaObject } from './schema-keywords.js'
+import { escapedStep, SchemaReferences } from './schema-references.js'
 
 /** A schema and where it is: as a JSON pointer in a URI fragment. */
 export interface Place {
@@ -15,12 +16,17 @@ export interface Place {
 /** Schemas that all hold at once. */
 export type Conjunction = readonly Place[]
 
-/** Says whether no value can be valid by both; false where that is not known. */
-export type AreDisjoint = (
-  document: SchemaDocument,
-  left: Conjunction,
-  right: Conjunction,
-) => boolean
+/** What is known of schemas and values. */
+export interface Judgement {
+  /** Says whether no value can be valid by both; false where that is not known. */
+  areDisjoint(document: SchemaDocument, left: Conjunction, right: Conjunction): boolean
+  /** Says whether a property that must come has another value in each of them. */
+  areTold(document: SchemaDocument, all: readonly Conjunction[]): boolean
+  /** Says whether a value is valid by all of some schemas. */
+  accepts(document: SchemaDocument, all: Conjunction, value: unknown): boolean
+  /** Finds a property that the right schema asks for and the left one does not name. */
+  missingName(document: SchemaDocument, left: Conjunction, right: Conjunction): string | undefined
+}
 
 /** Steps of a schema that is looked at for the first time. */
 const checkSteps = 50
@@ -31,26 +37,14 @@ export class SchemaDocument {
   readonly #root: JsonSchema
   readonly #places = new Map<string, Place>()
   readonly #children = new WeakMap<Place, Map<string, Place>>()
-  readonly #patterns = new Map<string, LinearPattern>()
+  readonly #patterns = new Map<string, PatternTest>()
+  #references: SchemaReferences | undefined
 
   constructor(
     root: JsonSchema,
-    readonly areDisjoint: AreDisjoint,
+    readonly judgement: Judgement,
   ) {
     this.#root = root
-  }
-
-  /**
-   * A pattern of the schema, made once.
-   * @throws PatternProblem
-   */
-  pattern(text: string): LinearPattern {
-    const known = this.#patterns.get(text)
-    if (known !== undefined) return known
-    this.budget.spend(text.length, '#')
-    const pattern = new LinearPattern(text)
-    this.#patterns.set(text, pattern)
-    return pattern
   }
 
   /**
@@ -59,7 +53,7 @@ export class SchemaDocument {
    */
   matches(pattern: string, text: string, pointer: string): boolean {
     try {
-      return this.pattern(pattern).test(text, (steps) => this.budget.spend(steps, pointer))
+      return this.#pattern(pattern)(text, (steps) => this.budget.spend(steps, pointer))
     } catch (error) {
       if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
       throw error
@@ -80,29 +74,39 @@ export class SchemaDocument {
     if (known !== undefined) return known
     let value: unknown = parent.schema
     for (const step of path) value = (value as Readonly<Record<string, unknown>>)[step]
-    const pointer = `${parent.pointer}${path.map((step) => `/${escaped(step)}`).join('')}`
+    const pointer = `${parent.pointer}${path.map((step) => `/${escapedStep(step)}`).join('')}`
     const place = this.#place(pointer, value)
     children.set(key, place)
     return place
   }
 
-  /** The schema that a `$ref` means. */
-  resolve(place: Place, reference: string): Place {
-    const at = `${place.pointer}/$ref`
-    if (reference !== '#' && !reference.startsWith('#/')) {
-      throw refusedSchema(at, `expected # or a JSON pointer that starts with #/, got ${reference}`)
-    }
+  /** The schema that a reference means. */
+  resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
+    this.#references ??= new SchemaReferences(this.#root, (steps) => this.budget.spend(steps, '#'))
     let value: unknown = this.#root
-    const steps = reference
-      .split('/')
-      .slice(1)
-      .map((step) => unescaped(at, step))
-    for (const step of steps) {
-      const isInside = typeof value === 'object' && value !== null && Object.hasOwn(value, step)
-      if (!isInside) throw refusedSchema(at, `there is nothing at ${reference}`)
+    let pointer = '#'
+    for (const step of this.#references.resolve(place.pointer, reference, keyword)) {
       value = (value as Readonly<Record<string, unknown>>)[step]
+      pointer += `/${escapedStep(step)}`
     }
-    return this.#place(`#${steps.map((step) => `/${escaped(step)}`).join('')}`, value)
+    return this.#place(pointer, value)
+  }
+
+  /**
+   * A schema that another one implies.
+   * @param pointer - of that one, ^ and what nothing else is called
+   */
+  made(pointer: string, schema: unknown): Place {
+    return this.#place(pointer, schema)
+  }
+
+  #pattern(text: string): PatternTest {
+    const known = this.#patterns.get(text)
+    if (known !== undefined) return known
+    this.budget.spend(text.length, '#')
+    const test = patternTest(text)
+    this.#patterns.set(text, test)
+    return test
   }
 
   #place(pointer: string, value: unknown): Place {
@@ -121,27 +125,9 @@ function checked(pointer: string, value: unknown): boolean | SchemaObject {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw refusedSchema(pointer, 'expected a schema: an object, true or false')
   }
-  const read = readDialects(pointer, value as Readonly<Record<string, unknown>>)
-  if (read === false) return false
+  const read = readDialects(value as Readonly<Record<string, unknown>>)
   const [issue] = keywordsSchema.safeParse(read).error?.issues ?? []
-  if (issue === undefined) {
-    if (pointer !== '#' && '$id' in value) {
-      throw refusedSchema(`${pointer}/$id`, '$id is only supported at the root')
-    }
-    return defined(read)
-  }
-  const path = issue.path.map((step) => `/${escaped(String(step))}`).join('')
+  if (issue === undefined) return defined(read)
+  const path = issue.path.map((step) => `/${escapedStep(String(step))}`).join('')
   throw refusedSchema(`${pointer}${path}`, issue.message)
-}
-
-function escaped(step: string | number): string {
-  return encodeURI(String(step).replaceAll('~', '~0').replaceAll('/', '~1')).replaceAll('#', '%23')
-}
-
-function unescaped(at: string, step: string): string {
-  try {
-    return decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~')
-  } catch {
-    throw refusedSchema(at, `${step} is not a part of a URI`)
-  }
 }

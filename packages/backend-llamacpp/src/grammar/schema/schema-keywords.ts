@@ -11,6 +11,9 @@ const schemas = z.array(schema).min(1)
 const namedSchemas = z.record(z.string(), schema)
 const text = z.string()
 
+/** Properties that hold without a word on others, as schemas that are made of others have them. */
+export const heldProperties = '\0properties'
+
 /** A type that a schema can name. */
 export type TypeName = (typeof typeNames)[number]
 
@@ -41,21 +44,30 @@ export const schemaKeywords = {
     namedSchemas,
     'Written in this order; those that are not required may be left out.',
   ),
-  required: keyword(
-    z.array(text),
-    'Those that `properties` does not name come last. What `dependentRequired` asks for is always written.',
-  ),
+  required: keyword(z.array(text), 'Those that `properties` does not name come last.'),
   additionalProperties: keyword(
     schema,
     'A schema, true or false. Such properties come after all others; their names hold no escapes. Without it an object has the `properties` that are named, and one without `properties` has any.',
   ),
   patternProperties: keyword(
     namedSchemas,
-    'Such properties come after all others; where there are several patterns, each value is valid by all of them.',
+    'Such properties come after all others. Each name matches one of the patterns, or each value is valid by all of them.',
   ),
   propertyNames: keyword(
     schema,
-    'Names from an `enum` are written in its order, names of integers as zod and pydantic mean them. Other names are not written beside `properties`.',
+    'Names from an `enum` are written in its order, names of integers as zod and pydantic mean them.',
+  ),
+  dependentRequired: keyword(
+    z.record(z.string(), z.array(text)),
+    'Without the property, or with it and those that it asks for.',
+  ),
+  dependentSchemas: keyword(
+    namedSchemas,
+    'Without the property, or with it and as the schema says.',
+  ),
+  unevaluatedProperties: keyword(
+    schema,
+    'As `additionalProperties`, of what neither the schema nor any that it refers to or merges has named.',
   ),
   minProperties: keyword(count, 'Up to 26 more than `properties` names.'),
   maxProperties: keyword(count, 'Any number.'),
@@ -67,18 +79,22 @@ export const schemaKeywords = {
     schemas,
     'Schemas by position. Without `items` and `minItems` there are exactly these elements.',
   ),
-  contains: keyword(schema, 'All elements are valid by it.'),
+  unevaluatedItems: keyword(schema, 'As `items`, of elements that no schema has named.'),
+  contains: keyword(
+    schema,
+    'The first elements are valid by it, as many as must be; with `maxContains` all are.',
+  ),
   minContains: keyword(count, 'As `minItems`, beside `contains`.'),
   maxContains: keyword(count, 'As `maxItems`, beside `contains`.'),
   minItems: keyword(count, 'Up to 100,000.'),
   maxItems: keyword(count, 'Up to 100,000.'),
   uniqueItems: keyword(
     z.boolean(),
-    'Elements of an `enum`, `const` or boolean come once each, in its order. Other elements may come again: those who need each once drop what came before.',
+    'Elements of an `enum`, `const`, boolean or up to 200 integers come once each, in their order. Other elements may come again: those who need each once drop what came before.',
   ),
   minLength: keyword(
     count,
-    'Unicode characters, up to 100,000. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
+    'Unicode characters, up to 100,000; the first one and the last one that must come are no spaces, as many trim a text before they count. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
   ),
   maxLength: keyword(count, 'As `minLength`.'),
   pattern: keyword(
@@ -101,7 +117,7 @@ export const schemaKeywords = {
   maximum: keyword(z.number(), 'As `minimum`.'),
   exclusiveMinimum: keyword(
     z.number(),
-    'As `minimum`. Numbers keep one decimal more away from the limit.',
+    'As `minimum`. Numbers keep away from the limit by one decimal more than it has.',
   ),
   exclusiveMaximum: keyword(z.number(), 'As `exclusiveMinimum`.'),
   anyOf: keyword(
@@ -113,20 +129,36 @@ export const schemaKeywords = {
     'Where the alternatives exclude each other: by type, by `enum` or `const`, by a required property for which that is so, or by their limits.',
   ),
   allOf: keyword(schemas, 'All schemas are merged.'),
+  not: keyword(
+    schema,
+    'Of types, `enum`, `const`, limits, lengths, counts, `pattern`, `required`, `properties`, elements and what is made of them; what is written may be narrower.',
+  ),
+  if: keyword(schema, 'One way is `if` with `then`, the other one `not` with `else`.'),
+  // oxlint-disable-next-line unicorn/no-thenable -- it is a keyword of JSON schema's
+  then: keyword(schema, 'As `if`.'),
+  else: keyword(schema, 'As `if`.'),
   $ref: keyword(
     text,
-    '`#` and JSON pointers into the same schema, recursive ones too, with keywords beside it.',
+    'JSON pointers, `$anchor` and `$id` in the same schema, recursive ones too, with keywords beside it.',
+  ),
+  $dynamicRef: keyword(text, 'As `$ref`, where one schema has the `$dynamicAnchor`.'),
+  contentSchema: keyword(
+    schema,
+    'Beside `contentMediaType: application/json`: the text of a value that is valid by it. With `pattern`, `format` or a length it is an annotation.',
   ),
 } as const satisfies Readonly<Record<string, SchemaKeyword>>
+
+const checked: readonly (readonly [string, z.ZodType])[] = [
+  ...Object.entries(schemaKeywords).map(([name, { value }]) => [name, value] as const),
+  [heldProperties, namedSchemas],
+]
 
 /**
  * Checks the keywords of one schema, not those of the schemas inside it. What is no keyword of JSON
  * schema's is an annotation.
  */
 export const keywordsSchema = z.object(
-  Object.fromEntries(
-    Object.entries(schemaKeywords).map(([name, { value }]) => [name, value.optional()]),
-  ),
+  Object.fromEntries(checked.map(([name, value]) => [name, value.optional()])),
 )
 
 /** The keywords of a schema that was checked. */
@@ -161,5 +193,16 @@ export interface SchemaObject {
   readonly anyOf?: readonly unknown[]
   readonly oneOf?: readonly unknown[]
   readonly allOf?: readonly unknown[]
+  readonly not?: unknown
+  readonly if?: unknown
+  readonly then?: unknown
+  readonly else?: unknown
+  readonly dependentRequired?: Readonly<Record<string, readonly string[]>>
+  readonly dependentSchemas?: Readonly<Record<string, unknown>>
+  readonly unevaluatedProperties?: unknown
+  readonly unevaluatedItems?: unknown
+  readonly contentSchema?: unknown
   readonly $ref?: string
+  readonly $dynamicRef?: string
+  readonly [heldProperties]?: Readonly<Record<string, unknown>>
 }

@@ -1,5 +1,6 @@
 import type { JsonSchema, JsonSurroundings, OutputConstraint } from '@cllm/core'
-import { areDisjoint } from './disjoint.js'
+import { accepts } from './accepts.js'
+import { areDisjoint, areTold, missingName } from './disjoint.js'
 import { GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
 import { regexRule } from '../pattern/regex-to-gbnf.js'
 import { jsonRule } from '../rules/json-rules.js'
@@ -50,7 +51,7 @@ export function triggeredGbnf(
 }
 
 function compile(schema: JsonSchema, writer: GbnfWriter): string {
-  const document = new SchemaDocument(schema, areDisjoint)
+  const document = new SchemaDocument(schema, { areDisjoint, areTold, accepts, missingName })
   const rule = new SchemaCompiler(document, writer).compile([document.root])
   if (rule === undefined) throw refusedSchema('#', 'nothing is valid by it')
   return rule

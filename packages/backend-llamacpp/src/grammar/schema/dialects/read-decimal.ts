@@ -5,12 +5,25 @@ const begin = String.raw`^(?!^[-+.]*$)[+-]?0*`
 /** Digits that a double keeps. */
 const precision = 15
 
+/** A size in bytes: its units are in no schema, and it may be an integer too. */
+const byteSize = String.raw`^\s*(\d*\.?\d+)\s*(\w+)?`
+
+/** What pydantic says by patterns in the words of draft 2020-12. */
+export function readPydantic(schema: Keywords): Keywords {
+  const { anyOf } = schema
+  if (!Array.isArray(anyOf)) return schema
+  const ways = (anyOf as readonly unknown[]).filter(
+    (way) => !isObject(way) || way['pattern'] !== byteSize,
+  )
+  return readDecimal(ways.length === 0 ? schema : { ...schema, anyOf: ways })
+}
+
 /**
  * pydantic's Decimal is a number, whose limits stand beside it, or a text, whose pattern says how many
  * digits there are; what is valid keeps to both. So where one of them says something, it is written as
  * a number that does.
  */
-export function readDecimal(schema: Keywords): Keywords {
+function readDecimal(schema: Keywords): Keywords {
   const { anyOf } = schema
   if (!Array.isArray(anyOf)) return schema
   const ways = anyOf as readonly unknown[]

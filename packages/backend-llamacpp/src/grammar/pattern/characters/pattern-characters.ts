@@ -1,6 +1,7 @@
 import type { AST } from '@eslint-community/regexpp'
 import { type CodePointSet, complement, union } from './code-point-set.js'
-import type { CodePointRange } from '../gbnf/gbnf-writer.js'
+import type { CodePointRange } from '../../gbnf/gbnf-writer.js'
+import { propertyCharacters } from './property-characters.js'
 
 const digits: CodePointSet = [[0x30, 0x39]]
 /** `\w`. */
@@ -10,7 +11,8 @@ const lineEnds = union([
   [0x0d, 0x0d],
   [0x2028, 0x2029],
 ])
-const space = union([
+/** `\s`. */
+export const spaces = union([
   ...lineEnds,
   [0x09, 0x0d],
   [0x20, 0x20],
@@ -64,8 +66,8 @@ function setOf(set: AST.CharacterSet): CodePointSet | undefined {
     case 'word':
       return set.negate ? complement(wordCharacters) : wordCharacters
     case 'space':
-      return set.negate ? complement(space) : space
+      return set.negate ? complement(spaces) : spaces
     case 'property':
-      return undefined
+      return propertyCharacters(set.raw)
   }
 }

@@ -1,4 +1,4 @@
-import type { CodePointRange } from '../gbnf/gbnf-writer.js'
+import type { CodePointRange } from '../../gbnf/gbnf-writer.js'
 
 const highest = 0x10ffff
 
@@ -41,4 +41,18 @@ export function isSameSet(left: CodePointSet, right: CodePointSet): boolean {
     left.length === right.length &&
     left.every(([first, last], index) => first === right[index]![0] && last === right[index]![1])
   )
+}
+
+/** Whether a set holds a code point. */
+export function includes(set: CodePointSet, code: number): boolean {
+  let low = 0
+  let high = set.length - 1
+  while (low <= high) {
+    const middle = (low + high) >> 1
+    const [first, last] = set[middle]!
+    if (code < first) high = middle - 1
+    else if (code > last) low = middle + 1
+    else return true
+  }
+  return false
 }

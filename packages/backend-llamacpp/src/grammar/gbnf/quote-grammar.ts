@@ -1,0 +1,56 @@
+import { characterRule } from '../pattern/character-rule.js'
+import { type CodePointSet, complement, union } from '../pattern/characters/code-point-set.js'
+import type { CodePointRange, GbnfWriter } from './gbnf-writer.js'
+import { GbnfReader } from './gbnf-reader.js'
+import { ElementKind } from './gbnf-rules.js'
+
+/**
+ * Takes the rules of a grammar over into another one, where its texts stand inside a JSON string: quotes
+ * and backslashes have one before them.
+ * @returns the rule that `name` has become
+ */
+export function quoteGrammar(into: GbnfWriter, from: GbnfWriter, name: string): string {
+  let number = 0
+  while (into.has(`q${number}-${name}`)) number++
+  const nameOf = (rule: string) => `q${number}-${rule}`
+  for (const [rule, body] of from.rules()) into.define(nameOf(rule), quoted(body, nameOf))
+  return nameOf(name)
+}
+
+function quoted(body: string, nameOf: (name: string) => string): string {
+  const reader = new GbnfReader(body)
+  const parts: string[] = []
+  while (!reader.isAtEnd) {
+    const start = reader.at
+    const codes: number[] = []
+    const elements: (readonly [kind: number, value: number])[] = []
+    if (reader.literal((code) => codes.push(code))) {
+      parts.push(
+        codes.length === 0 ? '""' : `(${codes.map((code) => one([[code, code]])).join(' ')})`,
+      )
+    } else if (reader.set((kind, value) => elements.push([kind, value]))) {
+      parts.push(one(setOf(elements)))
+    } else {
+      const name = reader.name()
+      if (name !== undefined) parts.push(nameOf(name))
+      else if (reader.repetition(false) !== undefined) parts.push(body.slice(start, reader.at))
+      else parts.push(body[reader.at++]!)
+    }
+  }
+  return parts.join('')
+}
+
+function setOf(elements: readonly (readonly [kind: number, value: number])[]): CodePointSet {
+  const ranges: CodePointRange[] = []
+  for (const [kind, value] of elements) {
+    const last = ranges.at(-1)
+    if (kind === ElementKind.RangeEnd && last !== undefined)
+      ranges[ranges.length - 1] = [last[0], value]
+    else ranges.push([value, value])
+  }
+  const set = union(ranges)
+  return elements[0]?.[0] === ElementKind.NotCharacter ? complement(set) : set
+}
+
+/** Every character that the grammars of JSON have can stand in a string. */
+const one = (set: CodePointSet): string => characterRule(set) ?? '""'

@@ -1,0 +1,143 @@
+import { formatPattern } from '../rules/formats.js'
+import { isMultiple } from '../rules/multiple-rule.js'
+import { canonicalJson } from './canonical-json.js'
+import { typeOf } from './facts.js'
+import type { Place, SchemaDocument } from './schema-document.js'
+import { heldProperties, type SchemaObject } from './schema-keywords.js'
+
+/** Whether a value is valid by a schema; false, too, for few that `unevaluatedProperties` allows. */
+export function isValid(document: SchemaDocument, place: Place, value: unknown): boolean {
+  const { pointer, schema } = place
+  document.budget.spend(2, pointer)
+  if (typeof schema === 'boolean') return schema
+  const checks = [isListed, hasType, combines, isNumber, isText, isList, isObject]
+  return checks.every((check) => check(document, place, schema, value))
+}
+
+type Check = (
+  document: SchemaDocument,
+  place: Place,
+  schema: SchemaObject,
+  value: unknown,
+) => boolean
+
+const isListed: Check = ({ budget }, { pointer }, schema, value) => {
+  const lists = [schema.enum, Object.hasOwn(schema, 'const') ? [schema.const] : undefined]
+  return lists.every((list) => {
+    if (list === undefined) return true
+    const text = canonicalJson(value)
+    budget.spend(list.length + (text.length >> 3), pointer)
+    return list.some((one) => one === value || canonicalJson(one) === text)
+  })
+}
+
+const hasType: Check = (_document, _place, { type }, value) => {
+  if (type === undefined) return true
+  const named: readonly string[] = typeof type === 'string' ? [type] : type
+  return named.includes(typeOf(value)) || (named.includes('integer') && Number.isInteger(value))
+}
+
+const combines: Check = (document, place, schema, value) => {
+  const holds = (...path: readonly (string | number)[]) =>
+    isValid(document, document.child(place, ...path), value)
+  const count = (keyword: 'allOf' | 'anyOf' | 'oneOf') =>
+    [...schema[keyword]!.keys()].filter((index) => holds(keyword, index)).length
+  const refers = (['$ref', '$dynamicRef'] as const).every((keyword) => {
+    const reference = schema[keyword]
+    return (
+      reference === undefined ||
+      isValid(document, document.resolve(place, reference, keyword), value)
+    )
+  })
+  if (!refers) return false
+  if (schema.allOf !== undefined && count('allOf') < schema.allOf.length) return false
+  if (schema.anyOf !== undefined && count('anyOf') === 0) return false
+  if (schema.oneOf !== undefined && count('oneOf') !== 1) return false
+  if (schema.not !== undefined && holds('not')) return false
+  if (schema.if === undefined) return true
+  const side = holds('if') ? 'then' : 'else'
+  return schema[side] === undefined || holds(side)
+}
+
+const isNumber: Check = (_document, _place, schema, value) => {
+  if (typeof value !== 'number') return true
+  const { minimum = -Infinity, maximum = Infinity, multipleOf } = schema
+  const { exclusiveMinimum = -Infinity, exclusiveMaximum = Infinity } = schema
+  if (value < minimum || value > maximum) return false
+  if (value <= exclusiveMinimum || value >= exclusiveMaximum) return false
+  return multipleOf === undefined || isMultiple(value, multipleOf)
+}
+
+const isText: Check = (document, { pointer }, schema, value) => {
+  if (typeof value !== 'string') return true
+  const { minLength = 0, maxLength = Infinity, pattern, format } = schema
+  const { length } = Array.from(value)
+  if (length < minLength || length > maxLength) return false
+  if (pattern !== undefined && !document.matches(pattern, value, `${pointer}/pattern`)) return false
+  const known = format === undefined ? undefined : formatPattern(format)
+  return known === undefined || document.matches(known, value, `${pointer}/format`)
+}
+
+const isList: Check = (document, place, schema, value) => {
+  if (!Array.isArray(value)) return true
+  const { minItems = 0, maxItems = Infinity, prefixItems = [], contains } = schema
+  if (value.length < minItems || value.length > maxItems) return false
+  if (schema.uniqueItems === true && new Set(value.map(canonicalJson)).size < value.length) {
+    return false
+  }
+  const others = (['items', 'unevaluatedItems'] as const).filter((one) => schema[one] !== undefined)
+  const isEach = value.every((item, index) =>
+    index < prefixItems.length
+      ? isValid(document, document.child(place, 'prefixItems', index), item)
+      : others.every((keyword) => isValid(document, document.child(place, keyword), item)),
+  )
+  if (!isEach || contains === undefined) return isEach
+  const { minContains = 1, maxContains = Infinity } = schema
+  const child = document.child(place, 'contains')
+  const found = value.filter((item) => isValid(document, child, item)).length
+  return found >= minContains && found <= maxContains
+}
+
+const isObject: Check = (document, place, schema, value) => {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return true
+  const members = Object.entries(value)
+  const has = (name: string) => Object.hasOwn(value, name)
+  const { required = [], minProperties = 0, maxProperties = Infinity } = schema
+  if (members.length < minProperties || members.length > maxProperties) return false
+  if (!required.every((name) => has(name))) return false
+  const asked = Object.entries(schema.dependentRequired ?? {})
+  if (asked.some(([name, others]) => has(name) && !others.every((one) => has(one)))) return false
+  const depends = Object.keys(schema.dependentSchemas ?? {}).filter((name) => has(name))
+  const isSo = (child: Place, one: unknown) => isValid(document, child, one)
+  if (!depends.every((name) => isSo(document.child(place, 'dependentSchemas', name), value))) {
+    return false
+  }
+  return members.every(
+    ([name, member]) =>
+      (schema.propertyNames === undefined || isSo(document.child(place, 'propertyNames'), name)) &&
+      memberPlaces(document, place, schema, name).every((child) => isSo(child, member)),
+  )
+}
+
+/** What holds for a property. */
+function memberPlaces(
+  document: SchemaDocument,
+  place: Place,
+  schema: SchemaObject,
+  name: string,
+): readonly Place[] {
+  const named = Object.hasOwn(schema.properties ?? {}, name)
+    ? [document.child(place, 'properties', name)]
+    : []
+  const held = Object.hasOwn(schema[heldProperties] ?? {}, name)
+    ? [document.child(place, heldProperties, name)]
+    : []
+  const patterned = Object.keys(schema.patternProperties ?? {})
+    .filter((pattern) => document.matches(pattern, name, `${place.pointer}/patternProperties`))
+    .map((pattern) => document.child(place, 'patternProperties', pattern))
+  const known = [...named, ...patterned]
+  const others = (['additionalProperties', 'unevaluatedProperties'] as const)
+    .filter((keyword) => known.length === 0 && schema[keyword] !== undefined)
+    .map((keyword) => document.child(place, keyword))
+  return [...known, ...held, ...others]
+}

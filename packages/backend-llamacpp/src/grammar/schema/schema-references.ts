@@ -1,0 +1,178 @@
+import type { JsonSchema } from '@cllm/core'
+import { refusedSchema } from '../refuse.js'
+
+type Path = readonly string[]
+
+/** A part of the schema with an address of its own. */
+interface Resource {
+  readonly uri: string
+  readonly path: Path
+  readonly pointer: string
+}
+
+/** Keywords that hold one schema or a list of them. */
+const holders = [
+  'additionalItems',
+  'additionalProperties',
+  'allOf',
+  'anyOf',
+  'contains',
+  'contentSchema',
+  'else',
+  'if',
+  'items',
+  'not',
+  'oneOf',
+  'prefixItems',
+  'propertyNames',
+  'then',
+  'unevaluatedItems',
+  'unevaluatedProperties',
+]
+/** Keywords that hold schemas by name. */
+const maps = [
+  '$defs',
+  'definitions',
+  'dependencies',
+  'dependentSchemas',
+  'patternProperties',
+  'properties',
+]
+/** What a schema without an address of its own is at. */
+const nowhere = 'schema:///'
+
+/** Where the references of a schema lead: by JSON pointers, `$id`, `$anchor` and `$dynamicAnchor`. */
+export class SchemaReferences {
+  readonly #root: JsonSchema
+  readonly #resources: Resource[] = []
+  readonly #anchors = new Map<string, Path>()
+  /** How many resources have a dynamic anchor of that name. */
+  readonly #dynamic = new Map<string, number>()
+
+  /** @param spend - called with the number of steps before they are done */
+  constructor(
+    root: JsonSchema,
+    private readonly spend: (steps: number) => void,
+  ) {
+    this.#root = root
+    this.#resources.push({ uri: nowhere, path: [], pointer: '#' })
+    this.#collect(root, [], nowhere)
+  }
+
+  /**
+   * Where a reference leads.
+   * @param pointer - of the schema that has it
+   * @throws CllmError `invalid_constraint`
+   */
+  resolve(pointer: string, reference: string, keyword: '$ref' | '$dynamicRef'): Path {
+    const at = `${pointer}/${keyword}`
+    const cut = reference.indexOf('#')
+    const address = cut < 0 ? reference : reference.slice(0, cut)
+    const fragment = cut < 0 ? '' : reference.slice(cut + 1)
+    const base = this.#resourceOf(pointer)
+    const uri = address === '' ? base.uri : addressOf(address, base.uri)
+    // a schema may have the address of the whole under two names
+    const resource =
+      address === ''
+        ? base
+        : this.#resources.findLast((one) => uri !== undefined && one.uri === uri)
+    if (resource === undefined) {
+      throw refusedSchema(at, `expected an address inside the schema, got ${reference}`)
+    }
+    if (fragment === '') return resource.path
+    if (fragment.startsWith('/')) return this.#walk(at, reference, resource, fragment)
+    const name = unescapedStep(at, fragment)
+    if (keyword === '$dynamicRef' && (this.#dynamic.get(name) ?? 0) > 1) {
+      throw refusedSchema(at, `several schemas have the $dynamicAnchor ${name}`)
+    }
+    const found = this.#anchors.get(`${resource.uri}#${name}`)
+    if (found === undefined) throw refusedSchema(at, `there is no $anchor ${name}`)
+    return found
+  }
+
+  #walk(at: string, reference: string, resource: Resource, fragment: string): Path {
+    const steps = fragment
+      .split('/')
+      .slice(1)
+      .map((step) => unescapedStep(at, step))
+    // tools that give names to schemas by $id mean pointers from the root
+    for (const from of [resource.path, []]) {
+      const path = [...from, ...steps]
+      if (this.#has(path)) return path
+    }
+    throw refusedSchema(at, `there is nothing at ${reference}`)
+  }
+
+  #has(path: Path): boolean {
+    let value: unknown = this.#root
+    for (const step of path) {
+      if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return false
+      value = (value as Readonly<Record<string, unknown>>)[step]
+    }
+    return true
+  }
+
+  #resourceOf(pointer: string): Resource {
+    return this.#resources.findLast(
+      (one) =>
+        pointer.startsWith(one.pointer) &&
+        ['', '/', '^'].includes(pointer.charAt(one.pointer.length)),
+    )!
+  }
+
+  #collect(value: unknown, path: Path, base: string): void {
+    if (typeof value !== 'object' || value === null) return
+    this.spend(1)
+    if (Array.isArray(value)) {
+      for (const [index, one] of value.entries()) this.#collect(one, [...path, String(index)], base)
+      return
+    }
+    const schema = value as Readonly<Record<string, unknown>>
+    const uri = this.#add(schema, path, base)
+    for (const keyword of holders) this.#collect(schema[keyword], [...path, keyword], uri)
+    for (const keyword of maps) {
+      const map = schema[keyword]
+      if (typeof map !== 'object' || map === null) continue
+      for (const [name, one] of Object.entries(map))
+        this.#collect(one, [...path, keyword, name], uri)
+    }
+  }
+
+  /** The address that a schema has. */
+  #add(schema: Readonly<Record<string, unknown>>, path: Path, base: string): string {
+    const { $id, $anchor, $dynamicAnchor } = schema
+    let uri = base
+    if (typeof $id === 'string' && $id.startsWith('#')) this.#anchors.set(`${base}${$id}`, path)
+    else if (typeof $id === 'string') {
+      uri = addressOf($id, base) ?? base
+      const pointer = `#${path.map((step) => `/${escapedStep(step)}`).join('')}`
+      this.#resources.push({ uri, path, pointer })
+    }
+    if (typeof $anchor === 'string') this.#anchors.set(`${uri}#${$anchor}`, path)
+    if (typeof $dynamicAnchor === 'string') {
+      this.#anchors.set(`${uri}#${$dynamicAnchor}`, path)
+      this.#dynamic.set($dynamicAnchor, (this.#dynamic.get($dynamicAnchor) ?? 0) + 1)
+    }
+    return uri
+  }
+}
+
+/** A name or index as a step of a JSON pointer in a URI fragment. */
+export function escapedStep(step: string | number): string {
+  return encodeURI(String(step).replaceAll('~', '~0').replaceAll('/', '~1')).replaceAll('#', '%23')
+}
+
+function addressOf(address: string, base: string): string | undefined {
+  if (!URL.canParse(address, base)) return undefined
+  const url = new URL(address, base)
+  url.hash = ''
+  return url.href
+}
+
+function unescapedStep(at: string, step: string): string {
+  try {
+    return decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~')
+  } catch {
+    throw refusedSchema(at, `${step} is not a part of a URI`)
+  }
+}
