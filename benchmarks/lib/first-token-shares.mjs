@@ -15,7 +15,9 @@ export const shareNames = names
 export async function firstTokenShares(server, id, ttft) {
   const response = await fetch(`${server.url}/requests/${id}`)
   if (!response.ok) return undefined
-  const { timeline } = await response.json()
+  const {
+    data: { timeline },
+  } = await response.json()
   const first = timeline.find(({ type }) => type === 'first_token')?.at_ms ?? ttft
   const before = timeline.filter(({ at_ms: at }) => at < first)
   const of = (kind) => sum(before.filter(({ type }) => type === kind).map(spanOf))

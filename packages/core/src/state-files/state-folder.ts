@@ -132,21 +132,22 @@ export class StateFolder implements StateFiles {
     try {
       return await work()
     } catch (error) {
-      this.#warn(what, error instanceof Error ? error.message : String(error))
+      this.#warn(what, error instanceof Error ? error.message : String(error), codeOf(error))
       return undefined
     }
   }
 
-  #warn(what: string, reason: string): void {
+  /** @param kind - what is the same of reasons that name a file each */
+  #warn(what: string, reason: string, kind = reason): void {
     const { folder } = this.options
-    const message = `saved states in ${folder}: ${what}: ${reason}`
+    const saying = `${what}: ${kind}`
     const now = this.clock.now()
-    const since = now - (this.#said.get(message) ?? -Infinity)
+    const since = now - (this.#said.get(saying) ?? -Infinity)
     // A clock that was set back has said nothing.
     if (since >= 0 && since < quietMs) return
     if (this.#said.size >= mostSaid) this.#said.clear()
-    this.#said.set(message, now)
-    this.logger.warn({ folder, reason }, message)
+    this.#said.set(saying, now)
+    this.logger.warn({ folder, reason }, `saved states in ${folder}: ${what}: ${reason}`)
   }
 }
 

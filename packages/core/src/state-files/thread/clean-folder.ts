@@ -33,12 +33,21 @@ export function cleanFolder(task: Omit<CleanTask, 'type'>): Kept {
     const isUnfinished = name.endsWith(unfinished)
     const oldest = now - (isUnfinished ? unfinishedMs : maxAgeMs)
     const isTooMuch = !isUnfinished && total > limitBytes
-    if (isTooMuch || usedAt < oldest) {
-      total -= size
-      rmSync(join(folder, name), { force: true })
-    } else if (!isUnfinished) names.push(name)
+    const isLeft = !isTooMuch && usedAt >= oldest
+    if (!isLeft && isRemoved(join(folder, name))) total -= size
+    else if (!isUnfinished) names.push(name)
   }
   return { names, bytes: total - more }
+}
+
+/** A folder that cannot be written to can be read all the same. */
+function isRemoved(path: string): boolean {
+  try {
+    rmSync(path, { force: true })
+    return true
+  } catch {
+    return false
+  }
 }
 
 function* seenIn(folder: string): Iterable<Seen> {
