@@ -5,19 +5,22 @@ const names = ['waits', 'slot is filled', 'own steps', 'steps of others', 'betwe
 /** The names of the shares, in their order. */
 export const shareNames = names
 
-/**
- * Where the time until a request's first token went, in milliseconds: waiting for a slot, filling that (a
- * state of what it holds is saved, one is restored or copied), steps with its prompt, steps without it while it had a
- * slot, between these, and outside of the engine.
- *
- * @param ttft as the client measured it
- */
+/** The {@link sharesOf} of a request that a server has answered; `ttft` as the client measured it. */
 export async function firstTokenShares(server, id, ttft) {
   const response = await fetch(`${server.url}/requests/${id}`)
   if (!response.ok) return undefined
   const {
     data: { timeline },
   } = await response.json()
+  return sharesOf(timeline, ttft)
+}
+
+/**
+ * Where the time until a request's first token went, in milliseconds: waiting for its turn, filling its slot (what that
+ * holds is saved, or a state restored), steps with its prompt, steps without it while it had
+ * a slot, between these, and outside of the engine.
+ */
+export function sharesOf(timeline, ttft) {
   const first = timeline.find(({ type }) => type === 'first_token')?.at_ms ?? ttft
   const before = timeline.filter(({ at_ms: at }) => at < first)
   const of = (kind) => sum(before.filter(({ type }) => type === kind).map(spanOf))

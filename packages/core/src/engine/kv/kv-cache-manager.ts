@@ -50,6 +50,7 @@ export class SlotCacheManager implements KVCacheManager {
     return this.#free
   }
 
+  /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
   lookUp(sequence: Sequence): number {
     const version = this.index.version + this.states.version
     const known = this.#found.get(sequence)

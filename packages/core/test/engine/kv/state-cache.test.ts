@@ -18,7 +18,7 @@ import {
   type TokenId,
   TouchedMemory,
 } from '@cllm/core'
-import { runUntilIdle } from '@cllm/core/testing'
+import { firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
 import {
   collect,
@@ -27,6 +27,7 @@ import {
   leftovers,
   loggerOf,
   nothingLeft,
+  policyOf,
   promptOf,
   type Rig,
   rig,
@@ -208,6 +209,36 @@ t.test('no pause beside requests that decode is longer than a share of a step', 
   await made.run(steady)
   await runUntilIdle(made.clock)
 })
+
+t.test(
+  'after a pause for states, the policy is asked again before a prompt is computed',
+  async (t) => {
+    const asked: { now: number; steps: number }[] = []
+    // Prompts first, alone: those that decode wait for them.
+    const policy = policyOf((state) => {
+      const plan = firstComeFirstServed.plan(state)
+      const decoding = new Set(
+        state.running.filter((one) => one.remainingTokens === 1).map(({ id }) => id),
+      )
+      const prompts = plan.run.filter(({ id }) => !decoding.has(id))
+      asked.push({ now: state.now, steps: made.backend.steps.length })
+      return prompts.length > 0 ? { ...plan, run: prompts } : plan
+    })
+    const made: Rig = caching({ slots: 2, policy, stateMs: () => 5 })
+    const { said } = await ask(t, made, promptOf(200, 1))
+    for (const family of [2, 3]) await ask(t, made, promptOf(200, family))
+    const steady = collect(made.client.submit(greedy(promptOf(20, 4), 300)))
+    await runUntilIdle(made.clock, made.clock.now() + 200)
+    asked.length = 0
+    t.equal((await ask(t, made, [...said, 5])).cached, 203)
+    const again = asked.filter(({ now, steps }, index) => {
+      const before = asked[index - 1]
+      return before?.steps === steps && now >= before.now + 5
+    })
+    t.ok(again.length >= 1, 'it was told of the time before the step began')
+    await made.run(steady)
+  },
+)
 
 t.test('memory and files are made ready beside the steps of others', async (t) => {
   const folder = join(t.testdir(), 'states')
