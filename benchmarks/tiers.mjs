@@ -8,6 +8,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { firstTokenShares, shareNames } from './lib/first-token-shares.mjs'
 import { randomOf, text } from './lib/prompts.mjs'
 import { pause, startServer } from './lib/servers.mjs'
 import { median, quantile, sum, table } from './lib/statistics.mjs'
@@ -77,12 +78,16 @@ async function converse(name, turn) {
   const client = async () => {
     for (let one = waiting.shift(); one !== undefined; one = waiting.shift()) {
       texts[one] += ` ${words[turn][one]}`
-      const answer = await stream(server, { prompt: texts[one], tokens: count('tokens') })
+      const id = `${turn}-${one}`
+      const answer = await stream(server, { prompt: texts[one], tokens: count('tokens'), id })
       texts[one] += answer.text
-      answers.push(answer)
+      answers.push({ ...answer, id })
     }
   }
   await Promise.all(Array.from({ length: count('clients') }, client))
+  for (const answer of server.kind === 'cllm' ? answers : []) {
+    answer.shares = await firstTokenShares(server, answer.id, answer.times[0])
+  }
   return answers
 }
 
@@ -128,8 +133,13 @@ function figures(answers) {
     itl: median(between),
     itl99: quantile(between, 0.99),
     largest: Math.max(...between),
+    shares: meanOf(answers.flatMap(({ shares = [] }) => (shares.length > 0 ? [shares] : []))),
   }
 }
+
+/** The mean of each column. */
+const meanOf = (rows) =>
+  rows[0]?.map((_, index) => sum(rows.map((row) => row[index])) / rows.length) ?? []
 
 const round = (value) => value.toFixed(1)
 function print(title, rows) {
@@ -137,7 +147,7 @@ function print(title, rows) {
   const head = ['prompt tokens', 'computed', 'of first', 'TTFT p50 (ms)', 'p95', 'of first']
   console.log(
     table([
-      [title, ...head, 'ITL p50', 'p99', 'largest'],
+      [title, ...head, 'ITL p50', 'p99', 'largest', 'p99 of first', 'largest of first'],
       ...rows.map((row) => [
         row.name,
         row.prompt,
@@ -149,7 +159,16 @@ function print(title, rows) {
         round(row.itl),
         round(row.itl99),
         round(row.largest),
+        (row.itl99 / base.itl99).toFixed(2),
+        (row.largest / base.largest).toFixed(2),
       ]),
+    ]),
+  )
+  const known = rows.filter(({ shares }) => shares.length > 0)
+  console.log(
+    table([
+      [`${title}: mean ms to a first token`, ...shareNames],
+      ...known.map(({ name, shares }) => [name, ...shares.map(round)]),
     ]),
   )
 }

@@ -56,7 +56,7 @@ const dialects = {
 
 /**
  * Sends one request and returns when each of its tokens came, in milliseconds after the sending, and
- * its last event. With `cache: false` it may not use what other requests computed.
+ * its last event. With `cache: false` it may not use what other requests computed; `id` names it.
  */
 export function stream(server, job) {
   const dialect = dialects[server.kind]
@@ -69,7 +69,7 @@ export function stream(server, job) {
     let rest = ''
     const sent = request(
       new URL(dialect.path, server.url),
-      { method: 'POST', agent: false, headers: { 'content-type': 'application/json' } },
+      { method: 'POST', agent: false, headers: headersOf(job) },
       (response) => {
         response.setEncoding('utf8')
         response.on('data', (chunk) => {
@@ -96,6 +96,11 @@ export function stream(server, job) {
     sent.end(body)
   })
 }
+
+const headersOf = ({ id }) => ({
+  'content-type': 'application/json',
+  ...(id === undefined ? {} : { 'x-request-id': id }),
+})
 
 /** Times between a stream's tokens. */
 export const gaps = ({ times }) => times.slice(1).map((time, index) => time - times[index])

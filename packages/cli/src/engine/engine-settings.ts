@@ -44,6 +44,8 @@ export interface CacheSettings {
   readonly disk?: StateFolderOptions
   /** Folder of the files that clients name. */
   readonly slotFolder?: string
+  /** What files are encrypted with; default: they are not. */
+  readonly key?: string
 }
 
 /** Changes the log level of a running engine's process. */

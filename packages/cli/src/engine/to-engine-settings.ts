@@ -65,12 +65,13 @@ export function toSupervisorOptions({ engine }: CllmConfig): Partial<SupervisorO
 }
 
 function toCacheSettings({ cache }: CllmConfig): CacheSettings {
-  const { ram, disk: folder, disk_size: size, disk_age: days, slot_save_path: saved } = cache
+  const { ram, disk: folder, disk_size: size, disk_age: days, slot_save_path: saved, key } = cache
   const limits = { limitBytes: size * 2 ** 20, maxAgeMs: days * 24 * 3_600_000 }
   return {
     ram,
     ...(folder === null ? {} : { disk: { folder, ...limits } }),
     ...(saved === null ? {} : { slotFolder: saved }),
+    ...(key === null ? {} : { key }),
   }
 }
 

@@ -23,7 +23,7 @@ export function toNativeOptions(engine: EngineConfig) {
     native: engine.native,
     poll: engine.poll,
     kvUnified: engine.kv_unified,
-    kvTokens: engine.kv_tokens,
+    kvTokens: engine.kv_tokens === 'auto' ? null : engine.kv_tokens,
     ubatchSize: engine.ubatch_size,
     pooling: engine.pooling,
     rope: Object.keys(rope).length > 0 ? rope : null,

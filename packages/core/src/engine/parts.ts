@@ -97,6 +97,8 @@ export interface KVCacheManager {
    * one. Default: it can.
    */
   prepare?(sequence: Sequence): boolean
+  /** A sequence waits for a slot from now on. */
+  onWaiting?(sequence: Sequence): void
   /** Gives the sequence a free slot, with as much of its prefix as can be had without computing. */
   acquire(sequence: Sequence): Promise<void>
   /** The sequence has computed more of its tokens. */

@@ -1,5 +1,6 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../contracts/model/backend.js'
+import type { Clock } from '../contracts/clock.js'
 import type { Plan, SchedulerState } from '../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
@@ -10,6 +11,9 @@ import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
 import { partsOf, type StepPart, tokensOf } from './run-step.js'
 import { Speculator } from './speculation/speculator.js'
+
+/** Admissions that took longer than this are a pause for requests that decode. */
+const pauseMs = 2
 
 /** What is to be computed next. */
 export interface PlannedStep {
@@ -26,6 +30,7 @@ export interface PlannedStep {
 export class StepPlanner {
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(KvPool) private readonly pool: KvPool,
@@ -36,9 +41,15 @@ export class StepPlanner {
 
   /** The next step. Throws `policy_failed`. */
   async next(now: number): Promise<PlannedStep> {
-    const plan = this.#plan(now)
+    let plan = this.#plan(now)
     const visible = this.table.waiting.size
     await this.#apply(plan, now)
+    const later = this.clock.now()
+    // What saving and restoring slots took, a prompt's chunk is not to add to: the policy is asked anew.
+    if (later - now > pauseMs && this.#leavesOut(plan)) {
+      plan = this.#plan(later)
+      await this.#apply(plan, later)
+    }
     if (this.speculator.takesTime) await this.speculator.guess(plan, this.table.running)
     let parts = this.#partsOf(plan)
     if (parts.length === 0) {
@@ -62,6 +73,12 @@ export class StepPlanner {
     const plan = this.speculator.complete(this.policy.plan(state, waiting, running), running)
     this.observers.onPlan(plan, { ...state, running: running.list })
     return plan
+  }
+
+  /** Whether requests that decode are not in the step. */
+  #leavesOut({ run }: Plan): boolean {
+    const ids = new Set(run.map(({ id }) => id))
+    return this.table.running.list.some(({ id, state }) => state === 'decoding' && !ids.has(id))
   }
 
   #partsOf(plan: Plan): readonly StepPart[] {

@@ -4,33 +4,48 @@ import { join } from 'node:path'
 import type { SlotFiles } from '../contracts/engine/slot-files.js'
 import type { StateHead } from '../contracts/engine/state-files.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { readStateFile, writeStateFile } from './state-file.js'
+import { readStateFile, readStateHead, secretOf, writeStateFile } from './state-file.js'
 
 /** Letters, digits and `_ . -` only, so that no name leads out of the folder. */
 const allowed = /^(?!\.)[\w.-]{1,200}$/
 
 /** Files of slots in a folder; only their owner can read them. */
 export class SlotFolder implements SlotFiles {
-  constructor(private readonly folder: string) {}
+  readonly #secret: Uint8Array | undefined
+
+  /** @param key - what they are encrypted with; default: they are not */
+  constructor(
+    private readonly folder: string,
+    key?: string,
+  ) {
+    this.#secret = secretOf(key)
+  }
 
   async write(filename: string, head: StateHead, data: Uint8Array): Promise<number> {
     const path = this.#path(filename)
     const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`
-    await mkdir(this.folder, { recursive: true, mode: 0o700 })
-    return await writeStateFile(path, temporary, head, data)
+    try {
+      await mkdir(this.folder, { recursive: true, mode: 0o700 })
+      return await writeStateFile(path, temporary, head, data, this.#secret)
+    } catch (cause) {
+      const message = `${filename} cannot be written in ${this.folder}: ${reasonOf(cause)}`
+      throw new CllmError('backend_failed', message, { cause })
+    }
   }
 
   async read(filename: string) {
     const path = this.#path(filename)
     try {
       const { size: bytes } = await stat(path)
-      const allocate = (length: number) => new Uint8Array(new SharedArrayBuffer(length))
-      const { data, key, scope, partial, tokens } = await readStateFile(path, allocate)
-      return { head: { key, scope, partial, tokens }, data, bytes }
+      const { bytes: length, ...head } = await readStateHead(path, this.#secret)
+      const data = new Uint8Array(new SharedArrayBuffer(length))
+      await readStateFile(path, data, this.#secret)
+      return { head, data, bytes }
     } catch (cause) {
-      const reason = cause instanceof Error ? cause.message : String(cause)
       const isMissing = (cause as NodeJS.ErrnoException).code === 'ENOENT'
-      throw refused(`${filename} ${isMissing ? 'does not exist' : `cannot be used: ${reason}`}`)
+      throw refused(
+        `${filename} ${isMissing ? 'does not exist' : `cannot be used: ${reasonOf(cause)}`}`,
+      )
     }
   }
 
@@ -39,6 +54,9 @@ export class SlotFolder implements SlotFiles {
     throw refused('filename: expected up to 200 letters, digits, _ . and -, with no . in front')
   }
 }
+
+const reasonOf = (cause: unknown): string =>
+  cause instanceof Error ? cause.message : String(cause)
 
 const refused = (message: string): CllmError =>
   new CllmError('invalid_request', message, { details: { field: 'filename' } })

@@ -1,118 +1,64 @@
-import { type FileHandle, open } from 'node:fs/promises'
-import { crc32 } from 'node:zlib'
+import { createHash, createHmac, scryptSync } from 'node:crypto'
 import type { StateHead } from '../contracts/engine/state-files.js'
-import { sumBytes } from './thread/run-task.js'
+import { sizeOf } from './thread/state-bytes.js'
+import { type ReadHead, writeHead } from './thread/state-format.js'
 import { readThread, writeThread } from './thread/state-thread.js'
 
-/** What a file begins with: our name and the version of the format. */
-const magic = Buffer.from('CLLMST01')
-const numberBytes = 4
-/** A longer list of fields is none of ours. */
-const longestFields = 65_536
-
-/** A file's head, and where the state begins in it. */
-export interface ReadHead extends StateHead {
-  readonly bytes: number
-  readonly start: number
-}
-
-interface Fields {
-  readonly key: string
-  readonly scope: string
-  readonly partial: boolean
-  readonly tokens: number
-  readonly bytes: number
+/** The bytes that files are encrypted with, from words: 32. */
+export function secretOf(words: string | undefined): Uint8Array | undefined {
+  return words === undefined ? undefined : scryptSync(words, 'saved states of cllm', 32)
 }
 
 /**
- * Writes a state: the magic, the length of the fields, the fields as JSON, the tokens, the state, and
- * the CRC-32 of all that. The file is there whole or not at all, and only its owner can read it.
+ * Writes a state as `bytesOf` says. The file is there whole or not at all, and only its owner can read it.
  * Returns its bytes.
  *
  * @param temporary - a name beside it that nobody else uses
+ * @param secret - 32 bytes; default: it is not encrypted
  */
 export async function writeStateFile(
   path: string,
   temporary: string,
   head: StateHead,
   data: Uint8Array,
+  secret?: Uint8Array,
 ): Promise<number> {
-  const { key, scope, partial, tokens } = head
-  const fields: Fields = { key, scope, partial, tokens: tokens.length, bytes: data.byteLength }
-  const text = Buffer.from(JSON.stringify(fields))
-  const length = Buffer.alloc(numberBytes)
-  length.writeUInt32LE(text.byteLength)
-  const ids = Buffer.alloc(numberBytes * tokens.length)
-  for (const [index, token] of tokens.entries()) ids.writeInt32LE(token, numberBytes * index)
-  const before = Buffer.concat([magic, length, text, ids])
-  await writeThread.run({ type: 'write', path, temporary, head: before, data })
-  return before.byteLength + data.byteLength + sumBytes
+  const before = writeHead(head, data.byteLength)
+  await writeThread.run({ type: 'write', path, temporary, head: before, data, secret })
+  return sizeOf(before.byteLength, data.byteLength, secret !== undefined)
 }
 
 /**
  * Reads all but the state.
  * @throws Error that says why it is no whole state
  */
-export async function readStateHead(path: string): Promise<ReadHead> {
-  const { head } = await openHead(path)
-  return head
+export async function readStateHead(path: string, secret?: Uint8Array): Promise<ReadHead> {
+  return await readThread.run({ type: 'read', path, secret })
 }
 
 /**
- * Reads a whole file and checks it.
- *
- * @param allocate - gives memory for the state, which need not be copied if it is shared
- * @throws Error that says why it is no whole state
+ * Reads a whole file into this memory and checks it.
+ * @throws Error that says why it is no whole state of this length
  */
 export async function readStateFile(
   path: string,
-  allocate: (bytes: number) => Uint8Array | undefined,
-): Promise<ReadHead & { readonly data: Uint8Array }> {
-  const { head, before } = await openHead(path)
-  const { bytes, start } = head
-  const data = allocate(bytes)?.subarray(0, bytes)
-  if (data === undefined) throw new Error('there is no memory for it')
+  data: Uint8Array,
+  secret?: Uint8Array,
+): Promise<ReadHead> {
   const isShared = data.buffer instanceof SharedArrayBuffer
-  const shared = isShared ? data : new Uint8Array(new SharedArrayBuffer(bytes))
-  await readThread.run({ type: 'read', path, start, sum: crc32(before), data: shared })
+  const shared = isShared ? data : new Uint8Array(new SharedArrayBuffer(data.byteLength))
+  const head = await readThread.run({ type: 'read', path, data: shared, secret })
   if (!isShared) data.set(shared)
-  return { ...head, data }
+  return head
 }
 
-async function openHead(path: string): Promise<{ head: ReadHead; before: Buffer }> {
-  const file = await open(path, 'r')
-  try {
-    return await readHead(file)
-  } finally {
-    await file.close()
-  }
-}
-
-async function readHead(file: FileHandle): Promise<{ head: ReadHead; before: Buffer }> {
-  const opening = Buffer.alloc(magic.byteLength + numberBytes)
-  await readFully(file, opening, 0)
-  if (!opening.subarray(0, magic.byteLength).equals(magic)) throw new Error('it is no state')
-  const length = opening.readUInt32LE(magic.byteLength)
-  if (length > longestFields) throw new Error('its head is too long')
-  const text = Buffer.alloc(length)
-  await readFully(file, text, opening.byteLength)
-  const { key, scope, partial, tokens: count, bytes } = JSON.parse(text.toString()) as Fields
-  const at = opening.byteLength + length
-  const { size } = await file.stat()
-  if (size !== at + numberBytes * count + bytes + sumBytes) throw new Error('it is cut short')
-  const ids = Buffer.alloc(numberBytes * count)
-  await readFully(file, ids, at)
-  const tokens = Array.from({ length: count }, (_, index) => ids.readInt32LE(numberBytes * index))
-  const start = at + ids.byteLength
-  const head = { key, scope, partial, tokens, bytes, start }
-  return { head, before: Buffer.concat([opening, text, ids]) }
-}
-
-async function readFully(file: FileHandle, into: Uint8Array, position: number): Promise<void> {
-  let done = 0
-  while (done < into.byteLength) {
-    const { bytesRead } = await file.read(into, done, into.byteLength - done, position + done)
-    if (bytesRead === 0) throw new Error('it is cut short')
-    done += bytesRead
-  }
+/** A name that follows from all that makes a state what it is; with a secret, nobody else can guess it. */
+export function stateNameOf(
+  { key, scope, partial, tokens }: StateHead,
+  secret?: Uint8Array,
+): string {
+  const hash = secret === undefined ? createHash('sha256') : createHmac('sha256', secret)
+  hash.update(JSON.stringify([key, scope, partial]))
+  hash.update(Int32Array.from(tokens))
+  return hash.digest('hex').slice(0, 40)
 }

@@ -1,15 +1,18 @@
-import { createHash, randomBytes } from 'node:crypto'
-import { chmod, mkdir, readdir, rm, stat, utimes } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import { mkdir, rm, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../contracts/clock.js'
 import type { StateFile, StateFiles, StateHead } from '../contracts/engine/state-files.js'
 import type { Logger } from '../contracts/logger.js'
-import { readStateFile, readStateHead, writeStateFile } from './state-file.js'
+import { readStateFile, secretOf, stateNameOf, writeStateFile } from './state-file.js'
+import { ending, unfinished } from './thread/clean-folder.js'
+import type { ListProblem } from './thread/state-task.js'
+import { readThread, writeThread } from './thread/state-thread.js'
 
-const ending = '.state'
-const unfinished = '.tmp'
-/** What a writer that died has left is removed after this long. */
-const unfinishedMs = 3_600_000
+/** The same is said again after this long at the earliest. */
+const quietMs = 60_000
+/** So many different ones are remembered. */
+const mostSaid = 100
 
 /** Options of {@link StateFolder}. */
 export interface StateFolderOptions {
@@ -18,21 +21,20 @@ export interface StateFolderOptions {
   readonly limitBytes: number
   /** A file that nobody used for this long is removed; default: never. */
   readonly maxAgeMs?: number
-}
-
-interface Seen {
-  readonly name: string
-  readonly size: number
-  readonly usedAt: number
+  /** What the files are encrypted with; those of another key are ignored. Default: they are not. */
+  readonly key?: string
 }
 
 /**
  * States in a folder, a file each, that only its owner can read. Several processes may use one folder:
  * a file is written beside its place and then renamed, its name follows from what is in it, and one that
- * is gone is as good as never written.
+ * is gone is as good as never written. All but a few short calls is done on threads of their own.
  */
 export class StateFolder implements StateFiles {
   readonly limitBytes: number
+  readonly #secret: Uint8Array | undefined
+  /** When what was said last. */
+  readonly #said = new Map<string, number>()
 
   /** @param clock that of the file times: milliseconds since the epoch */
   constructor(
@@ -41,41 +43,54 @@ export class StateFolder implements StateFiles {
     private readonly logger: Logger,
   ) {
     this.limitBytes = options.limitBytes
+    this.#secret = secretOf(options.key)
   }
 
   async list(key: string): Promise<StateFile[]> {
-    const found: StateFile[] = []
-    await this.#attempt('cannot be read', async () => {
+    const listed = await this.#attempt('cannot be read', async () => {
       await this.#prepare()
-      for (const { name } of await this.#clean()) {
-        await this.#attempt(`${name} is ignored`, async () => {
-          const head = await readStateHead(this.#path(name))
-          if (head.key === key) found.push({ ...head, name })
-        })
-      }
+      const task = { type: 'list', key, secret: this.#secret, ...this.#limits(0) } as const
+      return await readThread.run(task)
     })
-    return found
+    for (const problem of listed?.problems ?? []) this.#warn(whatOf(problem), problem.reason)
+    return [...(listed?.files ?? [])]
   }
 
   async read(
     file: StateFile,
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined> {
+    const data = allocate(file.bytes)?.subarray(0, file.bytes)
+    if (data === undefined) return undefined
     return await this.#attempt(`${file.name} is ignored`, async () => {
-      const { data, ...head } = await readStateFile(this.#path(file.name), allocate)
-      if (nameOf(head) !== file.name) throw new Error('it holds other tokens than it is named for')
-      return data
+      try {
+        const head = await readStateFile(this.#path(file.name), data, this.#secret)
+        if (this.#nameOf(head) === file.name) return data
+      } catch (error) {
+        // Another process has removed it.
+        if (codeOf(error) === 'ENOENT') return undefined
+        throw error
+      }
+      throw new Error('it holds other tokens than it is named for')
     })
   }
 
   async write(head: StateHead, data: Uint8Array): Promise<StateFile | undefined> {
     if (data.byteLength > this.limitBytes) return undefined
-    const name = nameOf(head)
+    const name = this.#nameOf(head)
     return await this.#attempt('cannot be written to', async () => {
       await this.#prepare()
-      await this.#clean(data.byteLength)
-      const temporary = this.#path(`${name}.${randomBytes(6).toString('hex')}${unfinished}`)
-      await writeStateFile(this.#path(name), temporary, head, data)
+      const bytes = await writeThread.run({ type: 'clean', ...this.#limits(data.byteLength) })
+      try {
+        await this.#write(name, head, data)
+      } catch (error) {
+        // A full disk is a limit, too: others go for this one, the longest unused first.
+        if (codeOf(error) !== 'ENOSPC' || bytes < data.byteLength) throw error
+        const limits = this.#limits(data.byteLength)
+        await writeThread.run({ type: 'clean', ...limits, limitBytes: bytes })
+        this.#warn('those longest unused are removed', 'the disk is full')
+        await this.#write(name, head, data)
+      }
       return { ...head, name, bytes: data.byteLength }
     })
   }
@@ -90,62 +105,53 @@ export class StateFolder implements StateFiles {
     await rm(this.#path(name), { force: true }).catch(() => {})
   }
 
+  async #write(name: string, head: StateHead, data: Uint8Array): Promise<void> {
+    const temporary = this.#path(`${name}.${randomBytes(6).toString('hex')}${unfinished}`)
+    await writeStateFile(this.#path(name), temporary, head, data, this.#secret)
+  }
+
+  #nameOf(head: StateHead): string {
+    return `${stateNameOf(head, this.#secret)}${ending}`
+  }
+
   #path(name: string): string {
     return join(this.options.folder, name)
   }
 
+  #limits(more: number) {
+    const { folder, limitBytes, maxAgeMs = Infinity } = this.options
+    return { folder, limitBytes, maxAgeMs, more, now: this.clock.now() }
+  }
+
+  /** A folder that is there already keeps its rights: it may be one of the user's. */
   async #prepare(): Promise<void> {
     await mkdir(this.options.folder, { recursive: true, mode: 0o700 })
-    await chmod(this.options.folder, 0o700)
-  }
-
-  /** Removes what is too old or too much with `more` bytes, and returns the others, the latest used last. */
-  async #clean(more = 0): Promise<Seen[]> {
-    const now = this.clock.now()
-    const { maxAgeMs = Infinity } = this.options
-    const seen = (await this.#seen()).toSorted((a, b) => a.usedAt - b.usedAt)
-    let total = seen.reduce((sum, { size }) => sum + size, more)
-    const kept: Seen[] = []
-    for (const file of seen) {
-      const isUnfinished = file.name.endsWith(unfinished)
-      const oldest = now - (isUnfinished ? unfinishedMs : maxAgeMs)
-      const isTooMuch = !isUnfinished && total > this.limitBytes
-      if (isTooMuch || file.usedAt < oldest) {
-        total -= file.size
-        await rm(this.#path(file.name), { force: true })
-      } else if (!isUnfinished) kept.push(file)
-    }
-    return kept
-  }
-
-  /** Our files; others in the folder stay as they are. */
-  async #seen(): Promise<Seen[]> {
-    const names = await readdir(this.options.folder)
-    const own = names.filter((name) => /^[0-9a-f]{40}\.state(\.[0-9a-f]{12}\.tmp)?$/.test(name))
-    const all = own.map(async (name) => {
-      const found = await stat(this.#path(name)).catch(() => undefined)
-      return found?.isFile() === true ? [{ name, size: found.size, usedAt: found.mtimeMs }] : []
-    })
-    return (await Promise.all(all)).flat()
   }
 
   async #attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
     try {
       return await work()
     } catch (error) {
-      const { folder } = this.options
-      // Another process has removed it.
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-      const reason = error instanceof Error ? error.message : String(error)
-      this.logger.warn({ folder, reason }, `saved states in ${folder}: ${what}: ${reason}`)
+      this.#warn(what, error instanceof Error ? error.message : String(error), codeOf(error))
       return undefined
     }
   }
+
+  /** @param kind - what is the same of reasons that name a file each */
+  #warn(what: string, reason: string, kind = reason): void {
+    const { folder } = this.options
+    const saying = `${what}: ${kind}`
+    const now = this.clock.now()
+    const since = now - (this.#said.get(saying) ?? -Infinity)
+    // A clock that was set back has said nothing.
+    if (since >= 0 && since < quietMs) return
+    if (this.#said.size >= mostSaid) this.#said.clear()
+    this.#said.set(saying, now)
+    this.logger.warn({ folder, reason }, `saved states in ${folder}: ${what}: ${reason}`)
+  }
 }
 
-/** Follows from all that makes a state what it is. */
-function nameOf({ key, scope, partial, tokens }: StateHead): string {
-  const hash = createHash('sha256').update(JSON.stringify([key, scope, partial]))
-  hash.update(Int32Array.from(tokens))
-  return `${hash.digest('hex').slice(0, 40)}${ending}`
-}
+const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException).code
+
+const whatOf = ({ count, name }: ListProblem): string =>
+  count === 1 ? `${name} is ignored` : `${count} files are ignored, such as ${name}`

@@ -1,6 +1,6 @@
 import { folderOption } from './folder-option.js'
 import { option } from './option.js'
-import { integer, orAuto } from './value-format.js'
+import { emptyToNone, integer, orAuto, orNone, text } from './value-format.js'
 
 /** The options for what slots held and others may want again: the branch `cache` of the schema. */
 export const cacheOptions = {
@@ -33,6 +33,18 @@ export const cacheOptions = {
     format: integer({ minimum: 1 }),
     arg: 'cache-disk-age',
     placeholder: 'DAYS',
+  }),
+  key: option<string | null>({
+    doc:
+      'What the files of `disk` and `slot_save_path` are encrypted with (AES-256-GCM), such as the output of ' +
+      '`openssl rand -hex 32`; those of another key are ignored. Prefer the variable: other users of the ' +
+      'machine can see flags. By default, nothing is encrypted.',
+    default: null,
+    format: orNone(text('a key')),
+    arg: 'cache-key',
+    placeholder: 'KEY',
+    normalize: emptyToNone,
+    isSecret: true,
   }),
   slot_save_path: folderOption({
     doc:

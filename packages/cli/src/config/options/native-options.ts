@@ -1,6 +1,6 @@
 import { adapters, resolveAdapters } from '../adapters.js'
 import { option } from './option.js'
-import { decimal, integer, oneOf, orNone, someTexts, toggle } from './value-format.js'
+import { decimal, integer, oneOf, orAuto, orNone, someTexts, toggle } from './value-format.js'
 
 /** How llama.cpp is reached and what only its C API knows, under `engine`. */
 export const nativeOptions = {
@@ -65,14 +65,16 @@ export const nativeOptions = {
     arg: 'kv-unified',
     placeholder: 'auto|on|off',
   }),
-  kv_tokens: option({
+  kv_tokens: option<number | 'auto'>({
     doc:
       'Tokens that all slots hold together, in one pool: each request takes what it needs, up to the ' +
-      'context size. By default each slot has cells for a whole context.',
-    default: null,
-    format: orNone(integer({ minimum: 1 })),
+      'context size. `auto`: each slot has cells for a whole context, which is never slower, where the ' +
+      'memory suffices for that; otherwise a pool of what fits.',
+    default: 'auto',
+    format: orAuto(integer({ minimum: 1 })),
     arg: 'kv-tokens',
     placeholder: 'TOKENS',
+    normalize: (value) => value ?? 'auto',
   }),
   poll: option({
     doc: 'How long compute threads poll for the next pass before they sleep, 0 to 100.',

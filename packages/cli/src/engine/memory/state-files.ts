@@ -1,4 +1,5 @@
 import {
+  defined,
   type EngineParts,
   type Logger,
   SlotFolder,
@@ -10,12 +11,14 @@ import type { CacheSettings } from '../engine-settings.js'
 
 /** The memory of an engine's cache, and its files where there are to be any. */
 export function stateFilesOf(
-  { disk, slotFolder }: CacheSettings,
+  { disk, slotFolder, key }: CacheSettings,
   logger: Logger,
 ): Pick<EngineParts, 'stateFiles' | 'slotFiles' | 'stateMemory'> {
   return {
     stateMemory: new TouchedMemory(),
-    ...(disk === undefined ? {} : { stateFiles: new StateFolder(disk, systemClock, logger) }),
-    ...(slotFolder === undefined ? {} : { slotFiles: new SlotFolder(slotFolder) }),
+    ...(disk === undefined
+      ? {}
+      : { stateFiles: new StateFolder({ ...disk, ...defined({ key }) }, systemClock, logger) }),
+    ...(slotFolder === undefined ? {} : { slotFiles: new SlotFolder(slotFolder, key) }),
   }
 }

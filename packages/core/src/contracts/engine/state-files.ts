@@ -26,7 +26,10 @@ export interface StateFiles {
   readonly limitBytes: number
   /** The states with this key, the latest used last. */
   list(key: string): Promise<StateFile[]>
-  /** The bytes of a state as they were written, in memory that `allocate` gives; or undefined. */
+  /**
+   * The bytes of a state as they were written, in memory that `allocate` gives; or undefined. Where that
+   * gives none, nothing is wrong with the file.
+   */
   read(
     file: StateFile,
     allocate: (bytes: number) => Uint8Array | undefined,

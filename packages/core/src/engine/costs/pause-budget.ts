@@ -2,6 +2,8 @@
 const saveShare = 0.2
 /** Restoring stands in for computing a part of a prompt, which takes a step of its own. */
 const loadShare = 0.8
+/** One pause of this share of what computing would take is better than all the chunks of that. */
+const insteadShare = 0.1
 /** The longest step counts for less with each later one. */
 const memory = 0.995
 
@@ -29,8 +31,9 @@ export class PauseBudget {
     return this.#spentMs + ms <= saveShare * this.#longestMs
   }
 
-  /** Whether there is time to restore something. */
-  canLoad(ms: number): boolean {
-    return this.#spentMs + ms <= loadShare * this.#longestMs
+  /** Whether there is time to restore something, instead of computing it for so long. */
+  canLoad(ms: number, insteadMs: number): boolean {
+    const longest = Math.max(loadShare * this.#longestMs, insteadShare * insteadMs)
+    return this.#spentMs + ms <= longest
   }
 }

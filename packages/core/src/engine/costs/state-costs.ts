@@ -3,6 +3,8 @@ import { LinearFit } from './linear-fit.js'
 const megabyte = 1e6
 /** A call takes as long as this many bytes take. */
 const callBytes = 250_000
+/** So does what a file takes besides: a thread is told of it, and it is opened. */
+const openBytes = 2_000_000
 /** Milliseconds of a megabyte, before any was saved or restored, or read from a file. */
 const guessedMs = 0.4
 const guessedFileMs = 1
@@ -23,7 +25,7 @@ const sizePrior = [0.001, 0.03]
 export class StateCosts {
   readonly #save = new MedianRate()
   readonly #load = new MedianRate()
-  readonly #read = new MedianRate(guessedFileMs)
+  readonly #read = new MedianRate(guessedFileMs, openBytes)
   readonly #size = new LinearFit({ prior: sizePrior, memory: 0.9, outlier: 3 })
   #trust = 1
 
@@ -74,17 +76,20 @@ class MedianRate {
   readonly #rates: number[]
   #median: number
 
-  constructor(guess = guessedMs) {
+  constructor(
+    guess = guessedMs,
+    private readonly fixedBytes = callBytes,
+  ) {
     this.#median = guess / megabyte
     this.#rates = Array.from({ length: guesses }, () => this.#median)
   }
 
   predict(bytes: number): number {
-    return this.#median * (bytes + callBytes)
+    return this.#median * (bytes + this.fixedBytes)
   }
 
   observe(bytes: number, ms: number): void {
-    this.#rates.push(ms / (bytes + callBytes))
+    this.#rates.push(ms / (bytes + this.fixedBytes))
     if (this.#rates.length > remembered) this.#rates.shift()
     const sorted = this.#rates.toSorted((a, b) => a - b)
     this.#median = sorted[Math.floor((sorted.length - 1) / 2)] ?? this.#median

@@ -53,7 +53,7 @@ export function chooseSlot(
     const copyMs =
       slot === source ? 0 : checkpoint === undefined ? costs.copyMs : states.copyMs(source)
     const cutMs = checkpoint === undefined ? 0 : costs.states.loadMs(checkpoint.bytes)
-    const lossMs = states.lossMs(slot, own, wanted)
+    const lossMs = states.worth.lossMs(slot, own, wanted)
     const loadMs = found === undefined ? 0 : states.loadMs(found)
     const placeMs = backend.layoutMs?.([...used, slot.id]) ?? 0
     const steps = (sequence.maxTokens - sequence.generatedTokens) / 2

@@ -81,9 +81,17 @@ export class SlotCacheManager implements KVCacheManager {
    */
   prepare(sequence: Sequence): boolean {
     const { states } = this
-    if (!states.isOn || !this.#isAnyDecoding) return true
+    // Without a step beside which it could be done, it is waited for.
+    if (!states.isOn || this.#free === this.slots.length) return true
     const choice = this.#choose(sequence)
+    if (!this.#isAnyDecoding) return !states.isBeingRead(choice.found)
     return states.isReady(sequence, choice.slot, keptBy(choice), choice.found)
+  }
+
+  /** A request waits from now on: what is in a file for it is read meanwhile. */
+  onWaiting(sequence: Sequence): void {
+    const held = () => Math.max(this.index.idle(sequence), this.index.running(sequence))
+    this.states.readAhead(sequence, held, this.slots.length)
   }
 
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
@@ -111,7 +119,7 @@ export class SlotCacheManager implements KVCacheManager {
       throw error
     }
     if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
-    if (states.isOn) sequence.origin = originOf(choice, sequence, known, states.cutsAnywhere)
+    if (states.isOn) sequence.origin = originOf(choice, sequence, known, states)
     if (sequence.computedTokens === 0) states.onMiss()
     costs.onReuse(sequence.computedTokens / sequence.tokens.length)
     this.checkpoints.plan(sequence, known)
@@ -250,8 +258,7 @@ export class SlotCacheManager implements KVCacheManager {
     const { slot, source, shared, found, checkpoint } = choice
     const { transfer } = this.states
     if (found !== undefined) {
-      const ms = this.states.loadMs(found)
-      const isInTime = !this.#isAnyDecoding || this.costs.pauses.canLoad(ms)
+      const isInTime = !this.#isAnyDecoding || this.states.canLoad(found)
       const length = isInTime ? await this.states.load(slot, sequence, found) : 0
       if (length > 0) return this.backend.truncate(slot.id, found.shared)
     } else if (checkpoint !== undefined) {

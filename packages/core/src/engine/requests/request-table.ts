@@ -75,6 +75,7 @@ export class RequestTable {
     this.#expiry.add(sequence)
     this.observers.onQueued(sequence, sequence.arrival)
     this.sharing.onWaiting(sequence, now)
+    this.kv.onWaiting?.(sequence)
   }
 
   /**

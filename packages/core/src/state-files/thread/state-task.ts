@@ -1,5 +1,13 @@
-/** Writes a file beside its place, ends it with the CRC-32 of all before, and renames it. */
-export interface WriteTask {
+import type { StateFile } from '../../contracts/engine/state-files.js'
+import type { ReadHead } from './state-format.js'
+
+/** What may be needed to understand a file: 32 bytes. */
+interface Secret {
+  readonly secret?: Uint8Array | undefined
+}
+
+/** Writes a file beside its place, and renames it. */
+export interface WriteTask extends Secret {
   readonly type: 'write'
   readonly path: string
   /** A name beside it that nobody else uses. */
@@ -10,15 +18,31 @@ export interface WriteTask {
   readonly data: Uint8Array
 }
 
-/** Reads the data of a file into shared memory and compares the checksum behind it. */
-export interface ReadTask {
+/** Reads the head of a file, and its state into shared memory of its length. */
+export interface ReadTask extends Secret {
   readonly type: 'read'
   readonly path: string
-  /** Where the data begins. */
-  readonly start: number
-  /** The CRC-32 of what comes before. */
-  readonly sum: number
-  readonly data: Uint8Array
+  /** Default: only the head is read. */
+  readonly data?: Uint8Array
+}
+
+/** Reads the heads of all files of a folder that are left when those too old or too much are removed. */
+export interface ListTask extends Secret, Omit<CleanTask, 'type'> {
+  readonly type: 'list'
+  /** Those of others are left out. */
+  readonly key: string
+}
+
+/** Removes what is too old or too much from a folder. */
+export interface CleanTask {
+  readonly type: 'clean'
+  readonly folder: string
+  /** Milliseconds since the epoch. */
+  readonly now: number
+  readonly limitBytes: number
+  /** Bytes of a file that is to come. */
+  readonly more: number
+  readonly maxAgeMs: number
 }
 
 /** Writes to each page of new memory, so that the operating system finds and clears it now. */
@@ -28,10 +52,37 @@ export interface TouchTask {
 }
 
 /** What a {@link StateThread} does. */
-export type StateTask = WriteTask | ReadTask | TouchTask
+export type StateTask = WriteTask | ReadTask | ListTask | CleanTask | TouchTask
+
+/** What a folder holds. */
+export interface Listed {
+  /** The latest used last. */
+  readonly files: readonly StateFile[]
+  /** Why others are none, and how many for each reason. */
+  readonly problems: readonly ListProblem[]
+}
+
+/** Files that cannot be used. */
+export interface ListProblem {
+  readonly reason: string
+  readonly count: number
+  /** One of them. */
+  readonly name: string
+}
+
+/** What comes of a task. */
+export type StateResult<Task extends StateTask> = Task extends ReadTask
+  ? ReadHead
+  : Task extends ListTask
+    ? Listed
+    : Task extends CleanTask
+      ? number
+      : void
 
 /** How a task ended. */
 export interface StateReply {
+  /** What came of it. */
+  readonly result?: unknown
   /** Why it failed; undefined: it did not. */
   readonly problem?: string
   /** The operating system's name of the failure. */

@@ -18,7 +18,7 @@ if (platform() === 'linux' && niceness > 0) {
 parentPort?.on('message', (task: StateTask) => {
   let reply: StateReply = {}
   try {
-    runTask(task)
+    reply = { result: runTask(task) }
   } catch (error) {
     const { message, code } = error as NodeJS.ErrnoException
     reply = { problem: message, code }

@@ -1,8 +1,8 @@
 import { Worker } from 'node:worker_threads'
-import type { StateReply, StateTask } from './state-task.js'
+import type { StateReply, StateResult, StateTask } from './state-task.js'
 
 interface Pending {
-  readonly resolve: () => void
+  readonly resolve: (result: unknown) => void
   readonly reject: (error: Error) => void
 }
 
@@ -22,14 +22,15 @@ export class StateThread {
    * Does a task.
    * @throws Error that says why it failed
    */
-  async run(task: StateTask): Promise<void> {
+  async run<Task extends StateTask>(task: Task): Promise<StateResult<Task>> {
     this.#worker ??= this.#start()
     const worker = this.#worker
-    await new Promise<void>((resolve, reject) => {
+    const result = await new Promise<unknown>((resolve, reject) => {
       this.#pending.push({ resolve, reject })
       worker.ref()
       worker.postMessage(task, [])
     })
+    return result as StateResult<Task>
   }
 
   #start(): Worker {
@@ -37,10 +38,10 @@ export class StateThread {
       execArgv: [],
       workerData: { niceness: this.niceness },
     })
-    worker.on('message', ({ problem, code }: StateReply) => {
+    worker.on('message', ({ result, problem, code }: StateReply) => {
       const pending = this.#pending.shift()
       if (this.#pending.length === 0) worker.unref()
-      if (problem === undefined) pending?.resolve()
+      if (problem === undefined) pending?.resolve(result)
       else pending?.reject(Object.assign(new Error(problem), { code }))
     })
     worker.on('error', (error: Error) => {

@@ -1,15 +1,24 @@
+import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   truncateSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { SlotFolder, StateFolder, systemClock, type TokenId, TouchedMemory } from '@cllm/core'
-import { runUntilIdle } from '@cllm/core/testing'
+import {
+  SlotFolder,
+  StateFolder,
+  type StateFolderOptions,
+  systemClock,
+  type TokenId,
+  TouchedMemory,
+} from '@cllm/core'
+import { firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
 import {
   collect,
@@ -18,6 +27,7 @@ import {
   leftovers,
   loggerOf,
   nothingLeft,
+  policyOf,
   promptOf,
   type Rig,
   rig,
@@ -200,6 +210,36 @@ t.test('no pause beside requests that decode is longer than a share of a step', 
   await runUntilIdle(made.clock)
 })
 
+t.test(
+  'after a pause for states, the policy is asked again before a prompt is computed',
+  async (t) => {
+    const asked: { now: number; steps: number }[] = []
+    // Prompts first, alone: those that decode wait for them.
+    const policy = policyOf((state) => {
+      const plan = firstComeFirstServed.plan(state)
+      const decoding = new Set(
+        state.running.filter((one) => one.remainingTokens === 1).map(({ id }) => id),
+      )
+      const prompts = plan.run.filter(({ id }) => !decoding.has(id))
+      asked.push({ now: state.now, steps: made.backend.steps.length })
+      return prompts.length > 0 ? { ...plan, run: prompts } : plan
+    })
+    const made: Rig = caching({ slots: 2, policy, stateMs: () => 5 })
+    const { said } = await ask(t, made, promptOf(200, 1))
+    for (const family of [2, 3]) await ask(t, made, promptOf(200, family))
+    const steady = collect(made.client.submit(greedy(promptOf(20, 4), 300)))
+    await runUntilIdle(made.clock, made.clock.now() + 200)
+    asked.length = 0
+    t.equal((await ask(t, made, [...said, 5])).cached, 203)
+    const again = asked.filter(({ now, steps }, index) => {
+      const before = asked[index - 1]
+      return before?.steps === steps && now >= before.now + 5
+    })
+    t.ok(again.length >= 1, 'it was told of the time before the step began')
+    await made.run(steady)
+  },
+)
+
 t.test('memory and files are made ready beside the steps of others', async (t) => {
   const folder = join(t.testdir(), 'states')
   // States of thousands of tokens: smaller pieces of memory are not worth keeping.
@@ -247,20 +287,20 @@ t.test('memory and files are made ready beside the steps of others', async (t) =
   const steps = again.backend.steps.length
   t.equal((await ask(t, again, [...said[0]!, 5])).cached, 17_003)
   t.ok(again.backend.steps.length > steps + 4)
-  t.match(again.engine.statistics().cache, { ram: { hits: 1 }, disk: { hits: 0 } })
+  t.match(again.engine.statistics().cache, { ram: { hits: 0 }, disk: { hits: 1 } })
   again.engine.cancel('steady')
   await again.run(beside)
   await again.run(again.engine.close())
 })
 
 /** A folder of states, and what it warned of. */
-function folderOf(folder: string, options: { limitBytes?: number; maxAgeMs?: number } = {}) {
+function folderOf(folder: string, options: Partial<StateFolderOptions> = {}, clock = systemClock) {
   const warnings: string[] = []
   const logger = {
     ...loggerOf().logger,
     warn: (_: object, message: string) => warnings.push(message),
   }
-  const files = new StateFolder({ folder, limitBytes: 1e6, ...options }, systemClock, logger)
+  const files = new StateFolder({ folder, limitBytes: 1e6, ...options }, clock, logger)
   return { files, warnings }
 }
 
@@ -325,6 +365,131 @@ t.test('a file that is damaged, short or foreign is never used', async (t) => {
   t.ok(warnings.length >= 3 && warnings.length <= 4, warnings.join('\n'))
   await next.run(next.engine.close())
   t.equal(readFileSync(join(folder, 'notes.txt'), 'utf8'), 'not ours')
+})
+
+t.test('files are encrypted with a key, and of no use without it', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const key = 'a key of some length'
+  const prompt = promptOf(100, 1)
+  const made = caching({ stateFiles: folderOf(folder, { key }).files })
+  const { said } = await ask(t, made, prompt)
+  await ask(t, made, promptOf(100, 2))
+  await made.run(made.engine.close())
+  const paths = readdirSync(folder).map((name) => join(folder, name))
+  for (const path of paths) t.notOk(readFileSync(path).includes('"scope"'), 'no head in clear')
+  const find = async (change: Partial<StateFolderOptions>) => {
+    const { files, warnings } = folderOf(folder, change)
+    const engine = caching({ stateFiles: files })
+    const { cached } = await ask(t, engine, [...said, 5])
+    const found = { cached, warnings: [...warnings] }
+    await engine.run(engine.engine.close())
+    return found
+  }
+  const ignored = (reason: string) =>
+    new RegExp(`^saved states in .*: 2 files are ignored.*: ${reason}$`)
+  const wrong = await find({ key: 'another' })
+  t.match(wrong, { cached: 0, warnings: [ignored('it is encrypted with another key')] })
+  t.match(await find({}), {
+    cached: 0,
+    warnings: [/encrypted, and no key was given|with another key/],
+  })
+  const { cached, warnings } = await find({ key })
+  t.equal(cached, 103)
+  for (const reason of [/is not encrypted, and a key was given/, /encrypted with another key/]) {
+    t.ok(
+      warnings.some((warning) => reason.test(warning)),
+      'those of the others are ignored',
+    )
+  }
+})
+
+t.test('a state that there is no memory for is left alone, and computed', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, made, promptOf(100, 1))
+  await made.run(made.engine.close())
+  for (const [bytes, cached] of [
+    [200, 0],
+    [1e6, 103],
+  ] as const) {
+    const { files, warnings } = folderOf(folder)
+    const next = caching({ stateFiles: files }, bytes)
+    t.equal((await ask(t, next, [...said, 5])).cached, cached, `${bytes} bytes of RAM`)
+    t.match(next.engine.statistics().cache, { disk: { failed: 0 }, ram: { failed: 0 } })
+    await next.run(next.engine.close())
+    t.same(warnings, [])
+  }
+})
+
+t.test('what is in files for those who wait is read beside the steps of the first', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ slots: 4, stateFiles: folderOf(folder).files })
+  const said: TokenId[][] = []
+  for (const family of [1, 2, 3]) said.push((await ask(t, made, promptOf(100, family))).said)
+  await made.run(made.engine.close())
+  const next = caching({ slots: 4, stateFiles: folderOf(folder).files })
+  await ask(t, next, promptOf(20, 9))
+  const all = said.map((tokens) => collect(next.client.submit(greedy([...tokens, 5], 4))))
+  for (const one of all) t.equal((await next.run(one)).end?.usage.cachedTokens, 103)
+  t.match(next.engine.statistics().cache, { disk: { hits: 3 }, ram: { hits: 0 } })
+  await next.run(next.engine.close())
+})
+
+t.test('what is wrong with the folder is said once, and nobody fails of it', async (t) => {
+  const folder = join(t.testdir({ file: 'not a folder' }), 'states')
+  const inFile = folderOf(join(folder, '..', 'file'))
+  const made = caching({ stateFiles: inFile.files })
+  for (const family of [1, 2, 3, 4]) await ask(t, made, promptOf(100, family))
+  await made.run(made.engine.close())
+  t.match(inFile.warnings, [/cannot be read: EEXIST/, /cannot be written to: EEXIST/])
+  t.equal(inFile.warnings.length, 2)
+
+  const { files, warnings } = folderOf(folder)
+  const first = caching({ stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, first, promptOf(100, 1))
+  await first.run(first.engine.close())
+  const next = caching({ stateFiles: files })
+  await ask(t, next, promptOf(20, 9))
+  rmSync(folder, { recursive: true })
+  t.equal((await ask(t, next, [...said, 5])).cached, 0, 'its file was removed')
+  await next.run(next.engine.close())
+  t.ok(readdirSync(folder).length > 0, 'the folder is made again')
+  t.same(warnings, [])
+  const past = { ...systemClock, now: () => 1000 }
+  const key = await next.backend.states.key()
+  t.ok((await folderOf(folder, { maxAgeMs: 1000 }, past).files.list(key)).length > 0)
+  const [name] = readdirSync(folder)
+  const bytes = readFileSync(join(folder, name!))
+  bytes.write('CLLMST99')
+  writeFileSync(join(folder, name!), bytes)
+  const version = folderOf(folder)
+  await version.files.list(key)
+  t.match(version.warnings, [/is ignored: it is of another version of cllm/])
+})
+
+t.test('on a full disk the longest unused give way', async (t) => {
+  const folder = t.testdir()
+  const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', folder])
+  if (mounted.status !== 0) return void t.pass('only root can mount a small disk')
+  try {
+    const { files, warnings } = folderOf(folder)
+    const head = (token: number) => ({ key: 'k', scope: '', partial: false, tokens: [token] })
+    const data = new Uint8Array(30_000).fill(7)
+    for (const token of [1, 2, 3]) t.ok(await files.write(head(token), data), `state ${token}`)
+    t.match(warnings, [/those longest unused are removed: the disk is full/])
+    const left = await files.list('k')
+    t.same(left.at(-1)?.tokens, [3])
+    t.ok(left.length < 3)
+    t.equal(await files.write(head(4), new Uint8Array(100_000)), undefined)
+    t.match(warnings.at(-1), /cannot be written to: ENOSPC/)
+    t.same(await files.list('k'), left, 'what does not fit at all drives nothing out')
+    t.ok(
+      readdirSync(folder).every((name) => name.endsWith('.state')),
+      'nothing is left half',
+    )
+  } finally {
+    spawnSync('umount', [folder])
+  }
 })
 
 t.test('two engines share a folder, within its size and age', async (t) => {

@@ -1,6 +1,7 @@
 import type { CacheOrigin } from '../../../contracts/engine/request-report.js'
 import type { Sequence } from '../../requests/sequence.js'
 import type { SlotChoice } from '../choose-slot.js'
+import type { StateCache } from './state-cache.js'
 
 /**
  * Where the first tokens of a sequence were, or why they were nowhere.
@@ -9,12 +10,15 @@ import type { SlotChoice } from '../choose-slot.js'
  */
 export function originOf(
   { slot, source, shared, found, checkpoint }: SlotChoice,
-  { computedTokens, request }: Sequence,
+  sequence: Sequence,
   known: number,
-  cutsAnywhere: boolean,
+  { transfer, cutsAnywhere }: Pick<StateCache, 'transfer' | 'cutsAnywhere'>,
 ): CacheOrigin {
+  const { computedTokens, request } = sequence
   if (computedTokens > 0) {
-    if (found !== undefined) return { from: 'file' in found.state ? 'disk' : 'ram' }
+    if (found !== undefined) {
+      return { from: transfer.isFromFile(found.state, sequence) ? 'disk' : 'ram' }
+    }
     if (checkpoint !== undefined) return { from: 'checkpoint' }
     return { from: slot === source ? 'slot' : 'copy' }
   }

@@ -9,7 +9,7 @@ import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { EngineOptions } from '../../engine-options.js'
 import type { Slot } from '../../parts.js'
 import type { Sequence } from '../../requests/sequence.js'
-import { type BlockChain, blockSize } from '../block-chain.js'
+import type { BlockChain } from '../block-chain.js'
 import { minimumWait } from '../prefix-index.js'
 import { findState } from './find-state.js'
 import { listStates } from './list-states.js'
@@ -19,9 +19,8 @@ import { StateDisk } from './state-disk.js'
 import { commonLength, lengthOf } from './state-index.js'
 import { StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'
+import { StateWorth } from './state-worth.js'
 
-/** A conversation is worth saving with at least this chance that it goes on. */
-const leastChance = 0.1
 /** Milliseconds that a byte of new memory adds to saving: measured were 1.5 to 2.5 for a megabyte. */
 const newMemoryMs = 2e-6
 
@@ -38,6 +37,8 @@ export class StateCache {
   readonly #savedAhead = new WeakMap<BlockChain, number>()
   /** What moves states. */
   readonly transfer: StateTransfer
+  /** What they are worth. */
+  readonly worth: StateWorth
 
   constructor(
     @inject(tokens.BACKEND) { states }: Backend,
@@ -48,11 +49,14 @@ export class StateCache {
     { files, memory }: { readonly files?: StateFiles; readonly memory?: StateMemorySource },
   ) {
     this.#states = cacheRamBytes > 0 ? states : undefined
-    this.#store = new StateStore(cacheRamBytes, clock, (state) => this.#gainMs(state), memory)
+    this.worth = new StateWorth(this.#states, () => this.#store, costs)
+    const gainMs = (state: SavedState) => this.worth.gainMs(state)
+    this.#store = new StateStore(cacheRamBytes, clock, gainMs, memory)
     if (files !== undefined && this.#states !== undefined) {
       this.#disk = new StateDisk(files, this.#states)
     }
     this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs)
+    void this.#disk?.ready.then(() => this.#store.expect(this.#disk?.latestBytes ?? 0))
   }
 
   get isOn(): boolean {
@@ -72,7 +76,9 @@ export class StateCache {
     const disk = this.#disk?.index
     const onDisk = disk && findState(disk, sequence, this.#states, checkpoint)
     const more = (onDisk?.shared ?? 0) - (inRam?.shared ?? 0)
-    return more >= minimumWait ? onDisk : inRam
+    return onDisk !== undefined && more >= minimumWait && this.#store.holds(onDisk.state.bytes)
+      ? onDisk
+      : inRam
   }
 
   /** Milliseconds that restoring takes. */
@@ -83,34 +89,50 @@ export class StateCache {
   }
 
   /**
-   * Milliseconds that it takes, in the mean, to have back what an idle slot holds beyond its first `kept`
-   * tokens, when it is wanted with this chance.
-   */
-  lossMs(slot: Slot, kept: number, chance: number): number {
-    const computeMs = chance * this.costs.steps.tokensMs(Math.max(0, slot.length - kept))
-    if (this.#states === undefined || slot.length - kept < minimumWait) return computeMs
-    const bytes = this.costs.states.bytesOf(slot.length)
-    const saveMs = this.#isSaved(slot) ? 0 : this.costs.states.saveMs(bytes)
-    return Math.min(computeMs, saveMs + chance * this.costs.states.loadMs(bytes))
-  }
-
-  /**
    * Whether a slot can be given to others now, and filled with what was found, without keeping requests
    * that decode waiting for longer than they may; otherwise what takes that long is under way.
    */
   isReady(sequence: Sequence, slot: Slot, kept: number, found: FoundState | undefined): boolean {
     const { states, pauses } = this.costs
-    if (found !== undefined && 'file' in found.state && !pauses.canLoad(this.loadMs(found))) {
+    if (this.isBeingRead(found)) return false
+    if (found !== undefined && 'file' in found.state && !pauses.canLoad(this.loadMs(found), 0)) {
       if (!this.transfer.isAtHand(sequence, found)) return false
     }
-    if (!this.#savesBeforeLoss(slot, kept)) return true
+    if (!this.worth.savesBeforeLoss(slot, kept)) return true
     const bytes = states.bytesOf(slot.length)
     return pauses.canSave(states.saveMs(bytes) + newMemoryMs * bytes) || this.#store.isReady(bytes)
   }
 
+  /**
+   * A request waits: where what was found for it is in a file, and so much of it that having it is cheaper
+   * than computing it, it is read beside the steps, as long as it takes nothing else's place.
+   *
+   * @param held - tokens that slots hold of it
+   * @param most - files that are read at once
+   */
+  readAhead(sequence: Sequence, held: () => number, most: number): void {
+    if (this.#disk === undefined || this.transfer.reads >= most) return
+    const found = this.find(sequence)
+    if (found === undefined || !('file' in found.state)) return
+    const savesMs = this.costs.steps.tokensMs(found.shared - held())
+    if (savesMs <= this.loadMs(found) || !this.#store.hasRoom(found.state.bytes)) return
+    this.transfer.readAhead(sequence, found.state)
+  }
+
+  /** Whether requests that decode may wait for what was found to be restored. */
+  canLoad(found: FoundState): boolean {
+    const insteadMs = this.costs.steps.tokensMs(found.shared)
+    return this.costs.pauses.canLoad(this.loadMs(found), insteadMs)
+  }
+
+  /** Whether what was found for a request is on its way into RAM. */
+  isBeingRead(found: FoundState | undefined): boolean {
+    return found !== undefined && this.transfer.isBeingRead(found)
+  }
+
   /** An idle slot is about to lose what is behind its first `kept` tokens. */
   async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
-    if (!this.#savesBeforeLoss(slot, kept)) return
+    if (!this.worth.savesBeforeLoss(slot, kept)) return
     const { states } = this.costs
     const ms = states.saveMs(states.bytesOf(slot.length))
     if (othersDecode && !this.costs.pauses.canSave(ms)) {
@@ -140,7 +162,7 @@ export class StateCache {
     const next = slots.find((slot) => {
       const { chain, owner, length } = slot
       const isNew = chain !== undefined && this.#savedAhead.get(chain) !== length
-      return owner === undefined && isNew && this.#isWorthSaving(slot)
+      return owner === undefined && isNew && this.worth.isWorthSaving(slot)
     })
     if (next?.chain === undefined) return false
     this.#savedAhead.set(next.chain, next.length)
@@ -162,7 +184,8 @@ export class StateCache {
       isThere = await this.transfer.restore(slot.id, checkpoint)
     this.costs.pauses.onPause(this.clock.now() - began)
     if (state === undefined || !isThere) return 0
-    const counts = 'file' in found ? this.transfer.diskCounts : this.transfer.counts
+    const { transfer } = this
+    const counts = transfer.isFromFile(found, sequence) ? transfer.diskCounts : transfer.counts
     counts.hits++
     counts.hitTokens += shared
     return lengthOf(checkpoint ?? state)
@@ -221,7 +244,7 @@ export class StateCache {
   async close(slots: readonly Slot[]): Promise<void> {
     if (this.#disk === undefined) return
     for (const slot of slots) {
-      if (slot.owner === undefined && this.#isWorthSaving(slot)) await this.transfer.save(slot)
+      if (slot.owner === undefined && this.worth.isWorthSaving(slot)) await this.transfer.save(slot)
     }
     await this.#disk.flush()
   }
@@ -253,43 +276,5 @@ export class StateCache {
   drop(): void {
     for (const state of this.#store.all()) this.#store.remove(state)
     for (const state of this.#disk?.all() ?? []) void this.#disk?.remove(state)
-  }
-
-  #savesBeforeLoss(slot: Slot, kept: number): boolean {
-    const lost = slot.length - kept
-    if (this.#states === undefined || lost < blockSize || !this.#isWorthSaving(slot)) return false
-    const { steps, states, reuseShare } = this.costs
-    // Few tokens are worth it only for themselves: what is before them stays in the slot.
-    const chance = Math.max(leastChance, reuseShare)
-    const ms = states.saveMs(states.bytesOf(slot.length))
-    return lost >= minimumWait || chance * steps.tokensMs(lost) > ms
-  }
-
-  #isSaved({ chain, length }: Slot): boolean {
-    if (chain === undefined) return false
-    const { index } = this.#store
-    const found =
-      this.#states?.cutsAnywhere === true
-        ? index.covering(chain, length)
-        : index.find(chain, length, false)
-    if (found !== undefined) this.#store.renew(found)
-    return found !== undefined
-  }
-
-  /** Milliseconds that restoring a state saves, against computing what no other state gives. */
-  #gainMs(state: SavedState): number {
-    const { steps, states } = this.costs
-    const canShare = this.cutsAnywhere && !state.partial
-    const shared = canShare ? this.#store.index.sharedWithOthers(state) : 0
-    return steps.tokensMs(lengthOf(state) - shared) - states.loadMs(state.bytes)
-  }
-
-  /** Whether having it back is likely to save more time than saving it takes. */
-  #isWorthSaving(slot: Slot): boolean {
-    const { steps, states, reuseShare } = this.costs
-    if (slot.chain === undefined || slot.length < minimumWait || this.#isSaved(slot)) return false
-    const bytes = states.bytesOf(slot.length)
-    const gainMs = steps.tokensMs(slot.length) - states.loadMs(bytes)
-    return Math.max(leastChance, reuseShare) * gainMs > states.saveMs(bytes)
   }
 }

@@ -40,6 +40,11 @@ export class StateDisk {
     return this.#all
   }
 
+  /** Bytes of the state that was used or written last; 0 without any. */
+  get latestBytes(): number {
+    return [...this.#all].at(-1)?.bytes ?? 0
+  }
+
   /** Writes a state when those before it are written. It must not change until then. */
   put(state: SavedState, replaces: boolean): void {
     if (this.index.find(state.chain, lengthOf(state), state.partial) !== undefined) return
@@ -63,14 +68,19 @@ export class StateDisk {
     await this.#writing
   }
 
-  /** Its bytes, or undefined where the file is gone or damaged. */
+  /** Its bytes, or undefined where the file is gone or damaged, or there is no memory for it. */
   async read(
     state: FiledState,
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined> {
-    const data = await this.files.read(state.file, allocate)
+    let hasRoom = true
+    const data = await this.files.read(state.file, (bytes) => {
+      const room = allocate(bytes)
+      hasRoom = room !== undefined
+      return room
+    })
     if (data !== undefined) void this.files.touch(state.file)
-    else {
+    else if (hasRoom) {
       this.failed++
       this.#forget(state)
     }

@@ -59,7 +59,7 @@ export class StateStore {
    */
   room(bytes: number, older: readonly SavedState[] = []): Uint8Array | undefined {
     const size = sizeFor(bytes)
-    if (size > this.limit) return undefined
+    if (!this.holds(bytes)) return undefined
     for (const state of older) {
       const isUseful = state.data.buffer.byteLength === size || this.bytes + size > this.limit
       if (isUseful && this.#canBeDropped(state)) this.remove(state)
@@ -79,10 +79,19 @@ export class StateStore {
     return size > this.limit || !this.#makeRoom(size) || this.memory.isReady(bytes)
   }
 
+  /** Whether a state of this many bytes can be kept at all. */
+  holds(bytes: number): boolean {
+    return sizeFor(bytes) <= this.limit
+  }
+
+  /** Whether one fits beside the others. */
+  hasRoom(bytes: number): boolean {
+    return this.bytes + sizeFor(bytes) <= this.limit
+  }
+
   /** Has memory for one more state of this many bytes made ready, where it fits beside the others. */
   expect(bytes: number): void {
-    const all = this.bytes + this.memory.freeBytes + sizeFor(bytes)
-    if (all <= this.limit) this.memory.isReady(bytes)
+    if (this.hasRoom(bytes + this.memory.freeBytes)) this.memory.isReady(bytes)
   }
 
   /** The states that one of these tokens goes on from and can be cut to. */

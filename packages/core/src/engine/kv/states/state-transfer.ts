@@ -15,8 +15,8 @@ export class StateTransfer {
   checkpointBytes = 0
   /** Milliseconds of the longest time that requests which decode waited for a slot to be filled. */
   longestPauseMs = 0
-  /** A file that is read beside the steps, and for whom some were. */
-  #reading: Promise<unknown> | undefined
+  /** Files that are being read, and for whom some were. */
+  readonly #reading = new Map<FiledState, Promise<SavedState | undefined>>()
   readonly #readFor = new WeakSet<Sequence>()
   readonly counts = noCounts()
   readonly diskCounts = { ...noCounts(), evictions: 0 }
@@ -45,26 +45,55 @@ export class StateTransfer {
   /** Whether what was found is in RAM, or cannot be; otherwise it is on its way there. */
   isAtHand(sequence: Sequence, found: FoundState | undefined): boolean {
     if (found === undefined || !('file' in found.state)) return true
-    if (this.#reading !== undefined) return false
+    if (this.isBeingRead(found)) return false
     // What was read for it and is gone again is read when it is admitted.
     if (this.#readFor.has(sequence)) return true
-    this.#readFor.add(sequence)
-    this.#reading = this.read(found.state)
-      .catch(() => undefined)
-      .finally(() => (this.#reading = undefined))
+    this.readAhead(sequence, found.state)
     return false
   }
 
-  /** Reads a state from its file into RAM. */
+  /** Whether what was found for a sequence is in a file, or was read for it. */
+  isFromFile(state: FoundState['state'], sequence: Sequence): boolean {
+    return 'file' in state || this.#readFor.has(sequence)
+  }
+
+  /** Whether what was found is on its way into RAM. */
+  isBeingRead({ state }: FoundState): boolean {
+    return 'file' in state && this.#reading.has(state)
+  }
+
+  /** How many files are being read. */
+  get reads(): number {
+    return this.#reading.size
+  }
+
+  /** Begins to read a file, beside the steps. */
+  readAhead(sequence: Sequence, found: FiledState): void {
+    if (this.#readFor.has(sequence)) return
+    this.#readFor.add(sequence)
+    void this.read(found).catch(() => undefined)
+  }
+
+  /** Reads a state from its file into RAM, or waits for who does. */
   async read(found: FiledState): Promise<SavedState | undefined> {
+    const begun = this.#reading.get(found)
+    if (begun !== undefined) return await begun
+    const reading = this.#read(found).finally(() => this.#reading.delete(found))
+    this.#reading.set(found, reading)
+    return await reading
+  }
+
+  async #read(found: FiledState): Promise<SavedState | undefined> {
     const disk = this.disk
     if (disk === undefined) return undefined
+    // Of one that waits for others, nothing can be learned.
+    const isAlone = this.#reading.size === 0
     const began = this.clock.now()
     const data = await disk.read(found, (bytes) => this.store.room(bytes))
     const ms = this.clock.now() - began
     this.diskCounts.loadMs += ms
     if (data === undefined) return undefined
-    this.costs.states.onRead(data.byteLength, ms)
+    if (isAlone) this.costs.states.onRead(data.byteLength, ms)
     const { chain, partial } = found
     const state: SavedState = {
       chain,
@@ -74,6 +103,7 @@ export class StateTransfer {
       ...unused(),
     }
     this.store.add(state)
+    this.store.expect(data.byteLength)
     return state
   }
 

@@ -1,0 +1,60 @@
+import { readdirSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { CleanTask } from './state-task.js'
+
+/** What the name of a file ends with. */
+export const ending = '.state'
+/** What it ends with besides while it is written. */
+export const unfinished = '.tmp'
+const ours = /^[0-9a-f]{40}\.state(\.[0-9a-f]{12}\.tmp)?$/
+/** What a writer that died has left is removed after this long. */
+const unfinishedMs = 3_600_000
+
+/** A file of ours. */
+interface Seen {
+  readonly name: string
+  readonly size: number
+  readonly usedAt: number
+}
+
+/** Files that are kept, the latest used last, and the bytes of all of them. */
+export interface Kept {
+  readonly names: readonly string[]
+  readonly bytes: number
+}
+
+/** Removes what is too old, or too much with `more` bytes; what is not ours stays as it is. */
+export function cleanFolder(task: Omit<CleanTask, 'type'>): Kept {
+  const { folder, now, limitBytes, more, maxAgeMs } = task
+  const seen = [...seenIn(folder)].sort((a, b) => a.usedAt - b.usedAt)
+  let total = seen.reduce((sum, { size }) => sum + size, more)
+  const names: string[] = []
+  for (const { name, size, usedAt } of seen) {
+    const isUnfinished = name.endsWith(unfinished)
+    const oldest = now - (isUnfinished ? unfinishedMs : maxAgeMs)
+    const isTooMuch = !isUnfinished && total > limitBytes
+    const isLeft = !isTooMuch && usedAt >= oldest
+    if (!isLeft && isRemoved(join(folder, name))) total -= size
+    else if (!isUnfinished) names.push(name)
+  }
+  return { names, bytes: total - more }
+}
+
+/** A folder that cannot be written to can be read all the same. */
+function isRemoved(path: string): boolean {
+  try {
+    rmSync(path, { force: true })
+    return true
+  } catch {
+    return false
+  }
+}
+
+function* seenIn(folder: string): Iterable<Seen> {
+  for (const name of readdirSync(folder)) {
+    if (!ours.test(name)) continue
+    // Another process may remove it meanwhile.
+    const found = statSync(join(folder, name), { throwIfNoEntry: false })
+    if (found?.isFile() === true) yield { name, size: found.size, usedAt: found.mtimeMs }
+  }
+}
