@@ -24,6 +24,8 @@ export const sharedFields = {
   frequency_penalty: number(-2, 2).optional(),
   logit_bias: logitBiasField.optional(),
   seed: seed.optional(),
+  // as Mistral's clients say it
+  random_seed: seed.optional(),
   stop: z
     .union(
       [z.string('a string'), list(z.string('a string'), 'strings', { most: [32, 'at most 32'] })],
@@ -68,6 +70,7 @@ export async function sharedSettings(
   const { stop } = fields
   return {
     ...commonSettings(fields),
+    seed: fields.seed ?? fields.random_seed,
     repetitionPenalty: fields.repeat_penalty ?? fields.repetition_penalty,
     ...samplerSettings(fields),
     ...samplersLeftOut(fields.samplers),
