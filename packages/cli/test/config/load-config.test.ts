@@ -550,6 +550,15 @@ t.test('what `cllm config` prints is a configuration file of the same meaning', 
   )
 })
 
+t.test('names of models and aliases with slashes', (t) => {
+  const flags = ['--models', 'Qwen/Qwen3:Q8=a.gguf,b=b.gguf', '--model-alias', 'meta/llama=b']
+  const { models } = load({ flags }).config
+  t.same(Object.keys(models.served), ['Qwen/Qwen3:Q8', 'b'])
+  t.same(models.aliases, { 'meta/llama': 'b' })
+  t.throws(() => load({ flags: ['--models', '=a.gguf'] }), /names with their specs/)
+  t.end()
+})
+
 t.test('chat templates by the names that llama-server knows', async (t) => {
   const { config } = load({ flags: ['--chat-template', 'llama3'] })
   t.equal(config.model.chat_template, 'llama3', 'no path')
