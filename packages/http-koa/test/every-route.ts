@@ -74,6 +74,7 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/v1/responses/input_tokens': { input: 'a' },
   '/v1/rerank': pair,
   '/rerank': pair,
+  '/v2/rerank': pair,
   '/v1/reranking': pair,
   '/reranking': pair,
   '/v1/score': { text_1: 'a', text_2: 'b' },

@@ -1,5 +1,6 @@
 import { homedir } from 'node:os'
 import path from 'node:path'
+import { namedTemplate } from './named-templates.js'
 
 /** Makes a relative path absolute. */
 export const resolvePath = (value: string | null, folder: string): string | null =>
@@ -25,7 +26,9 @@ export const isInlineTemplate = (template: string): boolean => /\{\{|\{%/.test(t
 
 /** The same for a chat template. */
 export const resolveTemplate = (template: string | null, folder: string): string | null =>
-  template === null || isInlineTemplate(template) ? template : path.resolve(folder, template)
+  template === null || isInlineTemplate(template) || namedTemplate(template) !== undefined
+    ? template
+    : path.resolve(folder, template)
 
 /** The same for a plugin, which can also be the name of a package. */
 export const resolvePluginName = (use: string, folder: string): string =>

@@ -24,8 +24,14 @@ export const readPair = (text: string): readonly [name: string, value: string] |
   return name === undefined || value === undefined ? undefined : [name.trim(), value.trim()]
 }
 
+/** The same where what is before the `=` is a name in any case, such as `owner/model`. */
+const readNamed = (text: string): readonly [name: string, value: string] | undefined => {
+  const [, name, value] = /^([^=]+)=(.+)$/.exec(text) ?? []
+  return name === undefined || value === undefined ? undefined : [name.trim(), value.trim()]
+}
+
 const pairs = (text: string): unknown => {
-  const all = splitAtCommas(text).map(readPair)
+  const all = splitAtCommas(text).map(readNamed)
   return all.every((pair) => pair !== undefined) ? Object.fromEntries(all) : text
 }
 
@@ -82,7 +88,7 @@ export const aliases = (): ValueFormat<Readonly<Record<string, string | null>>> 
 /** Converts a list of `ALIAS=NAME` and `ALIAS` to a map. */
 export const normalizeAliases = (value: unknown): unknown =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
-    ? Object.fromEntries(value.map((one) => readPair(one) ?? [one, null]))
+    ? Object.fromEntries(value.map((one) => readNamed(one) ?? [one, null]))
     : value
 
 /** How long a model stays in memory. */

@@ -5,6 +5,7 @@ import { CllmError, type ModelSource, nearestName } from '@cllm/core'
 import { schemeOf } from '../config/paths.js'
 import { cacheFolder as userCacheFolder } from './cache-folder.js'
 import { catalog as defaultCatalog, type CatalogEntry } from './catalog/catalog.js'
+import { findEntry } from './catalog/find-entry.js'
 import { checkGguf, checkReadable } from './fetch/check-file.js'
 import { fetchCatalogModel } from './fetch/fetch-catalog-model.js'
 import { fetchChecked, findHuggingFace } from './fetch/fetch-hugging-face.js'
@@ -77,7 +78,7 @@ async function find(
   spec: string,
   options: FetchOptions & Pick<Required<ResolveModelOptions>, 'catalog' | 'sources'>,
 ): Promise<string> {
-  const entry = options.catalog.find(({ name }) => name === spec)
+  const entry = findEntry(options.catalog, spec)
   if (entry) return await fetchCatalogModel(entry, options)
   if (spec.startsWith('hf:')) return await findOnHuggingFace(spec, options)
   const scheme = schemeOf(spec)
@@ -98,7 +99,7 @@ export function modelName(
     mustBeGguf = true,
   }: Pick<ResolveModelOptions, 'catalog' | 'sources' | 'mustBeGguf'> = {},
 ): string {
-  if (catalog.some(({ name }) => name === spec)) return spec
+  if (findEntry(catalog, spec) !== undefined) return spec
   if (spec.startsWith('hf:')) return spec.slice('hf:'.length)
   const scheme = schemeOf(spec)
   if (scheme !== undefined) {

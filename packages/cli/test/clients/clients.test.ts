@@ -233,6 +233,14 @@ t.test('structured output and forced tools', async (t) => {
   isPerson((await ollama.generate({ model, prompt, format: schema })).response, 'Ollama, generate')
   const llama = await post('/completion', { prompt, json_schema: schema, n_predict: 100 })
   isPerson(String(llama['content']), 'llama-server')
+  const asked = { model, messages, max_tokens: 100 }
+  for (const wish of [
+    { output_config: { format: { type: 'json_schema', schema } } },
+    { output_format: { type: 'json_schema', schema } },
+  ]) {
+    const { content } = await post('/v1/messages', { ...asked, ...wish })
+    isPerson((content as { text: string }[])[0]?.text ?? '', 'Anthropic')
+  }
   const grammar = await post('/completion', { prompt, grammar: 'root ::= "yes" | "no"' })
   t.match(grammar['content'], /^(yes|no)$/)
 

@@ -51,7 +51,11 @@ const turns = [
 ]
 
 /** A server whose model writes as the family does, and says its turns by what it was told last. */
-async function serveFamily(t: Test, family: Family): Promise<string> {
+async function serveFamily(
+  t: Test,
+  family: Family,
+  onRequest: (request: GenerateRequest) => void = () => {},
+): Promise<string> {
   const tokenizer = new FakeTokenizer()
   /** Those of the last request, and how the model answers it. */
   let prompt: readonly TokenId[] = []
@@ -72,10 +76,12 @@ async function serveFamily(t: Test, family: Family): Promise<string> {
     info: async () => {
       const info = await client.info()
       const details = { chatTemplate: `${family.name} tools ${family.source}` }
-      return { ...info, model: { ...info.model, details } }
+      const capabilities = { ...info.capabilities, grammar: true }
+      return { ...info, capabilities, model: { ...info.model, details } }
     },
     applyTemplate: async (messages, options) => render(messages, options),
     submit(request: GenerateRequest, options) {
+      onRequest(request)
       const { prompt: asked } = request
       const tokens = 'messages' in asked ? render(asked.messages, asked.template).tokens : []
       const told = tokenizer.decode(tokens)
@@ -83,7 +89,9 @@ async function serveFamily(t: Test, family: Family): Promise<string> {
       const said = written(family, turns[turn]!)
       prompt = tokens
       answer = tokenizer.encode(said, { addBos: false, special: false })
-      return client.submit({ ...request, prompt: { tokens } }, options)
+      // it says what it is to say
+      const { constraint: _, ...sampling } = request.sampling ?? {}
+      return client.submit({ ...request, sampling, prompt: { tokens } }, options)
     },
   })
   const protocols = [openAiProtocol(), anthropicProtocol(), ollamaProtocol()]
@@ -223,3 +231,63 @@ for (const family of families) {
     t.same(await byAi(url), wanted, 'ai')
   })
 }
+
+t.test('how many calls may come is as each API documents it', async (t) => {
+  const asked: GenerateRequest[] = []
+  const url = await serveFamily(t, families[0]!, (request) => asked.push(request))
+  const post = async (path: string, body: object): Promise<Record<string, unknown>> => {
+    const headers = { 'content-type': 'application/json' }
+    const whole = { model, max_tokens: 2000, ...body }
+    const answer = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(whole) })
+    return (await answer.json()) as Record<string, unknown>
+  }
+  // the model answers this with two calls
+  const messages = [{ role: 'user', content: results[0] }]
+  const isCall = ({ type }: { type: string }) => /^(function_call|tool_use)$/.test(type)
+  type Way = (choice: 'auto' | 'any' | 'named', several?: boolean) => Promise<number>
+  const openAiChoice = { auto: 'auto', any: 'required' } as const
+  const ways: Record<string, Way> = {
+    chat: async (choice, several) => {
+      const named = { type: 'function', function: { name: 'weather' } }
+      const tool_choice = choice === 'named' ? named : openAiChoice[choice]
+      const switches = { tool_choice, parallel_tool_calls: several }
+      const body = { messages, tools: functions, ...switches }
+      const { choices } = await post('/v1/chat/completions', body)
+      const [{ message }] = choices as [{ message: { tool_calls: unknown[] } }]
+      return message.tool_calls.length
+    },
+    responses: async (choice, several) => {
+      const tools = functions.map(({ type, function: described }) => ({ type, ...described }))
+      const named = { type: 'function', name: 'weather' }
+      const tool_choice = choice === 'named' ? named : openAiChoice[choice]
+      const switches = { tool_choice, parallel_tool_calls: several }
+      const { output } = await post('/v1/responses', { input: results[0], tools, ...switches })
+      return (output as { type: string }[]).filter(isCall).length
+    },
+    messages: async (choice, several) => {
+      const tools = names.map((name) => ({ name, input_schema: parameters[name] }))
+      const tool_choice = {
+        ...(choice === 'named' ? { type: 'tool', name: 'weather' } : { type: choice }),
+        ...(several !== undefined && { disable_parallel_tool_use: !several }),
+      }
+      const { content } = await post('/v1/messages', { messages, tools, tool_choice })
+      return (content as { type: string }[]).filter(isCall).length
+    },
+  }
+  for (const [name, callsOf] of Object.entries(ways)) {
+    for (const several of [undefined, true, false]) {
+      const count = several === false ? 1 : 2
+      const about = `${name}: ${String(several)}`
+      t.equal(await callsOf('auto', several), count, `${about}, not forced`)
+      t.equal(await callsOf('any', several), count, `${about}, forced`)
+      const next = () => asked.at(-1)?.sampling?.constraint as { next?: string } | undefined
+      t.equal(typeof next()?.next, several === false ? 'undefined' : 'string', `${about}: grammar`)
+      await callsOf('named', several)
+      t.equal(next()?.next, undefined, `${about}: a named tool is called once`)
+    }
+  }
+
+  const body = JSON.stringify({ model, messages, max_tokens: 2000, stream: true })
+  const streamed = await fetch(`${url}/v1/messages`, { method: 'POST', body })
+  t.match(await streamed.text(), '{"type":"signature_delta","signature":""}', 'thoughts are closed')
+})

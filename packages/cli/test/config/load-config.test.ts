@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { CllmError, defaultEngineOptions, defaultSupervisorOptions } from '@cllm/core'
+import { createTemplateCompiler } from '@cllm/backend-llamacpp'
+import { CllmError, defaultEngineOptions, defaultSupervisorOptions, silentLogger } from '@cllm/core'
 import { nativeDefaults } from '@cllm/http-koa'
 import { defaultPolicyName } from '@cllm/scheduler'
 import * as fc from 'fast-check'
@@ -10,6 +11,8 @@ import { renderConfig } from '../../src/commands/config.js'
 import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/option-list.js'
 import { toEngineSettings, toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
+import { namedTemplate, templateNames } from '../../src/config/named-templates.js'
+import { readChatTemplate } from '../../src/config/read-chat-template.js'
 import { toTransportOptions } from '../../src/to-transport-options.js'
 import { ignoredKeys, mappedKeys } from '../../src/config/layers/original-layout.js'
 
@@ -549,4 +552,86 @@ t.test('what `cllm config` prints is a configuration file of the same meaning', 
     }),
     { numRuns: 50 },
   )
+})
+
+t.test('names of models and aliases with slashes', (t) => {
+  const flags = ['--models', 'Qwen/Qwen3:Q8=a.gguf,b=b.gguf', '--model-alias', 'meta/llama=b']
+  const { models } = load({ flags }).config
+  t.same(Object.keys(models.served), ['Qwen/Qwen3:Q8', 'b'])
+  t.same(models.aliases, { 'meta/llama': 'b' })
+  t.throws(() => load({ flags: ['--models', '=a.gguf'] }), /names with their specs/)
+  t.end()
+})
+
+t.test('chat templates by the names that llama-server knows', async (t) => {
+  const { config } = load({ flags: ['--chat-template', 'llama3'] })
+  t.equal(config.model.chat_template, 'llama3', 'no path')
+  t.equal(readChatTemplate('llama3'), namedTemplate('llama3'))
+  const unknown = { code: 'invalid_configuration', message: /nor one of chatml, .*zephyr/ }
+  t.throws(() => readChatTemplate('/nowhere/llama7'), unknown)
+
+  const compile = await createTemplateCompiler(silentLogger)
+  const messages = [
+    { role: 'system', content: ' S ' },
+    { role: 'user', content: 'U' },
+    { role: 'assistant', content: 'A ' },
+    { role: 'user', content: 'V' },
+  ]
+  const rendered = (name: string) =>
+    compile(namedTemplate(name) ?? '').render({ messages, add_generation_prompt: true })
+  const turn = (who: string, text: string) =>
+    `<|START_OF_TURN_TOKEN|><|${who}_TOKEN|>${text}<|END_OF_TURN_TOKEN|>`
+  const header = (role: string) => `<|start_header_id|>${role}<|end_header_id|>\n\n`
+  // what llama.cpp's llm_chat_apply_template makes of them
+  const wanted: Record<string, string> = {
+    chatml:
+      '<|im_start|>system\n S <|im_end|>\n<|im_start|>user\nU<|im_end|>\n' +
+      '<|im_start|>assistant\nA <|im_end|>\n<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n',
+    'command-r':
+      turn('SYSTEM', 'S') +
+      turn('USER', 'U') +
+      turn('CHATBOT', 'A') +
+      turn('USER', 'V') +
+      '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>',
+    deepseek:
+      ' S ### Instruction:\nU\n### Response:\nA \n<|EOT|>\n### Instruction:\nV\n### Response:\n',
+    deepseek2: ' S \n\nUser: U\n\nAssistant: A <｜end▁of▁sentence｜>User: V\n\nAssistant:',
+    deepseek3: ' S \n\n<｜User｜>U<｜Assistant｜>A <｜end▁of▁sentence｜><｜User｜>V<｜Assistant｜>',
+    exaone3:
+      '[|system|]S[|endofturn|]\n[|user|]U\n[|assistant|]A[|endofturn|]\n[|user|]V\n[|assistant|]',
+    falcon3: '<|system|>\n S \n<|user|>\nU\n<|assistant|>\nA \n<|user|>\nV\n<|assistant|>\n',
+    gemma:
+      '<start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n' +
+      '<start_of_turn>user\nV<end_of_turn>\n<start_of_turn>model\n',
+    granite:
+      '<|start_of_role|>system<|end_of_role|> S <|end_of_text|>\n' +
+      '<|start_of_role|>user<|end_of_role|>U<|end_of_text|>\n' +
+      '<|start_of_role|>assistant<|end_of_role|>A <|end_of_text|>\n' +
+      '<|start_of_role|>user<|end_of_role|>V<|end_of_text|>\n' +
+      '<|start_of_role|>assistant<|end_of_role|>',
+    llama2: '[INST]  S \nU [/INST]A </s>[INST] V [/INST]',
+    'llama2-sys': '[INST] <<SYS>>\n S \n<</SYS>>\n\nU [/INST]A </s>[INST] V [/INST]',
+    llama3:
+      `${header('system')}S<|eot_id|>${header('user')}U<|eot_id|>` +
+      `${header('assistant')}A<|eot_id|>${header('user')}V<|eot_id|>${header('assistant')}`,
+    'mistral-v1': ' [INST]  S \n\nU [/INST] A </s> [INST] V [/INST]',
+    'mistral-v3': '[INST]  S \n\nU[/INST] A</s>[INST] V[/INST]',
+    'mistral-v3-tekken': '[INST] S \n\nU[/INST]A </s>[INST]V[/INST]',
+    'mistral-v7': '[SYSTEM_PROMPT]  S [/SYSTEM_PROMPT][INST] U[/INST] A </s>[INST] V[/INST]',
+    'mistral-v7-tekken': '[SYSTEM_PROMPT] S [/SYSTEM_PROMPT][INST]U[/INST]A </s>[INST]V[/INST]',
+    openchat:
+      ' S <|end_of_turn|>GPT4 Correct User: U<|end_of_turn|>GPT4 Correct Assistant: A <|end_of_turn|>' +
+      'GPT4 Correct User: V<|end_of_turn|>GPT4 Correct Assistant:',
+    phi3: '<|system|>\n S <|end|>\n<|user|>\nU<|end|>\n<|assistant|>\nA <|end|>\n<|user|>\nV<|end|>\n<|assistant|>\n',
+    phi4:
+      '<|im_start|>system<|im_sep|> S <|im_end|><|im_start|>user<|im_sep|>U<|im_end|>' +
+      '<|im_start|>assistant<|im_sep|>A <|im_end|><|im_start|>user<|im_sep|>V<|im_end|>' +
+      '<|im_start|>assistant<|im_sep|>',
+    vicuna: ' S \n\nUSER: U\nASSISTANT: A </s>\nUSER: V\nASSISTANT:',
+    zephyr:
+      '<|system|>\n S <|endoftext|>\n<|user|>\nU<|endoftext|>\n<|assistant|>\nA <|endoftext|>\n' +
+      '<|user|>\nV<|endoftext|>\n<|assistant|>\n',
+  }
+  t.same(templateNames, Object.keys(wanted))
+  for (const [name, text] of Object.entries(wanted)) t.equal(rendered(name), text, name)
 })

@@ -4,6 +4,7 @@ import { CllmError } from '@cllm/core'
 import t, { type Test } from 'tap'
 import type { CatalogEntry, CatalogSource } from '../../src/models/catalog/catalog.js'
 import { catalog } from '../../src/models/catalog/catalog.js'
+import { findEntry } from '../../src/models/catalog/find-entry.js'
 import type { FetchProgress } from '../../src/models/fetch/fetch-progress.js'
 import {
   modelName,
@@ -59,7 +60,7 @@ t.test('paths, and specs that name nothing', async (t) => {
     ['./empty', 'model_invalid', /found nothing/],
     ['./', 'model_unavailable', /directory/],
     ['storys15m', 'model_unavailable', /did you mean stories15m\?/],
-    ['tinyllama', 'model_unavailable', /did you mean tinyllama-1\.1b-chat\?/],
+    ['tinyllama-1.1b', 'model_unavailable', /did you mean tinyllama-1\.1b-chat\?/],
     ['gpt-9-enormous', 'model_unavailable', /"gpt-9-enormous"\. A model is a name \(tinyllama/],
     ['', 'model_unavailable', /named ""\./],
     ['hf:owner', 'model_unavailable', /expected hf:owner\/repository\[:quantization\]/],
@@ -279,6 +280,22 @@ t.test('a file is compared with what Hugging Face says of it', async (t) => {
   await resolve(silent)
   t.ok(kinds().includes('unchecked'), 'a mirror that says nothing')
   t.equal((await files()).length, before.length + 1)
+})
+
+t.test("Ollama's names of catalog models", (t) => {
+  for (const [name, own] of [
+    ['llama3.2', 'llama-3.2-3b'],
+    ['qwen3:0.6b', 'qwen3-0.6b'],
+    ['tinyllama', 'tinyllama-1.1b-chat'],
+    ['gpt-oss:20b', 'gpt-oss-20b'],
+    ['small', undefined],
+  ] as const) {
+    t.equal(findEntry(catalog, name)?.name, own, name)
+  }
+  const pretender = { ...entry(npmSource([], new Uint8Array())), name: 'mistral' }
+  t.equal(findEntry([...catalog, pretender], 'mistral'), pretender, 'a name of its own goes first')
+  t.equal(modelName('llama3.2'), 'llama3.2', 'served under the name that was asked for')
+  t.end()
 })
 
 t.test('the catalog', async (t) => {

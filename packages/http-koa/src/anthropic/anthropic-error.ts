@@ -5,7 +5,11 @@ import { errorMessage, statusElsewhere } from '../errors/error-body.js'
 /** The schema of Anthropic's errors. */
 export const anthropicErrorSchema = z.object({
   type: z.literal('error'),
-  error: z.object({ type: z.string(), message: z.string() }),
+  error: z.object({
+    type: z.string(),
+    message: z.string(),
+    details: z.object({ error_code: z.string() }).optional(),
+  }),
 })
 
 /** A failure in Anthropic's form. */
@@ -25,5 +29,14 @@ const types: Readonly<Record<number, string>> = {
 export function anthropicErrorBody(error: CllmError): AnthropicErrorBody {
   const status = statusElsewhere(error)
   const type = types[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
-  return { type: 'error', error: { type, message: errorMessage(error) } }
+  const isThread = error.code === 'unsupported' && error.details.field === 'thread'
+  return {
+    type: 'error',
+    error: {
+      type,
+      message: errorMessage(error),
+      // with it Anthropic's client goes on with whole conversations
+      ...(isThread && { details: { error_code: 'thread_unsupported_request' } }),
+    },
+  }
 }

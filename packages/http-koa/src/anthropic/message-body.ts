@@ -22,7 +22,7 @@ export const messageHead = (ctx: KoaContext, model: string): MessageHead => ({
 
 /** A block of an answer. */
 export type AnswerBlock =
-  | { readonly type: 'text'; readonly text: string; readonly citations: null }
+  | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'thinking'; readonly thinking: string; readonly signature: string }
   | {
       readonly type: 'tool_use'
@@ -37,7 +37,8 @@ export function newBlock(
   kind: 'text' | 'thinking' | 'tool_use',
   name = '',
 ): AnswerBlock {
-  if (kind === 'text') return { type: 'text', text: '', citations: null }
+  // without `citations`: some clients take a list alone
+  if (kind === 'text') return { type: 'text', text: '' }
   // Nothing is signed: only this server reads what it has thought.
   if (kind === 'thinking') return { type: 'thinking', thinking: '', signature: '' }
   return { type: 'tool_use', id: `toolu_${requestId(ctx.state.transport.random)}`, name, input: {} }

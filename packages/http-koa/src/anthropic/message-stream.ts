@@ -67,6 +67,11 @@ class BlockStream {
   }
 
   #finish(): void {
+    if (this.#kind === 'thinking') {
+      // clients wait for one, though nothing is signed here
+      const delta = { type: 'signature_delta', signature: '' }
+      this.send('content_block_delta', { index: this.#index, delta })
+    }
     if (this.#kind !== undefined) this.send('content_block_stop', { index: this.#index })
     this.#kind = undefined
   }

@@ -22,6 +22,7 @@ import {
   upToMark,
 } from './cache-control.js'
 import { blocksSchema, messagesSchema } from './content-blocks.js'
+import { outputConstraint, outputFields } from './output-format.js'
 import { toChatMessages } from './to-chat-messages.js'
 
 const toolSchema = z.object(
@@ -41,6 +42,7 @@ const choiceTypes = ['auto', 'any', 'tool', 'none'] as const
 /** The fields that decide on the prompt. */
 const promptFields = {
   model: text.optional(),
+  thread: object.optional(),
   messages: messagesSchema,
   system: blocksSchema.optional(),
   tools: list(toolSchema, 'an array of tools', { most: [1024, 'at most 1024 tools'] }).optional(),
@@ -81,6 +83,7 @@ export const messageSchema = z.object({
   top_p: number(0, 1).optional(),
   metadata: object.optional(),
   cache_control: cacheControl,
+  ...outputFields,
   ...commonFields,
 })
 
@@ -99,6 +102,9 @@ export interface MessageRequest {
 
 /** The conversation as the model's template wants it. */
 export async function toPrompt(fields: PromptFields, client: EngineClient): Promise<PreparedChat> {
+  if (fields.thread !== undefined) {
+    throw unsupported('thread', 'nothing is stored here; send the whole conversation as messages')
+  }
   const { tools = [], tool_choice: choice, thinking } = fields
   const offered = choice?.type === 'none' ? [] : tools
   const isAuto = choice === undefined || choice.type === 'auto'
@@ -125,9 +131,10 @@ export async function toMessageRequest(
   const prepared = await toPrompt(fields, client)
   const { prompt, form, calls } = prepared
   const required = requiredTools(fields)
-  const several = isSeveral(fields)
+  const several = mayBeSeveral(fields)
   const forced = required && (await forcedCalls(client, prepared, required, several))
   const constraint = await onlyConstraint(client, [
+    outputConstraint(fields),
     forced && { field: 'tool_choice', constraint: forced.constraint },
     calls && { field: 'tools', constraint: calls },
   ])
@@ -175,9 +182,15 @@ async function countKept(
   return await tokensUpTo(client, prepared, await toPrompt(marked, client))
 }
 
-/** Whether forced calls may be several: one for each client that does not ask for more. */
-const isSeveral = ({ tool_choice: choice }: PromptFields): boolean =>
-  choice?.type === 'any' && choice.disable_parallel_tool_use === false
+/**
+ * Whether forced calls may be several: as the client says, and never of a named tool; undefined: it says
+ * nothing.
+ */
+function mayBeSeveral({ tool_choice: choice }: PromptFields): boolean | undefined {
+  if (choice?.type !== 'any') return false
+  const isOne = choice.disable_parallel_tool_use
+  return isOne === undefined ? undefined : !isOne
+}
 
 /** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
 function requiredTools({

@@ -27,20 +27,22 @@ export interface ForcedCalls {
  * text, else as bare JSON. A thinking model may think first, and does where its prompt opens the
  * thoughts.
  *
- * @param several - whether it may be further calls as well
+ * @param several - whether it may be further calls as well; default: where the model has its own way to
+ *   write them, as a model that was never taught any may not come to an end
  */
 export async function forcedCalls(
   client: EngineClient,
   { prompt, form }: Pick<PreparedChat, 'prompt' | 'form'>,
   tools: readonly ToolDefinition[],
-  several = false,
+  several?: boolean,
 ): Promise<ForcedCalls> {
   const own = strictForm(form.format)
   const isOwn = own.head !== '' && (await areText(client, own.head, ...own.closings))
-  const schema = isOwn ? schemaIn(own, tools, several) : callsSchema(tools)
+  const areMany = several ?? isOwn
+  const schema = isOwn ? schemaIn(own, tools, areMany) : callsSchema(tools)
   const head = isOwn ? `\\s*${patternOf(own.head)}` : ''
   const around = isOwn ? { before: head, ...closingOf(own) } : {}
-  const next = several ? (isOwn ? nextOf(own) : ';') : undefined
+  const next = areMany ? (isOwn ? nextOf(own) : ';') : undefined
   const held = { type: 'json-schema', schema, ...around, ...defined({ next }) } as const
   const called = isOwn ? { ...form, format: { ...form.format, calls: [own] } } : form
   const end = thoughtsEnd(form)

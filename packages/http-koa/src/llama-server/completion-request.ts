@@ -1,4 +1,4 @@
-import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
+import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../request/build-request.js'
 import { commonFields, commonSettings } from '../fields/common-fields.js'
@@ -72,17 +72,13 @@ export async function toCompletionRequests(
     grammarConstraint(grammar),
     schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } },
   ])
-  const most = fields.n_predict ?? fields.max_tokens
-  if (most === 0) {
-    const message = 'n_predict: expected -1 or an integer from 1, instead got 0'
-    throw new CllmError('invalid_request', message, { details: { field: 'n_predict' } })
-  }
+  const most = mostTokens(fields)
   const settings = {
     ...commonSettings(fields),
     repetitionPenalty: fields.repeat_penalty,
     ...samplerSettings(fields),
     ...samplersLeftOut(fields.samplers),
-    maxTokens: most === -1 ? Infinity : most,
+    maxTokens: most === -1 ? Infinity : most === 0 ? 1 : most,
     constraint,
     [fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']:
       logprobs > 0 ? logprobs : undefined,
@@ -97,6 +93,12 @@ export async function toCompletionRequests(
   const times = fields.n_cmpl ?? fields.n ?? 1
   return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, defaults), times))
 }
+
+/** Most tokens of an answer; with 0 the prompt alone is computed. */
+export const mostTokens = ({
+  n_predict: count,
+  max_tokens: most,
+}: Pick<CompletionFields, 'n_predict' | 'max_tokens'>): number | undefined => count ?? most
 
 /** Whether the answer is a list, with one element for each request. */
 export const isListed = ({ prompt, n_cmpl: count, n = count }: CompletionFields): boolean =>

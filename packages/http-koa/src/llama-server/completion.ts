@@ -24,12 +24,14 @@ import {
   type CompletionFields,
   completionSchema,
   isListed,
+  mostTokens,
   toCompletionRequests,
 } from './completion-request.js'
 import { generationSettings } from './generation-settings.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
 import { pickFields } from './pick-fields.js'
+import { promptOnly } from './prompt-only.js'
 import { promptText } from './prompt-text.js'
 import { promptProgress } from '../request/prompt-progress.js'
 import { StreamTimings } from '../request/stream-timings.js'
@@ -54,15 +56,19 @@ export async function complete(
     const message = 'prompt: expected at most 128 answers to all prompts together'
     throw new CllmError('invalid_request', message, { details: { field: 'prompt' } })
   }
+  const isPromptOnly = mostTokens(fields) === 0
   const info = await client.info()
   const model = fields.model ?? llama.directory.list()[0] ?? ''
   const about = await Promise.all(
     requests.map(async (request) => {
       const prompt = await promptText(client, info, request.prompt)
-      return { model, prompt, request, info, returnTokens: fields.return_tokens ?? false }
+      const asked = isPromptOnly ? { ...request, maxTokens: 0 } : request
+      const returnTokens = fields.return_tokens ?? false
+      return { model, prompt, request: asked, info, returnTokens }
     }),
   )
-  const generations = await startGenerations(ctx, client, requests)
+  const started = await startGenerations(ctx, client, requests)
+  const generations = isPromptOnly ? started.map(promptOnly) : started
   const pick = (answer: object) => pickFields(answer, fields.response_fields)
   if (fields.stream === true) {
     await stream(ctx, generations, about, { pick, fields })

@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { KoaContext } from '../routes/koa-context.js'
-import { infoOf, loadedModels, modelOf, modelQuery } from '../engines/model-queries.js'
+import { infoOf, loadedModels, modelOf, modelQuery, peekInfo } from '../engines/model-queries.js'
 import { withOverrides } from '../request/protocol-defaults.js'
 import { llamaServerDefaults } from './llama-server-defaults.js'
 import { readJsonBody } from '../body/read-json-body.js'
@@ -19,7 +19,16 @@ export async function health(ctx: KoaContext, llama: LlamaServerContext): Promis
 
 /** `GET /props`: the model, its template and the defaults. */
 export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const info = await infoOf(llama.directory, modelOf(ctx))
+  const asked = modelOf(ctx)
+  const { directory } = llama
+  if (asked === undefined && directory.list().length > 1) {
+    const known = await peekInfo(directory)
+    if (known === undefined) {
+      ctx.body = manyModels
+      return
+    }
+  }
+  const info = await infoOf(directory, asked)
   const { model, limits } = info
   const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
   const { details = {} } = model
@@ -45,8 +54,18 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
     bos_token: details['bosToken'] ?? '',
     eos_token: details['eosToken'] ?? '',
     build_info: 'b0-cllm',
-    is_sleeping: llama.directory.status(modelOf(ctx)).state !== 'loaded',
+    is_sleeping: directory.status(asked).state !== 'loaded',
   }
+}
+
+/** Of several models, before the first one was in memory, as llama-server's router says it. */
+const manyModels = {
+  role: 'router',
+  models_autoload: true,
+  model_alias: 'cllm',
+  model_path: 'none',
+  default_generation_settings: { params: {}, n_ctx: 0 },
+  build_info: 'b0-cllm',
 }
 
 /** The query of `POST /slots/{id}`. */

@@ -11,6 +11,8 @@ export class EmbeddingMetrics {
   readonly #latency: Histogram
   /** Tokens of all models. */
   tokens = 0
+  /** Inputs of all models; each is a pass of its own. */
+  inputs = 0
 
   constructor(registry: Registry) {
     const options = (name: Name) => {
@@ -29,6 +31,7 @@ export class EmbeddingMetrics {
     this.#inputs.inc({ model_name: model, outcome })
     if (error !== undefined) return
     this.tokens += tokens
+    this.inputs++
     this.#tokens.inc({ model_name: model }, tokens)
     this.#latency.observe({ model_name: model }, ms / 1000)
   }

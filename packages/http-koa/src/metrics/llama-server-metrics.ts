@@ -57,14 +57,15 @@ const lines: readonly Line[] = [
 /**
  * The figures of all loaded models together under llama-server's names, for its dashboards.
  *
- * @param embeddingTokens - tokens of embeddings, which it counts as prompts
+ * @param embedded - what was embedded, which it counts as prompts
  */
 export function llamaServerMetrics(
   models: readonly EngineStatistics[],
-  embeddingTokens = 0,
+  embedded: { readonly tokens: number; readonly inputs: number },
 ): string {
   const known = sumOf(models)
-  const sums = { ...known, prompt: known.prompt + embeddingTokens }
+  const prompt = known.prompt + embedded.tokens
+  const sums = { ...known, prompt, steps: known.steps + embedded.inputs }
   return lines
     .map(({ name, type, help, value }) => {
       const full = `llamacpp:${name}`

@@ -53,7 +53,7 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
     const text = registry.metrics()
     const own = llamaServerMetrics(
       answers.flatMap(([, answer]) => (answer === undefined ? [] : [answer.statistics])),
-      embeddings.tokens,
+      embeddings,
     )
     ctx.type = registry.contentType
     ctx.set('Process-Start-Time-Unix', String(Math.floor(started / 1000)))

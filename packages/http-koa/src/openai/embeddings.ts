@@ -1,3 +1,4 @@
+import { requestId } from '@cllm/core'
 import { z } from 'zod'
 import { abortOnClose } from '../stream/abort-on-close.js'
 import type { KoaContext } from '../routes/koa-context.js'
@@ -25,6 +26,8 @@ export async function embeddings(ctx: KoaContext, openAi: OpenAiContext): Promis
   const isBase64 = fields.encoding_format === 'base64'
   const tokens = countTokens(made)
   ctx.body = {
+    // OpenAI has none; Mistral's clients want one
+    id: `embd-${requestId(ctx.state.transport.random)}`,
     object: 'list',
     data: made.map((one, index) => {
       const vector = shortened(one.vector, fields.dimensions)

@@ -10,6 +10,8 @@ export interface OpenAiContext {
   readonly unknownFields: UnknownFields
   /** Seconds since the epoch, shown as the date of every model. */
   readonly started: number
+  /** Whether answers show the prompt where a request does not say. */
+  readonly isVerbose: () => boolean
 }
 
 /** Seconds since the epoch. */

@@ -25,6 +25,8 @@ export const sharedFields = {
   frequency_penalty: number(-2, 2).optional(),
   logit_bias: logitBiasField.optional(),
   seed: seed.optional(),
+  // as Mistral's clients say it
+  random_seed: seed.optional(),
   stop: z
     .union(
       [z.string('a string'), list(z.string('a string'), 'strings', { most: [32, 'at most 32'] })],
@@ -71,6 +73,7 @@ export async function sharedSettings(
   refuseVllmFields(fields)
   return {
     ...commonSettings(fields),
+    seed: fields.seed ?? fields.random_seed,
     repetitionPenalty: fields.repeat_penalty ?? fields.repetition_penalty,
     ...samplerSettings(fields),
     ...samplersLeftOut(fields.samplers),

@@ -30,6 +30,8 @@ export interface OpenAiProtocolOptions {
   readonly defaults?: DefaultOverrides
   /** The creation date of every model, in milliseconds since the epoch; default 0. */
   readonly started?: number
+  /** Whether answers to chats show the prompt where a request does not say; default: they do not. */
+  readonly isVerbose?: () => boolean
 }
 
 const streams = ['application/json', 'text/event-stream']
@@ -98,6 +100,13 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
     body: rerankSchema,
     handle: rerank,
   }),
+  {
+    method: 'post',
+    path: '/v2/rerank',
+    summary: 'The same as /v1/rerank',
+    body: rerankSchema,
+    handle: rerank,
+  },
   ...both({
     method: 'post',
     path: '/v1/reranking',
@@ -129,7 +138,9 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     routes,
     errors: {
       covers: (path) =>
-        /^\/v1(\/|$)|^\/(chat\/completions|responses|rerank|reranking|score)(\/|$)/.test(path),
+        /^\/v1(\/|$)|^\/(chat\/completions|responses|(v2\/)?rerank|reranking|score)(\/|$)/.test(
+          path,
+        ),
       status: statusElsewhere,
       body: openAiErrorBody,
       schema: openAiErrorSchema,
@@ -140,6 +151,7 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
         overrides: options.defaults ?? {},
         unknownFields: new UnknownFields(),
         started: Math.floor((options.started ?? 0) / 1000),
+        isVerbose: options.isVerbose ?? (() => false),
       })
     },
   }
@@ -151,6 +163,11 @@ export const openAi = defineProtocol({
   doc: "OpenAI's API under `/v1`.",
   options: defaultsOptions,
   defaults: openAiDefaults,
-  create: (options, { defaults, started }) =>
-    openAiProtocol({ defaults: overridesFrom(options, defaults), started }),
+  create: (options, { defaults, started, log }) =>
+    openAiProtocol({
+      defaults: overridesFrom(options, defaults),
+      started,
+      // as llama-server does with --verbose
+      isVerbose: () => /^(trace|debug)$/.test(log?.level ?? ''),
+    }),
 })

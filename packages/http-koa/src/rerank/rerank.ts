@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, requestId } from '@cllm/core'
 import { z } from 'zod'
 import { openModel } from '../engines/open-model.js'
 import { boolean, integer, largest, name, text } from '../fields/fields.js'
@@ -68,6 +68,7 @@ export async function rerank(ctx: KoaContext, openAi: OpenAiContext): Promise<vo
     return
   }
   ctx.body = {
+    id: `rerank-${requestId(ctx.state.transport.random)}`,
     model,
     object: 'list',
     usage: usageOf(scored),

@@ -248,6 +248,16 @@ testEach('what cannot be answered', async (t) => {
     [asks([5]), /^messages\.0\.content\.0: expected a content block/],
     [{ ...asks('a'), system: [image] }, /^system\.0: /],
     [{ ...asks('a'), tools: [{ type: 'web_search_20250305', name: 'web_search' }] }, /^tools\.0: /],
+    [{ ...asks('a'), thread: { type: 'create' } }, /^thread: .*nothing is stored/],
+    [{ ...asks('a'), output_format: { type: 'xml' } }, /^output_format.schema: expected a JSON/],
+    [
+      { ...asks('a'), output_config: { format: { type: 'json_schema', schema: 1 } } },
+      /^output_config.format.schema: expected a JSON schema/,
+    ],
+    [
+      { ...asks('a'), output_config: { format: { type: 'json_schema', schema: {} } } },
+      /^output_config.format: .*cannot keep/,
+    ],
     [
       { ...asks('a'), tools: [tool], tool_choice: { type: 'tool', name: 'other' } },
       /^tool_choice: expected the name of one of the tools/,
@@ -259,6 +269,8 @@ testEach('what cannot be answered', async (t) => {
     t.equal(status, 400, String(message))
     t.match(json, { type: 'error', error: { type: 'invalid_request_error', message } })
   }
+  const thread = await ask({ ...asks('a'), thread: { type: 'continue' } })
+  t.match(thread.json, { error: { details: { error_code: 'thread_unsupported_request' } } })
   const missing = await ask({ ...asks('a'), model: 'other' })
   t.equal(missing.status, 404)
   t.match(missing.json, { type: 'error', error: { type: 'not_found_error' } })

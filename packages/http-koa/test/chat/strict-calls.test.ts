@@ -74,7 +74,7 @@ t.test("a forced call comes behind the thoughts, in the model's own words", asyn
   const prompt = { messages: [{ role: 'user', content: 'a' }] }
   const form = (thinkingIsOpen: boolean) => ({ tools, format, thinks: true, thinkingIsOpen })
   const force = async (given: object, control?: RegExp) =>
-    await forcedCalls(clientWith(control), { prompt, form: form(false), ...given }, tools)
+    await forcedCalls(clientWith(control), { prompt, form: form(false), ...given }, tools, false)
   const wholly = (pattern: string, text: string) => new RegExp(`^(?:${pattern})$`).test(text)
 
   const closed = await force({})
@@ -148,7 +148,9 @@ t.test('several calls may be forced, in the format of each family', async (t) =>
     const parts = Array.from(answer).flatMap((sign) => [...parser.push(sign)])
     const calls = [...parts, ...parser.end()].filter(({ type }) => type !== 'text')
     t.match(calls, [{ call: { name: 'add' } }, { call: { arguments: '{"a":1}' } }], answer)
-    const single = await forcedCalls(clientWith(), { prompt, form }, tools)
+    const single = await forcedCalls(clientWith(), { prompt, form }, tools, false)
     t.equal((single.constraint as { next?: string }).next, undefined)
+    const unsaid = await forcedCalls(clientWith(), { prompt, form }, tools)
+    t.equal((unsaid.constraint as { next?: string }).next, own && next, 'in its own words alone')
   }
 })

@@ -70,11 +70,12 @@ t.test('looking never loads a model', async (t) => {
   }
   await lookAtAll()
   t.same(loads, [], 'none was needed')
-  for (const path of ['/admin/scheduler', '/admin/recorder', '/props', '/model/info']) {
+  for (const path of ['/admin/scheduler', '/admin/recorder', '/props?model=a', '/model/info']) {
     const { status, text } = await ask(path)
     t.equal(status, 503, path)
     t.match(text, /The model a is not in memory.*no engine is loaded/)
   }
+  t.match((await ask('/props')).json(), { role: 'router', models_autoload: true }, 'of all models')
   const recorded = async (model: string) => (await ask(`/admin/recorder?model=${model}`)).json()
 
   await directory.load('b')

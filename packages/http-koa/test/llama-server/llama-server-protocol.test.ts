@@ -79,6 +79,22 @@ testEach('the routes of llama-server', async (t) => {
     content: 'a',
     stop_type: 'limit',
   })
+  const warm = { prompt: 'a prompt that is to be computed', n_predict: 0, temperature: 0 }
+  t.match((await ask('/completion', { ...warm, stop: ['X'] })).json, {
+    content: '',
+    tokens: [],
+    tokens_predicted: 0,
+    stop_type: 'limit',
+    truncated: false,
+    generation_settings: { n_predict: 0 },
+    timings: { predicted_n: 0, predicted_per_second: 0 },
+  })
+  const warmed = await ask('/completion', { ...warm, n_predict: 1 })
+  t.ok((warmed.json as { timings: { cache_n: number } }).timings.cache_n > 9, 'it was computed')
+  const silent = await server.post('/completion', { ...warm, stream: true, return_progress: true })
+  const quiet = (await silent.text()).trimEnd().split('\n\n')
+  t.match(JSON.parse(quiet.at(-1)!.slice(6)), { content: '', stop: true, tokens_predicted: 0 })
+  t.notMatch(quiet.slice(0, -1).join(''), '"tokens_predicted":1')
   const [X = 0] = tokenizer.encode('X', { addBos: false })
   const biased = await ask('/completion', {
     prompt: 'free',
@@ -178,7 +194,7 @@ testEach('the routes of llama-server', async (t) => {
     ['/completion', { prompt: 'a', samplers: ['top_p', 'top_k'] }, /samplers: they run in/],
     ['/completion', { prompt: 'a', samplers: ['best'] }, /samplers: expected/],
     ['/embedding', {}, /input/],
-    ['/completion', { prompt: 'a', n_predict: 0 }, /n_predict/],
+    ['/completion', { prompt: 'a', n_predict: -2 }, /n_predict/],
     ['/completion', { prompt: 'a', grammar: 'root ::= "a"' }, /grammar/],
     ['/completion', { prompt: 'a', json_schema: {} }, /json_schema/],
     ['/completion', { prompt: 'a', n_probs: 21 }, /n_probs/],

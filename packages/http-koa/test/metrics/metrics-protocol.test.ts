@@ -242,4 +242,5 @@ testEach('embeddings are counted', async (t) => {
   t.equal(total(samples, 'cllm_embedding_tokens_total'), tokens)
   t.equal(total(samples, 'cllm_embedding_latency_seconds_count'), 2)
   t.equal(total(samples, 'llamacpp:prompt_tokens_total'), tokens, 'as llama-server counts them')
+  t.equal(total(samples, 'llamacpp:n_decode_total'), 2)
 })

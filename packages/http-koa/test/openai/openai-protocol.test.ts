@@ -103,6 +103,15 @@ testEach('models', async (t) => {
     data: [{ id: model.id, object: 'model', owned_by: 'cllm' }],
   })
   t.match(await (await get(`/v1/models/${model.id}`)).json(), { id: model.id, object: 'model' })
+  const init = { headers: { 'anthropic-version': '2023-06-01' } }
+  const known = { type: 'model', id: model.id, display_name: model.id, created_at: /^1970-01-01T/ }
+  t.match(await (await get('/v1/models', init)).json(), {
+    data: [known],
+    has_more: false,
+    first_id: model.id,
+    last_id: model.id,
+  })
+  t.match(await (await get(`/v1/models/${model.id}`, init)).json(), known)
   const missing = await get('/v1/models/a/b')
   t.equal(missing.status, 404)
   t.match(await missing.json(), {
@@ -172,6 +181,10 @@ testEach('chat completions', async (t) => {
     usage: { prompt_tokens: (counted.json as { input_tokens: number }).input_tokens },
     __verbose: { prompt: /euro/, generation_settings: { n_predict: -1 } },
   })
+  const shown = await start(t, { protocols: [openAiProtocol({ isVerbose: () => true })] })
+  const quiet = await shown.ask(chat, { ...user('euro'), verbose: false })
+  t.notMatch(quiet.json, { __verbose: {} })
+  t.match((await shown.ask(chat, user('euro'))).json, { __verbose: { prompt: /euro/ } })
   const timed = await stream(chat, { ...user('euro'), timings_per_token: true })
   t.match(timed[1], { timings: { predicted_n: 1, prompt_n: Number } })
 
@@ -498,6 +511,7 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     [chat, { top_logprobs: 3 }, 'invalid_request', /^top_logprobs$/],
     [chat, { tools: [strict] }, 'unsupported', /^tools$/],
     [chat, { tools: [tool], tool_choice: 'required' }, 'unsupported', /^tool_choice$/],
+    [chat, { tools: [tool], tool_choice: 'any' }, 'unsupported', /^tool_choice$/],
     [chat, user([image]), 'unsupported', /^messages.0.content.0$/],
     [chat, user([{ text: 5 }]), 'invalid_request', /^messages.0.content.0$/],
     [chat, { messages: [] }, 'invalid_request', /^messages$/],

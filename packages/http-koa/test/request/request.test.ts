@@ -146,6 +146,7 @@ testEach('embeddings through every API', async (t) => {
   t.not(vector[0], other.vector[0])
 
   const { json } = await ask('/v1/embeddings', { input: ['euro', 'other'] })
+  t.match(json['id'], /^embd-/)
   const tokens = promptTokens + other.promptTokens
   t.match(json, {
     object: 'list',
@@ -265,7 +266,7 @@ testEach('texts compared by a model that was trained for it', async (t) => {
     }),
   )
   const order = scores.map((_, index) => index).toSorted((a, b) => scores[b]! - scores[a]!)
-  for (const path of ['/v1/rerank', '/rerank', '/v1/reranking', '/reranking']) {
+  for (const path of ['/v1/rerank', '/rerank', '/v2/rerank', '/v1/reranking', '/reranking']) {
     const { json } = await ask(path, { query, documents, return_documents: true })
     const results = json['results'] as { index: number; relevance_score: number }[]
     t.same(

@@ -59,7 +59,9 @@ export const schema = {
       placeholder: 'NAME',
     }),
     chat_template: option<string | null>({
-      doc: "A Jinja chat template instead of the model's own: a file, or the template itself.",
+      doc:
+        "A Jinja chat template instead of the model's own: a file, the template itself, or a name that " +
+        'llama-server knows, such as `chatml` or `llama3`.',
       default: null,
       format: orNone(text('a file or a template')),
       arg: 'chat-template',

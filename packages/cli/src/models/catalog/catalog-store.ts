@@ -6,6 +6,7 @@ import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { cacheFolder } from '../cache-folder.js'
 import { catalog, type CatalogEntry } from './catalog.js'
+import { findEntry } from './find-entry.js'
 import type { FetchProgress } from '../fetch/fetch-progress.js'
 import { resolveModel } from '../resolve-model.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
@@ -105,8 +106,7 @@ export class CatalogStore implements ModelStore {
   }
 }
 
-const entryOf = (spec: string): CatalogEntry | undefined =>
-  catalog.find(({ name }) => name === spec)
+const entryOf = (spec: string): CatalogEntry | undefined => findEntry(catalog, spec)
 
 /** Reports a fetch with Ollama's status texts, and its bytes at most a hundred times. */
 function describing(

@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises'
 import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
 import { catalog, type CatalogEntry } from './catalog.js'
+import { findEntry } from './find-entry.js'
 import { shapeOf } from './memory-of.js'
 import { downloadedModel } from '../downloaded-models.js'
 
@@ -21,7 +22,7 @@ export interface KnownModel {
  * @throws CllmError `model_unavailable` when it is neither
  */
 export async function knownModel(spec: string, folder: string): Promise<KnownModel> {
-  const entry = catalog.find(({ name }) => name === spec)
+  const entry = findEntry(catalog, spec)
   const path = await fileOf(spec, folder)
   if (path !== undefined) {
     // a server's process does without the rest of it

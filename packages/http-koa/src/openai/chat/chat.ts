@@ -54,7 +54,7 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
     })),
     usage: usageOf(ends),
     timings: timingsOf(ends[0]!),
-    ...(fields.verbose === true && { __verbose: await verboseOf(client, request) }),
+    ...((fields.verbose ?? openAi.isVerbose()) && { __verbose: await verboseOf(client, request) }),
   }
 }
 

@@ -96,12 +96,14 @@ export const toolChoiceSchema = z
       value === 'none' ||
       value === 'auto' ||
       value === 'required' ||
+      // Mistral's word for it
+      value === 'any' ||
       (typeof value === 'object' && value !== null),
     'none, auto, required or a tool',
   )
-  .meta({ anyOf: [{ enum: ['none', 'auto', 'required'] }, { type: 'object' }] })
+  .meta({ anyOf: [{ enum: ['none', 'auto', 'required', 'any'] }, { type: 'object' }] })
 
-/** `none`, `auto`, `required` or a tool. */
+/** `none`, `auto`, `required` (or `any`) or a tool. */
 export type ToolChoice = string | Readonly<Record<string, unknown>>
 
 /** A function as chat templates know it. */
@@ -144,9 +146,14 @@ export function forcedTools(
   return chosen
 }
 
-/** Whether forced calls may be several: where the client says so, and does not name the one tool. */
-export const mayBeSeveral = (choice: ToolChoice | undefined, isParallel = false): boolean =>
-  isParallel && typeof choice === 'string'
+/**
+ * Whether forced calls may be several: as the client says, and never of a named tool; undefined: it says
+ * nothing.
+ */
+export const mayBeSeveral = (
+  choice: ToolChoice | undefined,
+  isParallel: boolean | undefined,
+): boolean | undefined => (typeof choice === 'string' ? isParallel : false)
 
 /** Chats name a tool inside `function` or `custom`, responses beside `type`. */
 function nameOf(choice: Readonly<Record<string, unknown>>): unknown {
