@@ -116,8 +116,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     else if (message.type === 'events') {
       const events = this.#requests.onEvents(message.events)
       if (events.length > 0) this.#onMessage({ type: 'events', events })
-      this.#moveOn()
     } else if (isAnswer(message) && this.#calls.onAnswer(message)) this.#onMessage(message)
+    if (message.type === 'events' || isAnswer(message)) this.#moveOn()
     this.#hangs.update()
   }
 
@@ -146,7 +146,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       for (const message of requests.take()) this.#link?.channel.send(message)
     }
     this.#watchHeld()
-    if (requests.size > 0) return
+    if (requests.size > 0 || this.#calls.isEmbedding) return
     for (const call of this.#drains?.splice(0) ?? []) this.#resolve(call)
   }
 
@@ -187,6 +187,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   #leave(message: ToEngine & { readonly type: 'leave' }): void {
     this.#calls.onLeave(message.call)
     if (this.state === 'up') this.#link?.channel.send(message)
+    this.#moveOn()
   }
 
   #call(message: ToEngine & { readonly type: 'call' }): void {
@@ -294,7 +295,5 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   }
 }
 
-function crashed(reason: string): CllmError {
-  const message = `The engine crashed while running this request alone: ${reason}`
-  return new CllmError('engine_crashed', message)
-}
+const crashed = (reason: string): CllmError =>
+  new CllmError('engine_crashed', `The engine crashed while running this request alone: ${reason}`)

@@ -442,6 +442,22 @@ t.test('while there is no engine', async (t) => {
   t.match(await run(client.statistics()), { requests: { done: 2 } })
 })
 
+t.test('a drain waits for embeddings', async (t) => {
+  const { client, run } = supervised({ embeddingSize: 4 })
+  await run(client.ready())
+  let isOver = false
+  void client.embed({ tokens: [5] }).then(() => (isOver = true))
+  await run(client.drain())
+  t.equal(isOver, true)
+  const leaving = new AbortController()
+  const left = client.embed({ tokens: [5] }, { signal: leaving.signal })
+  const draining = client.drain()
+  leaving.abort()
+  await t.rejects(left, { code: 'cancelled' })
+  await run(draining)
+  await run(client.close())
+})
+
 t.test('it is closed while there is no engine', async (t) => {
   const { clock, client, submit, kill, starts, run } = supervised({ loadMs: 50 })
   await run(client.ready())
