@@ -159,10 +159,13 @@ export class Embeddings {
   }
 
   async #computeAll(jobs: readonly Job[]): Promise<void> {
+    // Clients that leave give their adapters back before they are computed.
+    const releases = jobs.map(({ adapters }) => this.adapters.hold(adapters))
     // Of several, one that cannot be computed fails alone.
     if (!(await this.#compute(jobs))) {
       for (const job of jobs) await this.#compute([job])
     }
+    for (const release of releases) release()
     this.#pass = undefined
     if (!this.#isStepping && !this.#stepIsDue) this.#next()
   }

@@ -1,7 +1,23 @@
-import { type AdapterChoice, type AppliedAdapter, CllmError, defaultSampling } from '@cllm/core'
+import {
+  type AdapterChoice,
+  type AppliedAdapter,
+  CllmError,
+  defaultSampling,
+  type TokenId,
+} from '@cllm/core'
 import { runUntilIdle } from '@cllm/core/testing'
 import t from 'tap'
-import { collect, greedy, isDone, promptOf, rig, type Rig } from '../../rig.js'
+import {
+  collect,
+  greedy,
+  isDone,
+  promptOf,
+  rig,
+  type Rig,
+  WatchedBackend,
+} from '../../rig.js'
+
+type Inputs = readonly (readonly TokenId[])[]
 
 const params = { ...defaultSampling, temperature: 0, ignoreEos: true, seed: 0 }
 
@@ -90,6 +106,31 @@ t.test('an adapter stays until the last request that uses it has ended', async (
   // Its name is free for another file, its number is not given again.
   t.match(await run(client.loadAdapter({ name: 'a', path: 'c.gguf' })), { id: 1 })
   await isDone(t, made)
+})
+
+t.test('an adapter stays until the pass that computes an embedding with it is over', async (t) => {
+  const disposed: unknown[] = []
+  class Slow extends WatchedBackend {
+    override async embed(inputs: Inputs, applied: readonly AppliedAdapter[] = []) {
+      await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 10, resolve))
+      const vectors = await super.embed(inputs, applied)
+      disposed.push(this.adapters?.loaded.map(({ isDisposed }) => isDisposed))
+      return vectors
+    }
+  }
+  const made = rig({ adapters: true, embeddingSize: 4, backend: (options) => new Slow(options) })
+  const { client, run, clock, backend } = made
+  await run(client.loadAdapter({ name: 'a', path: 'a.gguf' }))
+  const leaving = new AbortController()
+  const adapters = [{ adapter: 'a' }]
+  const left = client.embed({ tokens: [5] }, { adapters, signal: leaving.signal })
+  await runUntilIdle(clock, clock.now() + 5)
+  leaving.abort()
+  await t.rejects(left, { code: 'cancelled' })
+  await client.unloadAdapter('a')
+  await runUntilIdle(clock)
+  t.same(disposed, [[false]], 'though its client had left')
+  t.equal(backend.adapters?.loaded[0]?.isDisposed, true)
 })
 
 t.test('what cannot be is refused', async (t) => {
