@@ -73,7 +73,7 @@ export class RequestTable {
   add(sequence: Sequence, now: number): void {
     this.waiting.add(sequence)
     this.#expiry.add(sequence)
-    this.observers.onQueued(sequence, sequence.arrival)
+    this.observers.onQueued(sequence, now)
     this.sharing.onWaiting(sequence, now)
   }
 
