@@ -127,8 +127,9 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#upSince = this.clock.now()
     this.#failedStarts = 0
     this.#failure = undefined
-    if (this.#info === undefined) this.#onMessage({ type: 'ready', info })
-    else this.logger.warn({ requests: this.#requests.size }, 'the engine is back')
+    const { size } = this.#requests
+    if (this.#info !== undefined) this.logger.warn({ requests: size }, 'the engine is back')
+    this.#onMessage({ type: 'ready', info })
     this.#info = info
     for (const call of this.#calls.resume()) this.#link?.channel.send(call)
     this.#moveOn()
@@ -186,8 +187,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
 
   #leave(message: ToEngine & { readonly type: 'leave' }): void {
     this.#calls.onLeave(message.call)
-    if (this.state === 'up') this.#link?.channel.send(message)
     this.#moveOn()
+    if (this.state === 'up') this.#link?.channel.send(message)
   }
 
   #call(message: ToEngine & { readonly type: 'call' }): void {

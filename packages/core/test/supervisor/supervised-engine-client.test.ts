@@ -458,6 +458,17 @@ t.test('a drain waits for embeddings', async (t) => {
   await run(client.close())
 })
 
+t.test('a restarted engine says which adapters it has', async (t) => {
+  const { client, clock, kill, run } = supervised({ adapters: true })
+  await run(client.loadAdapter({ name: 'a', path: 'a.gguf' }))
+  t.match((await client.info()).adapters, [{ name: 'a', id: 0 }])
+  kill()
+  await runUntilIdle(clock, clock.now() + 2000)
+  t.equal(client.restarts, 1)
+  t.equal((await client.info()).adapters, undefined)
+  await run(client.close())
+})
+
 t.test('it is closed while there is no engine', async (t) => {
   const { clock, client, submit, kill, starts, run } = supervised({ loadMs: 50 })
   await run(client.ready())
