@@ -4,6 +4,7 @@ import {
   createEngine,
   defaultSampling,
   defined,
+  type EncodeOptions,
   type Engine,
   type EngineOptions,
   type GenerateEvent,
@@ -28,6 +29,7 @@ import {
   drive,
   FakeBackend,
   type FakeBackendOptions,
+  FakeTokenizer,
   firstComeFirstServed,
 } from '@cllm/core/testing'
 import type { Test } from 'tap'
@@ -44,6 +46,23 @@ export class WatchedBackend extends FakeBackend {
       this.stepping = false
     }
   }
+}
+
+/** Tokenizes long texts a thousand characters at a time. */
+class PartsTokenizer extends FakeTokenizer {
+  parts = 0;
+
+  *encodeInParts(text: string, options: EncodeOptions = {}): Generator<TokenId[], void> {
+    for (let start = 0; start < text.length; start += 1000) {
+      this.parts++
+      yield this.encode(text.slice(start, start + 1000), { ...options, addBos: start === 0 })
+    }
+  }
+}
+
+/** A backend whose long texts take many turns of the event loop to tokenize. */
+export class PartsBackend extends WatchedBackend {
+  override readonly tokenizer = new PartsTokenizer()
 }
 
 /** Plans nothing. */

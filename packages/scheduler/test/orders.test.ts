@@ -1,5 +1,5 @@
-import type { SequenceView } from '@cllm/core'
-import { createPolicy } from '@cllm/scheduler'
+import type { SequenceView, WaitingView } from '@cllm/core'
+import { boundedOvertaking, createPolicy, oldestArrival } from '@cllm/scheduler'
 import type { SimulatedRequest, SimulationReport } from '@cllm/simulation'
 import t from 'tap'
 import { promptTokens, serveLoad } from './serve-load.js'
@@ -254,4 +254,41 @@ t.test('who gives way when the KV cells of all are used up', (t) => {
   for (const request of running) fair.observe?.({ type: 'admitted', request, now: 0 })
   t.equal(fair.victim?.(state), 'late', 'of the tenant that was served most')
   t.end()
+})
+
+t.test('who waits longest is found behind requests that another engine began', async (t) => {
+  const view = (id: string, arrival: number, more: Partial<SequenceView> = {}): SequenceView => ({
+    id,
+    arrival,
+    state: 'queued',
+    priority: 0,
+    deadline: undefined,
+    tenant: '',
+    session: undefined,
+    promptTokens: 5,
+    generatedTokens: 0,
+    maxTokens: 5,
+    computedTokens: 0,
+    remainingTokens: 5,
+    stepGroup: undefined,
+    preemptions: 0,
+    ...more,
+  })
+  const list = [
+    view('begun', 9, { generatedTokens: 3 }),
+    view('preempted', 8, { state: 'preempted', generatedTokens: 3, preemptions: 1 }),
+    view('oldest', 1),
+    view('newest', 10),
+  ]
+  const waiting: WaitingView = {
+    size: list.length,
+    has: (id) => list.some((one) => one.id === id),
+    [Symbol.iterator]: () => list[Symbol.iterator](),
+  }
+  const limits = { slots: 1, contextSize: 64, batchSize: 64 }
+  const state = { now: 20, waiting, running: [], freeSlots: 1, limits }
+  t.equal(oldestArrival(state), 1)
+  const order = boundedOvertaking({ next: () => list.toReversed() }, 0)
+  for (const request of list) order.observe?.({ type: 'queued', request, now: 20 })
+  t.equal([...order.next(state)][0]?.id, 'oldest')
 })

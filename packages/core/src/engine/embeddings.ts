@@ -9,6 +9,7 @@ import { AdapterTable } from './adapters/adapter-table.js'
 import type { RequestAdapters } from './adapters/request-adapters.js'
 import { PartQueue } from './input/part-queue.js'
 import { resolvePrompt } from './input/resolve-prompt.js'
+import { WakeSignal } from './wake-signal.js'
 
 interface Job {
   readonly tokens: readonly TokenId[]
@@ -25,6 +26,8 @@ interface Job {
 @injectable()
 export class Embeddings {
   readonly #queue: Job[] = []
+  /** Inputs that have no answer yet, those that are tokenized among them. */
+  #pending = 0
   #pass: Promise<void> | undefined
   #isStepping = false
   #stepIsDue = false
@@ -35,11 +38,17 @@ export class Embeddings {
     @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
     @inject(PartQueue) private readonly parts: PartQueue,
     @inject(AdapterTable) private readonly adapters: AdapterTable,
+    @inject(WakeSignal) private readonly wake: WakeSignal,
   ) {}
 
   /** Whether inputs are being computed. */
   get isBusy(): boolean {
     return this.#pass !== undefined
+  }
+
+  /** Whether every input has its answer. */
+  get isIdle(): boolean {
+    return this.#pending === 0
   }
 
   /**
@@ -49,11 +58,19 @@ export class Embeddings {
   async embed(input: Prompt, options: EmbedOptions = {}): Promise<Embedding> {
     const adapters = this.adapters.resolve(options.adapters)
     const release = this.adapters.hold(adapters)
+    this.#pending++
     try {
       return await this.#embed(input, adapters, options.signal)
     } finally {
       release()
+      // Its client may have another one, which it sends when it has this answer.
+      // oxlint-disable-next-line no-restricted-globals -- a turn of the event loop; no time is measured
+      setImmediate(() => this.#onAnswered())
     }
+  }
+
+  #onAnswered(): void {
+    if (--this.#pending === 0) this.wake.notify()
   }
 
   async #embed(
@@ -142,10 +159,13 @@ export class Embeddings {
   }
 
   async #computeAll(jobs: readonly Job[]): Promise<void> {
+    // Clients that leave give their adapters back before they are computed.
+    const releases = jobs.map(({ adapters }) => this.adapters.hold(adapters))
     // Of several, one that cannot be computed fails alone.
     if (!(await this.#compute(jobs))) {
       for (const job of jobs) await this.#compute([job])
     }
+    for (const release of releases) release()
     this.#pass = undefined
     if (!this.#isStepping && !this.#stepIsDue) this.#next()
   }

@@ -138,11 +138,15 @@ export class Engine {
     }
   }
 
-  /** Refuses new requests and resolves when the last one has ended. */
+  /**
+   * Refuses new requests and resolves when the last one has ended. Inputs of embeddings are still taken:
+   * a client may have more of them than it sends at once.
+   */
   async drain(): Promise<void> {
     this.input.isOpen = false
     if (this.#isIdle) return
-    await new Promise<void>((resolve) => this.#onIdle.push(resolve))
+    const idle = new Promise<void>((resolve) => this.#onIdle.push(resolve))
+    await Promise.race([idle, this.#done.catch(() => {})])
   }
 
   /** Ends every request with `shutting_down` and stops after the step that is running. */
@@ -274,6 +278,6 @@ export class Engine {
   }
 
   get #isIdle(): boolean {
-    return this.table.isIdle && !this.input.isBusy
+    return this.table.isIdle && !this.input.isBusy && this.embeddings.isIdle
   }
 }

@@ -1,6 +1,7 @@
 import type { Random } from '../contracts/clock.js'
 import type { EngineClient, EngineInfo, GenerateEvent } from '../contracts/engine/engine-client.js'
 import type { GenerateRequest } from '../contracts/engine/generate-request.js'
+import type { AdapterInfo } from '../contracts/model/adapter.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { cancelled } from '../client/cancelled.js'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
@@ -24,6 +25,8 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
   #nextCall = 0
   #closed: CllmError | undefined
   readonly #ready: Promise<EngineInfo>
+  /** Of the engine as it is now, which may have been restarted. */
+  #info: EngineInfo | undefined
 
   constructor(
     private readonly channel: Channel<ToEngine, FromEngine>,
@@ -32,7 +35,7 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     super()
     this.#ready = new Promise((resolve, reject) => {
       channel.onMessage((message) => {
-        if (message.type === 'ready') resolve(message.info)
+        if (message.type === 'ready') resolve((this.#info = message.info))
         else if (message.type === 'failed') reject(CllmError.deserialize(message.error))
         else this.#receive(message)
       })
@@ -64,14 +67,19 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
   }
 
   override async info(): Promise<EngineInfo> {
-    return await this.#ready
+    const first = await this.#ready
+    return this.#info ?? first
   }
 
   protected override async forward(
     name: EngineCallName,
     values: readonly unknown[],
   ): Promise<unknown> {
-    if (!takesSignal(name)) return await this.#call(name, values)
+    if (!takesSignal(name)) {
+      const answer = await this.#call(name, values)
+      if (name === 'loadAdapter' || name === 'unloadAdapter') await this.#noteAdapters()
+      return answer
+    }
     const [input, { signal, ...others } = {}] = values as Parameters<EngineClient['embed']>
     if (signal?.aborted === true) throw cancelled(signal)
     const call = this.#nextCall
@@ -83,6 +91,16 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     } finally {
       signal?.removeEventListener('abort', onAbort)
     }
+  }
+
+  /** Others may have changed them, too. A restarted engine says itself what it has. */
+  async #noteAdapters(): Promise<void> {
+    const all = (await this.#call('adapters', []).catch(() => {})) as
+      | readonly AdapterInfo[]
+      | undefined
+    if (all === undefined || this.#info === undefined) return
+    const { adapters: _, ...info } = this.#info
+    this.#info = all.length > 0 ? { ...info, adapters: all } : info
   }
 
   async #call(name: EngineCallName, values: readonly unknown[]): Promise<unknown> {

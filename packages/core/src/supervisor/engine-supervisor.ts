@@ -116,8 +116,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     else if (message.type === 'events') {
       const events = this.#requests.onEvents(message.events)
       if (events.length > 0) this.#onMessage({ type: 'events', events })
-      this.#moveOn()
     } else if (isAnswer(message) && this.#calls.onAnswer(message)) this.#onMessage(message)
+    if (message.type === 'events' || isAnswer(message)) this.#moveOn()
     this.#hangs.update()
   }
 
@@ -127,8 +127,9 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#upSince = this.clock.now()
     this.#failedStarts = 0
     this.#failure = undefined
-    if (this.#info === undefined) this.#onMessage({ type: 'ready', info })
-    else this.logger.warn({ requests: this.#requests.size }, 'the engine is back')
+    const { size } = this.#requests
+    if (this.#info !== undefined) this.logger.warn({ requests: size }, 'the engine is back')
+    this.#onMessage({ type: 'ready', info })
     this.#info = info
     for (const call of this.#calls.resume()) this.#link?.channel.send(call)
     this.#moveOn()
@@ -146,7 +147,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       for (const message of requests.take()) this.#link?.channel.send(message)
     }
     this.#watchHeld()
-    if (requests.size > 0) return
+    if (requests.size > 0 || this.#calls.isEmbedding) return
     for (const call of this.#drains?.splice(0) ?? []) this.#resolve(call)
   }
 
@@ -186,6 +187,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
 
   #leave(message: ToEngine & { readonly type: 'leave' }): void {
     this.#calls.onLeave(message.call)
+    this.#moveOn()
     if (this.state === 'up') this.#link?.channel.send(message)
   }
 
@@ -294,7 +296,5 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   }
 }
 
-function crashed(reason: string): CllmError {
-  const message = `The engine crashed while running this request alone: ${reason}`
-  return new CllmError('engine_crashed', message)
-}
+const crashed = (reason: string): CllmError =>
+  new CllmError('engine_crashed', `The engine crashed while running this request alone: ${reason}`)

@@ -25,6 +25,7 @@ export const isAnswer = (message: FromEngine): message is Answer =>
 export class PendingCalls {
   readonly #open = new Map<number, { readonly call: Call; deaths: number }>()
   #quick = 0
+  #embeddings = 0
   /** The policy that was set last. */
   #policy: readonly unknown[] | undefined
 
@@ -37,11 +38,17 @@ export class PendingCalls {
     return this.#quick > 0
   }
 
+  /** Whether an embedding is pending: a drain waits for it. */
+  get isEmbedding(): boolean {
+    return this.#embeddings > 0
+  }
+
   /** Takes a call; returns its answer when there is no engine and it cannot wait for one. */
   take(call: Call, isUp: boolean): Answer | undefined {
     if (!isUp && !patient.has(call.name)) return unavailable(call)
     this.#open.set(call.call, { call, deaths: 0 })
     if (!slow.has(call.name)) this.#quick++
+    if (call.name === 'embed') this.#embeddings++
     return undefined
   }
 
@@ -81,6 +88,7 @@ export class PendingCalls {
     const open = this.#open.get(id)
     if (open === undefined || !this.#open.delete(id)) return
     if (!slow.has(open.call.name)) this.#quick--
+    if (open.call.name === 'embed') this.#embeddings--
   }
 }
 

@@ -1,23 +1,10 @@
 import { setImmediate } from 'node:timers/promises'
-import { CllmError, type EncodeOptions, type SchedulerState, type TokenId } from '@cllm/core'
-import { FakeTokenizer, runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
+import { CllmError, type SchedulerState, type TokenId } from '@cllm/core'
+import { runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
 import t from 'tap'
-import { greedy, leftovers, nothingLeft, policyOf, promptOf, rig, WatchedBackend } from '../rig.js'
+import { greedy, leftovers, nothingLeft, PartsBackend, policyOf, promptOf, rig } from '../rig.js'
 
-/** Tokenizes long texts a thousand characters at a time. */
-class PartsTokenizer extends FakeTokenizer {
-  parts = 0;
-
-  *encodeInParts(text: string, options: EncodeOptions = {}): Generator<TokenId[], void> {
-    for (let start = 0; start < text.length; start += 1000) {
-      this.parts++
-      yield this.encode(text.slice(start, start + 1000), { ...options, addBos: start === 0 })
-    }
-  }
-}
-
-class SlowBackend extends WatchedBackend {
-  override readonly tokenizer = new PartsTokenizer()
+class SlowBackend extends PartsBackend {
   embedded: number[] = []
 
   override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {

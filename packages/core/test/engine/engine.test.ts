@@ -11,10 +11,17 @@ import {
   type WaitingView,
   createEngine,
 } from '@cllm/core'
-import { FakeBackend, drive, firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
+import {
+  FakeBackend,
+  type FakeBackendOptions,
+  drive,
+  firstComeFirstServed,
+  runUntilIdle,
+} from '@cllm/core/testing'
 import t from 'tap'
 import { z } from 'zod'
 import {
+  PartsBackend,
   WatchedBackend,
   collect,
   counting,
@@ -27,6 +34,21 @@ import {
   rig,
   watching,
 } from '../rig.js'
+
+/** Computes one input in 50 ms. */
+class SlowEmbeddings extends WatchedBackend {
+  override readonly capabilities = { ...new WatchedBackend().capabilities, embeddings: true }
+
+  constructor(private readonly given: FakeBackendOptions) {
+    super(given)
+  }
+
+  override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
+    const { clock } = this.given
+    await new Promise<void>((resolve) => void clock?.at(clock.now() + 50, resolve))
+    return inputs.map(({ length }) => [length])
+  }
+}
 
 t.test('one listener call per step, while the next step runs', async (t) => {
   const made = rig({ slots: 3 })
@@ -110,6 +132,34 @@ t.test('drain and close', async (t) => {
     t.equal(batches.length, 1)
     t.equal(clock.nextTimer(), undefined)
     await client.close()
+  })
+
+  t.test('drain waits for embeddings, and for those that follow them', async (t) => {
+    const made = rig({ backend: (given) => new SlowEmbeddings(given) })
+    const { client, engine, run } = made
+    const embed = async (length: number) =>
+      (await client.embed({ tokens: promptOf(length) })).vector
+    const first = Promise.all([1, 2].map(embed)).then(
+      async () => await Promise.all([3, 4].map(embed)),
+    )
+    let isOver = false
+    void first.then(() => (isOver = true))
+    await run(engine.drain())
+    t.equal(isOver, true)
+    t.same(await first, [[3], [4]])
+    await run(engine.drain())
+    await run(client.close())
+  })
+
+  t.test('drain ends with a close, though a prompt is tokenized', async (t) => {
+    const made = rig({ contextSize: 20_000, backend: (given) => new PartsBackend(given) })
+    const { client, engine, run } = made
+    const answer = collect(client.submit({ prompt: { text: 'x'.repeat(9000) } }))
+    const draining = engine.drain()
+    await run(client.close())
+    await run(draining)
+    t.match((await run(answer)).error, { code: 'shutting_down' })
+    await run(engine.drain())
   })
 
   t.test('close under load', async (t) => {

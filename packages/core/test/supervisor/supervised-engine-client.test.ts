@@ -442,6 +442,33 @@ t.test('while there is no engine', async (t) => {
   t.match(await run(client.statistics()), { requests: { done: 2 } })
 })
 
+t.test('a drain waits for embeddings', async (t) => {
+  const { client, run } = supervised({ embeddingSize: 4 })
+  await run(client.ready())
+  let isOver = false
+  void client.embed({ tokens: [5] }).then(() => (isOver = true))
+  await run(client.drain())
+  t.equal(isOver, true)
+  const leaving = new AbortController()
+  const left = client.embed({ tokens: [5] }, { signal: leaving.signal })
+  const draining = client.drain()
+  leaving.abort()
+  await t.rejects(left, { code: 'cancelled' })
+  await run(draining)
+  await run(client.close())
+})
+
+t.test('a restarted engine says which adapters it has', async (t) => {
+  const { client, clock, kill, run } = supervised({ adapters: true })
+  await run(client.loadAdapter({ name: 'a', path: 'a.gguf' }))
+  t.match((await client.info()).adapters, [{ name: 'a', id: 0 }])
+  kill()
+  await runUntilIdle(clock, clock.now() + 2000)
+  t.equal(client.restarts, 1)
+  t.equal((await client.info()).adapters, undefined)
+  await run(client.close())
+})
+
 t.test('it is closed while there is no engine', async (t) => {
   const { clock, client, submit, kill, starts, run } = supervised({ loadMs: 50 })
   await run(client.ready())

@@ -1,7 +1,7 @@
 import type { BackendLimits, Order, SequenceView, WaitingView } from '@cllm/core'
 import { z } from 'zod'
 import { TokenClock } from './token-clock.js'
-import { isWaiting } from './waiting-heap.js'
+import { hasBegun, isWaiting } from './waiting-heap.js'
 
 /** Tokens computed before a waiting request is overdue: some seconds on a GPU, half a minute on a few cores. */
 export const defaultPatience = 16_384
@@ -67,12 +67,12 @@ export function overtakingBound(
   return patience + batchSize + (ahead + 1) * (overdueShare + slots) * contextSize
 }
 
-/** The request that came first: preempted ones wait in front, in no order. */
+/** The request that came first: those that have begun wait in front, in no order. */
 function longestWaiting(waiting: WaitingView): SequenceView | undefined {
   let first: SequenceView | undefined
   for (const request of waiting) {
     if (isWaiting(request) && request.arrival < (first?.arrival ?? Infinity)) first = request
-    if (request.state === 'queued') break
+    if (!hasBegun(request)) break
   }
   return first
 }

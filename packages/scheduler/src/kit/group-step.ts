@@ -1,5 +1,6 @@
 import type { SchedulerState, SequenceView, Step } from '@cllm/core'
 import { StepBuilder } from './step-builder.js'
+import { hasBegun } from './waiting-heap.js'
 
 /**
  * A step of a group: its prompts as long as there are any, then a token for each. `admitted` are given
@@ -34,9 +35,9 @@ export function firstOf(
 /** When the request that waits longest came, or undefined when none waits. */
 export function oldestArrival({ waiting }: SchedulerState): number | undefined {
   let oldest: number | undefined
-  for (const { arrival, state } of waiting) {
-    oldest = Math.min(oldest ?? arrival, arrival)
-    if (state === 'queued') break
+  for (const request of waiting) {
+    oldest = Math.min(oldest ?? request.arrival, request.arrival)
+    if (!hasBegun(request)) break
   }
   return oldest
 }

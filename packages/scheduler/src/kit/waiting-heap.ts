@@ -64,3 +64,8 @@ function isCurrent({ request, preemptions }: Entry): boolean {
 export function isWaiting({ state }: SequenceView): boolean {
   return state === 'queued' || state === 'preempted'
 }
+
+/** Whether a waiting request may stand in front of those that are in order of arrival. */
+export function hasBegun({ state, generatedTokens }: SequenceView): boolean {
+  return state === 'preempted' || generatedTokens > 0
+}

@@ -196,7 +196,7 @@ export interface StepResult {
 
 /**
  * Runs a model: one forward pass over a batch of sequences at a time. Its calls are made by one
- * engine, never two at once. `truncate`, `copyPrefix` and `release` are only called between steps.
+ * engine, never two at once, but for `embed`, beside which all but a `step` may be called. `truncate`, `copyPrefix` and `release` are only called between steps.
  */
 export interface Backend {
   readonly specificationVersion: 1
@@ -239,8 +239,9 @@ export interface Backend {
   /**
    * The embeddings of one or several texts' tokens, in their order: pooled as the model requires, of
    * length 1. Where the model's detail `pooling` is `none`, the vectors of a text's tokens one after the
-   * other. With the capability `lora` they are computed with these adapters. Several are within `limits.embeddingInputs` and `limits.embeddingTokens`. Uses no slot;
-   * never called during a step. Needed for the capability `embeddings`.
+   * other. With the capability `lora` they are computed with these adapters. Several are within `limits.embeddingInputs` and `limits.embeddingTokens`. Uses no slot.
+   * Never called during a step or another `embed`; slots may be copied, cut, saved and restored while it
+   * computes. A backend with one context for both puts such calls in order itself. Needed for the capability `embeddings`.
    */
   embed?(
     inputs: readonly (readonly TokenId[])[],

@@ -56,7 +56,8 @@ export interface DraftView {
 }
 
 /**
- * The waiting requests: preempted ones first, then by arrival. A request whose prompt begins with what
+ * The waiting requests: first those that have begun, in no order: they were preempted, or are `queued`
+ * with generated tokens, as another engine lost them. Then the others by arrival. A request whose prompt begins with what
  * a running one is computing is not among them until that is there to be copied, for a bounded time:
  * a policy hears that it is `queued`, but sees it only when it is worth admitting.
  */

@@ -155,8 +155,8 @@ export class AdapterTable {
 
   async #do({ source, resolve, reject }: Job): Promise<void> {
     try {
-      // Another one of its name may have come first.
-      this.#ensureFree(source.name)
+      // Another one of its name or number may have come first.
+      this.#ensureFree(source)
       const loaded = await this.#ensureSupported().load(source.path)
       this.#byName.set(source.name, { info: source, loaded })
       resolve(source)
@@ -173,15 +173,16 @@ export class AdapterTable {
     if (typeof path !== 'string' || path === '') throw invalidField('path', 'a file', path)
     checkNumber('scale', scale, { min: -mostScale, max: mostScale })
     checkNumber('id', id, { min: 0, integer: true })
-    this.#ensureFree(name)
-    if (this.list().some((other) => other.id === id)) throw invalidField('id', 'a free number', id)
+    this.#ensureFree({ name, id })
     return { name, path, scale, id }
   }
 
-  #ensureFree(name: string): void {
-    if (!this.#byName.has(name)) return
-    const message = `name: there is an adapter "${name}" already: unload it first`
-    throw new CllmError('invalid_request', message, { details: { field: 'name' } })
+  #ensureFree({ name, id }: Pick<AdapterInfo, 'name' | 'id'>): void {
+    if (this.#byName.has(name)) {
+      const message = `name: there is an adapter "${name}" already: unload it first`
+      throw new CllmError('invalid_request', message, { details: { field: 'name' } })
+    }
+    if (this.list().some((other) => other.id === id)) throw invalidField('id', 'a free number', id)
   }
 
   #ensureSupported() {

@@ -26,6 +26,8 @@ interface Arrival {
   error?: CllmError
   /** Called when the id is free, or the request is not wanted any more. */
   proceed?: () => void
+  /** Gives its adapters back: from then on the queue keeps them in memory. */
+  release?: () => void
 }
 
 /** Turns requests into sequences: checks them, tokenizes their prompts, asks the admission. */
@@ -82,9 +84,10 @@ export class InputProcessor implements EngineObserver {
 
   /** The result of a request that took longer is taken in; returns why it is no longer wanted. */
   settle(id: string): CllmError | undefined {
-    const error = this.#arriving.get(id)?.error
+    const arrival = this.#arriving.get(id)
     this.#arriving.delete(id)
-    return error
+    arrival?.release?.()
+    return arrival?.error
   }
 
   /** Ends a request that is on its way, if there is one, with this error. */
@@ -116,7 +119,7 @@ export class InputProcessor implements EngineObserver {
   }
 
   #read(id: string, request: GenerateRequest): Sequence | Promise<Sequence> {
-    const { backend, tokenizer, parts, random, options, samplers, adapters, kv } = this
+    const { backend, tokenizer, parts, random, options, samplers, kv } = this
     const { continued, arrivedMsAgo = 0 } = request
     const now = this.clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
     this.#ensureOpen()
@@ -124,6 +127,7 @@ export class InputProcessor implements EngineObserver {
     if (continued === undefined) this.admission.checkCount(others, this.clock.now())
     const { limits } = backend
     const common = { backend, tokenizer, parts, limits, random, options, samplers }
+    const adapters = this.adapters.resolve(request.adapters)
     const context = { ...common, adapters, now }
     const complete = resolveRequest(id, request, context)
     const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
@@ -131,9 +135,10 @@ export class InputProcessor implements EngineObserver {
       const lookUp = (sequence: Sequence): number => kv.lookUp(sequence)
       return this.#admit(new Sequence(complete(tokens), tokens, now, lookUp))
     }
-    if (!(prompt instanceof Promise)) return admit(prompt)
-    if (!this.#arriving.has(id)) this.#arriving.set(id, {})
-    return prompt.then(admit)
+    let arrival = this.#arriving.get(id)
+    if (prompt instanceof Promise && arrival === undefined) this.#arriving.set(id, (arrival = {}))
+    if (arrival !== undefined) arrival.release = this.adapters.hold(adapters)
+    return prompt instanceof Promise ? prompt.then(admit) : admit(prompt)
   }
 
   #admit(sequence: Sequence): Sequence {

@@ -3,8 +3,7 @@ import type { GenerateRequest } from '../../contracts/engine/generate-request.js
 import { defaultSampling, type SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { Backend } from '../../contracts/model/backend.js'
-import type { AdapterTable } from '../adapters/adapter-table.js'
-import { groupWith } from '../adapters/request-adapters.js'
+import { groupWith, type RequestAdapters } from '../adapters/request-adapters.js'
 import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
 import { checkContinuation, checkNumber, checkTokens, invalidField } from './check-fields.js'
 import { checkSampling } from './check-sampling.js'
@@ -20,7 +19,7 @@ import { StopMatcher } from '../output/stop-matcher.js'
 export interface ResolveContext extends PromptContext {
   readonly backend: ConstraintJudge & Pick<Backend, 'model' | 'capabilities'>
   readonly samplers: SamplerCatalog
-  readonly adapters: Pick<AdapterTable, 'resolve'>
+  readonly adapters: RequestAdapters
   readonly random: Random
   readonly options: EngineOptions
   readonly now: number
@@ -61,7 +60,7 @@ export function resolveRequest(
   checkType('speculative', request.speculative, 'boolean')
   checkLogprobs(request, context.backend)
   checkContinuation(request.continued, maxTokens, context)
-  const adapters = context.adapters.resolve(request.adapters)
+  const { adapters } = context
   const stepGroup = groupWith(request.stepGroup, adapters)
   const shiftOf = resolveShift(request, context)
   const sampling = resolveSampling(request, context)

@@ -74,6 +74,11 @@ export class KvPool implements EngineObserver {
     this.#isFull = false
   }
 
+  /** What it needs of its prefix takes no cells of its own now. */
+  onReleased(): void {
+    this.#isFull = false
+  }
+
   onFinished(): void {
     this.#isFull = false
   }

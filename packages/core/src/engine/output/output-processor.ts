@@ -117,9 +117,10 @@ function* detokenize(sequence: Sequence, now: number): Generator<GenerateEvent> 
 
 function end(sequence: Sequence, text: string, now: number, stop?: string): GenerateEvent {
   sequence.hasEnded = true
+  sequence.finish ??= 'stop'
   return {
     type: 'end',
-    reason: stop === undefined ? (sequence.finish ?? 'stop') : 'stop',
+    reason: stop === undefined ? sequence.finish : 'stop',
     ...defined({ stop }),
     text,
     usage: sequence.usage(),

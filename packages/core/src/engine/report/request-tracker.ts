@@ -57,9 +57,9 @@ export class RequestTracker implements EngineObserver {
     return this.#live.get(id)?.timeline.wait?.reasons(now) ?? {}
   }
 
-  onQueued(sequence: Sequence): void {
+  onQueued(sequence: Sequence, now: number): void {
     const timeline = new Timeline(sequence.arrival)
-    timeline.wait = new Wait(this.#waits, sequence, sequence.arrival)
+    timeline.wait = new Wait(this.#waits, sequence, now, sequence.arrival)
     this.#live.set(sequence.id, { sequence, timeline })
   }
 

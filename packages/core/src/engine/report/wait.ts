@@ -12,12 +12,17 @@ export class Wait {
   /** Reasons collected from the finished parts of this wait. */
   #reasons: Reasons = {}
 
+  /**
+   * @param now - when it joined the queue: what comes before has no reason here
+   * @param since - when it began, which may have been elsewhere
+   */
   constructor(
     private readonly times: WaitAttribution,
     private readonly sequence: Sequence,
-    readonly since: number,
+    now: number,
+    readonly since = now,
   ) {
-    this.#start = times.begin(since)
+    this.#start = times.begin(now)
   }
 
   hold(now: number): void {

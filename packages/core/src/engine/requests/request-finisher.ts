@@ -66,6 +66,8 @@ export class RequestFinisher {
   /** Ends all requests. */
   failAll(error: CllmError, now: number): void {
     this.logger.error({ code: error.code, err: error.cause ?? error }, error.message)
+    // The last event of some was published already.
+    this.finishPending(now)
     for (const sequence of this.table.all()) this.finish(sequence, now, error)
   }
 

@@ -73,17 +73,13 @@ export class RequestTable {
   add(sequence: Sequence, now: number): void {
     this.waiting.add(sequence)
     this.#expiry.add(sequence)
-    this.observers.onQueued(sequence, sequence.arrival)
+    this.observers.onQueued(sequence, now)
     this.sharing.onWaiting(sequence, now)
     this.kv.onWaiting?.(sequence)
   }
 
-  /**
-   * Gives a waiting request a slot, or returns why it cannot run. One whose prefix another request is
-   * computing goes on waiting, unless nothing else can be done: then it is insisted on.
-   */
-  async admit(sequence: Sequence, now: number, insists = false): Promise<CllmError | undefined> {
-    if (!insists && this.sharing.defer(sequence, now)) return undefined
+  /** Gives a waiting request a slot, or returns why it cannot run. */
+  async admit(sequence: Sequence, now: number): Promise<CllmError | undefined> {
     this.waiting.remove(sequence)
     this.sharing.onLeft(sequence)
     this.running.add(sequence)
@@ -105,7 +101,11 @@ export class RequestTable {
     return undefined
   }
 
-  /** Admits those that still wait, have room and are not about to leave; returns those that cannot run. */
+  /**
+   * Admits those that still wait, have room and are not about to leave; returns those that cannot run.
+   * One whose prefix another request is computing goes on waiting, unless nothing else can be done: then
+   * it is insisted on.
+   */
   async admitAll(
     { admit }: Plan,
     now: number,
@@ -116,10 +116,11 @@ export class RequestTable {
     for (const id of admit) {
       const sequence = this.waiting.get(id)
       if (sequence === undefined || leaving.has(sequence)) continue
+      if (!insists && this.sharing.defer(sequence, now)) continue
       // No other is admitted before it, however small: a large one would wait for ever.
       if (!(await this.pool.admits(sequence))) break
       if (!insists && this.kv.prepare?.(sequence) === false) break
-      const error = await this.admit(sequence, now, insists)
+      const error = await this.admit(sequence, now)
       if (error !== undefined) failed.set(sequence, error)
     }
     return failed

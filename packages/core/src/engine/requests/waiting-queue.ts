@@ -15,6 +15,9 @@ export class WaitingQueue implements WaitingView {
   /** The order in which requests joined, so that held ones get their places back. */
   readonly #turns = new WeakMap<Sequence, number>()
   #nextTurn = 0
+  /** When the last of those that have not begun arrived, of all so far. */
+  #latest = -Infinity
+  #isSorted = true
   /** Prompt tokens of all waiting requests. */
   promptTokens = 0
 
@@ -33,6 +36,10 @@ export class WaitingQueue implements WaitingView {
     this.#turns.set(sequence, ++this.#nextTurn)
     this.promptTokens += sequence.promptTokens
     part.set(sequence.id, sequence)
+    // One that was tokenized for long, or that another engine lost, came before some that are here.
+    if (part === this.#begun) return
+    if (sequence.arrival < this.#latest) this.#isSorted = false
+    else this.#latest = sequence.arrival
   }
 
   /** Whether it waits and is not held back. */
@@ -69,18 +76,20 @@ export class WaitingQueue implements WaitingView {
   /** Shows held requests again, at their places. */
   unhold(sequences: Iterable<Sequence>): void {
     const back = [...sequences].filter(({ id }) => this.#held.delete(id))
-    if (back.length === 0) return
-    this.#begun = this.#with(this.#begun, back.filter(hasBegun))
-    this.#queued = this.#with(
-      this.#queued,
-      back.filter((sequence) => !hasBegun(sequence)),
-    )
+    for (const sequence of back) {
+      const part = hasBegun(sequence) ? this.#begun : this.#queued
+      part.set(sequence.id, sequence)
+      this.#isSorted = false
+    }
   }
 
-  #with(part: Map<string, Sequence>, back: readonly Sequence[]): Map<string, Sequence> {
-    if (back.length === 0) return part
-    const all = [...part.values(), ...back].toSorted((a, b) => this.#turnOf(a) - this.#turnOf(b))
-    return new Map(all.map((sequence) => [sequence.id, sequence]))
+  /** Done when it is read, so that many that join or come back cost no more than one. */
+  #sort(): void {
+    if (this.#isSorted) return
+    this.#isSorted = true
+    const byTurn = (a: Sequence, b: Sequence): number => this.#turnOf(a) - this.#turnOf(b)
+    this.#begun = sorted(this.#begun, byTurn)
+    this.#queued = sorted(this.#queued, (a, b) => a.arrival - b.arrival || byTurn(a, b))
   }
 
   #turnOf(sequence: Sequence): number {
@@ -94,9 +103,18 @@ export class WaitingQueue implements WaitingView {
   }
 
   *[Symbol.iterator](): Iterator<Sequence> {
+    this.#sort()
     yield* this.#begun.values()
     yield* this.#queued.values()
   }
+}
+
+function sorted(
+  part: ReadonlyMap<string, Sequence>,
+  compare: (a: Sequence, b: Sequence) => number,
+): Map<string, Sequence> {
+  const all = [...part.values()].toSorted(compare)
+  return new Map(all.map((sequence) => [sequence.id, sequence]))
 }
 
 /** Whether its client waits for the rest of its answer; nobody waits for a line of a batch. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import type { Backend } from '../../contracts/model/backend.js'
 import { checkAdapters } from './adapter-checks.js'
 import { BackendDriver } from './backend-driver.js'
+import { checkEmbeddings } from './embedding-checks.js'
 import { checkScores } from './score-checks.js'
 import { checkSampling } from './sampling-checks.js'
 import { checkSlots } from './slot-checks.js'
@@ -44,6 +45,7 @@ export async function testBackend(
       await checkSlots(t, driver, exact)
       await checkSampling(t, driver, exact)
       await checkScores(t, driver, exact)
+      await checkEmbeddings(t, driver, exact)
       await checkAdapters(t, driver, adapter, exact)
     } finally {
       await check(t, 'can be disposed of', async () => await backend.dispose())

@@ -48,6 +48,7 @@ export function createConformanceEngine(): ConformanceEngine {
     contextSize: conformanceContext,
     batchSize: 256,
     embeddingSize: 2,
+    adapters: true,
     canInfill: true,
   })
   return { engine: createEngine({ backend, policy: named('first') }), registry }

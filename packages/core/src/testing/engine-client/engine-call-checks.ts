@@ -35,6 +35,15 @@ export async function checkCalls(t: TestContext, client: EngineClient): Promise<
     assert.deepEqual(infill, fakeInfillTokens, 'the marks of gaps')
   })
 
+  await check(t, 'describes adapters that come and go', async () => {
+    const adapters = async () => (await client.info()).adapters
+    await client.loadAdapter({ name: 'own', path: 'own.gguf' })
+    assert.deepEqual(await adapters(), await client.adapters())
+    assert.equal((await adapters())?.[0]?.name, 'own')
+    await client.unloadAdapter('own')
+    assert.equal(await adapters(), undefined, 'one that is gone')
+  })
+
   await check(t, 'counts', async () => {
     const before = await client.statistics()
     await readAll(client.submit(greedyRequest('count', 5)))

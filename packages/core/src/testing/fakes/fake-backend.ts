@@ -59,6 +59,7 @@ export class FakeBackend implements Backend {
   readonly #slots: readonly FakeSlot[]
   readonly #samplers = new Set<FakeSampler>()
   #busy: LongCall | undefined
+  #isEmbedding = false
   #disposed = false
 
   constructor(options: FakeBackendOptions = {}) {
@@ -155,6 +156,7 @@ export class FakeBackend implements Backend {
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
     this.#check('step', { betweenSteps: true })
+    if (this.#isEmbedding) this.#violation('step: called during an embed')
     const problem = checkBatch(batch, {
       limits: this.limits,
       vocabularySize: this.tokenizer.vocabularySize,
@@ -190,7 +192,11 @@ export class FakeBackend implements Backend {
     inputs: readonly (readonly TokenId[])[],
     adapters: readonly AppliedAdapter[] = [],
   ): Promise<number[][]> {
-    this.#check('embed', { betweenSteps: true })
+    this.#check('embed', { betweenSteps: false })
+    if (this.#isEmbedding || this.isStepping) this.#violation('embed: called during a pass')
+    this.#isEmbedding = true
+    await turnOfTheEventLoop()
+    this.#isEmbedding = false
     const { emptyHash } = this.#model
     const size = this.#options.embeddingSize ?? 0
     const salt = saltOf(adapters)

@@ -1,7 +1,24 @@
-import { type AdapterChoice, type AppliedAdapter, CllmError, defaultSampling } from '@cllm/core'
+import {
+  type AdapterChoice,
+  type AppliedAdapter,
+  CllmError,
+  defaultSampling,
+  type TokenId,
+} from '@cllm/core'
 import { runUntilIdle } from '@cllm/core/testing'
 import t from 'tap'
-import { collect, greedy, isDone, promptOf, rig, type Rig } from '../../rig.js'
+import {
+  collect,
+  greedy,
+  isDone,
+  PartsBackend,
+  promptOf,
+  rig,
+  type Rig,
+  WatchedBackend,
+} from '../../rig.js'
+
+type Inputs = readonly (readonly TokenId[])[]
 
 const params = { ...defaultSampling, temperature: 0, ignoreEos: true, seed: 0 }
 
@@ -92,6 +109,53 @@ t.test('an adapter stays until the last request that uses it has ended', async (
   await isDone(t, made)
 })
 
+t.test('an adapter stays until the pass that computes an embedding with it is over', async (t) => {
+  const disposed: unknown[] = []
+  class Slow extends WatchedBackend {
+    override async embed(inputs: Inputs, applied: readonly AppliedAdapter[] = []) {
+      await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 10, resolve))
+      const vectors = await super.embed(inputs, applied)
+      disposed.push(this.adapters?.loaded.map(({ isDisposed }) => isDisposed))
+      return vectors
+    }
+  }
+  const made = rig({ adapters: true, embeddingSize: 4, backend: (options) => new Slow(options) })
+  const { client, run, clock, backend } = made
+  await run(client.loadAdapter({ name: 'a', path: 'a.gguf' }))
+  const leaving = new AbortController()
+  const adapters = [{ adapter: 'a' }]
+  const left = client.embed({ tokens: [5] }, { adapters, signal: leaving.signal })
+  await runUntilIdle(clock, clock.now() + 5)
+  leaving.abort()
+  await t.rejects(left, { code: 'cancelled' })
+  await client.unloadAdapter('a')
+  await runUntilIdle(clock)
+  t.same(disposed, [[false]], 'though its client had left')
+  t.equal(backend.adapters?.loaded[0]?.isDisposed, true)
+})
+
+t.test('an adapter stays for requests whose prompts are tokenized yet', async (t) => {
+  const made = rig({
+    adapters: true,
+    contextSize: 9000,
+    backend: (given) => new PartsBackend(given),
+  })
+  const { client, run, clock, backend } = made
+  await run(client.loadAdapter({ name: 'a', path: 'a.gguf' }))
+  const prompt = { text: 'x'.repeat(5000) }
+  const tokens = await client.tokenize(prompt.text)
+  const ask = (id: string) =>
+    collect(client.submit({ ...withAdapters([], [{ adapter: 'a' }]), prompt, id }))
+  const [answer, left] = [ask('stays'), ask('leaves')]
+  await client.unloadAdapter('a')
+  client.cancel('leaves')
+  t.match((await run(left)).error, { code: 'cancelled' })
+  t.same((await run(answer)).tokens, expected(made, tokens, 12, [['a.gguf', 1]]))
+  await runUntilIdle(clock)
+  t.equal(backend.adapters?.loaded[0]?.isDisposed, true)
+  await isDone(t, made)
+})
+
 t.test('what cannot be is refused', async (t) => {
   const plain = rig()
   const made = rig({ adapters: true })
@@ -116,6 +180,10 @@ t.test('what cannot be is refused', async (t) => {
   const [first, second] = await run(Promise.allSettled(twice))
   t.match(first, { status: 'fulfilled' })
   t.match(second, { reason: { message: /there is an adapter "a" already/ } })
+  const alike = ['x', 'y'].map((name) => client.loadAdapter({ name, path: 'x.gguf', id: 77 }))
+  const [, other] = await run(Promise.allSettled(alike))
+  t.match(other, { reason: { message: /id: expected a free number/ } }, 'of two at once, too')
+  await client.unloadAdapter('x')
   const [taken] = await client.adapters()
   await t.rejects(client.loadAdapter({ name: 'b', path: 'b.gguf', id: taken?.id ?? -1 }), {
     message: /id: expected a free number/,

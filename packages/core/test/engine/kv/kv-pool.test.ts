@@ -7,6 +7,7 @@ import {
   expectedTokens,
   greedy,
   isDone,
+  policyOf,
   promptOf,
   rig,
   type RigOptions,
@@ -69,6 +70,43 @@ t.test('a shared prefix takes its cells once', async (t) => {
   t.ok((one?.end?.usage.cachedTokens ?? 0) >= 144)
   await isDone(t, made)
 })
+
+t.test(
+  'no room is made for who waits for a prefix, and slots are free once it is there',
+  async (t) => {
+    const made = pooled()
+    const { clock, run } = made
+    await made.ask(greedy(promptOf(100, 9), 1))
+    const alike = (id: string, length: number) =>
+      start(made, id, greedy([...promptOf(length), id.length], 10))
+    await run(Promise.all(['r', 'rr', 'rrr'].map((id) => alike(id, 100))))
+    const { end } = await made.ask(greedy([...promptOf(100, 9), 7], 1))
+    t.equal(end?.usage.cachedTokens, 100, 'what was idle is still there')
+
+    const crowded = pooled()
+    const answers = ['r', 'rr', 'rrr'].map((id) =>
+      start(crowded, id, greedy([...promptOf(150, 1), id.length], 20)),
+    )
+    await runUntilIdle(crowded.clock, crowded.clock.now() + 45)
+    t.equal(running(crowded).length, 3, 'two of 171 tokens would not fit into 300')
+    await crowded.run(Promise.all(answers))
+
+    const byLength = policyOf((state) => {
+      const waiting = [...state.waiting].toSorted((a, b) => a.promptTokens - b.promptTokens)
+      return firstComeFirstServed.plan({ ...state, waiting: waiting as never })
+    })
+    const behind = pooled({ policy: byLength, batchSize: 64 })
+    const first = start(behind, 'first', greedy(promptOf(150), 40))
+    await runUntilIdle(behind.clock, behind.clock.now() + 5)
+    const alikeOne = start(behind, 'alike', greedy([...promptOf(150), 9], 5))
+    const large = start(behind, 'large', greedy(promptOf(190, 3), 5))
+    await runUntilIdle(behind.clock, behind.clock.now() + 60)
+    t.same(running(behind), ['first', 'alike'], 'though the large one was refused')
+    await behind.run(Promise.all([first, alikeOne, large]))
+    await isDone(t, behind)
+    await runUntilIdle(clock)
+  },
+)
 
 t.test('idle slots are emptied for others, the longest unused first', async (t) => {
   const made = pooled()

@@ -178,6 +178,18 @@ t.test('what is pinned is dropped for no other', async (t) => {
   made.engine.between.slots.cache('drop')
   t.equal((await ask(t, made, [...pinned.said, 9])).cached, 0, 'until all is dropped')
   await runUntilIdle(made.clock)
+  for (const [family, change] of [{ pin: true }, { keepMs: 600_000 }].entries()) {
+    const stopped = caching({ slots: 1 })
+    const { text } = await stopped.ask(greedy(promptOf(150, family), 4))
+    const request = { ...greedy(promptOf(150, family), 9), stop: [text.at(-1) ?? ''], ...change }
+    t.match((await stopped.ask(request)).end, { reason: 'stop', stop: text.at(-1) })
+    await runUntilIdle(stopped.clock)
+    t.match(
+      stopped.engine.between.slots.cache('list'),
+      [{ pinned: true }],
+      'after a stop text, too',
+    )
+  }
   const off = caching({}, 0)
   await ask(t, off, promptOf(150, 1), { pin: true })
   t.equal(off.engine.statistics().cache, undefined, 'without a tier nothing is saved')

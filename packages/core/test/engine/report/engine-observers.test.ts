@@ -63,6 +63,34 @@ t.test('an observer hears of every change of a request once, in order', async (t
   t.match(ends[1]?.timings, { queueMs: 0, firstTokenMs: 10, prefillChunks: 1 })
 })
 
+t.test('its clock never goes back, however long ago a request arrived', async (t) => {
+  const clocks: number[] = []
+  const policy = policyOf(
+    (state) => firstComeFirstServed.plan(state),
+    ({ now }) => void clocks.push(now),
+  )
+  const { engine, client, clock, run } = rig({ slots: 1, policy })
+  const first = collect(client.submit({ ...greedy([5], 9), id: 'first' }))
+  await runUntilIdle(clock, 1035)
+  const { told, observer } = diary()
+  engine.observe(observer)
+  const continued = { tokens: [7], elapsedMs: 800 }
+  const answers = [
+    collect(client.submit({ ...greedy([6], 2), id: 'late', arrivedMsAgo: 500 })),
+    collect(client.submit({ ...greedy([6], 2), id: 'continued', continued })),
+  ]
+  t.same(told, ['1035 late queued', '1035 continued queued'])
+  await run(Promise.all([first, ...answers]))
+  t.same(
+    clocks,
+    clocks.toSorted((one, other) => one - other),
+  )
+  const { arrival, timings, timeline } = await client.explain('late')
+  t.match({ arrival, timings }, { arrival: 535, timings: { queueMs: 575 } })
+  const waits = timeline.flatMap((entry) => (entry.type === 'waited' ? [entry] : []))
+  t.match(waits, [{ atMs: 0, untilMs: 575, reasons: { step: 5, slots: 70 } }], 'those of 75 ms')
+})
+
 t.test('it hears of preemptions and of requests held back for a prefix', async (t) => {
   const preempting = rig({
     slots: 1,

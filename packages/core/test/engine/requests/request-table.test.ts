@@ -6,6 +6,8 @@ import { runInNewContext } from 'node:vm'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { Expiry } from '../../../src/engine/requests/expiry.js'
+import type { Sequence } from '../../../src/engine/requests/sequence.js'
+import { WaitingQueue } from '../../../src/engine/requests/waiting-queue.js'
 import {
   type Answer,
   collect,
@@ -350,3 +352,49 @@ t.test('Expiry gives each active request at its limit, the soonest first', async
   )
   t.ok(expired > 100, `${expired} expired`)
 })
+
+t.test(
+  'the queue: those that have begun in front, the others by arrival, held ones too',
+  async () => {
+    const change = fc.record({
+      kind: fc.constantFrom('add', 'add', 'remove', 'hold', 'unhold'),
+      arrival: fc.nat(20),
+      begun: fc.boolean(),
+      which: fc.nat(30),
+    })
+    const property = fc.property(fc.array(change, { maxLength: 60 }), (changes) => {
+      const queue = new WaitingQueue()
+      const held = new Set<Sequence>()
+      let all: Sequence[] = []
+      for (const [index, { kind, arrival, begun, which }] of changes.entries()) {
+        const one = all[which % Math.max(1, all.length)]
+        if (kind === 'add') {
+          const added = sequenceOf([5], { id: `${index}`, arrival })
+          if (begun) added.append(6, undefined)
+          queue.add(added)
+          all.push(added)
+        } else if (one !== undefined && kind === 'remove') {
+          queue.remove(one)
+          held.delete(one)
+          all = all.filter((other) => other !== one)
+        } else if (one !== undefined && kind === 'hold') {
+          queue.hold(one)
+          held.add(one)
+        } else if (kind === 'unhold') {
+          queue.unhold(held)
+          held.clear()
+        }
+        const visible = all.filter((other) => !held.has(other))
+        const [front, rest] = [1, 0].map((count) =>
+          visible.filter(({ generatedTokens }) => generatedTokens === count),
+        )
+        // `toSorted` is stable: equals are in the order in which they joined
+        const expected = [...front!, ...rest!.toSorted((a, b) => a.arrival - b.arrival)]
+        const ids = (list: Iterable<Sequence>) => Array.from(list, ({ id }) => id).join()
+        if (ids(queue) !== ids(expected)) throw new Error(`${ids(queue)}, not ${ids(expected)}`)
+        if (queue.size !== visible.length || queue.total !== all.length) throw new Error('sizes')
+      }
+    })
+    fc.assert(property, { numRuns: 300 })
+  },
+)

@@ -2,7 +2,9 @@ import {
   type Backend,
   createEngine,
   LocalEngineClient,
+  type Plan,
   PluginRegistry,
+  type SchedulerPolicy,
   SimulatedClock,
 } from '@cllm/core'
 import {
@@ -10,9 +12,10 @@ import {
   FakeBackend,
   type FakeBackendOptions,
   firstComeFirstServed,
+  runUntilIdle,
 } from '@cllm/core/testing'
 import t from 'tap'
-import { collect, counting, loggerOf } from '../../rig.js'
+import { collect, counting, loggerOf, policyOf } from '../../rig.js'
 
 /** A word in five differs from what the small model would say. */
 const served = (content: readonly number[]) => 20 + ((content.length * 7) % 11)
@@ -22,16 +25,22 @@ interface Rig {
   readonly draft?: FakeBackendOptions | false
   readonly draftMs?: number
   readonly served?: FakeBackendOptions
+  /** What becomes of each plan. */
+  readonly policy?: (plan: Plan) => Plan
 }
 
 /** A model whose steps take 20 ms, however many drafts they verify, and a smaller one beside it. */
-function rig({ draft = {}, draftMs = 1, served: more = {} }: Rig = {}) {
+function rig({ draft = {}, draftMs = 1, served: more = {}, policy: change }: Rig = {}) {
   const clock = new SimulatedClock(0)
   const backend = new FakeBackend({ clock, stepMs: () => 20, script: served, ...more })
   const small = { clock, stepMs: () => draftMs, script: guessed, ...(draft === false ? {} : draft) }
   const draftBackend = new FakeBackend(small)
   const { errors, logger } = loggerOf()
-  const parts = { backend, policy: firstComeFirstServed, clock, random: counting(), logger }
+  const plan: SchedulerPolicy['plan'] = (state) => {
+    const made = firstComeFirstServed.plan(state)
+    return change?.(made) ?? made
+  }
+  const parts = { backend, policy: policyOf(plan), clock, random: counting(), logger }
   const registry = new PluginRegistry()
   const engine = createEngine({
     ...parts,
@@ -65,6 +74,34 @@ t.test('a draft model makes answers come in fewer steps, and no others', async (
     t.equal(on.engine.info().draftModel?.id, 'fake')
     t.equal(on.draftBackend.samplers.size, 0, 'its samplers are disposed of')
   }
+})
+
+t.test('a request has one end, whatever fails after it was told', async (t) => {
+  const { backend, engine, clock, ask } = rig({
+    policy: (plan) => {
+      if (engine.statistics().requests.done + told.filter((type) => type === 'end').length > 0) {
+        throw new Error('no plan')
+      }
+      return plan
+    },
+  })
+  const told: string[] = []
+  const ended: string[] = []
+  engine.observe({
+    onEvents: (events) => {
+      for (const { event } of events) if (event.type !== 'token') told.push(event.type)
+    },
+    onEnded: (_, { state }) => void ended.push(state),
+  })
+  const [plain] = await rig().ask(1, { sampling: { temperature: 0 } })
+  const stop = [plain?.text.slice(20, 23) ?? '']
+  const [answer] = await ask(1, { sampling: { temperature: 0 }, stop })
+  await runUntilIdle(clock)
+  t.match(answer?.end, { reason: 'stop' })
+  t.same(told, ['start', 'end'])
+  t.same(ended, ['done'])
+  t.match(engine.statistics().requests, { done: 1, failed: 0 })
+  t.same(backend.violations, [])
 })
 
 t.test('guesses that cost more than they save are hardly made', async (t) => {

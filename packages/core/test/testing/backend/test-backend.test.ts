@@ -26,6 +26,8 @@ await testBackend(t, () => new FakeBackend({ id: 'adapted', adapters: true, cont
   adapter: 'other.gguf',
 })
 
+await testBackend(t, () => new FakeBackend({ id: 'embedding', embeddingSize: 4 }))
+
 class Broken extends FakeBackend {
   // A broken backend does not complain; what it does to the fake model's tokens is what is to be found.
   constructor(options: FakeBackendOptions = {}) {
@@ -34,6 +36,17 @@ class Broken extends FakeBackend {
 }
 
 const broken: [string, RegExp, () => Backend][] = [
+  [
+    'computes embeddings in a slot',
+    /embeds an input beside/,
+    () =>
+      new (class extends Broken {
+        override async embed(inputs: readonly (readonly TokenId[])[]) {
+          this.release(0)
+          return await super.embed(inputs)
+        }
+      })({ embeddingSize: 4 }),
+  ],
   [
     'has adapters and says it has none',
     /the capability lora/,

@@ -250,6 +250,22 @@ t.test('what is wrong with a call is said', async (t) => {
   t.throws(() => backend.createSampler(greedy, []), violation(/backend is disposed/))
 })
 
+t.test('embeddings are computed beside everything but a step', async (t) => {
+  const backend = new FakeBackend({ embeddingSize: 4 })
+  await generate(backend, 0, [5, 6, 7], greedy, 1)
+  const pass = backend.embed([[5]])
+  t.equal(await backend.copyPrefix(0, 1, 2), 2)
+  t.equal((await pass)[0]?.length, 4)
+  t.same(backend.violations, [])
+  const copying = backend.copyPrefix(0, 2, 2)
+  const [again] = await Promise.all([backend.embed([[5]]), copying])
+  t.same(again, await pass)
+  const next = backend.embed([[5]])
+  await t.rejects(backend.embed([[6]]), { message: /during a pass/ })
+  await t.rejects(backend.step([]), { message: /during an embed/ })
+  await next
+})
+
 t.test('simulated time', async (t) => {
   const clock = new SimulatedClock()
   const seen: number[] = []
