@@ -10,6 +10,7 @@ import type {
 import type { RouterContext, RouterInstance } from '@koa/router'
 import type { z } from 'zod'
 import type { BodyBudget } from '../body/body-budget.js'
+import type { KeyAccess } from '../security/secure.js'
 import type { StreamSession } from '../stream/resume/stream-session.js'
 import type { StreamSessions } from '../stream/resume/stream-sessions.js'
 import type { ApiRoute } from './api-route.js'
@@ -60,6 +61,12 @@ export interface ErrorShape {
   readonly schema?: z.ZodObject
 }
 
+/** What a transport tells its protocols before they are mounted. */
+export interface KoaTransportContext extends TransportContext {
+  /** The API keys and their limits, for what is computed later; absent without keys. */
+  readonly access?: KeyAccess
+}
+
 /** A protocol for {@link KoaTransport}. */
 export interface KoaProtocol extends Protocol<KoaRouter> {
   /** The error format. Default: the native API's. */
@@ -67,5 +74,5 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   /** The routes as the OpenAPI description lists them; see `openApiProtocol`. */
   readonly routes?: readonly ApiRoute[]
   /** Wraps the engines for all protocols of the transport, to observe their requests. */
-  around?(directory: EngineDirectory, context: TransportContext): EngineDirectory
+  around?(directory: EngineDirectory, context: KoaTransportContext): EngineDirectory
 }

@@ -77,8 +77,10 @@ export class KoaTransport implements Transport {
     }
     const router = new Router<KoaState>()
     const security = secure(options.security ?? {}, context, this.#host)
+    const { access } = security
+    const surroundings = { ...context, ...(access && { access }) }
     const directory = options.protocols.reduce(
-      (engines, protocol) => protocol.around?.(engines, context) ?? engines,
+      (engines, protocol) => protocol.around?.(engines, surroundings) ?? engines,
       security.directory,
     )
     for (const protocol of options.protocols) protocol.mount(router, directory)

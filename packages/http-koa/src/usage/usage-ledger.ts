@@ -18,9 +18,9 @@ export class UsageLedger implements RequestObserver {
   /** @throws `rate_limited` when the key has used up its tokens of the month */
   onSubmit({ model, request }: ObservedRequest): RequestWatch {
     const key = requestScope.getStore()?.key
-    if (key !== undefined) this.#check(key)
-    // One that goes on after a pause was counted when it began.
+    // One that goes on after a pause was checked and counted when it began.
     const isNew = request.continued === undefined
+    if (key !== undefined && isNew) this.#check(key)
     let [promptTokens, cachedTokens, generatedTokens] = [0, 0, 0]
     return {
       onEvent: (event) => {
@@ -45,7 +45,15 @@ export class UsageLedger implements RequestObserver {
     const { month, byKey } = this.#ofMonth()
     if ((byKey.get(name) ?? 0) < tokensPerMonth) return
     const message = `The key "${name}" has used up its ${tokensPerMonth} tokens of ${month} (UTC)`
-    throw new CllmError('rate_limited', message, { details: { limit: tokensPerMonth, month } })
+    throw new CllmError('rate_limited', message, {
+      details: { limit: tokensPerMonth, month, retryAfterMs: this.#restOfMonthMs() },
+    })
+  }
+
+  #restOfMonthMs(): number {
+    const now = this.clock.now()
+    const date = new Date(now)
+    return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1) - now
   }
 
   #count(key: ApiKey | undefined, tokens: number): void {
