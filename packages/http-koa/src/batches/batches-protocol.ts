@@ -98,6 +98,7 @@ export function batchesProtocol({
         bodies: new BodyBudget(Infinity),
         jsonDepthLimit: 100,
         streamLimitBytes: bodyLimitBytes,
+        stallMs: 0,
         streams: new StreamSessions(clock),
       }
       const engines = yieldingEngines(directory, gate, context)

@@ -53,6 +53,7 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
       ctx.type = 'application/jsonl'
       ctx.length = await store.sizeOf(object.id)
       ctx.body = store.content(object.id)
+      ctx.res.setTimeout(ctx.state.transport.stallMs)
     },
   },
   {

@@ -28,6 +28,8 @@ export interface TransportServices {
   readonly jsonDepthLimit: number
   /** Bytes of a stream that a client may leave unread. */
   readonly streamLimitBytes: number
+  /** Milliseconds without reading after which a client loses the rest of a complete answer. */
+  readonly stallMs: number
   /** Streams that clients can come back to. */
   readonly streams: StreamSessions
 }
