@@ -133,6 +133,8 @@ testEach('a batch answers each line as a request would be', async (t) => {
   t.match(failed?.response.body.error?.message, /max_tokens/)
   t.match((await mine.get('/v1/batches')).body, { data: [{ id: batch.id }], has_more: false })
   t.match((await mine.get('/v1/files?purpose=batch_output')).body.data, { length: 2 })
+  t.match((await mine.get(`/v1/batches?after=${batch.id}`)).body, { data: [], has_more: false })
+  t.equal((await mine.get('/v1/files?after=file-of-before')).status, 400)
   const { mode } = await stat(join(folder, 'files', `${uploaded.id}.jsonl`))
   t.equal(mode & 0o777, 0o600)
   const removed = await fetch(`${url}/v1/files/${uploaded.id}`, { method: 'DELETE' })
