@@ -36,7 +36,7 @@ export interface KoaTransportOptions extends ConnectionOptions {
   readonly bodyLimitBytes?: number
   /**
    * Limit in bytes for the bodies of all requests in progress together; further large ones are refused
-   * with `queue_full`. Default 256 MiB.
+   * with `queue_full`. Bodies count as far as they have come. Default 256 MiB.
    */
   readonly bodiesLimitBytes?: number
   /** How deep the JSON of a body may be nested; default 100. */
