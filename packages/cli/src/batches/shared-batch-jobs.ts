@@ -1,13 +1,15 @@
 import { createHash } from 'node:crypto'
-import type { Job, JobQueue, SharedResults } from '@cllm/cluster'
-import { requestId } from '@cllm/core'
+import { type Job, JobLater, type JobQueue, type SharedResults } from '@cllm/cluster'
+import { type Clock, requestId } from '@cllm/core'
 import {
   answerLine,
   type BatchJobs,
   type BatchJobsParts,
   type BatchObject,
+  cancelBatch,
   checkLines,
   isUnderWay,
+  keyIsGone,
   type Kept,
   parseLine,
   withSeed,
@@ -31,6 +33,8 @@ export interface SharedBatchJobsParts extends BatchJobsParts {
 
 /** Lines that are queued at once. */
 const linesAtOnce = 500
+/** A batch ends when its key has been unknown for so many milliseconds. */
+const unknownMs = 30_000
 /** Milliseconds between two looks whether batches with computed lines are cancelled. */
 const watchMs = 1000
 
@@ -41,6 +45,8 @@ const watchMs = 1000
 export class SharedBatchJobs implements BatchJobs {
   /** Lines that are computed here, by their batch. */
   readonly #computed = new Map<string, Set<AbortController>>()
+  /** Since when keys of batches are unknown here, by their hashes. */
+  readonly #unknownSince = new Map<string, number>()
   #isWatching = false
 
   constructor(private readonly parts: SharedBatchJobsParts) {}
@@ -126,11 +132,16 @@ export class SharedBatchJobs implements BatchJobs {
     const signal = AbortSignal.any([closed, cancelled.signal])
     try {
       const answer = await withSeed(seedOf(id, job.line), async () =>
-        answerLine(line, owner, { send, clock, signal }),
+        answerLine(line, owner, { send, clock, signal, wait: leavePlace }),
       )
       // Another front does it, where this one ends.
       closed.throwIfAborted()
       if (answer === undefined) return undefined
+      if (answer.status === 401) {
+        await this.#endWithoutKey(id, owner?.hash ?? '')
+        return undefined
+      }
+      this.#unknownSince.delete(owner?.hash ?? '')
       const { status: status_code, body } = answer
       const response = { status_code, request_id: requestId(random), body }
       const { custom_id } = line
@@ -140,6 +151,16 @@ export class SharedBatchJobs implements BatchJobs {
     } finally {
       this.#computed.get(id)?.delete(cancelled)
     }
+  }
+
+  /** A key that another front has made a moment ago may be unknown here. */
+  async #endWithoutKey(id: string, hash: string): Promise<void> {
+    const { store, clock } = this.parts
+    const now = clock.now()
+    const since = this.#unknownSince.get(hash) ?? now
+    this.#unknownSince.set(hash, since)
+    if (now - since < unknownMs) throw new JobLater(unknownMs)
+    await cancelBatch(id, { store, jobs: this, clock }, keyIsGone)
   }
 
   #begin(id: string): AbortController {
@@ -178,6 +199,11 @@ export class SharedBatchJobs implements BatchJobs {
       }
     }
   }
+}
+
+/** A line whose key has reached a limit, or that the server is too busy for, leaves its place to others. */
+const leavePlace = async (_clock: Clock, seconds: number): Promise<void> => {
+  throw new JobLater(1000 * seconds)
 }
 
 const closing = (batch: string, as: BatchEnd): Job<BatchJob> => ({

@@ -30,6 +30,7 @@ export async function openClusterKeys(
   const ring = keyRing(() => shared)
   return {
     find: (secret) => ring.find(secret) ?? own?.find(secret),
+    withHash: (hash) => ring.withHash(hash) ?? own?.withHash(hash),
     store: keyStore({
       read: async () => await readClusterKeys(bus),
       update: async (change) => await updateClusterKeys(bus, change),

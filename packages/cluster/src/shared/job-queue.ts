@@ -1,4 +1,4 @@
-import { CllmError, type Logger } from '@cllm/core'
+import { CllmError, type Logger, systemClock } from '@cllm/core'
 import type { createNodeRedisClient as CreateConnection, Queue, Worker } from 'bullmq'
 import type { RedisBus } from '../bus/redis-bus.js'
 
@@ -13,6 +13,14 @@ export interface Job<Data> {
 
 /** Does a job; the signal fires when the queue is closed. What throws is done again. */
 export type DoJob<Data> = (job: Job<Data>, signal: AbortSignal) => Promise<void>
+
+/** Thrown by a job: it is done again after so long, and another one has its place meanwhile. */
+export class JobLater extends Error {
+  /** @param ms - milliseconds */
+  constructor(readonly ms: number) {
+    super(`later, in ${ms} ms`)
+  }
+}
 
 /** Without a sign of life for so long, the process that does a job is taken for dead. */
 const lockMs = 5000
@@ -87,10 +95,18 @@ export class JobQueue<Data> {
   async process(concurrency: number, run: DoJob<Data>): Promise<void> {
     const { bus, logger } = this.parts
     const { signal } = this.#closing
-    const { Worker } = await import('bullmq')
+    const { DelayedError, Worker } = await import('bullmq')
     const worker = new Worker(
       this.name,
-      async ({ id = '', data }) => await run({ id, data: data as Data }, signal),
+      async (job, token) => {
+        try {
+          await run({ id: job.id ?? '', data: job.data as Data }, signal)
+        } catch (error) {
+          if (!(error instanceof JobLater)) throw error
+          await job.moveToDelayed(systemClock.now() + error.ms, token)
+          throw new DelayedError()
+        }
+      },
       {
         connection: this.connection,
         prefix: prefixOf(bus),

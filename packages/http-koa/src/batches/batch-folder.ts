@@ -24,6 +24,8 @@ const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
  */
 export class BatchFolder implements BatchStore {
   #isMade = false
+  /** What is written last of each id. */
+  readonly #writing = new Map<string, Promise<void>>()
 
   constructor(private readonly folder: string) {}
 
@@ -40,10 +42,7 @@ export class BatchFolder implements BatchStore {
   }
 
   async put<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
-    await this.#make()
-    const path = this.#headOf(kind, kept.object.id)
-    await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
-    await rename(`${path}.new`, path)
+    await this.#inTurn(kept.object.id, async () => await this.#write(kind, kept))
   }
 
   /** What is known of one, or undefined. */
@@ -74,12 +73,14 @@ export class BatchFolder implements BatchStore {
     id: string,
     change: (batch: BatchObject) => Partial<BatchObject> | undefined,
   ): Promise<Kept<BatchObject> | undefined> {
-    const kept = await this.get('batches', id)
-    const changed = kept && change(kept.object)
-    if (kept === undefined || changed === undefined) return kept
-    const after = { ...kept, object: { ...kept.object, ...changed } }
-    await this.put('batches', after)
-    return after
+    return await this.#inTurn(id, async () => {
+      const kept = await this.get('batches', id)
+      const changed = kept && change(kept.object)
+      if (kept === undefined || changed === undefined) return kept
+      const after = { ...kept, object: { ...kept.object, ...changed } }
+      await this.#write('batches', after)
+      return after
+    })
   }
 
   async remove(id: string): Promise<void> {
@@ -120,6 +121,25 @@ export class BatchFolder implements BatchStore {
     const content = await readFile(this.contentOf(id))
     const end = content.lastIndexOf('\n') + 1
     if (end < content.length) await truncate(this.contentOf(id), end)
+  }
+
+  async #write<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
+    await this.#make()
+    const path = this.#headOf(kind, kept.object.id)
+    await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
+    await rename(`${path}.new`, path)
+  }
+
+  /** One after the other for an id, so that no change is lost. */
+  async #inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
+    const done = (this.#writing.get(id) ?? Promise.resolve()).then(work)
+    const last = done.then(
+      () => {},
+      () => {},
+    )
+    this.#writing.set(id, last)
+    void last.then(() => this.#writing.get(id) === last && this.#writing.delete(id))
+    return await done
   }
 
   #headOf(kind: Kind, id: string): string {

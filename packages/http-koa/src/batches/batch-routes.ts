@@ -4,8 +4,9 @@ import { readFields } from '../fields/read-fields.js'
 import { readQuery } from '../fields/read-query.js'
 import type { HandledRoute } from '../routes/api-route.js'
 import type { KoaContext } from '../routes/koa-context.js'
-import { type BatchObject, isUnderWay } from './batch-objects.js'
+import type { BatchObject } from './batch-objects.js'
 import { newId } from './batch-runner.js'
+import { cancelBatch } from './cancel-batch.js'
 import {
   askingOwner,
   type BatchesContext,
@@ -104,17 +105,11 @@ async function create(ctx: KoaContext, batches: BatchesContext): Promise<void> {
 async function cancel(ctx: KoaContext, { store, jobs }: BatchesContext): Promise<void> {
   const { object: batch } = await findBatch(store, ctx.params['id'] ?? '')
   const { id } = batch
-  const now = Math.floor(ctx.state.transport.clock.now() / 1000)
-  let wasUnderWay = false
-  const changed = await store.update(id, (one) => {
-    wasUnderWay = isUnderWay(one)
-    return wasUnderWay ? { status: 'cancelling', cancelling_at: now } : undefined
-  })
-  const { object = batch } = changed ?? {}
-  if (!wasUnderWay) {
-    const message = `The batch ${id} is ${object.status} and cannot be cancelled`
-    throw new CllmError('invalid_request', message)
+  const { clock } = ctx.state.transport
+  const cancelled = await cancelBatch(id, { store, jobs, clock })
+  if (cancelled?.wasUnderWay !== true) {
+    const { status } = cancelled?.batch ?? batch
+    throw new CllmError('invalid_request', `The batch ${id} is ${status} and cannot be cancelled`)
   }
-  await jobs.stop(id)
-  ctx.body = await jobs.live(object)
+  ctx.body = await jobs.live(cancelled.batch)
 }

@@ -1,6 +1,8 @@
-import { type Clock, CllmError, type Logger, type Random, requestId } from '@cllm/core'
+import { type Clock, type Logger, type Random, requestId } from '@cllm/core'
 import type { BatchFolder } from './batch-folder.js'
 import { type BatchObject, isUnderWay, type Kept } from './batch-objects.js'
+import { cancelBatch, keyIsGone } from './cancel-batch.js'
+import { Places } from './lines/places.js'
 import { checkLines, parseLine } from './lines/check-lines.js'
 import { answerLine } from './lines/answer-line.js'
 import type { BatchLine, SendLine } from './lines/line-sender.js'
@@ -19,26 +21,35 @@ export interface BatchRunnerParts {
 }
 
 /**
- * Runs batches, one after the other. Each line's answer is on disk before the next of its worker is
+ * Runs batches, those of a key one after the other: one that waits for its key's limits holds up no
+ * others. Each line's answer is on disk before the next of its worker is
  * asked, so that a batch goes on where it was after a crash, and no line has two answers.
  */
 export class BatchRunner implements BatchJobs {
-  #last: Promise<void> = Promise.resolve()
+  /** The last batch of each key, by its hash. */
+  readonly #last = new Map<string, Promise<void>>()
   readonly #stops = new Map<string, AbortController>()
   readonly #outputs = new Map<string, BatchOutput>()
 
-  constructor(private readonly parts: BatchRunnerParts) {}
+  readonly #places: Places
+
+  constructor(private readonly parts: BatchRunnerParts) {
+    this.#places = new Places(parts.concurrency)
+  }
 
   /** Goes on with what an earlier process has left. */
   async resume(): Promise<void> {
     const all = await this.parts.folder.list('batches')
-    for (const { object } of all.toReversed()) if (isUnderWay(object)) this.start(object.id)
+    for (const { object } of all.toReversed()) if (isUnderWay(object)) await this.start(object.id)
   }
 
-  /** Runs a batch when those before it have ended. */
-  start(id: string): void {
+  /** Runs a batch when those of its key before it have ended. */
+  async start(id: string): Promise<void> {
     this.#stops.set(id, new AbortController())
-    this.#last = this.#last.then(async () => {
+    const { owner } = (await this.parts.folder.get('batches', id)) ?? {}
+    const hash = owner?.hash ?? ''
+    const before = this.#last.get(hash) ?? Promise.resolve()
+    const ended = before.then(async () => {
       try {
         await this.#run(id)
       } catch (error) {
@@ -46,18 +57,15 @@ export class BatchRunner implements BatchJobs {
       } finally {
         this.#stops.delete(id)
         this.#outputs.delete(id)
+        if (this.#last.get(hash) === ended) this.#last.delete(hash)
       }
     })
+    this.#last.set(hash, ended)
   }
 
   /** Ends a batch's lines that are computed, and leaves out the others. */
   stop(id: string): void {
     this.#stops.get(id)?.abort()
-  }
-
-  /** Resolves when there is nothing to run. */
-  async idle(): Promise<void> {
-    await this.#last
   }
 
   /** The batch with what is counted now. */
@@ -69,14 +77,16 @@ export class BatchRunner implements BatchJobs {
   }
 
   async #run(id: string): Promise<void> {
-    const signal = this.#stops.get(id)!.signal
+    const stopped = this.#stops.get(id)!.signal
     const checked = await this.#check(id)
     if (checked === undefined) return
-    const { folder, random } = this.parts
+    const { folder, random, clock } = this.parts
     const output = await openOutput(folder, checked, random)
     this.#outputs.set(id, output)
     const { object } = checked
     const lines = this.#left(object, output)
+    const expired = new AbortController()
+    const signal = AbortSignal.any([stopped, expired.signal])
     const worker = async () => {
       for await (const line of lines) {
         if (signal.aborted || this.#seconds() >= object.expires_at) return
@@ -85,9 +95,10 @@ export class BatchRunner implements BatchJobs {
     }
     const isCancelled = object.status === 'cancelling'
     if (!isCancelled) {
-      await Promise.all(Array.from({ length: this.parts.concurrency }, worker))
+      const stopClock = clock.at(1000 * object.expires_at, () => expired.abort())
+      await Promise.all(Array.from({ length: this.parts.concurrency }, worker)).finally(stopClock)
     }
-    await this.#finish(id, output, signal.aborted || isCancelled)
+    await this.#finish(id, output, stopped.aborted || isCancelled)
   }
 
   /** Checks a new batch's lines; undefined where it ends with that. */
@@ -103,12 +114,10 @@ export class BatchRunner implements BatchJobs {
       errors.length > 0
         ? { status: 'failed', failed_at: now, errors: { object: 'list', data: errors } }
         : { status: 'in_progress', in_progress_at: now, request_counts: counts }
-    const { object } = (await folder.get('batches', id)) ?? kept
-    // It was cancelled meanwhile.
-    if (object.status !== 'validating') return { ...kept, object }
-    const changed = { ...kept, object: { ...object, ...change } }
-    await folder.put('batches', changed)
-    return errors.length > 0 ? undefined : changed
+    // It may have been cancelled meanwhile.
+    const isNew = ({ status }: BatchObject) => status === 'validating'
+    const changed = await folder.update(id, (batch) => (isNew(batch) ? change : undefined))
+    return changed?.object.status === 'failed' ? undefined : changed
   }
 
   async *#left({ input_file_id: input, endpoint }: BatchObject, output: BatchOutput) {
@@ -120,32 +129,34 @@ export class BatchRunner implements BatchJobs {
 
   async #answer(
     line: BatchLine,
-    { owner }: Kept<BatchObject>,
+    { owner, object }: Kept<BatchObject>,
     output: BatchOutput,
     signal: AbortSignal,
   ): Promise<void> {
-    const { send, clock } = this.parts
+    const { folder: store, clock } = this.parts
+    // A line that waits for its key's limits leaves its place to others.
+    const send: SendLine = async (...asked) =>
+      await this.#places.take(async () => await this.parts.send(...asked))
     const answer = await answerLine(line, owner, { send, clock, signal })
-    if (answer !== undefined) await output.add(line, answer)
+    if (answer?.status === 401)
+      await cancelBatch(object.id, { store, jobs: this, clock }, keyIsGone)
+    else if (answer !== undefined) await output.add(line, answer)
   }
 
   async #finish(id: string, output: BatchOutput, isCancelled: boolean): Promise<void> {
     const { folder } = this.parts
-    const kept = await folder.get('batches', id)
-    if (kept === undefined) throw new CllmError('internal', `the batch ${id} is gone`)
     const now = this.#seconds()
-    const { object } = kept
-    const isWhole = output.size >= object.request_counts.total
-    const end: Partial<BatchObject> = isCancelled
-      ? { status: 'cancelled', cancelled_at: now }
-      : isWhole
-        ? { status: 'completed', completed_at: now, finalizing_at: now }
-        : { status: 'expired', expired_at: now }
     const files = await output.close(now)
-    const counts = { ...object.request_counts, ...output.counts }
-    await folder.put('batches', {
-      ...kept,
-      object: { ...object, ...end, ...files, request_counts: counts },
+    await folder.update(id, ({ status, request_counts: before }) => {
+      const counts = { request_counts: { ...before, ...output.counts } }
+      // What is cancelled while it ends is cancelled.
+      const end: Partial<BatchObject> =
+        isCancelled || status === 'cancelling'
+          ? { status: 'cancelled', cancelled_at: now }
+          : output.size >= before.total
+            ? { status: 'completed', completed_at: now, finalizing_at: now }
+            : { status: 'expired', expired_at: now }
+      return { ...end, ...files, ...counts }
     })
   }
 

@@ -41,12 +41,20 @@ export async function findBatch(store: BatchStore, id: string): Promise<Kept<Bat
   throw new CllmError('not_found', `There is no batch "${id.slice(0, 64)}"`, { details: { id } })
 }
 
-/** A page of a list, the newest first, in OpenAI's shape. */
+/**
+ * A page of a list, the newest first, in OpenAI's shape.
+ *
+ * @throws `invalid_request` where nothing has the id `after`: from the beginning, a pager would never end
+ */
 export function pageOf<T extends { readonly id: string }>(
   all: readonly T[],
   { after, limit }: { readonly after?: string | undefined; readonly limit: number },
 ) {
   const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1
+  if (after !== undefined && from === 0) {
+    const message = `after: expected an id of this list, got "${after.slice(0, 64)}"`
+    throw new CllmError('invalid_request', message, { details: { field: 'after' } })
+  }
   const data = all.slice(from, from + limit)
   return {
     object: 'list',

@@ -1,4 +1,4 @@
-import { CllmError, defined, type EngineDirectory, type TransportContext } from '@cllm/core'
+import { CllmError, defined, type EngineDirectory } from '@cllm/core'
 import { z } from 'zod'
 import { BodyBudget } from '../body/body-budget.js'
 import { UnknownFields } from '../fields/unknown-fields.js'
@@ -6,7 +6,7 @@ import { observeEngines } from '../engines/observe-engines.js'
 import { openAiProtocol } from '../openai/openai-protocol.js'
 import { openAiErrorBody } from '../openai/openai-error.js'
 import { defineProtocol } from '../routes/define-protocol.js'
-import type { KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import type { KoaProtocol, KoaRouter, KoaTransportContext } from '../routes/koa-context.js'
 import { mountRoutes } from '../routes/mount-routes.js'
 import { BatchFolder } from './batch-folder.js'
 import { BatchRunner } from './batch-runner.js'
@@ -73,7 +73,7 @@ export function batchesProtocol({
   lines = openAiProtocol(),
 }: BatchesProtocolOptions): KoaProtocol {
   let gate: Gate = openGate
-  let context: TransportContext | undefined
+  let context: KoaTransportContext | undefined
   return {
     name: 'batches',
     routes,
@@ -98,10 +98,11 @@ export function batchesProtocol({
         bodies: new BodyBudget(Infinity),
         jsonDepthLimit: 100,
         streamLimitBytes: bodyLimitBytes,
+        stallMs: 0,
         streams: new StreamSessions(clock),
       }
       const engines = yieldingEngines(directory, gate, context)
-      const send = lineSender(lines, engines, services)
+      const send = lineSender(lines, engines, services, context.access)
       const parts = { send, clock, random, logger, concurrency }
       const { store, jobs } = shared?.open(parts) ?? inFolder(path, parts)
       const unknownFields = new UnknownFields()

@@ -53,6 +53,7 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
       ctx.type = 'application/jsonl'
       ctx.length = await store.sizeOf(object.id)
       ctx.body = store.content(object.id)
+      ctx.res.setTimeout(ctx.state.transport.stallMs)
     },
   },
   {
@@ -104,10 +105,10 @@ async function readForm(ctx: KoaContext, limit: number): Promise<FormData> {
     const got = type === '' ? 'no type' : type.slice(0, 64)
     throw invalid('file', `expected multipart/form-data with a file, got ${got}`)
   }
-  const body = await readWithin(ctx.req, limit, ctx.get('Content-Length'), 'file')
-  ctx.state.transport.bodies.take(ctx, body.length)
+  const count = ctx.state.transport.bodies.begin(ctx)
+  const body = await readWithin(ctx.req, limit, ctx.get('Content-Length'), count, 'file')
   try {
-    return await new Response(new Uint8Array(body), {
+    return await new Response(body as Uint8Array<ArrayBuffer>, {
       headers: { 'content-type': type },
     }).formData()
   } catch (error) {

@@ -19,17 +19,36 @@ export class BodyBudget {
   constructor(private readonly limit: number) {}
 
   /**
-   * Counts a body until its answer is sent.
+   * Counts a body until its answer is sent: what is returned takes the bytes of each part as it comes, so
+   * that those are counted, too, whose ends never come.
    *
    * @throws `queue_full`, or `cancelled` when the client has left: nothing would end the counting
    */
-  take(ctx: KoaContext, bytes: number): void {
+  begin(ctx: KoaContext): (bytes: number) => void {
     refuseGone(ctx)
-    if (bytes > smallBytes && this.#bytes + bytes > this.limit) {
-      const message = `The bodies of requests in progress have ${this.#bytes} bytes; the limit is ${this.limit}`
-      throw new CllmError('queue_full', message, { details: { limit: this.limit } })
+    let own = 0
+    let isOver = false
+    ctx.res.once('close', () => {
+      isOver = true
+      this.#bytes -= own
+    })
+    return (bytes) => {
+      if (isOver) return
+      if (own + bytes > smallBytes && this.#bytes + bytes > this.limit) {
+        const message = `The bodies of requests in progress have ${this.#bytes} bytes; the limit is ${this.limit}`
+        throw new CllmError('queue_full', message, { details: { limit: this.limit } })
+      }
+      own += bytes
+      this.#bytes += bytes
     }
-    this.#bytes += bytes
-    ctx.res.once('close', () => (this.#bytes -= bytes))
+  }
+
+  /**
+   * Counts a body that is there already.
+   *
+   * @throws as {@link begin}
+   */
+  take(ctx: KoaContext, bytes: number): void {
+    this.begin(ctx)(bytes)
   }
 }

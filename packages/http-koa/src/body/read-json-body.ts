@@ -44,7 +44,7 @@ async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
   // A stream that has been destroyed tells nobody any more.
   refuseGone(ctx)
   const body = await readBody(ctx, bodyOf(ctx))
-  ctx.state.transport.bodies.take(ctx, body.length)
+  refuseGone(ctx)
   const text = decodeUtf8(body)
   if (text.trim() === '')
     throw new CllmError('invalid_json', `Expected a JSON ${kind}, instead got no body`)
@@ -78,7 +78,7 @@ async function readBody(ctx: KoaContext, stream: Readable): Promise<Buffer> {
   const length = isPacked ? '' : ctx.get('Content-Length')
   try {
     // the limit is for what is unpacked
-    return await readWithin(stream, limit, length)
+    return await readWithin(stream, limit, length, ctx.state.transport.bodies.begin(ctx))
   } catch (error) {
     if (isPacked && /^Z_|^ERR_/.test(String((error as { code?: unknown }).code))) {
       throw new CllmError('invalid_json', 'The body is not packed as its Content-Encoding says', {

@@ -50,7 +50,8 @@ export const nativeErrors: ErrorShape & Required<Pick<ErrorShape, 'schema'>> = {
 
 /** The headers of a failure's answer. */
 export function errorHeaders(error: CllmError): Record<string, string> {
-  return isTurnedAway(error) ? { 'Retry-After': String(retryAfter(error)) } : {}
+  const isTimed = isTurnedAway(error) || error.details['retryAfterMs'] !== undefined
+  return isTimed ? { 'Retry-After': String(retryAfter(error)) } : {}
 }
 
 /** Whether the queue refused the request. */

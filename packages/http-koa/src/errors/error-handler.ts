@@ -48,7 +48,8 @@ export function handleErrors(protocols: readonly KoaProtocol[] = []): Middleware
       const body = shape.body(shown)
       ctx.status = shape.status?.(shown) ?? shown.status
       ctx.set(errorHeaders(shown))
-      if (shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(body))
+      const isUnread = shown.code === 'queue_full' && !ctx.req.complete
+      if (isUnread || shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(body))
       else ctx.body = body
     }
   }

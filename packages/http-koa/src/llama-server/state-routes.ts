@@ -1,7 +1,8 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { KoaContext } from '../routes/koa-context.js'
-import { infoOf, loadedModels, modelOf, modelQuery, peekInfo } from '../engines/model-queries.js'
+import { failureOf } from '../engines/answering.js'
+import { infoOf, modelOf, modelQuery, peekInfo } from '../engines/model-queries.js'
 import { withOverrides } from '../request/protocol-defaults.js'
 import { llamaServerDefaults } from './llama-server-defaults.js'
 import { readJsonBody } from '../body/read-json-body.js'
@@ -10,10 +11,10 @@ import { readQuery } from '../fields/read-query.js'
 import { generationSettings } from './generation-settings.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 
-/** `GET /health`, `GET /v1/health`. */
+/** `GET /health`, `GET /v1/health`; 503 when no engine answers. */
 export async function health(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const [first] = loadedModels(llama.directory)
-  if (first !== undefined) await llama.directory.open(first, { peek: true }).statistics()
+  const failure = await failureOf(ctx.state.transport.clock, llama.directory)
+  if (failure !== undefined) throw failure
   ctx.body = { status: 'ok' }
 }
 

@@ -1,4 +1,4 @@
-import { type Clock, CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
+import type { Clock, EngineClient, EngineDirectory } from '@cllm/core'
 import { Registry } from './prometheus.js'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../routes/koa-context.js'
 import type { EmbeddedInput } from '../engines/request-observer.js'
@@ -6,6 +6,7 @@ import { observeEngines } from '../engines/observe-engines.js'
 import { defineProtocol } from '../routes/define-protocol.js'
 import type { HandledRoute } from '../routes/api-route.js'
 import { mountRoutes } from '../routes/mount-routes.js'
+import { answered } from '../engines/answering.js'
 import { loadedModels } from '../engines/model-queries.js'
 import { EmbeddingMetrics } from './embedding-metrics.js'
 import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
@@ -88,19 +89,11 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
 
 async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | undefined> {
   const asked = Promise.all([client.info(), client.statistics(), client.getScheduler()])
-  let cancel: (() => void) | undefined
-  const tooLate = new Promise<never>((_resolve, reject) => {
-    cancel = clock.at(clock.now() + patienceMs, () =>
-      reject(new CllmError('engine_unavailable', 'The engine does not answer')),
-    )
-  })
   try {
-    const [info, statistics, scheduler] = await Promise.race([asked, tooLate])
+    const [info, statistics, scheduler] = await answered(clock, asked, patienceMs)
     return { info, statistics, scheduler }
   } catch {
     return undefined
-  } finally {
-    cancel?.()
   }
 }
 

@@ -1,19 +1,11 @@
-import {
-  CllmError,
-  type Clock,
-  type EngineClient,
-  type EngineDirectory,
-  type EngineStatistics,
-} from '@cllm/core'
+import type { CllmError, Clock, EngineClient, EngineStatistics } from '@cllm/core'
 import { z } from 'zod'
 import { errorBody } from '../errors/error-body.js'
 import type { KoaContext } from '../routes/koa-context.js'
+import { answered, failureOf, unusable } from '../engines/answering.js'
 import { loadedModels } from '../engines/model-queries.js'
 import { readQuery } from '../fields/read-query.js'
 import type { NativeContext } from './native-context.js'
-
-/** An engine without an answer for this long is unhealthy. */
-const patienceMs = 5_000
 
 /** The query of `GET /health`. */
 export const healthQuery = z.object({
@@ -66,24 +58,6 @@ export async function ready(ctx: KoaContext, native: NativeContext): Promise<voi
   const failure = await failureOf(ctx.state.transport.clock, native.directory)
   if (failure !== undefined) degraded(ctx, failure)
   else ctx.body = { success: true, data: { status: 'ready' } }
-}
-
-/** Why no engine answers. No engine at all is fine: a model can be loaded on request. */
-async function failureOf(clock: Clock, directory: EngineDirectory): Promise<CllmError | undefined> {
-  const asked = loadedModels(directory).map(
-    async (name) => await answered(clock, directory.open(name, { peek: true }).statistics()),
-  )
-  if (asked.length === 0) return unusable(directory)
-  const answers = await Promise.allSettled(asked)
-  const failures = answers.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
-  return failures.length < asked.length ? undefined : CllmError.from(failures[0])
-}
-
-/** Why no model can be loaded on request: the workers of the cluster that have them cannot be used. */
-function unusable(directory: EngineDirectory): CllmError | undefined {
-  const errors = directory.list().map((name) => directory.status(name).error)
-  const areAll = errors.every((error) => error?.code === 'cluster_unavailable')
-  return areAll ? errors[0] : undefined
 }
 
 function degraded(ctx: KoaContext, error: CllmError): void {
@@ -150,14 +124,4 @@ function inFull(
       tokenizer: components.tokenizer ? 'ok' : 'error',
     },
   }
-}
-
-async function answered<T>(clock: Clock, answer: Promise<T>): Promise<T> {
-  let cancel: (() => void) | undefined
-  const tooLate = new Promise<never>((_resolve, reject) => {
-    cancel = clock.at(clock.now() + patienceMs, () =>
-      reject(new CllmError('engine_unavailable', 'The engine does not answer')),
-    )
-  })
-  return Promise.race([answer, tooLate]).finally(cancel)
 }

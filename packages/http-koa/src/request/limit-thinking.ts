@@ -56,6 +56,8 @@ async function* limited(
   client: EngineClient,
   { request, generation, limit, open, close }: Limited,
 ): AsyncGenerator<GenerationEvents extends AsyncIterable<infer Event> ? Event : never> {
+  const { clock } = ctx.state.transport
+  const began = clock.now()
   const tokens: TokenId[] = []
   let text = ''
   let thoughts = 0
@@ -77,12 +79,15 @@ async function* limited(
   const closing = await client.tokenize(ending, { addBos: false })
   yield { type: 'token', token: closing[0] ?? 0, text: ending }
   const before = await promptTokens(client, request)
+  const elapsedMs = clock.now() - began
   const written = tokens.length + closing.length
   const { constraint, ...sampling } = request.sampling ?? {}
   const held = limit.afterThinking ?? constraint
   const next = await startGeneration(ctx, client, {
     ...request,
     prompt: { tokens: [...before, ...tokens, ...closing] },
+    // It is the same request: its prompt is counted, and its time limits begin, once.
+    continued: { tokens: [], elapsedMs },
     maxTokens: Math.max(1, (request.maxTokens ?? 100) - written),
     sampling: { ...sampling, ...(held !== undefined && { constraint: held }) },
   })

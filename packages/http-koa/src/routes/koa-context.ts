@@ -10,6 +10,7 @@ import type {
 import type { RouterContext, RouterInstance } from '@koa/router'
 import type { z } from 'zod'
 import type { BodyBudget } from '../body/body-budget.js'
+import type { KeyAccess } from '../security/secure.js'
 import type { StreamSession } from '../stream/resume/stream-session.js'
 import type { StreamSessions } from '../stream/resume/stream-sessions.js'
 import type { ApiRoute } from './api-route.js'
@@ -27,6 +28,8 @@ export interface TransportServices {
   readonly jsonDepthLimit: number
   /** Bytes of a stream that a client may leave unread. */
   readonly streamLimitBytes: number
+  /** Milliseconds without reading after which a client loses the rest of a complete answer. */
+  readonly stallMs: number
   /** Streams that clients can come back to. */
   readonly streams: StreamSessions
 }
@@ -60,6 +63,12 @@ export interface ErrorShape {
   readonly schema?: z.ZodObject
 }
 
+/** What a transport tells its protocols before they are mounted. */
+export interface KoaTransportContext extends TransportContext {
+  /** The API keys and their limits, for what is computed later; absent without keys. */
+  readonly access?: KeyAccess
+}
+
 /** A protocol for {@link KoaTransport}. */
 export interface KoaProtocol extends Protocol<KoaRouter> {
   /** The error format. Default: the native API's. */
@@ -67,5 +76,5 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   /** The routes as the OpenAPI description lists them; see `openApiProtocol`. */
   readonly routes?: readonly ApiRoute[]
   /** Wraps the engines for all protocols of the transport, to observe their requests. */
-  around?(directory: EngineDirectory, context: TransportContext): EngineDirectory
+  around?(directory: EngineDirectory, context: KoaTransportContext): EngineDirectory
 }

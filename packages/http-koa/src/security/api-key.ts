@@ -28,6 +28,8 @@ export interface ApiKey extends KeyLimits {
 export interface KeyRing {
   /** The key with this secret, or undefined. */
   find(secret: string): ApiKey | undefined
+  /** The key with this hash, or undefined: what is computed later asks whether it is still valid. */
+  withHash(hash: string): ApiKey | undefined
 }
 
 /**
@@ -49,5 +51,6 @@ export function keyRing(keys: () => readonly ApiKey[]): KeyRing {
       }
       return found
     },
+    withHash: (hash) => keys().find((key) => key.hash === hash),
   }
 }

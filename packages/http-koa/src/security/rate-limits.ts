@@ -1,7 +1,7 @@
 import { CllmError, type Clock, type GenerateEvent } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
-import type { RequestObserver, RequestWatch } from '../engines/request-observer.js'
+import type { ObservedRequest, RequestObserver, RequestWatch } from '../engines/request-observer.js'
 import type { ApiKey } from './api-key.js'
 import {
   type CreateLimitCounter,
@@ -56,12 +56,14 @@ export class RateLimits implements RequestObserver {
     await next()
   }
 
-  onSubmit(): RequestWatch {
+  onSubmit({ request }: ObservedRequest): RequestWatch {
     const key = requestScope.getStore()?.key
     if (key === undefined || this.#limitOf(key, 'tokens') === undefined) return unwatched
+    // The prompt of one that goes on after a pause was counted when it began.
+    const isNew = request.continued === undefined
     return {
       onEvent: (event: GenerateEvent) => {
-        if (event.type === 'start') this.#tokens.add(key.hash, event.promptTokens)
+        if (event.type === 'start' && isNew) this.#tokens.add(key.hash, event.promptTokens)
         else if (event.type === 'token') this.#tokens.add(key.hash, 1)
       },
       onEnd() {},

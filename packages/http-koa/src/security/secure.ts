@@ -30,12 +30,21 @@ export interface SecurityOptions {
   readonly corsOrigins?: readonly string[]
 }
 
+/** Holds what is computed later to the limits of the key that asked for it. */
+export interface KeyAccess {
+  readonly keys: KeyRing
+  /** Counts a request of the key in its scope, and refuses it over the limit. */
+  readonly limit: Middleware<KoaState>
+}
+
 /** What a transport does so that its options hold. */
 export interface Security {
   /** Run in this order, before the routes. */
   readonly middleware: readonly Middleware<KoaState>[]
   /** The engines as requests may see them. */
   readonly directory: EngineDirectory
+  /** For what is computed later; absent without keys. */
+  readonly access?: KeyAccess
 }
 
 /**
@@ -58,7 +67,8 @@ export function secure(
   }
   const rates = new RateLimits(limits ?? {}, clock, limitCounters)
   middleware.push(authenticate(keys), rates.middleware)
-  return { middleware, directory: observeEngines(guardEngines(directory), rates, clock) }
+  const access = { keys, limit: rates.middleware }
+  return { middleware, directory: observeEngines(guardEngines(directory), rates, clock), access }
 }
 
 const exposedHeaders = [

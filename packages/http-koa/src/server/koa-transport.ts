@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { Readable } from 'node:stream'
 import {
   CllmError,
   type Random,
@@ -35,7 +36,7 @@ export interface KoaTransportOptions extends ConnectionOptions {
   readonly bodyLimitBytes?: number
   /**
    * Limit in bytes for the bodies of all requests in progress together; further large ones are refused
-   * with `queue_full`. Default 256 MiB.
+   * with `queue_full`. Bodies count as far as they have come. Default 256 MiB.
    */
   readonly bodiesLimitBytes?: number
   /** How deep the JSON of a body may be nested; default 100. */
@@ -45,6 +46,10 @@ export interface KoaTransportOptions extends ConnectionOptions {
    * buffers; above it the client is disconnected and its request cancelled. Default 1 MiB.
    */
   readonly streamLimitBytes?: number
+  /**
+   * Milliseconds without reading after which a client loses the rest of a complete answer. Default 60,000.
+   */
+  readonly stallMs?: number
   /** API keys, rate limits and allowed origins. Default: no keys and no limits. */
   readonly security?: SecurityOptions
   /** While false, every path but `/health/live` answers `model_loading`. Default: always true. */
@@ -73,12 +78,15 @@ export class KoaTransport implements Transport {
       bodies: new BodyBudget(options.bodiesLimitBytes ?? 256 * 1024 * 1024),
       jsonDepthLimit: options.jsonDepthLimit ?? 100,
       streamLimitBytes: options.streamLimitBytes ?? 1024 * 1024,
+      stallMs: options.stallMs ?? 60_000,
       streams: new StreamSessions(context.clock),
     }
     const router = new Router<KoaState>()
     const security = secure(options.security ?? {}, context, this.#host)
+    const { access } = security
+    const surroundings = { ...context, ...(access && { access }) }
     const directory = options.protocols.reduce(
-      (engines, protocol) => protocol.around?.(engines, context) ?? engines,
+      (engines, protocol) => protocol.around?.(engines, surroundings) ?? engines,
       security.directory,
     )
     for (const protocol of options.protocols) protocol.mount(router, directory)
@@ -127,7 +135,7 @@ export class KoaTransport implements Transport {
     guards: readonly Middleware<KoaState>[],
     isReady: () => boolean = () => true,
   ): Koa<KoaState> {
-    const { logger } = this.#services
+    const { logger, stallMs } = this.#services
     const app = new Koa<KoaState>()
     app.on('error', (error: unknown) => {
       if (!isClientGone(error)) logger.error({ err: error }, 'response failed')
@@ -138,6 +146,8 @@ export class KoaTransport implements Transport {
       ctx.set('X-Request-Id', requestIdOf(ctx.get('X-Request-Id'), this.#services.random))
       this.#connections.begin(ctx.req.socket, ctx.res)
       await next()
+      // A whole answer is sent from now on; a stream may have nothing to send for as long.
+      if (ctx.respond !== false && !(ctx.body instanceof Readable)) ctx.res.setTimeout(stallMs)
     })
     app.use(logRequests(this.#services))
     app.use(handleErrors(protocols))

@@ -2,9 +2,6 @@ import type { ServerResponse } from 'node:http'
 import { CllmError } from '@cllm/core'
 import type { KoaContext } from '../routes/koa-context.js'
 
-/** Milliseconds without reading after which a client loses the rest of a complete answer. */
-const stallMs = 60_000
-
 /**
  * A streamed answer that bypasses koa, at one write per event. The engine never waits for a client:
  * unread bytes stay in memory up to a limit, above which the client is disconnected and its request
@@ -36,16 +33,34 @@ export class ClientStream {
     return this.#res.writableLength
   }
 
-  /** Sends a part, or disconnects the client if it has left too much unread. */
+  /** Whether what is written now only waits for the client. */
+  get isFull(): boolean {
+    return this.#res.writableNeedDrain
+  }
+
+  /** Calls back when it is full no longer; a client that reads nothing for a minute is disconnected. */
+  onceDrained(callback: () => void): void {
+    this.#res.setTimeout(this.ctx.state.transport.stallMs)
+    this.#res.once('drain', () => {
+      this.#res.setTimeout(0)
+      callback()
+    })
+  }
+
+  /**
+   * Sends a part, or disconnects the client if it has left too much of those before unread: the size of
+   * one is not the client's doing.
+   */
   write(event: string): void {
     const { session } = this.ctx.state
     const text = session?.add(event) ?? event
     if (this.#res.destroyed) return
-    this.#res.write(text)
     const { logger, streamLimitBytes } = this.ctx.state.transport
     const unread = this.#res.writableLength
-    if (unread <= streamLimitBytes) return
-    const reason = `The client left ${unread} bytes unread; the limit is ${streamLimitBytes}`
+    // Less than this is not yet the client's doing.
+    const limit = Math.max(streamLimitBytes, this.#res.writableHighWaterMark)
+    if (unread <= limit) return void this.#res.write(text)
+    const reason = `The client left ${unread} bytes unread; the limit is ${limit}`
     logger.warn({ unreadBytes: unread }, 'disconnected a client that does not read')
     this.ctx.state.cutReason = new CllmError('cancelled', reason)
     this.#res.destroy()
@@ -58,6 +73,11 @@ export class ClientStream {
     session?.end(transport.clock.now())
     if (this.#res.destroyed) return
     this.#res.end(text)
-    this.#res.setTimeout(stallMs)
+    this.#res.setTimeout(transport.stallMs)
+  }
+
+  /** Disconnects the client: it cannot have the rest. */
+  cut(): void {
+    this.#res.destroy()
   }
 }

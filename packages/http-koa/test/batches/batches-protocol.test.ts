@@ -10,13 +10,23 @@ import {
   systemRandom,
 } from '@cllm/core'
 import { drive, FakeBackend, firstComeFirstServed } from '@cllm/core/testing'
-import { batchesProtocol, hashKey, keyRing, openAiProtocol } from '@cllm/http-koa'
+import {
+  type ApiKey,
+  type BatchObject,
+  batchesProtocol,
+  type CreateLimitCounter,
+  hashKey,
+  keyRing,
+  openAiProtocol,
+  usageProtocol,
+} from '@cllm/http-koa'
 import t, { type Test } from 'tap'
+import { BatchFolder } from '../../src/batches/batch-folder.js'
 import { SlackGate } from '../../src/batches/lines/slack-gate.js'
 import { yieldingEngines } from '../../src/batches/lines/yielding-engines.js'
 import { observeEngines } from '../../src/engines/observe-engines.js'
 import { testEach } from '../each-client.js'
-import { serve, type ServeOptions } from '../serve.js'
+import { serve, type ServeOptions, until } from '../serve.js'
 
 const body = (index: number) => ({
   model: 'fake',
@@ -123,6 +133,8 @@ testEach('a batch answers each line as a request would be', async (t) => {
   t.match(failed?.response.body.error?.message, /max_tokens/)
   t.match((await mine.get('/v1/batches')).body, { data: [{ id: batch.id }], has_more: false })
   t.match((await mine.get('/v1/files?purpose=batch_output')).body.data, { length: 2 })
+  t.match((await mine.get(`/v1/batches?after=${batch.id}`)).body, { data: [], has_more: false })
+  t.equal((await mine.get('/v1/files?after=file-of-before')).status, 400)
   const { mode } = await stat(join(folder, 'files', `${uploaded.id}.jsonl`))
   t.equal(mode & 0o777, 0o600)
   const removed = await fetch(`${url}/v1/files/${uploaded.id}`, { method: 'DELETE' })
@@ -209,6 +221,107 @@ t.test("a batch is its tenant's, and can be cancelled", async (t) => {
   t.equal(ended.status, 'cancelled')
   t.ok(ended.request_counts.completed < 300)
   t.equal((await cancel()).status, 400)
+})
+
+t.test('lines count towards the limits of their key, which may change', async (t) => {
+  const key = (name: string, limits: Partial<ApiKey>): ApiKey => ({
+    name,
+    tenant: name,
+    role: 'user',
+    hash: hashKey(`secret-of-${name}`),
+    ...limits,
+  })
+  // uploading and asking for the batch are two requests
+  let valid = [
+    key('ann', { requestsPerMinute: 4 }),
+    key('bob', { tokensPerMonth: 1 }),
+    key('eve', {}),
+  ]
+  let refused = 0
+  const counters: Map<string, number>[] = []
+  const limitCounters: CreateLimitCounter = () => {
+    const used = new Map<string, number>()
+    counters.push(used)
+    const of = (hash: string) => ({ consumedPoints: used.get(hash) ?? 0, msBeforeNext: 60_000 })
+    return {
+      get: async (hash) => of(hash),
+      async penalty(hash, points) {
+        used.set(hash, of(hash).consumedPoints + points)
+        if (of(hash).consumedPoints > 4) refused++
+        return of(hash)
+      },
+    }
+  }
+  const folder = t.testdir({})
+  const served = await batching(t, join(folder, 'batches'), {
+    protocols: [
+      batchesProtocol({ folder: join(folder, 'batches'), concurrency: 3 }),
+      openAiProtocol(),
+      usageProtocol({ folder: join(folder, 'usage') }),
+    ],
+    transport: { security: { keys: keyRing(() => valid), limitCounters } },
+  })
+  const { own, clock } = served
+  const as = (name: string) => own({ Authorization: `Bearer secret-of-${name}` })
+  const begin = async (name: string, lines: number) => {
+    const { id } = (await (await as(name).upload(linesOf(lines))).json()) as { id: string }
+    return (await as(name).create(id)).id
+  }
+  const statusOf = async (name: string, id: string) =>
+    (await as(name).get(`/v1/batches/${id}`)).body
+  const ann = await begin('ann', 5)
+  await until(async () => refused >= 3 || (await statusOf('ann', ann)).status === 'completed')
+  t.match(await statusOf('ann', ann), { status: 'in_progress', request_counts: { completed: 2 } })
+  const other = await begin('eve', 3)
+  t.match(await as('eve').ended(other), { status: 'completed' }, 'others do not wait for it')
+
+  const bob = await begin('bob', 8)
+  await until(async () => (await statusOf('bob', bob)).request_counts.completed > 0)
+  clock.advance(30_000)
+
+  for (const used of counters) used.clear()
+  refused = 0
+  clock.advance(30_000)
+  await until(async () => (await statusOf('ann', ann)).status === 'completed')
+  t.match(await statusOf('ann', ann), { request_counts: { completed: 5, failed: 0 } })
+
+  // an admin sees what becomes of it
+  valid = [valid[0]!, key('root', { role: 'admin' })]
+  await until(async () => {
+    clock.advance(60_000)
+    return (await statusOf('root', bob)).status === 'cancelled'
+  })
+  const ended = await statusOf('root', bob)
+  t.ok(ended.request_counts.completed <= 3, 'those that began before tokens were used')
+  t.match(ended, {
+    errors: { data: [{ code: 'unauthenticated', message: /valid no longer/ }] },
+  })
+})
+
+t.test('no change of a batch is lost', async (t) => {
+  const folder = new BatchFolder(t.testdir({}))
+  const id = `batch_${'0'.repeat(32)}`
+  await folder.put('batches', { object: { id, metadata: {} } as BatchObject })
+  const names = Array.from({ length: 20 }, (_, index) => `change-${index}`)
+  await Promise.all(
+    names.map((name) =>
+      folder.update(id, ({ metadata }) => ({ metadata: { ...metadata, [name]: '' } })),
+    ),
+  )
+  const kept = await folder.get('batches', id)
+  t.same(Object.keys(kept?.object.metadata ?? {}), names)
+  await t.rejects(
+    folder.update(id, () => {
+      throw new Error('no')
+    }),
+    /no/,
+  )
+  t.match(
+    await folder.update(id, () => undefined),
+    { object: { id } },
+    'an error is not the last word',
+  )
+  t.equal(await folder.update('batch_x', () => ({})), undefined)
 })
 
 t.test('where clients never stop, a batch gets its share of the time', async (t) => {

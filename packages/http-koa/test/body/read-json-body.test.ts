@@ -243,6 +243,34 @@ t.test('the bodies of the requests under way are limited together', async (t) =>
   t.equal((await later).status, 200, 'they are counted until their answers have gone out')
 })
 
+t.test('bodies that never end are counted as far as they have come', async (t) => {
+  const echo: KoaProtocol = {
+    name: 'echo',
+    mount(router) {
+      router.post('/echo', async (ctx) => {
+        ctx.body = Object.keys(await readJsonBody(ctx))
+      })
+    },
+  }
+  const server = await serve({ protocols: [echo], transport: { bodiesLimitBytes: 500_000 } })
+  t.teardown(() => server.close())
+  const whole = rawPost('/echo', { text: 'x'.repeat(400_000) })
+  const [begin, rest] = [whole.slice(0, 300_000), whole.slice(300_000)]
+  const both = [await rawRequest(server.port, begin), await rawRequest(server.port, begin)]
+  const isRefused = ({ received }: { received: string }) => /^HTTP\/1.1 429 .*}$/s.test(received)
+  await until(() => both.some(isRefused))
+  const refused = both.find(isRefused)!
+  const other = both.find((one) => one !== refused)!
+  t.match(refused.received, 'queue_full')
+  refused.socket.write(rest)
+  await until(() => refused.closed)
+  t.equal(refused.error, undefined)
+  other.socket.write(rest)
+  await until(() => other.received !== '')
+  t.match(other.received, /^HTTP\/1.1 200 /, 'what was refused is counted no longer')
+  other.socket.destroy()
+})
+
 t.test('the body of a client that has left is not counted', async (t) => {
   const failures: unknown[] = []
   let hasBegun = false

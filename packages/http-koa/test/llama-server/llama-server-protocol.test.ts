@@ -1,7 +1,7 @@
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
 import { llamaServerProtocol, modelsProtocol, openAiProtocol } from '@cllm/http-koa'
 import { clientKind, testEach } from '../each-client.js'
-import { serve } from '../serve.js'
+import { serve, until } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
 
 type Json = Record<string, unknown>
@@ -184,7 +184,7 @@ testEach('the routes of llama-server', async (t) => {
     { id: 1, is_processing: false },
   ])
   t.equal((await ask('/slots?fail_on_no_slot=1')).status, 200)
-  t.same((await ask('/health')).json, { status: 'ok' })
+  t.same((await ask('/v1/health')).json, { status: 'ok' })
 
   const cases: [path: string, body: object, message: RegExp][] = [
     ['/completion', {}, /prompt/],
@@ -385,4 +385,16 @@ testEach('adapters, full slots, the window of penalties', async (t) => {
   t.match((await ask('/props')).json, {
     default_generation_settings: { params: { temperature: 0.25, repeat_last_n: 64, min_keep: 0 } },
   })
+})
+
+testEach('an engine that hangs is told within seconds', async (t) => {
+  const server = await serve({ protocols: [llamaServerProtocol()] })
+  t.teardown(() => server.close())
+  const { client, clock } = server
+  client.statistics = async () => await new Promise(() => {})
+  const before = clock.nextTimer()
+  const hanging = server.get('/v1/health')
+  await until(() => clock.nextTimer() !== before)
+  clock.advance(5000)
+  t.equal((await hanging).status, 503)
 })

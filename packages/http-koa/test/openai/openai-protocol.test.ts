@@ -1,6 +1,6 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/core/testing'
-import { anthropicProtocol, openAiProtocol } from '@cllm/http-koa'
+import { anthropicProtocol, openAiProtocol, usageProtocol } from '@cllm/http-koa'
 import type { Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
@@ -606,8 +606,9 @@ testEach('a request may go without drafts', async (t) => {
 testEach('thoughts end within their budget, at the end of a sentence', async (t) => {
   const thinks = new FakeTokenizer()
   const endOfSequence = 1
+  const usage = usageProtocol({ folder: t.testdir({}) })
   const server = await serve({
-    protocols: [openAiProtocol(), anthropicProtocol()],
+    protocols: [openAiProtocol(), anthropicProtocol(), usage],
     backend: {
       contextSize: 1024,
       details: { chatTemplate: '{{ messages }}<think></think>' },
@@ -634,6 +635,10 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
   t.match(message['reasoning_content'], /^(I wonder why\. ?)+$/)
   t.ok(message['reasoning_content']!.length < 200)
   t.match(limited, { usage: { completion_tokens: Number } })
+  const { prompt_tokens } = limited['usage'] as { prompt_tokens: number }
+  const used = await (await server.get('/admin/usage?by=model')).json()
+  const one = { requests: 1, unfinished: 0, prompt_tokens }
+  t.match(used, { usage: [one] }, 'both parts are one request')
   const message2 = await ask('/v1/messages', {
     max_tokens: 500,
     thinking: { type: 'enabled', budget_tokens: 20 },

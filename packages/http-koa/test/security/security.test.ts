@@ -4,13 +4,14 @@ import { readFileSync } from 'node:fs'
 import { request } from 'node:https'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import type { GenerateRequest } from '@cllm/core'
+import { type GenerateRequest, SimulatedClock } from '@cllm/core'
 import { plainEnvironment, testEngineClient, testEngineDirectory } from '@cllm/core/testing'
 import {
   type ApiKey,
   adminProtocol,
   hashKey,
   keyRing,
+  type LimitCounter,
   llamaServerProtocol,
   metricsProtocol,
   nativeProtocol,
@@ -20,6 +21,8 @@ import {
 } from '@cllm/http-koa'
 import t from 'tap'
 import { guardEngines } from '../../src/security/guard-engines.js'
+import { RateLimits } from '../../src/security/rate-limits.js'
+import { requestScope } from '../../src/security/request-scope.js'
 import { wrappedPool } from '../conformance-engines.js'
 import { testEach } from '../each-client.js'
 import { type ServeOptions, rawRequest, serve, until } from '../serve.js'
@@ -208,6 +211,31 @@ testEach('limits per key, with the headers of OpenAI', async (t) => {
   t.equal(over.headers.get('x-ratelimit-remaining-tokens'), '0')
   t.match(await over.json(), { error: { message: /12 tokens/ } })
   t.equal((await ask('root')).headers.get('x-ratelimit-limit-tokens'), null)
+})
+
+t.test('the prompt of a request that pauses counts once', async (t) => {
+  const clock = new SimulatedClock(0)
+  const used: number[] = []
+  const counter: LimitCounter = {
+    get: async () => null,
+    penalty: async (_key, points) => ({ consumedPoints: used.push(points), msBeforeNext: 1 }),
+  }
+  const limits = new RateLimits({ tokensPerMinute: 100 }, clock, () => counter)
+  for (const continued of [
+    undefined,
+    { tokens: [1], elapsedMs: 1 },
+    { tokens: [1], elapsedMs: 2 },
+  ]) {
+    const request = { prompt: { text: '' }, ...(continued && { continued }) }
+    const watch = requestScope.run({ key: ann }, () =>
+      limits.onSubmit({ model: 'fake', request, at: 0 }),
+    )
+    watch.onEvent({ type: 'start', id: 'a', promptTokens: 50 }, 0)
+    watch.onEvent({ type: 'token', token: 1, text: '' }, 0)
+    watch.onEnd(0)
+  }
+  clock.advance(1000)
+  t.same(used, [53])
 })
 
 testEach('keys may change while it runs', async (t) => {

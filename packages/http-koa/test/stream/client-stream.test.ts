@@ -155,6 +155,56 @@ t.test('a client comes back to its stream', async (t) => {
   t.same(await lookup(), [])
 })
 
+t.test('what is sent at once may exceed what may be left unread', async (t) => {
+  const server = await serve({
+    protocols: [openAiProtocol(), llamaServerProtocol()],
+    backend: { contextSize: 8192 },
+    transport: { streamLimitBytes: 4096 },
+  })
+  t.teardown(() => server.close())
+  const prompt = 'a'.repeat(6000)
+  const large = await server.post('/completion', { prompt, n_predict: 2, ...common })
+  t.match(await large.text(), `"prompt":"${prompt}"`, 'a large last event')
+
+  const body = JSON.stringify({ messages, ...common, max_tokens: 1000 })
+  const socket = connect(server.port, '127.0.0.1')
+  socket.on('error', () => {})
+  socket.write(
+    `POST /v1/chat/completions HTTP/1.1\r\nHost: here\r\nX-Conversation-Id: c\r\n` +
+      `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  )
+  await once(socket, 'data')
+  socket.destroy()
+  await until(async () => (await server.client.statistics()).requests.done === 2)
+  const text = await (await server.get('/v1/stream?conv_id=c')).text()
+  const numbers = [...text.matchAll(/^id: (\d+)$/gm)].map(([, number]) => Number(number))
+  t.ok(text.length > 2 ** 17)
+  t.same(numbers, [...numbers.keys()])
+  t.match(text, /data: \[DONE\]\n\n$/)
+})
+
+t.test('who reads nothing of a whole answer is cut off', async (t) => {
+  let close: Promise<unknown> | undefined
+  const large: KoaProtocol = {
+    name: 'large',
+    mount(router) {
+      router.get('/large', (ctx) => {
+        close = once(ctx.res, 'close')
+        ctx.body = Buffer.alloc(64 * 2 ** 20)
+      })
+    },
+  }
+  const server = await serve({ protocols: [large], transport: { stallMs: 50 } })
+  t.teardown(() => server.close())
+  const socket = connect(server.port, '127.0.0.1')
+  socket.on('error', () => {})
+  socket.write('GET /large HTTP/1.1\r\nHost: here\r\n\r\n')
+  await once(socket, 'readable')
+  await close
+  t.pass('its connection is closed')
+  socket.destroy()
+})
+
 t.test('stopping a stream ends its request', async (t) => {
   const server = await serve({ protocols: [openAiProtocol()], backend: { stepMs: () => 1 } })
   t.teardown(() => server.close())
@@ -179,18 +229,38 @@ t.test('of a long stream the end is kept, and of many streams the last', (t) => 
   t.ok(session.keeps({ afterId: 3 }))
   const read: string[] = []
   let ended = 0
-  const reader = { write: (text: string) => read.push(text), end: () => ended++ }
+  let cut = false
+  let goOn = () => {}
+  const reader = {
+    write: (text: string) => void read.push(text),
+    end: () => void ended++,
+    isFull: false,
+    onceDrained: (callback: () => void) => void (goOn = callback),
+    cut: () => void (cut = true),
+  }
   const leave = session.read({ afterId: 4 }, reader)
   session.add('data: b\n\n')
   leave()
   session.add('data: c\n\n')
   t.same(read.slice(1), ['id: 6\ndata: b\n\n'])
+  reader.isFull = true
   session.read({ afterId: 6 }, reader)
+  t.equal(read.length, 2, 'who reads slowly is waited for')
+  reader.isFull = false
+  goOn()
+  t.equal(read.at(-1), 'id: 7\ndata: c\n\n')
+  reader.isFull = true
+  const slow = session.read({ afterId: 6 }, { ...reader })
+  for (let count = 0; count < 6; count++) session.add(event)
+  goOn()
+  t.ok(cut, 'who reads too slowly is cut off')
+  slow()
+  goOn()
   session.end(1)
   session.end(2)
   session.cancel(3)
   t.same([session.endedAt, session.isCancelled, ended], [1, false, 1])
-  session.read({ afterId: 7 }, reader)
+  session.read({ afterId: 13 }, reader)
   t.equal(ended, 2)
   let over = 0
   session.onOver(() => over++)

@@ -1,7 +1,10 @@
 import { appendFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ApiKey, hashKey, keyRing, openAiProtocol, usageProtocol } from '@cllm/http-koa'
+import { CllmError, type GenerateRequest, silentLogger, SimulatedClock } from '@cllm/core'
 import t, { type Test } from 'tap'
+import { UsageJournal } from '../../src/usage/usage-journal.js'
+import { UsageLedger } from '../../src/usage/usage-ledger.js'
 import { serve } from '../serve.js'
 
 const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({
@@ -85,4 +88,32 @@ t.test('usage by key and day, and the quota of a month', async (t) => {
     error: /expected day, key, tenant, model/,
   })
   t.equal((await second.usage('?from=yesterday')).status, 400)
+})
+
+t.test('a request that pauses is one, and tenants without keys are bounded', (t) => {
+  const journal = new UsageJournal(t.testdir({}))
+  const ledger = new UsageLedger(journal, new SimulatedClock(0), silentLogger)
+  const left = new CllmError('cancelled', 'paused')
+  const ask = (tenant: string, continued?: GenerateRequest['continued']) =>
+    ledger.onSubmit({
+      model: 'fake',
+      request: { prompt: { text: '' }, tenant, ...(continued && { continued }) },
+      at: 0,
+    })
+  for (const [error, elapsedMs] of [[left], [left, 1], [undefined, 2]] as const) {
+    const watch = ask('a', elapsedMs === undefined ? undefined : { tokens: [1], elapsedMs })
+    watch.onEvent({ type: 'start', id: 'a', promptTokens: 50 }, 0)
+    watch.onEvent({ type: 'token', token: 1, text: '' }, 0)
+    watch.onEnd(0, error)
+  }
+  const counts = { requests: 1, unfinished: 0, promptTokens: 50, generatedTokens: 3 }
+  t.match(journal.month('1970-01'), [{ tenant: 'a', ...counts }])
+  for (let count = 0; count < 1100; count++) ask(`tenant-${count}`).onEnd(0)
+  const sums = journal.month('1970-01')
+  t.equal(sums.length, 1001)
+  t.match(
+    sums.find(({ tenant }) => tenant === null),
+    { requests: 101 },
+  )
+  t.end()
 })

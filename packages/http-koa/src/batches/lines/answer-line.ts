@@ -4,14 +4,25 @@ import type { BatchLine, LineAnswer, SendLine } from './line-sender.js'
 
 /** Seconds after which a line is asked again that the server was too busy for. */
 const someSeconds = 1
+/** A line asks again after so many seconds at most: the limits of its key may have been raised. */
+const mostSeconds = 60
 /** Answers of a server that is busy, stopping, or without an engine: the line is asked again. */
 const busy: ReadonlySet<number> = new Set([429, 499, 502, 503])
+
+/** What {@link answerLine} needs. */
+export interface AnswerLineParts {
+  readonly send: SendLine
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  /** Waits for seconds before the line is asked again; what it throws is thrown. Default: right here. */
+  readonly wait?: (clock: Clock, seconds: number, signal: AbortSignal) => Promise<void>
+}
 
 /** Asks what a line asks until the server has time for it; undefined when the signal fires before. */
 export async function answerLine(
   line: BatchLine,
   owner: Owner | undefined,
-  { send, clock, signal }: { send: SendLine; clock: Clock; signal: AbortSignal },
+  { send, clock, signal, wait = waitFor }: AnswerLineParts,
 ): Promise<LineAnswer | undefined> {
   for (;;) {
     let answer: LineAnswer
@@ -23,11 +34,11 @@ export async function answerLine(
     }
     if (signal.aborted) return undefined
     if (!busy.has(answer.status)) return answer
-    await wait(clock, answer.retryAfter ?? someSeconds, signal)
+    await wait(clock, Math.min(answer.retryAfter ?? someSeconds, mostSeconds), signal)
   }
 }
 
-async function wait(clock: Clock, seconds: number, signal: AbortSignal): Promise<void> {
+async function waitFor(clock: Clock, seconds: number, signal: AbortSignal): Promise<void> {
   await new Promise<void>((resolve) => {
     const done = () => {
       cancel()

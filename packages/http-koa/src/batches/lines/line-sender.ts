@@ -4,6 +4,7 @@ import Koa from 'koa'
 import { handleErrors } from '../../errors/error-handler.js'
 import type { KoaProtocol, KoaState, TransportServices } from '../../routes/koa-context.js'
 import { requestScope } from '../../security/request-scope.js'
+import type { KeyAccess } from '../../security/secure.js'
 import type { Owner } from '../batch-objects.js'
 
 /** What a line of a batch asks. */
@@ -16,6 +17,7 @@ export interface BatchLine {
 
 /** The answer to a line, as a client would have got it. */
 export interface LineAnswer {
+  /** 401 where the key that asked for the batch is valid no longer. */
   readonly status: number
   readonly body: unknown
   /** Seconds after which it may be asked again, where the server was busy. */
@@ -29,11 +31,17 @@ export type SendLine = (
   signal: AbortSignal,
 ) => Promise<LineAnswer>
 
-/** Answers lines by a protocol's own routes, without a connection. */
+/**
+ * Answers lines by a protocol's own routes, without a connection. They count towards the limits that the
+ * owner's key has at that time.
+ *
+ * @param access - the keys; undefined on servers without
+ */
 export function lineSender(
   protocol: KoaProtocol,
   directory: EngineDirectory,
   services: TransportServices,
+  access: KeyAccess | undefined,
 ): SendLine {
   const router = new Router<KoaState>()
   protocol.mount(router, directory)
@@ -43,9 +51,12 @@ export function lineSender(
     await next()
   })
   app.use(handleErrors([protocol]))
+  if (access !== undefined) app.use(access.limit)
   app.use(router.routes())
   const answer = app.callback()
   return async ({ url, body }, owner, signal) => {
+    const key = owner && (access === undefined ? owner : access.keys.withHash(owner.hash))
+    if (owner !== undefined && key === undefined) return keyIsGone
     const { default: inject } = await import('light-my-request')
     const ask = async () =>
       await inject((req, res) => void answer(req, res), {
@@ -54,9 +65,9 @@ export function lineSender(
         payload: body,
         signal,
       })
-    const { statusCode, payload, headers } = await (owner === undefined
+    const { statusCode, payload, headers } = await (key === undefined
       ? ask()
-      : requestScope.run({ key: { ...owner, role: 'user' } }, ask))
+      : requestScope.run({ key: { ...key, role: 'user' } }, ask))
     const seconds = Number(headers['retry-after'])
     return {
       status: statusCode,
@@ -65,6 +76,8 @@ export function lineSender(
     }
   }
 }
+
+const keyIsGone: LineAnswer = { status: 401, body: null, retryAfter: undefined }
 
 function parsed(payload: string): unknown {
   try {

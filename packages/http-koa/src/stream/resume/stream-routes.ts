@@ -78,7 +78,6 @@ function readAgain(ctx: KoaContext): void {
     throw new CllmError('invalid_request', 'Stream offset lost, please restart')
   }
   const stream = startEventStream(ctx)
-  const reader = { write: (text: string) => stream.write(text), end: () => stream.end() }
-  const leave = session.read(start, reader)
+  const leave = session.read(start, stream)
   ctx.res.once('close', leave)
 }

@@ -22,6 +22,12 @@ export interface StreamReader {
   write(text: string): void
   /** No more comes. */
   end(): void
+  /** Whether what is written now only waits: of what is kept, no more is written before it is drained. */
+  readonly isFull: boolean
+  /** Calls back when it is full no longer. */
+  onceDrained(callback: () => void): void
+  /** It has read so slowly that what comes next is kept no longer. */
+  cut(): void
 }
 
 /** The events of one streamed answer, kept so that a client can come back to it. */
@@ -106,20 +112,36 @@ export class StreamSession {
    * @returns what ends the reading
    */
   read(from: StreamPlace, reader: StreamReader): () => void {
-    for (const { id, offset, text } of this.#events) {
-      if ('afterId' in from) {
-        if (id > from.afterId) reader.write(text)
-      } else if (offset >= from.offset) reader.write(text)
-      else if (offset + Buffer.byteLength(text) > from.offset) {
-        reader.write(
-          Buffer.from(text)
-            .subarray(from.offset - offset)
-            .toString(),
-        )
+    let hasLeft = false
+    let place = from
+    const goOn = (): void => {
+      if (hasLeft) return
+      for (;;) {
+        if (!this.keeps(place)) return reader.cut()
+        const next = this.#nextAt(place)
+        if (next === undefined) break
+        if (reader.isFull) return reader.onceDrained(goOn)
+        reader.write(next.text)
+        place = { afterId: next.id }
       }
+      if (this.#endedAt === undefined) this.#readers.add(reader)
+      else reader.end()
     }
-    if (this.#endedAt === undefined) this.#readers.add(reader)
-    else reader.end()
-    return () => this.#readers.delete(reader)
+    goOn()
+    return () => {
+      hasLeft = true
+      this.#readers.delete(reader)
+    }
+  }
+
+  /** The first event from there on, or the rest of it. */
+  #nextAt(place: StreamPlace): { readonly id: number; readonly text: string } | undefined {
+    if ('afterId' in place) return this.#events[place.afterId + 1 - (this.#events[0]?.id ?? 0)]
+    const isBehind = ({ offset, text }: KeptEvent) =>
+      offset + Buffer.byteLength(text) > place.offset
+    const next = this.#events.find(isBehind)
+    if (next === undefined || next.offset >= place.offset) return next
+    const rest = Buffer.from(next.text).subarray(place.offset - next.offset)
+    return { id: next.id, text: rest.toString() }
   }
 }

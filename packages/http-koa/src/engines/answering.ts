@@ -1,0 +1,42 @@
+import { CllmError, type Clock, type EngineDirectory } from '@cllm/core'
+import { loadedModels } from './model-queries.js'
+
+/** An engine without an answer for this long is unhealthy. */
+const patienceMs = 5_000
+
+/**
+ * Waits for an engine's answer, but not for ever.
+ *
+ * @param ms - milliseconds; default 5,000
+ * @throws `engine_unavailable` when it takes longer
+ */
+export async function answered<T>(clock: Clock, answer: Promise<T>, ms = patienceMs): Promise<T> {
+  let cancel: (() => void) | undefined
+  const tooLate = new Promise<never>((_resolve, reject) => {
+    cancel = clock.at(clock.now() + ms, () =>
+      reject(new CllmError('engine_unavailable', 'The engine does not answer')),
+    )
+  })
+  return await Promise.race([answer, tooLate]).finally(cancel)
+}
+
+/** Why no engine answers. No engine at all is fine: a model can be loaded on request. */
+export async function failureOf(
+  clock: Clock,
+  directory: EngineDirectory,
+): Promise<CllmError | undefined> {
+  const asked = loadedModels(directory).map(
+    async (name) => await answered(clock, directory.open(name, { peek: true }).statistics()),
+  )
+  if (asked.length === 0) return unusable(directory)
+  const answers = await Promise.allSettled(asked)
+  const failures = answers.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
+  return failures.length < asked.length ? undefined : CllmError.from(failures[0])
+}
+
+/** Why no model can be loaded on request: the workers of the cluster that have them cannot be used. */
+export function unusable(directory: EngineDirectory): CllmError | undefined {
+  const errors = directory.list().map((name) => directory.status(name).error)
+  const areAll = errors.every((error) => error?.code === 'cluster_unavailable')
+  return areAll ? errors[0] : undefined
+}
