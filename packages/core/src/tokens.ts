@@ -10,7 +10,12 @@ import type { Tokenizer } from './contracts/model/tokenizer.js'
 import type { ModelSource } from './contracts/model-source.js'
 import type { EngineOptions } from './engine/engine-options.js'
 import type { EngineCosts } from './engine/costs/engine-costs.js'
-import type { Admission, KVCacheManager, PrefixIndex, WaitPredictor } from './engine/parts.js'
+import type {
+  Admission,
+  KVCacheManager,
+  PrefixIndex,
+  WaitPredictor,
+} from './engine/engine-parts.js'
 import type { FallbackPolicy } from './engine/policy/policy-runner.js'
 import type { DraftBackend } from './engine/speculation/draft-backend.js'
 import type { ProposerCatalog } from './engine/speculation/proposer-catalog.js'

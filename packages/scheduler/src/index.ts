@@ -18,7 +18,7 @@ export * from './policies.js'
 
 // Routers, and the books that fronts and workers keep for them.
 export * from './routers/choose.js'
-export * from './routers/others.js'
+export * from './routers/published-rules.js'
 export * from './routers/plain.js'
 export * from './routers/prefix-wait.js'
 export * from './routers/routers.js'

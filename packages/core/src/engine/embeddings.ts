@@ -9,7 +9,7 @@ import { AdapterTable } from './adapters/adapter-table.js'
 import type { RequestAdapters } from './adapters/request-adapters.js'
 import { PartQueue } from './input/part-queue.js'
 import { resolvePrompt } from './input/resolve-prompt.js'
-import { WakeSignal } from './wake-signal.js'
+import { WakeSignal } from './loop/wake-signal.js'
 
 interface Job {
   readonly tokens: readonly TokenId[]

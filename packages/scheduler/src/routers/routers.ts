@@ -1,6 +1,6 @@
 import type { RouterDefinition, RouterPolicy } from '@cllm/core'
 import { RouterCatalog } from '@cllm/core/portable'
-import { cacheAware, kv } from './others.js'
+import { cacheAware, kv } from './published-rules.js'
 import { leastLoaded, leastWait, roundRobin, twoChoices } from './plain.js'
 import { prefixWait } from './prefix-wait.js'
 import { session, tenantSticky } from './sticky.js'

@@ -11,7 +11,7 @@ import * as tokens from '../../tokens.js'
 import { checkNumber, invalidField } from '../input/check-fields.js'
 import { RunningSet } from '../requests/running-set.js'
 import { WaitingQueue } from '../requests/waiting-queue.js'
-import { WakeSignal } from '../wake-signal.js'
+import { WakeSignal } from '../loop/wake-signal.js'
 import { noAdapters, type RequestAdapters } from './request-adapters.js'
 
 interface Entry {

@@ -3,7 +3,7 @@ import { CllmError } from '../../errors/cllm-error.js'
 import type { EngineOptions } from '../engine-options.js'
 import * as tokens from '../../tokens.js'
 import { KvPool } from '../kv/kv-pool.js'
-import type { Admission, WaitPredictor } from '../parts.js'
+import type { Admission, WaitPredictor } from '../engine-parts.js'
 import { WaitingQueue } from '../requests/waiting-queue.js'
 import type { Sequence } from '../requests/sequence.js'
 

@@ -3,7 +3,7 @@ import type { Prompt } from '../../contracts/engine/generate-request.js'
 import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { checkTokens, invalidField } from './check-fields.js'
-import { inParts } from './in-parts.js'
+import { inParts } from './tokenize-in-parts.js'
 import type { PartQueue } from './part-queue.js'
 
 /** What a prompt is tokenized with and must fit into. */

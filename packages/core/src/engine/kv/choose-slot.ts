@@ -1,7 +1,7 @@
 import type { Backend } from '../../contracts/model/backend.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Sequence } from '../requests/sequence.js'
-import type { Match, PrefixIndex, Slot } from '../parts.js'
+import type { Match, PrefixIndex, Slot } from '../engine-parts.js'
 import { heldTokens, isFree, sharedLength } from './prefix-index.js'
 import type { FoundState, SavedState } from './states/saved-state.js'
 import type { StateCache } from './states/state-cache.js'

@@ -1,7 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import * as tokens from '../../tokens.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
-import type { KVCacheManager } from '../parts.js'
+import type { KVCacheManager } from '../engine-parts.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import type { Sequence } from '../requests/sequence.js'
 import { WaitingQueue } from '../requests/waiting-queue.js'

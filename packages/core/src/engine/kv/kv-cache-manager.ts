@@ -7,7 +7,7 @@ import { chooseSlot, keptBy, noteCosts, type SlotChoice } from './choose-slot.js
 import { knownTokens, lookUp } from './look-up.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
-import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../parts.js'
+import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import { heldTokens, isFree, minimumWait } from './prefix-index.js'
 import { Checkpoints } from './states/checkpoints.js'
 import { type PinnedSlot, pinOf } from './states/pinned-slot.js'

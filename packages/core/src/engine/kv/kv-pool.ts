@@ -3,7 +3,7 @@ import type { Backend } from '../../contracts/model/backend.js'
 import type { KvPoolStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import * as tokens from '../../tokens.js'
-import type { KVCacheManager, PrefixIndex, Slot, WaitPredictor } from '../parts.js'
+import type { KVCacheManager, PrefixIndex, Slot, WaitPredictor } from '../engine-parts.js'
 import { RunningSet } from '../requests/running-set.js'
 import type { Sequence } from '../requests/sequence.js'
 

@@ -1,5 +1,5 @@
 import type { EngineCosts } from '../costs/engine-costs.js'
-import type { PrefixIndex } from '../parts.js'
+import type { PrefixIndex } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
 import { bestSources, reach } from './choose-slot.js'
 import type { StateCache } from './states/state-cache.js'

@@ -1,7 +1,7 @@
 import { injectable } from 'tsyringe'
 import { blockSize } from './block-chain.js'
 import { BlockIndex } from './block-index.js'
-import type { Match, PrefixIndex, PrefixProducer, Slot } from '../parts.js'
+import type { Match, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
 
 export const isFree = (slot: Slot): boolean => slot.owner === undefined

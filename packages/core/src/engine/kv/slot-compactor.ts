@@ -2,7 +2,7 @@ import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import * as tokens from '../../tokens.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
-import type { KVCacheManager, Slot } from '../parts.js'
+import type { KVCacheManager, Slot } from '../engine-parts.js'
 import { isFree } from './prefix-index.js'
 
 interface Move {

@@ -15,7 +15,7 @@ import type {
 import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
 import { KvPool } from '../kv/kv-pool.js'
-import type { KVCacheManager, WaitPredictor } from '../parts.js'
+import type { KVCacheManager, WaitPredictor } from '../engine-parts.js'
 import { PolicyRunner } from '../policy/policy-runner.js'
 import { RunningSet } from '../requests/running-set.js'
 import type { Sequence } from '../requests/sequence.js'

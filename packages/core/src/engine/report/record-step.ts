@@ -1,6 +1,6 @@
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import type { Step, StepOutcome } from '../run-step.js'
+import type { Step, StepOutcome } from '../loop/run-step.js'
 
 /** The record of a step that was computed until `now`, before its tokens are appended. */
 export function recordStep(step: Step, outcome: StepOutcome, now: number): StepRecord {

@@ -5,7 +5,7 @@ import * as tokens from '../../tokens.js'
 import { OutputProcessor } from '../output/output-processor.js'
 import { endState } from '../report/counters.js'
 import { EngineObservers } from '../report/engine-observers.js'
-import { WakeSignal } from '../wake-signal.js'
+import { WakeSignal } from '../loop/wake-signal.js'
 import { RequestTable } from './request-table.js'
 import type { Sequence } from './sequence.js'
 

@@ -5,7 +5,7 @@ import t from 'tap'
 import { BlockChain, blockSize } from '../../../src/engine/kv/block-chain.js'
 import { BlockIndex } from '../../../src/engine/kv/block-index.js'
 import { BlockPrefixIndex, minimumWait } from '../../../src/engine/kv/prefix-index.js'
-import type { Slot } from '../../../src/engine/parts.js'
+import type { Slot } from '../../../src/engine/engine-parts.js'
 import {
   type RigOptions,
   collect,

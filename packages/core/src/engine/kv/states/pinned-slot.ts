@@ -1,4 +1,4 @@
-import type { Slot } from '../../parts.js'
+import type { Slot } from '../../engine-parts.js'
 import type { SequenceRequest } from '../../requests/sequence.js'
 import type { KeptState } from './saved-state.js'
 

@@ -1,6 +1,6 @@
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
-import type { Slot } from '../../parts.js'
+import type { Slot } from '../../engine-parts.js'
 import { blockSize } from '../block-chain.js'
 import { minimumWait } from '../prefix-index.js'
 import type { SavedState } from './saved-state.js'

@@ -10,7 +10,7 @@ import {
   promptOf,
   rig,
   WatchedBackend,
-} from '../rig.js'
+} from '../../rig.js'
 
 t.test('one request can never fail another', async (t) => {
   t.test('a step fails', async (t) => {

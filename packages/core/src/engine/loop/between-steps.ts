@@ -1,9 +1,9 @@
 import { inject, injectable } from 'tsyringe'
-import type { CllmError } from '../errors/cllm-error.js'
-import * as tokens from '../tokens.js'
-import { AdapterTable } from './adapters/adapter-table.js'
-import { SlotActions } from './kv/states/slot-actions.js'
-import type { KVCacheManager } from './parts.js'
+import type { CllmError } from '../../errors/cllm-error.js'
+import * as tokens from '../../tokens.js'
+import { AdapterTable } from '../adapters/adapter-table.js'
+import { SlotActions } from '../kv/states/slot-actions.js'
+import type { KVCacheManager } from '../engine-parts.js'
 
 /** What may only be done while no step is computed. */
 @injectable()

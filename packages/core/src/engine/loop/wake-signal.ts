@@ -1,6 +1,6 @@
 import { inject, injectable } from 'tsyringe'
-import type { Clock } from '../contracts/clock.js'
-import * as tokens from '../tokens.js'
+import type { Clock } from '../../contracts/clock.js'
+import * as tokens from '../../tokens.js'
 
 /** What an idle loop sleeps on: it wakes on a notification or at a time, and never polls. */
 @injectable()

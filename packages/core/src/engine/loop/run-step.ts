@@ -5,12 +5,12 @@ import type {
   ScoredTokens,
   StepOutput,
   StepResult,
-} from '../contracts/model/backend.js'
-import type { TokenId } from '../contracts/model/tokenizer.js'
-import type { ComputedPart, Plan } from '../contracts/scheduling/scheduler-policy.js'
-import { CllmError } from '../errors/cllm-error.js'
-import type { RunningSet } from './requests/running-set.js'
-import type { Sequence } from './requests/sequence.js'
+} from '../../contracts/model/backend.js'
+import type { TokenId } from '../../contracts/model/tokenizer.js'
+import type { ComputedPart, Plan } from '../../contracts/scheduling/scheduler-policy.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import type { RunningSet } from '../requests/running-set.js'
+import type { Sequence } from '../requests/sequence.js'
 
 /** A sequence's share of a step. */
 export interface StepPart extends ComputedPart {
