@@ -406,12 +406,47 @@ t.test("Go templates as Ollama's models have them", (t) => {
     '{{ {{',
     '('.repeat(100).replace(/^/, '{{') + '}}',
     '{{ if 1 }}'.repeat(100),
+    '{{ break }}',
     '{{ range .B }}{{ range $.B }}{{ range $.B }}{{ end }}{{ end }}{{ end }}',
   ]
   for (const template of refused) {
     t.throws(() => show(template, { B: Array(100).fill(0) }), { code: 'unsupported' }, template)
   }
   t.throws(() => show('{{ printf "%s%s" .A .A }}', { A: 'a'.repeat(6000) }), /at most 10000/)
+  t.end()
+})
+
+t.test('a small template cannot read a large prompt again and again', (t) => {
+  const Prompt = 'a'.repeat(9000)
+  const Map = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`k${index}`, index]))
+  const values = {
+    Prompt,
+    Map,
+    List: Array.from({ length: 4500 }, () => 'a'),
+    Message: new TemplateObject({}, { Prompt }),
+  }
+  const calls = [
+    'json $.Prompt',
+    'json $.Message',
+    'len $.Prompt',
+    'lt $.Prompt $.List',
+    'eq $.Message $.List',
+    'index $.Map $.List',
+    'print $.Message',
+    'printf "%s" $.Message',
+    'slice $.List 1',
+    'slice $.Prompt 1 2',
+    'not $.Map',
+    'and $.Map 1',
+  ]
+  const loops = calls.map((call) => `{{ if (${call}) }}{{ end }}`)
+  loops.push('{{ if $.Map }}{{ end }}', '{{ range $.List }}{{ break }}{{ end }}')
+  for (const inside of loops) {
+    const template = `{{ range 1000 }}{{ range 15 }}${inside}{{ end }}{{ end }}`
+    const error = { code: 'unsupported', message: /functions that read more than 80000 characters/ }
+    t.throws(() => renderGoTemplate(template, values, 10_000), error, inside)
+    t.doesNotThrow(() => renderGoTemplate(inside.replaceAll('$', ''), values, 10_000), inside)
+  }
   t.end()
 })
 
@@ -442,6 +477,20 @@ testEach('a model with a Go template of its own has conversations as it says', a
   t.match(await chat('messages', dialog), { message: { content: 'whole' } })
   t.match(await chat('turns', dialog), { message: { content: 'by turn' } })
   t.match(await chat('turns', dialog.slice(1, 3)), { message: { content: '+' } })
+  const turns = (count: number) =>
+    Array.from({ length: 2 * count }, (_, index) => ({
+      role: index % 2 === 0 ? 'user' : 'assistant',
+      content: 'a',
+    }))
+  const long = async (template: string, count: number) => {
+    await make('long', template)
+    const body = { model: 'long', messages: turns(count), truncate: false, stream: false }
+    const { status, json } = await ask('/api/chat', body)
+    return [status, json['error']]
+  }
+  const steps = '{{ range 1000 }}{{ range 20 }}{{ end }}{{ end }}{{ .Prompt }}'
+  t.match(await long(steps, 20), [400, /more than 200000 steps/], 'of all turns together')
+  t.match(await long('{{ .Prompt }};', 2100), [400, /and 4000 parts/])
   const gap = {
     template: 'P:{{ .Prompt }};{{ .Suffix }};',
     prompt: 'a',
