@@ -236,6 +236,70 @@ testEach('what Ollama has beside answers', async (t) => {
   t.same(backend.violations, [])
 })
 
+testEach('what a model may be made of, and called', async (t) => {
+  const ollama = ollamaProtocol()
+  let hasModels = true
+  const named: KoaProtocol = {
+    ...ollama,
+    mount: (router, directory) =>
+      ollama.mount(
+        router,
+        overriding(directory, {
+          status: (id) => ({ ...directory.status(id), aliases: ['chat'] }),
+          adapted: () => [{ name: 'fake:poet', model: 'fake', adapter: 'poet' }],
+          list: () => (hasModels ? directory.list() : []),
+          nameOf(id) {
+            if (hasModels) return directory.nameOf(id === 'chat' ? 'fake' : id)
+            throw new CllmError('engine_unavailable', 'The cluster has no worker yet')
+          },
+        }),
+      ),
+  }
+  const { ask, id } = await start(t, { protocols: [named], bodyLimitBytes: 9 * 1024 * 1024 })
+  const make = async (body: object) => {
+    const { status, json } = await ask('/api/create', {
+      model: 'own',
+      from: id,
+      stream: false,
+      ...body,
+    })
+    return [status, json['error'] ?? json['status']]
+  }
+  for (const model of ['chat', 'chat:latest', 'fake:poet', 'poet', id, '', 'a'.repeat(300)]) {
+    t.match(await make({ model }), [400, /model: expected a name that no model/], model)
+    const copied = await ask('/api/copy', { source: id, destination: model || ':latest' })
+    t.equal(copied.status, 400, model)
+  }
+  const wrong: [body: object, error: RegExp][] = [
+    [{ parameters: { temperature: 'hot' } }, /parameters.temperature: expected a number.*"hot"/],
+    [{ parameters: { stop: 42 } }, /parameters.stop: expected a string or up to 32/],
+    [{ modelfile: `FROM ${id}\nPARAMETER temperature hot` }, /parameters.temperature: expected/],
+    [{ modelfile: `FROM ${id}\n${'PARAMETER stop x\n'.repeat(33)}` }, /parameters.stop/],
+  ]
+  for (const [body, error] of wrong) t.match(await make(body), [400, error])
+  const modelfile = `FROM ${id}\nPARAMETER stop 42\nPARAMETER stop true\nPARAMETER num_predict 2`
+  t.same(await make({ modelfile }), [200, 'success'])
+  const options = { temperature: 0.5, mine: 1 }
+  const asked = { model: 'own', prompt: 'euro', stream: false, options }
+  t.match(await ask('/api/generate', asked), { status: 200, json: { eval_count: 2 } })
+
+  const system = 'a'.repeat(8 * 1024 * 1024 - 1000)
+  t.same(await make({ model: 'one', system }), [200, 'success'])
+  t.same(await make({ model: 'one', system }), [200, 'success'], 'in place of the other')
+  t.same(await make({ model: 'two', system }), [200, 'success'])
+  const full = [400, /models that have 16777216 characters together/]
+  t.match(await make({ model: 'three', system }), full)
+  t.match(await ask('/api/copy', { source: 'one', destination: 'three' }), { status: 400 })
+  t.same(await make({ model: 'two' }), [200, 'success'])
+  t.same(await make({ model: 'three', system }), [200, 'success'], 'there is room again')
+
+  hasModels = false
+  for (const path of ['/api/chat', '/api/generate', '/api/show', '/api/embed']) {
+    const { status, json } = await ask(path, { messages: [], prompt: 'a', input: 'a' })
+    t.match([status, json], [503, { error: /no worker yet/ }], path)
+  }
+})
+
 testEach('a model is made of a file that a client sends', async (t) => {
   const files = new Map<string, Buffer>()
   const served: string[] = []
@@ -276,6 +340,8 @@ testEach('a model is made of a file that a client sends', async (t) => {
     files: { 'a.gguf': `sha256:${digest}` },
     system: 'Be brief.',
   }
+  const hot = await post('/api/create', { ...body, parameters: { temperature: 'hot' } })
+  t.same([hot.status, served], [400, []], 'nothing is served before all is checked')
   t.match(await (await post('/api/create', body)).text(), /parsing GGUF[^]*success/)
   t.same(served, ['mine'])
   t.match((await ask('/api/generate', { model: 'mine', prompt: 'euro', stream: false })).json, {
