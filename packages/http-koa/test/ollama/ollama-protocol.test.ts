@@ -1,10 +1,12 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { CllmError, overriding } from '@cllm/core'
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
 import { type BlobStore, type KoaProtocol, ollamaProtocol } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
-import { serve } from '../serve.js'
+import { rawRequest, serve, until } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
 import { renderGoTemplate } from '../../src/ollama/template/render-go-template.js'
 import { TemplateObject } from '../../src/ollama/template/template-values.js'
@@ -358,6 +360,45 @@ testEach('a model is made of a file that a client sends', async (t) => {
     200,
   )
   t.same(served, [])
+})
+
+t.test('a file may take longer than other bodies, while it comes', async (t) => {
+  let bytes = 0
+  const blobs: BlobStore = {
+    has: async () => false,
+    async add(_, chunks) {
+      for await (const chunk of chunks) bytes += chunk.length
+    },
+    serve: async () => {},
+  }
+  const store = { blobs, pull: async () => {}, remove: async () => {} }
+  const { port } = await start(t, {
+    protocols: [ollamaProtocol({ store })],
+    transport: { bodyTimeoutMs: 700 },
+  })
+  const post = (path: string, length: number) =>
+    `POST ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ${length}\r\n\r\n`
+  const path = `/api/blobs/sha256:${'0'.repeat(64)}`
+  const length = 2 ** 40
+  const upload = await rawRequest(port, post(path, length))
+  const file = upload.socket
+  const stuck = await rawRequest(port, post(path, 100))
+  const body = await rawRequest(port, `${post('/api/show', 100)}{`)
+  const answered = await rawRequest(port, post('/nothing', 100).replace('close', 'keep-alive'))
+  const chunk = Buffer.alloc(64 * 1024)
+  while (![body, stuck, answered].every(({ closed }) => closed) && !file.destroyed) {
+    if (!file.write(chunk)) await Promise.race([once(file, 'drain'), once(file, 'close')])
+    await turnOfTheEventLoop()
+  }
+  t.match(body.received, /^HTTP\/1.1 408 .*request_timeout/s)
+  t.match(answered.received, /^HTTP\/1.1 404 /, 'its body is not waited for, either')
+  t.match(stuck.received, /^HTTP\/1.1 408 /, 'a file of which nothing comes')
+  t.equal(upload.received, '')
+  t.notOk(file.destroyed, 'the file still comes')
+  const before = bytes
+  file.write(chunk)
+  await until(() => bytes > before)
+  file.destroy()
 })
 
 testEach('num_ctx is clamped, which the log says; unknown options too', async (t) => {
