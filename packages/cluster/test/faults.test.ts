@@ -15,7 +15,7 @@ import {
 } from '@cllm/core'
 import { drive, FakeBackend, firstComeFirstServed, jsonChannel } from '@cllm/core/testing'
 import { createPolicy } from '@cllm/scheduler'
-import { ClusterFront, Link, type LinkLetter, WorkerHost } from '@cllm/cluster'
+import { ClusterDirectory, ClusterFront, Link, type LinkLetter, WorkerHost } from '@cllm/cluster'
 import { FakeServer, type Fate, StoppableClock } from '@cllm/cluster/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
@@ -338,6 +338,9 @@ t.test('a call waits for a worker, as a request does', async (t) => {
     void new WorkerHost({ id: 'one', bus: server.connect(), client: own, ...about }).start()
   })
   t.same(await drive(clock, early), await own.tokenize('x'))
+  const directory = new ClusterDirectory(front, { chat: 'fake', '*': 'fake', other: 'none' })
+  t.match(directory.status('chat'), { name: 'fake', state: 'loaded', aliases: ['chat'] })
+  t.same(directory.status().aliases, ['chat'])
 
   const lonely = new ClusterFront({ id: 'lonely', bus: server.connect(), clock, options })
   const nobody = lonely.client('nobody')

@@ -1,4 +1,5 @@
 import {
+  aliasesOf,
   CllmError,
   type ClosableDirectory,
   type EngineClient,
@@ -41,7 +42,9 @@ export class ClusterDirectory implements ClosableDirectory {
     const [member] = this.front.client(name).workers.members
     const state = member === undefined ? 'unloaded' : 'loaded'
     const info = member?.record.info
-    return { name, state, users: 0, waiting: 0, info, expiresAt: undefined, error: undefined }
+    const aliases = aliasesOf(name, this.#aliases)
+    const unknown = { expiresAt: undefined, error: undefined }
+    return { name, state, users: 0, waiting: 0, info, aliases, ...unknown }
   }
 
   /** Workers keep their models. */
