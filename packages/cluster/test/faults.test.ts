@@ -350,6 +350,9 @@ t.test('a call waits for a worker, as a request does', async (t) => {
     void new WorkerHost({ id: 'one', bus: server.connect(), client: own, ...about }).start()
   })
   t.same(await drive(clock, early), await own.tokenize('x'))
+  const directory = new ClusterDirectory(front, { chat: 'fake', '*': 'fake', other: 'none' })
+  t.match(directory.status('chat'), { name: 'fake', state: 'loaded', aliases: ['chat'] })
+  t.same(directory.status().aliases, ['chat'])
 
   const lonely = new ClusterFront({ id: 'lonely', bus: server.connect(), clock, options })
   const nobody = lonely.client('nobody')

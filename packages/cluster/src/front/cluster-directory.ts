@@ -1,4 +1,5 @@
 import {
+  aliasesOf,
   CllmError,
   type ClosableDirectory,
   type EngineClient,
@@ -53,6 +54,7 @@ export class ClusterDirectory implements ClosableDirectory {
       users: 0,
       waiting: 0,
       info,
+      aliases: aliasesOf(name, this.#aliases),
       expiresAt: undefined,
       error: this.#whyNone(name),
     }

@@ -5,6 +5,7 @@ import { boolean, text } from '../fields/fields.js'
 import { readFields } from '../fields/read-fields.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { unsupported } from '../request/unsupported.js'
+import { allowUpload } from '../server/body-time.js'
 import { abortOnClose } from '../stream/abort-on-close.js'
 import { startNdjson } from '../stream/start-ndjson.js'
 import { nameOfOllamaModel, type OllamaContext } from './ollama-context.js'
@@ -23,6 +24,7 @@ export async function hasBlob(ctx: KoaContext, ollama: OllamaContext): Promise<v
 export async function addBlob(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const digest = digestOf(ctx.params['digest'] ?? '', 'digest')
   const blobs = blobsOf(ollama)
+  allowUpload(ctx.req)
   const isKnown = await blobs.has(digest)
   if (!isKnown) await blobs.add(digest, ctx.req, abortOnClose(ctx))
   ctx.status = isKnown ? 200 : 201

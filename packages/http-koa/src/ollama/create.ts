@@ -5,10 +5,12 @@ import { readFields } from '../fields/read-fields.js'
 import { unsupported } from '../request/unsupported.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { startNdjson } from '../stream/start-ndjson.js'
+import { parseFields } from '../fields/parse-fields.js'
 import { blobsOf, ggufIn } from './blobs.js'
-import { type DerivedModel, longestName, refusedName, untagged } from './derived-models.js'
+import { type DerivedModel, untagged } from './derived-models.js'
 import { readModelfile } from './modelfile.js'
 import { nameOfOllamaModel, type OllamaContext } from './ollama-context.js'
+import { optionsSchema } from './ollama-fields.js'
 
 const messageSchema = z.object({ role: text, content: text }, 'a message')
 
@@ -30,6 +32,8 @@ export const createSchema = z.object({
   path: text.optional(),
 })
 
+const parametersSchema = z.object({ parameters: optionsSchema })
+
 /** The body of `POST /api/copy`. */
 export const copySchema = z.object({
   source: text.min(1, 'a name'),
@@ -41,18 +45,16 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
   const fields = await readFields(ctx, createSchema, ollama.unknownFields)
   refuse(fields)
   const name = untagged(fields.model ?? fields.name ?? '')
-  if (fields.files !== undefined) await serveFile(ollama, name, fields.files)
+  const digest = fields.files === undefined ? undefined : ggufIn(fields.files)
   const file =
     fields.modelfile === undefined
-      ? {
-          from: fields.files === undefined ? (fields.from ?? '') : name,
-          parameters: {},
-          messages: [],
-        }
+      ? { from: fields.from ?? '', parameters: {}, messages: [] }
       : readModelfile(fields.modelfile)
-  const base = ollama.derived.find(file.from)
-  const from = base?.from ?? nameOfOllamaModel(ollama.directory, file.from)
-  if (fields.quantize !== undefined) await ensureQuantized(ollama, from, fields.quantize)
+  const base = digest === undefined ? ollama.derived.find(file.from) : undefined
+  const from =
+    digest === undefined ? (base?.from ?? nameOfOllamaModel(ollama.directory, file.from)) : name
+  const given = { ...file.parameters, ...fields.parameters }
+  const { parameters } = parseFields(parametersSchema, { parameters: given })
   const model: DerivedModel = {
     ...base,
     ...file,
@@ -60,11 +62,14 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
     name,
     system: fields.system ?? ('system' in file ? file.system : undefined) ?? base?.system,
     template: fields.template ?? ('template' in file ? file.template : undefined) ?? base?.template,
-    parameters: { ...base?.parameters, ...file.parameters, ...fields.parameters },
+    parameters: { ...base?.parameters, ...parameters },
     messages:
       fields.messages ?? (file.messages.length > 0 ? file.messages : (base?.messages ?? [])),
   }
-  ollama.derived.add(model, ollama.directory, fields.files !== undefined)
+  ollama.derived.check(model, ollama.directory)
+  if (digest !== undefined) await blobsOf(ollama).serve(name, digest)
+  if (fields.quantize !== undefined) await ensureQuantized(ollama, from, fields.quantize)
+  ollama.derived.add(model)
   if (fields.stream === false) {
     ctx.body = { status: 'success' }
     return
@@ -75,19 +80,6 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
     response.write(`${JSON.stringify({ status })}\n`)
   }
   response.end()
-}
-
-/** Serves the model of a file that was sent, under the name of the new one. */
-async function serveFile(
-  { store, directory }: OllamaContext,
-  name: string,
-  files: Readonly<Record<string, unknown>>,
-): Promise<void> {
-  const digest = ggufIn(files)
-  if (name === '' || name.length > longestName || directory.list().includes(name)) {
-    throw refusedName()
-  }
-  await blobsOf({ store }).serve(name, digest)
 }
 
 /**
@@ -123,7 +115,9 @@ export async function copy(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const { derived, directory } = ollama
   const known = derived.find(source)
   const from = known?.from ?? nameOfOllamaModel(directory, source)
-  derived.add({ parameters: {}, messages: [], ...known, from, name: destination }, directory)
+  const copied = { parameters: {}, messages: [], ...known, from, name: destination }
+  derived.check(copied, directory)
+  derived.add(copied)
   ctx.status = 200
   ctx.body = ''
 }

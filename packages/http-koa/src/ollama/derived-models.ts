@@ -16,12 +16,16 @@ export interface DerivedModel {
 
 /** Models at a time. */
 const most = 1000
+/** Characters of all of them as JSON. */
+const mostText = 16 * 1024 * 1024
 /** Characters of a name. */
-export const longestName = 256
+const longestName = 256
 
 /** Models that clients have made with `/api/create` and `/api/copy`; they live as long as the server. */
 export class DerivedModels {
   readonly #models = new Map<string, DerivedModel>()
+  readonly #sizes = new Map<string, number>()
+  #size = 0
 
   list(): readonly DerivedModel[] {
     return [...this.#models.values()]
@@ -34,31 +38,62 @@ export class DerivedModels {
   /**
    * Adds a model, in place of one of the same name.
    *
-   * @param isFile - whether it was made of a file, which is served under this name
-   * @throws `invalid_request` for a name that the server's own models have, or none
+   * @throws as {@link DerivedModels.check}
    */
-  add(model: DerivedModel, directory: EngineDirectory, isFile = false): void {
+  add(model: DerivedModel): void {
     const name = untagged(model.name)
-    const isOther = !isFile && directory.list().includes(name)
-    if (name === '' || name.length > longestName || isOther) throw refusedName()
-    if (!this.#models.has(name) && this.#models.size >= most) {
-      throw refused('model', `at most ${most} models`)
-    }
+    const size = this.#sizeWith(model)
+    this.remove(name)
     this.#models.set(name, { ...model, name })
+    this.#sizes.set(name, size)
+    this.#size += size
+  }
+
+  /**
+   * Whether a model can be added.
+   *
+   * @throws `invalid_request` for a name that the server's own models have, or none, and for more models
+   *   than there is room for
+   */
+  check(model: DerivedModel, directory: EngineDirectory): void {
+    const name = untagged(model.name)
+    if (name === '' || name.length > longestName || isServed(name, directory)) {
+      throw refused('model', 'a name that no model of this server has')
+    }
+    this.#sizeWith(model)
   }
 
   /** Whether there was such a model. */
   remove(name: string): boolean {
-    return this.#models.delete(untagged(name))
+    const known = untagged(name)
+    this.#size -= this.#sizes.get(known) ?? 0
+    this.#sizes.delete(known)
+    return this.#models.delete(known)
+  }
+
+  /** The size of a model that there is room for. */
+  #sizeWith(model: DerivedModel): number {
+    const name = untagged(model.name)
+    if (!this.#models.has(name) && this.#models.size >= most) {
+      throw refused('model', `at most ${most} models`)
+    }
+    const size = JSON.stringify(model).length
+    if (this.#size - (this.#sizes.get(name) ?? 0) + size > mostText) {
+      throw refused('model', `models that have ${mostText} characters together`)
+    }
+    return size
   }
 }
 
+/** Whether the server itself has a model of this name, also as an alias or with an adapter. */
+const isServed = (name: string, directory: EngineDirectory): boolean =>
+  directory
+    .list()
+    .some((id) => id === name || (directory.status(id).aliases ?? []).includes(name)) ||
+  (directory.adapted?.() ?? []).some((one) => one.name === name || one.adapter === name)
+
 /** A name without Ollama's `:latest`. */
 export const untagged = (name: string): string => name.replace(/:latest$/, '')
-
-/** The error for a name that a model of the server has. */
-export const refusedName = (): CllmError =>
-  refused('model', 'a name that no model of this server has')
 
 function refused(field: string, expected: string): CllmError {
   return new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })

@@ -5,7 +5,7 @@ import type { DerivedModel } from './derived-models.js'
 export type Modelfile = Omit<DerivedModel, 'name'>
 
 const quotes = '"""'
-/** Parameters that may be given several times. */
+/** Parameters that may be given several times, each a text. */
 const listed = new Set(['stop'])
 
 /**
@@ -30,11 +30,10 @@ export function readModelfile(text: string): Modelfile {
         break
       case 'PARAMETER': {
         const [, name = '', given = ''] = /^(\S+)\s+([\s\S]*)$/.exec(value) ?? []
-        const read = readValue(given)
         const before = parameters[name]
         parameters[name] = listed.has(name)
-          ? [...(Array.isArray(before) ? before : []), read]
-          : read
+          ? [...(Array.isArray(before) ? before : []), unquoted(given)]
+          : readValue(given)
         break
       }
       case 'MESSAGE': {

@@ -1,5 +1,6 @@
 import { CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
 import type { KoaContext } from '../routes/koa-context.js'
+import { mayChangeServer } from '../security/request-scope.js'
 import type { ModelStore } from '../engines/model-store.js'
 import type { UnknownFields } from '../fields/unknown-fields.js'
 import type { DerivedModels } from './derived-models.js'
@@ -19,23 +20,33 @@ export interface OllamaContext {
   readonly derived: DerivedModels
 }
 
-/** The engine of a model, whose name may end with Ollama's `:latest`, or that a client has made. */
+/**
+ * The engine of a model, whose name may end with Ollama's `:latest`, or that a client has made.
+ *
+ * @param keepAliveMs - counts where the request may change the server, since it is for all requests
+ */
 export function openOllamaModel(
   { directory, derived }: Pick<OllamaContext, 'directory' | 'derived'>,
   name: string,
   keepAliveMs?: number,
 ): EngineClient {
   const known = nameOfOllamaModel(directory, derived.find(name)?.from ?? name)
-  return directory.open(known, keepAliveMs === undefined ? {} : { keepAliveMs })
+  const isKept = keepAliveMs !== undefined && mayChangeServer()
+  return directory.open(known, isKept ? { keepAliveMs } : {})
 }
 
-/** The own name of a model. Throws `model_not_found` in Ollama's words. */
+/**
+ * The own name of a model.
+ *
+ * @throws `model_not_found` in Ollama's words, `engine_unavailable` where a cluster has no models yet
+ */
 export function nameOfOllamaModel(directory: EngineDirectory, name: string): string {
   const names = directory.list()
   if (names.includes(name)) return name
   try {
     return directory.nameOf(name.replace(/:latest$/, ''))
   } catch (cause) {
+    if (!(cause instanceof CllmError) || cause.code !== 'model_not_found') throw cause
     throw new CllmError(
       'model_not_found',
       `model '${name.slice(0, 100)}' not found: expected one of ${names.join(', ')}`,

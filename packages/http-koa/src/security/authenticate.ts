@@ -34,6 +34,8 @@ const forAdmins: ReadonlySet<string> = new Set([
   '/v1/load_lora_adapter',
   '/v1/unload_lora_adapter',
   '/api/pull',
+  '/api/create',
+  '/api/copy',
   '/api/delete',
 ])
 

@@ -11,3 +11,6 @@ export interface RequestScope {
  * no protocol, a plugin's neither, can forget whose request it is.
  */
 export const requestScope = new AsyncLocalStorage<RequestScope>()
+
+/** Whether the request may change the server: with an admin's key, or where no keys are needed. */
+export const mayChangeServer = (): boolean => requestScope.getStore()?.key.role !== 'user'

@@ -2,6 +2,7 @@ import { createServer as createPlainServer, type RequestListener, type Server } 
 import { createServer as createTlsServer } from 'node:https'
 import type { Socket } from 'node:net'
 import { setImmediate as afterReading } from 'node:timers'
+import { limitBodyTime } from './body-time.js'
 
 /** Limits and TLS of connections. */
 export interface ConnectionOptions {
@@ -13,7 +14,10 @@ export interface ConnectionOptions {
   readonly headerLimitBytes?: number
   /** Milliseconds that a client may take to send the head of a request. Default 30,000. */
   readonly headerTimeoutMs?: number
-  /** Milliseconds that a client may take to send a whole request. Default 120,000. */
+  /**
+   * Milliseconds that a client may take to send the body of a request, or each MiB of a file that it
+   * uploads. Default 120,000.
+   */
   readonly bodyTimeoutMs?: number
   /**
    * Milliseconds that a connection stays open without a request. Default 65,000: clients and load
@@ -31,7 +35,8 @@ export function createHttpServer(options: ConnectionOptions, listener: RequestLi
     keepAliveTimeout: keepAliveMs,
     maxHeaderSize: headerLimitBytes,
     headersTimeout: headerTimeoutMs,
-    requestTimeout: Math.max(bodyTimeoutMs, headerTimeoutMs),
+    // it would count for uploads as well
+    requestTimeout: 0,
     connectionsCheckingInterval: Math.min(headerTimeoutMs, 10_000),
   }
   const server =
@@ -40,6 +45,7 @@ export function createHttpServer(options: ConnectionOptions, listener: RequestLi
       : createTlsServer({ ...settings, ...tls }, listener)
   if (maxConnections !== undefined) server.maxConnections = maxConnections
   server.on('timeout', closeUnlessHeard)
+  limitBodyTime(server, bodyTimeoutMs)
   return server
 }
 

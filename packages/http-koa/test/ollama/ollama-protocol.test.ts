@@ -1,10 +1,12 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { CllmError, overriding } from '@cllm/core'
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
 import { type BlobStore, type KoaProtocol, ollamaProtocol } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
-import { serve } from '../serve.js'
+import { rawRequest, serve, until } from '../serve.js'
 import { serveDirectory } from '../serve-directory.js'
 import { renderGoTemplate } from '../../src/ollama/template/render-go-template.js'
 import { TemplateObject } from '../../src/ollama/template/template-values.js'
@@ -236,6 +238,70 @@ testEach('what Ollama has beside answers', async (t) => {
   t.same(backend.violations, [])
 })
 
+testEach('what a model may be made of, and called', async (t) => {
+  const ollama = ollamaProtocol()
+  let hasModels = true
+  const named: KoaProtocol = {
+    ...ollama,
+    mount: (router, directory) =>
+      ollama.mount(
+        router,
+        overriding(directory, {
+          status: (id) => ({ ...directory.status(id), aliases: ['chat'] }),
+          adapted: () => [{ name: 'fake:poet', model: 'fake', adapter: 'poet' }],
+          list: () => (hasModels ? directory.list() : []),
+          nameOf(id) {
+            if (hasModels) return directory.nameOf(id === 'chat' ? 'fake' : id)
+            throw new CllmError('engine_unavailable', 'The cluster has no worker yet')
+          },
+        }),
+      ),
+  }
+  const { ask, id } = await start(t, { protocols: [named], bodyLimitBytes: 9 * 1024 * 1024 })
+  const make = async (body: object) => {
+    const { status, json } = await ask('/api/create', {
+      model: 'own',
+      from: id,
+      stream: false,
+      ...body,
+    })
+    return [status, json['error'] ?? json['status']]
+  }
+  for (const model of ['chat', 'chat:latest', 'fake:poet', 'poet', id, '', 'a'.repeat(300)]) {
+    t.match(await make({ model }), [400, /model: expected a name that no model/], model)
+    const copied = await ask('/api/copy', { source: id, destination: model || ':latest' })
+    t.equal(copied.status, 400, model)
+  }
+  const wrong: [body: object, error: RegExp][] = [
+    [{ parameters: { temperature: 'hot' } }, /parameters.temperature: expected a number.*"hot"/],
+    [{ parameters: { stop: 42 } }, /parameters.stop: expected a string or up to 32/],
+    [{ modelfile: `FROM ${id}\nPARAMETER temperature hot` }, /parameters.temperature: expected/],
+    [{ modelfile: `FROM ${id}\n${'PARAMETER stop x\n'.repeat(33)}` }, /parameters.stop/],
+  ]
+  for (const [body, error] of wrong) t.match(await make(body), [400, error])
+  const modelfile = `FROM ${id}\nPARAMETER stop 42\nPARAMETER stop true\nPARAMETER num_predict 2`
+  t.same(await make({ modelfile }), [200, 'success'])
+  const options = { temperature: 0.5, mine: 1 }
+  const asked = { model: 'own', prompt: 'euro', stream: false, options }
+  t.match(await ask('/api/generate', asked), { status: 200, json: { eval_count: 2 } })
+
+  const system = 'a'.repeat(8 * 1024 * 1024 - 1000)
+  t.same(await make({ model: 'one', system }), [200, 'success'])
+  t.same(await make({ model: 'one', system }), [200, 'success'], 'in place of the other')
+  t.same(await make({ model: 'two', system }), [200, 'success'])
+  const full = [400, /models that have 16777216 characters together/]
+  t.match(await make({ model: 'three', system }), full)
+  t.match(await ask('/api/copy', { source: 'one', destination: 'three' }), { status: 400 })
+  t.same(await make({ model: 'two' }), [200, 'success'])
+  t.same(await make({ model: 'three', system }), [200, 'success'], 'there is room again')
+
+  hasModels = false
+  for (const path of ['/api/chat', '/api/generate', '/api/show', '/api/embed']) {
+    const { status, json } = await ask(path, { messages: [], prompt: 'a', input: 'a' })
+    t.match([status, json], [503, { error: /no worker yet/ }], path)
+  }
+})
+
 testEach('a model is made of a file that a client sends', async (t) => {
   const files = new Map<string, Buffer>()
   const served: string[] = []
@@ -276,6 +342,8 @@ testEach('a model is made of a file that a client sends', async (t) => {
     files: { 'a.gguf': `sha256:${digest}` },
     system: 'Be brief.',
   }
+  const hot = await post('/api/create', { ...body, parameters: { temperature: 'hot' } })
+  t.same([hot.status, served], [400, []], 'nothing is served before all is checked')
   t.match(await (await post('/api/create', body)).text(), /parsing GGUF[^]*success/)
   t.same(served, ['mine'])
   t.match((await ask('/api/generate', { model: 'mine', prompt: 'euro', stream: false })).json, {
@@ -292,6 +360,45 @@ testEach('a model is made of a file that a client sends', async (t) => {
     200,
   )
   t.same(served, [])
+})
+
+t.test('a file may take longer than other bodies, while it comes', async (t) => {
+  let bytes = 0
+  const blobs: BlobStore = {
+    has: async () => false,
+    async add(_, chunks) {
+      for await (const chunk of chunks) bytes += chunk.length
+    },
+    serve: async () => {},
+  }
+  const store = { blobs, pull: async () => {}, remove: async () => {} }
+  const { port } = await start(t, {
+    protocols: [ollamaProtocol({ store })],
+    transport: { bodyTimeoutMs: 700 },
+  })
+  const post = (path: string, length: number) =>
+    `POST ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ${length}\r\n\r\n`
+  const path = `/api/blobs/sha256:${'0'.repeat(64)}`
+  const length = 2 ** 40
+  const upload = await rawRequest(port, post(path, length))
+  const file = upload.socket
+  const stuck = await rawRequest(port, post(path, 100))
+  const body = await rawRequest(port, `${post('/api/show', 100)}{`)
+  const answered = await rawRequest(port, post('/nothing', 100).replace('close', 'keep-alive'))
+  const chunk = Buffer.alloc(64 * 1024)
+  while (![body, stuck, answered].every(({ closed }) => closed) && !file.destroyed) {
+    if (!file.write(chunk)) await Promise.race([once(file, 'drain'), once(file, 'close')])
+    await turnOfTheEventLoop()
+  }
+  t.match(body.received, /^HTTP\/1.1 408 .*request_timeout/s)
+  t.match(answered.received, /^HTTP\/1.1 404 /, 'its body is not waited for, either')
+  t.match(stuck.received, /^HTTP\/1.1 408 /, 'a file of which nothing comes')
+  t.equal(upload.received, '')
+  t.notOk(file.destroyed, 'the file still comes')
+  const before = bytes
+  file.write(chunk)
+  await until(() => bytes > before)
+  file.destroy()
 })
 
 testEach('num_ctx is clamped, which the log says; unknown options too', async (t) => {
@@ -406,12 +513,47 @@ t.test("Go templates as Ollama's models have them", (t) => {
     '{{ {{',
     '('.repeat(100).replace(/^/, '{{') + '}}',
     '{{ if 1 }}'.repeat(100),
+    '{{ break }}',
     '{{ range .B }}{{ range $.B }}{{ range $.B }}{{ end }}{{ end }}{{ end }}',
   ]
   for (const template of refused) {
     t.throws(() => show(template, { B: Array(100).fill(0) }), { code: 'unsupported' }, template)
   }
   t.throws(() => show('{{ printf "%s%s" .A .A }}', { A: 'a'.repeat(6000) }), /at most 10000/)
+  t.end()
+})
+
+t.test('a small template cannot read a large prompt again and again', (t) => {
+  const Prompt = 'a'.repeat(9000)
+  const Map = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`k${index}`, index]))
+  const values = {
+    Prompt,
+    Map,
+    List: Array.from({ length: 4500 }, () => 'a'),
+    Message: new TemplateObject({}, { Prompt }),
+  }
+  const calls = [
+    'json $.Prompt',
+    'json $.Message',
+    'len $.Prompt',
+    'lt $.Prompt $.List',
+    'eq $.Message $.List',
+    'index $.Map $.List',
+    'print $.Message',
+    'printf "%s" $.Message',
+    'slice $.List 1',
+    'slice $.Prompt 1 2',
+    'not $.Map',
+    'and $.Map 1',
+  ]
+  const loops = calls.map((call) => `{{ if (${call}) }}{{ end }}`)
+  loops.push('{{ if $.Map }}{{ end }}', '{{ range $.List }}{{ break }}{{ end }}')
+  for (const inside of loops) {
+    const template = `{{ range 1000 }}{{ range 15 }}${inside}{{ end }}{{ end }}`
+    const error = { code: 'unsupported', message: /functions that read more than 80000 characters/ }
+    t.throws(() => renderGoTemplate(template, values, 10_000), error, inside)
+    t.doesNotThrow(() => renderGoTemplate(inside.replaceAll('$', ''), values, 10_000), inside)
+  }
   t.end()
 })
 
@@ -442,6 +584,20 @@ testEach('a model with a Go template of its own has conversations as it says', a
   t.match(await chat('messages', dialog), { message: { content: 'whole' } })
   t.match(await chat('turns', dialog), { message: { content: 'by turn' } })
   t.match(await chat('turns', dialog.slice(1, 3)), { message: { content: '+' } })
+  const turns = (count: number) =>
+    Array.from({ length: 2 * count }, (_, index) => ({
+      role: index % 2 === 0 ? 'user' : 'assistant',
+      content: 'a',
+    }))
+  const long = async (template: string, count: number) => {
+    await make('long', template)
+    const body = { model: 'long', messages: turns(count), truncate: false, stream: false }
+    const { status, json } = await ask('/api/chat', body)
+    return [status, json['error']]
+  }
+  const steps = '{{ range 1000 }}{{ range 20 }}{{ end }}{{ end }}{{ .Prompt }}'
+  t.match(await long(steps, 20), [400, /more than 200000 steps/], 'of all turns together')
+  t.match(await long('{{ .Prompt }};', 2100), [400, /and 4000 parts/])
   const gap = {
     template: 'P:{{ .Prompt }};{{ .Suffix }};',
     prompt: 'a',

@@ -109,6 +109,43 @@ testEach('what is for admins only', async (t) => {
   t.not((await server.get('/lora-adapters', as('ann'))).status, 403, 'users may look at them')
 })
 
+testEach('what users of Ollama may not do to others', async (t) => {
+  const server = await serveKeys([ann, root])
+  const { directory } = server.server
+  const [kept, unloaded]: [(number | undefined)[], string[]] = [[], []]
+  const open = directory.open.bind(directory)
+  directory.open = (id, options) => {
+    if (options?.peek !== true) kept.push(options?.keepAliveMs)
+    return open(id, options)
+  }
+  directory.unload = async (id) => void unloaded.push(id)
+  const ask = async (path: string, body: object, name: string) => {
+    const answer = await server.post(path, { stream: false, ...body }, as(name))
+    return [answer.status, await answer.text()]
+  }
+  for (const [path, body] of [
+    ['/api/create', { model: 'own', from: 'fake' }],
+    ['/api/copy', { source: 'fake', destination: 'other' }],
+  ] as const) {
+    t.match(await ask(path, body, 'ann'), [403, /needs the key of an admin/])
+    t.match(await ask(path, body, 'root'), [200, String])
+  }
+  const prompt = { prompt: 'Hi', options: { num_predict: 1 } }
+  for (const model of ['fake', 'own']) {
+    const unload = { model, keep_alive: 0 }
+    t.match(await ask('/api/generate', unload, 'ann'), [403, /keep_alive: .* admin/])
+    t.match(await ask('/api/chat', unload, 'ann'), [403, /keep_alive: .* admin/])
+    t.same(unloaded, [])
+    kept.splice(0)
+    t.match(await ask('/api/generate', { ...unload, ...prompt }, 'ann'), [200, String])
+    t.ok(kept.length > 0 && kept.every((ms) => ms === undefined), 'it stays for the others')
+    t.match(await ask('/api/generate', { ...unload, ...prompt }, 'root'), [200, String])
+    t.ok(kept.includes(0))
+    t.match(await ask('/api/generate', unload, 'root'), [200, /unload/])
+    t.same(unloaded.splice(0), ['fake'])
+  }
+})
+
 testEach('requests are the tenant of their key, and nobody else sees them', async (t) => {
   const server = await serveKeys([ann, bob, root, key('ann-2', { tenant: 'ann' })])
   const requests: GenerateRequest[] = []

@@ -92,7 +92,7 @@ export const securityOptions = {
     placeholder: 'SECONDS',
   }),
   body_timeout: option({
-    doc: 'Seconds that a client may take to send a whole request.',
+    doc: 'Seconds for the body of a request, or for each MiB of a file for Ollama.',
     default: 120,
     format: decimal({ minimum: 1, unit: 'seconds' }),
     arg: 'body-timeout',

@@ -1,6 +1,6 @@
 import type { ChatMessage, EngineClient, TokenId } from '@cllm/core'
 import type { ToolDefinition } from '../../chat/tool-prompt.js'
-import { renderGoTemplate, type TemplatePiece } from './render-go-template.js'
+import { renderGoTemplate, renderTurns, type TemplatePiece } from './render-go-template.js'
 import { TemplateObject } from './template-values.js'
 
 /** A conversation for a template of Ollama's. */
@@ -44,14 +44,8 @@ export async function promptOfTemplate(
 function piecesOf(template: string, chat: TemplateChat, limit: number): readonly TemplatePiece[] {
   const values = valuesOf(chat)
   if (/\.Messages\b/.test(template)) return renderGoTemplate(template, values, limit)
-  const pieces: TemplatePiece[] = []
-  const turns = turnsOf(chat.messages)
-  for (const [index, turn] of turns.entries()) {
-    const isLast = index === turns.length - 1
-    const left = limit - pieces.reduce((sum, { text }) => sum + text.length, 0)
-    pieces.push(...renderGoTemplate(template, { ...values, ...turn }, left, isLast))
-  }
-  return pieces
+  const turns = turnsOf(chat.messages).map((turn) => ({ ...values, ...turn }))
+  return renderTurns(template, turns, limit)
 }
 
 /** What the system and the user say, and the answer, turn by turn. */

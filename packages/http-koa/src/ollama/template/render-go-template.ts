@@ -2,12 +2,16 @@ import { CllmError } from '@cllm/core'
 import { type Operand, parseTemplate, type Pipeline, type TemplateNode } from './parse-template.js'
 import { refusedTemplate } from './template-tokens.js'
 import {
+  effortOf,
+  effortOfEntry,
   entriesIn,
   isTrue,
+  jsonText,
   memberOf,
   shownText,
-  TemplateObject,
+  type TemplateFunction,
   templateFunctions,
+  TemplateObject,
 } from './template-values.js'
 
 /** A part of a prompt: the template's own words, or what it shows. */
@@ -17,9 +21,11 @@ export interface TemplatePiece {
 }
 
 /** Pieces of a prompt: each one is a call of the tokenizer. */
-const mostPieces = 1000
+const mostPieces = 4000
 /** Nodes that are looked at: a few words can be a loop in a loop. */
 const mostSteps = 200_000
+/** How often the longest prompt may be read by functions: one step can read all of it. */
+const mostReadings = 8
 
 /** Where the answer begins, and the prompt ends. */
 class AnswerBegins extends Error {}
@@ -29,30 +35,37 @@ class LoopEnds extends Error {
   }
 }
 
+/** What a template finds at `.`, by Go's names. */
+export type TemplateFields = Readonly<Record<string, unknown>>
+
 /**
  * Renders a template of Ollama's, which are Go's. A template for one turn ends where it shows
  * `.Response`.
  *
- * @param values - what the template finds at `.`, by Go's names
  * @param limit - characters of the prompt
- * @param isLast - false: an earlier turn, which goes on behind its answer
- * @throws `unsupported` for what is no template, `invalid_request` as soon as the prompt gets longer
- *   than `limit` characters
+ * @throws `unsupported` for what is no template or computes too much, `invalid_request` as soon as the
+ *   prompt gets longer than `limit` characters
  */
-export function renderGoTemplate(
+export const renderGoTemplate = (
   template: string,
-  values: Readonly<Record<string, unknown>>,
+  fields: TemplateFields,
   limit: number,
-  isLast = true,
+): TemplatePiece[] => renderTurns(template, [fields], limit)
+
+/**
+ * Renders a template for one turn after the other: it goes on behind the answer of each but the last.
+ * The limits are for all turns together.
+ *
+ * @throws as {@link renderGoTemplate}
+ */
+export function renderTurns(
+  template: string,
+  turns: readonly TemplateFields[],
+  limit: number,
 ): TemplatePiece[] {
-  const run = new Rendering(limit, isLast)
-  const top = new TemplateObject({ Response: '', ...values }, values)
-  const scope = new Scope(top, new Map([['$', top]]))
-  try {
-    run.all(parseTemplate(template), scope)
-  } catch (error) {
-    if (!(error instanceof AnswerBegins)) throw error
-  }
+  const nodes = parseTemplate(template)
+  const run = new Rendering(limit)
+  for (const [index, fields] of turns.entries()) run.turn(nodes, fields, index === turns.length - 1)
   return run.pieces
 }
 
@@ -85,13 +98,29 @@ class Scope {
 
 class Rendering {
   readonly pieces: TemplatePiece[] = []
+  readonly #functions: Readonly<Record<string, TemplateFunction>>
+  #isLast = false
   #length = 0
   #steps = 0
+  #effort = 0
 
-  constructor(
-    private readonly limit: number,
-    private readonly isLast: boolean,
-  ) {}
+  constructor(private readonly limit: number) {
+    this.#functions = templateFunctions(
+      (value) => this.#written(value, shownText),
+      (value) => this.#written(value, jsonText),
+    )
+  }
+
+  turn(nodes: readonly TemplateNode[], fields: TemplateFields, isLast: boolean): void {
+    const top = new TemplateObject({ Response: '', ...fields }, fields)
+    this.#isLast = isLast
+    try {
+      this.all(nodes, new Scope(top, new Map([['$', top]])))
+    } catch (error) {
+      if (error instanceof LoopEnds) throw refusedTemplate('{{ break }} outside {{ range }}')
+      if (!(error instanceof AnswerBegins)) throw error
+    }
+  }
 
   all(nodes: readonly TemplateNode[], scope: Scope): void {
     for (const node of nodes) {
@@ -118,7 +147,7 @@ class Rendering {
           const [name] = node.names
           const dot = node.type === 'with' ? value : scope.dot
           const named = name === undefined ? [] : [[name, value] as const]
-          if (isTrue(value)) this.all(node.body, scope.inside(dot, named))
+          if (this.#isTrue(value)) this.all(node.body, scope.inside(dot, named))
           else this.all(node.otherwise, scope.inside(scope.dot, named))
           break
         }
@@ -130,6 +159,7 @@ class Rendering {
 
   #range(node: Extract<TemplateNode, { names: unknown }>, scope: Scope): void {
     const entries = entriesIn(this.#value(node.pipeline, scope))
+    this.#spend(entries.length * effortOfEntry)
     if (entries.length === 0) this.all(node.otherwise, scope.inside(scope.dot))
     const [first, second] = node.names
     for (const [key, item] of entries) {
@@ -154,7 +184,7 @@ class Rendering {
       only?.type === 'field' && only.of.type === 'dot' && scope.dot instanceof TemplateObject
     const value = this.#value(pipeline, scope)
     this.#add(shownText(value), !(isAlone && only?.type === 'value'))
-    if (this.isLast && isAlone && isTop && only.name === 'Response') throw new AnswerBegins()
+    if (this.#isLast && isAlone && isTop && only.name === 'Response') throw new AnswerBegins()
   }
 
   #value(pipeline: Pipeline, scope: Scope): unknown {
@@ -182,14 +212,15 @@ class Rendering {
       let value: unknown
       for (const operand of others) {
         value = this.#operand(operand, scope)
-        if (isTrue(value) === (name === 'or')) return value
+        if (this.#isTrue(value) === (name === 'or')) return value
       }
       return last.length > 0 ? last[0] : value
     }
-    if (!Object.hasOwn(templateFunctions, name)) throw refusedTemplate(`the function ${name}`)
-    const given = others.map((operand) => this.#operand(operand, scope))
-    const call = templateFunctions[name] as (...given: readonly unknown[]) => unknown
-    const value = call(...given, ...last)
+    if (!Object.hasOwn(this.#functions, name)) throw refusedTemplate(`the function ${name}`)
+    const given = [...others.map((operand) => this.#operand(operand, scope)), ...last]
+    for (const value of given) this.#spend(effortOf(value))
+    const call = this.#functions[name] as (...given: readonly unknown[]) => unknown
+    const value = call(...given)
     if (typeof value === 'string' && value.length > this.limit) throw tooLong(this.limit)
     return value
   }
@@ -222,6 +253,25 @@ class Rendering {
     }
     if (isMore) this.pieces[this.pieces.length - 1] = { text: last.text + text, isValue }
     else this.pieces.push({ text, isValue })
+  }
+
+  #isTrue(value: unknown): boolean {
+    if (typeof value !== 'string') this.#spend(effortOf(value))
+    return isTrue(value)
+  }
+
+  /** What a function makes of a value; the length of an object is known only then. */
+  #written(value: unknown, write: (value: unknown) => string): string {
+    const text = write(value)
+    if (typeof value !== 'string') this.#spend(text.length)
+    return text
+  }
+
+  #spend(effort: number): void {
+    this.#effort += effort
+    const most = mostReadings * this.limit
+    if (this.#effort > most)
+      throw refusedTemplate(`functions that read more than ${most} characters`)
   }
 
   #step(): void {

@@ -10,11 +10,28 @@ export class TemplateObject {
 }
 
 /** Whether Go takes a value for true: not for nothing, 0, or what is empty. */
-export function isTrue(value: unknown): boolean {
-  if (value instanceof TemplateObject) return true
-  if (typeof value === 'object' && value !== null) return Object.keys(value).length > 0
-  return Boolean(value)
-}
+export const isTrue = (value: unknown): boolean =>
+  hasEntries(value) ? entriesOf(value) > 0 : Boolean(value)
+
+/** Whether it is a list or a map. */
+const hasEntries = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !(value instanceof TemplateObject)
+
+/** How long it takes to read a value, as characters of a text; an entry of a map takes as long as some. */
+export const effortOf = (value: unknown): number =>
+  typeof value === 'string'
+    ? value.length
+    : Array.isArray(value)
+      ? Math.ceil(value.length / effortOfEntry)
+      : hasEntries(value)
+        ? entriesOf(value) * effortOfEntry
+        : 0
+
+/** As characters of a text: to go through a map or a list takes so much for each entry. */
+export const effortOfEntry = 16
+
+const entriesOf = (value: object): number =>
+  Array.isArray(value) ? value.length : Object.keys(value).length
 
 /** A value as a template shows it. */
 export function shownText(value: unknown): string {
@@ -53,10 +70,12 @@ export function entriesIn(value: unknown): readonly (readonly [string | number, 
 }
 
 const at = (value: unknown, key: unknown): unknown =>
-  value instanceof TemplateObject ? undefined : memberOf(value, String(key))
+  value instanceof TemplateObject || (typeof key !== 'string' && typeof key !== 'number')
+    ? undefined
+    : memberOf(value, String(key))
 
 const lengthOf = (value: unknown): number =>
-  typeof value === 'string' ? Buffer.byteLength(value) : entriesIn(value).length
+  typeof value === 'string' ? Buffer.byteLength(value) : hasEntries(value) ? entriesOf(value) : 0
 
 const sliced = (value: unknown, start: number, end: number): unknown =>
   typeof value === 'string'
@@ -66,40 +85,57 @@ const sliced = (value: unknown, start: number, end: number): unknown =>
       : undefined
 
 const compared = (test: (order: number) => boolean) => (one: unknown, other: unknown) => {
-  const [left, right] = [one ?? '', other ?? ''] as [string | number, string | number]
+  const [left, right] = [comparable(one), comparable(other)]
   return test(left < right ? -1 : left > right ? 1 : 0)
 }
 
-const isEqual = (one: unknown, other: unknown): boolean =>
-  one === other || (typeof one === 'object' && shownText(one) === shownText(other))
+const comparable = (value: unknown): string | number =>
+  typeof value === 'string' || typeof value === 'number' ? value : ''
+
+type ShowsText = (value: unknown) => string
+
+const isEqual = (shown: ShowsText, one: unknown, other: unknown): boolean =>
+  one === other || (typeof one === 'object' && shown(one) === shown(other))
 
 /** Go's `%s`, `%v`, `%d`, `%q` and `%%`. */
-const formatted = (format: unknown, ...given: readonly unknown[]): string => {
+function formatted(shown: ShowsText, format: unknown, given: readonly unknown[]): string {
   let next = 0
-  return shownText(format).replaceAll(/%[+#]?([svdqt%])/g, (_, verb: string) => {
+  return shown(format).replaceAll(/%[+#]?([svdqt%])/g, (_, verb: string) => {
     if (verb === '%') return '%'
-    const text = shownText(given[next++])
+    const text = shown(given[next++])
     return verb === 'q' ? JSON.stringify(text) : text
   })
 }
 
-const json = (value: unknown): string => JSON.stringify(jsonOf(value)) ?? 'null'
+/** A value as JSON, texts in quotes. */
+export const jsonText = (value: unknown): string => JSON.stringify(jsonOf(value)) ?? 'null'
 
-/** The functions of Go's templates and those of Ollama's; `and` and `or` are the renderer's. */
-export const templateFunctions: Readonly<Record<string, (...given: never[]) => unknown>> = {
+/** What a function of templates is called with. */
+export type TemplateFunction = (...given: never[]) => unknown
+
+/**
+ * The functions of Go's templates and those of Ollama's; `and` and `or` are the renderer's.
+ *
+ * @param shown - shows a value as {@link shownText} does
+ * @param json - writes it as {@link jsonText} does
+ */
+export const templateFunctions = (
+  shown: ShowsText,
+  json: ShowsText,
+): Readonly<Record<string, TemplateFunction>> => ({
   not: (value) => !isTrue(value),
   len: lengthOf,
   index: (value, ...keys) => keys.reduce<unknown>(at, value),
   slice: (value, start = 0, end?: number) => sliced(value, start, end ?? lengthOf(value)),
-  eq: (one, ...others) => others.some((other) => isEqual(one, other)),
-  ne: (one, other) => !isEqual(one, other),
+  eq: (one, ...others) => others.some((other) => isEqual(shown, one, other)),
+  ne: (one, other) => !isEqual(shown, one, other),
   lt: compared((order) => order < 0),
   le: compared((order) => order <= 0),
   gt: compared((order) => order > 0),
   ge: compared((order) => order >= 0),
-  print: (...given) => given.map(shownText).join(''),
-  println: (...given) => `${given.map(shownText).join(' ')}\n`,
-  printf: formatted,
+  print: (...given) => given.map(shown).join(''),
+  println: (...given) => `${given.map(shown).join(' ')}\n`,
+  printf: (format, ...given) => formatted(shown, format, given),
   json,
   toJson: json,
-}
+})
