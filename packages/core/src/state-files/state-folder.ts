@@ -2,7 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, rm, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../contracts/clock.js'
-import type { StateFile, StateFiles, StateHead } from '../contracts/engine/state-files.js'
+import type {
+  StateFile,
+  StateFiles,
+  StateHead,
+  WrittenState,
+} from '../contracts/engine/state-files.js'
 import type { Logger } from '../contracts/logger.js'
 import { readStateFile, secretOf, stateNameOf, writeStateFile } from './state-file.js'
 import { ending, unfinished } from './thread/clean-folder.js'
@@ -75,23 +80,25 @@ export class StateFolder implements StateFiles {
     })
   }
 
-  async write(head: StateHead, data: Uint8Array): Promise<StateFile | undefined> {
+  async write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined> {
     if (data.byteLength > this.limitBytes) return undefined
     const name = this.#nameOf(head)
     return await this.#attempt('cannot be written to', async () => {
       await this.#prepare()
-      const bytes = await writeThread.run({ type: 'clean', ...this.#limits(data.byteLength) })
+      const limits = this.#limits(data.byteLength)
+      const { bytes, removed } = await writeThread.run({ type: 'clean', ...limits })
+      const gone = [...removed]
       try {
         await this.#write(name, head, data)
       } catch (error) {
         // A full disk is a limit, too: others go for this one, the longest unused first.
         if (codeOf(error) !== 'ENOSPC' || bytes < data.byteLength) throw error
-        const limits = this.#limits(data.byteLength)
-        await writeThread.run({ type: 'clean', ...limits, limitBytes: bytes })
+        const more = await writeThread.run({ type: 'clean', ...limits, limitBytes: bytes })
+        gone.push(...more.removed)
         this.#warn('those longest unused are removed', 'the disk is full')
         await this.#write(name, head, data)
       }
-      return { ...head, name, bytes: data.byteLength }
+      return { ...head, name, bytes: data.byteLength, removed: gone }
     })
   }
 

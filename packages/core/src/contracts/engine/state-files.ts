@@ -20,6 +20,12 @@ export interface StateFile extends StateHead {
   readonly bytes: number
 }
 
+/** A state that was written. */
+export interface WrittenState extends StateFile {
+  /** Names of files that were removed to make room for it. Default: none. */
+  readonly removed?: readonly string[]
+}
+
 /** Files that keep states over restarts. Whatever cannot be read or written is logged, and not there. */
 export interface StateFiles {
   /** Most bytes of all files. */
@@ -35,7 +41,7 @@ export interface StateFiles {
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined>
   /** Writes a state whole or not at all; returns undefined where it could not. */
-  write(head: StateHead, data: Uint8Array): Promise<StateFile | undefined>
+  write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined>
   /** It is wanted: others are removed first. */
   touch(file: StateFile): Promise<void>
   /** It is not wanted any more; one that is gone already is no failure. */

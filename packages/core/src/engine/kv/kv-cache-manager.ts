@@ -96,27 +96,25 @@ export class SlotCacheManager implements KVCacheManager {
 
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
-    const { backend, costs, states } = this
+    const { costs, states } = this
     await states.ready()
     const pauseBegan = this.#isAnyDecoding ? this.clock.now() : undefined
     const choice = this.#choose(sequence)
     const { slot } = choice
     noteCosts(choice, costs)
     const known = states.isOn ? knownTokens(sequence, this.index, states) : 0
-    await this.#beforeFill(choice)
-    this.index.drop(slot)
-    slot.owner = sequence
-    this.#free--
-    sequence.slot = slot.id
+    // Saving and reading states make room, and not among these.
+    const needed = [choice.found?.state, choice.found?.checkpoint, choice.checkpoint]
+    holdStates(needed, true)
     try {
-      const filled = await this.#fill(choice, sequence)
-      // What is copied into a full slot may be on its way yet, and is not to be moved.
-      const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
-      sequence.computedTokens = isFull ? backend.truncate(slot.id, filled - 1) : filled
-    } catch (error) {
-      // What it holds now is unknown, and a slot that counts as empty must be empty.
-      backend.release(slot.id)
-      throw error
+      await this.#beforeFill(choice)
+      this.index.drop(slot)
+      slot.owner = sequence
+      this.#free--
+      sequence.slot = slot.id
+      await this.#fillOrEmpty(choice, sequence)
+    } finally {
+      holdStates(needed, false)
     }
     if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
     if (states.isOn) sequence.origin = originOf(choice, sequence, known, states)
@@ -243,11 +241,22 @@ export class SlotCacheManager implements KVCacheManager {
   /** What a slot loses is saved before. */
   async #beforeFill(choice: SlotChoice): Promise<void> {
     if (!this.states.isOn) return
-    const { slot, found, checkpoint } = choice
-    const needed = [found?.state, found?.checkpoint, checkpoint]
-    holdStates(needed, true)
-    await this.states.beforeLoss(slot, keptBy(choice), this.#isAnyDecoding)
-    holdStates(needed, false)
+    await this.states.beforeLoss(choice.slot, keptBy(choice), this.#isAnyDecoding)
+  }
+
+  async #fillOrEmpty(choice: SlotChoice, sequence: Sequence): Promise<void> {
+    const { backend } = this
+    const { id } = choice.slot
+    try {
+      const filled = await this.#fill(choice, sequence)
+      // What is copied into a full slot may be on its way yet, and is not to be moved.
+      const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
+      sequence.computedTokens = isFull ? backend.truncate(id, filled - 1) : filled
+    } catch (error) {
+      // What it holds now is unknown, and a slot that counts as empty must be empty.
+      backend.release(id)
+      throw error
+    }
   }
 
   get #isAnyDecoding(): boolean {

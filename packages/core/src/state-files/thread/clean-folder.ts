@@ -21,6 +21,8 @@ interface Seen {
 export interface Kept {
   readonly names: readonly string[]
   readonly bytes: number
+  /** Names of those that are not kept. */
+  readonly removed: readonly string[]
 }
 
 /** Removes what is too old, or too much with `more` bytes; what is not ours stays as it is. */
@@ -29,15 +31,18 @@ export function cleanFolder(task: Omit<CleanTask, 'type'>): Kept {
   const seen = [...seenIn(folder)].sort((a, b) => a.usedAt - b.usedAt)
   let total = seen.reduce((sum, { size }) => sum + size, more)
   const names: string[] = []
+  const removed: string[] = []
   for (const { name, size, usedAt } of seen) {
     const isUnfinished = name.endsWith(unfinished)
     const oldest = now - (isUnfinished ? unfinishedMs : maxAgeMs)
     const isTooMuch = !isUnfinished && total > limitBytes
     const isLeft = !isTooMuch && usedAt >= oldest
-    if (!isLeft && isRemoved(join(folder, name))) total -= size
-    else if (!isUnfinished) names.push(name)
+    if (!isLeft && isRemoved(join(folder, name))) {
+      total -= size
+      removed.push(name)
+    } else if (!isUnfinished) names.push(name)
   }
-  return { names, bytes: total - more }
+  return { names, bytes: total - more, removed }
 }
 
 /** A folder that cannot be written to can be read all the same. */

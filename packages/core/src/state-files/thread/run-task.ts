@@ -19,7 +19,7 @@ export function runTask(task: StateTask): unknown {
     case 'list':
       return listFolder(task)
     case 'clean':
-      return cleanFolder(task).bytes
+      return cleanFolder(task)
     case 'touch':
       return touch(task)
   }

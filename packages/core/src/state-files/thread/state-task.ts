@@ -1,4 +1,5 @@
 import type { StateFile } from '../../contracts/engine/state-files.js'
+import type { Kept } from './clean-folder.js'
 import type { ReadHead } from './state-format.js'
 
 /** What may be needed to understand a file: 32 bytes. */
@@ -76,7 +77,7 @@ export type StateResult<Task extends StateTask> = Task extends ReadTask
   : Task extends ListTask
     ? Listed
     : Task extends CleanTask
-      ? number
+      ? Kept
       : void
 
 /** How a task ended. */

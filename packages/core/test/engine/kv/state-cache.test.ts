@@ -13,6 +13,7 @@ import { join } from 'node:path'
 import {
   SlotFolder,
   StateFolder,
+  type StateFiles,
   type StateFolderOptions,
   systemClock,
   type TokenId,
@@ -351,6 +352,34 @@ t.test('conversations survive a restart', async (t) => {
   await other.run(other.engine.close())
 })
 
+t.test('what is dropped while it waits to be written is written no more', async (t) => {
+  const { files } = folderOf(join(t.testdir(), 'states'))
+  let open = () => {}
+  const gate = new Promise<void>((resolve) => (open = resolve))
+  const slow: StateFiles = {
+    limitBytes: files.limitBytes,
+    list: (key) => files.list(key),
+    read: (file, allocate) => files.read(file, allocate),
+    write: async (head, data) => {
+      await gate
+      return await files.write(head, data)
+    },
+    touch: (file) => files.touch(file),
+    remove: (file) => files.remove(file),
+  }
+  const made = caching({ slots: 1, stateFiles: slow })
+  for (const family of [1, 2, 3]) await ask(t, made, promptOf(100, family))
+  await made.client.cache('drop')
+  open()
+  await made.run(made.engine.close())
+  const kept = await files.list('fake fake')
+  t.same(
+    kept.map(({ tokens }) => tokens.slice(0, 100)),
+    [promptOf(100, 3)],
+    'only what its slot still holds',
+  )
+})
+
 t.test('a file that is damaged, short or foreign is never used', async (t) => {
   const folder = join(t.testdir(), 'states')
   const made = caching({ stateFiles: folderOf(folder).files })
@@ -516,6 +545,8 @@ t.test('two engines share a folder, within its size and age', async (t) => {
   await ask(t, three, promptOf(120, 3))
   await three.run(three.engine.close())
   t.ok(readdirSync(folder).length <= 2)
+  const { states = -1 } = three.engine.statistics().cache?.disk ?? {}
+  t.equal(states, readdirSync(folder).length, 'what gave way is forgotten')
   t.type((await ask(t, two, [...said, 5])).cached, 'number', 'what is gone is computed')
   await two.run(two.engine.close())
   for (const name of readdirSync(folder)) utimesSync(join(folder, name), 1, 1)

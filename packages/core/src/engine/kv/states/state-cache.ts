@@ -275,6 +275,6 @@ export class StateCache {
   /** Drops all states, in files too. */
   drop(): void {
     for (const state of this.#store.all()) this.#store.remove(state)
-    for (const state of this.#disk?.all() ?? []) void this.#disk?.remove(state)
+    this.#disk?.clear()
   }
 }

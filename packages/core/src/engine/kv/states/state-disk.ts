@@ -15,6 +15,8 @@ export class StateDisk {
   readonly ready: Promise<void>
   #writing: Promise<void> = Promise.resolve()
   #waiting = 0
+  /** How often all was dropped: what waited then is not written. */
+  #drops = 0
   /** Changes with what can be found. */
   version = 0
   bytes = 0
@@ -50,8 +52,9 @@ export class StateDisk {
     if (this.index.find(state.chain, lengthOf(state), state.partial) !== undefined) return
     state.holds++
     this.#waiting++
+    const drops = this.#drops
     this.#writing = this.#writing
-      .then(() => this.#write(state, replaces))
+      .then(() => this.#write(state, replaces, drops))
       .finally(() => {
         state.holds--
         this.#waiting--
@@ -92,6 +95,12 @@ export class StateDisk {
     await this.files.remove(state.file)
   }
 
+  /** Removes all files, and what is on its way to one. */
+  clear(): void {
+    this.#drops++
+    for (const state of this.#all) void this.remove(state)
+  }
+
   async #begin(): Promise<void> {
     const key = await this.#key()
     for (const file of key === undefined ? [] : await this.files.list(key)) {
@@ -104,21 +113,30 @@ export class StateDisk {
     return await this.states.key().catch(() => undefined)
   }
 
-  async #write(state: SavedState, replaces: boolean): Promise<void> {
+  async #write(state: SavedState, replaces: boolean, drops: number): Promise<void> {
     const { chain, partial, data } = state
     const { tokens, scope } = chain
     const key = await this.#key()
+    if (drops !== this.#drops) return
     const file =
       key === undefined ? undefined : await this.files.write({ key, scope, partial, tokens }, data)
     if (file === undefined) {
       this.failed++
       return
     }
+    if (drops !== this.#drops) return await this.files.remove(file)
     this.saved++
+    this.#forgetFiles(file.removed ?? [])
     const older = replaces && !partial ? [...this.index.within(chain)] : []
     this.#add({ chain, partial, bytes: file.bytes, file })
     for (const one of older) await this.remove(one)
-    // Those that the folder has dropped are forgotten when they are read.
+  }
+
+  /** Those that another process dropped are forgotten when they are read. */
+  #forgetFiles(names: readonly string[]): void {
+    if (names.length === 0) return
+    const gone = new Set(names)
+    for (const state of this.#all) if (gone.has(state.file.name)) this.#forget(state)
   }
 
   #add(state: FiledState): void {
