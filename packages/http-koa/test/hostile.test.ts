@@ -6,7 +6,7 @@ import { bareCalls, commonCalls } from '../src/chat/format/common-calls.js'
 import { createAnswerParser } from '../src/chat/answer/create-answer-parser.js'
 import { parseKeepAlive } from '../src/fields/keep-alive.js'
 import { jsonErrorPosition } from '../src/body/json-error-position.js'
-import { renderGoTemplate } from '../src/ollama/template/render-go-template.js'
+import { renderGoTemplate } from '../src/protocols/ollama/template/render-go-template.js'
 import { list } from '../src/fields/list.js'
 import { isDeeperThan } from '../src/body/json-depth.js'
 import {

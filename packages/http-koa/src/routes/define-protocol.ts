@@ -1,5 +1,5 @@
 import type { ProtocolDefinition } from '@cllm/core'
-import type { SharedBatches } from '../batches/shared-batches.js'
+import type { SharedBatches } from '../protocols/batches/shared-batches.js'
 import type { ModelStore } from '../engines/model-store.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/protocol-defaults.js'
 import type { KeyStore } from '../security/key-store.js'

@@ -1,0 +1,64 @@
+import { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import { readJsonBody } from '../../body/read-json-body.js'
+import { boolean } from '../../fields/fields.js'
+import { list } from '../../fields/list.js'
+import { parseFields } from '../../fields/parse-fields.js'
+import { startGeneration } from '../../request/generation.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { engineInMemory, modelOf, neverLoaded } from '../../engines/model-queries.js'
+import type { AdminContext } from './admin-context.js'
+
+/** `GET /admin/cache`: what is kept of slots in RAM and in files, without any text. */
+export async function getCache(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
+  const model = modelOf(ctx)
+  const engine = engineInMemory(directory, model)
+  if (engine === undefined) throw neverLoaded(directory, model)
+  const [{ cache = {} }, states] = await Promise.all([engine.statistics(), engine.cache('list')])
+  ctx.body = { success: true, data: { tiers: cache, states } }
+}
+
+const message = z.object({ role: z.string('a role'), content: z.string('a text') })
+
+/** The body of `POST /admin/cache`. */
+export const warmSchema = z.object({
+  prompt: z.string('a text').optional(),
+  messages: list(message, 'a list of messages').optional(),
+  pin: boolean.optional(),
+})
+
+/**
+ * `POST /admin/cache`: computes a prompt, such as the system prompt of an application, before anyone asks
+ * with it. With `pin`, the default, it is saved and dropped for no other.
+ */
+export async function warmCache(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
+  const body = await readJsonBody(ctx)
+  const { prompt: text, messages, pin = true } = parseFields(warmSchema, body)
+  if ((text === undefined) === (messages === undefined)) {
+    const message = 'prompt: expected either a prompt or messages'
+    throw new CllmError('invalid_request', message, { details: { field: 'prompt' } })
+  }
+  const client = directory.open(modelOf(ctx))
+  const { cache } = await client.statistics()
+  if (pin && cache === undefined) {
+    throw new CllmError('unsupported', 'nothing is kept behind the slots: --cache-ram is 0')
+  }
+  const prompt = messages === undefined ? { text: text ?? '' } : { messages }
+  const request = { prompt, maxTokens: 1, pin, priority: -1 }
+  const { events, promptTokens } = await startGeneration(ctx, client, request)
+  let cachedTokens = 0
+  for await (const event of events) if (event.type === 'end') ({ cachedTokens } = event.usage)
+  ctx.body = {
+    success: true,
+    data: { prompt_tokens: promptTokens, cached_tokens: cachedTokens, pinned: pin },
+  }
+}
+
+/** `DELETE /admin/cache`: drops all of it. */
+export async function deleteCache(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
+  const model = modelOf(ctx)
+  const engine = engineInMemory(directory, model)
+  if (engine === undefined) throw neverLoaded(directory, model)
+  const dropped = await engine.cache('drop')
+  ctx.body = { success: true, data: { dropped: dropped.length } }
+}

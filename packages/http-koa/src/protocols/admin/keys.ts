@@ -1,0 +1,118 @@
+import { CllmError, defined } from '@cllm/core'
+import { z } from 'zod'
+import { integer, largest, name } from '../../fields/fields.js'
+import { readQuery } from '../../fields/read-query.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import type { ApiKey } from '../../security/api-key.js'
+import type { KeyStore } from '../../security/key-store.js'
+import { requestScope } from '../../security/request-scope.js'
+import type { AdminContext } from './admin-context.js'
+import { readStrictBody } from './strict-body.js'
+
+const limit = integer(1, largest).optional()
+
+/** The body of `POST /admin/keys`. */
+export const keySchema = z.object({
+  name,
+  tenant: name.optional(),
+  role: z.enum(['user', 'admin'], 'user or admin').optional(),
+  requests_per_minute: limit,
+  tokens_per_minute: limit,
+  tokens_per_month: limit,
+})
+
+const newLimit = limit.nullable()
+
+/** The body of `PATCH /admin/keys/:name`. */
+export const limitsSchema = z.object({
+  requests_per_minute: newLimit,
+  tokens_per_minute: newLimit,
+  tokens_per_month: newLimit,
+})
+
+/** The query of `DELETE /admin/keys`. */
+export const keyQuery = z.object({ name: z.string('the name of a key') })
+
+/** `GET /admin/keys`: the keys without their secrets and hashes, and which one asks. */
+export async function getKeys(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
+  const all = await ensure(keys).list()
+  const asking = requestScope.getStore()?.key.hash
+  const data = all.map((key) => ({ ...describe(key), asks: key.hash === asking }))
+  ctx.body = { success: true, data }
+}
+
+/** `POST /admin/keys`: makes a key. The answer has its secret, and no other one ever will. */
+export async function addKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
+  const store = ensure(keys)
+  const body = await readStrictBody(ctx, keySchema)
+  const key = {
+    name: body.name,
+    tenant: body.tenant ?? body.name,
+    role: body.role ?? 'user',
+    ...limitsOf(body),
+  } as const
+  const secret = await store.add(key)
+  tellLog(ctx, 'an API key was added', { name: key.name, role: key.role })
+  ctx.set('Cache-Control', 'no-store')
+  ctx.body = { success: true, data: { ...describe(key), key: secret } }
+}
+
+/** `PATCH /admin/keys/:name`: other limits for a key, from its next request on; null takes one away. */
+export async function limitKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
+  const store = ensure(keys)
+  const limits = await readStrictBody(ctx, limitsSchema)
+  const key = await store.limit(ctx.params['name'] ?? '', limitsOf(limits))
+  tellLog(ctx, 'the limits of an API key were changed', { name: key.name, ...limits })
+  ctx.body = { success: true, data: describe(key) }
+}
+
+/** `DELETE /admin/keys?name=`: a key that is valid no longer. The one that asks stays. */
+export async function removeKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
+  const store = ensure(keys)
+  const { name } = readQuery(ctx, keyQuery)
+  const asking = requestScope.getStore()?.key.hash
+  const all = await store.list()
+  if (all.some((key) => key.name === name && key.hash === asking)) {
+    const message = `name: ${name} is the key that asks; another admin's can revoke it`
+    throw new CllmError('invalid_request', message, { details: { field: 'name' } })
+  }
+  await store.remove(name)
+  tellLog(ctx, 'an API key was revoked', { name })
+  ctx.body = { success: true, data: { revoked: name } }
+}
+
+/** A body's limits in the words of a key: those that it has. */
+function limitsOf<Limit extends number | null>(
+  body: Readonly<Partial<Record<keyof z.infer<typeof limitsSchema>, Limit | undefined>>>,
+) {
+  return defined({
+    requestsPerMinute: body.requests_per_minute,
+    tokensPerMinute: body.tokens_per_minute,
+    tokensPerMonth: body.tokens_per_month,
+  })
+}
+
+function tellLog(ctx: KoaContext, message: string, about: Readonly<Record<string, unknown>>): void {
+  const by = ctx.state.keyName ?? null
+  ctx.state.transport.logger.warn({ ...about, by }, message)
+}
+
+const describe = (key: Omit<ApiKey, 'hash'>) => ({
+  name: key.name,
+  tenant: key.tenant,
+  role: key.role,
+  requests_per_minute: key.requestsPerMinute ?? null,
+  tokens_per_minute: key.tokensPerMinute ?? null,
+  tokens_per_month: key.tokensPerMonth ?? null,
+})
+
+function ensure(store: KeyStore | undefined): KeyStore {
+  if (store !== undefined) return store
+  const now =
+    requestScope.getStore() === undefined
+      ? 'This server asks for no keys, so whoever reaches it may do everything'
+      : 'This server has the one key of --api-key and no file of others'
+  const how = '`cllm keys add NAME --role admin --api-keys FILE` makes a file'
+  const message = `${now}. ${how}, and \`cllm serve --api-keys FILE\` takes its keys.`
+  throw new CllmError('unsupported', message)
+}

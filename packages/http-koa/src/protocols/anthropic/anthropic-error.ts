@@ -1,0 +1,42 @@
+import type { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import { errorMessage, statusElsewhere } from '../../errors/error-body.js'
+
+/** The schema of Anthropic's errors. */
+export const anthropicErrorSchema = z.object({
+  type: z.literal('error'),
+  error: z.object({
+    type: z.string(),
+    message: z.string(),
+    details: z.object({ error_code: z.string() }).optional(),
+  }),
+})
+
+/** A failure in Anthropic's form. */
+export type AnthropicErrorBody = Readonly<z.output<typeof anthropicErrorSchema>>
+
+const types: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+  504: 'timeout_error',
+}
+
+/** The body of a failure's answer, also sent as the `error` event of a stream. */
+export function anthropicErrorBody(error: CllmError): AnthropicErrorBody {
+  const status = statusElsewhere(error)
+  const type = types[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
+  const isThread = error.code === 'unsupported' && error.details.field === 'thread'
+  return {
+    type: 'error',
+    error: {
+      type,
+      message: errorMessage(error),
+      // with it Anthropic's client goes on with whole conversations
+      ...(isThread && { details: { error_code: 'thread_unsupported_request' } }),
+    },
+  }
+}

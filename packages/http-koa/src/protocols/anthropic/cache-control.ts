@@ -1,0 +1,101 @@
+import type { EngineClient } from '@cllm/core'
+import { z } from 'zod'
+import type { PreparedChat } from '../../chat/prepare-chat.js'
+
+/** Where a client marks the end of what is to be kept. */
+export const cacheControl = z
+  .object({ type: z.literal('ephemeral', 'ephemeral'), ttl: z.enum(['5m', '1h']).optional() })
+  .nullish()
+
+const lifetimes = { '5m': 5 * 60_000, '1h': 60 * 60_000 } as const
+
+/** What the marks of a body ask for. */
+export interface Breakpoint {
+  /** The last marked message's index; −1: the system prompt or the tools. */
+  readonly message: number
+  /** The index of the marked block in it; undefined: all of it. */
+  readonly block: number | undefined
+  /** Milliseconds that it is kept. */
+  readonly keepMs: number
+}
+
+interface Marked {
+  readonly cache_control?: unknown
+  readonly system?: unknown
+  readonly tools?: readonly { readonly cache_control?: unknown }[] | undefined
+  readonly messages: readonly { readonly content: unknown }[]
+}
+
+/** What is cut at a mark. */
+interface CutBody {
+  readonly system?: unknown
+  readonly messages: readonly { readonly content: unknown }[]
+}
+
+/** The last mark of a body, and the longest time that one asks for; undefined: it has none. */
+export function breakpointOf(body: Marked): Breakpoint | undefined {
+  const marks = [
+    ...marksIn(body.system).map((mark) => ({ ...mark, message: -1 })),
+    // the tools' place in the prompt is the template's decision: with them goes the whole system prompt
+    ...marksIn(body.tools).map((mark) => ({ ...mark, message: -1, block: undefined })),
+    ...body.messages.flatMap(({ content }, message) =>
+      marksIn(content).map((mark) => ({ ...mark, message })),
+    ),
+    ...marksIn([body]).map((mark) => ({
+      ...mark,
+      message: body.messages.length - 1,
+      block: undefined,
+    })),
+  ]
+  const last = marks.at(-1)
+  if (last === undefined) return undefined
+  return { ...last, keepMs: Math.max(...marks.map(({ keepMs }) => keepMs)) }
+}
+
+function marksIn(blocks: unknown): { readonly block: number; readonly keepMs: number }[] {
+  if (!Array.isArray(blocks)) return []
+  return blocks.flatMap((inner: { readonly cache_control?: unknown } | null, block) => {
+    const mark = cacheControl.safeParse(inner?.cache_control)
+    return mark.success && mark.data ? [{ block, keepMs: lifetimes[mark.data.ttl ?? '5m'] }] : []
+  })
+}
+
+/** The same body up to a mark; undefined where that is all of it. */
+export function upToMark<Body extends CutBody>(
+  body: Body,
+  { message, block }: Breakpoint,
+): Body | undefined {
+  const cut = <Content>(content: Content): Content =>
+    block === undefined || !Array.isArray(content)
+      ? content
+      : (content.slice(0, block + 1) as Content)
+  if (message < 0) return { ...body, system: cut(body.system), messages: [] }
+  const { content } = body.messages[message]!
+  const isLast = block === undefined || !Array.isArray(content) || block === content.length - 1
+  if (isLast && message === body.messages.length - 1) return undefined
+  const messages = body.messages.slice(0, message + 1)
+  return {
+    ...body,
+    messages: messages.map((one, at) => (at === message ? { ...one, content: cut(content) } : one)),
+  }
+}
+
+/**
+ * How many tokens a conversation begins with up to a mark: what it shares with the conversation up to
+ * there.
+ *
+ * @param upTo - the conversation up to the mark
+ */
+export async function tokensUpTo(
+  client: EngineClient,
+  { prompt: whole }: PreparedChat,
+  { prompt: upTo }: PreparedChat,
+): Promise<number> {
+  const [all, part] = await Promise.all(
+    [whole, upTo].map(
+      async ({ messages, template }) => await client.applyTemplate(messages, template),
+    ),
+  )
+  const differs = all!.tokens.findIndex((token, index) => token !== part!.tokens[index])
+  return differs === -1 ? all!.tokens.length : differs
+}

@@ -1,0 +1,100 @@
+import { requestId, type Usage } from '@cllm/core'
+import type { ToolCall } from '../../chat/answer/answer-part.js'
+import type { CollectedAnswer } from '../../chat/answer/collect-answer.js'
+import type { EndEvent } from '../../request/generation.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+
+/** What a message has before anything is generated. */
+export interface MessageHead {
+  readonly id: string
+  readonly type: 'message'
+  readonly role: 'assistant'
+  readonly model: string
+}
+
+/** A new message of the assistant. */
+export const messageHead = (ctx: KoaContext, model: string): MessageHead => ({
+  id: `msg_${requestId(ctx.state.transport.random)}`,
+  type: 'message',
+  role: 'assistant',
+  model,
+})
+
+/** A block of an answer. */
+export type AnswerBlock =
+  | { readonly type: 'text'; readonly text: string }
+  | { readonly type: 'thinking'; readonly thinking: string; readonly signature: string }
+  | {
+      readonly type: 'tool_use'
+      readonly id: string
+      readonly name: string
+      readonly input: unknown
+    }
+
+/** An empty block of a kind; a call has its name. */
+export function newBlock(
+  ctx: KoaContext,
+  kind: 'text' | 'thinking' | 'tool_use',
+  name = '',
+): AnswerBlock {
+  // without `citations`: some clients take a list alone
+  if (kind === 'text') return { type: 'text', text: '' }
+  // Nothing is signed: only this server reads what it has thought.
+  if (kind === 'thinking') return { type: 'thinking', thinking: '', signature: '' }
+  return { type: 'tool_use', id: `toolu_${requestId(ctx.state.transport.random)}`, name, input: {} }
+}
+
+/** The content of a whole answer. */
+export function contentOf(
+  ctx: KoaContext,
+  { content, reasoning, calls }: CollectedAnswer,
+): readonly AnswerBlock[] {
+  const thinking = { ...newBlock(ctx, 'thinking'), thinking: reasoning }
+  const text = { ...newBlock(ctx, 'text'), text: content }
+  return [
+    ...(reasoning === '' ? [] : [thinking as AnswerBlock]),
+    ...(content === '' && calls.length > 0 ? [] : [text as AnswerBlock]),
+    ...calls.map((call) => toolUse(ctx, call)),
+  ]
+}
+
+function toolUse(ctx: KoaContext, { name, arguments: given }: ToolCall): AnswerBlock {
+  return { ...newBlock(ctx, 'tool_use', name), input: inputOf(given) } as AnswerBlock
+}
+
+/** An answer that was cut off may end within its arguments. */
+function inputOf(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return {}
+  }
+}
+
+/** Anthropic's words for the end of an answer. */
+export function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasCalls: boolean) {
+  const stop_reason =
+    reason === 'length'
+      ? 'max_tokens'
+      : stop !== undefined
+        ? 'stop_sequence'
+        : hasCalls
+          ? 'tool_use'
+          : 'end_turn'
+  return { stop_reason, stop_sequence: stop ?? null }
+}
+
+/**
+ * Token counts; those of the input are apart from what was in the cache, and what is kept there from now on.
+ *
+ * @param kept - this many of the prompt's first tokens are kept
+ */
+export function usageOf({ promptTokens, cachedTokens, generatedTokens }: Usage, kept = 0) {
+  const created = Math.max(0, Math.min(kept, promptTokens) - cachedTokens)
+  return {
+    input_tokens: promptTokens - cachedTokens - created,
+    cache_creation_input_tokens: created,
+    cache_read_input_tokens: cachedTokens,
+    output_tokens: generatedTokens,
+  }
+}

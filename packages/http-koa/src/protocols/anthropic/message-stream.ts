@@ -1,0 +1,114 @@
+import type { AnswerPart } from '../../chat/answer/answer-part.js'
+import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
+import { publicError } from '../../errors/public-error.js'
+import type { Generation } from '../../request/generation.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { startEventStream } from '../../stream/start-event-stream.js'
+import { anthropicErrorBody } from './anthropic-error.js'
+import { type MessageHead, newBlock, stopOf, usageOf } from './message-body.js'
+
+type Send = (type: string, members?: object) => void
+type BlockKind = 'text' | 'thinking' | 'tool_use'
+
+const kinds = { text: 'text', reasoning: 'thinking', arguments: 'tool_use' } as const
+
+const deltaOf = (kind: BlockKind, text: string): object => {
+  if (kind === 'text') return { type: 'text_delta', text }
+  if (kind === 'thinking') return { type: 'thinking_delta', thinking: text }
+  return { type: 'input_json_delta', partial_json: text }
+}
+
+/** The blocks of an answer, streamed event by event. */
+class BlockStream {
+  #kind: BlockKind | undefined
+  #index = -1
+  #calls = 0
+
+  constructor(
+    private readonly ctx: KoaContext,
+    private readonly send: Send,
+  ) {}
+
+  get hasCalls(): boolean {
+    return this.#calls > 0
+  }
+
+  push(parts: readonly AnswerPart[]): void {
+    for (const part of parts) {
+      if (part.type === 'call') {
+        this.#begin('tool_use', part.call.name)
+        if (part.call.arguments !== '') this.#add(part.call.arguments)
+      } else {
+        const kind = kinds[part.type]
+        if (kind !== this.#kind) this.#begin(kind)
+        this.#add(part.text)
+      }
+    }
+  }
+
+  /** An answer has one block at least. */
+  end(): void {
+    if (this.#kind === undefined) this.#begin('text')
+    this.#finish()
+  }
+
+  #begin(kind: BlockKind, name?: string): void {
+    this.#finish()
+    this.#kind = kind
+    this.#index++
+    if (kind === 'tool_use') this.#calls++
+    const content_block = newBlock(this.ctx, kind, name)
+    this.send('content_block_start', { index: this.#index, content_block })
+  }
+
+  #add(text: string): void {
+    const delta = deltaOf(this.#kind ?? 'text', text)
+    this.send('content_block_delta', { index: this.#index, delta })
+  }
+
+  #finish(): void {
+    if (this.#kind === 'thinking') {
+      // clients wait for one, though nothing is signed here
+      const delta = { type: 'signature_delta', signature: '' }
+      this.send('content_block_delta', { index: this.#index, delta })
+    }
+    if (this.#kind !== undefined) this.send('content_block_stop', { index: this.#index })
+    this.#kind = undefined
+  }
+}
+
+/** Streams an answer as the events of Anthropic's Messages API, in the order that it documents. */
+export async function streamMessage(
+  ctx: KoaContext,
+  { events, promptTokens }: Generation,
+  form: AnswerForm,
+  { head, keptTokens }: { readonly head: MessageHead; readonly keptTokens: number | undefined },
+): Promise<void> {
+  const response = startEventStream(ctx)
+  const send: Send = (type, members) => {
+    response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`)
+  }
+  const parser = createAnswerParser(form, true)
+  const blocks = new BlockStream(ctx, send)
+  // What was in the cache is known at the end.
+  const usage = usageOf({ promptTokens, cachedTokens: 0, generatedTokens: 0 })
+  const begun = { ...head, content: [], stop_reason: null, stop_sequence: null, usage }
+  try {
+    send('message_start', { message: begun })
+    send('ping')
+    for await (const event of events) {
+      blocks.push(parser.push(event.text))
+      if (event.type !== 'end') continue
+      blocks.push(parser.end())
+      blocks.end()
+      const delta = stopOf(event, blocks.hasCalls)
+      send('message_delta', { delta, usage: usageOf(event.usage, keptTokens) })
+      send('message_stop')
+    }
+  } catch (error) {
+    if (response.destroyed) return
+    const body = anthropicErrorBody(publicError(error, ctx.state.transport.logger))
+    response.write(`event: error\ndata: ${JSON.stringify(body)}\n\n`)
+  }
+  response.end()
+}

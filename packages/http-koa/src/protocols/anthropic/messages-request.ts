@@ -1,0 +1,223 @@
+import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
+import { z } from 'zod'
+import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
+import { forcedCalls } from '../../chat/forced-calls.js'
+import { marksOf } from '../../chat/format/marks-of.js'
+import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
+import { thinkingVariables } from '../../chat/thinking-variables.js'
+import type { ToolDefinition } from '../../chat/tool-prompt.js'
+import { commonFields, commonSettings } from '../../fields/common-fields.js'
+import { boolean, integer, largest, number, object, text } from '../../fields/fields.js'
+import { list } from '../../fields/list.js'
+import { buildRequest } from '../../request/build-request.js'
+import type { ThinkingLimit } from '../../request/limit-thinking.js'
+import { onlyConstraint } from '../../request/constraint.js'
+import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
+import { unsupported } from '../../request/unsupported.js'
+import {
+  type Breakpoint,
+  breakpointOf,
+  cacheControl,
+  tokensUpTo,
+  upToMark,
+} from './cache-control.js'
+import { blocksSchema, messagesSchema } from './content-blocks.js'
+import { outputConstraint, outputFields } from './output-format.js'
+import { toChatMessages } from './to-chat-messages.js'
+
+const toolSchema = z.object(
+  {
+    type: text.nullish(),
+    name: z.string('a name').regex(/^[\w.-]{1,128}$/, 'a name of up to 128 letters, digits, _ . -'),
+    description: text.nullish(),
+    input_schema: object.optional(),
+    strict: boolean.nullish(),
+    cache_control: cacheControl,
+  },
+  'a tool with a name and an input_schema',
+)
+
+const choiceTypes = ['auto', 'any', 'tool', 'none'] as const
+
+/** The fields that decide on the prompt. */
+const promptFields = {
+  model: text.optional(),
+  thread: object.optional(),
+  messages: messagesSchema,
+  system: blocksSchema.optional(),
+  tools: list(toolSchema, 'an array of tools', { most: [1024, 'at most 1024 tools'] }).optional(),
+  tool_choice: z
+    .object(
+      {
+        type: z.enum(choiceTypes, `one of ${choiceTypes.join(', ')}`),
+        name: text.optional(),
+        disable_parallel_tool_use: boolean.optional(),
+      },
+      'an object with a type',
+    )
+    .optional(),
+  thinking: z
+    .object(
+      {
+        type: z.enum(['enabled', 'disabled', 'adaptive'], 'enabled, disabled or adaptive'),
+        budget_tokens: integer(1, largest).optional(),
+      },
+      'an object with a type',
+    )
+    .optional(),
+}
+
+/** The body of `POST /v1/messages/count_tokens`. */
+export const countSchema = z.object(promptFields)
+
+/** The body of `POST /v1/messages`. */
+export const messageSchema = z.object({
+  ...promptFields,
+  max_tokens: integer(1, largest),
+  stop_sequences: list(text.min(1, 'a non-empty string'), 'an array of strings', {
+    most: [32, 'at most 32 strings'],
+  }).optional(),
+  stream: boolean.optional(),
+  temperature: number(0, 2).optional(),
+  top_k: integer(-1, largest).optional(),
+  top_p: number(0, 1).optional(),
+  metadata: object.optional(),
+  cache_control: cacheControl,
+  ...outputFields,
+  ...commonFields,
+})
+
+/** A checked body of either route. */
+export type PromptFields = z.output<typeof countSchema>
+
+/** A message to answer. */
+export interface MessageRequest {
+  readonly request: GenerateRequest
+  readonly form: AnswerForm
+  /** How many of the prompt's tokens are to be kept for later; absent: nothing is said of it. */
+  readonly keptTokens?: number
+  /** How long it may think. */
+  readonly limit?: ThinkingLimit | undefined
+}
+
+/** The conversation as the model's template wants it. */
+export async function toPrompt(fields: PromptFields, client: EngineClient): Promise<PreparedChat> {
+  if (fields.thread !== undefined) {
+    throw unsupported('thread', 'nothing is stored here; send the whole conversation as messages')
+  }
+  const { tools = [], tool_choice: choice, thinking } = fields
+  const offered = choice?.type === 'none' ? [] : tools
+  const isAuto = choice === undefined || choice.type === 'auto'
+  return await prepareChat(client, {
+    messages: toChatMessages(fields.system, fields.messages),
+    tools: offered.map(toTool),
+    strict: isAuto ? offered.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : [],
+    template: {
+      addGenerationPrompt: true,
+      // An answer that the client has begun is gone on with.
+      continueFinalMessage: fields.messages.at(-1)?.role === 'assistant',
+      variables: thinkingVariables(thinking && thinking.type !== 'disabled'),
+    },
+    mostCalls: choice?.disable_parallel_tool_use === true ? 1 : undefined,
+  })
+}
+
+/** Makes the engine's request of a body. */
+export async function toMessageRequest(
+  fields: z.output<typeof messageSchema>,
+  client: EngineClient,
+  defaults: ProtocolDefaults,
+): Promise<MessageRequest> {
+  const prepared = await toPrompt(fields, client)
+  const { prompt, form, calls } = prepared
+  const required = requiredTools(fields)
+  const several = mayBeSeveral(fields)
+  const forced = required && (await forcedCalls(client, prepared, required, several))
+  const constraint = await onlyConstraint(client, [
+    outputConstraint(fields),
+    forced && { field: 'tool_choice', constraint: forced.constraint },
+    calls && { field: 'tools', constraint: calls },
+  ])
+  const kept = constraint === calls ? form : (forced?.form ?? { ...form, thinks: false })
+  const budget = fields.thinking?.budget_tokens
+  const mark = await keptBy(fields, client)
+  const settings = {
+    ...commonSettings(fields),
+    maxTokens: fields.max_tokens,
+    stop: fields.stop_sequences,
+    constraint,
+    marks: marksOf(form.format),
+    keepMs: mark?.keepMs,
+  }
+  return {
+    request: buildRequest(prompt, settings, defaults),
+    // a constrained answer has no room for thinking
+    form: kept,
+    ...(mark !== undefined && { keptTokens: await countKept(fields, client, prepared, mark) }),
+    limit:
+      budget === undefined || fields.thinking?.type === 'disabled'
+        ? undefined
+        : { budget, form: kept, afterThinking: forced?.afterThinking },
+  }
+}
+
+/** The last mark of what is to be kept, where there is a place to keep it. */
+async function keptBy(
+  fields: z.output<typeof messageSchema>,
+  client: EngineClient,
+): Promise<Breakpoint | undefined> {
+  const mark = breakpointOf(fields)
+  if (mark === undefined) return undefined
+  return (await client.statistics()).cache === undefined ? undefined : mark
+}
+
+async function countKept(
+  fields: PromptFields,
+  client: EngineClient,
+  prepared: PreparedChat,
+  mark: Breakpoint,
+): Promise<number> {
+  const marked = upToMark(fields, mark)
+  if (marked === undefined) return Infinity
+  return await tokensUpTo(client, prepared, await toPrompt(marked, client))
+}
+
+/**
+ * Whether forced calls may be several: as the client says, and never of a named tool; undefined: it says
+ * nothing.
+ */
+function mayBeSeveral({ tool_choice: choice }: PromptFields): boolean | undefined {
+  if (choice?.type !== 'any') return false
+  const isOne = choice.disable_parallel_tool_use
+  return isOne === undefined ? undefined : !isOne
+}
+
+/** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
+function requiredTools({
+  tool_choice: choice,
+  tools = [],
+}: PromptFields): readonly ToolDefinition[] | undefined {
+  if (choice?.type !== 'any' && choice?.type !== 'tool') return undefined
+  const field = 'tool_choice'
+  const chosen = choice.type === 'any' ? tools : tools.filter(({ name }) => name === choice.name)
+  if (chosen.length === 0) {
+    const message = `${field}: expected the name of one of the tools`
+    throw new CllmError('invalid_request', message, { details: { field } })
+  }
+  return chosen.map(toTool)
+}
+
+function toTool(tool: z.output<typeof toolSchema>, index = 0): ToolDefinition {
+  const { type, name, description, input_schema: parameters } = tool
+  if (type !== undefined && type !== null && type !== 'custom') {
+    throw unsupported(`tools.${index}`, `${type.slice(0, 40)} is run by Anthropic's servers only`)
+  }
+  return {
+    type: 'function',
+    function: {
+      name,
+      ...(typeof description === 'string' ? { description } : {}),
+      ...(parameters === undefined ? {} : { parameters }),
+    },
+  }
+}

@@ -1,0 +1,120 @@
+import { type ChatMessage, type ChatToolCall, CllmError } from '@cllm/core'
+import type { z } from 'zod'
+import { noImages } from '../../request/no-images.js'
+import {
+  blockSchema,
+  blockTypes,
+  type ContentBlock,
+  type messagesSchema,
+} from './content-blocks.js'
+
+/**
+ * Claude Code begins its system prompt with a line that is another one in each request. Left in, it
+ * would change the beginning of every prompt, and nothing computed before could be used again.
+ */
+const billing = /^x-anthropic-billing-header:[^\n]*\n?/
+
+/**
+ * The conversation in the form that chat templates take.
+ *
+ * @throws CllmError `unsupported` for images and documents, `invalid_request` for what is no block
+ */
+export function toChatMessages(
+  system: string | readonly unknown[] | undefined,
+  messages: z.output<typeof messagesSchema>,
+): ChatMessage[] {
+  const names = new Map<string, string>()
+  const preamble = system === undefined ? '' : systemText(system)
+  const turns = messages.flatMap(({ role, content }, index) => {
+    const field = `messages.${index}.content`
+    if (role === 'system') return [{ role, content: textsOf(content, field).join('\n\n') }]
+    const blocks = blocksOf(content, field)
+    return role === 'assistant' ? [assistantTurn(blocks, names)] : userTurns(blocks, field, names)
+  })
+  // some clients begin with nothing, to see whether the server answers
+  if (turns.length === 0) turns.push({ role: 'user', content: '' })
+  return preamble === '' ? turns : [{ role: 'system', content: preamble }, ...turns]
+}
+
+function systemText(system: string | readonly unknown[]): string {
+  const texts = textsOf(system, 'system').map((text) => text.replace(billing, ''))
+  return texts.filter((text) => text !== '').join('\n\n')
+}
+
+function assistantTurn(blocks: readonly ContentBlock[], names: Map<string, string>): ChatMessage {
+  const calls: ChatToolCall[] = []
+  let [content, reasoning] = ['', '']
+  for (const block of blocks) {
+    if (block.type === 'text') content += block.text
+    else if (block.type === 'thinking') reasoning += block.thinking
+    else if (block.type === 'tool_use') {
+      const { id, name, input } = block
+      names.set(id, name)
+      calls.push({ id, type: 'function', function: { name, arguments: input } })
+    }
+  }
+  return {
+    role: 'assistant',
+    content,
+    ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+  }
+}
+
+/** The results of tools are messages of their own, in their place. */
+function userTurns(
+  blocks: readonly ContentBlock[],
+  field: string,
+  names: ReadonlyMap<string, string>,
+): ChatMessage[] {
+  const turns: ChatMessage[] = []
+  let texts: string[] = []
+  const flush = () => {
+    if (texts.length > 0) turns.push({ role: 'user', content: texts.join('\n\n') })
+    texts = []
+  }
+  for (const [index, block] of blocks.entries()) {
+    if (block.type === 'text') texts.push(block.text)
+    if (block.type !== 'tool_result') continue
+    flush()
+    const { tool_use_id: id, content, is_error: isError } = block
+    const name = names.get(id)
+    const result = textsOf(content ?? '', `${field}.${index}.content`).join('\n')
+    turns.push({
+      role: 'tool',
+      content: isError === true ? `Error: ${result}` : result,
+      tool_call_id: id,
+      ...(name === undefined ? {} : { name }),
+    })
+  }
+  flush()
+  return turns.length === 0 ? [{ role: 'user', content: '' }] : turns
+}
+
+function textsOf(content: string | readonly unknown[], field: string): string[] {
+  return blocksOf(content, field).map((block, index) => {
+    if (block.type === 'text') return block.text
+    throw invalid(`${field}.${index}`, `a block of the type text, instead got ${block.type}`)
+  })
+}
+
+function blocksOf(content: string | readonly unknown[], field: string): readonly ContentBlock[] {
+  if (typeof content === 'string') return [{ type: 'text', text: content }]
+  return content.map((block, index) => blockOf(block, `${field}.${index}`))
+}
+
+function blockOf(block: unknown, field: string): ContentBlock {
+  const { type } = (typeof block === 'object' && block !== null ? block : {}) as { type?: unknown }
+  if (typeof type === 'string' && !blockTypes.includes(type)) {
+    throw noImages(field, type)
+  }
+  const checked = blockSchema.safeParse(block)
+  if (checked.success) return checked.data
+  const [issue] = checked.error.issues
+  const path = [field, ...(issue?.path ?? [])].join('.')
+  throw invalid(path, issue?.path.length === 0 ? 'a content block' : (issue?.message ?? 'a block'))
+}
+
+function invalid(field: string, expected: string): CllmError {
+  return new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })
+}

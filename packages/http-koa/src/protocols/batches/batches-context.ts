@@ -1,0 +1,66 @@
+import { CllmError } from '@cllm/core'
+import type { UnknownFields } from '../../fields/unknown-fields.js'
+import { requestScope } from '../../security/request-scope.js'
+import type { BatchJobs, BatchStore } from './batch-store.js'
+import type { BatchObject, FileObject, Kept, Owner } from './batch-objects.js'
+
+/** What the handlers of files and batches share. */
+export interface BatchesContext {
+  readonly store: BatchStore
+  readonly jobs: BatchJobs
+  /** Bytes of an uploaded file at most. */
+  readonly fileLimitBytes: number
+  readonly unknownFields: UnknownFields
+}
+
+/** Who asks, to be kept with what is made. */
+export function askingOwner(): { readonly owner?: Owner } {
+  const key = requestScope.getStore()?.key
+  if (key === undefined) return {}
+  const { name, tenant, hash } = key
+  return { owner: { name, tenant, hash } }
+}
+
+/** Whether who asks may see it: those of other tenants do not exist. */
+export function maySee({ owner }: Kept<unknown>): boolean {
+  const key = requestScope.getStore()?.key
+  return key === undefined || key.role === 'admin' || key.tenant === owner?.tenant
+}
+
+/** @throws `not_found` */
+export async function findFile(store: BatchStore, id: string): Promise<Kept<FileObject>> {
+  const kept = await store.get('files', id)
+  if (kept !== undefined && maySee(kept)) return kept
+  throw new CllmError('not_found', `There is no file "${id.slice(0, 64)}"`, { details: { id } })
+}
+
+/** @throws `not_found` */
+export async function findBatch(store: BatchStore, id: string): Promise<Kept<BatchObject>> {
+  const kept = await store.get('batches', id)
+  if (kept !== undefined && maySee(kept)) return kept
+  throw new CllmError('not_found', `There is no batch "${id.slice(0, 64)}"`, { details: { id } })
+}
+
+/**
+ * A page of a list, the newest first, in OpenAI's shape.
+ *
+ * @throws `invalid_request` where nothing has the id `after`: from the beginning, a pager would never end
+ */
+export function pageOf<T extends { readonly id: string }>(
+  all: readonly T[],
+  { after, limit }: { readonly after?: string | undefined; readonly limit: number },
+) {
+  const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1
+  if (after !== undefined && from === 0) {
+    const message = `after: expected an id of this list, got "${after.slice(0, 64)}"`
+    throw new CllmError('invalid_request', message, { details: { field: 'after' } })
+  }
+  const data = all.slice(from, from + limit)
+  return {
+    object: 'list',
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: from + limit < all.length,
+  }
+}

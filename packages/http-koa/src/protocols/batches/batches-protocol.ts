@@ -1,0 +1,136 @@
+import { CllmError, defined, type EngineDirectory } from '@cllm/core'
+import { z } from 'zod'
+import { BodyBudget } from '../../body/body-budget.js'
+import { UnknownFields } from '../../fields/unknown-fields.js'
+import { observeEngines } from '../../engines/observe-engines.js'
+import { openAiProtocol } from '../openai/openai-protocol.js'
+import { openAiErrorBody } from '../openai/openai-error.js'
+import { defineProtocol } from '../../routes/define-protocol.js'
+import type { KoaProtocol, KoaRouter, KoaTransportContext } from '../../routes/koa-context.js'
+import { mountRoutes } from '../../routes/mount-routes.js'
+import { BatchFolder } from './batch-folder.js'
+import { BatchRunner } from './batch-runner.js'
+import { batchRoutes } from './batch-routes.js'
+import { fileRoutes } from './file-routes.js'
+import { lineSender } from './lines/line-sender.js'
+import type { BatchJobsParts, OpenBatches, SharedBatches } from './shared-batches.js'
+import { type Gate, openGate, SlackGate } from './lines/slack-gate.js'
+import { yieldingEngines } from './lines/yielding-engines.js'
+import { StreamSessions } from '../../stream/resume/stream-sessions.js'
+
+/** Of the time, while clients never stop. */
+const defaultShare = 0.05
+
+const optionsSchema = z.strictObject({
+  folder: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Where files and batches are kept; without one there are none.'),
+  concurrency: z.int().min(1).default(8).describe('Lines that are computed at a time.'),
+  share: z
+    .number()
+    .min(0)
+    .max(0.5)
+    .default(defaultShare)
+    .describe('Of the time, while clients never stop; 0: they have all of it.'),
+  fileLimitBytes: z
+    .int()
+    .min(1)
+    .default(100 * 1024 * 1024)
+    .describe('Bytes of an uploaded file at most.'),
+})
+
+/** Settings of {@link batchesProtocol}. */
+export interface BatchesProtocolOptions {
+  /** Where files and batches are kept: prompts and answers, readable by the server's user alone. */
+  readonly folder?: string
+  /** Lines that are computed at a time; default 8. */
+  readonly concurrency?: number
+  /** Of the time that batches get on a server where clients never stop, from 0 to 0.5; default 0.05. */
+  readonly share?: number
+  /** Default 100 MiB. */
+  readonly fileLimitBytes?: number
+  /** What keeps and runs the batches of several servers together; instead of a folder of this one's. */
+  readonly shared?: SharedBatches
+  /** Answers the lines; default: OpenAI's with its own defaults. */
+  readonly lines?: KoaProtocol
+}
+
+const routes = [...fileRoutes, ...batchRoutes]
+
+/**
+ * OpenAI's batches (`/v1/files`, `/v1/batches`): lines of a file that are computed while no client waits
+ * for anything else, and leave the engine as soon as one does; where clients never stop, in a share of
+ * the time. A batch survives a restart.
+ */
+export function batchesProtocol({
+  folder: path,
+  shared,
+  concurrency = 8,
+  share = defaultShare,
+  fileLimitBytes = 100 * 1024 * 1024,
+  lines = openAiProtocol(),
+}: BatchesProtocolOptions): KoaProtocol {
+  let gate: Gate = openGate
+  let context: KoaTransportContext | undefined
+  return {
+    name: 'batches',
+    routes,
+    errors: { covers: (path) => /^\/v1\/(files|batches)(\/|$)/.test(path), body: openAiErrorBody },
+    around(directory, given) {
+      context = given
+      // Clients of other servers count as well: the engines themselves make room for them.
+      if (shared !== undefined) return directory
+      const slack = new SlackGate({ clock: given.clock, share })
+      gate = slack
+      return observeEngines(directory, slack, given.clock)
+    },
+    mount(router: KoaRouter, directory: EngineDirectory) {
+      if (context === undefined) throw new Error('batches: mounted before it saw the engines')
+      const { clock, random, logger } = context
+      const bodyLimitBytes = fileLimitBytes
+      const services = {
+        clock,
+        random,
+        logger,
+        bodyLimitBytes,
+        bodies: new BodyBudget(Infinity),
+        jsonDepthLimit: 100,
+        streamLimitBytes: bodyLimitBytes,
+        stallMs: 0,
+        streams: new StreamSessions(clock),
+      }
+      const engines = yieldingEngines(directory, gate, context)
+      const send = lineSender(lines, engines, services, context.access)
+      const parts = { send, clock, random, logger, concurrency }
+      const { store, jobs } = shared?.open(parts) ?? inFolder(path, parts)
+      const unknownFields = new UnknownFields()
+      mountRoutes(router, routes, { store, jobs, fileLimitBytes, unknownFields })
+      void jobs.resume().catch((error: unknown) => {
+        logger.error({ err: error }, 'batches of before cannot be read')
+      })
+    },
+  }
+}
+
+function inFolder(path: string | undefined, parts: BatchJobsParts): OpenBatches {
+  if (path === undefined) {
+    throw new CllmError('invalid_configuration', 'batches: a folder for them is missing')
+  }
+  const store = new BatchFolder(path)
+  return { store, jobs: new BatchRunner({ folder: store, ...parts }) }
+}
+
+/** {@link batchesProtocol} by its name. */
+export const batches = defineProtocol({
+  name: 'batches',
+  doc: "OpenAI's batches and their files under `/v1`, where a folder for them is set.",
+  options: optionsSchema,
+  create({ folder, ...options }, { protocols, batches: shared }) {
+    if (folder === undefined && shared === undefined) return { name: 'batches', mount() {} }
+    const lines = protocols.find(({ name }) => name === 'openai')
+    const where = shared === undefined ? { folder } : { shared }
+    return batchesProtocol(defined({ ...where, ...options, lines }))
+  },
+})

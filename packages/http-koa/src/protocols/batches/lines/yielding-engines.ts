@@ -1,0 +1,78 @@
+import { AsyncResource } from 'node:async_hooks'
+import {
+  batchPriority,
+  type Clock,
+  type EngineClient,
+  type EngineDirectory,
+  type GenerateEvent,
+  type GenerateRequest,
+  overriding,
+  type Random,
+  type TokenId,
+} from '@cllm/core'
+import { wrapEngines } from '../../../engines/wrap-engines.js'
+import { seedOfLine } from './line-seed.js'
+import { type Gate, inLane } from './slack-gate.js'
+
+interface Services {
+  readonly clock: Clock
+  readonly random: Random
+}
+
+/**
+ * The same engines for batches: a request is computed while the gate is open. When it closes, the
+ * request leaves the engine within a step, and goes on later after its last token: with the same seed
+ * it draws the same as if it had not been interrupted.
+ */
+export function yieldingEngines(
+  directory: EngineDirectory,
+  gate: Gate,
+  services: Services,
+): EngineDirectory {
+  return wrapEngines(directory, (client) =>
+    overriding(client, {
+      submit(request, options) {
+        const { sampling = {} } = request
+        const seed = sampling.seed ?? seedOfLine() ?? services.random.uint32()
+        const fixed = { ...request, sampling: { ...sampling, seed }, priority: batchPriority }
+        const signal = options?.signal ?? new AbortController().signal
+        return yielding(client, fixed, { gate, clock: services.clock, signal })
+      },
+    }),
+  )
+}
+
+async function* yielding(
+  client: EngineClient,
+  request: GenerateRequest,
+  { gate, clock, signal }: { gate: Gate; clock: Clock; signal: AbortSignal },
+): AsyncGenerator<GenerateEvent, undefined, undefined> {
+  // What is submitted later is still this request's: its key, and the lane.
+  const submit = AsyncResource.bind((continued: Partial<GenerateRequest>, left: AbortSignal) =>
+    inLane(() => client.submit({ ...request, ...continued }, { signal: left })),
+  )
+  const tokens: TokenId[] = []
+  let hasStarted = false
+  let elapsedMs = 0
+  for (;;) {
+    await gate.opened(signal)
+    const leaving = new AbortController()
+    const stopWatching = gate.onClosed(() => leaving.abort())
+    const began = clock.now()
+    const continued = hasStarted ? { continued: { tokens: [...tokens], elapsedMs } } : {}
+    try {
+      for await (const event of submit(continued, AbortSignal.any([signal, leaving.signal]))) {
+        if (event.type === 'start' && hasStarted) continue
+        hasStarted = true
+        if (event.type === 'token') tokens.push(event.token)
+        yield event
+      }
+      return
+    } catch (error) {
+      if (!leaving.signal.aborted || signal.aborted) throw error
+    } finally {
+      stopWatching()
+      elapsedMs += clock.now() - began
+    }
+  }
+}

@@ -1,0 +1,105 @@
+import type { EngineClient, GenerateRequest } from '@cllm/core'
+import { z } from 'zod'
+import { buildRequest } from '../../request/build-request.js'
+import { commonFields, commonSettings } from '../../fields/common-fields.js'
+import { boolean, integer, largest, number, object, seed, text } from '../../fields/fields.js'
+import { list } from '../../fields/list.js'
+import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
+import { samplerFields, samplerSettings } from '../../fields/sampler-fields.js'
+import { samplersField, samplersLeftOut } from '../../fields/sampler-order.js'
+import { slotOf } from '../../fields/slot-field.js'
+import { repeatRequest } from '../../request/generation.js'
+import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
+import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
+import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
+
+/** Likeliest tokens that the engine lists. */
+const mostLogprobs = 20
+
+const fewTexts = 'an array of up to 32 strings'
+const stops = list(text, fewTexts, { most: [32, fewTexts] })
+
+/** The body of `POST /completion`. */
+export const completionSchema = z.object({
+  prompt: mixedPrompts(128),
+  model: z.string('a name').optional(),
+  n_predict: integer(-1, largest).optional(),
+  max_tokens: integer(-1, largest).optional(),
+  temperature: number(0, 100).optional(),
+  top_k: integer(-1, largest).optional(),
+  top_p: number(0, 1).optional(),
+  min_p: number(0, 1).optional(),
+  seed: seed.optional(),
+  stop: z.union([text, stops], 'a string or up to 32 strings').optional(),
+  repeat_penalty: number(0.01, 100).optional(),
+  presence_penalty: number(-100, 100).optional(),
+  frequency_penalty: number(-100, 100).optional(),
+  logit_bias: logitBiasField.optional(),
+  cache_prompt: boolean.optional(),
+  stream: boolean.optional(),
+  return_tokens: boolean.optional(),
+  n_probs: integer(0, mostLogprobs).optional(),
+  n_cmpl: integer(1, 128).optional(),
+  n: integer(1, 128).optional(),
+  n_discard: integer(-1, largest).optional(),
+  n_indent: integer(0, largest).optional(),
+  n_cache_reuse: integer(0, largest).optional(),
+  response_fields: list(text, 'an array of strings').optional(),
+  return_progress: boolean.optional(),
+  samplers: samplersField.optional(),
+  post_sampling_probs: boolean.optional(),
+  grammar: text.optional(),
+  json_schema: object.optional(),
+  t_max_predict_ms: integer(-1, largest).optional(),
+  id_slot: integer(-1, largest).optional(),
+  timings_per_token: boolean.optional(),
+  ...samplerFields,
+  ...commonFields,
+})
+
+/** A checked body. */
+export type CompletionFields = z.output<typeof completionSchema>
+
+/** The requests of a body, `n_cmpl` for each prompt. */
+export async function toCompletionRequests(
+  fields: CompletionFields,
+  client: EngineClient,
+  defaults: ProtocolDefaults,
+): Promise<GenerateRequest[]> {
+  const { n_probs: logprobs = 0 } = fields
+  const { grammar, json_schema: schema } = fields
+  const constraint = await onlyConstraint(client, [
+    grammarConstraint(grammar),
+    schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } },
+  ])
+  const most = mostTokens(fields)
+  const settings = {
+    ...commonSettings(fields),
+    repetitionPenalty: fields.repeat_penalty,
+    ...samplerSettings(fields),
+    ...samplersLeftOut(fields.samplers),
+    maxTokens: most === -1 ? Infinity : most === 0 ? 1 : most,
+    constraint,
+    [fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']:
+      logprobs > 0 ? logprobs : undefined,
+    stop:
+      typeof fields.stop === 'string' ? fields.stop : fields.stop?.filter((text) => text !== ''),
+    logitBias: await readLogitBias(client, fields.logit_bias),
+    cache: fields.cache_prompt,
+    slot: slotOf(fields.id_slot),
+    progress: fields.stream === true && fields.return_progress === true ? true : undefined,
+  }
+  const prompts = await readPrompts(client, fields.prompt)
+  const times = fields.n_cmpl ?? fields.n ?? 1
+  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, defaults), times))
+}
+
+/** Most tokens of an answer; with 0 the prompt alone is computed. */
+export const mostTokens = ({
+  n_predict: count,
+  max_tokens: most,
+}: Pick<CompletionFields, 'n_predict' | 'max_tokens'>): number | undefined => count ?? most
+
+/** Whether the answer is a list, with one element for each request. */
+export const isListed = ({ prompt, n_cmpl: count, n = count }: CompletionFields): boolean =>
+  areSeveral(prompt) || (n ?? 1) > 1

@@ -1,0 +1,48 @@
+import { CllmError, type Embedding } from '@cllm/core'
+import { z } from 'zod'
+import { abortOnClose } from '../../stream/abort-on-close.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { embedAll, isUnpooled } from '../../request/embeddings.js'
+import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
+import { integer } from '../../fields/fields.js'
+import { readFields } from '../../fields/read-fields.js'
+import { unsupported } from '../../request/unsupported.js'
+import type { LlamaServerContext } from './llama-server-context.js'
+
+/** The body of `POST /embedding`. */
+export const embeddingSchema = z.object({
+  content: mixedPrompts(2048).optional(),
+  input: mixedPrompts(2048).optional(),
+  model: z.string('a name').optional(),
+  embd_normalize: integer(-1, 2).optional(),
+})
+
+/** `POST /embedding`: one vector for each input. */
+export async function embedding(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  const fields = await readFields(ctx, embeddingSchema, llama.unknownFields)
+  const client = llama.directory.open(fields.model)
+  if ((fields.embd_normalize ?? 2) !== 2 && !(await isUnpooled(client))) {
+    throw unsupported('embd_normalize', 'vectors always have the Euclidean length 1')
+  }
+  const given = fields.input ?? fields.content
+  if (given === undefined) {
+    throw new CllmError('invalid_request', 'Missing required field: input', {
+      details: { field: 'input' },
+    })
+  }
+  const eachToken = await isUnpooled(client)
+  const prompts = await readPrompts(client, given)
+  const made = await embedAll(client, prompts, abortOnClose(ctx), { eachToken })
+  ctx.body = made.map((one, index) => ({
+    index,
+    embedding: eachToken ? rowsOf(one) : [one.vector],
+  }))
+}
+
+/** The vectors of an input's tokens. */
+function rowsOf({ vector, promptTokens }: Embedding): number[][] {
+  const size = vector.length / promptTokens
+  return Array.from({ length: promptTokens }, (_, row) =>
+    vector.slice(row * size, (row + 1) * size),
+  )
+}

@@ -1,0 +1,101 @@
+import { CllmError, type EngineClient, type InfillTokens, type TokenId } from '@cllm/core'
+import { z } from 'zod'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { text } from '../../fields/fields.js'
+import { list } from '../../fields/list.js'
+import { readFields } from '../../fields/read-fields.js'
+import { complete } from './completion.js'
+import { completionSchema } from './completion-request.js'
+import type { LlamaServerContext } from './llama-server-context.js'
+
+/** The body of `POST /infill`. */
+export const infillSchema = z.object({
+  ...completionSchema.shape,
+  prompt: text.optional(),
+  input_prefix: text,
+  input_suffix: text,
+  input_extra: list(
+    z.object({ filename: text.optional(), text }, 'an object with a text'),
+    'an array of objects with filename and text',
+    { most: [1024, 'at most 1024 files'] },
+  ).optional(),
+})
+
+type InfillFields = z.output<typeof infillSchema>
+
+/** `POST /infill`: what stands between a prefix and a suffix, whole or streamed. */
+export async function infill(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  const fields = await readFields(ctx, infillSchema, llama.unknownFields)
+  const client = llama.directory.open(fields.model)
+  const info = await client.info()
+  if (info.infill === undefined) {
+    throw new CllmError(
+      'not_implemented',
+      'Infill is not supported by this model: prefix token is missing. suffix token is missing. ' +
+        'middle token is missing.',
+    )
+  }
+  const { contextSize, batchSize } = info.limits
+  const answer = Math.max(0, fields.n_predict ?? fields.max_tokens ?? 0)
+  const prompt = await infillPrompt(client, info.infill, fields, {
+    gap: Math.max(0, Math.min(batchSize, contextSize - answer - 2)),
+    whole: contextSize - 2 * answer - 2,
+  })
+  await complete(ctx, llama, client, { ...fields, prompt })
+}
+
+/**
+ * The prompt that the model was trained on, laid out and cut to size as llama.cpp does it: of what
+ * surrounds the gap, three parts before it and one behind it, both next to the gap; of other files
+ * the end, as much as still fits.
+ */
+async function infillPrompt(
+  client: EngineClient,
+  marks: InfillTokens,
+  fields: InfillFields,
+  room: { readonly gap: number; readonly whole: number },
+): Promise<TokenId[]> {
+  const encode = (content: string) => client.tokenize(content, { addBos: false, special: false })
+  const [bos, before, behind, begun] = await Promise.all([
+    client.tokenize(''),
+    encode(fields.input_prefix),
+    encode(fields.input_suffix),
+    encode(fields.prompt ?? ''),
+  ])
+  const share = Math.floor(room.gap / 4)
+  const gap = [
+    ...bos,
+    marks.prefix,
+    ...last(before, 3 * share),
+    ...begun,
+    marks.suffix,
+    ...behind.slice(0, Math.max(0, share - 2 - begun.length)),
+    marks.middle,
+  ]
+  const extra = await extraTokens(encode, marks, fields.input_extra ?? [])
+  return [...last(extra, Math.max(0, room.whole - 4 * share)), ...gap]
+}
+
+const last = (tokens: readonly TokenId[], count: number): readonly TokenId[] =>
+  tokens.slice(Math.max(0, tokens.length - count))
+
+/** Other files, each under its name where the model knows files. */
+async function extraTokens(
+  encode: (content: string) => Promise<TokenId[]>,
+  { repository, file }: InfillTokens,
+  files: NonNullable<InfillFields['input_extra']>,
+): Promise<TokenId[]> {
+  const tokens: TokenId[] = []
+  const add = async (content: string, mark?: TokenId): Promise<void> => {
+    if (mark !== undefined) tokens.push(mark)
+    for (const token of await encode(content)) tokens.push(token)
+  }
+  if (repository !== undefined) await add('myproject\n', repository)
+  for (const { filename = 'tmp', text: content } of files) {
+    if (file === undefined) await add('\n\n--- snippet ---\n\n')
+    else await add(`${filename}\n`, file)
+    await add(content)
+  }
+  if (file !== undefined) await add('filename\n', file)
+  return tokens
+}

@@ -1,0 +1,133 @@
+import { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { failureOf } from '../../engines/answering.js'
+import { infoOf, modelOf, modelQuery, peekInfo } from '../../engines/model-queries.js'
+import { withOverrides } from '../../request/protocol-defaults.js'
+import { llamaServerDefaults } from './llama-server-defaults.js'
+import { readJsonBody } from '../../body/read-json-body.js'
+import { parseFields } from '../../fields/parse-fields.js'
+import { readQuery } from '../../fields/read-query.js'
+import { generationSettings } from './generation-settings.js'
+import type { LlamaServerContext } from './llama-server-context.js'
+
+/** `GET /health`, `GET /v1/health`; 503 when no engine answers. */
+export async function health(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  const failure = await failureOf(ctx.state.transport.clock, llama.directory)
+  if (failure !== undefined) throw failure
+  ctx.body = { status: 'ok' }
+}
+
+/** `GET /props`: the model, its template and the defaults. */
+export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  const asked = modelOf(ctx)
+  const { directory } = llama
+  if (asked === undefined && directory.list().length > 1) {
+    const known = await peekInfo(directory)
+    if (known === undefined) {
+      ctx.body = manyModels
+      return
+    }
+  }
+  const info = await infoOf(directory, asked)
+  const { model, limits } = info
+  const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
+  const { details = {} } = model
+  ctx.body = {
+    default_generation_settings: {
+      id: 0,
+      id_task: -1,
+      n_ctx: limits.contextSize,
+      speculative: false,
+      is_processing: false,
+      params: generationSettings(
+        { fallbackSampling: defaults.sampling, sampling: defaults.set ?? {} },
+        info,
+      ),
+      prompt: '',
+      next_token: { has_next_token: true, has_new_line: false, n_remain: -1, n_decoded: 0 },
+    },
+    total_slots: limits.slots,
+    model_alias: model.id,
+    model_path: model.path ?? '',
+    modalities: { vision: false, audio: false },
+    chat_template: details['chatTemplate'] ?? '',
+    bos_token: details['bosToken'] ?? '',
+    eos_token: details['eosToken'] ?? '',
+    build_info: 'b0-cllm',
+    is_sleeping: directory.status(asked).state !== 'loaded',
+  }
+}
+
+/** Of several models, before the first one was in memory, as llama-server's router says it. */
+const manyModels = {
+  role: 'router',
+  models_autoload: true,
+  model_alias: 'cllm',
+  model_path: 'none',
+  default_generation_settings: { params: {}, n_ctx: 0 },
+  build_info: 'b0-cllm',
+}
+
+/** The query of `POST /slots/{id}`. */
+export const slotActionQuery = modelQuery.extend({
+  action: z.enum(['save', 'restore', 'erase'], 'save, restore or erase'),
+})
+
+/** The body of `POST /slots/{id}`; nothing for `erase`. */
+const slotActionSchema = z.object({ filename: z.string('the name of a file').optional() })
+
+/** `POST /slots/{id}?action=save|restore|erase`: what the slot holds, in a file of `--slot-save-path`. */
+export async function slotAction(
+  ctx: KoaContext,
+  { directory }: LlamaServerContext,
+): Promise<void> {
+  const { id = '' } = ctx.params as { readonly id?: string }
+  const { model, action } = readQuery(ctx, slotActionQuery)
+  const slot = /^\d{1,6}$/.test(id) ? Number(id) : -1
+  const client = directory.open(model, { peek: true })
+  if (action === 'erase') {
+    const { tokens } = await client.slotAction(slot, { action })
+    ctx.body = { id_slot: slot, n_erased: tokens }
+    return
+  }
+  const { filename } = parseFields(slotActionSchema, await readJsonBody(ctx))
+  if (filename === undefined) {
+    throw new CllmError('invalid_request', 'filename: expected the name of a file')
+  }
+  const { tokens, bytes, ms } = await client.slotAction(slot, { action, filename })
+  ctx.body =
+    action === 'save'
+      ? { id_slot: slot, filename, n_saved: tokens, n_written: bytes, timings: { save_ms: ms } }
+      : { id_slot: slot, filename, n_restored: tokens, n_read: bytes, timings: { restore_ms: ms } }
+}
+
+/** The query of `GET /slots`. */
+export const slotsQuery = modelQuery.extend({
+  fail_on_no_slot: z.string('1 or another string').optional(),
+})
+
+/** `GET /slots`: what they do, never what is in them; `?fail_on_no_slot=1` is 503 when all are busy. */
+export async function slots(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
+  const { directory } = llama
+  const { model, fail_on_no_slot: fail } = readQuery(ctx, slotsQuery)
+  if (directory.status(model).state !== 'loaded') {
+    ctx.body = []
+    return
+  }
+  const client = directory.open(model, { peek: true })
+  const [{ limits }, statistics] = await Promise.all([client.info(), client.statistics()])
+  const busy = statistics.slots.filter(({ state }) => state !== 'idle').length
+  if (fail === '1' && busy >= limits.slots) {
+    throw new CllmError('engine_unavailable', 'no slot available')
+  }
+  ctx.body = statistics.slots.map(({ slot, state, tokens }) => ({
+    id: slot,
+    id_task: -1,
+    n_ctx: limits.contextSize,
+    speculative: false,
+    is_processing: state !== 'idle',
+    state,
+    n_past: tokens,
+  }))
+}

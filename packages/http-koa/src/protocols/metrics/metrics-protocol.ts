@@ -1,0 +1,105 @@
+import type { Clock, EngineClient, EngineDirectory } from '@cllm/core'
+import { Registry } from './prometheus.js'
+import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
+import type { EmbeddedInput } from '../../engines/request-observer.js'
+import { observeEngines } from '../../engines/observe-engines.js'
+import { defineProtocol } from '../../routes/define-protocol.js'
+import type { HandledRoute } from '../../routes/api-route.js'
+import { mountRoutes } from '../../routes/mount-routes.js'
+import { answered } from '../../engines/answering.js'
+import { loadedModels } from '../../engines/model-queries.js'
+import { EmbeddingMetrics } from './embedding-metrics.js'
+import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
+import { llamaServerMetrics } from './llama-server-metrics.js'
+import { RequestMetrics } from './request-metrics.js'
+
+/** An engine without an answer for this long is down; a scrape's default timeout is 10 s. */
+const patienceMs = 2_000
+
+/** Settings of {@link metricsProtocol}. */
+export interface MetricsProtocolOptions {
+  /** When the server started, in milliseconds since the epoch; default 0. */
+  readonly started?: number
+}
+
+/**
+ * `GET /metrics` in Prometheus' text format; see `docs/metrics.md`. It counts the requests of all
+ * protocols of its transport, and queries the engines on each scrape. The engines' figures are there
+ * under llama-server's names, too.
+ */
+export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): KoaProtocol {
+  const registry = new Registry()
+  const requests = new RequestMetrics(registry)
+  const embeddings = new EmbeddingMetrics(registry)
+  const engines = new EngineMetrics(registry)
+
+  const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
+    const { clock } = ctx.state.transport
+    const answers = await Promise.all(
+      loadedModels(directory).map(async (model) => {
+        const client = directory.open(model, { peek: true })
+        return [model, await ask(client, clock)] as const
+      }),
+    )
+    // Written at once, so that two scrapes at a time do not count twice.
+    engines.reset()
+    for (const [model, answer] of answers) {
+      if (answer === undefined) {
+        engines.down(model)
+        continue
+      }
+      requests.onPolicy(model, answer.scheduler.policy)
+      engines.set(model, answer)
+    }
+    const text = registry.metrics()
+    const own = llamaServerMetrics(
+      answers.flatMap(([, answer]) => (answer === undefined ? [] : [answer.statistics])),
+      embeddings,
+    )
+    ctx.type = registry.contentType
+    ctx.set('Process-Start-Time-Unix', String(Math.floor(started / 1000)))
+    ctx.body = `${await text}${own}`
+  }
+
+  const routes: readonly HandledRoute<EngineDirectory>[] = [
+    {
+      method: 'get',
+      path: '/metrics',
+      summary: 'Metrics for Prometheus',
+      answers: ['text/plain'],
+      handle: scrape,
+    },
+  ]
+
+  return {
+    name: 'metrics',
+    routes,
+    around(directory, { clock }) {
+      const lookUpPolicy = async (model: string): Promise<string> =>
+        (await directory.open(model, { peek: true }).getScheduler()).policy
+      const onEmbedded = (input: EmbeddedInput) => embeddings.onEmbedded(input)
+      const observer = { ...requests.observer(lookUpPolicy), onEmbedded }
+      return observeEngines(directory, observer, clock)
+    },
+    mount(router: KoaRouter, directory: EngineDirectory) {
+      mountRoutes(router, routes, directory)
+    },
+  }
+}
+
+async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | undefined> {
+  const asked = Promise.all([client.info(), client.statistics(), client.getScheduler()])
+  try {
+    const [info, statistics, scheduler] = await answered(clock, asked, patienceMs)
+    return { info, statistics, scheduler }
+  } catch {
+    return undefined
+  }
+}
+
+/** {@link metricsProtocol} by its name. */
+export const metrics = defineProtocol({
+  name: 'metrics',
+  doc: 'Metrics for Prometheus at `/metrics`.',
+  create: (_, { started }) => metricsProtocol({ started }),
+})

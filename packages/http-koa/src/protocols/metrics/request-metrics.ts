@@ -1,0 +1,129 @@
+import type { CllmError, GenerateEvent } from '@cllm/core'
+import { Counter, Histogram, type Registry } from './prometheus.js'
+import type {
+  ObservedRequest,
+  RequestObserver,
+  RequestWatch,
+} from '../../engines/request-observer.js'
+import { requestMetrics, type MetricEntry } from './metric-table.js'
+
+type Name = keyof typeof requestMetrics
+type Labels = Readonly<Record<'model_name' | 'policy', string>>
+
+/** The policy in force for a model; rejects while it is not in memory. */
+type LookUpPolicy = (model: string) => Promise<string>
+
+/** What the engine takes where a request does not say. */
+const defaultMaxTokens = 100
+
+/** Counts what the requests of all protocols go through, in this process and not in the engine's. */
+export class RequestMetrics {
+  readonly #counters = new Map<string, Counter>()
+  readonly #histograms = new Map<string, Histogram>()
+  /** What is in force for a model, as far as is known. */
+  readonly #policies = new Map<string, string>()
+
+  constructor(registry: Registry) {
+    for (const [name, entry] of Object.entries<MetricEntry>(requestMetrics)) {
+      const { type, help, labels = [], buckets = [] } = entry
+      const labelNames = ['model_name', ...labels]
+      const options = { name, help, labelNames, registers: [registry] }
+      if (type === 'counter') this.#counters.set(name, new Counter(options))
+      else this.#histograms.set(name, new Histogram({ ...options, buckets: [...buckets] }))
+    }
+  }
+
+  /** Observes requests; `lookUpPolicy` asks the engine of a model that is in memory. */
+  observer(lookUpPolicy: LookUpPolicy): RequestObserver {
+    return {
+      onSubmit: (submitted) => this.#watch(submitted, lookUpPolicy),
+      onPolicy: (model, policy) => this.onPolicy(model, policy),
+    }
+  }
+
+  onPolicy(model: string, policy: string): void {
+    this.#policies.set(model, policy)
+  }
+
+  #watch({ model, request, at }: ObservedRequest, lookUpPolicy: LookUpPolicy): RequestWatch {
+    let labels = this.#labelsOf(model)
+    // A model may have been loaded for this request: then its policy is not known yet.
+    const observe = (name: Name, value: number): void => {
+      labels ??= this.#labelsOf(model)
+      if (labels !== undefined) this.#observe(name, labels, value)
+      else
+        void this.#learnLabels(model, lookUpPolicy).then((learned) =>
+          this.#observe(name, learned, value),
+        )
+    }
+    let hasStarted = false
+    let last: number | undefined
+    return {
+      onEvent: (event, now) => {
+        if (event.type === 'start') {
+          hasStarted = true
+          const most = request.maxTokens ?? defaultMaxTokens
+          observe('cllm_request_params_max_tokens', most)
+        } else if (event.type === 'token') {
+          if (last === undefined) {
+            observe('cllm_time_to_first_token_seconds', (now - at) / 1000)
+          } else {
+            observe('cllm_inter_token_latency_seconds', (now - last) / 1000)
+          }
+          last = now
+        } else if (event.type === 'end') this.#whole(model, event, observe)
+      },
+      onEnd: (_now, error) => {
+        const outcome = outcomeOf(error, hasStarted)
+        const counted = { model_name: model, outcome, code: error?.code ?? '' }
+        this.#counters.get('cllm_requests_total' satisfies Name)?.inc(counted)
+      },
+    }
+  }
+
+  #whole(
+    model: string,
+    end: Extract<GenerateEvent, { type: 'end' }>,
+    observe: (name: Name, value: number) => void,
+  ): void {
+    const { usage, timings, reason } = end
+    const { queueMs, prefillMs, decodeMs, totalMs } = timings
+    const { promptTokens, cachedTokens, generatedTokens } = usage
+    const reasons = { model_name: model, finished_reason: reason }
+    this.#counters.get('cllm_request_success_total' satisfies Name)?.inc(reasons)
+    observe('cllm_e2e_request_latency_seconds', totalMs / 1000)
+    observe('cllm_request_queue_time_seconds', queueMs / 1000)
+    observe('cllm_request_prefill_time_seconds', prefillMs / 1000)
+    observe('cllm_request_decode_time_seconds', decodeMs / 1000)
+    observe('cllm_request_inference_time_seconds', (prefillMs + decodeMs) / 1000)
+    if (generatedTokens > 1) {
+      const each = decodeMs / (generatedTokens - 1) / 1000
+      observe('cllm_request_time_per_output_token_seconds', each)
+    }
+    observe('cllm_request_prompt_tokens', promptTokens)
+    observe('cllm_request_prefill_kv_computed_tokens', promptTokens - cachedTokens)
+    observe('cllm_request_generation_tokens', generatedTokens)
+  }
+
+  #labelsOf(model: string): Labels | undefined {
+    const policy = this.#policies.get(model)
+    return policy === undefined ? undefined : { model_name: model, policy }
+  }
+
+  async #learnLabels(model: string, lookUpPolicy: LookUpPolicy): Promise<Labels> {
+    const policy = await lookUpPolicy(model).catch(() => undefined)
+    if (policy !== undefined) this.#policies.set(model, policy)
+    return this.#labelsOf(model) ?? { model_name: model, policy: '' }
+  }
+
+  #observe(name: Name, labels: Labels, value: number): void {
+    this.#histograms.get(name)?.observe(labels, value)
+  }
+}
+
+function outcomeOf(error: CllmError | undefined, hasStarted: boolean): string {
+  if (error === undefined) return 'done'
+  if (error.code === 'cancelled') return 'cancelled'
+  if (error.code === 'timeout') return 'timed_out'
+  return hasStarted ? 'failed' : 'refused'
+}

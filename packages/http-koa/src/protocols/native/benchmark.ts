@@ -1,0 +1,98 @@
+import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
+import { z } from 'zod'
+import { abortOnClose } from '../../stream/abort-on-close.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { parseFields } from '../../fields/parse-fields.js'
+import { readJsonBody } from '../../body/read-json-body.js'
+import { integer, largest, name, number, text } from '../../fields/fields.js'
+import type { NativeContext } from './native-context.js'
+
+/** The body of `POST /benchmark`. */
+export const benchmarkSchema = z.object({
+  model: name.optional(),
+  requests: integer(1, 10_000).default(40),
+  concurrency: integer(1, 1024).default(8),
+  max_tokens: integer(1, largest).default(50),
+  prompt: text.min(1, 'a non-empty string').default('Hello, world! How are you today?'),
+  temperature: number(0, 2).default(0.7),
+})
+
+interface Finished {
+  readonly seconds: number
+  readonly generatedTokens: number
+}
+
+/**
+ * `POST /benchmark`: runs requests on the serving engine at the given concurrency, without the prefix
+ * cache. The figures leave out HTTP and clients; `cllm bench` includes them.
+ */
+export async function benchmark(ctx: KoaContext, native: NativeContext): Promise<void> {
+  const options = parseFields(benchmarkSchema, await readJsonBody(ctx))
+  const { clock } = ctx.state.transport
+  const client = native.directory.open(options.model)
+  const signal = abortOnClose(ctx)
+  const request: GenerateRequest = {
+    prompt: { text: options.prompt },
+    maxTokens: options.max_tokens,
+    sampling: { temperature: options.temperature },
+    fallbackSampling: native.defaults.sampling,
+    cache: false,
+  }
+  const begin = clock.now()
+  const finished: Finished[] = []
+  let next = 0
+  const worker = async (): Promise<void> => {
+    while (next < options.requests && !signal.aborted) {
+      next++
+      const result = await runOne(client, request, signal)
+      if (result !== undefined) finished.push(result)
+    }
+  }
+  await Promise.all(Array.from({ length: options.concurrency }, worker))
+  const seconds = (clock.now() - begin) / 1000
+  ctx.body = { success: true, data: summarize(finished, options.requests, seconds) }
+}
+
+/** Undefined for a request that failed: it is counted, and the others go on. */
+async function runOne(
+  client: EngineClient,
+  request: GenerateRequest,
+  signal: AbortSignal,
+): Promise<Finished | undefined> {
+  try {
+    for await (const event of client.submit(request, { signal })) {
+      if (event.type !== 'end') continue
+      const { usage, timings } = event
+      return { seconds: timings.totalMs / 1000, generatedTokens: usage.generatedTokens }
+    }
+  } catch (error) {
+    // An invalid request is the caller's mistake, and the same for all of them.
+    if (!CllmError.isInstance(error) || error.status === 400) throw error
+  }
+  return undefined
+}
+
+function summarize(finished: readonly Finished[], requests: number, totalSeconds: number) {
+  const times = finished.map(({ seconds }) => seconds)
+  const tokens = finished.map(({ generatedTokens }) => generatedTokens)
+  const speeds = finished.map((each) => each.generatedTokens / Math.max(each.seconds, 1e-9))
+  const total = sum(tokens)
+  return {
+    total_requests: requests,
+    successful_requests: finished.length,
+    failed_requests: requests - finished.length,
+    avg_response_time: average(times),
+    min_response_time: times.length === 0 ? 0 : Math.min(...times),
+    max_response_time: Math.max(0, ...times),
+    avg_throughput: totalSeconds > 0 ? total / totalSeconds : 0,
+    avg_tokens_per_second: average(speeds),
+    total_tokens_processed: total,
+    avg_generated_tokens: average(tokens),
+    total_time: totalSeconds,
+  }
+}
+
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
+
+const average = (values: readonly number[]) =>
+  values.length === 0 ? 0 : sum(values) / values.length

@@ -1,0 +1,127 @@
+import type { CllmError, Clock, EngineClient, EngineStatistics } from '@cllm/core'
+import { z } from 'zod'
+import { errorBody } from '../../errors/error-body.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { answered, failureOf, unusable } from '../../engines/answering.js'
+import { loadedModels } from '../../engines/model-queries.js'
+import { readQuery } from '../../fields/read-query.js'
+import type { NativeContext } from './native-context.js'
+
+/** The query of `GET /health`. */
+export const healthQuery = z.object({
+  level: z.enum(['basic', 'detailed', 'full'], 'basic, detailed or full').default('basic'),
+})
+
+/** `GET /health[?level=basic|detailed|full]`; 503 when something does not answer. */
+export async function health(ctx: KoaContext, native: NativeContext): Promise<void> {
+  const { level } = readQuery(ctx, healthQuery)
+  const { clock } = ctx.state.transport
+  const models = loadedModels(native.directory)
+  const [first] = models
+  if (level === 'basic') {
+    const failure = await failureOf(clock, native.directory)
+    if (failure !== undefined) return degraded(ctx, failure)
+    const data = { status: 'healthy', model_loaded: first !== undefined }
+    // `status` is for clients of llama-server
+    ctx.body = { status: 'ok', success: true, data }
+  } else {
+    const engine = first === undefined ? undefined : native.directory.open(first, { peek: true })
+    const { components, statistics } =
+      engine === undefined ? idle(unusable(native.directory)) : await probe(clock, engine)
+    const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
+    const healthy = broken.length === 0
+    const cause = engine === undefined ? unusable(native.directory)?.message : undefined
+    const message = cause ?? `Not working: ${broken.join(', ')}`
+    const error = { error: message, code: 'engine_unavailable' }
+    ctx.status = healthy ? 200 : 503
+    ctx.body = {
+      success: healthy,
+      ...(healthy ? {} : error),
+      data: {
+        healthy,
+        status: healthy ? 'ok' : 'degraded',
+        components,
+        ...(statistics?.workers && { workers: statistics.workers.list }),
+        ...(level === 'full' ? inFull(native, components, statistics) : {}),
+      },
+    }
+  }
+}
+
+/** `GET /health/live`: whether this process answers at all, with or without an engine. */
+export function live(ctx: KoaContext): void {
+  ctx.body = { success: true, data: { status: 'alive' } }
+}
+
+/** `GET /health/ready`: whether requests are served now; 503 without an engine and while stopping. */
+export async function ready(ctx: KoaContext, native: NativeContext): Promise<void> {
+  const failure = await failureOf(ctx.state.transport.clock, native.directory)
+  if (failure !== undefined) degraded(ctx, failure)
+  else ctx.body = { success: true, data: { status: 'ready' } }
+}
+
+function degraded(ctx: KoaContext, error: CllmError): void {
+  ctx.status = 503
+  ctx.body = { ...errorBody(error), data: { status: 'degraded', model_loaded: false } }
+}
+
+interface Components {
+  readonly scheduler: boolean
+  readonly model_executor: boolean
+  readonly tokenizer: boolean
+  readonly request_queue: boolean
+}
+
+interface Findings {
+  readonly components: Components
+  readonly statistics: EngineStatistics | undefined
+}
+
+/** No model is in memory, so nothing can have failed but what would load one. */
+function idle(error: CllmError | undefined): Findings {
+  const model_executor = error === undefined
+  return {
+    components: { scheduler: true, model_executor, tokenizer: true, request_queue: true },
+    statistics: undefined,
+  }
+}
+
+/** Sends a small query to every part of the engine. */
+async function probe(clock: Clock, client: EngineClient): Promise<Findings> {
+  const [scheduler, model, tokenizer, queue] = await Promise.allSettled([
+    answered(clock, client.getScheduler()),
+    answered(clock, client.info()),
+    answered(clock, client.tokenize('health')),
+    answered(clock, client.statistics()),
+  ])
+  return {
+    components: {
+      scheduler: scheduler.status === 'fulfilled',
+      model_executor: model.status === 'fulfilled',
+      tokenizer: tokenizer.status === 'fulfilled',
+      request_queue: queue.status === 'fulfilled',
+    },
+    statistics: queue.status === 'fulfilled' ? queue.value : undefined,
+  }
+}
+
+/** The original had an HTTP queue and a scheduler queue; the one queue here is shown as both. */
+function inFull(
+  native: NativeContext,
+  components: Components,
+  statistics: EngineStatistics | undefined,
+) {
+  const waiting = String(statistics?.waiting ?? 0)
+  return {
+    metrics: {
+      scheduler_queue_size: waiting,
+      http_queue_size: waiting,
+      http_queue_max_size: String(native.maxQueuedRequests),
+      http_average_wait_time: String(Math.round(native.waitTimes.average * 1000) / 1000),
+    },
+    dependencies: {
+      model: components.model_executor ? 'ok' : 'error',
+      tokenizer: components.tokenizer ? 'ok' : 'error',
+    },
+  }
+}

@@ -1,0 +1,75 @@
+import type { EngineInfo } from '@cllm/core'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { infoOf, modelOf } from '../../engines/model-queries.js'
+import type { NativeContext } from './native-context.js'
+
+const families = [
+  'qwen',
+  'deepseek',
+  'llama',
+  'mistral',
+  'phi',
+  'gemma',
+  'yi',
+  'baichuan',
+  'chatglm',
+  'internlm',
+]
+
+/** `GET /model/info`. A detail that the backend does not report is null. */
+export async function modelInfo(ctx: KoaContext, native: NativeContext): Promise<void> {
+  ctx.body = { success: true, data: describeModel(await infoOf(native.directory, modelOf(ctx))) }
+}
+
+function describeModel({ model, limits }: EngineInfo) {
+  const detail = (key: string) => model.details?.[key] ?? null
+  return {
+    model_path: model.path ?? null,
+    model_name: model.id,
+    model_family: modelFamily(model.id, model.architecture),
+    model_type: model.architecture,
+    vocab_size: model.vocabularySize,
+    tokenizer_vocab_size: model.vocabularySize,
+    hidden_size: detail('hiddenSize'),
+    num_layers: detail('layers'),
+    num_attention_heads: detail('attentionHeads'),
+    num_key_value_heads: detail('keyValueHeads'),
+    max_sequence_length: limits.contextSize,
+    intermediate_size: detail('feedForwardSize'),
+    rope_theta: detail('ropeTheta'),
+    rms_norm_eps: detail('rmsNormEpsilon'),
+    quantization: {
+      enabled: !/^(f16|f32|bf16|)$/i.test(model.quantization),
+      type: model.quantization,
+    },
+    llama_cpp: {
+      batch_size: limits.batchSize,
+      num_threads: detail('threads'),
+      gpu_layers: detail('gpuLayers'),
+      use_mmap: detail('mmap'),
+      use_mlock: detail('mlock'),
+    },
+    use_kv_cache: true,
+    parameters: model.parameters,
+    size_bytes: model.sizeBytes,
+    training_context: model.trainingContext,
+    slots: limits.slots,
+    sampling: inSnakeCase(model.sampling),
+  }
+}
+
+/** What its file, or the catalog, recommends for what requests leave out. */
+function inSnakeCase(sampling: EngineInfo['model']['sampling'] = {}): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(sampling).map(([name, value]) => [
+      name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      value,
+    ]),
+  )
+}
+
+/** By name first: a model may use another family's architecture. */
+function modelFamily(id: string, architecture: string): string {
+  const has = (text: string) => families.find((family) => text.toLowerCase().includes(family))
+  return has(id) ?? has(architecture) ?? 'unknown'
+}

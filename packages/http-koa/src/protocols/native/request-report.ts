@@ -1,0 +1,66 @@
+import {
+  CllmError,
+  type EngineDirectory,
+  type RequestReport,
+  type Timings,
+  type Usage,
+} from '@cllm/core'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { loadedModels } from '../../engines/model-queries.js'
+import type { NativeContext } from './native-context.js'
+
+/** `GET /requests/{id}`: the history of a request of any engine. */
+export async function requestReport(ctx: KoaContext, native: NativeContext): Promise<void> {
+  const { id = '' } = ctx.params as { readonly id?: string }
+  const report = await find(native.directory, id)
+  const { usage, timings, timeline, forecast, queuePosition, ...rest } = report
+  ctx.body = {
+    success: true,
+    data: {
+      ...rest,
+      ...(queuePosition === undefined ? {} : { queue_position: queuePosition }),
+      ...(forecast === undefined ? {} : { forecast: toSnakeCase(forecast) }),
+      timings: describeTimings(timings, usage),
+      timeline: timeline.map(toSnakeCase),
+    },
+  }
+}
+
+async function find(directory: EngineDirectory, id: string): Promise<RequestReport> {
+  const message = `No running or recently finished request has the id "${id}"`
+  let failure: unknown = new CllmError('request_not_found', message, { details: { id } })
+  for (const model of loadedModels(directory)) {
+    try {
+      return await directory.open(model, { peek: true }).explain(id)
+    } catch (error) {
+      if (!CllmError.isInstance(error) || error.code !== 'request_not_found') throw error
+      failure = error
+    }
+  }
+  throw failure
+}
+
+function toSnakeCase(entry: object): Record<string, unknown> {
+  const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+  return Object.fromEntries(Object.entries(entry).map(([name, value]) => [snake(name), value]))
+}
+
+/** A request's timings, for `"timings": true` and `GET /requests/{id}`. */
+export function describeTimings(timings: Timings, usage: Usage) {
+  return {
+    queue_ms: timings.queueMs,
+    prefill_ms: timings.prefillMs,
+    decode_ms: timings.decodeMs,
+    ttft_ms: timings.firstTokenMs,
+    total_ms: timings.totalMs,
+    prompt_tokens: usage.promptTokens,
+    cached_tokens: usage.cachedTokens,
+    generated_tokens: usage.generatedTokens,
+    prefill_chunks: timings.prefillChunks,
+    preemptions: timings.preemptions,
+    ...(timings.draftTokens !== undefined && {
+      draft_tokens: timings.draftTokens,
+      accepted_tokens: timings.acceptedTokens ?? 0,
+    }),
+  }
+}

@@ -1,0 +1,180 @@
+import type { AnswerPart } from '../../chat/answer/answer-part.js'
+import { collectAnswer, type CollectedAnswer } from '../../chat/answer/collect-answer.js'
+import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
+import type { EngineClient, LikelyToken, Prompt, TokenId, TokenLogprobs } from '@cllm/core'
+import { marksOf } from '../../chat/format/marks-of.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { publicError } from '../../errors/public-error.js'
+import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
+import { buildRequest } from '../../request/build-request.js'
+import { onlyConstraint } from '../../request/constraint.js'
+import { withOverrides } from '../../request/protocol-defaults.js'
+import { ollamaDefaults } from './ollama-defaults.js'
+import { chunkHead, type OllamaContext } from './ollama-context.js'
+import { ollamaErrorBody } from './ollama-error.js'
+import {
+  ollamaConstraint,
+  optionsSchema,
+  optionsWarning,
+  type SharedFields,
+  toSettings,
+} from './ollama-fields.js'
+import { startNdjson } from '../../stream/start-ndjson.js'
+
+/** How a route puts an answer into JSON. */
+export interface AnswerWords {
+  /** The members, without braces, of a chunk with this part. */
+  readonly part: (part: AnswerPart) => string
+  /** The same for the last chunk of a stream, whose text has come before. */
+  readonly empty: string
+  /** The same for a whole answer. */
+  readonly whole: (answer: CollectedAnswer) => string
+}
+
+/** What is answered. */
+export interface OllamaQuestion {
+  readonly route: '/api/chat' | '/api/generate'
+  readonly fields: SharedFields
+  readonly prompt: Prompt
+  readonly form: AnswerForm
+  readonly words: AnswerWords
+  /** When the request came, in milliseconds of the clock. */
+  readonly started: number
+  /** Whether the end has the tokens of prompt and answer. */
+  readonly hasContext?: boolean
+}
+
+/** Generates by the fields that both routes share, and answers whole or as NDJSON. */
+export async function answer(
+  ctx: KoaContext,
+  client: EngineClient,
+  ollama: OllamaContext,
+  { route, fields, prompt, form: free, words, started, hasContext = false }: OllamaQuestion,
+): Promise<void> {
+  const { model } = fields
+  const constraint = await onlyConstraint(client, [ollamaConstraint(fields)])
+  // what is held to a form leaves no room to think
+  const form = constraint === undefined ? free : { ...free, thinks: false }
+  const marks = marksOf(form.format)
+  const { limits } = await client.info()
+  const { logger, clock } = ctx.state.transport
+  const loadMs = clock.now() - started
+  const options = { ...ollama.derived.find(model)?.parameters, ...fields.options }
+  const asked = { ...fields, options: optionsSchema.parse(options) }
+  const settings = {
+    ...toSettings(asked, limits.contextSize, ollama.unknownOptions, logger),
+    logprobs: fields.logprobs === true ? (fields.top_logprobs ?? 0) : undefined,
+  }
+  const warning = optionsWarning(asked, limits.contextSize)
+  if (warning !== undefined) ctx.set('X-Cllm-Warning', warning)
+  const defaults = withOverrides(ollamaDefaults[route], ollama.overrides)
+  const request = buildRequest(prompt, { ...settings, constraint, marks }, defaults)
+  const generation = await startGeneration(ctx, client, request)
+  const before = hasContext ? await promptTokens(client, prompt) : undefined
+  const tokens: TokenId[] = []
+  const watched = before === undefined ? generation : watch(generation, tokens)
+  const end = (event: EndEvent) =>
+    ending(event, loadMs, before === undefined ? undefined : [...before, ...tokens])
+  if (fields.stream ?? true) {
+    await streamAnswer(ctx, watched, { model, form, words, end })
+    return
+  }
+  const whole = await collectAnswer(watched, form)
+  const likely = whole.logprobs.length === 0 ? '' : `,${logprobsOf(whole.logprobs)}`
+  ctx.type = 'application/json'
+  ctx.body = `${chunkHead(ctx, model)}${words.whole(whole)}${likely},${end(whole.end)}`
+}
+
+async function promptTokens(client: EngineClient, prompt: Prompt): Promise<readonly TokenId[]> {
+  if ('tokens' in prompt) return prompt.tokens
+  if ('text' in prompt) return await client.tokenize(prompt.text)
+  return (await client.applyTemplate(prompt.messages, prompt.template)).tokens
+}
+
+/** The same generation, with its tokens noted. */
+function watch(generation: Generation, tokens: TokenId[]): Generation {
+  async function* events() {
+    for await (const event of generation.events) {
+      if (event.type === 'token') tokens.push(event.token)
+      yield event
+    }
+  }
+  return { ...generation, events: events() }
+}
+
+const likely = ({ text, bytes, logprob }: LikelyToken) => ({ token: text, logprob, bytes })
+
+const logprobsOf = (tokens: readonly TokenLogprobs[]): string =>
+  `"logprobs":${JSON.stringify(
+    tokens.map((token) => ({ ...likely(token), top_logprobs: token.top.map(likely) })),
+  )}`
+
+/** Answers a request that only loaded the model, or unloads it. */
+export function answerLoad(
+  ctx: KoaContext,
+  model: string,
+  words: AnswerWords,
+  reason: 'load' | 'unload',
+): void {
+  ctx.type = 'application/json'
+  ctx.body = `${chunkHead(ctx, model)}${words.empty},"done":true,"done_reason":"${reason}"}`
+}
+
+async function streamAnswer(
+  ctx: KoaContext,
+  { events }: Generation,
+  {
+    model,
+    form,
+    words,
+    end,
+  }: Pick<OllamaQuestion, 'form' | 'words'> & {
+    readonly model: string
+    readonly end: (event: EndEvent) => string
+  },
+): Promise<void> {
+  const response = startNdjson(ctx)
+  const parser = createAnswerParser(form)
+  const due: TokenLogprobs[] = []
+  const say = (parts: readonly AnswerPart[]) => {
+    for (const part of parts) {
+      const probable = due.length === 0 ? '' : `,${logprobsOf(due.splice(0))}`
+      response.write(`${chunkHead(ctx, model)}${words.part(part)}${probable},"done":false}\n`)
+    }
+  }
+  try {
+    for await (const event of events) {
+      if (event.type === 'token' && event.logprobs !== undefined) due.push(event.logprobs)
+      say(parser.push(event.text))
+      if (event.type !== 'end') continue
+      say(parser.end())
+      response.end(`${chunkHead(ctx, model)}${words.empty},${end(event)}\n`)
+    }
+  } catch (error) {
+    if (response.destroyed) return
+    const shown = publicError(error, ctx.state.transport.logger)
+    response.end(`${JSON.stringify(ollamaErrorBody(shown))}\n`)
+  }
+}
+
+/** The members of the last chunk; durations are nanoseconds. */
+function ending(
+  { reason, usage, timings }: EndEvent,
+  loadMs: number,
+  context: readonly TokenId[] | undefined,
+): string {
+  const nanoseconds = (milliseconds: number) => Math.round(milliseconds * 1e6)
+  const members = {
+    done: true,
+    done_reason: reason,
+    ...(context === undefined ? {} : { context }),
+    total_duration: nanoseconds(timings.totalMs + loadMs),
+    // a model that was in memory took a moment to find
+    load_duration: Math.max(1, nanoseconds(loadMs)),
+    prompt_eval_count: usage.promptTokens,
+    prompt_eval_duration: nanoseconds(timings.prefillMs),
+    eval_count: usage.generatedTokens,
+    eval_duration: nanoseconds(timings.decodeMs),
+  }
+  return JSON.stringify(members).slice(1)
+}

@@ -1,0 +1,165 @@
+import type { ChatMessage, EngineClient, Prompt } from '@cllm/core'
+import { z } from 'zod'
+import type { ToolCall } from '../../chat/answer/answer-part.js'
+import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
+import { fitConversation } from '../../chat/fit-conversation.js'
+import { type Chat, prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { object, text } from '../../fields/fields.js'
+import { list } from '../../fields/list.js'
+import { readFields } from '../../fields/read-fields.js'
+import { noImages } from '../../request/no-images.js'
+import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
+import type { DerivedModel } from './models/derived-models.js'
+import { loadOrUnload } from './models/load-model.js'
+import { type OllamaContext, openOllamaModel } from './ollama-context.js'
+import { sharedFields, type SharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
+import { promptOfTemplate } from './template/prompt-of-template.js'
+
+const roles = ['system', 'user', 'assistant', 'tool'] as const
+
+const messageSchema = z.object(
+  {
+    role: z.enum(roles, `one of ${roles.join(', ')}`),
+    content: text.nullish(),
+    thinking: text.nullish(),
+    images: z.array(z.unknown(), 'an array of images').nullish(),
+    tool_name: text.nullish(),
+    tool_calls: list(
+      z.object(
+        {
+          function: z.object(
+            { name: text.min(1, 'a name'), arguments: object.optional() },
+            'an object with name and arguments',
+          ),
+        },
+        'a tool call',
+      ),
+      'an array of tool calls',
+    ).nullish(),
+  },
+  'a message',
+)
+
+/** The body of `POST /api/chat`. */
+export const chatSchema = z.object({
+  ...sharedFields,
+  messages: list(messageSchema, 'an array of messages').optional(),
+  tools: list(toolSchema, 'an array of tools', { most: [128, 'at most 128 tools'] }).optional(),
+})
+
+const callOf = (call: ToolCall): string =>
+  `{"function":{"name":${JSON.stringify(call.name)},"arguments":${call.arguments}}}`
+
+const message = (members: string): string => `"message":{"role":"assistant",${members}}`
+
+const words: AnswerWords = {
+  part(part) {
+    if (part.type === 'call') return message(`"content":"","tool_calls":[${callOf(part.call)}]`)
+    const text = JSON.stringify(part.text)
+    return message(part.type === 'text' ? `"content":${text}` : `"content":"","thinking":${text}`)
+  },
+  empty: message('"content":""'),
+  whole({ content, reasoning, calls }) {
+    const thinking = reasoning === '' ? '' : `,"thinking":${JSON.stringify(reasoning)}`
+    const called = calls.length === 0 ? '' : `,"tool_calls":[${calls.map(callOf).join(',')}]`
+    return message(`"content":${JSON.stringify(content)}${thinking}${called}`)
+  },
+}
+
+/** `POST /api/chat`. Without messages the model is only loaded, or with `keep_alive` 0 unloaded. */
+export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, chatSchema, ollama.unknownFields)
+  const started = ctx.state.transport.clock.now()
+  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
+  const { messages = [], tools = [] } = fields
+  if (messages.length === 0) {
+    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
+    return
+  }
+  const derived = ollama.derived.find(fields.model)
+  const given = messages.map(toChatMessage)
+  const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
+  const chat = {
+    messages: [...preamble(derived, given), ...given],
+    tools: tools.map(({ function: { name, description, parameters } }) => ({
+      type: 'function' as const,
+      function: {
+        name,
+        ...(typeof description === 'string' ? { description } : {}),
+        ...(parameters ? { parameters } : {}),
+      },
+    })),
+    template: { continueFinalMessage: isContinued, variables: thinkVariables(fields) },
+  }
+  const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
+  const prepared = await prepareChat(client, fits)
+  const { prompt, form } = await byTemplate(ctx, client, derived?.template, {
+    fields,
+    fits,
+    prepared,
+  })
+  await answer(ctx, client, ollama, { route: '/api/chat', fields, prompt, form, words, started })
+}
+
+/** The prompt as the template of a model that was made of another one writes it. */
+async function byTemplate(
+  ctx: KoaContext,
+  client: EngineClient,
+  template: string | undefined,
+  {
+    fields,
+    fits,
+    prepared,
+  }: { readonly fields: SharedFields; readonly fits: Chat; readonly prepared: PreparedChat },
+): Promise<{ readonly prompt: Prompt; readonly form: AnswerForm }> {
+  if (template === undefined || template === '') return prepared
+  const { think } = fields
+  const limit = ctx.state.transport.bodyLimitBytes
+  const { tokens, text } = await promptOfTemplate(client, template, { ...fits, think }, limit)
+  const { form } = prepared
+  const open = form.format.thinking?.open ?? ''
+  const thinkingIsOpen = open !== '' && text.trimEnd().endsWith(open)
+  return { prompt: { tokens }, form: { ...form, thinkingIsOpen } }
+}
+
+/** What a model that was made of another one puts before a conversation. */
+function preamble(
+  model: DerivedModel | undefined,
+  messages: readonly ChatMessage[],
+): readonly ChatMessage[] {
+  if (model === undefined) return []
+  const { system = '', messages: before } = model
+  const hasSystem = messages[0]?.role === 'system' || system === ''
+  return [...(hasSystem ? [] : [{ role: 'system', content: system }]), ...before]
+}
+
+function toChatMessage(
+  {
+    role,
+    content,
+    thinking,
+    images,
+    tool_name: name,
+    tool_calls: calls,
+  }: z.output<typeof messageSchema>,
+  index: number,
+): ChatMessage {
+  if ((images ?? []).length > 0) {
+    throw noImages(`messages.${index}.images`)
+  }
+  return {
+    role,
+    content: content ?? '',
+    ...(typeof name === 'string' ? { name } : {}),
+    ...(typeof thinking === 'string' ? { reasoning_content: thinking } : {}),
+    ...(calls && calls.length > 0
+      ? {
+          tool_calls: calls.map(({ function: { name, arguments: given = {} } }) => ({
+            type: 'function',
+            function: { name, arguments: given },
+          })),
+        }
+      : {}),
+  }
+}

@@ -1,0 +1,77 @@
+import type { EngineClient, Prompt } from '@cllm/core'
+import { z } from 'zod'
+import { abortOnClose } from '../../stream/abort-on-close.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
+import { boolean, integer, largest, text } from '../../fields/fields.js'
+import { readFields } from '../../fields/read-fields.js'
+import { type OllamaContext, openOllamaModel } from './ollama-context.js'
+import { sharedFields } from './ollama-fields.js'
+
+const { model, options, keep_alive } = sharedFields
+
+/** The body of `POST /api/embed`. */
+export const embedSchema = z.object({
+  model,
+  options,
+  keep_alive,
+  input: z
+    .custom<string | readonly string[]>(
+      (value) =>
+        typeof value === 'string' ||
+        (Array.isArray(value) &&
+          value.length <= 2048 &&
+          value.every((one) => typeof one === 'string')),
+      'a string or up to 2048 strings',
+    )
+    .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] })
+    .optional(),
+  truncate: boolean.optional(),
+  dimensions: integer(1, largest).optional(),
+})
+
+/** `POST /api/embed`. Without an input the model is only loaded. */
+export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const { clock } = ctx.state.transport
+  const started = clock.now()
+  const fields = await readFields(ctx, embedSchema, ollama.unknownFields)
+  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
+  await client.info()
+  const loaded = clock.now()
+  const { input = [] } = fields
+  const texts = (typeof input === 'string' ? [input] : input).filter((one) => one !== '')
+  const inputs = await Promise.all(
+    texts.map(async (one) =>
+      fields.truncate === false ? { text: one } : await fitting(client, one),
+    ),
+  )
+  const made = inputs.length === 0 ? [] : await embedAll(client, inputs, abortOnClose(ctx))
+  ctx.body = {
+    model: fields.model,
+    embeddings: made.map(({ vector }) => shortened(vector, fields.dimensions)),
+    total_duration: Math.round((clock.now() - started) * 1e6),
+    load_duration: Math.max(1, Math.round((loaded - started) * 1e6)),
+    prompt_eval_count: countTokens(made),
+  }
+}
+
+/** The body of `POST /api/embeddings`. */
+export const embeddingsSchema = z.object({ model, options, keep_alive, prompt: text.optional() })
+
+/** `POST /api/embeddings`, the older form for one text. */
+export async function embeddings(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, embeddingsSchema, ollama.unknownFields)
+  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
+  const { prompt = '' } = fields
+  const inputs = prompt === '' ? [] : [await fitting(client, prompt)]
+  const made = inputs.length === 0 ? [] : await embedAll(client, inputs, abortOnClose(ctx))
+  ctx.body = { embedding: made[0]?.vector ?? [] }
+}
+
+/** A text, or as many of its first tokens as fit; a text of few bytes cannot have too many. */
+async function fitting(client: EngineClient, text: string): Promise<Prompt> {
+  const { limits } = await client.info()
+  const most = limits.embeddingTokens ?? limits.contextSize
+  if (Buffer.byteLength(text) < most) return { text }
+  return { tokens: (await client.tokenize(text)).slice(0, most) }
+}

@@ -1,0 +1,126 @@
+import type { EngineClient, Prompt, TokenId } from '@cllm/core'
+import { z } from 'zod'
+import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
+import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { boolean, isTokenList, text } from '../../fields/fields.js'
+import { readFields } from '../../fields/read-fields.js'
+import { gapPrompt } from '../../request/gap-prompt.js'
+import { noImages } from '../../request/no-images.js'
+import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
+import type { DerivedModel } from './models/derived-models.js'
+import { promptOfTemplate } from './template/prompt-of-template.js'
+import { loadOrUnload } from './models/load-model.js'
+import { type OllamaContext, openOllamaModel } from './ollama-context.js'
+import { sharedFields, thinkVariables } from './ollama-fields.js'
+
+/** The body of `POST /api/generate`. */
+export const generateSchema = z.object({
+  ...sharedFields,
+  prompt: text.optional(),
+  system: text.optional(),
+  raw: boolean.optional(),
+  suffix: text.optional(),
+  template: text.optional(),
+  images: z.array(z.unknown(), 'an array of images').optional(),
+  context: z
+    .custom<number[]>(isTokenList, 'an array of tokens')
+    .meta({ type: 'array', items: { type: 'integer' } })
+    .optional(),
+})
+
+type GenerateFields = z.output<typeof generateSchema>
+
+const words: AnswerWords = {
+  part(part) {
+    if (part.type === 'call') return '"response":""'
+    const text = JSON.stringify(part.text)
+    return part.type === 'reasoning' ? `"response":"","thinking":${text}` : `"response":${text}`
+  },
+  empty: '"response":""',
+  whole({ content, reasoning }) {
+    const thinking = reasoning === '' ? '' : `,"thinking":${JSON.stringify(reasoning)}`
+    return `"response":${JSON.stringify(content)}${thinking}`
+  },
+}
+
+/** `POST /api/generate`. Without a prompt the model is only loaded, or with `keep_alive` 0 unloaded. */
+export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, generateSchema, ollama.unknownFields)
+  const started = ctx.state.transport.clock.now()
+  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
+  if ((fields.images ?? []).length > 0) throw noImages('images')
+  if ((fields.prompt ?? '') === '' && (fields.suffix ?? '') === '') {
+    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
+    return
+  }
+  // a template makes no more of a prompt than a body can say
+  const limit = ctx.state.transport.bodyLimitBytes
+  const derived = ollama.derived.find(fields.model)
+  const { prompt, form } = await prepare(client, fields, { limit, derived })
+  await answer(ctx, client, ollama, {
+    route: '/api/generate',
+    fields,
+    prompt,
+    form,
+    words,
+    started,
+    hasContext: fields.raw !== true,
+  })
+}
+
+const plain: AnswerForm = {
+  tools: [],
+  format: { calls: [], frame: { open: '', closings: [] } },
+  thinks: false,
+  thinkingIsOpen: false,
+}
+
+/** A raw prompt is continued as it is; any other one is a user's message. */
+async function prepare(
+  client: EngineClient,
+  fields: GenerateFields,
+  { limit, derived }: { readonly limit: number; readonly derived: DerivedModel | undefined },
+): Promise<{ prompt: Prompt; form: AnswerForm }> {
+  const text = fields.prompt ?? ''
+  if (fields.raw === true) return { prompt: { text }, form: plain }
+  const suffix = fields.suffix ?? ''
+  const system = fields.system ?? derived?.system ?? ''
+  const template = fields.template ?? derived?.template ?? ''
+  if (suffix !== '' && !template.includes('.Suffix')) {
+    return { prompt: await gapPrompt(client, { text }, suffix), form: plain }
+  }
+  if (template !== '') {
+    const messages = [
+      ...(system === '' ? [] : [{ role: 'system', content: system }]),
+      { role: 'user', content: text },
+    ]
+    const said = { messages, tools: [], think: fields.think, suffix }
+    const { tokens } = await promptOfTemplate(client, template, said, limit)
+    return { prompt: { tokens }, form: plain }
+  }
+  const isFollowing = (fields.context ?? []).length > 0
+  const chat = {
+    messages: [
+      ...(system === '' || isFollowing ? [] : [{ role: 'system', content: system }]),
+      ...(isFollowing ? [] : (derived?.messages ?? [])),
+      { role: 'user', content: text },
+    ],
+    tools: [],
+    template: { variables: thinkVariables(fields) },
+  }
+  const prepared = await prepareChat(client, chat)
+  return isFollowing ? await behind(client, fields.context!, prepared) : prepared
+}
+
+/** A conversation that goes on behind the tokens of an earlier one. */
+async function behind(
+  client: EngineClient,
+  context: readonly TokenId[],
+  { prompt, form }: PreparedChat,
+): Promise<{ prompt: Prompt; form: AnswerForm }> {
+  const { tokens } = await client.applyTemplate(prompt.messages, prompt.template)
+  const start = await client.tokenize('')
+  const isBegun = start.length > 0 && start.every((token, index) => tokens[index] === token)
+  return { prompt: { tokens: [...context, ...tokens.slice(isBegun ? start.length : 0)] }, form }
+}

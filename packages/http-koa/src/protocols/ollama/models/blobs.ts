@@ -1,0 +1,90 @@
+import { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import type { BlobStore } from '../../../engines/model-store.js'
+import { boolean, text } from '../../../fields/fields.js'
+import { readFields } from '../../../fields/read-fields.js'
+import type { KoaContext } from '../../../routes/koa-context.js'
+import { unsupported } from '../../../request/unsupported.js'
+import { allowUpload } from '../../../server/body-time.js'
+import { abortOnClose } from '../../../stream/abort-on-close.js'
+import { startNdjson } from '../../../stream/start-ndjson.js'
+import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
+import { ollamaErrorBody } from '../ollama-error.js'
+
+/** `HEAD /api/blobs/{digest}`: whether a client has sent this file. */
+export async function hasBlob(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const digest = digestOf(ctx.params['digest'] ?? '', 'digest')
+  if (!(await blobsOf(ollama).has(digest))) {
+    throw new CllmError('not_found', `There is no blob sha256:${digest}`)
+  }
+  ctx.body = ''
+}
+
+/** `POST /api/blobs/{digest}`: takes a file, whose bytes must have this SHA-256. */
+export async function addBlob(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const digest = digestOf(ctx.params['digest'] ?? '', 'digest')
+  const blobs = blobsOf(ollama)
+  allowUpload(ctx.req)
+  const isKnown = await blobs.has(digest)
+  if (!isKnown) await blobs.add(digest, ctx.req, abortOnClose(ctx))
+  ctx.status = isKnown ? 200 : 201
+  ctx.body = ''
+}
+
+/** The store of files that clients send. Throws `unsupported` where there is none. */
+export function blobsOf({ store }: Pick<OllamaContext, 'store'>): BlobStore {
+  if (store?.blobs !== undefined) return store.blobs
+  throw new CllmError('unsupported', 'This server takes no files')
+}
+
+/**
+ * The digest of the GGUF among the files of `/api/create`.
+ *
+ * @throws `unsupported` for other files, `invalid_request` for a wrong digest
+ */
+export function ggufIn(files: Readonly<Record<string, unknown>>): string {
+  const names = Object.keys(files)
+  if (names.some((name) => /\.(safetensors|bin|pth)$/i.test(name))) {
+    const how = "llama.cpp's convert_hf_to_gguf.py makes one of a folder of safetensors"
+    throw unsupported('files', `a model is made of a GGUF file; ${how}`)
+  }
+  const [file, ...others] = Object.entries(files)
+  if (file === undefined || others.length > 0) {
+    throw unsupported('files', 'a model is made of one GGUF file')
+  }
+  return digestOf(String(file[1]), `files.${file[0].slice(0, 40)}`)
+}
+
+/** The digest without what Ollama writes in front. */
+function digestOf(given: string, field: string): string {
+  const [, digest] = /^(?:sha256[:-])?([0-9a-f]{64})$/i.exec(given) ?? []
+  if (digest !== undefined) return digest.toLowerCase()
+  const message = `${field}: expected sha256: and 64 hex digits, instead got ${given.slice(0, 80)}`
+  throw new CllmError('invalid_request', message, { details: { field } })
+}
+
+/** The body of `POST /api/push`. */
+export const pushSchema = z.object({
+  model: text.optional(),
+  name: text.optional(),
+  insecure: boolean.optional(),
+  username: text.optional(),
+  password: text.optional(),
+  stream: boolean.optional(),
+})
+
+/**
+ * `POST /api/push`: there is nowhere to push to, and that is said; in a stream as its last line, as
+ * Ollama does it.
+ */
+export async function push(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, pushSchema, ollama.unknownFields)
+  const asked = fields.model ?? fields.name ?? ''
+  if (ollama.derived.find(asked) === undefined) nameOfOllamaModel(ollama.directory, asked)
+  const message = 'This server pushes models nowhere: share the GGUF file or the Modelfile instead'
+  const error = new CllmError('unsupported', message, { details: { field: 'model' } })
+  if (fields.stream === false) throw error
+  const response = startNdjson(ctx)
+  response.write('{"status":"retrieving manifest"}\n')
+  response.end(`${JSON.stringify(ollamaErrorBody(error))}\n`)
+}

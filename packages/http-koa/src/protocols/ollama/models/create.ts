@@ -1,0 +1,138 @@
+import { z } from 'zod'
+import { boolean, object, text } from '../../../fields/fields.js'
+import { list } from '../../../fields/list.js'
+import { readFields } from '../../../fields/read-fields.js'
+import { unsupported } from '../../../request/unsupported.js'
+import type { KoaContext } from '../../../routes/koa-context.js'
+import { startNdjson } from '../../../stream/start-ndjson.js'
+import { parseFields } from '../../../fields/parse-fields.js'
+import { blobsOf, ggufIn } from './blobs.js'
+import { type DerivedModel, untagged } from './derived-models.js'
+import { readModelfile } from './modelfile.js'
+import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
+import { optionsSchema } from '../ollama-fields.js'
+
+const messageSchema = z.object({ role: text, content: text }, 'a message')
+
+/** The body of `POST /api/create`. */
+export const createSchema = z.object({
+  model: text.optional(),
+  name: text.optional(),
+  from: text.optional(),
+  modelfile: text.optional(),
+  system: text.optional(),
+  template: text.optional(),
+  parameters: object.optional(),
+  messages: list(messageSchema, 'an array of messages').optional(),
+  license: z.unknown().optional(),
+  stream: boolean.optional(),
+  files: object.optional(),
+  adapters: object.optional(),
+  quantize: text.optional(),
+  path: text.optional(),
+})
+
+const parametersSchema = z.object({ parameters: optionsSchema })
+
+/** The body of `POST /api/copy`. */
+export const copySchema = z.object({
+  source: text.min(1, 'a name'),
+  destination: text.min(1, 'a name'),
+})
+
+/** `POST /api/create`: a model made of one that is served, with other words and options. */
+export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, createSchema, ollama.unknownFields)
+  refuse(fields)
+  const name = untagged(fields.model ?? fields.name ?? '')
+  const digest = fields.files === undefined ? undefined : ggufIn(fields.files)
+  const file =
+    fields.modelfile === undefined
+      ? { from: fields.from ?? '', parameters: {}, messages: [] }
+      : readModelfile(fields.modelfile)
+  const base = digest === undefined ? ollama.derived.find(file.from) : undefined
+  const from =
+    digest === undefined ? (base?.from ?? nameOfOllamaModel(ollama.directory, file.from)) : name
+  const given = { ...file.parameters, ...fields.parameters }
+  const { parameters } = parseFields(parametersSchema, { parameters: given })
+  const model: DerivedModel = {
+    ...base,
+    ...file,
+    from,
+    name,
+    system: fields.system ?? ('system' in file ? file.system : undefined) ?? base?.system,
+    template: fields.template ?? ('template' in file ? file.template : undefined) ?? base?.template,
+    parameters: { ...base?.parameters, ...parameters },
+    messages:
+      fields.messages ?? (file.messages.length > 0 ? file.messages : (base?.messages ?? [])),
+  }
+  ollama.derived.check(model, ollama.directory)
+  if (digest !== undefined) await blobsOf(ollama).serve(name, digest)
+  if (fields.quantize !== undefined) await ensureQuantized(ollama, from, fields.quantize)
+  ollama.derived.add(model)
+  if (fields.stream === false) {
+    ctx.body = { status: 'success' }
+    return
+  }
+  const response = startNdjson(ctx)
+  const first = fields.files === undefined ? `using existing model ${from}` : 'parsing GGUF'
+  for (const status of [first, 'writing manifest', 'success']) {
+    response.write(`${JSON.stringify({ status })}\n`)
+  }
+  response.end()
+}
+
+/**
+ * A model that has the wanted quantization already needs no work; for others it says, as Ollama does, what
+ * can be quantized, and with what.
+ */
+async function ensureQuantized(
+  { directory }: OllamaContext,
+  from: string,
+  quantize: string,
+): Promise<void> {
+  const info = await directory.open(from).info()
+  const has = info.model.quantization
+  if (has.toLowerCase() === quantize.toLowerCase()) return
+  const isWhole = /^(b?f16|f32)$/i.test(has)
+  throw unsupported(
+    'quantize',
+    isWhole
+      ? `this server does not quantize: llama.cpp's llama-quantize makes ${quantize} of the GGUF file`
+      : `quantization is only supported for F16 and F32 models, and ${from} is ${has}`,
+  )
+}
+
+function refuse({ adapters, path }: z.output<typeof createSchema>): void {
+  const given = Object.entries({ adapters, path }).find(([, value]) => value !== undefined)
+  if (given === undefined) return
+  throw unsupported(given[0], 'models are made of models that are served, or of a GGUF file')
+}
+
+/** `POST /api/copy`: another name for a model. */
+export async function copy(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const { source, destination } = await readFields(ctx, copySchema, ollama.unknownFields)
+  const { derived, directory } = ollama
+  const known = derived.find(source)
+  const from = known?.from ?? nameOfOllamaModel(directory, source)
+  const copied = { parameters: {}, messages: [], ...known, from, name: destination }
+  derived.check(copied, directory)
+  derived.add(copied)
+  ctx.status = 200
+  ctx.body = ''
+}
+
+/** What a Modelfile of a model would say. */
+export function modelfileOf(name: string, model: DerivedModel | undefined): string {
+  const quoted = (text: string) => (text.includes('\n') ? `"""${text}"""` : text)
+  return [
+    `FROM ${model?.from ?? untagged(name)}`,
+    ...(model?.template === undefined ? [] : [`TEMPLATE ${quoted(model.template)}`]),
+    ...(model?.system === undefined ? [] : [`SYSTEM ${quoted(model.system)}`]),
+    ...Object.entries(model?.parameters ?? {}).flatMap(([key, value]) =>
+      (Array.isArray(value) ? (value as unknown[]) : [value]).map(
+        (one) => `PARAMETER ${key} ${String(one)}`,
+      ),
+    ),
+  ].join('\n')
+}

@@ -1,0 +1,149 @@
+import { createHash } from 'node:crypto'
+import type { EngineInfo } from '@cllm/core'
+import { z } from 'zod'
+import { thinkingInSource } from '../../../chat/format/learn-thinking.js'
+import type { KoaContext } from '../../../routes/koa-context.js'
+import { infoOf, peekInfo, loadedModels } from '../../../engines/model-queries.js'
+import { boolean, text } from '../../../fields/fields.js'
+import { readFields } from '../../../fields/read-fields.js'
+import { modelfileOf } from './create.js'
+import { nameOfOllamaModel, type OllamaContext, taggedName, timeText } from '../ollama-context.js'
+
+/** `GET /api/version`. */
+export function version(ctx: KoaContext, ollama: OllamaContext): void {
+  ctx.body = { version: ollama.version }
+}
+
+/** `GET /api/tags`: the models that are served. */
+export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  ctx.body = {
+    models: await Promise.all([
+      ...ollama.directory.list().map((id) => describe(id, ollama)),
+      ...(ollama.directory.adapted?.() ?? []).map(({ name }) => describe(name, ollama)),
+      ...ollama.derived
+        .list()
+        .filter(isAnother)
+        .map(async ({ name, from }) => ({
+          ...(await describe(from, ollama)),
+          name: taggedName(name),
+          model: taggedName(name),
+          digest: digestOf(name),
+        })),
+    ]),
+  }
+}
+
+/** A model that is made of a file has that file's name: it is listed once. */
+const isAnother = ({ name, from }: { readonly name: string; readonly from: string }): boolean =>
+  name !== from
+
+/** `GET /api/ps`: the models in memory. A model kept forever is shown to expire in a year. */
+export async function ps(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const { directory } = ollama
+  const models = loadedModels(directory).map(async (id) => {
+    const { model, limits, capabilities } = await infoOf(directory, id)
+    const year = ctx.state.transport.clock.now() + 365 * 24 * 3_600_000
+    return {
+      ...(await describe(id, ollama)),
+      expires_at: timeText(directory.status(id).expiresAt ?? year),
+      size_vram: capabilities.gpu === false ? 0 : model.sizeBytes,
+      context_length: limits.contextSize,
+    }
+  })
+  ctx.body = { models: await Promise.all(models) }
+}
+
+async function describe(id: string, { directory, started }: OllamaContext) {
+  const info = await peekInfo(directory, id)
+  return {
+    name: taggedName(id),
+    model: taggedName(id),
+    modified_at: timeText(started),
+    size: info?.model.sizeBytes ?? 0,
+    // of the name: the file is too large to be read for it
+    digest: digestOf(id),
+    details: info === undefined ? unknownDetails : detailsOf(info.model),
+  }
+}
+
+const digestOf = (name: string): string => createHash('sha256').update(name).digest('hex')
+
+/** For a model that was never in memory. */
+const unknownDetails = {
+  parent_model: '',
+  format: 'gguf',
+  family: '',
+  families: null,
+  parameter_size: '',
+  quantization_level: '',
+}
+
+function detailsOf({ architecture, parameters, quantization }: EngineInfo['model']) {
+  return {
+    parent_model: '',
+    format: 'gguf',
+    family: architecture,
+    families: [architecture],
+    parameter_size: parameterSize(parameters),
+    quantization_level: quantization,
+  }
+}
+
+function parameterSize(count: number): string {
+  const isLarge = count >= 1e9
+  return `${(count / (isLarge ? 1e9 : 1e6)).toFixed(1)}${isLarge ? 'B' : 'M'}`
+}
+
+/** The body of `POST /api/show`. */
+export const showSchema = z.object({
+  model: text.optional(),
+  name: text.optional(),
+  verbose: boolean.optional(),
+})
+
+/** `POST /api/show`: what is known of a model; of one that was never in memory little. */
+export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
+  const fields = await readFields(ctx, showSchema, ollama.unknownFields)
+  const { directory } = ollama
+  const asked = fields.model ?? fields.name ?? ''
+  const derived = ollama.derived.find(asked)
+  const name = nameOfOllamaModel(directory, derived?.from ?? asked)
+  const info = await peekInfo(directory, name)
+  const template = String(info?.model.details?.['chatTemplate'] ?? '')
+  const thinks = thinkingInSource(template) !== undefined
+  const isEmbedding = /bert|embed/i.test(info?.model.architecture ?? '')
+  ctx.body = {
+    license: '',
+    modelfile: modelfileOf(asked, derived),
+    parameters: Object.entries(derived?.parameters ?? {})
+      .map(([key, value]) => `${key.padEnd(30)} ${JSON.stringify(value)}`)
+      .join('\n'),
+    template: derived?.template ?? info?.model.details?.['chatTemplate'] ?? '',
+    ...(derived?.system === undefined ? {} : { system: derived.system }),
+    details: info === undefined ? unknownDetails : detailsOf(info.model),
+    model_info: info === undefined ? {} : shapeOf(info),
+    capabilities: isEmbedding
+      ? ['embedding']
+      : [
+          'completion',
+          'tools',
+          ...(thinks ? ['thinking'] : []),
+          ...(info?.infill === undefined ? [] : ['insert']),
+        ],
+    modified_at: timeText(ollama.started),
+  }
+}
+
+function shapeOf({
+  model: { architecture, parameters, trainingContext, details = {} },
+}: EngineInfo) {
+  return {
+    'general.architecture': architecture,
+    'general.parameter_count': parameters,
+    [`${architecture}.context_length`]: trainingContext,
+    [`${architecture}.embedding_length`]: details['hiddenSize'] ?? null,
+    [`${architecture}.block_count`]: details['layers'] ?? null,
+    [`${architecture}.attention.head_count`]: details['attentionHeads'] ?? null,
+    [`${architecture}.attention.head_count_kv`]: details['keyValueHeads'] ?? null,
+  }
+}

@@ -1,0 +1,68 @@
+import { CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { mayChangeServer } from '../../security/request-scope.js'
+import type { ModelStore } from '../../engines/model-store.js'
+import type { UnknownFields } from '../../fields/unknown-fields.js'
+import type { DerivedModels } from './models/derived-models.js'
+import type { DefaultOverrides } from '../../request/protocol-defaults.js'
+
+/** What the handlers of Ollama's API share. */
+export interface OllamaContext {
+  readonly directory: EngineDirectory
+  readonly version: string
+  readonly overrides: DefaultOverrides
+  readonly unknownFields: UnknownFields
+  readonly unknownOptions: UnknownFields
+  /** When the server started, in milliseconds since the epoch. */
+  readonly started: number
+  readonly store: ModelStore | undefined
+  /** Models that clients have made. */
+  readonly derived: DerivedModels
+}
+
+/**
+ * The engine of a model, whose name may end with Ollama's `:latest`, or that a client has made.
+ *
+ * @param keepAliveMs - counts where the request may change the server, since it is for all requests
+ */
+export function openOllamaModel(
+  { directory, derived }: Pick<OllamaContext, 'directory' | 'derived'>,
+  name: string,
+  keepAliveMs?: number,
+): EngineClient {
+  const known = nameOfOllamaModel(directory, derived.find(name)?.from ?? name)
+  const isKept = keepAliveMs !== undefined && mayChangeServer()
+  return directory.open(known, isKept ? { keepAliveMs } : {})
+}
+
+/**
+ * The own name of a model.
+ *
+ * @throws `model_not_found` in Ollama's words, `engine_unavailable` where a cluster has no models yet
+ */
+export function nameOfOllamaModel(directory: EngineDirectory, name: string): string {
+  const names = directory.list()
+  if (names.includes(name)) return name
+  try {
+    return directory.nameOf(name.replace(/:latest$/, ''))
+  } catch (cause) {
+    if (!(cause instanceof CllmError) || cause.code !== 'model_not_found') throw cause
+    throw new CllmError(
+      'model_not_found',
+      `model '${name.slice(0, 100)}' not found: expected one of ${names.join(', ')}`,
+      { details: { field: 'model' }, cause },
+    )
+  }
+}
+
+/** As Ollama lists it: always with a tag. */
+export const taggedName = (id: string): string => (id.includes(':') ? id : `${id}:latest`)
+
+/** A time as Ollama writes it. */
+export const timeText = (milliseconds: number): string => new Date(milliseconds).toISOString()
+
+/** What every chunk of an answer begins with. */
+export const chunkHead = (ctx: KoaContext, model: string): string => {
+  const created = timeText(ctx.state.transport.clock.now())
+  return `{"model":${JSON.stringify(model)},"created_at":${JSON.stringify(created)},`
+}

@@ -1,0 +1,165 @@
+import { thinkingVariables } from '../../chat/thinking-variables.js'
+import type { Logger } from '@cllm/core'
+import { z } from 'zod'
+import { keepAliveField } from '../../fields/keep-alive-field.js'
+import type { UnknownFields } from '../../fields/unknown-fields.js'
+import { boolean, integer, largest, number, object, seed } from '../../fields/fields.js'
+import { list } from '../../fields/list.js'
+import { samplerFields, samplerSettings } from '../../fields/sampler-fields.js'
+import type { RequestSettings } from '../../request/build-request.js'
+import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
+
+const any = z.unknown().optional()
+
+/** The known members of `options`; the last of them mean nothing here and are taken silently. */
+const knownOptions = z.object(
+  {
+    num_predict: integer(-2, largest).nullish(),
+    num_ctx: integer(0, largest).nullish(),
+    temperature: number(0, 100).nullish(),
+    top_k: integer(-1, largest).nullish(),
+    top_p: number(0, 1).nullish(),
+    min_p: number(0, 1).nullish(),
+    seed: seed.nullish(),
+    stop: z
+      .union(
+        [z.string('a string'), list(z.string('a string'), 'strings', { most: [32, 'at most 32'] })],
+        'a string or up to 32 of them',
+      )
+      .nullish(),
+    repeat_penalty: number(0.01, 100).nullish(),
+    presence_penalty: number(-100, 100).nullish(),
+    frequency_penalty: number(-100, 100).nullish(),
+    typical_p: samplerFields.typical_p.nullish(),
+    mirostat: samplerFields.mirostat.nullish(),
+    mirostat_tau: samplerFields.mirostat_tau.nullish(),
+    mirostat_eta: samplerFields.mirostat_eta.nullish(),
+    repeat_last_n: samplerFields.repeat_last_n.nullish(),
+    num_keep: integer(-1, largest).nullish(),
+    num_batch: any,
+    num_gpu: any,
+    main_gpu: any,
+    num_thread: any,
+    use_mmap: any,
+    use_mlock: any,
+    numa: any,
+  },
+  'an object',
+)
+
+/** The options of a request, those of other versions of Ollama included. */
+export const optionsSchema = z.looseObject(knownOptions.shape, 'an object')
+
+/** The fields that `/api/generate` and `/api/chat` share. */
+export const sharedFields = {
+  model: z.string('the name of a model').min(1, 'the name of a model'),
+  stream: boolean.optional(),
+  options: optionsSchema.optional(),
+  format: z
+    .custom<string | Readonly<Record<string, unknown>>>(
+      (value) => value === '' || value === 'json' || (typeof value === 'object' && value !== null),
+      'json or a JSON schema',
+    )
+    .meta({ anyOf: [{ enum: ['', 'json'] }, { type: 'object' }] })
+    .optional(),
+  think: z
+    .custom<boolean | string>(
+      (value) => typeof value === 'boolean' || ['high', 'medium', 'low'].includes(value as string),
+      'true, false, high, medium or low',
+    )
+    .meta({ anyOf: [{ type: 'boolean' }, { enum: ['high', 'medium', 'low'] }] })
+    .optional(),
+  keep_alive: keepAliveField,
+  logprobs: boolean.optional(),
+  top_logprobs: integer(0, 20).optional(),
+  /** Whether the oldest messages go when a conversation does not fit; default true. */
+  truncate: boolean.optional(),
+  shift: boolean.optional(),
+}
+
+const sharedSchema = z.object(sharedFields)
+
+/** The checked fields that both routes share. */
+export type SharedFields = z.output<typeof sharedSchema>
+
+/** What `format` asks for. */
+export function ollamaConstraint({
+  format,
+}: Pick<SharedFields, 'format'>): FieldConstraint | undefined {
+  const field = 'format'
+  if (format === undefined || format === '') return undefined
+  if (format === 'json') return { field, constraint: { type: 'json' } }
+  const schema = asSchema(format)
+  if (schema === undefined) throw expectedSchema(field)
+  return { field, constraint: { type: 'json-schema', schema } }
+}
+
+/** Variables of the template: whether a thinking model thinks. */
+export const thinkVariables = ({ think }: SharedFields): Readonly<Record<string, unknown>> =>
+  thinkingVariables(think)
+
+/** What the options ask of the engine. */
+export function toSettings(
+  { options = {}, shift }: SharedFields,
+  contextSize: number,
+  unknownOptions: UnknownFields,
+  logger: Logger,
+): RequestSettings {
+  unknownOptions.warn(options, knownOptions.shape, logger)
+  const said = Object.fromEntries(
+    Object.entries(options).filter(([, value]) => value !== null),
+  ) as { [Key in keyof typeof options]?: Exclude<(typeof options)[Key], null> }
+  if (isClamped(said.num_ctx, contextSize)) {
+    logger.info(
+      { num_ctx: said.num_ctx, contextSize },
+      `num_ctx ${said.num_ctx} is more than a slot holds: it is clamped to ${contextSize}`,
+    )
+  }
+  const most = said.num_predict
+  return {
+    maxTokens: most === undefined ? undefined : most > 0 ? most : Infinity,
+    temperature: said.temperature,
+    topK: said.top_k,
+    topP: said.top_p,
+    minP: said.min_p,
+    seed: said.seed,
+    stop: typeof said.stop === 'string' ? [said.stop].filter(Boolean) : said.stop?.filter(Boolean),
+    repetitionPenalty: said.repeat_penalty,
+    presencePenalty: said.presence_penalty,
+    frequencyPenalty: said.frequency_penalty,
+    ...samplerSettings(said),
+    ...(shift === true && { contextShift: { keep: said.num_keep ?? 0 } }),
+  }
+}
+
+const isClamped = (wanted: number | undefined, contextSize: number): boolean =>
+  (wanted ?? 0) > contextSize
+
+/** What a client should know of its options: the header `X-Cllm-Warning`; undefined: nothing. */
+export function optionsWarning(
+  { options = {} }: Pick<SharedFields, 'options'>,
+  contextSize: number,
+): string | undefined {
+  const { num_ctx: wanted } = options
+  if (!isClamped(wanted ?? undefined, contextSize)) return undefined
+  return (
+    `num_ctx ${wanted} is more than a slot of this server holds: ${contextSize} tokens are used; ` +
+    '--ctx-size sets it'
+  )
+}
+
+/** A tool as Ollama's clients send it. */
+export const toolSchema = z.object(
+  {
+    type: z.string('a string').optional(),
+    function: z.object(
+      {
+        name: z.string('a name').min(1, 'a name'),
+        description: z.string('a string').nullish(),
+        parameters: object.nullish(),
+      },
+      'an object with a name',
+    ),
+  },
+  'a tool',
+)

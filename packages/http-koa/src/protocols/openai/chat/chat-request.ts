@@ -1,0 +1,139 @@
+import {
+  type ChatRenderOptions,
+  CllmError,
+  type EngineClient,
+  type GenerateRequest,
+  type Logger,
+  type OutputConstraint,
+} from '@cllm/core'
+import { z } from 'zod'
+import { messagesSchema, toChatMessages } from '../../../chat/chat-messages.js'
+import { turnOptions } from '../../../chat/turn-options.js'
+import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
+import { marksOf } from '../../../chat/format/marks-of.js'
+import { efforts, thinkingVariables } from '../../../chat/thinking-variables.js'
+import { forcedCalls } from '../../../chat/forced-calls.js'
+import { prepareChat } from '../../../chat/prepare-chat.js'
+import { buildRequest } from '../../../request/build-request.js'
+import { boolean, integer, largest, object } from '../../../fields/fields.js'
+import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
+import type { ThinkingLimit } from '../../../request/limit-thinking.js'
+import { grammarConstraint, onlyConstraint } from '../../../request/constraint.js'
+import { guidedConstraints } from '../guided-output.js'
+import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
+import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
+import {
+  allowedTools,
+  customNames,
+  functionsOf,
+  forcedTools,
+  mayBeSeveral,
+  strictNames,
+  toolChoiceSchema,
+  toolsSchema,
+  toTool,
+} from '../tools/openai-tools.js'
+
+/** The body of `POST /v1/chat/completions`. */
+export const chatSchema = z.object({
+  messages: messagesSchema,
+  ...sharedFields,
+  max_completion_tokens: maxTokensField.optional(),
+  logprobs: boolean.optional(),
+  top_logprobs: integer(0, 20).optional(),
+  tools: toolsSchema.optional(),
+  tool_choice: toolChoiceSchema.optional(),
+  parallel_tool_calls: boolean.optional(),
+  chat_template_kwargs: object.optional(),
+  reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
+  thinking_budget_tokens: integer(-1, largest).optional(),
+  reasoning_budget: integer(-1, largest).optional(),
+  add_generation_prompt: boolean.optional(),
+  continue_final_message: boolean.optional(),
+})
+
+/** A checked body. */
+export type ChatFields = z.output<typeof chatSchema>
+
+/** A chat for the engine. */
+export interface ChatRequest {
+  readonly request: GenerateRequest
+  readonly form: AnswerForm
+  /** The free-form tools. */
+  readonly customs: ReadonlySet<string>
+  /** What the answer is held to when its thoughts were ended. */
+  readonly afterThinking?: OutputConstraint | undefined
+}
+
+/** Makes the engine's request of a body. */
+export async function toChatRequest(
+  fields: ChatFields,
+  client: EngineClient,
+  defaults: ProtocolDefaults,
+  logger: Logger,
+): Promise<ChatRequest> {
+  const logprobs = logprobsOf(fields)
+  const functions = functionsOf(fields.tools ?? [], logger)
+  const { offered, choice } = allowedTools(fields.tool_choice, functions)
+  const tools = choice === 'none' ? [] : offered.map(toTool)
+  const prepared = await prepareChat(client, {
+    messages: toChatMessages(fields.messages),
+    tools,
+    strict: strictNames(choice, offered),
+    template: renderOptions(fields),
+    mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
+  })
+  const { prompt, form, calls } = prepared
+  const required = forcedTools(choice, tools)
+  const several = mayBeSeveral(choice, fields.parallel_tool_calls)
+  const forced = required && (await forcedCalls(client, prepared, required, several))
+  const constraint = await onlyConstraint(client, [
+    formatConstraint(fields.response_format),
+    grammarConstraint(fields.grammar),
+    schemaConstraint(fields.json_schema),
+    ...guidedConstraints(fields),
+    forced && { field: 'tool_choice', constraint: forced.constraint },
+    calls && { field: 'tools', constraint: calls },
+  ])
+  const settings = await sharedSettings(fields, client)
+  const marks = marksOf(form.format)
+  const maxTokens = toMaxTokens(fields.max_completion_tokens) ?? settings.maxTokens
+  return {
+    request: buildRequest(
+      prompt,
+      { ...settings, maxTokens, constraint, logprobs, marks },
+      defaults,
+    ),
+    // a constrained answer has no room for reasoning
+    form: constraint === calls ? form : (forced?.form ?? { ...form, thinks: false }),
+    customs: customNames(offered),
+    afterThinking: forced?.afterThinking,
+  }
+}
+
+function renderOptions(fields: ChatFields): ChatRenderOptions {
+  return {
+    ...turnOptions(fields),
+    variables: {
+      ...thinkingVariables(fields.reasoning_effort),
+      ...fields.chat_template_kwargs,
+    },
+  }
+}
+
+/** How long the model may think; undefined: as long as it does. */
+export function thinkingLimit(
+  { thinking_budget_tokens: tokens, reasoning_budget: budget = tokens }: ChatFields,
+  { form, afterThinking }: ChatRequest,
+): ThinkingLimit | undefined {
+  return budget === undefined || budget < 0 ? undefined : { budget, form, afterThinking }
+}
+
+/** How many of the likeliest tokens to return with each token; undefined: no logprobs. */
+function logprobsOf({ logprobs, top_logprobs: top }: ChatFields): number | undefined {
+  if (logprobs === true) return top ?? 0
+  if (top === undefined || top === 0) return undefined
+  const field = 'top_logprobs'
+  const message = `${field}: expected logprobs to be true`
+  throw new CllmError('invalid_request', message, { details: { field } })
+}

@@ -1,0 +1,120 @@
+import type { TokenLogprobs } from '@cllm/core'
+import type { AnswerPart } from '../../../chat/answer/answer-part.js'
+import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
+import type { KoaContext } from '../../../routes/koa-context.js'
+import { publicError } from '../../../errors/public-error.js'
+import { type EndEvent, type Generation, mergeGenerations } from '../../../request/generation.js'
+import { startEventStream } from '../../../stream/start-event-stream.js'
+import { finishOf, toolCallOf } from '../answer-words.js'
+import { CustomInput } from '../tools/custom-tools.js'
+import { openAiErrorBody } from '../openai-error.js'
+import { chatLogprobs } from '../openai-logprobs.js'
+import { promptProgress } from '../../../request/prompt-progress.js'
+import { StreamTimings } from '../../../request/stream-timings.js'
+import { timingsOf, usageOf } from '../../../request/usage.js'
+
+/** What all chunks of a stream have in common. */
+export interface StreamHead {
+  readonly head: Readonly<Record<string, unknown>>
+  readonly includeUsage: boolean
+  /** Whether each chunk says how it goes. */
+  readonly hasTimings?: boolean
+  /** The free-form tools. */
+  readonly customs: ReadonlySet<string>
+}
+
+/** Streams the answers as `chat.completion.chunk` events, then `[DONE]`. */
+export async function streamChat(
+  ctx: KoaContext,
+  generations: readonly Generation[],
+  form: AnswerForm,
+  { head, includeUsage, hasTimings = false, customs }: StreamHead,
+): Promise<void> {
+  const response = startEventStream(ctx)
+  const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
+  const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
+  const { clock } = ctx.state.transport
+  const answers = generations.map(({ promptTokens }) => ({
+    timings: new StreamTimings(clock, promptTokens),
+    /** Those for the next chunk. */
+    timed: undefined as object | undefined,
+    parser: createAnswerParser(form, true),
+    calls: 0,
+    /** Of the last call, where that is one of a free-form tool. */
+    input: undefined as CustomInput | undefined,
+    /** The logprobs for the next chunk. */
+    logprobs: [] as TokenLogprobs[],
+  }))
+  const send = (index: number, delta: string, finish: string | null = null) => {
+    const { timed } = answers[index]!
+    const timings = timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`
+    const due = answers[index]!.logprobs.splice(0)
+    const logprobs = due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due))
+    response.write(
+      `${opening}[{"index":${index},"delta":${delta},"logprobs":${logprobs},` +
+        `"finish_reason":${JSON.stringify(finish)}}]${timings}${closing}`,
+    )
+  }
+  const ends: EndEvent[] = []
+  const say = (index: number, parts: readonly AnswerPart[]) => {
+    const answer = answers[index]!
+    for (const part of parts) {
+      if (part.type === 'text') send(index, `{"content":${JSON.stringify(part.text)}}`)
+      else if (part.type === 'reasoning') {
+        send(index, `{"reasoning_content":${JSON.stringify(part.text)}}`)
+      } else if (part.type === 'call') {
+        endInput(index)
+        const call = { index: answer.calls++, ...toolCallOf(ctx, part.call, customs) }
+        send(index, JSON.stringify({ tool_calls: [call] }))
+        const isOpen = customs.has(part.call.name) && part.call.arguments === ''
+        answer.input = isOpen ? new CustomInput() : undefined
+      } else if (answer.input !== undefined) sayInput(index, answer.input.push(part.text))
+      else {
+        const call = { index: answer.calls - 1, function: { arguments: part.text } }
+        send(index, JSON.stringify({ tool_calls: [call] }))
+      }
+    }
+  }
+  const sayInput = (index: number, input: string) => {
+    if (input === '') return
+    const call = { index: answers[index]!.calls - 1, custom: { input } }
+    send(index, JSON.stringify({ tool_calls: [call] }))
+  }
+  const endInput = (index: number) => {
+    sayInput(index, answers[index]!.input?.end() ?? '')
+    answers[index]!.input = undefined
+  }
+  try {
+    for (const index of answers.keys()) send(index, '{"role":"assistant","content":null}')
+    for await (const { index, event } of mergeGenerations(generations)) {
+      const answer = answers[index]!
+      const { parser, logprobs } = answer
+      if (event.type === 'progress') {
+        const progress = JSON.stringify(promptProgress(event, answer.timings.elapsedMs))
+        response.write(
+          `${opening}[{"index":${index},"delta":{},"logprobs":null,"finish_reason":null}],` +
+            `"prompt_progress":${progress}${closing}`,
+        )
+        continue
+      }
+      if (event.type === 'token') answer.timed = hasTimings ? answer.timings.onToken() : undefined
+      if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
+      say(index, parser.push(event.text))
+      if (event.type !== 'end') continue
+      say(index, parser.end())
+      endInput(index)
+      send(index, '{}', finishOf(event.reason, answers[index]!.calls > 0))
+      ends.push(event)
+    }
+    if (includeUsage) {
+      const usage = JSON.stringify(usageOf(ends))
+      const timings = JSON.stringify(timingsOf(ends[0]!))
+      response.write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
+    }
+    response.end('data: [DONE]\n\n')
+  } catch (error) {
+    if (response.destroyed) return
+    const body = openAiErrorBody(publicError(error, ctx.state.transport.logger))
+    response.end(`data: ${JSON.stringify(body)}\n\n`)
+  }
+}

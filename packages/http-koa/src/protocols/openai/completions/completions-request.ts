@@ -1,0 +1,103 @@
+import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
+import { z } from 'zod'
+import { buildRequest } from '../../../request/build-request.js'
+import { boolean, integer, largest } from '../../../fields/fields.js'
+import { repeatRequest } from '../../../request/generation.js'
+import { mixedPrompts, readPrompts } from '../../../fields/mixed-prompts.js'
+import { gapPrompt } from '../../../request/gap-prompt.js'
+import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
+import { grammarConstraint, onlyConstraint } from '../../../request/constraint.js'
+import { unsupported } from '../../../request/unsupported.js'
+import { guidedConstraints } from '../guided-output.js'
+import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
+import { sharedFields, sharedSettings } from '../openai-fields.js'
+
+/** The body of `POST /v1/completions`. */
+export const completionsSchema = z.object({
+  prompt: mixedPrompts(128),
+  ...sharedFields,
+  // 0 with echo and logprobs: only the prompt is scored
+  max_tokens: integer(-1, largest).optional(),
+  best_of: integer(1, 128).optional(),
+  echo: boolean.optional(),
+  logprobs: integer(0, 5).optional(),
+  suffix: z.string('a string').optional(),
+})
+
+/** A checked body. */
+export type CompletionsFields = z.output<typeof completionsSchema>
+
+/** How many answers to generate per prompt; the best `n` are returned. */
+export const answersPerPrompt = ({ n = 1, best_of: bestOf = n }: CompletionsFields): number =>
+  bestOf
+
+/** The requests of a body, grouped by prompt. */
+export async function toCompletionRequests(
+  fields: CompletionsFields,
+  client: EngineClient,
+  defaults: ProtocolDefaults,
+): Promise<GenerateRequest[]> {
+  refuse(fields)
+  const constraint = await onlyConstraint(client, [
+    formatConstraint(fields.response_format),
+    grammarConstraint(fields.grammar),
+    schemaConstraint(fields.json_schema),
+    ...guidedConstraints(fields),
+  ])
+  const times = answersPerPrompt(fields)
+  const ranks = times > (fields.n ?? 1)
+  const logprobs = fields.logprobs ?? (ranks ? 0 : undefined)
+  const promptLogprobs = isScored(fields) ? fields.logprobs : undefined
+  const settings = {
+    ...(await sharedSettings(fields, client)),
+    ...(isScored(fields) && scoringSettings(fields)),
+    constraint,
+    logprobs,
+    promptLogprobs,
+  }
+  const prompts = await promptsOf(fields, client)
+  if (prompts.length * times > 128) {
+    throw invalid(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
+  }
+  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, defaults), times))
+}
+
+/** Whether the log probabilities of the prompt are wanted, too. */
+export const isScored = ({ echo, logprobs }: CompletionsFields): boolean =>
+  echo === true && logprobs !== undefined
+
+/**
+ * One token at least is generated. Those who score a text ask for one and cut it off, as
+ * lm-evaluation-harness does: so it must be there, even where the model would end.
+ */
+function scoringSettings({ max_tokens: maxTokens }: CompletionsFields) {
+  return maxTokens === undefined || maxTokens < 0 || maxTokens > 1
+    ? {}
+    : { maxTokens: 1, ignoreEos: true }
+}
+
+function refuse(fields: CompletionsFields): void {
+  if (fields.max_tokens === 0 && !isScored(fields)) {
+    throw invalid('max_tokens', '1 or more; 0 only together with echo and logprobs')
+  }
+  const { n = 1, best_of: bestOf = n } = fields
+  if (bestOf < n) throw invalid('best_of', `at least n, which is ${n}`)
+  if (bestOf > n && fields.stream === true) {
+    throw unsupported(
+      'best_of',
+      'not together with stream: the best answers are known only at the end',
+    )
+  }
+}
+
+/** With a suffix, each prompt is what comes before the gap. */
+async function promptsOf(fields: CompletionsFields, client: EngineClient): Promise<Prompt[]> {
+  const { suffix = '' } = fields
+  const prompts = await readPrompts(client, fields.prompt)
+  if (suffix === '') return prompts
+  return await Promise.all(prompts.map((prompt) => gapPrompt(client, prompt, suffix)))
+}
+
+function invalid(field: string, expected: string): CllmError {
+  return new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })
+}

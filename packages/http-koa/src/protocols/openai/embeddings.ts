@@ -1,0 +1,46 @@
+import { requestId } from '@cllm/core'
+import { z } from 'zod'
+import { abortOnClose } from '../../stream/abort-on-close.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
+import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
+import { integer, largest } from '../../fields/fields.js'
+import { readFields } from '../../fields/read-fields.js'
+import { openModel } from '../../engines/open-model.js'
+import type { OpenAiContext } from './openai-context.js'
+
+/** The body of `POST /v1/embeddings`. */
+export const embeddingsSchema = z.object({
+  input: mixedPrompts(2048),
+  model: z.string('a name').optional(),
+  encoding_format: z.enum(['float', 'base64'], 'float or base64').optional(),
+  dimensions: integer(1, largest).optional(),
+  user: z.string('a string').optional(),
+})
+
+/** `POST /v1/embeddings`. */
+export async function embeddings(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const fields = await readFields(ctx, embeddingsSchema, openAi.unknownFields)
+  const { model, client } = openModel(openAi.directory, fields.model)
+  const made = await embedAll(client, await readPrompts(client, fields.input), abortOnClose(ctx))
+  const isBase64 = fields.encoding_format === 'base64'
+  const tokens = countTokens(made)
+  ctx.body = {
+    // OpenAI has none; Mistral's clients want one
+    id: `embd-${requestId(ctx.state.transport.random)}`,
+    object: 'list',
+    data: made.map((one, index) => {
+      const vector = shortened(one.vector, fields.dimensions)
+      return { object: 'embedding', index, embedding: isBase64 ? toBase64(vector) : vector }
+    }),
+    model,
+    usage: { prompt_tokens: tokens, total_tokens: tokens },
+  }
+}
+
+/** 32-bit floats, the lowest byte first, on machines of any byte order. */
+function toBase64(vector: readonly number[]): string {
+  const bytes = Buffer.alloc(vector.length * 4)
+  for (const [index, value] of vector.entries()) bytes.writeFloatLE(value, index * 4)
+  return bytes.toString('base64')
+}

@@ -1,0 +1,65 @@
+import type { EngineInfo } from '@cllm/core'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { peekInfo } from '../../engines/model-queries.js'
+import type { OpenAiContext } from './openai-context.js'
+
+/** `GET /v1/models`, in Anthropic's form for its clients. */
+export async function listModels(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const { directory } = openAi
+  const adapted = (directory.adapted?.() ?? []).map(({ name }) => name)
+  const names = [...directory.list(), ...adapted]
+  const data = await Promise.all(names.map(async (id) => await describe(id, openAi)))
+  ctx.body = isAnthropic(ctx)
+    ? {
+        data: data.map(anthropicForm),
+        has_more: false,
+        first_id: data[0]?.id ?? null,
+        last_id: data.at(-1)?.id ?? null,
+      }
+    : { object: 'list', data }
+}
+
+/** `GET /v1/models/{id}`; ids with slashes too. */
+export async function showModel(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const model = await describe(ctx.params['id'] ?? '', openAi)
+  ctx.body = isAnthropic(ctx) ? anthropicForm(model) : model
+}
+
+/** Both APIs have this route: Anthropic's clients say which one they mean. */
+const isAnthropic = (ctx: KoaContext): boolean => ctx.get('anthropic-version') !== ''
+
+const anthropicForm = ({ id, created }: { readonly id: string; readonly created: number }) => ({
+  type: 'model',
+  id,
+  display_name: id,
+  created_at: new Date(created * 1000).toISOString(),
+})
+
+async function describe(id: string, { directory, started }: OpenAiContext) {
+  const { name, state, aliases = [], tags = [] } = directory.status(id)
+  const info = await peekInfo(directory, name)
+  const adapted = directory.adapted?.().find((one) => one.name === name)
+  return {
+    id: name,
+    object: 'model',
+    created: started,
+    owned_by: 'cllm',
+    // with its own name, as llama-server has it
+    aliases: [name, ...aliases],
+    tags,
+    ...(adapted !== undefined && { parent: adapted.model }),
+    status: { value: state },
+    ...(info === undefined ? {} : { meta: metaOf(info) }),
+  }
+}
+
+/** What is known once the model was in memory. */
+const metaOf = ({ model, limits }: EngineInfo) => ({
+  architecture: model.architecture,
+  n_params: model.parameters,
+  n_vocab: model.vocabularySize,
+  n_ctx: limits.contextSize,
+  n_ctx_train: model.trainingContext,
+  size: model.sizeBytes,
+  quantization: model.quantization,
+})

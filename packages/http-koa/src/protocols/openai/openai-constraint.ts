@@ -1,0 +1,39 @@
+import { CllmError } from '@cllm/core'
+import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
+
+/** What `response_format` asks for. llama-server's clients put the schema beside `json_object`. */
+export function formatConstraint(
+  format: Readonly<Record<string, unknown>> | undefined,
+): FieldConstraint | undefined {
+  const field = 'response_format'
+  switch (format?.['type']) {
+    case undefined:
+      if (format === undefined) return undefined
+      break
+    case 'text':
+      return undefined
+    case 'json_object':
+      if (format?.['schema'] === undefined) return { field, constraint: { type: 'json' } }
+      return ofSchema(format['schema'], `${field}.schema`)
+    case 'json_schema': {
+      const inner = asSchema(format?.['json_schema'])
+      const schema = typeof inner === 'object' ? inner['schema'] : undefined
+      return ofSchema(schema, `${field}.json_schema.schema`)
+    }
+    default:
+  }
+  const message = `${field}.type: expected text, json_object or json_schema`
+  throw new CllmError('invalid_request', message, { details: { field: `${field}.type` } })
+}
+
+/** A schema at llama-server's top-level `json_schema`. */
+export const schemaConstraint = (
+  schema: Readonly<Record<string, unknown>> | undefined,
+): FieldConstraint | undefined =>
+  schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } }
+
+function ofSchema(value: unknown, field: string): FieldConstraint {
+  const schema = asSchema(value)
+  if (schema === undefined) throw expectedSchema(field)
+  return { field: 'response_format', constraint: { type: 'json-schema', schema } }
+}

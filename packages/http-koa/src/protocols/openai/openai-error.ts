@@ -1,0 +1,59 @@
+import type { CllmError } from '@cllm/core'
+import { z } from 'zod'
+import { errorField, errorMessage, statusElsewhere } from '../../errors/error-body.js'
+
+/** The schema of OpenAI's errors. */
+export const openAiErrorSchema = z.object({
+  error: z.object({
+    message: z.string(),
+    type: z.string(),
+    param: z.string().nullable(),
+    code: z.string().nullable(),
+    n_prompt_tokens: z.int().optional(),
+    n_ctx: z.int().optional(),
+  }),
+})
+
+/** A failure in OpenAI's form. */
+export type OpenAiErrorBody = Readonly<z.output<typeof openAiErrorSchema>>
+
+/** OpenAI's own codes, where programs look for them. */
+const codes: Readonly<Record<string, string>> = {
+  prompt_too_long: 'context_length_exceeded',
+  queue_full: 'rate_limit_exceeded',
+  wait_too_long: 'rate_limit_exceeded',
+  rate_limited: 'rate_limit_exceeded',
+  unauthenticated: 'invalid_api_key',
+}
+
+/** The body of a failure's answer, also sent as an event when a stream fails. */
+export function openAiErrorBody(error: CllmError): OpenAiErrorBody {
+  const isTooLong = error.code === 'prompt_too_long'
+  return {
+    error: {
+      message: errorMessage(error),
+      type: isTooLong ? 'exceed_context_size_error' : typeOf(statusElsewhere(error)),
+      param: errorField(error) ?? null,
+      code: codes[error.code] ?? error.code,
+      ...(isTooLong && {
+        n_prompt_tokens: Number(error.details['promptTokens']),
+        n_ctx: Number(error.details['contextSize']),
+      }),
+    },
+  }
+}
+
+function typeOf(status: number): string {
+  switch (status) {
+    case 401:
+      return 'authentication_error'
+    case 403:
+      return 'permission_error'
+    case 429:
+      return 'rate_limit_error'
+    case 503:
+      return 'unavailable_error'
+    default:
+      return status < 500 ? 'invalid_request_error' : 'server_error'
+  }
+}

@@ -1,0 +1,91 @@
+import type { EngineClient } from '@cllm/core'
+import { z } from 'zod'
+import type { RequestSettings } from '../../request/build-request.js'
+import { commonFields, commonSettings } from '../../fields/common-fields.js'
+import { boolean, integer, largest, number, object, seed } from '../../fields/fields.js'
+import { list } from '../../fields/list.js'
+import { samplerFields, samplerSettings } from '../../fields/sampler-fields.js'
+import { samplersField, samplersLeftOut } from '../../fields/sampler-order.js'
+import { slotOf } from '../../fields/slot-field.js'
+import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
+import { guidedFields } from './guided-output.js'
+import { refuseVllmFields, vllmFields } from './vllm-fields.js'
+
+/** At least one token; −1 is as many as fit. */
+export const maxTokensField = integer(-1, largest).refine((count) => count !== 0, {
+  error: '-1 or an integer from 1',
+})
+
+/** The fields that chat and text completions share: OpenAI's, then those of other local servers. */
+export const sharedFields = {
+  model: z.string('a name').optional(),
+  temperature: number(0, 2).optional(),
+  top_p: number(0, 1).optional(),
+  presence_penalty: number(-2, 2).optional(),
+  frequency_penalty: number(-2, 2).optional(),
+  logit_bias: logitBiasField.optional(),
+  seed: seed.optional(),
+  // as Mistral's clients say it
+  random_seed: seed.optional(),
+  stop: z
+    .union(
+      [z.string('a string'), list(z.string('a string'), 'strings', { most: [32, 'at most 32'] })],
+      'a string or up to 32 of them',
+    )
+    .optional(),
+  n: integer(1, 128).optional(),
+  stream: boolean.optional(),
+  stream_options: z.object({ include_usage: boolean.nullish() }, 'an object').optional(),
+  user: z.string('a string').optional(),
+  max_tokens: maxTokensField.optional(),
+  n_predict: maxTokensField.optional(),
+  top_k: integer(-1, largest).optional(),
+  min_p: number(0, 1).optional(),
+  repeat_penalty: number(0.01, 10).optional(),
+  repetition_penalty: number(0.01, 10).optional(),
+  cache_prompt: boolean.optional(),
+  ...commonFields,
+  ...samplerFields,
+  samplers: samplersField.optional(),
+  id_slot: integer(-1, largest).optional(),
+  timings_per_token: boolean.optional(),
+  return_progress: boolean.optional(),
+  verbose: boolean.optional(),
+  grammar: z.string('a string').optional(),
+  json_schema: object.optional(),
+  response_format: object.optional(),
+  ...guidedFields,
+  ...vllmFields,
+}
+
+const sharedSchema = z.object(sharedFields)
+
+/**
+ * The settings from the shared fields.
+ *
+ * @throws `invalid_request`; `unsupported` for samplers in another order and fields of vLLM's
+ */
+export async function sharedSettings(
+  fields: z.output<typeof sharedSchema>,
+  client: EngineClient,
+): Promise<RequestSettings> {
+  const { stop } = fields
+  refuseVllmFields(fields)
+  return {
+    ...commonSettings(fields),
+    seed: fields.seed ?? fields.random_seed,
+    repetitionPenalty: fields.repeat_penalty ?? fields.repetition_penalty,
+    ...samplerSettings(fields),
+    ...samplersLeftOut(fields.samplers),
+    maxTokens: toMaxTokens(fields.max_tokens ?? fields.n_predict),
+    logitBias: await readLogitBias(client, fields.logit_bias),
+    stop: typeof stop === 'string' ? [stop].filter(Boolean) : stop?.filter(Boolean),
+    cache: fields.cache_prompt,
+    slot: slotOf(fields.id_slot),
+    progress: fields.stream === true && fields.return_progress === true ? true : undefined,
+  }
+}
+
+/** −1 is as many as fit. */
+export const toMaxTokens = (given: number | undefined): number | undefined =>
+  given === -1 ? Infinity : given

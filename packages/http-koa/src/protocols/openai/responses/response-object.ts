@@ -1,0 +1,104 @@
+import { requestId } from '@cllm/core'
+import type { KoaContext } from '../../../routes/koa-context.js'
+import type { EndEvent } from '../../../request/generation.js'
+import { secondsNow } from '../openai-context.js'
+import type { ResponsesFields } from './responses-request.js'
+
+/** The kinds of items in an answer: reasoning, a message, a call of a function or a free-form tool. */
+export type ItemKind = 'reasoning' | 'message' | 'function_call' | 'custom_tool_call'
+
+/** The event type that carries an item's text or arguments. */
+export const textEvents = {
+  reasoning: 'reasoning_text',
+  message: 'output_text',
+  function_call: 'function_call_arguments',
+  custom_tool_call: 'custom_tool_call_input',
+} as const
+
+const prefixes = {
+  reasoning: 'rs',
+  message: 'msg',
+  function_call: 'fc',
+  custom_tool_call: 'ctc',
+} as const
+
+/** An item of the answer. */
+export interface OutputItem {
+  readonly kind: ItemKind
+  readonly id: string
+  /** Of a call: its arguments, or its input. */
+  readonly text: string
+  /** Of a call: the id that its result refers to. */
+  readonly callId: string
+  /** Of a call: the tool. */
+  readonly name: string
+}
+
+/** An item whose text is still to come. */
+export function newItem(ctx: KoaContext, kind: ItemKind, name = ''): OutputItem {
+  const { random } = ctx.state.transport
+  const callId = isCall(kind) ? `call_${requestId(random)}` : ''
+  return { kind, id: `${prefixes[kind]}_${requestId(random)}`, text: '', callId, name }
+}
+
+/** Whether an item is a call. */
+export const isCall = (kind: ItemKind): boolean =>
+  kind === 'function_call' || kind === 'custom_tool_call'
+
+/** A part of an item's content. */
+export const partOf = ({ kind, text }: OutputItem): object => ({
+  type: textEvents[kind],
+  text,
+  ...(kind === 'message' ? { annotations: [], logprobs: [] } : {}),
+})
+
+/** An item as OpenAI writes it; one that is not done has no content yet. */
+export function itemBody(item: OutputItem, isDone: boolean): object {
+  const { kind, id, callId, name, text } = item
+  const head = { id, type: kind, status: isDone ? 'completed' : 'in_progress' }
+  if (kind === 'function_call') return { ...head, call_id: callId, name, arguments: text }
+  if (kind === 'custom_tool_call') return { ...head, call_id: callId, name, input: text }
+  return {
+    ...head,
+    ...(kind === 'message' ? { role: 'assistant' } : { summary: [] }),
+    content: isDone ? [partOf(item)] : [],
+  }
+}
+
+/** The members that a response has from start to end. */
+export const responseHead = (ctx: KoaContext, fields: ResponsesFields, model: string) => ({
+  id: `resp_${requestId(ctx.state.transport.random)}`,
+  object: 'response',
+  created_at: secondsNow(ctx),
+  model,
+  error: null,
+  instructions: fields.instructions ?? null,
+  max_output_tokens: fields.max_output_tokens ?? null,
+  metadata: fields.metadata ?? {},
+  parallel_tool_calls: fields.parallel_tool_calls ?? true,
+  previous_response_id: null,
+  store: false,
+  temperature: fields.temperature ?? null,
+  text: fields.text ?? { format: { type: 'text' } },
+  tool_choice: fields.tool_choice ?? 'auto',
+  tools: fields.tools ?? [],
+  top_p: fields.top_p ?? null,
+  truncation: fields.truncation ?? 'disabled',
+})
+
+/** The members that a response has at its end. */
+export function responseEnd({ reason, usage }: EndEvent, items: readonly OutputItem[]) {
+  const isCut = reason === 'length'
+  return {
+    status: isCut ? 'incomplete' : 'completed',
+    incomplete_details: isCut ? { reason: 'max_output_tokens' } : null,
+    output: items.map((item) => itemBody(item, true)),
+    usage: {
+      input_tokens: usage.promptTokens,
+      input_tokens_details: { cached_tokens: usage.cachedTokens },
+      output_tokens: usage.generatedTokens,
+      output_tokens_details: { reasoning_tokens: 0 },
+      total_tokens: usage.promptTokens + usage.generatedTokens,
+    },
+  }
+}

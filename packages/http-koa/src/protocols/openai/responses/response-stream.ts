@@ -1,0 +1,190 @@
+import type { AnswerPart, ToolCall } from '../../../chat/answer/answer-part.js'
+import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
+import type { KoaContext } from '../../../routes/koa-context.js'
+import { publicError } from '../../../errors/public-error.js'
+import type { Generation } from '../../../request/generation.js'
+import { promptProgress } from '../../../request/prompt-progress.js'
+import { StreamTimings } from '../../../request/stream-timings.js'
+import { timingsOf } from '../../../request/usage.js'
+import { startEventStream } from '../../../stream/start-event-stream.js'
+import { CustomInput } from '../tools/custom-tools.js'
+import { openAiErrorBody } from '../openai-error.js'
+import {
+  isCall,
+  itemBody,
+  newItem,
+  type OutputItem,
+  partOf,
+  responseEnd,
+  textEvents,
+} from './response-object.js'
+import type { ItemKind } from './response-object.js'
+
+type Send = (type: string, members: object) => void
+
+const kinds = { text: 'message', reasoning: 'reasoning' } as const
+
+/** Extra members of a kind's text events. */
+const extras = {
+  message: { logprobs: [] },
+  reasoning: {},
+  function_call: {},
+  custom_tool_call: {},
+} as const
+
+/** The items of an answer, streamed event by event. */
+class ItemStream {
+  readonly items: OutputItem[] = []
+  /** Those of the latest token, when they are shown. */
+  timings: object | undefined
+  readonly #ctx: KoaContext
+  readonly #send: Send
+  readonly #customs: ReadonlySet<string>
+  #text: string[] = []
+  /** Of the last item, where that is a call of a free-form tool. */
+  #input: CustomInput | undefined
+
+  constructor(ctx: KoaContext, send: Send, customs: ReadonlySet<string>) {
+    this.#ctx = ctx
+    this.#send = send
+    this.#customs = customs
+  }
+
+  push(parts: readonly AnswerPart[]): void {
+    for (const part of parts) {
+      if (part.type === 'call') this.#call(part.call)
+      else if (part.type === 'arguments') this.#addArguments(part.text)
+      else this.#add(kinds[part.type], part.text)
+    }
+  }
+
+  /** Every answer ends with calls or with a message, which may be empty. */
+  end(): void {
+    if ((this.items.at(-1)?.kind ?? 'reasoning') === 'reasoning') this.#begin('message')
+    this.#finish()
+  }
+
+  #call({ name, arguments: given }: ToolCall): void {
+    const isCustom = this.#customs.has(name)
+    this.#begin(isCustom ? 'custom_tool_call' : 'function_call', name)
+    if (isCustom) this.#input = new CustomInput()
+    if (given !== '') this.#addArguments(given)
+  }
+
+  #addArguments(text: string): void {
+    if (this.#input === undefined) this.#add('function_call', text)
+    else this.#addInput(this.#input.push(text))
+  }
+
+  #addInput(text: string): void {
+    if (text !== '') this.#add('custom_tool_call', text)
+  }
+
+  #add(kind: ItemKind, text: string): void {
+    if (this.items.at(-1)?.kind !== kind) this.#begin(kind)
+    this.#text.push(text)
+    this.#send(`response.${textEvents[kind]}.delta`, {
+      ...this.#place,
+      delta: text,
+      ...extras[kind],
+      ...(this.timings !== undefined && { timings: this.timings }),
+    })
+  }
+
+  #begin(kind: ItemKind, name?: string): void {
+    if (this.items.length > 0) this.#finish()
+    const item = newItem(this.#ctx, kind, name)
+    this.items.push(item)
+    const output_index = this.items.length - 1
+    this.#send('response.output_item.added', { output_index, item: itemBody(item, false) })
+    if (isCall(kind)) return
+    this.#send('response.content_part.added', { ...this.#place, part: partOf(item) })
+  }
+
+  #finish(): void {
+    this.#addInput(this.#input?.end() ?? '')
+    this.#input = undefined
+    const output_index = this.items.length - 1
+    const item = { ...this.items[output_index]!, text: this.#text.join('') }
+    const { kind, text, name } = item
+    this.items[output_index] = item
+    this.#text = []
+    const done = `response.${textEvents[kind]}.done`
+    if (kind === 'function_call') this.#send(done, { ...this.#place, name, arguments: text })
+    else if (kind === 'custom_tool_call') this.#send(done, { ...this.#place, input: text })
+    else {
+      this.#send(done, { ...this.#place, text, ...extras[kind] })
+      this.#send('response.content_part.done', { ...this.#place, part: partOf(item) })
+    }
+    this.#send('response.output_item.done', { output_index, item: itemBody(item, true) })
+  }
+
+  get #place(): object {
+    const { id, kind } = this.items.at(-1)!
+    return {
+      item_id: id,
+      output_index: this.items.length - 1,
+      ...(isCall(kind) ? {} : { content_index: 0 }),
+    }
+  }
+}
+
+/** What a stream is made of besides its answer. */
+export interface ResponseStreamOptions {
+  readonly head: object
+  /** Whether each event says how it goes. */
+  readonly hasTimings: boolean
+  /** The free-form tools. */
+  readonly customs: ReadonlySet<string>
+}
+
+/** Streams an answer as the events of OpenAI's Responses API, in the order that it documents. */
+export async function streamResponse(
+  ctx: KoaContext,
+  { events, promptTokens }: Generation,
+  form: AnswerForm,
+  { head, hasTimings, customs }: ResponseStreamOptions,
+): Promise<void> {
+  const response = startEventStream(ctx)
+  let sequence_number = 0
+  const send: Send = (type, members) => {
+    const data = JSON.stringify({ type, sequence_number: sequence_number++, ...members })
+    response.write(`event: ${type}\ndata: ${data}\n\n`)
+  }
+  const parser = createAnswerParser(form, true)
+  const answer = new ItemStream(ctx, send, customs)
+  const timings = new StreamTimings(ctx.state.transport.clock, promptTokens)
+  const begun = {
+    ...head,
+    status: 'in_progress',
+    incomplete_details: null,
+    output: [],
+    usage: null,
+  }
+  try {
+    send('response.created', { response: begun })
+    send('response.in_progress', { response: begun })
+    for await (const event of events) {
+      if (event.type === 'progress') {
+        const prompt_progress = promptProgress(event, timings.elapsedMs)
+        send('response.in_progress', { response: begun, prompt_progress })
+        continue
+      }
+      if (event.type === 'token') answer.timings = hasTimings ? timings.onToken() : undefined
+      answer.push(parser.push(event.text))
+      if (event.type !== 'end') continue
+      answer.push(parser.end())
+      answer.end()
+      const ended = { ...head, ...responseEnd(event, answer.items) }
+      send(`response.${ended.status}`, {
+        response: ended,
+        ...(hasTimings && { timings: timingsOf(event) }),
+      })
+    }
+  } catch (error) {
+    if (response.destroyed) return
+    const { message, code } = openAiErrorBody(publicError(error, ctx.state.transport.logger)).error
+    send('response.failed', { response: { ...begun, status: 'failed', error: { code, message } } })
+  }
+  response.end()
+}

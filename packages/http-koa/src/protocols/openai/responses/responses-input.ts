@@ -1,0 +1,119 @@
+import { type ChatMessage, type ChatToolCall, CllmError, type Logger } from '@cllm/core'
+import { z } from 'zod'
+import { argumentsOf, contentSchema, textOf } from '../../../chat/chat-messages.js'
+import { list } from '../../../fields/list.js'
+import { customArguments } from '../tools/custom-tools.js'
+
+const roles = ['system', 'developer', 'user', 'assistant'] as const
+
+const itemSchema = z.looseObject(
+  {
+    type: z.string('a string').optional(),
+    role: z.enum(roles, `one of ${roles.join(', ')}`).optional(),
+    content: contentSchema.nullish(),
+    call_id: z.string('a string').optional(),
+    name: z.string('a name').optional(),
+    arguments: z.string('a JSON object as a string').optional(),
+    output: contentSchema.optional(),
+    input: z.unknown().optional(),
+  },
+  'an object',
+)
+
+type Item = z.output<typeof itemSchema>
+
+const items = list(itemSchema, 'an array of items')
+
+/** The input of a response: a string, or messages, tool calls and their results. */
+export const inputSchema = z.union([z.string('a string'), items], 'a string or an array of items')
+
+/** The conversation as chat templates know it. */
+export function toMessages(
+  instructions: string,
+  input: z.output<typeof inputSchema>,
+  logger: Logger,
+): ChatMessage[] {
+  const messages: ChatMessage[] = []
+  if (instructions !== '') messages.push({ role: 'system', content: instructions })
+  if (typeof input === 'string') return [...messages, { role: 'user', content: input }]
+  const names = new Map<string, string>()
+  /** The calls of the last message. */
+  let calls: ChatToolCall[] = []
+  for (const [index, item] of input.entries()) {
+    const field = `input.${index}`
+    switch (item.type ?? 'message') {
+      case 'message':
+        messages.push(messageOf(item, field))
+        calls = []
+        break
+      case 'custom_tool_call':
+        addCall(messages, calls, customCallOf(item, field))
+        names.set(item.call_id ?? '', item.name ?? '')
+        break
+      case 'function_call':
+        addCall(messages, calls, callOf(item, field))
+        names.set(item.call_id ?? '', item.name ?? '')
+        break
+      case 'custom_tool_call_output':
+      case 'function_call_output':
+        messages.push(resultOf(item, names, field))
+        calls = []
+        break
+      case 'reasoning': // earlier reasoning is not shown to the model again
+        break
+      default:
+        // what only OpenAI's servers can do was not done here
+        logger.warn({ field, type: item.type?.slice(0, 40) }, 'an item of the input is passed over')
+    }
+  }
+  // some clients begin with nothing, to see whether the server answers
+  if (messages.every(({ role }) => role === 'system')) messages.push({ role: 'user', content: '' })
+  return messages
+}
+
+function messageOf({ role, content }: Item, field: string): ChatMessage {
+  if (role === undefined) throw expected(`${field}.role`, `one of ${roles.join(', ')}`)
+  const text = textOf(content ?? '', `${field}.content`)
+  return { role: role === 'developer' ? 'system' : role, content: text }
+}
+
+function callOf({ name, call_id: id, arguments: given }: Item, field: string): ChatToolCall {
+  if (name === undefined) throw expected(`${field}.name`, 'a name')
+  return {
+    ...(id === undefined ? {} : { id }),
+    type: 'function',
+    function: { name, arguments: argumentsOf(given ?? '', `${field}.arguments`) },
+  }
+}
+
+/** A call of a free-form tool, whose input is a text. */
+const customCallOf = (item: Item, field: string): ChatToolCall =>
+  callOf({ ...item, arguments: JSON.stringify(customArguments(item.input)) }, field)
+
+/** Attaches a call to the assistant's message before it. */
+function addCall(messages: ChatMessage[], calls: ChatToolCall[], call: ChatToolCall): void {
+  calls.push(call)
+  if (calls.length > 1) return
+  const last = messages.at(-1)
+  if (last?.role === 'assistant') messages[messages.length - 1] = { ...last, tool_calls: calls }
+  else messages.push({ role: 'assistant', content: '', tool_calls: calls })
+}
+
+function resultOf(
+  { call_id: id, output }: Item,
+  names: ReadonlyMap<string, string>,
+  field: string,
+): ChatMessage {
+  if (id === undefined) throw expected(`${field}.call_id`, 'the id of a call')
+  const name = names.get(id)
+  return {
+    role: 'tool',
+    content: textOf(output ?? '', `${field}.output`),
+    tool_call_id: id,
+    ...(name === undefined ? {} : { name }),
+  }
+}
+
+function expected(field: string, what: string): CllmError {
+  return new CllmError('invalid_request', `${field}: expected ${what}`, { details: { field } })
+}

@@ -1,0 +1,160 @@
+import { CllmError, type EngineClient, type Logger } from '@cllm/core'
+import { z } from 'zod'
+import { marksOf } from '../../../chat/format/marks-of.js'
+import { efforts, thinkingVariables } from '../../../chat/thinking-variables.js'
+import { fitConversation } from '../../../chat/fit-conversation.js'
+import { forcedCalls } from '../../../chat/forced-calls.js'
+import { prepareChat } from '../../../chat/prepare-chat.js'
+import { buildRequest } from '../../../request/build-request.js'
+import { onlyConstraint } from '../../../request/constraint.js'
+import { boolean, integer, object } from '../../../fields/fields.js'
+import { list } from '../../../fields/list.js'
+import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
+import { unsupported } from '../../../request/unsupported.js'
+import type { ChatRequest } from '../chat/chat-request.js'
+import { guidedConstraints } from '../guided-output.js'
+import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
+import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
+import {
+  allowedTools,
+  type ClientFunction,
+  customNames,
+  functionFields,
+  forcedTools,
+  mayBeSeveral,
+  passedOver,
+  strictNames,
+  toolChoiceSchema,
+  toTool,
+} from '../tools/openai-tools.js'
+import { customAsFunction, customSchema } from '../tools/custom-tools.js'
+import { inputSchema, toMessages } from './responses-input.js'
+
+const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')
+const functionSchema = z.object(functionFields)
+
+const { shape: shared } = z.object(sharedFields).omit({
+  n: true,
+  stream_options: true,
+  max_tokens: true,
+  n_predict: true,
+  grammar: true,
+  response_format: true,
+})
+
+/** The body of `POST /v1/responses`. */
+export const responsesSchema = z.object({
+  input: inputSchema.optional(),
+  ...shared,
+  instructions: z.string('a string').optional(),
+  max_output_tokens: maxTokensField.optional(),
+  text: z.looseObject({ format: object.optional() }, 'an object').optional(),
+  metadata: object.optional(),
+  store: boolean.optional(),
+  truncation: z.enum(['disabled', 'auto'], 'disabled or auto').optional(),
+  tools: list(toolSchema, 'an array of tools', { most: [1024, 'at most 1024 tools'] }).optional(),
+  tool_choice: toolChoiceSchema.optional(),
+  parallel_tool_calls: boolean.optional(),
+  background: boolean.optional(),
+  previous_response_id: z.unknown().optional(),
+  conversation: z.unknown().optional(),
+  prompt: z.unknown().optional(),
+  top_logprobs: integer(0, 20).optional(),
+  chat_template_kwargs: object.optional(),
+  reasoning: z
+    .looseObject({ effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish() }, 'an object')
+    .nullish(),
+})
+
+/** A checked body. */
+export type ResponsesFields = z.output<typeof responsesSchema>
+
+/** Makes the engine's request of a body. */
+export async function toResponsesRequest(
+  fields: ResponsesFields,
+  client: EngineClient,
+  defaults: ProtocolDefaults,
+  logger: Logger,
+): Promise<ChatRequest> {
+  refuse(fields)
+  const { offered, choice } = allowedTools(fields.tool_choice, functionsIn(fields, logger))
+  const tools = choice === 'none' ? [] : offered.map(toTool)
+  const chat = {
+    messages: toMessages(fields.instructions ?? '', fields.input ?? [], logger),
+    tools,
+    strict: strictNames(choice, offered),
+    template: {
+      variables: {
+        ...thinkingVariables(fields.reasoning?.effort),
+        ...fields.chat_template_kwargs,
+      },
+    },
+    mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
+  }
+  const fits = fields.truncation === 'auto' ? await fitConversation(client, chat) : chat
+  const prepared = await prepareChat(client, fits)
+  const { prompt, form, calls } = prepared
+  const required = forcedTools(choice, tools)
+  const several = mayBeSeveral(choice, fields.parallel_tool_calls)
+  const forced = required && (await forcedCalls(client, prepared, required, several))
+  const constraint = await onlyConstraint(client, [
+    textConstraint(fields.text?.format),
+    schemaConstraint(fields.json_schema),
+    ...guidedConstraints(fields),
+    forced && { field: 'tool_choice', constraint: forced.constraint },
+    calls && { field: 'tools', constraint: calls },
+  ])
+  const maxTokens = toMaxTokens(fields.max_output_tokens)
+  const marks = marksOf(form.format)
+  const settings = { ...(await sharedSettings(fields, client)), maxTokens, constraint, marks }
+  return {
+    request: buildRequest(prompt, settings, defaults),
+    // a constrained answer has no room for reasoning
+    form: constraint === calls ? form : (forced?.form ?? { ...form, thinks: false }),
+    customs: customNames(offered),
+    afterThinking: forced?.afterThinking,
+  }
+}
+
+/**
+ * The functions and free-form tools. What this server cannot call (searches, namespaces) is passed over,
+ * so that the model answers without it.
+ */
+function functionsIn({ tools = [] }: ResponsesFields, logger: Logger): readonly ClientFunction[] {
+  return tools.flatMap((tool, index) => {
+    if (tool.type !== 'function' && tool.type !== 'custom') {
+      passedOver(logger, index, tool.type)
+      return []
+    }
+    const read = tool.type === 'custom' ? readCustom(tool, logger) : functionSchema.safeParse(tool)
+    if (read.success) return [read.data]
+    const [issue] = read.error.issues
+    const field = ['tools', index, ...(issue?.path ?? [])].join('.')
+    const message = `${field}: expected ${issue?.message ?? 'a function'}`
+    throw new CllmError('invalid_request', message, { details: { field } })
+  })
+}
+
+function readCustom(tool: unknown, logger: Logger) {
+  const read = customSchema.safeParse(tool)
+  return read.success ? { ...read, data: customAsFunction(read.data, logger) } : read
+}
+
+/** The same formats as in a chat, with the schema in another place. */
+function textConstraint(format: Readonly<Record<string, unknown>> | undefined) {
+  const given = format?.['type'] === 'json_schema' ? { ...format, json_schema: format } : format
+  const found = formatConstraint(given)
+  return found && { ...found, field: 'text.format' }
+}
+
+const nothingStored = 'nothing is stored here; send the whole conversation as input'
+
+function refuse(fields: ResponsesFields): void {
+  for (const field of ['previous_response_id', 'conversation', 'prompt'] as const) {
+    if (fields[field] !== undefined) throw unsupported(field, nothingStored)
+  }
+  if (fields.background === true) throw unsupported('background', nothingStored)
+  if ((fields.top_logprobs ?? 0) > 0) {
+    throw unsupported('top_logprobs', 'use /v1/chat/completions for logprobs')
+  }
+}

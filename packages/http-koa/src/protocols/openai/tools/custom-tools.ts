@@ -1,0 +1,129 @@
+import type { Logger } from '@cllm/core'
+import { z } from 'zod'
+import { object } from '../../../fields/fields.js'
+import type { ClientFunction } from './openai-tools.js'
+
+/** What a free-form tool is, the same in chats and responses: its input is a text, not JSON. */
+const customFields = {
+  name: z.string('a name').regex(/^[\w.-]{1,64}$/, 'a name of up to 64 letters, digits, _ . -'),
+  description: z.string('a string').nullish(),
+  format: object.nullish(),
+}
+
+/** A free-form tool that a client offers. */
+export const customSchema = z.object(customFields, 'an object with a name')
+
+/**
+ * A free-form tool as the function that models know: with a text as its only argument. A grammar of its
+ * input is shown to the model, which is not held to it: the log says so.
+ */
+export function customAsFunction(
+  { name, description, format }: z.output<typeof customSchema>,
+  logger: Logger,
+): ClientFunction {
+  const { syntax, definition } = grammarOf(format ?? {})
+  if (definition !== '') {
+    logger.warn({ tool: name, syntax }, 'the grammar of a free-form tool is shown, not enforced')
+  }
+  const said = [
+    description ?? '',
+    definition === '' ? '' : `The input is text in this ${syntax} grammar:\n${definition}`,
+  ]
+  return {
+    name,
+    description: said.filter((text) => text !== '').join('\n\n'),
+    parameters: {
+      type: 'object',
+      properties: { input: { type: 'string', description: 'The input of the tool as plain text' } },
+      required: ['input'],
+      additionalProperties: false,
+    },
+    isCustom: true,
+  }
+}
+
+/** Chats have the grammar in a member of its own, responses beside the type. */
+function grammarOf(format: Readonly<Record<string, unknown>>) {
+  const { syntax, definition } = (format['grammar'] ?? format) as Readonly<Record<string, unknown>>
+  return {
+    syntax: typeof syntax === 'string' ? syntax.slice(0, 40) : '',
+    definition: typeof definition === 'string' ? definition : '',
+  }
+}
+
+/** The arguments with which such a function was called before. */
+export const customArguments = (input: unknown): { readonly input: unknown } => ({
+  input: input ?? '',
+})
+
+/** The input in the arguments of a call; what a model writes otherwise is the input as it is. */
+export function customInput(written: string): string {
+  try {
+    const value: unknown = JSON.parse(written)
+    const values = typeof value === 'object' && value !== null ? Object.values(value) : []
+    const [only] = values
+    const { input = only } = value as { input?: unknown }
+    if (typeof input === 'string' && ('input' in (value as object) || values.length === 1)) {
+      return input
+    }
+  } catch {
+    // what broke off shows as such
+  }
+  return written
+}
+
+const opening = /^\s*\{\s*"input"\s*:\s*"/
+const escapes: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' }
+
+/** Takes the input out of arguments that come in pieces. */
+export class CustomInput {
+  #written = ''
+  #at: number | undefined
+  #isOver = false
+
+  /** What is certain of the input with this piece. */
+  push(piece: string): string {
+    this.#written += piece
+    if (this.#isOver) return ''
+    if (this.#at === undefined) {
+      const found = opening.exec(this.#written)
+      if (found === null) return ''
+      this.#at = found[0].length
+    }
+    let text = ''
+    while (this.#at < this.#written.length && !this.#isOver) {
+      const { length, shown } = this.#character(this.#at)
+      if (length === 0) break
+      this.#at += length
+      text += shown
+    }
+    return text
+  }
+
+  /** What was not certain until the end. */
+  end(): string {
+    if (this.#at !== undefined || this.#written.length === 0) return ''
+    return customInput(this.#written)
+  }
+
+  /** All up to the next character that is special. */
+  #plain(at: number): { readonly length: number; readonly shown: string } {
+    const shown = /^[^"\\]+/.exec(this.#written.slice(at))![0]
+    return { length: shown.length, shown }
+  }
+
+  #character(at: number): { readonly length: number; readonly shown: string } {
+    const sign = this.#written[at]!
+    if (sign === '"') {
+      this.#isOver = true
+      return { length: 1, shown: '' }
+    }
+    if (sign !== '\\') return this.#plain(at)
+    const name = this.#written[at + 1]
+    if (name === undefined) return { length: 0, shown: '' }
+    if (name !== 'u') return { length: 2, shown: escapes[name] ?? name }
+    const digits = this.#written.slice(at + 2, at + 6)
+    if (digits.length < 4) return { length: 0, shown: '' }
+    return { length: 6, shown: String.fromCharCode(Number.parseInt(digits, 16)) }
+  }
+}

@@ -1,0 +1,162 @@
+import { CllmError, type Logger } from '@cllm/core'
+import { z } from 'zod'
+import type { ToolDefinition } from '../../../chat/tool-prompt.js'
+import { asSchema } from '../../../request/constraint.js'
+import { object } from '../../../fields/fields.js'
+import { list } from '../../../fields/list.js'
+import { customAsFunction, customSchema } from './custom-tools.js'
+
+/** What a function is, the same in chats and responses. */
+export const functionFields = {
+  name: z.string('a name').regex(/^[\w.-]{1,64}$/, 'a name of up to 64 letters, digits, _ . -'),
+  description: z.string('a string').nullish(),
+  parameters: object.nullish(),
+  strict: z.boolean('true or false').nullish(),
+}
+
+const functionSchema = z.object(functionFields, 'an object with a name')
+
+/** A function that a client offers. */
+export type ClientFunction = z.output<typeof functionSchema> & {
+  /** Whether it stands for a free-form tool. */
+  readonly isCustom?: boolean
+}
+
+/** The tools of a chat: functions and free-form tools. Others are passed over. */
+export const toolsSchema = list(
+  z.looseObject(
+    {
+      type: z.string('a type'),
+      function: functionSchema.optional(),
+      custom: customSchema.optional(),
+    },
+    'a tool of the type function',
+  ),
+  'an array of tools',
+  { most: [1024, 'at most 1024 tools'] },
+)
+
+/**
+ * The functions and free-form tools among the tools of a chat.
+ *
+ * @throws `invalid_request` for one without a name
+ */
+export function functionsOf(
+  tools: z.output<typeof toolsSchema>,
+  logger: Logger,
+): readonly ClientFunction[] {
+  return tools.flatMap((tool, index) => {
+    if (tool.type !== 'function' && tool.type !== 'custom') {
+      passedOver(logger, index, tool.type)
+      return []
+    }
+    if (tool.type === 'function' && tool.function !== undefined) return [tool.function]
+    if (tool.type === 'custom' && tool.custom !== undefined) {
+      return [customAsFunction(tool.custom, logger)]
+    }
+    const field = `tools.${index}.${tool.type}`
+    throw new CllmError('invalid_request', `${field}: expected an object with a name`, {
+      details: { field },
+    })
+  })
+}
+
+/** Says in the log that the model does not learn of a tool. */
+export const passedOver = (logger: Logger, tool: number, type: string): void =>
+  logger.warn(
+    { tool, type: type.slice(0, 40) },
+    'a tool that this server cannot call is passed over',
+  )
+
+/** The names of free-form tools: their calls have a text in place of arguments. */
+export const customNames = (tools: readonly ClientFunction[]): ReadonlySet<string> =>
+  new Set(tools.flatMap(({ name, isCustom }) => (isCustom === true ? [name] : [])))
+
+/** What `tool_choice` leaves of the functions that are offered: `allowed_tools` names some of them. */
+export function allowedTools<Tool extends ClientFunction>(
+  choice: ToolChoice | undefined,
+  offered: readonly Tool[],
+): { readonly offered: readonly Tool[]; readonly choice: ToolChoice | undefined } {
+  if (typeof choice !== 'object' || choice['type'] !== 'allowed_tools') return { offered, choice }
+  // chats have them in a member of their own
+  const inner = asSchema(choice['allowed_tools'])
+  const given = typeof inner === 'object' ? inner : choice
+  const tools: readonly unknown[] = Array.isArray(given['tools']) ? given['tools'] : []
+  const names = tools.map((tool) =>
+    nameOf((asSchema(tool) || {}) as Readonly<Record<string, unknown>>),
+  )
+  const mode = given['mode'] === 'required' ? 'required' : 'auto'
+  return { offered: offered.filter(({ name }) => names.includes(name)), choice: mode }
+}
+
+/** Which tools may or must be called. */
+export const toolChoiceSchema = z
+  .custom<ToolChoice>(
+    (value) =>
+      value === 'none' ||
+      value === 'auto' ||
+      value === 'required' ||
+      // Mistral's word for it
+      value === 'any' ||
+      (typeof value === 'object' && value !== null),
+    'none, auto, required or a tool',
+  )
+  .meta({ anyOf: [{ enum: ['none', 'auto', 'required', 'any'] }, { type: 'object' }] })
+
+/** `none`, `auto`, `required` (or `any`) or a tool. */
+export type ToolChoice = string | Readonly<Record<string, unknown>>
+
+/** A function as chat templates know it. */
+export const toTool = ({ name, description, parameters }: ClientFunction): ToolDefinition => ({
+  type: 'function',
+  function: {
+    name,
+    ...(typeof description === 'string' ? { description } : {}),
+    ...(parameters ? { parameters } : {}),
+  },
+})
+
+/** The names of strict tools, without forced ones: `tool_choice` constrains these already. */
+export const strictNames = (
+  choice: ToolChoice = 'auto',
+  tools: readonly ClientFunction[],
+): readonly string[] =>
+  choice === 'auto' ? tools.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : []
+
+/**
+ * The tools that `tool_choice` asks for: a call of one of them, and nothing else; undefined: a call may
+ * come or not.
+ *
+ * @throws `invalid_request` where there is no such tool
+ */
+export function forcedTools(
+  choice: ToolChoice | undefined,
+  tools: readonly ToolDefinition[],
+): readonly ToolDefinition[] | undefined {
+  const field = 'tool_choice'
+  if (choice === undefined || choice === 'none' || choice === 'auto') return undefined
+  const chosen =
+    typeof choice === 'string'
+      ? tools
+      : tools.filter((tool) => tool.function.name === nameOf(choice))
+  if (chosen.length === 0) {
+    const message = `${field}: expected none, auto, required or one of the tools`
+    throw new CllmError('invalid_request', message, { details: { field } })
+  }
+  return chosen
+}
+
+/**
+ * Whether forced calls may be several: as the client says, and never of a named tool; undefined: it says
+ * nothing.
+ */
+export const mayBeSeveral = (
+  choice: ToolChoice | undefined,
+  isParallel: boolean | undefined,
+): boolean | undefined => (typeof choice === 'string' ? isParallel : false)
+
+/** Chats name a tool inside `function` or `custom`, responses beside `type`. */
+function nameOf(choice: Readonly<Record<string, unknown>>): unknown {
+  const inner = asSchema(choice['function'] ?? choice['custom'])
+  return typeof inner === 'object' ? inner['name'] : choice['name']
+}

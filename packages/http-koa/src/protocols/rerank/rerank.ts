@@ -1,0 +1,126 @@
+import { CllmError, requestId } from '@cllm/core'
+import { z } from 'zod'
+import { openModel } from '../../engines/open-model.js'
+import { boolean, integer, largest, name, text } from '../../fields/fields.js'
+import { readFields } from '../../fields/read-fields.js'
+import type { OpenAiContext } from '../openai/openai-context.js'
+import type { KoaContext } from '../../routes/koa-context.js'
+import { abortOnClose } from '../../stream/abort-on-close.js'
+import { scorePairs } from './score-pairs.js'
+
+/** Documents of one body. */
+const most = 2048
+
+/** Texts, or objects with a text as Cohere and Jina take them. */
+const documentsField = z
+  .custom<readonly (string | { readonly text: string })[]>(
+    (value) =>
+      Array.isArray(value) && value.length > 0 && value.length <= most && value.every(isDocument),
+    `an array of 1 to ${most} texts`,
+  )
+  .meta({ type: 'array', items: { type: 'string' } })
+
+function isDocument(value: unknown): boolean {
+  if (typeof value === 'string') return true
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    typeof (value as { text?: unknown }).text === 'string'
+  )
+}
+
+const textOf = (document: string | { readonly text: string }): string =>
+  typeof document === 'string' ? document : document.text
+
+/** The body of `POST /v1/rerank`: Jina's and Cohere's `documents`, or TEI's `texts`. */
+export const rerankSchema = z.object({
+  model: name.optional(),
+  query: text,
+  documents: documentsField.optional(),
+  texts: documentsField.optional(),
+  top_n: integer(1, largest).optional(),
+  return_documents: boolean.optional(),
+  return_text: boolean.optional(),
+})
+
+/** `POST /v1/rerank`: the documents by how well they fit the query, the best first. */
+export async function rerank(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const fields = await readFields(ctx, rerankSchema, openAi.unknownFields)
+  const documents = (fields.documents ?? fields.texts)?.map(textOf)
+  if (documents === undefined) {
+    throw new CllmError('invalid_request', 'Missing required field: documents', {
+      details: { field: 'documents' },
+    })
+  }
+  const { model, client } = openModel(openAi.directory, fields.model)
+  const pairs = documents.map((document) => [fields.query, document] as const)
+  const scored = await scorePairs(client, pairs, abortOnClose(ctx))
+  const ranked = scored
+    .map(({ score }, index) => ({ index, score }))
+    .toSorted((a, b) => b.score - a.score)
+    .slice(0, fields.top_n)
+  if (fields.texts !== undefined) {
+    ctx.body = ranked.map(({ index, score }) => ({
+      index,
+      score,
+      ...(fields.return_text === true && { text: documents[index] }),
+    }))
+    return
+  }
+  ctx.body = {
+    id: `rerank-${requestId(ctx.state.transport.random)}`,
+    model,
+    object: 'list',
+    usage: usageOf(scored),
+    results: ranked.map(({ index, score }) => ({
+      index,
+      relevance_score: score,
+      ...(fields.return_documents === true && { document: { text: documents[index] } }),
+    })),
+  }
+}
+
+const oneOrMany = z
+  .custom<string | readonly string[]>(
+    (value) =>
+      typeof value === 'string' ||
+      (Array.isArray(value) &&
+        value.length > 0 &&
+        value.length <= most &&
+        value.every((one) => typeof one === 'string')),
+    `a string or up to ${most} strings`,
+  )
+  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] })
+
+/** The body of `POST /v1/score`, as vLLM takes it. */
+export const scoreSchema = z.object({
+  model: name.optional(),
+  text_1: oneOrMany,
+  text_2: oneOrMany,
+})
+
+/** `POST /v1/score`: how well texts fit, one with many or in pairs. */
+export async function score(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
+  const fields = await readFields(ctx, scoreSchema, openAi.unknownFields)
+  const { model, client } = openModel(openAi.directory, fields.model)
+  const [first, second] = [fields.text_1, fields.text_2].map((given) =>
+    typeof given === 'string' ? [given] : given,
+  ) as [readonly string[], readonly string[]]
+  if (first.length !== second.length && first.length !== 1) {
+    const message = 'text_1: expected one text, or as many as in text_2'
+    throw new CllmError('invalid_request', message, { details: { field: 'text_1' } })
+  }
+  const pairs = second.map((other, index) => [first[index] ?? first[0]!, other] as const)
+  const scored = await scorePairs(client, pairs, abortOnClose(ctx))
+  ctx.body = {
+    object: 'list',
+    model,
+    data: scored.map((one, index) => ({ index, object: 'score', score: one.score })),
+    usage: usageOf(scored),
+  }
+}
+
+function usageOf(scored: readonly { readonly tokens: number }[]) {
+  const tokens = scored.reduce((sum, one) => sum + one.tokens, 0)
+  return { prompt_tokens: tokens, total_tokens: tokens }
+}

@@ -1,0 +1,111 @@
+import { CllmError, type EngineDirectory, type TransportContext } from '@cllm/core'
+import { z } from 'zod'
+import { observeEngines } from '../../engines/observe-engines.js'
+import { readQuery } from '../../fields/read-query.js'
+import { defineProtocol } from '../../routes/define-protocol.js'
+import type { HandledRoute } from '../../routes/api-route.js'
+import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
+import { mountRoutes } from '../../routes/mount-routes.js'
+import { UsageJournal } from './usage-journal.js'
+import { dayOf, UsageLedger } from './usage-ledger.js'
+import { type UsageGroup, usageCounts, UsageSums } from './usage-sum.js'
+
+const day = z.string().regex(/^\d{4}-\d\d-\d\d$/, 'expected a day such as 2026-11-22')
+
+const querySchema = z.object({
+  from: day.optional().describe('The first day (UTC); default: the first of this month.'),
+  to: day.optional().describe('The last day; default: today.'),
+  by: z
+    .string()
+    .default('day,key,model')
+    .describe('What sums are told apart by: day, key, tenant, model.'),
+  format: z.enum(['json', 'csv']).default('json'),
+})
+
+interface UsageContext {
+  readonly journal: UsageJournal
+}
+
+const groups: readonly UsageGroup[] = ['day', 'key', 'tenant', 'model']
+
+const routes: readonly HandledRoute<UsageContext>[] = [
+  {
+    method: 'get',
+    path: '/admin/usage',
+    summary: 'Requests and tokens by day, key, tenant and model',
+    query: querySchema,
+    answers: ['application/json', 'text/csv'],
+    handle: show,
+  },
+]
+
+function show(ctx: KoaContext, { journal }: UsageContext): void {
+  const query = readQuery(ctx, querySchema)
+  const today = dayOf(ctx.state.transport.clock.now())
+  const { from = `${today.slice(0, 7)}-01`, to = today } = query
+  const by = query.by.split(',').map(groupOf)
+  const sums = new UsageSums(by)
+  for (const sum of journal.days(from, to)) sums.add(sum)
+  const names = [...by, ...usageCounts]
+  const rows = sums.all().map((sum) => names.map((name) => sum[name]))
+  if (query.format === 'csv') {
+    ctx.type = 'text/csv'
+    ctx.body = [names.map(snake), ...rows].map((row) => `${row.map(cell).join(',')}\n`).join('')
+    return
+  }
+  const usage = rows.map((row) =>
+    Object.fromEntries(names.map((name, index) => [snake(name), row[index]])),
+  )
+  ctx.body = { from, to, usage }
+}
+
+function groupOf(name: string): UsageGroup {
+  const group = groups.find((known) => known === name.trim())
+  if (group !== undefined) return group
+  const message = `by: expected ${groups.join(', ')}, got ${name.slice(0, 64)}`
+  throw new CllmError('invalid_request', message, { details: { field: 'by' } })
+}
+
+const snake = (name: string): string =>
+  name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
+/** A cell of CSV. What a spreadsheet would take for a formula is made a text. */
+function cell(value: string | number | null): string {
+  const text = value === null ? '' : String(value)
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
+}
+
+/**
+ * Notes requests and tokens by day, key, tenant and model in a folder, and shows them to admins at
+ * `GET /admin/usage`. Holds keys to their `tokensPerMonth`.
+ */
+export function usageProtocol({ folder }: { readonly folder: string }): KoaProtocol {
+  const journal = new UsageJournal(folder)
+  return {
+    name: 'usage',
+    routes,
+    around: (directory: EngineDirectory, { clock, logger }: TransportContext) =>
+      observeEngines(directory, new UsageLedger(journal, clock, logger), clock),
+    mount(router: KoaRouter) {
+      mountRoutes(router, routes, { journal })
+    },
+  }
+}
+
+const optionsSchema = z.strictObject({
+  folder: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Where usage is kept; without one it is not noted.'),
+})
+
+/** {@link usageProtocol} by its name. */
+export const usage = defineProtocol({
+  name: 'usage',
+  doc: 'Notes what each key uses, where a folder for it is set, and shows it at `/admin/usage`.',
+  options: optionsSchema,
+  create: ({ folder }) =>
+    folder === undefined ? { name: 'usage', mount() {} } : usageProtocol({ folder }),
+})

@@ -1,0 +1,119 @@
+import { CllmError, type EngineDirectory } from '@cllm/core'
+import { defineProtocol } from '../../routes/define-protocol.js'
+import type { HandledRoute } from '../../routes/api-route.js'
+import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
+import { mountRoutes } from '../../routes/mount-routes.js'
+import { type PageFile, readPageFiles } from './page-files.js'
+
+/** Settings of {@link webProtocol}. */
+export interface WebProtocolOptions {
+  /** The folder with the built page, `pageFolder` of `@cllm/web`; default: no page is served. */
+  readonly page?: URL
+}
+
+interface WebContext {
+  /** Reads the files once, when the first one is asked for. */
+  readonly files: () => Promise<ReadonlyMap<string, PageFile>>
+}
+
+const policyOf = (scripts: string, connections: string): string =>
+  [
+    "default-src 'none'",
+    `script-src ${scripts}`,
+    `connect-src ${connections}`,
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self'",
+    "worker-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ')
+
+/** What a model says is shown in the page: nothing but the page's own files is loaded or run. */
+const pagePolicy = policyOf("'self'", "'self'")
+
+/** The lab's worker runs orders that are typed in, too. It has no page, and this leaves it no network. */
+const workerPolicy = policyOf("'self' 'unsafe-eval'", "'none'")
+
+const routes: readonly HandledRoute<WebContext>[] = [
+  {
+    method: 'get',
+    path: '/ui',
+    summary: 'The web page: chat, scheduler, lab, models, keys',
+    answers: ['text/html'],
+    async handle(ctx, web) {
+      // The page's files are beside it only below a path that ends so.
+      if (!ctx.path.endsWith('/')) ctx.redirect('ui/')
+      else await send(ctx, web, 'index.html')
+    },
+  },
+  {
+    method: 'get',
+    path: '/ui/*file',
+    summary: 'The files of the web page',
+    answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
+    handle: async (ctx, web) => await send(ctx, web, ctx.params['file'] ?? ''),
+  },
+]
+
+async function send(ctx: KoaContext, { files }: WebContext, name: string): Promise<void> {
+  const file = (await files()).get(name)
+  if (file === undefined) throw new CllmError('not_found', `The web page has no file ${name}`)
+  ctx.type = file.type
+  ctx.set({
+    'Content-Security-Policy': name.startsWith('assets/lab-worker-') ? workerPolicy : pagePolicy,
+    'Cache-Control': file.isHashed ? 'public, max-age=31536000, immutable' : 'no-cache',
+    ETag: file.etag,
+    Vary: 'Accept-Encoding',
+  })
+  ctx.status = 200
+  if (ctx.fresh) {
+    ctx.status = 304
+    return
+  }
+  if (file.gzip !== undefined && ctx.acceptsEncodings('gzip', 'identity') === 'gzip') {
+    ctx.set('Content-Encoding', 'gzip')
+    ctx.body = file.gzip
+  } else ctx.body = file.plain
+}
+
+/** Reads the files of the page when they are first asked for. */
+function lazily(folder: URL): WebContext['files'] {
+  let reading: Promise<ReadonlyMap<string, PageFile>> | undefined
+  return async () => {
+    reading ??= readPageFiles(folder).catch((cause: unknown) => {
+      reading = undefined
+      const message = 'The web page is not there: `pnpm build` makes it'
+      throw new CllmError('not_found', message, { cause })
+    })
+    return await reading
+  }
+}
+
+/**
+ * The web page at `/ui`, and at `/` for browsers. Its files need no key: the page asks for one and
+ * sends it with what it asks the other protocols.
+ */
+export function webProtocol({ page }: WebProtocolOptions = {}): KoaProtocol {
+  if (page === undefined) return { name: 'web', mount() {} }
+  return {
+    name: 'web',
+    routes,
+    mount(router: KoaRouter, _directory: EngineDirectory) {
+      router.get('/', async (ctx, next) => {
+        ctx.vary('Accept')
+        if (ctx.accepts('json', 'html') !== 'html') return await next()
+        ctx.redirect('ui/')
+      })
+      mountRoutes(router, routes, { files: lazily(page) })
+    },
+  }
+}
+
+/** {@link webProtocol} by its name. */
+export const web = defineProtocol({
+  name: 'web',
+  doc: 'The web page under `/ui`, and at `/` for browsers: chat, live view, lab, models, keys.',
+  create: (_options, { page }) => webProtocol(page === undefined ? {} : { page }),
+})

@@ -1,0 +1,422 @@
+import { readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import {
+  createEngine,
+  type GenerateEvent,
+  type GenerateRequest,
+  LocalEngineClient,
+  PluginRegistry,
+  SimulatedClock,
+  systemRandom,
+} from '@cllm/core'
+import { drive, FakeBackend, firstComeFirstServed } from '@cllm/core/testing'
+import {
+  type ApiKey,
+  type BatchObject,
+  batchesProtocol,
+  type CreateLimitCounter,
+  hashKey,
+  keyRing,
+  openAiProtocol,
+  usageProtocol,
+} from '@cllm/http-koa'
+import t, { type Test } from 'tap'
+import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
+import { SlackGate } from '../../../src/protocols/batches/lines/slack-gate.js'
+import { yieldingEngines } from '../../../src/protocols/batches/lines/yielding-engines.js'
+import { observeEngines } from '../../../src/engines/observe-engines.js'
+import { testEach } from '../../each-client.js'
+import { serve, type ServeOptions, until } from '../../serve.js'
+
+const body = (index: number) => ({
+  model: 'fake',
+  messages: [{ role: 'user', content: `Number ${index}` }],
+  max_tokens: 5,
+  seed: index,
+})
+const endpoint = '/v1/chat/completions'
+const lineOf = (index: number, more: object = {}) =>
+  JSON.stringify({
+    custom_id: `line-${index}`,
+    method: 'POST',
+    url: endpoint,
+    body: { ...body(index), ...more },
+  })
+const linesOf = (count: number) =>
+  Array.from({ length: count }, (_, index) => lineOf(index)).join('\n')
+
+interface Line {
+  custom_id: string
+  response: { status_code: number; body: { choices: object[]; error?: { message: string } } }
+}
+
+/** What the tests read of batches, files and lists. */
+interface Shown {
+  id: string
+  status: string
+  output_file_id: string
+  error_file_id: string
+  request_counts: { completed: number }
+  errors: { data: object[] }
+  data: object[]
+}
+
+async function batching(t: Test, folder: string, more: ServeOptions = {}) {
+  const served = await serve({
+    protocols: [batchesProtocol({ folder, concurrency: 3 }), openAiProtocol()],
+    ...more,
+  })
+  t.teardown(served.close)
+  const own = (headers: Record<string, string> = {}) => ({
+    async upload(content: string, purpose = 'batch') {
+      const form = new FormData()
+      form.set('purpose', purpose)
+      form.set('file', new Blob([content]), 'lines.jsonl')
+      return await fetch(`${served.url}/v1/files`, { method: 'POST', body: form, headers })
+    },
+    async create(file: string) {
+      const fields = { input_file_id: file, endpoint, completion_window: '24h' }
+      const init = { headers: { 'Content-Type': 'application/json', ...headers } }
+      return (await (await served.post('/v1/batches', fields, init)).json()) as { id: string }
+    },
+    async get(path: string) {
+      const response = await served.get(path, { headers })
+      return { status: response.status, body: (await response.json()) as Shown }
+    },
+    async ended(id: string) {
+      for (;;) {
+        const { body: batch } = await this.get(`/v1/batches/${id}`)
+        if (/completed|failed|cancelled|expired/.test(batch.status)) return batch
+      }
+    },
+    async content(file: string) {
+      const text = await (await served.get(`/v1/files/${file}/content`, { headers })).text()
+      return text
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as Line)
+    },
+  })
+  return { ...served, own }
+}
+
+testEach('a batch answers each line as a request would be', async (t) => {
+  const folder = join(t.testdir({}), 'batches')
+  const { own, post, url } = await batching(t, folder)
+  const mine = own()
+  const uploaded = (await (
+    await mine.upload(`${linesOf(20)}\n${lineOf(20, { max_tokens: 'x' })}`)
+  ).json()) as {
+    id: string
+  }
+  t.match(uploaded, { object: 'file', purpose: 'batch', filename: 'lines.jsonl' })
+  const batch = await mine.create(uploaded.id)
+  t.match(batch, { object: 'batch', status: 'validating', endpoint })
+  const done = await mine.ended(batch.id)
+  t.match(done, {
+    status: 'completed',
+    request_counts: { total: 21, completed: 20, failed: 1 },
+  })
+  const answers = await mine.content(done.output_file_id)
+  t.same(
+    answers.map(({ custom_id }) => custom_id).sort(),
+    Array.from({ length: 20 }, (_, index) => `line-${index}`).sort(),
+    'each line once',
+  )
+  for (const { custom_id, response } of answers.slice(0, 5)) {
+    const direct = await (await post(endpoint, body(Number(custom_id.slice(5))))).json()
+    t.equal(response.status_code, 200)
+    t.same(response.body.choices, (direct as Line['response']['body']).choices)
+  }
+  const [failed] = await mine.content(done.error_file_id)
+  t.match(failed, { custom_id: 'line-20', response: { status_code: 400 } })
+  t.match(failed?.response.body.error?.message, /max_tokens/)
+  t.match((await mine.get('/v1/batches')).body, { data: [{ id: batch.id }], has_more: false })
+  t.match((await mine.get('/v1/files?purpose=batch_output')).body.data, { length: 2 })
+  t.match((await mine.get(`/v1/batches?after=${batch.id}`)).body, { data: [], has_more: false })
+  t.equal((await mine.get('/v1/files?after=file-of-before')).status, 400)
+  const { mode } = await stat(join(folder, 'files', `${uploaded.id}.jsonl`))
+  t.equal(mode & 0o777, 0o600)
+  const removed = await fetch(`${url}/v1/files/${uploaded.id}`, { method: 'DELETE' })
+  t.match(await removed.json(), { deleted: true })
+  t.equal((await mine.get(`/v1/files/${uploaded.id}`)).status, 404)
+})
+
+t.test('what is wrong with a file or a batch is said', async (t) => {
+  const { own, post, get } = await batching(t, join(t.testdir({}), 'batches'))
+  const mine = own()
+  t.match(await (await mine.upload(linesOf(1), 'fine-tune')).json(), {
+    error: { param: 'purpose', message: /fine-tune/ },
+  })
+  t.match(await (await post('/v1/files', {})).json(), { error: { message: /multipart/ } })
+  t.match(await (await post('/v1/batches', { input_file_id: 'file-x', endpoint })).json(), {
+    error: { message: /no file "file-x"/ },
+  })
+  t.equal((await get('/v1/files/..%2F..%2Fetc')).status, 404)
+  const lines = [lineOf(1), '{', lineOf(1), lineOf(2, { stream: true }), '{"custom_id":"a"}']
+  const { id } = (await (await mine.upload(lines.join('\n'))).json()) as { id: string }
+  const failed = await mine.ended((await mine.create(id)).id)
+  t.equal(failed.status, 'failed')
+  t.match(failed.errors.data, [
+    { line: 2, message: /JSON/ },
+    { line: 3, message: /earlier line/ },
+    { line: 4, message: /stream/ },
+    { line: 5, message: /method/ },
+  ])
+})
+
+t.test('a batch goes on where a crash has left it', async (t) => {
+  const folder = join(t.testdir({}), 'batches')
+  const first = await batching(t, folder)
+  const mine = first.own()
+  const { id: file } = (await (await mine.upload(linesOf(8))).json()) as { id: string }
+  const { id } = await mine.create(file)
+  const done = await mine.ended(id)
+  await first.close()
+  // As if it had ended within the fourth line.
+  const output = join(folder, 'files', `${done.output_file_id}.jsonl`)
+  const whole = (await readFile(output, 'utf8')).split('\n')
+  await writeFile(output, `${whole.slice(0, 3).join('\n')}\n${whole[3]?.slice(0, 40)}`)
+  const head = join(folder, 'batches', `${id}.json`)
+  const kept = JSON.parse(await readFile(head, 'utf8')) as { object: object }
+  await writeFile(
+    head,
+    JSON.stringify({ ...kept, object: { ...kept.object, status: 'in_progress' } }),
+  )
+
+  const second = (await batching(t, folder)).own()
+  const again = await second.ended(id)
+  t.match(again, { status: 'completed', request_counts: { total: 8, completed: 8, failed: 0 } })
+  const answers = await second.content(again.output_file_id)
+  t.equal(new Set(answers.map(({ custom_id }) => custom_id)).size, 8)
+  t.equal(answers.length, 8, 'each line once')
+  t.same(
+    answers.slice(0, 3).map((line) => JSON.stringify(line)),
+    whole.slice(0, 3),
+  )
+})
+
+t.test("a batch is its tenant's, and can be cancelled", async (t) => {
+  const key = (name: string) => ({
+    name,
+    tenant: name,
+    role: 'user' as const,
+    hash: hashKey(`secret-of-${name}`),
+  })
+  const keys = keyRing(() => [key('ann'), key('bob')])
+  const { own, url } = await batching(t, join(t.testdir({}), 'batches'), {
+    transport: { security: { keys } },
+  })
+  const as = (name: string) => ({ Authorization: `Bearer secret-of-${name}` })
+  const [ann, bob] = [own(as('ann')), own(as('bob'))]
+  const { id: file } = (await (await ann.upload(linesOf(300))).json()) as { id: string }
+  const { id } = await ann.create(file)
+  t.equal((await bob.get(`/v1/batches/${id}`)).status, 404)
+  t.equal((await bob.get(`/v1/files/${file}`)).status, 404)
+  t.same((await bob.get('/v1/batches')).body.data, [])
+  const cancel = async () =>
+    await fetch(`${url}/v1/batches/${id}/cancel`, { method: 'POST', headers: as('ann') })
+  t.match(await (await cancel()).json(), { status: 'cancelling' })
+  const ended = await ann.ended(id)
+  t.equal(ended.status, 'cancelled')
+  t.ok(ended.request_counts.completed < 300)
+  t.equal((await cancel()).status, 400)
+})
+
+t.test('lines count towards the limits of their key, which may change', async (t) => {
+  const key = (name: string, limits: Partial<ApiKey>): ApiKey => ({
+    name,
+    tenant: name,
+    role: 'user',
+    hash: hashKey(`secret-of-${name}`),
+    ...limits,
+  })
+  // uploading and asking for the batch are two requests
+  let valid = [
+    key('ann', { requestsPerMinute: 4 }),
+    key('bob', { tokensPerMonth: 1 }),
+    key('eve', {}),
+  ]
+  let refused = 0
+  const counters: Map<string, number>[] = []
+  const limitCounters: CreateLimitCounter = () => {
+    const used = new Map<string, number>()
+    counters.push(used)
+    const of = (hash: string) => ({ consumedPoints: used.get(hash) ?? 0, msBeforeNext: 60_000 })
+    return {
+      get: async (hash) => of(hash),
+      async penalty(hash, points) {
+        used.set(hash, of(hash).consumedPoints + points)
+        if (of(hash).consumedPoints > 4) refused++
+        return of(hash)
+      },
+    }
+  }
+  const folder = t.testdir({})
+  const served = await batching(t, join(folder, 'batches'), {
+    protocols: [
+      batchesProtocol({ folder: join(folder, 'batches'), concurrency: 3 }),
+      openAiProtocol(),
+      usageProtocol({ folder: join(folder, 'usage') }),
+    ],
+    transport: { security: { keys: keyRing(() => valid), limitCounters } },
+  })
+  const { own, clock } = served
+  const as = (name: string) => own({ Authorization: `Bearer secret-of-${name}` })
+  const begin = async (name: string, lines: number) => {
+    const { id } = (await (await as(name).upload(linesOf(lines))).json()) as { id: string }
+    return (await as(name).create(id)).id
+  }
+  const statusOf = async (name: string, id: string) =>
+    (await as(name).get(`/v1/batches/${id}`)).body
+  const ann = await begin('ann', 5)
+  await until(async () => refused >= 3 || (await statusOf('ann', ann)).status === 'completed')
+  t.match(await statusOf('ann', ann), { status: 'in_progress', request_counts: { completed: 2 } })
+  const other = await begin('eve', 3)
+  t.match(await as('eve').ended(other), { status: 'completed' }, 'others do not wait for it')
+
+  const bob = await begin('bob', 8)
+  await until(async () => (await statusOf('bob', bob)).request_counts.completed > 0)
+  clock.advance(30_000)
+
+  for (const used of counters) used.clear()
+  refused = 0
+  clock.advance(30_000)
+  await until(async () => (await statusOf('ann', ann)).status === 'completed')
+  t.match(await statusOf('ann', ann), { request_counts: { completed: 5, failed: 0 } })
+
+  // an admin sees what becomes of it
+  valid = [valid[0]!, key('root', { role: 'admin' })]
+  await until(async () => {
+    clock.advance(60_000)
+    return (await statusOf('root', bob)).status === 'cancelled'
+  })
+  const ended = await statusOf('root', bob)
+  t.ok(ended.request_counts.completed <= 3, 'those that began before tokens were used')
+  t.match(ended, {
+    errors: { data: [{ code: 'unauthenticated', message: /valid no longer/ }] },
+  })
+})
+
+t.test('no change of a batch is lost', async (t) => {
+  const folder = new BatchFolder(t.testdir({}))
+  const id = `batch_${'0'.repeat(32)}`
+  await folder.put('batches', { object: { id, metadata: {} } as BatchObject })
+  const names = Array.from({ length: 20 }, (_, index) => `change-${index}`)
+  await Promise.all(
+    names.map((name) =>
+      folder.update(id, ({ metadata }) => ({ metadata: { ...metadata, [name]: '' } })),
+    ),
+  )
+  const kept = await folder.get('batches', id)
+  t.same(Object.keys(kept?.object.metadata ?? {}), names)
+  await t.rejects(
+    folder.update(id, () => {
+      throw new Error('no')
+    }),
+    /no/,
+  )
+  t.match(
+    await folder.update(id, () => undefined),
+    { object: { id } },
+    'an error is not the last word',
+  )
+  t.equal(await folder.update('batch_x', () => ({})), undefined)
+})
+
+t.test('where clients never stop, a batch gets its share of the time', async (t) => {
+  const clock = new SimulatedClock(1000)
+  const pass = async (ms: number) =>
+    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+  const gate = new SlackGate({ clock, share: 0.1 })
+  const token = { type: 'token' } as GenerateEvent
+  const first = gate.onSubmit()
+  t.notOk(gate.isOpen)
+  await pass(950)
+  t.notOk(gate.isOpen, 'the window is due, and a client waits for its first token')
+  first.onEvent(token, clock.now())
+  t.ok(gate.isOpen)
+  await pass(40)
+  const closed: number[] = []
+  gate.onClosed(() => closed.push(clock.now()))
+  const second = gate.onSubmit()
+  t.notOk(gate.isOpen, 'a new client closes it')
+  t.equal(closed.length, 1)
+  await pass(10)
+  second.onEvent(token, clock.now())
+  await pass(50)
+  t.ok(gate.isOpen, 'then it goes on')
+  await pass(20)
+  t.notOk(gate.isOpen, 'for what was left')
+
+  let open = 0
+  for (let at = 0; at < 20_000; at += 10) {
+    await pass(10)
+    if (gate.isOpen) open += 10
+  }
+  t.ok(open > 1500 && open < 2500, `${open} of 20,000 ms`)
+
+  const late = gate.onSubmit()
+  let isForced = false
+  for (let at = 0; at < 3000 && !isForced; at += 10) {
+    await pass(10)
+    isForced = gate.isOpen
+  }
+  t.ok(isForced, 'a client that never gets its first token does not close it for ever')
+  for (const watch of [late, second]) watch.onEnd(clock.now())
+  await pass(200)
+  t.notOk(gate.isOpen)
+  first.onEnd(clock.now())
+  t.ok(gate.isOpen, 'nobody waits')
+
+  const never = new SlackGate({ clock, share: 0 })
+  never.onSubmit().onEvent(token, clock.now())
+  await pass(50_000)
+  t.notOk(never.isOpen)
+})
+
+t.test('a batch leaves the engine when a client comes, and goes on the same', async (t) => {
+  const clock = new SimulatedClock(1000)
+  const backend = new FakeBackend({ clock, stepMs: () => 10, slots: 4 })
+  const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
+  const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+  const gate = new SlackGate()
+  const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
+  const watched = observeEngines(directory, gate, clock)
+  const lane = yieldingEngines(watched, gate, { clock, random: systemRandom }).open()
+  const request: GenerateRequest = {
+    prompt: { tokens: [5, 6, 7] },
+    maxTokens: 60,
+    sampling: { temperature: 1, seed: 3, ignoreEos: true },
+  }
+  const collect = async (events: AsyncIterable<GenerateEvent>) => {
+    const heard: GenerateEvent[] = []
+    for await (const event of events) heard.push(event)
+    return heard
+  }
+  const shown = (heard: readonly GenerateEvent[]) =>
+    heard.map((event) =>
+      event.type === 'end'
+        ? [event.reason, event.usage.generatedTokens]
+        : event.type === 'token'
+          ? event.token
+          : 0,
+    )
+  const alone = await drive(clock, collect(client.submit(request)))
+  const batch = collect(lane.submit(request))
+  const besides: number[] = []
+  const other = { prompt: { tokens: [9, 9] }, maxTokens: 4, sampling: { ignoreEos: true } }
+  const visit = async () => {
+    for await (const event of watched.open().submit(other)) {
+      if (event.type === 'token') besides.push(engine.statistics().running)
+    }
+  }
+  for (const wait of [55, 130, 40]) {
+    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + wait, resolve)))
+    await drive(clock, visit())
+  }
+  const resumed = await drive(clock, batch)
+  t.same(shown(resumed), shown(alone), 'the same tokens, one start and one end')
+  t.equal(besides.length, 12)
+  t.ok(Math.max(...besides) <= 1, 'nothing ran beside the others')
+})

@@ -1,0 +1,246 @@
+import { readFile } from 'node:fs/promises'
+import { PluginRegistry } from '@cllm/core'
+import { metricsProtocol, metricTable, nativeProtocol, openAiProtocol } from '@cllm/http-koa'
+import t from 'tap'
+import { testEach } from '../../each-client.js'
+import { rawPost, rawRequest, runAll, serve, type Served, until } from '../../serve.js'
+
+type Samples = ReadonlyMap<string, number>
+
+async function scrape(server: Served): Promise<Samples> {
+  const response = await server.get('/metrics')
+  t.equal(response.status, 200)
+  t.match(response.headers.get('content-type'), /^text\/plain; version=0\.0\.4/)
+  const lines = (await response.text()).split('\n').filter((line) => /^[a-z]/.test(line))
+  return new Map(
+    lines.map((line) => {
+      const at = line.lastIndexOf(' ')
+      return [line.slice(0, at), Number(line.slice(at + 1))] as const
+    }),
+  )
+}
+
+/** The sum over all series of a name, those with this text in their labels. */
+const total = (samples: Samples, name: string, labels = ''): number =>
+  [...samples]
+    .filter(([series]) => series.split('{')[0] === name && series.includes(labels))
+    .reduce((sum, [, value]) => sum + value, 0)
+
+const protocols = () => [metricsProtocol(), nativeProtocol(), openAiProtocol()]
+
+testEach('the usage in answers adds up to the counters', async (t) => {
+  const server = await serve({ protocols: protocols() })
+  t.teardown(server.close)
+  const usages: { prompt: number; cached: number; generated: number }[] = []
+  const ask = async (prompt: string, max: number) => {
+    const answer = await server.post('/generate', {
+      prompt,
+      max_tokens: max,
+      timings: true,
+      ignore_eos: true,
+    })
+    const { data } = (await answer.json()) as { data: Record<string, number> }
+    usages.push({
+      prompt: data['prompt_tokens']!,
+      cached: data['cached_tokens']!,
+      generated: data['generated_tokens']!,
+    })
+  }
+  const story = 'Once upon a time there was a metric that told the truth. '
+  await Promise.all([ask(story, 5), ask('Another day', 7), ask('A third one', 1)])
+  await ask(`${story}And then?`, 3)
+  const chat = { messages: [{ role: 'user', content: 'Hi' }], max_tokens: 4, stream: true }
+  const streamed = { ...chat, ignore_eos: true, stream_options: { include_usage: true } }
+  const stream = await (await server.post('/v1/chat/completions', streamed)).text()
+  const usage = JSON.parse(/"usage":(\{.*?\}\})/.exec(stream)?.[1] ?? '') as {
+    prompt_tokens: number
+    completion_tokens: number
+    prompt_tokens_details: { cached_tokens: number }
+  }
+  usages.push({
+    prompt: usage.prompt_tokens,
+    cached: usage.prompt_tokens_details.cached_tokens,
+    generated: usage.completion_tokens,
+  })
+
+  const samples = await scrape(server)
+  const sum = (key: 'prompt' | 'cached' | 'generated') =>
+    usages.reduce((all, usage) => all + usage[key], 0)
+  t.ok(sum('cached') > 0, 'a prefix was used again')
+  t.equal(total(samples, 'cllm_prompt_tokens_total'), sum('prompt'))
+  t.equal(total(samples, 'cllm_prompt_tokens_cached_total'), sum('cached'))
+  t.equal(total(samples, 'cllm_prefix_cache_hits_total'), sum('cached'))
+  t.equal(total(samples, 'cllm_generation_tokens_total'), sum('generated'))
+  t.equal(total(samples, 'cllm_request_prompt_tokens_sum'), sum('prompt'))
+  t.equal(total(samples, 'cllm_request_generation_tokens_sum'), sum('generated'))
+  t.equal(
+    total(samples, 'cllm_request_prefill_kv_computed_tokens_sum'),
+    sum('prompt') - sum('cached'),
+  )
+  for (const name of [
+    'cllm_requests_total',
+    'cllm_request_success_total',
+    'cllm_engine_requests_total',
+    'cllm_e2e_request_latency_seconds_count',
+    'cllm_time_to_first_token_seconds_count',
+    'cllm_request_queue_time_seconds_count',
+  ]) {
+    t.equal(total(samples, name), usages.length, name)
+  }
+  t.equal(
+    total(samples, 'cllm_inter_token_latency_seconds_count'),
+    sum('generated') - usages.length,
+  )
+  const steps = total(samples, 'cllm_engine_steps_total')
+  for (const name of [
+    'cllm_step_time_seconds',
+    'cllm_iteration_tokens_total',
+    'cllm_step_sequences',
+  ])
+    t.equal(total(samples, `${name}_count`), steps, name)
+  t.equal(
+    total(samples, 'cllm_iteration_tokens_total_sum'),
+    total(samples, 'cllm_step_tokens_total'),
+  )
+  t.equal(
+    total(samples, 'cllm_step_tokens_total', 'prefill'),
+    sum('prompt') - sum('cached'),
+    'every prompt token was computed once or found',
+  )
+  t.same(await scrape(server), samples, 'a scrape changes nothing')
+})
+
+testEach('every metric of the table is served, described, and no other', async (t) => {
+  const server = await serve({ protocols: protocols() })
+  t.teardown(server.close)
+  await server.post('/generate', { prompt: 'Hello', max_tokens: 2 })
+  const text = await (await server.get('/metrics')).text()
+  const described = [...text.matchAll(/^# HELP (cllm_\S+) /gm)].map(([, name]) => name)
+  t.same(new Set(described), new Set(Object.keys(metricTable)))
+  const types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)/gm)].map((m) => [m[1], m[2]]))
+  for (const [name, { type }] of Object.entries(metricTable)) t.equal(types.get(name), type, name)
+  const samples = await scrape(server)
+  t.equal(total(samples, 'cllm_engine_up'), 1)
+  t.equal(total(samples, 'cllm_scheduler_info', 'policy="run-all"'), 1)
+  t.equal(total(samples, 'cllm_slots'), (await server.client.info()).limits.slots)
+  const own = [...samples.keys()].filter((series) => !series.startsWith('llamacpp:'))
+  t.ok(own.every((series) => series.includes('model_name="fake"')))
+  const ofLlamaServer = {
+    prompt_tokens_total: 6,
+    tokens_predicted_total: 2,
+    n_decode_total: 2,
+    requests_processing: 0,
+    n_busy_slots_per_decode: 1,
+  }
+  for (const [name, value] of Object.entries(ofLlamaServer)) {
+    t.equal(samples.get(`llamacpp:${name}`), value, name)
+  }
+})
+
+testEach('time by the simulated clock, outcomes, and the policy in force', async (t) => {
+  const registry = new PluginRegistry()
+  const create = () => ({ ...runAll, name: 'other' })
+  registry.registerPolicy({ name: 'other', doc: 'Another one.', create })
+  const server = await serve({ protocols: protocols(), backend: { stepMs: () => 10 }, registry })
+  t.teardown(server.close)
+  const { clock } = server
+  const under = async <T>(work: Promise<T>): Promise<T> => {
+    let isDone = false
+    void work.finally(() => (isDone = true)).catch(() => {})
+    await until(() => {
+      const next = clock.nextTimer()
+      if (next !== undefined && next < clock.now() + 1000) clock.advance(next - clock.now())
+      return isDone
+    })
+    return await work
+  }
+  const body = { prompt: 'Once', max_tokens: 4, ignore_eos: true }
+  await under(server.post('/generate', body))
+  const first = await under(scrape(server))
+  const of = (samples: Samples, name: string, labels = '') => total(samples, name, labels)
+  t.equal(of(first, 'cllm_time_to_first_token_seconds_sum'), 0.01)
+  t.equal(of(first, 'cllm_inter_token_latency_seconds_bucket', 'le="0.01"'), 3)
+  t.equal(of(first, 'cllm_request_decode_time_seconds_sum'), 0.03)
+  t.equal(of(first, 'cllm_step_time_seconds_bucket', 'le="0.01"'), 4)
+  t.equal(of(first, 'cllm_step_time_seconds_bucket', 'le="0.005"'), 0)
+
+  await server.client.setScheduler('other')
+  await under(scrape(server))
+  await under(server.post('/generate', body))
+  t.equal((await server.post('/generate', { ...body, logit_bias: { 999999: 1 } })).status, 400)
+  const gone = await rawRequest(
+    server.port,
+    rawPost('/generate_stream', { ...body, max_tokens: 90 }),
+  )
+  await under(until(() => gone.received.includes('"token"')))
+  gone.socket.destroy()
+  await under(until(async () => (await server.client.statistics()).requests.cancelled === 1))
+  const after = await under(scrape(server))
+  t.equal(of(after, 'cllm_request_success_total', 'finished_reason="length"'), 2)
+  t.equal(of(after, 'cllm_e2e_request_latency_seconds_count', 'policy="run-all"'), 1)
+  t.equal(of(after, 'cllm_e2e_request_latency_seconds_count', 'policy="other"'), 1)
+  t.equal(of(after, 'cllm_requests_total', 'outcome="refused",code="invalid_token"'), 1)
+  t.equal(of(after, 'cllm_requests_total', 'outcome="cancelled"'), 1)
+  t.equal(of(after, 'cllm_engine_requests_total', 'outcome="cancelled"'), 1)
+})
+
+testEach('an engine that does not answer is down, and the scrape is not', async (t) => {
+  const server = await serve({ protocols: protocols() })
+  t.teardown(server.close)
+  t.equal(total(await scrape(server), 'cllm_engine_up'), 1)
+  server.client.statistics = () => new Promise(() => {})
+  const answer = scrape(server)
+  await until(() => {
+    const next = server.clock.nextTimer()
+    if (next !== undefined) server.clock.advance(next - server.clock.now())
+    return next !== undefined
+  })
+  const samples = await answer
+  t.equal(total(samples, 'cllm_engine_up'), 0)
+  t.notOk(
+    [...samples.keys()].some((series) => series.startsWith('cllm_slots')),
+    'nothing stale',
+  )
+})
+
+testEach('the dashboard asks for metrics that there are', async (t) => {
+  const file = new URL('../../../../../deploy/grafana/cllm.json', import.meta.url)
+  const text = await readFile(file, 'utf8')
+  const { panels } = JSON.parse(text) as { panels: { targets: { expr: string }[] }[] }
+  const names = new Set(text.match(/\bcllm_\w+/g))
+  t.ok(names.size > 15)
+  for (const name of names) {
+    const { type } = metricTable[name] ?? {}
+    const base = name.replace(/_(bucket|sum|count)$/, '')
+    t.ok(
+      (type !== undefined && type !== 'histogram') || metricTable[base]?.type === 'histogram',
+      name,
+    )
+  }
+  for (const { expr } of panels.flatMap(({ targets }) => targets)) {
+    const count = (bracket: string) => expr.split(bracket).length
+    t.equal(count('('), count(')'), expr)
+  }
+})
+
+testEach('embeddings are counted', async (t) => {
+  const server = await serve({
+    protocols: protocols(),
+    backend: { embeddingSize: 3, contextSize: 16 },
+  })
+  t.teardown(server.close)
+  const embed = (input: unknown) => server.post('/v1/embeddings', { input })
+  const made = (await (await embed(['euro', 'other'])).json()) as {
+    usage: { prompt_tokens: number }
+  }
+  t.equal((await embed('a long text that has more tokens than a slot holds')).status, 400)
+  const samples = await scrape(server)
+  const { prompt_tokens: tokens } = made.usage
+  t.ok(tokens > 0)
+  t.equal(total(samples, 'cllm_embedding_inputs_total', 'outcome="done"'), 2)
+  t.equal(total(samples, 'cllm_embedding_inputs_total', 'outcome="failed"'), 1)
+  t.equal(total(samples, 'cllm_embedding_tokens_total'), tokens)
+  t.equal(total(samples, 'cllm_embedding_latency_seconds_count'), 2)
+  t.equal(total(samples, 'llamacpp:prompt_tokens_total'), tokens, 'as llama-server counts them')
+  t.equal(total(samples, 'llamacpp:n_decode_total'), 2)
+})

@@ -1,0 +1,659 @@
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import { CllmError, overriding } from '@cllm/core'
+import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
+import { type BlobStore, type KoaProtocol, ollamaProtocol } from '@cllm/http-koa'
+import t, { type Test } from 'tap'
+import { clientKind, testEach } from '../../each-client.js'
+import { rawRequest, serve, until } from '../../serve.js'
+import { serveDirectory } from '../../serve-directory.js'
+import { renderGoTemplate } from '../../../src/protocols/ollama/template/render-go-template.js'
+import { TemplateObject } from '../../../src/protocols/ollama/template/template-values.js'
+
+type Json = Record<string, unknown>
+
+const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
+const answers = '<|im_start|>assistant\n'
+const parameters = { type: 'object', properties: { city: { type: 'string' } } }
+const tool = { type: 'function', function: { name: 'weather', description: 'Says it', parameters } }
+const toolSystem =
+  `You can call these tools:\n${JSON.stringify(tool.function)}\n` +
+  'To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}'
+const script = scriptAnswers(new FakeTokenizer(), {
+  [turn('user', 'euro') + answers]: 'a€ b',
+  [turn('system', 'Be brief.') + turn('user', 'euro') + answers]: 'brief',
+  [turn('system', toolSystem) + turn('user', 'euro') + answers]:
+    '{"name": "weather", "arguments": {"city": "Paris"}}',
+  euro: 'raw',
+})
+
+/** The protocol, with further names for the one model. */
+const listing = (protocol: KoaProtocol, names: readonly string[]): KoaProtocol => ({
+  ...protocol,
+  mount: (router, directory) =>
+    protocol.mount(
+      router,
+      overriding(directory, {
+        list: () => [...directory.list(), ...names],
+        nameOf: (id) => (names.includes(id ?? '') ? id! : directory.nameOf(id)),
+        open: (id, options) => directory.open(names.includes(id ?? '') ? undefined : id, options),
+        status: (id) => directory.status(names.includes(id ?? '') ? undefined : id),
+      }),
+    ),
+})
+
+async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
+  const backend = { script, contextSize: 1024 }
+  const server = await serve({
+    protocols: [ollamaProtocol({ version: '1.2.3' })],
+    backend,
+    ...options,
+  })
+  t.teardown(() => server.close())
+  const { model } = await server.client.info()
+  const ask = async (path: string, body: object) => {
+    const response = await server.post(path, { model: model.id, ...body })
+    const warning = response.headers.get('x-cllm-warning')
+    return { status: response.status, json: (await response.json()) as Json, warning }
+  }
+  const stream = async (path: string, body: object) => {
+    const response = await server.post(path, { model: model.id, ...body })
+    t.equal(response.headers.get('content-type'), 'application/x-ndjson')
+    const lines = (await response.text()).trimEnd().split('\n')
+    return lines.map((line) => JSON.parse(line) as Json)
+  }
+  return { ...server, id: model.id, ask, stream }
+}
+
+testEach('conformance', async (t) => {
+  for (const path of ['/api/generate', '/api/chat']) {
+    await testProtocol(
+      t,
+      serveDirectory(() => ollamaProtocol()),
+      {
+        client: clientKind(),
+        request: (prompt, num_predict, stream) => ({
+          path,
+          body: JSON.stringify({
+            model: 'fake',
+            prompt,
+            ...(path === '/api/chat' ? { messages: [{ role: 'user', content: prompt }] } : {}),
+            stream,
+            options: { num_predict },
+          }),
+        }),
+      },
+    )
+  }
+})
+
+testEach('what is served', async (t) => {
+  const { get, ask, id } = await start(t)
+  const json = async (path: string) => (await (await get(path)).json()) as Json
+  t.same(await json('/api/version'), { version: '1.2.3' })
+  const model = { name: `${id}:latest`, model: `${id}:latest`, digest: /^[0-9a-f]{64}$/ }
+  t.match(await json('/api/tags'), { models: [{ ...model, details: { format: 'gguf' } }] })
+  t.match(await json('/api/ps'), { models: [{ ...model, size_vram: 0, context_length: 1024 }] })
+  t.match((await ask('/api/show', {})).json, { capabilities: ['completion', 'tools'] })
+  t.match((await ask('/api/show', { model: `${id}:latest` })).json, { details: { format: 'gguf' } })
+  t.equal(await (await get('/')).text(), 'Ollama is running')
+  t.equal((await get('/', { method: 'HEAD' })).status, 200)
+  const missing = await ask('/api/show', { model: 'none' })
+  t.match([missing.status, missing.json], [404, { error: /model 'none' not found/ }])
+})
+
+testEach('generate and chat', async (t) => {
+  const { ask, stream, id } = await start(t)
+  const messages = [{ role: 'user', content: 'euro' }]
+  t.match((await ask('/api/generate', { prompt: 'euro', stream: false })).json, {
+    model: id,
+    created_at: '1970-01-01T00:00:01.000Z',
+    response: 'a€ b',
+    done: true,
+    done_reason: 'stop',
+    total_duration: 0,
+    eval_count: 4,
+  })
+  t.match((await ask('/api/generate', { prompt: 'euro', raw: true, stream: false })).json, {
+    response: 'raw',
+  })
+  t.match(
+    (await ask('/api/generate', { prompt: 'euro', system: 'Be brief.', stream: false })).json,
+    {
+      response: 'brief',
+    },
+  )
+  const lines = await stream('/api/generate', { prompt: 'euro', keep_alive: '5m' })
+  t.same(
+    lines.map(({ response }) => response),
+    ['a', '€ ', 'b', ''],
+  )
+  t.same(
+    lines.map(({ done }) => done),
+    [false, false, false, true],
+  )
+  const chat = await stream('/api/chat', { messages, options: { num_predict: 2, stop: null } })
+  t.match(
+    chat.map(({ message }) => message),
+    [
+      { role: 'assistant', content: 'a' },
+      { role: 'assistant', content: '' },
+    ],
+  )
+  t.match(chat.at(-1), { done: true, done_reason: 'length', eval_count: 2 })
+  const function_ = { name: 'weather', arguments: { city: 'Paris' } }
+  t.match((await ask('/api/chat', { messages, tools: [tool], stream: false })).json, {
+    message: { content: '', tool_calls: [{ function: function_ }] },
+  })
+  t.match((await stream('/api/chat', { messages, tools: [tool] }))[0], {
+    message: { tool_calls: [{ function: function_ }] },
+    done: false,
+  })
+  t.match((await ask('/api/generate', {})).json, { response: '', done: true, done_reason: 'load' })
+  t.match((await ask('/api/chat', { keep_alive: 0 })).json, { done_reason: 'unload' })
+})
+
+testEach('what Ollama has beside answers', async (t) => {
+  const { ask, stream, post, id, backend } = await start(t)
+  const served = await serve({ protocols: [ollamaProtocol()] })
+  t.teardown(() => served.close())
+  t.match(await (await served.get('/api/version')).json(), { version: /^0\.(1[4-9]|[2-9]\d)\./ })
+
+  const first = await ask('/api/generate', { prompt: 'euro', stream: false })
+  const context = first.json['context'] as number[]
+  t.match(first.json, { response: 'a€ b', load_duration: Number })
+  t.ok((first.json['load_duration'] as number) > 0)
+  t.ok(context.length > 4)
+  const second = await ask('/api/generate', { prompt: 'more', context, stream: false })
+  t.same((second.json['context'] as number[]).slice(0, context.length), context)
+
+  const likely = await ask('/api/chat', {
+    messages: [{ role: 'user', content: 'euro' }],
+    stream: false,
+    logprobs: true,
+    top_logprobs: 2,
+  })
+  t.match((likely.json['logprobs'] as Json[])[0], { token: 'a', top_logprobs: [{}, {}] })
+  const chunks = await stream('/api/chat', {
+    messages: [{ role: 'user', content: 'euro' }],
+    logprobs: true,
+  })
+  t.equal(chunks.flatMap(({ logprobs }) => (logprobs ?? []) as Json[]).length > 2, true)
+
+  const messages = Array.from({ length: 200 }, (_, index) => ({
+    role: index % 2 === 0 ? 'user' : 'assistant',
+    content: `message ${index}`,
+  }))
+  const long = [
+    { role: 'system', content: 'Be brief.' },
+    ...messages,
+    { role: 'user', content: 'euro' },
+  ]
+  const cut = await ask('/api/chat', { messages: long, stream: false, options: { num_predict: 1 } })
+  t.equal(cut.status, 200)
+  t.ok((cut.json['prompt_eval_count'] as number) <= 1024 * (7 / 8), 'the oldest messages are gone')
+  t.equal((await ask('/api/chat', { messages: long, truncate: false })).status, 400)
+
+  const modelfile = `# mine\nFROM ${id}\nPARAMETER num_predict 1\nPARAMETER stop x\nSYSTEM """Be brief."""\n`
+  const made = await post('/api/create', { model: 'mine', modelfile })
+  t.match((await made.text()).trimEnd().split('\n').at(-1), '{"status":"success"}')
+  t.equal((await post('/api/copy', { source: 'mine', destination: 'yours' })).status, 200)
+  const ofModel = async (model: string) =>
+    (await ask('/api/generate', { model, prompt: 'euro', stream: false })).json
+  t.match(await ofModel('yours:latest'), { response: 'b', done_reason: 'length', eval_count: 1 })
+  t.match((await ask('/api/show', { model: 'yours' })).json, {
+    modelfile: /FROM fake[\s\S]*SYSTEM Be brief.[\s\S]*num_predict 1[\s\S]*PARAMETER stop x/,
+    capabilities: ['completion', 'tools'],
+  })
+  await post('/api/create', {
+    model: 'own',
+    from: id,
+    parameters: { num_predict: 2 },
+    stream: false,
+  })
+  t.match(await ofModel('own'), { eval_count: 2 })
+  const pushed = await (await post('/api/push', { model: 'mine' })).text()
+  t.match(pushed, /retrieving manifest"}\n{"error":".*nowhere/)
+  const blob = `sha256:${'0'.repeat(64)}`
+  const refused: [path: string, body: object, status: number, error: RegExp][] = [
+    ['/api/create', { model: 'm', modelfile: 'FROM none' }, 404, /none/],
+    ['/api/create', { model: 'm', modelfile: 'TO x' }, 400, /modelfile: expected FROM/],
+    ['/api/create', { model: 'm', modelfile: `FROM ${id}\nADAPTER a` }, 400, /ADAPTER/],
+    ['/api/create', { model: id, from: id }, 400, /model: expected a name/],
+    ['/api/create', { model: 'm', from: id, quantize: 'q4_0' }, 400, /only supported for F16/],
+    ['/api/create', { model: 'm', files: { 'model.safetensors': 'sha256:0' } }, 400, /convert_hf/],
+    ['/api/copy', { source: 'none', destination: 'x' }, 404, /none/],
+    ['/api/push', { model: 'none' }, 404, /none/],
+    ['/api/push', { model: 'mine', stream: false }, 400, /pushes models nowhere/],
+    ['/api/create', { model: 'm', files: { a: blob } }, 400, /takes no files/],
+    ['/api/create', { model: 'm', files: {} }, 400, /files: .*one GGUF file/],
+    ['/api/create', { model: 'm', files: { a: 'b' } }, 400, /files.a: expected sha256/],
+    ['/api/create', { model: id, files: { a: blob } }, 400, /model: expected a name/],
+  ]
+  for (const [path, body, status, error] of refused) {
+    const response = await post(path, body)
+    t.match([response.status, await response.json()], [status, { error }], path)
+  }
+  t.same(backend.violations, [])
+})
+
+testEach('what a model may be made of, and called', async (t) => {
+  const ollama = ollamaProtocol()
+  let hasModels = true
+  const named: KoaProtocol = {
+    ...ollama,
+    mount: (router, directory) =>
+      ollama.mount(
+        router,
+        overriding(directory, {
+          status: (id) => ({ ...directory.status(id), aliases: ['chat'] }),
+          adapted: () => [{ name: 'fake:poet', model: 'fake', adapter: 'poet' }],
+          list: () => (hasModels ? directory.list() : []),
+          nameOf(id) {
+            if (hasModels) return directory.nameOf(id === 'chat' ? 'fake' : id)
+            throw new CllmError('engine_unavailable', 'The cluster has no worker yet')
+          },
+        }),
+      ),
+  }
+  const { ask, id } = await start(t, { protocols: [named], bodyLimitBytes: 9 * 1024 * 1024 })
+  const make = async (body: object) => {
+    const { status, json } = await ask('/api/create', {
+      model: 'own',
+      from: id,
+      stream: false,
+      ...body,
+    })
+    return [status, json['error'] ?? json['status']]
+  }
+  for (const model of ['chat', 'chat:latest', 'fake:poet', 'poet', id, '', 'a'.repeat(300)]) {
+    t.match(await make({ model }), [400, /model: expected a name that no model/], model)
+    const copied = await ask('/api/copy', { source: id, destination: model || ':latest' })
+    t.equal(copied.status, 400, model)
+  }
+  const wrong: [body: object, error: RegExp][] = [
+    [{ parameters: { temperature: 'hot' } }, /parameters.temperature: expected a number.*"hot"/],
+    [{ parameters: { stop: 42 } }, /parameters.stop: expected a string or up to 32/],
+    [{ modelfile: `FROM ${id}\nPARAMETER temperature hot` }, /parameters.temperature: expected/],
+    [{ modelfile: `FROM ${id}\n${'PARAMETER stop x\n'.repeat(33)}` }, /parameters.stop/],
+  ]
+  for (const [body, error] of wrong) t.match(await make(body), [400, error])
+  const modelfile = `FROM ${id}\nPARAMETER stop 42\nPARAMETER stop true\nPARAMETER num_predict 2`
+  t.same(await make({ modelfile }), [200, 'success'])
+  const options = { temperature: 0.5, mine: 1 }
+  const asked = { model: 'own', prompt: 'euro', stream: false, options }
+  t.match(await ask('/api/generate', asked), { status: 200, json: { eval_count: 2 } })
+
+  const system = 'a'.repeat(8 * 1024 * 1024 - 1000)
+  t.same(await make({ model: 'one', system }), [200, 'success'])
+  t.same(await make({ model: 'one', system }), [200, 'success'], 'in place of the other')
+  t.same(await make({ model: 'two', system }), [200, 'success'])
+  const full = [400, /models that have 16777216 characters together/]
+  t.match(await make({ model: 'three', system }), full)
+  t.match(await ask('/api/copy', { source: 'one', destination: 'three' }), { status: 400 })
+  t.same(await make({ model: 'two' }), [200, 'success'])
+  t.same(await make({ model: 'three', system }), [200, 'success'], 'there is room again')
+
+  hasModels = false
+  for (const path of ['/api/chat', '/api/generate', '/api/show', '/api/embed']) {
+    const { status, json } = await ask(path, { messages: [], prompt: 'a', input: 'a' })
+    t.match([status, json], [503, { error: /no worker yet/ }], path)
+  }
+})
+
+testEach('a model is made of a file that a client sends', async (t) => {
+  const files = new Map<string, Buffer>()
+  const served: string[] = []
+  const blobs: BlobStore = {
+    has: async (digest) => files.has(digest),
+    async add(digest, bytes) {
+      const chunks: Uint8Array[] = []
+      for await (const chunk of bytes) chunks.push(chunk)
+      const content = Buffer.concat(chunks)
+      if (createHash('sha256').update(content).digest('hex') !== digest) {
+        throw new CllmError('invalid_request', 'digest: expected other bytes')
+      }
+      files.set(digest, content)
+    },
+    serve: async (name) => void served.push(name),
+  }
+  const store = {
+    blobs,
+    pull: async () => {},
+    remove: async (name: string) => void served.splice(served.indexOf(name), 1),
+  }
+  const { url, post, ask } = await start(t, {
+    protocols: [listing(ollamaProtocol({ store }), served)],
+  })
+  const content = Buffer.from('GGUF, says it')
+  const digest = createHash('sha256').update(content).digest('hex')
+  const path = `${url}/api/blobs/sha256:${digest}`
+  const head = async () => (await fetch(path, { method: 'HEAD' })).status
+  const send = async (body: Buffer) => (await fetch(path, { method: 'POST', body })).status
+  t.equal(await head(), 404)
+  t.equal(await send(Buffer.from('other')), 400)
+  t.equal(await send(content), 201)
+  t.equal(await send(content), 200)
+  t.equal(await head(), 200)
+  t.equal((await fetch(`${url}/api/blobs/x`)).status, 400)
+  const body = {
+    model: 'mine:latest',
+    files: { 'a.gguf': `sha256:${digest}` },
+    system: 'Be brief.',
+  }
+  const hot = await post('/api/create', { ...body, parameters: { temperature: 'hot' } })
+  t.same([hot.status, served], [400, []], 'nothing is served before all is checked')
+  t.match(await (await post('/api/create', body)).text(), /parsing GGUF[^]*success/)
+  t.same(served, ['mine'])
+  t.match((await ask('/api/generate', { model: 'mine', prompt: 'euro', stream: false })).json, {
+    response: 'brief',
+  })
+  const names = async () =>
+    ((await (await fetch(`${url}/api/tags`)).json()) as { models: { name: string }[] }).models.map(
+      ({ name }) => name,
+    )
+  t.equal((await names()).filter((name) => name === 'mine:latest').length, 1)
+  t.equal((await post('/api/create', body)).status, 400, 'there is one of this name')
+  t.equal(
+    (await fetch(`${url}/api/delete`, { method: 'DELETE', body: '{"model":"mine"}' })).status,
+    200,
+  )
+  t.same(served, [])
+})
+
+t.test('a file may take longer than other bodies, while it comes', async (t) => {
+  let bytes = 0
+  const blobs: BlobStore = {
+    has: async () => false,
+    async add(_, chunks) {
+      for await (const chunk of chunks) bytes += chunk.length
+    },
+    serve: async () => {},
+  }
+  const store = { blobs, pull: async () => {}, remove: async () => {} }
+  const { port } = await start(t, {
+    protocols: [ollamaProtocol({ store })],
+    transport: { bodyTimeoutMs: 700 },
+  })
+  const post = (path: string, length: number) =>
+    `POST ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ${length}\r\n\r\n`
+  const path = `/api/blobs/sha256:${'0'.repeat(64)}`
+  const length = 2 ** 40
+  const upload = await rawRequest(port, post(path, length))
+  const file = upload.socket
+  const stuck = await rawRequest(port, post(path, 100))
+  const body = await rawRequest(port, `${post('/api/show', 100)}{`)
+  const answered = await rawRequest(port, post('/nothing', 100).replace('close', 'keep-alive'))
+  const chunk = Buffer.alloc(64 * 1024)
+  while (![body, stuck, answered].every(({ closed }) => closed) && !file.destroyed) {
+    if (!file.write(chunk)) await Promise.race([once(file, 'drain'), once(file, 'close')])
+    await turnOfTheEventLoop()
+  }
+  t.match(body.received, /^HTTP\/1.1 408 .*request_timeout/s)
+  t.match(answered.received, /^HTTP\/1.1 404 /, 'its body is not waited for, either')
+  t.match(stuck.received, /^HTTP\/1.1 408 /, 'a file of which nothing comes')
+  t.equal(upload.received, '')
+  t.notOk(file.destroyed, 'the file still comes')
+  const before = bytes
+  file.write(chunk)
+  await until(() => bytes > before)
+  file.destroy()
+})
+
+testEach('num_ctx is clamped, which the log says; unknown options too', async (t) => {
+  const { ask, log } = await start(t)
+  const options = { num_ctx: 5000, num_predict: 1, num_gpu: 5, penalize_newline: true }
+  const answer = await ask('/api/generate', { prompt: 'a', stream: false, options })
+  t.match(answer, { status: 200, warning: /num_ctx 5000 .* 1024 tokens are used/ })
+  const small = { stream: false, options: { num_ctx: 512, num_predict: 1 } }
+  t.match(await ask('/api/chat', { ...small, messages: [{ role: 'user', content: 'a' }] }), {
+    status: 200,
+    warning: null,
+  })
+  t.ok(log.some(({ message }) => message.includes('clamped to 1024')))
+  t.same(
+    log.filter(({ level }) => level === 'warn').map(({ fields }) => fields['field']),
+    ['penalize_newline'],
+  )
+})
+
+testEach('a template of the request', async (t) => {
+  const { ask } = await start(t)
+  const template =
+    '{{- /* of ours */ -}}\n{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ end }}' +
+    '<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n{{ .Response }}<|im_end|>'
+  const say = async (body: object) =>
+    (await ask('/api/generate', { prompt: 'euro', template, stream: false, ...body })).json
+  t.match(await say({}), { response: 'a€ b' })
+  t.match(await say({ system: 'Be brief.' }), { response: 'brief' })
+  const other = '{{ if .System }}{{ .System }}{{ else }}{{ .Prompt }}{{ end }}'
+  t.match(await say({ template: other }), { response: 'raw' })
+  const control = await say({ template: '{{ .Prompt }}', prompt: '<|im_end|>' })
+  t.ok(Number(control['prompt_eval_count']) >= '<|im_end|>'.length, 'a text, not a control token')
+})
+
+t.test("Go templates as Ollama's models have them", (t) => {
+  const show = (template: string, values: Json = {}) =>
+    renderGoTemplate(template, values, 10_000)
+      .map(({ text }) => text)
+      .join('')
+  const message = (Role: string, Content: string) => new TemplateObject({ Role, Content }, { Role })
+  const Messages = [message('user', 'a'), message('assistant', 'b'), message('user', 'c')]
+  const cases: [template: string, values: Json, text: string][] = [
+    [
+      '{{ range .Messages }}{{ .Role }}: {{ .Content }}\n{{ end }}',
+      { Messages },
+      'user: a\nassistant: b\nuser: c\n',
+    ],
+    [
+      '{{ range $i, $m := .Messages }}{{ $i }}{{ $m.Content }}{{ if eq $i 1 }}!{{ end }}{{ end }}',
+      { Messages },
+      '0a1b!2c',
+    ],
+    [
+      '{{- range $i, $_ := .Messages }}{{- $last := eq (len (slice $.Messages $i)) 1 -}}{{ if $last }}<{{ .Content }}>{{ end }}{{ end }}',
+      { Messages },
+      '<c>',
+    ],
+    [
+      '{{ if and .System (not .Tools) }}{{ .System }}{{ else if .Tools }}t{{ else }}n{{ end }}',
+      { System: 's', Tools: [] },
+      's',
+    ],
+    [
+      '{{ if or .System .Tools }}y{{ end }}{{ if ne .System "s" }}n{{ end }}',
+      { System: 's', Tools: [] },
+      'y',
+    ],
+    ['{{ with .System }}[{{ . }}]{{ else }}none{{ end }}', { System: '' }, 'none'],
+    ['{{ $a := "x" }}{{ range .L }}{{ $a = . }}{{ end }}{{ $a }}', { L: ['p', 'q'] }, 'q'],
+    [
+      '{{ range .L }}{{ if eq . "b" }}{{ continue }}{{ end }}{{ if eq . "d" }}{{ break }}{{ end }}{{ . }}{{ else }}none{{ end }}',
+      { L: ['a', 'b', 'c', 'd', 'e'] },
+      'ac',
+    ],
+    [
+      '{{ (index .Messages 1).Content }}{{ index .M "k" }}{{ len "é" }}',
+      { Messages, M: { k: 'v' } },
+      'bv2',
+    ],
+    [
+      '{{ range $k, $v := .M }}{{ $k }}={{ $v }};{{ end }}{{ .M }}{{ json .M }}',
+      { M: { b: 1, a: true } },
+      'a=true;b=1;{"b":1,"a":true}{"b":1,"a":true}',
+    ],
+    [
+      '{{ printf "%s-%d-%q%%" "a" 2 "c" }}{{ print 1 "a" }}{{ "a" | printf "%v%s" "b" }}',
+      {},
+      'a-2-"c"%1aba',
+    ],
+    [
+      'a {{- /* c */ -}} b{{ if gt 2 1 }}{{ "\\n" }}{{ `raw\\n` }}{{ end }}{{ le 1 1 }}{{ lt 2 1 }}{{ ge 1 2 }}',
+      {},
+      'ab\nraw\\ntruefalsefalse',
+    ],
+    ['{{ slice "abcdef" 1 3 }}{{ println "a" }}', {}, 'bca\n'],
+    ['{{ .System }}{{ .Response }}never', { System: 's' }, 's'],
+  ]
+  for (const [template, values, text] of cases) t.equal(show(template, values), text, template)
+  const refused = [
+    '{{ range .L }}',
+    '{{ nothing 1 }}',
+    '{{ .Nothing }}',
+    '{{ $x }}',
+    '{{ "a" "b" }}',
+    '{{ (1 }}',
+    '{{ 1) }}',
+    '{{ | }}',
+    '{{ if . }}{{ else range . }}{{ end }}{{ end }}',
+    '{{ else }}',
+    '{{ /* }}',
+    '{{ ~ }}',
+    '{{ {{',
+    '('.repeat(100).replace(/^/, '{{') + '}}',
+    '{{ if 1 }}'.repeat(100),
+    '{{ break }}',
+    '{{ range .B }}{{ range $.B }}{{ range $.B }}{{ end }}{{ end }}{{ end }}',
+  ]
+  for (const template of refused) {
+    t.throws(() => show(template, { B: Array(100).fill(0) }), { code: 'unsupported' }, template)
+  }
+  t.throws(() => show('{{ printf "%s%s" .A .A }}', { A: 'a'.repeat(6000) }), /at most 10000/)
+  t.end()
+})
+
+t.test('a small template cannot read a large prompt again and again', (t) => {
+  const Prompt = 'a'.repeat(9000)
+  const Map = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`k${index}`, index]))
+  const values = {
+    Prompt,
+    Map,
+    List: Array.from({ length: 4500 }, () => 'a'),
+    Message: new TemplateObject({}, { Prompt }),
+  }
+  const calls = [
+    'json $.Prompt',
+    'json $.Message',
+    'len $.Prompt',
+    'lt $.Prompt $.List',
+    'eq $.Message $.List',
+    'index $.Map $.List',
+    'print $.Message',
+    'printf "%s" $.Message',
+    'slice $.List 1',
+    'slice $.Prompt 1 2',
+    'not $.Map',
+    'and $.Map 1',
+  ]
+  const loops = calls.map((call) => `{{ if (${call}) }}{{ end }}`)
+  loops.push('{{ if $.Map }}{{ end }}', '{{ range $.List }}{{ break }}{{ end }}')
+  for (const inside of loops) {
+    const template = `{{ range 1000 }}{{ range 15 }}${inside}{{ end }}{{ end }}`
+    const error = { code: 'unsupported', message: /functions that read more than 80000 characters/ }
+    t.throws(() => renderGoTemplate(template, values, 10_000), error, inside)
+    t.doesNotThrow(() => renderGoTemplate(inside.replaceAll('$', ''), values, 10_000), inside)
+  }
+  t.end()
+})
+
+testEach('a model with a Go template of its own has conversations as it says', async (t) => {
+  const begin = (role: string) => `<|im_start|>${role}\n`
+  const byMessages =
+    '{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n'
+  const byTurn = '{{ if .System }}S:{{ .System }};{{ end }}U:{{ .Prompt }};A:{{ .Response }};'
+  const dialog = [
+    { role: 'system', content: 'Be.' },
+    { role: 'user', content: 'x' },
+    { role: 'assistant', content: 'y' },
+    { role: 'user', content: 'z' },
+  ]
+  const script = scriptAnswers(new FakeTokenizer(), {
+    [dialog.map(({ role, content }) => turn(role, content)).join('') + begin('assistant')]: 'whole',
+    'S:Be.;U:x;A:y;U:z;A:': 'by turn',
+    'U:x;A:y': '+',
+    'P:a;b;': 'gap',
+  })
+  const { ask } = await start(t, { backend: { script, contextSize: 1024 } })
+  const make = async (model: string, template: string) =>
+    await ask('/api/create', { model, from: 'fake', template, stream: false })
+  await make('messages', byMessages)
+  await make('turns', byTurn)
+  const chat = async (model: string, messages: object[]) =>
+    (await ask('/api/chat', { model, messages, stream: false })).json
+  t.match(await chat('messages', dialog), { message: { content: 'whole' } })
+  t.match(await chat('turns', dialog), { message: { content: 'by turn' } })
+  t.match(await chat('turns', dialog.slice(1, 3)), { message: { content: '+' } })
+  const turns = (count: number) =>
+    Array.from({ length: 2 * count }, (_, index) => ({
+      role: index % 2 === 0 ? 'user' : 'assistant',
+      content: 'a',
+    }))
+  const long = async (template: string, count: number) => {
+    await make('long', template)
+    const body = { model: 'long', messages: turns(count), truncate: false, stream: false }
+    const { status, json } = await ask('/api/chat', body)
+    return [status, json['error']]
+  }
+  const steps = '{{ range 1000 }}{{ range 20 }}{{ end }}{{ end }}{{ .Prompt }}'
+  t.match(await long(steps, 20), [400, /more than 200000 steps/], 'of all turns together')
+  t.match(await long('{{ .Prompt }};', 2100), [400, /and 4000 parts/])
+  const gap = {
+    template: 'P:{{ .Prompt }};{{ .Suffix }};',
+    prompt: 'a',
+    suffix: 'b',
+    stream: false,
+  }
+  t.match((await ask('/api/generate', gap)).json, { response: 'gap' })
+  const parameters = { type: 'object', properties: { city: { type: ['string'] } } }
+  const tools = [{ type: 'function', function: { name: 'f', description: 'd', parameters } }]
+  const shown =
+    '{{ range .Tools }}{{ .Function.Name }}{{ range $k, $v := .Function.Parameters.Properties }}{{ $k }}:{{ $v.Type }}{{ end }}{{ . }}{{ end }}' +
+    '{{ range .Messages }}{{ range .ToolCalls }}{{ .Function.Name }}{{ .Function.Arguments }}{{ end }}{{ end }}'
+  await make('tools', shown)
+  const calls = [{ function: { name: 'f', arguments: { a: 1 } } }]
+  const messages = [{ role: 'assistant', tool_calls: calls }]
+  const { json } = await ask('/api/chat', {
+    model: 'tools',
+    messages,
+    tools,
+    stream: false,
+    options: { num_predict: 1 },
+  })
+  const text = `fcity:string${JSON.stringify(tools[0])}f{"a":1}`
+  t.equal(json['prompt_eval_count'], new FakeTokenizer().encode(text).length)
+})
+
+testEach('what cannot be done', async (t) => {
+  const { ask } = await start(t)
+  const cases: [path: string, body: object, error: RegExp][] = [
+    ['/api/generate', { model: null }, /model/],
+    ['/api/generate', { prompt: 5 }, /prompt: expected a string/],
+    ['/api/generate', { prompt: 'a', format: 'json' }, /format/],
+    ['/api/generate', { format: 5 }, /format/],
+    ['/api/generate', { images: ['aGk='] }, /images/],
+    ['/api/generate', { suffix: 'a' }, /suffix: .* does not support insert/],
+    [
+      '/api/generate',
+      { prompt: 'a', template: '{{ define "a" }}{{ end }}' },
+      /^template: expected .*define/,
+    ],
+    [
+      '/api/generate',
+      { prompt: 'a', template: '{{ if .System }}' },
+      /^template: .*without {{ end }}/,
+    ],
+    ['/api/generate', { prompt: 'a', template: 'b {{ end }}' }, /^template: .*without {{ if }}/],
+    [
+      '/api/generate',
+      { options: { temperature: 'hot' } },
+      /options.temperature: expected a number/,
+    ],
+    ['/api/chat', { messages: [{ role: 'king' }] }, /messages.0.role: expected one of system/],
+    ['/api/chat', { messages: [{ role: 'user', images: ['a'] }] }, /messages.0.images/],
+  ]
+  for (const [path, body, error] of cases) {
+    const { status, json } = await ask(path, body)
+    t.match([status, json], [400, { error }], JSON.stringify(body))
+  }
+})

@@ -1,0 +1,650 @@
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/core/testing'
+import { anthropicProtocol, openAiProtocol, usageProtocol } from '@cllm/http-koa'
+import type { Test } from 'tap'
+import { clientKind, testEach } from '../../each-client.js'
+import { rawPost, rawRequest, serve, until } from '../../serve.js'
+import { serveDirectory } from '../../serve-directory.js'
+
+const tokenizer = new FakeTokenizer()
+const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
+const asks = (text: string) => `${turn('user', text)}<|im_start|>assistant\n`
+const weather = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+const tool = {
+  type: 'function',
+  function: {
+    name: 'get_weather',
+    parameters: { type: 'object', properties: { city: { type: 'string' } } },
+  },
+}
+const toolSystem =
+  'You can call these tools:\n' +
+  `${JSON.stringify(tool.function)}\n` +
+  'To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}'
+const script = scriptAnswers(tokenizer, {
+  [asks('euro')]: 'a€ b',
+  [turn('system', 'Be brief.') + asks('euro')]: 'brief',
+  [turn('system', toolSystem) + asks('euro')]: weather,
+  [turn('system', toolSystem) +
+  turn('user', 'euro') +
+  turn('assistant', '{"name":"get_weather","arguments":{"city":"Paris"}}') +
+  turn('user', 'Result of get_weather: rain') +
+  '<|im_start|>assistant\n']: 'It rains.',
+  [`${turn('user', 'euro')}<|im_start|>assistant\nGoes`]: ' on',
+  euro: 'a€ b',
+  other: 'XYZ',
+})
+
+type Json = Record<string, unknown>
+
+/** A text completion's choice, of which null stands for a first token. */
+interface ScoredChoice {
+  readonly text: string
+  readonly logprobs: {
+    readonly tokens: readonly string[]
+    readonly token_logprobs: readonly (number | null)[]
+    readonly top_logprobs: readonly (object | null)[]
+    readonly text_offset: readonly number[]
+  } | null
+}
+
+const chat = '/v1/chat/completions'
+const user = (content: unknown) => ({ messages: [{ role: 'user', content }] })
+
+async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
+  const server = await serve({
+    protocols: [openAiProtocol()],
+    ...options,
+    backend: { script, contextSize: 1024, ...options.backend },
+  })
+  t.teardown(() => server.close())
+  const ask = async (path: string, body: unknown) => {
+    const response = await server.post(path, body)
+    return {
+      status: response.status,
+      headers: response.headers,
+      json: (await response.json()) as Json,
+    }
+  }
+  /** The chunks of a stream. */
+  const stream = async (path: string, body: object) => {
+    const response = await server.post(path, { ...body, stream: true })
+    t.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8')
+    const events = (await response.text()).split('\n\n')
+    t.same(events.splice(-2), ['data: [DONE]', ''])
+    return events.map((event) => JSON.parse(event.replace('data: ', '')) as Json)
+  }
+  return { ...server, ask, stream }
+}
+
+testEach('conformance', async (t) => {
+  const make = serveDirectory(() => openAiProtocol())
+  await testProtocol(t, make, {
+    client: clientKind(),
+    request: (prompt, maxTokens, stream) => ({
+      path: chat,
+      body: JSON.stringify({ ...user(prompt), max_tokens: maxTokens, stream, ignore_eos: true }),
+    }),
+  })
+  await testProtocol(t, make, {
+    client: clientKind(),
+    request: (prompt, max_tokens, stream) => ({
+      path: '/v1/completions',
+      body: JSON.stringify({ prompt, max_tokens, stream, ignore_eos: true }),
+    }),
+  })
+})
+
+testEach('models', async (t) => {
+  const { get, client } = await start(t)
+  const { model } = await client.info()
+  t.match(await (await get('/v1/models')).json(), {
+    object: 'list',
+    data: [{ id: model.id, object: 'model', owned_by: 'cllm' }],
+  })
+  t.match(await (await get(`/v1/models/${model.id}`)).json(), { id: model.id, object: 'model' })
+  const init = { headers: { 'anthropic-version': '2023-06-01' } }
+  const known = { type: 'model', id: model.id, display_name: model.id, created_at: /^1970-01-01T/ }
+  t.match(await (await get('/v1/models', init)).json(), {
+    data: [known],
+    has_more: false,
+    first_id: model.id,
+    last_id: model.id,
+  })
+  t.match(await (await get(`/v1/models/${model.id}`, init)).json(), known)
+  const missing = await get('/v1/models/a/b')
+  t.equal(missing.status, 404)
+  t.match(await missing.json(), {
+    error: { code: 'model_not_found', type: 'invalid_request_error', message: /"a\/b"/ },
+  })
+})
+
+testEach('chat completions', async (t) => {
+  const { ask, stream } = await start(t)
+  const { json, headers } = await ask(chat, { ...user('euro'), seed: 5, model: null })
+  t.match(headers.get('x-request-id'), /^[0-9a-f]{32}$/)
+  t.match(json, {
+    id: /^chatcmpl-/,
+    object: 'chat.completion',
+    created: 1,
+    choices: [
+      {
+        index: 0,
+        message: { role: 'assistant', content: 'a€ b' },
+        logprobs: null,
+        finish_reason: 'stop',
+      },
+    ],
+    usage: { completion_tokens: 4, prompt_tokens_details: { cached_tokens: 0 } },
+    timings: { predicted_n: 4 },
+  })
+  const usage = json['usage'] as Record<string, number>
+  t.equal(usage['total_tokens'], (usage['prompt_tokens'] ?? 0) + 4)
+
+  const parts = [
+    { type: 'text', text: 'eu' },
+    { type: 'text', text: 'ro' },
+  ]
+  t.match((await ask(chat, user(parts))).json, { choices: [{ message: { content: 'a€ b' } }] })
+  t.match(
+    (
+      await ask(chat, {
+        messages: [
+          { role: 'developer', content: 'Be brief.' },
+          { role: 'user', content: 'euro' },
+        ],
+      })
+    ).json,
+    { choices: [{ message: { content: 'brief' } }] },
+  )
+  t.match((await ask(chat, { ...user('euro'), max_completion_tokens: 1 })).json, {
+    choices: [{ message: { content: 'a' }, finish_reason: 'length' }],
+  })
+  const open = [
+    { role: 'user', content: 'euro' },
+    { role: 'assistant', content: 'Goes' },
+  ]
+  for (const more of [{ continue_final_message: true }, {}]) {
+    t.match((await ask(chat, { messages: open, ...more })).json, {
+      choices: [{ message: { content: ' on', refusal: null } }],
+    })
+  }
+  const counted = await ask('/chat/completions/input_tokens', user('euro'))
+  t.match(counted.json, { object: 'response.input_tokens' })
+  const { json: bare } = await ask('/chat/completions', {
+    ...user('euro'),
+    verbose: true,
+    max_tokens: -1,
+  })
+  t.match(bare, {
+    choices: [{ message: { content: 'a€ b' } }],
+    usage: { prompt_tokens: (counted.json as { input_tokens: number }).input_tokens },
+    __verbose: { prompt: /euro/, generation_settings: { n_predict: -1 } },
+  })
+  const shown = await start(t, { protocols: [openAiProtocol({ isVerbose: () => true })] })
+  const quiet = await shown.ask(chat, { ...user('euro'), verbose: false })
+  t.notMatch(quiet.json, { __verbose: {} })
+  t.match((await shown.ask(chat, user('euro'))).json, { __verbose: { prompt: /euro/ } })
+  const timed = await stream(chat, { ...user('euro'), timings_per_token: true })
+  t.match(timed[1], { timings: { predicted_n: 1, prompt_n: Number } })
+
+  const chunks = await stream(chat, {
+    ...user('euro'),
+    stream_options: { include_usage: true },
+    // as vLLM's clients say no
+    min_tokens: 0,
+    stop_token_ids: [],
+    include_stop_str_in_output: false,
+  })
+  t.match(chunks[0], {
+    object: 'chat.completion.chunk',
+    choices: [{ delta: { role: 'assistant', content: null } }],
+    usage: null,
+  })
+  const deltas = chunks
+    .slice(1, -2)
+    .map((chunk) => (chunk['choices'] as { delta: Json }[])[0]?.delta)
+  t.same(deltas, [{ content: 'a' }, { content: '€ ' }, { content: 'b' }])
+  t.match(chunks.at(-2), { choices: [{ delta: {}, finish_reason: 'stop' }] })
+  t.match(chunks.at(-1), { choices: [], usage: { completion_tokens: 4 } })
+  t.equal(new Set(chunks.map(({ id }) => id)).size, 1)
+  t.equal((await stream(chat, user('euro'))).length, 5, 'no usage unless asked for')
+})
+
+testEach('several answers', async (t) => {
+  const { ask, stream, client } = await start(t)
+  const body = { ...user('free'), n: 3, seed: 7, temperature: 1.5, max_tokens: 12 }
+  const { json } = await ask(chat, body)
+  const choices = json['choices'] as { index: number; message: { content: string } }[]
+  t.same(
+    choices.map(({ index }) => index),
+    [0, 1, 2],
+  )
+  const texts = choices.map(({ message }) => message.content)
+  t.not(new Set(texts).size, 1, 'other seeds')
+  const streamed = ['', '', '']
+  for (const chunk of await stream(chat, body)) {
+    const [choice] = chunk['choices'] as { index: number; delta: { content?: string } }[]
+    streamed[choice?.index ?? 0] += choice?.delta.content ?? ''
+  }
+  t.same(streamed, texts, 'streamed the same')
+  t.equal((await client.statistics()).running, 0)
+})
+
+testEach('tools', async (t) => {
+  const { ask, stream } = await start(t)
+  const call = {
+    type: 'function',
+    function: { name: 'get_weather', arguments: '{"city":"Paris"}' },
+  }
+  const { json } = await ask(chat, { ...user('euro'), tools: [tool] })
+  t.match(json, {
+    choices: [
+      {
+        message: { content: null, tool_calls: [{ id: /^call_/, ...call }] },
+        finish_reason: 'tool_calls',
+      },
+    ],
+  })
+  const chunks = await stream(chat, { ...user('euro'), tools: [tool], tool_choice: 'auto' })
+  type Delta = { tool_calls?: [{ index: number; id?: string; function: Json }] }
+  const deltas = chunks.flatMap(({ choices }) => (choices as [{ delta: Delta }])[0].delta)
+  const calls = deltas.flatMap(({ tool_calls: calls }) => calls ?? [])
+  t.match(calls[0], { index: 0, id: /^call_/, function: { name: 'get_weather', arguments: '' } })
+  t.ok(calls.length > 5, 'arguments come while they are written')
+  const written = calls.map((call) => call.function['arguments']).join('')
+  t.equal(written, '{"city": "Paris"}')
+  t.match(chunks.at(-1), { choices: [{ finish_reason: 'tool_calls' }] })
+  const messages = [
+    { role: 'user', content: 'euro' },
+    { role: 'assistant', content: null, tool_calls: [{ id: 'c1', ...call }] },
+    { role: 'tool', tool_call_id: 'c1', content: 'rain' },
+  ]
+  t.match((await ask(chat, { messages, tools: [tool] })).json, {
+    choices: [{ message: { content: 'It rains.' }, finish_reason: 'stop' }],
+  })
+  t.match((await ask(chat, { ...user('euro'), tools: [tool], tool_choice: 'none' })).json, {
+    choices: [{ message: { content: 'a€ b' } }],
+  })
+})
+
+testEach('completions', async (t) => {
+  const { ask, stream } = await start(t)
+  const path = '/v1/completions'
+  t.match((await ask(path, { prompt: 'euro' })).json, {
+    object: 'text_completion',
+    choices: [{ text: 'a€ b', index: 0, logprobs: null, finish_reason: 'stop' }],
+    usage: { prompt_tokens: 5, completion_tokens: 4, total_tokens: 9 },
+  })
+  const tokens = tokenizer.encode('other')
+  const { json } = await ask(path, { prompt: ['euro', 'other'], echo: true })
+  t.match(json, {
+    choices: [{ text: 'euroa€ b' }, { text: 'otherXYZ' }],
+    usage: { prompt_tokens: 5 + tokens.length },
+  })
+  t.match((await ask(path, { prompt: tokens })).json, { choices: [{ text: 'XYZ' }] })
+  t.match((await ask(path, { prompt: [tokens, tokens], n: 2 })).json, {
+    choices: [{ text: 'XYZ' }, { text: 'XYZ' }, { text: 'XYZ' }, { text: 'XYZ' }],
+    usage: { prompt_tokens: 2 * tokens.length },
+  })
+  t.match((await ask(path, { prompt: 'other', stop: ['Z'] })).json, {
+    choices: [{ text: 'XY', finish_reason: 'stop' }],
+  })
+  const scored = { prompt: tokens, echo: true, logprobs: 2 }
+  for (const max_tokens of [0, 1]) {
+    const { json } = await ask(path, { ...scored, max_tokens })
+    const [choice] = json['choices'] as ScoredChoice[]
+    const { text, logprobs } = choice!
+    if (logprobs === null) throw new Error('no logprobs')
+    t.equal(text, max_tokens === 0 ? 'other' : 'otherX')
+    t.equal(logprobs.tokens.join(''), text, 'the texts of all tokens')
+    t.equal(logprobs.token_logprobs.length, tokens.length + max_tokens)
+    t.equal(logprobs.token_logprobs[0], null, 'nothing comes before the first')
+    t.equal(logprobs.top_logprobs[0], null)
+    t.ok(logprobs.token_logprobs.slice(1).every((logprob) => logprob! < 0))
+    t.ok(logprobs.top_logprobs.slice(1).every((top) => Object.keys(top!).length === 2))
+    t.same(logprobs.text_offset.slice(0, 2), [0, logprobs.tokens[0]!.length])
+    const chunks = await stream(path, { ...scored, max_tokens })
+    const parts = chunks.flatMap(({ choices }) => choices as ScoredChoice[])
+    t.same(
+      parts.flatMap(({ logprobs }) => logprobs?.token_logprobs ?? []),
+      logprobs.token_logprobs,
+      'the same when streamed',
+    )
+    t.equal(parts.map(({ text }) => text).join(''), text)
+  }
+  const warnings: Error[] = []
+  const onWarning = (warning: Error) => void warnings.push(warning)
+  process.on('warning', onWarning)
+  const many = await ask(path, { prompt: Array.from({ length: 20 }, () => 'euro') })
+  await new Promise(setImmediate)
+  process.off('warning', onWarning)
+  t.equal((many.json['choices'] as unknown[]).length, 20)
+  t.same(warnings, [], 'Node warns of nothing')
+  const free = await ask(path, { prompt: 'free', ignore_eos: true })
+  t.match(free.json, { usage: { completion_tokens: 16 } }, "OpenAI's default")
+  const chunks = await stream(path, { prompt: 'euro', stream_options: { include_usage: true } })
+  const plain = await stream(path, { prompt: 'euro', stream_options: { include_usage: null } })
+  t.match(plain.at(-1), { choices: [{}] }, 'a null is as if it were absent')
+  t.equal(
+    chunks
+      .flatMap(({ choices }) => choices as { text: string }[])
+      .map(({ text }) => text)
+      .join(''),
+    'a€ b',
+  )
+  t.match(chunks.at(-1), { choices: [], usage: { total_tokens: 9 } })
+})
+
+/** What lm-evaluation-harness reads of a choice, as its `parse_logprobs` does. */
+function likelihood({ logprobs }: ScoredChoice, contextLength: number, added: number) {
+  const { token_logprobs: all, top_logprobs: tops } = logprobs!
+  const end = all.length - added
+  const scored = all.slice(contextLength, end).map(Number)
+  const isGreedy = tops
+    .slice(contextLength, end)
+    .every((top, index) => scored[index] === Math.max(...Object.values(top ?? {})))
+  return { sum: scored.reduce((sum, logprob) => sum + logprob, 0), isGreedy, length: end }
+}
+
+testEach('the requests of lm-evaluation-harness, as it sends them', async (t) => {
+  const { ask } = await start(t)
+  const path = '/v1/completions'
+  const model = 'fake'
+  // loglikelihood: a context and each of its continuations as tokens, in batches
+  const context = tokenizer.encode('The answer is')
+  const continuations = [' yes', ' no', ' a longer one', ''].map((text) =>
+    tokenizer.encode(text, { addBos: false }),
+  )
+  const prompt = continuations.map((more) => [...context, ...more])
+  const common = { model, temperature: 0, logprobs: 1, seed: 1234, echo: true }
+  const sums: number[][] = []
+  for (const max_tokens of [1, 0]) {
+    const { status, json } = await ask(path, { ...common, prompt, max_tokens })
+    t.equal(status, 200)
+    const choices = (json['choices'] as (ScoredChoice & { index: number })[]).toSorted(
+      (one, other) => one.index - other.index,
+    )
+    t.equal(choices.length, prompt.length)
+    const read = choices.map((choice) => likelihood(choice, context.length, max_tokens))
+    t.same(
+      read.map(({ length }) => length),
+      prompt.map(({ length }) => length),
+      'one for each token of the prompt',
+    )
+    t.equal(read.at(-1)?.sum, 0, 'an empty continuation is certain')
+    t.ok(read.slice(0, 3).every(({ sum }) => sum < 0))
+    sums.push(read.map(({ sum }) => sum))
+  }
+  t.same(sums[0], sums[1])
+  // each by itself is as likely as in a batch
+  for (const [index, tokens] of prompt.entries()) {
+    const { json } = await ask(path, { ...common, prompt: [tokens], max_tokens: 1 })
+    const [choice] = json['choices'] as ScoredChoice[]
+    t.equal(likelihood(choice!, context.length, 1).sum, sums[0]![index])
+  }
+  // rolling: from the first token on
+  const [rolling] = (await ask(path, { ...common, prompt: [context], max_tokens: 1 })).json[
+    'choices'
+  ] as ScoredChoice[]
+  t.ok(likelihood(rolling!, 1, 1).sum < 0)
+  // generate_until: texts, with lists of texts that end them
+  const until = { model, max_tokens: 256, temperature: 0, seed: 1234 }
+  const generated = await ask(path, {
+    ...until,
+    prompt: ['euro', 'other'],
+    stop: ['\n\n', 'Z', '</s>', 'Question:'],
+  })
+  t.match(generated.json, {
+    choices: [
+      { index: 0, text: 'a€ b', finish_reason: 'stop' },
+      { index: 1, text: 'XY', finish_reason: 'stop' },
+    ],
+  })
+  const chat = { ...until, messages: [{ role: 'user', content: 'euro' }], stop: ['b'] }
+  t.match((await ask('/v1/chat/completions', chat)).json, {
+    choices: [{ message: { content: 'a€ ' } }],
+  })
+})
+
+testEach('100 texts to embed hold up a stream by one pass between two steps', async (t) => {
+  const { backend, post, ask } = await start(t, {
+    backend: { embeddingSize: 2, contextSize: 1024 },
+  })
+  const order: string[] = []
+  const [step, embed] = [backend.step.bind(backend), backend.embed.bind(backend)]
+  backend.step = async (batch) => {
+    order.push('step')
+    return await step(batch)
+  }
+  backend.embed = async (inputs) => {
+    order.push('embed')
+    // a pass takes longer than what the loop does between two steps
+    for (let turns = 0; turns < 10; turns++) await turnOfTheEventLoop()
+    return await embed(inputs)
+  }
+  const streaming = await post('/v1/completions', {
+    prompt: 'free',
+    max_tokens: 400,
+    ignore_eos: true,
+    stream: true,
+  })
+  const input = Array.from({ length: 100 }, (_, index) => `text ${index}`)
+  const embedded = await ask('/v1/embeddings', { input })
+  t.equal((embedded.json['data'] as unknown[]).length, 100)
+  t.match(await streaming.text(), /\[DONE\]/)
+  const between = order.join(' ').split('step').slice(1, -1)
+  const most = Math.max(...between.map((passes) => passes.match(/embed/g)?.length ?? 0))
+  t.equal(most, 1, 'never two passes between two steps')
+  t.ok(between.length >= 100)
+})
+
+testEach('the best of several answers', async (t) => {
+  const { ask } = await start(t)
+  type Choice = { text: string; logprobs: { token_logprobs: number[] } }
+  const body = { prompt: ['free', 'more'], max_tokens: 4, seed: 1, temperature: 1.5, logprobs: 0 }
+  const path = '/v1/completions'
+  const all = await ask(path, { ...body, n: 5 })
+  const mean = ({ logprobs: { token_logprobs: list } }: Choice) =>
+    list.reduce((sum, value) => sum + value) / list.length
+  const choices = all.json['choices'] as Choice[]
+  const ranked = [choices.slice(0, 5), choices.slice(5)].map((some) =>
+    some.toSorted((a, b) => mean(b) - mean(a)),
+  )
+  const expected = ranked.flatMap((some) => some.slice(0, 2).map(({ text }) => text))
+  const { json } = await ask(path, { ...body, logprobs: undefined, n: 2, best_of: 5 })
+  t.match(json, {
+    choices: expected.map((text, index) => ({ text, index, logprobs: null })),
+    usage: { completion_tokens: 2 * 5 * 4 },
+  })
+})
+
+testEach('log probabilities', async (t) => {
+  const { ask, stream } = await start(t)
+  type Likely = { token: string; bytes: number[]; logprob: number }
+  type Content = (Likely & { top_logprobs: Likely[] })[]
+  type Choice = { logprobs: { content: Content } | null; message: { content: string } }
+  const body = { ...user('free'), max_tokens: 6, seed: 1 }
+  t.match((await ask(chat, body)).json, { choices: [{ logprobs: null }] })
+  const wanted = { ...body, logprobs: true, top_logprobs: 3 }
+  const [choice] = (await ask(chat, wanted)).json['choices'] as [Choice]
+  const content = choice.logprobs?.content ?? []
+  t.equal(content.length, 6)
+  const bytes = content.flatMap((token) => token.bytes)
+  t.equal(Buffer.from(bytes).toString(), choice.message.content)
+  for (const { logprob, top_logprobs: top } of content) {
+    t.equal(top.length, 3)
+    const logprobs = top.map((other) => other.logprob)
+    t.same(
+      logprobs,
+      logprobs.toSorted((a, b) => b - a),
+    )
+    t.ok(logprob <= logprobs[0]!)
+  }
+  const chunks = await stream(chat, wanted)
+  const streamed = chunks.flatMap(
+    ({ choices }) => (choices as Choice[])[0]?.logprobs?.content ?? [],
+  )
+  t.same(streamed, content, 'streamed the same')
+
+  const path = '/v1/completions'
+  const text = { prompt: 'free', max_tokens: 4, seed: 1, logprobs: 2 }
+  const [first] = (await ask(path, text)).json['choices'] as [
+    { text: string; logprobs: { tokens: string[]; text_offset: number[] } },
+  ]
+  t.equal(first.logprobs.tokens.length, 4)
+  t.match(first.logprobs, { token_logprobs: [Number], top_logprobs: [{}, {}, {}, {}] })
+  const offsets = (await stream(path, text)).flatMap(
+    ({ choices }) => (choices as (typeof first)[])[0]?.logprobs?.text_offset ?? [],
+  )
+  t.same(offsets, first.logprobs.text_offset)
+})
+
+testEach('what cannot be done is refused, naming the field', async (t) => {
+  const { ask, client } = await start(t, { backend: { contextSize: 60 } })
+  const strict = { ...tool, function: { ...tool.function, strict: true } }
+  const image = { type: 'image_url', image_url: { url: 'data:' } }
+  const cases: [path: string, body: object, code: string, param: RegExp][] = [
+    [chat, { response_format: { type: 'json_object' } }, 'unsupported', /^response_format$/],
+    [chat, { response_format: { type: 'xml' } }, 'invalid_request', /^response_format.type$/],
+    [chat, { grammar: 'root ::= "a"' }, 'unsupported', /^grammar$/],
+    [chat, { top_logprobs: 3 }, 'invalid_request', /^top_logprobs$/],
+    [chat, { tools: [strict] }, 'unsupported', /^tools$/],
+    [chat, { tools: [tool], tool_choice: 'required' }, 'unsupported', /^tool_choice$/],
+    [chat, { tools: [tool], tool_choice: 'any' }, 'unsupported', /^tool_choice$/],
+    [chat, user([image]), 'unsupported', /^messages.0.content.0$/],
+    [chat, user([{ text: 5 }]), 'invalid_request', /^messages.0.content.0$/],
+    [chat, { messages: [] }, 'invalid_request', /^messages$/],
+    [chat, { messages: [{ role: 'king', content: 'a' }] }, 'invalid_request', /^messages.0.role$/],
+    [chat, { messages: [{ role: 'user' }] }, 'invalid_request', /^messages.0.content$/],
+    [chat, { messages: undefined }, 'invalid_request', /^messages$/],
+    [chat, { temperature: 'hot' }, 'invalid_request', /^temperature$/],
+    [chat, { min_tokens: 3 }, 'unsupported', /^min_tokens$/],
+    [chat, { stop_token_ids: [3] }, 'unsupported', /^stop_token_ids$/],
+    [chat, { include_stop_str_in_output: true }, 'unsupported', /^include_stop_str_in_output$/],
+    [chat, { prompt_logprobs: 0 }, 'unsupported', /^prompt_logprobs$/],
+    [chat, { truncate_prompt_tokens: 9 }, 'unsupported', /^truncate_prompt_tokens$/],
+    [chat, { continue_final_message: true }, 'invalid_request', /^continue_final_message$/],
+    [chat, user('x'.repeat(90)), 'context_length_exceeded', /^prompt$/],
+    ['/v1/completions', { prompt: [] }, 'invalid_request', /^prompt$/],
+    ['/v1/completions', { prompt: [5000] }, 'invalid_token', /^prompt$/],
+    ['/v1/completions', { prompt: 'a', suffix: 'b' }, 'unsupported', /^suffix$/],
+    ['/v1/completions', { prompt: 'a', max_tokens: 0 }, 'invalid_request', /^max_tokens$/],
+    ['/v1/completions', { prompt: 'a', best_of: 1, n: 2 }, 'invalid_request', /^best_of$/],
+    ['/v1/completions', { prompt: 'a', best_of: 2, stream: true }, 'unsupported', /^best_of$/],
+    ['/v1/completions', { prompt: ['a', 'b'], best_of: 100 }, 'invalid_request', /^best_of$/],
+    ['/v1/completions', { prompt: ['a', 'b'], n: 100 }, 'invalid_request', /^n$/],
+  ]
+  for (const [path, body, code, param] of cases) {
+    const { status, json } = await ask(path, { ...(path === chat ? user('a') : {}), ...body })
+    t.equal(status, 400)
+    t.match(
+      json,
+      {
+        error: {
+          type:
+            code === 'context_length_exceeded'
+              ? 'exceed_context_size_error'
+              : 'invalid_request_error',
+          code,
+          param,
+          message: /./,
+        },
+      },
+      JSON.stringify(body).slice(0, 90),
+    )
+  }
+  const nothing = await ask('/v1/nothing', {})
+  t.match([nothing.status, nothing.json], [404, { error: { code: 'not_found' } }])
+  const { running, waiting } = await client.statistics()
+  t.same([running, waiting], [0, 0])
+})
+
+testEach('failures: a full queue, and an error in the middle of a stream', async (t) => {
+  const server = await start(t, {
+    backend: {
+      stepMs: () => 10,
+      slots: 1,
+      failWhen: (_batch, step) => (step === 4 ? new Error('no memory') : undefined),
+    },
+    engine: { maxQueuedRequests: 1 },
+  })
+  const body = { ...user('free'), ignore_eos: true, stream: true }
+  const running = server.post(chat, { ...body, max_tokens: 20 })
+  await until(async () => (await server.client.statistics()).running === 1)
+  const waiting = await rawRequest(server.port, rawPost(chat, body))
+  await until(async () => (await server.client.statistics()).waiting === 1)
+  const { status, json, headers } = await server.ask(chat, { ...user('free'), n: 2 })
+  t.same([status, headers.get('retry-after')], [429, '1'])
+  t.match(json, { error: { type: 'rate_limit_error', code: 'rate_limit_exceeded' } })
+  const text = await drive(server.clock, (await running).text())
+  waiting.socket.destroy()
+  const idle = async () => {
+    const { running, waiting } = await server.client.statistics()
+    return running + waiting === 0
+  }
+  await drive(server.clock, until(idle))
+  t.match(text, /data: {"error":{"message":".*no memory.*","type":"server_error".*}}\n\n$/)
+})
+
+testEach('a request may go without drafts', async (t) => {
+  const { ask, client } = await start(t, { engine: { speculative: 'ngram' } })
+  const drafted = async () => (await client.statistics()).speculation?.draftTokens ?? 0
+  // What is written again and again is what the n-grams guess.
+  const body = { prompt: 'euro '.repeat(20), max_tokens: 40, ignore_eos: true, temperature: 0 }
+  const logit_bias = { 65: 100 }
+  const without = await ask('/v1/completions', { ...body, logit_bias, speculative: false })
+  t.equal(await drafted(), 0)
+  const with_ = await ask('/v1/completions', { ...body, logit_bias })
+  t.ok((await drafted()) > 0)
+  t.same(with_.json['choices'], without.json['choices'], 'with them the answer is the same')
+  t.match(with_.json, { timings: { draft_n: Number, draft_n_accepted: Number } })
+  const wrong = await ask('/v1/completions', { ...body, speculative: 'no' })
+  t.match([wrong.status, wrong.json], [400, { error: { param: 'speculative' } }])
+})
+
+testEach('thoughts end within their budget, at the end of a sentence', async (t) => {
+  const thinks = new FakeTokenizer()
+  const endOfSequence = 1
+  const usage = usageProtocol({ folder: t.testdir({}) })
+  const server = await serve({
+    protocols: [openAiProtocol(), anthropicProtocol(), usage],
+    backend: {
+      contextSize: 1024,
+      details: { chatTemplate: '{{ messages }}<think></think>' },
+      // thinks for ever, until somebody ends it
+      script: (tokens) => {
+        const text = thinks.decode(tokens)
+        const [, written = ''] = text.split('assistant\n')
+        const next = (answer: string, from: number) =>
+          thinks.encode(answer, { addBos: false })[from] ?? endOfSequence
+        const count = (part: string) => thinks.encode(part, { addBos: false }).length
+        const [thoughts = '', answer] = written.split('</think>\n\n')
+        if (answer !== undefined) return next('Done.', count(answer))
+        return next(`<think>${'I wonder why. '.repeat(100)}`, count(thoughts))
+      },
+    },
+  })
+  t.teardown(() => server.close())
+  const messages = [{ role: 'user', content: 'Why' }]
+  const ask = async (path: string, body: object) =>
+    (await (await server.post(path, { messages, ...body })).json()) as Json
+  const limited = await ask('/v1/chat/completions', { thinking_budget_tokens: 20 })
+  const [{ message }] = limited['choices'] as [{ message: Record<string, string> }]
+  t.equal(message['content'], 'Done.')
+  t.match(message['reasoning_content'], /^(I wonder why\. ?)+$/)
+  t.ok(message['reasoning_content']!.length < 200)
+  t.match(limited, { usage: { completion_tokens: Number } })
+  const { prompt_tokens } = limited['usage'] as { prompt_tokens: number }
+  const used = await (await server.get('/admin/usage?by=model')).json()
+  const one = { requests: 1, unfinished: 0, prompt_tokens }
+  t.match(used, { usage: [one] }, 'both parts are one request')
+  const message2 = await ask('/v1/messages', {
+    max_tokens: 500,
+    thinking: { type: 'enabled', budget_tokens: 20 },
+  })
+  t.match(message2, { content: [{ type: 'thinking' }, { type: 'text', text: 'Done.' }] })
+  const free = await ask('/v1/chat/completions', { max_tokens: 60 })
+  t.match(free, { choices: [{ message: { content: '' }, finish_reason: 'length' }] })
+  t.same(server.backend.violations, [])
+})

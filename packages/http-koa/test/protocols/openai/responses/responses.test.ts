@@ -1,0 +1,299 @@
+import { FakeTokenizer, scriptAnswers } from '@cllm/core/testing'
+import { openAiProtocol } from '@cllm/http-koa'
+import type { Test } from 'tap'
+import { testEach } from '../../../each-client.js'
+import { serve } from '../../../serve.js'
+
+const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
+const answers = '<|im_start|>assistant\n'
+const tool = { name: 'weather', parameters: { type: 'object' } }
+const system = turn(
+  'system',
+  `You can call these tools:\n${JSON.stringify(tool)}\n` +
+    'To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}',
+)
+const written = '{"name":"weather","arguments":{"city":"Paris"}}'
+const script = scriptAnswers(new FakeTokenizer(), {
+  [system + turn('user', 'euro') + answers]: '{"name": "weather", "arguments": {"city": "Paris"}}',
+  [system +
+  turn('user', 'euro') +
+  turn('assistant', written) +
+  turn('user', 'Result of weather: rain') +
+  answers]: 'It rains.',
+  [turn('user', 'euro') + answers]: 'a€ b',
+  [turn('system', 'Be brief.') + turn('user', 'euro') + answers]: 'brief',
+})
+const path = '/v1/responses'
+
+type Json = Record<string, unknown>
+
+async function start(t: Test, backend: object = {}) {
+  const server = await serve({
+    protocols: [openAiProtocol()],
+    backend: { script, contextSize: 1024, ...backend },
+  })
+  t.teardown(() => server.close())
+  const ask = async (body: object) => {
+    const response = await server.post(path, body)
+    return { status: response.status, json: (await response.json()) as Json }
+  }
+  const stream = async (body: object) => {
+    const response = await server.post(path, { ...body, stream: true })
+    const events = (await response.text()).trimEnd().split('\n\n')
+    return events.map((event) => {
+      const [, name, data] = /^event: (.*)\ndata: (.*)$/.exec(event)!
+      const json = JSON.parse(data!) as Json
+      t.equal(json['type'], name)
+      return json
+    })
+  }
+  return { ...server, ask, stream }
+}
+
+const texts = (text: string) => [{ type: 'message', content: [{ type: 'output_text', text }] }]
+
+testEach('text in and out', async (t) => {
+  const { ask } = await start(t)
+  t.match((await ask({ input: 'euro', metadata: { a: 'b' } })).json, {
+    id: /^resp_/,
+    object: 'response',
+    status: 'completed',
+    output: [{ id: /^msg_/, role: 'assistant', status: 'completed' }],
+    usage: { output_tokens: 4, input_tokens_details: { cached_tokens: 0 } },
+    metadata: { a: 'b' },
+  })
+  const brief = { status: 'completed', output: texts('brief') }
+  t.match((await ask({ input: 'euro', instructions: 'Be brief.' })).json, brief)
+  const input = [
+    { role: 'developer', content: 'Be brief.' },
+    { type: 'reasoning', summary: [] },
+    { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'euro' }] },
+  ]
+  t.match((await ask({ input })).json, brief)
+  t.match((await ask({ input: 'euro', max_output_tokens: 1 })).json, {
+    status: 'incomplete',
+    incomplete_details: { reason: 'max_output_tokens' },
+    output: texts('a'),
+  })
+})
+
+testEach('a stream has the documented events in their order', async (t) => {
+  const { stream } = await start(t)
+  const events = await stream({ input: 'euro' })
+  const names = events.map(({ type }) => String(type))
+  t.same(
+    names.filter((name, index) => name !== names[index - 1]),
+    [
+      'response.created',
+      'response.in_progress',
+      'response.output_item.added',
+      'response.content_part.added',
+      'response.output_text.delta',
+      'response.output_text.done',
+      'response.content_part.done',
+      'response.output_item.done',
+      'response.completed',
+    ],
+  )
+  t.same(
+    events.map(({ sequence_number }) => sequence_number),
+    [...events.keys()],
+  )
+  t.equal(events.map(({ delta = '' }) => String(delta)).join(''), 'a€ b')
+  t.match(events.at(-1), { response: { status: 'completed', output: texts('a€ b') } })
+})
+
+testEach('a thinking model answers with two items', async (t) => {
+  const thinking = scriptAnswers(new FakeTokenizer(), {
+    [turn('user', 'euro') + answers]: '<think>so</think>a',
+  })
+  const { stream, ask, client } = await start(t, { script: thinking })
+  const info = await client.info()
+  Object.assign(client, {
+    info: async () => ({
+      ...info,
+      model: { ...info.model, details: { chatTemplate: '<think></think>' } },
+    }),
+  })
+  const output = [
+    { type: 'reasoning', content: [{ type: 'reasoning_text', text: 'so' }] },
+    ...texts('a'),
+  ]
+  t.match((await ask({ input: 'euro' })).json, { output })
+  const events = await stream({ input: 'euro' })
+  t.match(events.at(-1), { type: 'response.completed', response: { output } })
+  t.match(
+    events.filter(({ type }) => type === 'response.reasoning_text.done'),
+    [{ text: 'so', output_index: 0 }],
+  )
+})
+
+testEach('tools', async (t) => {
+  const { ask, stream } = await start(t)
+  const tools = [{ type: 'function', ...tool, strict: null }]
+  const call = { type: 'function_call', id: /^fc_/, call_id: /^call_/, name: 'weather' }
+  const done = { ...call, status: 'completed' }
+  t.match((await ask({ input: 'euro', tools })).json, {
+    status: 'completed',
+    tools,
+    output: [{ ...done, arguments: '{"city":"Paris"}' }],
+  })
+  const events = await stream({ input: 'euro', tools })
+  const names = events.map(({ type }) => String(type))
+  t.same(
+    names.filter((name, index) => name !== names[index - 1]),
+    [
+      'response.created',
+      'response.in_progress',
+      'response.output_item.added',
+      'response.function_call_arguments.delta',
+      'response.function_call_arguments.done',
+      'response.output_item.done',
+      'response.completed',
+    ],
+  )
+  t.match(events[2], { item: { ...call, status: 'in_progress', arguments: '' } })
+  const deltas = events.flatMap(({ delta }) => (typeof delta === 'string' ? [delta] : []))
+  t.ok(deltas.length > 5)
+  const written = '{"city": "Paris"}'
+  t.equal(deltas.join(''), written)
+  t.match(events.at(-3), { name: 'weather', arguments: written, output_index: 0 })
+  t.match(events.at(-1), { response: { output: [{ ...done, arguments: written }] } })
+  t.equal(events.filter((event) => 'content_index' in event).length, 0)
+
+  const input = [
+    { role: 'user', content: 'euro' },
+    { type: 'function_call', call_id: 'c1', name: 'weather', arguments: '{"city":"Paris"}' },
+    { type: 'function_call_output', call_id: 'c1', output: 'rain' },
+  ]
+  t.match((await ask({ input, tools })).json, { output: texts('It rains.') })
+  const others = [{ type: 'web_search' }, { type: 'namespace', name: 'n', tools }]
+  t.match(
+    (await ask({ input: [...input, { type: 'computer_call' }], tools: [...tools, ...others] }))
+      .json,
+    { output: texts('It rains.') },
+    'what this server cannot call is passed over',
+  )
+  for (const nothing of [[], '']) t.equal((await ask({ input: nothing })).status, 200)
+  t.equal((await ask({})).status, 200)
+  t.match((await ask({ input: 'euro', tools, tool_choice: 'none' })).json, {
+    output: texts('a€ b'),
+  })
+})
+
+testEach('free-form tools are called with a text', async (t) => {
+  const grammar = { type: 'grammar', syntax: 'lark', definition: 'start: "b"' }
+  const shown = {
+    name: 'patch',
+    description: 'Patches.\n\nThe input is text in this lark grammar:\nstart: "b"',
+    parameters: {
+      type: 'object',
+      properties: { input: { type: 'string', description: 'The input of the tool as plain text' } },
+      required: ['input'],
+      additionalProperties: false,
+    },
+  }
+  const system = turn(
+    'system',
+    `You can call these tools:\n${JSON.stringify(shown)}\n` +
+      'To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}',
+  )
+  const input = 'a "b"\n\té€'
+  const script = scriptAnswers(new FakeTokenizer(), {
+    [system + turn('user', 'euro') + answers]:
+      '{"name": "patch", "arguments": {"input": "a \\"b\\"\\n\\t\\u00e9€"}}',
+    [system + turn('user', 'other') + answers]: '{"name": "patch", "arguments": {"text": "c"}}',
+    [system +
+    turn('user', 'euro') +
+    turn('assistant', JSON.stringify({ name: 'patch', arguments: { input } })) +
+    turn('user', 'Result of patch: ok') +
+    answers]: 'Done.',
+  })
+  const { ask, stream, post, log } = await start(t, { script, contextSize: 4096 })
+  const tools = [{ type: 'custom', name: 'patch', description: 'Patches.', format: grammar }]
+  const call = { type: 'custom_tool_call', id: /^ctc_/, call_id: /^call_/, name: 'patch', input }
+  t.match((await ask({ input: 'euro', tools })).json, { output: [call] })
+  t.ok(log.some(({ message }) => message.includes('not enforced')))
+  const events = await stream({ input: 'euro', tools })
+  t.match(events[2], { item: { ...call, input: '' } })
+  t.equal(events.map(({ delta = '' }) => String(delta)).join(''), input)
+  t.match(events.at(-3), { type: 'response.custom_tool_call_input.done', input })
+  t.match(events.at(-1), { response: { output: [call] } })
+  const fallback = await stream({ input: 'other', tools })
+  t.match(fallback.at(-1), { response: { output: [{ ...call, input: 'c' }] } })
+  const history = [
+    { role: 'user', content: 'euro' },
+    { type: 'custom_tool_call', call_id: 'c1', name: 'patch', input },
+    { type: 'custom_tool_call_output', call_id: 'c1', output: 'ok' },
+  ]
+  t.match((await ask({ input: history, tools })).json, { output: texts('Done.') })
+
+  const chat = async (content: string, more: object = {}) =>
+    await post('/v1/chat/completions', {
+      messages: [{ role: 'user', content }],
+      tools: [
+        { type: 'custom', custom: { name: 'patch', description: 'Patches.', format: { grammar } } },
+      ],
+      ...more,
+    })
+  const custom = { name: 'patch', input }
+  t.match(await (await chat('euro')).json(), {
+    choices: [
+      { message: { tool_calls: [{ type: 'custom', custom }] }, finish_reason: 'tool_calls' },
+    ],
+  })
+  for (const [content, expected] of [
+    ['euro', input],
+    ['other', 'c'],
+  ] as const) {
+    const lines = (await (await chat(content, { stream: true })).text()).split('\n\n')
+    const written = lines.flatMap((line) => {
+      const data = line.slice(6)
+      if (!data.startsWith('{')) return []
+      const [choice] = (JSON.parse(data) as { choices: Json[] }).choices
+      const { tool_calls: calls } = (choice?.['delta'] ?? {}) as { tool_calls?: Json[] }
+      return (calls ?? []).map(({ custom: part }) => (part as { input: string }).input)
+    })
+    t.equal(written.join(''), expected)
+  }
+  const messages = [
+    { role: 'user', content: 'euro' },
+    { role: 'assistant', tool_calls: [{ id: 'c1', type: 'custom', custom }] },
+    { role: 'tool', tool_call_id: 'c1', content: 'ok' },
+  ]
+  t.match(await (await chat('', { messages })).json(), {
+    choices: [{ message: { content: 'Done.' } }],
+  })
+  const broken = [...messages.slice(0, 1), { role: 'assistant', tool_calls: [{ type: 'custom' }] }]
+  t.equal((await chat('', { messages: broken })).status, 400)
+  t.equal((await chat('', { tools: [{ type: 'custom' }] })).status, 400)
+})
+
+testEach('what cannot be done is refused, and a failure ends the stream', async (t) => {
+  const { ask, stream } = await start(t, {
+    failWhen: (_batch: unknown, step: number) => (step === 3 ? new Error('no memory') : undefined),
+  })
+  const cases: [body: object, param: RegExp][] = [
+    [{ previous_response_id: 'resp_1' }, /^previous_response_id$/],
+    [{ conversation: 'c' }, /^conversation$/],
+    [{ background: true }, /^background$/],
+    [{ tools: [{ type: 'function' }] }, /^tools.0.name$/],
+    [{ tools: [{ type: 'custom' }] }, /^tools.0.name$/],
+    [{ tool_choice: 'required' }, /^tool_choice$/],
+    [{ text: { format: { type: 'json_object' } } }, /^text.format$/],
+    [{ input: [{ role: 'user', content: [{ type: 'input_image' }] }] }, /^input.0.content.0$/],
+    [{ input: [{ type: 'function_call' }] }, /^input.0.name$/],
+    [{ input: [{ type: 'function_call', name: 'a', arguments: '[' }] }, /^input.0.arguments$/],
+    [{ input: [{ type: 'function_call_output' }] }, /^input.0.call_id$/],
+    [{ input: [{ content: 'a' }] }, /^input.0.role$/],
+  ]
+  for (const [body, param] of cases) {
+    const { status, json } = await ask({ input: 'a', ...body })
+    t.match([status, json], [400, { error: { param } }], JSON.stringify(body))
+  }
+  const events = await stream({ input: 'euro' })
+  t.match(events.at(-1), {
+    type: 'response.failed',
+    response: { status: 'failed', error: { code: 'backend_failed', message: /no memory/ } },
+  })
+})

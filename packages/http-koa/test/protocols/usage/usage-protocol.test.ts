@@ -1,0 +1,119 @@
+import { appendFile, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type ApiKey, hashKey, keyRing, openAiProtocol, usageProtocol } from '@cllm/http-koa'
+import { CllmError, type GenerateRequest, silentLogger, SimulatedClock } from '@cllm/core'
+import t, { type Test } from 'tap'
+import { UsageJournal } from '../../../src/protocols/usage/usage-journal.js'
+import { UsageLedger } from '../../../src/protocols/usage/usage-ledger.js'
+import { serve } from '../../serve.js'
+
+const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({
+  name,
+  tenant: `team-${name}`,
+  role: 'user',
+  hash: hashKey(`secret-of-${name}`),
+  ...more,
+})
+const keys = [key('ann', { tokensPerMonth: 40 }), key('=bob'), key('root', { role: 'admin' })]
+
+async function counting(t: Test, folder: string) {
+  const security = { keys: keyRing(() => keys) }
+  const served = await serve({
+    protocols: [openAiProtocol(), usageProtocol({ folder })],
+    transport: { security },
+  })
+  t.teardown(served.close)
+  const as = (name: string) => ({
+    'Content-Type': 'application/json',
+    Authorization: `Bearer secret-of-${name}`,
+  })
+  return {
+    ...served,
+    ask: (name: string, max_tokens: number) =>
+      served.post(
+        '/v1/completions',
+        { prompt: [5, 6, 7], max_tokens, ignore_eos: true },
+        { headers: as(name) },
+      ),
+    usage: (query = '', name = 'root') => served.get(`/admin/usage${query}`, { headers: as(name) }),
+  }
+}
+
+t.test('usage by key and day, and the quota of a month', async (t) => {
+  const folder = join(t.testdir({}), 'usage')
+  const first = await counting(t, folder)
+  t.equal((await first.ask('ann', 10)).status, 200)
+  t.equal((await first.ask('=bob', 20)).status, 200)
+  t.equal((await first.usage('', '=bob')).status, 403, 'admins see it')
+  const sums = (await (await first.usage()).json()) as { usage: object[] }
+  t.match(sums, { from: '1970-01-01', to: '1970-01-01' })
+  t.match(
+    new Set(sums.usage.map((sum) => JSON.stringify(sum))),
+    new Set(
+      [
+        ['ann', 10],
+        ['=bob', 20],
+      ].map(([name, generated]) =>
+        JSON.stringify({
+          day: '1970-01-01',
+          key: name,
+          model: 'fake',
+          requests: 1,
+          unfinished: 0,
+          prompt_tokens: 3,
+          cached_tokens: 0,
+          generated_tokens: generated,
+        }),
+      ),
+    ),
+  )
+  await first.close()
+
+  const [file = ''] = await readdir(folder)
+  await appendFile(join(folder, file), '{"day":"1970-01-01","key":"ann","mo')
+  const second = await counting(t, folder)
+  t.equal((await second.ask('ann', 24)).status, 200)
+  const refused = await second.ask('ann', 1)
+  t.equal(refused.status, 429)
+  t.match(await refused.json(), { error: { message: /40 tokens of 1970-01/ } })
+  t.equal((await second.ask('=bob', 1)).status, 200)
+  const csv = await second.usage('?by=key&format=csv')
+  t.match(csv.headers.get('content-type'), /text\/csv/)
+  t.same((await csv.text()).trim().split('\n').sort(), [
+    "'=bob,2,0,6,0,21",
+    'ann,2,0,6,0,34',
+    'key,requests,unfinished,prompt_tokens,cached_tokens,generated_tokens',
+  ])
+  t.match(await (await second.usage('?by=hour')).json(), {
+    error: /expected day, key, tenant, model/,
+  })
+  t.equal((await second.usage('?from=yesterday')).status, 400)
+})
+
+t.test('a request that pauses is one, and tenants without keys are bounded', (t) => {
+  const journal = new UsageJournal(t.testdir({}))
+  const ledger = new UsageLedger(journal, new SimulatedClock(0), silentLogger)
+  const left = new CllmError('cancelled', 'paused')
+  const ask = (tenant: string, continued?: GenerateRequest['continued']) =>
+    ledger.onSubmit({
+      model: 'fake',
+      request: { prompt: { text: '' }, tenant, ...(continued && { continued }) },
+      at: 0,
+    })
+  for (const [error, elapsedMs] of [[left], [left, 1], [undefined, 2]] as const) {
+    const watch = ask('a', elapsedMs === undefined ? undefined : { tokens: [1], elapsedMs })
+    watch.onEvent({ type: 'start', id: 'a', promptTokens: 50 }, 0)
+    watch.onEvent({ type: 'token', token: 1, text: '' }, 0)
+    watch.onEnd(0, error)
+  }
+  const counts = { requests: 1, unfinished: 0, promptTokens: 50, generatedTokens: 3 }
+  t.match(journal.month('1970-01'), [{ tenant: 'a', ...counts }])
+  for (let count = 0; count < 1100; count++) ask(`tenant-${count}`).onEnd(0)
+  const sums = journal.month('1970-01')
+  t.equal(sums.length, 1001)
+  t.match(
+    sums.find(({ tenant }) => tenant === null),
+    { requests: 101 },
+  )
+  t.end()
+})
