@@ -1,4 +1,4 @@
-import { type Clock, CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
+import type { Clock, EngineClient, EngineDirectory } from '@cllm/core'
 import { Registry } from './prometheus.js'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../routes/koa-context.js'
 import type { EmbeddedInput } from '../engines/request-observer.js'
@@ -9,7 +9,9 @@ import { mountRoutes } from '../routes/mount-routes.js'
 import { loadedModels } from '../engines/model-queries.js'
 import { EmbeddingMetrics } from './embedding-metrics.js'
 import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
+import { inTime } from './in-time.js'
 import { llamaServerMetrics } from './llama-server-metrics.js'
+import { LoadWatch } from './load-watch.js'
 import { RequestMetrics } from './request-metrics.js'
 
 /** An engine without an answer for this long is down; a scrape's default timeout is 10 s. */
@@ -24,13 +26,14 @@ export interface MetricsProtocolOptions {
 /**
  * `GET /metrics` in Prometheus' text format; see `docs/metrics.md`. It counts the requests of all
  * protocols of its transport, and queries the engines on each scrape. The engines' figures are there
- * under llama-server's names, too.
+ * under llama-server's names, too. `GET /metrics/load` has a few gauges of it for programs that ask often.
  */
 export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): KoaProtocol {
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
   const embeddings = new EmbeddingMetrics(registry)
   const engines = new EngineMetrics(registry)
+  const load = new LoadWatch()
 
   const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
     const { clock } = ctx.state.transport
@@ -68,6 +71,17 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
       answers: ['text/plain'],
       handle: scrape,
     },
+    {
+      method: 'get',
+      path: '/metrics/load',
+      summary: 'How busy the models are, for endpoint pickers and autoscalers',
+      answers: ['text/plain'],
+      async handle(ctx, directory) {
+        const text = await load.read(directory, ctx.state.transport.clock)
+        ctx.type = load.contentType
+        ctx.body = text
+      },
+    },
   ]
 
   return {
@@ -88,20 +102,10 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
 
 async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | undefined> {
   const asked = Promise.all([client.info(), client.statistics(), client.getScheduler()])
-  let cancel: (() => void) | undefined
-  const tooLate = new Promise<never>((_resolve, reject) => {
-    cancel = clock.at(clock.now() + patienceMs, () =>
-      reject(new CllmError('engine_unavailable', 'The engine does not answer')),
-    )
-  })
-  try {
-    const [info, statistics, scheduler] = await Promise.race([asked, tooLate])
-    return { info, statistics, scheduler }
-  } catch {
-    return undefined
-  } finally {
-    cancel?.()
-  }
+  const answers = await inTime(clock, patienceMs, asked)
+  if (answers === undefined) return undefined
+  const [info, statistics, scheduler] = answers
+  return { info, statistics, scheduler }
 }
 
 /** {@link metricsProtocol} by its name. */
