@@ -9,8 +9,10 @@ import { Gauge, Registry } from './prometheus.js'
 const freshMs = 20
 /** The same where the answer is made of several workers': each is a message there and back. */
 const freshOfWorkersMs = 250
-/** Milliseconds for which anyone waits for an engine, before its last values are told. */
+/** Milliseconds for which a reading waits for an engine, before its last values are told. */
 const patienceMs = 50
+/** The same for an engine that has told nothing yet: workers that begin to be busy may take as long. */
+const firstPatienceMs = 500
 /** Milliseconds after which an engine that has not answered is asked again. */
 const againMs = 2_000
 
@@ -47,15 +49,18 @@ export class LoadWatch {
     return this.#registry.contentType
   }
 
-  /** The gauges in Prometheus' text format. It takes {@link patienceMs} at most. */
+  /** The gauges in Prometheus' text format. It takes {@link firstPatienceMs} at most. */
   async read(directory: EngineDirectory, clock: Clock): Promise<string> {
     const now = clock.now()
     const models = loadedModels(directory)
     this.#forgetAllBut(models)
     const asked = models.map((model) => this.#refresh(model, directory, clock))
-    const young = asked.filter(({ askedAt }) => now - askedAt < patienceMs)
-    const answers = young.flatMap(({ asking }) => asking ?? [])
-    if (answers.length > 0) await inTime(clock, patienceMs, Promise.all(answers))
+    await Promise.all(
+      asked.map(async ({ load, asking, askedAt }) => {
+        const until = askedAt + (load === undefined ? firstPatienceMs : patienceMs)
+        if (asking !== undefined && now < until) await inTime(clock, until - now, asking)
+      }),
+    )
     return await (this.#text ??= this.#write())
   }
 

@@ -259,6 +259,35 @@ testEach('the load is told without anything else of the server', async (t) => {
   })
 })
 
+testEach('the load of an engine that has told nothing yet is waited for a little', async (t) => {
+  const server = await serve({ protocols: protocols() })
+  t.teardown(server.close)
+  const { clock, client } = server
+  const answer = client.statistics.bind(client)
+  let goOn = () => {}
+  const late = new Promise<void>((resolve) => (goOn = resolve))
+  client.statistics = async () => {
+    await late
+    return await answer()
+  }
+  const first = scrape(server, '/metrics/load')
+  await until(() => clock.nextTimer() === clock.now() + 500)
+  const other = scrape(server, '/metrics/load')
+  clock.advance(499)
+  goOn()
+  t.equal((await first).size, 5)
+  t.equal((await other).size, 5, 'nor does another one have nothing')
+
+  const silent = await serve({ protocols: protocols() })
+  t.teardown(silent.close)
+  silent.client.statistics = async () => await new Promise(() => {})
+  const nothing = scrape(silent, '/metrics/load')
+  await until(() => silent.clock.nextTimer() === silent.clock.now() + 500)
+  silent.clock.advance(500)
+  t.equal((await nothing).size, 0)
+  t.equal((await scrape(silent, '/metrics/load')).size, 0, 'once')
+})
+
 testEach('an engine that does not answer keeps the load that it had', async (t) => {
   const server = await serve({ protocols: protocols() })
   t.teardown(server.close)
