@@ -1,7 +1,15 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
-import { adminProtocol, nativeProtocol } from '@cllm/http-koa'
+import {
+  adminProtocol,
+  anthropicProtocol,
+  loadMetrics,
+  metricsProtocol,
+  metricTable,
+  nativeProtocol,
+  openAiProtocol,
+} from '@cllm/http-koa'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { options } from '../src/config/options/option-list.js'
@@ -196,6 +204,13 @@ t.test('nobody is killed while requests may finish', async (t) => {
     allowPrivilegeEscalation: false,
     capabilities: { drop: ['ALL'] },
   }
+  const [picker] = documentsOf<Deployment>('kubernetes/inference-pool/picker.yaml')
+  const { spec: ofPicker } = picker!.spec.template
+  const [front] = documentsOf<Deployment>(`${cluster}/front.yaml`)
+  const { terminationGracePeriodSeconds: ofFront } = front!.spec.template.spec
+  t.ok(ofPicker.terminationGracePeriodSeconds > ofFront, 'streams to fronts pass through it')
+  t.match(ofPicker, { securityContext: { runAsNonRoot: true } })
+  t.match(ofPicker.containers[0].securityContext, shutTight)
   for (const file of ['front.yaml', 'worker.yaml', 'valkey.yaml']) {
     const documents = parseAllDocuments(read(`${cluster}/${file}`))
     const [process, ...others] = documents.map((document) => document.toJS() as Deployment)
@@ -231,6 +246,185 @@ t.test('nobody is killed while requests may finish', async (t) => {
   }
 })
 
+t.test('workers are scaled by metrics that there are', (t) => {
+  const keda = 'kubernetes/keda'
+  const object = parse(read(`${keda}/scaled-object.yaml`)) as ScaledObject
+  const { scaleTargetRef, minReplicaCount, maxReplicaCount, fallback, triggers, advanced } =
+    object.spec
+  const [worker] = documentsOf<Deployment>(`${cluster}/worker.yaml`)
+  const [front] = documentsOf<Deployment>(`${cluster}/front.yaml`)
+  t.match(worker, { ...scaleTargetRef, name: undefined, metadata: { name: scaleTargetRef.name } })
+  t.equal(fallback.replicas, 2)
+  t.ok(minReplicaCount <= fallback.replicas && fallback.replicas < maxReplicaCount)
+  t.match(advanced.horizontalPodAutoscalerConfig.behavior.scaleDown, {
+    stabilizationWindowSeconds: 300,
+    policies: [{ type: 'Percent', value: 50 }],
+  })
+  const known = triggers.map(({ metadata: { query } }) => /\bcllm_\w+/.exec(query)?.[0] ?? '')
+  t.same(known, ['cllm_predicted_wait_seconds', 'cllm_num_requests_waiting'])
+  for (const name of known) {
+    t.equal(metricTable[name]?.type, 'gauge')
+    t.ok(
+      loadMetrics.some((one) => one === name),
+      `${name} needs no key`,
+    )
+  }
+  const { resources, patches, replacements } = parse(
+    read(`${keda}/kustomization.yaml`),
+  ) as Kustomization
+  t.same(resources, ['scaled-object.yaml'])
+  t.match(replacements, [
+    { targets: [{ select: { kind: object.kind, name: object.metadata.name } }] },
+  ])
+  const [fixed, readByPrometheus] = patches.map(({ patch }) => parse(patch) as readonly Change[])
+  t.match(fixed, [{ op: 'remove', path: '/spec/replicas' }], 'KEDA has the number')
+  t.match(patches, [{ target: targetOf(worker!) }, { target: targetOf(front!) }])
+  t.match(readByPrometheus![0]!.value, {
+    'prometheus.io/port': String(httpPort(front!)),
+    'prometheus.io/path': '/metrics/load',
+  })
+  t.end()
+})
+
+t.test('a picker finds fronts, their port, their load and its own service', (t) => {
+  const folder = 'kubernetes/inference-pool'
+  const [front, service] = documentsOf<Deployment & Service>(`${cluster}/front.yaml`)
+  const [pool] = documentsOf<Pool>(`${folder}/pool.yaml`)
+  const { selector, targetPorts, endpointPickerRef } = pool!.spec
+  t.same(selector.matchLabels, front!.spec.template.metadata.labels)
+  t.same(targetPorts, [{ number: httpPort(front!) }])
+
+  const picker = documentsOf<Deployment & Service>(`${folder}/picker.yaml`)
+  const [process, reached] = picker
+  t.match(reached, { kind: endpointPickerRef.kind, metadata: { name: endpointPickerRef.name } })
+  t.match(reached!.spec.ports, [{ port: endpointPickerRef.port.number }])
+  t.match(process!.spec.template.metadata.labels, reached!.spec.selector)
+  const [container] = process!.spec.template.spec.containers
+  t.ok(container.args.includes(`--pool-name=${pool!.metadata.name}`))
+  t.ok(container.args.includes(`--grpc-port=${endpointPickerRef.port.number}`))
+  for (const { kind, metadata } of picker) t.equal(metadata.name, 'cllm-picker', kind)
+
+  const paths = new Set(
+    [openAiProtocol(), anthropicProtocol(), metricsProtocol()]
+      .flatMap(({ routes = [] }) => routes)
+      .map(({ path }) => path),
+  )
+  const [route] = documentsOf<Route>(`${folder}/route.yaml`)
+  const [toPool, toService] = route!.spec.rules
+  t.ok(toPool!.matches!.length > 1)
+  for (const { path } of toPool!.matches!) t.ok(paths.has(path.value), path.value)
+  t.match(toPool!.backendRefs, [{ kind: pool!.kind, name: pool!.metadata.name }])
+  t.match(toService!.backendRefs, [
+    { name: service!.metadata.name, port: service!.spec.ports[0]!.port },
+  ])
+
+  const config = parse(read(`${folder}/picker-config.yaml`)) as PickerConfig
+  const parametersOf = (type: string) =>
+    config.plugins.find((plugin) => plugin.type === type)?.parameters
+  t.ok(paths.has(parametersOf('metrics-data-source')!.path!))
+  const [{ name: engine, ...specs }] = parametersOf('core-metrics-extractor')!.engineConfigs!
+  t.equal(Object.keys(specs).length, 4)
+  for (const spec of Object.values(specs)) {
+    t.ok(
+      loadMetrics.some((name) => name === spec),
+      spec,
+    )
+  }
+  t.same(metricTable[specs['cacheInfoSpec']!]?.labels, ['block_size', 'num_gpu_blocks'])
+  const types = new Set(config.plugins.map(({ type }) => type))
+  const [profile] = config.schedulingProfiles
+  for (const { pluginRef } of profile!.plugins) t.ok(types.has(pluginRef), pluginRef)
+
+  const { resources, patches, configMapGenerator } = parse(
+    read(`${folder}/kustomization.yaml`),
+  ) as Kustomization
+  for (const file of resources) t.ok(documentsOf(`${folder}/${file}`).length > 0, file)
+  t.match(configMapGenerator, [{ name: 'cllm-picker', files: ['picker-config.yaml'] }])
+  t.match(patches, [{ target: targetOf(front!) }])
+  t.match(parse(patches[0]!.patch), [
+    { path: '/spec/template/metadata/labels/llm-d.ai~1engine-type', value: engine },
+  ])
+  t.end()
+})
+
+const documentsOf = <T extends object>(path: string): T[] =>
+  parseAllDocuments(read(path)).map((document) => document.toJS() as T)
+
+const httpPort = ({ spec }: Deployment): number | undefined =>
+  spec.template.spec.containers[0].ports?.find(({ name }) => name === 'http')?.containerPort
+
+const targetOf = ({ kind, metadata }: Named) => ({ kind, name: metadata.name })
+
+interface Named {
+  readonly kind: string
+  readonly metadata: { readonly name: string }
+}
+
+interface ScaledObject extends Named {
+  readonly spec: {
+    readonly scaleTargetRef: Named['metadata'] & { readonly apiVersion: string }
+    readonly minReplicaCount: number
+    readonly maxReplicaCount: number
+    readonly fallback: { readonly replicas: number }
+    readonly advanced: {
+      readonly horizontalPodAutoscalerConfig: { readonly behavior: { readonly scaleDown: object } }
+    }
+    readonly triggers: readonly { readonly metadata: { readonly query: string } }[]
+  }
+}
+
+interface Change {
+  readonly value: object
+}
+
+interface Kustomization {
+  readonly resources: readonly string[]
+  readonly patches: readonly { readonly target: object; readonly patch: string }[]
+  readonly replacements?: readonly object[]
+  readonly configMapGenerator?: readonly object[]
+}
+
+interface Service extends Named {
+  readonly spec: {
+    readonly selector: Readonly<Record<string, string>>
+    readonly ports: readonly { readonly port: number }[]
+  }
+}
+
+interface Pool extends Named {
+  readonly spec: {
+    readonly selector: { readonly matchLabels: Readonly<Record<string, string>> }
+    readonly targetPorts: readonly object[]
+    readonly endpointPickerRef: {
+      readonly kind: string
+      readonly name: string
+      readonly port: { readonly number: number }
+    }
+  }
+}
+
+interface Route extends Named {
+  readonly spec: {
+    readonly rules: readonly {
+      readonly matches?: readonly { readonly path: { readonly value: string } }[]
+      readonly backendRefs: readonly object[]
+    }[]
+  }
+}
+
+interface PickerConfig {
+  readonly plugins: readonly {
+    readonly type: string
+    readonly parameters?: {
+      readonly path?: string
+      readonly engineConfigs?: readonly [Readonly<Record<string, string>>]
+    }
+  }[]
+  readonly schedulingProfiles: readonly {
+    readonly plugins: readonly { readonly pluginRef: string }[]
+  }[]
+}
+
 interface Probe {
   readonly httpGet: { readonly path: string }
 }
@@ -239,8 +433,7 @@ interface Policy {
   readonly spec: { readonly podSelector: { readonly matchLabels: Record<string, string> } }
 }
 
-interface Deployment {
-  readonly kind: string
+interface Deployment extends Named {
   readonly spec: {
     readonly template: {
       readonly metadata: { readonly labels: Record<string, string> }
@@ -249,6 +442,8 @@ interface Deployment {
         readonly securityContext: { readonly runAsNonRoot: boolean }
         readonly containers: readonly [
           {
+            readonly args: readonly string[]
+            readonly ports?: readonly { readonly name: string; readonly containerPort: number }[]
             readonly env: readonly { readonly name: string; readonly value?: string }[]
             readonly lifecycle?: {
               readonly preStop: { readonly exec: { readonly command: string[] } }

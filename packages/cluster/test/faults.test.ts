@@ -598,6 +598,40 @@ async function startOne(clock: SimulatedClock, server: FakeServer, id: string, m
 const later = async (clock: SimulatedClock, ms: number) =>
   await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
 
+t.test(
+  'a request that comes now waits for as long as at the worker where it waits least',
+  async (t) => {
+    const clock = new SimulatedClock()
+    const server = new FakeServer(clock, () => [1])
+    const waits: Record<string, number | undefined> = { one: 900, two: 400, old: undefined }
+    const workers = new Map<string, WorkerHost>()
+    for (const [id, waitMs] of Object.entries(waits)) {
+      const { engine, client } = engineOn(clock)
+      const answer = client.statistics.bind(client)
+      client.statistics = async () => {
+        const { waitMs: _, ...rest } = await answer()
+        return waitMs === undefined ? rest : { ...rest, waitMs }
+      }
+      const about = { info: engine.info(), clock, fingerprint: 'f', host: 'h' }
+      const worker = new WorkerHost({ id, bus: server.connect(), client, ...about })
+      await worker.start()
+      workers.set(id, worker)
+    }
+    const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+    await front.start()
+    const client = front.client('fake')
+    await later(clock, 600)
+    t.equal((await drive(clock, client.statistics())).waitMs, 400)
+    void workers.get('two')!.drain()
+    await later(clock, 10)
+    t.equal((await drive(clock, client.statistics())).waitMs, 900, 'it takes no requests')
+    void workers.get('one')!.drain()
+    await later(clock, 10)
+    t.notOk('waitMs' in (await drive(clock, client.statistics())), 'nobody says it')
+    await front.close()
+  },
+)
+
 t.test('what no process of the cluster can have written is refused', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])

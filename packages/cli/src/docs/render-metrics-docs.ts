@@ -1,4 +1,4 @@
-import { metricTable } from '@cllm/http-koa'
+import { loadMetrics, metricTable } from '@cllm/http-koa'
 
 const intro = `# Metrics
 
@@ -21,6 +21,11 @@ server, these sums hold whenever no request is running:
 - queue, prefill and decode time of a request add up to its time from arrival to last token;
 - \`cllm_iteration_tokens_total_sum\` is the sum of \`cllm_step_tokens_total\`, and every step is in each
   of the step histograms once.
+
+\`GET /metrics/load\` has ${loadMetrics.map((name) => `\`${name}\``).join(', ')}
+alone and needs no key, for endpoint pickers and autoscalers (see [cluster.md](cluster.md#kubernetes)). It tells the
+names of loaded models and how busy they are, and nothing else. It may be asked as often as anyone likes: an engine is asked
+once in 20 ms at most, workers once in 250 ms, and an engine that does not answer keeps the values that it had.
 
 A Grafana dashboard is in \`deploy/grafana/cllm.json\`.
 `

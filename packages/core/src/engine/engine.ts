@@ -67,7 +67,7 @@ export class Engine {
     @inject(RequestTracker) private readonly tracker: RequestTracker,
     @inject(Counters) private readonly counters: Counters,
     @inject(tokens.ENGINE_COSTS) costs: EngineCosts,
-    @inject(tokens.WAIT_PREDICTOR) predictor: WaitPredictor,
+    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(Speculator) private readonly speculator: Speculator,
     @inject(EngineObservers) private readonly observers: EngineObservers,
     @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
@@ -133,6 +133,7 @@ export class Engine {
   statistics(): EngineStatistics {
     return {
       ...this.table.statistics(),
+      waitMs: this.predictor.waitMs(this.table.waiting.total, this.clock.now()),
       policyFaults: this.policy.faults,
       ...this.counters.snapshot(),
     }

@@ -275,6 +275,7 @@ t.test('statistics', async (t) => {
   t.match(engine.statistics(), {
     waiting: 0,
     running: 0,
+    waitMs: 0,
     slots: [0, 1].map((slot) => ({ slot, request: undefined, state: 'idle', tokens: 0 })),
     policyFaults: 0,
     requests: { done: 0, cancelled: 0, failed: 0, timed_out: 0 },
@@ -306,6 +307,7 @@ t.test('statistics', async (t) => {
     decodeMs: 10,
     busyMs: 10,
   })
+  t.ok(engine.statistics().waitMs! > 0, 'no slot is free')
   await run(Promise.all(answers))
   const again = await run(collect(client.submit(greedy(promptOf(30, 1), 5))))
   t.equal(again.end?.usage.cachedTokens, 29)

@@ -20,6 +20,15 @@ export async function answered<T>(clock: Clock, answer: Promise<T>, ms = patienc
   return await Promise.race([answer, tooLate]).finally(cancel)
 }
 
+/** What was asked for; undefined when it fails or takes longer than this many milliseconds. */
+export async function inTime<T>(
+  clock: Clock,
+  patienceMs: number,
+  asked: Promise<T>,
+): Promise<T | undefined> {
+  return await answered(clock, asked, patienceMs).catch(() => undefined)
+}
+
 /** Why no engine answers. No engine at all is fine: a model can be loaded on request. */
 export async function failureOf(
   clock: Clock,

@@ -12,14 +12,15 @@ const openPaths: ReadonlySet<string> = new Set([
   '/v1/health',
   '/docs',
   '/openapi.json',
+  '/metrics/load',
 ])
 
 /** The web page asks for a key itself; its files are in the published package. */
 const isPage = (path: string): boolean => /^\/ui(\/|$)/.test(path)
 
 /**
- * Paths without a key: health checks, the overview, the description of the API and the files of the web
- * page, which a browser opens without one; and what browsers ask before they send a key.
+ * Paths without a key: health checks, the load for endpoint pickers, which have no key to send, the overview, the
+ * description of the API and the files of the web page, which a browser opens without one; and what browsers ask before they send a key.
  */
 export const isOpen = (method: string, path: string): boolean =>
   /^options$/i.test(method) ||

@@ -3,7 +3,7 @@ import type { Context, Middleware } from 'koa'
 import type { KoaState, TransportServices } from '../routes/koa-context.js'
 
 /** Probed every few seconds by machines, so logged at debug level only. */
-const quietPaths = /^\/(v1\/)?health(\/|$)|^\/metrics\/?$/
+const quietPaths = /^\/(v1\/)?health(\/|$)|^\/metrics(\/load)?\/?$/
 
 /**
  * Gives a request the transport's services, with the request's id in every log line, and logs the

@@ -84,7 +84,7 @@ testEach('nobody is let in without a key, in the words of each protocol', async 
   })
   t.match(await body('/api/chat'), { error: String })
   t.match(await body('/completion'), { error: { code: 401, type: 'authentication_error' } })
-  for (const path of ['/', '/health', '/v1/health']) {
+  for (const path of ['/', '/health', '/v1/health', '/metrics/load', '/Metrics/Load/']) {
     t.equal((await server.get(path)).status, 200, path)
   }
   t.equal((await server.post('/generate', { prompt: 'Hi' }, as('ann'))).status, 200)

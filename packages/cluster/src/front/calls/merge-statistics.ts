@@ -1,10 +1,21 @@
 import type { Distribution, EngineStatistics } from '@cllm/core'
 
-/** The statistics of several engines as of one: counters are summed, slots follow each other. */
-export function mergeStatistics(all: readonly EngineStatistics[]): EngineStatistics {
+/**
+ * The statistics of several engines as of one: counters are summed, slots follow each other.
+ *
+ * @param waits - what a new request is predicted to wait at each that takes requests: the router looks for the least
+ */
+export function mergeStatistics(
+  all: readonly EngineStatistics[],
+  waits: readonly number[],
+): EngineStatistics {
   const [first, ...others] = all as readonly [EngineStatistics, ...EngineStatistics[]]
-  const sum = others.reduce((sum, one) => merge(sum, one) as EngineStatistics, first)
-  return { ...sum, slots: sum.slots.map((one, slot) => ({ ...one, slot })) }
+  const { waitMs: _, ...sum } = others.reduce(
+    (sum, one) => merge(sum, one) as EngineStatistics,
+    first,
+  )
+  const least = waits.length === 0 ? {} : { waitMs: Math.min(...waits) }
+  return { ...sum, ...least, slots: sum.slots.map((one, slot) => ({ ...one, slot })) }
 }
 
 /** A worker's statistics, with a front's requests under the ids that they have there. */

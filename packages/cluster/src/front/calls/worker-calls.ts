@@ -147,16 +147,18 @@ export class WorkerCalls {
     const { placed, movedExactly, movedInexactly } = this.placing.counts
     this.#send(message, known, (_, answers) => {
       const ids = this.placing.idsByPlacement()
-      const all = known.flatMap(({ record, link }) => {
+      const waits: number[] = []
+      const all = known.flatMap(({ record, link, state }) => {
         const own = answers.get(record.id) as EngineStatistics | undefined
         if (own !== undefined) this.#statistics.set(record.id, own)
         const last = own ?? this.#statistics.get(record.id)
+        if (state === 'up' && last?.waitMs !== undefined) waits.push(last.waitMs)
         return last === undefined ? [] : [ownStatistics(last, `${link.id}/`, ids)]
       })
       const list = this.members.statistics
       const counts = { placed, movedExactly, movedInexactly }
       const workers = { list, ...counts, refusedLetters: this.front.refusedLetters() }
-      return { ...mergeStatistics(all), workers }
+      return { ...mergeStatistics(all, waits), workers }
     })
   }
 

@@ -86,6 +86,11 @@ export interface WorkersStatistics {
 export interface EngineStatistics extends StepStatistics {
   readonly waiting: number
   readonly running: number
+  /**
+   * Milliseconds for which a request that comes now is predicted to wait for a slot; of several workers, the least of
+   * those that take requests. Absent where no engine said it.
+   */
+  readonly waitMs?: number
   readonly slots: readonly SlotStatistics[]
   readonly requests: Readonly<Record<'done' | 'cancelled' | 'failed' | 'timed_out', number>>
   readonly promptTokens: number

@@ -8,6 +8,7 @@ import type {
 } from '@cllm/core'
 import { Counter, Gauge, type Registry } from './prometheus.js'
 import { ImportedHistogram } from './imported-histogram.js'
+import { type Load, loadOf } from './load.js'
 import { engineMetrics, type MetricEntry } from './metric-table.js'
 
 type Name = keyof typeof engineMetrics
@@ -62,9 +63,7 @@ export class EngineMetrics {
     this.#gauge('cllm_engine_up', 1, labels)
     this.#gauge('cllm_scheduler_info', 1, { model_name, policy: scheduler.policy })
     this.#gauge('cllm_scheduler_fallback', scheduler.fallback === undefined ? 0 : 1, labels)
-    this.#gauge('cllm_num_requests_running', statistics.running, labels)
-    this.#gauge('cllm_num_requests_waiting', statistics.waiting, labels)
-    this.#setSlots(labels, info, statistics)
+    this.#setSlots(labels, loadOf(info, statistics), statistics)
     this.#setTotals(labels, statistics)
     const { longestPauseMs, ...tiers } = statistics.cache ?? { longestPauseMs: undefined }
     if (longestPauseMs !== undefined) {
@@ -77,20 +76,16 @@ export class EngineMetrics {
     if (statistics.recorder !== undefined) this.#setRecorder(labels, statistics.recorder)
   }
 
-  #setSlots(labels: ModelLabel, { limits }: EngineInfo, { slots, kvPool }: EngineStatistics): void {
-    const [busy, idle] = [
-      slots.filter(({ state }) => state !== 'idle'),
-      slots.filter(({ state }) => state === 'idle'),
-    ]
-    const sum = (some: typeof slots) => some.reduce((total, { tokens }) => total + tokens, 0)
-    const capacity = limits.kvTokens ?? limits.slots * limits.contextSize
-    this.#gauge('cllm_slots', busy.length, { ...labels, state: 'busy' })
-    this.#gauge('cllm_slots', idle.length, { ...labels, state: 'idle' })
-    this.#gauge('cllm_kv_cache_tokens', sum(busy), { ...labels, use: 'running' })
-    this.#gauge('cllm_kv_cache_tokens', sum(idle), { ...labels, use: 'kept' })
-    this.#gauge('cllm_kv_cache_capacity_tokens', capacity, labels)
+  #setSlots(labels: ModelLabel, load: Load, { slots, kvPool }: EngineStatistics): void {
+    for (const { name, value, more } of load.series)
+      this.#gauge(name, value, { ...labels, ...more })
+    const busy = slots.filter(({ state }) => state !== 'idle').length
+    this.#gauge('cllm_slots', busy, { ...labels, state: 'busy' })
+    this.#gauge('cllm_slots', slots.length - busy, { ...labels, state: 'idle' })
+    this.#gauge('cllm_kv_cache_tokens', load.runningTokens, { ...labels, use: 'running' })
+    this.#gauge('cllm_kv_cache_tokens', load.keptTokens, { ...labels, use: 'kept' })
+    this.#gauge('cllm_kv_cache_capacity_tokens', load.capacity, labels)
     if (kvPool !== undefined) this.#gauge('cllm_kv_cache_free_tokens', kvPool.free, labels)
-    this.#gauge('cllm_kv_cache_usage_perc', sum(busy) / capacity, labels)
   }
 
   #setWorkers(labels: ModelLabel, { list, ...counts }: WorkersStatistics): void {

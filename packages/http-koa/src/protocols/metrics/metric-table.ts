@@ -103,6 +103,9 @@ export const engineMetrics = {
   cllm_scheduler_fallback: gauge('1 while the fallback stands in for a policy that failed.'),
   cllm_num_requests_running: gauge('Requests that have a slot.'),
   cllm_num_requests_waiting: gauge('Requests that wait for one.'),
+  cllm_predicted_wait_seconds: gauge(
+    'How long a request that comes now is predicted to wait for one; of several workers, the least.',
+  ),
   cllm_workers: gauge('Workers behind the model, by state; absent for a single engine.', ['state']),
   cllm_worker_requests: gauge('Requests on a worker that have not ended.', ['worker']),
   cllm_requests_placed_total: counter('Requests that the router placed, moves included.'),
@@ -120,6 +123,10 @@ export const engineMetrics = {
     'Tokens that still fit where all slots share their KV cells (`--kv-tokens`).',
   ),
   cllm_kv_cache_usage_perc: gauge('Share of that which running requests take, from 0 to 1.'),
+  cllm_cache_config_info: gauge(
+    '1; that capacity in blocks of so many tokens, as endpoint pickers of prefixes count.',
+    ['block_size', 'num_gpu_blocks'],
+  ),
   cllm_engine_requests_total: counter('Requests that the engine has ended, by how.', ['outcome']),
   cllm_prompt_tokens_total: counter('Prompt tokens of ended requests.'),
   cllm_prompt_tokens_cached_total: counter('Those that a slot had and that were not computed.'),
@@ -168,6 +175,15 @@ export const engineMetrics = {
   cllm_iteration_tokens_total: fromEngine('Tokens computed in a step.'),
   cllm_step_sequences: fromEngine('Requests that took part in a step.'),
 } as const satisfies Record<string, MetricEntry>
+
+/** Those that `GET /metrics/load` has, without a key. */
+export const loadMetrics = [
+  'cllm_num_requests_waiting',
+  'cllm_num_requests_running',
+  'cllm_kv_cache_usage_perc',
+  'cllm_predicted_wait_seconds',
+  'cllm_cache_config_info',
+] as const satisfies readonly (keyof typeof engineMetrics)[]
 
 /** Every metric of `GET /metrics`. `docs/metrics.md` is made from this table. */
 export const metricTable: Readonly<Record<string, MetricEntry>> = {

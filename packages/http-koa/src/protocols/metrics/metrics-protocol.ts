@@ -6,11 +6,12 @@ import { observeEngines } from '../../engines/observe-engines.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { HandledRoute } from '../../routes/api-route.js'
 import { mountRoutes } from '../../routes/mount-routes.js'
-import { answered } from '../../engines/answering.js'
+import { inTime } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
 import { EmbeddingMetrics } from './embedding-metrics.js'
 import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
 import { llamaServerMetrics } from './llama-server-metrics.js'
+import { LoadWatch } from './load-watch.js'
 import { RequestMetrics } from './request-metrics.js'
 
 /** An engine without an answer for this long is down; a scrape's default timeout is 10 s. */
@@ -25,13 +26,14 @@ export interface MetricsProtocolOptions {
 /**
  * `GET /metrics` in Prometheus' text format; see `docs/metrics.md`. It counts the requests of all
  * protocols of its transport, and queries the engines on each scrape. The engines' figures are there
- * under llama-server's names, too.
+ * under llama-server's names, too. `GET /metrics/load` has a few gauges of it for programs that ask often.
  */
 export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): KoaProtocol {
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
   const embeddings = new EmbeddingMetrics(registry)
   const engines = new EngineMetrics(registry)
+  const load = new LoadWatch()
 
   const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
     const { clock } = ctx.state.transport
@@ -69,6 +71,17 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
       answers: ['text/plain'],
       handle: scrape,
     },
+    {
+      method: 'get',
+      path: '/metrics/load',
+      summary: 'How busy the models are, for endpoint pickers and autoscalers',
+      answers: ['text/plain'],
+      async handle(ctx, directory) {
+        const text = await load.read(directory, ctx.state.transport.clock)
+        ctx.type = load.contentType
+        ctx.body = text
+      },
+    },
   ]
 
   return {
@@ -89,12 +102,10 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
 
 async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | undefined> {
   const asked = Promise.all([client.info(), client.statistics(), client.getScheduler()])
-  try {
-    const [info, statistics, scheduler] = await answered(clock, asked, patienceMs)
-    return { info, statistics, scheduler }
-  } catch {
-    return undefined
-  }
+  const answers = await inTime(clock, patienceMs, asked)
+  if (answers === undefined) return undefined
+  const [info, statistics, scheduler] = answers
+  return { info, statistics, scheduler }
 }
 
 /** {@link metricsProtocol} by its name. */

@@ -1,14 +1,20 @@
 import { readFile } from 'node:fs/promises'
 import { PluginRegistry } from '@cllm/core'
-import { metricsProtocol, metricTable, nativeProtocol, openAiProtocol } from '@cllm/http-koa'
+import {
+  loadMetrics,
+  metricsProtocol,
+  metricTable,
+  nativeProtocol,
+  openAiProtocol,
+} from '@cllm/http-koa'
 import t from 'tap'
 import { testEach } from '../../each-client.js'
 import { rawPost, rawRequest, runAll, serve, type Served, until } from '../../serve.js'
 
 type Samples = ReadonlyMap<string, number>
 
-async function scrape(server: Served): Promise<Samples> {
-  const response = await server.get('/metrics')
+async function scrape(server: Served, path = '/metrics'): Promise<Samples> {
+  const response = await server.get(path)
   t.equal(response.status, 200)
   t.match(response.headers.get('content-type'), /^text\/plain; version=0\.0\.4/)
   const lines = (await response.text()).split('\n').filter((line) => /^[a-z]/.test(line))
@@ -201,6 +207,110 @@ testEach('an engine that does not answer is down, and the scrape is not', async 
     [...samples.keys()].some((series) => series.startsWith('cllm_slots')),
     'nothing stale',
   )
+})
+
+testEach('the load is told without anything else of the server', async (t) => {
+  const server = await serve({
+    protocols: protocols(),
+    backend: { slots: 2, contextSize: 64, stepMs: () => 10 },
+  })
+  t.teardown(server.close)
+  const idle = await scrape(server, '/metrics/load')
+  const series = (values: Readonly<Record<string, number>>) =>
+    Object.entries(values).map(([name, value]) => [`${name}{model_name="fake"}`, value] as const)
+  const config = [
+    'cllm_cache_config_info{model_name="fake",block_size="16",num_gpu_blocks="8"}',
+    1,
+  ] as const
+  t.same(
+    idle,
+    new Map([
+      ...series({
+        cllm_num_requests_waiting: 0,
+        cllm_num_requests_running: 0,
+        cllm_kv_cache_usage_perc: 0,
+        cllm_predicted_wait_seconds: 0,
+      }),
+      config,
+    ]),
+  )
+  const bodies = ['a', 'b', 'c'].map((prompt) => ({ prompt, max_tokens: 9, ignore_eos: true }))
+  const answers = bodies.map(async (body) => await server.post('/generate', body))
+  await until(async () => (await server.client.statistics()).waiting === 1)
+  t.same(await scrape(server, '/metrics/load'), idle, 'what was said is good for 20 ms')
+  server.clock.advance(20)
+  const busy = await scrape(server, '/metrics/load')
+  t.same([...busy.keys()], [...idle.keys()])
+  t.equal(total(busy, 'cllm_num_requests_waiting'), 1)
+  t.equal(total(busy, 'cllm_num_requests_running'), 2)
+  t.ok(total(busy, 'cllm_predicted_wait_seconds') > 0)
+  t.ok(total(busy, 'cllm_kv_cache_usage_perc') > 0)
+  const all = await scrape(server)
+  for (const name of loadMetrics)
+    t.ok(all.has([...busy.keys()].find((one) => one.startsWith(name))!))
+  let isDone = false
+  void Promise.all(answers).finally(() => (isDone = true))
+  await until(() => {
+    const next = server.clock.nextTimer()
+    if (next !== undefined && next < server.clock.now() + 1000) {
+      server.clock.advance(next - server.clock.now())
+    }
+    return isDone
+  })
+})
+
+testEach('the load of an engine that has told nothing yet is waited for a little', async (t) => {
+  const server = await serve({ protocols: protocols() })
+  t.teardown(server.close)
+  const { clock, client } = server
+  const answer = client.statistics.bind(client)
+  let goOn = () => {}
+  const late = new Promise<void>((resolve) => (goOn = resolve))
+  client.statistics = async () => {
+    await late
+    return await answer()
+  }
+  const first = scrape(server, '/metrics/load')
+  await until(() => clock.nextTimer() === clock.now() + 500)
+  const other = scrape(server, '/metrics/load')
+  clock.advance(499)
+  goOn()
+  t.equal((await first).size, 5)
+  t.equal((await other).size, 5, 'nor does another one have nothing')
+
+  const silent = await serve({ protocols: protocols() })
+  t.teardown(silent.close)
+  silent.client.statistics = async () => await new Promise(() => {})
+  const nothing = scrape(silent, '/metrics/load')
+  await until(() => silent.clock.nextTimer() === silent.clock.now() + 500)
+  silent.clock.advance(500)
+  t.equal((await nothing).size, 0)
+  t.equal((await scrape(silent, '/metrics/load')).size, 0, 'once')
+})
+
+testEach('an engine that does not answer keeps the load that it had', async (t) => {
+  const server = await serve({ protocols: protocols() })
+  t.teardown(server.close)
+  const { clock, client } = server
+  const known = await scrape(server, '/metrics/load')
+  const answer = client.statistics.bind(client)
+  let asked = 0
+  client.statistics = async () => await new Promise(() => void asked++)
+  clock.advance(20)
+  const first = scrape(server, '/metrics/load')
+  await until(() => {
+    if (asked > 0) clock.advance(50)
+    return asked > 0
+  })
+  t.same(await first, known)
+  t.same(await scrape(server, '/metrics/load'), known, 'no clock has to move for the next one')
+  t.equal(asked, 1, 'nor is it asked again')
+  client.statistics = answer
+  clock.advance(2000)
+  await until(async () => (await scrape(server, '/metrics/load')).size === 5)
+  client.statistics = async () => await Promise.reject(new Error('gone'))
+  clock.advance(20)
+  t.same(await scrape(server, '/metrics/load'), known)
 })
 
 testEach('the dashboard asks for metrics that there are', async (t) => {

@@ -1,0 +1,112 @@
+import type { Clock, EngineDirectory } from '@cllm/core'
+import { loadedModels, peekInfo } from '../../engines/model-queries.js'
+import { inTime } from '../../engines/answering.js'
+import { type Load, loadOf } from './load.js'
+import { engineMetrics, loadMetrics } from './metric-table.js'
+import { Gauge, Registry } from './prometheus.js'
+
+/** Milliseconds for which an engine's answer is good. Pickers ask every 50 ms, and there may be several. */
+const freshMs = 20
+/** The same where the answer is made of several workers': each is a message there and back. */
+const freshOfWorkersMs = 250
+/** Milliseconds for which a reading waits for an engine, before its last values are told. */
+const patienceMs = 50
+/** The same for an engine that has told nothing yet: workers that begin to be busy may take as long. */
+const firstPatienceMs = 500
+/** Milliseconds after which an engine that has not answered is asked again. */
+const againMs = 2_000
+
+/** What is known of a model's load. */
+interface Known {
+  load: Load | undefined
+  freshMs: number
+  askedAt: number
+  /** Pending while its engine is asked. */
+  asking: Promise<void> | undefined
+}
+
+/**
+ * The load of all models in memory, for `GET /metrics/load`. However often it is read, an engine is
+ * asked one thing at a time; one that does not answer keeps its last values, and delays one reading in two seconds.
+ */
+export class LoadWatch {
+  readonly #models = new Map<string, Known>()
+  readonly #registry = new Registry()
+  readonly #gauges = new Map(
+    loadMetrics.map((name) => {
+      const entry: { readonly help: string; readonly labels?: readonly string[] } =
+        engineMetrics[name]
+      const { help, labels = [] } = entry
+      const labelNames = ['model_name', ...labels]
+      return [name, new Gauge({ name, help, labelNames, registers: [this.#registry] })] as const
+    }),
+  )
+  /** As told last; undefined once that is no longer true. */
+  #text: Promise<string> | undefined
+
+  /** The type of what {@link read} returns. */
+  get contentType(): string {
+    return this.#registry.contentType
+  }
+
+  /** The gauges in Prometheus' text format. It takes {@link firstPatienceMs} at most. */
+  async read(directory: EngineDirectory, clock: Clock): Promise<string> {
+    const now = clock.now()
+    const models = loadedModels(directory)
+    this.#forgetAllBut(models)
+    const asked = models.map((model) => this.#refresh(model, directory, clock))
+    await Promise.all(
+      asked.map(async ({ load, asking, askedAt }) => {
+        const until = askedAt + (load === undefined ? firstPatienceMs : patienceMs)
+        if (asking !== undefined && now < until) await inTime(clock, until - now, asking)
+      }),
+    )
+    return await (this.#text ??= this.#write())
+  }
+
+  #forgetAllBut(models: readonly string[]): void {
+    for (const model of this.#models.keys()) {
+      if (models.includes(model)) continue
+      this.#models.delete(model)
+      this.#text = undefined
+    }
+  }
+
+  #refresh(model: string, directory: EngineDirectory, clock: Clock): Known {
+    const now = clock.now()
+    const known = this.#models.get(model) ?? {
+      load: undefined,
+      freshMs,
+      askedAt: -Infinity,
+      asking: undefined,
+    }
+    this.#models.set(model, known)
+    if (known.asking !== undefined || now - known.askedAt < known.freshMs) return known
+    known.askedAt = now
+    known.asking = this.#ask(model, known, directory, clock)
+    return known
+  }
+
+  async #ask(model: string, known: Known, directory: EngineDirectory, clock: Clock): Promise<void> {
+    const asked = async () => {
+      const client = directory.open(model, { peek: true })
+      return await Promise.all([peekInfo(directory, model), client.statistics()])
+    }
+    const [info, statistics] = (await inTime(clock, againMs, asked())) ?? []
+    known.asking = undefined
+    if (info === undefined || statistics === undefined) return
+    known.load = loadOf(info, statistics)
+    known.freshMs = statistics.workers === undefined ? freshMs : freshOfWorkersMs
+    this.#text = undefined
+  }
+
+  async #write(): Promise<string> {
+    this.#registry.resetMetrics()
+    for (const [model_name, { load }] of this.#models) {
+      for (const { name, value, more } of load?.series ?? []) {
+        this.#gauges.get(name)?.set({ model_name, ...more }, value)
+      }
+    }
+    return await this.#registry.metrics()
+  }
+}
