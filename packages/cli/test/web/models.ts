@@ -17,7 +17,7 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   await page.getByLabel('Model, of this server').fill('no-model')
   await page.getByRole('button', { name: 'Compute' }).click()
   await page.getByText(/model 'no-model' not found/).waitFor()
-  await page.getByLabel('A name, or').fill('no-such-model')
+  await page.getByLabel('A name of the catalog').fill('no-such-model')
   await page.getByRole('button', { name: 'Fetch' }).click()
   await page.getByText(/no-such-model/).waitFor()
   await auditAll(t, page)
