@@ -11,7 +11,7 @@ import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engin
 import { heldTokens, isFree, minimumWait } from './prefix-index.js'
 import { Checkpoints } from './states/checkpoints.js'
 import { type PinnedSlot, pinOf } from './states/pinned-slot.js'
-import { holdStates } from './states/saved-state.js'
+import { whileHeld } from './states/saved-state.js'
 import { StateCache } from './states/state-cache.js'
 import { originOf } from './states/origin-of.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -105,17 +105,14 @@ export class SlotCacheManager implements KVCacheManager {
     const known = states.isOn ? knownTokens(sequence, this.index, states) : 0
     // Saving and reading states make room, and not among these.
     const needed = [choice.found?.state, choice.found?.checkpoint, choice.checkpoint]
-    holdStates(needed, true)
-    try {
-      await this.#beforeFill(choice)
+    await whileHeld(needed, async () => {
+      if (states.isOn) await states.beforeLoss(slot, keptBy(choice), this.#isAnyDecoding)
       this.index.drop(slot)
       slot.owner = sequence
       this.#free--
       sequence.slot = slot.id
       await this.#fillOrEmpty(choice, sequence)
-    } finally {
-      holdStates(needed, false)
-    }
+    })
     if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
     if (states.isOn) sequence.origin = originOf(choice, sequence, known, states)
     if (sequence.computedTokens === 0) states.onMiss()
@@ -236,12 +233,6 @@ export class SlotCacheManager implements KVCacheManager {
   #choose(sequence: Sequence): SlotChoice {
     const { slots, index, costs, backend, states } = this
     return chooseSlot(sequence, slots, index, costs, backend, states)
-  }
-
-  /** What a slot loses is saved before. */
-  async #beforeFill(choice: SlotChoice): Promise<void> {
-    if (!this.states.isOn) return
-    await this.states.beforeLoss(choice.slot, keptBy(choice), this.#isAnyDecoding)
   }
 
   async #fillOrEmpty(choice: SlotChoice, sequence: Sequence): Promise<void> {

@@ -45,12 +45,16 @@ export interface FoundState {
 export const memoryOf = ({ data, chain }: SavedState): number =>
   data.buffer.byteLength + 8 * chain.tokens.length
 
-/** Nothing drops a state in RAM while it is held. */
-export function holdStates(
+/** Does something during which nothing drops these states from RAM. */
+export async function whileHeld(
   states: readonly (FoundState['state'] | undefined)[],
-  isHeld: boolean,
-): void {
-  for (const state of states) {
-    if (state !== undefined && 'holds' in state) state.holds += isHeld ? 1 : -1
+  work: () => Promise<void>,
+): Promise<void> {
+  const held = states.filter((state) => state !== undefined && 'holds' in state)
+  for (const state of held) state.holds++
+  try {
+    await work()
+  } finally {
+    for (const state of held) state.holds--
   }
 }
