@@ -1,5 +1,6 @@
 import { protocol } from '../link/letter.js'
 import type { WorkerRecord } from '../messages.js'
+import { isObject } from '../link/is-object.js'
 
 /** A worker whose version does not go with this one's: nothing can be said to it. */
 export interface StrangeWorker {
@@ -45,10 +46,6 @@ export function whyIncompatible(workers: readonly StrangeWorker[]): string {
   const who =
     workers.length === 1 ? `the worker ${one?.id} speaks` : `${workers.length} workers speak`
   return `${who} the cluster protocol ${theirs}, this front ${protocol}: run the same version of cllm everywhere`
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null
 }
 
 function textOf(value: unknown): string {

@@ -1,4 +1,5 @@
 import { wrongWithEvents } from './step-events.js'
+import { isObject } from './is-object.js'
 
 // Every letter is checked, so these are plain comparisons. What a request or an answer has inside is the
 // engine's and the caller's business.
@@ -103,8 +104,4 @@ function isCount(value: unknown): boolean {
 
 function isText(value: unknown): boolean {
   return typeof value === 'string' && value !== ''
-}
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null
 }

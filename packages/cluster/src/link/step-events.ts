@@ -1,4 +1,5 @@
 import type { RequestEvent } from '@cllm/core'
+import { isObject } from './is-object.js'
 
 /**
  * The events of a step in a row, without names, as most of what a cluster says is tokens: for each the number of its
@@ -53,8 +54,4 @@ function isEvent(value: unknown): value is RequestEvent {
   if (type === 'token') return typeof token === 'number' && typeof text === 'string'
   if (type === 'end') return typeof text === 'string' && isObject(usage) && isObject(timings)
   return true
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null
 }
