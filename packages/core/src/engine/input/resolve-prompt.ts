@@ -92,9 +92,13 @@ function checkMessages(messages: readonly ChatMessage[]): void {
 
 /** Tokenizing blocks the loop, so what cannot fit by its size alone is refused before. */
 function refuseBySize(texts: readonly string[], context: PromptContext): void {
+  const { maxTokenBytes } = context.tokenizer
+  const units = texts.reduce((sum, text) => sum + text.length, 0)
+  // Three bytes a unit at most: prompts of usual lengths are not copied only to be measured.
+  if (3 * units <= context.limits.contextSize * maxTokenBytes) return
   const encoder = new TextEncoder()
   const bytes = texts.reduce((sum, text) => sum + encoder.encode(text).length, 0)
-  const least = Math.ceil(bytes / context.tokenizer.maxTokenBytes)
+  const least = Math.ceil(bytes / maxTokenBytes)
   if (least > context.limits.contextSize) throw promptTooLong(least, context, 'at least ')
 }
 
