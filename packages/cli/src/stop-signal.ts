@@ -25,7 +25,8 @@ export function ignoreInterrupts(): () => void {
 /**
  * Listens for SIGINT and SIGTERM, and on Windows for what comes in their place; no other file does. The
  * first one aborts the returned signal, so that the command can finish cleanly. The next one ends the
- * process at once, with the exit code of that signal. If a parent started this process over IPC, its end counts as the first one.
+ * process at once, with the exit code of that signal. If a parent started this process over IPC, its end
+ * counts as the first one.
  *
  * The listeners stay: libraries such as `signal-exit` end a process in which nothing else listens.
  */

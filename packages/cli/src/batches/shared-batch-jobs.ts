@@ -33,7 +33,7 @@ export interface SharedBatchJobsParts extends BatchJobsParts {
 
 /** Lines that are queued at once. */
 const linesAtOnce = 500
-/** A batch ends when its key has been unknown for so many milliseconds. */
+/** A batch ends when its key has been unknown for this many milliseconds. */
 const unknownMs = 30_000
 /** Milliseconds between two looks whether batches with computed lines are cancelled. */
 const watchMs = 1000

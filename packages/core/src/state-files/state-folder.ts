@@ -16,7 +16,7 @@ import { readThread, writeThread } from './thread/state-thread.js'
 
 /** The same is said again after this long at the earliest. */
 const quietMs = 60_000
-/** So many different ones are remembered. */
+/** This many different ones are remembered. */
 const mostSaid = 100
 
 /** Options of {@link StateFolder}. */

@@ -19,8 +19,9 @@ const openPaths: ReadonlySet<string> = new Set([
 const isPage = (path: string): boolean => /^\/ui(\/|$)/.test(path)
 
 /**
- * Paths without a key: health checks, the load for endpoint pickers, which have no key to send, the overview, the
- * description of the API and the files of the web page, which a browser opens without one; and what browsers ask before they send a key.
+ * Paths without a key: health checks; the load for endpoint pickers, which have none to send; the
+ * overview, the description of the API and the files of the web page, which a browser opens without one;
+ * and what browsers ask before they send a key.
  */
 export const isOpen = (method: string, path: string): boolean =>
   /^options$/i.test(method) ||

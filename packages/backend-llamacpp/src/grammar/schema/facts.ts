@@ -19,7 +19,7 @@ export const valueTypes: readonly ValueType[] = [
 /** Each character of a name is a place where another name may go on differently. */
 const stepsPerCharacter = 8
 
-/** So many elements at the beginning are told from the others. */
+/** This many elements at the beginning are told from the others. */
 const mostContained = 20
 
 /** All that several schemas without alternatives say together. */

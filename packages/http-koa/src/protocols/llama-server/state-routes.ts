@@ -11,6 +11,9 @@ import { readQuery } from '../../fields/read-query.js'
 import { generationSettings } from './generation-settings.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 
+/** In the form that llama-server's clients read; what is built is node-llama-cpp's business. */
+const unknownBuild = 'b0-cllm'
+
 /** `GET /health`, `GET /v1/health`; 503 when no engine answers. */
 export async function health(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const failure = await failureOf(ctx.state.transport.clock, llama.directory)
@@ -54,7 +57,7 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
     chat_template: details['chatTemplate'] ?? '',
     bos_token: details['bosToken'] ?? '',
     eos_token: details['eosToken'] ?? '',
-    build_info: 'b0-cllm',
+    build_info: unknownBuild,
     is_sleeping: directory.status(asked).state !== 'loaded',
   }
 }
@@ -66,7 +69,7 @@ const manyModels = {
   model_alias: 'cllm',
   model_path: 'none',
   default_generation_settings: { params: {}, n_ctx: 0 },
-  build_info: 'b0-cllm',
+  build_info: unknownBuild,
 }
 
 /** The query of `POST /slots/{id}`. */

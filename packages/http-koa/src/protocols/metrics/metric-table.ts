@@ -124,7 +124,7 @@ export const engineMetrics = {
   ),
   cllm_kv_cache_usage_perc: gauge('Share of that which running requests take, from 0 to 1.'),
   cllm_cache_config_info: gauge(
-    '1; that capacity in blocks of so many tokens, as endpoint pickers of prefixes count.',
+    '1; that capacity in blocks of this many tokens, as endpoint pickers of prefixes count.',
     ['block_size', 'num_gpu_blocks'],
   ),
   cllm_engine_requests_total: counter('Requests that the engine has ended, by how.', ['outcome']),

@@ -4,7 +4,7 @@ import type { BatchLine, LineAnswer, SendLine } from './line-sender.js'
 
 /** Seconds after which a line is asked again that the server was too busy for. */
 const someSeconds = 1
-/** A line asks again after so many seconds at most: the limits of its key may have been raised. */
+/** A line asks again after this many seconds at most: the limits of its key may have been raised. */
 const mostSeconds = 60
 /** Answers of a server that is busy, stopping, or without an engine: the line is asked again. */
 const busy: ReadonlySet<number> = new Set([429, 499, 502, 503])

@@ -1,4 +1,4 @@
-/** So many things are done at a time; what comes later waits for its place. */
+/** This many things are done at a time; what comes later waits for its place. */
 export class Places {
   readonly #waiting: (() => void)[] = []
   #free: number

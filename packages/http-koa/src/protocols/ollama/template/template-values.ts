@@ -27,7 +27,7 @@ export const effortOf = (value: unknown): number =>
         ? entriesOf(value) * effortOfEntry
         : 0
 
-/** As characters of a text: to go through a map or a list takes so much for each entry. */
+/** As characters of a text: to go through a map or a list takes this much for each entry. */
 export const effortOfEntry = 16
 
 const entriesOf = (value: object): number =>
