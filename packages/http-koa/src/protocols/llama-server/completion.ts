@@ -8,12 +8,8 @@ import {
 } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { publicError } from '../../errors/public-error.js'
-import {
-  type EndEvent,
-  type Generation,
-  mergeGenerations,
-  startGenerations,
-} from '../../request/generation.js'
+import { type EndEvent, type Generation, startGenerations } from '../../request/generation.js'
+import { mergeGenerations } from '../../request/merge-generations.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { llamaServerDefaults } from './llama-server-defaults.js'
 import { probabilities } from './probabilities.js'

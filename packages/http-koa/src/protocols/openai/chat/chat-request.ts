@@ -112,10 +112,12 @@ export async function toChatRequest(
 }
 
 function renderOptions(fields: ChatFields): ChatRenderOptions {
+  // thoughts that are to end at once are better not begun: a prompt may open them itself
+  const effort = budgetOf(fields) === 0 ? 'none' : fields.reasoning_effort
   return {
     ...turnOptions(fields),
     variables: {
-      ...thinkingVariables(fields.reasoning_effort),
+      ...thinkingVariables(effort),
       ...fields.chat_template_kwargs,
     },
   }
@@ -123,11 +125,17 @@ function renderOptions(fields: ChatFields): ChatRenderOptions {
 
 /** How long the model may think; undefined: as long as it does. */
 export function thinkingLimit(
-  { thinking_budget_tokens: tokens, reasoning_budget: budget = tokens }: ChatFields,
+  fields: ChatFields,
   { form, afterThinking }: ChatRequest,
 ): ThinkingLimit | undefined {
+  const budget = budgetOf(fields)
   return budget === undefined || budget < 0 ? undefined : { budget, form, afterThinking }
 }
+
+const budgetOf = ({
+  thinking_budget_tokens: tokens,
+  reasoning_budget: budget = tokens,
+}: ChatFields): number | undefined => budget
 
 /** How many of the likeliest tokens to return with each token; undefined: no logprobs. */
 function logprobsOf({ logprobs, top_logprobs: top }: ChatFields): number | undefined {
