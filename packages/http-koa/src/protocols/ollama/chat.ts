@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
+import { withPreamble } from '../../chat/preamble.js'
 import { type Chat, prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { object, text } from '../../fields/fields.js'
@@ -10,7 +11,6 @@ import { list } from '../../fields/list.js'
 import { readFields } from '../../fields/read-fields.js'
 import { noImages } from '../../request/no-images.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
-import type { DerivedModel } from './models/derived-models.js'
 import { loadOrUnload } from './models/load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, type SharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
@@ -81,7 +81,7 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const given = messages.map(toChatMessage)
   const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
   const chat = {
-    messages: [...preamble(derived, given), ...given],
+    messages: withPreamble(derived, given),
     tools: tools.map(({ function: { name, description, parameters } }) => ({
       type: 'function' as const,
       function: {
@@ -121,17 +121,6 @@ async function byTemplate(
   const open = form.format.thinking?.open ?? ''
   const thinkingIsOpen = open !== '' && text.trimEnd().endsWith(open)
   return { prompt: { tokens }, form: { ...form, thinkingIsOpen } }
-}
-
-/** What a model that was made of another one puts before a conversation. */
-function preamble(
-  model: DerivedModel | undefined,
-  messages: readonly ChatMessage[],
-): readonly ChatMessage[] {
-  if (model === undefined) return []
-  const { system = '', messages: before } = model
-  const hasSystem = messages[0]?.role === 'system' || system === ''
-  return [...(hasSystem ? [] : [{ role: 'system', content: system }]), ...before]
 }
 
 function toChatMessage(

@@ -3,7 +3,13 @@ import { once } from 'node:events'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { CllmError, overriding } from '@cllm/core'
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
-import { type BlobStore, type KoaProtocol, ollamaProtocol } from '@cllm/http-koa'
+import {
+  type BlobStore,
+  type KoaProtocol,
+  nativeProtocol,
+  ollamaProtocol,
+  openAiProtocol,
+} from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'
 import { rawRequest, serve, until } from '../../serve.js'
@@ -236,6 +242,36 @@ testEach('what Ollama has beside answers', async (t) => {
     t.match([response.status, await response.json()], [status, { error }], path)
   }
   t.same(backend.violations, [])
+})
+
+testEach('every API knows the models that are made here', async (t) => {
+  const { ask, post, get, id } = await start(t, {
+    protocols: [nativeProtocol(), openAiProtocol(), ollamaProtocol()],
+  })
+  await post('/api/copy', { source: id, destination: 'gpt-3.5-turbo' })
+  const parameters = { num_predict: 2, stop: ['f'] }
+  const own = { model: 'brief', from: 'gpt-3.5-turbo', system: 'Be brief.', parameters }
+  t.equal((await ask('/api/create', { ...own, stream: false })).status, 200)
+  const messages = [{ role: 'user', content: 'euro' }]
+  const chat = async (model: string, more: object = {}) =>
+    (await ask('/v1/chat/completions', { model, messages, ...more })).json
+  const answered = (content: string) => ({ choices: [{ message: { content } }] })
+  t.match(await chat('gpt-3.5-turbo'), { model: 'gpt-3.5-turbo', ...answered('a€ b') })
+  t.match(await chat('brief:latest'), answered('br'), 'its parameters count')
+  t.match(await chat('brief', { max_tokens: 1, stop: ['x'] }), answered('b'), 'but for those asked')
+  const more = [{ role: 'system', content: 'No.' }, ...messages]
+  t.notMatch(await chat('brief', { messages: more }), answered('br'), "so does the client's system")
+  const { data } = (await (await get('/v1/models')).json()) as { data: Json[] }
+  t.match(data, [{ id }, { id: 'gpt-3.5-turbo', parent: id }, { id: 'brief', parent: id }])
+  t.match(await (await get('/v1/models/brief')).json(), { id: 'brief' })
+  const { models } = (await (await get('/api/tags')).json()) as { models: Json[] }
+  t.equal(models.length, 3, 'each once')
+  t.equal((await ask('/api/create', { ...own, stream: false })).status, 200, 'made again')
+  await fetch(new URL('/api/delete', (await get('/v1/models')).url), {
+    method: 'DELETE',
+    body: '{"model":"brief"}',
+  })
+  t.match(await chat('brief'), { error: { code: 'model_not_found' } })
 })
 
 testEach('what a model may be made of, and called', async (t) => {
