@@ -115,8 +115,9 @@ async function byTemplate(
 ): Promise<{ readonly prompt: Prompt; readonly form: AnswerForm }> {
   if (template === undefined || template === '') return prepared
   const { think } = fields
-  const limit = ctx.state.transport.bodyLimitBytes
-  const { tokens, text } = await promptOfTemplate(client, template, { ...fits, think }, limit)
+  const { bodyLimitBytes: limit, clock } = ctx.state.transport
+  const said = { ...fits, think, now: clock.now() }
+  const { tokens, text } = await promptOfTemplate(client, template, said, limit)
   const { form } = prepared
   const open = form.format.thinking?.open ?? ''
   const thinkingIsOpen = open !== '' && text.trimEnd().endsWith(open)

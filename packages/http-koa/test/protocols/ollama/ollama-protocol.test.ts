@@ -471,7 +471,7 @@ testEach('a template of the request', async (t) => {
 
 t.test("Go templates as Ollama's models have them", (t) => {
   const show = (template: string, values: Json = {}) =>
-    renderGoTemplate(template, values, 10_000)
+    renderGoTemplate(template, values, 10_000, new Date(2026, 10, 23, 12).getTime())
       .map(({ text }) => text)
       .join('')
   const message = (Role: string, Content: string) => new TemplateObject({ Role, Content }, { Role })
@@ -531,12 +531,26 @@ t.test("Go templates as Ollama's models have them", (t) => {
     ],
     ['{{ slice "abcdef" 1 3 }}{{ println "a" }}', {}, 'bca\n'],
     ['{{ .System }}{{ .Response }}never', { System: 's' }, 's'],
+    ['{{ if .Query }}q{{ end }}{{ .Instruction }}', {}, ''],
+    ['{{ currentDate }} {{ yesterdayDate }}', {}, '2026-11-23 2026-11-22'],
+    [
+      '{{ range .P }}{{ toTypeScriptType . }};{{ end }}{{ toTypeScriptType 1 }}',
+      {
+        P: [
+          { type: 'integer' },
+          { type: ['array', 'null'] },
+          { anyOf: [{ type: 'object' }, { type: 'x' }] },
+          {},
+        ].map((schema) => new TemplateObject({}, schema)),
+      },
+      'number;any[] | null;Record<string, any> | any;any;any',
+    ],
   ]
   for (const [template, values, text] of cases) t.equal(show(template, values), text, template)
   const refused = [
     '{{ range .L }}',
     '{{ nothing 1 }}',
-    '{{ .Nothing }}',
+    '{{ range .O }}{{ .Nothing }}{{ end }}',
     '{{ $x }}',
     '{{ "a" "b" }}',
     '{{ (1 }}',
@@ -553,7 +567,11 @@ t.test("Go templates as Ollama's models have them", (t) => {
     '{{ range .B }}{{ range $.B }}{{ range $.B }}{{ end }}{{ end }}{{ end }}',
   ]
   for (const template of refused) {
-    t.throws(() => show(template, { B: Array(100).fill(0) }), { code: 'unsupported' }, template)
+    t.throws(
+      () => show(template, { B: Array(100).fill(0), O: [message('user', 'a')] }),
+      { code: 'unsupported' },
+      template,
+    )
   }
   t.throws(() => show('{{ printf "%s%s" .A .A }}', { A: 'a'.repeat(6000) }), /at most 10000/)
   t.end()
@@ -608,6 +626,7 @@ testEach('a model with a Go template of its own has conversations as it says', a
     [dialog.map(({ role, content }) => turn(role, content)).join('') + begin('assistant')]: 'whole',
     'S:Be.;U:x;A:y;U:z;A:': 'by turn',
     'U:x;A:y': '+',
+    '[Be.\n\nNice.|x]y[|z\n\nz]': 'as documented',
     'P:a;b;': 'gap',
   })
   const { ask } = await start(t, { backend: { script, contextSize: 1024 } })
@@ -620,6 +639,18 @@ testEach('a model with a Go template of its own has conversations as it says', a
   t.match(await chat('messages', dialog), { message: { content: 'whole' } })
   t.match(await chat('turns', dialog), { message: { content: 'by turn' } })
   t.match(await chat('turns', dialog.slice(1, 3)), { message: { content: '+' } })
+  await make('documented', '[{{ .System }}|{{ .Prompt }}]')
+  const nice = { role: 'system', content: 'Nice.' }
+  const [be, ...others] = [...dialog, { role: 'user', content: 'z' }]
+  t.match(await chat('documented', [be!, nice, ...others]), {
+    message: { content: 'as documented' },
+  })
+  for (const [template, error] of [
+    ['{{ if 1 }}', /without {{ end }}/],
+    ['{{ range .Messages }}{{ if (not (nothing 1)) }}{{ end }}{{ end }}', /the function nothing/],
+  ] as const) {
+    t.match(await make('wrong', template), { status: 400, json: { error } })
+  }
   const turns = (count: number) =>
     Array.from({ length: 2 * count }, (_, index) => ({
       role: index % 2 === 0 ? 'user' : 'assistant',
