@@ -534,6 +534,7 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     [chat, { messages: undefined }, 'invalid_request', /^messages$/],
     [chat, { temperature: 'hot' }, 'invalid_request', /^temperature$/],
     [chat, { min_tokens: 3 }, 'unsupported', /^min_tokens$/],
+    [chat, { functions: [{ name: 'f' }] }, 'unsupported', /^functions$/],
     [chat, { stop_token_ids: [3] }, 'unsupported', /^stop_token_ids$/],
     [chat, { include_stop_str_in_output: true }, 'unsupported', /^include_stop_str_in_output$/],
     [chat, { prompt_logprobs: 0 }, 'unsupported', /^prompt_logprobs$/],

@@ -18,6 +18,7 @@ import { buildRequest } from '../../../request/build-request.js'
 import { boolean, integer, largest, object } from '../../../fields/fields.js'
 import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
 import type { ThinkingLimit } from '../../../request/limit-thinking.js'
+import { unsupported } from '../../../request/unsupported.js'
 import { grammarConstraint, onlyConstraint } from '../../../request/constraint.js'
 import { guidedConstraints } from '../guided-output.js'
 import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
@@ -43,6 +44,8 @@ export const chatSchema = z.object({
   top_logprobs: integer(0, 20).optional(),
   tools: toolsSchema.optional(),
   tool_choice: toolChoiceSchema.optional(),
+  functions: z.array(z.unknown(), 'an array').nullish(),
+  function_call: z.unknown().optional(),
   parallel_tool_calls: boolean.optional(),
   chat_template_kwargs: object.optional(),
   reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
@@ -73,6 +76,9 @@ export async function toChatRequest(
   logger: Logger,
 ): Promise<ChatRequest> {
   const logprobs = logprobsOf(fields)
+  if ((fields.functions ?? []).length > 0) {
+    throw unsupported('functions', 'OpenAI has replaced them: use tools and tool_choice')
+  }
   const functions = functionsOf(fields.tools ?? [], logger)
   const { offered, choice } = allowedTools(fields.tool_choice, functions)
   const tools = choice === 'none' ? [] : offered.map(toTool)
