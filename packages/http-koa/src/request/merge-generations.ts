@@ -2,7 +2,7 @@ import type { GenerateEvent } from '@cllm/core'
 import type { Generation } from './generation.js'
 
 /** An event of one of several generations. */
-interface MergedEvent {
+export interface MergedEvent {
   /** Which of them. */
   readonly index: number
   readonly event: Exclude<GenerateEvent, { type: 'start' }>
