@@ -263,6 +263,40 @@ t.test('what a step refuses, it refuses before anything changes', async (t) => {
   await t.rejects(backend.step([item]), { code: 'backend_failed', message: /backend was disposed/ })
 })
 
+t.test('a draw that fails ends the step only when no other is under way', async (t) => {
+  const backend = await openTiny(t)
+  const tokens = backend.tokenizer.encode('One day a dragon')
+  const last = tokens.length - 1
+  const [known] = await generate(backend, [{ slot: 0, tokens, params: greedy, count: 5 }])
+  const apply = (): void => {
+    throw new Error('no draw')
+  }
+  const failing = backend.createSampler(sampling(), tokens, tokens.length, [{ apply }])
+  const sampler = backend.createSampler(sampling(greedy), tokens)
+  backend.release(0)
+  await backend.step([{ slot: 0, position: 0, tokens: tokens.slice(0, -1), outputs: [] }])
+  const drafted = {
+    slot: 0,
+    position: last,
+    tokens: [tokens[last]!, ...known!.slice(0, 4)],
+    outputs: [0, 1, 2, 3, 4].map((nth) => last + nth),
+    drafts: 4,
+    sampler,
+  }
+  const beside = { slot: 1, position: 0, tokens, outputs: [last], sampler: failing }
+  const step = backend.step([drafted, beside])
+  await t.rejects(step, { code: 'backend_failed', message: 'no draw' })
+  // draws that went on beside this step would throw where nobody listens, or read its logits
+  const alone = { slot: 0, position: last, tokens: [tokens[last]!], outputs: [last], sampler }
+  t.same((await backend.step([alone])).outputs, [[{ position: last, token: known![0] }]])
+  backend.truncate(0, last)
+  const again = await backend.step([drafted])
+  t.same(
+    again.outputs[0]?.map(({ token }) => token),
+    known,
+  )
+})
+
 t.test('slots are chosen so that ids stay consecutive', async (t) => {
   t.equal(preferSlot([5, 2], []), 5, 'nothing runs: the cheapest')
   t.equal(preferSlot([6, 3, 0], [1, 2]), 3, 'beside the others')
