@@ -193,6 +193,7 @@ function assemble(
   const kvUnified = settings.kvUnified === 'on'
   const { stateful } = opened
   // Slots that share their cells share their positions, too.
+  const generates = !shape.looksAhead && stateful?.hasMemory() !== false
   const canShift =
     !kvUnified && slidingWindow === undefined && !isRecurrent && stateful?.canShift() === true
   const shifting = canShift ? stateful : undefined
@@ -217,6 +218,7 @@ function assemble(
       ...(flashAttention !== false && { chunkMultiple }),
     },
     capabilities: {
+      generates,
       grammar: true,
       logprobs: true,
       drawLogprobs: samplers.seesLogits,
@@ -225,7 +227,7 @@ function assemble(
       lora: adapters !== undefined,
       samplers: samplers.seesLogits,
       // Others cannot take a few tokens off a slot.
-      drafts: shape.slidingWindow === undefined && !shape.isRecurrent,
+      drafts: generates && shape.slidingWindow === undefined && !shape.isRecurrent,
       contextShift: canShift,
       gpu: llama.gpu,
     },

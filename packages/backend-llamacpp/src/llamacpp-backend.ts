@@ -114,6 +114,7 @@ export class LlamaCppBackend implements Backend {
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, threads } = this.#parts
     this.#checkOpen()
+    this.#checkGenerates()
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs = Array.from(batch, () => noOutputs)
     const scores = Array.from(batch, () => noScores)
@@ -149,6 +150,7 @@ export class LlamaCppBackend implements Backend {
   async forward(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, context, threads } = this.#parts
     this.#checkOpen()
+    this.#checkGenerates()
     this.adapters?.prepare(batch)
     let decodeMs = 0
     for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
@@ -207,6 +209,12 @@ export class LlamaCppBackend implements Backend {
 
   #checkOpen(): void {
     if (this.#disposed) throw new CllmError('backend_failed', 'the backend was disposed of')
+  }
+
+  /** Without a memory each token is an output, and more than the context has room for end the process. */
+  #checkGenerates(): void {
+    if (this.capabilities.generates !== false) return
+    throw new CllmError('unsupported', `${this.model.id} writes no text: it has embeddings only`)
   }
 
   #fill(batch: readonly BatchItem[], { order, tokens }: StepPass): void {

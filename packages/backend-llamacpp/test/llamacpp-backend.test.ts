@@ -29,6 +29,7 @@ t.test('the contract', async (t) => {
     await testBackend(t, () => openTiny(t, { kind }))
   }
   await testBackend(t, () => openTiny(t, { native: 'addon' }))
+  await testBackend(t, () => openTiny(t, { kind: 'bert' }))
   await testBackend(t, () => openTiny(t, { kvUnified: 'on' }))
   await testBackend(t, () => openTiny(t, { contextSize: 256, kvTokens: 600 }))
 })
@@ -325,6 +326,20 @@ t.test('a model that compares texts gives one number for each pair', async (t) =
   t.ok(scores.every((score) => score > 0 && score < 1))
   t.ok(Math.abs(scores[0]! - scores[3]!) < 1e-6, 'the same pair has the same number')
   t.ok(new Set(scores.map((score) => score.toFixed(6))).size >= 3, String(scores))
+})
+
+t.test('a model that makes embeddings only is asked for no text', async (t) => {
+  for (const native of ['ffi', 'addon'] as const) {
+    const backend = await openTiny(t, { kind: 'bert', native, batchSize: 128 })
+    t.equal(backend.capabilities.generates, false)
+    const tokens = Array.from({ length: 100 }, (_, index) => 262 + (index % 20))
+    const sampler = backend.createSampler(sampling(greedy), tokens)
+    const item = { slot: 0, position: 0, tokens, outputs: [99], sampler }
+    for (const compute of [backend.step([item]), backend.forward([item])]) {
+      await t.rejects(compute, { code: 'unsupported', message: /embeddings only/ })
+    }
+    t.equal((await backend.embed!([tokens]))[0]?.length, 32)
+  }
 })
 
 t.test('embeddings have a context of their own', async (t) => {

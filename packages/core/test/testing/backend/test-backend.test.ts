@@ -27,6 +27,14 @@ await testBackend(t, () => new FakeBackend({ id: 'adapted', adapters: true, cont
 })
 
 await testBackend(t, () => new FakeBackend({ id: 'embedding', embeddingSize: 4 }))
+await testBackend(t, () => {
+  const backend = new FakeBackend({ id: 'reading', embeddingSize: 4 })
+  const step = () => Promise.reject(new CllmError('unsupported', 'it writes no text'))
+  return Object.assign(backend, {
+    step,
+    capabilities: { ...backend.capabilities, generates: false },
+  })
+})
 
 class Broken extends FakeBackend {
   // A broken backend does not complain; what it does to the fake model's tokens is what is to be found.
