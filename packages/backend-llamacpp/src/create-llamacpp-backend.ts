@@ -14,6 +14,7 @@ import { cellsOf, paddedContext } from './model/memory-plan.js'
 import { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import { type EmbeddingContext, Embedder } from './model/embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
+import { memoryKind } from './model/memory-kind.js'
 import { modelInfo } from './model/model-info.js'
 import { type ModelShape, readModelShape } from './model/model-shape.js'
 import type { LlamaRuntime, LoadedModel } from './native/native.js'
@@ -170,10 +171,11 @@ function assemble(
   llama: LlamaRuntime,
   loaded: LoadedModel,
   opened: OpenContext,
-  shape: ModelShape,
+  inFile: ModelShape,
   settings: Settings & { readonly memoryBytes: number },
   dependencies: LlamaCppDependencies,
 ): LlamaCppBackend {
+  const shape = { ...inFile, ...memoryKind(loaded.native, inFile) }
   const { clock, logger } = dependencies
   const { native, tokenTexts, chatTemplate: own } = loaded
   if (tokenTexts.length === 0) {
@@ -227,7 +229,7 @@ function assemble(
       lora: adapters !== undefined,
       samplers: samplers.seesLogits,
       // Others cannot take a few tokens off a slot.
-      drafts: generates && shape.slidingWindow === undefined && !shape.isRecurrent,
+      drafts: generates && slidingWindow === undefined && !isRecurrent,
       contextShift: canShift,
       gpu: llama.gpu,
     },

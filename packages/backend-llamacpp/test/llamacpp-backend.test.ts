@@ -17,10 +17,13 @@ import {
   record,
   uniqueArray,
 } from 'fast-check'
+import { join } from 'node:path'
+import { uint32 } from '@cllm/gguf'
 import t from 'tap'
 import { preferSlot } from '../src/slots/prefer-slot.js'
 import { SlotLayout } from '../src/slots/slot-layout.js'
 import { generate, openTiny, sampling } from './open-tiny.js'
+import { writeTinyModel } from './tiny-models.js'
 
 const greedy = { temperature: 0 }
 
@@ -209,6 +212,21 @@ t.test('models that cannot forget a part', async (t) => {
     t.equal(backend.truncate(0, 20), 0, 'its cells were used again')
     t.same(await generate(backend, [{ ...again, computed: 0, count: 8 }]), [whole])
   })
+})
+
+t.test('a window that only llama.cpp knows of', async (t) => {
+  const modelPath = join(t.testdir(), 'gemma2.gguf')
+  await writeTinyModel(modelPath, 'gemma2', { 'gemma2.context_length': uint32(8192) })
+  const batchSize = 512
+  const backend = await openTiny(t, { modelPath, slots: 1, contextSize: 8192, batchSize })
+  const { drafts, contextShift } = backend.capabilities
+  t.same([drafts, contextShift], [false, false])
+  const tokens = Array.from({ length: batchSize }, (_, index) => 262 + (index % 20))
+  for (let position = 0; position < 5120; position += batchSize) {
+    await backend.step([{ slot: 0, position, tokens, outputs: [] }])
+  }
+  t.equal(backend.truncate(0, 5116), 5116, 'the window is there')
+  t.equal(backend.truncate(0, 4300), 0, 'a part of it was used again')
 })
 
 t.test('what a step refuses, it refuses before anything changes', async (t) => {

@@ -35,6 +35,19 @@ const architectures = {
     },
     tensors: (): [string, Shape][] => [...attention(), ...feedForward(), ...headNorms()],
   },
+  // has a window of 4,096 tokens that its file does not tell of
+  gemma2: {
+    fields: {
+      'attention.key_length': uint32(16),
+      'attention.value_length': uint32(16),
+    },
+    tensors: (): [string, Shape][] => [
+      ...attention(),
+      ...feedForward(),
+      ['post_attention_norm', [width]],
+      ['post_ffw_norm', [width]],
+    ],
+  },
   gemma3: {
     fields: {
       'attention.key_length': uint32(16),
