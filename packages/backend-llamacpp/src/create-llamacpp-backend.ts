@@ -7,6 +7,7 @@ import { LlamaCppBackend } from './llamacpp-backend.js'
 import {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
+  forAddon,
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { checkPlan, shareCells } from './model/fit-memory.js'
@@ -118,6 +119,11 @@ async function load(
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
+  if (loaded.path === 'addon' && native !== 'addon') {
+    // Planned anew: what was planned for the C API, such as one pool of cells, the addon does not have.
+    await loaded.dispose()
+    return await load(llama, shape, forAddon(wanted), dependencies)
+  }
   let opened: OpenContext | undefined
   try {
     opened = await openContext(loaded, settings, cells, dependencies.clock)
