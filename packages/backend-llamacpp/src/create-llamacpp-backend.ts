@@ -71,7 +71,7 @@ export interface MeasurableBackend extends Backend {
 
 /**
  * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before. The backend
- * runs one native forward pass per step for all sequences, and llama.cpp's own samplers; while layers
+ * runs one native forward pass per step for all sequences, and draws as llama.cpp's samplers do; while layers
  * are on the CPU the process should have been started with `UV_THREADPOOL_SIZE=1`.
  * @throws CllmError `invalid_configuration`, `model_unavailable`, `model_invalid` or
  * `insufficient_memory`
