@@ -2,7 +2,10 @@ import assert from 'node:assert/strict'
 import type { Backend } from '../../contracts/model/backend.js'
 import { checkAdapters } from './adapter-checks.js'
 import { BackendDriver } from './backend-driver.js'
+import { checkConstraints } from './constraint-checks.js'
 import { checkEmbeddings } from './embedding-checks.js'
+import { checkLogprobs } from './logprob-checks.js'
+import { checkProcessors } from './processor-checks.js'
 import { checkScores } from './score-checks.js'
 import { checkSampling } from './sampling-checks.js'
 import { checkSlots } from './slot-checks.js'
@@ -45,6 +48,9 @@ export async function testBackend(
       if (backend.capabilities.generates !== false) {
         await checkSlots(t, driver, exact)
         await checkSampling(t, driver, exact)
+        await checkLogprobs(t, driver, exact)
+        await checkConstraints(t, driver)
+        await checkProcessors(t, driver)
         await checkScores(t, driver, exact)
         await checkAdapters(t, driver, adapter, exact)
       }
