@@ -33,8 +33,11 @@ t.test('the contract', async (t) => {
   }
   await testBackend(t, () => openTiny(t, { native: 'addon' }))
   await testBackend(t, () => openTiny(t, { kind: 'bert' }))
-  await testBackend(t, () => openTiny(t, { kvUnified: 'on' }))
-  await testBackend(t, () => openTiny(t, { contextSize: 256, kvTokens: 600 }))
+  // Flash attention computes 64 queries at once in another order. Where slots share their cells, these
+  // are of several sequences, so that who is beside a request decides on the rounding.
+  const shared = { contextSize: 256, flashAttention: false }
+  await testBackend(t, () => openTiny(t, { ...shared, kvUnified: 'on' }))
+  await testBackend(t, () => openTiny(t, { ...shared, kvTokens: 600 }))
 })
 
 t.test('both ways to llama.cpp draw the same tokens', async (t) => {
