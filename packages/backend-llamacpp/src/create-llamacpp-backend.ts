@@ -7,6 +7,7 @@ import { LlamaCppBackend } from './llamacpp-backend.js'
 import {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
+  forAddon,
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { checkPlan, shareCells } from './model/fit-memory.js'
@@ -14,6 +15,7 @@ import { cellsOf, paddedContext } from './model/memory-plan.js'
 import { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import { type EmbeddingContext, Embedder } from './model/embedder.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
+import { memoryKind } from './model/memory-kind.js'
 import { modelInfo } from './model/model-info.js'
 import { type ModelShape, readModelShape } from './model/model-shape.js'
 import type { LlamaRuntime, LoadedModel } from './native/native.js'
@@ -69,7 +71,7 @@ export interface MeasurableBackend extends Backend {
 
 /**
  * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before. The backend
- * runs one native forward pass per step for all sequences, and llama.cpp's own samplers; while layers
+ * runs one native forward pass per step for all sequences, and draws as llama.cpp's samplers do; while layers
  * are on the CPU the process should have been started with `UV_THREADPOOL_SIZE=1`.
  * @throws CllmError `invalid_configuration`, `model_unavailable`, `model_invalid` or
  * `insufficient_memory`
@@ -117,6 +119,11 @@ async function load(
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
+  if (loaded.path === 'addon' && native !== 'addon') {
+    // Planned anew: what was planned for the C API, such as one pool of cells, the addon does not have.
+    await loaded.dispose()
+    return await load(llama, shape, forAddon(wanted), dependencies)
+  }
   let opened: OpenContext | undefined
   try {
     opened = await openContext(loaded, settings, cells, dependencies.clock)
@@ -170,10 +177,11 @@ function assemble(
   llama: LlamaRuntime,
   loaded: LoadedModel,
   opened: OpenContext,
-  shape: ModelShape,
+  inFile: ModelShape,
   settings: Settings & { readonly memoryBytes: number },
   dependencies: LlamaCppDependencies,
 ): LlamaCppBackend {
+  const shape = { ...inFile, ...memoryKind(loaded.native, inFile) }
   const { clock, logger } = dependencies
   const { native, tokenTexts, chatTemplate: own } = loaded
   if (tokenTexts.length === 0) {
@@ -193,6 +201,7 @@ function assemble(
   const kvUnified = settings.kvUnified === 'on'
   const { stateful } = opened
   // Slots that share their cells share their positions, too.
+  const generates = !shape.looksAhead && stateful?.hasMemory() !== false
   const canShift =
     !kvUnified && slidingWindow === undefined && !isRecurrent && stateful?.canShift() === true
   const shifting = canShift ? stateful : undefined
@@ -217,6 +226,7 @@ function assemble(
       ...(flashAttention !== false && { chunkMultiple }),
     },
     capabilities: {
+      generates,
       grammar: true,
       logprobs: true,
       drawLogprobs: samplers.seesLogits,
@@ -225,7 +235,7 @@ function assemble(
       lora: adapters !== undefined,
       samplers: samplers.seesLogits,
       // Others cannot take a few tokens off a slot.
-      drafts: shape.slidingWindow === undefined && !shape.isRecurrent,
+      drafts: generates && slidingWindow === undefined && !isRecurrent,
       contextShift: canShift,
       gpu: llama.gpu,
     },

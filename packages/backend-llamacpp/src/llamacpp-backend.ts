@@ -24,12 +24,11 @@ import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native/native.js'
 import type { AdaptiveThreads } from './threads/adaptive-threads.js'
 import { preferSlot } from './slots/prefer-slot.js'
-import { hasLogprobs, type PassResults, readLogprobs } from './sampling/read-logprobs.js'
+import { PassDraws } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { SlotLayout } from './slots/slot-layout.js'
 import { orderBatch, type StepPass, wantedPositions } from './slots/step-batch.js'
-import { isRefuted, outputOf } from './slots/step-output.js'
 import type { Vocabulary } from './text/vocabulary.js'
 
 /** The components of a {@link LlamaCppBackend}. */
@@ -73,11 +72,13 @@ export class LlamaCppBackend implements Backend {
   readonly adapters?: LlamaCppAdapters
 
   readonly #parts: LlamaCppBackendParts
+  readonly #draws: PassDraws
   readonly #layout = new SlotLayout()
   #disposed = false
 
   constructor(parts: LlamaCppBackendParts) {
     this.#parts = parts
+    this.#draws = new PassDraws(parts.samplers)
     this.model = parts.model
     this.limits = parts.limits
     this.capabilities = parts.capabilities
@@ -113,6 +114,7 @@ export class LlamaCppBackend implements Backend {
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, threads } = this.#parts
     this.#checkOpen()
+    this.#checkGenerates()
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs = Array.from(batch, () => noOutputs)
     const scores = Array.from(batch, () => noScores)
@@ -129,7 +131,7 @@ export class LlamaCppBackend implements Backend {
           const slots = pass.order.map((index) => batch[index]!.slot)
           this.#layout.decoded(slots, decoded - started)
         }
-        await this.#sample(batch, pass.order, { outputs, scores })
+        await this.#draws.sample(batch, pass.order, { outputs, scores })
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
       }
@@ -148,6 +150,7 @@ export class LlamaCppBackend implements Backend {
   async forward(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, context, threads } = this.#parts
     this.#checkOpen()
+    this.#checkGenerates()
     this.adapters?.prepare(batch)
     let decodeMs = 0
     for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
@@ -208,6 +211,12 @@ export class LlamaCppBackend implements Backend {
     if (this.#disposed) throw new CllmError('backend_failed', 'the backend was disposed of')
   }
 
+  /** Without a memory each token is an output, and more than the context has room for end the process. */
+  #checkGenerates(): void {
+    if (this.capabilities.generates !== false) return
+    throw new CllmError('unsupported', `${this.model.id} writes no text: it has embeddings only`)
+  }
+
   #fill(batch: readonly BatchItem[], { order, tokens }: StepPass): void {
     const { context } = this.#parts
     context.initBatch(tokens)
@@ -222,79 +231,9 @@ export class LlamaCppBackend implements Backend {
     const decoding = this.#parts.context.decodeBatch()
     try {
       // while the threads compute
-      for (const index of pass.order) this.#prepare(batch[index]!, 0)
+      for (const index of pass.order) this.#draws.prepare(batch[index]!)
     } finally {
       await decoding
     }
-  }
-
-  async #sample(
-    batch: readonly BatchItem[],
-    order: readonly number[],
-    { outputs, scores }: PassResults,
-  ): Promise<void> {
-    const drawing: Promise<void>[] = []
-    let first = 0
-    for (const index of order) {
-      const item = batch[index]!
-      if (item.outputs.length > 0) {
-        const drawn = this.#draw(item, first)
-        if (drawn instanceof Promise) {
-          drawing.push(drawn.then((drawn) => void (outputs[index] = drawn)))
-        } else outputs[index] = drawn
-      }
-      first += item.tokens.length
-    }
-    if (drawing.length > 0) {
-      // All draws end before one that failed is thrown: the next step must not begin beside them.
-      await Promise.allSettled(drawing)
-      await Promise.all(drawing)
-    }
-    if (order.some((index) => hasLogprobs(batch[index]!))) {
-      await readLogprobs(batch, order, { outputs, scores }, (item) => this.#samplerOf(item))
-    }
-  }
-
-  /** Draws for one item whose first token has the batch's index `first`. */
-  #draw(item: BatchItem, first: number): readonly StepOutput[] | Promise<readonly StepOutput[]> {
-    const sampler = this.#samplerOf(item)
-    const [position, ...others] = item.outputs
-    if (position === undefined) return noOutputs
-    const token = sampler.draw(first + position - item.position, item.drawLogprobs)
-    if (others.length > 0 || typeof token !== 'number') {
-      return this.#drawSeveral(item, first, token)
-    }
-    return [outputOf(item, position, token)]
-  }
-
-  async #drawSeveral(
-    item: BatchItem,
-    first: number,
-    token: TokenId | Promise<TokenId>,
-  ): Promise<readonly StepOutput[]> {
-    const sampler = this.#samplerOf(item)
-    const drawn: StepOutput[] = []
-    for (const [nth, position] of item.outputs.entries()) {
-      if (nth > 0) {
-        this.#prepare(item, nth)
-        token = sampler.draw(first + position - item.position, item.drawLogprobs)
-      }
-      drawn.push(outputOf(item, position, await token))
-      if (isRefuted(item, drawn.length, await token)) break
-    }
-    return drawn
-  }
-
-  #prepare(item: BatchItem, nth: number): void {
-    const position = item.outputs[nth]
-    if (position === undefined) return
-    const { discarded = 0 } = item
-    this.#samplerOf(item).prepare(position + discarded, item.position + discarded, item.tokens)
-  }
-
-  #samplerOf({ slot, sampler }: BatchItem): TokenSampler {
-    if (this.#parts.samplers.made(sampler)) return sampler
-    const message = `the sampler of slot ${slot} is not one of this backend's`
-    throw new CllmError('backend_failed', message)
   }
 }

@@ -56,7 +56,8 @@ export interface LlamaCppOptions {
    * How llama.cpp is reached: through the C API (`ffi`, default) of the library that was built on this
    * machine, if the caller has one, or else of node-llama-cpp's libraries; through the C API of these in
    * any case (`prebuilt`); or through node-llama-cpp's addon (`addon`), which is slower and knows none of
-   * the settings below.
+   * the settings below. Where the C API cannot be used it becomes `addon`, with a warning, unless a
+   * setting needs it.
    */
   readonly native?: NativePath | 'prebuilt'
   /** Tokens that are computed at once, at most `batchSize`, which is the default. */
@@ -174,7 +175,7 @@ export const llamaCppOptionsSchema = z
       return `expected at least contextSize (${contextSize}), got ${kvTokens}`
     },
   })
-  .refine((options) => options.native !== 'addon' || !needsFfi(options), {
+  .refine((options) => options.native !== 'addon' || ffiOptionsOf(options).length === 0, {
     path: ['native'],
     error:
       "ubatchSize, kvUnified, kvTokens, pooling, rope, placement, poll and kvCacheTypes other than 'f16' " +
@@ -192,13 +193,30 @@ interface FfiOptions {
   readonly placement?: unknown
 }
 
-function needsFfi(options: FfiOptions): boolean {
+/** The names of the options that the addon does not have. */
+function ffiOptionsOf(options: FfiOptions): string[] {
   const { kvCacheType, kvUnified, poll, ubatchSize, kvTokens, pooling, rope, placement } = options
-  const given = [ubatchSize, kvTokens, pooling, rope, placement].some(
-    (option) => option !== undefined,
-  )
-  const isKnown = kvCacheType === 'f16' || kvCacheType === 'q8_0'
-  return given || !isKnown || kvUnified === 'on' || poll !== 50
+  const given = Object.entries({ ubatchSize, kvTokens, pooling, rope, placement })
+  return [
+    ...given.filter(([, option]) => option !== undefined).map(([name]) => name),
+    ...(kvCacheType === 'f16' || kvCacheType === 'q8_0' ? [] : ['kvCacheType']),
+    ...(kvUnified === 'on' && kvTokens === undefined ? ['kvUnified'] : []),
+    ...(poll === 50 ? [] : ['poll']),
+  ]
+}
+
+/**
+ * The same options for the addon, where the C API cannot be used.
+ * @throws CllmError `invalid_configuration` that names those which the addon does not have: it would
+ * give other answers, or fail later
+ */
+export function forAddon<Options extends FfiOptions>(
+  options: Options,
+): Options & { readonly native: 'addon' } {
+  const names = ffiOptionsOf(options)
+  if (names.length === 0) return { ...options, native: 'addon' }
+  const message = `${names.join(', ')}: expected llama.cpp's C API, which cannot be used here: the log says why`
+  throw new CllmError('invalid_configuration', message, { details: { field: names[0] } })
 }
 
 /**

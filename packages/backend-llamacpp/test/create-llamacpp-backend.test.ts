@@ -36,6 +36,7 @@ const qwen3: ModelShape = {
   cacheElementsPerToken: 28 * 8 * 256,
   stateElementsPerSlot: 0,
   isRecurrent: false,
+  looksAhead: false,
   slidingWindow: undefined,
   rmsNormEpsilon: 1e-6,
   ropeTheta: 1e6,

@@ -17,10 +17,13 @@ import {
   record,
   uniqueArray,
 } from 'fast-check'
+import { join } from 'node:path'
+import { uint32 } from '@cllm/gguf'
 import t from 'tap'
 import { preferSlot } from '../src/slots/prefer-slot.js'
 import { SlotLayout } from '../src/slots/slot-layout.js'
 import { generate, openTiny, sampling } from './open-tiny.js'
+import { writeTinyModel } from './tiny-models.js'
 
 const greedy = { temperature: 0 }
 
@@ -29,8 +32,12 @@ t.test('the contract', async (t) => {
     await testBackend(t, () => openTiny(t, { kind }))
   }
   await testBackend(t, () => openTiny(t, { native: 'addon' }))
-  await testBackend(t, () => openTiny(t, { kvUnified: 'on' }))
-  await testBackend(t, () => openTiny(t, { contextSize: 256, kvTokens: 600 }))
+  await testBackend(t, () => openTiny(t, { kind: 'bert' }))
+  // Flash attention computes 64 queries at once in another order. Where slots share their cells, these
+  // are of several sequences, so that who is beside a request decides on the rounding.
+  const shared = { contextSize: 256, flashAttention: false }
+  await testBackend(t, () => openTiny(t, { ...shared, kvUnified: 'on' }))
+  await testBackend(t, () => openTiny(t, { ...shared, kvTokens: 600 }))
 })
 
 t.test('both ways to llama.cpp draw the same tokens', async (t) => {
@@ -210,6 +217,21 @@ t.test('models that cannot forget a part', async (t) => {
   })
 })
 
+t.test('a window that only llama.cpp knows of', async (t) => {
+  const modelPath = join(t.testdir(), 'gemma2.gguf')
+  await writeTinyModel(modelPath, 'gemma2', { 'gemma2.context_length': uint32(8192) })
+  const batchSize = 512
+  const backend = await openTiny(t, { modelPath, slots: 1, contextSize: 8192, batchSize })
+  const { drafts, contextShift } = backend.capabilities
+  t.same([drafts, contextShift], [false, false])
+  const tokens = Array.from({ length: batchSize }, (_, index) => 262 + (index % 20))
+  for (let position = 0; position < 5120; position += batchSize) {
+    await backend.step([{ slot: 0, position, tokens, outputs: [] }])
+  }
+  t.equal(backend.truncate(0, 5116), 5116, 'the window is there')
+  t.equal(backend.truncate(0, 4300), 0, 'a part of it was used again')
+})
+
 t.test('what a step refuses, it refuses before anything changes', async (t) => {
   const backend = await openTiny(t, { contextSize: 256, batchSize: 16 })
   const sampler = backend.createSampler(sampling(), [1])
@@ -263,6 +285,40 @@ t.test('what a step refuses, it refuses before anything changes', async (t) => {
   await t.rejects(backend.step([item]), { code: 'backend_failed', message: /backend was disposed/ })
 })
 
+t.test('a draw that fails ends the step only when no other is under way', async (t) => {
+  const backend = await openTiny(t)
+  const tokens = backend.tokenizer.encode('One day a dragon')
+  const last = tokens.length - 1
+  const [known] = await generate(backend, [{ slot: 0, tokens, params: greedy, count: 5 }])
+  const apply = (): void => {
+    throw new Error('no draw')
+  }
+  const failing = backend.createSampler(sampling(), tokens, tokens.length, [{ apply }])
+  const sampler = backend.createSampler(sampling(greedy), tokens)
+  backend.release(0)
+  await backend.step([{ slot: 0, position: 0, tokens: tokens.slice(0, -1), outputs: [] }])
+  const drafted = {
+    slot: 0,
+    position: last,
+    tokens: [tokens[last]!, ...known!.slice(0, 4)],
+    outputs: [0, 1, 2, 3, 4].map((nth) => last + nth),
+    drafts: 4,
+    sampler,
+  }
+  const beside = { slot: 1, position: 0, tokens, outputs: [last], sampler: failing }
+  const step = backend.step([drafted, beside])
+  await t.rejects(step, { code: 'backend_failed', message: 'no draw' })
+  // draws that went on beside this step would throw where nobody listens, or read its logits
+  const alone = { slot: 0, position: last, tokens: [tokens[last]!], outputs: [last], sampler }
+  t.same((await backend.step([alone])).outputs, [[{ position: last, token: known![0] }]])
+  backend.truncate(0, last)
+  const again = await backend.step([drafted])
+  t.same(
+    again.outputs[0]?.map(({ token }) => token),
+    known,
+  )
+})
+
 t.test('slots are chosen so that ids stay consecutive', async (t) => {
   t.equal(preferSlot([5, 2], []), 5, 'nothing runs: the cheapest')
   t.equal(preferSlot([6, 3, 0], [1, 2]), 3, 'beside the others')
@@ -291,6 +347,20 @@ t.test('a model that compares texts gives one number for each pair', async (t) =
   t.ok(scores.every((score) => score > 0 && score < 1))
   t.ok(Math.abs(scores[0]! - scores[3]!) < 1e-6, 'the same pair has the same number')
   t.ok(new Set(scores.map((score) => score.toFixed(6))).size >= 3, String(scores))
+})
+
+t.test('a model that makes embeddings only is asked for no text', async (t) => {
+  for (const native of ['ffi', 'addon'] as const) {
+    const backend = await openTiny(t, { kind: 'bert', native, batchSize: 128 })
+    t.equal(backend.capabilities.generates, false)
+    const tokens = Array.from({ length: 100 }, (_, index) => 262 + (index % 20))
+    const sampler = backend.createSampler(sampling(greedy), tokens)
+    const item = { slot: 0, position: 0, tokens, outputs: [99], sampler }
+    for (const compute of [backend.step([item]), backend.forward([item])]) {
+      await t.rejects(compute, { code: 'unsupported', message: /embeddings only/ })
+    }
+    t.equal((await backend.embed!([tokens]))[0]?.length, 32)
+  }
 })
 
 t.test('embeddings have a context of their own', async (t) => {

@@ -36,7 +36,7 @@ export function recordingLogger(lines: LogLine[] = []): Logger & { readonly line
 /** Writes a model of a few kilobytes and returns its path. */
 export async function tinyModel(
   t: Test,
-  kind: 'tiny' | 'llama' | 'gemma3' | 'mamba' | 'lfm2' | 'qwen3' = 'tiny',
+  kind: 'tiny' | 'llama' | 'gemma2' | 'gemma3' | 'mamba' | 'lfm2' | 'qwen3' | 'bert' = 'tiny',
 ): Promise<string> {
   const out = join(t.testdir(), `${kind}.gguf`)
   if (kind === 'tiny') await writeSyntheticModel({ like: 'tiny', out, seed: 1 })

@@ -17,6 +17,7 @@ type Shape = readonly number[]
 const width = 32
 const inner = 64
 const layers = 2
+const trainingContext = 1024
 
 /** What each kind of memory needs: attention, a sliding window, a recurrent state, both in turns. */
 const architectures = {
@@ -34,6 +35,19 @@ const architectures = {
     },
     tensors: (): [string, Shape][] => [...attention(), ...feedForward(), ...headNorms()],
   },
+  // has a window of 4,096 tokens that its file does not tell of
+  gemma2: {
+    fields: {
+      'attention.key_length': uint32(16),
+      'attention.value_length': uint32(16),
+    },
+    tensors: (): [string, Shape][] => [
+      ...attention(),
+      ...feedForward(),
+      ['post_attention_norm', [width]],
+      ['post_ffw_norm', [width]],
+    ],
+  },
   gemma3: {
     fields: {
       'attention.key_length': uint32(16),
@@ -46,6 +60,23 @@ const architectures = {
       ...headNorms(),
       ['post_attention_norm', [width]],
       ['post_ffw_norm', [width]],
+    ],
+  },
+  // reads a text as a whole, and makes embeddings only
+  bert: {
+    fields: {
+      'attention.layer_norm_epsilon': float32(1e-5),
+      'attention.causal': bool(false),
+      pooling_type: uint32(1),
+    },
+    tensors: (): [string, Shape][] => [
+      ...attention().slice(1),
+      ...['attn_output_norm', 'layer_output_norm'].flatMap((name): [string, Shape][] => [
+        [name, [width]],
+        [`${name}.bias`, [width]],
+      ]),
+      ['ffn_up', [width, inner]],
+      ['ffn_down', [inner, width]],
     ],
   },
   mamba: {
@@ -119,7 +150,8 @@ export async function writeTinyModel(
   const vocabulary = sentencePieces(controls)
   const shapes: [string, Shape][] = [
     ['token_embd.weight', [width, vocabulary.tokens.length]],
-    [architecture === 'lfm2' ? 'token_embd_norm.weight' : 'output_norm.weight', [width]],
+    [normOf(architecture), [width]],
+    ...(architecture === 'bert' ? wholeReader() : []),
     ...(architecture === 'qwen3'
       ? ([['cls.output.weight', [width, 2]]] satisfies [string, Shape][])
       : []),
@@ -135,7 +167,7 @@ export async function writeTinyModel(
     'general.architecture': text(architecture),
     'general.file_type': uint32(0),
     ...prefixed(architecture, {
-      context_length: uint32(1024),
+      context_length: uint32(trainingContext),
       embedding_length: uint32(width),
       block_count: uint32(layers),
       feed_forward_length: uint32(inner),
@@ -151,6 +183,7 @@ export async function writeTinyModel(
     'tokenizer.ggml.bos_token_id': uint32(1),
     'tokenizer.ggml.eos_token_id': uint32(2),
     'tokenizer.ggml.add_bos_token': bool(true),
+    ...(architecture === 'bert' && { 'tokenizer.ggml.token_type_count': uint32(2) }),
     ...metadata,
   }
   await writeGguf(
@@ -159,6 +192,20 @@ export async function writeTinyModel(
     shapes.map((shape) => tensor(shape, change)),
   )
   return out
+}
+
+function normOf(architecture: keyof typeof architectures): string {
+  const isFirst = architecture === 'lfm2' || architecture === 'bert'
+  return `${isFirst ? 'token_embd_norm' : 'output_norm'}.weight`
+}
+
+/** What BERT adds to its tokens. */
+function wholeReader(): [string, Shape][] {
+  return [
+    ['token_embd_norm.bias', [width]],
+    ['token_types.weight', [width, 2]],
+    ['position_embd.weight', [width, trainingContext]],
+  ]
 }
 
 function attention(): [string, Shape][] {

@@ -24,6 +24,8 @@ export interface ModelShape {
   readonly stateElementsPerSlot: number
   /** Whether layers keep a state, from which no token can be taken off. */
   readonly isRecurrent: boolean
+  /** Whether each token sees those behind it, too: then it writes no text. */
+  readonly looksAhead: boolean
   /** Tokens that sliding-window layers look back, or undefined. */
   readonly slidingWindow: number | undefined
   readonly ropeTheta: number | undefined
@@ -98,6 +100,7 @@ function shapeOf(
     stateElementsPerSlot:
       layers * (stateElements(fieldsOf(fields['ssm'])) + hiddenSize * convolutionOf(fields)),
     isRecurrent: ['ssm', 'wkv', 'shortconv'].some((name) => fields[name] !== undefined),
+    looksAhead: attention['causal'] === false,
     slidingWindow: largest(attention['sliding_window']) || undefined,
     ropeTheta: largest(fieldsOf(fields['rope'])['freq_base']) || undefined,
     comparesTexts: Number(fields['pooling_type'] ?? 0) === rankPooling,

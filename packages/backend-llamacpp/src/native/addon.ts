@@ -2,7 +2,6 @@ import { type Logger, silentLogger } from '@cllm/core'
 import { type Bindings, changed, checkModel } from './open/addon-bindings.js'
 import { hasNoGpu } from './open/cpu-addon.js'
 import { chooseFunctions } from './ffi/choose-functions.js'
-import { loadFfiModel } from './ffi/load-ffi-model.js'
 import type {
   AddonContext,
   AddonLoadedModel,
@@ -48,10 +47,11 @@ async function loadModel(runtime: OpenedLlama, options: LoadModelOptions): Promi
   const { path = 'ffi', library } = options
   if (path === 'addon') return await loadAddonModel(runtime, options)
   // A library that was built here computes on the CPU alone.
-  const chosen = chooseFunctions(logger, runtime.gpu === false ? library : undefined)
+  const chosen = await chooseFunctions(logger, runtime.gpu === false ? library : undefined)
   if (chosen === undefined) return await loadAddonModel(runtime, options)
+  const { loadFfiModel } = await import('./ffi/load-ffi-model.js')
   const gpuLayers = await gpuLayersOf(runtime, options)
-  return loadFfiModel(chosen, { ...options, gpuLayers })
+  return await loadFfiModel(chosen, { ...options, gpuLayers })
 }
 
 /** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */

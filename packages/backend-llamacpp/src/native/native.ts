@@ -25,6 +25,10 @@ export interface NativeModel {
   middleToken(): number
   /** Of models that compare texts; the addon cannot tell. */
   pairFormat?(): NativePairFormat
+  /** Tokens that sliding-window layers look back, 0: none has a window. The addon cannot tell. */
+  slidingWindow?(): number
+  /** Whether layers keep a state, from which no token can be taken off. The addon cannot tell. */
+  isRecurrent?(): boolean
   getTrainContextSize(): number
   getTotalParameters(): number
   getTotalSize(): number

@@ -170,9 +170,13 @@ export class SlotCells {
     return this.#seesBack(slot, length)
   }
 
-  /** A sliding window must still hold what the next token looks back at. */
+  /**
+   * A sliding window must still hold what the next token looks back at. Where cells are gone and no
+   * window is known, nobody knows how far that is.
+   */
   #seesBack(slot: SlotId, length: number): boolean {
     const first = this.#context.getSequenceKvCacheMinPosition(slot)
-    return first === 0 || (first > 0 && first <= length - this.#slidingWindow)
+    const window = this.#slidingWindow
+    return first === 0 || (window > 0 && first > 0 && first <= length - window)
   }
 }

@@ -1,9 +1,13 @@
-import type { TokenId } from '@cllm/core'
+import { CllmError, type TokenId } from '@cllm/core'
 import type { TextParts } from './text-parts.js'
 import { TokenAttribute } from './token-attribute.js'
 import type { ControlToken, Vocabulary } from './vocabulary.js'
 
-const firstPrivateUse = 0xe000
+/** The characters that marks are taken from: they mean nothing, so that hardly a text has them. */
+const privateUse = { first: 0xe000, last: 0xf8ff, each: /[\ue000-\uf8ff]/g }
+
+/** What control tokens strip beside them. */
+const whiteSpace = ' \t\n\v\f\r'
 
 /** What was hidden, and how to bring it back. */
 export interface HiddenText<T> {
@@ -34,13 +38,21 @@ export class PlainTextGuard {
     if (texts.length > 0) this.#pattern = new RegExp(`(${texts.map(escape).join('|')})`, 'g')
   }
 
-  /** Replaces the texts of control tokens in all strings of a value. */
+  /**
+   * Replaces the texts of control tokens in all strings of a value.
+   * @throws CllmError `invalid_request` when there are some and the value has all 6,400 characters for
+   * private use, one of which had to mark them
+   */
   hide<T>(value: T): HiddenText<T> {
     const texts: string[] = []
     const pattern = this.#pattern
-    const mark = pattern === undefined ? '' : unusedCharacter(value)
+    if (pattern === undefined) return { value, texts, mark: '' }
+    let mark = ''
     const hideText = (text: string) =>
-      text.replace(pattern ?? /$^/, (found) => `${mark}${texts.push(found) - 1}${mark}`)
+      text.replace(pattern, (found) => {
+        if (mark === '') mark = unusedCharacter(value)
+        return `${mark}${texts.push(found) - 1}${mark}`
+      })
     return { value: mapStrings(value, hideText) as T, texts, mark }
   }
 
@@ -81,7 +93,10 @@ export class PlainTextGuard {
       text = text.replace(/^[ \t\n\v\f\r]+/, '')
     }
     if (((after?.attributes ?? 0) & TokenAttribute.StripsLeft) !== 0) {
-      text = text.replace(/[ \t\n\v\f\r]+$/, '')
+      // no pattern: one that ends in $ takes quadratic time where there are many spaces
+      let end = text.length
+      while (end > 0 && whiteSpace.includes(text[end - 1]!)) end--
+      text = text.slice(0, end)
     }
     return text
   }
@@ -96,15 +111,23 @@ function mapStrings(value: unknown, map: (text: string) => string): unknown {
   )
 }
 
+/** One pass over the strings, whatever is in them. */
 function unusedCharacter(value: unknown): string {
-  let used = ''
+  const used = new Set<string>()
   mapStrings(value, (text) => {
-    used += text
+    for (const [character] of text.matchAll(privateUse.each)) used.add(character)
     return text
   })
-  let code = firstPrivateUse
-  while (used.includes(String.fromCharCode(code))) code++
-  return String.fromCharCode(code)
+  for (let code = privateUse.first; code <= privateUse.last; code++) {
+    const character = String.fromCharCode(code)
+    if (!used.has(character)) return character
+  }
+  throw new CllmError(
+    'invalid_request',
+    'messages that hold a control token as text must leave out one character for private use ' +
+      '(U+E000 to U+F8FF): these have them all',
+    { details: { field: 'messages' } },
+  )
 }
 
 function escape(text: string): string {

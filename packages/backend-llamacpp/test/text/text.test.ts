@@ -229,6 +229,24 @@ t.test('conversations', async (t) => {
   })
 })
 
+t.test('a text of all characters hides control tokens, or is refused', async (t) => {
+  const { tokenizer } = await openTiny(t)
+  const all = (first: number, last: number) =>
+    Array.from({ length: last - first + 1 }, (_, at) => String.fromCharCode(first + at)).join('')
+  const everyUnit = all(0, 0xffff)
+  const render = (content: string, variables = {}) =>
+    tokenizer.renderChat([{ role: 'user', content }], { variables })
+  const end = '<|im_end|>'
+  t.ok(render(everyUnit).text.includes(everyUnit), 'there is nothing to hide')
+  const almost = `${all(0, 0xf8fe)}${end}1${end}`
+  t.ok(render(almost).text.includes(almost), 'one character is left to mark it')
+  t.equal(render(almost).tokens.filter((id) => tokenizer.isEndOfGeneration(id)).length, 1)
+  const tools = [{ description: everyUnit }]
+  for (const refused of [() => render(everyUnit + end), () => render(end, { tools })]) {
+    t.throws(refused, { code: 'invalid_request', message: /U\+E000 to U\+F8FF/ })
+  }
+})
+
 t.test('long texts in parts give the tokens of the whole', async (t) => {
   const llama = await openLlama('off', recordingLogger())
   const words = array(string({ unit: 'grapheme', maxLength: 8 }), { minLength: 1, maxLength: 40 })

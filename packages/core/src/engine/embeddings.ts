@@ -107,16 +107,16 @@ export class Embeddings {
     }
   }
 
-  /** Waits for the pass that is under way; a step comes before the next one. */
+  /** Waits for the pass that is under way; what {@link during} runs comes before the next one. */
   async beforeStep(): Promise<void> {
     this.#stepIsDue = true
     await this.#pass
-    this.#stepIsDue = false
   }
 
-  /** Runs a step, and begins the next pass when it is over. */
+  /** Runs a step, or what else no pass may be beside, and begins the next pass when it is over. */
   async during<Result>(step: Promise<Result>): Promise<Result> {
     this.#isStepping = true
+    this.#stepIsDue = false
     try {
       return await step
     } finally {

@@ -245,6 +245,10 @@ export class FfiContext implements LogitsContext {
     if (result !== 0) throw failed(`llama.cpp could not apply the adapters (${result})`)
   }
 
+  hasMemory(): boolean {
+    return this.#memory !== null
+  }
+
   canShift(): boolean {
     this.#check()
     return this.#functions.llama_memory_can_shift(this.#memory)

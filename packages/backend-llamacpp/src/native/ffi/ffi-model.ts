@@ -103,6 +103,16 @@ export class FfiModel implements NativeModel {
     return this.#functions.llama_vocab_fim_mid(this.#vocabulary())
   }
 
+  slidingWindow(): number {
+    return this.#functions.llama_model_n_swa(this.native)
+  }
+
+  isRecurrent(): boolean {
+    const { llama_model_is_recurrent: isRecurrent, llama_model_is_hybrid: isHybrid } =
+      this.#functions
+    return isRecurrent(this.native) || isHybrid(this.native)
+  }
+
   getTrainContextSize(): number {
     return this.#functions.llama_model_n_ctx_train(this.native)
   }

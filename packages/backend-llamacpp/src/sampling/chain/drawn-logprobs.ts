@@ -23,7 +23,7 @@ export function drawnLogprobs(
   token: TokenId,
   count: number,
 ): OutputLogprobs {
-  const temperature = chain.temperature(candidates)
+  const { temperature } = chain
   const { largest } = candidates
   const shift = Math.fround(largest / temperature)
   if (!Number.isFinite(shift)) return certain(token)

@@ -50,8 +50,8 @@ export class SamplingChain {
   }
 
   /** The temperature at which the candidates that {@link pick} left were drawn from; 0: no draw. */
-  temperature(candidates: Candidates): number {
-    return this.#draw.temperature(candidates)
+  get temperature(): number {
+    return this.#draw.temperature
   }
 
   /** Draws one of the candidates. */

@@ -1,7 +1,9 @@
 import { join } from 'node:path'
-import { silentLogger } from '@cllm/core'
+import { silentLogger, systemClock } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
 import t, { type Test } from 'tap'
+import type * as Create from '../../../src/create-llamacpp-backend.js'
+import type { LlamaCppOptions } from '../../../src/llamacpp-options.js'
 import type * as Addon from '../../../src/native/addon.js'
 import { openLlama } from '../../../src/native/addon.js'
 import * as openedLlama from '../../../src/native/open/opened-llama.js'
@@ -9,7 +11,7 @@ import type * as Choose from '../../../src/native/ffi/choose-functions.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
 import type { LogitsContext } from '../../../src/native/logits-context.js'
 import type { NativeModel } from '../../../src/native/native.js'
-import { recordingLogger } from '../../open-tiny.js'
+import { recordingLogger, tinyModel } from '../../open-tiny.js'
 
 async function loadTiny(t: Test) {
   const modelPath = join(t.testdir(), 'tiny.gguf')
@@ -182,6 +184,55 @@ t.test('libraries that are not what they should be', async (t) => {
   t.equal(loaded.path, 'addon')
   t.match(logger.lines, [{ level: 'warn', message: /no such thing.*slower/ }])
   await loaded.dispose()
+
+  const { createLlamaCppBackend } = await t.mockImport<typeof Create>(
+    '../../../src/create-llamacpp-backend.js',
+    { '../../../src/native/addon.js': addon },
+  )
+  const open = (options: Partial<LlamaCppOptions>, availableMemory = () => Infinity) =>
+    createLlamaCppBackend(
+      { modelPath, slots: 8, threads: 1, gpu: 'off', ...options },
+      { clock: systemClock, logger, availableMemory },
+    )
+  const backend = await open({})
+  t.match(backend, { limits: { slots: 8, outputs: 512 }, capabilities: { samplers: false } })
+  await backend.dispose()
+  await t.rejects(open({ kvTokens: 512, rope: { freqScale: 0.5 } }), {
+    code: 'invalid_configuration',
+    message: /^kvTokens, rope: expected llama\.cpp's C API, which cannot be used here/,
+  })
+  await t.rejects(
+    open({}, () => 5.5e6),
+    { code: 'insufficient_memory' },
+    'the slots cannot share cells',
+  )
+})
+
+t.test("without koffi's binary the addon is used", async (t) => {
+  let imports = 0
+  const choose = await t.mockImport<typeof Choose>('../../../src/native/ffi/choose-functions.js', {
+    '../../../src/native/ffi/open-ffi.js': {
+      get openFfi() {
+        imports++
+        throw new Error('Cannot find the native Koffi module')
+      },
+    },
+  })
+  t.equal(imports, 0, 'not before it is needed')
+  const addon = await t.mockImport<typeof Addon>('../../../src/native/addon.js', {
+    '../../../src/native/open/opened-llama.js': openedLlama,
+    '../../../src/native/ffi/choose-functions.js': choose,
+  })
+  const logger = recordingLogger()
+  const llama = await addon.openLlama('off', logger)
+  const modelPath = await tinyModel(t)
+  const options = { gpuLayers: 0, contextSize: 512, mmap: true, mlock: false } as const
+  for (const path of ['ffi', 'addon'] as const) {
+    const loaded = await llama.loadModel({ ...options, modelPath, path })
+    t.equal(loaded.path, 'addon')
+    await loaded.dispose()
+  }
+  t.match(logger.lines, [{ level: 'warn', message: /Koffi.*slower/ }])
 })
 
 t.test('a built library that cannot be used', async (t) => {

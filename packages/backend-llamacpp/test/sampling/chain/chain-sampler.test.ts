@@ -99,6 +99,37 @@ t.test('what cannot be drawn', async (t) => {
   }
 })
 
+t.test('probabilities of a draw are of its own temperature, where it moves', async (t) => {
+  const [size, near] = [1000, 10]
+  const workspace = workspaceOf(size)
+  const logits = new Float32Array(size).fill(-100)
+  for (let token = 0; token < near; token++) logits[token] = -token / 2
+  const weightsAt = (temperature: number) => {
+    const weights = Array.from(logits, (logit) => Math.exp(logit / temperature))
+    const total = weights.reduce((sum, weight) => sum + weight, 0)
+    return weights.map((weight) => weight / total)
+  }
+  const entropy = weightsAt(1).reduce((sum, p) => (p > 1e-30 ? sum - p * Math.log(p) : sum), 0)
+  const base = { temperature: 1, topK: 0, topP: 1, minP: 0, dynamicTemperatureRange: 0.5 }
+  for (const [change, counted] of [
+    [{}, size],
+    [{ topNSigma: 3 }, size],
+    [{ topNSigma: 3, topK: 40 }, 40],
+    [{ topK: 40 }, 40],
+    [{ topK: near }, near],
+  ] as const) {
+    const expected = weightsAt(0.5 + entropy / Math.log(counted))
+    const sampler = new ChainSampler(workspace, sampling({ ...base, ...change, seed: 5 }), [7])
+    const token = sampler.draw(logits, 0, 0, [7])
+    const { logprob, top } = sampler.drawn(token, 20)
+    for (const one of [{ token, logprob }, ...top]) {
+      const apart = Math.abs(Math.exp(one.logprob) - expected[one.token]!)
+      t.ok(apart < 1e-5, `${JSON.stringify(change)}: token ${one.token} is ${apart} off`)
+    }
+    t.equal(top.length, near)
+  }
+})
+
 t.test('a sampler that was disposed of', async (t) => {
   const sampler = new ChainSampler(workspaceOf(4), sampling(), [])
   sampler.dispose()

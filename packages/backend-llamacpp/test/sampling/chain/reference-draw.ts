@@ -63,7 +63,8 @@ function topNSigma(candidates: Candidate[], deviations: number): Candidate[] {
   const mean = candidates.reduce((sum, { logit }) => sum + logit, 0) / candidates.length
   const squares = candidates.reduce((sum, { logit }) => sum + (logit - mean) ** 2, 0)
   const least = largest(candidates) - deviations * Math.sqrt(squares / candidates.length)
-  return candidates.filter(({ logit }) => logit >= least)
+  for (const candidate of candidates) if (candidate.logit < least) candidate.logit = -Infinity
+  return candidates
 }
 
 function typical(candidates: Candidate[], reach: number): Candidate[] {

@@ -21,6 +21,7 @@ export function shapeOf({ shape, bytes }: CatalogEntry): ModelShape | undefined 
     cacheElementsPerToken: layers * keyValueHeads * 2 * headSize,
     stateElementsPerSlot: 0,
     isRecurrent: false,
+    looksAhead: false,
     slidingWindow: undefined,
     comparesTexts: false,
     ropeTheta: undefined,

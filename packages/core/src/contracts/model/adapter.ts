@@ -26,8 +26,8 @@ export interface LoadedAdapter {
   /** The same for the same content only: what was computed with one is never used for another. */
   readonly key: string
   /**
-   * Gives its memory back. Called at most once, between steps, when no sequence is computed with it;
-   * those that are loaded at the end go with the backend.
+   * Gives its memory back. Called at most once, between steps and during no `embed`, when no sequence is
+   * computed with it; those that are loaded at the end go with the backend.
    */
   dispose(): void
 }
@@ -42,7 +42,7 @@ export interface AppliedAdapter {
 /** Loads adapters. A backend without it has the capability `lora` false. */
 export interface BackendAdapters {
   /**
-   * Reads an adapter. Called between steps.
+   * Reads an adapter. Called between steps; no `embed` is made meanwhile.
    *
    * @throws CllmError `model_unavailable` for a file that cannot be read, `model_invalid` for one that is
    *   no adapter of this model; both name the file and what was expected

@@ -64,6 +64,11 @@ export interface BackendLimits {
 
 /** What the backend can do beyond plain generation. A request for what is missing gets a 400. */
 export interface BackendCapabilities {
+  /**
+   * Whether it writes text: a model that reads a text as a whole, as those for embeddings do, cannot. Then
+   * `step` is never called. Default: true.
+   */
+  readonly generates?: boolean
   readonly grammar: boolean
   readonly logprobs: boolean
   readonly embeddings: boolean

@@ -3,6 +3,7 @@ import type { GenerateRequest } from '../../contracts/engine/generate-request.js
 import { defaultSampling, type SamplingParams } from '../../contracts/model/sampling.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { Backend } from '../../contracts/model/backend.js'
+import { CllmError } from '../../errors/cllm-error.js'
 import { groupWith, type RequestAdapters } from '../adapters/request-adapters.js'
 import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
 import { checkContinuation, checkNumber, checkTokens, invalidField } from './check-fields.js'
@@ -34,6 +35,7 @@ export function resolveRequest(
   context: ResolveContext,
 ): (prompt: readonly TokenId[]) => SequenceRequest {
   const { tokenizer, now, options } = context
+  checkGenerates(context.backend)
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, cache = true, forecast = false, logprobs, drawLogprobs, marks = [] } = request
@@ -100,6 +102,14 @@ export function resolveRequest(
     // A copy, since the sequence goes on writing into the prompt's list.
     decoder: tokenizer.createDecoder([...prompt], { marks }),
     stopMatcher: new StopMatcher([...stop]),
+  })
+}
+
+function checkGenerates({ model, capabilities }: Pick<Backend, 'model' | 'capabilities'>): void {
+  if (capabilities.generates !== false) return
+  const message = `model: ${model.id} writes no text: it is a model for embeddings`
+  throw new CllmError('unsupported', message, {
+    details: { field: 'model', capability: 'generates' },
   })
 }
 

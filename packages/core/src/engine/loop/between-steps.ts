@@ -2,6 +2,7 @@ import { inject, injectable } from 'tsyringe'
 import type { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { AdapterTable } from '../adapters/adapter-table.js'
+import { Embeddings } from '../embeddings.js'
 import { SlotActions } from '../kv/states/slot-actions.js'
 import type { KVCacheManager } from '../engine-parts.js'
 
@@ -15,6 +16,7 @@ export class BetweenSteps {
     @inject(SlotActions) readonly slots: SlotActions,
     /** Loads and unloads adapters. */
     @inject(AdapterTable) readonly adapters: AdapterTable,
+    @inject(Embeddings) private readonly embeddings: Embeddings,
   ) {}
 
   /** Whether something is due. */
@@ -26,7 +28,10 @@ export class BetweenSteps {
   async settle(): Promise<void> {
     if (this.kv.isDue === true) await this.kv.settle?.()
     if (this.slots.isDue) await this.slots.settle()
-    if (this.adapters.isDue) await this.adapters.settle()
+    if (!this.adapters.isDue) return
+    // Passes of embeddings are computed with adapters, too.
+    await this.embeddings.beforeStep()
+    await this.embeddings.during(this.adapters.settle())
   }
 
   /** Ends what waits with this error. */

@@ -77,6 +77,33 @@ export class BackendDriver {
     })
   }
 
+  /**
+   * Computes `tokens` in slot 0, which is emptied before, and draws the next token with this sampler,
+   * which is disposed of.
+   *
+   * @param more - what else is asked for with the draw
+   */
+  async drawWith(
+    sampler: Sampler,
+    tokens: readonly TokenId[],
+    more: Pick<BatchItem, 'logprobs'> = {},
+  ): Promise<StepOutput> {
+    this.backend.release(0)
+    const { batchSize } = this.backend.limits
+    try {
+      for (let position = 0; ; position += batchSize) {
+        const part = tokens.slice(position, position + batchSize)
+        const isLast = position + part.length === tokens.length
+        const outputs = isLast ? [tokens.length - 1] : []
+        const item = { slot: 0, position, tokens: part, outputs, sampler, ...more }
+        const [drawn] = await this.step([item])
+        if (drawn?.[0] !== undefined) return drawn[0]
+      }
+    } finally {
+      sampler.dispose()
+    }
+  }
+
   /** Draws `count` tokens after `tokens`, of which the first `from` are in the slot. */
   async generate(
     slot: SlotId,

@@ -9,6 +9,20 @@ export async function checkEmbeddings(
   exact: boolean,
 ): Promise<void> {
   const { backend, prompt } = driver
+  if (backend.capabilities.generates === false) {
+    await check(t, 'a model that writes no text has embeddings', async () => {
+      assert(backend.capabilities.embeddings && backend.embed !== undefined, 'it has them')
+      const [first = [], second = []] = [
+        ...(await backend.embed([prompt])),
+        ...(await backend.embed([prompt])),
+      ]
+      assert(first.length > 0 && first.length === second.length, `${first.length} numbers`)
+      for (const [index, number] of first.entries()) {
+        assert(Math.abs(number - (second[index] ?? NaN)) < 1e-3, 'the same vector each time')
+      }
+    })
+    return
+  }
   await check(t, 'embeds an input beside what is done with slots', async () => {
     const isPossible = backend.capabilities.embeddings && backend.limits.slots > 1
     if (!isPossible || backend.embed === undefined) return

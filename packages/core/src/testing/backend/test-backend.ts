@@ -2,7 +2,10 @@ import assert from 'node:assert/strict'
 import type { Backend } from '../../contracts/model/backend.js'
 import { checkAdapters } from './adapter-checks.js'
 import { BackendDriver } from './backend-driver.js'
+import { checkConstraints } from './constraint-checks.js'
 import { checkEmbeddings } from './embedding-checks.js'
+import { checkLogprobs } from './logprob-checks.js'
+import { checkProcessors } from './processor-checks.js'
 import { checkScores } from './score-checks.js'
 import { checkSampling } from './sampling-checks.js'
 import { checkSlots } from './slot-checks.js'
@@ -42,11 +45,16 @@ export async function testBackend(
       await check(t, 'describes itself', () => assertDescription(backend))
       await checkTokenizer(t, backend)
       const driver = new BackendDriver(backend)
-      await checkSlots(t, driver, exact)
-      await checkSampling(t, driver, exact)
-      await checkScores(t, driver, exact)
+      if (backend.capabilities.generates !== false) {
+        await checkSlots(t, driver, exact)
+        await checkSampling(t, driver, exact)
+        await checkLogprobs(t, driver, exact)
+        await checkConstraints(t, driver)
+        await checkProcessors(t, driver)
+        await checkScores(t, driver, exact)
+        await checkAdapters(t, driver, adapter, exact)
+      }
       await checkEmbeddings(t, driver, exact)
-      await checkAdapters(t, driver, adapter, exact)
     } finally {
       await check(t, 'can be disposed of', async () => await backend.dispose())
     }

@@ -1,3 +1,4 @@
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import type {
   AppliedAdapter,
   BackendAdapters,
@@ -13,10 +14,17 @@ export class FakeAdapter implements LoadedAdapter {
   /** Whether its memory was given back. */
   isDisposed = false
 
-  /** @param key - its file */
-  constructor(readonly key: string) {}
+  /**
+   * @param key - its file
+   * @param onDispose - throws where it must not be given back
+   */
+  constructor(
+    readonly key: string,
+    private readonly onDispose: () => void,
+  ) {}
 
   dispose(): void {
+    this.onDispose()
     this.isDisposed = true
   }
 }
@@ -25,12 +33,21 @@ export class FakeAdapter implements LoadedAdapter {
 export class FakeAdapters implements BackendAdapters {
   /** All that were loaded, disposed ones too. */
   readonly loaded: FakeAdapter[] = []
+  /** Whether one is being read. */
+  isLoading = false
+
+  /** @param check - throws where the call of this name must not be made */
+  constructor(private readonly check: (call: string) => void) {}
 
   async load(path: string): Promise<FakeAdapter> {
+    this.check('adapters.load')
+    this.isLoading = true
+    await turnOfTheEventLoop()
+    this.isLoading = false
     if (!path.endsWith('.gguf')) {
       throw new CllmError('model_invalid', `${path}: expected an adapter, this is none`)
     }
-    const adapter = new FakeAdapter(path)
+    const adapter = new FakeAdapter(path, () => this.check('adapter.dispose'))
     this.loaded.push(adapter)
     return adapter
   }

@@ -88,7 +88,9 @@ export class FakeBackend implements Backend {
       contextShift: options.contextShift === true,
       gpu: false,
     }
-    if (options.adapters === true) this.adapters = new FakeAdapters()
+    const apart = { betweenSteps: true, isApart: true } as const
+    if (options.adapters === true)
+      this.adapters = new FakeAdapters((call) => this.#check(call, apart))
     const { kvTokens } = options
     this.limits = Object.freeze({ slots, contextSize, batchSize, ...defined({ kvTokens }) })
     this.states = new FakeStates({
@@ -155,8 +157,7 @@ export class FakeBackend implements Backend {
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
-    this.#check('step', { betweenSteps: true })
-    if (this.#isEmbedding) this.#violation('step: called during an embed')
+    this.#check('step', { betweenSteps: true, isApart: true })
     const problem = checkBatch(batch, {
       limits: this.limits,
       vocabularySize: this.tokenizer.vocabularySize,
@@ -178,9 +179,8 @@ export class FakeBackend implements Backend {
       startedAt: this.#options.clock?.now() ?? 0,
     })
     const milliseconds = this.#options.stepMs?.(items) ?? 0
-    const step = this.steps.length
     return this.#after('step', milliseconds, () => {
-      const failure = this.#options.failWhen?.(items, step)
+      const failure = this.#options.failWhen?.(items, this.steps.length)
       if (failure !== undefined) throw failure
       const outputs = items.map((item) => computeItem(item, this.#slot(item.slot), this.#model))
       const scores = items.map((item) => this.#model.score(this.#slot(item.slot), item.scores))
@@ -193,14 +193,16 @@ export class FakeBackend implements Backend {
     adapters: readonly AppliedAdapter[] = [],
   ): Promise<number[][]> {
     this.#check('embed', { betweenSteps: false })
-    if (this.#isEmbedding || this.isStepping) this.#violation('embed: called during a pass')
+    const isPass = this.#isEmbedding || this.isStepping || this.adapters?.isLoading === true
+    if (isPass) this.#violation('embed: called during a pass')
     this.#isEmbedding = true
     await turnOfTheEventLoop()
     this.#isEmbedding = false
-    const { emptyHash } = this.#model
     const size = this.#options.embeddingSize ?? 0
     const salt = saltOf(adapters)
-    return inputs.map((tokens) => fakeEmbedding(hashTokens(emptyHash, tokens) + salt, size))
+    return inputs.map((tokens) =>
+      fakeEmbedding(hashTokens(this.#model.emptyHash, tokens) + salt, size),
+    )
   }
 
   truncate(slot: SlotId, length: number): number {
@@ -284,10 +286,11 @@ export class FakeBackend implements Backend {
     return found ?? this.#violation(`slot ${slot} of ${this.limits.slots}: there is no such slot`)
   }
 
-  #check(call: string, { betweenSteps }: { readonly betweenSteps: boolean }): void {
+  #check(call: string, when: { readonly betweenSteps: boolean; readonly isApart?: true }): void {
     if (this.#disposed) this.#violation(`${call}: the backend is disposed`)
-    if (betweenSteps && this.#busy !== undefined)
+    if (when.betweenSteps && this.#busy !== undefined)
       this.#violation(`${call}: called during a ${this.#busy}`)
+    if (when.isApart && this.#isEmbedding) this.#violation(`${call}: called during an embed`)
   }
 
   #violation(problem: string): never {

@@ -134,6 +134,22 @@ t.test('an adapter stays until the pass that computes an embedding with it is ov
   t.equal(backend.adapters?.loaded[0]?.isDisposed, true)
 })
 
+t.test('adapters come and go while no embedding is computed', async (t) => {
+  const made = rig({ adapters: true, embeddingSize: 4 })
+  const { client, run, backend } = made
+  const embed = () => client.embed({ tokens: [5] })
+  for (let round = 0; round < 3; round++) {
+    const before = embed()
+    const load = client.loadAdapter({ name: 'a', path: 'a.gguf' })
+    await run(Promise.all([before, load, embed(), client.submit(greedy([5], 2)).next()]))
+    const [, , after] = await run(Promise.all([embed(), client.unloadAdapter('a'), embed()]))
+    t.equal(after.vector.length, 4)
+    await runUntilIdle(made.clock)
+    t.equal(backend.adapters?.loaded[round]?.isDisposed, true)
+  }
+  await isDone(t, made)
+})
+
 t.test('an adapter stays for requests whose prompts are tokenized yet', async (t) => {
   const made = rig({
     adapters: true,

@@ -309,6 +309,16 @@ t.test('constraints are asked of the backend, which sees what was drawn under th
   t.equal(engine.statistics().preemptions, 1)
 })
 
+t.test('a model for embeddings is asked for no text', async (t) => {
+  class Reader extends WatchedBackend {
+    override readonly capabilities = { ...new FakeBackend().capabilities, generates: false }
+  }
+  const { ask, backend } = rig({ backend: (given) => new Reader(given) })
+  const { error } = await ask({ prompt: { text: 'Hello' } })
+  t.match(error, { code: 'unsupported', status: 400, details: { capability: 'generates' } })
+  t.equal(backend.steps.length, 0)
+})
+
 const check = (change: Readonly<Record<string, unknown>>, samplers?: boolean) =>
   checkSampling(
     { ...defaultSampling, seed: 1, ...change },

@@ -2,6 +2,7 @@ import {
   CllmError,
   type Backend,
   type BatchItem,
+  type OutputConstraint,
   type SamplingParams,
   type TokenId,
 } from '@cllm/core'
@@ -27,6 +28,14 @@ await testBackend(t, () => new FakeBackend({ id: 'adapted', adapters: true, cont
 })
 
 await testBackend(t, () => new FakeBackend({ id: 'embedding', embeddingSize: 4 }))
+await testBackend(t, () => {
+  const backend = new FakeBackend({ id: 'reading', embeddingSize: 4 })
+  const step = () => Promise.reject(new CllmError('unsupported', 'it writes no text'))
+  return Object.assign(backend, {
+    step,
+    capabilities: { ...backend.capabilities, generates: false },
+  })
+})
 
 class Broken extends FakeBackend {
   // A broken backend does not complain; what it does to the fake model's tokens is what is to be found.
@@ -250,6 +259,29 @@ const broken: [string, RegExp, () => Backend][] = [
     () => new Broken({ script: () => 300 }),
   ],
   [
+    'ignores constraints',
+    /honours constraints .*keeps to \{"type":"regex"/s,
+    () => withCapability('grammar', { checkConstraint: refuseNonsense }),
+  ],
+  [
+    'takes any constraint',
+    /honours constraints .*is refused/s,
+    () => withCapability('grammar', { checkConstraint: () => {} }),
+  ],
+  ['ignores samplers', /samplers of plug-ins see all logits/, () => withCapability('samplers', {})],
+  [
+    'lists too few likely tokens',
+    /log probabilities are those of the model.*as many of the likeliest/s,
+    () =>
+      new (class extends Broken {
+        override async step(batch: readonly BatchItem[]) {
+          return await super.step(
+            batch.map((item) => ({ ...item, ...(item.logprobs && { logprobs: 3 }) })),
+          )
+        }
+      })(),
+  ],
+  [
     'cannot be disposed of',
     /can be disposed of: no/,
     () =>
@@ -327,6 +359,21 @@ const broken: [string, RegExp, () => Backend][] = [
       })),
   ],
 ]
+
+function refuseNonsense(constraint: OutputConstraint): void {
+  if (/\(/.test(JSON.stringify(constraint))) throw new CllmError('invalid_constraint', 'nonsense')
+}
+
+function withCapability(
+  name: 'grammar' | 'samplers',
+  more: Partial<Pick<Backend, 'checkConstraint'>>,
+): Backend {
+  const backend = new Broken()
+  return Object.assign(backend, {
+    capabilities: { ...backend.capabilities, [name]: true },
+    ...more,
+  })
+}
 
 function withParams(
   change: (params: SamplingParams, calls: number, tokens: readonly TokenId[]) => SamplingParams,

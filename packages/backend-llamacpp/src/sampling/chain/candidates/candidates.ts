@@ -16,6 +16,8 @@ export class Candidates {
   readonly #otherIds: Int32Array
   readonly #otherLogits: Float32Array
   #size = 0
+  /** Of {@link counted}, while tokens are masked. */
+  #masked = 0
   #largest = -Infinity
   #isWhole = true
   #isSorted = false
@@ -40,6 +42,14 @@ export class Candidates {
   /** How many tokens are left. */
   get size(): number {
     return this.#size
+  }
+
+  /**
+   * How many tokens llama.cpp counts: with those that {@link mask} left out, until another step leaves
+   * out more.
+   */
+  get counted(): number {
+    return Math.max(this.#size, this.#masked)
   }
 
   /** Whether no step has left out any token, and they are not listed. */
@@ -72,6 +82,7 @@ export class Candidates {
     this.#largest = this.scan.findLargest()
     this.#isWhole = true
     this.#isSorted = false
+    this.#masked = 0
     this.#size = this.scan.size
     return this.#largest > -Infinity
   }
@@ -81,8 +92,16 @@ export class Candidates {
     if (this.#isWhole) this.#collect(leastLogit)
   }
 
+  /** Leaves out the tokens with a smaller logit, which llama.cpp keeps at −∞; the order stays. */
+  mask(logit: number): void {
+    const { counted } = this
+    this.keepFrom(logit)
+    this.#masked = counted
+  }
+
   /** Leaves out the tokens with a smaller logit; the order stays. */
   keepFrom(logit: number): void {
+    this.#masked = 0
     if (this.#isWhole) return this.#collect(Math.max(logit, leastLogit))
     const { ids, logits } = this
     let kept = 0
@@ -129,11 +148,13 @@ export class Candidates {
   /** Leaves only the first `count`, which are sorted. */
   keepSorted(count: number): void {
     this.#size = Math.min(count, this.#size)
+    this.#masked = Math.min(count, this.#masked)
     this.#isSorted = true
   }
 
   /** Leaves out the first `count`. */
   dropFirst(count: number): void {
+    this.#masked = Math.max(0, this.#masked - count)
     this.ids.copyWithin(0, count, this.#size)
     this.logits.copyWithin(0, count, this.#size)
     this.#size -= count
@@ -150,6 +171,7 @@ export class Candidates {
     ids.set(this.#otherIds.subarray(0, count))
     logits.set(this.#otherLogits.subarray(0, count))
     this.#size = count
+    this.#masked = 0
     this.#isSorted = false
     this.#findLargest()
   }

@@ -16,6 +16,6 @@ export interface ChainStep {
 /** Chooses one of the candidates that the steps have left. */
 export interface FinalDraw {
   pick(candidates: Candidates, random: DrawRandom): TokenId
-  /** The temperature of the draw from what is left; 0 where the likeliest is taken. */
-  temperature(candidates: Candidates): number
+  /** The temperature of the last draw; 0 where the likeliest was taken. */
+  readonly temperature: number
 }

@@ -19,6 +19,7 @@ export class DynamicTemperatureDraw implements FinalDraw {
   readonly #least: number
   readonly #most: number
   readonly #exponent: number
+  #temperature = 0
 
   constructor(params: SamplingParams) {
     const temperature = fround(params.temperature)
@@ -28,23 +29,26 @@ export class DynamicTemperatureDraw implements FinalDraw {
     this.#exponent = fround(params.dynamicTemperatureExponent)
   }
 
-  pick(candidates: Candidates, random: DrawRandom): TokenId {
-    const share = random.uniform()
-    if (candidates.size === 1) return candidates.likeliest
-    const temperature = this.temperature(candidates)
-    if (!(temperature > 0)) return candidates.likeliest
-    return new TemperatureDraw(temperature).pickBy(candidates, share)
+  get temperature(): number {
+    return this.#temperature
   }
 
-  temperature(candidates: Candidates): number {
-    const { size } = candidates
+  pick(candidates: Candidates, random: DrawRandom): TokenId {
+    const share = random.uniform()
+    this.#temperature = this.#temperatureFor(candidates)
+    if (!(this.#temperature > 0)) return candidates.likeliest
+    return new TemperatureDraw(this.#temperature).pickBy(candidates, share)
+  }
+
+  #temperatureFor(candidates: Candidates): number {
+    const { size, counted } = candidates
     if (size === 1) return 0
     if (candidates.isWhole) {
       candidates.keepFrom(candidates.largest - negligible * Math.max(1, this.#most))
     }
     candidates.sort()
     softmax(candidates)
-    const certainty = fround(entropyOf(candidates) / fround(Math.log(size)))
+    const certainty = fround(entropyOf(candidates) / fround(Math.log(counted)))
     const power = fround(Math.pow(Math.max(0, certainty), this.#exponent))
     return fround(this.#least + fround(fround(this.#most - this.#least) * power))
   }

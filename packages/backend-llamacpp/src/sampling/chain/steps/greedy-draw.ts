@@ -4,11 +4,9 @@ import type { FinalDraw } from './chain-step.js'
 
 /** Chooses the likeliest token; of equal ones the first. */
 export class GreedyDraw implements FinalDraw {
+  readonly temperature = 0
+
   pick(candidates: Candidates): TokenId {
     return candidates.likeliest
-  }
-
-  temperature(): number {
-    return 0
   }
 }

@@ -12,24 +12,16 @@ const negligible = 20
  * `dist`: the first token at which the running sum of the weights reaches the random share of all.
  */
 export class TemperatureDraw implements FinalDraw {
-  readonly #temperature: number
-
   /** @param temperature - above 0, in single precision */
-  constructor(temperature: number) {
-    this.#temperature = temperature
-  }
+  constructor(readonly temperature: number) {}
 
   pick(candidates: Candidates, random: DrawRandom): TokenId {
     return this.pickBy(candidates, random.uniform())
   }
 
-  temperature(): number {
-    return this.#temperature
-  }
-
   /** The token at this share of all weights, in [0, 1). */
   pickBy(candidates: Candidates, share: number): TokenId {
-    const shift = Math.fround(candidates.largest / this.#temperature)
+    const shift = Math.fround(candidates.largest / this.temperature)
     if (!Number.isFinite(shift)) return candidates.likeliest
     const token = candidates.isWhole
       ? (this.#pickWhole(candidates, share, shift, negligible) ??
@@ -43,7 +35,7 @@ export class TemperatureDraw implements FinalDraw {
     share: number,
     shift: number,
   ): TokenId | undefined {
-    const target = scan.weighListed(size, this.#temperature, shift) * share
+    const target = scan.weighListed(size, this.temperature, shift) * share
     let sum = 0
     for (let index = 0; index < size; index++) {
       sum += weights[index]!
@@ -62,8 +54,8 @@ export class TemperatureDraw implements FinalDraw {
     shift: number,
     reach: number,
   ): TokenId | undefined {
-    const from = Math.max(leastLogit, largest - reach * this.#temperature)
-    const target = scan.weigh(from, this.#temperature, shift) * share
+    const from = Math.max(leastLogit, largest - reach * this.temperature)
+    const target = scan.weigh(from, this.temperature, shift) * share
     const missing = scan.size * Math.exp(-reach)
     const { sums, weights } = scan
     let sum = 0

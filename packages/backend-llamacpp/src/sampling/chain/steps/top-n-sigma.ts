@@ -20,7 +20,7 @@ export class TopNSigma implements ChainStep {
     const mean = meanOf(logits, size, 0, 1)
     const deviation = Math.sqrt(meanOf(logits, size, mean, 2))
     const least = largest - this.#deviations * deviation
-    if (Number.isFinite(least)) candidates.keepFrom(least)
+    if (Number.isFinite(least)) candidates.mask(least)
   }
 }
 

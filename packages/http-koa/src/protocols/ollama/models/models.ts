@@ -113,7 +113,8 @@ export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const info = await peekInfo(directory, name)
   const template = String(info?.model.details?.['chatTemplate'] ?? '')
   const thinks = thinkingInSource(template) !== undefined
-  const isEmbedding = /bert|embed/i.test(info?.model.architecture ?? '')
+  const isEmbedding =
+    info?.capabilities.generates === false || /bert|embed/i.test(info?.model.architecture ?? '')
   ctx.body = {
     license: '',
     modelfile: modelfileOf(asked, derived),

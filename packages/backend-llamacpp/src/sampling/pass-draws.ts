@@ -1,0 +1,91 @@
+import { type BatchItem, CllmError, type StepOutput, type TokenId } from '@cllm/core'
+import { isRefuted, outputOf } from '../slots/step-output.js'
+import { hasLogprobs, type PassResults, readLogprobs } from './read-logprobs.js'
+import type { SamplerFactory, TokenSampler } from './token-sampler.js'
+
+/** Draws what the items of a forward pass want, each with its own sampler. */
+export class PassDraws {
+  readonly #samplers: Pick<SamplerFactory, 'made'>
+
+  constructor(samplers: Pick<SamplerFactory, 'made'>) {
+    this.#samplers = samplers
+  }
+
+  /** Prepares the draw of an item's `nth` output, the first one while the threads compute. */
+  prepare(item: BatchItem, nth = 0): void {
+    const position = item.outputs[nth]
+    if (position === undefined) return
+    const { discarded = 0 } = item
+    this.#samplerOf(item).prepare(position + discarded, item.position + discarded, item.tokens)
+  }
+
+  /**
+   * Draws, and reads the log probabilities that are wanted.
+   *
+   * @param order - the indexes of the pass's items, as their tokens lie in it
+   * @throws what a draw throws first, when no other is under way: the next step must not begin beside
+   * one, since it would draw from the new step's logits
+   */
+  async sample(
+    batch: readonly BatchItem[],
+    order: readonly number[],
+    results: PassResults,
+  ): Promise<void> {
+    const { outputs } = results
+    const drawing: Promise<void>[] = []
+    try {
+      let first = 0
+      for (const index of order) {
+        const item = batch[index]!
+        if (item.outputs.length > 0) {
+          const drawn = this.#draw(item, first)
+          if (drawn instanceof Promise) {
+            drawing.push(drawn.then((drawn) => void (outputs[index] = drawn)))
+          } else outputs[index] = drawn
+        }
+        first += item.tokens.length
+      }
+    } finally {
+      if (drawing.length > 0) await Promise.allSettled(drawing)
+    }
+    await Promise.all(drawing)
+    if (order.some((index) => hasLogprobs(batch[index]!))) {
+      await readLogprobs(batch, order, results, (item) => this.#samplerOf(item))
+    }
+  }
+
+  /** Draws for one item whose first token has the batch's index `first`. */
+  #draw(item: BatchItem, first: number): readonly StepOutput[] | Promise<readonly StepOutput[]> {
+    const sampler = this.#samplerOf(item)
+    const position = item.outputs[0]!
+    const token = sampler.draw(first + position - item.position, item.drawLogprobs)
+    if (item.outputs.length > 1 || typeof token !== 'number') {
+      return this.#drawSeveral(item, first, token)
+    }
+    return [outputOf(item, position, token)]
+  }
+
+  async #drawSeveral(
+    item: BatchItem,
+    first: number,
+    token: TokenId | Promise<TokenId>,
+  ): Promise<readonly StepOutput[]> {
+    const sampler = this.#samplerOf(item)
+    const drawn: StepOutput[] = []
+    for (const [nth, position] of item.outputs.entries()) {
+      if (nth > 0) {
+        this.prepare(item, nth)
+        token = sampler.draw(first + position - item.position, item.drawLogprobs)
+      }
+      drawn.push(outputOf(item, position, await token))
+      if (isRefuted(item, drawn.length, await token)) break
+    }
+    return drawn
+  }
+
+  #samplerOf({ slot, sampler }: BatchItem): TokenSampler {
+    if (this.#samplers.made(sampler)) return sampler
+    const message = `the sampler of slot ${slot} is not one of this backend's`
+    throw new CllmError('backend_failed', message)
+  }
+}

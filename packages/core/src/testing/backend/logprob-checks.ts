@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict'
+import type { OutputLogprobs, TokenLogprob } from '../../contracts/model/backend.js'
+import type { SamplingParams } from '../../contracts/model/sampling.js'
+import { check, type TestContext } from '../test-context.js'
+import { type BackendDriver, greedy } from './backend-driver.js'
+
+/** The most that may be asked for. */
+const most = 20
+
+/** How far logarithms of the same draw may lie apart, where nothing is computed in another order. */
+const tolerance = 1e-3
+
+/** The check of the log probabilities of drawn tokens. */
+export async function checkLogprobs(
+  t: TestContext,
+  driver: BackendDriver,
+  exact: boolean,
+): Promise<void> {
+  const { backend, prompt } = driver
+  if (!backend.capabilities.logprobs) return
+  const ask = async (params: SamplingParams, logprobs?: number) => {
+    const more = logprobs === undefined ? {} : { logprobs }
+    return await driver.drawWith(backend.createSampler(params, prompt), prompt, more)
+  }
+
+  await check(
+    t,
+    'log probabilities are those of the model, whatever a request changes',
+    async () => {
+      assert.equal((await ask(greedy)).logprobs, undefined, 'none come unasked')
+      const { token, logprobs: plain } = await ask(greedy, most)
+      assertDistribution(plain, Math.min(most, backend.tokenizer.vocabularySize))
+      assert.equal(plain.top[0]?.token, token, 'the greedy choice is the likeliest token')
+      assert.equal(plain.top[0]?.logprob, plain.logprob, 'and is as likely as the list says')
+      const none = await ask(greedy, 0)
+      assert.deepEqual(none.logprobs?.top, [], 'none are listed where 0 were asked for')
+      const changed = { temperature: 2, topK: 5, repetitionPenalty: 1.5, seed: 3 }
+      const logitBias = [[plain.top[1]!.token, 4] as const]
+      const drawn = await ask({ ...greedy, ...changed, logitBias }, most)
+      assertDistribution(drawn.logprobs, plain.top.length)
+      if (!exact) return
+      assertSame(drawn.logprobs.top, plain.top)
+      const listed = plain.top.find((one) => one.token === drawn.token)
+      if (listed !== undefined) assertSame([{ ...listed, ...drawn.logprobs }], [listed])
+    },
+  )
+}
+
+function assertDistribution(
+  logprobs: OutputLogprobs | undefined,
+  count: number,
+): asserts logprobs is OutputLogprobs {
+  assert(logprobs !== undefined, 'log probabilities come with the token when asked for')
+  const { logprob, top } = logprobs
+  assert.equal(top.length, count, 'as many of the likeliest tokens as were asked for')
+  assert.equal(new Set(top.map(({ token }) => token)).size, count, 'each token is listed once')
+  const all = top.map((one) => one.logprob)
+  assert(logprob <= tolerance && all.every((one) => one <= tolerance), 'logarithms are 0 or less')
+  const sorted = all.toSorted((a, b) => b - a)
+  assert.deepEqual(all, sorted, 'the likeliest token comes first')
+  const sum = all.reduce((total, one) => total + Math.exp(one), 0)
+  assert(sum <= 1 + tolerance, `probabilities sum up to at most 1, instead got ${sum}`)
+}
+
+function assertSame(actual: readonly TokenLogprob[], expected: readonly TokenLogprob[]): void {
+  for (const [index, { token, logprob }] of expected.entries()) {
+    const apart = Math.abs((actual[index]?.logprob ?? NaN) - logprob)
+    assert(apart <= tolerance, `token ${token} has ${logprob}, and ${actual[index]?.logprob} too`)
+  }
+}
