@@ -1,5 +1,6 @@
 import { createServer, type Logger, type PluginRegistry, systemClock } from '@cllm/core'
 import { koaTransport, protocolsPlugin, type LogLevelControl } from '@cllm/http-koa'
+import { holdFolders } from '../batches/hold-folder.js'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
 import { CrashFiles, crashFolder } from '../engine/crash-files.js'
@@ -79,6 +80,7 @@ async function serveModels(
       registry,
       now: systemClock.now(),
       log: everyLevel(level, models),
+      holdFolder: holdFolders(logger),
       ...(models.store && { store: models.store }),
       ...(models.shared?.batches && { batches: models.shared.batches }),
       ...(keys?.store && { keys: keys.store }),

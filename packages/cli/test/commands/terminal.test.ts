@@ -115,8 +115,28 @@ t.test('cllm run says what is wrong', async (t) => {
 })
 
 t.test('cllm run starts a server of its own, and Ctrl-C ends both', async (t) => {
-  const answer = await cllm(['run', model, 'Once upon a time', ...greedy, ...ownServer], nowhere)
+  const folder = t.testdir({})
+  // What is the service's: this server has none of it.
+  const service = {
+    ...nowhere,
+    CLLM_API_KEYS: join(folder, 'keys.json'),
+    CLLM_REQUESTS_PER_MINUTE: '1',
+    CLLM_TLS_CERT: join(folder, 'cert.pem'),
+    CLLM_TLS_KEY: join(folder, 'key.pem'),
+    CLLM_BATCHES: join(folder, 'batches'),
+    CLLM_BATCH_SHARE: '0.1',
+    CLLM_USAGE: join(folder, 'usage'),
+    CLLM_CLUSTER: 'redis://127.0.0.1:1',
+    CLLM_CLUSTER_KEYS: 'true',
+    CLLM_CLUSTER_BATCHES: 'true',
+    CLLM_WORKERS: '2',
+  }
+  const answer = await cllm(['run', model, 'Once upon a time', ...greedy, ...ownServer], service)
   t.match(answer, { code: 0, stdout: await answerTo('Once upon a time') })
+  t.same(await readdir(folder), [])
+
+  const locked = ['run', model, 'Once', ...ownServer, '--api-key', 'not what the command has']
+  t.match(await cllm(locked, nowhere), { code: 1, stderr: /key/ }, 'and ends the server')
 
   const child = start(['run', model, 'Once upon a time', ...ownServer], nowhere)
   t.teardown(() => child.kill('SIGKILL'))
