@@ -94,7 +94,7 @@ async function serveModels(
   })
   const addresses = await server.listen()
   try {
-    await models.load()
+    await firstLoad(models, io.signal)
   } catch (error) {
     await server.close()
     if (io.signal.aborted) return 0
@@ -114,6 +114,18 @@ async function serveModels(
   await server.close(drainSeconds * 1000)
   await tracing?.shutdown()
   return 0
+}
+
+/** Nobody waits for these models yet, so a signal to stop ends their loads at once. */
+async function firstLoad(models: Served, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted()
+  const stop = (): void => void models.close()
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    await models.load()
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
 }
 
 /** The models of this machine, or of a cluster, whose client is loaded only then. */

@@ -31,6 +31,8 @@ export class ModelLoader {
   /** Models that are loading, loaded or unloading, also those that the pool has removed. */
   readonly #present = new Set<PooledModel>()
   readonly #closing = new AbortController()
+  /** Called when something has changed. */
+  readonly #onAdvance: (() => void)[] = []
   #isOpen = true
 
   constructor(
@@ -94,10 +96,11 @@ export class ModelLoader {
     await this.unload(model)
   }
 
-  /** Refuses new requests; resolves when all loaded models are drained. */
+  /** Refuses new requests; resolves when those that run, or wait for a model to be loaded, are done. */
   async drain(): Promise<void> {
     this.#isOpen = false
-    await Promise.all([...this.#present].map(async ({ loaded }) => await loaded?.client.drain()))
+    const models = new Set([...this.#present, ...this.#wanted])
+    await Promise.all([...models].map(async (model) => await this.#drained(model)))
   }
 
   /** Ends all models at once. */
@@ -110,6 +113,14 @@ export class ModelLoader {
       await new Promise<void>((resolve) => void model.onUnloaded.push(resolve))
     })
     await Promise.all(gone)
+  }
+
+  async #drained(model: PooledModel): Promise<void> {
+    const isAwaited = model.waiters.size > 0
+    while (model.waiters.size > 0 || (isAwaited && model.users > 0)) {
+      await new Promise<void>((resolve) => void this.#onAdvance.push(resolve))
+    }
+    await model.loaded?.client.drain()
   }
 
   #enter(model: PooledModel, loaded: LoadedModel, keepAliveMs: number | undefined): Lease {
@@ -146,6 +157,7 @@ export class ModelLoader {
 
   /** Advances the first waiting model: resolves its leases, makes room, or loads it. */
   #advance(): void {
+    for (const call of this.#onAdvance.splice(0)) call()
     this.#victim = undefined
     for (let next = this.#wanted[0]; next !== undefined; next = this.#wanted[0]) {
       if (next.state === 'loading' || next.state === 'unloading') return
@@ -219,7 +231,10 @@ export class ModelLoader {
     const others = [...this.#present]
     const isShort = error.code === 'insufficient_memory' && others.length > 0
     if (model.isRemoved) this.logger.info({ model: model.name }, 'the removed model is not loaded')
-    else if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
+    else if (this.#closing.signal.aborted) {
+      this.logger.info({ model: model.name }, 'the model is not loaded: the server ends')
+      refuseWaiters(model, shuttingDown())
+    } else if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
     else {
       model.error = isShort ? explainMemory(error, others) : error
       this.logger.error({ model: model.name, err: model.error }, 'the model cannot be loaded')
