@@ -1,13 +1,11 @@
 import type { Clock } from '../contracts/clock.js'
 import type { Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { continuing, keepLastWords } from './last-words.js'
 import { explainMemory, mayFit } from './memory-failure.js'
 import type { Lease, LoadedModel, PooledModel, Waiter } from './pooled-model.js'
 import type { ModelPoolOptions } from './model-pool-options.js'
 import { reasonOf, refuseWaiters, removed, shuttingDown } from './refusals.js'
-
-/** Milliseconds that an engine may take to give its recording before it is ended. */
-const recordingMs = 1000
 
 /** How a model is held. */
 export interface HoldOptions {
@@ -209,7 +207,7 @@ export class ModelLoader {
       starting = await source.load({ heldBytes: this.#heldBytes(), signal })
       model.info = await starting.client.info()
       model.scheduler = await starting.client.getScheduler()
-      model.loaded = starting
+      model.loaded = continuing(starting, model.past)
     } catch (error) {
       await starting?.close().catch(() => {})
       this.#failed(model, CllmError.from(error))
@@ -219,7 +217,7 @@ export class ModelLoader {
     model.error = undefined
     model.lastUsed = this.clock.now()
     this.logger.info({ model: name, ms: model.lastUsed - since }, 'the model is loaded')
-    const loaded = starting
+    const { loaded } = model
     void loaded.gone?.then((reason) => this.#lost(model, loaded, reason))
     if (signal.aborted) void this.#evict(model)
     this.#admit(model)
@@ -249,7 +247,7 @@ export class ModelLoader {
     model.error = new CllmError('engine_unavailable', message)
     this.logger.error({ model: model.name, reason }, 'the engine is gone; its next use loads it')
     model.stay()
-    void this.#keepRecording(model, loaded)
+    if (this.#isOpen) void keepLastWords(model, loaded, this.clock)
     this.#forget(model)
     this.onLost(model.name, reason)
     this.#advance()
@@ -260,7 +258,7 @@ export class ModelLoader {
     if (loaded === undefined || model.state !== 'loaded') return
     model.stay()
     model.state = 'unloading'
-    await this.#keepRecording(model, loaded)
+    if (this.#isOpen) await keepLastWords(model, loaded, this.clock)
     try {
       await loaded.close()
     } catch (error) {
@@ -274,18 +272,6 @@ export class ModelLoader {
   #forget(model: PooledModel): void {
     this.#present.delete(model)
     model.forget()
-  }
-
-  /** A recording outlives its engine; one that does not answer in time leaves none. */
-  async #keepRecording(model: PooledModel, { client }: LoadedModel): Promise<void> {
-    if (client.recording === undefined || !this.#isOpen) return
-    let cancel = (): void => {}
-    const tooLate = new Promise<undefined>((resolve) => {
-      cancel = this.clock.at(this.clock.now() + recordingMs, () => resolve(undefined))
-    })
-    const recording = await Promise.race([client.recording(), tooLate]).catch(() => undefined)
-    cancel()
-    model.recording = recording ?? model.recording
   }
 
   #heldBytes(): number {

@@ -1,4 +1,4 @@
-import type { Clock, EngineClient, EngineDirectory } from '@cllm/core'
+import type { Clock, EngineClient, EngineDirectory, EngineStatistics } from '@cllm/core'
 import { Registry } from './prometheus.js'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
 import type { EmbeddedInput } from '../../engines/request-observer.js'
@@ -37,14 +37,17 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
 
   const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
     const { clock } = ctx.state.transport
+    const loaded = loadedModels(directory)
     const answers = await Promise.all(
-      loadedModels(directory).map(async (model) => {
+      loaded.map(async (model) => {
         const client = directory.open(model, { peek: true })
         return [model, await ask(client, clock)] as const
       }),
     )
+    const past = pastOf(directory).filter(([model]) => !loaded.includes(model))
     // Written at once, so that two scrapes at a time do not count twice.
     engines.reset()
+    for (const [model, statistics] of past) engines.unloaded(model, statistics)
     for (const [model, answer] of answers) {
       if (answer === undefined) {
         engines.down(model)
@@ -54,10 +57,8 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
       engines.set(model, answer)
     }
     const text = registry.metrics()
-    const own = llamaServerMetrics(
-      answers.flatMap(([, answer]) => (answer === undefined ? [] : [answer.statistics])),
-      embeddings,
-    )
+    const said = answers.flatMap(([, answer]) => (answer === undefined ? [] : [answer.statistics]))
+    const own = llamaServerMetrics([...said, ...past.map(([, one]) => one)], embeddings)
     ctx.type = registry.contentType
     ctx.set('Process-Start-Time-Unix', String(Math.floor(started / 1000)))
     ctx.body = `${await text}${own}`
@@ -99,6 +100,13 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
     },
   }
 }
+
+/** What models counted that are not in memory. */
+const pastOf = (directory: EngineDirectory): (readonly [string, EngineStatistics])[] =>
+  directory.list().flatMap((name) => {
+    const { state, past } = directory.status(name)
+    return state === 'loaded' || past === undefined ? [] : [[name, past] as const]
+  })
 
 async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | undefined> {
   const asked = Promise.all([client.info(), client.statistics(), client.getScheduler()])
