@@ -45,7 +45,8 @@ export async function worker(argv: readonly string[], io: CommandIo): Promise<nu
   const bus = await connectBus(config.cluster, logger)
   try {
     const models = new LoadableModels(loaded, io, { registry, logger, crashes })
-    const model = await models.single().load({ heldBytes: 0, signal: io.signal })
+    const model = await loadUnlessStopped(models, io)
+    if (model === undefined) return 0
     try {
       return await host(model, bus, loaded, { logger, io })
     } finally {
@@ -54,6 +55,19 @@ export async function worker(argv: readonly string[], io: CommandIo): Promise<nu
   } finally {
     await bus.close()
     await crashes.written()
+  }
+}
+
+/** The model; undefined where the worker is stopped before it serves, which is no failure. */
+async function loadUnlessStopped(
+  models: LoadableModels,
+  { signal }: CommandIo,
+): Promise<LoadedModel | undefined> {
+  try {
+    return await models.single().load({ heldBytes: 0, signal })
+  } catch (error) {
+    if (signal.aborted) return undefined
+    throw error
   }
 }
 
