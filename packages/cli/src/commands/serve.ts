@@ -3,6 +3,7 @@ import { koaTransport, protocolsPlugin, type LogLevelControl } from '@cllm/http-
 import { holdFolders } from '../batches/hold-folder.js'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
+import { checkFiles } from '../engine/check-files.js'
 import { CrashFiles, crashFolder } from '../engine/crash-files.js'
 import { openKeyRing, type OpenKeyRing } from '../keys/open-key-ring.js'
 import { createLogger, type LevelledLogger } from '../logger.js'
@@ -30,6 +31,7 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
     { builtIns: [protocolsPlugin] },
   )
   checkChoices(registry, loaded)
+  if (config.cluster.url === null) checkFiles(loaded)
   const level = createLogger(config.logging)
   const logger = registry.createLogger(config.use, level)
   for (const warning of loaded.warnings) logger.warn({}, warning)

@@ -7,6 +7,8 @@ import { text } from 'node:stream/consumers'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 import { AnswerPrinter } from '../../src/commands/chat/answer-printer.js'
+import { Conversation } from '../../src/commands/chat/conversation.js'
+import { ServerClient } from '../../src/commands/server/server-client.js'
 import { dispatch } from '../../src/dispatch.js'
 import { firstChildOf, gone } from '../plain-process.js'
 import { bin, model, serve } from '../serve-process.js'
@@ -216,6 +218,19 @@ t.test('a chat in the terminal', async (t) => {
   t.equal(await running, 0, 'at an empty prompt it leaves')
 })
 
+t.test('what is not sent along is not forgotten', async (t) => {
+  const client = new ServerClient({ url: new URL(url), apiKey: key })
+  const talk = new Conversation(client, 'stories', { parameters: { max_tokens: 3 } })
+  const ask = async (question: string): Promise<void> => {
+    for await (const _ of talk.ask(question, new AbortController().signal));
+  }
+  await ask('One')
+  talk.settings.history = false
+  await ask('Two')
+  const asked = talk.messages.filter(({ role }) => role === 'user').map(({ content }) => content)
+  t.same(asked, ['One', 'Two'])
+})
+
 t.test('a running server is looked at, and its model is unloaded', async (t) => {
   t.match((await cllm(['ps'])).stdout, /stories .* loaded .* 16\.2 MB/)
   const top = await cllm(['top', '--once'])
@@ -311,7 +326,7 @@ t.test('cllm launch points an agent at the server', async (t) => {
       HOME: join(folder, 'home'),
       PATH: `${folder}/bin:${process.env['PATH']}`,
     }
-    const child = start(['launch', name, '--', '-p', 'a "quoted" word'], env)
+    const child = start(['launch', name, '--', '--help', '-p', 'a "quoted" word'], env)
     child.stdin!.end()
     const [said, errors, [code]] = await Promise.all([
       text(child.stdout!),
@@ -325,7 +340,7 @@ t.test('cllm launch points an agent at the server', async (t) => {
       name,
     )
     const { rest, config } = JSON.parse(said) as { rest: string[]; config?: string }
-    t.same(rest.slice(-2), ['-p', 'a "quoted" word'])
+    t.same(rest.slice(-3), ['--help', '-p', 'a "quoted" word'])
     if (config !== undefined) await t.rejects(access(config), basename(config))
   }
   t.same(await readdir(join(folder, 'home')), [], 'none of the user’s files is made')

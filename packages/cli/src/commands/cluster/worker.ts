@@ -3,6 +3,7 @@ import { type RedisBus, WorkerHost } from '@cllm/cluster'
 import { CllmError, type LoadedModel, type Logger, SupervisedEngineClient } from '@cllm/core'
 import { protocolsPlugin } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
+import { checkFiles } from '../../engine/check-files.js'
 import { CrashFiles, crashFolder } from '../../engine/crash-files.js'
 import { createLogger } from '../../logger.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
@@ -39,6 +40,7 @@ export async function worker(argv: readonly string[], io: CommandIo): Promise<nu
     { builtIns: [protocolsPlugin] },
   )
   checkChoices(registry, loaded)
+  checkFiles(loaded)
   const logger = registry.createLogger(config.use, createLogger(config.logging))
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
   // A cluster that is not there is told before a model is fetched.

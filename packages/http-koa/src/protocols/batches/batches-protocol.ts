@@ -8,6 +8,7 @@ import { openAiErrorBody } from '../openai/openai-error.js'
 import { defineProtocol, type HoldFolder } from '../../routes/define-protocol.js'
 import type { KoaProtocol, KoaRouter, KoaTransportContext } from '../../routes/koa-context.js'
 import { mountRoutes } from '../../routes/mount-routes.js'
+import { ownFolder } from '../own-folder.js'
 import { BatchFolder } from './batch-folder.js'
 import { BatchRunner } from './batch-runner.js'
 import { batchRoutes } from './batch-routes.js'
@@ -125,6 +126,7 @@ function inFolder(
   if (path === undefined) {
     throw new CllmError('invalid_configuration', 'batches: a folder for them is missing')
   }
+  ownFolder(path, 'batches')
   const store = new BatchFolder(path)
   const hold = async (): Promise<void> => await holdFolder(path)
   return { store, jobs: new BatchRunner({ folder: store, hold, ...parts }) }
