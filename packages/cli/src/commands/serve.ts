@@ -40,22 +40,27 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
   const models = await servedBy(loaded, io, { registry, logger, crashes })
   let keys: OpenKeyRing | undefined
+  let tracing: Tracing | undefined
   try {
     const sources = { apiKey, file }
     keys =
       models.shared !== undefined && config.cluster.keys
         ? await models.shared.openKeys(sources, logger)
         : openKeyRing(sources, logger)
-    return await serveModels(models, loaded, { keys, registry, logger, level }, io)
+    tracing = await tracingOf(loaded)
+    return await serveModels(models, loaded, { keys, tracing, registry, logger, level }, io)
   } finally {
     keys?.close()
     await models.close()
+    // However it ended: what failed last is what is looked for.
+    await tracing?.shutdown()
     await crashes.written()
   }
 }
 
 interface ServeParts {
   readonly keys: OpenKeyRing | undefined
+  readonly tracing: Tracing | undefined
   readonly registry: PluginRegistry
   readonly logger: Logger
   /** The logger with a level that can change at run time. */
@@ -69,12 +74,11 @@ interface ServeParts {
 async function serveModels(
   models: Served,
   loaded: LoadedConfig,
-  { keys, registry, logger, level }: ServeParts,
+  { keys, tracing, registry, logger, level }: ServeParts,
   io: CommandIo,
 ): Promise<number> {
   const drainSeconds = loaded.config.server.drain_timeout
   const transport = toTransportOptions(loaded.config, keys, models.shared?.limitCounters)
-  const tracing = await tracingOf(loaded)
   let isReady = false
   const protocols = [
     ...(tracing === undefined ? [] : [tracing.protocol]),
@@ -114,7 +118,6 @@ async function serveModels(
   }
   logger.info({ seconds: drainSeconds }, 'stopping: running requests may finish')
   await server.close(drainSeconds * 1000)
-  await tracing?.shutdown()
   return 0
 }
 

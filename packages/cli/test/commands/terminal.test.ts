@@ -1,6 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { access, chmod, copyFile, readdir, readFile, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { basename, join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
@@ -268,6 +271,30 @@ t.test('models on the disk', async (t) => {
   t.match(await inside(['rm', 'stories15m'], env), { code: 0, stdout: /^deleted .*16\.9 MB/ })
   await t.rejects(access(file))
   t.same((await readdir(cache)).sort(), ['notes.txt', 'other.gguf'])
+})
+
+t.test('a file that a server has in memory under other names is unloaded first', async (t) => {
+  const cache = t.testdir({ 'big-00001-of-00002.gguf': 'GGUF', 'big-00002-of-00002.gguf': 'GGUF' })
+  const file = join(cache, 'big-00001-of-00002.gguf')
+  const states = { chat: 'loaded', 'chat:sql': 'loaded', other: 'loaded', away: 'unloaded' }
+  const data = Object.entries(states).map(([id, value]) => ({ id, status: { value } }))
+  const unloaded: string[] = []
+  const server = createServer((request, response) => {
+    void text(request).then((body) => {
+      const { pathname, searchParams } = new URL(request.url!, 'http://host')
+      const isChat = searchParams.get('model') === 'chat'
+      if (body !== '') unloaded.push(`${body} ${existsSync(file)}`)
+      const path = isChat ? file : '/elsewhere.gguf'
+      response.end(JSON.stringify({ data: pathname === '/models' ? data : { model_path: path } }))
+    })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const env = { CLLM_PORT: String(port), CLLM_CACHE: cache }
+  t.match(await inside(['rm', file], env), { code: 0, stdout: /^deleted .*00001.*00002.*gguf/ })
+  t.same(unloaded, ['{"model":"chat"} true'])
+  t.same(await readdir(cache), [], 'and all of its parts are deleted')
 })
 
 t.test('completion', async (t) => {

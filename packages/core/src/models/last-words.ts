@@ -29,10 +29,7 @@ export async function keepLastWords(
 }
 
 /** A model whose counters go on from those of its engine before. */
-export function continuing(
-  loaded: LoadedModel,
-  past: EngineStatistics | undefined,
-): LoadedModel {
+export function continuing(loaded: LoadedModel, past: EngineStatistics | undefined): LoadedModel {
   if (past === undefined) return loaded
   const { client } = loaded
   const statistics = async (): Promise<EngineStatistics> => goingOn(await client.statistics(), past)

@@ -114,11 +114,15 @@ export class ModelLoader {
   }
 
   async #drained(model: PooledModel): Promise<void> {
-    const isAwaited = model.waiters.size > 0
-    while (model.waiters.size > 0 || (isAwaited && model.users > 0)) {
+    // An engine that is drained takes no requests: those that wait for it come first.
+    if (model.waiters.size > 0) await this.#unused(model)
+    await model.loaded?.client.drain()
+  }
+
+  async #unused(model: PooledModel): Promise<void> {
+    while (model.waiters.size + model.users > 0) {
       await new Promise<void>((resolve) => void this.#onAdvance.push(resolve))
     }
-    await model.loaded?.client.drain()
   }
 
   #enter(model: PooledModel, loaded: LoadedModel, keepAliveMs: number | undefined): Lease {

@@ -56,8 +56,7 @@ const fromEntries = <Name extends string, Value>(
 const sums = <Name extends string>(
   now: Readonly<Record<Name, number>>,
   past: Readonly<Record<Name, number>>,
-): Record<Name, number> =>
-  fromEntries(Object.keys(now) as Name[], (name) => now[name] + past[name])
+): Record<Name, number> => fromEntries(Object.keys(now) as Name[], (name) => now[name] + past[name])
 
 /** A model's engines all have the same bounds. */
 const distributionsOf = (now: Distribution, past: Distribution): Distribution => ({

@@ -571,7 +571,10 @@ t.test('counters go on where the engine before had ended', async (t) => {
 })
 
 t.test('requests that wait for a model have the time of those that run', async (t) => {
-  const { pool, run, ask, clock, settle, inMemory, models } = pooled({ maxLoaded: 1 }, { a: {}, b: {}, c: {} })
+  const { pool, run, ask, clock, settle, inMemory, models } = pooled(
+    { maxLoaded: 1 },
+    { a: {}, b: {}, c: {} },
+  )
   const server = createServer({ directory: pool, transports: [], clock })
   const first = ask('a', 50)
   await settle(loadMs + 10)

@@ -115,7 +115,7 @@ t.test('who loses the lock is told, who gives up waiting is let go', async (t) =
   t.same(await readdir(folder), [], 'released after a failure too')
 })
 
-t.test('a folder of batches is one process\'s until that one ends', async (t) => {
+t.test("a folder of batches is one process's until that one ends", async (t) => {
   const folder = join(t.testdir({}), 'batches')
   const said: string[] = []
   const say = (_: object, text: string): void => void said.push(text)
