@@ -10,8 +10,8 @@ buckets are vLLM's. Times are in seconds. Every metric has the label \`model_nam
 requests have the label \`policy\`, the policy in force when the request arrived.
 
 The server keeps an engine's counters, so they continue when the engine's process is replaced, and when
-the model leaves memory and is loaded again. A scrape changes nothing, so any number of scrapers can read at a time. Counted from the start of the
-server, these sums hold whenever no request is running:
+the model leaves memory and is loaded again. A scrape changes nothing, so any number of scrapers can
+read at a time. Counted from the start of the server, these sums hold whenever no request is running:
 
 - \`cllm_prompt_tokens_total\` and \`cllm_generation_tokens_total\` are the sums of the usage in all
   answers, including answers that were cut off; without these, they are the sums of
