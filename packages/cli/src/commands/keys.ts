@@ -1,5 +1,5 @@
 import type { ApiKey, KeyRole } from '@cllm/http-koa'
-import Table from 'cli-table3'
+import { textTable } from '../text-table.js'
 import { loadConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { createKey, readKeyFile, updateKeyFile } from '../keys/key-file.js'
@@ -178,7 +178,7 @@ function roleOf(role: string): KeyRole {
 
 function table(keys: readonly Omit<ApiKey, 'hash'>[]): string {
   const limits = ['requests/min', 'tokens/min', 'tokens/month']
-  const rows = new Table({ head: ['name', 'tenant', 'role', ...limits] })
+  const rows = textTable(['name', 'tenant', 'role', ...limits])
   for (const { name, tenant, role, requestsPerMinute, tokensPerMinute, tokensPerMonth } of keys) {
     const minute = [requestsPerMinute ?? 'server', tokensPerMinute ?? 'server']
     rows.push([name, tenant, role, ...minute, tokensPerMonth ?? 'none'])

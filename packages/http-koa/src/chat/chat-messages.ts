@@ -91,7 +91,7 @@ export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[
     const name = message.name ?? names.get(answers ?? '')
     return {
       role: roleOf(message.role),
-      content: textOf(message.content ?? '', `messages.${index}.content`),
+      content: textOf(message.content ?? '', `messages.${index}.content`, message.role),
       ...(name === undefined ? {} : { name }),
       ...(calls === undefined || calls.length === 0 ? {} : { tool_calls: calls }),
       ...(typeof answers === 'string' ? { tool_call_id: answers } : {}),
@@ -100,10 +100,16 @@ export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[
   })
 }
 
-/** The texts of a content's parts together. */
-export function textOf(content: string | readonly unknown[], field: string): string {
+/**
+ * The texts of a content's parts, each on a line of its own as in llama-server: a part is a file or a
+ * question, not the middle of a word. Those of an answer are paragraphs.
+ *
+ * @throws `unsupported` for images and other content that is not text
+ */
+export function textOf(content: string | readonly unknown[], field: string, role?: string): string {
   if (typeof content === 'string') return content
-  return content.map((part, index) => partText(part, `${field}.${index}`)).join('')
+  const texts = content.map((part, index) => partText(part, `${field}.${index}`))
+  return texts.filter((text) => text !== '').join(role === 'assistant' ? '\n\n' : '\n')
 }
 
 function partText(part: unknown, field: string): string {

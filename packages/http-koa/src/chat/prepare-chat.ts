@@ -7,6 +7,7 @@ import type {
 } from '@cllm/core'
 import { chatFormatOf } from './format/chat-format-of.js'
 import { type AnswerForm, promptEnd } from './answer/create-answer-parser.js'
+import { preambleOf, withPreamble } from './preamble.js'
 import { thinkingVariables } from './thinking-variables.js'
 import { strictCalls } from './strict-calls.js'
 import { promptWithTools, type ToolDefinition } from './tool-prompt.js'
@@ -34,7 +35,8 @@ export interface PreparedChat {
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
   const { tools, template, mostCalls, strict = [] } = chat
   const [format, { model }] = await Promise.all([chatFormatOf(client), client.info()])
-  const rendered = promptWithTools(chat.messages, tools, format)
+  const messages = withPreamble(preambleOf(model.details), chat.messages)
+  const rendered = promptWithTools(messages, tools, format)
   // what the operator has set, where the client does not say
   const thinks = thinkingVariables(toBoolean(model.details?.['reasoning']))
   const variables = { ...thinks, ...template.variables, ...rendered.variables }

@@ -26,11 +26,12 @@ export function isClientGone(error: unknown): boolean {
  */
 export function handleErrors(protocols: readonly KoaProtocol[] = []): Middleware<KoaState> {
   return async (ctx, next) => {
-    const { logger } = ctx.state.transport
+    const { logger, streams } = ctx.state.transport
     try {
       await next()
       refuseUnserved(ctx)
-    } catch (error) {
+    } catch (thrown) {
+      const error = streams.fail(ctx, thrown)
       const isGone = ctx.res.destroyed || ctx.req.socket.destroyed
       if (isGone || ctx.headerSent) {
         ctx.respond = false

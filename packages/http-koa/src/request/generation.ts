@@ -72,33 +72,6 @@ export async function startGenerations(
   }
 }
 
-/** Merges the streams of several generations; each event has its generation's index. */
-export async function* mergeGenerations(generations: readonly Generation[]): AsyncGenerator<{
-  readonly index: number
-  readonly event: Exclude<GenerateEvent, { type: 'start' }>
-}> {
-  if (generations.length === 1) {
-    for await (const event of generations[0]!.events) yield { index: 0, event }
-    return
-  }
-  const iterators = generations.map(({ events }) => events[Symbol.asyncIterator]())
-  const nextOf = async (index: number) => ({ index, result: await iterators[index]!.next() })
-  const pending = new Map(iterators.map((_, index) => [index, nextOf(index)]))
-  try {
-    while (pending.size > 0) {
-      const { index, result } = await Promise.race(pending.values())
-      if (result.done === true) pending.delete(index)
-      else {
-        pending.set(index, nextOf(index))
-        yield { index, event: result.value }
-      }
-    }
-  } finally {
-    for (const iterator of iterators) void iterator.return?.()?.catch(() => {})
-    for (const promise of pending.values()) promise.catch(() => {})
-  }
-}
-
 /** Repeats a request; each repetition after the first has the next seed. */
 export function repeatRequest(request: GenerateRequest, times: number): GenerateRequest[] {
   const seed = request.sampling?.seed

@@ -94,7 +94,10 @@ function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
   }) as Middleware<KoaState>
   return async (ctx, next) => {
     await answer(ctx, next)
+    if (ctx.method !== 'OPTIONS' || ctx.status !== 204) return
     // as llama-server answers what browsers ask before
-    if (ctx.method === 'OPTIONS' && ctx.status === 204) ctx.status = 200
+    ctx.status = 200
+    const others = ctx.path.startsWith('/admin/') ? ', PUT, PATCH' : ''
+    ctx.set('Access-Control-Allow-Methods', `GET, POST, DELETE, OPTIONS${others}`)
   }
 }

@@ -20,6 +20,10 @@ export class ClientStream {
     ctx.set({ ...headers, 'X-Accel-Buffering': 'no' }) // nginx would hold events back
     ctx.res.flushHeaders()
     this.#res = ctx.res
+    const { session } = ctx.state
+    session?.onOver(() => {
+      if (session.isCancelled) this.#res.end()
+    })
   }
 
   /** Whether nobody reads what is written: the client has disconnected, and cannot come back. */
@@ -54,7 +58,7 @@ export class ClientStream {
   write(event: string): void {
     const { session } = this.ctx.state
     const text = session?.add(event) ?? event
-    if (this.#res.destroyed) return
+    if (this.#isClosed) return
     const { logger, streamLimitBytes } = this.ctx.state.transport
     const unread = this.#res.writableLength
     // Less than this is not yet the client's doing.
@@ -71,9 +75,13 @@ export class ClientStream {
     const { session, transport } = this.ctx.state
     const text = event === undefined ? undefined : (session?.add(event) ?? event)
     session?.end(transport.clock.now())
-    if (this.#res.destroyed) return
+    if (this.#isClosed) return
     this.#res.end(text)
     this.#res.setTimeout(transport.stallMs)
+  }
+
+  get #isClosed(): boolean {
+    return this.#res.destroyed || this.#res.writableEnded
   }
 
   /** Disconnects the client: it cannot have the rest. */

@@ -1,6 +1,8 @@
 import { FakeTokenizer, drive } from '@cllm/core/testing'
 import { llamaServerProtocol, nativeProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
-import { buildRequest } from '@cllm/http-koa/protocol'
+import { buildRequest, type Generation, mergeGenerations } from '@cllm/http-koa/protocol'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { testEach } from '../each-client.js'
 import { serve, until } from '../serve.js'
@@ -181,6 +183,10 @@ testEach('embeddings through every API', async (t) => {
     embeddings: [vector, other.vector],
     prompt_eval_count: tokens,
   })
+  t.match((await ask('/api/embed', { model, input: ['', 'euro', ''] })).json, {
+    embeddings: [[Number], vector, [Number]],
+  })
+  t.same((await ask('/api/embed', { model, input: '' })).json['embeddings'], [])
   t.same((await ask('/api/embeddings', { model, prompt: 'euro' })).json, { embedding: vector })
   t.same((await ask('/api/embed', { model })).json['embeddings'], [])
   t.same((await ask('/api/embeddings', { model })).json, { embedding: [] })
@@ -323,4 +329,53 @@ t.test('a negative seed is a random one, whatever the operator has set', (t) => 
   t.strictSame(sampling(7), { seed: 7, topK: 3 })
   t.strictSame(sampling(-1), { topK: 3 })
   t.end()
+})
+
+t.test('merged streams', async (t) => {
+  const token = { type: 'token', token: 1, text: 'a' } as const
+  const end = (): IteratorResult<never> => ({ done: true, value: undefined })
+  const streamOf = (next: () => Promise<IteratorResult<typeof token>>): Generation => ({
+    id: 'a',
+    promptTokens: 1,
+    fingerprint: undefined,
+    events: { [Symbol.asyncIterator]: () => ({ next, return: async () => end() }) },
+  })
+  const tokens = (count: number, error?: Error): Generation => {
+    let left = count
+    return streamOf(async () => {
+      if (left-- > 0) return { done: false, value: token }
+      if (error === undefined) return end()
+      throw error
+    })
+  }
+  const indexes = async (...generations: readonly Generation[]): Promise<string> => {
+    let seen = ''
+    for await (const { index } of mergeGenerations(generations)) seen += index
+    return seen
+  }
+  t.equal(await indexes(), '')
+  t.equal(await indexes(tokens(2)), '00')
+  t.equal(await indexes(tokens(1), tokens(0), tokens(3)), '0222', 'each is heard out')
+  await t.rejects(indexes(tokens(9), tokens(1, new Error('broken'))), /broken/)
+
+  // those that wait for a slot gave each event of the others something to keep
+  let begin = (): void => {}
+  const begun = new Promise<IteratorResult<typeof token>>((resolve) => {
+    begin = () => resolve(end())
+  })
+  const waiting = Array.from({ length: 127 }, () => streamOf(async () => await begun))
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const heap = (): number => {
+    collect()
+    return process.memoryUsage().heapUsed
+  }
+  const before = heap()
+  let [count, grown] = [0, 0]
+  for await (const { index } of mergeGenerations([tokens(4000), ...waiting])) {
+    if (index === 0 && ++count < 4000) continue
+    grown = heap() - before
+    begin()
+  }
+  t.ok(grown < 5e6, `${grown} bytes more`)
 })

@@ -323,6 +323,10 @@ testEach('pages of other origins only where allowed', async (t) => {
   const answer = await open.get('/generate', preflight)
   t.equal(answer.status, 200)
   t.equal(answer.headers.get('access-control-allow-origin'), origin)
+  const methods = async (path: string) =>
+    (await open.get(path, preflight)).headers.get('access-control-allow-methods')
+  t.equal(await methods('/generate'), 'GET, POST, DELETE, OPTIONS', 'as with llama-server')
+  t.equal(await methods('/admin/scheduler'), 'GET, POST, DELETE, OPTIONS, PUT, PATCH')
   const other = await open.get('/generate', {
     ...preflight,
     headers: { ...preflight.headers, Origin: 'https://evil.example.org' },

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { type CllmError, SimulatedClock } from '@cllm/core'
+import { CllmError, overriding, SimulatedClock } from '@cllm/core'
 import {
   type KoaProtocol,
   llamaServerProtocol,
@@ -11,7 +11,7 @@ import {
 import t from 'tap'
 import { StreamSession } from '../../src/stream/resume/stream-session.js'
 import { StreamSessions } from '../../src/stream/resume/stream-sessions.js'
-import { serve, until } from '../serve.js'
+import { rawPost, rawRequest, serve, until } from '../serve.js'
 
 /** With large events: what the operating system buffers is some megabytes. */
 const tokens = 5000
@@ -211,12 +211,78 @@ t.test('stopping a stream ends its request', async (t) => {
   const headers = { 'Content-Type': 'application/json', 'X-Conversation-Id': 'c' }
   const stopped = await server.post('/v1/chat/completions', { messages, ...common }, { headers })
   t.equal((await server.get('/v1/stream?conv_id=c', { method: 'DELETE' })).status, 204)
-  await stopped.body?.cancel()
+  t.match(await stopped.text(), /^id: 0/, 'the answer ends')
   await until(async () => {
     server.clock.advance(1)
     return (await server.client.statistics()).running === 0
   })
   t.equal((await server.client.statistics()).requests.cancelled, 1)
+})
+
+t.test('a stream can be stopped, and left, before it begins', async (t) => {
+  const loads: (() => void)[] = []
+  /** The protocol on a model that is not in memory yet. */
+  const loading = (protocol: KoaProtocol): KoaProtocol => ({
+    ...protocol,
+    mount(router, directory) {
+      const open: typeof directory.open = (id, options) => {
+        const client = directory.open(id, options)
+        const info = async () => {
+          await new Promise<void>((resolve, reject) => {
+            loads.push(resolve)
+            const leave = () => reject(new CllmError('cancelled', 'Nobody waits for the model'))
+            options?.until?.addEventListener('abort', leave)
+          })
+          return await client.info()
+        }
+        return overriding(client, { info })
+      }
+      protocol.mount(router, overriding(directory, { open }))
+    },
+  })
+  const server = await serve({ protocols: [loading(openAiProtocol())] })
+  t.teardown(() => server.close())
+  const path = '/v1/stream?conv_id=c'
+  const headers = { 'Content-Type': 'application/json', 'X-Conversation-Id': 'c' }
+  const body = { messages, ...common, max_tokens: 5 }
+  const isWaiting = () => loads.length > 0
+  const load = () => {
+    for (const loaded of loads.splice(0)) loaded()
+  }
+
+  const asked = server.post('/v1/chat/completions', body, { headers })
+  await until(isWaiting)
+  const early = await server.get(path)
+  t.equal(early.status, 503)
+  t.match(await early.text(), /has not begun yet/)
+  t.equal((await server.get(path, { method: 'DELETE' })).status, 204)
+  const refused = await asked
+  t.equal(refused.status, 400)
+  t.match(await refused.text(), /was cancelled/)
+  t.equal((await server.get(path)).status, 404)
+  t.equal((await server.client.statistics()).requests.done, 0)
+
+  loads.splice(0)
+  const leaving = await rawRequest(
+    server.port,
+    rawPost('/v1/chat/completions', body, 'X-Conversation-Id: c\r\n'),
+  )
+  await until(isWaiting)
+  leaving.socket.destroy()
+  t.equal((await server.get(path)).status, 503)
+  let text = ''
+  await until(async () => {
+    load()
+    const response = await server.get(path)
+    text = await response.text()
+    return response.status === 200
+  })
+  t.match(text, /^id: 0\n[^]*data: \[DONE\]\n\n$/, 'what is written meanwhile is there')
+
+  const image = [{ role: 'user', content: [{ type: 'image_url' }] }]
+  const wrong = { ...body, messages: image }
+  t.equal((await server.post('/v1/chat/completions', wrong, { headers })).status, 400)
+  t.equal((await server.get(path)).status, 404, 'a refused request has no stream')
 })
 
 t.test('of a long stream the end is kept, and of many streams the last', (t) => {

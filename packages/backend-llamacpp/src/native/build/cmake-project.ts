@@ -14,6 +14,8 @@ export const toolchainFile = 'toolchain.txt'
 /** The folder in the build folder that the library is written to. */
 export const outputFolder = 'out'
 
+const tileHeader = 'amx-tiles.h'
+
 /**
  * One shared library of all parts. Only the C API is exported, and bound within, so that nothing meets
  * node-llama-cpp's libraries in the same process.
@@ -59,6 +61,22 @@ file(WRITE "\${CMAKE_BINARY_DIR}/${toolchainFile}"
   "compiler=\${CMAKE_CXX_COMPILER_ID} \${CMAKE_CXX_COMPILER_VERSION}\\n"
   "flags=\${CMAKE_CXX_FLAGS_RELEASE} \${flags}\\n"
   "openmp=\${GGML_OPENMP_ENABLED}\\n")
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(ggml-cpu PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include \${CMAKE_CURRENT_SOURCE_DIR}/${tileHeader}>")
+endif()
+`
+
+/**
+ * GCC before 12.4 and 13.3 takes only eight bytes of the configuration of AMX's tiles as read and drops the
+ * stores to the others (GCC bug 114098): the first matrix then ends the process. This says that all are read.
+ */
+const tileConfiguration = `#ifdef __AMX_TILE__
+#include <immintrin.h>
+#define _tile_loadconfig(config) \\
+  __asm__ volatile("ldtilecfg\\t%0" ::"m"(*(const char(*)[64])(config)))
+#endif
 `
 
 /** The files of the CMake project, by name. */
@@ -71,6 +89,7 @@ export function cmakeProject(): ReadonlyMap<string, string> {
   })
   return new Map([
     ['CMakeLists.txt', cmakeLists],
+    [tileHeader, tileConfiguration],
     ['exports.map', '{ global: llama_*; ggml_*; local: *; };\n'],
     ['exports.list', '_llama_*\n_ggml_*\n'],
     ['exports.def', `EXPORTS\n${names.map((name) => `  ${name}\n`).join('')}`],

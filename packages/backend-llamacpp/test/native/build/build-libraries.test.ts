@@ -157,6 +157,38 @@ t.test('every function that is bound is exported', async (t) => {
   ])
 })
 
+t.test('GCC keeps all of a configuration of AMX tiles', async (t) => {
+  const folder = t.testdir({
+    'amx-tiles.h': cmakeProject().get('amx-tiles.h')!,
+    'one.cpp': `#include <immintrin.h>
+void configure() {
+  alignas(64) unsigned char config[64] = {};
+  config[0] = 1;
+  config[50] = 93;
+  _tile_loadconfig(config);
+}`,
+  })
+  const at = (name: string) => join(folder, name)
+  const args = [
+    '-S',
+    '-O2',
+    '-mamx-tile',
+    '-include',
+    at('amx-tiles.h'),
+    at('one.cpp'),
+    '-o',
+    at('s'),
+  ]
+  const compiled = await new Promise((resolve) => {
+    execFile('g++', args, (error) => resolve(error === null))
+  })
+  if (compiled !== true) {
+    t.pass('skipped: there is no GCC here that knows AMX')
+    return
+  }
+  t.match(await readFile(at('s'), 'utf8'), /movb\s+\$93,/)
+})
+
 t.test('the source in the package', async (t) => {
   const run: RunProgram = async (program, args) =>
     await new Promise((resolve, reject) => {

@@ -8,7 +8,7 @@ import {
   writeOrder,
 } from '@cllm/cluster'
 import { didYouMean } from '@cllm/core'
-import Table from 'cli-table3'
+import { textTable } from '../../text-table.js'
 import { loadConfig } from '../../config/load-config.js'
 import { connectBus } from './connect-bus.js'
 import type { CommandIo } from '../command-io.js'
@@ -106,7 +106,7 @@ function summaryOf(worker: Listed) {
 function table(workers: readonly Listed[]): string {
   if (workers.length === 0) return 'There are no workers.\n'
   const head = ['worker', 'state', 'model', 'open', 'slots', 'prompt tokens ahead', 'ms/token']
-  const rows = new Table({ head: [...head, 'fingerprint'] })
+  const rows = textTable([...head, 'fingerprint'])
   const strangers = new Set<number>()
   for (const worker of workers) {
     const { id } = worker

@@ -34,9 +34,11 @@ export function engineLikeProcess(
     const kill = (): void => void child.kill('SIGKILL')
     io.signal.addEventListener('abort', stop, { once: true })
     process.once('exit', kill)
-    const [code] = (await once(child, 'exit')) as [number | null]
+    const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null]
     process.off('exit', kill)
     io.signal.removeEventListener('abort', stop)
-    return code ?? 1
+    if (code !== null) return code
+    io.stderr.write(`error: ${signal} ended the process that computes\n`)
+    return 1
   }
 }

@@ -1,6 +1,6 @@
 import { gpuDevices, type GpuDevices, type ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError, silentLogger } from '@cllm/core'
-import Table from 'cli-table3'
+import { textTable } from '../../text-table.js'
 import { loadConfig } from '../../config/load-config.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { memoryFor } from '../../models/catalog/memory-of.js'
@@ -65,7 +65,7 @@ layers that fit on it are shown, or with \`--gpu-layers\` what fits with this ma
       'tokens per slot',
       ...slotCounts.map((slots) => `${slots} slot${slots > 1 ? 's' : ''}`),
     ]
-    const table = new Table({ head, style: { head: [], border: [], compact: true } })
+    const table = textTable(head)
     for (const { contextSize, memory, gpuLayers } of rows) {
       const cells = memory.map((bytes, index) => {
         const size = formatBytes(bytes)

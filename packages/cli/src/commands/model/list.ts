@@ -1,4 +1,4 @@
-import Table from 'cli-table3'
+import { textTable } from '../../text-table.js'
 import { loadConfig } from '../../config/load-config.js'
 import { downloadedModels } from '../../models/downloaded-models.js'
 import { formatBytes } from '../../models/format-bytes.js'
@@ -23,10 +23,7 @@ that a running server has in memory.`,
       io.stdout.write(`${JSON.stringify(models, undefined, 2)}\n`)
       return 0
     }
-    const table = new Table({
-      head: ['name', 'size', 'since', 'file'],
-      style: { head: [], border: [], compact: true },
-    })
+    const table = textTable(['name', 'size', 'since', 'file'])
     for (const { name, bytes, modified, path } of models) {
       table.push([name, formatBytes(bytes), modified.slice(0, 10), path])
     }

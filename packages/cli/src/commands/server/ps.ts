@@ -1,4 +1,4 @@
-import Table from 'cli-table3'
+import { textTable } from '../../text-table.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'
@@ -25,7 +25,7 @@ export const run = defineCommand({
 
 function table(models: readonly ServedModelState[]): string {
   const head = ['name', 'state', 'size', 'requests', 'waiting', 'until']
-  const rows = new Table({ head, style: { head: [], border: [], compact: true } })
+  const rows = textTable(head)
   for (const { name, state, sizeBytes, users, waiting, expiresAt } of models) {
     const size = sizeBytes === null ? '' : formatBytes(sizeBytes)
     rows.push([name, state, size, users, waiting, expiresAt ?? 'forever'])

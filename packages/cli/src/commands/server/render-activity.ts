@@ -1,8 +1,6 @@
-import Table from 'cli-table3'
+import { textTable } from '../../text-table.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import type { Activity, ModelActivity, SlotState } from './activity.js'
-
-const style = { head: [], border: [], compact: true }
 
 /**
  * What a server does, as tables.
@@ -11,7 +9,7 @@ const style = { head: [], border: [], compact: true }
  */
 export function renderActivity(now: Activity, before: Activity | undefined): string {
   const head = ['model', 'state', 'size', 'running', 'queued', 'prefill tok/s', 'decode tok/s']
-  const models = new Table({ head, style })
+  const models = textTable(head)
   for (const model of now.models) {
     const earlier = before?.models.find(({ name }) => name === model.name)
     const seconds = before === undefined ? 0 : (now.at - before.at) / 1000
@@ -29,7 +27,7 @@ export function renderActivity(now: Activity, before: Activity | undefined): str
 const width = 30
 
 function slotTable({ name, slots }: ModelActivity): string {
-  const table = new Table({ head: ['slot', 'state', 'tokens', ''], style })
+  const table = textTable(['slot', 'state', 'tokens', ''])
   for (const slot of slots) {
     table.push([slot.id, slot.state, `${slot.n_past} of ${slot.n_ctx}`, bar(slot)])
   }

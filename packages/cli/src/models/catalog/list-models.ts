@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import Table from 'cli-table3'
+import { textTable } from '../../text-table.js'
 import { catalog as defaultCatalog, type CatalogEntry } from './catalog.js'
 import { formatBytes } from '../format-bytes.js'
 import { memoryFor, shapeOf } from './memory-of.js'
@@ -55,10 +55,7 @@ const usualContext = 4096
 
 /** The listing as a table for the terminal. */
 export function modelTable(models: readonly ModelListing[]): string {
-  const table = new Table({
-    head: ['name', 'size', 'memory', 'licence', 'here', 'what'],
-    style: { head: [], border: [], compact: true },
-  })
+  const table = textTable(['name', 'size', 'memory', 'licence', 'here', 'what'])
   for (const { name, bytes, memoryBytes, licence, present, title, checked } of models) {
     const size = `${checked || present ? '' : 'about '}${formatBytes(bytes)}`
     const memory = memoryBytes === null ? '' : formatBytes(memoryBytes)

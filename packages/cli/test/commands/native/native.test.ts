@@ -10,6 +10,7 @@ import { plainEnvironment } from '@cllm/core/testing'
 import { writeSyntheticModel } from '@cllm/gguf'
 import t, { type Test } from 'tap'
 import type { CommandIo } from '../../../src/commands/command-io.js'
+import { engineLikeProcess } from '../../../src/commands/hosted/engine-like-process.js'
 import { buildDisplay } from '../../../src/commands/native/build-display.js'
 import { nativeBuild } from '../../../src/commands/native/native-build.js'
 import { programRunner } from '../../../src/commands/native/spawn-program.js'
@@ -194,6 +195,17 @@ esac
   t.equal(code, 130, lines.join('\n'))
   t.equal(lines.at(-1), 'interrupted')
   t.same(await readdir(join(cache, 'native')), [])
+})
+
+t.test('a process that computes and is ended by a signal', async (t) => {
+  const folder = t.testdir({ 'fault.cjs': "process.kill(process.pid, 'SIGSEGV')" })
+  const { io, written } = ioIn(folder)
+  const env = plainEnvironment(process.env, {
+    NODE_OPTIONS: `--require ${join(folder, 'fault.cjs')}`,
+  })
+  const command = engineLikeProcess(['native', 'build'], async () => 0, '1')
+  t.equal(await command([], { ...io, env }), 1)
+  t.equal(written.stderr, 'error: SIGSEGV ended the process that computes\n')
 })
 
 t.test('one line on a terminal', async (t) => {

@@ -53,20 +53,21 @@ export interface OpenOptions {
   readonly peek?: boolean
 }
 
-/** A model with one of its adapters, which requests can name like a model. */
+/** A model with something of its own, which requests can name like a model. */
 export interface AdaptedModel {
-  /** `model:adapter`. */
+  /** Of a model with one of its adapters `model:adapter`. */
   readonly name: string
   /** The model's name. */
   readonly model: string
-  readonly adapter: string
+  /** Default: none, as with models that clients have made of this one. */
+  readonly adapter?: string
 }
 
 /** The engines that transports can reach. */
 export interface EngineDirectory {
   /** Names of the models, the default one first. */
   list(): readonly string[]
-  /** The models with their adapters, which are not in `list`: `open` takes their names, too. Default: none. */
+  /** Models with adapters, or made of others, which are not in `list`: `open` takes their names. Default: none. */
   adapted?(): readonly AdaptedModel[]
   /** The model's own name for a name or alias, or the default one. Throws `model_not_found`. */
   nameOf(id?: string): string

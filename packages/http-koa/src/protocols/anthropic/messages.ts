@@ -1,6 +1,7 @@
 import type { EngineDirectory } from '@cllm/core'
 import { collectAnswer } from '../../chat/answer/collect-answer.js'
 import { openModel } from '../../engines/open-model.js'
+import { expectStream } from '../../stream/start-event-stream.js'
 import { readFields } from '../../fields/read-fields.js'
 import type { UnknownFields } from '../../fields/unknown-fields.js'
 import { startThinking } from '../../request/limit-thinking.js'
@@ -21,6 +22,7 @@ export interface AnthropicContext {
 /** `POST /v1/messages`, whole or streamed. */
 export async function messages(ctx: KoaContext, anthropic: AnthropicContext): Promise<void> {
   const fields = await readFields(ctx, messageSchema, anthropic.unknownFields)
+  expectStream(ctx, fields.stream)
   const { model, client } = openModel(anthropic.directory, fields.model)
   const defaults = withOverrides(anthropicDefaults['/v1/messages'], anthropic.overrides)
   const { request, form, limit, keptTokens } = await toMessageRequest(fields, client, defaults)

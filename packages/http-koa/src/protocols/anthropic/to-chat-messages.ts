@@ -28,8 +28,11 @@ export function toChatMessages(
   const turns = messages.flatMap(({ role, content }, index) => {
     const field = `messages.${index}.content`
     if (role === 'system') return [{ role, content: textsOf(content, field).join('\n\n') }]
-    const blocks = blocksOf(content, field)
-    return role === 'assistant' ? [assistantTurn(blocks, names)] : userTurns(blocks, field, names)
+    const isPast = index < messages.length - 1
+    const blocks = blocksOf(content, field, isPast)
+    return role === 'assistant'
+      ? [assistantTurn(blocks, names)]
+      : userTurns(blocks, { field, names, isPast })
   })
   // some clients begin with nothing, to see whether the server answers
   if (turns.length === 0) turns.push({ role: 'user', content: '' })
@@ -43,9 +46,10 @@ function systemText(system: string | readonly unknown[]): string {
 
 function assistantTurn(blocks: readonly ContentBlock[], names: Map<string, string>): ChatMessage {
   const calls: ChatToolCall[] = []
-  let [content, reasoning] = ['', '']
+  const texts: string[] = []
+  let reasoning = ''
   for (const block of blocks) {
-    if (block.type === 'text') content += block.text
+    if (block.type === 'text' && block.text !== '') texts.push(block.text)
     else if (block.type === 'thinking') reasoning += block.thinking
     else if (block.type === 'tool_use') {
       const { id, name, input } = block
@@ -55,7 +59,7 @@ function assistantTurn(blocks: readonly ContentBlock[], names: Map<string, strin
   }
   return {
     role: 'assistant',
-    content,
+    content: texts.join('\n\n'),
     ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
   }
@@ -64,8 +68,15 @@ function assistantTurn(blocks: readonly ContentBlock[], names: Map<string, strin
 /** The results of tools are messages of their own, in their place. */
 function userTurns(
   blocks: readonly ContentBlock[],
-  field: string,
-  names: ReadonlyMap<string, string>,
+  {
+    field,
+    names,
+    isPast,
+  }: {
+    readonly field: string
+    readonly names: ReadonlyMap<string, string>
+    readonly isPast: boolean
+  },
 ): ChatMessage[] {
   const turns: ChatMessage[] = []
   let texts: string[] = []
@@ -79,7 +90,8 @@ function userTurns(
     flush()
     const { tool_use_id: id, content, is_error: isError } = block
     const name = names.get(id)
-    const result = textsOf(content ?? '', `${field}.${index}.content`).join('\n')
+    const isFollowed = isPast || blocks.slice(index).some(({ type }) => type === 'text')
+    const result = textsOf(content ?? '', `${field}.${index}.content`, isFollowed).join('\n')
     turns.push({
       role: 'tool',
       content: isError === true ? `Error: ${result}` : result,
@@ -91,20 +103,31 @@ function userTurns(
   return turns.length === 0 ? [{ role: 'user', content: '' }] : turns
 }
 
-function textsOf(content: string | readonly unknown[], field: string): string[] {
-  return blocksOf(content, field).map((block, index) => {
+function textsOf(content: string | readonly unknown[], field: string, isPast = false): string[] {
+  return blocksOf(content, field, isPast).map((block, index) => {
     if (block.type === 'text') return block.text
     throw invalid(`${field}.${index}`, `a block of the type text, instead got ${block.type}`)
   })
 }
 
-function blocksOf(content: string | readonly unknown[], field: string): readonly ContentBlock[] {
+/**
+ * The blocks of a content. An image or document that is past, since the conversation went on behind it,
+ * was refused once: refused again, it would end a conversation that its client keeps whole.
+ */
+function blocksOf(
+  content: string | readonly unknown[],
+  field: string,
+  isPast: boolean,
+): readonly ContentBlock[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }]
-  return content.map((block, index) => blockOf(block, `${field}.${index}`))
+  return content.map((block, index) => blockOf(block, `${field}.${index}`, isPast))
 }
 
-function blockOf(block: unknown, field: string): ContentBlock {
+function blockOf(block: unknown, field: string, isPast: boolean): ContentBlock {
   const { type } = (typeof block === 'object' && block !== null ? block : {}) as { type?: unknown }
+  if (isPast && (type === 'image' || type === 'document')) {
+    return { type: 'text', text: `[${type} left out: the model is shown text only]` }
+  }
   if (typeof type === 'string' && !blockTypes.includes(type)) {
     throw noImages(field, type)
   }

@@ -8,17 +8,13 @@ import {
 } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { publicError } from '../../errors/public-error.js'
-import {
-  type EndEvent,
-  type Generation,
-  mergeGenerations,
-  startGenerations,
-} from '../../request/generation.js'
+import { type EndEvent, type Generation, startGenerations } from '../../request/generation.js'
+import { mergeGenerations } from '../../request/merge-generations.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { llamaServerDefaults } from './llama-server-defaults.js'
 import { probabilities } from './probabilities.js'
 import { readFields } from '../../fields/read-fields.js'
-import { startEventStream } from '../../stream/start-event-stream.js'
+import { expectStream, startEventStream } from '../../stream/start-event-stream.js'
 import { timingsOf } from '../../request/usage.js'
 import {
   type CompletionFields,
@@ -39,6 +35,7 @@ import { StreamTimings } from '../../request/stream-timings.js'
 /** `POST /completion`, whole or streamed. */
 export async function completion(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const fields = await readFields(ctx, completionSchema, llama.unknownFields)
+  expectStream(ctx, fields.stream)
   await complete(ctx, llama, llama.directory.open(fields.model), fields)
 }
 

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
+import { expectStream } from '../../stream/start-event-stream.js'
 import { readFields } from '../../fields/read-fields.js'
 import { complete } from './completion.js'
 import { completionSchema } from './completion-request.js'
@@ -26,6 +27,7 @@ type InfillFields = z.output<typeof infillSchema>
 /** `POST /infill`: what stands between a prefix and a suffix, whole or streamed. */
 export async function infill(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const fields = await readFields(ctx, infillSchema, llama.unknownFields)
+  expectStream(ctx, fields.stream)
   const client = llama.directory.open(fields.model)
   const info = await client.info()
   if (info.infill === undefined) {

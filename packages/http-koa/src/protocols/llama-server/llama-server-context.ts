@@ -7,4 +7,6 @@ export interface LlamaServerContext {
   readonly directory: EngineDirectory
   readonly overrides: DefaultOverrides
   readonly unknownFields: UnknownFields
+  /** Whether `GET /slots` shows them. */
+  readonly showsSlots: boolean
 }

@@ -17,6 +17,7 @@ import { completionSchema } from './completion-request.js'
 import { embedding, embeddingSchema } from './embedding.js'
 import { loraAdapters, setLoraAdapters } from './lora-adapters.js'
 import { infill, infillSchema } from './infill.js'
+import { boolean } from '../../fields/fields.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody, llamaServerErrorSchema } from './llama-server-error.js'
 import { health, props, slotAction, slotActionQuery, slots, slotsQuery } from './state-routes.js'
@@ -33,7 +34,11 @@ import {
 export interface LlamaServerProtocolOptions {
   /** Values for omitted fields, in place of llama-server's own defaults. */
   readonly defaults?: DefaultOverrides
+  /** Whether `GET /slots` shows what the slots do; default true. */
+  readonly slots?: boolean
 }
+
+const optionsSchema = defaultsOptions.extend({ slots: boolean.optional() })
 
 const answers = ['application/json', 'text/event-stream']
 const complete = { body: completionSchema, answers, handle: completion } as const
@@ -131,6 +136,7 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
         directory,
         overrides: options.defaults ?? {},
         unknownFields: new UnknownFields(),
+        showsSlots: options.slots ?? true,
       })
     },
   }
@@ -140,8 +146,8 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
 export const llamaServer = defineProtocol({
   name: 'llama-server',
   doc: "The API of llama.cpp's llama-server, besides its OpenAI part.",
-  options: defaultsOptions,
+  options: optionsSchema,
   defaults: llamaServerDefaults,
-  create: (options, { defaults }) =>
-    llamaServerProtocol({ defaults: overridesFrom(options, defaults) }),
+  create: ({ slots = true, ...options }, { defaults }) =>
+    llamaServerProtocol({ slots, defaults: overridesFrom(options, defaults) }),
 })

@@ -110,9 +110,15 @@ export const slotsQuery = modelQuery.extend({
   fail_on_no_slot: z.string('1 or another string').optional(),
 })
 
-/** `GET /slots`: what they do, never what is in them; `?fail_on_no_slot=1` is 503 when all are busy. */
+/**
+ * `GET /slots`: what they do, never what is in them; `?fail_on_no_slot=1` is 503 when all are busy.
+ *
+ * @throws `not_implemented` where the operator does not want them shown
+ */
 export async function slots(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const { directory } = llama
+  if (!llama.showsSlots)
+    throw new CllmError('not_implemented', 'This server does not show its slots')
   const { model, fail_on_no_slot: fail } = readQuery(ctx, slotsQuery)
   if (directory.status(model).state !== 'loaded') {
     ctx.body = []

@@ -1,8 +1,16 @@
-import type { Clock, EngineClient, EngineDirectory, EngineStatistics } from '@cllm/core'
+import {
+  type Clock,
+  CllmError,
+  type EngineClient,
+  type EngineDirectory,
+  type EngineStatistics,
+} from '@cllm/core'
+import { z } from 'zod'
 import { Registry } from './prometheus.js'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
 import type { EmbeddedInput } from '../../engines/request-observer.js'
 import { observeEngines } from '../../engines/observe-engines.js'
+import { boolean } from '../../fields/fields.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { HandledRoute } from '../../routes/api-route.js'
 import { mountRoutes } from '../../routes/mount-routes.js'
@@ -21,14 +29,21 @@ const patienceMs = 2_000
 export interface MetricsProtocolOptions {
   /** When the server started, in milliseconds since the epoch; default 0. */
   readonly started?: number
+  /** Whether the metrics are shown; else they are 501, as with llama-server. Default true. */
+  readonly show?: boolean
 }
+
+const optionsSchema = z.object({ show: boolean.optional() })
 
 /**
  * `GET /metrics` in Prometheus' text format; see `docs/metrics.md`. It counts the requests of all
  * protocols of its transport, and queries the engines on each scrape. The engines' figures are there
  * under llama-server's names, too. `GET /metrics/load` has a few gauges of it for programs that ask often.
  */
-export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): KoaProtocol {
+export function metricsProtocol({
+  started = 0,
+  show = true,
+}: MetricsProtocolOptions = {}): KoaProtocol {
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
   const embeddings = new EmbeddingMetrics(registry)
@@ -36,6 +51,7 @@ export function metricsProtocol({ started = 0 }: MetricsProtocolOptions = {}): K
   const load = new LoadWatch()
 
   const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
+    if (!show) throw new CllmError('not_implemented', 'This server does not show its metrics')
     const { clock } = ctx.state.transport
     const loaded = loadedModels(directory)
     const answers = await Promise.all(
@@ -120,5 +136,6 @@ async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | 
 export const metrics = defineProtocol({
   name: 'metrics',
   doc: 'Metrics for Prometheus at `/metrics`.',
-  create: (_, { started }) => metricsProtocol({ started }),
+  options: optionsSchema,
+  create: ({ show = true }, { started }) => metricsProtocol({ started, show }),
 })

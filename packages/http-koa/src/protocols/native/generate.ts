@@ -6,11 +6,13 @@ import { type EndEvent, startGeneration } from '../../request/generation.js'
 import { generateSchema, parseGenerateRequest, type NativeRequest } from './generate-request.js'
 import { streamGeneration } from './generate-stream.js'
 import type { NativeContext } from './native-context.js'
+import { expectStream } from '../../stream/start-event-stream.js'
 import { describeTimings } from './request-report.js'
 
 /** `POST /generate`: the whole text at once, or with `stream: true` as `/generate_stream`. */
 export async function generate(ctx: KoaContext, native: NativeContext): Promise<void> {
   const request = await readGenerateRequest(ctx, native)
+  expectStream(ctx, request.stream)
   const client = native.directory.open(request.model)
   if (request.stream) await streamGeneration(ctx, native, client, request)
   else await answerWhole(ctx, native, client, request)
@@ -19,6 +21,7 @@ export async function generate(ctx: KoaContext, native: NativeContext): Promise<
 /** `POST /generate_stream`. */
 export async function generateStream(ctx: KoaContext, native: NativeContext): Promise<void> {
   const request = await readGenerateRequest(ctx, native)
+  expectStream(ctx, true)
   await streamGeneration(ctx, native, native.directory.open(request.model), request)
 }
 

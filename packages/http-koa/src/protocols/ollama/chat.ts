@@ -1,8 +1,9 @@
-import type { ChatMessage, EngineClient, Prompt } from '@cllm/core'
+import { type ChatMessage, type EngineClient, type Prompt, requestId } from '@cllm/core'
 import { z } from 'zod'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
+import { withPreamble } from '../../chat/preamble.js'
 import { type Chat, prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { object, text } from '../../fields/fields.js'
@@ -10,7 +11,6 @@ import { list } from '../../fields/list.js'
 import { readFields } from '../../fields/read-fields.js'
 import { noImages } from '../../request/no-images.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
-import type { DerivedModel } from './models/derived-models.js'
 import { loadOrUnload } from './models/load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, type SharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
@@ -25,9 +25,11 @@ const messageSchema = z.object(
     thinking: text.nullish(),
     images: z.array(z.unknown(), 'an array of images').nullish(),
     tool_name: text.nullish(),
+    tool_call_id: text.nullish(),
     tool_calls: list(
       z.object(
         {
+          id: text.nullish(),
           function: z.object(
             { name: text.min(1, 'a name'), arguments: object.optional() },
             'an object with name and arguments',
@@ -48,24 +50,27 @@ export const chatSchema = z.object({
   tools: list(toolSchema, 'an array of tools', { most: [128, 'at most 128 tools'] }).optional(),
 })
 
-const callOf = (call: ToolCall): string =>
-  `{"function":{"name":${JSON.stringify(call.name)},"arguments":${call.arguments}}}`
+const callOf = (call: ToolCall, id: string): string =>
+  `{"id":"${id}","function":{"name":${JSON.stringify(call.name)},"arguments":${call.arguments}}}`
 
 const message = (members: string): string => `"message":{"role":"assistant",${members}}`
 
-const words: AnswerWords = {
+const wordsOf = (newId: () => string): AnswerWords => ({
   part(part) {
-    if (part.type === 'call') return message(`"content":"","tool_calls":[${callOf(part.call)}]`)
+    if (part.type === 'call') {
+      return message(`"content":"","tool_calls":[${callOf(part.call, newId())}]`)
+    }
     const text = JSON.stringify(part.text)
     return message(part.type === 'text' ? `"content":${text}` : `"content":"","thinking":${text}`)
   },
   empty: message('"content":""'),
   whole({ content, reasoning, calls }) {
     const thinking = reasoning === '' ? '' : `,"thinking":${JSON.stringify(reasoning)}`
-    const called = calls.length === 0 ? '' : `,"tool_calls":[${calls.map(callOf).join(',')}]`
+    const written = calls.map((call) => callOf(call, newId())).join(',')
+    const called = written === '' ? '' : `,"tool_calls":[${written}]`
     return message(`"content":${JSON.stringify(content)}${thinking}${called}`)
   },
-}
+})
 
 /** `POST /api/chat`. Without messages the model is only loaded, or with `keep_alive` 0 unloaded. */
 export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
@@ -73,15 +78,16 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const started = ctx.state.transport.clock.now()
   const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
   const { messages = [], tools = [] } = fields
+  const words = wordsOf(() => `call_${requestId(ctx.state.transport.random)}`)
   if (messages.length === 0) {
     answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
     return
   }
   const derived = ollama.derived.find(fields.model)
-  const given = messages.map(toChatMessage)
+  const given = withNames(messages.map(toChatMessage))
   const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
   const chat = {
-    messages: [...preamble(derived, given), ...given],
+    messages: withPreamble(derived, given),
     tools: tools.map(({ function: { name, description, parameters } }) => ({
       type: 'function' as const,
       function: {
@@ -115,23 +121,24 @@ async function byTemplate(
 ): Promise<{ readonly prompt: Prompt; readonly form: AnswerForm }> {
   if (template === undefined || template === '') return prepared
   const { think } = fields
-  const limit = ctx.state.transport.bodyLimitBytes
-  const { tokens, text } = await promptOfTemplate(client, template, { ...fits, think }, limit)
+  const { bodyLimitBytes: limit, clock } = ctx.state.transport
+  const said = { ...fits, think, now: clock.now() }
+  const { tokens, text } = await promptOfTemplate(client, template, said, limit)
   const { form } = prepared
   const open = form.format.thinking?.open ?? ''
   const thinkingIsOpen = open !== '' && text.trimEnd().endsWith(open)
   return { prompt: { tokens }, form: { ...form, thinkingIsOpen } }
 }
 
-/** What a model that was made of another one puts before a conversation. */
-function preamble(
-  model: DerivedModel | undefined,
-  messages: readonly ChatMessage[],
-): readonly ChatMessage[] {
-  if (model === undefined) return []
-  const { system = '', messages: before } = model
-  const hasSystem = messages[0]?.role === 'system' || system === ''
-  return [...(hasSystem ? [] : [{ role: 'system', content: system }]), ...before]
+/** A tool's result says which call it answers by its name or by its id; templates show the name. */
+function withNames(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const names = new Map<string | undefined, string>()
+  return messages.map((message) => {
+    for (const { id, function: called } of message.tool_calls ?? []) names.set(id, called.name)
+    const { tool_call_id: id } = message
+    const name = message.name ?? (id === undefined ? undefined : names.get(id))
+    return name === undefined ? message : { ...message, name }
+  })
 }
 
 function toChatMessage(
@@ -141,6 +148,7 @@ function toChatMessage(
     thinking,
     images,
     tool_name: name,
+    tool_call_id: answers,
     tool_calls: calls,
   }: z.output<typeof messageSchema>,
   index: number,
@@ -152,10 +160,12 @@ function toChatMessage(
     role,
     content: content ?? '',
     ...(typeof name === 'string' ? { name } : {}),
+    ...(typeof answers === 'string' ? { tool_call_id: answers } : {}),
     ...(typeof thinking === 'string' ? { reasoning_content: thinking } : {}),
     ...(calls && calls.length > 0
       ? {
-          tool_calls: calls.map(({ function: { name, arguments: given = {} } }) => ({
+          tool_calls: calls.map(({ id, function: { name, arguments: given = {} } }) => ({
+            ...(typeof id === 'string' ? { id } : {}),
             type: 'function',
             function: { name, arguments: given },
           })),

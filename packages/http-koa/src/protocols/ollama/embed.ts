@@ -39,7 +39,8 @@ export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<voi
   await client.info()
   const loaded = clock.now()
   const { input = [] } = fields
-  const texts = (typeof input === 'string' ? [input] : input).filter((one) => one !== '')
+  // nothing alone loads the model; in a list each text has its vector, by its place
+  const texts = input === '' ? [] : typeof input === 'string' ? [input] : input
   const inputs = await Promise.all(
     texts.map(async (one) =>
       fields.truncate === false ? { text: one } : await fitting(client, one),

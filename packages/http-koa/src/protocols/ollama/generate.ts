@@ -57,7 +57,7 @@ export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<
   // a template makes no more of a prompt than a body can say
   const limit = ctx.state.transport.bodyLimitBytes
   const derived = ollama.derived.find(fields.model)
-  const { prompt, form } = await prepare(client, fields, { limit, derived })
+  const { prompt, form } = await prepare(client, fields, { limit, derived, now: started })
   await answer(ctx, client, ollama, {
     route: '/api/generate',
     fields,
@@ -80,7 +80,15 @@ const plain: AnswerForm = {
 async function prepare(
   client: EngineClient,
   fields: GenerateFields,
-  { limit, derived }: { readonly limit: number; readonly derived: DerivedModel | undefined },
+  {
+    limit,
+    derived,
+    now,
+  }: {
+    readonly limit: number
+    readonly derived: DerivedModel | undefined
+    readonly now: number
+  },
 ): Promise<{ prompt: Prompt; form: AnswerForm }> {
   const text = fields.prompt ?? ''
   if (fields.raw === true) return { prompt: { text }, form: plain }
@@ -95,7 +103,7 @@ async function prepare(
       ...(system === '' ? [] : [{ role: 'system', content: system }]),
       { role: 'user', content: text },
     ]
-    const said = { messages, tools: [], think: fields.think, suffix }
+    const said = { messages, tools: [], think: fields.think, suffix, now }
     const { tokens } = await promptOfTemplate(client, template, said, limit)
     return { prompt: { tokens }, form: plain }
   }

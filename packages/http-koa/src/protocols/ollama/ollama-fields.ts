@@ -100,7 +100,7 @@ export const thinkVariables = ({ think }: SharedFields): Readonly<Record<string,
 
 /** What the options ask of the engine. */
 export function toSettings(
-  { options = {}, shift }: SharedFields,
+  { options = {}, shift }: Pick<SharedFields, 'options' | 'shift'>,
   contextSize: number,
   unknownOptions: UnknownFields,
   logger: Logger,

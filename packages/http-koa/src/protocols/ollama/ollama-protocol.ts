@@ -13,6 +13,7 @@ import {
 } from '../../request/protocol-defaults.js'
 import { addBlob, hasBlob, push, pushSchema } from './models/blobs.js'
 import { copy, copySchema, create, createSchema } from './models/create.js'
+import { withDerived } from './models/derived-directory.js'
 import { DerivedModels } from './models/derived-models.js'
 import { ollamaDefaults } from './ollama-defaults.js'
 import { chat, chatSchema } from './chat.js'
@@ -137,9 +138,11 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */
 export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol {
+  const derived = new DerivedModels()
   return {
     name: 'ollama',
     routes,
+    around: (directory, { logger }) => withDerived(directory, derived, logger),
     errors: {
       covers: (path) => /^\/api(\/|$)/.test(path),
       status: statusElsewhere,
@@ -155,7 +158,7 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
         unknownOptions: new UnknownFields(),
         started: options.started ?? 0,
         store: options.store,
-        derived: new DerivedModels(),
+        derived,
       })
     },
   }

@@ -72,6 +72,9 @@ function readAgain(ctx: KoaContext): void {
   if (session === undefined) {
     throw new CllmError('request_not_found', 'Stream not found or expired')
   }
+  if (!session.isOpen) {
+    throw new CllmError('model_loading', 'The stream has not begun yet: its request still waits')
+  }
   const last = ctx.get('Last-Event-ID')
   const start = /^\d{1,15}$/.test(last) ? { afterId: Number(last) } : { offset: Number(from) }
   if (!session.keeps(start)) {

@@ -41,6 +41,7 @@ export class StreamSession {
   #dropped = 0
   #endedAt: number | undefined
   #isCancelled = false
+  #isOpen = false
 
   /** @param startedAt - milliseconds since the epoch */
   constructor(readonly startedAt: number) {}
@@ -53,6 +54,16 @@ export class StreamSession {
   /** Whether it was ended before the answer was complete. */
   get isCancelled(): boolean {
     return this.#isCancelled
+  }
+
+  /** Whether its answer has begun, so that there is something to read, now or later. */
+  get isOpen(): boolean {
+    return this.#isOpen
+  }
+
+  /** Its answer begins: the request was accepted. */
+  open(): void {
+    this.#isOpen = true
   }
 
   /** Bytes of the whole stream so far. */

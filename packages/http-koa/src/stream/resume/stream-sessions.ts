@@ -8,6 +8,9 @@ const keptMs = 5 * 60_000
 const mostBytes = 64 * 2 ** 20
 const mostSessions = 1000
 
+/** The request that asks: its key, and its headers. */
+export type StreamAsker = Pick<KoaContext, 'get' | 'method' | 'state'>
+
 /**
  * Streams that clients can come back to, by the id that a client sent as `X-Conversation-Id`. Those of
  * another key are not found.
@@ -24,7 +27,7 @@ export class StreamSessions {
    *
    * @throws `invalid_request` for a wrong id
    */
-  begin(ctx: KoaContext): StreamSession | undefined {
+  begin(ctx: StreamAsker): StreamSession | undefined {
     const id = ctx.get('X-Conversation-Id')
     if (id === '' || ctx.method !== 'POST') return undefined
     this.stop(ctx, id)
@@ -34,14 +37,30 @@ export class StreamSessions {
     return session
   }
 
+  /**
+   * The request failed: its stream ends, and is forgotten unless there was something to read.
+   *
+   * @returns the error to answer with: as with llama-server, who stops a stream that has not begun is told
+   *   that the request was wrong
+   */
+  fail(ctx: StreamAsker, error: unknown): unknown {
+    const { session } = ctx.state
+    if (session === undefined) return error
+    const wasStopped = session.isCancelled && !session.isOpen
+    session.cancel(this.clock.now())
+    const key = keyOf(ctx, ctx.get('X-Conversation-Id'))
+    if (!session.isOpen && this.#sessions.get(key) === session) this.#sessions.delete(key)
+    return wasStopped ? new CllmError('invalid_request', stopped, { cause: error }) : error
+  }
+
   /** The stream of an id, if there is one. */
-  find(ctx: KoaContext, id: string): StreamSession | undefined {
+  find(ctx: StreamAsker, id: string): StreamSession | undefined {
     this.#drop()
     return this.#sessions.get(keyOf(ctx, id))
   }
 
   /** The streams of an id, and of this id with `::` and more behind it. */
-  findAll(ctx: KoaContext, id: string): (readonly [id: string, session: StreamSession])[] {
+  findAll(ctx: StreamAsker, id: string): (readonly [id: string, session: StreamSession])[] {
     this.#drop()
     const key = keyOf(ctx, id)
     const own = keyOf(ctx, '').length
@@ -51,7 +70,7 @@ export class StreamSessions {
   }
 
   /** Stops and forgets a stream, if there is one. */
-  stop(ctx: KoaContext, id: string): void {
+  stop(ctx: StreamAsker, id: string): void {
     const key = keyOf(ctx, id)
     this.#sessions.get(key)?.cancel(this.clock.now())
     this.#sessions.delete(key)
@@ -75,9 +94,11 @@ export class StreamSessions {
   }
 }
 
+const stopped = 'The request was cancelled: its stream was stopped before it began'
+
 const longestId = 512
 
-function keyOf(ctx: KoaContext, id: string): string {
+function keyOf(ctx: StreamAsker, id: string): string {
   if (id.length <= longestId) return `${ctx.state.keyName ?? ''}\n${id}`
   const message = `X-Conversation-Id: expected at most ${longestId} characters`
   throw new CllmError('invalid_request', message, { details: { field: 'X-Conversation-Id' } })

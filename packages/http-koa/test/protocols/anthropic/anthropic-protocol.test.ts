@@ -33,6 +33,11 @@ const script = scriptAnswers(tokenizer, {
   turn('user', 'Result of get_weather: rain') +
   turn('user', 'So?') +
   answer]: 'It rains.',
+  [turn('user', 'euro') +
+  turn('assistant', 'Let me look.\n\nNow.\n{"name":"look","arguments":{}}') +
+  turn('user', 'Result of look: [image left out: the model is shown text only]') +
+  turn('user', 'So?') +
+  answer]: 'I see nothing.',
 })
 
 type Json = Record<string, unknown>
@@ -235,6 +240,25 @@ testEach('tools', async (t) => {
     content: [{ text: 'It rains.' }],
     stop_reason: 'end_turn',
   })
+})
+
+testEach('a conversation goes on behind an image that was refused', async (t) => {
+  const { ask } = await start(t)
+  const image = { type: 'image', source: { type: 'base64', data: '' } }
+  const looked = { type: 'tool_result', tool_use_id: 'toolu_1', content: [image] }
+  const said = ['Let me look.', '', 'Now.'].map((text) => ({ type: 'text', text }))
+  const called = { type: 'tool_use', id: 'toolu_1', name: 'look', input: {} }
+  const begun = [...asks('euro').messages, { role: 'assistant', content: [...said, called] }]
+  const ends = async (...turns: readonly object[]) =>
+    await ask({ messages: [...begun, ...turns], max_tokens: 20 })
+  const user = (...content: readonly object[]) => ({ role: 'user', content })
+  const refused = await ends(user(looked))
+  t.equal(refused.status, 400)
+  t.match(refused.json, { error: { message: /image input is not supported/ } })
+  const more = { type: 'text', text: 'So?' }
+  for (const turns of [[user(looked, more)], [user(looked), user(more)]]) {
+    t.match((await ends(...turns)).json, { content: [{ text: 'I see nothing.' }] })
+  }
 })
 
 testEach('what cannot be answered', async (t) => {

@@ -1,5 +1,10 @@
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
-import { llamaServerProtocol, modelsProtocol, openAiProtocol } from '@cllm/http-koa'
+import {
+  llamaServerProtocol,
+  metricsProtocol,
+  modelsProtocol,
+  openAiProtocol,
+} from '@cllm/http-koa'
 import { clientKind, testEach } from '../../each-client.js'
 import { serve, until } from '../../serve.js'
 import { serveDirectory } from '../../serve-directory.js'
@@ -184,6 +189,15 @@ testEach('the routes of llama-server', async (t) => {
     { id: 1, is_processing: false },
   ])
   t.equal((await ask('/slots?fail_on_no_slot=1')).status, 200)
+  const hidden = await serve({
+    protocols: [llamaServerProtocol({ slots: false }), metricsProtocol({ show: false })],
+  })
+  t.teardown(() => hidden.close())
+  for (const path of ['/slots', '/metrics']) {
+    const response = await hidden.get(path)
+    t.equal(response.status, 501, path)
+    t.match(await response.text(), /does not show its/)
+  }
   t.same((await ask('/v1/health')).json, { status: 'ok' })
 
   const cases: [path: string, body: object, message: RegExp][] = [

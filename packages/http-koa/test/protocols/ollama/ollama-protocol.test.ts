@@ -3,7 +3,13 @@ import { once } from 'node:events'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { CllmError, overriding } from '@cllm/core'
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
-import { type BlobStore, type KoaProtocol, ollamaProtocol } from '@cllm/http-koa'
+import {
+  type BlobStore,
+  type KoaProtocol,
+  nativeProtocol,
+  ollamaProtocol,
+  openAiProtocol,
+} from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'
 import { rawRequest, serve, until } from '../../serve.js'
@@ -144,10 +150,10 @@ testEach('generate and chat', async (t) => {
   t.match(chat.at(-1), { done: true, done_reason: 'length', eval_count: 2 })
   const function_ = { name: 'weather', arguments: { city: 'Paris' } }
   t.match((await ask('/api/chat', { messages, tools: [tool], stream: false })).json, {
-    message: { content: '', tool_calls: [{ function: function_ }] },
+    message: { content: '', tool_calls: [{ id: /^call_/, function: function_ }] },
   })
   t.match((await stream('/api/chat', { messages, tools: [tool] }))[0], {
-    message: { tool_calls: [{ function: function_ }] },
+    message: { tool_calls: [{ id: /^call_/, function: function_ }] },
     done: false,
   })
   t.match((await ask('/api/generate', {})).json, { response: '', done: true, done_reason: 'load' })
@@ -236,6 +242,36 @@ testEach('what Ollama has beside answers', async (t) => {
     t.match([response.status, await response.json()], [status, { error }], path)
   }
   t.same(backend.violations, [])
+})
+
+testEach('every API knows the models that are made here', async (t) => {
+  const { ask, post, get, id } = await start(t, {
+    protocols: [nativeProtocol(), openAiProtocol(), ollamaProtocol()],
+  })
+  await post('/api/copy', { source: id, destination: 'gpt-3.5-turbo' })
+  const parameters = { num_predict: 2, stop: ['f'] }
+  const own = { model: 'brief', from: 'gpt-3.5-turbo', system: 'Be brief.', parameters }
+  t.equal((await ask('/api/create', { ...own, stream: false })).status, 200)
+  const messages = [{ role: 'user', content: 'euro' }]
+  const chat = async (model: string, more: object = {}) =>
+    (await ask('/v1/chat/completions', { model, messages, ...more })).json
+  const answered = (content: string) => ({ choices: [{ message: { content } }] })
+  t.match(await chat('gpt-3.5-turbo'), { model: 'gpt-3.5-turbo', ...answered('a€ b') })
+  t.match(await chat('brief:latest'), answered('br'), 'its parameters count')
+  t.match(await chat('brief', { max_tokens: 1, stop: ['x'] }), answered('b'), 'but for those asked')
+  const more = [{ role: 'system', content: 'No.' }, ...messages]
+  t.notMatch(await chat('brief', { messages: more }), answered('br'), "so does the client's system")
+  const { data } = (await (await get('/v1/models')).json()) as { data: Json[] }
+  t.match(data, [{ id }, { id: 'gpt-3.5-turbo', parent: id }, { id: 'brief', parent: id }])
+  t.match(await (await get('/v1/models/brief')).json(), { id: 'brief' })
+  const { models } = (await (await get('/api/tags')).json()) as { models: Json[] }
+  t.equal(models.length, 3, 'each once')
+  t.equal((await ask('/api/create', { ...own, stream: false })).status, 200, 'made again')
+  await fetch(new URL('/api/delete', (await get('/v1/models')).url), {
+    method: 'DELETE',
+    body: '{"model":"brief"}',
+  })
+  t.match(await chat('brief'), { error: { code: 'model_not_found' } })
 })
 
 testEach('what a model may be made of, and called', async (t) => {
@@ -435,7 +471,7 @@ testEach('a template of the request', async (t) => {
 
 t.test("Go templates as Ollama's models have them", (t) => {
   const show = (template: string, values: Json = {}) =>
-    renderGoTemplate(template, values, 10_000)
+    renderGoTemplate(template, values, 10_000, new Date(2026, 10, 23, 12).getTime())
       .map(({ text }) => text)
       .join('')
   const message = (Role: string, Content: string) => new TemplateObject({ Role, Content }, { Role })
@@ -495,12 +531,26 @@ t.test("Go templates as Ollama's models have them", (t) => {
     ],
     ['{{ slice "abcdef" 1 3 }}{{ println "a" }}', {}, 'bca\n'],
     ['{{ .System }}{{ .Response }}never', { System: 's' }, 's'],
+    ['{{ if .Query }}q{{ end }}{{ .Instruction }}', {}, ''],
+    ['{{ currentDate }} {{ yesterdayDate }}', {}, '2026-11-23 2026-11-22'],
+    [
+      '{{ range .P }}{{ toTypeScriptType . }};{{ end }}{{ toTypeScriptType 1 }}',
+      {
+        P: [
+          { type: 'integer' },
+          { type: ['array', 'null'] },
+          { anyOf: [{ type: 'object' }, { type: 'x' }] },
+          {},
+        ].map((schema) => new TemplateObject({}, schema)),
+      },
+      'number;any[] | null;Record<string, any> | any;any;any',
+    ],
   ]
   for (const [template, values, text] of cases) t.equal(show(template, values), text, template)
   const refused = [
     '{{ range .L }}',
     '{{ nothing 1 }}',
-    '{{ .Nothing }}',
+    '{{ range .O }}{{ .Nothing }}{{ end }}',
     '{{ $x }}',
     '{{ "a" "b" }}',
     '{{ (1 }}',
@@ -517,7 +567,11 @@ t.test("Go templates as Ollama's models have them", (t) => {
     '{{ range .B }}{{ range $.B }}{{ range $.B }}{{ end }}{{ end }}{{ end }}',
   ]
   for (const template of refused) {
-    t.throws(() => show(template, { B: Array(100).fill(0) }), { code: 'unsupported' }, template)
+    t.throws(
+      () => show(template, { B: Array(100).fill(0), O: [message('user', 'a')] }),
+      { code: 'unsupported' },
+      template,
+    )
   }
   t.throws(() => show('{{ printf "%s%s" .A .A }}', { A: 'a'.repeat(6000) }), /at most 10000/)
   t.end()
@@ -572,6 +626,7 @@ testEach('a model with a Go template of its own has conversations as it says', a
     [dialog.map(({ role, content }) => turn(role, content)).join('') + begin('assistant')]: 'whole',
     'S:Be.;U:x;A:y;U:z;A:': 'by turn',
     'U:x;A:y': '+',
+    '[Be.\n\nNice.|x]y[|z\n\nz]': 'as documented',
     'P:a;b;': 'gap',
   })
   const { ask } = await start(t, { backend: { script, contextSize: 1024 } })
@@ -584,6 +639,18 @@ testEach('a model with a Go template of its own has conversations as it says', a
   t.match(await chat('messages', dialog), { message: { content: 'whole' } })
   t.match(await chat('turns', dialog), { message: { content: 'by turn' } })
   t.match(await chat('turns', dialog.slice(1, 3)), { message: { content: '+' } })
+  await make('documented', '[{{ .System }}|{{ .Prompt }}]')
+  const nice = { role: 'system', content: 'Nice.' }
+  const [be, ...others] = [...dialog, { role: 'user', content: 'z' }]
+  t.match(await chat('documented', [be, nice, ...others]), {
+    message: { content: 'as documented' },
+  })
+  for (const [template, error] of [
+    ['{{ if 1 }}', /without {{ end }}/],
+    ['{{ range .Messages }}{{ if (not (nothing 1)) }}{{ end }}{{ end }}', /the function nothing/],
+  ] as const) {
+    t.match(await make('wrong', template), { status: 400, json: { error } })
+  }
   const turns = (count: number) =>
     Array.from({ length: 2 * count }, (_, index) => ({
       role: index % 2 === 0 ? 'user' : 'assistant',

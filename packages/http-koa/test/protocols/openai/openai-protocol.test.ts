@@ -23,6 +23,7 @@ const toolSystem =
   'To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}'
 const script = scriptAnswers(tokenizer, {
   [asks('euro')]: 'a€ b',
+  [asks('eu\nro')]: 'a€ b',
   [turn('system', 'Be brief.') + asks('euro')]: 'brief',
   [turn('system', toolSystem) + asks('euro')]: weather,
   [turn('system', toolSystem) +
@@ -67,8 +68,9 @@ async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
     }
   }
   /** The chunks of a stream. */
-  const stream = async (path: string, body: object) => {
-    const response = await server.post(path, { ...body, stream: true })
+  const stream = async (path: string, body: object, agent?: string) => {
+    const headers = { 'Content-Type': 'application/json', 'User-Agent': agent ?? 'test' }
+    const response = await server.post(path, { ...body, stream: true }, { headers })
     t.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8')
     const events = (await response.text()).split('\n\n')
     t.same(events.splice(-2), ['data: [DONE]', ''])
@@ -143,6 +145,7 @@ testEach('chat completions', async (t) => {
 
   const parts = [
     { type: 'text', text: 'eu' },
+    { type: 'text', text: '' },
     { type: 'text', text: 'ro' },
   ]
   t.match((await ask(chat, user(parts))).json, { choices: [{ message: { content: 'a€ b' } }] })
@@ -255,6 +258,17 @@ testEach('tools', async (t) => {
   const written = calls.map((call) => call.function['arguments']).join('')
   t.equal(written, '{"city": "Paris"}')
   t.match(chunks.at(-1), { choices: [{ finish_reason: 'tool_calls' }] })
+  const forMistral = await stream(
+    chat,
+    { ...user('euro'), tools: [tool] },
+    'mistral-client-typescript/1.10.0',
+  )
+  const whole = forMistral.flatMap(({ choices }) => {
+    const [{ delta }] = choices as [{ delta: Delta }]
+    return delta.tool_calls ?? []
+  })
+  t.match(whole, [{ index: 0, ...call }], 'whole calls: its SDKs want a name in each piece')
+  t.equal(whole.length, 1)
   const messages = [
     { role: 'user', content: 'euro' },
     { role: 'assistant', content: null, tool_calls: [{ id: 'c1', ...call }] },
@@ -520,6 +534,7 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     [chat, { messages: undefined }, 'invalid_request', /^messages$/],
     [chat, { temperature: 'hot' }, 'invalid_request', /^temperature$/],
     [chat, { min_tokens: 3 }, 'unsupported', /^min_tokens$/],
+    [chat, { functions: [{ name: 'f' }] }, 'unsupported', /^functions$/],
     [chat, { stop_token_ids: [3] }, 'unsupported', /^stop_token_ids$/],
     [chat, { include_stop_str_in_output: true }, 'unsupported', /^include_stop_str_in_output$/],
     [chat, { prompt_logprobs: 0 }, 'unsupported', /^prompt_logprobs$/],
@@ -619,7 +634,7 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
         const next = (answer: string, from: number) =>
           thinks.encode(answer, { addBos: false })[from] ?? endOfSequence
         const count = (part: string) => thinks.encode(part, { addBos: false }).length
-        const [thoughts = '', answer] = written.split('</think>\n\n')
+        const [thoughts = '', answer] = written.split(/<\/think>\s*/)
         if (answer !== undefined) return next('Done.', count(answer))
         return next(`<think>${'I wonder why. '.repeat(100)}`, count(thoughts))
       },
@@ -639,6 +654,10 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
   const used = await (await server.get('/admin/usage?by=model')).json()
   const one = { requests: 1, unfinished: 0, prompt_tokens }
   t.match(used, { usage: [one] }, 'both parts are one request')
+  const none = await ask('/v1/chat/completions', { thinking_budget_tokens: 0 })
+  const [unthought] = none['choices'] as [{ message: Record<string, string> }]
+  t.equal(unthought.message['content'], 'Done.')
+  t.notOk('reasoning_content' in unthought.message, 'not even a sentence')
   const message2 = await ask('/v1/messages', {
     max_tokens: 500,
     thinking: { type: 'enabled', budget_tokens: 20 },

@@ -9,6 +9,7 @@ import { parseFields } from '../../../fields/parse-fields.js'
 import { blobsOf, ggufIn } from './blobs.js'
 import { type DerivedModel, untagged } from './derived-models.js'
 import { readModelfile } from './modelfile.js'
+import { checkTemplate } from '../template/check-template.js'
 import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
 import { optionsSchema } from '../ollama-fields.js'
 
@@ -67,6 +68,7 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
       fields.messages ?? (file.messages.length > 0 ? file.messages : (base?.messages ?? [])),
   }
   ollama.derived.check(model, ollama.directory)
+  checkTemplate(model.template ?? '')
   if (digest !== undefined) await blobsOf(ollama).serve(name, digest)
   if (fields.quantize !== undefined) await ensureQuantized(ollama, from, fields.quantize)
   ollama.derived.add(model)

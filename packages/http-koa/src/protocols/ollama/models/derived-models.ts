@@ -90,7 +90,9 @@ const isServed = (name: string, directory: EngineDirectory): boolean =>
   directory
     .list()
     .some((id) => id === name || (directory.status(id).aliases ?? []).includes(name)) ||
-  (directory.adapted?.() ?? []).some((one) => one.name === name || one.adapter === name)
+  (directory.adapted?.() ?? []).some(
+    (one) => one.adapter !== undefined && (one.name === name || one.adapter === name),
+  )
 
 /** A name without Ollama's `:latest`. */
 export const untagged = (name: string): string => name.replace(/:latest$/, '')

@@ -19,7 +19,9 @@ export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void
   ctx.body = {
     models: await Promise.all([
       ...ollama.directory.list().map((id) => describe(id, ollama)),
-      ...(ollama.directory.adapted?.() ?? []).map(({ name }) => describe(name, ollama)),
+      ...(ollama.directory.adapted?.() ?? [])
+        .filter(({ adapter }) => adapter !== undefined)
+        .map(({ name }) => describe(name, ollama)),
       ...ollama.derived
         .list()
         .filter(isAnother)

@@ -9,6 +9,8 @@ export interface TemplateChat {
   readonly tools: readonly ToolDefinition[]
   readonly think?: boolean | string | undefined
   readonly suffix?: string | undefined
+  /** Milliseconds since the epoch, for templates that show the date. */
+  readonly now: number
 }
 
 /**
@@ -42,10 +44,30 @@ export async function promptOfTemplate(
 
 /** A template that does not go through the messages itself is for one turn: it is rendered for each. */
 function piecesOf(template: string, chat: TemplateChat, limit: number): readonly TemplatePiece[] {
-  const values = valuesOf(chat)
-  if (/\.Messages\b/.test(template)) return renderGoTemplate(template, values, limit)
-  const turns = turnsOf(chat.messages).map((turn) => ({ ...values, ...turn }))
-  return renderTurns(template, turns, limit)
+  const messages = merged(chat.messages)
+  const values = valuesOf({ ...chat, messages })
+  if (/\.Messages\b/.test(template)) return renderGoTemplate(template, values, limit, chat.now)
+  const turns = turnsOf(messages).map((turn) => ({ ...values, ...turn }))
+  // as Ollama does it where a template does not say where the answer stands
+  const whole = /\.Response\b/.test(template) ? template : `${template}{{ .Response }}`
+  return renderTurns(whole, turns, limit, chat.now)
+}
+
+/** Neighbours that one role says are one message, but for calls and the results of tools. */
+function merged(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const all: ChatMessage[] = []
+  for (const message of messages) {
+    const last = all.at(-1)
+    const isMore =
+      last?.role === message.role &&
+      message.role !== 'tool' &&
+      [...(last.tool_calls ?? []), ...(message.tool_calls ?? [])].length === 0
+    if (!isMore) all.push(message)
+    else if (message.content !== '') {
+      all[all.length - 1] = { ...last, content: `${last.content}\n\n${message.content}` }
+    }
+  }
+  return all
 }
 
 /** What the system and the user say, and the answer, turn by turn. */
@@ -67,7 +89,10 @@ function turnsOf(messages: readonly ChatMessage[]) {
 function valuesOf({ messages, tools, think, suffix = '' }: TemplateChat) {
   const last = messages.findLast(({ role }) => role === 'user')?.content ?? ''
   return {
-    System: messages.find(({ role }) => role === 'system')?.content ?? '',
+    System: messages
+      .filter(({ role }) => role === 'system')
+      .map(({ content }) => content)
+      .join('\n\n'),
     Prompt: last,
     Suffix: suffix,
     Messages: messages.map(messageOf),

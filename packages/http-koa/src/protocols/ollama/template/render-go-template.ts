@@ -1,5 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { type Operand, parseTemplate, type Pipeline, type TemplateNode } from './parse-template.js'
+import { lazyFunctions } from './check-template.js'
+import { ollamaFunctions } from './ollama-functions.js'
 import { refusedTemplate } from './template-tokens.js'
 import {
   effortOf,
@@ -43,6 +45,7 @@ export type TemplateFields = Readonly<Record<string, unknown>>
  * `.Response`.
  *
  * @param limit - characters of the prompt
+ * @param now - milliseconds since the epoch, for templates that show the date
  * @throws `unsupported` for what is no template or computes too much, `invalid_request` as soon as the
  *   prompt gets longer than `limit` characters
  */
@@ -50,7 +53,8 @@ export const renderGoTemplate = (
   template: string,
   fields: TemplateFields,
   limit: number,
-): TemplatePiece[] => renderTurns(template, [fields], limit)
+  now = 0,
+): TemplatePiece[] => renderTurns(template, [fields], limit, now)
 
 /**
  * Renders a template for one turn after the other: it goes on behind the answer of each but the last.
@@ -62,9 +66,10 @@ export function renderTurns(
   template: string,
   turns: readonly TemplateFields[],
   limit: number,
+  now = 0,
 ): TemplatePiece[] {
   const nodes = parseTemplate(template)
-  const run = new Rendering(limit)
+  const run = new Rendering(limit, now)
   for (const [index, fields] of turns.entries()) run.turn(nodes, fields, index === turns.length - 1)
   return run.pieces
 }
@@ -104,15 +109,20 @@ class Rendering {
   #steps = 0
   #effort = 0
 
-  constructor(private readonly limit: number) {
-    this.#functions = templateFunctions(
+  constructor(
+    private readonly limit: number,
+    now: number,
+  ) {
+    const functions = templateFunctions(
       (value) => this.#written(value, shownText),
       (value) => this.#written(value, jsonText),
     )
+    this.#functions = { ...functions, ...ollamaFunctions(now) }
   }
 
   turn(nodes: readonly TemplateNode[], fields: TemplateFields, isLast: boolean): void {
-    const top = new TemplateObject({ Response: '', ...fields }, fields)
+    // what another template has at the top, such as .Query, is nothing here
+    const top = new TemplateObject({ Response: '', ...fields }, fields, true)
     this.#isLast = isLast
     try {
       this.all(nodes, new Scope(top, new Map([['$', top]])))
@@ -208,7 +218,7 @@ class Rendering {
       return this.#operand(first, scope)
     }
     const { name } = first
-    if (name === 'and' || name === 'or') {
+    if (lazyFunctions.includes(name)) {
       let value: unknown
       for (const operand of others) {
         value = this.#operand(operand, scope)

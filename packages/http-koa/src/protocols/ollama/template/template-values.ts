@@ -2,10 +2,14 @@ import { refusedTemplate } from './template-tokens.js'
 
 /** Something with members that Go writes with capitals, and that is shown as JSON. */
 export class TemplateObject {
-  /** @param shown - what it is in JSON */
+  /**
+   * @param shown - what it is in JSON
+   * @param isMap - whether other members than these are nothing, instead of a mistake
+   */
   constructor(
     readonly members: Readonly<Record<string, unknown>>,
     readonly shown: unknown,
+    readonly isMap = false,
   ) {}
 }
 
@@ -49,10 +53,11 @@ function jsonOf(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, jsonOf(inner)]))
 }
 
-/** The member of this name: objects must have it, maps need not. */
+/** The member of this name: objects must have it, what is a map need not. */
 export function memberOf(value: unknown, name: string): unknown {
   if (value instanceof TemplateObject) {
     if (Object.hasOwn(value.members, name)) return value.members[name]
+    if (value.isMap) return undefined
     throw refusedTemplate(`.${name}, which there is none of`)
   }
   if (typeof value !== 'object' || value === null) return undefined

@@ -18,6 +18,7 @@ import { buildRequest } from '../../../request/build-request.js'
 import { boolean, integer, largest, object } from '../../../fields/fields.js'
 import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
 import type { ThinkingLimit } from '../../../request/limit-thinking.js'
+import { unsupported } from '../../../request/unsupported.js'
 import { grammarConstraint, onlyConstraint } from '../../../request/constraint.js'
 import { guidedConstraints } from '../guided-output.js'
 import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
@@ -43,6 +44,8 @@ export const chatSchema = z.object({
   top_logprobs: integer(0, 20).optional(),
   tools: toolsSchema.optional(),
   tool_choice: toolChoiceSchema.optional(),
+  functions: z.array(z.unknown(), 'an array').nullish(),
+  function_call: z.unknown().optional(),
   parallel_tool_calls: boolean.optional(),
   chat_template_kwargs: object.optional(),
   reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
@@ -73,6 +76,9 @@ export async function toChatRequest(
   logger: Logger,
 ): Promise<ChatRequest> {
   const logprobs = logprobsOf(fields)
+  if ((fields.functions ?? []).length > 0) {
+    throw unsupported('functions', 'OpenAI has replaced them: use tools and tool_choice')
+  }
   const functions = functionsOf(fields.tools ?? [], logger)
   const { offered, choice } = allowedTools(fields.tool_choice, functions)
   const tools = choice === 'none' ? [] : offered.map(toTool)
@@ -112,10 +118,12 @@ export async function toChatRequest(
 }
 
 function renderOptions(fields: ChatFields): ChatRenderOptions {
+  // thoughts that are to end at once are better not begun: a prompt may open them itself
+  const effort = budgetOf(fields) === 0 ? 'none' : fields.reasoning_effort
   return {
     ...turnOptions(fields),
     variables: {
-      ...thinkingVariables(fields.reasoning_effort),
+      ...thinkingVariables(effort),
       ...fields.chat_template_kwargs,
     },
   }
@@ -123,11 +131,17 @@ function renderOptions(fields: ChatFields): ChatRenderOptions {
 
 /** How long the model may think; undefined: as long as it does. */
 export function thinkingLimit(
-  { thinking_budget_tokens: tokens, reasoning_budget: budget = tokens }: ChatFields,
+  fields: ChatFields,
   { form, afterThinking }: ChatRequest,
 ): ThinkingLimit | undefined {
+  const budget = budgetOf(fields)
   return budget === undefined || budget < 0 ? undefined : { budget, form, afterThinking }
 }
+
+const budgetOf = ({
+  thinking_budget_tokens: tokens,
+  reasoning_budget: budget = tokens,
+}: ChatFields): number | undefined => budget
 
 /** How many of the likeliest tokens to return with each token; undefined: no logprobs. */
 function logprobsOf({ logprobs, top_logprobs: top }: ChatFields): number | undefined {

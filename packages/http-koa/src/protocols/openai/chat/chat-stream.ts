@@ -3,7 +3,8 @@ import type { AnswerPart } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import type { KoaContext } from '../../../routes/koa-context.js'
 import { publicError } from '../../../errors/public-error.js'
-import { type EndEvent, type Generation, mergeGenerations } from '../../../request/generation.js'
+import type { EndEvent, Generation } from '../../../request/generation.js'
+import { mergeGenerations } from '../../../request/merge-generations.js'
 import { startEventStream } from '../../../stream/start-event-stream.js'
 import { finishOf, toolCallOf } from '../answer-words.js'
 import { CustomInput } from '../tools/custom-tools.js'
@@ -23,6 +24,12 @@ export interface StreamHead {
   readonly customs: ReadonlySet<string>
 }
 
+/**
+ * Whether calls are streamed piece by piece. Mistral's SDKs want the name in each piece, which others put
+ * together; Mistral itself sends whole calls.
+ */
+const streamsCalls = (ctx: KoaContext): boolean => !/^mistral-client-/i.test(ctx.get('User-Agent'))
+
 /** Streams the answers as `chat.completion.chunk` events, then `[DONE]`. */
 export async function streamChat(
   ctx: KoaContext,
@@ -38,7 +45,7 @@ export async function streamChat(
     timings: new StreamTimings(clock, promptTokens),
     /** Those for the next chunk. */
     timed: undefined as object | undefined,
-    parser: createAnswerParser(form, true),
+    parser: createAnswerParser(form, streamsCalls(ctx)),
     calls: 0,
     /** Of the last call, where that is one of a free-form tool. */
     input: undefined as CustomInput | undefined,

@@ -8,6 +8,7 @@ import { repeatRequest } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
+import { expectStream } from '../../../stream/start-event-stream.js'
 import { readFields } from '../../../fields/read-fields.js'
 import { finishOf, toolCallOf } from '../answer-words.js'
 import { chatSchema, thinkingLimit, toChatRequest } from './chat-request.js'
@@ -20,6 +21,7 @@ import { timingsOf, usageOf } from '../../../request/usage.js'
 /** `POST /v1/chat/completions`, whole or streamed. */
 export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
   const fields = await readFields(ctx, chatSchema, openAi.unknownFields)
+  expectStream(ctx, fields.stream)
   const { model, client } = openModel(openAi.directory, fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/chat/completions'], openAi.overrides)
   const asked = await toChatRequest(fields, client, defaults, ctx.state.transport.logger)

@@ -7,16 +7,12 @@ import {
 } from '@cllm/core'
 import type { KoaContext } from '../../../routes/koa-context.js'
 import { publicError } from '../../../errors/public-error.js'
-import {
-  type EndEvent,
-  type Generation,
-  mergeGenerations,
-  startGenerations,
-} from '../../../request/generation.js'
+import { type EndEvent, type Generation, startGenerations } from '../../../request/generation.js'
+import { mergeGenerations } from '../../../request/merge-generations.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
 import { readFields } from '../../../fields/read-fields.js'
-import { startEventStream } from '../../../stream/start-event-stream.js'
+import { expectStream, startEventStream } from '../../../stream/start-event-stream.js'
 import {
   answersPerPrompt,
   type CompletionsFields,
@@ -34,6 +30,7 @@ import { timingsOf, usageOf } from '../../../request/usage.js'
 /** `POST /v1/completions`, whole or streamed. */
 export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
   const fields = await readFields(ctx, completionsSchema, openAi.unknownFields)
+  expectStream(ctx, fields.stream)
   const { model, client } = openModel(openAi.directory, fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/completions'], openAi.overrides)
   const requests = await toCompletionRequests(fields, client, defaults)

@@ -73,7 +73,7 @@ export function toMessages(
 
 function messageOf({ role, content }: Item, field: string): ChatMessage {
   if (role === undefined) throw expected(`${field}.role`, `one of ${roles.join(', ')}`)
-  const text = textOf(content ?? '', `${field}.content`)
+  const text = textOf(content ?? '', `${field}.content`, role)
   return { role: role === 'developer' ? 'system' : role, content: text }
 }
 

@@ -4,6 +4,7 @@ import { countPrompt } from '../../../request/count-prompt.js'
 import { startGeneration } from '../../../request/generation.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
+import { expectStream } from '../../../stream/start-event-stream.js'
 import { readFields } from '../../../fields/read-fields.js'
 import { openModel } from '../../../engines/open-model.js'
 import { customInput } from '../tools/custom-tools.js'
@@ -15,6 +16,7 @@ import { responsesSchema, toResponsesRequest } from './responses-request.js'
 /** `POST /v1/responses`, whole or streamed. Nothing is stored. */
 export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
   const fields = await readFields(ctx, responsesSchema, openAi.unknownFields)
+  expectStream(ctx, fields.stream)
   const { model, client } = openModel(openAi.directory, fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/responses'], openAi.overrides)
   const { request, form, customs } = await toResponsesRequest(

@@ -1,0 +1,6 @@
+import Table from 'cli-table3'
+
+/** A table of text under these headings, one line a row, without colours: it may go to a file or a pipe. */
+export function textTable(head: readonly string[]): Table.Table {
+  return new Table({ head: [...head], style: { head: [], border: [], compact: true } })
+}
