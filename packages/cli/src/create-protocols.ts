@@ -1,6 +1,7 @@
 import type { PluginRegistry, SamplingParams } from '@cllm/core'
 import {
   createKoaProtocols,
+  type HoldFolder,
   type KeyStore,
   type KoaProtocol,
   type LogLevelControl,
@@ -18,6 +19,7 @@ export interface ProtocolSurroundings {
   readonly log?: LogLevelControl
   readonly store?: ModelStore
   readonly batches?: SharedBatches
+  readonly holdFolder?: HoldFolder
   /** The API keys, where they can be changed. */
   readonly keys?: KeyStore
 }

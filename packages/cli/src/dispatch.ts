@@ -34,8 +34,13 @@ const failure = 1
 /** The exit code for Ctrl-C, as in shells and in the commands of `cllm bench`. */
 const interrupted = 130
 
+/** Whether a command ended because it was told to. */
+const isInterruption = (error: unknown, { signal }: CommandIo): boolean =>
+  signal.aborted &&
+  (error === signal.reason || (CllmError.isInstance(error) && error.code === 'cancelled'))
+
 const report = (error: unknown, io: CommandIo): number => {
-  if (io.signal.aborted && error === io.signal.reason) {
+  if (isInterruption(error, io)) {
     io.stderr.write('interrupted\n')
     return interrupted
   }

@@ -1,12 +1,13 @@
 import { createRequire } from 'node:module'
+import { Writable } from 'node:stream'
 import type { Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
 import pino, { type DestinationStream } from 'pino'
 import type prettyPrinter from 'pino-pretty'
 import type { CllmConfig } from './config/options/schema.js'
+import { LogLines } from './log-lines.js'
 
 const load = createRequire(import.meta.url)
-const standardError = 2
 
 /** The logging part of the configuration. */
 export type LogSettings = Pick<CllmConfig['logging'], 'file'> &
@@ -38,21 +39,32 @@ export interface LogTerminal {
 }
 
 const open = (file: string | null, { isTTY, destination }: LogTerminal): DestinationStream => {
-  if (file !== null) return pino.destination({ dest: file, mkdir: true, sync: true })
-  if (!isTTY) return destination ?? pino.destination({ dest: standardError, sync: true })
+  if (file !== null) return LogLines.toFile(file)
+  if (!isTTY) return destination ?? new LogLines()
   // Loaded for terminals alone.
   const pretty = load('pino-pretty') as typeof prettyPrinter
   return pretty({
-    destination: destination ?? standardError,
-    sync: true,
+    destination: destination ?? streamTo(new LogLines()),
     ignore: 'pid,hostname',
     translateTime: 'SYS:HH:MM:ss.l',
   })
 }
 
+/** A stream of them, which the printer for terminals needs. */
+const streamTo = (lines: LogLines): Writable =>
+  new Writable({
+    decodeStrings: false,
+    write(line: string | Buffer, _encoding, done) {
+      lines.write(String(line))
+      done()
+    },
+  })
+
 /**
  * Creates the configured logger: readable lines on a terminal, JSON elsewhere. Lines never contain
  * keys, and contain text from clients only if the settings allow it.
+ *
+ * @throws `invalid_configuration` when the log file cannot be opened
  */
 export const createLogger = (
   { level, file, content = false }: LogSettings,

@@ -14,6 +14,7 @@ import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { options } from '../src/config/options/option-list.js'
 import { dispatch } from '../src/dispatch.js'
+import { LogLines } from '../src/log-lines.js'
 import { createLogger } from '../src/logger.js'
 
 const run = async (argv: string[], env: NodeJS.ProcessEnv = {}) => {
@@ -110,6 +111,29 @@ t.test('the logger', async (t) => {
   const file = join(t.testdir({}), 'logs', 'cllm.log')
   createLogger({ level: 'info', file }, { isTTY: true }).error({}, 'into the file')
   t.match(JSON.parse(readFileSync(file, 'utf8')), { msg: 'into the file', level: 50 })
+  const below = join(file, 'below')
+  const refused = { code: 'invalid_configuration', message: /the log file cannot be opened/ }
+  t.throws(() => createLogger({ level: 'info', file: below }, { isTTY: true }), refused)
+})
+
+t.test('a full disk loses lines, and nothing else', (t) => {
+  let [text, notes, free] = ['', '', 100]
+  const lines = new LogLines(9, (fd, bytes) => {
+    const part = String(Buffer.from(bytes.subarray(0, free)))
+    if (fd === 2) return (notes += String(Buffer.from(bytes))).length
+    if (free <= 0) throw Object.assign(new Error('no space left'), { code: 'ENOSPC' })
+    free -= part.length
+    text += part
+    return part.length
+  })
+  lines.write('one\n')
+  free = 2
+  for (const lost of ['torn\n', 'lost\n']) lines.write(lost)
+  t.equal(notes, 'lines of the log are lost: no space left\n', 'said once')
+  free = 100
+  for (const line of ['two\n', 'three\n']) lines.write(line)
+  t.equal(text, 'one\nto\ntwo\nthree\n', 'the next line is whole')
+  t.end()
 })
 
 t.test('keys are never logged, and what clients sent only when asked for', (t) => {

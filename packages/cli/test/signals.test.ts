@@ -24,7 +24,7 @@ t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
   const exit = once(child, 'exit')
   await once(errors, 'line')
   process.kill(-child.pid!, 'SIGINT')
-  t.same(await exit, [1, null])
+  t.same(await exit, [130, null])
   t.notOk((await readdir(cache)).some((name) => name.endsWith('.lock')))
 })
 

@@ -1,7 +1,9 @@
 import { createServer, type Logger, type PluginRegistry, systemClock } from '@cllm/core'
 import { koaTransport, protocolsPlugin, type LogLevelControl } from '@cllm/http-koa'
+import { holdFolders } from '../batches/hold-folder.js'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
+import { checkFiles } from '../engine/check-files.js'
 import { CrashFiles, crashFolder } from '../engine/crash-files.js'
 import { openKeyRing, type OpenKeyRing } from '../keys/open-key-ring.js'
 import { createLogger, type LevelledLogger } from '../logger.js'
@@ -29,6 +31,7 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
     { builtIns: [protocolsPlugin] },
   )
   checkChoices(registry, loaded)
+  if (config.cluster.url === null) checkFiles(loaded)
   const level = createLogger(config.logging)
   const logger = registry.createLogger(config.use, level)
   for (const warning of loaded.warnings) logger.warn({}, warning)
@@ -37,22 +40,27 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
   const models = await servedBy(loaded, io, { registry, logger, crashes })
   let keys: OpenKeyRing | undefined
+  let tracing: Tracing | undefined
   try {
     const sources = { apiKey, file }
     keys =
       models.shared !== undefined && config.cluster.keys
         ? await models.shared.openKeys(sources, logger)
         : openKeyRing(sources, logger)
-    return await serveModels(models, loaded, { keys, registry, logger, level }, io)
+    tracing = await tracingOf(loaded)
+    return await serveModels(models, loaded, { keys, tracing, registry, logger, level }, io)
   } finally {
     keys?.close()
     await models.close()
+    // However it ended: what failed last is what is looked for.
+    await tracing?.shutdown()
     await crashes.written()
   }
 }
 
 interface ServeParts {
   readonly keys: OpenKeyRing | undefined
+  readonly tracing: Tracing | undefined
   readonly registry: PluginRegistry
   readonly logger: Logger
   /** The logger with a level that can change at run time. */
@@ -66,12 +74,11 @@ interface ServeParts {
 async function serveModels(
   models: Served,
   loaded: LoadedConfig,
-  { keys, registry, logger, level }: ServeParts,
+  { keys, tracing, registry, logger, level }: ServeParts,
   io: CommandIo,
 ): Promise<number> {
   const drainSeconds = loaded.config.server.drain_timeout
   const transport = toTransportOptions(loaded.config, keys, models.shared?.limitCounters)
-  const tracing = await tracingOf(loaded)
   let isReady = false
   const protocols = [
     ...(tracing === undefined ? [] : [tracing.protocol]),
@@ -79,6 +86,7 @@ async function serveModels(
       registry,
       now: systemClock.now(),
       log: everyLevel(level, models),
+      holdFolder: holdFolders(logger),
       ...(models.store && { store: models.store }),
       ...(models.shared?.batches && { batches: models.shared.batches }),
       ...(keys?.store && { keys: keys.store }),
@@ -92,7 +100,7 @@ async function serveModels(
   })
   const addresses = await server.listen()
   try {
-    await models.load()
+    await firstLoad(models, io.signal)
   } catch (error) {
     await server.close()
     if (io.signal.aborted) return 0
@@ -110,8 +118,19 @@ async function serveModels(
   }
   logger.info({ seconds: drainSeconds }, 'stopping: running requests may finish')
   await server.close(drainSeconds * 1000)
-  await tracing?.shutdown()
   return 0
+}
+
+/** Nobody waits for these models yet, so a signal to stop ends their loads at once. */
+async function firstLoad(models: Served, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted()
+  const stop = (): void => void models.close()
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    await models.load()
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
 }
 
 /** The models of this machine, or of a cluster, whose client is loaded only then. */

@@ -15,7 +15,8 @@ defaults. \`--${configFlag}\` or \`${configVariable}\` names the file.
 from; \`--${configFlag}\` accepts its output as a file. Unknown keys and flags, wrong types and values
 out of range are errors, which are reported all at once. An unknown \`CLLM_…\` variable is a warning,
 and an empty variable counts as not set. Relative paths in a file are relative to the file's folder,
-other relative paths to the working directory. \`--no-mmap\` turns off a switch such as \`--mmap\`.
+other relative paths to the working directory. \`--no-mmap\` turns off a switch such as \`--mmap\`, and
+\`--no-usage\` takes back what the file or the environment sets, where the default is none.
 `
 
 const originalLayout = `## Files of the original server

@@ -9,9 +9,9 @@ role. If vLLM has a metric with the same meaning, the name is vLLM's with the pr
 buckets are vLLM's. Times are in seconds. Every metric has the label \`model_name\`, and histograms of
 requests have the label \`policy\`, the policy in force when the request arrived.
 
-The server keeps an engine's counters, so they continue when the engine's process is replaced. A
-scrape changes nothing, so any number of scrapers can read at a time. Counted from the start of the
-server, these sums hold whenever no request is running:
+The server keeps an engine's counters, so they continue when the engine's process is replaced, and when
+the model leaves memory and is loaded again. A scrape changes nothing, so any number of scrapers can
+read at a time. Counted from the start of the server, these sums hold whenever no request is running:
 
 - \`cllm_prompt_tokens_total\` and \`cllm_generation_tokens_total\` are the sums of the usage in all
   answers, including answers that were cut off; without these, they are the sums of

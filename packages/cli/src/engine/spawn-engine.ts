@@ -10,6 +10,7 @@ import {
   SupervisedEngineClient,
   type SupervisorOptions,
 } from '@cllm/core'
+import { killAtExit } from '../kill-at-exit.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { childChannel } from './process-channel.js'
 import { threadPool } from './thread-pool.js'
@@ -81,11 +82,10 @@ export async function spawnEngine(
     ...(recorder === undefined ? {} : { recorder }),
   })
   // The child ends when its parent ends, but not while it hangs.
-  const killAtExit = (): void => void child?.kill('SIGKILL')
-  process.once('exit', killAtExit)
+  const hasEnded = killAtExit(() => void child?.kill('SIGKILL'))
   void client.gone.then(() => {
     clearInterval(alive)
-    process.off('exit', killAtExit)
+    hasEnded()
   })
   const kill = (): void => client.kill()
   const setLogLevel = (level: string): void => {

@@ -1,5 +1,14 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  type Stats,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { CllmError } from '@cllm/core'
 import { type ApiKey, hashKey, parseKeys } from '@cllm/http-koa'
 import { replaceFile } from '../models/replace-file.js'
@@ -22,22 +31,49 @@ export function readKeyFile(file: string): readonly ApiKey[] {
   return parseKeys(text, file)
 }
 
-/** Changes the keys in a file, which need not exist yet. Readers see the old or the new file. */
+/**
+ * Changes the keys in a file, which need not exist yet. Readers see the old or the new file. It keeps its rights and,
+ * where this user may set it, its owner: an administrator's change must not lock the server out.
+ *
+ * @throws `invalid_configuration` when the file cannot be read or written
+ */
 export async function updateKeyFile(
   file: string,
   signal: AbortSignal,
   change: (keys: readonly ApiKey[]) => readonly ApiKey[],
 ): Promise<void> {
-  await withLock(file, { signal }, async () => {
-    const keys = change(existsSync(file) ? readKeyFile(file) : [])
-    const temporary = `${file}.${randomBytes(6).toString('hex')}`
-    try {
-      writeFileSync(temporary, `${JSON.stringify({ keys }, undefined, 2)}\n`, { mode: 0o600 })
-      await replaceFile(temporary, file)
-    } finally {
-      rmSync(temporary, { force: true })
-    }
-  })
+  try {
+    // Behind a symbolic link, so that the link stays.
+    const path = statSync(file, { throwIfNoEntry: false }) ? realpathSync(file) : file
+    await withLock(path, { signal }, async () => {
+      const before = statSync(path, { throwIfNoEntry: false })
+      const keys = change(before ? readKeyFile(path) : [])
+      const temporary = `${path}.${randomBytes(6).toString('hex')}`
+      try {
+        writeFileSync(temporary, `${JSON.stringify({ keys }, undefined, 2)}\n`, { mode: 0o600 })
+        if (before) takeRights(temporary, before)
+        await replaceFile(temporary, path)
+      } finally {
+        rmSync(temporary, { force: true })
+      }
+    })
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException
+    if (CllmError.isInstance(cause) || code === undefined || signal.aborted) throw cause
+    const problem = `the keys cannot be written: ${message}`
+    throw new CllmError('invalid_configuration', problem, { cause })
+  }
+}
+
+/** Gives a file another one's owner and group, as far as this user may, and then its mode. */
+function takeRights(file: string, { uid, gid, mode }: Stats): void {
+  const own = statSync(file)
+  try {
+    if (own.uid !== uid || own.gid !== gid) chownSync(file, uid, gid)
+  } catch {
+    // Only root may; others keep what they made.
+  }
+  chmodSync(file, mode & 0o777)
 }
 
 /** Creates a key: its secret, which is shown once, and the entry for the file. */

@@ -42,14 +42,20 @@ export function openKeyRing(
   // Read the version before the file, so that no change is missed.
   let seen = versionOf(file)
   let keys = [...own, ...readKeyFile(file)]
+  let told: string | undefined
   const poll = (): void => {
     try {
       const version = versionOf(file)
       if (version === seen) return
-      seen = version
       keys = [...own, ...readKeyFile(file)]
+      // Only now: a file that cannot be read is tried again, as its rights may change and nothing else.
+      seen = version
+      told = undefined
       logger.info({ file, keys: keys.length }, 'reloaded the API keys')
     } catch (error) {
+      const { message } = error as Error
+      if (message === told) return
+      told = message
       logger.error({ file, err: error }, 'the API keys cannot be reloaded; they stay as they were')
     }
   }

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
@@ -11,7 +12,8 @@ import { RedisServer, whyNoRedis } from '@cllm/cluster/testing'
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { plainEnvironment } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
-import { childrenOf } from '../plain-process.js'
+import { localSources } from '../models/local-sources.js'
+import { childrenOf, start as startPlain } from '../plain-process.js'
 import { bin, model } from '../serve-process.js'
 
 const usual = ['--threads', '1', '--gpu', 'off', '--log-level', 'error', '--slots', '8']
@@ -228,6 +230,19 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     })
     await back
     t.same(answers, undisturbed)
+  })
+
+  await t.test('a worker that is stopped while it fetches its model has not failed', async (t) => {
+    const folder = t.testdir({})
+    const sources = await localSources(folder)
+    t.teardown(() => sources.close())
+    const spec = sources.upload('test/stories', 'stories.gguf', await readFile(model))
+    sources.halt()
+    const env = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: join(folder, 'models') }
+    const child = startPlain(t, ['worker', '--cluster', url, '--model', spec, ...usual], env)
+    await once(createInterface(child.stderr), 'line') // fetching …
+    child.kill('SIGTERM')
+    t.same(await once(child, 'exit'), [0, null])
   })
 
   await t.test('the commands of a cluster', async (t) => {

@@ -1,4 +1,13 @@
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  lstatSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { silentLogger } from '@cllm/core'
@@ -119,6 +128,49 @@ t.test('a file that breaks while the server runs changes nothing', async (t) => 
   t.throws(() => openKeyRing({ apiKey: null, file: '/no/such/keys' }, silentLogger), {
     message: /cllm keys add/,
   })
+})
+
+t.test('a file whose rights are corrected is read again', async (t) => {
+  const folder = t.testdir()
+  const file = join(folder, 'keys.json')
+  const { out } = await run('keys', 'add', 'ann', '--api-keys', file)
+  const key = JSON.parse(readFileSync(file, 'utf8')) as object
+  let failures = 0
+  const error = (): void => void failures++
+  const ring = openKeyRing({ apiKey: null, file }, { ...silentLogger, error }, 20)!
+  t.teardown(ring.close)
+  // What cannot be read even by root: a link to a folder, whose rights never change.
+  rmSync(file)
+  symlinkSync(folder, file)
+  await until(() => failures > 0)
+  t.ok(ring.find(out.trim()), 'the keys stay as they were')
+  rmSync(file)
+  writeFileSync(file, JSON.stringify({ ...key, keys: [] }))
+  await until(() => ring.find(out.trim()) === undefined)
+  t.equal(failures, 1, 'the same is said once')
+})
+
+t.test('a change keeps the rights of the file, and a link to it', async (t) => {
+  const folder = t.testdir()
+  const [file, link] = [join(folder, 'keys.json'), join(folder, 'link.json')]
+  await run('keys', 'add', 'ann', '--api-keys', file)
+  chmodSync(file, 0o640)
+  if (process.getuid?.() === 0) chownSync(file, 1234, 1234)
+  const before = statSync(file)
+  symlinkSync(file, link)
+  t.equal((await run('keys', 'revoke', 'ann', '--api-keys', link)).code, 0)
+  t.ok(lstatSync(link).isSymbolicLink())
+  const { mode, uid, gid, ino } = statSync(file)
+  t.not(ino, before.ino)
+  t.match({ mode, uid, gid }, { mode: before.mode, uid: before.uid, gid: before.gid })
+  t.same(readFileSync(link, 'utf8'), '{\n  "keys": []\n}\n')
+})
+
+t.test('a place where no file can be is told', async (t) => {
+  const file = join(t.testdir({ file: '' }), 'file', 'keys.json')
+  const { code, err } = await run('keys', 'add', 'ann', '--api-keys', file)
+  t.equal(code, 2)
+  t.match(err, /^error: the keys cannot be written: E.*keys\.json/)
 })
 
 t.test('wrong flags', async (t) => {

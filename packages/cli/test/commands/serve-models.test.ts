@@ -106,6 +106,28 @@ t.test('keep_alive', async (t) => {
   })
 })
 
+t.test('what was counted stays when a model leaves memory, and goes on', async (t) => {
+  const counted = async (): Promise<readonly number[]> => {
+    const text = await (await fetch(`${url}/metrics`)).text()
+    const of = (name: string): number => Number(text.split(`\n${name} `)[1]?.split('\n')[0])
+    const own = ['cllm_generation_tokens_total{model_name="b"}', 'llamacpp:tokens_predicted_total']
+    return own.map(of)
+  }
+  await tell('b')
+  const before = await counted()
+  t.ok(before[0]! >= 20)
+  const unload = { method: 'POST', body: JSON.stringify({ model: 'b' }) }
+  const headers = { 'content-type': 'application/json' }
+  t.equal((await fetch(`${url}/models/unload`, { ...unload, headers })).status, 200)
+  while ((await states())['b'] !== 'unloaded');
+  t.same(await counted(), before)
+  await tell('b')
+  t.same(
+    await counted(),
+    before.map((count) => count + 20),
+  )
+})
+
 t.test('pull and delete', async (t) => {
   await t.rejects(ollama.pull({ model: '../secret' }), { name: 'ResponseError', status_code: 404 })
   const said: string[] = []

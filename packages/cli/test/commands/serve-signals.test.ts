@@ -49,6 +49,20 @@ t.test('SIGTERM after a model was fetched lets what runs finish', async (t) => {
   t.same(await exit, [0, null])
 })
 
+t.test('SIGTERM leaves requests their time that wait for a model', async (t) => {
+  const [file = ''] = quickModel.slice(-1).map((flag) => flag.replace('--model=', ''))
+  const models = ['--model', `a=${file}`, '--model', `b=${file}`]
+  const args = [...quickModel.slice(0, -1), ...models, '--drain-timeout', '60']
+  const { child, url, generate, exit } = await serve(t, {}, ...args)
+  const asked = generate({ ...story, model: 'b' })
+  const isLoading = async (): Promise<boolean> =>
+    /"loading"/.test(await (await fetch(`${url}/models`)).text())
+  while (!(await isLoading()));
+  child.kill('SIGTERM')
+  t.match(await (await asked).text(), whole)
+  t.same(await exit, [0, null])
+})
+
 t.test('the engine ignores the Ctrl-C that a terminal sends it too', async (t) => {
   const { child, generate, exit } = await serve(t)
   const streams = await Promise.all([generate(), generate()])

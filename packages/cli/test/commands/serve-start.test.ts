@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { createServer as createLlmServer, type ServerByName } from 'cllm'
 import t, { type Test } from 'tap'
+import { dispatch } from '../../src/dispatch.js'
 import { localSources } from '../models/local-sources.js'
 import { start } from '../plain-process.js'
 import { model } from '../serve-process.js'
@@ -54,6 +55,29 @@ t.test('wrong settings are reported before the model is fetched', async (t) => {
     t.match(await errors, message)
   }
   t.same(sources.requests, [])
+})
+
+t.test('files that cannot be used are told before the model is fetched', async (t) => {
+  const file = join(t.testdir({ file: '' }), 'file')
+  const wrong: readonly (readonly [flag: string, value: string, message: RegExp])[] = [
+    ['--usage', join(file, 'usage'), /usage: the folder cannot be used: .*usage/],
+    ['--batches', join(file, 'batches'), /batches: the folder cannot be used/],
+    ['--log-file', join(file, 'log'), /the log file cannot be opened/],
+    ['--chat-template', './qwen.jinj', /neither a Jinja template nor a file/],
+    ['--lora', 'sql=./none.gguf', /the adapter sql cannot be read: .*none\.gguf/],
+  ]
+  for (const [flag, value, message] of wrong) {
+    let said = ''
+    const code = await dispatch(['serve', '--model', 'hf:a/none/none.gguf', flag, value], {
+      stdout: { write: (text) => (said += text) },
+      stderr: { write: (text) => (said += text) },
+      env: {},
+      signal: new AbortController().signal,
+    })
+    t.equal(code, 2, flag)
+    t.match(said, message)
+    t.ok(said.startsWith('error: '), 'and nothing else is said')
+  }
 })
 
 t.test('createServer: what is wrong is told before the model is looked for', async (t) => {

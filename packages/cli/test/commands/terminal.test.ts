@@ -1,12 +1,17 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { access, chmod, copyFile, readdir, readFile, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { basename, join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 import { AnswerPrinter } from '../../src/commands/chat/answer-printer.js'
+import { Conversation } from '../../src/commands/chat/conversation.js'
+import { ServerClient } from '../../src/commands/server/server-client.js'
 import { dispatch } from '../../src/dispatch.js'
 import { firstChildOf, gone } from '../plain-process.js'
 import { bin, model, serve } from '../serve-process.js'
@@ -115,8 +120,28 @@ t.test('cllm run says what is wrong', async (t) => {
 })
 
 t.test('cllm run starts a server of its own, and Ctrl-C ends both', async (t) => {
-  const answer = await cllm(['run', model, 'Once upon a time', ...greedy, ...ownServer], nowhere)
+  const folder = t.testdir({})
+  // What is the service's: this server has none of it.
+  const service = {
+    ...nowhere,
+    CLLM_API_KEYS: join(folder, 'keys.json'),
+    CLLM_REQUESTS_PER_MINUTE: '1',
+    CLLM_TLS_CERT: join(folder, 'cert.pem'),
+    CLLM_TLS_KEY: join(folder, 'key.pem'),
+    CLLM_BATCHES: join(folder, 'batches'),
+    CLLM_BATCH_SHARE: '0.1',
+    CLLM_USAGE: join(folder, 'usage'),
+    CLLM_CLUSTER: 'redis://127.0.0.1:1',
+    CLLM_CLUSTER_KEYS: 'true',
+    CLLM_CLUSTER_BATCHES: 'true',
+    CLLM_WORKERS: '2',
+  }
+  const answer = await cllm(['run', model, 'Once upon a time', ...greedy, ...ownServer], service)
   t.match(answer, { code: 0, stdout: await answerTo('Once upon a time') })
+  t.same(await readdir(folder), [])
+
+  const locked = ['run', model, 'Once', ...ownServer, '--api-key', 'not what the command has']
+  t.match(await cllm(locked, nowhere), { code: 1, stderr: /key/ }, 'and ends the server')
 
   const child = start(['run', model, 'Once upon a time', ...ownServer], nowhere)
   t.teardown(() => child.kill('SIGKILL'))
@@ -196,6 +221,19 @@ t.test('a chat in the terminal', async (t) => {
   t.equal(await running, 0, 'at an empty prompt it leaves')
 })
 
+t.test('what is not sent along is not forgotten', async (t) => {
+  const client = new ServerClient({ url: new URL(url), apiKey: key })
+  const talk = new Conversation(client, 'stories', { parameters: { max_tokens: 3 } })
+  const ask = async (question: string): Promise<void> => {
+    for await (const _ of talk.ask(question, new AbortController().signal));
+  }
+  await ask('One')
+  talk.settings.history = false
+  await ask('Two')
+  const asked = talk.messages.filter(({ role }) => role === 'user').map(({ content }) => content)
+  t.same(asked, ['One', 'Two'])
+})
+
 t.test('a running server is looked at, and its model is unloaded', async (t) => {
   t.match((await cllm(['ps'])).stdout, /stories .* loaded .* 16\.2 MB/)
   const top = await cllm(['top', '--once'])
@@ -233,6 +271,30 @@ t.test('models on the disk', async (t) => {
   t.match(await inside(['rm', 'stories15m'], env), { code: 0, stdout: /^deleted .*16\.9 MB/ })
   await t.rejects(access(file))
   t.same((await readdir(cache)).sort(), ['notes.txt', 'other.gguf'])
+})
+
+t.test('a file that a server has in memory under other names is unloaded first', async (t) => {
+  const cache = t.testdir({ 'big-00001-of-00002.gguf': 'GGUF', 'big-00002-of-00002.gguf': 'GGUF' })
+  const file = join(cache, 'big-00001-of-00002.gguf')
+  const states = { chat: 'loaded', 'chat:sql': 'loaded', other: 'loaded', away: 'unloaded' }
+  const data = Object.entries(states).map(([id, value]) => ({ id, status: { value } }))
+  const unloaded: string[] = []
+  const server = createServer((request, response) => {
+    void text(request).then((body) => {
+      const { pathname, searchParams } = new URL(request.url!, 'http://host')
+      const isChat = searchParams.get('model') === 'chat'
+      if (body !== '') unloaded.push(`${body} ${existsSync(file)}`)
+      const path = isChat ? file : '/elsewhere.gguf'
+      response.end(JSON.stringify({ data: pathname === '/models' ? data : { model_path: path } }))
+    })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const env = { CLLM_PORT: String(port), CLLM_CACHE: cache }
+  t.match(await inside(['rm', file], env), { code: 0, stdout: /^deleted .*00001.*00002.*gguf/ })
+  t.same(unloaded, ['{"model":"chat"} true'])
+  t.same(await readdir(cache), [], 'and all of its parts are deleted')
 })
 
 t.test('completion', async (t) => {
@@ -291,7 +353,7 @@ t.test('cllm launch points an agent at the server', async (t) => {
       HOME: join(folder, 'home'),
       PATH: `${folder}/bin:${process.env['PATH']}`,
     }
-    const child = start(['launch', name, '--', '-p', 'a "quoted" word'], env)
+    const child = start(['launch', name, '--', '--help', '-p', 'a "quoted" word'], env)
     child.stdin!.end()
     const [said, errors, [code]] = await Promise.all([
       text(child.stdout!),
@@ -305,7 +367,7 @@ t.test('cllm launch points an agent at the server', async (t) => {
       name,
     )
     const { rest, config } = JSON.parse(said) as { rest: string[]; config?: string }
-    t.same(rest.slice(-2), ['-p', 'a "quoted" word'])
+    t.same(rest.slice(-3), ['--help', '-p', 'a "quoted" word'])
     if (config !== undefined) await t.rejects(access(config), basename(config))
   }
   t.same(await readdir(join(folder, 'home')), [], 'none of the user’s files is made')

@@ -129,10 +129,11 @@ t.test('precedence: default < file < environment < flags', async (t) => {
 t.test('how values are written', async (t) => {
   const { config } = load({
     yaml: 'engine: {flash_attention: false, threads: auto}\nlogging: {file: ""}\nmodel: {id: }\n',
-    env: { CLLM_FLASH_ATTENTION: 'on', CLLM_PLUGINS: 'a, ./b.js' },
+    env: { CLLM_FLASH_ATTENTION: 'on', CLLM_PLUGINS: 'a, ./b.js', CLLM_USAGE: 'usage' },
     flags: [
       '--',
       '--no-mmap',
+      '--no-usage',
       '--mlock=on',
       '--ctx-size=auto',
       '--default-presence-penalty',
@@ -146,7 +147,7 @@ t.test('how values are written', async (t) => {
     ],
   })
   t.match(config, {
-    server: { port: 2 },
+    server: { port: 2, usage: null },
     engine: { flash_attention: true, mmap: false, mlock: true, ctx_size: 'auto' },
     scheduler: { request_timeout: 0.5 },
     api: { defaults: { presence_penalty: -1.5 } },

@@ -4,6 +4,7 @@ import { plainEnvironment } from '@cllm/core/testing'
 import { writeSyntheticModel } from '@cllm/gguf'
 import { policyNames } from '@cllm/scheduler'
 import { resolveModel, spawnEngine, type EngineProcess } from 'cllm'
+import { killAtExit } from '../../src/kill-at-exit.js'
 import t from 'tap'
 import { asLoaded } from '../../src/engine/as-loaded.js'
 import { quietSettings } from './test-settings.js'
@@ -358,4 +359,13 @@ t.test('an engine that cannot start says why', async (t) => {
   await t.rejects(spawnEngine(wrong, { env: plainEnvironment(process.env) }), {
     code: 'invalid_policy',
   })
+})
+
+t.test('many children are killed by one listener', (t) => {
+  const before = process.listenerCount('exit')
+  const ended = Array.from({ length: 12 }, () => killAtExit(() => t.fail('killed')))
+  t.ok(process.listenerCount('exit') <= before + 1, 'more than ten would be warned of')
+  for (const one of ended) one()
+  t.ok(process.listenerCount('exit') <= before)
+  t.end()
 })

@@ -1,13 +1,11 @@
 import type { Clock } from '../contracts/clock.js'
 import type { Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { continuing, keepLastWords } from './last-words.js'
 import { explainMemory, mayFit } from './memory-failure.js'
 import type { Lease, LoadedModel, PooledModel, Waiter } from './pooled-model.js'
 import type { ModelPoolOptions } from './model-pool-options.js'
 import { reasonOf, refuseWaiters, removed, shuttingDown } from './refusals.js'
-
-/** Milliseconds that an engine may take to give its recording before it is ended. */
-const recordingMs = 1000
 
 /** How a model is held. */
 export interface HoldOptions {
@@ -31,6 +29,8 @@ export class ModelLoader {
   /** Models that are loading, loaded or unloading, also those that the pool has removed. */
   readonly #present = new Set<PooledModel>()
   readonly #closing = new AbortController()
+  /** Called when something has changed. */
+  readonly #onAdvance: (() => void)[] = []
   #isOpen = true
 
   constructor(
@@ -94,10 +94,11 @@ export class ModelLoader {
     await this.unload(model)
   }
 
-  /** Refuses new requests; resolves when all loaded models are drained. */
+  /** Refuses new requests; resolves when those that run, or wait for a model to be loaded, are done. */
   async drain(): Promise<void> {
     this.#isOpen = false
-    await Promise.all([...this.#present].map(async ({ loaded }) => await loaded?.client.drain()))
+    const models = new Set([...this.#present, ...this.#wanted])
+    await Promise.all([...models].map(async (model) => await this.#drained(model)))
   }
 
   /** Ends all models at once. */
@@ -110,6 +111,18 @@ export class ModelLoader {
       await new Promise<void>((resolve) => void model.onUnloaded.push(resolve))
     })
     await Promise.all(gone)
+  }
+
+  async #drained(model: PooledModel): Promise<void> {
+    // An engine that is drained takes no requests: those that wait for it come first.
+    if (model.waiters.size > 0) await this.#unused(model)
+    await model.loaded?.client.drain()
+  }
+
+  async #unused(model: PooledModel): Promise<void> {
+    while (model.waiters.size + model.users > 0) {
+      await new Promise<void>((resolve) => void this.#onAdvance.push(resolve))
+    }
   }
 
   #enter(model: PooledModel, loaded: LoadedModel, keepAliveMs: number | undefined): Lease {
@@ -146,6 +159,7 @@ export class ModelLoader {
 
   /** Advances the first waiting model: resolves its leases, makes room, or loads it. */
   #advance(): void {
+    for (const call of this.#onAdvance.splice(0)) call()
     this.#victim = undefined
     for (let next = this.#wanted[0]; next !== undefined; next = this.#wanted[0]) {
       if (next.state === 'loading' || next.state === 'unloading') return
@@ -197,7 +211,7 @@ export class ModelLoader {
       starting = await source.load({ heldBytes: this.#heldBytes(), signal })
       model.info = await starting.client.info()
       model.scheduler = await starting.client.getScheduler()
-      model.loaded = starting
+      model.loaded = continuing(starting, model.past)
     } catch (error) {
       await starting?.close().catch(() => {})
       this.#failed(model, CllmError.from(error))
@@ -207,7 +221,7 @@ export class ModelLoader {
     model.error = undefined
     model.lastUsed = this.clock.now()
     this.logger.info({ model: name, ms: model.lastUsed - since }, 'the model is loaded')
-    const loaded = starting
+    const { loaded } = model
     void loaded.gone?.then((reason) => this.#lost(model, loaded, reason))
     if (signal.aborted) void this.#evict(model)
     this.#admit(model)
@@ -219,7 +233,10 @@ export class ModelLoader {
     const others = [...this.#present]
     const isShort = error.code === 'insufficient_memory' && others.length > 0
     if (model.isRemoved) this.logger.info({ model: model.name }, 'the removed model is not loaded')
-    else if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
+    else if (this.#closing.signal.aborted) {
+      this.logger.info({ model: model.name }, 'the model is not loaded: the server ends')
+      refuseWaiters(model, shuttingDown())
+    } else if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
     else {
       model.error = isShort ? explainMemory(error, others) : error
       this.logger.error({ model: model.name, err: model.error }, 'the model cannot be loaded')
@@ -234,7 +251,7 @@ export class ModelLoader {
     model.error = new CllmError('engine_unavailable', message)
     this.logger.error({ model: model.name, reason }, 'the engine is gone; its next use loads it')
     model.stay()
-    void this.#keepRecording(model, loaded)
+    if (this.#isOpen) void keepLastWords(model, loaded, this.clock)
     this.#forget(model)
     this.onLost(model.name, reason)
     this.#advance()
@@ -245,7 +262,7 @@ export class ModelLoader {
     if (loaded === undefined || model.state !== 'loaded') return
     model.stay()
     model.state = 'unloading'
-    await this.#keepRecording(model, loaded)
+    if (this.#isOpen) await keepLastWords(model, loaded, this.clock)
     try {
       await loaded.close()
     } catch (error) {
@@ -259,18 +276,6 @@ export class ModelLoader {
   #forget(model: PooledModel): void {
     this.#present.delete(model)
     model.forget()
-  }
-
-  /** A recording outlives its engine; one that does not answer in time leaves none. */
-  async #keepRecording(model: PooledModel, { client }: LoadedModel): Promise<void> {
-    if (client.recording === undefined || !this.#isOpen) return
-    let cancel = (): void => {}
-    const tooLate = new Promise<undefined>((resolve) => {
-      cancel = this.clock.at(this.clock.now() + recordingMs, () => resolve(undefined))
-    })
-    const recording = await Promise.race([client.recording(), tooLate]).catch(() => undefined)
-    cancel()
-    model.recording = recording ?? model.recording
   }
 
   #heldBytes(): number {

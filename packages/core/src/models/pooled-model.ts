@@ -1,5 +1,6 @@
 import type { EngineClient, EngineInfo } from '../contracts/engine/engine-client.js'
 import type { ModelState, ModelStatus } from '../contracts/engine/engine-directory.js'
+import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { Recording } from '../contracts/engine/recording.js'
 import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
 import type { CllmError } from '../errors/cllm-error.js'
@@ -55,6 +56,8 @@ export class PooledModel {
   scheduler: SchedulerInfo | undefined
   /** Of the engine that was there last. */
   recording: Recording | undefined
+  /** What its engines had counted when the last one left memory. */
+  past: EngineStatistics | undefined
   error: CllmError | undefined
   users = 0
   lastUsed = 0
@@ -84,9 +87,9 @@ export class PooledModel {
   }
 
   get status(): ModelStatus {
-    const { name, state, users, waiters, info, scheduler, recording, expiresAt, error } = this
+    const { name, state, users, waiters, info, scheduler, recording, past, expiresAt, error } = this
     const waiting = waiters.size
-    return { name, state, users, waiting, info, scheduler, recording, expiresAt, error }
+    return { name, state, users, waiting, info, scheduler, recording, past, expiresAt, error }
   }
 
   /** It is out of memory. */

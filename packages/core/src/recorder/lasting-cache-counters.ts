@@ -19,19 +19,25 @@ export class LastingCacheCounters {
 
   /** What the engine says, and what those before it had counted when they were asked last. */
   onStatistics(cache: CacheStatistics): CacheStatistics {
-    const { ram, disk, longestPauseMs } = cache
-    const sum: CacheStatistics = {
-      ram: sumOf(ram, this.#before?.ram),
-      ...(disk !== undefined && { disk: sumOf(disk, this.#before?.disk) }),
-      longestPauseMs: Math.max(longestPauseMs, this.#before?.longestPauseMs ?? 0),
-    }
-    this.#last = sum
-    return sum
+    this.#last = cacheGoingOn(cache, this.#before)
+    return this.#last
   }
 
   /** The engine is gone: the next one counts from 0. */
   onExit(): void {
     this.#before = this.#last
+  }
+}
+
+/** The tiers of an engine, whose counters go on from those of the one before. */
+export function cacheGoingOn(
+  { ram, disk, longestPauseMs }: CacheStatistics,
+  before: CacheStatistics | undefined,
+): CacheStatistics {
+  return {
+    ram: sumOf(ram, before?.ram),
+    ...(disk !== undefined && { disk: sumOf(disk, before?.disk) }),
+    longestPauseMs: Math.max(longestPauseMs, before?.longestPauseMs ?? 0),
   }
 }
 

@@ -548,6 +548,59 @@ t.test('a server on a pool', async (t) => {
   t.same(inMemory(), [])
 })
 
+t.test('counters go on where the engine before had ended', async (t) => {
+  const { pool, run, ask, request } = pooled({}, { a: {} })
+  await run(ask('a', 5))
+  const counted = await run(pool.open('a', { peek: true }).statistics())
+  t.equal(pool.status('a').past, undefined)
+  await run(pool.unload('a'))
+  const { past } = pool.status('a')
+  const { promptTokens, steps, stepMs } = counted
+  t.match(past, { generatedTokens: 5, promptTokens, steps, stepMs, requests: { done: 1 } })
+  t.match(past, { running: 0, slots: [] }, 'and nothing is going on')
+  const twice = collect(pool.open('a').submit(request(7)))
+  t.equal((await run(twice)).tokens.length, 7)
+  const after = await run(pool.open('a', { peek: true }).statistics())
+  t.match(after, { generatedTokens: 12, promptTokens: 2 * promptTokens, requests: { done: 2 } })
+  t.equal(after.slots.length, 4)
+  const all = ({ counts }: typeof stepMs): number => counts.reduce((sum, count) => sum + count, 0)
+  t.equal(all(after.stepMs), after.steps)
+  t.ok(after.steps > steps && after.stepMs.sum > stepMs.sum)
+  await run(pool.unload('a'))
+  t.match(pool.status('a').past, { generatedTokens: 12, requests: { done: 2 } })
+})
+
+t.test('requests that wait for a model have the time of those that run', async (t) => {
+  const { pool, run, ask, clock, settle, inMemory, models } = pooled(
+    { maxLoaded: 1 },
+    { a: {}, b: {}, c: {} },
+  )
+  const server = createServer({ directory: pool, transports: [], clock })
+  const first = ask('a', 50)
+  await settle(loadMs + 10)
+  const waiting = [ask('b', 5), ask('c', 5)]
+  await settle(10)
+  const began = clock.now()
+  const closed = run(server.close(60_000))
+  t.equal((await first).tokens.length, 50)
+  for (const one of waiting) t.equal((await one).tokens.length, 5, 'loaded after the stop began')
+  await closed
+  t.ok(clock.now() - began < 5_000, 'and the server ends with them')
+  t.same(inMemory(), [])
+  t.equal(models['c']?.loads, 1)
+})
+
+t.test('a load that the end of the server ends refuses as such', async (t) => {
+  const { pool, ask, clock, settle, models, run } = pooled({}, { a: {} })
+  models['a']?.failures.push(new CllmError('cancelled', 'The start of the engine was cancelled'))
+  const server = createServer({ directory: pool, transports: [], clock })
+  const asked = ask('a')
+  await settle(10)
+  await run(server.close(100))
+  t.match((await asked).error, { code: 'shutting_down' })
+  t.equal(pool.status('a').error, undefined)
+})
+
 t.test('whatever is asked in whatever order is answered, within the limit', async (t) => {
   const step = fc.record({
     model: fc.constantFrom('a', 'b', 'c', 'd'),

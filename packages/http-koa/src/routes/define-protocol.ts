@@ -11,6 +11,9 @@ export interface LogLevelControl {
   level: string
 }
 
+/** Keeps other processes from running what is in a folder; resolves when none does. */
+export type HoldFolder = (folder: string) => Promise<void>
+
 /** What a server hands to each protocol it makes. */
 export interface ProtocolContext {
   /** Values that the operator has set for fields that requests leave out, on every protocol. */
@@ -23,6 +26,8 @@ export interface ProtocolContext {
   readonly log?: LogLevelControl
   /** Batches that this server shares with others; default: those of its own folder, if it has one. */
   readonly batches?: SharedBatches
+  /** Keeps a folder for this process, such as that of batches; default: processes do not share folders. */
+  readonly holdFolder?: HoldFolder
   /** The API keys, where they can be changed. */
   readonly keys?: KeyStore
   /** Where models are fetched from, if anywhere. */

@@ -73,7 +73,9 @@ export class Conversation {
    */
   async *ask(content: string, signal: AbortSignal): AsyncGenerator<AnswerPart> {
     const question: Message = { role: 'user', content }
-    let earlier = this.settings.history ? this.#messages : []
+    const { history } = this.settings
+    const before = this.#messages
+    let earlier = history ? before : []
     let answer = ''
     try {
       for (;;) {
@@ -93,7 +95,7 @@ export class Conversation {
     }
     if (answer === '' && signal.aborted) return
     const exchange: readonly Message[] = [question, { role: 'assistant', content: answer }]
-    this.#messages = [...earlier, ...exchange]
+    this.#messages = [...(history ? earlier : before), ...exchange]
   }
 
   #stream(messages: readonly Message[], signal: AbortSignal): AsyncGenerator<AnswerPart> {

@@ -3,6 +3,7 @@ import { type RedisBus, WorkerHost } from '@cllm/cluster'
 import { CllmError, type LoadedModel, type Logger, SupervisedEngineClient } from '@cllm/core'
 import { protocolsPlugin } from '@cllm/http-koa'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
+import { checkFiles } from '../../engine/check-files.js'
 import { CrashFiles, crashFolder } from '../../engine/crash-files.js'
 import { createLogger } from '../../logger.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
@@ -39,13 +40,15 @@ export async function worker(argv: readonly string[], io: CommandIo): Promise<nu
     { builtIns: [protocolsPlugin] },
   )
   checkChoices(registry, loaded)
+  checkFiles(loaded)
   const logger = registry.createLogger(config.use, createLogger(config.logging))
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
   // A cluster that is not there is told before a model is fetched.
   const bus = await connectBus(config.cluster, logger)
   try {
     const models = new LoadableModels(loaded, io, { registry, logger, crashes })
-    const model = await models.single().load({ heldBytes: 0, signal: io.signal })
+    const model = await loadUnlessStopped(models, io)
+    if (model === undefined) return 0
     try {
       return await host(model, bus, loaded, { logger, io })
     } finally {
@@ -54,6 +57,19 @@ export async function worker(argv: readonly string[], io: CommandIo): Promise<nu
   } finally {
     await bus.close()
     await crashes.written()
+  }
+}
+
+/** The model; undefined where the worker is stopped before it serves, which is no failure. */
+async function loadUnlessStopped(
+  models: LoadableModels,
+  { signal }: CommandIo,
+): Promise<LoadedModel | undefined> {
+  try {
+    return await models.single().load({ heldBytes: 0, signal })
+  } catch (error) {
+    if (signal.aborted) return undefined
+    throw error
   }
 }
 

@@ -34,17 +34,23 @@ export function defineCommand<Table extends Flags>(
   const line = [words, hasFlags ? '[flags]' : '', behind].filter((part) => part !== '').join(' ')
   const help = `Usage: cllm ${line}\n\n${doc.trim()}\n${hasFlags ? `\n${flagsHelp(flags)}` : ''}`
   return async (argv, io) => {
-    if (showsHelp(argv, help, io)) return 0
+    if (showsHelp(argv.slice(0, endOf(argv, usage)), help, io)) return 0
     return await run(parse(argv, definition), io)
   }
+}
+
+/** Where what is for another program begins. */
+function endOf(argv: readonly string[], usage: string): number {
+  const at = usage.includes('[-- ') ? argv.indexOf('--') : -1
+  return at === -1 ? argv.length : at
 }
 
 function parse<Table extends Flags>(
   argv: readonly string[],
   { usage, flags }: CommandDefinition<Table>,
 ): Given<Table> {
-  const end = usage.includes('[-- ') ? argv.indexOf('--') : -1
-  const own = end === -1 ? argv : argv.slice(0, end)
+  const end = endOf(argv, usage)
+  const own = argv.slice(0, end)
   const known = [...usage.split(' [-- ')[0]!.matchAll(/\[?<[\w-]+>/g)].map(String)
   const words: string[] = []
   const values = parseFlags(own, flags, (word) => {
@@ -53,5 +59,5 @@ function parse<Table extends Flags>(
   })
   const missing = known[words.length]
   if (missing?.startsWith('<') === true) throw wrong(`${missing} is missing`)
-  return { flags: values, words, rest: end === -1 ? [] : argv.slice(end + 1) }
+  return { flags: values, words, rest: argv.slice(end + 1) }
 }

@@ -42,7 +42,8 @@ export const configHelp = (): string => {
   lines.push(
     '',
     'Flags override environment variables (--ctx-size is CLLM_CTX_SIZE), which override the YAML',
-    'file. `cllm config` accepts the same flags and shows each value and where it comes from.',
+    'file; --no-NAME takes back what these set, where the default is none (--no-usage).',
+    '`cllm config` accepts the same flags and shows each value and where it comes from.',
     '',
   )
   return lines.join('\n')

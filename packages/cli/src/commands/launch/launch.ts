@@ -40,8 +40,9 @@ model. What stands behind \`--\` goes to the agent.`,
       throw wrong(`unknown agent ${name}${suggestion(name, Object.keys(agents))}: one of ${names}`)
     }
     const server = await serverFor(flags, io)
-    const folder = await mkdtemp(join(tmpdir(), 'cllm-agent-'))
+    let folder: string | undefined
     try {
+      folder = await mkdtemp(join(tmpdir(), 'cllm-agent-'))
       const { client, model } = server
       const { url, apiKey = 'none' } = client.address
       const setup = agent.setup({ url: url.href.replace(/\/$/, ''), model, apiKey, folder })
@@ -49,7 +50,7 @@ model. What stands behind \`--\` goes to the agent.`,
       return await runAgent(agent, setup, rest, io)
     } finally {
       await server.close()
-      await rm(folder, { recursive: true, force: true })
+      if (folder !== undefined) await rm(folder, { recursive: true, force: true })
     }
   },
 })

@@ -1,11 +1,13 @@
 import { rm } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
 import { loadConfig } from '../../config/load-config.js'
-import { downloadedModel } from '../../models/downloaded-models.js'
+import { type DownloadedModel, downloadedModel } from '../../models/downloaded-models.js'
+import { partsOf } from '../../models/fetch/published-hash.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import type { Values } from '../flags/flags.js'
+import { readModels } from '../server/model-states.js'
 import { ServerClient } from '../server/server-client.js'
 import { serverAddress, serverFlags } from '../server/server-flags.js'
 import { configFlags, modelsFolder } from './models-folder.js'
@@ -23,27 +25,50 @@ Files outside the folder for downloads are never deleted.`,
   async run({ flags, words: [name = ''] }, io) {
     const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
     const model = await downloadedModel(modelsFolder(loaded, io.env), name)
-    await unloadFrom(model.name, flags, io)
-    await rm(model.path)
-    io.stdout.write(`deleted ${model.path} (${formatBytes(model.bytes)})\n`)
+    const parts = partsOf(model.path)
+    await unloadFrom(model, flags, io)
+    for (const part of parts) await rm(part, { force: true })
+    io.stdout.write(`deleted ${parts.join(', ')} (${formatBytes(model.bytes)})\n`)
     return 0
   },
 })
 
-/** Asks the running server, if there is one, to unload the model. */
+/** Asks the running server, if there is one, to unload what it has of the file, under whatever name. */
 async function unloadFrom(
-  model: string,
+  { name, path }: DownloadedModel,
   flags: Values<typeof serverFlags>,
   io: CommandIo,
 ): Promise<void> {
   const client = new ServerClient(serverAddress(flags, io))
   const signal = AbortSignal.any([io.signal, AbortSignal.timeout(patienceMs)])
   try {
-    await client.send('POST', '/models/unload', { model }, signal)
+    const done: string[] = []
+    for (const { name: served, state } of await readModels(client, signal)) {
+      // With its adapters it is listed several times.
+      const isDone = done.some((base) => served.startsWith(`${base}:`))
+      if (state === 'unloaded' || isDone) continue
+      if (served !== name && (await pathOf(client, served, signal)) !== path) continue
+      await client.send('POST', '/models/unload', { model: served }, signal)
+      done.push(served)
+    }
   } catch (error) {
     const isAbsent = CllmError.isInstance(error) && absent.has(error.code)
     if (flags.url !== undefined || !isAbsent) throw error
   }
+}
+
+/** The file that a server has a model from; undefined while it is loaded for the first time. */
+async function pathOf(
+  client: ServerClient,
+  model: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const route = `/model/info?model=${encodeURIComponent(model)}`
+  const { data } = (await client.get(route, signal).catch((error: unknown) => {
+    if (CllmError.isInstance(error) && error.code === 'engine_unavailable') return { data: {} }
+    throw error
+  })) as { readonly data: { readonly model_path?: string } }
+  return data.model_path
 }
 
 /** No server runs here, or it does not serve the model. */

@@ -16,7 +16,8 @@ export interface Found {
  * The running server at this address, if it serves the model; undefined where no server of ours
  * answers, or it serves other models.
  *
- * @throws CllmError what a server answers that is there but refuses, such as `unauthenticated`
+ * @throws CllmError what a server answers that is there but refuses, such as `unauthenticated`, and
+ *   `target_unavailable` where its certificate is not trusted
  */
 export async function findServer(address: ServerAddress, spec: string): Promise<Found | undefined> {
   const client = new ServerClient(address)
@@ -35,9 +36,16 @@ async function stateNames(client: ServerClient): Promise<readonly string[] | und
     const states = await readModels(client, AbortSignal.timeout(patienceMs))
     return states.map(({ name }) => name)
   } catch (error) {
-    if (CllmError.isInstance(error) && error.details['isNamed'] === true) throw error
+    if (CllmError.isInstance(error) && (error.details['isNamed'] === true || isUntrusted(error)))
+      throw error
     return undefined
   }
+}
+
+/** Whether a server is there whose certificate this machine does not know. */
+function isUntrusted({ cause }: CllmError): boolean {
+  const { code } = ((cause as Error | undefined)?.cause ?? {}) as NodeJS.ErrnoException
+  return code !== undefined && /CERT|LEAF_SIGNATURE/.test(code)
 }
 
 /** Whether it serves a model under another name. The route loads nothing. */

@@ -38,7 +38,12 @@ export async function openServer(
   }
   const config = flags.config === undefined ? [] : ['--config', flags.config]
   const server = await startServer([...config, '--model', spec, ...own], io)
-  const client = new ServerClient({ ...address, url: server.url })
-  const [model = spec] = await servedNames(client)
-  return { client, model, isOwn: true, close: () => server.close() }
+  try {
+    const client = new ServerClient(server)
+    const [model = spec] = await servedNames(client)
+    return { client, model, isOwn: true, close: () => server.close() }
+  } catch (error) {
+    await server.close()
+    throw error
+  }
 }

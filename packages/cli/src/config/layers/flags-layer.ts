@@ -4,7 +4,7 @@ import { options, type PlacedOption } from '../options/option-list.js'
 import { modelPaths } from '../resolve-models.js'
 import { readPair } from '../served-models.js'
 import type { Layer, Setting } from './setting.js'
-import { isRecord } from '../options/value-format.js'
+import { accepts, isRecord } from '../options/value-format.js'
 
 /** The flag that names the YAML file. */
 export const configFlag = 'config'
@@ -16,8 +16,11 @@ export interface FlagsLayer extends Layer {
 }
 
 const byFlag = new Map(options.map((option) => [option.arg, option]))
+/** `--no-mmap` turns a switch off; `--no-batches` takes back what the file or the environment sets. */
 const negated = new Map(
-  options.filter(({ format }) => format.isSwitch).map((option) => [`no-${option.arg}`, option]),
+  options
+    .filter(({ format }) => format.isSwitch || accepts(format, null))
+    .map((option) => [`no-${option.arg}`, option]),
 )
 
 const known: NonNullable<ParseArgsConfig['options']> = { [configFlag]: { type: 'string' } }
@@ -45,6 +48,8 @@ const valueProblem = ({ name, rawName, value, inlineValue }: OptionToken): strin
 
 const valueOf = ({ format }: PlacedOption, value: string | undefined) =>
   value === undefined ? true : format.parse(value)
+
+const offOf = ({ format }: PlacedOption) => (format.isSwitch ? false : null)
 
 /** The value of a repeated flag: lists and maps are extended, other values are replaced. */
 const together = (before: unknown, given: unknown): unknown => {
@@ -80,7 +85,7 @@ export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
     } else {
       const named = option.path === modelPaths.spec ? readPair(value ?? '') : undefined
       const path = named === undefined ? option.path : modelPaths.served
-      const plain = negated.has(name) ? false : valueOf(option, value)
+      const plain = negated.has(name) ? offOf(option) : valueOf(option, value)
       const given = named === undefined ? plain : Object.fromEntries([named])
       const all = together(settings.get(path)?.value, given)
       settings.set(path, { path, value: all, source: rawName, label: rawName })

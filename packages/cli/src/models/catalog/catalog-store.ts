@@ -70,7 +70,9 @@ export class CatalogStore implements ModelStore {
     const file = join(this.#folder, entry.file)
     if ((await stat(file).catch(() => undefined)) === undefined) throw this.#notFound(name)
     for (const served of this.pool.list()) {
-      if (this.sources.specs.get(served) === entry.name) await this.pool.unload(served)
+      const spec = this.sources.specs.get(served) ?? ''
+      const path = this.pool.status(served).info?.model.path
+      if (entryOf(spec)?.name === entry.name || path === file) await this.pool.unload(served)
     }
     await rm(file)
   }

@@ -114,11 +114,10 @@ export class LoadableModels {
   async #fetch(spec: string, settings: OwnSettings, closing: AbortSignal) {
     const { io, loaded } = this
     const { cache } = loaded.config.models
-    const signal = AbortSignal.any([io.signal, closing])
     const folder = cache === null ? {} : { cacheFolder: cache }
     return await pullModel(spec, io.stderr, {
       env: io.env,
-      signal,
+      signal: closing,
       ...this.findOptions(settings),
       ...folder,
     })
@@ -187,7 +186,7 @@ export class LoadableModels {
       { ...toEngineSettings(loaded, model), ...shares },
       {
         env: io.env,
-        signal: AbortSignal.any([io.signal, closing]),
+        signal: closing,
         logger,
         adapters: () => this.bookOf(model.name).sources,
         supervisor: toSupervisorOptions(loaded.config),

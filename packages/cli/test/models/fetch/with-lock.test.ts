@@ -4,7 +4,9 @@ import { readdir, readFile, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'
+import { silentLogger } from '@cllm/core'
 import t, { type Test } from 'tap'
+import { holdFolders } from '../../../src/batches/hold-folder.js'
 import type { CatalogEntry } from '../../../src/models/catalog/catalog.js'
 import { resolveModel } from '../../../src/models/resolve-model.js'
 import { withLock } from '../../../src/models/fetch/with-lock.js'
@@ -111,4 +113,20 @@ t.test('who loses the lock is told, who gives up waiting is let go', async (t) =
     /inside/,
   )
   t.same(await readdir(folder), [], 'released after a failure too')
+})
+
+t.test("a folder of batches is one process's until that one ends", async (t) => {
+  const folder = join(t.testdir({}), 'batches')
+  const said: string[] = []
+  const say = (_: object, text: string): void => void said.push(text)
+  const hold = holdFolders({ ...silentLogger, warn: say, info: say })
+  await hold(folder)
+  const keepAlive = setInterval(() => {}, 60_000)
+  t.teardown(() => clearInterval(keepAlive))
+  const waiting = hold(folder)
+  while (said.length === 0) await new Promise(setImmediate)
+  t.match(said, [/another server has the batches/])
+  await rmdir(join(folder, '.lock')) // as at the other one's end
+  await waiting
+  t.match(said[1], /computed here now/)
 })

@@ -1,6 +1,7 @@
 import type { CllmError } from '../../errors/cllm-error.js'
 import type { AdapterChoice } from '../model/adapter.js'
 import type { EngineClient, EngineInfo } from './engine-client.js'
+import type { EngineStatistics } from './engine-statistics.js'
 import type { Recording } from './recording.js'
 import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
 
@@ -21,6 +22,8 @@ export interface ModelStatus {
   readonly scheduler?: SchedulerInfo | undefined
   /** What the flight recorder had when the model last left memory, where there is a recorder. */
   readonly recording?: Recording | undefined
+  /** What its engines had counted when the last one left memory; the next one's statistics go on from it. */
+  readonly past?: EngineStatistics | undefined
   /** When it is unloaded if unused, in milliseconds of the clock; undefined if it is kept. */
   readonly expiresAt: number | undefined
   /** Why it could not be loaded last time. */

@@ -18,6 +18,8 @@ export interface BatchRunnerParts {
   readonly logger: Logger
   /** Lines that are computed at a time. */
   readonly concurrency: number
+  /** Resolves when no other process runs the folder's batches. */
+  readonly hold: () => Promise<void>
 }
 
 /**
@@ -32,19 +34,29 @@ export class BatchRunner implements BatchJobs {
   readonly #outputs = new Map<string, BatchOutput>()
 
   readonly #places: Places
+  /** Batches that were made before this process may run any. */
+  #early: string[] | undefined = []
 
   constructor(private readonly parts: BatchRunnerParts) {
     this.#places = new Places(parts.concurrency)
   }
 
-  /** Goes on with what an earlier process has left. */
+  /** Goes on with what an earlier process has left, once that one has ended. */
   async resume(): Promise<void> {
+    await this.parts.hold()
     const all = await this.parts.folder.list('batches')
-    for (const { object } of all.toReversed()) if (isUnderWay(object)) await this.start(object.id)
+    const left = all.toReversed().filter(({ object }) => isUnderWay(object))
+    const ids = new Set([...left.map(({ object }) => object.id), ...(this.#early ?? [])])
+    this.#early = undefined
+    for (const id of ids) await this.start(id)
   }
 
   /** Runs a batch when those of its key before it have ended. */
   async start(id: string): Promise<void> {
+    if (this.#early !== undefined) {
+      this.#early.push(id)
+      return
+    }
     this.#stops.set(id, new AbortController())
     const { owner } = (await this.parts.folder.get('batches', id)) ?? {}
     const hash = owner?.hash ?? ''

@@ -5,9 +5,10 @@ import { UnknownFields } from '../../fields/unknown-fields.js'
 import { observeEngines } from '../../engines/observe-engines.js'
 import { openAiProtocol } from '../openai/openai-protocol.js'
 import { openAiErrorBody } from '../openai/openai-error.js'
-import { defineProtocol } from '../../routes/define-protocol.js'
+import { defineProtocol, type HoldFolder } from '../../routes/define-protocol.js'
 import type { KoaProtocol, KoaRouter, KoaTransportContext } from '../../routes/koa-context.js'
 import { mountRoutes } from '../../routes/mount-routes.js'
+import { ownFolder } from '../own-folder.js'
 import { BatchFolder } from './batch-folder.js'
 import { BatchRunner } from './batch-runner.js'
 import { batchRoutes } from './batch-routes.js'
@@ -55,6 +56,8 @@ export interface BatchesProtocolOptions {
   readonly shared?: SharedBatches
   /** Answers the lines; default: OpenAI's with its own defaults. */
   readonly lines?: KoaProtocol
+  /** Resolves when no other process runs what is in the folder; until then no line is computed. Default: at once. */
+  readonly holdFolder?: HoldFolder
 }
 
 const routes = [...fileRoutes, ...batchRoutes]
@@ -71,6 +74,7 @@ export function batchesProtocol({
   share = defaultShare,
   fileLimitBytes = 100 * 1024 * 1024,
   lines = openAiProtocol(),
+  holdFolder = async () => {},
 }: BatchesProtocolOptions): KoaProtocol {
   let gate: Gate = openGate
   let context: KoaTransportContext | undefined
@@ -104,7 +108,7 @@ export function batchesProtocol({
       const engines = yieldingEngines(directory, gate, context)
       const send = lineSender(lines, engines, services, context.access)
       const parts = { send, clock, random, logger, concurrency }
-      const { store, jobs } = shared?.open(parts) ?? inFolder(path, parts)
+      const { store, jobs } = shared?.open(parts) ?? inFolder(path, holdFolder, parts)
       const unknownFields = new UnknownFields()
       mountRoutes(router, routes, { store, jobs, fileLimitBytes, unknownFields })
       void jobs.resume().catch((error: unknown) => {
@@ -114,12 +118,18 @@ export function batchesProtocol({
   }
 }
 
-function inFolder(path: string | undefined, parts: BatchJobsParts): OpenBatches {
+function inFolder(
+  path: string | undefined,
+  holdFolder: HoldFolder,
+  parts: BatchJobsParts,
+): OpenBatches {
   if (path === undefined) {
     throw new CllmError('invalid_configuration', 'batches: a folder for them is missing')
   }
+  ownFolder(path, 'batches')
   const store = new BatchFolder(path)
-  return { store, jobs: new BatchRunner({ folder: store, ...parts }) }
+  const hold = async (): Promise<void> => await holdFolder(path)
+  return { store, jobs: new BatchRunner({ folder: store, hold, ...parts }) }
 }
 
 /** {@link batchesProtocol} by its name. */
@@ -127,10 +137,10 @@ export const batches = defineProtocol({
   name: 'batches',
   doc: "OpenAI's batches and their files under `/v1`, where a folder for them is set.",
   options: optionsSchema,
-  create({ folder, ...options }, { protocols, batches: shared }) {
+  create({ folder, ...options }, { protocols, batches: shared, holdFolder }) {
     if (folder === undefined && shared === undefined) return { name: 'batches', mount() {} }
     const lines = protocols.find(({ name }) => name === 'openai')
     const where = shared === undefined ? { folder } : { shared }
-    return batchesProtocol(defined({ ...where, ...options, lines }))
+    return batchesProtocol(defined({ ...where, ...options, lines, holdFolder }))
   },
 })

@@ -56,6 +56,13 @@ export class EngineMetrics {
     if (last !== undefined) this.#setTotals({ model_name }, last)
   }
 
+  /** A model that is not in memory has what its engines had counted. */
+  unloaded(model_name: string, past: EngineStatistics): void {
+    // What was said last, where that is more: while it is unloaded, and where its engine has died.
+    const last = this.#last.get(model_name)
+    this.#setTotals({ model_name }, last !== undefined && last.steps > past.steps ? last : past)
+  }
+
   /** Writes down what an engine says. */
   set(model_name: string, { info, statistics, scheduler }: EngineAnswers): void {
     const labels = { model_name }
@@ -69,8 +76,10 @@ export class EngineMetrics {
     if (longestPauseMs !== undefined) {
       this.#gauge('cllm_cache_longest_pause_seconds', longestPauseMs / 1000, labels)
     }
-    for (const [tier, found] of Object.entries<TierStatistics>(tiers)) {
-      this.#setTier({ ...labels, tier }, found)
+    for (const [tier, { states, bytes, limitBytes }] of Object.entries<TierStatistics>(tiers)) {
+      this.#gauge('cllm_cache_states', states, { ...labels, tier })
+      this.#gauge('cllm_cache_bytes', bytes, { ...labels, tier })
+      this.#gauge('cllm_cache_limit_bytes', limitBytes, { ...labels, tier })
     }
     if (statistics.workers !== undefined) this.#setWorkers(labels, statistics.workers)
     if (statistics.recorder !== undefined) this.#setRecorder(labels, statistics.recorder)
@@ -88,7 +97,7 @@ export class EngineMetrics {
     if (kvPool !== undefined) this.#gauge('cllm_kv_cache_free_tokens', kvPool.free, labels)
   }
 
-  #setWorkers(labels: ModelLabel, { list, ...counts }: WorkersStatistics): void {
+  #setWorkers(labels: ModelLabel, { list }: WorkersStatistics): void {
     for (const state of ['up', 'draining', 'restarting', 'incompatible'] as const) {
       const count = list.filter((worker) => worker.state === state).length
       this.#gauge('cllm_workers', count, { ...labels, state })
@@ -96,6 +105,9 @@ export class EngineMetrics {
     for (const { id, open } of list) {
       this.#gauge('cllm_worker_requests', open, { ...labels, worker: id })
     }
+  }
+
+  #countWorkers(labels: ModelLabel, counts: WorkersStatistics): void {
     const { placed, movedExactly, movedInexactly, refusedLetters } = counts
     this.#count('cllm_cluster_refused_letters_total', refusedLetters, labels)
     this.#count('cllm_requests_placed_total', placed, labels)
@@ -103,10 +115,7 @@ export class EngineMetrics {
     this.#count('cllm_requests_moved_total', movedInexactly, { ...labels, exact: 'false' })
   }
 
-  #setTier(labels: ModelLabel, tier: TierStatistics): void {
-    this.#gauge('cllm_cache_states', tier.states, labels)
-    this.#gauge('cllm_cache_bytes', tier.bytes, labels)
-    this.#gauge('cllm_cache_limit_bytes', tier.limitBytes, labels)
+  #countTier(labels: ModelLabel, tier: TierStatistics): void {
     this.#count('cllm_cache_hits_total', tier.hits, labels)
     this.#count('cllm_cache_hit_tokens_total', tier.hitTokens, labels)
     this.#count('cllm_cache_misses_total', tier.misses, labels)
@@ -146,6 +155,11 @@ export class EngineMetrics {
     this.#count('cllm_engine_decode_seconds_total', statistics.decodeMs / 1000, labels)
     this.#count('cllm_engine_sample_seconds_total', statistics.sampleMs / 1000, labels)
     this.#count('cllm_engine_busy_seconds_total', statistics.busyMs / 1000, labels)
+    const { longestPauseMs: _, ...tiers } = statistics.cache ?? { longestPauseMs: 0 }
+    for (const [tier, found] of Object.entries<TierStatistics>(tiers)) {
+      this.#countTier({ ...labels, tier }, found)
+    }
+    if (statistics.workers !== undefined) this.#countWorkers(labels, statistics.workers)
     const { model_name } = labels
     this.#histograms.get('cllm_step_time_seconds')?.set(model_name, statistics.stepMs)
     this.#histograms.get('cllm_iteration_tokens_total')?.set(model_name, statistics.stepTokens)

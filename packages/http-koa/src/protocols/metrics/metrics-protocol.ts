@@ -1,4 +1,10 @@
-import { type Clock, CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
+import {
+  type Clock,
+  CllmError,
+  type EngineClient,
+  type EngineDirectory,
+  type EngineStatistics,
+} from '@cllm/core'
 import { z } from 'zod'
 import { Registry } from './prometheus.js'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
@@ -47,14 +53,17 @@ export function metricsProtocol({
   const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
     if (!show) throw new CllmError('not_implemented', 'This server does not show its metrics')
     const { clock } = ctx.state.transport
+    const loaded = loadedModels(directory)
     const answers = await Promise.all(
-      loadedModels(directory).map(async (model) => {
+      loaded.map(async (model) => {
         const client = directory.open(model, { peek: true })
         return [model, await ask(client, clock)] as const
       }),
     )
+    const past = pastOf(directory).filter(([model]) => !loaded.includes(model))
     // Written at once, so that two scrapes at a time do not count twice.
     engines.reset()
+    for (const [model, statistics] of past) engines.unloaded(model, statistics)
     for (const [model, answer] of answers) {
       if (answer === undefined) {
         engines.down(model)
@@ -64,10 +73,8 @@ export function metricsProtocol({
       engines.set(model, answer)
     }
     const text = registry.metrics()
-    const own = llamaServerMetrics(
-      answers.flatMap(([, answer]) => (answer === undefined ? [] : [answer.statistics])),
-      embeddings,
-    )
+    const said = answers.flatMap(([, answer]) => (answer === undefined ? [] : [answer.statistics]))
+    const own = llamaServerMetrics([...said, ...past.map(([, one]) => one)], embeddings)
     ctx.type = registry.contentType
     ctx.set('Process-Start-Time-Unix', String(Math.floor(started / 1000)))
     ctx.body = `${await text}${own}`
@@ -109,6 +116,13 @@ export function metricsProtocol({
     },
   }
 }
+
+/** What models counted that are not in memory. */
+const pastOf = (directory: EngineDirectory): (readonly [string, EngineStatistics])[] =>
+  directory.list().flatMap((name) => {
+    const { state, past } = directory.status(name)
+    return state === 'loaded' || past === undefined ? [] : [[name, past] as const]
+  })
 
 async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | undefined> {
   const asked = Promise.all([client.info(), client.statistics(), client.getScheduler()])

@@ -1,13 +1,13 @@
 import {
   appendFileSync,
   existsSync,
-  mkdirSync,
   readdirSync,
   readFileSync,
   renameSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { ownFolder } from '../own-folder.js'
 import { type UsageSum, UsageSums } from './usage-sum.js'
 
 const monthOf = (day: string): string => day.slice(0, 7)
@@ -20,8 +20,9 @@ const fileName = /^(\d{4}-\d\d)\.jsonl$/
 export class UsageJournal {
   readonly #months = new Map<string, UsageSums>()
 
+  /** @throws `invalid_configuration` where the folder cannot be used */
   constructor(private readonly folder: string) {
-    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    ownFolder(folder, 'usage')
   }
 
   add(one: UsageSum): void {

@@ -196,6 +196,44 @@ t.test('a batch goes on where a crash has left it', async (t) => {
   )
 })
 
+t.test(
+  'of two servers with a folder one computes its batches, the other when that one has ended',
+  async (t) => {
+    const folder = join(t.testdir({}), 'batches')
+    const first = await batching(t, folder)
+    const mine = first.own()
+    const { id: file } = (await (await mine.upload(linesOf(4))).json()) as { id: string }
+    const { id: before } = await mine.create(file)
+    t.match(await mine.ended(before), { status: 'completed' })
+    await first.close()
+    const head = join(folder, 'batches', `${before}.json`)
+    const kept = JSON.parse(await readFile(head, 'utf8')) as { object: object }
+    const underWay = { status: 'in_progress', output_file_id: undefined }
+    await writeFile(head, JSON.stringify({ ...kept, object: { ...kept.object, ...underWay } }))
+
+    let [asked, free] = ['', () => {}]
+    const holdFolder = async (path: string) => {
+      asked = path
+      await new Promise<void>((resolve) => (free = resolve))
+    }
+    const second = await batching(t, folder, {
+      protocols: [batchesProtocol({ folder, holdFolder }), openAiProtocol()],
+    })
+    const other = second.own()
+    t.equal(asked, folder)
+    const { id: early } = await other.create(file)
+    for (const id of [before, early]) {
+      t.match((await other.get(`/v1/batches/${id}`)).body.status, /in_progress|validating/)
+    }
+    free()
+    for (const id of [before, early]) {
+      const { status, output_file_id: output } = await other.ended(id)
+      t.equal(status, 'completed')
+      t.equal((await other.content(output)).length, 4, 'each line once')
+    }
+  },
+)
+
 t.test("a batch is its tenant's, and can be cancelled", async (t) => {
   const key = (name: string) => ({
     name,
