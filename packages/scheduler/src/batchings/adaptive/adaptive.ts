@@ -92,11 +92,16 @@ export const adaptive = defineBatching({
           const wakeAt = anticipation.waitUntil(now, decodeMs * waitShare)
           if (wakeAt !== undefined) return { admit: [], run: [], wakeAt }
         }
+        // Most steps: no prompt runs or may.
+        if (prompts === 0) {
+          leftOut.delete(group)
+          return stepOf([], decoding.slice(0, batchSize))
+        }
 
         const ms = targetOf(delayed, prompts)
         const list = remembered(inTurn(prefilling, next, slots))
         const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
-        if (canJoin && leftOutSince === undefined && prompts > 0) {
+        if (canJoin && leftOutSince === undefined) {
           const decodes = { count: decoding.length, ms: decodeMs }
           const saves = jointCosts.savedMs(decodes) > worthJoining * decodeMs
           if (saves || trials.isDue()) {
