@@ -59,7 +59,8 @@ export class StepGroups {
     const waiting = new Lookahead(next)
     const first = state.running[0] ?? waiting.at(0)
     // Most often there is one group, and it ran last.
-    const isKnown = this.#isOnly(first?.stepGroup) && !state.running.some(isOtherThan(first?.stepGroup))
+    const isKnown =
+      this.#isOnly(first?.stepGroup) && !state.running.some(isOtherThan(first?.stepGroup))
     if (!isKnown) {
       const running = new Set([first, ...state.running].map((request) => request?.stepGroup))
       const known = this.#turns.filter((group) => running.has(group))
