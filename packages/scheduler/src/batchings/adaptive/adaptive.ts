@@ -135,9 +135,10 @@ export const adaptive = defineBatching({
       },
       observe(event) {
         if (event.type === 'step') {
-          const { decoding, chunks } = workOf(event.parts)
+          const work = workOf(event.parts)
+          const { decoding, chunks } = work
           const isJoint = decoding.length > 0 && chunks.length > 0
-          if (!isJoint) costs.onStep(event.parts, event.durationMs)
+          if (!isJoint) costs.onWork(work, event.durationMs)
           else {
             const decodes = { count: decoding.length, ms: costs.decodeMs(decoding) }
             jointCosts.observe(decodes, chunks, event.durationMs)
