@@ -38,8 +38,11 @@ t.test('a router holds requests until a machine is idle', async (t) => {
   const third = asked.filter((at) => at >= 3 && at % 10 === 3)
   t.ok(third.length > 10, 'it is asked every 10 ms')
   t.ok(asked.length > third.length, 'of others at other times')
-  const times = new Set(asked.map((at) => at % 10))
-  t.same([...times].sort(), [1, 2, 3, 4, 5], 'and not when a machine reports')
+  const isArrival = (at: number): boolean => at % 10 >= 1 && at % 10 <= 5
+  t.ok(
+    asked.every((at) => Number.isInteger(at) && isArrival(at)),
+    'not when a machine reports',
+  )
 })
 
 t.test('requests are refused when all machines drain', async (t) => {
