@@ -7,6 +7,8 @@ export interface ModelSettings {
   readonly slots: number
   /** Tokens per slot. */
   readonly contextSize: number | undefined
+  /** Tokens that all slots hold together; default: the backend's. */
+  readonly kvTokens?: number
   readonly batchSize: number
   readonly gpu: 'auto' | 'off' | 'metal' | 'cuda' | 'vulkan'
   readonly threads: number | undefined

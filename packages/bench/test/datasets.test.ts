@@ -128,7 +128,19 @@ t.test('files of every format', async (t) => {
   const [c, d] = first(small).map((item) => promptText(item, 1).split(' '))
   t.same(c!.slice(0, 256), d!.slice(0, 256), 'still shared')
   t.notSame(c!.slice(256), d!.slice(256))
-  t.equal(fitDataset(chats, { maxInput: 0.25 }).item(0).prompt, 'H')
+  t.match(fitDataset(chats, { maxInput: 0.25 }).item(0), { prompt: 'H', inputTokens: 0.25 })
+  const text = { prompt: 'word '.repeat(800), inputTokens: 1000, outputTokens: 8 }
+  const texts = { name: 'texts', timed: false, item: () => text }
+  const cut = fitDataset(texts, { maxInput: 10 }).item(0)
+  t.same([cut.prompt.length, cut.inputTokens], [40, 10])
+  t.match(fitDataset(texts, { lengthScale: 0.5 }).item(0), { inputTokens: 500, outputTokens: 4 })
+  t.equal(fitDataset(texts, { lengthScale: 2 }).item(0).inputTokens, 1000, 'no text gets longer')
+  const [x, y] = ['run 1', 'run 2'].map((salt) => promptText(text, 1, salt))
+  t.not(x!.slice(0, 30), y!.slice(0, 30), 'fresh in every run')
+  t.ok(x!.endsWith(text.prompt))
+  const leaves = { ...text, atMs: 10, request: { priority: 1, cancelAfterMs: 30 } }
+  const left = fitDataset({ ...texts, item: () => leaves }, { timeScale: 0.5 }).item(0)
+  t.match(left, { atMs: 5, request: { priority: 1, cancelAfterMs: 15 } })
 })
 
 t.test('what is wrong in a file is named with its line', async (t) => {

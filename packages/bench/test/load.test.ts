@@ -12,6 +12,7 @@ import {
   gapsOf,
   generatedTokens,
   paretoFront,
+  policyYaml,
   parseLengths,
   planSteps,
   randomSource,
@@ -217,6 +218,22 @@ t.test('a target that stops in the middle', async (t) => {
   t.equal(stopped, 'target-gone')
   t.equal(summary.requests.ok, 8, 'what was measured is kept')
   t.ok(summary.requests.failed >= 10 && records.length < 100, 'it does not run against a wall')
+})
+
+t.test('a target that is gone ends a trace, whatever is still to come', async (t) => {
+  const { url, close } = await scriptedServer({})
+  await close()
+  const item = (index: number) => ({
+    prompt: 'Hello',
+    inputTokens: 1,
+    outputTokens: 1,
+    atMs: index < 20 ? 0 : 3_600_000,
+  })
+  const dataset = { name: 'gap', size: 21, timed: true, item }
+  const load = loadOf({ shape: { kind: 'trace' }, dataset, requests: 21 })
+  const { stopped, records } = await runLoad(targetOf(url), load, run())
+  t.equal(stopped, 'target-gone')
+  t.equal(records.length, 20)
 })
 
 t.test('an interrupted run keeps what it has', async (t) => {
@@ -436,6 +453,22 @@ t.test('the front has who is best at something, the best by goodput first', (t) 
     front.map(({ policy }) => policy),
     ['good', 'as good as', 'smooth'],
   )
+  t.end()
+})
+
+t.test('nearly equal policies that beat each other in a circle leave one', (t) => {
+  const front = paretoFront([
+    result('one', 1, 100, 100, 0),
+    result('two', 0.994, 100.4, 99.55, 0),
+    result('three', 0.998, 99.8, 99.1, 0),
+  ])
+  t.equal(front[0]?.policy, 'one')
+  t.end()
+})
+
+t.test('a configuration has the cells of its simulation', (t) => {
+  const found = { ...result('adaptive+fcfs', 1, 1, 1, 1), policyOptions: {}, kvTokens: 6000 }
+  t.match(policyYaml(found, []), '  kv_tokens: 6000\n')
   t.end()
 })
 

@@ -98,18 +98,24 @@ t.test('service levels', async (t) => {
     t.equal(meetsSlo(record(), { ttft: 100, ...slo }), false, JSON.stringify(slo))
   }
   t.equal(meetsSlo(record({ outcome: 'failed' }), { ttft: 1e9 }), false)
+  const slow = record({ slowReader: true })
+  t.equal(meetsSlo(slow, { itl: 1, tpot: 1, e2e: 1 }), true, 'its own reading is no fault')
+  t.equal(meetsSlo(slow, { ttft: 1 }), false)
   const { goodput } = summarize([record(), record({ outcome: 'failed' })], { ttft: 500 })
   t.match(goodput, { share: 0.5 })
   near(t, goodput!.requestsPerSecond, 1000 / 140)
 })
 
 t.test("Jain's index", async (t) => {
-  const of = (tenant: string, arrivalsMs: number[]) => record({ tenant, arrivalsMs })
+  const of = (tenant: string, arrivalsMs: number[], sentMs = 0) =>
+    record({ tenant, arrivalsMs, sentMs, endMs: arrivalsMs.at(-1) ?? 40 })
   t.equal(jainIndex([of('a', [1, 2, 3])]), undefined, 'one tenant has nobody to be unfair to')
   t.equal(jainIndex([of('a', [1, 2, 3]), of('b', [1, 2, 3])]), 1)
   t.equal(jainIndex([of('a', [1, 2, 3]), of('b', [3])]), 16 / (2 * 10))
   // What a does after b has everything is no unfairness.
   t.equal(jainIndex([of('a', [1, 2, 30, 31, 32]), of('b', [1, 2])]), 1)
+  t.equal(jainIndex([of('a', [1, 2, 30, 31, 32]), of('b', [30, 31, 32], 29)]), 1, 'or before')
+  t.equal(jainIndex([of('a', [1, 2, 30, 31, 32]), of('b', [])]), 0.5, 'b got nothing in 40 ms')
 })
 
 t.test('intervals', async (t) => {
@@ -123,7 +129,10 @@ t.test('intervals', async (t) => {
   const ratio = estimateRatio([2, 4, 8], [1, 2, 4])!
   for (const value of [ratio.mean, ratio.low, ratio.high]) near(t, value, 2, 'drift cancels out')
   near(t, estimateRatio([1, 4], [1, 1])!.mean, 2, 'the geometric mean')
-  t.equal(estimateRatio([NaN, 1, 0], [1, 0, 1]), undefined)
+  t.equal(estimateRatio([NaN, 0], [1, 0]), undefined)
+  t.equal(estimateRatio([1, 2], [0, 0]), undefined)
+  const some = estimateRatio([0, 0, 0, 2, 2.5], [2, 2, 2, 2, 2])
+  t.same(some, { mean: 0.45, count: 5 }, 'rounds with nothing count')
   fc.assert(
     fc.property(
       fc.array(fc.double({ min: 0.1, max: 1e4, noNaN: true }), { minLength: 2 }),
@@ -153,6 +162,7 @@ t.test('verdicts', async (t) => {
   t.equal(verdict([20, 21, 20], [10, 11, 10]), 'worse')
   t.equal(verdict([10, 12, 11], [11, 10, 12]), 'noise')
   t.equal(verdict([10], [20]), 'unknown')
+  t.equal(verdict([2, 2, 2, 2, 2], [0, 0, 0, 2, 2.1]), 'unknown')
 })
 
 t.test('warnings', async (t) => {

@@ -60,8 +60,8 @@ function passMs(costs: UniformCosts, shares: readonly Share[]): number {
     else if (tokens < tile) ms += costs.perLonePair * tokens * keys
     else ms += costs.perPair * Math.ceil(tokens / tile) * tile * keys
   }
-  const [first, ...others] = shares
-  if (others.length > 0 || first?.tokens !== 1) return ms
+  const [first] = shares
+  if (shares.length > 1 || first?.tokens !== 1) return ms
   return costs.single + costs.perRead * first.context
 }
 
@@ -75,6 +75,8 @@ export function equalPasses(costs: UniformCosts, passTokens = 512): Machine {
 
 /** The passes over the weights that llama.cpp makes of a batch; see {@link equalPasses}. */
 export function passesOf(shares: readonly Share[], passTokens = 512): (readonly Share[])[] {
+  // Most steps decode one sequence.
+  if (shares.length === 1 && shares[0]!.tokens <= passTokens) return [shares]
   const passes: (readonly Share[])[] = []
   let left = [...shares].sort((one, other) => one.slot - other.slot)
   while (left.length > 0) {

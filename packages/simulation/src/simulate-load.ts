@@ -139,7 +139,9 @@ class SimulatedService {
   async run(): Promise<SimulationReport> {
     const { requests, successors = [], signal } = this.options
     for (const { at, policy } of successors) {
-      this.#clock.at(at, () => this.#fleet.engines.forEach((engine) => engine.setPolicy(policy)))
+      this.#clock.at(at, () => {
+        for (const engine of this.#fleet.engines) engine.setPolicy(policy)
+      })
     }
     for (const request of requests) this.#schedule(request)
     // All that happens between two timers are promises: a turn of the event loop settles them.
@@ -155,7 +157,7 @@ class SimulatedService {
       throw new Error(`${this.#open.size} requests did not end`)
     }
     if (this.#open.size === 0) {
-      await Promise.all(this.#fleet.engines.map((engine) => engine.close()))
+      await Promise.all(Array.from(this.#fleet.engines, (engine) => engine.close()))
     }
     return report
   }
@@ -243,7 +245,7 @@ class SimulatedService {
   }
 
   #report(): SimulationReport {
-    const all = this.#fleet.engines.map((engine) => engine.statistics())
+    const all = this.#fleet.statistics()
     const sum = (of: (one: (typeof all)[number]) => number) =>
       all.reduce((total, one) => total + of(one), 0)
     const duration = this.#clock.now() - (this.options.requests[0]?.arrival ?? 0)

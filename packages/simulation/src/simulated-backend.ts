@@ -88,6 +88,7 @@ export class SimulatedBackend implements Backend {
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
   readonly tokenizer = tokenizer
+  readonly layoutMs?: (used: readonly SlotId[]) => number
   readonly #lengths: number[]
   readonly #acceptance: number
   readonly #pool: CellPool | undefined
@@ -100,6 +101,7 @@ export class SimulatedBackend implements Backend {
   ) {
     this.limits = Object.freeze({ ...limits, chunkMultiple: machine.chunkMultiple })
     this.#acceptance = acceptance ?? 1
+    if (machine.layoutMs !== undefined) this.layoutMs = machine.layoutMs
     this.capabilities = {
       grammar: false,
       logprobs: false,
@@ -173,13 +175,10 @@ export class SimulatedBackend implements Backend {
 
   preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
     const [first = 0] = free
-    if (this.machine.layoutMs === undefined) return first
-    const costOf = (slot: SlotId) => this.layoutMs([...used, slot])
+    const { layoutMs } = this
+    if (layoutMs === undefined) return first
+    const costOf = (slot: SlotId) => layoutMs([...used, slot])
     return free.reduce((best, slot) => (costOf(slot) < costOf(best) ? slot : best), first)
-  }
-
-  layoutMs(used: readonly SlotId[]): number {
-    return this.machine.layoutMs?.(used) ?? 0
   }
 
   async dispose(): Promise<void> {}

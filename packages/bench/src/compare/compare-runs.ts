@@ -3,7 +3,7 @@ import { figures, type Figure } from '../report/figures.js'
 import type { RunResult } from '../report/run-result.js'
 import { estimate, estimateRatio, type Estimate } from '../statistics/confidence.js'
 
-/** The verdict on a ratio and its interval: `noise` if the interval contains 1. */
+/** The verdict on a ratio and its interval: `noise` if the interval contains 1, `unknown` without one. */
 export type Verdict = 'better' | 'worse' | 'noise' | 'unknown'
 
 /** The ratio of a target's figure to the baseline's. */

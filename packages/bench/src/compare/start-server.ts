@@ -73,7 +73,11 @@ async function waitFor(
     if (child.signalCode !== null) return `ended by ${child.signalCode}`
     if (signal.aborted) return 'interrupted'
     // A server without /health answers 404 once it is up; 503 means that it is loading its model.
-    const response = await fetch(new URL('/health', url)).catch(() => undefined)
+    // One that accepts and is silent must not outlast the time.
+    const left = AbortSignal.timeout(Math.max(1, Math.ceil(end - performance.now())))
+    const asking = { signal: AbortSignal.any([signal, left]) }
+    const response = await fetch(new URL('/health', url), asking).catch(() => undefined)
+    await response?.body?.cancel()
     if (response !== undefined && response.status < 500) return undefined
     await sleep(100)
   }

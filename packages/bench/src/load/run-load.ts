@@ -60,6 +60,8 @@ class LoadRun {
   readonly #begin: number
   readonly #now = () => this.#clock.now() - this.#begin
   readonly #interrupt = new AbortController()
+  /** Wakes all clients: nothing more is sent. */
+  readonly #end = new AbortController()
   /** The next item of the dataset. */
   #next = 0
   #sent = 0
@@ -72,13 +74,13 @@ class LoadRun {
   ) {
     this.#clock = run.clock ?? realTime
     this.#begin = this.#clock.now()
-    setMaxListeners(0, this.#interrupt.signal)
+    setMaxListeners(0, this.#interrupt.signal, this.#end.signal)
   }
 
   async done(): Promise<void> {
     const { signal } = this.run
     const interrupt = () => {
-      this.stopped ??= 'interrupted'
+      this.#stop('interrupted')
       this.#interrupt.abort()
     }
     signal.addEventListener('abort', interrupt)
@@ -123,12 +125,17 @@ class LoadRun {
     )
   }
 
+  #stop(reason: Stopped): void {
+    this.stopped ??= reason
+    this.#end.abort()
+  }
+
   /** Stopping the run wakes every sleeping client at once. */
   async #until(time: number): Promise<void> {
     // Timers have a resolution of 1 ms, and late by up to 1 ms is better than early.
     const milliseconds = Math.ceil(time - this.#now())
     if (milliseconds <= 0) return
-    await this.#clock.sleep(milliseconds, this.#interrupt.signal)
+    await this.#clock.sleep(milliseconds, this.#end.signal)
   }
 
   #take(): Job | undefined {
@@ -192,7 +199,7 @@ class LoadRun {
       slowReader: slowReadMs > 0,
     })
     this.#refused = failure?.kind === 'connection' ? this.#refused + 1 : 0
-    if (this.#refused >= goneAfter) this.stopped ??= 'target-gone'
+    if (this.#refused >= goneAfter) this.#stop('target-gone')
     this.run.onDone?.()
     return outcome === 'ok' ? answer.text : undefined
   }

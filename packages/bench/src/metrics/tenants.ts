@@ -25,17 +25,23 @@ export function summarizeTenants(records: readonly RunRecord[]): TenantSummary[]
 }
 
 /**
- * Jain's index (Jain, Chiu, Hawe 1984) of the chunks per tenant, over the time in which every
- * tenant had a running request: 1 for equal shares, 1/n when one tenant received everything.
- * Undefined for fewer than two tenants.
+ * Jain's index (Jain, Chiu, Hawe 1984) of the chunks per tenant, over the time from the last tenant's first
+ * request to the end of the first tenant's last one, answered or not: 1 for equal shares, 1/n when one
+ * tenant received everything. Undefined for fewer than two tenants, and when none received anything then.
  */
 export function jainIndex(records: readonly RunRecord[]): number | undefined {
-  const arrivals = [...byTenant(records).values()].map((own) =>
-    own.flatMap(({ arrivalsMs }) => arrivalsMs),
+  const tenants = [...byTenant(records).values()]
+  if (tenants.length < 2) return undefined
+  const begin = Math.max(
+    ...tenants.map((own) => own.reduce((least, { sentMs }) => Math.min(least, sentMs), Infinity)),
   )
-  if (arrivals.length < 2) return undefined
-  const end = Math.min(...arrivals.map((times) => times.reduce((a, b) => Math.max(a, b), 0)))
-  const served = arrivals.map((times) => times.filter((time) => time <= end).length)
+  const end = Math.min(
+    ...tenants.map((own) => own.reduce((most, { endMs }) => Math.max(most, endMs), 0)),
+  )
+  const isMeant = (time: number): boolean => begin <= time && time <= end
+  const served = tenants.map((own) =>
+    own.reduce((sum, { arrivalsMs }) => sum + arrivalsMs.filter(isMeant).length, 0),
+  )
   const total = served.reduce((sum, count) => sum + count, 0)
   const squares = served.reduce((sum, count) => sum + count * count, 0)
   return squares === 0 ? undefined : (total * total) / (served.length * squares)

@@ -8,7 +8,7 @@ const words = {
   better: 'better',
   worse: 'worse',
   noise: 'within the noise',
-  unknown: 'one round: no interval',
+  unknown: '(no interval)',
 }
 
 /** The figures of all targets at one load, and their ratios. */

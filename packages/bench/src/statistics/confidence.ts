@@ -34,20 +34,26 @@ function interval(values: readonly number[]): Estimate | undefined {
 
 /**
  * The ratio of two figures that were measured in the same rounds, so that a slow spell of the machine
- * weighs on both: the geometric mean of the rounds' ratios, its interval by t on their logarithms.
+ * weighs on both: the geometric mean of the rounds' ratios, its interval by t on their logarithms. Where one of the
+ * two is 0 in some round, such a ratio is 0 or infinite: then it is that of the means, without an interval.
  */
 export function estimateRatio(
   values: readonly number[],
   baseline: readonly number[],
 ): Estimate | undefined {
-  const logarithms = values.flatMap((value, round) => {
-    const ratio = value / (baseline[round] ?? NaN)
-    return Number.isFinite(ratio) && ratio > 0 ? [Math.log(ratio)] : []
-  })
-  const result = interval(logarithms)
+  const rounds = values
+    .map((value, round) => [value, baseline[round] ?? NaN] as const)
+    .filter((pair) => pair.every(Number.isFinite) && pair.some((value) => value > 0))
+  if (rounds.some(([value, base]) => value === 0 || base === 0)) return ratioOfMeans(rounds)
+  const result = interval(rounds.map(([value, base]) => Math.log(value / base)))
   if (result === undefined) return undefined
   const { mean: middle, low, high, count } = result
   const limits =
     low === undefined || high === undefined ? {} : { low: Math.exp(low), high: Math.exp(high) }
   return { mean: Math.exp(middle), ...limits, count }
+}
+
+function ratioOfMeans(rounds: readonly (readonly [number, number])[]): Estimate | undefined {
+  const ratio = mean(rounds.map(([value]) => value)) / mean(rounds.map(([, base]) => base))
+  return Number.isFinite(ratio) ? { mean: ratio, count: rounds.length } : undefined
 }

@@ -1,13 +1,15 @@
+import { defined } from '@cllm/core'
 import { cllmApi } from '../apis/cllm.js'
 import type { ModelHost, ModelSettings } from '../model-host.js'
 import { runLoad } from '../load/run-load.js'
 import { agentFor } from '../load/target.js'
+import type { RunRecord } from '../metrics/run-record.js'
 import { summarize } from '../metrics/summarize.js'
 import type { SimulationSetup } from '../simulate/simulate-policy.js'
 import type { SimulationResult } from '../simulate/simulation-result.js'
 import { nameOf } from '../simulate/simulation-table.js'
 
-/** The figures of a policy on a real server. */
+/** The figures of a policy on a real server, over all its rounds. */
 export interface Confirmed {
   /** The policy with its options. */
   readonly name: string
@@ -19,46 +21,61 @@ export interface Confirmed {
 
 /** How policies are confirmed. */
 export interface ConfirmOptions extends Pick<ModelSettings, 'model' | 'gpu' | 'threads'> {
+  /** Per policy and round. */
   readonly requests: number
   readonly signal: AbortSignal
 }
 
-/** Serves a model and sends it the load's first requests under each of these policies in turn. */
+/** Each policy is measured so often, in turns, after a few requests that are not measured. */
+const rounds = 2
+const warmUpRequests = 4
+
+/** Serves a model and sends it the load's first requests under each of these policies in turn, twice. */
 export async function confirm(
   best: readonly SimulationResult[],
-  { load, slo = {}, slots, contextSize, batchSize }: SimulationSetup,
+  { load, slo = {}, slots, contextSize, kvTokens, batchSize }: SimulationSetup,
   { signal, requests: most, ...model }: ConfirmOptions,
   host: ModelHost,
 ): Promise<Confirmed[]> {
   const [first] = best
   if (first === undefined) return []
   const { policy, policyOptions } = first
-  const sizes = { slots, contextSize, batchSize }
+  const sizes = { slots, contextSize, batchSize, ...defined({ kvTokens }) }
   const { url, client, close } = await host.serve({ ...model, ...sizes, policy, policyOptions })
   const agent = agentFor(url, 'reuse')
   const target = { name: model.model, url, api: cllmApi, headers: {}, extraBody: {}, agent }
   const requests = Math.min(load.requests, most)
   const sampling = { temperature: 0.7, ignoreEos: true, timeoutMs: 600_000 }
-  const confirmed: Confirmed[] = []
+  const measured = best.map((result) => ({ result, records: [] as RunRecord[] }))
   try {
-    for (const result of best) {
-      const name = nameOf(result)
-      await client.setScheduler(result.policy, result.policyOptions)
-      // Fresh prompts, so that no policy reuses the KV cache of the previous one.
-      const run = { salt: name, firstItem: 0, signal }
-      const { records } = await runLoad(target, { ...load, requests, ...sampling }, run)
-      const { goodput, ttftMs, itlMs } = summarize(records, slo)
-      confirmed.push({
-        name,
-        goodput: goodput?.share ?? 0,
-        ttftP99Ms: ttftMs?.p99 ?? NaN,
-        itlP99Ms: itlMs?.p99 ?? NaN,
-      })
+    // Fresh prompts, so that no policy reuses the KV cache of the previous one.
+    const send = async (salt: string, count: number) =>
+      (
+        await runLoad(
+          target,
+          { ...load, requests: count, ...sampling },
+          { salt, firstItem: 0, signal },
+        )
+      ).records
+    await send('warm-up', Math.min(requests, warmUpRequests))
+    for (let round = 1; round <= rounds; round++) {
+      for (const { result, records } of measured) {
+        await client.setScheduler(result.policy, result.policyOptions)
+        records.push(...(await send(`${nameOf(result)} ${round}`, requests)))
+      }
     }
   } finally {
     await close()
   }
-  return confirmed
+  return measured.map(({ result, records }) => {
+    const { goodput, ttftMs, itlMs } = summarize(records, slo)
+    return {
+      name: nameOf(result),
+      goodput: goodput?.share ?? 0,
+      ttftP99Ms: ttftMs?.p99 ?? NaN,
+      itlP99Ms: itlMs?.p99 ?? NaN,
+    }
+  })
 }
 
 /** The best confirmed policy by goodput, then TTFT p99; else the best simulated one. */

@@ -12,12 +12,16 @@ const objectives: readonly ((result: SimulationResult) => number)[] = [
 const noticeable = 0.005
 
 /**
- * The Pareto front, best first: the results that no other result dominates. Of results that are
- * equal in every criterion, only the first is kept.
+ * The Pareto front, best first: the best by rank, and the results that none before them dominates. Of results
+ * that are equal in every criterion, only the first is kept.
  */
 export function paretoFront(results: readonly SimulationResult[]): SimulationResult[] {
-  const front = results.filter((one) => !results.some((other) => dominates(other, one)))
-  return ranked(distinct(front))
+  const front: SimulationResult[] = []
+  // By rank, as results that are nearly equal may beat each other in a circle.
+  for (const one of ranked(distinct(results))) {
+    if (!front.some((better) => dominates(better, one))) front.push(one)
+  }
+  return front
 }
 
 /** Without items that equal an earlier one in every compared figure. */

@@ -1,3 +1,4 @@
+import { charactersPerToken } from '../datasets/guess-tokens.js'
 import type { Dataset, PromptSegment, WorkItem } from './work-item.js'
 
 /** How a trace of a large machine becomes a load for a small one. */
@@ -25,10 +26,13 @@ function fitTurns(item: WorkItem, options: FitOptions): WorkItem {
 function fitItem(item: WorkItem, options: FitOptions): WorkItem {
   const { timeScale = 1, lengthScale = 1, maxInput = Infinity, maxOutput = Infinity } = options
   const outputTokens = Math.min(maxOutput, scaled(item.outputTokens, lengthScale))
-  const time = item.atMs === undefined ? {} : { atMs: item.atMs * timeScale }
+  const time = timesOf(item, timeScale)
   if (typeof item.prompt === 'string') {
-    const prompt = item.prompt.slice(0, maxInput * 4)
-    return { ...item, ...time, prompt, outputTokens }
+    // A text is cut and never made longer.
+    const inputTokens = Math.min(maxInput, item.inputTokens, scaled(item.inputTokens, lengthScale))
+    const isCut = inputTokens < item.inputTokens
+    const prompt = isCut ? item.prompt.slice(0, inputTokens * charactersPerToken) : item.prompt
+    return { ...item, ...time, prompt, inputTokens, outputTokens }
   }
   let left = maxInput
   const prompt = item.prompt.flatMap(({ key, tokens }): PromptSegment[] => {
@@ -40,6 +44,18 @@ function fitItem(item: WorkItem, options: FitOptions): WorkItem {
   return { ...item, ...time, prompt, inputTokens, outputTokens }
 }
 
+/** When it arrives, and after how long its client leaves. */
+function timesOf({ atMs, request }: WorkItem, timeScale: number): Partial<WorkItem> {
+  const { cancelAfterMs } = request ?? {}
+  return {
+    ...(atMs === undefined ? {} : { atMs: atMs * timeScale }),
+    ...(cancelAfterMs === undefined
+      ? {}
+      : { request: { ...request, cancelAfterMs: cancelAfterMs * timeScale } }),
+  }
+}
+
 function scaled(tokens: number, factor: number): number {
+  if (factor === 1) return tokens
   return Math.max(1, Math.round(tokens * factor))
 }

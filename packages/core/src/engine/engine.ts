@@ -227,7 +227,7 @@ export class Engine {
     try {
       const { parts, wakeAt, isOutdated } = await this.planner.next(now)
       if (parts.length > 0) {
-        await this.compactor.defragment()
+        if (this.backend.layoutMs !== undefined) await this.compactor.defragment()
         if (this.embeddings.isBusy) await this.embeddings.beforeStep()
         const startedAt = this.clock.now()
         this.observers.onStepStart(parts, startedAt)

@@ -37,7 +37,7 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       const canPreempt = given.freeSlots === 0 && batching.inGroups !== true
       const victims = canPreempt ? (order.preempt?.(given) ?? []) : []
       const state = withoutVictims(given, victims)
-      const next = except(order.next(state), new Set(reject.map(({ id }) => id)))
+      const next = except(order.next(state), reject)
       const preempt = victims.map(({ id }) => id)
       return { preempt, reject, ...stepOf(batching, groups, state, next) }
     },
@@ -79,7 +79,14 @@ function withoutVictims(state: SchedulerState, victims: readonly SequenceView[])
   return { ...state, running, freeSlots: state.freeSlots + victims.length }
 }
 
-function* except(
+function except(
+  requests: Iterable<SequenceView>,
+  left: readonly { readonly id: string }[],
+): Iterable<SequenceView> {
+  return left.length === 0 ? requests : without(requests, new Set(left.map(({ id }) => id)))
+}
+
+function* without(
   requests: Iterable<SequenceView>,
   left: ReadonlySet<string>,
 ): Iterable<SequenceView> {

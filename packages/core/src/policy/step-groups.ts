@@ -34,12 +34,13 @@ export class StepGroups {
     const last = this.#last
     const isSame = last !== undefined && last.group === group
     const steps = isSame ? last.steps + 1 : 1
+    const isOver = isLong || steps >= stepsPerTurn
+    this.#last = isOver ? undefined : { group, steps }
+    if (this.#isOnly(group)) return
     const others = this.#turns.filter((other) => other !== group)
     // one whose turn another one took, as it had nothing to run, waits for the next
     const left = isSame || last === undefined || !others.includes(last.group) ? [] : [last.group]
     const waiting = [...others.filter((other) => !left.includes(other)), ...left]
-    const isOver = isLong || steps >= stepsPerTurn
-    this.#last = isOver ? undefined : { group, steps }
     this.#turns = isOver ? [...waiting, group] : [group, ...waiting]
   }
 
@@ -56,10 +57,12 @@ export class StepGroups {
     inGroups: boolean,
   ): Iterable<GroupView> {
     const waiting = new Lookahead(next)
-    const running = new Set(state.running.map((request) => request.stepGroup))
-    if (running.size === 0) running.add(waiting.at(0)?.stepGroup)
+    const first = state.running[0] ?? waiting.at(0)
     // Most often there is one group, and it ran last.
-    if (this.#turns.length !== 1 || running.size !== 1 || !running.has(this.#turns[0])) {
+    const isKnown =
+      this.#isOnly(first?.stepGroup) && !state.running.some(isOtherThan(first?.stepGroup))
+    if (!isKnown) {
+      const running = new Set([first, ...state.running].map((request) => request?.stepGroup))
       const known = this.#turns.filter((group) => running.has(group))
       // A group that is new waits for those that were there before it.
       this.#turns = [...known, ...[...running].filter((group) => !known.includes(group))]
@@ -68,12 +71,15 @@ export class StepGroups {
       yield viewOf(group, state, waiting, inGroups ? 0 : state.freeSlots)
     }
   }
+
+  #isOnly(group: Group): boolean {
+    return this.#turns.length === 1 && this.#turns[0] === group
+  }
 }
 
 function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: number): GroupView {
   const others: string[] = []
-  const isOther = (request: SequenceView | undefined) =>
-    request !== undefined && request.stepGroup !== group
+  const isOther = isOtherThan(group)
   // Those at the head get their slots even if the batching looks at none that waits.
   let at = 0
   for (; at < slots && isOther(waiting.at(at)); at++) others.push(waiting.at(at)!.id)
@@ -93,6 +99,10 @@ function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: 
         ? admit
         : waiting.ids().filter((id) => [...admit, ...others].includes(id)),
   }
+}
+
+function isOtherThan(group: Group): (request: SequenceView | undefined) => boolean {
+  return (request) => request !== undefined && request.stepGroup !== group
 }
 
 function narrowed(state: SchedulerState, group: Group): SchedulerState {

@@ -38,9 +38,11 @@ export function nearlyLeastBy(
   let least = Infinity
   for (const cost of costs) least = Math.min(least, cost)
   const good: number[] = []
+  const most = (1 + near.share) * least
   for (let index = 0; index < workers.length; index++) {
-    const most = (1 + near.share) * least + near.steps * workers[index]!.stepMs
-    if (costs[index]! <= most) good.push(index)
+    const cost = costs[index]!
+    const isGood = cost <= most || cost <= most + near.steps * workers[index]!.stepMs
+    if (isGood) good.push(index)
   }
   const many = workers[0]!.unseen > 0 ? spread(workers, costs) : []
   if (many.length > good.length) return many[hashOf(id) % many.length]!

@@ -32,22 +32,25 @@ export const prefixWait = defineRouter({
         return firstTokenMs + beside * open * (firstTokenMs - waitMs)
       }
       const earliest = nearlyLeastBy(request.id, workers, costOf)
+      if (ownTokens(workers) <= request.promptTokens / 8) return { worker: earliest.id }
       const most = leastBy(workers, ({ cachedTokens }) => -cachedTokens)
-      const own = most.cachedTokens - commonTokens(workers)
       const bound = (1 + slack) * costOf(earliest) + steps * most.stepMs
-      const holds = own > request.promptTokens / 8 && costOf(most) <= bound
-      return { worker: (holds ? most : earliest).id }
+      return { worker: (costOf(most) <= bound ? most : earliest).id }
     },
   }),
 })
 
-/** What three workers hold: no prompt of one conversation, but what many prompts begin with. */
-function commonTokens(workers: readonly WorkerView[]): number {
-  const most = [0, 0, 0]
+/**
+ * What the worker that holds the most has for itself: what three workers hold is of no one conversation, but what
+ * many prompts begin with.
+ */
+function ownTokens(workers: readonly WorkerView[]): number {
+  let [first, second, third] = [0, 0, 0]
   for (const { cachedTokens } of workers) {
-    if (cachedTokens <= most[2]!) continue
-    most[2] = cachedTokens
-    most.sort((one, other) => other - one)
+    if (cachedTokens <= third) continue
+    if (cachedTokens > first) [first, second, third] = [cachedTokens, first, second]
+    else if (cachedTokens > second) [second, third] = [cachedTokens, second]
+    else third = cachedTokens
   }
-  return most[2]!
+  return first - third
 }

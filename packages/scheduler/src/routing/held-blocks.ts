@@ -1,5 +1,5 @@
 /** This many blocks of a prompt are indexed: more than many prompts begin with. */
-const indexed = 16
+export const indexed = 16
 
 /** Which holders have a prompt that begins with a block: most blocks have one holder, and one prompt of it. */
 type Holders<Holder> = Holder | Map<Holder, number>
@@ -40,20 +40,15 @@ export class HeldBlocks<Holder extends object> {
   }
 
   /**
-   * Leading blocks of a prompt that each holder has; those that have none are left out. `most` of them may have
-   * more than that.
+   * Tells each holder of a prompt's first block, and again of each further one, that it has so many of the
+   * leading blocks. Those that have {@link indexed} of them may have more.
    */
-  depths(blocks: readonly number[]): {
-    readonly depths: ReadonlyMap<Holder, number>
-    readonly most: number
-  } {
-    const depths = new Map<Holder, number>()
+  tell(blocks: readonly number[], onHeld: (holder: Holder, depth: number) => void): void {
     for (const [index, hash] of blocks.slice(0, indexed).entries()) {
       const held = this.#holders.get(hash)
-      if (held === undefined) break
-      if (!(held instanceof Map)) depths.set(held, index + 1)
-      else for (const holder of held.keys()) depths.set(holder, index + 1)
+      if (held === undefined) return
+      if (!(held instanceof Map)) onHeld(held, index + 1)
+      else for (const holder of held.keys()) onHeld(holder, index + 1)
     }
-    return { depths, most: indexed }
   }
 }

@@ -1,4 +1,5 @@
 import type { RoutedRequest, WorkerView } from '@cllm/core'
+import { indexed } from './held-blocks.js'
 import { pairsOf, type PlacedRequest } from './load-meter.js'
 import { longestShared } from './prompt-chains.js'
 import type { WorkerReport } from './worker-report.js'
@@ -13,6 +14,8 @@ export const prior = { tokenMs: 1, besideMs: 0.15, pairMs: 0, stepMs: 20, servic
 /** The name of a cost. */
 export type Cost = keyof typeof prior
 
+export const costNames = Object.keys(prior) as readonly Cost[]
+
 /** A placement that the worker's report does not show yet. */
 interface Pending {
   readonly number: number
@@ -23,6 +26,17 @@ interface Pending {
   readonly ahead: number
   readonly pairs: number
   readonly blocks: readonly number[]
+}
+
+/** What a router asks of a worker for every request, and what only a report, a placement or an end changes. */
+interface Load {
+  readonly open: number
+  readonly tokenMs: number
+  readonly pairMs: number
+  readonly stepMs: number
+  readonly waitMs: number
+  /** What the table knew when that was computed; undefined: it follows from the worker's own report alone. */
+  readonly version: number | undefined
 }
 
 /** A worker as its front knows it; see {@link WorkerView}. What depends on the request is computed when asked for. */
@@ -37,13 +51,15 @@ export class KnownWorker implements WorkerView {
   /** Requests that ended since the report, and their prompts. */
   #ended = 0
   #endedTokens = 0
-  #for: RequestToPlace | undefined
+  /** The question for which its prompts have this many leading blocks. */
+  #heldFor = 0
+  #held = 0
+  /** The question for which it holds this many tokens. */
+  #cachedFor = 0
   #cached = 0
   /** Its prompts by the last of their hashes, which stands for all of them. */
   #chains: ReadonlyMap<number, readonly number[]> = new Map()
-  #waitMs: number | undefined
-  /** What the table knew when that was computed. */
-  #waitVersion = 0
+  #known: Load | undefined
 
   constructor(
     readonly id: string,
@@ -77,7 +93,7 @@ export class KnownWorker implements WorkerView {
   }
 
   get open(): number {
-    return Math.max(0, this.report.open + this.#pending.length - this.#ended)
+    return this.#load.open
   }
 
   get openTokens(): number {
@@ -93,62 +109,63 @@ export class KnownWorker implements WorkerView {
   }
 
   get tokenMs(): number {
-    const { tokenMs = this.table.usual('tokenMs') } = this.report
-    const { besideMs = this.table.usual('besideMs') } = this.report
-    return tokenMs + besideMs * this.open
+    return this.#load.tokenMs
   }
 
   get stepMs(): number {
-    return this.report.stepMs ?? this.table.usual('stepMs')
+    return this.#load.stepMs
   }
 
   get waitMs(): number {
-    const isCurrent = this.#isMeasured || this.#waitVersion === this.table.version
-    if (this.#waitMs !== undefined && isCurrent) return this.#waitMs
-    this.#waitVersion = this.table.version
-    return (this.#waitMs = this.#computeWaitMs())
-  }
-
-  #computeWaitMs(): number {
-    const { open, slots } = this
-    const serviceMs = this.report.serviceMs ?? this.table.usual('serviceMs')
-    const slotMs = open < slots ? 0 : ((open - slots + 1) * serviceMs) / slots
-    // While it waits for a slot, the prompts ahead are computed.
-    const pairs = this.#pending.reduce((sum, one) => sum + one.pairs, this.report.backlogPairs)
-    return Math.max(slotMs, this.backlogTokens * this.tokenMs + pairs * this.#pairMs)
+    return this.#load.waitMs
   }
 
   get cachedTokens(): number {
-    const { request } = this.table
-    if (this.#for === request || request === undefined) return this.#cached
-    const { blocks, blockTokens, promptTokens } = request
-    let longest = this.table.held(this)
-    if (longest === undefined) longest = longestShared(this.report.chains, blocks)
+    const { question, request } = this.table
+    if (this.#cachedFor === question) return this.#cached
+    // Most workers hold nothing of most prompts.
+    if (this.#heldFor !== question && this.#pending.length === 0) return 0
+    this.#cachedFor = question
+    return (this.#cached = request === undefined ? 0 : this.#cachedOf(request))
+  }
+
+  #cachedOf({ blocks, blockTokens, promptTokens }: RequestToPlace): number {
+    let longest = this.#heldFor === this.table.question ? this.#held : 0
+    if (longest === indexed) longest = longestShared(this.report.chains, blocks)
     if (this.#pending.length > 0) {
       const placed = this.#pending.map((one) => one.blocks)
       longest = Math.max(longest, longestShared(placed, blocks))
     }
-    this.#for = request
-    this.#cached = Math.min(promptTokens, longest * blockTokens)
-    return this.#cached
+    return Math.min(promptTokens, longest * blockTokens)
   }
 
   get firstTokenMs(): number {
     const { cachedTokens } = this
+    const { waitMs, tokenMs, pairMs, stepMs } = this.#load
     const tokens = (this.table.request?.promptTokens ?? 0) - cachedTokens
-    const promptMs = tokens * this.tokenMs + pairsOf(tokens, cachedTokens) * this.#pairMs
-    return this.waitMs + promptMs + this.stepMs
+    const promptMs = tokens * tokenMs + pairsOf(tokens, cachedTokens) * pairMs
+    return waitMs + promptMs + stepMs
   }
 
-  /** Whether its wait follows from its own report alone. */
-  get #isMeasured(): boolean {
-    const { tokenMs, besideMs, pairMs, serviceMs } = this.report
-    const isKnown = tokenMs !== undefined && besideMs !== undefined
-    return isKnown && pairMs !== undefined && serviceMs !== undefined
+  get #load(): Load {
+    const known = this.#known
+    const isCurrent = known?.version === undefined || known.version === this.table.version
+    return known !== undefined && isCurrent ? known : (this.#known = this.#computeLoad())
   }
 
-  get #pairMs(): number {
-    return this.report.pairMs ?? this.table.usual('pairMs')
+  #computeLoad(): Load {
+    const { report, slots } = this
+    const costOf = (cost: Cost): number => report[cost] ?? this.table.usual(cost)
+    const open = Math.max(0, report.open + this.#pending.length - this.#ended)
+    const tokenMs = costOf('tokenMs') + costOf('besideMs') * open
+    const pairMs = costOf('pairMs')
+    const slotMs = open < slots ? 0 : ((open - slots + 1) * costOf('serviceMs')) / slots
+    // While it waits for a slot, the prompts ahead are computed.
+    const pairs = this.#pending.reduce((sum, one) => sum + one.pairs, report.backlogPairs)
+    const waitMs = Math.max(slotMs, this.backlogTokens * tokenMs + pairs * pairMs)
+    const isMeasured = costNames.every((cost) => report[cost] !== undefined)
+    const version = isMeasured ? undefined : this.table.version
+    return { open, tokenMs, pairMs, stepMs: costOf('stepMs'), waitMs, version }
   }
 
   /** Takes a newer report. */
@@ -157,8 +174,7 @@ export class KnownWorker implements WorkerView {
     this.seenFronts = Object.keys(report.seen).length
     this.reportedAt = now
     this.placedAt = Math.max(this.placedAt, placedAt(report, now))
-    this.#for = undefined
-    this.#waitMs = undefined
+    this.#known = undefined
     this.#ended = this.#endedTokens = 0
     this.hold(report.chains)
     const { unseen } = this.table
@@ -175,8 +191,7 @@ export class KnownWorker implements WorkerView {
     const pairs = pairsOf(ahead, this.cachedTokens)
     const { known } = this.table.unseen
     this.#pending.push({ number, at: now, known, promptTokens, ahead, pairs, blocks })
-    this.#for = undefined
-    this.#waitMs = undefined
+    this.#known = undefined
     this.placedAt = now
   }
 
@@ -184,7 +199,13 @@ export class KnownWorker implements WorkerView {
   end(promptTokens: number): void {
     this.#ended++
     this.#endedTokens += promptTokens
-    this.#waitMs = undefined
+    this.#known = undefined
+  }
+
+  /** Its reported prompts have this many leading blocks of what the table is asked about; not told: none. */
+  onHeld(depth: number): void {
+    this.#heldFor = this.table.question
+    this.#held = depth
   }
 
   /** It holds these prompts now; most are those of before. */

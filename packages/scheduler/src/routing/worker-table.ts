@@ -1,10 +1,8 @@
 import type { WorkerView } from '@cllm/core'
 import { HeldBlocks } from './held-blocks.js'
-import { type Cost, KnownWorker, prior, type RequestToPlace } from './known-worker.js'
+import { type Cost, costNames, KnownWorker, prior, type RequestToPlace } from './known-worker.js'
 import { UnseenPlacements } from './unseen-placements.js'
 import type { WorkerReport } from './worker-report.js'
-
-const costs = Object.keys(prior) as Cost[]
 
 /**
  * The workers that one front knows: their last reports, and what the front has placed since, so that a
@@ -14,19 +12,21 @@ export class WorkerTable {
   /** The time of the last question, and the request that it was for. */
   now = 0
   request: RequestToPlace | undefined
+  /** @internal Counts the questions: what depends on the request and on what the workers hold is of one of them. */
+  question = 1
+  #isAnswered = false
   readonly #workers = new Map<string, KnownWorker>()
   /** The reported costs, one list for each cost in the order of the workers; NaN: not measured. */
-  readonly #costs = new Map<Cost, number[]>(costs.map((cost) => [cost, []]))
+  readonly #costs = new Map<Cost, number[]>(costNames.map((cost) => [cost, []]))
   #eligible: readonly KnownWorker[] | undefined
   #sorted: KnownWorker[] | undefined
   #placements = 0
   #fronts: number | undefined
-  #depths: ReturnType<HeldBlocks<KnownWorker>['depths']> | undefined
   /** @internal Changes with what {@link usual} says. */
   version = 0
   /** @internal What the workers' prompts begin with. */
   readonly blocks = new HeldBlocks<KnownWorker>()
-  #usual: Partial<Record<Cost, number>> = {}
+  #usual: Partial<Record<Cost, number | undefined>> = {}
 
   /** @internal What other fronts have placed and no report shows. */
   readonly unseen: UnseenPlacements
@@ -48,9 +48,7 @@ export class WorkerTable {
 
   /** A worker reported. */
   set(id: string, report: WorkerReport, now: number): void {
-    this.#usual = {}
-    this.version++
-    this.#depths = undefined
+    this.#isAnswered = false
     this.#fronts = undefined
     this.unseen.onReport(id, report.seen, now)
     const known = this.#workers.get(id)
@@ -78,7 +76,7 @@ export class WorkerTable {
     }
     this.#usual = {}
     this.version++
-    this.#depths = undefined
+    this.#isAnswered = false
     this.#fronts = undefined
     this.#changed()
   }
@@ -112,6 +110,7 @@ export class WorkerTable {
     const number = ++this.#placements
     this.#ask(request)
     this.#workers.get(id)?.place(request, number, now)
+    this.#isAnswered = false
     return number
   }
 
@@ -123,17 +122,12 @@ export class WorkerTable {
     this.#workers.get(id)?.end(promptTokens)
   }
 
-  /** @internal Leading blocks of the request that a worker's prompts have; undefined: perhaps more than known. */
-  held(worker: KnownWorker): number | undefined {
-    this.#depths ??= this.blocks.depths(this.request?.blocks ?? [])
-    const { depths, most } = this.#depths
-    const depth = depths.get(worker) ?? 0
-    return depth < most ? depth : undefined
-  }
-
   #ask(request: RequestToPlace): void {
-    if (this.request !== request) this.#depths = undefined
+    if (this.#isAnswered && this.request === request) return
+    this.question++
     this.request = request
+    this.#isAnswered = true
+    this.blocks.tell(request.blocks, (worker, depth) => worker.onHeld(depth))
   }
 
   /** @internal The most fronts that a worker has seen. */
@@ -158,7 +152,14 @@ export class WorkerTable {
   }
 
   #noteCosts(index: number, report: WorkerReport): void {
-    for (const cost of costs) this.#costs.get(cost)![index] = report[cost] ?? NaN
+    for (const cost of costNames) {
+      const list = this.#costs.get(cost)!
+      const value = report[cost] ?? NaN
+      if (Object.is(list[index], value)) continue
+      list[index] = value
+      this.#usual[cost] = undefined
+      this.version++
+    }
   }
 
   #changed(): void {

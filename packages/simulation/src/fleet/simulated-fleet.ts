@@ -1,4 +1,11 @@
-import type { Clock, Engine, GenerateRequest, RequestEvent, RouterPolicy } from '@cllm/core'
+import type {
+  Clock,
+  Engine,
+  EngineStatistics,
+  GenerateRequest,
+  RequestEvent,
+  RouterPolicy,
+} from '@cllm/core'
 import { nextNumber } from '@cllm/core/portable'
 import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler'
 import type { FleetOptions } from './fleet-options.js'
@@ -33,11 +40,14 @@ interface Placed {
 }
 
 const minuteMs = 60_000
+const allDrain = 'No machine takes requests any more'
 
 /** Machines behind fronts that place requests on them: they may die, drain and be unequal. */
 export class SimulatedFleet {
-  /** Every engine that there was. */
-  readonly engines: Engine[] = []
+  /** Those that live, and those that die with the step that is running. */
+  readonly #engines = new Set<Engine>()
+  /** What the others did. */
+  readonly #done: EngineStatistics[] = []
   readonly #machines: (SimulatedMachine | undefined)[] = []
   /** Those that live. */
   readonly #byId = new Map<string, SimulatedMachine>()
@@ -64,6 +74,16 @@ export class SimulatedFleet {
     return this.#machines.length
   }
 
+  /** The engines that serve now. */
+  get engines(): Iterable<Engine> {
+    return this.#engines
+  }
+
+  /** Of every engine that there was. */
+  statistics(): readonly EngineStatistics[] {
+    return [...this.#done, ...Array.from(this.#engines, (engine) => engine.statistics())]
+  }
+
   /** A request arrives at the next front. */
   submit(id: string, tokens: readonly number[], request: ToPlace): void {
     const front = this.#fronts[this.#turn++ % this.#fronts.length]!
@@ -85,15 +105,19 @@ export class SimulatedFleet {
 
   cancel(id: string): void {
     const placed = this.#open.get(id)
-    if (placed?.machine !== undefined) return placed.machine.engine.cancel(id)
-    if (placed !== undefined) this.#fail(placed, 'cancelled', 'The request was cancelled')
+    if (placed === undefined) return
+    const { machine } = placed
+    // Its machine may be dead, though nobody has noticed.
+    const isServed = machine !== undefined && this.#byId.get(machine.id) === machine
+    if (isServed) machine.engine.cancel(id)
+    else this.#fail(placed, 'cancelled', 'The request was cancelled')
   }
 
   #start(index: number): void {
     const { clock, slots, machines = 1, onEvent } = this.parts
     const id = `machine-${String(index).padStart(4, '0')}`
     const engine = this.parts.createEngine(index)
-    this.engines.push(engine)
+    this.#engines.add(engine)
     const machine: SimulatedMachine = new SimulatedMachine(id, engine, slots, () => clock.now(), {
       onEvent: machines > 1 ? (request, event) => this.#take(request, event) : onEvent,
       ...(machines > 1 ? { onReport: (report) => this.#report(index, machine, report) } : {}),
@@ -118,6 +142,7 @@ export class SimulatedFleet {
   #place(placed: Placed): void {
     const { id, tokens, request, front, moves } = placed
     if (this.#machines.length === 1) return this.#submit(placed, this.#machines[0]!)
+    if (this.#takesNothing) return this.#fail(placed, 'rejected', allDrain)
     const { tenant = '', session, priority = 0, maxTokens = 100 } = request
     const prompt = { promptTokens: tokens.length, ...blocksOfTokens(tokens) }
     front.place({
@@ -174,8 +199,16 @@ export class SimulatedFleet {
   #drain(index: number): void {
     const machine = this.#machines[index]
     this.#draining.add(index)
-    if (machine === undefined) return
-    for (const front of this.#fronts) front.onDrain(machine.id)
+    if (machine !== undefined) for (const front of this.#fronts) front.onDrain(machine.id)
+    if (!this.#takesNothing) return
+    for (const placed of this.#open.values()) {
+      if (placed.machine === undefined) this.#fail(placed, 'rejected', allDrain)
+    }
+  }
+
+  /** No machine takes requests, nor will. */
+  get #takesNothing(): boolean {
+    return this.#draining.size === this.#machines.length
   }
 
   /** The next death; they are evenly spread over time. */
@@ -197,11 +230,15 @@ export class SimulatedFleet {
     this.#machines[index] = undefined
     this.#byId.delete(machine.id)
     this.#lost.set(machine.id, machine)
-    machine.die()
+    void machine.die().then(() => {
+      this.#done.push(machine.engine.statistics())
+      this.#engines.delete(machine.engine)
+    })
     const now = clock.now()
     clock.at(now + noticeMs, () => this.#onLost(machine))
-    if (this.#draining.has(index)) return
-    clock.at(now + Math.max(restartMs, noticeMs + 1), () => this.#start(index))
+    clock.at(now + Math.max(restartMs, noticeMs + 1), () => {
+      if (!this.#draining.has(index)) this.#start(index)
+    })
   }
 
   /** The fronts notice: what was there goes on elsewhere. */

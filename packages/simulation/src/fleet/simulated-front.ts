@@ -1,5 +1,5 @@
-import type { Clock, Placement, RouterPolicy } from '@cllm/core'
-import { type RequestToPlace, type WorkerReport, WorkerTable } from '@cllm/scheduler'
+import type { Clock, RouterPolicy } from '@cllm/core'
+import { leastHoldMs, type RequestToPlace, type WorkerReport, WorkerTable } from '@cllm/scheduler'
 
 /** A request at a front, and who is told where it goes. */
 export interface Unplaced {
@@ -13,7 +13,8 @@ export interface Unplaced {
 /** A front of a simulation: its router, and what it knows of the machines. */
 export class SimulatedFront {
   readonly #table: WorkerTable
-  readonly #held = new Map<Unplaced, () => void>()
+  /** Those that wait for a machine; what the router holds has a timer. */
+  readonly #waiting = new Set<Unplaced>()
 
   constructor(
     readonly name: string,
@@ -26,11 +27,10 @@ export class SimulatedFront {
   /** A report reached this front. */
   onReport(worker: string, report: WorkerReport): void {
     this.#table.set(worker, report, this.clock.now())
-    for (const [held, cancel] of this.#held) {
-      cancel()
-      this.#held.delete(held)
-      this.place(held)
-    }
+    // Those that go on waiting are put back.
+    const waiting = [...this.#waiting]
+    this.#waiting.clear()
+    for (const unplaced of waiting) this.place(unplaced)
   }
 
   /** A machine takes no new requests any more. */
@@ -48,17 +48,11 @@ export class SimulatedFront {
     if (!isOpen()) return
     const now = this.clock.now()
     const views = this.#table.views(request, now)
-    const placement: Placement =
-      views.length === 0 ? { holdMs: 1000 } : this.router.place(request, views, now)
+    if (views.length === 0) return void this.#waiting.add(unplaced)
+    const placement = this.router.place(request, views, now)
     if ('worker' in placement) {
       onPlaced(placement.worker, this.#table.place(placement.worker, request, now))
     } else if ('refuse' in placement) onRefused(placement.refuse)
-    else {
-      const again = () => {
-        this.#held.delete(unplaced)
-        this.place(unplaced)
-      }
-      this.#held.set(unplaced, this.clock.at(now + placement.holdMs, again))
-    }
+    else this.clock.at(now + Math.max(leastHoldMs, placement.holdMs), () => this.place(unplaced))
   }
 }

@@ -39,10 +39,10 @@ export class SimulatedMachine {
     this.listener.onReport?.(this.#meter.report(this.now()))
   }
 
-  /** It is gone: nothing is heard of it any more. */
-  die(): void {
+  /** It is gone: nothing is heard of it any more. Resolves when the step is over that is running. */
+  async die(): Promise<void> {
     this.#isDead = true
-    void this.engine.close()
+    await this.engine.close()
   }
 
   #take(id: string, event: RequestEvent): void {

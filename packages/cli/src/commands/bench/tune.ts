@@ -31,7 +31,12 @@ const flagTable = {
   keep: one('N', 'Policies that also run the whole load (default 12)', integer(1), 12),
   confirm: one('MODEL', 'Measure the best policies on a real server with this model', String),
   'confirm-best': one('N', 'Policies to measure with --confirm (default 2)', integer(1, 20), 2),
-  'confirm-requests': one('N', 'Requests per policy with --confirm (default 50)', integer(1), 50),
+  'confirm-requests': one(
+    'N',
+    'Requests per policy and round with --confirm (default 50)',
+    integer(1),
+    50,
+  ),
   threads: modelFlags.threads,
   gpu: modelFlags.gpu,
   json: toggle('One JSON line and nothing else'),
@@ -57,6 +62,9 @@ export const tune: HostCommand = async (argv, io, hostWith) => {
     flags.policy.length === 0
       ? candidates(slo, setup.batchSize, host.policies)
       : readPolicies(flags.policy, host.policies, slo)
+  if (flags.confirm !== undefined && setup.machines > 1) {
+    throw wrong('--confirm: expected one machine, as it measures one server')
+  }
   if (!json) io.stdout.write(simulationHead(setup))
 
   const requests = Math.min(sample, setup.load.requests)

@@ -1,6 +1,6 @@
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import type { ModelHost, ModelSettings } from '@cllm/bench'
-import { createServer, PluginRegistry, registerPlugin, systemClock } from '@cllm/core'
+import { createServer, defined, PluginRegistry, registerPlugin, systemClock } from '@cllm/core'
 import { koaTransport, protocolsPlugin } from '@cllm/http-koa'
 import { loadConfig } from '../../config/load-config.js'
 import { createProtocols } from '../../create-protocols.js'
@@ -75,13 +75,13 @@ export async function modelHost(
 }
 
 function backendOptions(settings: ModelSettings, modelPath: string) {
-  const { slots, contextSize, batchSize, gpu, threads } = settings
+  const { slots, contextSize, kvTokens, batchSize, gpu, threads } = settings
   return {
     modelPath,
     slots,
     batchSize,
     gpu,
     ...(contextSize === undefined ? {} : { contextSize }),
-    ...(threads === undefined ? {} : { threads }),
+    ...defined({ kvTokens, threads }),
   }
 }

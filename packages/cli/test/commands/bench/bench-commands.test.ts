@@ -305,6 +305,9 @@ t.test('compare: what cannot be started is told with what it wrote', async (t) =
     code: 'target_unavailable',
     message: /ended with code 3; it wrote:\nno model here \d+/,
   })
+  const mute = `b=cmd:exec node -e "require('net').createServer(() => {}).listen({port})"`
+  const targets = ['--target', `a=${server.url}`, '--target', mute, '--start-timeout', '500ms']
+  await t.rejects(benchCompare(targets, commandIo()), { message: /did not answer within 500 ms/ })
 })
 
 t.test('one exit code for several runs', async (t) => {

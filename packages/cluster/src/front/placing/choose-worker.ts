@@ -5,13 +5,12 @@ import {
   type Placement,
   type RouterPolicy,
 } from '@cllm/core'
+import { leastHoldMs } from '@cllm/scheduler'
 import { isSameModel, type Member, type Members } from '../members.js'
 import type { WorkerRecord } from '../../messages.js'
 import type { Sleep } from '../sleep-watch.js'
 import type { PlacedRequest } from './placed-request.js'
 
-/** How long a held request waits at least before the router is asked again. */
-const minHoldMs = 5
 /** How long it waits at a time for workers that are about to come. */
 const gatherMs = 20
 
@@ -73,7 +72,7 @@ export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number
     logger.error({ err: error }, 'the router failed: the first worker is taken')
     answer = { worker: first.id }
   }
-  if ('holdMs' in answer) return { holdUntil: now + Math.max(minHoldMs, answer.holdMs) }
+  if ('holdMs' in answer) return { holdUntil: now + Math.max(leastHoldMs, answer.holdMs) }
   if ('refuse' in answer) {
     const details = answer.retryMs === undefined ? {} : { retryAfterMs: answer.retryMs }
     return { error: new CllmError('rejected', answer.refuse, { details }) }

@@ -59,7 +59,7 @@ export interface WorkerView {
 export type Placement =
   /** To this worker, by its id. */
   | { readonly worker: string }
-  /** Nowhere yet: it is asked about again after this many milliseconds, or when a worker reports. */
+  /** Nowhere yet: it is asked about again after this many milliseconds, 5 at least. */
   | { readonly holdMs: number }
   /** Nowhere: the client is told why, and may come again after `retryMs`. */
   | { readonly refuse: string; readonly retryMs?: number }

@@ -33,21 +33,32 @@ const sweeps = 30
 export class LinearFit {
   readonly #options: LinearFitOptions
   readonly #coefficients: number[]
-  readonly #information: number[][]
+  readonly #size: number
+  /** What is known: a symmetric matrix, row by row. */
+  readonly #information: Float64Array
   #surprises = 0
   #isFirst = true
   readonly #fresh: Set<string>
-  /** Kept from call to call, as this is called at every step. */
+  // Kept from call to call, as this is called at every step.
   readonly #active: number[] = []
+  readonly #scaled: Float64Array
+  readonly #known: Float64Array
+  readonly #pull: Float64Array
 
   constructor(options: LinearFitOptions) {
-    this.#options = options
-    this.#coefficients = [...options.prior]
-    this.#fresh = new Set(options.prior.map((_, index) => this.#kindOf(index)))
     const { prior, spread = prior } = options
-    this.#information = spread.map((value, row) =>
-      prior.map((_, column) => (row === column ? priorWeight / value ** 2 : 0)),
-    )
+    const size = prior.length
+    this.#options = options
+    this.#coefficients = [...prior]
+    this.#fresh = new Set(prior.map((_, index) => this.#kindOf(index)))
+    this.#size = size
+    this.#information = new Float64Array(size ** 2)
+    for (const [index, value] of spread.entries()) {
+      this.#information[index * (size + 1)] = priorWeight / value ** 2
+    }
+    this.#scaled = new Float64Array(size)
+    this.#known = new Float64Array(size)
+    this.#pull = new Float64Array(size)
   }
 
   /** The coefficients, in the order of the prior. */
@@ -65,10 +76,11 @@ export class LinearFit {
     if (!(y > 0) || !Number.isFinite(y)) return
     if (this.#fresh.size > 0) this.#rescale(x, y)
     const value = this.#believable(y, this.predict(x))
-    const scaled = x.map((entry) => entry / value)
-    this.#forget(scaled)
-    this.#fit(scaled)
-    this.#add(scaled, scaled, 1)
+    for (let index = 0; index < this.#size; index++) this.#scaled[index] = x[index]! / value
+    this.#findActive()
+    this.#forget()
+    this.#fit()
+    this.#add(this.#scaled, 1)
   }
 
   #kindOf(index: number): string {
@@ -86,10 +98,10 @@ export class LinearFit {
     const isFirst = this.#isFirst
     const kinds = new Set(x.flatMap((entry, index) => (entry === 0 ? [] : [this.#kindOf(index)])))
     const isNew = [...kinds].every((kind) => this.#fresh.has(kind))
-    for (const [row, entries] of this.#information.entries()) {
-      if (!isNew || !(isFirst || kinds.has(this.#kindOf(row)))) continue
-      this.#coefficients[row] = at(this.#coefficients, row) * factor
-      entries[row] = at(entries, row) / factor ** 2
+    for (let index = 0; index < this.#size; index++) {
+      if (!isNew || !(isFirst || kinds.has(this.#kindOf(index)))) continue
+      this.#coefficients[index]! *= factor
+      this.#information[index * (this.#size + 1)]! /= factor ** 2
     }
     this.#isFirst = false
     for (const kind of kinds) this.#fresh.delete(kind)
@@ -102,71 +114,79 @@ export class LinearFit {
     return isSurprise && this.#surprises < surprisingShare ? most : y
   }
 
-  #forget(x: readonly number[]): void {
-    const known = this.#information.map((entries) => dot(entries, x))
-    const total = dot(known, x)
-    if (total > 0) this.#add(known, known, (this.#options.memory - 1) / total)
+  /** Of what is known along the direction of the observation a share is lost. */
+  #forget(): void {
+    const x = this.#scaled
+    const known = this.#known
+    let total = 0
+    for (const row of this.#active) {
+      let sum = 0
+      for (const column of this.#active) {
+        sum += this.#information[row * this.#size + column]! * x[column]!
+      }
+      known[row] = sum
+      total += sum * x[row]!
+    }
+    if (total > 0) this.#add(known, (this.#options.memory - 1) / total)
   }
 
-  #add(left: readonly number[], right: readonly number[], factor: number): void {
-    for (let row = 0; row < left.length; row++) {
-      const scale = factor * left[row]!
+  /** Adds the product of a vector with itself to what is known. */
+  #add(vector: Float64Array, factor: number): void {
+    for (const row of this.#active) {
+      const scale = factor * vector[row]!
       if (scale === 0) continue
-      const entries = this.#information[row]!
-      for (let column = 0; column < entries.length; column++) {
-        entries[column]! += scale * right[column]!
+      for (const column of this.#active) {
+        this.#information[row * this.#size + column]! += scale * vector[column]!
       }
     }
   }
 
   /** Minimises the weighted distance from the old estimate plus the new relative error, one θ at a time. */
-  #fit(x: readonly number[]): void {
+  #fit(): void {
     const coefficients = this.#coefficients
     const information = this.#information
-    const active = this.#reachedFrom(x)
-    const pull = x.map(() => 0)
-    let error = 1 - this.predict(x)
+    const active = this.#active
+    const x = this.#scaled
+    const pull = this.#pull.fill(0)
+    let error = 1 - dot(coefficients, x)
     let isSettled = false
     for (let sweep = 0; sweep < sweeps && !isSettled; sweep++) {
       isSettled = true
       for (const index of active) {
-        const row = information[index]!
+        const row = index * this.#size
         const entry = x[index]!
         const old = coefficients[index]!
         const slope = pull[index]! - entry * error
-        const found = Math.max(0, old - slope / (row[index]! + entry ** 2))
+        const found = Math.max(0, old - slope / (information[row + index]! + entry ** 2))
         if (found === old) continue
         isSettled = false
         coefficients[index] = found
         error -= entry * (found - old)
-        for (const other of active) pull[other]! += row[other]! * (found - old)
+        for (const other of active) pull[other]! += information[row + other]! * (found - old)
       }
     }
   }
 
-  /** The coefficients that an observation of `x` can change: its own, and those known only together with them. */
-  #reachedFrom(x: readonly number[]): number[] {
+  /** The coefficients that the observation can change: its own, and those known only together with them. */
+  #findActive(): void {
     const active = this.#active
+    const size = this.#size
     active.length = 0
-    for (let index = 0; index < x.length; index++) if (x[index] !== 0) active.push(index)
+    for (let index = 0; index < size; index++) if (this.#scaled[index] !== 0) active.push(index)
     const own = active.length
     // grows while it is read
     for (const index of active) {
-      const row = this.#information[index]!
-      for (let other = 0; other < row.length; other++) {
-        if (row[other] !== 0 && !active.includes(other)) active.push(other)
+      for (let other = 0; other < size; other++) {
+        const isKnown = this.#information[index * size + other] !== 0
+        if (isKnown && !active.includes(other)) active.push(other)
       }
     }
-    return active.length === own ? active : active.sort((one, other) => one - other)
+    if (active.length > own) active.sort((one, other) => one - other)
   }
 }
 
-function dot(left: readonly number[], right: readonly number[]): number {
+function dot(left: ArrayLike<number>, right: ArrayLike<number>): number {
   let sum = 0
   for (let index = 0; index < left.length; index++) sum += left[index]! * right[index]!
   return sum
-}
-
-function at(list: readonly number[], index: number): number {
-  return list[index] ?? 0
 }

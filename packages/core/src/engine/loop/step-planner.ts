@@ -43,12 +43,14 @@ export class StepPlanner {
   async next(now: number): Promise<PlannedStep> {
     let plan = this.#plan(now)
     const visible = this.table.waiting.size
-    await this.#apply(plan, now)
+    this.#takeBack(plan, now)
+    await this.#admit(plan, now, false)
     const later = this.clock.now()
     // What saving and restoring slots took, a prompt's chunk is not to add to: the policy is asked anew.
     if (later - now > pauseMs && this.#leavesOut(plan)) {
       plan = this.#plan(later)
-      await this.#apply(plan, later)
+      this.#takeBack(plan, later)
+      await this.#admit(plan, later, false)
     }
     if (this.speculator.takesTime) await this.speculator.guess(plan, this.table.running)
     let parts = this.#partsOf(plan)
@@ -85,14 +87,14 @@ export class StepPlanner {
     return partsOf(plan, this.table.running, this.backend.limits.batchSize)
   }
 
-  async #apply(plan: Plan, now: number): Promise<void> {
+  /** Does what the plan says of slots that become free. */
+  #takeBack(plan: Plan, now: number): void {
     for (const { id, reason } of plan.reject) {
       const sequence = this.table.waiting.get(id)
       if (sequence === undefined) continue
       this.finisher.finish(sequence, now, new CllmError('rejected', reason))
     }
     this.table.preemptAll(plan.preempt, now)
-    await this.#admit(plan, now, false)
   }
 
   async #admit(plan: Plan, now: number, insists: boolean): Promise<void> {

@@ -19,82 +19,91 @@ import * as tokens from '../../tokens.js'
 @injectable()
 export class EngineObservers implements Required<EngineObserver> {
   #observers: readonly EngineObserver[] = []
+  /** Those that have a method, by its name: some are called several times a step. */
+  #listening: Partial<Record<keyof EngineObserver, readonly EngineObserver[]>> = {}
   readonly #failed = new WeakSet<EngineObserver>()
 
   constructor(@inject(tokens.LOGGER) private readonly logger: Logger) {}
 
   /** Adds observers; returns a function that removes them. */
   add(...observers: readonly EngineObserver[]): () => void {
-    this.#observers = [...this.#observers, ...observers]
-    return () => {
-      this.#observers = this.#observers.filter((observer) => !observers.includes(observer))
-    }
+    this.#set([...this.#observers, ...observers])
+    return () => this.#set(this.#observers.filter((observer) => !observers.includes(observer)))
+  }
+
+  #set(observers: readonly EngineObserver[]): void {
+    this.#observers = observers
+    this.#listening = {}
   }
 
   onQueued(request: SequenceView, now: number): void {
-    this.#tell((observer) => observer.onQueued?.(request, now))
+    this.#tell('onQueued', (observer) => observer.onQueued(request, now))
   }
 
   onTokenized(now: number): void {
-    this.#tell((observer) => observer.onTokenized?.(now))
+    this.#tell('onTokenized', (observer) => observer.onTokenized(now))
   }
 
   onRefused(id: string, error: CllmError, now: number): void {
-    this.#tell((observer) => observer.onRefused?.(id, error, now))
+    this.#tell('onRefused', (observer) => observer.onRefused(id, error, now))
   }
 
   onPreparing(request: SequenceView, now: number): void {
-    this.#tell((observer) => observer.onPreparing?.(request, now))
+    this.#tell('onPreparing', (observer) => observer.onPreparing(request, now))
   }
 
   onAdmitted(request: SequenceView, now: number): void {
-    this.#tell((observer) => observer.onAdmitted?.(request, now))
+    this.#tell('onAdmitted', (observer) => observer.onAdmitted(request, now))
   }
 
   onPreempted(request: SequenceView, now: number): void {
-    this.#tell((observer) => observer.onPreempted?.(request, now))
+    this.#tell('onPreempted', (observer) => observer.onPreempted(request, now))
   }
 
   onHeld(request: SequenceView, now: number): void {
-    this.#tell((observer) => observer.onHeld?.(request, now))
+    this.#tell('onHeld', (observer) => observer.onHeld(request, now))
   }
 
   onReleased(request: SequenceView, now: number): void {
-    this.#tell((observer) => observer.onReleased?.(request, now))
+    this.#tell('onReleased', (observer) => observer.onReleased(request, now))
   }
 
   onFinished(request: SequenceView, now: number): void {
-    this.#tell((observer) => observer.onFinished?.(request, now))
+    this.#tell('onFinished', (observer) => observer.onFinished(request, now))
   }
 
   onEnded(request: SequenceView, end: RequestEnd, now: number): void {
-    this.#tell((observer) => observer.onEnded?.(request, end, now))
+    this.#tell('onEnded', (observer) => observer.onEnded(request, end, now))
   }
 
   onPlan(plan: Plan, state: SchedulerState): void {
-    this.#tell((observer) => observer.onPlan?.(plan, state))
+    this.#tell('onPlan', (observer) => observer.onPlan(plan, state))
   }
 
   onStepStart(parts: readonly ComputedPart[], now: number): void {
-    this.#tell((observer) => observer.onStepStart?.(parts, now))
+    this.#tell('onStepStart', (observer) => observer.onStepStart(parts, now))
   }
 
   onStep(step: StepRecord): void {
-    this.#tell((observer) => observer.onStep?.(step))
+    this.#tell('onStep', (observer) => observer.onStep(step))
   }
 
   onEvents(events: readonly AddressedEvent[]): void {
-    this.#tell((observer) => observer.onEvents?.(events))
+    this.#tell('onEvents', (observer) => observer.onEvents(events))
   }
 
   onTurn(durationMs: number, step: StepRecord | undefined): void {
-    this.#tell((observer) => observer.onTurn?.(durationMs, step))
+    this.#tell('onTurn', (observer) => observer.onTurn(durationMs, step))
   }
 
-  #tell(call: (observer: EngineObserver) => unknown): void {
-    for (const observer of this.#observers) {
+  #tell<Method extends keyof EngineObserver>(
+    method: Method,
+    call: (observer: Pick<Required<EngineObserver>, Method>) => unknown,
+  ): void {
+    const having = () => this.#observers.filter((observer) => observer[method] !== undefined)
+    for (const observer of (this.#listening[method] ??= having())) {
       try {
-        const result = call(observer)
+        const result = call(observer as Pick<Required<EngineObserver>, Method>)
         // A method that is async after all: its rejection would end the process.
         if (result instanceof Promise) result.catch((error: unknown) => this.#log(observer, error))
       } catch (error) {

@@ -14,8 +14,8 @@ export class StepCounters {
   readonly #stepTokens = new Tally(tokenBounds)
   readonly #stepSequences = new Tally(sequenceBounds)
 
-  count({ durationMs, prefillTokens, prefillSequences, ...decode }: StepTotals): void {
-    const { decodeSequences, draftTokens } = decode
+  count(step: StepTotals): void {
+    const { durationMs, prefillTokens, prefillSequences, decodeSequences, draftTokens } = step
     this.#prefillTokens += prefillTokens
     this.#decodeTokens += decodeSequences + draftTokens
     this.#stepMs.add(durationMs)

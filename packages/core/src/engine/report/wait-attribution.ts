@@ -27,7 +27,7 @@ const mostOvertakings = 1024
  * applied, so that any wait is the difference of two sums.
  */
 export class WaitAttribution {
-  #ms: Record<CommonReason, number> = { step: 0, slots: 0, cells: 0, budget: 0, policy: 0 }
+  readonly #ms: Record<CommonReason, number> = { step: 0, slots: 0, cells: 0, budget: 0, policy: 0 }
   #reason: CommonReason = 'step'
   #since = 0
   /** By time and arrival, both rising. */
@@ -35,7 +35,7 @@ export class WaitAttribution {
 
   /** From now on requests wait for this reason. */
   turn(reason: CommonReason, now: number): void {
-    this.#ms = { ...this.begin(now).ms }
+    this.#ms[this.#reason] += Math.max(0, now - this.#since)
     this.#reason = reason
     this.#since = now
   }

@@ -42,6 +42,7 @@ export class RequestFinisher {
 
   /** Ends what is marked. */
   finishPending(now: number): void {
+    if (this.#pending.size === 0) return
     for (const [sequence, error] of this.#pending) this.finish(sequence, now, error)
     this.#pending.clear()
   }

@@ -92,11 +92,16 @@ export const adaptive = defineBatching({
           const wakeAt = anticipation.waitUntil(now, decodeMs * waitShare)
           if (wakeAt !== undefined) return { admit: [], run: [], wakeAt }
         }
+        // Most steps: no prompt runs or may.
+        if (prompts === 0) {
+          leftOut.delete(group)
+          return stepOf([], decoding.slice(0, batchSize))
+        }
 
         const ms = targetOf(delayed, prompts)
         const list = remembered(inTurn(prefilling, next, slots))
         const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
-        if (canJoin && leftOutSince === undefined && prompts > 0) {
+        if (canJoin && leftOutSince === undefined) {
           const decodes = { count: decoding.length, ms: decodeMs }
           const saves = jointCosts.savedMs(decodes) > worthJoining * decodeMs
           if (saves || trials.isDue()) {
@@ -130,9 +135,10 @@ export const adaptive = defineBatching({
       },
       observe(event) {
         if (event.type === 'step') {
-          const { decoding, chunks } = workOf(event.parts)
+          const work = workOf(event.parts)
+          const { decoding, chunks } = work
           const isJoint = decoding.length > 0 && chunks.length > 0
-          if (!isJoint) costs.onStep(event.parts, event.durationMs)
+          if (!isJoint) costs.onWork(work, event.durationMs)
           else {
             const decodes = { count: decoding.length, ms: costs.decodeMs(decoding) }
             jointCosts.observe(decodes, chunks, event.durationMs)

@@ -35,7 +35,7 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     throw wrong('--trace and --dataset: expected one of them, got both')
   }
   const replayed = readReplay(flags)
-  const dataset = replayed?.dataset ?? readDataset(flags)
+  const dataset = fitted(replayed?.dataset ?? readDataset(flags), flags)
   const requests = flags.requests ?? (dataset.timed ? dataset.size : undefined) ?? 1000
   const shape = readShape(flags, dataset)
   const load = {
@@ -136,13 +136,16 @@ function readReplay({ replay, trace, dataset }: Flags) {
 
 function readDataset(flags: Flags): Dataset {
   const { trace, dataset: spec = trace === undefined ? 'synthetic' : traceSpec(trace) } = flags
-  const source = openDataset(spec, {
+  return openDataset(spec, {
     inputLengths: flags['input-len'],
     outputLengths: flags['output-len'],
     sharedPrefix: flags['shared-prefix'],
     prefixGroups: flags['prefix-groups'],
     seed: flags.seed,
   })
+}
+
+function fitted(source: Dataset, flags: Flags): Dataset {
   return fitDataset(source, {
     timeScale: flags['time-scale'],
     lengthScale: flags['length-scale'],

@@ -1,0 +1,76 @@
+import type { RouterPolicy } from '@cllm/core'
+import { createPolicy } from '@cllm/scheduler'
+import {
+  builtInMachines,
+  type MachineModel,
+  simulateLoad,
+  type SimulatedRequest,
+  type SimulationOptions,
+} from '@cllm/simulation'
+import t from 'tap'
+
+const serve = (count: number, more: Partial<SimulationOptions>, request = {}) =>
+  simulateLoad({
+    policy: () => createPolicy('adaptive+fcfs'),
+    machine: builtInMachines.get('two-cores') as MachineModel,
+    machines: 2,
+    requests: Array.from({ length: count }, (_, index): SimulatedRequest => {
+      const prompt = Array.from({ length: 40 }, () => index + 1)
+      return { id: `${index}`, arrival: 1 + index, prompt, maxTokens: 20, ...request }
+    }),
+    ...more,
+  })
+
+t.test('a router holds requests until a machine is idle', async (t) => {
+  const asked: number[] = []
+  const router: RouterPolicy = {
+    place(_, workers, now) {
+      asked.push(now)
+      const idle = workers.find(({ open }) => open === 0)
+      return idle === undefined ? { holdMs: 10 } : { worker: idle.id }
+    },
+  }
+  const { results } = await serve(5, { router: () => router })
+  t.same(
+    results.map(({ error }) => error),
+    Array.from({ length: 5 }, () => undefined),
+  )
+  const third = asked.filter((at) => at >= 3 && at % 10 === 3)
+  t.ok(third.length > 10, 'it is asked every 10 ms')
+  t.ok(asked.length > third.length, 'of others at other times')
+  const isArrival = (at: number): boolean => at % 10 >= 1 && at % 10 <= 5
+  t.ok(
+    asked.every((at) => Number.isInteger(at) && isArrival(at)),
+    'not when a machine reports',
+  )
+})
+
+t.test('requests are refused when all machines drain', async (t) => {
+  const drains = [0, 1].map((machine) => ({ machine, at: 50 }))
+  const early = await serve(1, { drains })
+  t.equal(early.results[0]?.error, undefined, 'what is on a machine ends there')
+  const late = await serve(2, { drains }, { arrival: 60 })
+  t.same(
+    late.results.map(({ error, endedAt }) => [error, endedAt]),
+    [
+      ['rejected', 60],
+      ['rejected', 60],
+    ],
+  )
+})
+
+t.test('a client cancels while its machine is dead and nobody has noticed', async (t) => {
+  // One of two machines dies after 30 s at the latest.
+  const more = { deaths: 1, noticeMs: 40_000, restartMs: 41_000 }
+  const request = { maxTokens: 3000, cancelAfterMs: 50_000 }
+  const { results, steps } = await serve(4, more, request)
+  for (const { error, endedAt, request } of results) {
+    t.equal(error, 'cancelled')
+    const lateMs = (endedAt ?? NaN) - request.arrival - 50_000
+    t.ok(lateMs >= 0 && lateMs < 100, `${lateMs} ms late`)
+  }
+  const tokens = results.map(({ tokenTimes }) => tokenTimes.length)
+  const [least, most] = [Math.min(...tokens), Math.max(...tokens)]
+  t.ok(least < 0.8 * most, 'some were on a machine that died')
+  t.ok(steps >= least + most, 'whose steps count, too')
+})
