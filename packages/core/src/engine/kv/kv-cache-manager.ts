@@ -8,7 +8,8 @@ import { knownTokens, lookUp } from './look-up.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
-import { heldTokens, isFree, minimumWait } from './prefix-index.js'
+import { isFree, minimumWait } from './prefix-index.js'
+import { SlotFiller } from './slot-filler.js'
 import { Checkpoints } from './states/checkpoints.js'
 import { type PinnedSlot, pinOf } from './states/pinned-slot.js'
 import { whileHeld } from './states/saved-state.js'
@@ -22,6 +23,7 @@ export class SlotCacheManager implements KVCacheManager {
   readonly slots: readonly Slot[]
   /** What the last look-up of a waiting sequence found, and in which version of the index. */
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
+  readonly #filler: SlotFiller
   #free: number
   /** Slots that are saved for good before anything else happens. */
   readonly #pins: PinnedSlot[] = []
@@ -44,6 +46,7 @@ export class SlotCacheManager implements KVCacheManager {
       usedAt: 0,
     }))
     this.#free = length
+    this.#filler = new SlotFiller(backend, clock, costs, states)
   }
 
   get freeCount(): number {
@@ -111,7 +114,7 @@ export class SlotCacheManager implements KVCacheManager {
       slot.owner = sequence
       this.#free--
       sequence.slot = slot.id
-      await this.#fillOrEmpty(choice, sequence)
+      await this.#filler.fill(choice, sequence, this.#isAnyDecoding)
     })
     if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
     if (states.isOn) sequence.origin = originOf(choice, sequence, known, states)
@@ -177,14 +180,14 @@ export class SlotCacheManager implements KVCacheManager {
     this.#free++
     if (sequence.finish !== undefined) this.#pins.push(...pinOf(slot, sequence.request, now))
     if (sequence.isShared) this.index.keep(slot, sequence)
-    else this.#empty(slot)
+    else this.#filler.empty(slot)
   }
 
   /** Empties a slot without an owner; what others may want again is saved before. */
   async evict(slot: Slot): Promise<void> {
     await this.states.beforeLoss(slot, 0, this.#isAnyDecoding)
     this.index.drop(slot)
-    this.#empty(slot)
+    this.#filler.empty(slot)
   }
 
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
@@ -192,16 +195,17 @@ export class SlotCacheManager implements KVCacheManager {
     const { owner } = from
     const length = owner?.slotTokens ?? 0
     if (owner === undefined || length === 0 || !isFree(to)) return false
+    if (!(await this.states.beforeLoss(to, 0, this.#isAnyDecoding))) return false
     this.index.drop(to)
-    to.length = await this.#copy(from, to, length)
+    to.length = await this.#filler.copy(from, to, length)
     if (to.length !== length) {
-      this.#empty(to)
+      this.#filler.empty(to)
       return false
     }
     this.index.drop(from)
     from.owner = undefined
     from.length = length
-    this.#empty(from)
+    this.#filler.empty(from)
     to.owner = owner
     owner.slot = to.id
     this.index.occupy(to, owner)
@@ -235,66 +239,7 @@ export class SlotCacheManager implements KVCacheManager {
     return chooseSlot(sequence, slots, index, costs, backend, states)
   }
 
-  async #fillOrEmpty(choice: SlotChoice, sequence: Sequence): Promise<void> {
-    const { backend } = this
-    const { id } = choice.slot
-    try {
-      const filled = await this.#fill(choice, sequence)
-      // What is copied into a full slot may be on its way yet, and is not to be moved.
-      const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
-      sequence.computedTokens = isFull ? backend.truncate(id, filled - 1) : filled
-    } catch (error) {
-      // What it holds now is unknown, and a slot that counts as empty must be empty.
-      backend.release(id)
-      throw error
-    }
-  }
-
   get #isAnyDecoding(): boolean {
     return this.slots.some(({ owner }) => owner?.state === 'decoding')
-  }
-
-  async #fill(choice: SlotChoice, sequence: Sequence): Promise<number> {
-    const { slot, source, shared, found, checkpoint } = choice
-    const { transfer } = this.states
-    if (found !== undefined) {
-      const isInTime = !this.#isAnyDecoding || this.states.canLoad(found)
-      const length = isInTime ? await this.states.load(slot, sequence, found) : 0
-      if (length > 0) return this.backend.truncate(slot.id, found.shared)
-    } else if (checkpoint !== undefined) {
-      const held = heldTokens(source)
-      const isThere = source === slot || (await transfer.copy(source.id, slot.id, held))
-      if (isThere && (await transfer.restore(slot.id, checkpoint))) return shared
-    } else if (source !== slot) {
-      const copied = await this.#copy(source, slot, shared)
-      if (copied > 0) return copied
-    } else if (slot.length === 0) {
-      return 0
-    } else if (shared > 0) {
-      return this.backend.truncate(slot.id, shared)
-    }
-    this.backend.release(slot.id)
-    return 0
-  }
-
-  /** A copy that fails leaves nothing: what cannot be copied is computed. */
-  async #copy(from: Slot, to: Slot, length: number): Promise<number> {
-    const began = this.clock.now()
-    try {
-      return await this.backend.copyPrefix(from.id, to.id, length)
-    } catch {
-      return 0
-    } finally {
-      this.costs.onCopy(this.clock.now() - began)
-    }
-  }
-
-  #empty(slot: Slot): void {
-    try {
-      this.backend.release(slot.id)
-      slot.length = 0
-    } catch {
-      // It has no tokens that a look-up could find, and is emptied when it is next used.
-    }
   }
 }

@@ -317,6 +317,16 @@ function folderOf(folder: string, options: Partial<StateFolderOptions> = {}, clo
   return { files, warnings }
 }
 
+/** The same as plain functions. */
+const bound = (files: StateFiles): StateFiles => ({
+  limitBytes: files.limitBytes,
+  list: (key) => files.list(key),
+  read: (file, allocate) => files.read(file, allocate),
+  write: (head, data) => files.write(head, data),
+  touch: (file) => files.touch(file),
+  remove: (file) => files.remove(file),
+})
+
 t.test('conversations survive a restart', async (t) => {
   const folder = join(t.testdir(), 'states')
   const first = caching({ stateFiles: folderOf(folder).files })
@@ -357,15 +367,11 @@ t.test('what is dropped while it waits to be written is written no more', async 
   let open = () => {}
   const gate = new Promise<void>((resolve) => (open = resolve))
   const slow: StateFiles = {
-    limitBytes: files.limitBytes,
-    list: (key) => files.list(key),
-    read: (file, allocate) => files.read(file, allocate),
+    ...bound(files),
     write: async (head, data) => {
       await gate
       return await files.write(head, data)
     },
-    touch: (file) => files.touch(file),
-    remove: (file) => files.remove(file),
   }
   const made = caching({ slots: 1, stateFiles: slow })
   for (const family of [1, 2, 3]) await ask(t, made, promptOf(100, family))
@@ -474,6 +480,36 @@ t.test('what is in files for those who wait is read beside the steps of the firs
   for (const one of all) t.equal((await next.run(one)).end?.usage.cachedTokens, 103)
   t.match(next.engine.statistics().cache, { disk: { hits: 3 }, ram: { hits: 0 } })
   await next.run(next.engine.close())
+})
+
+t.test('what is read ahead stays within the memory, and is read in turn', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ slots: 4, stateFiles: folderOf(folder).files })
+  const said: TokenId[][] = []
+  for (const family of [1, 2, 3, 4]) said.push((await ask(t, made, promptOf(100, family))).said)
+  await made.run(made.engine.close())
+  const { files } = folderOf(folder)
+  let [reads, mostReads, most] = [0, 0, 0]
+  const limit = 2000
+  const watched: StateFiles = {
+    ...bound(files),
+    read: async (file, allocate) => {
+      mostReads = Math.max(mostReads, ++reads)
+      const data = await files.read(file, allocate)
+      most = Math.max(most, ramOf(next).bytes)
+      reads--
+      return data
+    },
+  }
+  const next: Rig = caching({ slots: 4, stateFiles: watched }, limit)
+  await ask(t, next, promptOf(20, 9))
+  const all = said.map((tokens) => collect(next.client.submit(greedy([...tokens, 5], 4))))
+  const ends = (await next.run(Promise.all(all))).map(({ end }) => end?.usage.cachedTokens)
+  t.ok(ends.includes(103), 'some are read')
+  t.equal(mostReads, 1)
+  t.ok(most > 0 && most <= limit, `${most} bytes`)
+  await next.run(next.engine.close())
+  t.match(leftovers(next), nothingLeft)
 })
 
 t.test('what is wrong with the folder is said once, and nobody fails of it', async (t) => {
@@ -623,4 +659,18 @@ t.test('slots that cannot be cut are cut back to checkpoints', async (t) => {
   t.equal(end?.usage.cachedTokens, 288, 'it waits for a checkpoint of the one that computes')
   await runUntilIdle(made.clock)
   t.match(leftovers(made), nothingLeft)
+})
+
+t.test('checkpoints survive a restart', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const options = { slots: 2, keepMultipleOf: 1000 }
+  const made = caching({ ...options, stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, made, promptOf(200, 1))
+  await made.run(made.engine.close())
+  const next = caching({ ...options, stateFiles: folderOf(folder).files })
+  const rewritten = [...said.slice(0, 200), ...promptOf(30, 4)]
+  t.equal((await ask(t, next, rewritten)).cached, 176, 'its prompt ended 24 tokens behind it')
+  t.match(next.engine.statistics().cache, { disk: { hits: 1 }, ram: { hits: 0, failed: 0 } })
+  await next.run(next.engine.close())
+  t.match(leftovers(next), nothingLeft)
 })

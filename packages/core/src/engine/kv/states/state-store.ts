@@ -24,8 +24,11 @@ export class StateStore {
   readonly #states = new Set<SavedState>()
   /** The worth of what was dropped last. */
   #floor = 0
+  /** Memory that `room` gave for states which are not there yet. */
+  readonly #promised = new Set<ArrayBufferLike>()
   /** Changes with what can be found. */
   version = 0
+  /** Of the states, and of the memory for those to come. */
   bytes = 0
   evictions = 0
 
@@ -52,8 +55,8 @@ export class StateStore {
   }
 
   /**
-   * Room for a state of this many bytes; drops others for it, and returns undefined where that would
-   * not be enough.
+   * Room for a state of this many bytes, until it is added or given up; drops others for it, and returns
+   * undefined where that would not be enough.
    *
    * @param older - states that it will replace, dropped first where their memory is of use
    */
@@ -66,8 +69,19 @@ export class StateStore {
     }
     if (!this.#makeRoom(size)) return undefined
     const taken = this.memory.take(bytes)
-    this.memory.shrink(this.limit - this.bytes - taken.buffer.byteLength)
+    this.#promised.add(taken.buffer)
+    this.bytes += taken.buffer.byteLength
+    this.memory.shrink(this.limit - this.bytes)
     return taken
+  }
+
+  /**
+   * No state comes into this room.
+   *
+   * @param isFree - whether nobody writes to it any more
+   */
+  giveUp(room: Uint8Array, isFree: boolean): void {
+    if (this.#take(room) && isFree) this.memory.give(room)
   }
 
   /**
@@ -101,6 +115,7 @@ export class StateStore {
 
   /** Adds a state, in place of older ones. */
   add(state: SavedState, older: readonly SavedState[] = []): void {
+    this.#take(state.data)
     for (const one of older) {
       state.uses = Math.max(state.uses, one.uses + 1)
       if (one.pinned !== true) this.remove(one)
@@ -153,6 +168,13 @@ export class StateStore {
       this.evictions++
       this.remove(least)
     }
+    return true
+  }
+
+  /** A promise is kept, or void; false where there was none. */
+  #take({ buffer }: Uint8Array): boolean {
+    if (!this.#promised.delete(buffer)) return false
+    this.bytes -= buffer.byteLength
     return true
   }
 
