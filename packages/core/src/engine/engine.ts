@@ -159,6 +159,7 @@ export class Engine {
     this.#isClosed = true
     this.wake.notify()
     await this.#done.catch(() => {})
+    await this.between.flush()
     await this.kv.onClose?.()
   }
 

@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, rm, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../contracts/clock.js'
 import type {
@@ -33,7 +32,7 @@ export interface StateFolderOptions {
 /**
  * States in a folder, a file each, that only its owner can read. Several processes may use one folder:
  * a file is written beside its place and then renamed, its name follows from what is in it, and one that
- * is gone is as good as never written. All but a few short calls is done on threads of their own.
+ * is gone is as good as never written. All of that is done on threads of its own.
  */
 export class StateFolder implements StateFiles {
   readonly limitBytes: number
@@ -53,7 +52,6 @@ export class StateFolder implements StateFiles {
 
   async list(key: string): Promise<StateFile[]> {
     const listed = await this.#attempt('cannot be read', async () => {
-      await this.#prepare()
       const task = { type: 'list', key, secret: this.#secret, ...this.#limits(0) } as const
       return await readThread.run(task)
     })
@@ -84,7 +82,6 @@ export class StateFolder implements StateFiles {
     if (data.byteLength > this.limitBytes) return undefined
     const name = this.#nameOf(head)
     return await this.#attempt('cannot be written to', async () => {
-      await this.#prepare()
       const limits = this.#limits(data.byteLength)
       const { bytes, removed } = await writeThread.run({ type: 'clean', ...limits })
       const gone = [...removed]
@@ -103,13 +100,12 @@ export class StateFolder implements StateFiles {
   }
 
   async touch({ name }: StateFile): Promise<void> {
-    const now = this.clock.now() / 1000
-    // Another process may have removed it.
-    await utimes(this.#path(name), now, now).catch(() => {})
+    const now = this.clock.now()
+    await readThread.run({ type: 'use', path: this.#path(name), now }).catch(() => {})
   }
 
   async remove({ name }: StateFile): Promise<void> {
-    await rm(this.#path(name), { force: true }).catch(() => {})
+    await writeThread.run({ type: 'remove', path: this.#path(name) }).catch(() => {})
   }
 
   async #write(name: string, head: StateHead, data: Uint8Array): Promise<void> {
@@ -128,11 +124,6 @@ export class StateFolder implements StateFiles {
   #limits(more: number) {
     const { folder, limitBytes, maxAgeMs = Infinity } = this.options
     return { folder, limitBytes, maxAgeMs, more, now: this.clock.now() }
-  }
-
-  /** A folder that is there already keeps its rights: it may be one of the user's. */
-  async #prepare(): Promise<void> {
-    await mkdir(this.options.folder, { recursive: true, mode: 0o700 })
   }
 
   async #attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {

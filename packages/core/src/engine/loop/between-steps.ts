@@ -29,6 +29,11 @@ export class BetweenSteps {
     if (this.adapters.isDue) await this.adapters.settle()
   }
 
+  /** Resolves when nothing is on its way to a file any more. */
+  async flush(): Promise<void> {
+    await this.slots.flush()
+  }
+
   /** Ends what waits with this error. */
   close(error: CllmError): void {
     this.slots.close(error)

@@ -11,6 +11,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import {
+  type SlotFiles,
   SlotFolder,
   StateFolder,
   type StateFiles,
@@ -304,6 +305,25 @@ t.test('memory and files are made ready beside the steps of others', async (t) =
   again.engine.cancel('steady')
   await again.run(beside)
   await again.run(again.engine.close())
+})
+
+t.test('memory that cannot be had costs nobody an answer', async (t) => {
+  const stateMemory = {
+    make: (): ArrayBufferLike => {
+      throw new RangeError('Array buffer allocation failed')
+    },
+    makeReady: async (): Promise<ArrayBufferLike> => {
+      throw new Error('no thread')
+    },
+  }
+  const long = { contextSize: 20_000, batchSize: 20_000, stateMs: (bytes: number) => bytes / 1e5 }
+  const made = caching({ slots: 2, ...long, stateMemory })
+  const steady = collect(made.client.submit(greedy(promptOf(20, 4), 300)))
+  await runUntilIdle(made.clock, made.clock.now() + 200)
+  for (const family of [1, 2, 3]) await ask(t, made, promptOf(17_000, family))
+  t.match(ramOf(made), { saved: 0, states: 0, bytes: 0 })
+  t.ok(ramOf(made).failed > 0)
+  await made.run(steady)
 })
 
 /** A folder of states, and what it warned of. */
@@ -621,6 +641,42 @@ t.test('clients save, restore and erase slots', async (t) => {
   const plain = caching()
   await t.rejects(plain.run(plain.client.slotAction(0, restore)), { code: 'unsupported' })
   t.match(leftovers(made), nothingLeft)
+})
+
+t.test('nobody waits while the file of a slot is written or read', async (t) => {
+  const folder = t.testdir({ 'a.bin.0123456789ab.tmp': 'half', 'b.bin': 'another' })
+  utimesSync(join(folder, 'a.bin.0123456789ab.tmp'), 1, 1)
+  const files = new SlotFolder(folder)
+  let open = () => {}
+  const gate = new Promise<void>((resolve) => (open = resolve))
+  const slow: SlotFiles = {
+    write: async (...given) => {
+      await gate
+      return await files.write(...given)
+    },
+    read: async (filename) => {
+      await gate
+      return await files.read(filename)
+    },
+  }
+  const made = caching({ slots: 2, slotFiles: slow }, 0)
+  const { said } = await ask(t, made, promptOf(50, 1))
+  const saves = ['one.bin', 'two.bin'].map((filename) =>
+    made.client.slotAction(0, { action: 'save', filename }),
+  )
+  // It may be read before it is there.
+  const restored = made.client
+    .slotAction(1, { action: 'restore', filename: 'one.bin' })
+    .catch(() => {})
+  await ask(t, made, promptOf(20, 4))
+  t.equal(made.backend.operations.filter(({ type }) => type === 'save').length, 1)
+  open()
+  t.match(await made.run(saves[0]!), { tokens: 53 })
+  t.match(await made.run(saves[1]!), { tokens: 53 })
+  t.same(readdirSync(folder).toSorted(), ['b.bin', 'one.bin', 'two.bin'], 'no half file is left')
+  await made.run(restored)
+  await made.run(made.engine.close())
+  t.equal(said.length, 54)
 })
 
 t.test('slots that cannot be cut are cut back to checkpoints', async (t) => {

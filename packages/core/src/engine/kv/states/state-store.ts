@@ -69,6 +69,7 @@ export class StateStore {
     }
     if (!this.#makeRoom(size)) return undefined
     const taken = this.memory.take(bytes)
+    if (taken === undefined) return undefined
     this.#promised.add(taken.buffer)
     this.bytes += taken.buffer.byteLength
     this.memory.shrink(this.limit - this.bytes)
