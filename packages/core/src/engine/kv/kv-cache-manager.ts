@@ -11,7 +11,7 @@ import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engin
 import { isFree, minimumWait } from './prefix-index.js'
 import { SlotFiller } from './slot-filler.js'
 import { Checkpoints } from './states/checkpoints.js'
-import { type PinnedSlot, pinOf } from './states/pinned-slot.js'
+import { Pins } from './states/pins.js'
 import { whileHeld } from './states/saved-state.js'
 import { StateCache } from './states/state-cache.js'
 import { originOf } from './states/origin-of.js'
@@ -25,8 +25,7 @@ export class SlotCacheManager implements KVCacheManager {
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
   readonly #filler: SlotFiller
   #free: number
-  /** Slots that are saved for good before anything else happens. */
-  readonly #pins: PinnedSlot[] = []
+  readonly #pins: Pins
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
@@ -46,6 +45,7 @@ export class SlotCacheManager implements KVCacheManager {
       usedAt: 0,
     }))
     this.#free = length
+    this.#pins = new Pins(states)
     this.#filler = new SlotFiller(backend, clock, costs, states)
   }
 
@@ -109,7 +109,7 @@ export class SlotCacheManager implements KVCacheManager {
     // Saving and reading states make room, and not among these.
     const needed = [choice.found?.state, choice.found?.checkpoint, choice.checkpoint]
     await whileHeld(needed, async () => {
-      if (states.isOn) await states.beforeLoss(slot, keptBy(choice), this.#isAnyDecoding)
+      await this.#beforeLoss(slot, keptBy(choice))
       this.index.drop(slot)
       slot.owner = sequence
       this.#free--
@@ -126,12 +126,12 @@ export class SlotCacheManager implements KVCacheManager {
 
   /** Whether `settle` has something to save before the next step. */
   get isDue(): boolean {
-    return this.checkpoints.isDue || this.#pins.length > 0
+    return this.checkpoints.isDue || this.#pins.isDue
   }
 
   async settle(): Promise<void> {
     await this.checkpoints.settle(this.#isAnyDecoding)
-    for (const pin of this.#pins.splice(0)) if (isFree(pin.slot)) await this.states.pin(pin)
+    await this.#pins.settle(this.#isAnyDecoding)
   }
 
   /** The sequence has computed more of its tokens. */
@@ -178,14 +178,14 @@ export class SlotCacheManager implements KVCacheManager {
     slot.owner = undefined
     sequence.slot = undefined
     this.#free++
-    if (sequence.finish !== undefined) this.#pins.push(...pinOf(slot, sequence.request, now))
     if (sequence.isShared) this.index.keep(slot, sequence)
     else this.#filler.empty(slot)
+    if (sequence.finish !== undefined) this.#pins.add(slot, sequence.request, now)
   }
 
   /** Empties a slot without an owner; what others may want again is saved before. */
   async evict(slot: Slot): Promise<void> {
-    await this.states.beforeLoss(slot, 0, this.#isAnyDecoding)
+    await this.#beforeLoss(slot, 0)
     this.index.drop(slot)
     this.#filler.empty(slot)
   }
@@ -195,7 +195,7 @@ export class SlotCacheManager implements KVCacheManager {
     const { owner } = from
     const length = owner?.slotTokens ?? 0
     if (owner === undefined || length === 0 || !isFree(to)) return false
-    if (!(await this.states.beforeLoss(to, 0, this.#isAnyDecoding))) return false
+    if (!(await this.#beforeLoss(to, 0))) return false
     this.index.drop(to)
     to.length = await this.#filler.copy(from, to, length)
     if (to.length !== length) {
@@ -237,6 +237,14 @@ export class SlotCacheManager implements KVCacheManager {
   #choose(sequence: Sequence): SlotChoice {
     const { slots, index, costs, backend, states } = this
     return chooseSlot(sequence, slots, index, costs, backend, states)
+  }
+
+  /** What an idle slot is about to lose is saved, where that is wanted; false where there was no time. */
+  async #beforeLoss(slot: Slot, kept: number): Promise<boolean> {
+    if (!this.states.isOn) return true
+    const othersDecode = this.#isAnyDecoding
+    await this.#pins.beforeLoss(slot, kept, othersDecode)
+    return await this.states.beforeLoss(slot, kept, othersDecode)
   }
 
   get #isAnyDecoding(): boolean {

@@ -126,6 +126,39 @@ t.test('what is kept for a time, within the share of its tenant', async (t) => {
   t.equal(pinned(), 0, 'its time is over')
 })
 
+t.test('what is kept is saved when there is time, or nothing decodes', async (t) => {
+  const made = caching({ slots: 3, stateMs: (bytes) => bytes / 16 })
+  const keepMs = 600_000
+  const pinned = () => made.engine.between.slots.cache('list').filter((one) => one.pinned)
+  const steady = collect(made.client.submit(greedy(promptOf(20, 4), 600)))
+  await runUntilIdle(made.clock, made.clock.now() + 100)
+  // What a save costs is learned from the first ones.
+  for (const family of [2, 3, 4, 5, 6]) await ask(t, made, promptOf(200, family), { keepMs })
+  const { saved } = ramOf(made)
+  t.ok(saved <= 5, `${saved} were saved`)
+  const { said } = await ask(t, made, promptOf(200, 7), { keepMs })
+  t.equal(ramOf(made).saved, saved, 'the slot keeps it meanwhile')
+  t.equal((await ask(t, made, [...said, 5])).cached, 203, 'and its next turn')
+  await made.run(steady)
+  await runUntilIdle(made.clock)
+  t.ok(
+    pinned().some(({ tokens }) => tokens >= 203),
+    'it is saved as it is now',
+  )
+  await runUntilIdle(made.clock)
+})
+
+t.test('what is kept goes on in the longer state that takes its place', async (t) => {
+  const made = caching({ slots: 1 }, 20_000)
+  const { said } = await ask(t, made, promptOf(150, 1), { keepMs: 600_000 })
+  const { said: more } = await ask(t, made, [...said, ...promptOf(80, 2)])
+  await ask(t, made, promptOf(150, 3))
+  const kept = made.engine.between.slots.cache('list').filter((state) => state.pinned)
+  t.match(kept, [{ tokens: more.length - 1 }])
+  t.equal(kept.length, 1)
+  await runUntilIdle(made.clock)
+})
+
 t.test('a short turn behind a prompt that others share is saved where that is cheap', async (t) => {
   for (const [bytesPerMs, isSaved] of [
     [1000, true],

@@ -13,8 +13,7 @@ import type { Sequence } from '../../requests/sequence.js'
 import type { BlockChain } from '../block-chain.js'
 import { findInTiers } from './find-state.js'
 import { listStates } from './list-states.js'
-import type { PinnedSlot } from './pinned-slot.js'
-import { bytesOf, filesOf, type FoundState, type SavedState } from './saved-state.js'
+import { bytesOf, filesOf, type FoundState, type KeptState, type SavedState } from './saved-state.js'
 import { StateDisk } from './state-disk.js'
 import { commonLength, lengthOf } from './state-index.js'
 import { StateReader } from './state-reader.js'
@@ -144,16 +143,33 @@ export class StateCache {
     return true
   }
 
-  /** Saves what an idle slot holds, and drops it for nothing else; for good, or as long as it says. */
-  async pin({ slot: { id, chain, length }, kept }: PinnedSlot): Promise<void> {
+  /** Whether saving this many tokens keeps requests that decode waiting for no longer than it may. */
+  hasTimeToSave(tokens: number): boolean {
+    const { states, pauses } = this.costs
+    const bytes = states.bytesOf(tokens)
+    const ms = states.saveMs(bytes)
+    const isFast = pauses.canSave(ms + newMemoryMs * bytes)
+    return isFast || (pauses.canSave(ms) && this.#store.isReady(bytes))
+  }
+
+  /**
+   * Saves what an idle slot holds, and drops it for nothing else; with it the checkpoints that its
+   * beginning can be cut back to.
+   *
+   * @param kept - until when; default: for good
+   */
+  async pin({ id, chain, length }: Slot, kept?: KeptState): Promise<void> {
     if (this.#states === undefined || chain === undefined || length === 0) return
     const { index } = this.#store
     if (index.find(chain, length, false) === undefined)
       await this.transfer.save({ id, chain, length })
     const saved = index.find(chain, length, false)
     if (saved === undefined) return
-    if (kept === undefined) saved.pinned = true
-    else this.#store.keep(saved, kept)
+    const checkpoints = this.cutsAnywhere ? [] : index.within(saved.chain, true)
+    for (const state of [...checkpoints, saved]) {
+      if (kept === undefined) state.pinned = true
+      else this.#store.keep(state, kept)
+    }
   }
 
   /** Saves one idle slot that would be lost otherwise; returns whether there was one. */

@@ -119,11 +119,13 @@ export class StateStore {
     this.#take(state.data)
     for (const one of older) {
       state.uses = Math.max(state.uses, one.uses + 1)
+      // What is kept is a part of the longer one, which is kept in its place.
+      keepLonger(state, one.kept)
       if (one.pinned !== true) this.remove(one)
     }
     const same = this.index.find(state.chain, lengthOf(state), state.partial)
     if (same?.pinned === true) state.pinned = true
-    if (same?.kept !== undefined) state.kept = same.kept
+    keepLonger(state, same?.kept)
     if (same !== undefined) {
       state.uses = Math.max(state.uses, same.uses)
       this.remove(same)
@@ -133,6 +135,7 @@ export class StateStore {
     this.index.add(state)
     this.bytes += memoryOf(state)
     this.version++
+    if (state.kept !== undefined) this.#limitKept(state.kept)
   }
 
   /** It is wanted again. */
@@ -151,10 +154,14 @@ export class StateStore {
   /** Keeps a state for a time: within the tenant's share, before its others. */
   keep(state: SavedState, kept: KeptState): void {
     this.touch(state)
-    state.kept = kept
+    keepLonger(state, kept)
+    this.#limitKept(kept)
+  }
+
+  #limitKept({ tenant }: KeptState): void {
     let bytes = 0
     for (const other of [...this.#states].reverse()) {
-      if (other.kept?.tenant !== kept.tenant) continue
+      if (other.kept?.tenant !== tenant) continue
       bytes += memoryOf(other)
       if (bytes > this.limit * tenantShare) delete other.kept
     }
@@ -205,4 +212,8 @@ export class StateStore {
     const uses = Math.min(state.uses, mostUses)
     return this.#floor + (uses * Math.max(0, this.gainMs(state))) / Math.max(1, memoryOf(state))
   }
+}
+
+function keepLonger(state: SavedState, kept: KeptState | undefined): void {
+  if (kept !== undefined && kept.until > (state.kept?.until ?? 0)) state.kept = kept
 }
