@@ -128,8 +128,11 @@ export interface KVCacheManager {
   readonly isDue?: boolean
   /** … which this does. */
   settle?(): Promise<void>
-  /** The engine has nothing to compute: does some work ahead, and returns whether it did any. */
-  onIdle?(): Promise<boolean>
+  /**
+   * The engine has nothing to compute: does some work ahead, where its time has come. Resolves to when it
+   * is to be called again, milliseconds of the clock; undefined: when something has happened.
+   */
+  onIdle?(): Promise<number | undefined>
   /** The loop has ended, and the backend is disposed of next. */
   onClose?(): Promise<void>
   /** What the tiers behind the slots hold; undefined without any. */

@@ -187,8 +187,10 @@ export class Engine {
   }
 
   async #idle(): Promise<void> {
-    if ((await this.kv.onIdle?.()) === true) return
-    await this.wake.sleep(this.table.wakesAt(this.#planWakesAt))
+    const again = (await this.kv.onIdle?.()) ?? Infinity
+    if (again <= this.clock.now()) return
+    const until = Math.min(again, this.table.wakesAt(this.#planWakesAt) ?? Infinity)
+    await this.wake.sleep(until === Infinity ? undefined : until)
   }
 
   /** The loop and its end: however it ends, every request gets an answer. */

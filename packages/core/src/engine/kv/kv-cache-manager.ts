@@ -217,9 +217,9 @@ export class SlotCacheManager implements KVCacheManager {
     await this.states.close(this.slots)
   }
 
-  /** Saves what an idle slot holds, if that is to be had back; returns whether it did. */
-  async onIdle(): Promise<boolean> {
-    return await this.states.saveOne(this.slots)
+  /** Saves what an idle slot holds, if that is to be had back, and its time has come. */
+  async onIdle(): Promise<number | undefined> {
+    return await this.states.saveAhead(this.slots)
   }
 
   /** What the tiers behind the slots hold; undefined without any. */

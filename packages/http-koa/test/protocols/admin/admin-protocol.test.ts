@@ -240,7 +240,7 @@ t.test('/admin/cache: warmed for a tenant', async (t) => {
   const post = async (path: string, as: string, body: object, more: object = {}) => {
     const headers = { authorization: `Bearer ${as}`, 'content-type': 'application/json', ...more }
     const given = server.post(path, body, { headers })
-    return (await (await given).json()) as { readonly usage: { readonly cachedTokens: number } }
+    return (await (await given).json()) as { readonly data: { readonly cached_tokens: number } }
   }
   for (const [index, [body, headers, isFound]] of [
     [{}, {}, false],
@@ -249,9 +249,9 @@ t.test('/admin/cache: warmed for a tenant', async (t) => {
   ].entries() as Iterable<[number, [object, object, boolean]]>) {
     const prompt = `${index}: a system prompt of some length, again and again `
     await post('/admin/cache', 'of-ops', { prompt, ...body }, headers)
-    const request = { prompt: `${prompt} and more`, maxTokens: 2, stream: false }
-    const { usage } = await post('/generate', 'of-ann', request)
-    t.equal(usage.cachedTokens > 20, isFound, JSON.stringify([body, headers]))
+    const request = { prompt: `${prompt} and more`, max_tokens: 2 }
+    const { data } = await post('/generate', 'of-ann', request)
+    t.equal(data.cached_tokens > 20, isFound, JSON.stringify([body, headers]))
   }
 })
 

@@ -52,9 +52,12 @@ export const filesOf = ({ state, checkpoint }: FoundState): FiledState[] =>
 export const bytesOf = ({ state, checkpoint }: FoundState): number =>
   state.bytes + (checkpoint?.bytes ?? 0)
 
+/** Bytes of memory that each token of a state takes besides. */
+export const tokenBytes = 8
+
 /** Bytes of memory that a state takes, with that which is not used. */
 export const memoryOf = ({ data, chain }: SavedState): number =>
-  data.buffer.byteLength + 8 * chain.tokens.length
+  data.buffer.byteLength + tokenBytes * chain.tokens.length
 
 /** Does something during which nothing drops these states from RAM. */
 export async function whileHeld(

@@ -13,7 +13,13 @@ import type { Sequence } from '../../requests/sequence.js'
 import type { BlockChain } from '../block-chain.js'
 import { findInTiers } from './find-state.js'
 import { listStates } from './list-states.js'
-import { bytesOf, filesOf, type FoundState, type KeptState, type SavedState } from './saved-state.js'
+import {
+  bytesOf,
+  filesOf,
+  type FoundState,
+  type KeptState,
+  type SavedState,
+} from './saved-state.js'
 import { StateDisk } from './state-disk.js'
 import { commonLength, lengthOf } from './state-index.js'
 import { StateReader } from './state-reader.js'
@@ -23,6 +29,9 @@ import { StateWorth } from './state-worth.js'
 
 /** Milliseconds that a byte of new memory adds to saving: measured were 1.5 to 2.5 for a megabyte. */
 const newMemoryMs = 2e-6
+/** A slot that was idle for this long, and for so many times what saving takes, is saved ahead. */
+const leastRestMs = 1000
+const restShare = 10
 
 /**
  * Keeps in RAM what slots held when they are given to other requests, and finds it again: the tier
@@ -172,19 +181,34 @@ export class StateCache {
     }
   }
 
-  /** Saves one idle slot that would be lost otherwise; returns whether there was one. */
-  async saveOne(slots: readonly Slot[]): Promise<boolean> {
+  /**
+   * Saves one idle slot that would be lost otherwise, once it has been idle for a while: the next turn of a
+   * conversation often comes at once, and would wait for it. Returns when to ask again, if at all.
+   */
+  async saveAhead(slots: readonly Slot[]): Promise<number | undefined> {
     const isNeeded =
       this.#disk !== undefined || this.transfer.counts.saved + this.transfer.counts.skipped > 0
-    if (this.#states === undefined || !isNeeded) return false
-    const next = slots.find((slot) => {
+    if (this.#states === undefined || !isNeeded) return undefined
+    const now = this.clock.now()
+    let next = Infinity
+    for (const slot of slots) {
       const { chain, owner, length } = slot
       const isNew = chain !== undefined && this.#savedAhead.get(chain) !== length
-      return owner === undefined && isNew && this.worth.isWorthSaving(slot)
-    })
-    if (next?.chain === undefined) return false
-    this.#savedAhead.set(next.chain, next.length)
-    return await this.transfer.save(next)
+      if (owner !== undefined || !isNew || !this.worth.isWorthSaving(slot)) continue
+      const at = slot.usedAt + this.#restMs(length)
+      next = Math.min(next, at)
+      if (at > now) continue
+      this.#savedAhead.set(chain, length)
+      await this.transfer.save(slot)
+      return now
+    }
+    return next === Infinity ? undefined : next
+  }
+
+  /** Milliseconds that a slot of so many tokens is idle before it is saved. */
+  #restMs(tokens: number): number {
+    const { states } = this.costs
+    return Math.max(leastRestMs, restShare * states.saveMs(states.bytesOf(tokens)))
   }
 
   /** Restores what was found into a slot; returns how many tokens that has then, 0 for none. */

@@ -9,6 +9,7 @@ import {
   unused,
 } from './saved-state.js'
 import type { StateDisk } from './state-disk.js'
+import { lengthOf } from './state-index.js'
 import type { StateStore } from './state-store.js'
 
 /**
@@ -92,7 +93,7 @@ export class StateReader {
     if (disk === undefined) return undefined
     const began = this.clock.now()
     let room: Uint8Array | undefined
-    const allocate = (bytes: number) => (room = store.room(bytes))
+    const allocate = (bytes: number) => (room = store.room(bytes, lengthOf(file)))
     const reading = disk.read(file, allocate).catch(() => undefined)
     const next = [...this.#reading.keys()].find((other) => other !== file)
     if (next !== undefined) store.expect(next.bytes)

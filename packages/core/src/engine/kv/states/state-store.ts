@@ -1,7 +1,7 @@
 import type { Clock } from '../../../contracts/clock.js'
 import type { BlockChain } from '../block-chain.js'
 import type { StateMemorySource } from '../../../contracts/engine/state-files.js'
-import { type KeptState, memoryOf, type SavedState } from './saved-state.js'
+import { type KeptState, memoryOf, type SavedState, tokenBytes } from './saved-state.js'
 import { lengthOf, StateIndex } from './state-index.js'
 import { sizeFor, StateMemory } from './state-memory.js'
 
@@ -26,10 +26,11 @@ export class StateStore {
   #floor = 0
   /** Memory that `room` gave for states which are not there yet. */
   readonly #promised = new Set<ArrayBufferLike>()
+  /** What was removed while somebody reads it: it takes memory until then. */
+  readonly #leaving = new Set<SavedState>()
   /** Changes with what can be found. */
   version = 0
-  /** Of the states, and of the memory for those to come. */
-  bytes = 0
+  #bytes = 0
   evictions = 0
 
   /**
@@ -50,6 +51,17 @@ export class StateStore {
     return this.#states.size
   }
 
+  /** Of the states, of the memory for those to come, and of what is still read. */
+  get bytes(): number {
+    for (const state of this.#leaving) {
+      if (state.holds > 0) continue
+      this.#leaving.delete(state)
+      this.#bytes -= memoryOf(state)
+      this.memory.give(state.data)
+    }
+    return this.#bytes
+  }
+
   all(): Iterable<SavedState> {
     return this.#states
   }
@@ -58,20 +70,22 @@ export class StateStore {
    * Room for a state of this many bytes, until it is added or given up; drops others for it, and returns
    * undefined where that would not be enough.
    *
+   * @param tokens - how many it has
    * @param older - states that it will replace, dropped first where their memory is of use
    */
-  room(bytes: number, older: readonly SavedState[] = []): Uint8Array | undefined {
+  room(bytes: number, tokens: number, older: readonly SavedState[] = []): Uint8Array | undefined {
     const size = sizeFor(bytes)
+    const all = size + tokenBytes * tokens
     if (!this.holds(bytes)) return undefined
     for (const state of older) {
-      const isUseful = state.data.buffer.byteLength === size || this.bytes + size > this.limit
+      const isUseful = state.data.buffer.byteLength === size || this.bytes + all > this.limit
       if (isUseful && this.#canBeDropped(state)) this.remove(state)
     }
-    if (!this.#makeRoom(size)) return undefined
+    if (!this.#makeRoom(all)) return undefined
     const taken = this.memory.take(bytes)
     if (taken === undefined) return undefined
     this.#promised.add(taken.buffer)
-    this.bytes += taken.buffer.byteLength
+    this.#bytes += taken.buffer.byteLength
     this.memory.shrink(this.limit - this.bytes)
     return taken
   }
@@ -133,7 +147,7 @@ export class StateStore {
     state.worth = this.#worthOf(state)
     this.#states.add(state)
     this.index.add(state)
-    this.bytes += memoryOf(state)
+    this.#bytes += memoryOf(state)
     this.version++
     if (state.kept !== undefined) this.#limitKept(state.kept)
   }
@@ -182,7 +196,7 @@ export class StateStore {
   /** A promise is kept, or void; false where there was none. */
   #take({ buffer }: Uint8Array): boolean {
     if (!this.#promised.delete(buffer)) return false
-    this.bytes -= buffer.byteLength
+    this.#bytes -= buffer.byteLength
     return true
   }
 
@@ -193,9 +207,8 @@ export class StateStore {
   remove(state: SavedState): void {
     if (!this.#states.delete(state)) return
     this.index.remove(state)
-    this.bytes -= memoryOf(state)
     this.version++
-    if (state.holds === 0) this.memory.give(state.data)
+    this.#leaving.add(state)
   }
 
   /** Of equals the one that was not used for the longest time. */

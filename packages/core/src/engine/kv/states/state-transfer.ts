@@ -70,7 +70,7 @@ export class StateTransfer {
     const own = new BlockChain(chain.tokens.slice(0, length), chain.scope)
     const older = states.cutsAnywhere && !partial ? this.store.within(own) : []
     let room: Uint8Array | undefined
-    const allocate = (bytes: number) => (room = this.store.room(bytes, older))
+    const allocate = (bytes: number) => (room = this.store.room(bytes, length, older))
     const data = await states.save(id, { allocate, partial }).catch(() => undefined)
     const ms = this.clock.now() - began
     this.costs.pauses.onPause(ms)
