@@ -237,7 +237,8 @@ export class Engine {
         return { parts, startedAt, outcome: this.embeddings.during(runStep(this.backend, parts)) }
       }
       this.#planWakesAt = wakeAt
-      if (wakeAt === undefined || isOutdated) this.wake.notify()
+      const isWoken = wakeAt !== undefined || this.kv.isReading === true
+      if (!isWoken || isOutdated) this.wake.notify()
     } catch (error) {
       this.finisher.failAll(CllmError.from(error), now)
     }

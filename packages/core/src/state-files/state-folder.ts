@@ -13,6 +13,14 @@ import { ending, unfinished } from './thread/clean-folder.js'
 import type { ListProblem } from './thread/state-task.js'
 import { readThread, writeThread } from './thread/state-thread.js'
 
+/** A folder is listed, and a file is read, for so many milliseconds at most … */
+const listMs = 10_000
+const leastReadMs = 5000
+const mostReadMs = 60_000
+/** … a file for as many more as this many bytes for each take. */
+const leastReadRate = 50_000
+const misnamed = 'it holds other tokens than it is named for'
+
 /** The same is said again after this long at the earliest. */
 const quietMs = 60_000
 /** This many different ones are remembered. */
@@ -37,6 +45,8 @@ export interface StateFolderOptions {
 export class StateFolder implements StateFiles {
   readonly limitBytes: number
   readonly #secret: Uint8Array | undefined
+  /** Calls that took too long, and still do. */
+  #late = 0
   /** When what was said last. */
   readonly #said = new Map<string, number>()
 
@@ -53,7 +63,7 @@ export class StateFolder implements StateFiles {
   async list(key: string): Promise<StateFile[]> {
     const listed = await this.#attempt('cannot be read', async () => {
       const task = { type: 'list', key, secret: this.#secret, ...this.#limits(0) } as const
-      return await readThread.run(task)
+      return await this.#inTime(() => readThread.run(task), listMs)
     })
     for (const problem of listed?.problems ?? []) this.#warn(whatOf(problem), problem.reason)
     return [...(listed?.files ?? [])]
@@ -63,18 +73,23 @@ export class StateFolder implements StateFiles {
     file: StateFile,
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined> {
-    const data = allocate(file.bytes)?.subarray(0, file.bytes)
+    const { name, bytes } = file
+    const data = allocate(bytes)?.subarray(0, bytes)
     if (data === undefined) return undefined
-    return await this.#attempt(`${file.name} is ignored`, async () => {
+    return await this.#attempt(`${name} is ignored`, async () => {
       try {
-        const head = await readStateFile(this.#path(file.name), data, this.#secret)
-        if (this.#nameOf(head) === file.name) return data
+        const reading = () => readStateFile(this.#path(name), data, this.#secret)
+        const head = await this.#inTime(reading, leastReadMs + bytes / leastReadRate)
+        if (this.#nameOf(head) !== name) throw new Error(misnamed)
+        return data
       } catch (error) {
+        const code = codeOf(error)
         // Another process has removed it.
-        if (codeOf(error) === 'ENOENT') return undefined
+        if (code === 'ENOENT') return undefined
+        // It is damaged, and would be read in vain after each start.
+        if (code === undefined) await this.remove(file)
         throw error
       }
-      throw new Error('it holds other tokens than it is named for')
     })
   }
 
@@ -126,6 +141,31 @@ export class StateFolder implements StateFiles {
     return { folder, limitBytes, maxAgeMs, more, now: this.clock.now() }
   }
 
+  /**
+   * What a request waits for: a disk, or a server, that does not answer is as good as an empty one, and is
+   * not asked again until it does.
+   */
+  async #inTime<T>(begin: () => Promise<T>, ms: number): Promise<T> {
+    if (this.#late > 0) throw silent(0)
+    let cancel = () => {}
+    const work = begin()
+    const limit = Math.min(ms, mostReadMs)
+    const late = new Promise<never>((_, reject) => {
+      const giveUp = () => {
+        this.#late++
+        const isBack = () => void this.#late--
+        work.then(isBack, isBack)
+        reject(silent(limit))
+      }
+      cancel = this.clock.at(this.clock.now() + limit, giveUp)
+    })
+    try {
+      return await Promise.race([work, late])
+    } finally {
+      cancel()
+    }
+  }
+
   async #attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
     try {
       return await work()
@@ -153,3 +193,8 @@ const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoExc
 
 const whatOf = ({ count, name }: ListProblem): string =>
   count === 1 ? `${name} is ignored` : `${count} files are ignored, such as ${name}`
+
+const silent = (ms: number): Error =>
+  Object.assign(new Error(`no answer ${ms > 0 ? `for ${ms / 1000} s` : 'yet'}`), {
+    code: 'ETIMEDOUT',
+  })

@@ -12,6 +12,7 @@ import { isFree, minimumWait } from './prefix-index.js'
 import { SlotFiller } from './slot-filler.js'
 import { Checkpoints } from './states/checkpoints.js'
 import { Pins } from './states/pins.js'
+import { SaveAhead } from './states/save-ahead.js'
 import { whileHeld } from './states/saved-state.js'
 import { StateCache } from './states/state-cache.js'
 import { originOf } from './states/origin-of.js'
@@ -26,6 +27,7 @@ export class SlotCacheManager implements KVCacheManager {
   readonly #filler: SlotFiller
   #free: number
   readonly #pins: Pins
+  readonly #ahead: SaveAhead
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
@@ -46,6 +48,7 @@ export class SlotCacheManager implements KVCacheManager {
     }))
     this.#free = length
     this.#pins = new Pins(states)
+    this.#ahead = new SaveAhead(states, clock, costs)
     this.#filler = new SlotFiller(backend, clock, costs, states)
   }
 
@@ -79,16 +82,22 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   /**
-   * Whether `acquire` would keep requests that decode from their next token for little more than copies
-   * take. Otherwise what it needs is made ready beside their steps.
+   * Whether `acquire` would keep requests that decode from their next token, and others from their turn,
+   * for little more than copies take. Otherwise what it needs is made ready meanwhile.
    */
-  prepare(sequence: Sequence): boolean {
+  prepare(sequence: Sequence, insists: boolean): boolean {
     const { states } = this
-    // Without a step beside which it could be done, it is waited for.
-    if (!states.isOn || this.#free === this.slots.length) return true
+    const isAlone = this.#free === this.slots.length
+    if (!states.isOn || (isAlone && !states.hasFiles)) return true
     const choice = this.#choose(sequence)
-    if (!this.#isAnyDecoding) return !states.isBeingRead(choice.found)
-    return states.isReady(sequence, choice.slot, keptBy(choice), choice.found)
+    if (!states.isAtHand(sequence, choice.found)) return false
+    if (insists || !this.#isAnyDecoding) return true
+    return states.isReady(choice.slot, keptBy(choice))
+  }
+
+  /** Whether files are being read. */
+  get isReading(): boolean {
+    return this.states.isReading
   }
 
   /** A request waits from now on: what is in a file for it is read meanwhile. */
@@ -100,7 +109,6 @@ export class SlotCacheManager implements KVCacheManager {
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
     const { costs, states } = this
-    await states.ready()
     const pauseBegan = this.#isAnyDecoding ? this.clock.now() : undefined
     const choice = this.#choose(sequence)
     const { slot } = choice
@@ -219,7 +227,7 @@ export class SlotCacheManager implements KVCacheManager {
 
   /** Saves what an idle slot holds, if that is to be had back, and its time has come. */
   async onIdle(): Promise<number | undefined> {
-    return await this.states.saveAhead(this.slots)
+    return await this.#ahead.run(this.slots)
   }
 
   /** What the tiers behind the slots hold; undefined without any. */

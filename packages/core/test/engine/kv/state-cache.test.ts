@@ -1,6 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
+  closeSync,
+  existsSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -16,11 +19,12 @@ import {
   StateFolder,
   type StateFiles,
   type StateFolderOptions,
+  SimulatedClock,
   systemClock,
   type TokenId,
   TouchedMemory,
 } from '@cllm/core'
-import { firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
+import { firstComeFirstServed, runUntilIdle, until } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
 import {
   collect,
@@ -510,6 +514,7 @@ t.test('a file that is damaged, short or foreign is never used', async (t) => {
   t.ok(warnings.length >= 3 && warnings.length <= 4, warnings.join('\n'))
   await next.run(next.engine.close())
   t.equal(readFileSync(join(folder, 'notes.txt'), 'utf8'), 'not ours')
+  t.notOk(existsSync(flipped!), 'nor is it read in vain again')
 })
 
 t.test('files are encrypted with a key, and of no use without it', async (t) => {
@@ -578,6 +583,47 @@ t.test('what is in files for those who wait is read beside the steps of the firs
   for (const one of all) t.equal((await next.run(one)).end?.usage.cachedTokens, 103)
   t.match(next.engine.statistics().cache, { disk: { hits: 3 }, ram: { hits: 0 } })
   await next.run(next.engine.close())
+})
+
+t.test('nobody but its request waits for a file, and that not for ever', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ slots: 4, stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, made, promptOf(100, 1))
+  await made.run(made.engine.close())
+  const { files } = folderOf(folder)
+  let fail = () => {}
+  const gate = new Promise<void>((resolve) => (fail = resolve))
+  const stale: StateFiles = {
+    ...bound(files),
+    read: async (_, allocate) => {
+      allocate(500)
+      await gate
+      return undefined
+    },
+  }
+  const next = caching({ slots: 2, stateFiles: stale })
+  const late = collect(next.client.submit(greedy([...said, 5], 4)))
+  await ask(t, next, promptOf(20, 9))
+  t.match(next.engine.statistics(), { waiting: 1, running: 0 })
+  fail()
+  t.equal((await next.run(late)).end?.usage.cachedTokens, 0)
+  t.equal(ramOf(next).bytes, 0, 'the memory of what was not read is not counted')
+  await next.run(next.engine.close())
+  t.match(leftovers(next), nothingLeft)
+
+  const name = `${'4'.repeat(40)}.state`
+  if (spawnSync('mkfifo', [join(folder, name)]).status !== 0) return
+  const clock = new SimulatedClock(1e6)
+  const slow = folderOf(folder, {}, clock)
+  const head = { key: 'k', scope: '', partial: false, tokens: [1], name, bytes: 10 }
+  const reading = slow.files.read(head, (bytes) => new Uint8Array(bytes))
+  clock.advance(6000)
+  t.equal(await reading, undefined)
+  t.match(slow.warnings, [/is ignored: no answer for 5.* s/])
+  t.same(await slow.files.list('k'), [], 'it is not asked again')
+  closeSync(openSync(join(folder, name), 'w'))
+  await until(() => slow.warnings.length > 1)
+  rmSync(join(folder, name))
 })
 
 t.test('what is read ahead stays within the memory, and is read in turn', async (t) => {

@@ -29,9 +29,6 @@ import { StateWorth } from './state-worth.js'
 
 /** Milliseconds that a byte of new memory adds to saving: measured were 1.5 to 2.5 for a megabyte. */
 const newMemoryMs = 2e-6
-/** A slot that was idle for this long, and for so many times what saving takes, is saved ahead. */
-const leastRestMs = 1000
-const restShare = 10
 
 /**
  * Keeps in RAM what slots held when they are given to other requests, and finds it again: the tier
@@ -42,8 +39,8 @@ export class StateCache {
   readonly #states: SlotStates | undefined
   readonly #store: StateStore
   readonly #disk: StateDisk | undefined
-  /** What was saved before it was lost, once: where not all fits, one would drop the other for ever. */
-  readonly #savedAhead = new WeakMap<BlockChain, number>()
+  /** Whether it is known what earlier engines have left. */
+  #isListed: boolean
   /** What moves states. */
   readonly transfer: StateTransfer
   /** What reads them from files. */
@@ -69,7 +66,12 @@ export class StateCache {
     }
     this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs)
     this.reader = new StateReader(this.#store, this.#disk, clock, costs, () => wake.notify())
-    void this.#disk?.ready.then(() => this.#store.expect(this.#disk?.latestBytes ?? 0))
+    this.#isListed = this.#disk === undefined
+    void this.#disk?.ready.then(() => {
+      this.#isListed = true
+      this.#store.expect(this.#disk?.latestBytes ?? 0)
+      wake.notify()
+    })
   }
 
   get isOn(): boolean {
@@ -94,16 +96,30 @@ export class StateCache {
     return states.loadMs(bytesOf(found)) + readMs
   }
 
+  /** Whether there are files behind the memory. */
+  get hasFiles(): boolean {
+    return this.#disk !== undefined
+  }
+
+  /** Whether files are being listed or read: the end of that wakes the loop. */
+  get isReading(): boolean {
+    return !this.#isListed || this.reader.count > 0
+  }
+
+  /** Whether what was found for a request can be restored now; otherwise it is being read. */
+  isAtHand(sequence: Sequence, found: FoundState | undefined): boolean {
+    if (!this.#isListed) return false
+    if (found === undefined) return true
+    if (this.reader.isBeingRead(found)) return false
+    return this.costs.pauses.canLoad(this.loadMs(found), 0) || this.reader.isAtHand(sequence, found)
+  }
+
   /**
-   * Whether a slot can be given to others now, and filled with what was found, without keeping requests
-   * that decode waiting for longer than they may; otherwise what takes that long is under way.
+   * Whether a slot can be given to others now without keeping requests that decode waiting for longer than
+   * they may; otherwise memory to save it into is being made ready.
    */
-  isReady(sequence: Sequence, slot: Slot, kept: number, found: FoundState | undefined): boolean {
+  isReady(slot: Slot, kept: number): boolean {
     const { states, pauses } = this.costs
-    if (this.isBeingRead(found)) return false
-    if (found !== undefined && !pauses.canLoad(this.loadMs(found), 0)) {
-      if (!this.reader.isAtHand(sequence, found)) return false
-    }
     if (!this.worth.savesBeforeLoss(slot, kept)) return true
     const bytes = states.bytesOf(slot.length)
     return pauses.canSave(states.saveMs(bytes) + newMemoryMs * bytes) || this.#store.isReady(bytes)
@@ -129,11 +145,6 @@ export class StateCache {
   canLoad(found: FoundState): boolean {
     const insteadMs = this.costs.steps.tokensMs(found.shared)
     return this.costs.pauses.canLoad(this.loadMs(found), insteadMs)
-  }
-
-  /** Whether what was found for a request is on its way into RAM. */
-  isBeingRead(found: FoundState | undefined): boolean {
-    return found !== undefined && this.reader.isBeingRead(found)
   }
 
   /**
@@ -179,36 +190,6 @@ export class StateCache {
       if (kept === undefined) state.pinned = true
       else this.#store.keep(state, kept)
     }
-  }
-
-  /**
-   * Saves one idle slot that would be lost otherwise, once it has been idle for a while: the next turn of a
-   * conversation often comes at once, and would wait for it. Returns when to ask again, if at all.
-   */
-  async saveAhead(slots: readonly Slot[]): Promise<number | undefined> {
-    const isNeeded =
-      this.#disk !== undefined || this.transfer.counts.saved + this.transfer.counts.skipped > 0
-    if (this.#states === undefined || !isNeeded) return undefined
-    const now = this.clock.now()
-    let next = Infinity
-    for (const slot of slots) {
-      const { chain, owner, length } = slot
-      const isNew = chain !== undefined && this.#savedAhead.get(chain) !== length
-      if (owner !== undefined || !isNew || !this.worth.isWorthSaving(slot)) continue
-      const at = slot.usedAt + this.#restMs(length)
-      next = Math.min(next, at)
-      if (at > now) continue
-      this.#savedAhead.set(chain, length)
-      await this.transfer.save(slot)
-      return now
-    }
-    return next === Infinity ? undefined : next
-  }
-
-  /** Milliseconds that a slot of so many tokens is idle before it is saved. */
-  #restMs(tokens: number): number {
-    const { states } = this.costs
-    return Math.max(leastRestMs, restShare * states.saveMs(states.bytesOf(tokens)))
   }
 
   /** Restores what was found into a slot; returns how many tokens that has then, 0 for none. */
@@ -276,11 +257,6 @@ export class StateCache {
     if (!othersDecode || this.costs.pauses.canSave(ms))
       await this.transfer.save({ id, chain, length }, true)
     else this.transfer.counts.skipped++
-  }
-
-  /** Resolves when what earlier engines have left can be found. */
-  async ready(): Promise<void> {
-    await this.#disk?.ready
   }
 
   /** Saves the idle slots that others may want again and waits until all is in files. */
