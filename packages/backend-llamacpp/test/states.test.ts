@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import {
   type Clock,
   createEngine,
@@ -14,6 +15,7 @@ import { firstComeFirstServed } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t, { type Test } from 'tap'
 import type { LlamaCppOptions } from '../src/llamacpp-options.js'
+import { stateKey } from '../src/model/state-key.js'
 import { openTiny } from './open-tiny.js'
 
 type Kind = NonNullable<NonNullable<Parameters<typeof openTiny>[1]>['kind']>
@@ -177,4 +179,15 @@ t.test('the next turn of a conversation is not computed from its beginning', asy
       t.ok(share <= 0.15, `${kind}: ${warm.last} of ${whole} tokens, ${cold.last} without tiers`)
     }
   }
+})
+
+t.test('models that differ in their second file have other states', async (t) => {
+  const keyOf = (name: string, second: string) => {
+    const files = { 'm-00001-of-00002.gguf': 'metadata', 'm-00002-of-00002.gguf': second }
+    const folder = t.testdir({ [name]: files })
+    return stateKey(join(folder, name, 'm-00001-of-00002.gguf'), {})
+  }
+  const one = await keyOf('a', 'weights')
+  t.equal(await keyOf('b', 'weights'), one)
+  t.not(await keyOf('c', 'WEIGHTS'), one)
 })

@@ -1,5 +1,6 @@
 import type { Hash } from 'node:crypto'
 import { open } from 'node:fs/promises'
+import { partsOf } from '../native/gguf/gguf-file.js'
 
 /** Parts of the file that are read, and how long each is, in bytes. */
 const samples = 64
@@ -8,10 +9,14 @@ const sampleBytes = 65_536
 const headBytes = 4 * 2 ** 20
 
 /**
- * Adds a large file to a hash: its size, its head, and 64 parts that are spread evenly, 8 MiB in all, so
+ * Adds a model's file to a hash, or the files that it is split over: of each its size, its head, and 64 parts that are spread evenly, 8 MiB in all, so
  * that a large model takes no minute. Two fine-tunes of one model differ in nearly every part.
  */
 export async function sampleFile(path: string, hash: Hash): Promise<void> {
+  for (const part of partsOf(path)) await samplePart(part, hash)
+}
+
+async function samplePart(path: string, hash: Hash): Promise<void> {
   const file = await open(path, 'r')
   try {
     const { size } = await file.stat()

@@ -94,9 +94,12 @@ export interface KVCacheManager {
   /**
    * Whether a waiting sequence can be given a slot without keeping requests that decode waiting for long;
    * otherwise what that needs is made ready beside their steps, and it is asked again before the next
-   * one. Default: it can.
+   * one. Where nothing else can be computed (`insists`), only what is being read for it is waited for.
+   * Default: it can.
    */
-  prepare?(sequence: Sequence): boolean
+  prepare?(sequence: Sequence, insists: boolean): boolean
+  /** Whether something is being read for requests that wait: its end wakes the loop. Default: nothing is. */
+  readonly isReading?: boolean
   /** A sequence waits for a slot from now on. */
   onWaiting?(sequence: Sequence): void
   /** Gives the sequence a free slot, with as much of its prefix as can be had without computing. */
@@ -128,8 +131,11 @@ export interface KVCacheManager {
   readonly isDue?: boolean
   /** … which this does. */
   settle?(): Promise<void>
-  /** The engine has nothing to compute: does some work ahead, and returns whether it did any. */
-  onIdle?(): Promise<boolean>
+  /**
+   * The engine has nothing to compute: does some work ahead, where its time has come. Resolves to when it
+   * is to be called again, milliseconds of the clock; undefined: when something has happened.
+   */
+  onIdle?(): Promise<number | undefined>
   /** The loop has ended, and the backend is disposed of next. */
   onClose?(): Promise<void>
   /** What the tiers behind the slots hold; undefined without any. */

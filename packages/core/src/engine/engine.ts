@@ -159,6 +159,7 @@ export class Engine {
     this.#isClosed = true
     this.wake.notify()
     await this.#done.catch(() => {})
+    await this.between.flush()
     await this.kv.onClose?.()
   }
 
@@ -186,8 +187,10 @@ export class Engine {
   }
 
   async #idle(): Promise<void> {
-    if ((await this.kv.onIdle?.()) === true) return
-    await this.wake.sleep(this.table.wakesAt(this.#planWakesAt))
+    const again = (await this.kv.onIdle?.()) ?? Infinity
+    if (again <= this.clock.now()) return
+    const until = Math.min(again, this.table.wakesAt(this.#planWakesAt) ?? Infinity)
+    await this.wake.sleep(until === Infinity ? undefined : until)
   }
 
   /** The loop and its end: however it ends, every request gets an answer. */
@@ -234,7 +237,8 @@ export class Engine {
         return { parts, startedAt, outcome: this.embeddings.during(runStep(this.backend, parts)) }
       }
       this.#planWakesAt = wakeAt
-      if (wakeAt === undefined || isOutdated) this.wake.notify()
+      const isWoken = wakeAt !== undefined || this.kv.isReading === true
+      if (!isWoken || isOutdated) this.wake.notify()
     } catch (error) {
       this.finisher.failAll(CllmError.from(error), now)
     }

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { SlotFiles } from '../contracts/engine/slot-files.js'
 import type { StateHead } from '../contracts/engine/state-files.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { writeThread } from './thread/state-thread.js'
 import { readStateFile, readStateHead, secretOf, writeStateFile } from './state-file.js'
 
 /** Letters, digits and `_ . -` only, so that no name leads out of the folder. */
@@ -12,6 +13,8 @@ const allowed = /^(?!\.)[\w.-]{1,200}$/
 /** Files of slots in a folder; only their owner can read them. */
 export class SlotFolder implements SlotFiles {
   readonly #secret: Uint8Array | undefined
+  /** Whether what writers that died have left was removed. */
+  #isSwept = false
 
   /** @param key - what they are encrypted with; default: they are not */
   constructor(
@@ -25,8 +28,10 @@ export class SlotFolder implements SlotFiles {
     const path = this.#path(filename)
     const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`
     try {
-      await mkdir(this.folder, { recursive: true, mode: 0o700 })
-      return await writeStateFile(path, temporary, head, data, this.#secret)
+      const bytes = await writeStateFile(path, temporary, head, data, this.#secret)
+      if (!this.#isSwept) await writeThread.run({ type: 'sweep', folder: this.folder })
+      this.#isSwept = true
+      return bytes
     } catch (cause) {
       const message = `${filename} cannot be written in ${this.folder}: ${reasonOf(cause)}`
       throw new CllmError('backend_failed', message, { cause })

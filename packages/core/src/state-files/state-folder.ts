@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, rm, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../contracts/clock.js'
 import type {
@@ -13,6 +12,14 @@ import { readStateFile, secretOf, stateNameOf, writeStateFile } from './state-fi
 import { ending, unfinished } from './thread/clean-folder.js'
 import type { ListProblem } from './thread/state-task.js'
 import { readThread, writeThread } from './thread/state-thread.js'
+
+/** A folder is listed, and a file is read, for so many milliseconds at most … */
+const listMs = 10_000
+const leastReadMs = 5000
+const mostReadMs = 60_000
+/** … a file for as many more as this many bytes for each take. */
+const leastReadRate = 50_000
+const misnamed = 'it holds other tokens than it is named for'
 
 /** The same is said again after this long at the earliest. */
 const quietMs = 60_000
@@ -33,11 +40,13 @@ export interface StateFolderOptions {
 /**
  * States in a folder, a file each, that only its owner can read. Several processes may use one folder:
  * a file is written beside its place and then renamed, its name follows from what is in it, and one that
- * is gone is as good as never written. All but a few short calls is done on threads of their own.
+ * is gone is as good as never written. All of that is done on threads of its own.
  */
 export class StateFolder implements StateFiles {
   readonly limitBytes: number
   readonly #secret: Uint8Array | undefined
+  /** Calls that took too long, and still do. */
+  #late = 0
   /** When what was said last. */
   readonly #said = new Map<string, number>()
 
@@ -53,9 +62,8 @@ export class StateFolder implements StateFiles {
 
   async list(key: string): Promise<StateFile[]> {
     const listed = await this.#attempt('cannot be read', async () => {
-      await this.#prepare()
       const task = { type: 'list', key, secret: this.#secret, ...this.#limits(0) } as const
-      return await readThread.run(task)
+      return await this.#inTime(() => readThread.run(task), listMs)
     })
     for (const problem of listed?.problems ?? []) this.#warn(whatOf(problem), problem.reason)
     return [...(listed?.files ?? [])]
@@ -65,18 +73,23 @@ export class StateFolder implements StateFiles {
     file: StateFile,
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined> {
-    const data = allocate(file.bytes)?.subarray(0, file.bytes)
+    const { name, bytes } = file
+    const data = allocate(bytes)?.subarray(0, bytes)
     if (data === undefined) return undefined
-    return await this.#attempt(`${file.name} is ignored`, async () => {
+    return await this.#attempt(`${name} is ignored`, async () => {
       try {
-        const head = await readStateFile(this.#path(file.name), data, this.#secret)
-        if (this.#nameOf(head) === file.name) return data
+        const reading = () => readStateFile(this.#path(name), data, this.#secret)
+        const head = await this.#inTime(reading, leastReadMs + bytes / leastReadRate)
+        if (this.#nameOf(head) !== name) throw new Error(misnamed)
+        return data
       } catch (error) {
+        const code = codeOf(error)
         // Another process has removed it.
-        if (codeOf(error) === 'ENOENT') return undefined
+        if (code === 'ENOENT') return undefined
+        // It is damaged, and would be read in vain after each start.
+        if (code === undefined) await this.remove(file)
         throw error
       }
-      throw new Error('it holds other tokens than it is named for')
     })
   }
 
@@ -84,7 +97,6 @@ export class StateFolder implements StateFiles {
     if (data.byteLength > this.limitBytes) return undefined
     const name = this.#nameOf(head)
     return await this.#attempt('cannot be written to', async () => {
-      await this.#prepare()
       const limits = this.#limits(data.byteLength)
       const { bytes, removed } = await writeThread.run({ type: 'clean', ...limits })
       const gone = [...removed]
@@ -103,13 +115,12 @@ export class StateFolder implements StateFiles {
   }
 
   async touch({ name }: StateFile): Promise<void> {
-    const now = this.clock.now() / 1000
-    // Another process may have removed it.
-    await utimes(this.#path(name), now, now).catch(() => {})
+    const now = this.clock.now()
+    await readThread.run({ type: 'use', path: this.#path(name), now }).catch(() => {})
   }
 
   async remove({ name }: StateFile): Promise<void> {
-    await rm(this.#path(name), { force: true }).catch(() => {})
+    await writeThread.run({ type: 'remove', path: this.#path(name) }).catch(() => {})
   }
 
   async #write(name: string, head: StateHead, data: Uint8Array): Promise<void> {
@@ -130,9 +141,29 @@ export class StateFolder implements StateFiles {
     return { folder, limitBytes, maxAgeMs, more, now: this.clock.now() }
   }
 
-  /** A folder that is there already keeps its rights: it may be one of the user's. */
-  async #prepare(): Promise<void> {
-    await mkdir(this.options.folder, { recursive: true, mode: 0o700 })
+  /**
+   * What a request waits for: a disk, or a server, that does not answer is as good as an empty one, and is
+   * not asked again until it does.
+   */
+  async #inTime<T>(begin: () => Promise<T>, ms: number): Promise<T> {
+    if (this.#late > 0) throw silent(0)
+    let cancel = () => {}
+    const work = begin()
+    const limit = Math.min(ms, mostReadMs)
+    const late = new Promise<never>((_, reject) => {
+      const giveUp = () => {
+        this.#late++
+        const isBack = () => void this.#late--
+        work.then(isBack, isBack)
+        reject(silent(limit))
+      }
+      cancel = this.clock.at(this.clock.now() + limit, giveUp)
+    })
+    try {
+      return await Promise.race([work, late])
+    } finally {
+      cancel()
+    }
   }
 
   async #attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
@@ -162,3 +193,8 @@ const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoExc
 
 const whatOf = ({ count, name }: ListProblem): string =>
   count === 1 ? `${name} is ignored` : `${count} files are ignored, such as ${name}`
+
+const silent = (ms: number): Error =>
+  Object.assign(new Error(`no answer ${ms > 0 ? `for ${ms / 1000} s` : 'yet'}`), {
+    code: 'ETIMEDOUT',
+  })

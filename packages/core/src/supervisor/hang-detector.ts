@@ -35,7 +35,7 @@ export class HangDetector {
       return new Watchdog(clock, milliseconds, () => isUp() && isOwed(), hang)
     }
     this.#steps = watch('no step', hangTimeoutMs, () => requests.submitted > 0)
-    this.#answers = watch('no answer', hangTimeoutMs, () => calls.size > 0)
+    this.#answers = watch('no answer', hangTimeoutMs, () => calls.isOwed)
     this.#preparation = watch(
       'nothing from it, while it checked, tokenized or compiled what it was given,',
       Math.min(hangTimeoutMs, prepareTimeoutMs),

@@ -17,6 +17,9 @@ const patient: ReadonlySet<EngineCallName> = new Set([
 /** Calls that may wait for a forward pass, or a long one. */
 const slow: ReadonlySet<EngineCallName> = new Set(['embed', 'loadAdapter', 'close'])
 
+/** Calls that wait for as long as a request runs in a slot, and for a file: that may be long. */
+const endless: ReadonlySet<EngineCallName> = new Set(['slotAction'])
+
 /** Whether a message answers a call. */
 export const isAnswer = (message: FromEngine): message is Answer =>
   message.type === 'result' || message.type === 'error'
@@ -25,12 +28,14 @@ export const isAnswer = (message: FromEngine): message is Answer =>
 export class PendingCalls {
   readonly #open = new Map<number, { readonly call: Call; deaths: number }>()
   #quick = 0
+  #endless = 0
   #embeddings = 0
   /** The policy that was set last. */
   #policy: readonly unknown[] | undefined
 
-  get size(): number {
-    return this.#open.size
+  /** Whether a call is pending that an engine answers within a time that can be told. */
+  get isOwed(): boolean {
+    return this.#open.size > this.#endless
   }
 
   /** Whether a call is pending that needs no forward pass. */
@@ -47,8 +52,7 @@ export class PendingCalls {
   take(call: Call, isUp: boolean): Answer | undefined {
     if (!isUp && !patient.has(call.name)) return unavailable(call)
     this.#open.set(call.call, { call, deaths: 0 })
-    if (!slow.has(call.name)) this.#quick++
-    if (call.name === 'embed') this.#embeddings++
+    this.#count(call, 1)
     return undefined
   }
 
@@ -87,8 +91,13 @@ export class PendingCalls {
   #remove(id: number): void {
     const open = this.#open.get(id)
     if (open === undefined || !this.#open.delete(id)) return
-    if (!slow.has(open.call.name)) this.#quick--
-    if (open.call.name === 'embed') this.#embeddings--
+    this.#count(open.call, -1)
+  }
+
+  #count({ name }: Call, change: 1 | -1): void {
+    if (endless.has(name)) this.#endless += change
+    else if (!slow.has(name)) this.#quick += change
+    if (name === 'embed') this.#embeddings += change
   }
 }
 

@@ -246,6 +246,29 @@ t.test('a call without an answer is a hang too', async (t) => {
   t.equal(clock.now(), 2000)
 })
 
+t.test(
+  'a slot is saved as slowly as its request and its file are, and that is no hang',
+  async (t) => {
+    const slow = { stepMs: () => 15_000, slots: 1 }
+    const { client, run, submit, processes, clock } = supervised(slow)
+    await run(client.ready())
+    const busy = submit(greedy(promptOf(9), 20))
+    await runUntilIdle(clock, clock.now() + 1000)
+    const erased = client.slotAction(0, { action: 'erase' })
+    t.equal((await run(busy)).tokens.length, 20)
+    t.match(await run(erased), { slot: 0, bytes: 0 })
+    const [process] = processes
+    if (process !== undefined) process.channel.send = () => {}
+    const save = { action: 'save', filename: 'a.bin' } as const
+    const refused = t.rejects(client.slotAction(0, save), { code: 'engine_unavailable' })
+    await runUntilIdle(clock, clock.now() + 600_000)
+    t.equal(client.restarts, 0)
+    t.equal((await run(client.tokenize('abc'))).length, 4, 'an answer that is owed is missed')
+    t.equal(client.restarts, 1)
+    await refused
+  },
+)
+
 t.test('a hang outside a forward pass costs seconds, not minutes', async (t) => {
   const kinds: [string, Partial<Setting>, GenerateRequest][] = [
     [

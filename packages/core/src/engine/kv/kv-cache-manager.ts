@@ -8,9 +8,11 @@ import { knownTokens, lookUp } from './look-up.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
-import { heldTokens, isFree, minimumWait } from './prefix-index.js'
+import { isFree, minimumWait } from './prefix-index.js'
+import { SlotFiller } from './slot-filler.js'
 import { Checkpoints } from './states/checkpoints.js'
-import { type PinnedSlot, pinOf } from './states/pinned-slot.js'
+import { Pins } from './states/pins.js'
+import { SaveAhead } from './states/save-ahead.js'
 import { whileHeld } from './states/saved-state.js'
 import { StateCache } from './states/state-cache.js'
 import { originOf } from './states/origin-of.js'
@@ -22,9 +24,10 @@ export class SlotCacheManager implements KVCacheManager {
   readonly slots: readonly Slot[]
   /** What the last look-up of a waiting sequence found, and in which version of the index. */
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
+  readonly #filler: SlotFiller
   #free: number
-  /** Slots that are saved for good before anything else happens. */
-  readonly #pins: PinnedSlot[] = []
+  readonly #pins: Pins
+  readonly #ahead: SaveAhead
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
@@ -44,6 +47,9 @@ export class SlotCacheManager implements KVCacheManager {
       usedAt: 0,
     }))
     this.#free = length
+    this.#pins = new Pins(states)
+    this.#ahead = new SaveAhead(states, clock, costs)
+    this.#filler = new SlotFiller(backend, clock, costs, states)
   }
 
   get freeCount(): number {
@@ -76,16 +82,22 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   /**
-   * Whether `acquire` would keep requests that decode from their next token for little more than copies
-   * take. Otherwise what it needs is made ready beside their steps.
+   * Whether `acquire` would keep requests that decode from their next token, and others from their turn,
+   * for little more than copies take. Otherwise what it needs is made ready meanwhile.
    */
-  prepare(sequence: Sequence): boolean {
+  prepare(sequence: Sequence, insists: boolean): boolean {
     const { states } = this
-    // Without a step beside which it could be done, it is waited for.
-    if (!states.isOn || this.#free === this.slots.length) return true
+    const isAlone = this.#free === this.slots.length
+    if (!states.isOn || (isAlone && !states.hasFiles)) return true
     const choice = this.#choose(sequence)
-    if (!this.#isAnyDecoding) return !states.isBeingRead(choice.found)
-    return states.isReady(sequence, choice.slot, keptBy(choice), choice.found)
+    if (!states.isAtHand(sequence, choice.found)) return false
+    if (insists || !this.#isAnyDecoding) return true
+    return states.isReady(choice.slot, keptBy(choice))
+  }
+
+  /** Whether files are being read. */
+  get isReading(): boolean {
+    return this.states.isReading
   }
 
   /** A request waits from now on: what is in a file for it is read meanwhile. */
@@ -97,7 +109,6 @@ export class SlotCacheManager implements KVCacheManager {
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
     const { costs, states } = this
-    await states.ready()
     const pauseBegan = this.#isAnyDecoding ? this.clock.now() : undefined
     const choice = this.#choose(sequence)
     const { slot } = choice
@@ -106,12 +117,12 @@ export class SlotCacheManager implements KVCacheManager {
     // Saving and reading states make room, and not among these.
     const needed = [choice.found?.state, choice.found?.checkpoint, choice.checkpoint]
     await whileHeld(needed, async () => {
-      if (states.isOn) await states.beforeLoss(slot, keptBy(choice), this.#isAnyDecoding)
+      await this.#beforeLoss(slot, keptBy(choice))
       this.index.drop(slot)
       slot.owner = sequence
       this.#free--
       sequence.slot = slot.id
-      await this.#fillOrEmpty(choice, sequence)
+      await this.#filler.fill(choice, sequence, this.#isAnyDecoding)
     })
     if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
     if (states.isOn) sequence.origin = originOf(choice, sequence, known, states)
@@ -123,12 +134,12 @@ export class SlotCacheManager implements KVCacheManager {
 
   /** Whether `settle` has something to save before the next step. */
   get isDue(): boolean {
-    return this.checkpoints.isDue || this.#pins.length > 0
+    return this.checkpoints.isDue || this.#pins.isDue
   }
 
   async settle(): Promise<void> {
     await this.checkpoints.settle(this.#isAnyDecoding)
-    for (const pin of this.#pins.splice(0)) if (isFree(pin.slot)) await this.states.pin(pin)
+    await this.#pins.settle(this.#isAnyDecoding)
   }
 
   /** The sequence has computed more of its tokens. */
@@ -175,16 +186,16 @@ export class SlotCacheManager implements KVCacheManager {
     slot.owner = undefined
     sequence.slot = undefined
     this.#free++
-    if (sequence.finish !== undefined) this.#pins.push(...pinOf(slot, sequence.request, now))
     if (sequence.isShared) this.index.keep(slot, sequence)
-    else this.#empty(slot)
+    else this.#filler.empty(slot)
+    if (sequence.finish !== undefined) this.#pins.add(slot, sequence.request, now)
   }
 
   /** Empties a slot without an owner; what others may want again is saved before. */
   async evict(slot: Slot): Promise<void> {
-    await this.states.beforeLoss(slot, 0, this.#isAnyDecoding)
+    await this.#beforeLoss(slot, 0)
     this.index.drop(slot)
-    this.#empty(slot)
+    this.#filler.empty(slot)
   }
 
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
@@ -192,16 +203,17 @@ export class SlotCacheManager implements KVCacheManager {
     const { owner } = from
     const length = owner?.slotTokens ?? 0
     if (owner === undefined || length === 0 || !isFree(to)) return false
+    if (!(await this.#beforeLoss(to, 0))) return false
     this.index.drop(to)
-    to.length = await this.#copy(from, to, length)
+    to.length = await this.#filler.copy(from, to, length)
     if (to.length !== length) {
-      this.#empty(to)
+      this.#filler.empty(to)
       return false
     }
     this.index.drop(from)
     from.owner = undefined
     from.length = length
-    this.#empty(from)
+    this.#filler.empty(from)
     to.owner = owner
     owner.slot = to.id
     this.index.occupy(to, owner)
@@ -213,9 +225,9 @@ export class SlotCacheManager implements KVCacheManager {
     await this.states.close(this.slots)
   }
 
-  /** Saves what an idle slot holds, if that is to be had back; returns whether it did. */
-  async onIdle(): Promise<boolean> {
-    return await this.states.saveOne(this.slots)
+  /** Saves what an idle slot holds, if that is to be had back, and its time has come. */
+  async onIdle(): Promise<number | undefined> {
+    return await this.#ahead.run(this.slots)
   }
 
   /** What the tiers behind the slots hold; undefined without any. */
@@ -235,66 +247,15 @@ export class SlotCacheManager implements KVCacheManager {
     return chooseSlot(sequence, slots, index, costs, backend, states)
   }
 
-  async #fillOrEmpty(choice: SlotChoice, sequence: Sequence): Promise<void> {
-    const { backend } = this
-    const { id } = choice.slot
-    try {
-      const filled = await this.#fill(choice, sequence)
-      // What is copied into a full slot may be on its way yet, and is not to be moved.
-      const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
-      sequence.computedTokens = isFull ? backend.truncate(id, filled - 1) : filled
-    } catch (error) {
-      // What it holds now is unknown, and a slot that counts as empty must be empty.
-      backend.release(id)
-      throw error
-    }
+  /** What an idle slot is about to lose is saved, where that is wanted; false where there was no time. */
+  async #beforeLoss(slot: Slot, kept: number): Promise<boolean> {
+    if (!this.states.isOn) return true
+    const othersDecode = this.#isAnyDecoding
+    await this.#pins.beforeLoss(slot, kept, othersDecode)
+    return await this.states.beforeLoss(slot, kept, othersDecode)
   }
 
   get #isAnyDecoding(): boolean {
     return this.slots.some(({ owner }) => owner?.state === 'decoding')
-  }
-
-  async #fill(choice: SlotChoice, sequence: Sequence): Promise<number> {
-    const { slot, source, shared, found, checkpoint } = choice
-    const { transfer } = this.states
-    if (found !== undefined) {
-      const isInTime = !this.#isAnyDecoding || this.states.canLoad(found)
-      const length = isInTime ? await this.states.load(slot, sequence, found) : 0
-      if (length > 0) return this.backend.truncate(slot.id, found.shared)
-    } else if (checkpoint !== undefined) {
-      const held = heldTokens(source)
-      const isThere = source === slot || (await transfer.copy(source.id, slot.id, held))
-      if (isThere && (await transfer.restore(slot.id, checkpoint))) return shared
-    } else if (source !== slot) {
-      const copied = await this.#copy(source, slot, shared)
-      if (copied > 0) return copied
-    } else if (slot.length === 0) {
-      return 0
-    } else if (shared > 0) {
-      return this.backend.truncate(slot.id, shared)
-    }
-    this.backend.release(slot.id)
-    return 0
-  }
-
-  /** A copy that fails leaves nothing: what cannot be copied is computed. */
-  async #copy(from: Slot, to: Slot, length: number): Promise<number> {
-    const began = this.clock.now()
-    try {
-      return await this.backend.copyPrefix(from.id, to.id, length)
-    } catch {
-      return 0
-    } finally {
-      this.costs.onCopy(this.clock.now() - began)
-    }
-  }
-
-  #empty(slot: Slot): void {
-    try {
-      this.backend.release(slot.id)
-      slot.length = 0
-    } catch {
-      // It has no tokens that a look-up could find, and is emptied when it is next used.
-    }
   }
 }

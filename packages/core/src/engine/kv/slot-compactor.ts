@@ -4,6 +4,7 @@ import * as tokens from '../../tokens.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { KVCacheManager, Slot } from '../engine-parts.js'
 import { isFree } from './prefix-index.js'
+import { StateCache } from './states/state-cache.js'
 
 interface Move {
   readonly from: Slot
@@ -37,6 +38,7 @@ export class SlotCompactor {
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
     @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(StateCache) private readonly states: StateCache,
   ) {}
 
   /** Moves running requests to better slots, where that is worth it; called before each step. */
@@ -74,7 +76,7 @@ export class SlotCompactor {
     free: readonly Slot[],
     layoutMs: number,
   ): Relocation {
-    const { costs } = this
+    const { costs, states } = this
     const used = [...staying]
     const moves: Move[] = []
     let priceMs = 0
@@ -85,7 +87,7 @@ export class SlotCompactor {
       )
       used.push(to)
       moves.push({ from, to })
-      priceMs += costs.copyMs + costs.reuseShare * costs.steps.tokensMs(to.length)
+      priceMs += costs.copyMs + states.worth.lossMs(to, 0, costs.reuseShare)
     }
     const steps = Math.min(...moving.map(stepsLeft))
     return { moves, priceMs, gainMs: (layoutMs - this.#layoutMs(used)) * steps - priceMs }

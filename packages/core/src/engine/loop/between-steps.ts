@@ -34,6 +34,11 @@ export class BetweenSteps {
     await this.embeddings.during(this.adapters.settle())
   }
 
+  /** Resolves when nothing is on its way to a file any more. */
+  async flush(): Promise<void> {
+    await this.slots.flush()
+  }
+
   /** Ends what waits with this error. */
   close(error: CllmError): void {
     this.slots.close(error)

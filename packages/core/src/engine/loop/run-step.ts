@@ -63,7 +63,13 @@ function withDrafts(part: StepPart, drafts: number): StepPart {
 }
 
 /** The same without its drafts. */
-function withoutDrafts({ request, tokens, context, isDecode, drafts = 0 }: StepPart): StepPart {
+export function withoutDrafts({
+  request,
+  tokens,
+  context,
+  isDecode,
+  drafts = 0,
+}: StepPart): StepPart {
   return { request, tokens: tokens - drafts, context, isDecode }
 }
 

@@ -9,7 +9,7 @@ import { PolicyRunner } from '../policy/policy-runner.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import { RequestFinisher } from '../requests/request-finisher.js'
 import { RequestTable } from '../requests/request-table.js'
-import { partsOf, type StepPart, tokensOf } from './run-step.js'
+import { partsOf, type StepPart, tokensOf, withoutDrafts } from './run-step.js'
 import { Speculator } from '../speculation/speculator.js'
 
 /** Admissions that took longer than this are a pause for requests that decode. */
@@ -106,6 +106,8 @@ export class StepPlanner {
   /** Where the tokens do not fit into the KV cells, requests give their slots back, one by one. */
   async #makeRoom(parts: readonly StepPart[], now: number): Promise<readonly StepPart[]> {
     const { running } = this.table
+    // Drafts are no reason to empty a slot.
+    if (tokensOf(parts) > (this.backend.freeTokens ?? Infinity)) parts = parts.map(withoutDrafts)
     while (!(await this.pool.fits(tokensOf(parts))) && running.size > 1) {
       const victim = this.policy.victim(this.#state(now), running)
       if (victim === undefined) break

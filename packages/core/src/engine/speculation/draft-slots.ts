@@ -47,7 +47,7 @@ export class DraftSlots {
     const id = best?.id ?? this.#slots.indexOf(undefined)
     if (id === -1) return undefined
     if (best !== undefined) this.#bySequence.delete(best.owner)
-    const length = best === undefined ? 0 : this.backend.truncate(id, sharedWith(best, sequence))
+    const length = best === undefined ? 0 : this.backend.truncate(id, usableBy(sequence, best))
     const slot: DraftSlot = { id, owner: sequence, length, drafted: [], usedAt: 0 }
     this.#slots[id] = slot
     this.#bySequence.set(sequence, slot)
@@ -63,7 +63,7 @@ export class DraftSlots {
     let most = this.#slots.includes(undefined) ? 1 : 0
     for (const slot of this.#slots) {
       if (slot === undefined || slot.owner.isRunning) continue
-      const shared = mayShare(slot.owner, sequence) ? sharedWith(slot, sequence) : 0
+      const shared = usableBy(sequence, slot)
       const isOlder = shared === most && slot.usedAt < (best?.usedAt ?? Infinity)
       if (shared <= most && !isOlder) continue
       best = slot
@@ -84,6 +84,10 @@ function sharedWith({ owner, length, drafted }: DraftSlot, { tokens }: Sequence)
   }
   return shared
 }
+
+/** How many of them it may use. */
+const usableBy = (sequence: Sequence, slot: DraftSlot): number =>
+  mayShare(slot.owner, sequence) ? sharedWith(slot, sequence) : 0
 
 function mayShare({ request: one }: Sequence, { request: other }: Sequence): boolean {
   return one.scope === other.scope && one.cache && other.cache

@@ -27,13 +27,13 @@ export class SequenceDrafts {
   /**
    * @param drafter - undefined where guesses take time: they are given when some are wanted
    * @param isUsable - whether a token can be a draft
-   * @param longest - tokens that the sequence can have, its drafts included; default: any number
+   * @param longest - tokens that the sequence can have now, its drafts included; default: any number
    */
   constructor(
     private readonly drafter: Drafter | undefined,
     private readonly acceptance: SequenceAcceptance,
     private readonly isUsable: (token: TokenId) => boolean,
-    private readonly longest = Infinity,
+    private readonly longest: () => number = () => Infinity,
   ) {}
 
   /** What may come after `tokens`, up to `most` tokens; undefined: nothing is known. */
@@ -42,7 +42,7 @@ export class SequenceDrafts {
       this.#propose(tokens, this.drafter)
     const isOpen = this.drafter === undefined && this.#at !== tokens.length
     const known = isOpen ? this.#most : (this.#guess?.tokens.length ?? 0)
-    const count = Math.min(known, most, this.longest - tokens.length)
+    const count = Math.min(known, most, this.longest() - tokens.length)
     if (count <= 0) return undefined
     return { tokens: count, acceptance: this.acceptance.of(isOpen ? 0 : (this.#guess?.kind ?? 0)) }
   }

@@ -129,7 +129,8 @@ export class Speculator implements EngineObserver {
     const drafter = this.#proposer && this.#begin(this.#proposer)
     if (drafter === undefined) this.#acceptance.fade()
     const acceptance = new SequenceAcceptance(this.#acceptance)
-    const longest = this.#model?.longest
+    // One that has failed guesses for nobody, whenever their request began.
+    const longest = this.#proposer === undefined ? () => this.#model?.longest ?? 0 : undefined
     sequence.drafts = new SequenceDrafts(drafter, acceptance, this.#isUsable, longest)
   }
 

@@ -1,4 +1,4 @@
-import { readdirSync, rmSync, statSync } from 'node:fs'
+import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { CleanTask } from './state-task.js'
 
@@ -7,6 +7,7 @@ export const ending = '.state'
 /** What it ends with besides while it is written. */
 export const unfinished = '.tmp'
 const ours = /^[0-9a-f]{40}\.state(\.[0-9a-f]{12}\.tmp)?$/
+const left = /\.[0-9a-f]{12}\.tmp$/
 /** What a writer that died has left is removed after this long. */
 const unfinishedMs = 3_600_000
 
@@ -25,9 +26,17 @@ export interface Kept {
   readonly removed: readonly string[]
 }
 
-/** Removes what is too old, or too much with `more` bytes; what is not ours stays as it is. */
+/** Makes a folder. One that is there already keeps its rights: it may be one of the user's. */
+export const makeFolder = (folder: string): void =>
+  void mkdirSync(folder, { recursive: true, mode: 0o700 })
+
+/**
+ * Removes what is too old, or too much with `more` bytes; what is not ours stays as it is. The folder is
+ * made if need be.
+ */
 export function cleanFolder(task: Omit<CleanTask, 'type'>): Kept {
   const { folder, now, limitBytes, more, maxAgeMs } = task
+  makeFolder(folder)
   const seen = [...seenIn(folder)].sort((a, b) => a.usedAt - b.usedAt)
   let total = seen.reduce((sum, { size }) => sum + size, more)
   const names: string[] = []
@@ -43,6 +52,18 @@ export function cleanFolder(task: Omit<CleanTask, 'type'>): Kept {
     } else if (!isUnfinished) names.push(name)
   }
   return { names, bytes: total - more, removed }
+}
+
+/** Removes what is left of files that nobody has written on for an hour when the latest one was written. */
+export function removeUnfinished(folder: string): void {
+  const timed = readdirSync(folder).map((name) => {
+    const path = join(folder, name)
+    return { path, at: statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0 }
+  })
+  const now = timed.reduce((latest, { at }) => Math.max(latest, at), 0)
+  for (const { path, at } of timed) {
+    if (left.test(path) && at < now - unfinishedMs) isRemoved(path)
+  }
 }
 
 /** A folder that cannot be written to can be read all the same. */

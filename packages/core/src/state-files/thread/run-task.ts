@@ -1,8 +1,9 @@
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
-import { cleanFolder } from './clean-folder.js'
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, utimesSync, writeSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { cleanFolder, makeFolder, removeUnfinished } from './clean-folder.js'
 import { listFolder } from './list-folder.js'
 import { bytesOf, readState } from './state-bytes.js'
-import type { StateTask, TouchTask, WriteTask } from './state-task.js'
+import type { StateTask, TouchTask, UseTask, WriteTask } from './state-task.js'
 
 const pageBytes = 4096
 
@@ -22,6 +23,20 @@ export function runTask(task: StateTask): unknown {
       return cleanFolder(task)
     case 'touch':
       return touch(task)
+    case 'sweep':
+      return removeUnfinished(task.folder)
+    case 'remove':
+      return rmSync(task.path, { force: true })
+    case 'use':
+      return use(task)
+  }
+}
+
+function use({ path, now }: UseTask): void {
+  try {
+    utimesSync(path, now / 1000, now / 1000)
+  } catch {
+    // another process has removed it
   }
 }
 
@@ -31,6 +46,7 @@ function touch({ memory }: TouchTask): void {
 }
 
 function write({ path, temporary, head, data, secret }: WriteTask): void {
+  makeFolder(dirname(path))
   const file = openSync(temporary, 'wx', 0o600)
   let isWritten = false
   try {

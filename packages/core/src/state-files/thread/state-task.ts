@@ -7,7 +7,7 @@ interface Secret {
   readonly secret?: Uint8Array | undefined
 }
 
-/** Writes a file beside its place, and renames it. */
+/** Writes a file beside its place, in a folder that is made if need be, and renames it. */
 export interface WriteTask extends Secret {
   readonly type: 'write'
   readonly path: string
@@ -52,8 +52,36 @@ export interface TouchTask {
   readonly memory: SharedArrayBuffer
 }
 
+/** Removes what writers that died have left of files that clients name; see `removeUnfinished`. */
+export interface SweepTask {
+  readonly type: 'sweep'
+  readonly folder: string
+}
+
+/** Removes a file; one that is gone already is no failure. */
+export interface RemoveTask {
+  readonly type: 'remove'
+  readonly path: string
+}
+
+/** Sets the times of a file; one that is gone is no failure. */
+export interface UseTask {
+  readonly type: 'use'
+  readonly path: string
+  /** Milliseconds since the epoch. */
+  readonly now: number
+}
+
 /** What a {@link StateThread} does. */
-export type StateTask = WriteTask | ReadTask | ListTask | CleanTask | TouchTask
+export type StateTask =
+  | WriteTask
+  | ReadTask
+  | ListTask
+  | CleanTask
+  | TouchTask
+  | SweepTask
+  | RemoveTask
+  | UseTask
 
 /** What a folder holds. */
 export interface Listed {

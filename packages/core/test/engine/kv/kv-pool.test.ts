@@ -150,6 +150,25 @@ t.test('answers that grow beyond what was expected preempt one request at a time
   await isDone(t, made)
 })
 
+t.test('nobody is preempted for drafts', async (t) => {
+  const script = (content: readonly number[]) => 20 + (content.length % 5)
+  const made = pooled({ endProbability: 0.5, script, options: { speculative: 'ngram' } })
+  for (let seed = 0; seed < 60; seed++) {
+    await made.ask({ prompt: { tokens: promptOf(5) }, maxTokens: 3, sampling: { seed } })
+  }
+  const answers = [100, 20, 20].map((maxTokens, family) =>
+    start(made, `r${family}`, greedy(promptOf(80, family), maxTokens)),
+  )
+  const all = await made.run(Promise.all(answers))
+  t.same(
+    all.map(({ tokens }) => tokens.length),
+    [100, 20, 20],
+  )
+  t.ok((all[0]?.end?.timings.acceptedTokens ?? 0) > 20)
+  t.equal(made.engine.statistics().preemptions, 0)
+  await isDone(t, made)
+})
+
 t.test('a policy that throws when asked for a victim is replaced', async (t) => {
   const policy = {
     ...firstComeFirstServed,

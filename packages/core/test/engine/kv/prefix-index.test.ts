@@ -248,6 +248,30 @@ t.test('nobody moves where it is not worth it', async (t) => {
   }
 })
 
+t.test('a conversation in whose slot another one is moved is saved before', async (t) => {
+  const made = rig({
+    slots: 3,
+    contextSize: 400,
+    layoutMs,
+    stepMs: (batch) => {
+      const tokens = batch.reduce((sum, item) => sum + item.tokens.length, 0)
+      return 10 + tokens + layoutMs(batch.map(({ slot }) => slot))
+    },
+    copyMs: () => 40,
+    stateMs: () => 1,
+    options: { cacheRamBytes: 1e6 },
+  })
+  const [low, middle, high] = [200, 4, 200].map((maxTokens, family) =>
+    collect(made.client.submit(greedy(promptOf(100, family), maxTokens))),
+  )
+  await made.run(middle!)
+  await made.run(Promise.all([low, high]))
+  t.match(movesOf(made), [{ to: 1 }])
+  const { end } = await made.ask(greedy([...promptOf(100, 1), 5], 1))
+  t.equal(end?.usage.cachedTokens, 100)
+  t.match(leftovers(made), nothingLeft)
+})
+
 t.test('a move that fails changes nothing', async (t) => {
   for (const keepMultipleOf of [1, 16]) {
     const { made, answers } = await withGap({ keepMultipleOf })

@@ -1,6 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
+  closeSync,
+  existsSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -11,15 +14,17 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import {
+  type SlotFiles,
   SlotFolder,
   StateFolder,
   type StateFiles,
   type StateFolderOptions,
+  SimulatedClock,
   systemClock,
   type TokenId,
   TouchedMemory,
 } from '@cllm/core'
-import { firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
+import { firstComeFirstServed, runUntilIdle, until } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
 import {
   collect,
@@ -66,8 +71,9 @@ t.test('a conversation whose slot was given away goes on where it was', async (t
   for (const family of [1, 2, 3, 4, 5]) {
     conversations.push((await ask(t, made, promptOf(100, family))).said)
   }
-  // Three slots were lost; what is in the others was saved when there was nothing else to do.
-  t.match(ramOf(made), { states: 4, saved: 4, hits: 0, misses: 5 })
+  t.match(ramOf(made), { states: 3, saved: 3, hits: 0, misses: 5 }, 'three slots were lost')
+  await runUntilIdle(made.clock)
+  t.match(ramOf(made), { states: 5, saved: 5 }, 'the others are saved when nobody comes any more')
   for (const [index, said] of conversations.entries()) {
     const { cached } = await ask(t, made, [...said, ...promptOf(7, 9)])
     t.equal(
@@ -99,7 +105,8 @@ t.test('what does not fit is dropped, the longest unused first', async (t) => {
   const first = await ask(t, made, promptOf(150, 1))
   await ask(t, made, promptOf(150, 2))
   await ask(t, made, promptOf(150, 3))
-  t.match(ramOf(made), { states: 1, saved: 2, evictions: 1 })
+  await runUntilIdle(made.clock)
+  t.match(ramOf(made), { states: 1, saved: 3, evictions: 2 })
   t.ok(ramOf(made).bytes <= 3600)
   t.equal((await ask(t, made, [...first.said, 5])).cached, 0, 'the first one is gone')
   await runUntilIdle(made.clock)
@@ -114,7 +121,7 @@ t.test('what is kept for a time, within the share of its tenant', async (t) => {
   t.equal(pinned(), 2, 'a quarter has room for two')
   const other = await ask(t, made, promptOf(150, 4), { keepMs, tenant: 'other' })
   t.equal(pinned(), 3, 'another tenant has a share of its own')
-  for (const family of [5, 6, 7, 8, 9, 10, 11, 12]) await ask(t, made, promptOf(150, family))
+  for (const family of [5, 6, 7, 8, 9, 10, 11, 12, 13]) await ask(t, made, promptOf(150, family))
   t.ok(ramOf(made).evictions > 0)
   t.equal(pinned(), 3, 'others are dropped')
   t.equal((await ask(t, made, [...other.said, 5])).cached, 153)
@@ -123,6 +130,39 @@ t.test('what is kept for a time, within the share of its tenant', async (t) => {
   made.clock.at(made.clock.now() + keepMs, () => {})
   await runUntilIdle(made.clock)
   t.equal(pinned(), 0, 'its time is over')
+})
+
+t.test('what is kept is saved when there is time, or nothing decodes', async (t) => {
+  const made = caching({ slots: 3, stateMs: (bytes) => bytes / 16 })
+  const keepMs = 600_000
+  const pinned = () => made.engine.between.slots.cache('list').filter((one) => one.pinned)
+  const steady = collect(made.client.submit(greedy(promptOf(20, 4), 600)))
+  await runUntilIdle(made.clock, made.clock.now() + 100)
+  // What a save costs is learned from the first ones.
+  for (const family of [2, 3, 4, 5, 6]) await ask(t, made, promptOf(200, family), { keepMs })
+  const { saved } = ramOf(made)
+  t.ok(saved <= 5, `${saved} were saved`)
+  const { said } = await ask(t, made, promptOf(200, 7), { keepMs })
+  t.equal(ramOf(made).saved, saved, 'the slot keeps it meanwhile')
+  t.equal((await ask(t, made, [...said, 5])).cached, 203, 'and its next turn')
+  await made.run(steady)
+  await runUntilIdle(made.clock)
+  t.ok(
+    pinned().some(({ tokens }) => tokens >= 203),
+    'it is saved as it is now',
+  )
+  await runUntilIdle(made.clock)
+})
+
+t.test('what is kept goes on in the longer state that takes its place', async (t) => {
+  const made = caching({ slots: 1 }, 20_000)
+  const { said } = await ask(t, made, promptOf(150, 1), { keepMs: 600_000 })
+  const { said: more } = await ask(t, made, [...said, ...promptOf(80, 2)])
+  await ask(t, made, promptOf(150, 3))
+  const kept = made.engine.between.slots.cache('list').filter((state) => state.pinned)
+  t.match(kept, [{ tokens: more.length - 1 }])
+  t.equal(kept.length, 1)
+  await runUntilIdle(made.clock)
 })
 
 t.test('a short turn behind a prompt that others share is saved where that is cheap', async (t) => {
@@ -164,7 +204,7 @@ t.test('a conversation that goes on stays while prompts that come once pass by',
 })
 
 t.test('what is pinned is dropped for no other', async (t) => {
-  const made = caching({ slots: 1 }, 3600)
+  const made = caching({ slots: 1 }, 4000)
   const pinned = await ask(t, made, promptOf(150, 1), { pin: true })
   for (const family of [2, 3, 4]) await ask(t, made, promptOf(150, family))
   const states = made.engine.between.slots.cache('list')
@@ -306,6 +346,25 @@ t.test('memory and files are made ready beside the steps of others', async (t) =
   await again.run(again.engine.close())
 })
 
+t.test('memory that cannot be had costs nobody an answer', async (t) => {
+  const stateMemory = {
+    make: (): ArrayBufferLike => {
+      throw new RangeError('Array buffer allocation failed')
+    },
+    makeReady: async (): Promise<ArrayBufferLike> => {
+      throw new Error('no thread')
+    },
+  }
+  const long = { contextSize: 20_000, batchSize: 20_000, stateMs: (bytes: number) => bytes / 1e5 }
+  const made = caching({ slots: 2, ...long, stateMemory })
+  const steady = collect(made.client.submit(greedy(promptOf(20, 4), 300)))
+  await runUntilIdle(made.clock, made.clock.now() + 200)
+  for (const family of [1, 2, 3]) await ask(t, made, promptOf(17_000, family))
+  t.match(ramOf(made), { saved: 0, states: 0, bytes: 0 })
+  t.ok(ramOf(made).failed > 0)
+  await made.run(steady)
+})
+
 /** A folder of states, and what it warned of. */
 function folderOf(folder: string, options: Partial<StateFolderOptions> = {}, clock = systemClock) {
   const warnings: string[] = []
@@ -316,6 +375,16 @@ function folderOf(folder: string, options: Partial<StateFolderOptions> = {}, clo
   const files = new StateFolder({ folder, limitBytes: 1e6, ...options }, clock, logger)
   return { files, warnings }
 }
+
+/** The same as plain functions. */
+const bound = (files: StateFiles): StateFiles => ({
+  limitBytes: files.limitBytes,
+  list: (key) => files.list(key),
+  read: (file, allocate) => files.read(file, allocate),
+  write: (head, data) => files.write(head, data),
+  touch: (file) => files.touch(file),
+  remove: (file) => files.remove(file),
+})
 
 t.test('conversations survive a restart', async (t) => {
   const folder = join(t.testdir(), 'states')
@@ -352,20 +421,59 @@ t.test('conversations survive a restart', async (t) => {
   await other.run(other.engine.close())
 })
 
+t.test('of a conversation that is saved faster than it is written, the last is', async (t) => {
+  const { files } = folderOf(join(t.testdir(), 'states'))
+  let writes = 0
+  let open = () => {}
+  const gate = new Promise<void>((resolve) => (open = resolve))
+  const slow: StateFiles = {
+    ...bound(files),
+    write: async (head, data) => {
+      writes++
+      await gate
+      return await files.write(head, data)
+    },
+  }
+  const made = caching({ slots: 1, stateFiles: slow })
+  let { said } = await ask(t, made, promptOf(100, 1))
+  for (const family of [2, 3, 4, 5]) {
+    await runUntilIdle(made.clock)
+    said = (await ask(t, made, [...said, ...promptOf(20, family)])).said
+  }
+  await runUntilIdle(made.clock)
+  t.match(ramOf(made), { saved: 5, states: 1 })
+  const one = ramOf(made).bytes
+  t.ok(one > 1500, `${one} bytes: that which is being written still takes memory`)
+  open()
+  await made.run(made.engine.close())
+  t.equal(writes, 2)
+  t.ok(ramOf(made).bytes < one)
+  t.match(await files.list('fake fake'), [{ tokens: said.slice(0, -1) }])
+})
+
+t.test('the next turn does not wait until the last one is saved', async (t) => {
+  const { files } = folderOf(join(t.testdir(), 'states'))
+  const made = caching({ slots: 1, stateFiles: files, stateMs: () => 500 })
+  const { said } = await ask(t, made, promptOf(100, 1))
+  await runUntilIdle(made.clock, made.clock.now() + 10)
+  const { end } = await made.ask(greedy([...said, 5], 4))
+  t.ok(end!.timings.queueMs < 100, `it waited for ${end!.timings.queueMs} ms`)
+  t.equal(ramOf(made).saved, 0)
+  await runUntilIdle(made.clock)
+  t.equal(ramOf(made).saved, 1, 'it is saved when nobody has come for a while')
+  await made.run(made.engine.close())
+})
+
 t.test('what is dropped while it waits to be written is written no more', async (t) => {
   const { files } = folderOf(join(t.testdir(), 'states'))
   let open = () => {}
   const gate = new Promise<void>((resolve) => (open = resolve))
   const slow: StateFiles = {
-    limitBytes: files.limitBytes,
-    list: (key) => files.list(key),
-    read: (file, allocate) => files.read(file, allocate),
+    ...bound(files),
     write: async (head, data) => {
       await gate
       return await files.write(head, data)
     },
-    touch: (file) => files.touch(file),
-    remove: (file) => files.remove(file),
   }
   const made = caching({ slots: 1, stateFiles: slow })
   for (const family of [1, 2, 3]) await ask(t, made, promptOf(100, family))
@@ -406,6 +514,7 @@ t.test('a file that is damaged, short or foreign is never used', async (t) => {
   t.ok(warnings.length >= 3 && warnings.length <= 4, warnings.join('\n'))
   await next.run(next.engine.close())
   t.equal(readFileSync(join(folder, 'notes.txt'), 'utf8'), 'not ours')
+  t.notOk(existsSync(flipped!), 'nor is it read in vain again')
 })
 
 t.test('files are encrypted with a key, and of no use without it', async (t) => {
@@ -474,6 +583,77 @@ t.test('what is in files for those who wait is read beside the steps of the firs
   for (const one of all) t.equal((await next.run(one)).end?.usage.cachedTokens, 103)
   t.match(next.engine.statistics().cache, { disk: { hits: 3 }, ram: { hits: 0 } })
   await next.run(next.engine.close())
+})
+
+t.test('nobody but its request waits for a file, and that not for ever', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ slots: 4, stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, made, promptOf(100, 1))
+  await made.run(made.engine.close())
+  const { files } = folderOf(folder)
+  let fail = () => {}
+  const gate = new Promise<void>((resolve) => (fail = resolve))
+  const stale: StateFiles = {
+    ...bound(files),
+    read: async (_, allocate) => {
+      allocate(500)
+      await gate
+      return undefined
+    },
+  }
+  const next = caching({ slots: 2, stateFiles: stale })
+  const late = collect(next.client.submit(greedy([...said, 5], 4)))
+  await ask(t, next, promptOf(20, 9))
+  t.match(next.engine.statistics(), { waiting: 1, running: 0 })
+  fail()
+  t.equal((await next.run(late)).end?.usage.cachedTokens, 0)
+  t.equal(ramOf(next).bytes, 0, 'the memory of what was not read is not counted')
+  await next.run(next.engine.close())
+  t.match(leftovers(next), nothingLeft)
+
+  const name = `${'4'.repeat(40)}.state`
+  if (spawnSync('mkfifo', [join(folder, name)]).status !== 0) return
+  const clock = new SimulatedClock(1e6)
+  const slow = folderOf(folder, {}, clock)
+  const head = { key: 'k', scope: '', partial: false, tokens: [1], name, bytes: 10 }
+  const reading = slow.files.read(head, (bytes) => new Uint8Array(bytes))
+  clock.advance(6000)
+  t.equal(await reading, undefined)
+  t.match(slow.warnings, [/is ignored: no answer for 5.* s/])
+  t.same(await slow.files.list('k'), [], 'it is not asked again')
+  closeSync(openSync(join(folder, name), 'w'))
+  await until(() => slow.warnings.length > 1)
+  rmSync(join(folder, name))
+})
+
+t.test('what is read ahead stays within the memory, and is read in turn', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ slots: 4, stateFiles: folderOf(folder).files })
+  const said: TokenId[][] = []
+  for (const family of [1, 2, 3, 4]) said.push((await ask(t, made, promptOf(100, family))).said)
+  await made.run(made.engine.close())
+  const { files } = folderOf(folder)
+  let [reads, mostReads, most] = [0, 0, 0]
+  const limit = 2000
+  const watched: StateFiles = {
+    ...bound(files),
+    read: async (file, allocate) => {
+      mostReads = Math.max(mostReads, ++reads)
+      const data = await files.read(file, allocate)
+      most = Math.max(most, ramOf(next).bytes)
+      reads--
+      return data
+    },
+  }
+  const next: Rig = caching({ slots: 4, stateFiles: watched }, limit)
+  await ask(t, next, promptOf(20, 9))
+  const all = said.map((tokens) => collect(next.client.submit(greedy([...tokens, 5], 4))))
+  const ends = (await next.run(Promise.all(all))).map(({ end }) => end?.usage.cachedTokens)
+  t.ok(ends.includes(103), 'some are read')
+  t.equal(mostReads, 1)
+  t.ok(most > 0 && most <= limit, `${most} bytes`)
+  await next.run(next.engine.close())
+  t.match(leftovers(next), nothingLeft)
 })
 
 t.test('what is wrong with the folder is said once, and nobody fails of it', async (t) => {
@@ -587,6 +767,42 @@ t.test('clients save, restore and erase slots', async (t) => {
   t.match(leftovers(made), nothingLeft)
 })
 
+t.test('nobody waits while the file of a slot is written or read', async (t) => {
+  const folder = t.testdir({ 'a.bin.0123456789ab.tmp': 'half', 'b.bin': 'another' })
+  utimesSync(join(folder, 'a.bin.0123456789ab.tmp'), 1, 1)
+  const files = new SlotFolder(folder)
+  let open = () => {}
+  const gate = new Promise<void>((resolve) => (open = resolve))
+  const slow: SlotFiles = {
+    write: async (...given) => {
+      await gate
+      return await files.write(...given)
+    },
+    read: async (filename) => {
+      await gate
+      return await files.read(filename)
+    },
+  }
+  const made = caching({ slots: 2, slotFiles: slow }, 0)
+  const { said } = await ask(t, made, promptOf(50, 1))
+  const saves = ['one.bin', 'two.bin'].map((filename) =>
+    made.client.slotAction(0, { action: 'save', filename }),
+  )
+  // It may be read before it is there.
+  const restored = made.client
+    .slotAction(1, { action: 'restore', filename: 'one.bin' })
+    .catch(() => {})
+  await ask(t, made, promptOf(20, 4))
+  t.equal(made.backend.operations.filter(({ type }) => type === 'save').length, 1)
+  open()
+  t.match(await made.run(saves[0]!), { tokens: 53 })
+  t.match(await made.run(saves[1]!), { tokens: 53 })
+  t.same(readdirSync(folder).toSorted(), ['b.bin', 'one.bin', 'two.bin'], 'no half file is left')
+  await made.run(restored)
+  await made.run(made.engine.close())
+  t.equal(said.length, 54)
+})
+
 t.test('slots that cannot be cut are cut back to checkpoints', async (t) => {
   const made = caching({ slots: 2, keepMultipleOf: 1000 })
   const system = promptOf(160)
@@ -623,4 +839,18 @@ t.test('slots that cannot be cut are cut back to checkpoints', async (t) => {
   t.equal(end?.usage.cachedTokens, 288, 'it waits for a checkpoint of the one that computes')
   await runUntilIdle(made.clock)
   t.match(leftovers(made), nothingLeft)
+})
+
+t.test('checkpoints survive a restart', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const options = { slots: 2, keepMultipleOf: 1000 }
+  const made = caching({ ...options, stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, made, promptOf(200, 1))
+  await made.run(made.engine.close())
+  const next = caching({ ...options, stateFiles: folderOf(folder).files })
+  const rewritten = [...said.slice(0, 200), ...promptOf(30, 4)]
+  t.equal((await ask(t, next, rewritten)).cached, 176, 'its prompt ended 24 tokens behind it')
+  t.match(next.engine.statistics().cache, { disk: { hits: 1 }, ram: { hits: 0, failed: 0 } })
+  await next.run(next.engine.close())
+  t.match(leftovers(next), nothingLeft)
 })

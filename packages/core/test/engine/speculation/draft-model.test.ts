@@ -135,6 +135,17 @@ t.test('a slot is taken over with what it holds', async (t) => {
   t.equal(starts.length, 1, 'a prompt was begun once')
 })
 
+t.test('a slot is taken over empty where nothing may be shared', async (t) => {
+  const { draftBackend, ask } = rig({ draft: { slots: 1 } })
+  await ask(1)
+  await ask(1, { cache: false })
+  t.same(draftBackend.violations, [])
+  const starts = draftBackend.steps.flatMap(({ batch }) =>
+    batch.filter(({ position }) => position === 0),
+  )
+  t.equal(starts.length, 2)
+})
+
 t.test('what the small model cannot have is generated without it', async (t) => {
   const short = rig({ draft: { contextSize: 90 } })
   const [answer] = await short.ask(1)
@@ -154,6 +165,27 @@ t.test('a draft model that fails is left out, and no request fails', async (t) =
   t.equal(one!.error, undefined)
   t.match(errors, [{ message: /the draft model failed/ }])
   t.equal(errors.length, 1)
+})
+
+t.test('those that run when it fails are offered no drafts any more', async (t) => {
+  const offered: (number | undefined)[] = []
+  const made: ReturnType<typeof rig> = rig({
+    policy: (plan) => {
+      if (made.errors.length === 0) return plan
+      const run = plan.run.map(({ id, tokens }) => ({ id, tokens, drafts: 15 }))
+      return { ...plan, run }
+    },
+  })
+  made.engine.observe({
+    onStepStart: (parts) => {
+      if (made.errors.length > 0) offered.push(...parts.map(({ request }) => request.draft?.tokens))
+    },
+  })
+  made.clock.at(500, () => void made.draftBackend.dispose())
+  const [one] = await made.ask(1)
+  t.equal(one!.tokens.length, 150)
+  t.ok(made.errors.length === 1 && offered.length > 20)
+  t.ok(offered.every((drafts) => drafts === undefined))
 })
 
 t.test('a draft model that cannot take tokens back is refused', async (t) => {

@@ -1,10 +1,11 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
 import { readJsonBody } from '../../body/read-json-body.js'
-import { boolean } from '../../fields/fields.js'
+import { boolean, name } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
 import { parseFields } from '../../fields/parse-fields.js'
 import { startGeneration } from '../../request/generation.js'
+import { tenantOf } from '../../request/request-headers.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { engineInMemory, modelOf, neverLoaded } from '../../engines/model-queries.js'
 import type { AdminContext } from './admin-context.js'
@@ -25,15 +26,18 @@ export const warmSchema = z.object({
   prompt: z.string('a text').optional(),
   messages: list(message, 'a list of messages').optional(),
   pin: boolean.optional(),
+  tenant: name.optional(),
 })
 
 /**
  * `POST /admin/cache`: computes a prompt, such as the system prompt of an application, before anyone asks
- * with it. With `pin`, the default, it is saved and dropped for no other.
+ * with it. With `pin`, the default, it is saved and dropped for no other. Where tenants share no prefixes, it
+ * is for one `tenant`: default that of the header, or of the admin's key.
  */
 export async function warmCache(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
   const body = await readJsonBody(ctx)
-  const { prompt: text, messages, pin = true } = parseFields(warmSchema, body)
+  const { prompt: text, messages, pin = true, ...more } = parseFields(warmSchema, body)
+  const tenant = more.tenant ?? tenantOf(ctx)
   if ((text === undefined) === (messages === undefined)) {
     const message = 'prompt: expected either a prompt or messages'
     throw new CllmError('invalid_request', message, { details: { field: 'prompt' } })
@@ -44,13 +48,13 @@ export async function warmCache(ctx: KoaContext, { directory }: AdminContext): P
     throw new CllmError('unsupported', 'nothing is kept behind the slots: --cache-ram is 0')
   }
   const prompt = messages === undefined ? { text: text ?? '' } : { messages }
-  const request = { prompt, maxTokens: 1, pin, priority: -1 }
+  const request = { prompt, maxTokens: 1, pin, priority: -1, ...defined({ tenant }) }
   const { events, promptTokens } = await startGeneration(ctx, client, request)
   let cachedTokens = 0
   for await (const event of events) if (event.type === 'end') ({ cachedTokens } = event.usage)
   ctx.body = {
     success: true,
-    data: { prompt_tokens: promptTokens, cached_tokens: cachedTokens, pinned: pin },
+    data: { prompt_tokens: promptTokens, cached_tokens: cachedTokens },
   }
 }
 

@@ -186,10 +186,10 @@ testEach('/admin/cache: warmed, listed, dropped', async (t) => {
     const prompt = 'a system prompt of some length, again and again '.repeat(4)
     if (cacheRamBytes === 0) {
       t.match(await warm({ prompt }), { status: 400, error: /--cache-ram is 0/ })
-      t.match(await warm({ prompt, pin: false }), { status: 200, data: { pinned: false } })
+      t.match(await warm({ prompt, pin: false }), { status: 200 })
       continue
     }
-    t.match(await warm({ prompt }), { status: 200, data: { cached_tokens: 0, pinned: true } })
+    t.match(await warm({ prompt }), { status: 200, data: { cached_tokens: 0 } })
     const again = await warm({ prompt, pin: false })
     t.equal(again.data['cached_tokens'], Number(again.data['prompt_tokens']) - 1)
     const messages = [{ role: 'system', content: 'be brief' }]
@@ -227,6 +227,33 @@ function storedKeys() {
   }
   return { ring: keyRing(() => all), store }
 }
+
+t.test('/admin/cache: warmed for a tenant', async (t) => {
+  const { ring, store } = storedKeys()
+  await store.add({ name: 'ann', tenant: 'shop', role: 'user' })
+  const server = await serve({
+    protocols: [nativeProtocol(), adminProtocol()],
+    transport: { security: { keys: ring } },
+    engine: { cacheRamBytes: 1e6, isolateTenants: true },
+  })
+  t.teardown(() => server.close())
+  const post = async (path: string, as: string, body: object, more: object = {}) => {
+    const headers = { authorization: `Bearer ${as}`, 'content-type': 'application/json', ...more }
+    const given = server.post(path, body, { headers })
+    return (await (await given).json()) as { readonly data: { readonly cached_tokens: number } }
+  }
+  for (const [index, [body, headers, isFound]] of [
+    [{}, {}, false],
+    [{ tenant: 'shop' }, {}, true],
+    [{}, { 'x-cllm-tenant': 'shop' }, true],
+  ].entries() as Iterable<[number, [object, object, boolean]]>) {
+    const prompt = `${index}: a system prompt of some length, again and again `
+    await post('/admin/cache', 'of-ops', { prompt, ...body }, headers)
+    const request = { prompt: `${prompt} and more`, max_tokens: 2 }
+    const { data } = await post('/generate', 'of-ann', request)
+    t.equal(data.cached_tokens > 20, isFound, JSON.stringify([body, headers]))
+  }
+})
 
 t.test('/admin/keys: made, listed, revoked; who may, and what is shown', async (t) => {
   const { ring, store } = storedKeys()

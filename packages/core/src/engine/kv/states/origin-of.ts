@@ -12,12 +12,12 @@ export function originOf(
   { slot, source, shared, found, checkpoint }: SlotChoice,
   sequence: Sequence,
   known: number,
-  { transfer, cutsAnywhere }: Pick<StateCache, 'transfer' | 'cutsAnywhere'>,
+  { reader, cutsAnywhere }: Pick<StateCache, 'reader' | 'cutsAnywhere'>,
 ): CacheOrigin {
   const { computedTokens, request } = sequence
   if (computedTokens > 0) {
     if (found !== undefined) {
-      return { from: transfer.isFromFile(found.state, sequence) ? 'disk' : 'ram' }
+      return { from: reader.isFromFile(found, sequence) ? 'disk' : 'ram' }
     }
     if (checkpoint !== undefined) return { from: 'checkpoint' }
     return { from: slot === source ? 'slot' : 'copy' }

@@ -36,14 +36,28 @@ export interface FoundState {
   /** What is restored. */
   readonly state: SavedState | FiledState
   /** A checkpoint that it is cut back to then. */
-  readonly checkpoint?: SavedState
+  readonly checkpoint?: SavedState | FiledState
   /** Tokens of the sequence that the slot holds in the end. */
   readonly shared: number
 }
 
+/** What nobody has used yet. */
+export const unused = () => ({ holds: 0, failures: 0, uses: 1, worth: 0 })
+
+/** What of it is in files. */
+export const filesOf = ({ state, checkpoint }: FoundState): FiledState[] =>
+  [state, checkpoint].filter((one) => one !== undefined && 'file' in one)
+
+/** Bytes of all of it. */
+export const bytesOf = ({ state, checkpoint }: FoundState): number =>
+  state.bytes + (checkpoint?.bytes ?? 0)
+
+/** Bytes of memory that each token of a state takes besides. */
+export const tokenBytes = 8
+
 /** Bytes of memory that a state takes, with that which is not used. */
 export const memoryOf = ({ data, chain }: SavedState): number =>
-  data.buffer.byteLength + 8 * chain.tokens.length
+  data.buffer.byteLength + tokenBytes * chain.tokens.length
 
 /** Does something during which nothing drops these states from RAM. */
 export async function whileHeld(

@@ -18,16 +18,30 @@ import { StateCache } from './state-cache.js'
 interface Job {
   readonly slot: Slot
   readonly action: SlotAction
+  /** What a file holds that is to be restored. */
+  readonly content: SlotContent | undefined
+  /** Milliseconds that reading it took. */
+  readonly readMs: number
   readonly resolve: (result: SlotActionResult) => void
   readonly reject: (error: CllmError) => void
 }
 
-type Moved = Pick<SlotActionResult, 'tokens' | 'bytes'>
+type SlotContent = Awaited<ReturnType<SlotFiles['read']>>
 
-/** Saves, restores and erases slots for clients: between two steps, once the slot is idle. */
+/** What was done with a slot; the bytes of a file may be on their way yet. */
+interface Moved {
+  readonly tokens: number
+  readonly bytes: number | Promise<number>
+}
+
+/**
+ * Saves, restores and erases slots for clients: between two steps, once the slot is idle. Files are read
+ * before that and written after it, one after the other, beside the steps.
+ */
 @injectable()
 export class SlotActions {
-  #jobs: Job[] = []
+  readonly #jobs: Job[] = []
+  #writing: Promise<void> | undefined
   #closed: CllmError | undefined
 
   /** @internal */
@@ -53,9 +67,12 @@ export class SlotActions {
       const message = `expected a slot from 0 to ${this.kv.slots.length - 1}, got ${id}`
       throw new CllmError('invalid_request', message, { details: { field: 'id' } })
     }
+    const began = this.clock.now()
+    const content = action.action === 'restore' ? await this.#read(action.filename) : undefined
+    const readMs = this.clock.now() - began
     return await new Promise((resolve, reject) => {
       if (this.#closed !== undefined) throw this.#closed
-      this.#jobs.push({ slot, action, resolve, reject })
+      this.#jobs.push({ slot, action, content, readMs, resolve, reject })
       this.wake.notify()
     })
   }
@@ -72,14 +89,29 @@ export class SlotActions {
 
   /** Whether something can be done now. */
   get isDue(): boolean {
-    return this.#jobs.some(isDue)
+    return this.#jobs.some(this.#isDue)
   }
 
   /** Does what can be done now. */
   async settle(): Promise<void> {
-    const due = this.#jobs.filter(isDue)
-    this.#jobs = this.#jobs.filter((job) => !due.includes(job))
-    await this.#doAll(due)
+    for (;;) {
+      const next = this.#jobs.findIndex(this.#isDue)
+      const [job] = next < 0 ? [] : this.#jobs.splice(next, 1)
+      if (job === undefined) return
+      const began = this.clock.now() - job.readMs
+      try {
+        const { tokens, bytes } = await this.#do(job)
+        if (typeof bytes === 'number') this.#resolve(job, tokens, bytes, began)
+        else this.#writing = this.#finish(job, tokens, bytes, began)
+      } catch (error) {
+        job.reject(CllmError.from(error, 'backend_failed'))
+      }
+    }
+  }
+
+  /** Resolves when what was saved is in its file. */
+  async flush(): Promise<void> {
+    await this.#writing
   }
 
   /** Ends what waits with this error. */
@@ -88,28 +120,30 @@ export class SlotActions {
     for (const { reject } of this.#jobs.splice(0)) reject(error)
   }
 
-  async #doAll(jobs: readonly Job[]): Promise<void> {
-    for (const { slot, action, resolve, reject } of jobs) {
-      const began = this.clock.now()
-      try {
-        const moved = await this.#do(slot, action)
-        resolve({ slot: slot.id, ...moved, ms: this.clock.now() - began })
-      } catch (error) {
-        reject(CllmError.from(error, 'backend_failed'))
-      }
-    }
+  /** One state at a time waits to be written: it may be as large as all memory that is left. */
+  readonly #isDue = ({ slot, action }: Job): boolean =>
+    slot.owner === undefined && (action.action !== 'save' || this.#writing === undefined)
+
+  #resolve({ slot, resolve }: Job, tokens: number, bytes: number, began: number): void {
+    resolve({ slot: slot.id, tokens, bytes, ms: this.clock.now() - began })
   }
 
-  async #do(slot: Slot, action: SlotAction): Promise<Moved> {
-    if (action.action === 'erase') {
-      const { length } = slot
-      this.#empty(slot)
-      return { tokens: length, bytes: 0 }
+  async #finish(job: Job, tokens: number, bytes: Promise<number>, began: number): Promise<void> {
+    try {
+      this.#resolve(job, tokens, await bytes, began)
+    } catch (error) {
+      job.reject(CllmError.from(error, 'backend_failed'))
     }
-    const { filename } = action
-    return action.action === 'save'
-      ? await this.#save(slot, filename)
-      : await this.#restore(slot, filename)
+    this.#writing = undefined
+    this.wake.notify()
+  }
+
+  async #do({ slot, action, content }: Job): Promise<Moved> {
+    if (content !== undefined) return await this.#restore(slot, content)
+    if (action.action === 'save') return await this.#save(slot, action.filename)
+    const { length } = slot
+    this.#empty(slot)
+    return { tokens: length, bytes: 0 }
   }
 
   async #save(slot: Slot, filename: string): Promise<Moved> {
@@ -118,28 +152,37 @@ export class SlotActions {
     if (chain === undefined || length === 0) {
       throw new CllmError('invalid_request', `slot ${slot.id} holds nothing that may be saved`)
     }
-    const data = await states.save(slot.id)
+    const data = await states.save(slot.id, { allocate: sharedMemory })
     if (data === undefined) {
       throw new CllmError('backend_failed', `slot ${slot.id} cannot be saved now`)
     }
     const ids = chain.tokens.slice(0, length)
-    const head = { key: await states.key(), scope: chain.scope, partial: false, tokens: ids }
-    return { tokens: length, bytes: await files.write(filename, head, data) }
+    const write = async () => {
+      const head = { key: await states.key(), scope: chain.scope, partial: false, tokens: ids }
+      return await files.write(filename, head, data)
+    }
+    return { tokens: length, bytes: write() }
   }
 
-  async #restore(slot: Slot, filename: string): Promise<Moved> {
+  /** Reads what is to be restored, and checks whether it can be. */
+  async #read(filename: string): Promise<SlotContent> {
     const { states, files } = this.#means()
-    const { head, data, bytes } = await files.read(filename)
+    const content = await files.read(filename)
+    const { head } = content
     const isOurs = head.key === (await states.key()) && !head.partial
-    const { length } = head.tokens
-    if (!isOurs || length > this.backend.limits.contextSize) {
+    if (!isOurs || head.tokens.length > this.backend.limits.contextSize) {
       const message = `${filename} is of another model, other settings or a larger slot`
       throw new CllmError('invalid_request', message, { details: { field: 'filename' } })
     }
+    return content
+  }
+
+  async #restore(slot: Slot, { head, data, bytes }: SlotContent): Promise<Moved> {
+    const { length } = head.tokens
     this.#empty(slot)
     await this.pool.fits(length)
-    if (!(await states.restore(slot.id, data, { tokens: length }))) {
-      throw new CllmError('backend_failed', `${filename} cannot be restored`)
+    if ((await this.backend.states?.restore(slot.id, data, { tokens: length })) !== true) {
+      throw new CllmError('backend_failed', `slot ${slot.id} cannot be restored`)
     }
     slot.length = length
     slot.usedAt = this.clock.now()
@@ -167,4 +210,5 @@ export class SlotActions {
   }
 }
 
-const isDue = ({ slot }: Job): boolean => slot.owner === undefined
+/** That a thread can read without a copy. */
+const sharedMemory = (bytes: number): Uint8Array => new Uint8Array(new SharedArrayBuffer(bytes))

@@ -8,15 +8,21 @@ import * as tokens from '../../../tokens.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { EngineOptions } from '../../engine-options.js'
 import type { Slot } from '../../engine-parts.js'
+import { WakeSignal } from '../../loop/wake-signal.js'
 import type { Sequence } from '../../requests/sequence.js'
 import type { BlockChain } from '../block-chain.js'
-import { minimumWait } from '../prefix-index.js'
-import { findState } from './find-state.js'
+import { findInTiers } from './find-state.js'
 import { listStates } from './list-states.js'
-import type { PinnedSlot } from './pinned-slot.js'
-import type { FoundState, SavedState } from './saved-state.js'
+import {
+  bytesOf,
+  filesOf,
+  type FoundState,
+  type KeptState,
+  type SavedState,
+} from './saved-state.js'
 import { StateDisk } from './state-disk.js'
 import { commonLength, lengthOf } from './state-index.js'
+import { StateReader } from './state-reader.js'
 import { StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'
 import { StateWorth } from './state-worth.js'
@@ -33,10 +39,12 @@ export class StateCache {
   readonly #states: SlotStates | undefined
   readonly #store: StateStore
   readonly #disk: StateDisk | undefined
-  /** What was saved before it was lost, once: where not all fits, one would drop the other for ever. */
-  readonly #savedAhead = new WeakMap<BlockChain, number>()
+  /** Whether it is known what earlier engines have left. */
+  #isListed: boolean
   /** What moves states. */
   readonly transfer: StateTransfer
+  /** What reads them from files. */
+  readonly reader: StateReader
   /** What they are worth. */
   readonly worth: StateWorth
 
@@ -47,6 +55,7 @@ export class StateCache {
     @inject(tokens.ENGINE_OPTIONS) { cacheRamBytes }: EngineOptions,
     @inject(tokens.STATE_FILES)
     { files, memory }: { readonly files?: StateFiles; readonly memory?: StateMemorySource },
+    @inject(WakeSignal) wake: WakeSignal,
   ) {
     this.#states = cacheRamBytes > 0 ? states : undefined
     this.worth = new StateWorth(this.#states, () => this.#store, costs)
@@ -56,7 +65,13 @@ export class StateCache {
       this.#disk = new StateDisk(files, this.#states)
     }
     this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs)
-    void this.#disk?.ready.then(() => this.#store.expect(this.#disk?.latestBytes ?? 0))
+    this.reader = new StateReader(this.#store, this.#disk, clock, costs, () => wake.notify())
+    this.#isListed = this.#disk === undefined
+    void this.#disk?.ready.then(() => {
+      this.#isListed = true
+      this.#store.expect(this.#disk?.latestBytes ?? 0)
+      wake.notify()
+    })
   }
 
   get isOn(): boolean {
@@ -71,33 +86,40 @@ export class StateCache {
   /** The state with which the most of the sequence need not be computed. */
   find(sequence: Sequence): FoundState | undefined {
     if (this.#states === undefined || !sequence.request.cache) return undefined
-    const checkpoint = (limit: number) => this.checkpoint(sequence, limit)
-    const inRam = findState(this.#store.index, sequence, this.#states, checkpoint)
-    const disk = this.#disk?.index
-    const onDisk = disk && findState(disk, sequence, this.#states, checkpoint)
-    const more = (onDisk?.shared ?? 0) - (inRam?.shared ?? 0)
-    return onDisk !== undefined && more >= minimumWait && this.#store.holds(onDisk.state.bytes)
-      ? onDisk
-      : inRam
+    return findInTiers(this.#store, this.#disk?.index, sequence, this.#states)
   }
 
   /** Milliseconds that restoring takes. */
-  loadMs({ state, checkpoint }: FoundState): number {
+  loadMs(found: FoundState): number {
     const { states } = this.costs
-    const bytes = state.bytes + (checkpoint?.bytes ?? 0)
-    return states.loadMs(bytes) + ('file' in state ? states.readMs(state.bytes) : 0)
+    const readMs = filesOf(found).reduce((sum, { bytes }) => sum + states.readMs(bytes), 0)
+    return states.loadMs(bytesOf(found)) + readMs
+  }
+
+  /** Whether there are files behind the memory. */
+  get hasFiles(): boolean {
+    return this.#disk !== undefined
+  }
+
+  /** Whether files are being listed or read: the end of that wakes the loop. */
+  get isReading(): boolean {
+    return !this.#isListed || this.reader.count > 0
+  }
+
+  /** Whether what was found for a request can be restored now; otherwise it is being read. */
+  isAtHand(sequence: Sequence, found: FoundState | undefined): boolean {
+    if (!this.#isListed) return false
+    if (found === undefined) return true
+    if (this.reader.isBeingRead(found)) return false
+    return this.costs.pauses.canLoad(this.loadMs(found), 0) || this.reader.isAtHand(sequence, found)
   }
 
   /**
-   * Whether a slot can be given to others now, and filled with what was found, without keeping requests
-   * that decode waiting for longer than they may; otherwise what takes that long is under way.
+   * Whether a slot can be given to others now without keeping requests that decode waiting for longer than
+   * they may; otherwise memory to save it into is being made ready.
    */
-  isReady(sequence: Sequence, slot: Slot, kept: number, found: FoundState | undefined): boolean {
+  isReady(slot: Slot, kept: number): boolean {
     const { states, pauses } = this.costs
-    if (this.isBeingRead(found)) return false
-    if (found !== undefined && 'file' in found.state && !pauses.canLoad(this.loadMs(found), 0)) {
-      if (!this.transfer.isAtHand(sequence, found)) return false
-    }
     if (!this.worth.savesBeforeLoss(slot, kept)) return true
     const bytes = states.bytesOf(slot.length)
     return pauses.canSave(states.saveMs(bytes) + newMemoryMs * bytes) || this.#store.isReady(bytes)
@@ -111,12 +133,12 @@ export class StateCache {
    * @param most - files that are read at once
    */
   readAhead(sequence: Sequence, held: () => number, most: number): void {
-    if (this.#disk === undefined || this.transfer.reads >= most) return
+    if (this.#disk === undefined || this.reader.count >= most) return
     const found = this.find(sequence)
-    if (found === undefined || !('file' in found.state)) return
+    if (found === undefined || filesOf(found).length === 0) return
     const savesMs = this.costs.steps.tokensMs(found.shared - held())
-    if (savesMs <= this.loadMs(found) || !this.#store.hasRoom(found.state.bytes)) return
-    this.transfer.readAhead(sequence, found.state)
+    if (savesMs <= this.loadMs(found) || !this.reader.hasRoom(bytesOf(found))) return
+    this.reader.readAhead(sequence, found)
   }
 
   /** Whether requests that decode may wait for what was found to be restored. */
@@ -125,70 +147,72 @@ export class StateCache {
     return this.costs.pauses.canLoad(this.loadMs(found), insteadMs)
   }
 
-  /** Whether what was found for a request is on its way into RAM. */
-  isBeingRead(found: FoundState | undefined): boolean {
-    return found !== undefined && this.transfer.isBeingRead(found)
-  }
-
-  /** An idle slot is about to lose what is behind its first `kept` tokens. */
-  async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
-    if (!this.worth.savesBeforeLoss(slot, kept)) return
+  /**
+   * An idle slot is about to lose what is behind its first `kept` tokens, which is saved where that is
+   * worth it; false where it was, and there was no time.
+   */
+  async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<boolean> {
+    if (!this.worth.savesBeforeLoss(slot, kept)) return true
     const { states } = this.costs
     const ms = states.saveMs(states.bytesOf(slot.length))
     if (othersDecode && !this.costs.pauses.canSave(ms)) {
       this.transfer.counts.skipped++
-      return
+      return false
     }
     await this.transfer.save(slot)
+    return true
   }
 
-  /** Saves what an idle slot holds, and drops it for nothing else; for good, or as long as it says. */
-  async pin({ slot: { id, chain, length }, kept }: PinnedSlot): Promise<void> {
+  /** Whether saving this many tokens keeps requests that decode waiting for no longer than it may. */
+  hasTimeToSave(tokens: number): boolean {
+    const { states, pauses } = this.costs
+    const bytes = states.bytesOf(tokens)
+    const ms = states.saveMs(bytes)
+    const isFast = pauses.canSave(ms + newMemoryMs * bytes)
+    return isFast || (pauses.canSave(ms) && this.#store.isReady(bytes))
+  }
+
+  /**
+   * Saves what an idle slot holds, and drops it for nothing else; with it the checkpoints that its
+   * beginning can be cut back to.
+   *
+   * @param kept - until when; default: for good
+   */
+  async pin({ id, chain, length }: Slot, kept?: KeptState): Promise<void> {
     if (this.#states === undefined || chain === undefined || length === 0) return
     const { index } = this.#store
     if (index.find(chain, length, false) === undefined)
       await this.transfer.save({ id, chain, length })
     const saved = index.find(chain, length, false)
     if (saved === undefined) return
-    if (kept === undefined) saved.pinned = true
-    else this.#store.keep(saved, kept)
-  }
-
-  /** Saves one idle slot that would be lost otherwise; returns whether there was one. */
-  async saveOne(slots: readonly Slot[]): Promise<boolean> {
-    const isNeeded =
-      this.#disk !== undefined || this.transfer.counts.saved + this.transfer.counts.skipped > 0
-    if (this.#states === undefined || !isNeeded) return false
-    const next = slots.find((slot) => {
-      const { chain, owner, length } = slot
-      const isNew = chain !== undefined && this.#savedAhead.get(chain) !== length
-      return owner === undefined && isNew && this.worth.isWorthSaving(slot)
-    })
-    if (next?.chain === undefined) return false
-    this.#savedAhead.set(next.chain, next.length)
-    return await this.transfer.save(next)
+    const checkpoints = this.cutsAnywhere ? [] : index.within(saved.chain, true)
+    for (const state of [...checkpoints, saved]) {
+      if (kept === undefined) state.pinned = true
+      else this.#store.keep(state, kept)
+    }
   }
 
   /** Restores what was found into a slot; returns how many tokens that has then, 0 for none. */
-  async load(
-    slot: Slot,
-    sequence: Sequence,
-    { state: found, checkpoint, shared }: FoundState,
-  ): Promise<number> {
+  async load(slot: Slot, sequence: Sequence, found: FoundState): Promise<number> {
+    const { state, checkpoint, shared } = found
     // Hashes have found it; every token is compared before it is used.
-    if (commonLength(found.chain, sequence.chain, shared) < shared) return 0
+    if (commonLength(state.chain, sequence.chain, shared) < shared) return 0
+    const { transfer, reader } = this
     const began = this.clock.now()
-    const state = 'file' in found ? await this.transfer.read(found) : found
-    let isThere = state !== undefined && (await this.transfer.restore(slot.id, state))
-    if (isThere && checkpoint !== undefined)
-      isThere = await this.transfer.restore(slot.id, checkpoint)
+    const isThere =
+      (await this.#restore(slot, state)) &&
+      (checkpoint === undefined || (await this.#restore(slot, checkpoint)))
     this.costs.pauses.onPause(this.clock.now() - began)
-    if (state === undefined || !isThere) return 0
-    const { transfer } = this
-    const counts = transfer.isFromFile(found, sequence) ? transfer.diskCounts : transfer.counts
+    if (!isThere) return 0
+    const counts = reader.isFromFile(found, sequence) ? transfer.diskCounts : transfer.counts
     counts.hits++
     counts.hitTokens += shared
     return lengthOf(checkpoint ?? state)
+  }
+
+  async #restore(slot: Slot, found: FoundState['state']): Promise<boolean> {
+    const state = 'file' in found ? await this.reader.read(found) : found
+    return state !== undefined && (await this.transfer.restore(slot.id, state))
   }
 
   /** Whether slots need no checkpoints, or there are none. */
@@ -235,11 +259,6 @@ export class StateCache {
     else this.transfer.counts.skipped++
   }
 
-  /** Resolves when what earlier engines have left can be found. */
-  async ready(): Promise<void> {
-    await this.#disk?.ready
-  }
-
   /** Saves the idle slots that others may want again and waits until all is in files. */
   async close(slots: readonly Slot[]): Promise<void> {
     if (this.#disk === undefined) return
@@ -264,7 +283,8 @@ export class StateCache {
     if (disk === undefined) return { ram, longestPauseMs }
     const { saved, failed } = disk
     const own = { states: disk.size, bytes: disk.bytes, limitBytes: disk.limit, saved, failed }
-    return { ram, disk: { ...this.transfer.diskCounts, ...own }, longestPauseMs }
+    const { ms: loadMs } = this.reader
+    return { ram, disk: { ...this.transfer.diskCounts, loadMs, ...own }, longestPauseMs }
   }
 
   /** All states. */

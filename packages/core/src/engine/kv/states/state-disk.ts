@@ -2,7 +2,7 @@ import type { StateFiles } from '../../../contracts/engine/state-files.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import { BlockChain } from '../block-chain.js'
 import type { FiledState, SavedState } from './saved-state.js'
-import { lengthOf, StateIndex } from './state-index.js'
+import { commonLength, lengthOf, StateIndex } from './state-index.js'
 
 /**
  * The tier of files: what is saved in RAM is written to them in the background, one after the other, and
@@ -14,7 +14,10 @@ export class StateDisk {
   /** Resolves when what earlier engines have left can be found. */
   readonly ready: Promise<void>
   #writing: Promise<void> = Promise.resolve()
-  #waiting = 0
+  /** What is being written. */
+  #current: SavedState | undefined
+  /** Those that are to be written, in their order; the first one may be under way. */
+  readonly #waiting = new Set<SavedState>()
   /** How often all was dropped: what waited then is not written. */
   #drops = 0
   /** Changes with what can be found. */
@@ -50,20 +53,30 @@ export class StateDisk {
   /** Writes a state when those before it are written. It must not change until then. */
   put(state: SavedState, replaces: boolean): void {
     if (this.index.find(state.chain, lengthOf(state), state.partial) !== undefined) return
+    if (replaces && !state.partial) this.#skipOlder(state)
     state.holds++
-    this.#waiting++
+    this.#waiting.add(state)
     const drops = this.#drops
-    this.#writing = this.#writing
-      .then(() => this.#write(state, replaces, drops))
-      .finally(() => {
-        state.holds--
-        this.#waiting--
-      })
+    this.#writing = this.#writing.then(async () => {
+      if (!this.#waiting.has(state)) return
+      this.#current = state
+      await this.#write(state, replaces, drops).catch(() => void this.failed++)
+      this.#current = undefined
+      this.#leave(state)
+    })
   }
 
-  /** Whether states wait to be written. */
-  get isWriting(): boolean {
-    return this.#waiting > 0
+  /** What waits to be written, and is the beginning of a state that comes behind it, need not be. */
+  #skipOlder({ chain }: SavedState): void {
+    for (const state of this.#waiting) {
+      const length = lengthOf(state)
+      const isOlder = !state.partial && length < chain.tokens.length && state !== this.#current
+      if (isOlder && commonLength(state.chain, chain, length) === length) this.#leave(state)
+    }
+  }
+
+  #leave(state: SavedState): void {
+    if (this.#waiting.delete(state)) state.holds--
   }
 
   /** Resolves when all is written. */

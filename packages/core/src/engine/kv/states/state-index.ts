@@ -101,12 +101,12 @@ export class StateIndex<State extends IndexedState> {
     return undefined
   }
 
-  /** The whole states that these tokens go on from. */
-  *within(chain: BlockChain): Iterable<State> {
+  /** The states of a kind that these tokens go on from. */
+  *within(chain: BlockChain, partial = false): Iterable<State> {
     for (const hash of chain.hashes) {
       for (const state of this.#ends.get(hash) ?? []) {
         const length = lengthOf(state)
-        if (state.partial || length >= chain.tokens.length) continue
+        if (state.partial !== partial || length >= chain.tokens.length) continue
         if (commonLength(state.chain, chain, length) === length) yield state
       }
     }

@@ -16,12 +16,17 @@ export class StateMemory {
   /** Bytes that are kept for later. */
   freeBytes = 0
   #isMaking = false
+  /** The size that was made last, where there was no memory for it. */
+  #failed: number | undefined
 
   /** @param source - default: new memory of the runtime, which is never made ready */
   constructor(private readonly source?: StateMemorySource) {}
 
-  /** Room for this many bytes, which may be longer than that underneath. */
-  take(bytes: number): Uint8Array {
+  /**
+   * Room for this many bytes, which may be longer than that underneath; undefined where there is none: the
+   * runtime has a longest length, and the machine an end.
+   */
+  take(bytes: number): Uint8Array | undefined {
     for (const size of fitting(bytes)) {
       const buffer = this.#free.get(size)?.pop()
       if (buffer === undefined) continue
@@ -29,23 +34,38 @@ export class StateMemory {
       return new Uint8Array(buffer, 0, bytes)
     }
     const size = sizeFor(bytes)
-    return new Uint8Array(this.source?.make(size) ?? new ArrayBuffer(size), 0, bytes)
+    try {
+      return new Uint8Array(this.source?.make(size) ?? new ArrayBuffer(size), 0, bytes)
+    } catch {
+      return undefined
+    }
   }
 
-  /** Whether `take` gives memory that was written to before; otherwise such memory is on its way. */
+  /**
+   * Whether `take` gives memory that was written to before, or none could be made; otherwise such memory
+   * is on its way.
+   */
   isReady(bytes: number): boolean {
     if (this.source === undefined || bytes < smallest) return true
     if (fitting(bytes).some((size) => (this.#free.get(size)?.length ?? 0) > 0)) return true
-    if (!this.#isMaking) void this.#make(this.source, sizeFor(bytes))
+    const size = sizeFor(bytes)
+    if (size === this.#failed) return true
+    if (!this.#isMaking) void this.#make(this.source, size)
     return false
   }
 
   async #make(source: StateMemorySource, size: number): Promise<void> {
     this.#isMaking = true
-    // Where it cannot be made ready, new memory has to do.
-    const buffer = await source.makeReady(size).catch(() => source.make(size))
-    this.#isMaking = false
-    this.give(new Uint8Array(buffer))
+    this.#failed = undefined
+    try {
+      // Where it cannot be made ready, new memory has to do.
+      const buffer = await source.makeReady(size).catch(() => source.make(size))
+      this.give(new Uint8Array(buffer))
+    } catch {
+      this.#failed = size
+    } finally {
+      this.#isMaking = false
+    }
   }
 
   /** Keeps the memory of a state that nobody reads any more. */

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../contracts/clock.js'
 import type { BlockChain } from '../block-chain.js'
 import type { StateMemorySource } from '../../../contracts/engine/state-files.js'
-import { type KeptState, memoryOf, type SavedState } from './saved-state.js'
+import { type KeptState, memoryOf, type SavedState, tokenBytes } from './saved-state.js'
 import { lengthOf, StateIndex } from './state-index.js'
 import { sizeFor, StateMemory } from './state-memory.js'
 
@@ -24,9 +24,13 @@ export class StateStore {
   readonly #states = new Set<SavedState>()
   /** The worth of what was dropped last. */
   #floor = 0
+  /** Memory that `room` gave for states which are not there yet. */
+  readonly #promised = new Set<ArrayBufferLike>()
+  /** What was removed while somebody reads it: it takes memory until then. */
+  readonly #leaving = new Set<SavedState>()
   /** Changes with what can be found. */
   version = 0
-  bytes = 0
+  #bytes = 0
   evictions = 0
 
   /**
@@ -47,27 +51,52 @@ export class StateStore {
     return this.#states.size
   }
 
+  /** Of the states, of the memory for those to come, and of what is still read. */
+  get bytes(): number {
+    for (const state of this.#leaving) {
+      if (state.holds > 0) continue
+      this.#leaving.delete(state)
+      this.#bytes -= memoryOf(state)
+      this.memory.give(state.data)
+    }
+    return this.#bytes
+  }
+
   all(): Iterable<SavedState> {
     return this.#states
   }
 
   /**
-   * Room for a state of this many bytes; drops others for it, and returns undefined where that would
-   * not be enough.
+   * Room for a state of this many bytes, until it is added or given up; drops others for it, and returns
+   * undefined where that would not be enough.
    *
+   * @param tokens - how many it has
    * @param older - states that it will replace, dropped first where their memory is of use
    */
-  room(bytes: number, older: readonly SavedState[] = []): Uint8Array | undefined {
+  room(bytes: number, tokens: number, older: readonly SavedState[] = []): Uint8Array | undefined {
     const size = sizeFor(bytes)
+    const all = size + tokenBytes * tokens
     if (!this.holds(bytes)) return undefined
     for (const state of older) {
-      const isUseful = state.data.buffer.byteLength === size || this.bytes + size > this.limit
+      const isUseful = state.data.buffer.byteLength === size || this.bytes + all > this.limit
       if (isUseful && this.#canBeDropped(state)) this.remove(state)
     }
-    if (!this.#makeRoom(size)) return undefined
+    if (!this.#makeRoom(all)) return undefined
     const taken = this.memory.take(bytes)
-    this.memory.shrink(this.limit - this.bytes - taken.buffer.byteLength)
+    if (taken === undefined) return undefined
+    this.#promised.add(taken.buffer)
+    this.#bytes += taken.buffer.byteLength
+    this.memory.shrink(this.limit - this.bytes)
     return taken
+  }
+
+  /**
+   * No state comes into this room.
+   *
+   * @param isFree - whether nobody writes to it any more
+   */
+  giveUp(room: Uint8Array, isFree: boolean): void {
+    if (this.#take(room) && isFree) this.memory.give(room)
   }
 
   /**
@@ -101,13 +130,16 @@ export class StateStore {
 
   /** Adds a state, in place of older ones. */
   add(state: SavedState, older: readonly SavedState[] = []): void {
+    this.#take(state.data)
     for (const one of older) {
       state.uses = Math.max(state.uses, one.uses + 1)
+      // What is kept is a part of the longer one, which is kept in its place.
+      keepLonger(state, one.kept)
       if (one.pinned !== true) this.remove(one)
     }
     const same = this.index.find(state.chain, lengthOf(state), state.partial)
     if (same?.pinned === true) state.pinned = true
-    if (same?.kept !== undefined) state.kept = same.kept
+    keepLonger(state, same?.kept)
     if (same !== undefined) {
       state.uses = Math.max(state.uses, same.uses)
       this.remove(same)
@@ -115,8 +147,9 @@ export class StateStore {
     state.worth = this.#worthOf(state)
     this.#states.add(state)
     this.index.add(state)
-    this.bytes += memoryOf(state)
+    this.#bytes += memoryOf(state)
     this.version++
+    if (state.kept !== undefined) this.#limitKept(state.kept)
   }
 
   /** It is wanted again. */
@@ -135,10 +168,14 @@ export class StateStore {
   /** Keeps a state for a time: within the tenant's share, before its others. */
   keep(state: SavedState, kept: KeptState): void {
     this.touch(state)
-    state.kept = kept
+    keepLonger(state, kept)
+    this.#limitKept(kept)
+  }
+
+  #limitKept({ tenant }: KeptState): void {
     let bytes = 0
     for (const other of [...this.#states].reverse()) {
-      if (other.kept?.tenant !== kept.tenant) continue
+      if (other.kept?.tenant !== tenant) continue
       bytes += memoryOf(other)
       if (bytes > this.limit * tenantShare) delete other.kept
     }
@@ -156,6 +193,13 @@ export class StateStore {
     return true
   }
 
+  /** A promise is kept, or void; false where there was none. */
+  #take({ buffer }: Uint8Array): boolean {
+    if (!this.#promised.delete(buffer)) return false
+    this.#bytes -= buffer.byteLength
+    return true
+  }
+
   #canBeDropped({ holds, pinned, kept }: SavedState): boolean {
     return holds === 0 && pinned !== true && !(kept !== undefined && kept.until > this.clock.now())
   }
@@ -163,9 +207,8 @@ export class StateStore {
   remove(state: SavedState): void {
     if (!this.#states.delete(state)) return
     this.index.remove(state)
-    this.bytes -= memoryOf(state)
     this.version++
-    if (state.holds === 0) this.memory.give(state.data)
+    this.#leaving.add(state)
   }
 
   /** Of equals the one that was not used for the longest time. */
@@ -182,4 +225,8 @@ export class StateStore {
     const uses = Math.min(state.uses, mostUses)
     return this.#floor + (uses * Math.max(0, this.gainMs(state))) / Math.max(1, memoryOf(state))
   }
+}
+
+function keepLonger(state: SavedState, kept: KeptState | undefined): void {
+  if (kept !== undefined && kept.until > (state.kept?.until ?? 0)) state.kept = kept
 }

@@ -3,9 +3,8 @@ import type { Clock } from '../../../contracts/clock.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { Slot } from '../../engine-parts.js'
-import type { Sequence } from '../../requests/sequence.js'
 import { BlockChain } from '../block-chain.js'
-import type { FiledState, FoundState, SavedState } from './saved-state.js'
+import { type SavedState, unused } from './saved-state.js'
 import type { StateDisk } from './state-disk.js'
 import type { StateStore } from './state-store.js'
 
@@ -15,9 +14,6 @@ export class StateTransfer {
   checkpointBytes = 0
   /** Milliseconds of the longest time that requests which decode waited for a slot to be filled. */
   longestPauseMs = 0
-  /** Files that are being read, and for whom some were. */
-  readonly #reading = new Map<FiledState, Promise<SavedState | undefined>>()
-  readonly #readFor = new WeakSet<Sequence>()
   readonly counts = noCounts()
   readonly diskCounts = { ...noCounts(), evictions: 0 }
 
@@ -40,71 +36,6 @@ export class StateTransfer {
     if (data === undefined) return false
     const isThere = await this.states?.restore(to, data, { tokens: length }).catch(() => false)
     return isThere === true
-  }
-
-  /** Whether what was found is in RAM, or cannot be; otherwise it is on its way there. */
-  isAtHand(sequence: Sequence, found: FoundState | undefined): boolean {
-    if (found === undefined || !('file' in found.state)) return true
-    if (this.isBeingRead(found)) return false
-    // What was read for it and is gone again is read when it is admitted.
-    if (this.#readFor.has(sequence)) return true
-    this.readAhead(sequence, found.state)
-    return false
-  }
-
-  /** Whether what was found for a sequence is in a file, or was read for it. */
-  isFromFile(state: FoundState['state'], sequence: Sequence): boolean {
-    return 'file' in state || this.#readFor.has(sequence)
-  }
-
-  /** Whether what was found is on its way into RAM. */
-  isBeingRead({ state }: FoundState): boolean {
-    return 'file' in state && this.#reading.has(state)
-  }
-
-  /** How many files are being read. */
-  get reads(): number {
-    return this.#reading.size
-  }
-
-  /** Begins to read a file, beside the steps. */
-  readAhead(sequence: Sequence, found: FiledState): void {
-    if (this.#readFor.has(sequence)) return
-    this.#readFor.add(sequence)
-    void this.read(found).catch(() => undefined)
-  }
-
-  /** Reads a state from its file into RAM, or waits for who does. */
-  async read(found: FiledState): Promise<SavedState | undefined> {
-    const begun = this.#reading.get(found)
-    if (begun !== undefined) return await begun
-    const reading = this.#read(found).finally(() => this.#reading.delete(found))
-    this.#reading.set(found, reading)
-    return await reading
-  }
-
-  async #read(found: FiledState): Promise<SavedState | undefined> {
-    const disk = this.disk
-    if (disk === undefined) return undefined
-    // Of one that waits for others, nothing can be learned.
-    const isAlone = this.#reading.size === 0
-    const began = this.clock.now()
-    const data = await disk.read(found, (bytes) => this.store.room(bytes))
-    const ms = this.clock.now() - began
-    this.diskCounts.loadMs += ms
-    if (data === undefined) return undefined
-    if (isAlone) this.costs.states.onRead(data.byteLength, ms)
-    const { chain, partial } = found
-    const state: SavedState = {
-      chain,
-      partial,
-      bytes: data.byteLength,
-      data,
-      ...unused(),
-    }
-    this.store.add(state)
-    this.store.expect(data.byteLength)
-    return state
   }
 
   /** Restores a state; false where it could not be, and the slot is empty. */
@@ -138,13 +69,15 @@ export class StateTransfer {
     const began = this.clock.now()
     const own = new BlockChain(chain.tokens.slice(0, length), chain.scope)
     const older = states.cutsAnywhere && !partial ? this.store.within(own) : []
-    const allocate = (bytes: number) => this.store.room(bytes, older)
+    let room: Uint8Array | undefined
+    const allocate = (bytes: number) => (room = this.store.room(bytes, length, older))
     const data = await states.save(id, { allocate, partial }).catch(() => undefined)
     const ms = this.clock.now() - began
     this.costs.pauses.onPause(ms)
     this.counts.saveMs += ms
     if (data === undefined) {
       this.counts.failed++
+      if (room !== undefined) this.store.giveUp(room, true)
       return false
     }
     const { byteLength: bytes } = data
@@ -158,8 +91,6 @@ export class StateTransfer {
     return true
   }
 }
-
-const unused = () => ({ holds: 0, failures: 0, uses: 1, worth: 0 })
 
 function noCounts() {
   return {

@@ -1,0 +1,75 @@
+import type { Slot } from '../../engine-parts.js'
+import type { SequenceRequest } from '../../requests/sequence.js'
+import type { BlockChain } from '../block-chain.js'
+import { isFree } from '../prefix-index.js'
+import type { KeptState } from './saved-state.js'
+import type { StateCache } from './state-cache.js'
+import { commonLength } from './state-index.js'
+
+/** A slot whose content is to be saved and kept. */
+interface Pin {
+  readonly slot: Slot
+  /** What it held then. */
+  readonly chain: BlockChain
+  readonly length: number
+  /** Until when; absent: for good. */
+  readonly kept?: KeptState
+}
+
+/**
+ * Saves what requests that have ended ask for: when nothing decodes, when there is time for it, or when the
+ * slot is about to lose it. Until then the slot keeps it.
+ */
+export class Pins {
+  readonly #all = new Set<Pin>()
+
+  constructor(private readonly states: StateCache) {}
+
+  /** Whether something may be saved now. */
+  get isDue(): boolean {
+    for (const { slot } of this.#all) if (isFree(slot)) return true
+    return false
+  }
+
+  /** A request has ended, and its slot is idle. */
+  add(
+    slot: Slot,
+    { pin, keepMs, tenant }: Pick<SequenceRequest, 'pin' | 'keepMs' | 'tenant'>,
+    now: number,
+  ): void {
+    const { chain, length } = slot
+    if (chain === undefined || !this.states.isOn) return
+    if (pin) this.#all.add({ slot, chain, length })
+    else if (keepMs !== undefined) {
+      this.#all.add({ slot, chain, length, kept: { until: now + keepMs, tenant } })
+    }
+  }
+
+  /** Saves what there is time for. */
+  async settle(othersDecode: boolean): Promise<void> {
+    for (const pin of this.#all) {
+      const { slot } = pin
+      if (!isFree(slot) || (othersDecode && !this.states.hasTimeToSave(slot.length))) continue
+      this.#all.delete(pin)
+      if (isThere(pin)) await this.states.pin(slot, pin.kept)
+    }
+  }
+
+  /** An idle slot is about to lose what is behind its first `kept` tokens. */
+  async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
+    for (const pin of this.#all) {
+      if (pin.slot !== slot || kept >= pin.length) continue
+      this.#all.delete(pin)
+      // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
+      const mayWait = pin.kept !== undefined && othersDecode
+      if (mayWait && !this.states.hasTimeToSave(slot.length)) this.states.transfer.counts.skipped++
+      else if (isThere(pin)) await this.states.pin(slot, pin.kept)
+    }
+  }
+}
+
+/** Whether the slot holds it still, and maybe more: a request may have gone on with it. */
+const isThere = ({ slot, chain, length }: Pin): boolean =>
+  slot.chain !== undefined &&
+  slot.length >= length &&
+  commonLength(slot.chain, chain, length) === length
