@@ -11,7 +11,7 @@ import { RedisServer, whyNoRedis } from '@cllm/cluster/testing'
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { plainEnvironment } from '@cllm/core/testing'
 import t, { type Test } from 'tap'
-import { childrenOf } from '../plain-process.js'
+import { childrenOf, start as startPlain } from '../plain-process.js'
 import { bin, model } from '../serve-process.js'
 
 const usual = ['--threads', '1', '--gpu', 'off', '--log-level', 'error', '--slots', '8']
@@ -416,4 +416,9 @@ t.test('a cluster that is not there is told at once', async (t) => {
     t.equal(code, 1)
     t.match(err, /error: The cluster at redis:\/\/127.0.0.1:1 cannot be reached/)
   }
+
+  const child = startPlain(t, ['worker', '--cluster', 'redis://127.0.0.1:1', '--model', model], {
+    CLLM_DRAIN_MIGRTE: 'true',
+  })
+  t.match(await text(child.stderr), /unknown environment variable CLLM_DRAIN_MIGRTE; did you mean/)
 })
