@@ -80,7 +80,7 @@ export class RedisBus implements ClusterBus {
   static async connect(options: RedisBusOptions): Promise<RedisBus> {
     const { connectTimeoutMs = 5000, clock = systemClock } = options
     const { url } = options
-    const clients = [connectTo(options), connectTo(options)] as const
+    const clients = connectBoth(options)
     let problem: unknown
     let cancel: () => void = () => {}
     const late = new Promise<never>((_, reject) => {
@@ -272,5 +272,13 @@ export class RedisBus implements ClusterBus {
 
   async #wait(ms: number): Promise<void> {
     await new Promise<void>((resolve) => void this.#clock.at(this.#clock.now() + ms, resolve))
+  }
+}
+
+function connectBoth(options: RedisBusOptions): readonly [writer: Client, reader: Client] {
+  try {
+    return [connectTo(options), connectTo(options)]
+  } catch (error) {
+    throw unreachable(options.url, error)
   }
 }

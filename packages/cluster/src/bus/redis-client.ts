@@ -29,7 +29,8 @@ export function connectTo({ url, ca }: RedisAddress, { isPatient = false } = {})
 
 /** The failure of a first connection. */
 export function unreachable(url: string, error: unknown): CllmError {
-  const message = `The cluster at ${withoutSecrets(url)} cannot be reached: ${reasonOf(error)}`
+  const why = withoutSecrets(`at ${url} cannot be reached: ${reasonOf(error)}`)
+  const message = `The cluster ${why}`
   return new CllmError('cluster_unavailable', message, { cause: error })
 }
 
@@ -43,8 +44,9 @@ export function unanswered(error: unknown): CllmError {
   return new CllmError('cluster_unavailable', message, { cause: error })
 }
 
-function withoutSecrets(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//')
+/** Without what stands before the last @ of each URL: a password may have one, too. */
+function withoutSecrets(text: string): string {
+  return text.replaceAll(/\/\/\S*@/g, '//')
 }
 
 /** A connection to several addresses fails with one error for each. */
