@@ -34,7 +34,7 @@ import {
   SharedText,
   WorkerHost,
 } from '@cllm/cluster'
-import { FakeServer, RedisServer, whyNoRedis } from '@cllm/cluster/testing'
+import { FakeServer, RedisServer, TcpRelay, whyNoRedis } from '@cllm/cluster/testing'
 import t, { type Test } from 'tap'
 import { connectTo } from '../src/bus/redis-client.js'
 
@@ -523,6 +523,120 @@ async function fullServer(t: Test): Promise<void> {
   await worker.close()
   await Promise.all([there.close(), here.close()])
 }
+
+/** A worker and a front whose server has a name that a relay stands for. */
+async function relayed(t: Test, server: RedisServer) {
+  const relay = await TcpRelay.start(server.port)
+  t.teardown(() => relay.close())
+  const [there, here] = [
+    await RedisBus.connect({ url: relay.url }),
+    await RedisBus.connect({ url: relay.url }),
+  ]
+  t.teardown(async () => void (await Promise.all([there.close(), here.close()])))
+  const worker = await workerOn(t, there, 'worker')
+  await worker.start()
+  const front = new ClusterFront({ id: 'front', bus: here })
+  await front.start()
+  const client = front.client('fake')
+  await client.ready()
+  t.teardown(async () => {
+    await front.close()
+    await worker.close()
+  })
+  const sampling = { seed: 1, ignoreEos: true }
+  /** The tokens of a stream; calls back with how many there are. */
+  const stream = async (onToken: (count: number) => Promise<void> | void = () => {}) => {
+    const tokens: number[] = []
+    for await (const event of client.submit({ prompt: { text: 'x' }, maxTokens: 120, sampling })) {
+      if (event.type === 'token') await onToken(tokens.push(event.token))
+    }
+    return tokens
+  }
+  return { relay, here, worker, client, stream }
+}
+
+const ask = async (server: RedisServer, ...words: readonly string[]) => {
+  const client = await connectTo({ url: server.url }).connect()
+  try {
+    return await client.sendCommand(words)
+  } finally {
+    client.destroy()
+  }
+}
+
+t.test('another server behind the same name', { skip: missing ?? false }, async (t) => {
+  await t.test('one that vanishes without a word is left', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const { relay, client, stream } = await relayed(t, server)
+    const undisturbed = await stream()
+    const before = client.workers.counts.placed
+    let frozenAt = 0
+    const answer = await stream((count) => {
+      if (count !== 3) return
+      frozenAt = performance.now()
+      relay.freeze()
+    })
+    t.comment(`it went on within ${Math.round(performance.now() - frozenAt)} ms`)
+    t.same(answer, undisturbed)
+    t.ok(performance.now() - frozenAt < 30_000)
+    t.equal(client.workers.counts.placed - before, 1, 'where it was')
+  })
+
+  await t.test('one that becomes a replica is left', async (t) => {
+    const old = await RedisServer.start()
+    t.teardown(async () => await old.kill())
+    const next = await RedisServer.start('--replicaof', '127.0.0.1', String(old.port))
+    t.teardown(async () => await next.kill())
+    while (!String(await ask(next, 'INFO', 'replication')).includes('master_link_status:up'))
+      continue
+    const { relay, here, stream } = await relayed(t, old)
+    const undisturbed = await stream()
+    const queue = await JobQueue.open<number>(here, 'batch', silentLogger)
+    t.teardown(async () => await queue.close())
+    let onJob: (data: number) => void = () => {}
+    await queue.process(1, async ({ data }) => onJob(data))
+    const done = async (data: number) => {
+      const isDone = new Promise((resolve) => (onJob = resolve))
+      const add = async () => await queue.add([{ id: `job-${data}`, data }])
+      while (
+        !(await add().then(
+          () => true,
+          () => false,
+        ))
+      )
+        await new Promise(setImmediate)
+      return await isDone
+    }
+    t.equal(await done(1), 1)
+    const answer = await stream(async (count) => {
+      if (count !== 3) return
+      relay.stayAndGo(next.port)
+      await ask(next, 'REPLICAOF', 'NO', 'ONE')
+      await ask(old, 'REPLICAOF', '127.0.0.1', String(next.port))
+    })
+    t.same(answer, undisturbed)
+    t.equal(await done(2), 2, 'jobs, too')
+    const members = async () => await ask(next, 'SMEMBERS', 'cllm:members')
+    while (String(await members()) !== 'worker') continue
+    const left = String(await ask(old, 'CLIENT', 'LIST', 'TYPE', 'normal'))
+    t.equal(left.trim().split('\n').length, 1, 'nobody but this question is there')
+    t.same(await stream(), undisturbed)
+  })
+
+  await t.test('one whose clock is behind is read from its beginning', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const { worker, stream } = await relayed(t, server)
+    const undisturbed = await stream()
+    const mailbox = 'cllm:worker:worker'
+    await ask(server, 'XADD', mailbox, '99999999999999-0', 'l', 'of a clock that is ahead')
+    while (worker.refusedLetters === 0) await new Promise(setImmediate)
+    await ask(server, 'DEL', mailbox)
+    await ask(server, 'CLIENT', 'KILL', 'TYPE', 'normal')
+    t.same(await stream(), undisturbed)
+  })
+})
 
 t.test('a server for strangers', { skip: missing ?? false }, async (t) => {
   await t.test('a full one takes letters again when it has room', fullServer)

@@ -29,6 +29,8 @@ import {
 import { FakeServer, type Fate, StoppableClock } from '@cllm/cluster/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
+import { PlacedRequest } from '../src/front/placing/placed-request.js'
+import { RequestBook } from '../src/front/placing/request-book.js'
 
 /** After this time nothing goes wrong any more, so that everything can end. */
 const calmMs = 20_000
@@ -811,4 +813,22 @@ t.test('a stream goes on nowhere where its tokens mean something else', async (t
   await t.rejects(drive(clock, stream), { code: 'engine_unavailable' })
   t.equal((await drive(clock, said(client, { ...asked, maxTokens: 5 }))).length, 6, 'new ones do')
   await front.close()
+})
+
+t.test('of a request that has ended a front keeps no prompt', (t) => {
+  const book = new RequestBook()
+  const placed = new PlacedRequest('one', { prompt: { text: 'long' } }, 1, new SimulatedClock())
+  book.add(placed)
+  book.place(placed, 'worker', 7)
+  t.equal(book.find('one'), placed)
+  book.end(placed)
+  t.same(book.find('one'), {
+    id: 'one',
+    worker: 'worker',
+    placement: 7,
+    placements: [7],
+    moves: 0,
+  })
+  t.same([...book.idsByPlacement()], [['7', 'one']])
+  t.end()
 })

@@ -12,7 +12,7 @@ import { chooseWorker, isExactOn, isOfBatch } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
 import type { Member, Members } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
-import { RequestBook } from './request-book.js'
+import { type EndedRequest, RequestBook } from './request-book.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { forEachEvent, type StepEvents } from '../../link/step-events.js'
 import { SharedService } from '../shared-service.js'
@@ -59,7 +59,7 @@ export class Placing {
   }
 
   /** A request under way, or one of the last that ended. */
-  find(id: string): PlacedRequest | undefined {
+  find(id: string): EndedRequest | undefined {
     return this.#requests.find(id)
   }
 
