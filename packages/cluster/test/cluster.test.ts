@@ -282,6 +282,17 @@ t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => 
     // A turn of the event loop in between: what fails at once would leave it no time to connect.
     while ((await one.read().catch(() => null)) === null) await new Promise(setImmediate)
     t.equal(await one.read(), seen.at(-1), 'it is written again')
+
+    const older = ['cllm:keys', 'cllm:keys:version'] as const
+    const was = [await ask(server, 'GET', older[0]), await ask(server, 'GET', older[1])] as const
+    await one.update(() => 'newer')
+    await seenWith(5)
+    // As a replica has it that lagged behind.
+    await ask(server, 'MSET', older[0], String(was[0]), older[1], String(was[1]))
+    while ((await one.read()) !== 'newer') await new Promise(setImmediate)
+    t.equal(seen.at(-1), 'newer', 'what was revoked stays so')
+    await one.update(() => 'latest')
+    await seenWith(6)
     close()
   })
 
@@ -296,6 +307,10 @@ t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => 
     )
     t.match(await counters[0]!.get('k'), { consumedPoints: 900 })
     t.equal(await counters[0]!.get('other'), null)
+    process.kill(server.pid, 'SIGSTOP')
+    const since = performance.now()
+    t.equal((await counters[0]!.penalty('k', 1)).consumedPoints, 1, 'a silent server')
+    t.ok(performance.now() - since < 3000)
     await server.kill()
     t.equal((await counters[1]!.penalty('k', 1)).consumedPoints, 1)
   })
