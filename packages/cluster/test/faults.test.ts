@@ -846,6 +846,7 @@ t.test('a worker that stands still or is gone takes no figures with it', async (
   const sampling = { seed: 1, ignoreEos: true }
   const asked = { prompt: { text: 'x' }, maxTokens: 30, sampling }
   await drive(clock, Promise.all([1, 2, 3, 4].map(async () => await said(client, asked))))
+  t.equal(server.recordsRead, 2, 'each one is read once')
   const all = await drive(clock, client.statistics())
   t.match(all, { generatedTokens: 120, requests: { done: 4 } })
   t.ok(workers.every(({ worker }) => worker.open === 0))
@@ -893,4 +894,37 @@ t.test('a worker that comes back counts once', (t) => {
     200,
   )
   t.end()
+})
+
+t.test('what is too large for a letter fails alone', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const { client: own } = await startOne(clock, server, 'one')
+  const tooMuch = 'x'.repeat(65 * 2 ** 20)
+  const submit = own.submit.bind(own)
+  own.submit = async function* (asked, options) {
+    for await (const event of submit(asked, options)) {
+      const isLarge = asked.tenant === 'large' && event.type === 'token'
+      yield isLarge ? { ...event, text: tooMuch } : event
+    }
+  }
+  own.tokenize = async () => tooMuch as unknown as number[]
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  await front.start()
+  const client = front.client('fake')
+  await later(clock, 600)
+  const asked = { prompt: { text: 'x' }, maxTokens: 60, sampling: { seed: 1, ignoreEos: true } }
+  const undisturbed = await drive(clock, said(client, asked))
+  const stream = said(client, asked)
+  await later(clock, 50)
+  await t.rejects(drive(clock, client.tokenize('x')), { code: 'unsupported' })
+  const large = drive(clock, said(client, { ...asked, tenant: 'large' }))
+  await t.rejects(large, { code: 'unsupported' })
+  await t.rejects(drive(clock, said(client, { prompt: { text: tooMuch } })), {
+    code: 'body_too_large',
+  })
+  t.same(await drive(clock, stream), undisturbed)
+  t.equal(client.workers.counts.movedExactly, 0)
+  t.equal(front.refusedLetters, 0)
+  await front.close()
 })

@@ -173,8 +173,11 @@ export class RedisBus implements ClusterBus {
     }
   }
 
-  async members(): Promise<ReadonlyMap<string, string>> {
-    const ids = (await this.#call(['SMEMBERS', `${this.#prefix}members`])) as string[]
+  async members(
+    isKnown: (id: string) => boolean = () => false,
+  ): Promise<ReadonlyMap<string, string>> {
+    const all = (await this.#call(['SMEMBERS', `${this.#prefix}members`])) as string[]
+    const ids = all.filter((id) => !isKnown(id))
     const found = new Map<string, string>()
     if (ids.length === 0) return found
     const keys = ids.map((id) => this.#keyOf(id))

@@ -261,7 +261,11 @@ export class WorkerCalls {
     const answers = new Map<string, unknown>()
     const open: Call = { message, answers, waitsFor, merge, deaths: 0, isDue: false }
     this.#open.set(message.call, open)
-    for (const member of to) member.link.send(messageTo(member))
+    const isSent = to.map((member) => member.link.send(messageTo(member)))
+    if (isSent.includes(false)) {
+      const why = 'The request is too large for a message of the cluster'
+      return this.#fail(message.call, new CllmError('body_too_large', why))
+    }
     const limitMs = partial.get(message.name)
     if (limitMs === undefined || to.length === 1) return
     const { clock } = this.front
