@@ -11,7 +11,8 @@ export const checkCluster = (settings: ReadonlyMap<string, Setting>): readonly s
     problems.push(`${label}: ${name} of a cluster need --cluster URL`)
   }
   const ca = find('ca')
-  if (ca.value !== null && url.value !== null && !String(url.value).startsWith('rediss://')) {
+  const isPlain = typeof url.value === 'string' && !url.value.startsWith('rediss://')
+  if (ca.value !== null && isPlain) {
     problems.push(`${ca.label}: is for TLS, and ${url.label} does not begin with rediss://`)
   }
   return problems

@@ -47,7 +47,8 @@ function countsOf(statistics: EngineStatistics): EngineStatistics {
   return cache === undefined ? counts : { ...counts, cache: countsOfCache(cache) }
 }
 
-function countsOfCache({ longestPauseMs: _, ...tiers }: CacheStatistics): CacheStatistics {
+function countsOfCache(cache: CacheStatistics): CacheStatistics {
+  const { longestPauseMs: _, ...tiers } = cache
   const counted = Object.entries<TierStatistics>(tiers).map(([name, tier]) => {
     return [name, { ...tier, states: 0, bytes: 0, limitBytes: 0 }]
   })
