@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import {
@@ -13,6 +13,7 @@ import {
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { options } from '../src/config/options/option-list.js'
+import { loadConfig } from '../src/config/load-config.js'
 import { dispatch } from '../src/dispatch.js'
 import { LogLines } from '../src/log-lines.js'
 import { createLogger } from '../src/logger.js'
@@ -270,6 +271,37 @@ t.test('nobody is killed while requests may finish', async (t) => {
   }
 })
 
+t.test('pods start: their configuration is one, and a ready file of before is gone', async (t) => {
+  const [, image = ''] = /^ENV ((?:.*\\\n)*.*)$/m.exec(read('Dockerfile')) ?? []
+  const ofImage = Object.fromEntries(
+    [...image.matchAll(/(\w+)=(\S+)/g)].map(([, name = '', value = '']) => [name, value]),
+  )
+  t.match(ofImage, { CLLM_HOST: '0.0.0.0' })
+  const readyFile = join(t.testdir({ ready: '' }), 'ready')
+  const nowhere = 'redis://worker:secret@127.0.0.1:1'
+  for (const file of ['kubernetes/cllm.yaml', `${cluster}/front.yaml`, `${cluster}/worker.yaml`]) {
+    const [container] = documentsOf<Deployment>(file)[0]!.spec.template.spec.containers
+    const own = container.env.map(({ name, value }) => {
+      const secret = name === 'CLLM_CLUSTER' ? nowhere : 'a'.repeat(32)
+      return [name, name === 'CLLM_READY_FILE' ? readyFile : (value ?? secret)]
+    })
+    const env = { ...ofImage, ...(Object.fromEntries(own) as Record<string, string>) }
+    if (env['CLLM_CLUSTER'] === undefined) t.same(loadConfig({ argv: [], env }).warnings, [], file)
+    else
+      t.match(await run([...container.args], env), { code: 1, stderr: /cannot be reached/ }, file)
+  }
+  t.equal(existsSync(readyFile), false)
+  const pods = [
+    ...['front', 'worker', 'valkey'].map((name) => `${cluster}/${name}.yaml`),
+    'kubernetes/cllm.yaml',
+    'kubernetes/inference-pool/picker.yaml',
+  ].flatMap((file) => documentsOf<Deployment>(file).filter(({ spec }) => spec?.template))
+  t.equal(pods.length, 5)
+  for (const { spec, metadata } of pods) {
+    t.equal(spec.template.spec.enableServiceLinks, false, metadata.name)
+  }
+})
+
 t.test('workers are scaled by metrics that there are', (t) => {
   const keda = 'kubernetes/keda'
   const object = parse(read(`${keda}/scaled-object.yaml`)) as ScaledObject
@@ -462,6 +494,7 @@ interface Deployment extends Named {
     readonly template: {
       readonly metadata: { readonly labels: Record<string, string> }
       readonly spec: {
+        readonly enableServiceLinks?: boolean
         readonly terminationGracePeriodSeconds: number
         readonly securityContext: { readonly runAsNonRoot: boolean }
         readonly containers: readonly [

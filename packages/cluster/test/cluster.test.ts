@@ -34,7 +34,7 @@ import {
   SharedText,
   WorkerHost,
 } from '@cllm/cluster'
-import { FakeServer, RedisServer, whyNoRedis } from '@cllm/cluster/testing'
+import { FakeServer, RedisServer, TcpRelay, whyNoRedis } from '@cllm/cluster/testing'
 import t, { type Test } from 'tap'
 import { connectTo } from '../src/bus/redis-client.js'
 
@@ -282,6 +282,17 @@ t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => 
     // A turn of the event loop in between: what fails at once would leave it no time to connect.
     while ((await one.read().catch(() => null)) === null) await new Promise(setImmediate)
     t.equal(await one.read(), seen.at(-1), 'it is written again')
+
+    const older = ['cllm:keys', 'cllm:keys:version'] as const
+    const was = [await ask(server, 'GET', older[0]), await ask(server, 'GET', older[1])] as const
+    await one.update(() => 'newer')
+    await seenWith(5)
+    // As a replica has it that lagged behind.
+    await ask(server, 'MSET', older[0], was[0], older[1], was[1])
+    while ((await one.read()) !== 'newer') await new Promise(setImmediate)
+    t.equal(seen.at(-1), 'newer', 'what was revoked stays so')
+    await one.update(() => 'latest')
+    await seenWith(6)
     close()
   })
 
@@ -296,6 +307,10 @@ t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => 
     )
     t.match(await counters[0]!.get('k'), { consumedPoints: 900 })
     t.equal(await counters[0]!.get('other'), null)
+    process.kill(server.pid, 'SIGSTOP')
+    const since = performance.now()
+    t.equal((await counters[0]!.penalty('k', 1)).consumedPoints, 1, 'a silent server')
+    t.ok(performance.now() - since < 3000)
     await server.kill()
     t.equal((await counters[1]!.penalty('k', 1)).consumedPoints, 1)
   })
@@ -523,6 +538,122 @@ async function fullServer(t: Test): Promise<void> {
   await worker.close()
   await Promise.all([there.close(), here.close()])
 }
+
+/** A worker and a front whose server has a name that a relay stands for. */
+async function relayed(t: Test, server: RedisServer) {
+  const relay = await TcpRelay.start(server.port)
+  t.teardown(() => relay.close())
+  const [there, here] = [
+    await RedisBus.connect({ url: relay.url }),
+    await RedisBus.connect({ url: relay.url }),
+  ]
+  t.teardown(async () => void (await Promise.all([there.close(), here.close()])))
+  const worker = await workerOn(t, there, 'worker')
+  await worker.start()
+  const front = new ClusterFront({ id: 'front', bus: here })
+  await front.start()
+  const client = front.client('fake')
+  await client.ready()
+  t.teardown(async () => {
+    await front.close()
+    await worker.close()
+  })
+  const sampling = { seed: 1, ignoreEos: true }
+  /** The tokens of a stream; calls back with how many there are. */
+  const stream = async (onToken: (count: number) => Promise<void> | void = () => {}) => {
+    const tokens: number[] = []
+    for await (const event of client.submit({ prompt: { text: 'x' }, maxTokens: 120, sampling })) {
+      if (event.type === 'token') await onToken(tokens.push(event.token))
+    }
+    return tokens
+  }
+  return { relay, here, worker, client, stream }
+}
+
+/** What a server answers, as text. */
+async function ask(server: RedisServer, ...words: readonly string[]): Promise<string> {
+  const client = await connectTo({ url: server.url }).connect()
+  try {
+    const answer: unknown = await client.sendCommand(words)
+    if (Array.isArray(answer)) return answer.join()
+    return typeof answer === 'string' ? answer : ''
+  } finally {
+    client.destroy()
+  }
+}
+
+t.test('another server behind the same name', { skip: missing ?? false }, async (t) => {
+  await t.test('one that vanishes without a word is left', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const { relay, client, stream } = await relayed(t, server)
+    const undisturbed = await stream()
+    const before = client.workers.counts.placed
+    let frozenAt = 0
+    const answer = await stream((count) => {
+      if (count !== 3) return
+      frozenAt = performance.now()
+      relay.freeze()
+    })
+    t.comment(`it went on within ${Math.round(performance.now() - frozenAt)} ms`)
+    t.same(answer, undisturbed)
+    t.ok(performance.now() - frozenAt < 30_000)
+    t.equal(client.workers.counts.placed - before, 1, 'where it was')
+  })
+
+  await t.test('one that becomes a replica is left', async (t) => {
+    const old = await RedisServer.start()
+    t.teardown(async () => await old.kill())
+    const next = await RedisServer.start('--replicaof', '127.0.0.1', String(old.port))
+    t.teardown(async () => await next.kill())
+    while (!(await ask(next, 'INFO', 'replication')).includes('master_link_status:up')) continue
+    const { relay, here, stream } = await relayed(t, old)
+    const undisturbed = await stream()
+    const queue = await JobQueue.open<number>(here, 'batch', silentLogger)
+    t.teardown(async () => await queue.close())
+    let onJob: (data: number) => void = () => {}
+    await queue.process(1, async ({ data }) => onJob(data))
+    const done = async (data: number) => {
+      const isDone = new Promise((resolve) => (onJob = resolve))
+      const add = async () => await queue.add([{ id: `job-${data}`, data }])
+      while (
+        !(await add().then(
+          () => true,
+          () => false,
+        ))
+      )
+        await new Promise(setImmediate)
+      return await isDone
+    }
+    t.equal(await done(1), 1)
+    const answer = await stream(async (count) => {
+      if (count !== 3) return
+      relay.stayAndGo(next.port)
+      await ask(next, 'REPLICAOF', 'NO', 'ONE')
+      await ask(old, 'REPLICAOF', '127.0.0.1', String(next.port))
+    })
+    t.same(answer, undisturbed)
+    t.equal(await done(2), 2, 'jobs, too')
+    const members = async () => await ask(next, 'SMEMBERS', 'cllm:members')
+    while ((await members()) !== 'worker') continue
+    const left = await ask(old, 'CLIENT', 'LIST', 'TYPE', 'normal')
+    t.equal(left.trim().split('\n').length, 1, 'nobody but this question is there')
+    t.same(await stream(), undisturbed)
+  })
+
+  await t.test('one whose clock is behind is read from its beginning', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const { worker, stream } = await relayed(t, server)
+    const undisturbed = await stream()
+    const mailbox = 'cllm:worker:worker'
+    await ask(server, 'XADD', mailbox, '99999999999999-0', 'l', 'of a clock that is ahead')
+    while (worker.refusedLetters === 0) await new Promise(setImmediate)
+    await ask(server, 'DEL', mailbox)
+    await ask(server, 'CLIENT', 'KILL', 'TYPE', 'normal')
+    t.same(await stream(), undisturbed)
+  })
+})
 
 t.test('a server for strangers', { skip: missing ?? false }, async (t) => {
   await t.test('a full one takes letters again when it has room', fullServer)

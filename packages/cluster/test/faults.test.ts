@@ -1,6 +1,7 @@
 import {
   batchPriority,
   createEngine,
+  type EngineStatistics,
   type FromEngine,
   type GenerateRequest,
   hostEngine,
@@ -29,6 +30,9 @@ import {
 import { FakeServer, type Fate, StoppableClock } from '@cllm/cluster/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
+import { StatisticsBook } from '../src/front/calls/statistics-book.js'
+import { PlacedRequest } from '../src/front/placing/placed-request.js'
+import { RequestBook } from '../src/front/placing/request-book.js'
 
 /** After this time nothing goes wrong any more, so that everything can end. */
 const calmMs = 20_000
@@ -810,5 +814,117 @@ t.test('a stream goes on nowhere where its tokens mean something else', async (t
   bus.die()
   await t.rejects(drive(clock, stream), { code: 'engine_unavailable' })
   t.equal((await drive(clock, said(client, { ...asked, maxTokens: 5 }))).length, 6, 'new ones do')
+  await front.close()
+})
+
+t.test('of a request that has ended a front keeps no prompt', (t) => {
+  const book = new RequestBook()
+  const placed = new PlacedRequest('one', { prompt: { text: 'long' } }, 1, new SimulatedClock())
+  book.add(placed)
+  book.place(placed, 'worker', 7)
+  t.equal(book.find('one'), placed)
+  book.end(placed)
+  t.same(book.find('one'), {
+    id: 'one',
+    worker: 'worker',
+    placement: 7,
+    placements: [7],
+    moves: 0,
+  })
+  t.same([...book.idsByPlacement()], [['7', 'one']])
+  t.end()
+})
+
+t.test('a worker that stands still or is gone takes no figures with it', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const workers = [await startOne(clock, server, 'one'), await startOne(clock, server, 'two')]
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  await front.start()
+  const client = front.client('fake')
+  await later(clock, 600)
+  const sampling = { seed: 1, ignoreEos: true }
+  const asked = { prompt: { text: 'x' }, maxTokens: 30, sampling }
+  await drive(clock, Promise.all([1, 2, 3, 4].map(async () => await said(client, asked))))
+  t.equal(server.recordsRead, 2, 'each one is read once')
+  const all = await drive(clock, client.statistics())
+  t.match(all, { generatedTokens: 120, requests: { done: 4 } })
+  t.ok(workers.every(({ worker }) => worker.open === 0))
+
+  const [one, two] = workers as [(typeof workers)[0], (typeof workers)[0]]
+  const answer = one.client.statistics.bind(one.client)
+  one.client.statistics = async () => await new Promise(() => {})
+  const before = clock.now()
+  const partial = await drive(clock, client.statistics())
+  t.ok(clock.now() - before <= 1100, `${clock.now() - before} ms`)
+  t.equal(partial.generatedTokens, 120, 'it is as it was')
+  t.same(partial.workers?.list.map(({ id }) => id).sort(), ['one', 'two'])
+  one.client.statistics = answer
+
+  one.bus.die()
+  await later(clock, 9000)
+  const left = await drive(clock, client.statistics())
+  t.same(
+    left.workers?.list.map(({ id }) => id),
+    ['two'],
+  )
+  t.match(left, { generatedTokens: 120, requests: { done: 4 }, running: 0 })
+  t.equal(left.slots.length, all.slots.length / 2)
+  void two.worker.drain()
+  await front.close()
+})
+
+t.test('a worker that comes back counts once', (t) => {
+  const book = new StatisticsBook()
+  const statistics = (generatedTokens: number) =>
+    ({ generatedTokens, running: 1, slots: [{}] }) as unknown as EngineStatistics
+  book.set('a', statistics(5))
+  book.lose('a')
+  book.lose('unknown')
+  t.match(book.gone, [{ generatedTokens: 5, running: 0, slots: [] }])
+  book.set('a', statistics(6))
+  t.same(book.gone, [])
+  for (let index = 0; index < 200; index++) {
+    book.set(`w${index}`, statistics(1))
+    book.lose(`w${index}`)
+  }
+  t.equal(book.gone.length, 101)
+  t.equal(
+    book.gone.reduce((sum, one) => sum + one.generatedTokens, 0),
+    200,
+  )
+  t.end()
+})
+
+t.test('what is too large for a letter fails alone', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const { client: own } = await startOne(clock, server, 'one')
+  const tooMuch = 'x'.repeat(65 * 2 ** 20)
+  const submit = own.submit.bind(own)
+  own.submit = async function* (asked, options) {
+    for await (const event of submit(asked, options)) {
+      const isLarge = asked.tenant === 'large' && event.type === 'token'
+      yield isLarge ? { ...event, text: tooMuch } : event
+    }
+  }
+  own.tokenize = async () => tooMuch as unknown as number[]
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  await front.start()
+  const client = front.client('fake')
+  await later(clock, 600)
+  const asked = { prompt: { text: 'x' }, maxTokens: 60, sampling: { seed: 1, ignoreEos: true } }
+  const undisturbed = await drive(clock, said(client, asked))
+  const stream = said(client, asked)
+  await later(clock, 50)
+  await t.rejects(drive(clock, client.tokenize('x')), { code: 'unsupported' })
+  const large = drive(clock, said(client, { ...asked, tenant: 'large' }))
+  await t.rejects(large, { code: 'unsupported' })
+  await t.rejects(drive(clock, said(client, { prompt: { text: tooMuch } })), {
+    code: 'body_too_large',
+  })
+  t.same(await drive(clock, stream), undisturbed)
+  t.equal(client.workers.counts.movedExactly, 0)
+  t.equal(front.refusedLetters, 0)
   await front.close()
 })

@@ -37,6 +37,8 @@ const linesAtOnce = 500
 const unknownMs = 30_000
 /** Milliseconds between two looks whether batches with computed lines are cancelled. */
 const watchMs = 1000
+/** Milliseconds between two looks for batches that lost their first or last job. */
+const mendMs = 60_000
 
 /**
  * Runs the batches of a cluster together with its other fronts: each line is a job that any of them does.
@@ -58,6 +60,21 @@ export class SharedBatchJobs implements BatchJobs {
       else if (data.what === 'line') await this.#compute(data, signal)
       else await this.#close(data.batch, data.as)
     })
+    await this.#mend()
+  }
+
+  /** A front or the server may have died between the record of a batch and its job. */
+  async #mend(): Promise<void> {
+    const { store, clock, logger } = this.parts
+    try {
+      for (const { object } of await store.list('batches')) {
+        if (object.status === 'validating') await this.start(object.id)
+        else if (object.status === 'cancelling') await this.stop(object.id)
+      }
+    } catch (error) {
+      logger.debug({ err: error }, 'the batches are unknown')
+    }
+    clock.at(clock.now() + mendMs, () => void this.#mend())
   }
 
   async start(id: string): Promise<void> {

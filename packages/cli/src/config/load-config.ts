@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { CllmError } from '@cllm/core'
 import convict from 'convict'
+import { checkCluster } from './checks/check-cluster.js'
 import { checkEngine } from './checks/check-engine.js'
 import { checkLayer } from './checks/check-layer.js'
 import { checkModels } from './checks/check-models.js'
@@ -23,6 +24,8 @@ export interface ConfigInput {
   /** The flags, without the command's name. */
   readonly argv: readonly string[]
   readonly env: NodeJS.ProcessEnv
+  /** Whether the command opens a server, whose address and keys are to fit. Default: true. */
+  readonly listens?: boolean
   /** Base folder for relative paths in flags and the environment. Default: this process's. */
   readonly cwd?: string
   /** Reads the text of a file. Default: from the disk. */
@@ -142,6 +145,7 @@ const failure = (problems: readonly string[]): CllmError => {
 export const loadConfig = ({
   argv,
   env,
+  listens = true,
   cwd = process.cwd(),
   readFile = fromDisk,
 }: ConfigInput): LoadedConfig => {
@@ -154,12 +158,14 @@ export const loadConfig = ({
   const { settings, problems: conflicts } = merge(layers)
 
   const problems = [...layers.flatMap((layer) => layer.problems), ...conflicts]
-  const security = checkSecurity(settings, fileLayer.isOriginal === true)
+  const isOriginal = fileLayer.isOriginal === true
+  const security = listens ? checkSecurity(settings, isOriginal) : { problems: [], warnings: [] }
   if (problems.length === 0)
     problems.push(
       ...checkServer(settings),
       ...checkEngine(settings),
       ...checkModels(settings),
+      ...checkCluster(settings),
       ...security.problems,
     )
   if (problems.length > 0) throw failure(problems)

@@ -11,8 +11,10 @@ import { ClusterFront, RedisBus } from '@cllm/cluster'
 import { RedisServer, whyNoRedis } from '@cllm/cluster/testing'
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { plainEnvironment } from '@cllm/core/testing'
+import type { BatchObject } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { localSources } from '../models/local-sources.js'
+import { SharedBatchStore } from '../../src/batches/shared-batch-store.js'
 import { childrenOf, start as startPlain } from '../plain-process.js'
 import { bin, model } from '../serve-process.js'
 
@@ -321,6 +323,25 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
   })
 })
 
+/** Batches whose front died before it had made their job, with how each one ends. */
+async function withoutJobs(store: SharedBatchStore) {
+  const ends = [
+    ['batch_1', 'validating', 'failed'],
+    ['batch_2', 'cancelling', 'cancelled'],
+  ] as const
+  const created_at = Math.floor(Date.now() / 1000)
+  const about = { object: 'file', bytes: 1, created_at, filename: 'lines.jsonl' } as const
+  await store.create({ object: { ...about, id: 'file-1', purpose: 'batch' } }, Buffer.from('{'))
+  for (const [id, status] of ends) {
+    const request_counts = { total: 0, completed: 0, failed: 0 }
+    const expires_at = created_at + 86_400
+    const batch = { id, status, input_file_id: 'file-1', endpoint: '/v1/completions' }
+    const object = { ...batch, created_at, expires_at, request_counts } as BatchObject
+    await store.put('batches', { object })
+  }
+  return ends.map(([id, , end]) => [id, end] as const)
+}
+
 t.test(
   'a batch of a cluster outlives its fronts and workers',
   { skip: missing ?? false },
@@ -328,6 +349,8 @@ t.test(
     const redis = await RedisServer.start()
     t.teardown(async () => await redis.kill())
     const { url } = redis
+    const bus = await RedisBus.connect({ url })
+    const lost = await withoutJobs(new SharedBatchStore(bus))
     const startFront = async () => await startServer(t, '--cluster', url, '--cluster-batches')
     const [one, other, front, last] = await Promise.all([
       startWorker(t, url),
@@ -366,7 +389,10 @@ t.test(
       (await (
         await post(`${base}/v1/batches`, { input_file_id: file, endpoint: path })
       ).json()) as Batch
-    const ended = async ({ id }: Batch, onCount: (count: number) => void = () => {}) => {
+    const ended = async (
+      { id }: Pick<Batch, 'id'>,
+      onCount: (count: number) => void = () => {},
+    ) => {
       for (;;) {
         const batch = (await (await fetch(`${base}/v1/batches/${id}`)).json()) as Batch
         onCount(batch.request_counts.completed)
@@ -383,6 +409,8 @@ t.test(
         .map((line) => JSON.parse(line) as { custom_id: string; response: { status_code: number } })
     }
 
+    for (const [id, status] of lost) t.match(await ended({ id }), { status }, 'it lost its job')
+    await bus.close()
     const input = await upload(lines.join('\n'))
     const kills = [() => front.child.kill('SIGKILL'), () => one.kill()]
     const done = await ended(await create(input), (completed) => {
@@ -431,4 +459,9 @@ t.test('a cluster that is not there is told at once', async (t) => {
     t.equal(code, 1)
     t.match(err, /error: The cluster at redis:\/\/127.0.0.1:1 cannot be reached/)
   }
+
+  const child = startPlain(t, ['worker', '--cluster', 'redis://127.0.0.1:1', '--model', model], {
+    CLLM_DRAIN_MIGRTE: 'true',
+  })
+  t.match(await text(child.stderr), /unknown environment variable CLLM_DRAIN_MIGRTE; did you mean/)
 })

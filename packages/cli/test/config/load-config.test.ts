@@ -636,3 +636,36 @@ t.test('chat templates by the names that llama-server knows', async (t) => {
   t.same(templateNames, Object.keys(wanted))
   for (const [name, text] of Object.entries(wanted)) t.equal(rendered(name), text, name)
 })
+
+t.test('the server of a cluster is named as its client reads it', async (t) => {
+  const secret = (cluster: string) => problemsOf({ env: { CLLM_CLUSTER: cluster } })
+  for (const url of [
+    'localhost:6379',
+    'valkey://u:SECRET@h',
+    'u:SECRET@10.0.0.5',
+    'redis://h/SECRET',
+  ]) {
+    const [problem, ...others] = secret(url)
+    t.match(problem, /^CLLM_CLUSTER: expected a URL such as redis:\/\/host:6379/, url)
+    t.notMatch(problem, 'SECRET')
+    t.same(others, [])
+  }
+  for (const url of ['redis://10.0.0.5', 'rediss://u:p@s@h:1/2', '']) t.same(secret(url), [], url)
+  const withoutTls = { env: { CLLM_CLUSTER: 'redis://u:SECRET@h', CLLM_CLUSTER_CA: 'ca.pem' } }
+  t.same(problemsOf(withoutTls), [
+    'CLLM_CLUSTER_CA: is for TLS, and CLLM_CLUSTER does not begin with rediss://',
+  ])
+})
+
+t.test('a Kubernetes service with our name sets nothing', async (t) => {
+  const { config, warnings } = load({ env: { CLLM_PORT: 'tcp://10.0.0.1:80' } })
+  t.equal(config.server.port, 8080)
+  t.match(warnings, [/^CLLM_PORT=tcp:.* passed over: set enableServiceLinks: false/])
+  t.equal(warnings.length, 1)
+})
+
+t.test('a command without HTTP wants no keys for an address', async (t) => {
+  const env = { CLLM_HOST: '0.0.0.0' }
+  t.match(problemsOf({ env }), [/can be reached by other machines/])
+  t.equal(loadConfig({ argv: [], env, listens: false }).config.server.host, '0.0.0.0')
+})

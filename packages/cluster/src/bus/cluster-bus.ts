@@ -31,11 +31,12 @@ export interface ClusterBus {
   /** Takes a member off the list. Fails silently: its time runs out anyway. */
   withdraw(id: string): Promise<void>
   /**
-   * The records of all members that are listed, by their ids.
+   * The records of the members that are listed, by their ids.
    *
+   * @param isKnown whose records, which may be long, are not asked for. Default: nobody's
    * @throws `cluster_unavailable`
    */
-  members(): Promise<ReadonlyMap<string, string>>
+  members(isKnown?: (id: string) => boolean): Promise<ReadonlyMap<string, string>>
   /**
    * Shows others that this process lives, for as long as its connection does. Buses need not have this:
    * without it, silence alone tells.

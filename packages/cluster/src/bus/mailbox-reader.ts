@@ -1,6 +1,7 @@
 import type { Clock, Logger } from '@cllm/core'
+import { reachableMs } from './connection-watch.js'
 import type { RedisClient } from './redis-client.js'
-import { refusalOf } from './refusals.js'
+import { isOfOldPrimary, refusalOf } from './refusals.js'
 
 /** What a {@link MailboxReader} is made of. */
 export interface MailboxReaderParts {
@@ -15,8 +16,8 @@ export interface MailboxReaderParts {
   readonly blockMs: number
   /** Milliseconds until a read that failed is tried again. */
   readonly retryMs: number
-  /** The server answered. */
-  readonly onAnswer: () => void
+  /** The server is no primary any more. */
+  readonly onMoved: () => void
   readonly onLetter: (letter: string) => void
 }
 
@@ -32,30 +33,41 @@ export class MailboxReader {
   #last = '0-0'
   #isTrimDue = false
   #isClosed = false
+  #isRefused = false
+  #answeredAt: number
 
-  constructor(private readonly parts: MailboxReaderParts) {}
+  constructor(private readonly parts: MailboxReaderParts) {
+    this.#answeredAt = parts.clock.now()
+    // Ids are the time of a server, and another one's clock may be behind. Who gets a letter twice drops it.
+    parts.reader.on('ready', () => (this.#last = '0-0'))
+  }
+
+  /** Whether it was read within the last 1.5 s: without that, the silence of others says nothing. */
+  get isRead(): boolean {
+    return this.parts.clock.now() - this.#answeredAt < reachableMs
+  }
 
   close(): void {
     this.#isClosed = true
   }
 
   async run(): Promise<void> {
-    const { key, reader, logger, blockMs, retryMs, onAnswer, clock } = this.parts
+    const { key, reader, logger, blockMs, retryMs, onMoved, clock } = this.parts
     const command = ['XREAD', 'COUNT', String(mostRead), 'BLOCK', String(blockMs), 'STREAMS', key]
-    let isRefused = false
     while (!this.#isClosed) {
       try {
         const streams = await reader.sendCommand<Streams>([...command, this.#last])
-        onAnswer()
-        isRefused = false
+        this.#answeredAt = clock.now()
+        this.#isRefused = false
         this.#take(streams?.[0]?.[1] ?? [])
       } catch (error) {
         if (this.#isClosed) return
         const refusal = refusalOf(error)
-        if (refusal !== undefined && !isRefused) {
+        if (isOfOldPrimary(error)) onMoved()
+        if (refusal !== undefined && !this.#isRefused) {
           logger.error({ refusal }, 'the cluster does not let this process read')
         }
-        isRefused = refusal !== undefined
+        this.#isRefused = refusal !== undefined
         logger.debug({ err: error }, 'the cluster cannot be read')
         await new Promise<void>((resolve) => void clock.at(clock.now() + retryMs, resolve))
       }

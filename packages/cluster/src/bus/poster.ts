@@ -2,20 +2,26 @@ import type { Clock, Logger } from '@cllm/core'
 import { ErrorReply } from '@redis/client'
 import type { Letter } from './outbox.js'
 import type { RedisClient } from './redis-client.js'
-import { isTemporary, refusalOf } from './refusals.js'
+import { isOfOldPrimary, isTemporary, refusalOf } from './refusals.js'
 
 /** A mailbox that nobody reads any more goes after this time; its end is put off so often. */
 export const mailboxMs = 60_000
 const putOffMs = 15_000
-/** A server that refuses letters for want of memory and the like has so long; then they are lost, and links break. */
-const mostRefusedMs = 10_000
+/**
+ * A server that refuses letters for want of memory and the like has so long, the time without a connection not
+ * counted; then they are lost, and links break.
+ */
+export const mostRefusedMs = 10_000
 
 /** Writes letters into the mailboxes on the server. */
 export class Poster {
   /** When the end of each mailbox was put off last. */
   readonly #putOff = new Map<string, number>()
-  /** Since when the server refuses letters for now. */
-  #refusedSince: number | undefined
+  /** For how long the server has refused letters for now; undefined: it takes them. */
+  #refusedMs: number | undefined
+  /** When it refused one last, on a connection that was not lost since. */
+  #refusedAt: number | undefined
+  #characters = 0
   /** Whether the refusals of now were logged. */
   #isTold = false
 
@@ -23,14 +29,21 @@ export class Poster {
     private readonly writer: RedisClient,
     private readonly clock: Clock,
     private readonly logger: Logger,
+    /** The server is no primary any more. */
+    private readonly onMoved: () => void,
   ) {
-    // A server that was restarted knows of no end.
-    writer.on('reconnecting', () => this.#putOff.clear())
+    // A server that was restarted, or is another one, knows of no end.
+    writer.on('ready', () => this.#putOff.clear())
   }
 
   /** Whether letters wait until the server takes any again. */
   get isRefused(): boolean {
-    return this.#refusedSince !== undefined && !this.#isOver(this.#refusedSince)
+    return this.#refusedMs !== undefined && this.#refusedMs < mostRefusedMs
+  }
+
+  /** Characters that are being written now. */
+  get characters(): number {
+    return this.#characters
   }
 
   /** Writes all of them, or rejects: then all are to be written again. */
@@ -44,7 +57,9 @@ export class Poster {
     // One after the other on one connection; the client sends them in one piece.
     const sent = [...words.values()].map(async (command) => await this.#post(command))
     for (const key of words.keys()) if (this.#isEndNear(key)) sent.push(this.#putOffEnd(key))
+    this.#characters = batch.reduce((sum, { text }) => sum + text.length, 0)
     const results = await Promise.allSettled(sent)
+    this.#characters = 0
     const failed = results.find(({ status }) => status === 'rejected')
     if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
   }
@@ -52,22 +67,29 @@ export class Poster {
   async #post(command: readonly string[]): Promise<void> {
     try {
       await this.writer.sendCommand(command)
-      if (this.#refusedSince !== undefined) this.logger.info({}, 'the cluster takes messages again')
-      this.#refusedSince = undefined
+      if (this.#refusedMs !== undefined) this.logger.info({}, 'the cluster takes messages again')
+      this.#refusedMs = this.#refusedAt = undefined
       this.#isTold = false
     } catch (error) {
-      if (!(error instanceof ErrorReply)) throw error
+      if (!(error instanceof ErrorReply)) {
+        this.#refusedAt = undefined
+        throw error
+      }
       const refusal = refusalOf(error)
       if (!this.#isTold) this.logger.error({ refusal }, 'the cluster refuses a message')
       this.#isTold = true
-      if (isTemporary(error) && !this.#isOver((this.#refusedSince ??= this.clock.now())))
-        throw error
+      if (isOfOldPrimary(error)) this.onMoved()
+      if (isTemporary(error) && this.#refusedFor() < mostRefusedMs) throw error
       // It is lost: its link will break.
     }
   }
 
-  #isOver(since: number): boolean {
-    return this.clock.now() - since >= mostRefusedMs
+  /** For how long it refuses letters by now, in milliseconds. */
+  #refusedFor(): number {
+    const now = this.clock.now()
+    this.#refusedMs = (this.#refusedMs ?? 0) + (now - (this.#refusedAt ?? now))
+    this.#refusedAt = now
+    return this.#refusedMs
   }
 
   #isEndNear(key: string): boolean {

@@ -1,29 +1,16 @@
 import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
 import { RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
+import { ConnectionWatch } from './connection-watch.js'
+import { Connections, type RedisBusOptions } from './connections.js'
 import { after, MailboxReader } from './mailbox-reader.js'
 import { Outbox } from './outbox.js'
-import { mailboxMs, Poster } from './poster.js'
-import {
-  connectTo,
-  type RedisAddress,
-  type RedisClient as Client,
-  unanswered,
-  unreachable,
-} from './redis-client.js'
+import { mailboxMs, mostRefusedMs, Poster } from './poster.js'
+import { type RedisClient as Client, unanswered } from './redis-client.js'
 import { RedisPresence } from './redis-presence.js'
+import { isOfOldPrimary } from './refusals.js'
 
-/** How a Redis or Valkey server is reached and used. */
-export interface RedisBusOptions extends RedisAddress {
-  /** What all its keys begin with; default `cllm:`. */
-  readonly prefix?: string
-  /** Milliseconds for the first connection; default 5,000. */
-  readonly connectTimeoutMs?: number
-  readonly clock?: Clock
-  readonly logger?: Logger
-}
-
-/** A read waits so long for a letter; without any answer for three times as long, the server is gone. */
+/** A read waits so long for a letter. */
 const blockMs = 500
 const retryMs = 100
 /** Characters of letters that wait for the server, at most. */
@@ -33,6 +20,7 @@ const outboxLimit = 64 * 2 ** 20
 export interface RedisStore {
   readonly client: Client
   readonly prefix: string
+  readonly clock: Clock
 }
 
 /**
@@ -48,28 +36,31 @@ export class RedisBus implements ClusterBus {
   readonly #presence: RedisPresence
   readonly #mailboxes = new Map<string, MailboxReader>()
   readonly #poster: Poster
-  #answeredAt: number
+  readonly #watch: ConnectionWatch
 
   private constructor(
-    private readonly writer: Client,
-    private readonly reader: Client,
-    private readonly options: RedisBusOptions,
+    private readonly connections: Connections,
+    { prefix = 'cllm:', clock = systemClock, logger = silentLogger }: RedisBusOptions,
   ) {
-    const { prefix = 'cllm:', clock = systemClock, logger = silentLogger } = options
     this.#prefix = prefix
     this.#clock = clock
     this.#logger = logger
-    this.#answeredAt = clock.now()
-    this.#presence = new RedisPresence(prefix, writer, async () => await this.another())
-    const pause = async () => await this.#wait(retryMs)
-    const poster = new Poster(writer, clock, logger)
+    const { writer } = connections
+    const connect = async () => await this.connections.another({ follows: true })
+    this.#presence = new RedisPresence(prefix, writer, connect)
+    const poster = new Poster(writer, clock, logger, () => void connections.renew())
     this.#poster = poster
-    const send: ConstructorParameters<typeof Outbox>[0] = async (batch) => {
-      await poster.send(batch)
-      this.#answeredAt = clock.now()
-    }
-    this.#outbox = new Outbox(send, pause, outboxLimit)
-    this.#tellOfLosses()
+    this.#watch = new ConnectionWatch({
+      client: writer,
+      clock,
+      characters: () => poster.characters,
+      onSilent: () => {
+        logger.warn({}, 'the server of the cluster is silent: it is connected to anew')
+        void connections.renew()
+      },
+    })
+    const pause = async () => await this.#wait(retryMs)
+    this.#outbox = new Outbox(async (batch) => await poster.send(batch), pause, outboxLimit)
   }
 
   /**
@@ -78,52 +69,22 @@ export class RedisBus implements ClusterBus {
    * @throws `cluster_unavailable` when it cannot be reached, or refuses the user
    */
   static async connect(options: RedisBusOptions): Promise<RedisBus> {
-    const { connectTimeoutMs = 5000, clock = systemClock } = options
-    const { url } = options
-    const clients = [connectTo(options), connectTo(options)] as const
-    let problem: unknown
-    let cancel: () => void = () => {}
-    const late = new Promise<never>((_, reject) => {
-      const expire = () => reject(problem ?? new Error(`no answer within ${connectTimeoutMs} ms`))
-      cancel = clock.at(clock.now() + connectTimeoutMs, expire)
-      for (const client of clients) {
-        client.on('error', (error: unknown) => {
-          problem = error
-          // The first answer decides; later ones are for the reconnecting.
-          reject(error)
-        })
-      }
-    })
-    late.catch(() => {})
-    try {
-      await Promise.race([Promise.all(clients.map(async (client) => await client.connect())), late])
-      await Promise.race([clients[0].sendCommand(['PING']), late])
-    } catch (error) {
-      for (const client of clients) client.destroy()
-      throw unreachable(url, error)
-    } finally {
-      cancel()
-    }
-    return new RedisBus(...clients, options)
+    return new RedisBus(await Connections.open(options), options)
   }
 
   /** @internal The connection for commands, for what is shared besides messages. */
   get store(): RedisStore {
-    return { client: this.writer, prefix: this.#prefix }
+    return { client: this.connections.writer, prefix: this.#prefix, clock: this.#clock }
   }
 
   /** @internal A further connection, whose commands wait while the server is away. */
-  async another(): Promise<Client> {
-    const client = connectTo(this.options, { isPatient: true })
-    client.on('error', (error: unknown) => {
-      this.#logger.debug({ err: error }, 'a connection to the cluster is lost')
-    })
-    await client.connect()
-    return client
+  async another(options?: Parameters<Connections['another']>[0]): Promise<Client> {
+    return await this.connections.another(options)
   }
 
   get isReachable(): boolean {
-    return this.#clock.now() - this.#answeredAt < 3 * blockMs && !this.#poster.isRefused
+    const isRead = [...this.#mailboxes.values()].every((mailbox) => mailbox.isRead)
+    return this.#watch.isAnswering && !this.#poster.isRefused && isRead
   }
 
   post(mailbox: string, text: string): void {
@@ -145,8 +106,8 @@ export class RedisBus implements ClusterBus {
    * @throws `cluster_unavailable`
    */
   async bytes(...words: readonly string[]): Promise<Buffer> {
-    const asBytes = this.writer.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer })
-    return (await this.#call(words, asBytes)) as Buffer
+    const asBytes = this.connections.writer.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer })
+    return (await this.#call(words, { client: asBytes })) as Buffer
   }
 
   /**
@@ -160,25 +121,27 @@ export class RedisBus implements ClusterBus {
 
   async check(mailbox: string): Promise<void> {
     const key = this.#prefix + mailbox
-    await this.#call(['XADD', key, '*', 'l', ''])
+    const now = { isTold: true }
+    await this.#call(['XADD', key, '*', 'l', ''], now)
     const words = ['XREAD', 'COUNT', '1', 'STREAMS', key, '0-0']
-    const [stream] = (await this.#call(words, this.reader)) as [[string, [[id: string]]]]
+    const client = this.connections.reader
+    const [stream] = (await this.#call(words, { client, ...now })) as [[string, [[id: string]]]]
     const [[id]] = stream[1]
-    await this.#call(['XTRIM', key, 'MINID', after(id)])
-    await this.#call(['PEXPIRE', key, String(mailboxMs)])
+    await this.#call(['XTRIM', key, 'MINID', after(id)], now)
+    await this.#call(['PEXPIRE', key, String(mailboxMs)], now)
   }
 
   listen(mailbox: string, onLetter: (letter: string) => void): void {
     const key = this.#prefix + mailbox
     const reader = new MailboxReader({
       key,
-      reader: this.reader,
-      writer: this.writer,
+      reader: this.connections.reader,
+      writer: this.connections.writer,
       clock: this.#clock,
       logger: this.#logger,
       blockMs,
       retryMs,
-      onAnswer: () => (this.#answeredAt = this.#clock.now()),
+      onMoved: () => void this.connections.renew(),
       onLetter,
     })
     this.#mailboxes.set(key, reader)
@@ -191,7 +154,8 @@ export class RedisBus implements ClusterBus {
   }
 
   async claim(id: string, record: string, ttlMs: number): Promise<boolean> {
-    const answer = await this.#call(['SET', this.#keyOf(id), record, 'PX', String(ttlMs), 'NX'])
+    const words = ['SET', this.#keyOf(id), record, 'PX', String(ttlMs), 'NX']
+    const answer = await this.#call(words, { isTold: true })
     return answer !== null
   }
 
@@ -209,8 +173,11 @@ export class RedisBus implements ClusterBus {
     }
   }
 
-  async members(): Promise<ReadonlyMap<string, string>> {
-    const ids = (await this.#call(['SMEMBERS', `${this.#prefix}members`])) as string[]
+  async members(
+    isKnown: (id: string) => boolean = () => false,
+  ): Promise<ReadonlyMap<string, string>> {
+    const all = (await this.#call(['SMEMBERS', `${this.#prefix}members`])) as string[]
+    const ids = all.filter((id) => !isKnown(id))
     const found = new Map<string, string>()
     if (ids.length === 0) return found
     const keys = ids.map((id) => this.#keyOf(id))
@@ -235,38 +202,39 @@ export class RedisBus implements ClusterBus {
 
   async close(): Promise<void> {
     for (const mailbox of this.#mailboxes.values()) mailbox.close()
-    this.#presence.close()
     this.#outbox.close()
-    for (const client of [this.writer, this.reader]) if (client.isOpen) client.destroy()
+    this.#watch.close()
+    this.connections.close()
   }
 
   #keyOf(member: string): string {
     return `${this.#prefix}member:${member}`
   }
 
-  /** Once each time, as the client tries again several times a second. */
-  #tellOfLosses(): void {
-    let isLost = false
-    this.writer.on('error', (error: unknown) => {
-      if (!isLost) this.#logger.warn({ err: error }, 'the connection to the cluster is lost')
-      isLost = true
-    })
-    this.writer.on('ready', () => {
-      if (isLost) this.#logger.info({}, 'the connection to the cluster is back')
-      isLost = false
-    })
-  }
-
+  /**
+   * A server that is no primary any more refuses it and did nothing: it goes to the next one.
+   *
+   * @param isTold whether such a refusal is told at once; default: it is tried again for 10 s
+   */
   async #call(
     command: readonly (string | Buffer)[],
-    client: Pick<Client, 'sendCommand'> = this.writer,
+    {
+      client = this.connections.writer,
+      isTold = false,
+    }: { readonly client?: Pick<Client, 'sendCommand'>; readonly isTold?: boolean } = {},
   ): Promise<unknown> {
-    try {
-      const value = await client.sendCommand(command)
-      this.#answeredAt = this.#clock.now()
-      return value
-    } catch (error) {
-      throw unanswered(error)
+    const since = this.#clock.now()
+    for (;;) {
+      try {
+        return await client.sendCommand(command)
+      } catch (error) {
+        const isMoved = isOfOldPrimary(error)
+        if (!isMoved || isTold || this.#clock.now() - since >= mostRefusedMs) {
+          throw unanswered(error)
+        }
+        await Promise.race([this.connections.renew(), this.#wait(mostRefusedMs)])
+        await this.#wait(retryMs)
+      }
     }
   }
 

@@ -13,8 +13,20 @@ export interface RedisAddress {
   readonly ca?: string
 }
 
-/** @param isPatient whether commands wait for the next connection; default: they fail without one */
-export function connectTo({ url, ca }: RedisAddress, { isPatient = false } = {}) {
+/**
+ * Milliseconds without a byte in either direction after which a connection that always has something to say is lost: its
+ * server's machine may be gone without a word, or there is only a proxy that takes connections.
+ */
+export const socketLimitMs = 5000
+
+/**
+ * @param isPatient whether commands wait for the next connection; default: they fail without one
+ * @param socketTimeoutMs after which an idle socket is closed, and opened again; default 0: never
+ */
+export function connectTo(
+  { url, ca }: RedisAddress,
+  { isPatient = false, socketTimeoutMs = 0 } = {},
+) {
   const tls = ca === undefined ? {} : { tls: true as const, ca }
   return createClient({
     url,
@@ -23,13 +35,27 @@ export function connectTo({ url, ca }: RedisAddress, { isPatient = false } = {})
     disableOfflineQueue: !isPatient,
     // By default each command arms a signal that goes off 5 s later, answered or not: half of what a letter costs.
     commandOptions: { timeout: 0 },
-    socket: { ...tls, reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500) },
+    socket: {
+      ...tls,
+      socketTimeout: socketTimeoutMs,
+      reconnectStrategy: (tries) => Math.min(20 * 2 ** tries, 500),
+    },
   })
+}
+
+/** Connects anew, to what the URL's name stands for now. What was under way fails, and can be sent again. */
+export async function renew(client: RedisClient): Promise<void> {
+  // It reconnects by itself already: there must be no second one that does.
+  if (!client.isReady) return
+  client.destroy()
+  // It tries for as long as nobody closes it.
+  await client.connect().catch(() => {})
 }
 
 /** The failure of a first connection. */
 export function unreachable(url: string, error: unknown): CllmError {
-  const message = `The cluster at ${withoutSecrets(url)} cannot be reached: ${reasonOf(error)}`
+  const why = withoutSecrets(`at ${url} cannot be reached: ${reasonOf(error)}`)
+  const message = `The cluster ${why}`
   return new CllmError('cluster_unavailable', message, { cause: error })
 }
 
@@ -43,8 +69,9 @@ export function unanswered(error: unknown): CllmError {
   return new CllmError('cluster_unavailable', message, { cause: error })
 }
 
-function withoutSecrets(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//')
+/** Without what stands before the last @ of each URL: a password may have one, too. */
+function withoutSecrets(text: string): string {
+  return text.replaceAll(/\/\/\S*@/g, '//')
 }
 
 /** A connection to several addresses fails with one error for each. */

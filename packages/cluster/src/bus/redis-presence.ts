@@ -5,7 +5,6 @@ import type { RedisClient } from './redis-client.js'
  * and its connection ends with it, whatever kills it.
  */
 export class RedisPresence {
-  #own: RedisClient | undefined
   /** Whether the connection was another one when it was asked last. */
   #isOther = true
 
@@ -14,12 +13,11 @@ export class RedisPresence {
     private readonly asking: RedisClient,
     private readonly connect: () => Promise<RedisClient>,
   ) {
-    asking.on('reconnecting', () => (this.#isOther = true))
+    asking.on('ready', () => (this.#isOther = true))
   }
 
   async appear(id: string): Promise<void> {
     const own = await this.connect()
-    this.#own = own
     await own.subscribe(this.#channelOf(id), () => {})
   }
 
@@ -31,10 +29,6 @@ export class RedisPresence {
     if (this.#isOther) return undefined
     const counts = answer as unknown as (string | number)[]
     return new Set(ids.filter((_, index) => Number(counts[2 * index + 1]) > 0))
-  }
-
-  close(): void {
-    if (this.#own?.isOpen === true) this.#own.destroy()
   }
 
   #channelOf(id: string): string {

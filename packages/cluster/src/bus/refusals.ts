@@ -18,6 +18,15 @@ export function isTemporary(error: unknown): boolean {
   return error instanceof ErrorReply && temporary.some((word) => error.message.startsWith(word))
 }
 
+/**
+ * Whether it is the answer of a server that is no primary any more. It stays connected: nobody but this process
+ * notices that the name stands for another server now.
+ */
+export function isOfOldPrimary(error: unknown): boolean {
+  // Within a script it is a part of the message.
+  return error instanceof Error && /(^|-)(READONLY|MASTERDOWN|UNBLOCKED)\b/.test(error.message)
+}
+
 /** What a server's refusal means; undefined for another kind of failure. */
 export function refusalOf(error: unknown): string | undefined {
   // A read that waits ends so when the server becomes a primary or a replica.

@@ -152,7 +152,7 @@ export class ClusterFront {
 
   /** Links to the workers that are new. Those that go are noticed by their links. */
   async #look(): Promise<void> {
-    const members = await this.parts.bus.members()
+    const members = await this.parts.bus.members((id) => this.#linked.has(id))
     if (this.#isClosed) return
     const strangers: StrangeWorker[] = []
     for (const [id, text] of members) {

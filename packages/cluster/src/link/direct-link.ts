@@ -14,10 +14,11 @@ class DirectLink<Out, In> implements NamedChannel<Out, In> {
     this.#other = other
   }
 
-  send(message: Out): void {
+  send(message: Out): boolean {
     const other = this.#other
     // Not at once: who sends may be in the middle of a change.
     queueMicrotask(() => other?.receive(message))
+    return true
   }
 
   /** The other end sent this. */

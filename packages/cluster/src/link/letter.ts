@@ -6,8 +6,8 @@ import type { WorkerOrder } from '../messages.js'
  */
 export const protocol = 2
 
-/** Characters of a letter at most; longer ones are not read. */
-const mostCharacters = 64 * 2 ** 20
+/** Characters of a letter at most; longer ones are not read, and not sent. */
+export const mostCharacters = 64 * 2 ** 20
 
 /** A letter of a link. */
 export interface LinkLetter<Message = unknown> {

@@ -1,9 +1,11 @@
 import type { Channel, Clock } from '@cllm/core'
-import { type LinkLetter, writeLetter } from './letter.js'
+import { type LinkLetter, mostCharacters, writeLetter } from './letter.js'
 
 /** A channel between a front and a worker, with a name that no other one of the two has. */
 export interface NamedChannel<Out, In> extends Channel<Out, In> {
   readonly id: string
+  /** False: it is too large, and was not sent. */
+  send(message: Out): boolean
   /** Closes it on both sides. */
   close(reason: string): void
 }
@@ -59,8 +61,8 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
     return this.#closed !== undefined
   }
 
-  send(message: Out): void {
-    if (this.#closed === undefined) this.#post(message)
+  send(message: Out): boolean {
+    return this.#closed !== undefined || this.#post(message)
   }
 
   onMessage(listener: (message: In) => void): void {
@@ -96,9 +98,13 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
     this.#onClose(reason)
   }
 
-  #post(message?: Out): void {
+  #post(message?: Out): boolean {
+    const letter = writeLetter(this.id, this.#sent + 1, message)
+    if (letter.length > mostCharacters) return false
+    this.#sent++
     this.#sentAt = this.parts.clock.now()
-    this.parts.post(writeLetter(this.id, ++this.#sent, message))
+    this.parts.post(letter)
+    return true
   }
 
   #watch(): void {

@@ -1,6 +1,7 @@
 import { CllmError, type Logger, systemClock } from '@cllm/core'
 import type { createNodeRedisClient as CreateConnection, Queue, Worker } from 'bullmq'
 import type { RedisBus } from '../bus/redis-bus.js'
+import { isOfOldPrimary } from '../bus/refusals.js'
 
 /** Something that one of several processes does. */
 export interface Job<Data> {
@@ -27,19 +28,25 @@ const lockMs = 5000
 /** A job is done again after a failure, or the death of its process, so often. */
 const mostTries = 1_000_000
 const retryMs = 1000
+/** Milliseconds until a server that is no primary any more is left. */
+const moveMs = 200
+/** Longer than the queue ever waits for a job in one command. */
+const socketTimeoutMs = 20_000
 
 /**
  * Jobs on the cluster's server (BullMQ), which live as long as its data do. Each is done at least once: by
  * another process, where the first one dies.
  */
 export class JobQueue<Data> {
+  #queue!: Queue
+  #connection!: ReturnType<typeof CreateConnection>
   #worker: Worker | undefined
+  #start: () => void = () => {}
+  #isMoving = false
   readonly #closing = new AbortController()
 
   private constructor(
     private readonly name: string,
-    private readonly queue: Queue,
-    private readonly connection: ReturnType<typeof CreateConnection>,
     private readonly parts: { readonly bus: RedisBus; readonly logger: Logger },
   ) {}
 
@@ -50,13 +57,9 @@ export class JobQueue<Data> {
    * @throws `cluster_unavailable`
    */
   static async open<Data>(bus: RedisBus, name: string, logger: Logger): Promise<JobQueue<Data>> {
-    // Servers without jobs need not load it.
-    const { createNodeRedisClient, Queue } = await import('bullmq')
-    const connection = createNodeRedisClient(await bus.another())
-    const prefix = prefixOf(bus)
-    const queue = new Queue(name, { connection, prefix, skipMetasUpdate: true })
-    queue.on('error', (error) => logger.debug({ err: error }, 'the queue cannot be reached'))
-    return new JobQueue<Data>(name, queue, connection, { bus, logger })
+    const queue = new JobQueue<Data>(name, { bus, logger })
+    await queue.#connect()
+    return queue
   }
 
   /**
@@ -79,8 +82,9 @@ export class JobQueue<Data> {
       },
     }))
     try {
-      await this.queue.addBulk(all)
+      await this.#queue.addBulk(all)
     } catch (error) {
+      this.#onError(error as Error)
       const message = `The cluster does not answer: ${(error as Error).message}`
       throw new CllmError('cluster_unavailable', message, { cause: error })
     }
@@ -88,7 +92,7 @@ export class JobQueue<Data> {
 
   /** Removes a job that nobody does now, if there is one. */
   async remove(id: string): Promise<void> {
-    await this.queue.remove(id)
+    await this.#queue.remove(id)
   }
 
   /** Does jobs in this process, this many at a time. */
@@ -96,37 +100,83 @@ export class JobQueue<Data> {
     const { bus, logger } = this.parts
     const { signal } = this.#closing
     const { DelayedError, Worker } = await import('bullmq')
-    const worker = new Worker(
-      this.name,
-      async (job, token) => {
-        try {
-          await run({ id: job.id ?? '', data: job.data as Data }, signal)
-        } catch (error) {
-          if (!(error instanceof JobLater)) throw error
-          await job.moveToDelayed(systemClock.now() + error.ms, token)
-          throw new DelayedError()
-        }
-      },
-      {
-        connection: this.connection,
-        prefix: prefixOf(bus),
-        concurrency,
-        lockDuration: lockMs,
-        stalledInterval: lockMs,
-        maxStalledCount: mostTries,
-      },
-    )
-    worker.on('error', (error) => logger.debug({ err: error }, 'the queue cannot be reached'))
-    worker.on('failed', (job, error) => logger.warn({ err: error, job: job?.id }, 'a job failed'))
-    this.#worker = worker
+    const make = () =>
+      new Worker(
+        this.name,
+        async (job, token) => {
+          try {
+            await run({ id: job.id ?? '', data: job.data as Data }, signal)
+          } catch (error) {
+            if (!(error instanceof JobLater)) throw error
+            await job.moveToDelayed(systemClock.now() + error.ms, token)
+            throw new DelayedError()
+          }
+        },
+        {
+          connection: this.#connection,
+          prefix: prefixOf(bus),
+          concurrency,
+          lockDuration: lockMs,
+          stalledInterval: lockMs,
+          maxStalledCount: mostTries,
+        },
+      )
+    this.#start = () => {
+      const worker = make()
+      worker.on('error', (error) => this.#onError(error))
+      worker.on('failed', (job, error) => logger.warn({ err: error, job: job?.id }, 'a job failed'))
+      this.#worker = worker
+    }
+    this.#start()
   }
 
   /** What is done here is left to others. */
   async close(): Promise<void> {
     this.#closing.abort()
+    await this.#disconnect()
+  }
+
+  async #connect(): Promise<void> {
+    const { bus } = this.parts
+    // Servers without jobs need not load it.
+    const { createNodeRedisClient, Queue } = await import('bullmq')
+    this.#connection = createNodeRedisClient(await bus.another({ socketTimeoutMs }))
+    const options = { connection: this.#connection, prefix: prefixOf(bus), skipMetasUpdate: true }
+    this.#queue = new Queue(this.name, options)
+    this.#queue.on('error', (error) => this.#onError(error))
+  }
+
+  async #disconnect(): Promise<void> {
     await this.#worker?.close(true)
-    await this.queue.close()
-    this.connection.disconnect()
+    await this.#queue.close()
+    this.#connection.disconnect()
+  }
+
+  #onError(error: Error): void {
+    this.parts.logger.debug({ err: error }, 'the queue cannot be reached')
+    if (isOfOldPrimary(error)) void this.#move()
+  }
+
+  /**
+   * To the server that the name stands for now: all anew, as a worker has a connection that nobody else can reach. What
+   * is done here is done again by whoever takes it.
+   */
+  async #move(): Promise<void> {
+    const { signal } = this.#closing
+    if (this.#isMoving || signal.aborted) return
+    this.#isMoving = true
+    try {
+      await this.#disconnect()
+      await new Promise<void>((resolve) => void systemClock.at(systemClock.now() + moveMs, resolve))
+      if (signal.aborted) return
+      await this.#connect()
+      this.#start()
+      if (signal.aborted) await this.#disconnect()
+    } catch (error) {
+      this.parts.logger.debug({ err: error }, 'the queue cannot follow the server')
+    } finally {
+      this.#isMoving = false
+    }
   }
 }
 

@@ -50,7 +50,8 @@ export class SharedText {
 
   /**
    * Reads the text, and then calls back with each change until it is closed. While the server does not
-   * answer, and when it comes back without the text, the last one stays; then it is written again.
+   * answer, and when it comes back without the text or with an older one, the last one stays, and is then
+   * written again.
    *
    * @throws `cluster_unavailable`
    */
@@ -61,11 +62,17 @@ export class SharedText {
   ): Promise<() => void> {
     let isClosed = false
     const look = async (): Promise<void> => {
+      const [known, own] = [this.#version, this.#text]
       const version = await this.#ask(async ({ client }) => await client.get(this.#versionKey))
-      if (version === null && this.#text !== null) return await this.#restore(this.#text)
-      if (version === this.#version) return
+      if (version === null && own !== null) return void (await this.#restore(null, own))
+      if (version === known) return
       // Read behind its version, so that a change in between is seen next time.
       const text = await this.read()
+      if (own !== null && countOf(version) < countOf(known)) {
+        // A server that lagged behind the one before: what was revoked since must not be valid again.
+        logger.warn({}, 'the cluster has older keys than this front: they are written again')
+        return void (await this.#restore(text, own))
+      }
       this.#version = version
       this.#text = text
       if (!isClosed) onText(text)
@@ -89,22 +96,30 @@ export class SharedText {
     }
   }
 
-  /** Whether it still was `before` and is `after` now. */
-  async #replace(before: string | null, after: string): Promise<boolean> {
+  /** Writes it again as the version that is known, so that who knows a later one does the same with that. */
+  async #restore(before: string | null, text: string): Promise<boolean> {
+    return await this.#replace(before, text, countOf(this.#version) - 1)
+  }
+
+  /**
+   * Whether it still was `before` and is `after` now.
+   *
+   * @param least how often it was changed at least
+   */
+  async #replace(before: string | null, after: string, least = 0): Promise<boolean> {
     const script = `if (redis.call('get', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 redis.call('set', KEYS[1], ARGV[2])
+local last = tonumber(string.match(redis.call('get', KEYS[2]) or '', '^%d+') or '0')
 local now = redis.call('time')
-redis.call('set', KEYS[2], now[1] .. '.' .. now[2])
+local count = string.format('%.0f', math.max(last, tonumber(ARGV[3])) + 1)
+redis.call('set', KEYS[2], count .. '-' .. now[1] .. '.' .. now[2])
 return 1`
     const keys = [this.#key, this.#versionKey]
     const done = await this.#ask(
-      async ({ client }) => await client.eval(script, { keys, arguments: [before ?? '', after] }),
+      async ({ client }) =>
+        await client.eval(script, { keys, arguments: [before ?? '', after, String(least)] }),
     )
     return done === 1
-  }
-
-  async #restore(text: string): Promise<void> {
-    await this.#replace(null, text)
   }
 
   async #ask<T>(ask: (store: RedisBus['store']) => Promise<T>): Promise<T> {
@@ -116,4 +131,9 @@ return 1`
       throw new CllmError('cluster_unavailable', message, { cause: error })
     }
   }
+}
+
+/** How often a text was changed, by its version. What follows tells two servers' changes apart. */
+function countOf(version: string | null): number {
+  return Number.parseInt(version ?? '0', 10)
 }

@@ -16,6 +16,8 @@ export interface FakeBus extends ClusterBus {
 
 /** The server of fake buses: mailboxes and members in memory, on any clock. */
 export class FakeServer {
+  /** Records of members that were handed over so far. */
+  recordsRead = 0
   readonly #mailboxes = new Map<string, (letter: string) => void>()
   readonly #members = new Map<string, { record: string; until: number }>()
   /** Letters that came too early. */
@@ -57,9 +59,10 @@ export class FakeServer {
         if (!isDead) this.#members.set(id, { record, until: this.clock.now() + ttlMs })
       },
       withdraw: async (id) => void this.#members.delete(id),
-      members: async () => {
+      members: async (isKnown = () => false) => {
         const now = this.clock.now()
-        const live = [...this.#members].filter(([, { until }]) => until > now)
+        const live = [...this.#members].filter(([id, { until }]) => until > now && !isKnown(id))
+        this.recordsRead += live.length
         return new Map(live.map(([id, { record }]) => [id, record]))
       },
       close: async () => die(),

@@ -9,7 +9,7 @@ import {
   type ToEngine,
 } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
-import { addEvent, type StepEvents } from '../link/step-events.js'
+import { addEvent, forEachEvent, type StepEvents } from '../link/step-events.js'
 import type { FromWorker, ToWorker, WorkerNews } from '../messages.js'
 
 /** What a session tells its worker. */
@@ -103,8 +103,19 @@ export class FrontSession {
 
   #flush(): void {
     if (this.#events.length === 0) return
-    this.link.send(this.#events)
+    const events = this.#events
     this.#events = []
+    if (!this.link.send(events)) forEachEvent(events, (...one) => this.#sendOne(...one))
+  }
+
+  /** What is too large for a letter ends its request, and nothing else. */
+  #sendOne(placement: number, event: RequestEvent): void {
+    const one: StepEvents[number][] = []
+    addEvent(one, placement, event)
+    if (this.link.send(one)) return
+    const error = tooLarge()
+    this.link.send([placement, { type: 'error', error: error.serialize() }])
+    this.#requests.get(placement)?.abort(error)
   }
 
   async #answer(message: ToEngine & { readonly type: 'call' }): Promise<void> {
@@ -120,7 +131,7 @@ export class FrontSession {
         | undefined
       if (method === undefined) throw noRecorder()
       const value = await method.apply(this.client, [...message.arguments, ...more])
-      this.link.send({ type: 'result', call, value })
+      if (!this.link.send({ type: 'result', call, value })) throw tooLarge()
     } catch (error) {
       this.link.send({ type: 'error', call, error: CllmError.from(error).serialize() })
     } finally {
@@ -133,4 +144,8 @@ export class FrontSession {
     for (const controller of this.#requests.values()) controller.abort(error)
     for (const controller of this.#calls.values()) controller.abort(error)
   }
+}
+
+function tooLarge(): CllmError {
+  return new CllmError('unsupported', 'The answer is too large for a message of the cluster')
 }

@@ -34,6 +34,8 @@ export interface WorkerParts {
 /** Milliseconds between two listings, and for which one counts. */
 const listMs = 1000
 const leaseMs = 5 * listMs
+/** Links that have ended and are remembered. */
+const mostEnded = 1000
 
 /** Serves one engine to the fronts of a cluster. */
 export class WorkerHost {
@@ -46,6 +48,8 @@ export class WorkerHost {
   readonly #times: LinkTimes
   readonly #sessions: WorkerSessions
   readonly #links = new Map<string, Link<FromWorker, ToWorker>>()
+  /** Those that have ended last: what came twice must not open one again. */
+  readonly #ended = new Set<string>()
   #cancelLease: () => void = () => {}
   #onDrain: () => void = () => {}
 
@@ -142,7 +146,7 @@ export class WorkerHost {
   }: LinkLetter<ToWorker>): Link<FromWorker, ToWorker> | undefined {
     const known = this.#links.get(id)
     if (known !== undefined) return known
-    if (number !== 1 || hello?.type !== 'hello') return undefined
+    if (number !== 1 || hello?.type !== 'hello' || this.#ended.has(id)) return undefined
     const { bus } = this.parts
     const { front } = hello
     const mailbox = frontMailbox(front)
@@ -154,6 +158,9 @@ export class WorkerHost {
       isReachable: () => bus.isReachable,
       onEnd: () => {
         this.#links.delete(id)
+        this.#ended.add(id)
+        const [oldest = ''] = this.#ended
+        if (this.#ended.size > mostEnded) this.#ended.delete(oldest)
         this.#sessions.forget(front, id)
       },
     })

@@ -76,7 +76,7 @@ async function withBus<T>(
   const argv = (['config', 'cluster', 'cluster-ca'] as const).flatMap((flag) =>
     flags[flag] === undefined ? [] : [`--${flag}`, flags[flag]],
   )
-  const { cluster } = loadConfig({ argv, env }).config
+  const { cluster } = loadConfig({ argv, env, listens: false }).config
   if (cluster.url === null) throw wrong('expected --cluster URL')
   const bus = await connectBus(cluster)
   try {

@@ -12,7 +12,7 @@ import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command-io.js'
 import { connectBus } from './connect-bus.js'
 import { configHelp } from '../help/config-help.js'
-import { keepReadyFile } from './ready-file.js'
+import { keepReadyFile, removeStale } from './ready-file.js'
 import { processName } from './served-by-cluster.js'
 
 /** The output of `cllm worker --help`. */
@@ -28,13 +28,14 @@ ${configHelp()}`
 
 /** `cllm worker`: runs until the signal is aborted, it is drained, or its engine cannot be started again. */
 export async function worker(argv: readonly string[], io: CommandIo): Promise<number> {
-  const loaded = loadConfig({ argv, env: io.env })
+  const loaded = loadConfig({ argv, env: io.env, listens: false })
   const { config } = loaded
-  const { url } = config.cluster
+  const { url, ready_file: readyFile } = config.cluster
   if (url === null) throw wrong('--cluster is missing: the URL of a Redis or Valkey server')
   if (Object.keys(config.models.served).length > 0) {
     throw wrong('models.served: a worker serves one model, which --model names')
   }
+  if (readyFile !== null) removeStale(readyFile)
   const registry = await loadRegistry(
     { ...loaded, plugins: config.plugins },
     { builtIns: [protocolsPlugin] },
@@ -42,6 +43,7 @@ export async function worker(argv: readonly string[], io: CommandIo): Promise<nu
   checkChoices(registry, loaded)
   checkFiles(loaded)
   const logger = registry.createLogger(config.use, createLogger(config.logging))
+  for (const warning of loaded.warnings) logger.warn({}, warning)
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
   // A cluster that is not there is told before a model is fetched.
   const bus = await connectBus(config.cluster, logger)
@@ -88,7 +90,7 @@ async function host(
     model.client.onState((state) => served.setRestarting(state === 'restarting'))
   }
   await served.start()
-  const removeReadyFile = await readyFile(config.cluster.ready_file, served)
+  const removeReadyFile = await makeReadyFile(config.cluster.ready_file, served)
   io.stdout.write(`worker ${id} serves ${info.model.id}\n`)
   const reason = await Promise.race([model.gone, stopped(io.signal), served.drained])
   removeReadyFile()
@@ -106,7 +108,7 @@ async function host(
 }
 
 /** Without it a probe would end what others have begun to use. */
-async function readyFile(file: string | null, served: WorkerHost): Promise<() => void> {
+async function makeReadyFile(file: string | null, served: WorkerHost): Promise<() => void> {
   if (file === null) return () => {}
   try {
     return keepReadyFile(file)

@@ -15,13 +15,13 @@ export const checkLayer = (layer: Layer, folder: string): Layer => {
   const settings: Setting[] = []
   const problems = [...layer.problems]
   for (const setting of layer.settings) {
-    const { format, normalize, resolve } = byPath.get(setting.path)!
+    const { format, isSecret, normalize, resolve } = byPath.get(setting.path)!
     const value = normalize(setting.value)
     if (accepts(format, value)) {
       settings.push({ ...setting, value: resolve(value, folder) })
     } else {
-      const got = describeValue(setting.value)
-      problems.push(`${setting.label}: expected ${format.expected}, got ${got}`)
+      const got = isSecret ? '' : `, got ${describeValue(setting.value)}`
+      problems.push(`${setting.label}: expected ${format.expected}${got}`)
     }
   }
   return { ...layer, settings, problems }

@@ -33,13 +33,6 @@ export const checkSecurity = (
   const isOpen = find('api_key').value === null && find('api_keys').value === null && !isShared
   const problems: string[] = []
   const warnings: string[] = []
-  if (shared.value === true && !isShared) {
-    problems.push(`${shared.label}: keys of a cluster need --cluster URL`)
-  }
-  const batches = settings.get('cluster.batches')!
-  if (batches.value === true && url.value === null) {
-    problems.push(`${batches.label}: batches of a cluster need --cluster URL`)
-  }
   if (isOpen && find('allow_unauthenticated').value !== true && !isLoopback(String(host.value))) {
     const what = `${host.label}: ${String(host.value)} can be reached by other machines, and without API keys any client may use the server`
     if (isOriginalLayout) warnings.push(`WARNING! ${what}. Set --api-keys FILE or --api-key KEY`)

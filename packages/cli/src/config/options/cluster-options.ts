@@ -1,6 +1,14 @@
 import { resolvePath } from '../paths.js'
 import { option } from './option.js'
-import { emptyToNone, integer, orNone, record, text, toggle } from './value-format.js'
+import { emptyToNone, format, integer, orNone, record, text, toggle } from './value-format.js'
+
+/** The URL of a Redis server, as its client reads it. */
+const redisUrl = () =>
+  format<string>('a URL such as redis://host:6379, or rediss:// for TLS', (value) => {
+    if (typeof value !== 'string' || !URL.canParse(value)) return false
+    const { protocol, hostname, pathname } = new URL(value)
+    return /^rediss?:$/.test(protocol) && hostname !== '' && /^\/?\d*$/.test(pathname)
+  })
 
 /** The options of a cluster: the branch `cluster` of the schema. */
 export const clusterOptions = {
@@ -9,7 +17,7 @@ export const clusterOptions = {
       'Redis (6.2 or later) or Valkey server of a cluster: `redis://user:password@host:port/db`, ' +
       'or `rediss://` for TLS. Without it, this machine serves alone.',
     default: null,
-    format: orNone(text('a URL')),
+    format: orNone(redisUrl()),
     arg: 'cluster',
     placeholder: 'URL',
     normalize: emptyToNone,

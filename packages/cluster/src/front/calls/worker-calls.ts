@@ -13,6 +13,7 @@ import { mergeRecordings } from './merge-recordings.js'
 import { mergeStatistics, ownStatistics } from './merge-statistics.js'
 import { ownActivity, ownId } from './own-activity.js'
 import { patient, PatientCalls } from './patient-calls.js'
+import { StatisticsBook } from './statistics-book.js'
 import type { Placing } from '../placing/placing.js'
 import type { Sleep } from '../sleep-watch.js'
 
@@ -23,12 +24,21 @@ interface Call {
   readonly waitsFor: Set<string>
   readonly merge: (values: readonly unknown[], byWorker: ReadonlyMap<string, unknown>) => unknown
   deaths: number
+  /** Whether one answer is enough by now. */
+  isDue: boolean
 }
 
 type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
 
-/** Calls whose answer does without a worker that cannot give any. */
-const partial: ReadonlySet<EngineCallName> = new Set(['statistics', 'activity', 'recordingParts'])
+/**
+ * Calls whose answer does without a worker that cannot give any: one whose engine stands still must not take the others
+ * out of the service. Milliseconds for which it is waited for once another one has answered.
+ */
+const partial: ReadonlyMap<EngineCallName, number> = new Map([
+  ['statistics', 1000],
+  ['activity', 1000],
+  ['recordingParts', 10_000],
+])
 
 /** What the calls need of their front. */
 export interface CallingFront {
@@ -46,8 +56,7 @@ export class WorkerCalls {
   readonly #open = new Map<number, Call>()
   readonly #waiting: PatientCalls
   readonly #looks = new Looks()
-  /** What each worker said last of itself. */
-  readonly #statistics = new Map<string, EngineStatistics>()
+  readonly #statistics = new StatisticsBook()
 
   constructor(
     private readonly members: Members,
@@ -103,7 +112,7 @@ export class WorkerCalls {
 
   /** A worker is lost: calls to it go elsewhere, or do without it, or fail. */
   onLost(worker: string): void {
-    this.#statistics.delete(worker)
+    this.#statistics.lose(worker)
     // Some are made again meanwhile.
     const all = [...this.#open.values()]
     for (const open of all) {
@@ -158,7 +167,7 @@ export class WorkerCalls {
       const list = this.members.statistics
       const counts = { placed, movedExactly, movedInexactly }
       const workers = { list, ...counts, refusedLetters: this.front.refusedLetters() }
-      return { ...mergeStatistics(all, waits), workers }
+      return { ...mergeStatistics([...all, ...this.#statistics.gone], waits), workers }
     })
   }
 
@@ -211,7 +220,11 @@ export class WorkerCalls {
         const look = new Map<string, number>()
         const all = members.flatMap(({ record, link }) => {
           const activity = answers.get(record.id) as EngineActivity | undefined
-          if (activity === undefined) return []
+          if (activity === undefined) {
+            const seen = since?.get(record.id)
+            if (seen !== undefined) look.set(record.id, seen)
+            return []
+          }
           look.set(record.id, activity.cursor)
           return [ownActivity(activity, ownId(link.id, ids))]
         })
@@ -245,12 +258,26 @@ export class WorkerCalls {
     messageTo: (member: Member) => Call['message'] = () => message,
   ): void {
     const waitsFor = new Set(to.map(({ record }) => record.id))
-    this.#open.set(message.call, { message, answers: new Map(), waitsFor, merge, deaths: 0 })
-    for (const member of to) member.link.send(messageTo(member))
+    const answers = new Map<string, unknown>()
+    const open: Call = { message, answers, waitsFor, merge, deaths: 0, isDue: false }
+    this.#open.set(message.call, open)
+    const isSent = to.map((member) => member.link.send(messageTo(member)))
+    if (isSent.includes(false)) {
+      const why = 'The request is too large for a message of the cluster'
+      return this.#fail(message.call, new CllmError('body_too_large', why))
+    }
+    const limitMs = partial.get(message.name)
+    if (limitMs === undefined || to.length === 1) return
+    const { clock } = this.front
+    clock.at(clock.now() + limitMs, () => {
+      open.isDue = true
+      if (this.#open.get(message.call) === open) this.#finish(open)
+    })
   }
 
   #finish(open: Call): void {
-    if (open.waitsFor.size > 0) return
+    const isEnough = open.isDue && open.answers.size > 0
+    if (open.waitsFor.size > 0 && !isEnough) return
     const { call } = open.message
     this.#open.delete(call)
     this.front.answer({

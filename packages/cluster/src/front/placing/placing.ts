@@ -12,7 +12,7 @@ import { chooseWorker, isExactOn, isOfBatch } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
 import type { Member, Members } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
-import { RequestBook } from './request-book.js'
+import { type EndedRequest, RequestBook } from './request-book.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { forEachEvent, type StepEvents } from '../../link/step-events.js'
 import { SharedService } from '../shared-service.js'
@@ -59,7 +59,7 @@ export class Placing {
   }
 
   /** A request under way, or one of the last that ended. */
-  find(id: string): PlacedRequest | undefined {
+  find(id: string): EndedRequest | undefined {
     return this.#requests.find(id)
   }
 
@@ -230,17 +230,22 @@ export class Placing {
   #send(placed: PlacedRequest, member: Member, now: number): void {
     const { routed } = placed
     const { promptTokens, blocks, blockTokens } = routed
-    const placement = this.parts.members.table.place(member.record.id, routed, now)
+    const { table } = this.parts.members
+    const placement = table.place(member.record.id, routed, now)
     this.#requests.place(placed, member.record.id, placement)
     placed.entry.isProven = false
     this.counts.placed++
     const continuedTokens = placed.entry.tokens.length
-    member.link.send({
+    const isSent = member.link.send({
       type: 'place',
       placement,
       routed: { promptTokens, blocks, blockTokens, continuedTokens },
       request: placed.request(now),
     })
+    if (isSent) return
+    table.end(member.record.id, promptTokens)
+    const message = 'The request is too large for a message of the cluster'
+    this.#fail(placed, new CllmError('body_too_large', message))
   }
 
   #learn(placed: PlacedRequest, promptTokens: number): void {

@@ -2,12 +2,17 @@ import type { PlacedRequest } from './placed-request.js'
 
 const lastEnded = 1000
 
+/** What is kept of a request that has ended: not its prompt, which may be long. */
+export type EndedRequest = Readonly<
+  Pick<PlacedRequest, 'id' | 'worker' | 'placement' | 'placements' | 'moves'>
+>
+
 /** The requests of a front: those under way, by their ids and by their placements, and the last that ended. */
 export class RequestBook {
   readonly #requests = new Map<string, PlacedRequest>()
   /** By their placements. */
   readonly #placed = new Map<number, PlacedRequest>()
-  readonly #ended = new Map<string, PlacedRequest>()
+  readonly #ended = new Map<string, EndedRequest>()
 
   /** How many are under way. */
   get size(): number {
@@ -30,7 +35,7 @@ export class RequestBook {
   }
 
   /** One that is under way, or one of the last that ended. */
-  find(id: string): PlacedRequest | undefined {
+  find(id: string): EndedRequest | undefined {
     return this.#requests.get(id) ?? this.#ended.get(id)
   }
 
@@ -72,7 +77,8 @@ export class RequestBook {
   end(placed: PlacedRequest): void {
     if (placed.placement !== undefined) this.#placed.delete(placed.placement)
     this.#requests.delete(placed.id)
-    this.#ended.set(placed.id, placed)
+    const { id, worker, placement, placements, moves } = placed
+    this.#ended.set(id, { id, worker, placement, placements, moves })
     const [oldest] = this.#ended.keys()
     if (this.#ended.size > lastEnded && oldest !== undefined) this.#ended.delete(oldest)
   }

@@ -1,0 +1,56 @@
+import type { CacheStatistics, EngineStatistics, TierStatistics } from '@cllm/core'
+import { merge } from './merge-statistics.js'
+
+/** Workers that are gone and are remembered one by one, as they may come back. */
+const mostGone = 100
+
+/** What each worker said last of itself, and what those that are gone have counted: no sum goes back. */
+export class StatisticsBook {
+  readonly #last = new Map<string, EngineStatistics>()
+  readonly #gone = new Map<string, EngineStatistics>()
+  /** Of those that are gone for longest. */
+  #sum: EngineStatistics | undefined
+
+  /** A worker says this of itself. */
+  set(worker: string, statistics: EngineStatistics): void {
+    this.#gone.delete(worker)
+    this.#last.set(worker, statistics)
+  }
+
+  /** What a worker said last; undefined: nothing since it came. */
+  get(worker: string): EngineStatistics | undefined {
+    return this.#last.get(worker)
+  }
+
+  /** A worker is gone. */
+  lose(worker: string): void {
+    const last = this.#last.get(worker)
+    if (last === undefined) return
+    this.#last.delete(worker)
+    this.#gone.set(worker, countsOf(last))
+    const [oldest] = this.#gone
+    if (this.#gone.size <= mostGone || oldest === undefined) return
+    this.#gone.delete(oldest[0])
+    this.#sum = merge(this.#sum, oldest[1]) as EngineStatistics
+  }
+
+  /** What was counted by those that are gone, and by those that came back and have said nothing yet. */
+  get gone(): readonly EngineStatistics[] {
+    return [...this.#gone.values(), ...(this.#sum === undefined ? [] : [this.#sum])]
+  }
+}
+
+/** What only grows: nothing of how it is now. */
+function countsOf(statistics: EngineStatistics): EngineStatistics {
+  const { waitMs: _, kvPool: __, recorder: ___, workers: ____, cache, ...rest } = statistics
+  const counts = { ...rest, waiting: 0, running: 0, slots: [] }
+  return cache === undefined ? counts : { ...counts, cache: countsOfCache(cache) }
+}
+
+function countsOfCache(cache: CacheStatistics): CacheStatistics {
+  const { longestPauseMs: _, ...tiers } = cache
+  const counted = Object.entries<TierStatistics>(tiers).map(([name, tier]) => {
+    return [name, { ...tier, states: 0, bytes: 0, limitBytes: 0 }]
+  })
+  return { longestPauseMs: 0, ...Object.fromEntries(counted) } as CacheStatistics
+}
