@@ -1,4 +1,5 @@
 export * from './bus/cluster-bus.js'
+export type { RedisBusOptions } from './bus/connections.js'
 export * from './bus/redis-bus.js'
 export * from './front/cluster-channel.js'
 export * from './front/cluster-directory.js'

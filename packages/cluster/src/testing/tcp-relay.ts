@@ -39,6 +39,7 @@ export class TcpRelay {
     }
   }
 
+  /** Ends it, and what it carries. */
   close(): void {
     this.server.close()
     for (const pair of this.#pairs) for (const socket of pair) socket.destroy()
