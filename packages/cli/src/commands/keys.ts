@@ -142,7 +142,7 @@ async function withKeys<T>(
   const argv = (['config', 'api-keys', 'cluster', 'cluster-ca'] as const).flatMap((flag) =>
     flags[flag] === undefined ? [] : [`--${flag}`, flags[flag]],
   )
-  const { cluster, security } = loadConfig({ argv, env }).config
+  const { cluster, security } = loadConfig({ argv, env, listens: false }).config
   if (flags.cluster !== undefined) return await withClusterKeys(cluster, use)
   const file = security.api_keys
   if (file === null) throw wrong('expected --api-keys FILE, or --cluster URL')

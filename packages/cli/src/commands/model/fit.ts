@@ -31,7 +31,7 @@ f16; \`cllm serve --kv-cache-type q8_0\` takes half as much for it. Where there 
 layers that fit on it are shown, or with \`--gpu-layers\` what fits with this many.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
+    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
     const { name, shape } = await knownModel(spec, modelsFolder(loaded, io.env))
     if (shape === undefined) {
       const message = `the shape of ${spec} is not known before it is downloaded: \`cllm pull ${spec}\``

@@ -16,7 +16,7 @@ Lists the models that are downloaded. \`cllm models\` lists those that can be, a
 that a running server has in memory.`,
   flags,
   async run({ flags }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
+    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
     const folder = modelsFolder(loaded, io.env)
     const models = await downloadedModels(folder)
     if (flags.json) {

@@ -14,7 +14,7 @@ Lists the models of the catalog: name, size, memory with 4,096 tokens of context
 whether the model is downloaded.`,
   flags,
   async run({ flags }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
+    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
     const folder = modelsFolder(loaded, io.env)
     const models = await listModels(folder)
     if (flags.json) io.stdout.write(`${JSON.stringify(models, undefined, 2)}\n`)

@@ -29,7 +29,7 @@ async function pull(
   io: CommandIo,
 ): Promise<number> {
   const given = plugin.flatMap((name) => ['--plugin', name])
-  const loaded = loadConfig({ argv: [...configFlags(file), ...given], env: io.env })
+  const loaded = loadConfig({ argv: [...configFlags(file), ...given], env: io.env, listens: false })
   const { plugins } = loaded.config
   // Other models need no plug-in, so one that cannot be loaded does not stand in their way.
   const registry = hasOtherScheme(spec) ? await loadRegistry({ ...loaded, plugins }) : undefined

@@ -23,7 +23,7 @@ Deletes the file of a downloaded model. A running server that has it in memory u
 Files outside the folder for downloads are never deleted.`,
   flags: serverFlags,
   async run({ flags, words: [name = ''] }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
+    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
     const model = await downloadedModel(modelsFolder(loaded, io.env), name)
     const parts = partsOf(model.path)
     await unloadFrom(model, flags, io)

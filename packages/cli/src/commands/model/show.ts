@@ -17,7 +17,7 @@ Shows what is known of a model without loading it: its shape, its size, the memo
 and the sampling defaults that it comes with. The model is a name of the catalog or a file.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env })
+    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
     const model = await knownModel(spec, modelsFolder(loaded, io.env))
     const facts = factsOf(model)
     if (flags.json) io.stdout.write(`${JSON.stringify(facts, undefined, 2)}\n`)

@@ -31,7 +31,7 @@ it.`,
 
 async function showStatus({ json, config }: Values<typeof flags>, io: CommandIo): Promise<number> {
   const argv = config === undefined ? [] : ['--config', config]
-  const { engine } = loadConfig({ argv, env: io.env }).config
+  const { engine } = loadConfig({ argv, env: io.env, listens: false }).config
   const gpu = await gpuInUse(engine.gpu, silentLogger)
   const folder = nativeFolder({ env: io.env })
   const { build, misfit } = chooseBuild(await readBuilds(folder), thisMachine())

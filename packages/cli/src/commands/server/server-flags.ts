@@ -16,7 +16,7 @@ export function serverAddress(
   { env }: CommandIo,
 ): ServerAddress {
   const argv = file === undefined ? [] : ['--config', file]
-  const { server, security } = loadConfig({ argv, env }).config
+  const { server, security } = loadConfig({ argv, env, listens: false }).config
   const host = ['0.0.0.0', '::'].includes(server.host) ? '127.0.0.1' : server.host
   const scheme = security.tls_cert === null ? 'http' : 'https'
   const own = `${scheme}://${host.includes(':') ? `[${host}]` : host}:${server.port}`
