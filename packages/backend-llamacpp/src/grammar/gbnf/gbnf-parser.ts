@@ -149,6 +149,8 @@ class GbnfParser {
     const reader = this.#reader
     if (last === rule.length) throw reader.problem('there is nothing that it repeats', at)
     if (max < min) throw reader.problem(`a repetition from ${min} to ${max} has no end`, at)
+    // what is there once stays: a long text is not copied for each of many of these
+    if (min === 1 && max === 1) return 1
     const isBounded = max !== Infinity
     const times = Math.max(1, isBounded ? max : min)
     if (made * times > grammarLimits.repetitions) {
