@@ -4,6 +4,7 @@ import { anyText, type CallFormat } from './format/chat-format.js'
 import {
   closingOf,
   escaped,
+  fewSpaces,
   nextOf,
   objectKeys,
   patternOf,
@@ -40,7 +41,7 @@ export async function forcedCalls(
   const isOwn = own.head !== '' && (await areText(client, own.head, ...own.closings))
   const areMany = several ?? isOwn
   const schema = isOwn ? schemaIn(own, tools, areMany) : callsSchema(tools)
-  const head = isOwn ? `\\s*${patternOf(own.head)}` : ''
+  const head = isOwn ? `${fewSpaces}${patternOf(own.head, fewSpaces)}` : ''
   const around = isOwn ? { before: head, ...closingOf(own) } : {}
   const next = areMany ? (isOwn ? nextOf(own) : ';') : undefined
   const held = { type: 'json-schema', schema, ...around, ...defined({ next }) } as const
@@ -62,7 +63,7 @@ export async function forcedCalls(
       afterThinking: held,
     }
   }
-  const thoughts = `(?:\\s*${escaped(thinking.open)}${upTo(thinking.close)}${escaped(thinking.close)})?`
+  const thoughts = `(?:${fewSpaces}${escaped(thinking.open)}${upTo(thinking.close)}${escaped(thinking.close)})?`
   const constraint = { ...held, before: `${thoughts}${head}` }
   return { prompt, form: called, constraint, afterThinking: held }
 }

@@ -55,7 +55,10 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   }
   if (strict.length === 0) return { prompt, form }
   const { constraint, call } = strictCalls(tools, strict, form)
-  return { prompt, form: { ...form, format: { ...format, calls: [call] } }, calls: constraint }
+  // what the model writes its own way counts as well where no mark of it can be held to a schema
+  const own = call.head === '' && format.own !== undefined ? [format.own] : []
+  const kept = { ...form, format: { ...format, calls: [...own, call] } }
+  return { prompt, form: kept, calls: constraint }
 }
 
 const toBoolean = (reasoning: unknown): boolean | undefined =>

@@ -1,7 +1,8 @@
 import type { OutputConstraint } from '@cllm/core'
+import { longestAny } from './answer/call/match-mark.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import { callsSchema } from './calls-schema.js'
-import { anyText, type CallFormat } from './format/chat-format.js'
+import { anyText, type CallFormat, toolName } from './format/chat-format.js'
 import { isTag, segmentsOf } from './format/segments.js'
 import type { ToolDefinition } from './tool-prompt.js'
 
@@ -73,7 +74,8 @@ export function strictForm({ own, thinking, frame }: AnswerForm['format']): Call
     '',
   )
   const mark = segmentsOf(own.section + own.head).find(
-    (piece) => isTag(piece) && !others.includes(piece),
+    // JSON has the tool's name inside: a mark that holds it cannot stand before
+    (piece) => isTag(piece) && !piece.includes(toolName) && !others.includes(piece),
   )
   if (mark === undefined) return bare
   const closings = own.closings.filter((closing) => closing === `</${mark.slice(1)}`)
@@ -104,11 +106,14 @@ function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm
   return `(?:\\s*${open}[\\s\\S]*?${close}|(?!\\s*${open}))`
 }
 
-/** A mark of a call as part of a regular expression. */
-export const patternOf = (mark: string): string =>
+/** White space in what is written by force: a small model would go on with more for ever. */
+export const fewSpaces = String.raw`\s{0,3}`
+
+/** A mark of a call as part of a regular expression, as narrow as what reads calls. */
+export const patternOf = (mark: string, spaces = String.raw`\s*`): string =>
   escaped(mark)
-    .replaceAll(/\s+/g, String.raw`\s*`)
-    .replaceAll(anyText, String.raw`[^<\n]*?`)
+    .replaceAll(/\s+/g, spaces)
+    .replaceAll(anyText, `[^<\\n]{0,${longestAny}}?`)
 
 /** A text as part of a regular expression. */
 export const escaped = (text: string): string =>

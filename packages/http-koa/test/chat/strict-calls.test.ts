@@ -97,7 +97,7 @@ t.test("a forced call comes behind the thoughts, in the model's own words", asyn
   const open = await force({ form: form(true) })
   t.match(open, {
     form: { thinks: true, thinkingIsOpen: true },
-    constraint: { type: 'triggered-json', before: String.raw`\s*<tool_call>` },
+    constraint: { type: 'triggered-json', before: String.raw`\s{0,3}<tool_call>` },
     afterThinking: { type: 'json-schema', closing: '</tool_call>' },
   })
   const { trigger } = open.constraint as { trigger: string }
@@ -153,4 +153,49 @@ t.test('several calls may be forced, in the format of each family', async (t) =>
     const unsaid = await forcedCalls(clientWith(), { prompt, form }, tools)
     t.equal((unsaid.constraint as { next?: string }).next, own && next, 'in its own words alone')
   }
+})
+
+const inTag: CallFormat = {
+  section: '',
+  head: '<function=\u0002>',
+  arguments: { kind: 'json' },
+  closings: ['</function>'],
+}
+
+t.test("a mark that holds the tool's name stands before no JSON that has it", async (t) => {
+  const format = {
+    own: inTag,
+    calls: [inTag, ...bareCalls],
+    frame: { open: '', closings: [] },
+  }
+  const form = { tools, format, thinks: false, thinkingIsOpen: false }
+  const { constraint, call } = strictCalls(tools, ['add'], form)
+  t.match([constraint, call.head], [{ trigger: /^\^\\s\*/ }, ''])
+  t.notOk(JSON.stringify(constraint).includes('0002'), 'no sign that no token has')
+  const prompt = { messages: [{ role: 'user', content: 'a' }] }
+  const forced = await forcedCalls(clientWith(), { prompt, form }, tools)
+  t.match(forced.constraint, { type: 'json-schema', before: undefined })
+  const parser = createAnswerParser(forced.form)
+  t.match([...parser.push(json), ...parser.end()], [{ type: 'call', call: { name: 'add' } }])
+  const after = { ...inTag, head: '<function=\u0002><args>' }
+  const { call: behind } = strictCalls(tools, ['add'], {
+    ...form,
+    format: { ...format, own: after, calls: [after] },
+  })
+  t.equal(behind.head, '<args>')
+})
+
+t.test('what is written by force has few blanks, and ids as long as are read', async (t) => {
+  const own: CallFormat = { ...commonCalls[0]!, head: '<call id=\u0001>\n' }
+  const format = { own, calls: [own], frame: { open: '', closings: [] } }
+  const form = { tools, format, thinks: false, thinkingIsOpen: false }
+  const prompt = { messages: [{ role: 'user', content: 'a' }] }
+  const { constraint } = await forcedCalls(clientWith(), { prompt, form }, tools)
+  const { before = '' } = constraint as { before?: string }
+  const takes = (text: string) => new RegExp(`^(?:${before})$`).test(text)
+  t.ok(takes('\n\n<call id=7>\n'))
+  t.notOk(takes(`${'\n'.repeat(50)}<call id=7>\n`))
+  t.notOk(takes(`<call id=7>${'\n'.repeat(50)}`))
+  t.ok(takes(`<call id=${'7'.repeat(96)}>`))
+  t.notOk(takes(`<call id=${'7'.repeat(97)}>`))
 })
