@@ -28,6 +28,8 @@ export interface PreparedChat {
   readonly form: AnswerForm
   /** The constraint that strict tools need. */
   readonly calls?: OutputConstraint
+  /** Names of the strict tools; absent: none is. */
+  readonly strict?: readonly string[]
 }
 
 /** Puts the tools into the prompt as the model's template wants them. */
@@ -58,7 +60,7 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   // what the model writes its own way counts as well where no mark of it can be held to a schema
   const own = call.head === '' && format.own !== undefined ? [format.own] : []
   const kept = { ...form, format: { ...format, calls: [...own, call] } }
-  return { prompt, form: kept, calls: constraint }
+  return { prompt, form: kept, calls: constraint, strict }
 }
 
 const toBoolean = (reasoning: unknown): boolean | undefined =>

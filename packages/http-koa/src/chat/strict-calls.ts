@@ -25,9 +25,7 @@ export function strictCalls(
   strict: readonly string[],
   form: AnswerForm,
 ): StrictCalls {
-  const shown = tools.map((tool) =>
-    strict.includes(tool.function.name) ? tool : withoutSchema(tool),
-  )
+  const shown = shownTools(tools, strict)
   const thoughts = thoughtsOf(form)
   const isSingle = form.mostCalls === 1
   const call = strictForm(form.format)
@@ -118,6 +116,13 @@ export const patternOf = (mark: string, spaces = String.raw`\s*`): string =>
 /** A text as part of a regular expression. */
 export const escaped = (text: string): string =>
   text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
+
+/** The tools with the schemas of those that are strict alone. */
+export const shownTools = (
+  tools: readonly ToolDefinition[],
+  strict: readonly string[],
+): readonly ToolDefinition[] =>
+  tools.map((tool) => (strict.includes(tool.function.name) ? tool : withoutSchema(tool)))
 
 const withoutSchema = ({ type, function: { name } }: ToolDefinition): ToolDefinition => ({
   type,

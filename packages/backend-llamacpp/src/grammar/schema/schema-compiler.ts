@@ -57,7 +57,12 @@ export class SchemaCompiler {
   #unfinished = new Set<string>()
   #names = 0
 
-  constructor(document: SchemaDocument, writer: GbnfWriter) {
+  /** @param prefix - of its rules' names, where another schema has rules in the same grammar */
+  constructor(
+    document: SchemaDocument,
+    writer: GbnfWriter,
+    private readonly prefix = 's',
+  ) {
     this.document = document
     this.writer = writer
   }
@@ -75,7 +80,7 @@ export class SchemaCompiler {
       if (this.#unfinished.has(key)) this.#usedUnfinished.add(key)
       return this.#rules.get(key)
     }
-    const name = `s${this.#names++}`
+    const name = `${this.prefix}${this.#names++}`
     this.#rules.set(key, name)
     this.#unfinished.add(key)
     let problem: unknown
