@@ -109,9 +109,7 @@ export const fewSpaces = String.raw`\s{0,3}`
 
 /** A mark of a call as part of a regular expression, as narrow as what reads calls. */
 export const patternOf = (mark: string, spaces = String.raw`\s*`): string =>
-  escaped(mark)
-    .replaceAll(/\s+/g, spaces)
-    .replaceAll(anyText, `[^<\\n]{0,${longestAny}}?`)
+  escaped(mark).replaceAll(/\s+/g, spaces).replaceAll(anyText, `[^<\\n]{0,${longestAny}}?`)
 
 /** A text as part of a regular expression. */
 export const escaped = (text: string): string =>

@@ -56,10 +56,7 @@ function schemaIn(
 }
 
 /** Whether a model writes these marks as text: a grammar does not know control tokens. */
-export async function areText(
-  client: EngineClient,
-  ...marks: readonly string[]
-): Promise<boolean> {
+export async function areText(client: EngineClient, ...marks: readonly string[]): Promise<boolean> {
   const parts = marks.flatMap((mark) => mark.split(anyText)).filter((part) => /\S/.test(part))
   const shown = await Promise.all(
     parts.map(async (part) =>
