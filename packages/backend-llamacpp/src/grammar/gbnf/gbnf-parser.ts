@@ -28,6 +28,7 @@ class GbnfParser {
   /** Where rules were first used. */
   readonly #used = new Map<number, number>()
   #elements = 0
+  #copied = 0
 
   constructor(reader: GbnfReader) {
     this.#reader = reader
@@ -149,12 +150,16 @@ class GbnfParser {
     const reader = this.#reader
     if (last === rule.length) throw reader.problem('there is nothing that it repeats', at)
     if (max < min) throw reader.problem(`a repetition from ${min} to ${max} has no end`, at)
-    // what is there once stays: a long text is not copied for each of many of these
-    if (min === 1 && max === 1) return 1
     const isBounded = max !== Infinity
     const times = Math.max(1, isBounded ? max : min)
     if (made * times > grammarLimits.repetitions) {
       throw reader.problem(`more than ${grammarLimits.repetitions} repetitions`, at)
+    }
+    // llama.cpp copies what is repeated also for {1}, of which there may be many behind one text
+    this.#copied += (rule.length - last) / 2
+    if (this.#copied > grammarLimits.copied) {
+      const limit = `more than ${grammarLimits.copied} elements`
+      throw reader.problem(`the repetitions are of ${limit} together`, at)
     }
     const repeated = rule.slice(last)
     const size = repeated.length / 2
