@@ -22,7 +22,7 @@ the comparisons for the next token. A request beyond a limit gets \`invalid_cons
 in the message. If a grammar becomes too ambiguous during generation, only its own request ends, with
 the same error.
 
-The output may be narrower than the schema, never wider but for \`uniqueItems\`: properties come in the schema's order,
+The output may be narrower than the schema, never wider: properties come in the schema's order,
 whitespace is at most one space or one line break with indentation, numbers have up to 15 digits.
 What a schema does not say, output cannot keep to: pydantic writes \`PastDate\` and \`FutureDate\`, times
 with and without a zone, and \`FileUrl\`, \`WebsocketUrl\` or \`RedisDsn\` with the formats of dates and URIs, keys

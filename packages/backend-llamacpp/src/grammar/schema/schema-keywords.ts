@@ -99,7 +99,7 @@ export const schemaKeywords = {
   maxLength: keyword(count, 'As `minLength`.'),
   pattern: keyword(
     text,
-    'Regular expressions of up to 20,000 characters, with word boundaries and Unicode properties, without back references and look-behind, with look-ahead only where the pattern begins, and anchors only at both ends. A pattern matches anywhere in the string unless it has anchors. Several patterns hold together.',
+    'Regular expressions without back references, word boundaries and Unicode properties, with look-ahead only where the pattern begins, and anchors only at both ends. A pattern matches anywhere in the string unless it has anchors. Several patterns hold together.',
   ),
   format: keyword(
     text,

@@ -10,8 +10,8 @@ import { SchemaDocument } from './schema-document.js'
 
 /**
  * A grammar whose every text is JSON that is valid by the schema. It may allow less than the schema
- * (members come in the schema's order, whitespace is bounded), never more but for `uniqueItems` of free
- * elements: what cannot be kept to is refused.
+ * (members come in the schema's order, whitespace is bounded), never more: what cannot be kept to is
+ * refused.
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
 export function schemaToGbnf(schema: JsonSchema, around: Omit<EitherJson, 'schema'> = {}): string {
