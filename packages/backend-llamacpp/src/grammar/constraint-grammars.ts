@@ -35,7 +35,10 @@ export class ConstraintGrammars {
   readonly #parse: (gbnf: string, root: string) => NativeGrammar
   readonly #vocabulary: Pick<Vocabulary, 'size' | 'bytes'>
   #trie: TokenTrie | undefined
-  readonly #grammars = new LRUCache<string, CheckedGrammar>({ maxSize: cacheSize })
+  readonly #grammars = new LRUCache<string, CheckedGrammar>({
+    maxSize: cacheSize,
+    dispose: ({ native }) => native.free?.(),
+  })
 
   /**
    * @param parse - throws if the text is not a grammar

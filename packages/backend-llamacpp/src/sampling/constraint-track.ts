@@ -98,7 +98,7 @@ export class ConstraintTrack {
     tokens: readonly TokenId[],
   ): void {
     this.#follow(position, start, tokens)
-    if (this.#reading?.isStale === true) this.#state = undefined
+    if (this.#reading?.isStale === true) this.#drop()
     this.#state ??= this.#begin()
     if (this.#state === undefined) {
       delete config.grammarEvaluationState
@@ -132,6 +132,16 @@ export class ConstraintTrack {
     if (this.#state !== undefined) this.#accept(this.#state, token)
   }
 
+  /** Gives the memory of its state back; it is not used afterwards. */
+  dispose(): void {
+    this.#drop()
+  }
+
+  #drop(): void {
+    this.#state?.free?.()
+    this.#state = undefined
+  }
+
   #follow(position: number, start: number, tokens: readonly TokenId[]): void {
     const output = this.#output
     for (let at = Math.max(start, this.#promptTokens); at <= position; at++) {
@@ -148,7 +158,7 @@ export class ConstraintTrack {
   #cut(length: number): void {
     if (length >= this.#output.length) return
     this.#output.length = length
-    this.#state = undefined
+    this.#drop()
     if (this.#search === undefined) return
     this.#search.reset()
     this.#start = undefined
@@ -166,18 +176,30 @@ export class ConstraintTrack {
     const state = native.begin()
     const reading = grammar.read()
     this.#reading = reading
-    for (const [index, written] of this.#output.entries()) {
-      if (index < token) continue
-      this.#read(reading, written)
-      try {
-        native.accept(state, written)
-      } catch (cause) {
-        if (this.#search === undefined) throw notKept(written, cause)
+    try {
+      for (const written of this.#output.slice(token)) {
+        this.#read(reading, written)
+        if (this.#begins(native, state, written)) continue
+        state.free?.()
         this.#isFree = true
         return undefined
       }
+    } catch (error) {
+      state.free?.()
+      throw error
     }
     return state
+  }
+
+  /** Moves a new state on; false: what began as its trigger does is something else. */
+  #begins(native: NativeGrammar, state: NativeGrammarState, token: TokenId): boolean {
+    try {
+      native.accept(state, token)
+      return true
+    } catch (cause) {
+      if (this.#search === undefined) throw notKept(token, cause)
+      return false
+    }
   }
 
   #read(reading: GrammarReading | undefined, token: TokenId): void {

@@ -87,6 +87,7 @@ export class LlamaCppSampler implements Sampler {
     // The native sampler would keep the grammar's state.
     if (this.#constraint !== undefined) this.#pooled.apply({ temperature: 0, seed: 0 })
     this.#pool.give(this.#pooled)
+    this.#constraint?.dispose()
     this.#pooled = undefined
   }
 

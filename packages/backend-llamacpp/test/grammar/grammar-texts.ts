@@ -13,8 +13,8 @@ const patience = 150
 export class GrammarTexts {
   readonly #grammar: CountedGrammar
 
-  constructor(schema: JsonSchema) {
-    this.#grammar = CountedGrammar.parse(schemaToGbnf(schema), 'root', 1, () => trie)
+  constructor(schema: JsonSchema, around?: Parameters<typeof schemaToGbnf>[1]) {
+    this.#grammar = CountedGrammar.parse(schemaToGbnf(schema, around), 'root', 1, () => trie)
   }
 
   /** Whether the grammar allows a text. */

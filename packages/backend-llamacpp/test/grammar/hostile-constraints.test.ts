@@ -2,13 +2,21 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import type { JsonSchema, OutputConstraint } from '@cllm/core'
+import { CllmError, type JsonSchema, type OutputConstraint } from '@cllm/core'
+import * as fc from 'fast-check'
 import t from 'tap'
+import { CountedGrammar } from '../../src/grammar/budget/counted-grammar.js'
+import { buildTokenTrie } from '../../src/grammar/budget/token-trie.js'
+import { schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 import { generate, openTiny, sampling, tinyModel } from '../open-tiny.js'
 import type { ConstraintResult } from './constraint-child.js'
+import { hostileSchema, hostileSchemas } from './hostile-schemas.js'
 
 /** Far more than any of them takes on a loaded machine; without limits they take minutes. */
 const patienceMs = 15_000
+/** 0.3 s is what the slowest may take on an idle machine; without limits they take minutes. */
+const mostCpuMs = 1500
+const noBytes = () => new Uint8Array()
 
 const gbnf = (grammar: string): OutputConstraint => ({ type: 'gbnf', grammar })
 const jsonSchema = (schema: JsonSchema): OutputConstraint => ({ type: 'json-schema', schema })
@@ -47,8 +55,17 @@ const refused: readonly (readonly [name: string, OutputConstraint, message: RegE
   ['repeated repetitions', gbnf('root ::= ((.{0,40}){0,40}){0,40}'), /more than 2000 repetitions/],
   ['a long text, repeated', gbnf(`root ::= "${'x'.repeat(1e5)}"{2000}`), /120000 elements/],
   ['long texts, optional', gbnf(`root ::= "${'x'.repeat(1000)}"{0,2000}`), /120000 elements/],
+  ['once, 30,000 times', gbnf(`root ::= "${'x'.repeat(1e5)}"${'{1}'.repeat(3e4)}`), /2000000/],
   ['a wide set, repeated', gbnf(`root ::= [${'ab'.repeat(5e4)}]{2}`), /120000 elements/],
   ['2^24 ways to begin', chain(25, (next) => `${next} "x" | ${next} "y"`), /can begin in more/],
+  [
+    'many rules that each begin in 2^19 ways',
+    gbnf(
+      `root ::= "a"\n${list(20, (n) => `d${n + 1} ::= d${n} "x" | d${n} "y"\n`).join('')}` +
+        `d0 ::= "z"\n${list(500, (n) => `r${n} ::= d19 "${n}"\n`).join('')}`,
+    ),
+    /can begin in more/,
+  ],
   ['10,000 rules deep', chain(10_000, (next) => next), /5000 deep/],
   ['a rule that is itself', gbnf('root ::= root'), /root begins with itself/],
   [
@@ -95,7 +112,7 @@ const refused: readonly (readonly [name: string, OutputConstraint, message: RegE
   [
     'schemas 2,000 deep',
     jsonSchema(nested(2000, (inner) => ({ properties: { a: inner } }))),
-    /nested too deeply/,
+    /nested too deeply|takes more than \d+ steps/,
   ],
   [
     'a constant that is tried in 2^40 ways',
@@ -211,6 +228,28 @@ t.test('what would take too long or too much memory is refused at once', async (
     t.match(result, { code: 'invalid_constraint', message }, name)
     t.ok(result !== undefined && 'ms' in result && result.ms < 5000, `${name}: soon`)
   }
+})
+
+t.test('a schema is compiled or refused soon, whatever it asks for', (t) => {
+  const work = (schema: JsonSchema): number => {
+    const before = process.cpuUsage()
+    try {
+      CountedGrammar.parse(schemaToGbnf(schema), 'root', 100, () => buildTokenTrie(0, noBytes))
+    } catch (error) {
+      const isKnown = CllmError.isInstance(error) && error.code === 'invalid_constraint'
+      if (!isKnown && !(error instanceof RangeError)) throw error
+    }
+    const { user, system } = process.cpuUsage(before)
+    return (user + system) / 1000
+  }
+  for (const [name, schema] of Object.entries(hostileSchemas)) {
+    t.ok(work(schema) < mostCpuMs, name)
+  }
+  fc.assert(
+    fc.property(hostileSchema, (schema) => work(schema) < mostCpuMs),
+    { numRuns: 150, seed: 7 },
+  )
+  t.end()
 })
 
 t.test('what is large but can be kept to is served', async (t) => {

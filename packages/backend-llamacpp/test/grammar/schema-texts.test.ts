@@ -609,3 +609,17 @@ t.test('formats that validators of Python know', (t) => {
   t.ok(new GrammarTexts({ anyOf: [size] }).allows('"12 zz"'), 'unless there is nothing else')
   t.end()
 })
+
+t.test('JSON of one kind, or of another one with marks around it', (t) => {
+  const call = object({ a: { $ref: '#/$defs/d' } }, { required: ['a'], $defs: { d: digit } })
+  const around = { schema: call, before: '<c>', closing: '</c>', next: '<c>' }
+  const answer = object({ b: { $ref: '#/$defs/d' } }, { required: ['b'], $defs: { d: word } })
+  const grammar = new GrammarTexts(answer, { or: around })
+  for (const text of ['{"b":"x"}', '<c>{"a":1}</c>', '<c>{"a":1}</c><c> {"a":2}</c>']) {
+    t.ok(grammar.allows(text), text)
+  }
+  for (const text of ['{"a":1}', '{"b":1}', '<c>{"b":"x"}</c>', '{"b":"x"}<c>{"a":1}</c>', '']) {
+    t.notOk(grammar.allows(text), text)
+  }
+  t.end()
+})

@@ -1,17 +1,8 @@
-import { defined, type EngineClient, type JsonSchema, type OutputConstraint } from '@cllm/core'
-import { callsSchema } from './calls-schema.js'
-import { anyText, type CallFormat } from './format/chat-format.js'
-import {
-  closingOf,
-  escaped,
-  nextOf,
-  objectKeys,
-  patternOf,
-  strictForm,
-  thoughtsEnd,
-} from './strict-calls.js'
+import type { EngineClient, OutputConstraint } from '@cllm/core'
+import { escaped, fewSpaces, thoughtsEnd } from './strict-calls.js'
 import type { PreparedChat } from './prepare-chat.js'
 import type { ToolDefinition } from './tool-prompt.js'
+import { areText, writtenCalls } from './written-calls.js'
 
 /** What a forced call needs. */
 export interface ForcedCalls {
@@ -36,15 +27,8 @@ export async function forcedCalls(
   tools: readonly ToolDefinition[],
   several?: boolean,
 ): Promise<ForcedCalls> {
-  const own = strictForm(form.format)
-  const isOwn = own.head !== '' && (await areText(client, own.head, ...own.closings))
-  const areMany = several ?? isOwn
-  const schema = isOwn ? schemaIn(own, tools, areMany) : callsSchema(tools)
-  const head = isOwn ? `\\s*${patternOf(own.head)}` : ''
-  const around = isOwn ? { before: head, ...closingOf(own) } : {}
-  const next = areMany ? (isOwn ? nextOf(own) : ';') : undefined
-  const held = { type: 'json-schema', schema, ...around, ...defined({ next }) } as const
-  const called = isOwn ? { ...form, format: { ...form.format, calls: [own] } } : form
+  const { json, form: called, isOwn } = await writtenCalls(client, form, tools, several)
+  const held = { type: 'json-schema', ...json } as const
   const end = thoughtsEnd(form)
   if (end !== undefined) {
     const constraint = { ...held, type: 'triggered-json', trigger: end } as const
@@ -62,20 +46,9 @@ export async function forcedCalls(
       afterThinking: held,
     }
   }
-  const thoughts = `(?:\\s*${escaped(thinking.open)}${upTo(thinking.close)}${escaped(thinking.close)})?`
-  const constraint = { ...held, before: `${thoughts}${head}` }
+  const thoughts = `(?:${fewSpaces}${escaped(thinking.open)}${upTo(thinking.close)}${escaped(thinking.close)})?`
+  const constraint = { ...held, before: `${thoughts}${json.before ?? ''}` }
   return { prompt, form: called, constraint, afterThinking: held }
-}
-
-function schemaIn(
-  call: CallFormat,
-  tools: readonly ToolDefinition[],
-  several: boolean,
-): JsonSchema {
-  const keys = objectKeys(call)
-  if (keys.isList !== true) return callsSchema(tools, keys)
-  const items = callsSchema(tools, keys, '#/items')
-  return { type: 'array', items, minItems: 1, ...(several ? {} : { maxItems: 1 }) }
 }
 
 /** Any text in which nothing begins as the mark does. */
@@ -85,14 +58,3 @@ function upTo(mark: string): string {
 }
 
 const escapedInClass = (sign: string): string => (/[\\\]^-]/.test(sign) ? `\\${sign}` : sign)
-
-/** Whether a model writes these marks as text: a grammar does not know control tokens. */
-async function areText(client: EngineClient, ...marks: readonly string[]): Promise<boolean> {
-  const parts = marks.flatMap((mark) => mark.split(anyText)).filter((part) => /\S/.test(part))
-  const shown = await Promise.all(
-    parts.map(async (part) =>
-      client.detokenize(await client.tokenize(part.trim(), { addBos: false })),
-    ),
-  )
-  return shown.every((text, index) => text.trim() === parts[index]!.trim())
-}

@@ -29,6 +29,8 @@ export interface PreparedChat {
   readonly form: AnswerForm
   /** The constraint that strict tools need. */
   readonly calls?: OutputConstraint
+  /** Names of the strict tools; absent: none is. */
+  readonly strict?: readonly string[]
 }
 
 /** Puts the tools into the prompt as the model's template wants them. */
@@ -57,7 +59,10 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   }
   if (strict.length === 0) return { prompt, form }
   const { constraint, call } = strictCalls(tools, strict, form)
-  return { prompt, form: { ...form, format: { ...format, calls: [call] } }, calls: constraint }
+  // what the model writes its own way counts as well where no mark of it can be held to a schema
+  const own = call.head === '' && format.own !== undefined ? [format.own] : []
+  const kept = { ...form, format: { ...format, calls: [...own, call] } }
+  return { prompt, form: kept, calls: constraint, strict }
 }
 
 const toBoolean = (reasoning: unknown): boolean | undefined =>

@@ -1,7 +1,8 @@
 import type { OutputConstraint } from '@cllm/core'
+import { longestAny } from './answer/call/match-mark.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import { callsSchema } from './calls-schema.js'
-import { anyText, type CallFormat } from './format/chat-format.js'
+import { anyText, type CallFormat, toolName } from './format/chat-format.js'
 import { isTag, segmentsOf } from './format/segments.js'
 import type { ToolDefinition } from './tool-prompt.js'
 
@@ -24,9 +25,7 @@ export function strictCalls(
   strict: readonly string[],
   form: AnswerForm,
 ): StrictCalls {
-  const shown = tools.map((tool) =>
-    strict.includes(tool.function.name) ? tool : withoutSchema(tool),
-  )
+  const shown = shownTools(tools, strict)
   const thoughts = thoughtsOf(form)
   const isSingle = form.mostCalls === 1
   const call = strictForm(form.format)
@@ -73,7 +72,8 @@ export function strictForm({ own, thinking, frame }: AnswerForm['format']): Call
     '',
   )
   const mark = segmentsOf(own.section + own.head).find(
-    (piece) => isTag(piece) && !others.includes(piece),
+    // JSON has the tool's name inside: a mark that holds it cannot stand before
+    (piece) => isTag(piece) && !piece.includes(toolName) && !others.includes(piece),
   )
   if (mark === undefined) return bare
   const closings = own.closings.filter((closing) => closing === `</${mark.slice(1)}`)
@@ -104,15 +104,23 @@ function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm
   return `(?:\\s*${open}[\\s\\S]*?${close}|(?!\\s*${open}))`
 }
 
-/** A mark of a call as part of a regular expression. */
-export const patternOf = (mark: string): string =>
-  escaped(mark)
-    .replaceAll(/\s+/g, String.raw`\s*`)
-    .replaceAll(anyText, String.raw`[^<\n]*?`)
+/** White space in what is written by force: a small model would go on with more for ever. */
+export const fewSpaces = String.raw`\s{0,3}`
+
+/** A mark of a call as part of a regular expression, as narrow as what reads calls. */
+export const patternOf = (mark: string, spaces = String.raw`\s*`): string =>
+  escaped(mark).replaceAll(/\s+/g, spaces).replaceAll(anyText, `[^<\\n]{0,${longestAny}}?`)
 
 /** A text as part of a regular expression. */
 export const escaped = (text: string): string =>
   text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
+
+/** The tools with the schemas of those that are strict alone. */
+export const shownTools = (
+  tools: readonly ToolDefinition[],
+  strict: readonly string[],
+): readonly ToolDefinition[] =>
+  tools.map((tool) => (strict.includes(tool.function.name) ? tool : withoutSchema(tool)))
 
 const withoutSchema = ({ type, function: { name } }: ToolDefinition): ToolDefinition => ({
   type,

@@ -1,10 +1,11 @@
 import type { EngineClient } from '@cllm/core'
 import t from 'tap'
-import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
+import { type AnswerForm, createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import type { CallFormat } from '../../src/chat/format/chat-format.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
 import { harmonyFormat } from '../../src/chat/format/harmony.js'
 import { forcedCalls } from '../../src/chat/forced-calls.js'
+import { holdAnswer } from '../../src/chat/hold-answer.js'
 import { strictCalls } from '../../src/chat/strict-calls.js'
 
 const tools = [
@@ -60,6 +61,7 @@ const clientWith = (control: RegExp = /^$/) =>
   ({
     tokenize: async (text: string) => [text],
     detokenize: async ([text]: string[]) => (control.test(text!) ? '' : text),
+    info: async () => ({ capabilities: { grammar: true } }),
   }) as unknown as EngineClient
 
 t.test("a forced call comes behind the thoughts, in the model's own words", async (t) => {
@@ -97,7 +99,7 @@ t.test("a forced call comes behind the thoughts, in the model's own words", asyn
   const open = await force({ form: form(true) })
   t.match(open, {
     form: { thinks: true, thinkingIsOpen: true },
-    constraint: { type: 'triggered-json', before: String.raw`\s*<tool_call>` },
+    constraint: { type: 'triggered-json', before: String.raw`\s{0,3}<tool_call>` },
     afterThinking: { type: 'json-schema', closing: '</tool_call>' },
   })
   const { trigger } = open.constraint as { trigger: string }
@@ -153,4 +155,124 @@ t.test('several calls may be forced, in the format of each family', async (t) =>
     const unsaid = await forcedCalls(clientWith(), { prompt, form }, tools)
     t.equal((unsaid.constraint as { next?: string }).next, own && next, 'in its own words alone')
   }
+})
+
+const inTag: CallFormat = {
+  section: '',
+  head: '<function=\u0002>',
+  arguments: { kind: 'json' },
+  closings: ['</function>'],
+}
+
+t.test("a mark that holds the tool's name stands before no JSON that has it", async (t) => {
+  const format = {
+    own: inTag,
+    calls: [inTag, ...bareCalls],
+    frame: { open: '', closings: [] },
+  }
+  const form = { tools, format, thinks: false, thinkingIsOpen: false }
+  const { constraint, call } = strictCalls(tools, ['add'], form)
+  t.match([constraint, call.head], [{ trigger: /^\^\\s\*/ }, ''])
+  t.notOk(JSON.stringify(constraint).includes('0002'), 'no sign that no token has')
+  const prompt = { messages: [{ role: 'user', content: 'a' }] }
+  const forced = await forcedCalls(clientWith(), { prompt, form }, tools)
+  t.match(forced.constraint, { type: 'json-schema', before: undefined })
+  const parser = createAnswerParser(forced.form)
+  t.match([...parser.push(json), ...parser.end()], [{ type: 'call', call: { name: 'add' } }])
+  const after = { ...inTag, head: '<function=\u0002><args>' }
+  const { call: behind } = strictCalls(tools, ['add'], {
+    ...form,
+    format: { ...format, own: after, calls: [after] },
+  })
+  t.equal(behind.head, '<args>')
+})
+
+t.test('what is written by force has few blanks, and ids as long as are read', async (t) => {
+  const own: CallFormat = { ...commonCalls[0]!, head: '<call id=\u0001>\n' }
+  const format = { own, calls: [own], frame: { open: '', closings: [] } }
+  const form = { tools, format, thinks: false, thinkingIsOpen: false }
+  const prompt = { messages: [{ role: 'user', content: 'a' }] }
+  const { constraint } = await forcedCalls(clientWith(), { prompt, form }, tools)
+  const { before = '' } = constraint as { before?: string }
+  const takes = (text: string) => new RegExp(`^(?:${before})$`).test(text)
+  t.ok(takes('\n\n<call id=7>\n'))
+  t.notOk(takes(`${'\n'.repeat(50)}<call id=7>\n`))
+  t.notOk(takes(`<call id=7>${'\n'.repeat(50)}`))
+  t.ok(takes(`<call id=${'7'.repeat(96)}>`))
+  t.notOk(takes(`<call id=${'7'.repeat(97)}>`))
+})
+
+const readAll = (form: AnswerForm, answer: string) => {
+  const parser = createAnswerParser(form)
+  return [...parser.push(answer), ...parser.end()]
+}
+
+t.test('JSON beside tools is an answer of that form, or a call', async (t) => {
+  const frame = { open: '', closings: [] }
+  const format = { own: commonCalls[0]!, calls: [...commonCalls, ...bareCalls], frame }
+  const form = { tools, format, thinks: false, thinkingIsOpen: false }
+  const prompt = { messages: [{ role: 'user', content: 'a' }] }
+  const schema = { type: 'object', properties: { b: {} } }
+  const asked = [{ field: 'response_format', constraint: { type: 'json-schema', schema } as const }]
+  const { constraint: calls, call } = strictCalls(tools, ['add'], form)
+  const strict = { ...form, format: { ...format, calls: [call] } }
+  for (const prepared of [
+    { prompt, form },
+    { prompt, form: strict, calls, strict: ['add'] },
+  ]) {
+    const held = await holdAnswer(clientWith(), prepared, asked)
+    t.match(held.constraint, {
+      type: 'json-schema',
+      schema,
+      or: { before: String.raw`\s{0,3}<tool_call>`, closing: '</tool_call>' },
+    })
+    t.match(readAll(held.form, `<tool_call>${json}</tool_call>`), [{ call: { name: 'add' } }])
+    t.match(readAll(held.form, '{"b": 1}'), [{ type: 'text', text: '{"b": 1}' }])
+    const bare = await holdAnswer(clientWith(/tool_call/), prepared, asked)
+    t.match(bare.constraint, { schema, or: { before: undefined } }, 'marks that are no text')
+    t.match(readAll(bare.form, json), [{ call: { name: 'add' } }])
+  }
+  const forced = await forcedCalls(clientWith(), { prompt, form }, tools)
+  const called = await holdAnswer(clientWith(), { prompt, form }, asked, forced)
+  t.same(called.constraint, forced.constraint, 'a call that is forced is no answer')
+  const grammar = [{ field: 'grammar', constraint: { type: 'gbnf', grammar: 'a' } as const }]
+  for (const [fields, more] of [
+    [[...asked, ...grammar], undefined],
+    [grammar, forced],
+  ] as const) {
+    await t.rejects(holdAnswer(clientWith(), { prompt, form }, fields, more), {
+      code: 'invalid_request',
+      message: /expected nothing beside/,
+    })
+  }
+})
+
+t.test('JSON comes behind thoughts that the prompt has opened', async (t) => {
+  const thinking = { open: '<think>', close: '</think>' }
+  const format = { thinking, calls: bareCalls, frame: { open: '', closings: [] } }
+  const form = { tools: [], format, thinks: true, thinkingIsOpen: true }
+  const prompt = { messages: [{ role: 'user', content: 'a' }] }
+  const asked = [{ field: 'format', constraint: { type: 'json' } as const }]
+  const held = await holdAnswer(clientWith(), { prompt, form }, asked)
+  const schema = { type: 'object' }
+  t.match(held, {
+    constraint: { type: 'triggered-json', schema, or: undefined },
+    afterThinking: { type: 'json-schema', schema },
+  })
+  const { trigger } = held.constraint as { trigger: string }
+  t.equal(new RegExp(trigger).exec('So {.</think>{}')?.[0], 'So {.</think>')
+  t.match(readAll(held.form, 'So {.</think>{}'), [
+    { type: 'reasoning', text: 'So {.' },
+    { type: 'text', text: '{}' },
+  ])
+  const regex = [{ field: 'guided_regex', constraint: { type: 'regex', pattern: 'a' } as const }]
+  const other = await holdAnswer(clientWith(), { prompt, form }, regex)
+  t.match(other, {
+    prompt: { template: { suffix: '</think>' } },
+    form: { thinks: false, thinkingIsOpen: false },
+    constraint: { type: 'regex' },
+  })
+  const closed = { ...form, thinkingIsOpen: false }
+  const without = await holdAnswer(clientWith(), { prompt, form: closed }, asked)
+  t.match(without, { form: { thinks: false }, constraint: { type: 'json' } })
 })

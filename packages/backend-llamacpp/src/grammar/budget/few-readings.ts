@@ -8,6 +8,8 @@ import { type Stack, StackGraph } from './stack-graph.js'
 
 /** Stacks that the analysis visits before it gives up: some 20 ms. */
 const mostVisits = 60_000
+/** Steps from characters to what may follow them, in all. */
+const mostSteps = 200_000
 /** Readings that may go on side by side over any characters; over one literal there may be more. */
 const mostParallel = 40
 
@@ -51,7 +53,7 @@ class Analysis {
 
   constructor(rules: GbnfRules) {
     this.#rules = rules
-    this.#graph = new StackGraph(rules)
+    this.#graph = new StackGraph(rules, mostSteps)
     this.#follow = followSets(rules, this.#graph, (stack) => this.#charactersOf(stack))
     for (const [rule, start] of rules.starts.entries()) this.#cover(rule, start)
   }
@@ -92,6 +94,8 @@ class Analysis {
         edges.push({ code: first, stack, isEnd: false }, { code: last + 1, stack, isEnd: true })
       }
     }
+    // letters of all scripts are some hundred ranges
+    this.#visits += edges.length >> 4
     edges.sort((a, b) => a.code - b.code)
     const open = new Set<Stack>()
     const after: Stack[][] = []

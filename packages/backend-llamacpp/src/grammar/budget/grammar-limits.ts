@@ -11,6 +11,8 @@ export const grammarLimits = {
   repetitions: 2000,
   /** Elements of all rules (8 bytes each) once repetitions are written out; each request has a copy. */
   elements: 120_000,
+  /** Elements that repetitions are of, together: each copies its own. */
+  copied: 2_000_000,
   /** Rules that llama.cpp's search for left recursion enters, again for each way that leads to one. */
   recursionVisits: 2_000_000,
   /** Recursion depth of that search. */

@@ -22,9 +22,12 @@ export class StackGraph {
   readonly #known = new Map<number, Stack>()
   readonly #next: (readonly Stack[] | undefined)[] = []
   readonly #steps: number[] = []
+  #left: number
 
-  constructor(rules: GbnfRules) {
+  /** @param mostSteps - of all that is found; beyond them it throws */
+  constructor(rules: GbnfRules, mostSteps = Infinity) {
     this.#rules = rules
+    this.#left = mostSteps
   }
 
   /** Whether it is large enough to be replaced. */
@@ -96,7 +99,8 @@ export class StackGraph {
       if (seen.has(stack)) continue
       seen.add(stack)
       steps += 1 + (this.#depths[stack]! >> 3)
-      if (steps > grammarLimits.advanceSteps) throw this.#tooLong(stack)
+      this.#left--
+      if (steps > grammarLimits.advanceSteps || this.#left < 0) throw this.#tooLong(stack)
       const top = this.#tops[stack]!
       if (stack === 0 || kinds[top] !== ElementKind.Rule) {
         stacks.push(stack)

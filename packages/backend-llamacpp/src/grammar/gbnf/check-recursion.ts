@@ -26,6 +26,7 @@ export function checkRecursion(rules: GbnfRules): void {
     visits[rule] = -1
     return { rule, first: firstRules(rules, isEmpty, rule), next: 0 }
   }
+  let all = 0
   for (let root = 0; root < starts.length; root++) {
     if (visits[root] !== 0) continue
     const trail = [enter(root)]
@@ -41,6 +42,9 @@ export function checkRecursion(rules: GbnfRules): void {
       } else if (visits[rule] === 0) trail.push(enter(rule))
       else visit.next++
     }
+    // llama.cpp begins with each rule that it has not entered, and enters all behind it anew
+    all += visits[root]!
+    check('root', all, 0)
   }
 }
 

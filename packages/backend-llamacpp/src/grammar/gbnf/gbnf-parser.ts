@@ -28,6 +28,7 @@ class GbnfParser {
   /** Where rules were first used. */
   readonly #used = new Map<number, number>()
   #elements = 0
+  #copied = 0
 
   constructor(reader: GbnfReader) {
     this.#reader = reader
@@ -153,6 +154,12 @@ class GbnfParser {
     const times = Math.max(1, isBounded ? max : min)
     if (made * times > grammarLimits.repetitions) {
       throw reader.problem(`more than ${grammarLimits.repetitions} repetitions`, at)
+    }
+    // llama.cpp copies what is repeated also for {1}, of which there may be many behind one text
+    this.#copied += (rule.length - last) / 2
+    if (this.#copied > grammarLimits.copied) {
+      const limit = `more than ${grammarLimits.copied} elements`
+      throw reader.problem(`the repetitions are of ${limit} together`, at)
     }
     const repeated = rule.slice(last)
     const size = repeated.length / 2

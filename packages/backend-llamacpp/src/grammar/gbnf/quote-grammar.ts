@@ -13,11 +13,21 @@ export function quoteGrammar(into: GbnfWriter, from: GbnfWriter, name: string): 
   let number = 0
   while (into.has(`q${number}-${name}`)) number++
   const nameOf = (rule: string) => `q${number}-${rule}`
-  for (const [rule, body] of from.rules()) into.define(nameOf(rule), quoted(body, nameOf))
+  const signs = new Map<number, string>()
+  const sign = (code: number): string => {
+    const text = signs.get(code) ?? one([[code, code]])
+    signs.set(code, text)
+    return text
+  }
+  for (const [rule, body] of from.rules()) into.define(nameOf(rule), quoted(body, nameOf, sign))
   return nameOf(name)
 }
 
-function quoted(body: string, nameOf: (name: string) => string): string {
+function quoted(
+  body: string,
+  nameOf: (name: string) => string,
+  sign: (code: number) => string,
+): string {
   const reader = new GbnfReader(body)
   const parts: string[] = []
   while (!reader.isAtEnd) {
@@ -25,9 +35,7 @@ function quoted(body: string, nameOf: (name: string) => string): string {
     const codes: number[] = []
     const elements: (readonly [kind: number, value: number])[] = []
     if (reader.literal((code) => codes.push(code))) {
-      parts.push(
-        codes.length === 0 ? '""' : `(${codes.map((code) => one([[code, code]])).join(' ')})`,
-      )
+      parts.push(codes.length === 0 ? '""' : `(${codes.map((code) => sign(code)).join(' ')})`)
     } else if (reader.set((kind, value) => elements.push([kind, value]))) {
       parts.push(one(setOf(elements)))
     } else {

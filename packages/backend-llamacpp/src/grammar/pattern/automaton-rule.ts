@@ -1,9 +1,10 @@
 import { type GbnfWriter } from '../gbnf/gbnf-writer.js'
-import { Automata, type Reading } from './automata.js'
+import { Automata, type CharacterClass, type Reading } from './automata.js'
 import { characterRule } from './character-rule.js'
 import { type CodePointSet, union } from './characters/code-point-set.js'
 import { PatternProblem } from './parse-pattern.js'
 import type { Lengths } from './pattern-rule.js'
+import type { Spend } from '../schema/schema-budget.js'
 
 const mostStates = 2000
 /** Sets of characters with longer texts are rules of their own. */
@@ -16,8 +17,13 @@ export interface AutomatonOptions {
   readonly lengths: Lengths
   /** One character of a set as GBNF, undefined where there is none; default: of a JSON string. */
   readonly write?: (set: CodePointSet) => string | undefined
-  /** Called with the number of steps before they are done. */
-  readonly spend: (steps: number) => void
+  readonly spend: Spend
+}
+
+/** What leads from a state to another one: classes of characters, by their numbers. */
+interface Edge {
+  readonly classes: number[]
+  readonly state: State
 }
 
 /** A state of all automata together: it has read the same text in each. */
@@ -25,7 +31,7 @@ interface State {
   readonly reading: Reading
   readonly length: number
   readonly isEnd: boolean
-  readonly next: Map<string, { readonly characters: CodePointSet[]; readonly state: State }>
+  readonly next: Map<string, Edge>
   /** Whether an end can be reached. */
   isAlive: boolean
 }
@@ -42,20 +48,21 @@ export function automatonRule(
   patterns: readonly string[],
   { lengths: { min, max }, write: writeSet = characterRule, spend }: AutomatonOptions,
 ): string | undefined {
-  const automata = new Automata(patterns)
+  const automata = new Automata(patterns, spend)
+  const classes = automata.classes()
+  const textOf = edgeTexts(classes, writeSet, spend)
   const counts = min > 0 || max < Infinity
   const most = counts ? Math.min(max, Math.max(min, longest)) : Infinity
-  const { start, states } = explore(automata, { min, max: most }, spend)
-  markAlive(states, writeSet)
-  return start.isAlive ? write(writer, states, writeSet) : undefined
+  const { start, states } = explore(automata, classes, { min, max: most })
+  markAlive(states, textOf)
+  return start.isAlive ? write(writer, states, textOf) : undefined
 }
 
 function explore(
   automata: Automata,
+  classes: readonly CharacterClass[],
   lengths: Lengths,
-  spend: (steps: number) => void,
 ): { readonly start: State; readonly states: readonly State[] } {
-  const classes = automata.classes()
   const { min, max } = lengths
   const known = new Map<string, State>()
   const states: State[] = []
@@ -77,46 +84,69 @@ function explore(
   for (const state of states) {
     if (state.length >= max) continue
     const length = max === Infinity ? Math.min(state.length + 1, min) : state.length + 1
-    for (const { characters, sample } of classes) {
-      spend(automata.cost(state.reading))
+    for (const [number, { sample }] of classes.entries()) {
       const reading = automata.after(state.reading, sample)
       if (automata.isDead(reading)) continue
       const edge = state.next.get(reading.key)
       if (edge === undefined) {
-        state.next.set(reading.key, { characters: [characters], state: stateOf(reading, length) })
-      } else edge.characters.push(characters)
+        state.next.set(reading.key, { classes: [number], state: stateOf(reading, length) })
+      } else edge.classes.push(number)
     }
   }
   return { start, states }
 }
 
-type WriteSet = NonNullable<AutomatonOptions['write']>
+/** The characters of an edge as GBNF; undefined: none can be written. */
+type TextOf = (edge: Edge) => string | undefined
 
-function markAlive(states: readonly State[], writeSet: WriteSet): void {
-  let hasChanged = true
-  while (hasChanged) {
-    hasChanged = false
-    for (const state of states.toReversed()) {
-      if (state.isAlive) continue
-      for (const { state: next, characters } of state.next.values()) {
-        if (!next.isAlive || writeSet(union(characters.flat())) === undefined) continue
-        state.isAlive = true
-        hasChanged = true
-        break
-      }
+/** Many edges have the same characters, which may be some hundred ranges. */
+function edgeTexts(
+  classes: readonly CharacterClass[],
+  write: NonNullable<AutomatonOptions['write']>,
+  spend: Spend,
+): TextOf {
+  const known = new Map<string, string | undefined>()
+  return ({ classes: own }) => {
+    const key = own.join()
+    if (known.has(key)) return known.get(key)
+    const ranges = own.flatMap((number) => classes[number]!.characters)
+    spend(2 * ranges.length)
+    const text = write(union(ranges))
+    known.set(key, text)
+    return text
+  }
+}
+
+function markAlive(states: readonly State[], textOf: TextOf): void {
+  const before = new Map<State, State[]>()
+  for (const state of states) {
+    for (const edge of state.next.values()) {
+      if (textOf(edge) === undefined) continue
+      const others = before.get(edge.state)
+      if (others === undefined) before.set(edge.state, [state])
+      else others.push(state)
+    }
+  }
+  const alive = states.filter(({ isAlive }) => isAlive)
+  // grows while it is read
+  for (const state of alive) {
+    for (const one of before.get(state) ?? []) {
+      if (one.isAlive) continue
+      one.isAlive = true
+      alive.push(one)
     }
   }
 }
 
-function write(writer: GbnfWriter, states: readonly State[], writeSet: WriteSet): string {
+function write(writer: GbnfWriter, states: readonly State[], textOf: TextOf): string {
   const alive = states.filter(({ isAlive }) => isAlive)
   let number = 0
   while (writer.has(`p${number}x0`)) number++
   const names = new Map(alive.map((state, index) => [state, `p${number}x${index}`]))
   for (const state of alive) {
-    const edges = [...state.next.values()].flatMap(({ characters, state: next }) => {
-      const name = names.get(next)
-      const text = writeSet(union(characters.flat()))
+    const edges = [...state.next.values()].flatMap((edge) => {
+      const name = names.get(edge.state)
+      const text = textOf(edge)
       if (name === undefined || text === undefined) return []
       return [`${text.length > shortSet ? writer.rule(text) : text} ${name}`]
     })

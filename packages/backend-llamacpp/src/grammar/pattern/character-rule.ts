@@ -20,8 +20,18 @@ const escapes = new Map([
 /** What may stand in a key that a schema does not name: nothing that is written in several ways. */
 export const plainCharacters: CodePointSet = difference(complement(special), control)
 
+/** Sets are compared by identity: a part of a pattern has one, and so has each property of Unicode's. */
+const known = new WeakMap<CodePointSet, string | undefined>()
+
 /** One character of a JSON string as GBNF, or undefined when none of the set can be one. */
 export function characterRule(set: CodePointSet): string | undefined {
+  if (known.has(set)) return known.get(set)
+  const text = write(set)
+  known.set(set, text)
+  return text
+}
+
+function write(set: CodePointSet): string | undefined {
   const plain = difference(set, special)
   const parts = plain.length === 0 ? [] : [oneOf(plain)]
   for (const [first, last] of set) {

@@ -1,6 +1,7 @@
 import type { AST } from '@eslint-community/regexpp'
 import type { CodePointSet } from './characters/code-point-set.js'
 import { PatternProblem, parsePattern } from './parse-pattern.js'
+import type { Spend } from '../schema/schema-budget.js'
 import { charactersOf } from './characters/pattern-characters.js'
 import { type PatternState, PatternStates } from './pattern-states.js'
 
@@ -31,8 +32,8 @@ export interface Nfa {
  * begins with. As JSON schema says, a pattern matches anywhere in a text unless it has anchors.
  * @throws PatternProblem
  */
-export function automataOf(pattern: string): Nfa[] {
-  const { alternatives } = parsePattern(pattern)
+export function automataOf(pattern: string, spend: Spend): Nfa[] {
+  const { alternatives } = parsePattern(pattern, spend)
   const ahead: AST.LookaheadAssertion[] = []
   const bodies = alternatives.map(({ elements }) => {
     const [first, ...others] = elements
@@ -45,9 +46,9 @@ export function automataOf(pattern: string): Nfa[] {
     throw new PatternProblem('look-ahead in one of several alternatives is not supported')
   }
   return [
-    new NfaMaker().make(bodies, false),
+    new NfaMaker(spend).make(bodies, false),
     ...ahead.map(({ alternatives: inner, negate }) =>
-      new NfaMaker().make(
+      new NfaMaker(spend).make(
         // it looks from the beginning
         inner.map(({ elements }) =>
           isAnchor(elements[0], 'start') ? elements.slice(1) : elements,
@@ -75,7 +76,11 @@ export function assertionOf(element: AST.Assertion): Assertion | undefined {
 }
 
 class NfaMaker {
-  readonly #states = new PatternStates<Label>({}, (element, next) => this.#element(element, next))
+  readonly #states: PatternStates<Label>
+
+  constructor(private readonly spend: Spend) {
+    this.#states = new PatternStates({}, (element, next) => this.#element(element, next), spend)
+  }
 
   make(bodies: readonly (readonly AST.Element[])[], isNegated: boolean, fromStart = false): Nfa {
     const ways = bodies.map((elements) => {
@@ -104,7 +109,7 @@ class NfaMaker {
       case 'Character':
       case 'CharacterSet':
       case 'CharacterClass': {
-        const set = charactersOf(element)
+        const set = charactersOf(element, this.spend)
         if (set === undefined) break
         return this.#states.add({ set }, [next])
       }

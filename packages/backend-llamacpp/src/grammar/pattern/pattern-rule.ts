@@ -4,6 +4,7 @@ import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from '../rules/json-rules.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
 import { charactersOf } from './characters/pattern-characters.js'
+import type { Spend } from '../schema/schema-budget.js'
 
 /** How many characters a string may have. */
 export interface Lengths {
@@ -16,6 +17,12 @@ interface Part extends Lengths {
   readonly text: string
 }
 
+/** Where the parts of a pattern are written. */
+interface Target {
+  readonly writer: GbnfWriter
+  readonly spend: Spend
+}
+
 const deepest = 50
 
 /**
@@ -23,11 +30,16 @@ const deepest = 50
  * says, a pattern matches anywhere in a string unless it has anchors.
  * @throws PatternProblem
  */
-export function patternRule(writer: GbnfWriter, pattern: string, lengths: Lengths): string {
-  const { alternatives } = parsePattern(pattern)
+export function patternRule(
+  writer: GbnfWriter,
+  pattern: string,
+  lengths: Lengths,
+  spend: Spend,
+): string {
+  const { alternatives } = parsePattern(pattern, spend)
   const texts = alternatives.map((alternative) => {
     const { elements, starts, ends } = withoutAnchors(alternative)
-    const part = fit(writer, elements, starts && ends, lengths)
+    const part = fit({ writer, spend }, elements, starts && ends, lengths)
     const free = jsonRule(writer, 'char')
     return [starts ? '' : `${free}*`, part.text, ends ? '' : `${free}*`].join(' ').trim()
   })
@@ -48,34 +60,35 @@ function withoutAnchors({ elements }: AST.Alternative): {
 
 /** Keeps to the length as well, where the pattern does by itself or repeats a single character. */
 function fit(
-  writer: GbnfWriter,
+  target: Target,
   elements: readonly AST.Element[],
   isAnchored: boolean,
   lengths: Lengths,
 ): Part {
   const [only] = elements
   if (isAnchored && elements.length === 1 && only?.type === 'Quantifier') {
-    const set = setOf(only.element)
+    const set = setOf(only.element, target.spend)
     const min = Math.max(only.min, lengths.min)
     const max = Math.min(only.max, lengths.max)
-    if (set !== undefined) return repeated(writer, character(set), min, max)
+    if (set !== undefined) return repeated(target.writer, character(set, target.spend), min, max)
   }
-  const part = sequence(writer, elements, 0)
+  const part = sequence(target, elements, 0)
   const max = isAnchored ? part.max : Infinity
   if (part.min >= lengths.min && max <= lengths.max) return part
   throw new PatternProblem('together with this minLength or maxLength it is not supported')
 }
 
-function convert(writer: GbnfWriter, element: AST.Element, depth: number): Part {
+function convert(target: Target, element: AST.Element, depth: number): Part {
   if (depth > deepest) throw new PatternProblem(`it is nested deeper than ${deepest} levels`)
-  const set = setOf(element)
-  if (set !== undefined) return character(set)
+  const { writer, spend } = target
+  const set = setOf(element, spend)
+  if (set !== undefined) return character(set, spend)
   switch (element.type) {
     case 'Group':
     case 'CapturingGroup': {
       if (element.type === 'Group' && element.modifiers) break
       const parts = element.alternatives.map(({ elements }) =>
-        sequence(writer, elements, depth + 1),
+        sequence(target, elements, depth + 1),
       )
       return {
         text: `(${parts.map(({ text }) => text).join(' | ')})`,
@@ -84,7 +97,7 @@ function convert(writer: GbnfWriter, element: AST.Element, depth: number): Part 
       }
     }
     case 'Quantifier': {
-      const part = convert(writer, element.element, depth + 1)
+      const part = convert(target, element.element, depth + 1)
       if (part.min === 0 && element.max === Infinity) {
         throw new PatternProblem(`${element.raw} repeats without end what may be empty`)
       }
@@ -95,8 +108,10 @@ function convert(writer: GbnfWriter, element: AST.Element, depth: number): Part 
   throw new PatternProblem(`${element.raw} is not supported`)
 }
 
-function sequence(writer: GbnfWriter, elements: readonly AST.Element[], depth: number): Part {
-  const parts = elements.map((element) => convert(writer, element, depth))
+function sequence(target: Target, elements: readonly AST.Element[], depth: number): Part {
+  const parts = elements.map((element) => convert(target, element, depth))
+  // each group copies what it holds
+  target.spend(parts.reduce((sum, { text }) => sum + (text.length >> 4), 1))
   return {
     text: parts.length === 0 ? '""' : parts.map(({ text }) => text).join(' '),
     min: parts.reduce((sum, { min }) => sum + min, 0),
@@ -104,18 +119,19 @@ function sequence(writer: GbnfWriter, elements: readonly AST.Element[], depth: n
   }
 }
 
-function setOf(element: AST.Element) {
+function setOf(element: AST.Element, spend: Spend) {
   switch (element.type) {
     case 'Character':
     case 'CharacterSet':
     case 'CharacterClass':
-      return charactersOf(element)
+      return charactersOf(element, spend)
     default:
       return undefined
   }
 }
 
-function character(set: NonNullable<ReturnType<typeof setOf>>): Part {
+function character(set: NonNullable<ReturnType<typeof setOf>>, spend: Spend): Part {
+  spend(2 * set.length)
   const text = characterRule(set)
   if (text === undefined) throw new PatternProblem('a character of it cannot be written in JSON')
   return { text, min: 1, max: 1 }

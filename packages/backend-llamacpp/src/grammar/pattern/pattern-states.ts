@@ -1,5 +1,6 @@
 import type { AST } from '@eslint-community/regexpp'
 import { PatternProblem } from './parse-pattern.js'
+import type { Spend } from '../schema/schema-budget.js'
 
 const mostStates = 20_000
 
@@ -16,11 +17,14 @@ export class PatternStates<Label extends object> {
   /**
    * @param nothing - the label of states that take and demand nothing
    * @param element - adds the states of an element that lead on to `next`, and returns the first
+   * @param spend - called for each element as often as it is repeated, which may add no state, and for
+   *   each way out of a state
    * @param where - what a problem's message begins with
    */
   constructor(
     private readonly nothing: Label,
     private readonly element: (element: AST.Element, next: number) => number,
+    private readonly spend: Spend,
     private readonly where = '',
   ) {
     this.all = [{ ...nothing, next: [] }]
@@ -31,7 +35,9 @@ export class PatternStates<Label extends object> {
     if (this.all.length === mostStates) {
       throw new PatternProblem(`${this.where}it needs more than ${mostStates} states`)
     }
-    return this.all.push({ ...label, next: [...next] }) - 1
+    this.spend(next.length)
+    // what may be empty in many ways leads on in one
+    return this.all.push({ ...label, next: [...new Set(next)] }) - 1
   }
 
   /** A state that is left at once. */
@@ -41,7 +47,7 @@ export class PatternStates<Label extends object> {
 
   /** Elements one after the other, then `next`. */
   sequence(elements: readonly AST.Element[], next: number): number {
-    return elements.reduceRight((after, element) => this.element(element, after), next)
+    return elements.reduceRight((after, element) => this.#before(element, after), next)
   }
 
   /** A quantifier's element as often as it says, then `next`. */
@@ -49,14 +55,19 @@ export class PatternStates<Label extends object> {
     let entry = next
     if (max === Infinity) {
       const loop = this.fork([next])
-      this.all[loop]!.next.push(this.element(element, loop))
+      this.all[loop]!.next.push(this.#before(element, loop))
       entry = loop
     } else {
       for (let nth = min; nth < max; nth++) {
-        entry = this.fork([next, this.element(element, entry)])
+        entry = this.fork([next, this.#before(element, entry)])
       }
     }
-    for (let nth = 0; nth < min; nth++) entry = this.element(element, entry)
+    for (let nth = 0; nth < min; nth++) entry = this.#before(element, entry)
     return entry
+  }
+
+  #before(element: AST.Element, next: number): number {
+    this.spend(1)
+    return this.element(element, next)
   }
 }

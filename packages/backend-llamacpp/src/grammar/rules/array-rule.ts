@@ -25,8 +25,10 @@ export function arrayRule(compiler: SchemaCompiler, facts: Facts): string | unde
   const listed = facts.isUnique ? uniqueElements(compiler, facts) : undefined
   if (listed !== undefined) {
     jsonRule(writer, 'ws')
+    const pointer = pointerOf(facts, 'uniqueItems')
+    const spend = (steps: number) => compiler.document.budget.spend(steps, pointer)
     const members = listed.map((value) => ({ rule: literal(value), isRequired: false }))
-    return writeMembers(writer, ['[', ']'], members, undefined, { min, max: facts.maxItems })
+    return writeMembers(writer, ['[', ']'], members, undefined, { min, max: facts.maxItems }, spend)
   }
   const { elements, item } = rulesOf(compiler, facts)
   const max = item === undefined ? Math.min(facts.maxItems, elements.length) : facts.maxItems

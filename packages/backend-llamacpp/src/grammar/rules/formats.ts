@@ -1,3 +1,7 @@
+import { LinearPattern } from '../pattern/linear-pattern.js'
+import { PatternProblem } from '../pattern/parse-pattern.js'
+import type { Spend } from '../schema/schema-budget.js'
+
 // from 1000 to 2099: a year that dates of most people are in, and that all validators know
 const century = '(?:1[0-9]|20)'
 const year = `${century}[0-9]{2}`
@@ -108,10 +112,18 @@ const examples: Readonly<Record<string, readonly string[]>> = {
   ipv6: ['::1', '1:2:3:4:5:6:7:8', '::'],
 }
 
-/** Whether texts of a format seem to match a pattern, which may be anything that a RegExp takes. */
-export function formatMatches(format: string, pattern: string): boolean {
+/**
+ * Whether texts of a format seem to match a pattern that no automaton follows; false where that cannot be
+ * said in linear time. `RegExp` is no way to find out: it may take years for ten characters.
+ */
+export function formatMatches(format: string, pattern: string, spend: Spend): boolean {
   const texts = examples[Object.hasOwn(same, format) ? same[format]! : format] ?? []
-  // so short that no pattern takes long
-  const expression = new RegExp(pattern, 'u')
-  return texts.length > 0 && texts.every((text) => expression.test(text))
+  if (texts.length === 0) return false
+  try {
+    const expression = new LinearPattern(pattern, spend)
+    return texts.every((text) => expression.test(text))
+  } catch (error) {
+    if (error instanceof PatternProblem) return false
+    throw error
+  }
 }

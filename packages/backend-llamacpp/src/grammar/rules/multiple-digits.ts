@@ -1,8 +1,11 @@
 import { type GbnfWriter } from '../gbnf/gbnf-writer.js'
+import type { Spend } from '../schema/schema-budget.js'
 import type { Decimal } from './number-rule.js'
 
 /** States of the automaton at most: remainders times digits. */
 const mostStates = 600
+/** Each state has ten digits. */
+const stateSteps = 10
 /** Digits that a double keeps. */
 const precision = 15
 
@@ -16,6 +19,7 @@ export function memberOfRule(
   writer: GbnfWriter,
   { digits, decimals }: Decimal,
   { low, high }: { readonly low: bigint; readonly high: bigint },
+  spend: Spend,
 ): string | undefined {
   // what is a multiple of 1,000 is a multiple of 1 with three zeros
   const zeros = decimals > 0 ? 0 : trailingZeros(digits)
@@ -24,6 +28,7 @@ export function memberOfRule(
   const fixed = zeros + decimals
   const most = Math.min(room, precision - fixed)
   if (most < 2) return undefined
+  spend(stateSteps * by * most)
   const wholes = (limit: bigint): number => Math.min(most, String(limit + 1n).length - 1 - fixed)
   const automaton = new Remainders(writer, by, decimals, '0'.repeat(zeros))
   const positive = automaton.upTo(wholes(high))

@@ -1,4 +1,5 @@
 import { type GbnfWriter } from '../gbnf/gbnf-writer.js'
+import type { Spend } from '../schema/schema-budget.js'
 import { choiceRule } from './choice-rule.js'
 import { type Decimal, digitsWithin, type NumberFacts, toDecimal } from './number-rule.js'
 import { memberOfRule } from './multiple-digits.js'
@@ -18,7 +19,9 @@ export function multipleRule(
   writer: GbnfWriter,
   facts: NumberFacts,
   steps: readonly number[],
+  spend: Spend,
 ): string | undefined {
+  spend(10 * steps.length)
   const step = commonStep(steps.map(toDecimal), facts.isInteger)
   const { digits: size, decimals } = step
   const { low, high } = digitsWithin(facts, decimals)
@@ -26,6 +29,7 @@ export function multipleRule(
   if (first > last) return undefined
   const count = last - first + 1n
   const listed = (from: bigint, to: bigint): string => {
+    spend(2 * Number(to - from))
     const texts: string[] = []
     for (let nth = from; nth <= to; nth++) texts.push(text(nth * size, decimals))
     return writer.rule(choiceRule(writer, texts))
@@ -34,7 +38,7 @@ export function multipleRule(
   if (count <= BigInt(mostListed)) return listed(first, last)
   if (first > 0n) return listed(first, first + most)
   if (last < 0n) return listed(last - most, last)
-  const rule = memberOfRule(writer, step, { low, high })
+  const rule = memberOfRule(writer, step, { low, high }, spend)
   if (rule !== undefined) return rule
   const half = most / 2n
   return listed(first > -half ? first : -half, last < half ? last : half)

@@ -41,7 +41,8 @@ export function objectRule(compiler: SchemaCompiler, facts: Facts): string | und
     members.push(...furtherMembers(compiler, facts, missing, other))
   }
   const count = { min: facts.minProperties, max: facts.maxProperties }
-  return writeMembers(writer, ['{', '}'], members, other, count)
+  const spend = (steps: number) => document.budget.spend(steps, facts.places[0]?.pointer ?? '#')
+  return writeMembers(writer, ['{', '}'], members, other, count, spend)
 }
 
 /** Properties that are not named. */
@@ -100,7 +101,11 @@ function commonRule(compiler: SchemaCompiler, facts: Facts): string | undefined 
   )
   if (value === undefined || free.length === 0 || facts.names.length > 0) return undefined
   try {
-    const keys = free.map((pattern) => patternRule(writer, pattern, { min: 0, max: Infinity }))
+    const keys = free.map((pattern) =>
+      patternRule(writer, pattern, { min: 0, max: Infinity }, (steps) =>
+        document.budget.spend(steps, pointer),
+      ),
+    )
     return writer.rule(`"\\"" (${keys.join(' | ')}) "\\"" ":" ws ${value}`)
   } catch (error) {
     if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)

@@ -54,9 +54,10 @@ function untrimmed(writer: GbnfWriter, min: number, max: number): string {
 
 /** Strings of a format whose texts match patterns that are more than an automaton can follow. */
 function byFormat(compiler: SchemaCompiler, facts: Facts, pointer: string): string | undefined {
+  const spend = (steps: number) => compiler.document.budget.spend(steps, pointer)
   for (const format of facts.formats) {
     const pattern = formatPattern(format)
-    if (pattern === undefined || !facts.patterns.every((one) => formatMatches(format, one)))
+    if (pattern === undefined || !facts.patterns.every((one) => formatMatches(format, one, spend)))
       continue
     try {
       return insideOf(compiler, facts, [pattern], pointer)
@@ -69,21 +70,24 @@ function byFormat(compiler: SchemaCompiler, facts: Facts, pointer: string): stri
 
 /** What matches all of the patterns; undefined when nothing does. */
 function insideOf(
-  { writer, document }: SchemaCompiler,
+  compiler: SchemaCompiler,
   { minLength: min, maxLength: max }: Facts,
   patterns: readonly string[],
   pointer: string,
 ): string | undefined {
-  const [only] = patterns
-  if (patterns.length === 1) {
-    try {
-      return patternRule(writer, only!, { min, max })
-    } catch (error) {
-      if (!(error instanceof PatternProblem)) throw error
-    }
-  }
+  const { writer, document } = compiler
   const spend = (steps: number) => document.budget.spend(steps, pointer)
-  return automatonRule(writer, patterns, { lengths: { min, max }, spend })
+  const [only] = patterns
+  return compiler.once(JSON.stringify([patterns, min, max]), pointer, () => {
+    if (patterns.length === 1) {
+      try {
+        return patternRule(writer, only!, { min, max }, spend)
+      } catch (error) {
+        if (!(error instanceof PatternProblem)) throw error
+      }
+    }
+    return automatonRule(writer, patterns, { lengths: { min, max }, spend })
+  })
 }
 
 function checkLength(facts: Facts, keyword: 'minLength' | 'maxLength'): void {

@@ -1,4 +1,5 @@
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
+import type { Spend } from '../schema/schema-budget.js'
 
 /** Something between commas that may be written. */
 export interface Member {
@@ -23,8 +24,9 @@ export function writeMembers(
   members: readonly Member[],
   other: string | undefined,
   count: Count,
+  spend: Spend,
 ): string | undefined {
-  const list = new MemberList(writer, members, other, count)
+  const list = new MemberList(writer, members, other, count, spend)
   const first = list.next(0, 0)
   const [open, close] = brackets
   if (!list.canEnd(0, 0)) return first && `"${open}" ws ${first} ws "${close}"`
@@ -41,6 +43,7 @@ class MemberList {
     private readonly members: readonly Member[],
     private readonly other: string | undefined,
     private readonly count: Count,
+    private readonly spend: Spend,
   ) {
     this.#lastRequired = members.findLastIndex(({ isRequired }) => isRequired)
   }
@@ -54,9 +57,12 @@ class MemberList {
   next(index: number, written: number): string | undefined {
     const { min, max } = this.count
     if (written >= max) return undefined
-    // beyond the limits it does not matter how many there were
-    const key = `${index} ${max === Infinity ? Math.min(written, min) : written}`
+    const most = written + (this.other === undefined ? this.members.length - index : Infinity)
+    if (most < min) return undefined
+    // within the limits it does not matter how many there were
+    const key = `${index} ${most <= max ? Math.min(written, min) : written}`
     if (this.#known.has(key)) return this.#known.get(key)
+    this.spend(2)
     const rule = this.#next(index, written)
     this.#known.set(key, rule)
     return rule

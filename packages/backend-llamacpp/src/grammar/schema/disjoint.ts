@@ -60,11 +60,14 @@ function objectsExclude(
   right: Facts,
   depth: number,
 ): boolean {
-  return [...new Set([...left.required, ...right.required])].some((name) => {
+  const tells = (name: string): boolean => {
     const mine = left.properties.get(name) ?? left.additional
     const theirs = right.properties.get(name) ?? right.additional
     return areDisjoint(document, mine, theirs, depth + 1)
-  })
+  }
+  for (const name of left.required) if (tells(name)) return true
+  for (const name of right.required) if (!left.required.has(name) && tells(name)) return true
+  return false
 }
 
 /** Whether a property has another value in each of some schemas: quicker than to compare all pairs. */
@@ -80,6 +83,7 @@ export function areTold(document: SchemaDocument, all: readonly Conjunction[]): 
       const lists = some.map((facts) => valuesOf(document, facts, name))
       const own = lists.flatMap((list) => list ?? [])
       if (lists.includes(undefined) || own.some((text) => seen.has(text))) return false
+      document.budget.spend(own.length >> 1, some[0]?.places[0]?.pointer ?? '#')
       for (const text of own) seen.add(text)
       return true
     })

@@ -63,7 +63,8 @@ export interface Facts {
 /** Merges what these schemas say, their references and alternatives aside. */
 export function factsOf(document: SchemaDocument, places: Conjunction): Facts {
   const schemas = places.map(({ schema }) => schema as SchemaObject)
-  document.budget.spend(50 + places.length, places[0]?.pointer ?? '#')
+  const size = places.reduce((sum, place) => sum + 1 + (place.size >> 3), 0)
+  document.budget.spend(50 + size, places[0]?.pointer ?? '#')
   const present = <Key extends keyof SchemaObject>(key: Key) =>
     schemas.map((schema) => schema[key]).filter((value) => value !== undefined) as NonNullable<
       SchemaObject[Key]

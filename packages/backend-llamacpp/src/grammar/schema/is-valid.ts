@@ -2,8 +2,12 @@ import { formatPattern } from '../rules/formats.js'
 import { isMultiple } from '../rules/multiple-rule.js'
 import { canonicalJson } from './canonical-json.js'
 import { typeOf } from './facts.js'
+import type { Spend } from './schema-budget.js'
 import type { Place, SchemaDocument } from './schema-document.js'
 import { heldProperties, type SchemaObject } from './schema-keywords.js'
+
+/** To divide decimal numbers of up to 600 digits. */
+const multipleSteps = 10
 
 /**
  * Whether a value is valid by a schema; false, too, for few that `unevaluatedProperties` allows. It knows
@@ -30,9 +34,41 @@ const isListed: Check = ({ budget }, { pointer }, schema, value) => {
   return lists.every((list) => {
     if (list === undefined) return true
     const text = canonicalJson(value)
-    budget.spend(list.length + (text.length >> 3), pointer)
-    return list.some((one) => one === value || canonicalJson(one) === text)
+    budget.spend(1 + (text.length >> 3), pointer)
+    return textsOf(list, (steps) => budget.spend(steps, pointer)).has(text)
   })
+}
+
+/** What the values of lists are, which are compared with many. */
+const listed = new WeakMap<readonly unknown[], ReadonlySet<string>>()
+
+function textsOf(list: readonly unknown[], spend: Spend): ReadonlySet<string> {
+  const known = listed.get(list)
+  if (known !== undefined) return known
+  const texts = new Set<string>()
+  for (const one of list) {
+    const text = canonicalJson(one)
+    spend(1 + (text.length >> 3))
+    texts.add(text)
+  }
+  listed.set(list, texts)
+  return texts
+}
+
+/** Whether each element is there once. */
+export function isUnique(
+  { budget }: SchemaDocument,
+  { pointer }: Pick<Place, 'pointer'>,
+  value: readonly unknown[],
+): boolean {
+  const texts = new Set<string>()
+  for (const one of value) {
+    const text = canonicalJson(one)
+    budget.spend(1 + (text.length >> 3), pointer)
+    if (texts.has(text)) return false
+    texts.add(text)
+  }
+  return true
 }
 
 const hasType: Check = (_document, _place, { type }, value) => {
@@ -63,18 +99,21 @@ const combines: Check = (document, place, schema, value) => {
   return schema[side] === undefined || holds(side)
 }
 
-const isNumber: Check = (_document, _place, schema, value) => {
+const isNumber: Check = ({ budget }, { pointer }, schema, value) => {
   if (typeof value !== 'number') return true
   const { minimum = -Infinity, maximum = Infinity, multipleOf } = schema
   const { exclusiveMinimum = -Infinity, exclusiveMaximum = Infinity } = schema
   if (value < minimum || value > maximum) return false
   if (value <= exclusiveMinimum || value >= exclusiveMaximum) return false
-  return multipleOf === undefined || isMultiple(value, multipleOf)
+  if (multipleOf === undefined) return true
+  budget.spend(multipleSteps, pointer)
+  return isMultiple(value, multipleOf)
 }
 
 const isText: Check = (document, { pointer }, schema, value) => {
   if (typeof value !== 'string') return true
   const { minLength = 0, maxLength = Infinity, pattern, format } = schema
+  document.budget.spend(value.length >> 3, pointer)
   const { length } = Array.from(value)
   if (length < minLength || length > maxLength) return false
   if (pattern !== undefined && !document.matches(pattern, value, `${pointer}/pattern`)) return false
@@ -86,9 +125,8 @@ const isList: Check = (document, place, schema, value) => {
   if (!Array.isArray(value)) return true
   const { minItems = 0, maxItems = Infinity, prefixItems = [], contains } = schema
   if (value.length < minItems || value.length > maxItems) return false
-  if (schema.uniqueItems === true && new Set(value.map(canonicalJson)).size < value.length) {
-    return false
-  }
+  document.budget.spend(value.length >> 2, place.pointer)
+  if (schema.uniqueItems === true && !isUnique(document, place, value)) return false
   const others = (['items', 'unevaluatedItems'] as const).filter((one) => schema[one] !== undefined)
   const isEach = value.every((item, index) =>
     index < prefixItems.length
@@ -105,9 +143,11 @@ const isList: Check = (document, place, schema, value) => {
 const isObject: Check = (document, place, schema, value) => {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return true
   const members = Object.entries(value)
+  document.budget.spend(members.length, place.pointer)
   const has = (name: string) => Object.hasOwn(value, name)
   const { required = [], minProperties = 0, maxProperties = Infinity } = schema
   if (members.length < minProperties || members.length > maxProperties) return false
+  document.budget.spend(place.size >> 3, place.pointer)
   if (!required.every((name) => has(name))) return false
   const asked = Object.entries(schema.dependentRequired ?? {})
   if (asked.some(([name, others]) => has(name) && !others.every((one) => has(one)))) return false

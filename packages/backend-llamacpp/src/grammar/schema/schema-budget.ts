@@ -1,5 +1,8 @@
 import { refusedSchema } from '../refuse.js'
 
+/** Is called with a number of steps before they are done; throws where they are too many. */
+export type Spend = (steps: number) => void
+
 /** Steps in all: about 100 ms. */
 const mostSteps = 250_000
 

@@ -44,15 +44,25 @@ const impliedTypes: Readonly<Record<ValueType, readonly (keyof SchemaObject)[]>>
   null: [],
 }
 
+/** To write a range of numbers. */
+const numberSteps = 50
+
 /** Makes rules of schemas; the same schemas have one rule, so that recursion ends. */
 export class SchemaCompiler {
   readonly writer: GbnfWriter
   readonly document: SchemaDocument
   readonly #rules = new Map<string, string | undefined>()
+  readonly #made = new Map<string, string | undefined>()
   readonly #usedUnfinished = new Set<string>()
   #unfinished = new Set<string>()
+  #names = 0
 
-  constructor(document: SchemaDocument, writer: GbnfWriter) {
+  /** @param prefix - of its rules' names, where another schema has rules in the same grammar */
+  constructor(
+    document: SchemaDocument,
+    writer: GbnfWriter,
+    private readonly prefix = 's',
+  ) {
     this.document = document
     this.writer = writer
   }
@@ -65,11 +75,12 @@ export class SchemaCompiler {
       .map(({ pointer }) => pointer)
       .toSorted()
       .join(' ')
+    this.document.budget.spend(1 + (key.length >> 6), real[0]!.pointer)
     if (this.#rules.has(key)) {
       if (this.#unfinished.has(key)) this.#usedUnfinished.add(key)
       return this.#rules.get(key)
     }
-    const name = `s${this.#rules.size}`
+    const name = `${this.prefix}${this.#names++}`
     this.#rules.set(key, name)
     this.#unfinished.add(key)
     let problem: unknown
@@ -84,7 +95,11 @@ export class SchemaCompiler {
       }
     })
     this.#unfinished.delete(key)
-    if (bodies.length === 0 && problem !== undefined) throw problem
+    if (bodies.length === 0 && problem !== undefined) {
+      // who goes on without it may ask for it again
+      this.#rules.delete(key)
+      throw problem
+    }
     if (bodies.length > 0) {
       this.writer.define(name, [...new Set(bodies)].join(' | '))
       return name
@@ -94,13 +109,22 @@ export class SchemaCompiler {
     return undefined
   }
 
+  /** What is made of the same facts once; what cannot be made is refused each time. */
+  once(key: string, pointer: string, make: () => string | undefined): string | undefined {
+    this.document.budget.spend(1 + (key.length >> 4), pointer)
+    if (this.#made.has(key)) return this.#made.get(key)
+    const rule = make()
+    this.#made.set(key, rule)
+    return rule
+  }
+
   /** Strings that hold the text of a value valid by all of these schemas; undefined if there are none. */
   quoted(all: Conjunction): string | undefined {
     const inner = new GbnfWriter()
     const value = new SchemaCompiler(this.document, inner).compile(all)
     const [first] = all
     for (const body of inner.rules().values()) {
-      this.document.budget.spend(1 + (body.length >> 3), first?.pointer ?? '#')
+      this.document.budget.spend(1 + (body.length >> 2), first?.pointer ?? '#')
     }
     return value && `"\\"" ${quoteGrammar(this.writer, inner, value)} "\\""`
   }
@@ -132,14 +156,25 @@ export class SchemaCompiler {
       case 'string':
         return stringRule(this, facts)
       case 'number':
-        return facts.multiples.length === 0
-          ? numberRule(this.writer, facts)
-          : multipleRule(this.writer, facts, facts.multiples)
+        return this.#number(facts)
       case 'boolean':
         return jsonRule(this.writer, 'boolean')
       case 'null':
         return '"null"'
     }
+  }
+
+  #number(facts: Facts): string | undefined {
+    const { isInteger, minimum, maximum, multiples, places } = facts
+    const pointer = places[0]?.pointer ?? '#'
+    const spend = (steps: number) => this.document.budget.spend(steps, pointer)
+    const key = JSON.stringify([isInteger, minimum, maximum, multiples])
+    return this.once(key, pointer, () => {
+      spend(numberSteps)
+      return multiples.length === 0
+        ? numberRule(this.writer, facts)
+        : multipleRule(this.writer, facts, multiples, spend)
+    })
   }
 }
 

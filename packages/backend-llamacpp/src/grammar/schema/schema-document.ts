@@ -1,6 +1,6 @@
 import { defined, type JsonSchema } from '@cllm/core'
 import { PatternProblem } from '../pattern/parse-pattern.js'
-import { patternTest, type PatternTest } from '../pattern/pattern-test.js'
+import { LinearPattern } from '../pattern/linear-pattern.js'
 import { refusedSchema } from '../refuse.js'
 import { readDialects } from './dialects/read-dialects.js'
 import { SchemaBudget } from './schema-budget.js'
@@ -11,6 +11,8 @@ import { escapedStep, SchemaReferences } from './schema-references.js'
 export interface Place {
   readonly pointer: string
   readonly schema: boolean | SchemaObject
+  /** Names and elements that its keywords list, which a look at it may go over. */
+  readonly size: number
 }
 
 /** Schemas that all hold at once. */
@@ -30,6 +32,8 @@ export interface Judgement {
 
 /** Steps of a schema that is looked at for the first time. */
 const checkSteps = 50
+/** Steps of each element that is checked: one that is wrong takes some microseconds. */
+const elementSteps = 8
 
 /** A schema with all that it holds. Each part is checked when it is first looked at. */
 export class SchemaDocument {
@@ -37,7 +41,8 @@ export class SchemaDocument {
   readonly #root: JsonSchema
   readonly #places = new Map<string, Place>()
   readonly #children = new WeakMap<Place, Map<string, Place>>()
-  readonly #patterns = new Map<string, PatternTest>()
+  readonly #patterns = new Map<string, LinearPattern>()
+  readonly #resolved = new WeakMap<Place, Map<string, Place>>()
   #references: SchemaReferences | undefined
 
   constructor(
@@ -53,7 +58,7 @@ export class SchemaDocument {
    */
   matches(pattern: string, text: string, pointer: string): boolean {
     try {
-      return this.#pattern(pattern)(text, (steps) => this.budget.spend(steps, pointer))
+      return this.#pattern(pattern, pointer).test(text)
     } catch (error) {
       if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
       throw error
@@ -82,6 +87,16 @@ export class SchemaDocument {
 
   /** The schema that a reference means. */
   resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
+    const before = this.#resolved.get(place)?.get(keyword)
+    if (before !== undefined) return before
+    const found = this.#resolve(place, reference, keyword)
+    const own = this.#resolved.get(place) ?? new Map<string, Place>()
+    this.#resolved.set(place, own.set(keyword, found))
+    return found
+  }
+
+  #resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
+    this.budget.spend(1 + (reference.length >> 3), place.pointer)
     this.#references ??= new SchemaReferences(this.#root, (steps) => this.budget.spend(steps, '#'))
     let value: unknown = this.#root
     let pointer = '#'
@@ -100,11 +115,10 @@ export class SchemaDocument {
     return this.#place(pointer, schema)
   }
 
-  #pattern(text: string): PatternTest {
+  #pattern(text: string, pointer: string): LinearPattern {
     const known = this.#patterns.get(text)
     if (known !== undefined) return known
-    this.budget.spend(text.length, '#')
-    const test = patternTest(text)
+    const test = new LinearPattern(text, (steps) => this.budget.spend(steps, pointer))
     this.#patterns.set(text, test)
     return test
   }
@@ -112,12 +126,34 @@ export class SchemaDocument {
   #place(pointer: string, value: unknown): Place {
     const known = this.#places.get(pointer)
     if (known !== undefined) return known
-    const size = typeof value === 'object' && value !== null ? Object.keys(value).length : 0
-    this.budget.spend(checkSteps + size + (pointer.length >> 4), pointer)
-    const place = { pointer, schema: checked(pointer, value) }
+    const { size, steps } = sizeOf(value)
+    this.budget.spend(checkSteps + steps + (pointer.length >> 4), pointer)
+    const place = { pointer, schema: checked(pointer, value), size }
     this.#places.set(pointer, place)
     return place
   }
+}
+
+/** What is listed in a schema, those inside it aside, and the steps to check it. */
+function sizeOf(value: unknown): { readonly size: number; readonly steps: number } {
+  if (typeof value !== 'object' || value === null) return { size: 0, steps: 0 }
+  const all = Object.entries(value)
+  let [size, steps] = [all.length, all.length]
+  for (const [keyword, one] of all) {
+    if (typeof one === 'string') size += one.length >> 3
+    if (typeof one !== 'object' || one === null) continue
+    const count = Array.isArray(one) ? one.length : countOf(one as object)
+    size += count
+    steps += keyword === 'enum' ? count : elementSteps * count
+  }
+  return { size, steps }
+}
+
+/** Names, and the names that each of them asks for. */
+function countOf(map: object): number {
+  let count = 0
+  for (const one of Object.values(map)) count += Array.isArray(one) ? 1 + one.length : 1
+  return count
 }
 
 function checked(pointer: string, value: unknown): boolean | SchemaObject {

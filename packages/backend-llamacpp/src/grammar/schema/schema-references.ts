@@ -38,6 +38,8 @@ const maps = [
   'patternProperties',
   'properties',
 ]
+/** To read the address of a schema. */
+const addressSteps = 20
 /** What a schema without an address of its own is at. */
 const nowhere = 'schema:///'
 
@@ -69,6 +71,7 @@ export class SchemaReferences {
     const cut = reference.indexOf('#')
     const address = cut < 0 ? reference : reference.slice(0, cut)
     const fragment = cut < 0 ? '' : reference.slice(cut + 1)
+    this.spend(1 + (this.#resources.length >> 2))
     const base = this.#resourceOf(pointer)
     const uri = address === '' ? base.uri : addressOf(address, base.uri)
     // a schema may have the address of the whole under two names
@@ -122,7 +125,7 @@ export class SchemaReferences {
 
   #collect(value: unknown, path: Path, base: string): void {
     if (typeof value !== 'object' || value === null) return
-    this.spend(1)
+    this.spend(1 + (path.length >> 3))
     if (Array.isArray(value)) {
       for (const [index, one] of value.entries()) this.#collect(one, [...path, String(index)], base)
       return
@@ -142,6 +145,8 @@ export class SchemaReferences {
   #add(schema: Readonly<Record<string, unknown>>, path: Path, base: string): string {
     const { $id, $anchor, $dynamicAnchor } = schema
     let uri = base
+    // addresses are read by rules of their own
+    if (typeof $id === 'string') this.spend(addressSteps)
     if (typeof $id === 'string' && $id.startsWith('#')) this.#anchors.set(`${base}${$id}`, path)
     else if (typeof $id === 'string') {
       uri = addressOf($id, base) ?? base
@@ -159,6 +164,9 @@ export class SchemaReferences {
 
 /** A name or index as a step of a JSON pointer in a URI fragment. */
 export function escapedStep(step: string | number): string {
+  if (/[\ud800-\udfff]/u.test(String(step))) {
+    throw refusedSchema('#', `${JSON.stringify(step)} holds half of a surrogate pair`)
+  }
   return encodeURI(String(step).replaceAll('~', '~0').replaceAll('/', '~1')).replaceAll('#', '%23')
 }
 

@@ -1,4 +1,4 @@
-import type { JsonSchema, JsonSurroundings, OutputConstraint } from '@cllm/core'
+import type { EitherJson, JsonSchema, JsonSurroundings, OutputConstraint } from '@cllm/core'
 import { accepts } from './accepts.js'
 import { areDisjoint, areTold, missingName } from './disjoint.js'
 import { GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
@@ -14,10 +14,16 @@ import { SchemaDocument } from './schema-document.js'
  * `uniqueItems` may come again: what cannot be kept to is refused.
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
-export function schemaToGbnf(schema: JsonSchema, around: JsonSurroundings = {}): string {
+export function schemaToGbnf(schema: JsonSchema, around: Omit<EitherJson, 'schema'> = {}): string {
   const writer = new GbnfWriter()
-  writer.define('root', surrounded(writer, compile(schema, writer), around).join(' '))
+  writer.define('root', either(writer, { ...around, schema }))
   return writer.toString()
+}
+
+function either(writer: GbnfWriter, { or, ...one }: EitherJson): string {
+  const first = surrounded(writer, compile(one.schema, writer), one).join(' ')
+  if (or === undefined) return first
+  return `${first} | ${surrounded(writer, compile(or.schema, writer, 'o'), or).join(' ')}`
 }
 
 /** The JSON between what stands before and behind it, and further JSON of the same kind. */
@@ -44,15 +50,15 @@ export function triggeredGbnf(
 ): string {
   const writer = new GbnfWriter()
   const gap = writer.rule(String.raw`[ \t\n]{0,3}`)
-  const value = surrounded(writer, compile(constraint.schema, writer), constraint)
+  const value = writer.rule(either(writer, constraint))
   const free = skipped === 0 ? [] : [`${oneOf([[0, 0x10ffff]])}{${skipped}}`]
-  writer.define('root', [...free, gap, ...value].join(' '))
+  writer.define('root', [...free, gap, value].join(' '))
   return writer.toString()
 }
 
-function compile(schema: JsonSchema, writer: GbnfWriter): string {
+function compile(schema: JsonSchema, writer: GbnfWriter, prefix?: string): string {
   const document = new SchemaDocument(schema, { areDisjoint, areTold, accepts, missingName })
-  const rule = new SchemaCompiler(document, writer).compile([document.root])
+  const rule = new SchemaCompiler(document, writer, prefix).compile([document.root])
   if (rule === undefined) throw refusedSchema('#', 'nothing is valid by it')
   return rule
 }

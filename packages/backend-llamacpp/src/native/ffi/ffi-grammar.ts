@@ -5,7 +5,7 @@ import type { Pointer } from './structs.js'
 /** A candidate is an id, a logit and a probability of 4 bytes each. */
 const candidateBytes = 12
 
-/** Frees native grammars whose states are garbage. */
+/** Frees native grammars whose states are garbage and were not freed before. */
 const finalizers = new WeakMap<NativeFunctions, FinalizationRegistry<Pointer>>()
 
 /**
@@ -23,6 +23,7 @@ export function parseFfiGrammar(
   const start = new FfiGrammarState(functions, first)
   return {
     begin: () => start.clone(),
+    free: () => start.free(),
     accept: (state, token) => (state as FfiGrammarState).accept(token),
   }
 }
@@ -30,7 +31,7 @@ export function parseFfiGrammar(
 /** A grammar sampler of llama.cpp, which holds the place of a text in its grammar. */
 class FfiGrammarState implements NativeGrammarState {
   readonly #functions: NativeFunctions
-  readonly #sampler: Pointer
+  #sampler: Pointer | undefined
   readonly #single: Candidates
 
   constructor(functions: NativeFunctions, sampler: Pointer, single?: Candidates) {
@@ -42,18 +43,25 @@ class FfiGrammarState implements NativeGrammarState {
       finalizer = new FinalizationRegistry((sampler) => functions.llama_sampler_free(sampler))
       finalizers.set(functions, finalizer)
     }
-    finalizer.register(this, sampler)
+    finalizer.register(this, sampler, this)
   }
 
   clone(): FfiGrammarState {
-    const copy = this.#functions.llama_sampler_clone(this.#sampler)
+    const copy = this.#functions.llama_sampler_clone(this.#own())
     return new FfiGrammarState(this.#functions, copy, this.#single)
   }
 
   /** llama.cpp throws through koffi, which ends the process, so the token is tried before. */
   accept(token: number): void {
     if (!this.allows(token)) throw new Error(`the grammar does not accept token ${token}`)
-    this.#functions.llama_sampler_accept(this.#sampler, token)
+    this.#functions.llama_sampler_accept(this.#own(), token)
+  }
+
+  free(): void {
+    if (this.#sampler === undefined) return
+    finalizers.get(this.#functions)?.unregister(this)
+    this.#functions.llama_sampler_free(this.#sampler)
+    this.#sampler = undefined
   }
 
   allows(token: number): boolean {
@@ -77,7 +85,12 @@ class FfiGrammarState implements NativeGrammarState {
   }
 
   #apply(candidates: Candidates, size: number): void {
-    this.#functions.llama_sampler_apply(this.#sampler, candidates.header(size))
+    this.#functions.llama_sampler_apply(this.#own(), candidates.header(size))
+  }
+
+  #own(): Pointer {
+    if (this.#sampler === undefined) throw new Error('the state of the grammar was freed')
+    return this.#sampler
   }
 }
 

@@ -136,6 +136,7 @@ export class ChainSampler implements Sampler {
 
   dispose(): void {
     this.#disposed = true
+    this.#constraint?.dispose()
   }
 
   #pick(): TokenId {

@@ -11,7 +11,14 @@ import type * as Choose from '../../../src/native/ffi/choose-functions.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
 import type { LogitsContext } from '../../../src/native/logits-context.js'
 import type { NativeModel } from '../../../src/native/native.js'
-import { recordingLogger, tinyModel } from '../../open-tiny.js'
+import type { NativeFunctions } from '../../../src/native/ffi/bind-functions.js'
+import { parseFfiGrammar } from '../../../src/native/ffi/ffi-grammar.js'
+import { CountedGrammar } from '../../../src/grammar/budget/counted-grammar.js'
+import { GrammarReading } from '../../../src/grammar/budget/grammar-reading.js'
+import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
+import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
+import type { Vocabulary } from '../../../src/text/vocabulary.js'
+import { recordingLogger, sampling, tinyModel } from '../../open-tiny.js'
 
 async function loadTiny(t: Test) {
   const modelPath = join(t.testdir(), 'tiny.gguf')
@@ -255,3 +262,47 @@ async function decode(context: LogitsContext, tokens: Uint32Array, outputs: read
   context.addToBatch(0, 0, [...tokens], outputs)
   await context.decodeBatch()
 }
+
+t.test('what requests copy of a grammar is freed when they end', (t) => {
+  let [copies, freed] = [0, 0]
+  const functions = {
+    llama_sampler_init_grammar: () => 1n,
+    llama_sampler_clone: () => BigInt(++copies + 1),
+    llama_sampler_free: () => void freed++,
+    llama_sampler_accept: () => {},
+    llama_sampler_apply: () => {},
+  } as unknown as NativeFunctions
+  const native = parseFfiGrammar(functions, 0n, 'root ::= [a-z]*', 'root')
+  const counted = CountedGrammar.parse('root ::= [a-z]*', 'root', 3, () => {
+    throw new Error('it is not needed')
+  })
+  const grammar = {
+    trigger: undefined,
+    after: () => ({ native, read: () => new GrammarReading(counted) }),
+  }
+  const vocabulary = {
+    size: 3,
+    controlTokens: [],
+    byInnerByte: new Map<number, readonly number[]>(),
+    endOfGeneration: new Set<number>(),
+    bytes: () => new Uint8Array([0x61]),
+    check() {},
+  } as unknown as Vocabulary
+  const workspace = new SamplerWorkspace(vocabulary, { encode: () => [] })
+  const filter = { forbid: () => {} }
+  for (let request = 0; request < 100; request++) {
+    const constraint = { grammar, promptTokens: 1, filter }
+    const sampler = new ChainSampler(workspace, sampling({}), [0], { constraint })
+    sampler.draw(Float32Array.of(1, 2, 3), 0, 0, [0])
+    // the output is another one than was drawn
+    sampler.draw(Float32Array.of(1, 2, 3), 1, 0, [0, 1])
+    sampler.dispose()
+    sampler.dispose()
+  }
+  t.ok(copies >= 100)
+  t.equal(freed, copies)
+  native.free?.()
+  t.equal(freed, copies + 1, 'as is the grammar that is no longer kept')
+  t.throws(() => native.begin(), /freed/)
+  t.end()
+})

@@ -11,6 +11,17 @@ export interface JsonSurroundings {
   readonly next?: string
 }
 
+/** JSON that is valid by a schema, with what stands around it. */
+export interface SurroundedJson extends JsonSurroundings {
+  readonly schema: JsonSchema
+}
+
+/** JSON of one kind, or of another kind in its place, such as an answer or a call of a tool. */
+export interface EitherJson extends SurroundedJson {
+  /** Default: nothing else. */
+  readonly or?: SurroundedJson
+}
+
 /**
  * What a request's output must look like. Only tokens that keep to it are drawn, and the model may
  * stop only where it is fulfilled: output that ends with `stop` (and not at a stop text or with
@@ -30,7 +41,7 @@ export type OutputConstraint =
   /** A JSON object. */
   | { readonly type: 'json' }
   /** JSON that is valid by a schema. */
-  | ({ readonly type: 'json-schema'; readonly schema: JsonSchema } & JsonSurroundings)
+  | ({ readonly type: 'json-schema' } & EitherJson)
   /**
    * Free text, and behind it JSON that is valid by a schema, such as calls of tools. The JSON begins
    * where `trigger` matches what has been written; without a match all text is free.
@@ -39,5 +50,4 @@ export type OutputConstraint =
       readonly type: 'triggered-json'
       /** A regular expression; the JSON begins at the end of its first match. */
       readonly trigger: string
-      readonly schema: JsonSchema
-    } & JsonSurroundings)
+    } & EitherJson)

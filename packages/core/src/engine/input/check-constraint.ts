@@ -1,5 +1,5 @@
 import type { Backend } from '../../contracts/model/backend.js'
-import type { OutputConstraint } from '../../contracts/model/output-constraint.js'
+import type { OutputConstraint, SurroundedJson } from '../../contracts/model/output-constraint.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { invalidField } from './check-fields.js'
 
@@ -41,14 +41,24 @@ function checkShape(constraint: OutputConstraint): void {
   }
   if (type === 'triggered-json') checkTrigger(constraint)
   if (type === 'json-schema' || type === 'triggered-json') {
-    const { schema, before = '', closing = '', next = '' } = constraint
-    if (!isPattern(before)) throw invalidField('constraint.before', 'a regular expression', before)
-    if (typeof closing !== 'string') throw invalidField('constraint.closing', 'a text', closing)
-    if (typeof next !== 'string') throw invalidField('constraint.next', 'a text', next)
-    const isObject = typeof schema === 'object' && schema !== null && !Array.isArray(schema)
-    if (typeof schema === 'boolean' || isObject) return
-    throw invalidField('constraint.schema', 'a JSON schema: an object, true or false', schema)
+    checkJson(constraint, 'constraint')
+    const { or } = constraint
+    if (or === undefined) return
+    if (typeof or !== 'object' || or === null) throw invalidField('constraint.or', 'an object', or)
+    checkJson(or, 'constraint.or')
   }
+}
+
+function checkJson(
+  { schema, before = '', closing = '', next = '' }: SurroundedJson,
+  field: string,
+): void {
+  if (!isPattern(before)) throw invalidField(`${field}.before`, 'a regular expression', before)
+  if (typeof closing !== 'string') throw invalidField(`${field}.closing`, 'a text', closing)
+  if (typeof next !== 'string') throw invalidField(`${field}.next`, 'a text', next)
+  const isObject = typeof schema === 'object' && schema !== null && !Array.isArray(schema)
+  if (typeof schema === 'boolean' || isObject) return
+  throw invalidField(`${field}.schema`, 'a JSON schema: an object, true or false', schema)
 }
 
 function checkTrigger({ trigger }: Extract<OutputConstraint, { trigger: unknown }>): void {

@@ -2,6 +2,7 @@ import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { forcedCalls } from '../../chat/forced-calls.js'
+import { holdAnswer } from '../../chat/hold-answer.js'
 import { marksOf } from '../../chat/format/marks-of.js'
 import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
 import { thinkingVariables } from '../../chat/thinking-variables.js'
@@ -11,7 +12,6 @@ import { boolean, integer, largest, number, object, text } from '../../fields/fi
 import { list } from '../../fields/list.js'
 import { buildRequest } from '../../request/build-request.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
-import { onlyConstraint } from '../../request/constraint.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
 import { unsupported } from '../../request/unsupported.js'
 import {
@@ -129,16 +129,11 @@ export async function toMessageRequest(
   defaults: ProtocolDefaults,
 ): Promise<MessageRequest> {
   const prepared = await toPrompt(fields, client)
-  const { prompt, form, calls } = prepared
   const required = requiredTools(fields)
   const several = mayBeSeveral(fields)
   const forced = required && (await forcedCalls(client, prepared, required, several))
-  const constraint = await onlyConstraint(client, [
-    outputConstraint(fields),
-    forced && { field: 'tool_choice', constraint: forced.constraint },
-    calls && { field: 'tools', constraint: calls },
-  ])
-  const kept = constraint === calls ? form : (forced?.form ?? { ...form, thinks: false })
+  const held = await holdAnswer(client, prepared, [outputConstraint(fields)], forced)
+  const { prompt, form, constraint, afterThinking } = held
   const budget = fields.thinking?.budget_tokens
   const mark = await keptBy(fields, client)
   const settings = {
@@ -146,18 +141,17 @@ export async function toMessageRequest(
     maxTokens: fields.max_tokens,
     stop: fields.stop_sequences,
     constraint,
-    marks: marksOf(form.format),
+    marks: marksOf(prepared.form.format),
     keepMs: mark?.keepMs,
   }
   return {
     request: buildRequest(prompt, settings, defaults),
-    // a constrained answer has no room for thinking
-    form: kept,
+    form,
     ...(mark !== undefined && { keptTokens: await countKept(fields, client, prepared, mark) }),
     limit:
       budget === undefined || fields.thinking?.type === 'disabled'
         ? undefined
-        : { budget, form: kept, afterThinking: forced?.afterThinking },
+        : { budget, form, afterThinking },
   }
 }
 

@@ -2,12 +2,12 @@ import type { AnswerPart } from '../../chat/answer/answer-part.js'
 import { collectAnswer, type CollectedAnswer } from '../../chat/answer/collect-answer.js'
 import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
 import type { EngineClient, LikelyToken, Prompt, TokenId, TokenLogprobs } from '@cllm/core'
+import { holdAnswer } from '../../chat/hold-answer.js'
 import { marksOf } from '../../chat/format/marks-of.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { publicError } from '../../errors/public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
 import { buildRequest } from '../../request/build-request.js'
-import { onlyConstraint } from '../../request/constraint.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { ollamaDefaults } from './ollama-defaults.js'
 import { chunkHead, type OllamaContext } from './ollama-context.js'
@@ -49,13 +49,12 @@ export async function answer(
   ctx: KoaContext,
   client: EngineClient,
   ollama: OllamaContext,
-  { route, fields, prompt, form: free, words, started, hasContext = false }: OllamaQuestion,
+  { route, fields, words, started, hasContext = false, ...prepared }: OllamaQuestion,
 ): Promise<void> {
   const { model } = fields
-  const constraint = await onlyConstraint(client, [ollamaConstraint(fields)])
-  // what is held to a form leaves no room to think
-  const form = constraint === undefined ? free : { ...free, thinks: false }
-  const marks = marksOf(form.format)
+  const held = await holdAnswer(client, prepared, [ollamaConstraint(fields)])
+  const { prompt, form, constraint } = held
+  const marks = marksOf(prepared.form.format)
   const { limits } = await client.info()
   const { logger, clock } = ctx.state.transport
   const loadMs = clock.now() - started

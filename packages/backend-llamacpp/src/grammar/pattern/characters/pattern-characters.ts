@@ -2,6 +2,7 @@ import type { AST } from '@eslint-community/regexpp'
 import { type CodePointSet, complement, union } from './code-point-set.js'
 import type { CodePointRange } from '../../gbnf/gbnf-writer.js'
 import { propertyCharacters } from './property-characters.js'
+import type { Spend } from '../../schema/schema-budget.js'
 
 const digits: CodePointSet = [[0x30, 0x39]]
 /** `\w`. */
@@ -31,21 +32,32 @@ type Element =
   | AST.CharacterClass
   | AST.ClassRangesCharacterClassElement
 
+/** Elements that are repeated are asked for each time. */
+const known = new WeakMap<Element, CodePointSet | undefined>()
+
 /** What one character of a regular expression may be; undefined when that is not known here. */
-export function charactersOf(element: Element): CodePointSet | undefined {
+export function charactersOf(element: Element, spend: Spend): CodePointSet | undefined {
+  if (known.has(element)) return known.get(element)
+  const set = find(element, spend)
+  known.set(element, set)
+  return set
+}
+
+function find(element: Element, spend: Spend): CodePointSet | undefined {
   switch (element.type) {
     case 'Character':
       return [[element.value, element.value]]
     case 'CharacterClassRange':
       return [[element.min.value, element.max.value]]
     case 'CharacterSet':
-      return setOf(element)
+      return setOf(element, spend)
     case 'CharacterClass': {
       const ranges: CodePointRange[] = []
       for (const part of element.elements) {
         if (!isKnown(part)) return undefined
-        const set = charactersOf(part)
+        const set = find(part, spend)
         if (set === undefined) return undefined
+        spend(2 * set.length)
         ranges.push(...set)
       }
       return element.negate ? complement(union(ranges)) : union(ranges)
@@ -57,7 +69,7 @@ function isKnown(part: AST.CharacterClassElement): part is AST.ClassRangesCharac
   return ['Character', 'CharacterClassRange', 'CharacterSet'].includes(part.type)
 }
 
-function setOf(set: AST.CharacterSet): CodePointSet | undefined {
+function setOf(set: AST.CharacterSet, spend: Spend): CodePointSet | undefined {
   switch (set.kind) {
     case 'any':
       return complement(lineEnds)
@@ -68,6 +80,6 @@ function setOf(set: AST.CharacterSet): CodePointSet | undefined {
     case 'space':
       return set.negate ? complement(spaces) : spaces
     case 'property':
-      return propertyCharacters(set.raw)
+      return propertyCharacters(set.raw, spend)
   }
 }

@@ -82,11 +82,11 @@ function waysOf(document: SchemaDocument, place: Place, trail: readonly string[]
 
 function goOn(
   { budget }: SchemaDocument,
-  { pointer }: Place,
+  { pointer, size }: Place,
   trail: readonly string[],
   kind: '' | '^',
 ): readonly string[] {
-  budget.spend(4 + trail.length, pointer)
+  budget.spend(4 + trail.length + (pointer.length >> 6) + (size >> 3), pointer)
   if (trail.includes(pointer + kind)) {
     throw refusedSchema(pointer, '$ref leads back to where it started')
   }
@@ -99,6 +99,9 @@ function negatedWays(document: SchemaDocument, place: Place, trail: readonly str
   if (schema === true) return []
   if (schema === false) return [[]]
   const inner = goOn(document, place, trail, '^')
+  // each says of all elements before it that they are there
+  const before = schema.prefixItems?.length ?? 0
+  document.budget.spend(place.size + ((before * before) >> 1), pointer)
   const direct = negationsOf(schema).flatMap((made, index) =>
     waysOf(document, document.made(`${pointer}^${index}`, made), inner),
   )

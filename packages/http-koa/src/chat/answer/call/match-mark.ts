@@ -5,7 +5,7 @@ import { anyText, toolName } from '../../format/chat-format.js'
 export type MarkMatch = { readonly end: number; readonly name?: string } | 'maybe' | 'no'
 
 /** Characters that a {@link anyText} stands for at most. */
-const longestAny = 96
+export const longestAny = 96
 /** White space and numbers differ from call to call. */
 const stands = anyText + toolName
 const piece = new RegExp(`\\s+|\\d+|[${stands}]|[^\\s\\d${stands}]+`, 'g')

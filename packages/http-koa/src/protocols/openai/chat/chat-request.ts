@@ -13,13 +13,14 @@ import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
 import { marksOf } from '../../../chat/format/marks-of.js'
 import { efforts, thinkingVariables } from '../../../chat/thinking-variables.js'
 import { forcedCalls } from '../../../chat/forced-calls.js'
+import { holdAnswer } from '../../../chat/hold-answer.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { boolean, integer, largest, object } from '../../../fields/fields.js'
 import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
 import type { ThinkingLimit } from '../../../request/limit-thinking.js'
 import { unsupported } from '../../../request/unsupported.js'
-import { grammarConstraint, onlyConstraint } from '../../../request/constraint.js'
+import { grammarConstraint } from '../../../request/constraint.js'
 import { guidedConstraints } from '../guided-output.js'
 import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
 import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
@@ -89,20 +90,19 @@ export async function toChatRequest(
     template: renderOptions(fields),
     mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
   })
-  const { prompt, form, calls } = prepared
   const required = forcedTools(choice, tools)
   const several = mayBeSeveral(choice, fields.parallel_tool_calls)
   const forced = required && (await forcedCalls(client, prepared, required, several))
-  const constraint = await onlyConstraint(client, [
+  const asked = [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
     schemaConstraint(fields.json_schema),
     ...guidedConstraints(fields),
-    forced && { field: 'tool_choice', constraint: forced.constraint },
-    calls && { field: 'tools', constraint: calls },
-  ])
+  ]
+  const held = await holdAnswer(client, prepared, asked, forced)
+  const { prompt, form, constraint, afterThinking } = held
   const settings = await sharedSettings(fields, client)
-  const marks = marksOf(form.format)
+  const marks = marksOf(prepared.form.format)
   const maxTokens = toMaxTokens(fields.max_completion_tokens) ?? settings.maxTokens
   return {
     request: buildRequest(
@@ -110,10 +110,9 @@ export async function toChatRequest(
       { ...settings, maxTokens, constraint, logprobs, marks },
       defaults,
     ),
-    // a constrained answer has no room for reasoning
-    form: constraint === calls ? form : (forced?.form ?? { ...form, thinks: false }),
+    form,
     customs: customNames(offered),
-    afterThinking: forced?.afterThinking,
+    afterThinking,
   }
 }
 

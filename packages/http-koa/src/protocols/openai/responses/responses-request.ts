@@ -4,9 +4,9 @@ import { marksOf } from '../../../chat/format/marks-of.js'
 import { efforts, thinkingVariables } from '../../../chat/thinking-variables.js'
 import { fitConversation } from '../../../chat/fit-conversation.js'
 import { forcedCalls } from '../../../chat/forced-calls.js'
+import { holdAnswer } from '../../../chat/hold-answer.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'
 import { buildRequest } from '../../../request/build-request.js'
-import { onlyConstraint } from '../../../request/constraint.js'
 import { boolean, integer, object } from '../../../fields/fields.js'
 import { list } from '../../../fields/list.js'
 import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
@@ -93,26 +93,24 @@ export async function toResponsesRequest(
   }
   const fits = fields.truncation === 'auto' ? await fitConversation(client, chat) : chat
   const prepared = await prepareChat(client, fits)
-  const { prompt, form, calls } = prepared
   const required = forcedTools(choice, tools)
   const several = mayBeSeveral(choice, fields.parallel_tool_calls)
   const forced = required && (await forcedCalls(client, prepared, required, several))
-  const constraint = await onlyConstraint(client, [
+  const asked = [
     textConstraint(fields.text?.format),
     schemaConstraint(fields.json_schema),
     ...guidedConstraints(fields),
-    forced && { field: 'tool_choice', constraint: forced.constraint },
-    calls && { field: 'tools', constraint: calls },
-  ])
+  ]
+  const held = await holdAnswer(client, prepared, asked, forced)
+  const { prompt, form, constraint, afterThinking } = held
   const maxTokens = toMaxTokens(fields.max_output_tokens)
-  const marks = marksOf(form.format)
+  const marks = marksOf(prepared.form.format)
   const settings = { ...(await sharedSettings(fields, client)), maxTokens, constraint, marks }
   return {
     request: buildRequest(prompt, settings, defaults),
-    // a constrained answer has no room for reasoning
-    form: constraint === calls ? form : (forced?.form ?? { ...form, thinks: false }),
+    form,
     customs: customNames(offered),
-    afterThinking: forced?.afterThinking,
+    afterThinking,
   }
 }
 
