@@ -1,4 +1,4 @@
-import type { NativeModel } from '../native/native.js'
+import type { NativeModel } from '../native/native-model.js'
 import type { ModelShape } from './model-shape.js'
 
 /** What decides on where a slot can be cut. */

@@ -1,6 +1,7 @@
 import { basename } from 'node:path'
 import type { ModelInfo } from '@cllm/core'
-import type { LoadedModel, NativeModel } from '../native/native.js'
+import type { LoadedModel } from '../native/native.js'
+import type { NativeModel } from '../native/native-model.js'
 import type { ChatTemplate } from '../text/chat-template.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 import type { ModelShape } from './model-shape.js'

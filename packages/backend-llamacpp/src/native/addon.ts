@@ -11,8 +11,8 @@ import type {
   LoadModelOptions,
   NativeContextOptions,
   NativeGrammar,
-  NativeModel,
 } from './native.js'
+import type { NativeModel } from './native-model.js'
 import type { LlamaModel } from './node-llama-cpp.js'
 import { bindingsOf, openForCpu, type OpenedLlama, openWhole } from './open/opened-llama.js'
 

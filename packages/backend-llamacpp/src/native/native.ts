@@ -1,38 +1,8 @@
 import type { PoolingType } from './pooling-types.js'
 import type { JinjaTemplate } from './jinja-template.js'
 import type { LogitsContext, NativeAdapter } from './logits-context.js'
-import type { NativePairFormat } from './pair-format.js'
+import type { NativeModel } from './native-model.js'
 import type { KvCacheType } from '../model/kv-cache-type.js'
-
-/** The parts of llama.cpp's model used here. An id outside the vocabulary ends the process. */
-export interface NativeModel {
-  /** Adds neither a begin nor an end token. */
-  tokenize(text: string, special: boolean): Uint32Array
-  /** Bytes that are no UTF-8 become U+FFFD. */
-  detokenize(tokens: Uint32Array, special?: boolean): string
-  getTokenString(token: number): string
-  getTokenAttributes(token: number): number
-  isEogToken(token: number): boolean
-  getVocabularyType(): number
-  shouldPrependBosToken(): boolean
-  /** −1 when there is none. */
-  tokenBos(): number
-  /** −1 when there is none. */
-  tokenEos(): number
-  /** The marks of gaps; −1 when there is none. */
-  prefixToken(): number
-  suffixToken(): number
-  middleToken(): number
-  /** Of models that compare texts; the addon cannot tell. */
-  pairFormat?(): NativePairFormat
-  /** Tokens that sliding-window layers look back, 0: none has a window. The addon cannot tell. */
-  slidingWindow?(): number
-  /** Whether layers keep a state, from which no token can be taken off. The addon cannot tell. */
-  isRecurrent?(): boolean
-  getTrainContextSize(): number
-  getTotalParameters(): number
-  getTotalSize(): number
-}
 
 /** Bytes that llama.cpp allocated. */
 export interface NativeMemory {

@@ -1,5 +1,5 @@
 import type { InfillTokens, TokenId } from '@cllm/core'
-import type { NativeModel } from '../native/native.js'
+import type { NativeModel } from '../native/native-model.js'
 import type { ControlToken } from './vocabulary.js'
 
 /** How models spell these two tokens; llama.cpp does not expose the ids it finds. */

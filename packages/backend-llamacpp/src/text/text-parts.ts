@@ -1,5 +1,5 @@
 import type { TokenId } from '@cllm/core'
-import type { NativeModel } from '../native/native.js'
+import type { NativeModel } from '../native/native-model.js'
 import type { Vocabulary } from './vocabulary.js'
 
 /** Characters that llama.cpp tokenizes in a millisecond or two. */

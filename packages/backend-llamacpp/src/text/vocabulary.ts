@@ -1,7 +1,7 @@
 import { CllmError, type InfillTokens, type TokenId } from '@cllm/core'
 import { spelledBytes } from './byte-spelling.js'
 import { findInfillTokens } from './infill-tokens.js'
-import type { NativeModel } from '../native/native.js'
+import type { NativeModel } from '../native/native-model.js'
 import { TokenAttribute, VocabularyType } from './token-attribute.js'
 
 const nothing = new Uint8Array(0)

@@ -1,4 +1,4 @@
-import type { NativeModel } from '../native.js'
+import type { NativeModel } from '../native-model.js'
 import type { NativePairFormat } from '../pair-format.js'
 import type { NativeFunctions } from './bind-functions.js'
 import type { Pointer } from './structs.js'

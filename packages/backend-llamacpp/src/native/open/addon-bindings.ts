@@ -1,6 +1,7 @@
 import { CllmError } from '@cllm/core'
 import type { JinjaTemplate } from '../jinja-template.js'
-import type { AddonContext, NativeGrammarState, NativeModel, NativeSampler } from '../native.js'
+import type { AddonContext, NativeGrammarState, NativeSampler } from '../native.js'
+import type { NativeModel } from '../native-model.js'
 import { nodeLlamaCppVersion } from '../versions.js'
 
 /** The exports of node-llama-cpp's addon that are used. */
