@@ -21,6 +21,8 @@ export interface Chat {
   readonly template: ChatRenderOptions
   /** Most tool calls in an answer; default: any number. */
   readonly mostCalls?: number | undefined
+  /** false: the messages have the model's preamble already, or want none; default true. */
+  readonly preamble?: boolean
 }
 
 /** A conversation for the engine, and what its answer may hold. */
@@ -35,9 +37,10 @@ export interface PreparedChat {
 
 /** Puts the tools into the prompt as the model's template wants them. */
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
-  const { tools, template, mostCalls, strict = [] } = chat
+  const { tools, template, mostCalls, strict = [], preamble = true } = chat
   const [format, { model }] = await Promise.all([chatFormatOf(client), client.info()])
-  const messages = withPreamble(preambleOf(model.details), chat.messages)
+  const before = preamble ? preambleOf(model.details) : undefined
+  const messages = withPreamble(before, chat.messages)
   const rendered = promptWithTools(messages, tools, format)
   // what the operator has set, where the client does not say
   const thinks = thinkingVariables(toBoolean(model.details?.['reasoning']))

@@ -61,7 +61,7 @@ export function buildRequest(
     maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),
     sampling: { ...(isRandom(seed) ? withoutSeed(defaults.set) : defaults.set), ...sampling },
     fallbackSampling: defaults.sampling,
-    stop: typeof stop === 'string' ? [stop] : (stop ?? []),
+    stop: typeof stop === 'string' ? [stop] : stop?.length ? stop : (defaults.stop ?? []),
     ...defined(Object.fromEntries(options)),
   }
 }

@@ -10,10 +10,12 @@ export interface ProtocolDefaults {
   readonly sampling: Partial<SamplingParams>
   /** Those of them that an operator has set: they go before what a model recommends. Default: none. */
   readonly set?: Partial<SamplingParams>
+  /** Texts before which an answer ends; default: none. */
+  readonly stop?: readonly string[] | undefined
 }
 
 /** Values that an operator has set in place of a protocol's own. */
-export type DefaultOverrides = Partial<Omit<ProtocolDefaults, 'set'>>
+export type DefaultOverrides = Partial<Omit<ProtocolDefaults, 'set' | 'stop'>>
 
 /** A protocol's defaults, with the operator's values in place of its own. */
 export function withOverrides(

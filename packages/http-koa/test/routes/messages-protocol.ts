@@ -24,6 +24,7 @@ import {
   UnknownFields,
   withOverrides,
   z,
+  withModelDefaults,
 } from '@cllm/http-koa/protocol'
 
 // A skeleton of another vendor's API, as a plug-in writes it: all of it is in this file.
@@ -66,7 +67,7 @@ async function messages(ctx: KoaContext, context: MessagesContext): Promise<void
     template: { addGenerationPrompt: true },
   })
   const settings = { maxTokens: body.max_tokens, temperature: body.temperature }
-  const request = buildRequest(prompt, settings, context.defaults)
+  const request = buildRequest(prompt, settings, withModelDefaults(client, context.defaults))
   const generation = await startGeneration(ctx, client, request)
   const head = { id: generation.id, type: 'message', role: 'assistant', model }
   if (body.stream !== true) {

@@ -11,6 +11,7 @@ import { commonFields, commonSettings } from '../../fields/common-fields.js'
 import { boolean, integer, largest, number, object, text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
 import { buildRequest } from '../../request/build-request.js'
+import { withModelDefaults } from '../../request/model-defaults.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
 import { unsupported } from '../../request/unsupported.js'
@@ -145,7 +146,7 @@ export async function toMessageRequest(
     keepMs: mark?.keepMs,
   }
   return {
-    request: buildRequest(prompt, settings, defaults),
+    request: buildRequest(prompt, settings, withModelDefaults(client, defaults)),
     form,
     ...(mark !== undefined && { keptTokens: await countKept(fields, client, prepared, mark) }),
     limit:

@@ -1,6 +1,7 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../../request/build-request.js'
+import { withModelDefaults } from '../../request/model-defaults.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
 import { boolean, integer, largest, number, object, seed, text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
@@ -91,7 +92,8 @@ export async function toCompletionRequests(
   }
   const prompts = await readPrompts(client, fields.prompt)
   const times = fields.n_cmpl ?? fields.n ?? 1
-  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, defaults), times))
+  const own = withModelDefaults(client, defaults)
+  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, own), times))
 }
 
 /** Most tokens of an answer; with 0 the prompt alone is computed. */

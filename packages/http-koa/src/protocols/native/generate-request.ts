@@ -62,10 +62,15 @@ export interface NativeRequest {
 /**
  * Checks a body.
  *
+ * @param defaultsOf - the defaults of a model, by the name that the body has
  * @throws `invalid_request`
  */
-export function parseGenerateRequest(body: JsonObject, defaults: ProtocolDefaults): NativeRequest {
+export function parseGenerateRequest(
+  body: JsonObject,
+  defaultsOf: (model: string | undefined) => ProtocolDefaults,
+): NativeRequest {
   const fields = parseFields(generateSchema, body)
+  const defaults = defaultsOf(fields.model)
   const { stop, cache } = fields
   const request = buildRequest(
     { text: fields.prompt },

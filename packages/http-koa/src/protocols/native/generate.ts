@@ -1,6 +1,7 @@
 import type { EngineClient } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { identify, tenantOf } from '../../request/request-headers.js'
+import { withModelDefaults } from '../../request/model-defaults.js'
 import { readJsonBody } from '../../body/read-json-body.js'
 import { type EndEvent, startGeneration } from '../../request/generation.js'
 import { generateSchema, parseGenerateRequest, type NativeRequest } from './generate-request.js'
@@ -30,7 +31,9 @@ async function readGenerateRequest(ctx: KoaContext, native: NativeContext): Prom
   const tenant = tenantOf(ctx)
   const body = await readJsonBody(ctx)
   native.unknownFields.warn(body, generateSchema.shape, ctx.state.transport.logger)
-  const { request, ...rest } = parseGenerateRequest(body, native.defaults)
+  const { request, ...rest } = parseGenerateRequest(body, (model) =>
+    withModelDefaults(native.directory.open(model, { peek: true }), native.defaults),
+  )
   return { ...rest, request: { ...request, id, ...(tenant === undefined ? {} : { tenant }) } }
 }
 

@@ -58,7 +58,8 @@ export async function answer(
   const { limits } = await client.info()
   const { logger, clock } = ctx.state.transport
   const loadMs = clock.now() - started
-  const options = { ...ollama.derived.find(model)?.parameters, ...fields.options }
+  const made = ollama.derived.find(model, ollama.directory)
+  const options = { ...made?.parameters, ...fields.options }
   const asked = { ...fields, options: optionsSchema.parse(options) }
   const settings = {
     ...toSettings(asked, limits.contextSize, ollama.unknownOptions, logger),

@@ -83,11 +83,12 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
     answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
     return
   }
-  const derived = ollama.derived.find(fields.model)
+  const derived = ollama.derived.find(fields.model, ollama.directory)
   const given = withNames(messages.map(toChatMessage))
   const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
   const chat = {
     messages: withPreamble(derived, given),
+    preamble: false,
     tools: tools.map(({ function: { name, description, parameters } }) => ({
       type: 'function' as const,
       function: {

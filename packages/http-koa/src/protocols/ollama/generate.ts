@@ -56,7 +56,7 @@ export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<
   }
   // a template makes no more of a prompt than a body can say
   const limit = ctx.state.transport.bodyLimitBytes
-  const derived = ollama.derived.find(fields.model)
+  const derived = ollama.derived.find(fields.model, ollama.directory)
   const { prompt, form } = await prepare(client, fields, { limit, derived, now: started })
   await answer(ctx, client, ollama, {
     route: '/api/generate',
@@ -114,6 +114,7 @@ async function prepare(
       ...(isFollowing ? [] : (derived?.messages ?? [])),
       { role: 'user', content: text },
     ],
+    preamble: false,
     tools: [],
     template: { variables: thinkVariables(fields) },
   }

@@ -30,7 +30,7 @@ export function openOllamaModel(
   name: string,
   keepAliveMs?: number,
 ): EngineClient {
-  const known = nameOfOllamaModel(directory, derived.find(name)?.from ?? name)
+  const known = nameOfOllamaModel(directory, derived.find(name, directory)?.from ?? name)
   const isKept = keepAliveMs !== undefined && mayChangeServer()
   return directory.open(known, isKept ? { keepAliveMs } : {})
 }

@@ -274,6 +274,97 @@ testEach('every API knows the models that are made here', async (t) => {
   t.match(await chat('brief'), { error: { code: 'model_not_found' } })
 })
 
+/** The same protocol on an engine that serves further models, all the same one. */
+const serving = (protocol: KoaProtocol, names: readonly string[]): KoaProtocol => ({
+  ...protocol,
+  around(directory, surroundings) {
+    const base = (id: string | undefined) => (names.includes(id ?? '') ? undefined : id)
+    const more = overriding(directory, {
+      list: () => [...directory.list(), ...names],
+      nameOf: (id) => (names.includes(id ?? '') ? id! : directory.nameOf(id)),
+      open: (id, options) => directory.open(base(id), options),
+      status: (id) => {
+        const status = directory.status(base(id))
+        return names.includes(id ?? '') ? { ...status, name: id! } : status
+      },
+    })
+    return protocol.around!(more, surroundings)
+  },
+})
+
+testEach('a model of a file is asked alike in every API', async (t) => {
+  const served: string[] = []
+  const stored = (name: string) => void served.push(name)
+  const store = {
+    blobs: {
+      has: async () => true,
+      add: async () => {},
+      serve: async (name: string) => stored(name),
+    },
+    pull: async (name: string) => stored(name),
+    remove: async (name: string) => void served.splice(served.indexOf(name), 1),
+  }
+  const { ask, post, get, url, backend, id } = await start(t, {
+    protocols: [openAiProtocol(), serving(ollamaProtocol({ store }), served)],
+  })
+  const messages = [{ role: 'user', content: 'euro' }]
+  const own = {
+    files: { 'a.gguf': `sha256:${'0'.repeat(64)}` },
+    system: 'Be brief.',
+    messages: [{ role: 'user', content: 'no' }],
+    parameters: { num_predict: 2 },
+    stream: false,
+  }
+  t.equal((await post('/api/create', { model: 'm', ...own })).status, 200)
+  t.equal((await post('/api/copy', { source: 'm', destination: 'n' })).status, 200)
+  const prompt = turn('system', 'Be brief.') + turn('user', 'no') + turn('user', 'euro') + answers
+  const length = new FakeTokenizer().encode(prompt).length
+  for (const model of ['m', 'n']) {
+    const body = { model, messages, stream: false }
+    const more = { ...body, options: { num_predict: 3 }, max_tokens: 3 }
+    const here = (await ask('/api/chat', body)).json
+    t.match(here, { prompt_eval_count: length, eval_count: 2 }, 'once')
+    t.match((await ask('/api/chat', more)).json, { eval_count: 3 }, 'the client lifts it')
+    const usage = { prompt_tokens: length, completion_tokens: 2 }
+    t.match((await ask('/v1/chat/completions', body)).json, { usage })
+    const lifted = { usage: { completion_tokens: 3 } }
+    t.match((await ask('/v1/chat/completions', more)).json, lifted)
+    const answer = (await ask('/api/generate', { model, prompt: 'euro', stream: false })).json
+    t.match(answer, { prompt_eval_count: length })
+    const { context } = answer as { context: number[] }
+    const next = { model, prompt: 'euro', context, stream: false }
+    // but for the token that begins every text
+    const behind = -1 + new FakeTokenizer().encode(turn('user', 'euro') + answers).length
+    const { json } = await ask('/api/generate', next)
+    t.equal(json['prompt_eval_count'], context.length + behind, 'nothing comes before it again')
+  }
+  const long = { model: 'long', from: id, parameters: { num_predict: 20 }, stream: false }
+  t.equal((await post('/api/create', long)).status, 200)
+  const raw = { model: 'long', prompt: 'a', ignore_eos: true }
+  t.match((await ask('/v1/completions', raw)).json, { usage: { completion_tokens: 20 } })
+
+  const names = async (path: string) => {
+    const response = await get(path)
+    t.equal(response.status, 200)
+    const { data, models = data } = (await response.json()) as { data?: Json[]; models?: Json[] }
+    return models!.map((model) => model['id'] ?? model['name'])
+  }
+  const drop = async (model: string) =>
+    (await fetch(`${url}/api/delete`, { method: 'DELETE', body: JSON.stringify({ model }) })).status
+  t.equal(await drop('m'), 200)
+  t.same(await names('/v1/models'), [id, 'long'], 'what it was made of is gone')
+  t.same(await names('/api/tags'), [`${id}:latest`, 'long:latest'])
+
+  t.equal((await post('/api/pull', { model: 'long', stream: false })).status, 200)
+  t.match((await ask('/v1/completions', raw)).json, { usage: { completion_tokens: 16 } })
+  t.same(await names('/v1/models'), [id, 'long'], 'the one that the server has itself, once')
+  t.match((await ask('/api/show', { model: 'long' })).json, { parameters: '' })
+  t.equal(await drop('long'), 200)
+  t.same(served, [])
+  t.same(await names('/v1/models'), [id])
+  t.same(backend.violations, [])
+})
+
 testEach('what a model may be made of, and called', async (t) => {
   const ollama = ollamaProtocol()
   let hasModels = true

@@ -51,7 +51,7 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
     fields.modelfile === undefined
       ? { from: fields.from ?? '', parameters: {}, messages: [] }
       : readModelfile(fields.modelfile)
-  const base = digest === undefined ? ollama.derived.find(file.from) : undefined
+  const base = digest === undefined ? ollama.derived.find(file.from, ollama.directory) : undefined
   const from =
     digest === undefined ? (base?.from ?? nameOfOllamaModel(ollama.directory, file.from)) : name
   const given = { ...file.parameters, ...fields.parameters }
@@ -115,7 +115,7 @@ function refuse({ adapters, path }: z.output<typeof createSchema>): void {
 export async function copy(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const { source, destination } = await readFields(ctx, copySchema, ollama.unknownFields)
   const { derived, directory } = ollama
-  const known = derived.find(source)
+  const known = derived.find(source, directory)
   const from = known?.from ?? nameOfOllamaModel(directory, source)
   const copied = { parameters: {}, messages: [], ...known, from, name: destination }
   derived.check(copied, directory)

@@ -1,15 +1,9 @@
-import {
-  type EngineClient,
-  type EngineDirectory,
-  type GenerateRequest,
-  type Logger,
-  overriding,
-} from '@cllm/core'
+import { type EngineClient, type EngineDirectory, type Logger, overriding } from '@cllm/core'
 import type { z } from 'zod'
 import { preambleDetail } from '../../../chat/preamble.js'
-import { largest } from '../../../fields/fields.js'
 import { UnknownFields } from '../../../fields/unknown-fields.js'
 import { buildRequest } from '../../../request/build-request.js'
+import { havingDefaults } from '../../../request/model-defaults.js'
 import { type optionsSchema, toSettings } from '../ollama-fields.js'
 import type { DerivedModel, DerivedModels } from './derived-models.js'
 
@@ -22,13 +16,14 @@ export function withDerived(
   derived: DerivedModels,
   logger: Logger,
 ): EngineDirectory {
-  const find = (id: string | undefined) => (id === undefined ? undefined : derived.find(id))
+  const find = (id: string | undefined) =>
+    id === undefined ? undefined : derived.find(id, directory)
   const baseOf = (id: string | undefined) => find(id)?.from ?? id
   return overriding<EngineDirectory>(directory, {
     adapted: () => [
       ...(directory.adapted?.() ?? []),
       ...derived
-        .list()
+        .list(directory)
         .filter(({ name, from }) => name !== from)
         .map(({ name, from }) => ({ name, model: from })),
     ],
@@ -53,23 +48,13 @@ function derivedClient(client: EngineClient, model: DerivedModel, logger: Logger
   const options = model.parameters as z.output<typeof optionsSchema>
   const settings = toSettings({ options }, Infinity, new UnknownFields(), logger)
   const own = buildRequest({ text: '' }, settings, { maxTokens: Infinity, sampling: {} })
-  return overriding(client, {
+  const described = overriding(client, {
     async info() {
       const info = await client.info()
       const details = { ...info.model.details, ...preambleDetail(model) }
       return { ...info, model: { ...info.model, details } }
     },
-    submit: (request, options) => client.submit(withParameters(request, own), options),
   })
-}
-
-/** The request with the model's parameters where it has none itself. */
-function withParameters(request: GenerateRequest, own: GenerateRequest): GenerateRequest {
-  const { stop = [], maxTokens = largest } = request
-  return {
-    ...request,
-    sampling: { ...own.sampling, ...request.sampling },
-    stop: stop.length === 0 ? (own.stop ?? []) : stop,
-    maxTokens: Math.min(maxTokens, own.maxTokens ?? largest),
-  }
+  const { maxTokens } = settings
+  return havingDefaults(described, { maxTokens, sampling: own.sampling ?? {}, stop: own.stop })
 }

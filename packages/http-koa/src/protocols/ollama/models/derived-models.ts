@@ -27,12 +27,17 @@ export class DerivedModels {
   readonly #sizes = new Map<string, number>()
   #size = 0
 
-  list(): readonly DerivedModel[] {
-    return [...this.#models.values()]
+  /** Those that can be asked now: what they are made of is there, and no model of the server has their name. */
+  list(directory: EngineDirectory): readonly DerivedModel[] {
+    return [...this.#models.values()].filter(
+      (model) => !isHidden(model, directory) && isThere(model.from, directory),
+    )
   }
 
-  find(name: string): DerivedModel | undefined {
-    return this.#models.get(untagged(name))
+  /** The model of a name, unless the server has one of that name now. */
+  find(name: string, directory: EngineDirectory): DerivedModel | undefined {
+    const model = this.#models.get(untagged(name))
+    return model === undefined || isHidden(model, directory) ? undefined : model
   }
 
   /**
@@ -82,6 +87,19 @@ export class DerivedModels {
       throw refused('model', `models that have ${mostText} characters together`)
     }
     return size
+  }
+}
+
+/** Whether the server has got a model of this name since; one that is made of a file has the file's name. */
+const isHidden = ({ name, from }: DerivedModel, directory: EngineDirectory): boolean =>
+  name !== from && isServed(name, directory)
+
+function isThere(name: string, directory: EngineDirectory): boolean {
+  try {
+    directory.nameOf(name)
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -20,7 +20,9 @@ export async function loadOrUnload(
       throw new CllmError('forbidden', 'keep_alive: unloading a model needs the key of an admin')
     }
     // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
-    void directory.unload(nameOfOllamaModel(directory, derived.find(model)?.from ?? model))
+    void directory.unload(
+      nameOfOllamaModel(directory, derived.find(model, directory)?.from ?? model),
+    )
     return 'unload'
   }
   await client.info()

@@ -23,7 +23,7 @@ export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void
         .filter(({ adapter }) => adapter !== undefined)
         .map(({ name }) => describe(name, ollama)),
       ...ollama.derived
-        .list()
+        .list(ollama.directory)
         .filter(isAnother)
         .map(async ({ name, from }) => ({
           ...(await describe(from, ollama)),
@@ -108,7 +108,7 @@ export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const fields = await readFields(ctx, showSchema, ollama.unknownFields)
   const { directory } = ollama
   const asked = fields.model ?? fields.name ?? ''
-  const derived = ollama.derived.find(asked)
+  const derived = ollama.derived.find(asked, directory)
   const name = nameOfOllamaModel(directory, derived?.from ?? asked)
   const info = await peekInfo(directory, name)
   const template = String(info?.model.details?.['chatTemplate'] ?? '')

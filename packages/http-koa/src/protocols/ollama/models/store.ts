@@ -51,8 +51,9 @@ export async function pull(ctx: KoaContext, ollama: OllamaContext): Promise<void
 export async function remove(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, deleteSchema, ollama.unknownFields)
   const name = nameIn(fields)
-  const isServed = ollama.derived.find(name)?.from === name
-  if (!ollama.derived.remove(name) || isServed) await ensure(ollama.store).remove(name)
+  const made = ollama.derived.find(name, ollama.directory)
+  ollama.derived.remove(name)
+  if (made === undefined || made.from === name) await ensure(ollama.store).remove(name)
   ctx.status = 200
   ctx.body = ''
 }

@@ -16,6 +16,7 @@ import { forcedCalls } from '../../../chat/forced-calls.js'
 import { holdAnswer } from '../../../chat/hold-answer.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'
 import { buildRequest } from '../../../request/build-request.js'
+import { withModelDefaults } from '../../../request/model-defaults.js'
 import { boolean, integer, largest, object } from '../../../fields/fields.js'
 import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
 import type { ThinkingLimit } from '../../../request/limit-thinking.js'
@@ -108,7 +109,7 @@ export async function toChatRequest(
     request: buildRequest(
       prompt,
       { ...settings, maxTokens, constraint, logprobs, marks },
-      defaults,
+      withModelDefaults(client, defaults),
     ),
     form,
     customs: customNames(offered),

@@ -1,6 +1,7 @@
 import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../../../request/build-request.js'
+import { withModelDefaults } from '../../../request/model-defaults.js'
 import { boolean, integer, largest } from '../../../fields/fields.js'
 import { repeatRequest } from '../../../request/generation.js'
 import { mixedPrompts, readPrompts } from '../../../fields/mixed-prompts.js'
@@ -59,7 +60,8 @@ export async function toCompletionRequests(
   if (prompts.length * times > 128) {
     throw invalid(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
   }
-  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, defaults), times))
+  const own = withModelDefaults(client, defaults)
+  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, own), times))
 }
 
 /** Whether the log probabilities of the prompt are wanted, too. */

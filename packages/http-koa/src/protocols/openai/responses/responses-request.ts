@@ -7,6 +7,7 @@ import { forcedCalls } from '../../../chat/forced-calls.js'
 import { holdAnswer } from '../../../chat/hold-answer.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'
 import { buildRequest } from '../../../request/build-request.js'
+import { withModelDefaults } from '../../../request/model-defaults.js'
 import { boolean, integer, object } from '../../../fields/fields.js'
 import { list } from '../../../fields/list.js'
 import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
@@ -107,7 +108,7 @@ export async function toResponsesRequest(
   const marks = marksOf(prepared.form.format)
   const settings = { ...(await sharedSettings(fields, client)), maxTokens, constraint, marks }
   return {
-    request: buildRequest(prompt, settings, defaults),
+    request: buildRequest(prompt, settings, withModelDefaults(client, defaults)),
     form,
     customs: customNames(offered),
     afterThinking,
