@@ -65,15 +65,27 @@ export async function updateKeyFile(
   }
 }
 
-/** Gives a file another one's owner and group, as far as this user may, and then its mode. */
-function takeRights(file: string, { uid, gid, mode }: Stats): void {
+/**
+ * Gives a file another one's owner and group, as far as this user may, and then its mode; without the group's
+ * rights where the group is another one.
+ */
+export function takeRights(
+  file: string,
+  { uid, gid, mode }: Pick<Stats, 'uid' | 'gid' | 'mode'>,
+  chown = chownSync,
+): void {
   const own = statSync(file)
-  try {
-    if (own.uid !== uid || own.gid !== gid) chownSync(file, uid, gid)
-  } catch {
-    // Only root may; others keep what they made.
+  const takes = (owner: number): boolean => {
+    try {
+      if (own.uid !== owner || own.gid !== gid) chown(file, owner, gid)
+      return true
+    } catch {
+      return false
+    }
   }
-  chmodSync(file, mode & 0o777)
+  // Only root may set the owner; a member may set the group.
+  const hasGroup = takes(uid) || takes(own.uid)
+  chmodSync(file, mode & (hasGroup ? 0o777 : 0o707))
 }
 
 /** Creates a key: its secret, which is shown once, and the entry for the file. */

@@ -15,6 +15,7 @@ import t from 'tap'
 import { renderConfig } from '../../src/commands/config.js'
 import { loadConfig } from '../../src/config/load-config.js'
 import { dispatch } from '../../src/dispatch.js'
+import { takeRights } from '../../src/keys/key-file.js'
 import { openKeyRing } from '../../src/keys/open-key-ring.js'
 
 const run = async (...argv: readonly string[]) => {
@@ -164,6 +165,29 @@ t.test('a change keeps the rights of the file, and a link to it', async (t) => {
   t.not(ino, before.ino)
   t.match({ mode, uid, gid }, { mode: before.mode, uid: before.uid, gid: before.gid })
   t.same(readFileSync(link, 'utf8'), '{\n  "keys": []\n}\n')
+})
+
+t.test('who may not set the owner sets the group, and gives another group nothing', (t) => {
+  const file = join(t.testdir({ keys: '' }), 'keys')
+  const { uid, gid } = statSync(file)
+  const before = { uid: uid + 1, gid: gid + 1, mode: 0o100660 }
+  const taken: number[][] = []
+  const asMember = (_: unknown, owner: number, group: number): void => {
+    if (owner !== uid) throw new Error('EPERM')
+    taken.push([owner, group])
+  }
+  takeRights(file, before, asMember)
+  t.same(taken, [[uid, gid + 1]])
+  t.equal(statSync(file).mode & 0o777, 0o660)
+  takeRights(file, before, () => {
+    throw new Error('EPERM')
+  })
+  t.equal(statSync(file).mode & 0o777, 0o600)
+  takeRights(file, { ...before, gid }, () => {
+    throw new Error('EPERM')
+  })
+  t.equal(statSync(file).mode & 0o777, 0o660, 'it has that group already')
+  t.end()
 })
 
 t.test('a place where no file can be is told', async (t) => {
