@@ -282,7 +282,26 @@ t.test('a stream can be stopped, and left, before it begins', async (t) => {
   const image = [{ role: 'user', content: [{ type: 'image_url' }] }]
   const wrong = { ...body, messages: image }
   t.equal((await server.post('/v1/chat/completions', wrong, { headers })).status, 400)
-  t.equal((await server.get(path)).status, 404, 'a refused request has no stream')
+  t.equal(await (await server.get(path)).text(), text, 'a refused request leaves the one before')
+  t.equal((await server.get(path, { method: 'DELETE' })).status, 204)
+  t.equal((await server.post('/v1/chat/completions', wrong, { headers })).status, 400)
+  t.equal((await server.get(path)).status, 404, 'and has no stream')
+})
+
+t.test('a stream goes on until another one of its id is accepted', (t) => {
+  const running = new StreamSession(0)
+  running.open(0)
+  const refused = new StreamSession(1, running)
+  const next = new StreamSession(2, refused)
+  refused.cancel(3)
+  t.equal(next.former, running)
+  t.equal(running.endedAt, undefined)
+  const last = new StreamSession(4, next)
+  last.open(5)
+  t.ok(running.isCancelled)
+  t.ok(next.isCancelled, 'and that one has not begun')
+  t.equal(last.former, undefined)
+  t.end()
 })
 
 t.test('of a long stream the end is kept, and of many streams the last', (t) => {

@@ -22,23 +22,25 @@ export class StreamSessions {
   constructor(private readonly clock: Clock) {}
 
   /**
-   * Begins the stream of an id, in place of an earlier one, which is stopped; undefined where the request
-   * has none.
+   * Begins the stream of an id, in place of an earlier one, which is stopped when the new one is accepted;
+   * undefined where the request has none.
    *
    * @throws `invalid_request` for a wrong id
    */
   begin(ctx: StreamAsker): StreamSession | undefined {
     const id = ctx.get('X-Conversation-Id')
     if (id === '' || ctx.method !== 'POST') return undefined
-    this.stop(ctx, id)
-    const session = new StreamSession(this.clock.now())
-    this.#sessions.set(keyOf(ctx, id), session)
+    const key = keyOf(ctx, id)
+    const session = new StreamSession(this.clock.now(), this.#sessions.get(key))
+    this.#sessions.delete(key)
+    this.#sessions.set(key, session)
     this.#drop()
     return session
   }
 
   /**
-   * The request failed: its stream ends, and is forgotten unless there was something to read.
+   * The request failed: its stream ends, and is forgotten unless there was something to read; the one before
+   * it stays.
    *
    * @returns the error to answer with: as with llama-server, who stops a stream that has not begun is told
    *   that the request was wrong
@@ -49,7 +51,11 @@ export class StreamSessions {
     const wasStopped = session.isCancelled && !session.isOpen
     session.cancel(this.clock.now())
     const key = keyOf(ctx, ctx.get('X-Conversation-Id'))
-    if (!session.isOpen && this.#sessions.get(key) === session) this.#sessions.delete(key)
+    if (!session.isOpen && this.#sessions.get(key) === session) {
+      const { former } = session
+      if (former === undefined) this.#sessions.delete(key)
+      else this.#sessions.set(key, former)
+    }
     return wasStopped ? new CllmError('invalid_request', stopped, { cause: error }) : error
   }
 
@@ -72,7 +78,9 @@ export class StreamSessions {
   /** Stops and forgets a stream, if there is one. */
   stop(ctx: StreamAsker, id: string): void {
     const key = keyOf(ctx, id)
-    this.#sessions.get(key)?.cancel(this.clock.now())
+    const session = this.#sessions.get(key)
+    session?.stopFormer(this.clock.now())
+    session?.cancel(this.clock.now())
     this.#sessions.delete(key)
   }
 
@@ -83,7 +91,7 @@ export class StreamSessions {
     for (const [key, session] of this.#sessions) {
       if (session.endedAt !== undefined && session.endedAt + keptMs <= now) {
         this.#sessions.delete(key)
-      } else bytes += session.keptBytes
+      } else bytes += session.keptBytes + (session.former?.keptBytes ?? 0)
     }
     for (const [key, session] of this.#sessions) {
       if (bytes <= mostBytes && this.#sessions.size <= mostSessions) return
