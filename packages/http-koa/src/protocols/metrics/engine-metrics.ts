@@ -49,18 +49,20 @@ export class EngineMetrics {
     }
   }
 
-  /** An engine that does not answer has what it had counted before, and is down. */
-  down(model_name: string): void {
+  /** An engine that does not answer has what it had counted before, and is down. Returns that, if any. */
+  down(model_name: string): EngineStatistics | undefined {
     this.#gauge('cllm_engine_up', 0, { model_name })
-    const last = this.#last.get(model_name)
-    if (last !== undefined) this.#setTotals({ model_name }, last)
+    return this.unloaded(model_name, undefined)
   }
 
-  /** A model that is not in memory has what its engines had counted. */
-  unloaded(model_name: string, past: EngineStatistics): void {
+  /** A model that is not in memory has what its engines had counted. Returns that, if any. */
+  unloaded(model_name: string, past: EngineStatistics | undefined): EngineStatistics | undefined {
     // What was said last, where that is more: while it is unloaded, and where its engine has died.
     const last = this.#last.get(model_name)
-    this.#setTotals({ model_name }, last !== undefined && last.steps > past.steps ? last : past)
+    const isMore = last !== undefined && last.steps > (past?.steps ?? -1)
+    const counted = isMore ? { ...last, running: 0, waiting: 0, slots: [] } : past
+    if (counted !== undefined) this.#setTotals({ model_name }, counted)
+    return counted
   }
 
   /** Writes down what an engine says. */

@@ -55,8 +55,9 @@ const lines: readonly Line[] = [
 ]
 
 /**
- * The figures of all loaded models together under llama-server's names, for its dashboards.
+ * The figures of all models together under llama-server's names, for its dashboards.
  *
+ * @param models - also those that are not in memory now, with what they had counted
  * @param embedded - what was embedded, which it counts as prompts
  */
 export function llamaServerMetrics(

@@ -1,10 +1,4 @@
-import {
-  type Clock,
-  CllmError,
-  type EngineClient,
-  type EngineDirectory,
-  type EngineStatistics,
-} from '@cllm/core'
+import { type Clock, CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
 import { z } from 'zod'
 import { Registry } from './prometheus.js'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
@@ -60,21 +54,24 @@ export function metricsProtocol({
         return [model, await ask(client, clock)] as const
       }),
     )
-    const past = pastOf(directory).filter(([model]) => !loaded.includes(model))
+    const others = directory.list().filter((model) => !loaded.includes(model))
     // Written at once, so that two scrapes at a time do not count twice.
     engines.reset()
-    for (const [model, statistics] of past) engines.unloaded(model, statistics)
+    const counted = others.map((model) => engines.unloaded(model, directory.status(model).past))
     for (const [model, answer] of answers) {
       if (answer === undefined) {
-        engines.down(model)
+        counted.push(engines.down(model))
         continue
       }
       requests.onPolicy(model, answer.scheduler.policy)
       engines.set(model, answer)
+      counted.push(answer.statistics)
     }
     const text = registry.metrics()
-    const said = answers.flatMap(([, answer]) => (answer === undefined ? [] : [answer.statistics]))
-    const own = llamaServerMetrics([...said, ...past.map(([, one]) => one)], embeddings)
+    const own = llamaServerMetrics(
+      counted.filter((one) => one !== undefined),
+      embeddings,
+    )
     ctx.type = registry.contentType
     ctx.set('Process-Start-Time-Unix', String(Math.floor(started / 1000)))
     ctx.body = `${await text}${own}`
@@ -116,13 +113,6 @@ export function metricsProtocol({
     },
   }
 }
-
-/** What models counted that are not in memory. */
-const pastOf = (directory: EngineDirectory): (readonly [string, EngineStatistics])[] =>
-  directory.list().flatMap((name) => {
-    const { state, past } = directory.status(name)
-    return state === 'loaded' || past === undefined ? [] : [[name, past] as const]
-  })
 
 async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | undefined> {
   const asked = Promise.all([client.info(), client.statistics(), client.getScheduler()])

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
-import { PluginRegistry } from '@cllm/core'
+import { overriding, PluginRegistry } from '@cllm/core'
 import {
+  type KoaProtocol,
   loadMetrics,
   metricsProtocol,
   metricTable,
@@ -332,6 +333,43 @@ testEach('the dashboard asks for metrics that there are', async (t) => {
     t.equal(count('('), count(')'), expr)
   }
 })
+
+testEach(
+  "llama-server's counters fall neither while a model is unloaded nor when it is mute",
+  async (t) => {
+    let state: 'loaded' | 'unloading' = 'loaded'
+    let isMute = false
+    const metrics = metricsProtocol()
+    const changing: KoaProtocol = {
+      ...metrics,
+      mount: (router, directory) =>
+        metrics.mount(
+          router,
+          overriding(directory, {
+            status: (id) => ({ ...directory.status(id), state }),
+            open(id, options) {
+              const client = directory.open(id, options)
+              const fails = async () => await Promise.reject(new Error('mute'))
+              return isMute ? overriding(client, { statistics: fails }) : client
+            },
+          }),
+        ),
+    }
+    const server = await serve({ protocols: [changing, nativeProtocol()] })
+    t.teardown(server.close)
+    await server.post('/generate', { prompt: 'Hello', max_tokens: 2 })
+    const counted = async () =>
+      [...(await scrape(server))].filter(([series]) =>
+        /^llamacpp:(?!n_tokens_max).*_total$/.test(series),
+      )
+    const before = await counted()
+    t.ok(before.some(([, value]) => value > 0))
+    isMute = true
+    t.same(await counted(), before)
+    state = 'unloading'
+    t.same(await counted(), before)
+  },
+)
 
 testEach('embeddings are counted', async (t) => {
   const server = await serve({
