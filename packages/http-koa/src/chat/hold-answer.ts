@@ -10,6 +10,7 @@ interface Prepared {
   readonly prompt: Prompt
   readonly form: AnswerForm
   readonly calls?: OutputConstraint
+  readonly callsAfterThinking?: OutputConstraint
   readonly strict?: readonly string[]
 }
 
@@ -32,7 +33,7 @@ export interface HeldAnswer {
  */
 export async function holdAnswer(
   client: EngineClient,
-  { prompt, form, calls, strict = [] }: Prepared,
+  { prompt, form, calls, callsAfterThinking: afterThinking, strict = [] }: Prepared,
   asked: readonly (FieldConstraint | undefined)[],
   forced?: ForcedCalls,
 ): Promise<HeldAnswer> {
@@ -44,7 +45,7 @@ export async function holdAnswer(
   ]
   if (wanted === undefined || (isJson && forced !== undefined)) {
     const constraint = await onlyConstraint(client, tools)
-    return forced === undefined ? { prompt, form, constraint } : { ...forced, constraint }
+    return { prompt, form, afterThinking, ...forced, constraint }
   }
   if (!isJson) {
     await onlyConstraint(client, [...asked, ...tools])

@@ -31,6 +31,8 @@ export interface PreparedChat {
   readonly form: AnswerForm
   /** The constraint that strict tools need. */
   readonly calls?: OutputConstraint
+  /** The same where the thoughts that the prompt opens were ended in it. */
+  readonly callsAfterThinking?: OutputConstraint
   /** Names of the strict tools; absent: none is. */
   readonly strict?: readonly string[]
 }
@@ -65,7 +67,10 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   // what the model writes its own way counts as well where no mark of it can be held to a schema
   const own = call.head === '' && format.own !== undefined ? [format.own] : []
   const kept = { ...form, format: { ...format, calls: [...own, call] } }
-  return { prompt, form: kept, calls: constraint, strict }
+  const prepared = { prompt, form: kept, calls: constraint, strict }
+  if (!thinkingIsOpen) return prepared
+  const after = strictCalls(tools, strict, { ...form, thinkingIsOpen: false })
+  return { ...prepared, callsAfterThinking: after.constraint }
 }
 
 const toBoolean = (reasoning: unknown): boolean | undefined =>

@@ -1,4 +1,4 @@
-import type { EngineClient } from '@cllm/core'
+import { type EngineClient, type EngineInfo, overriding } from '@cllm/core'
 import t from 'tap'
 import { type AnswerForm, createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import type { CallFormat } from '../../src/chat/format/chat-format.js'
@@ -6,6 +6,7 @@ import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
 import { harmonyFormat } from '../../src/chat/format/harmony.js'
 import { forcedCalls } from '../../src/chat/forced-calls.js'
 import { holdAnswer } from '../../src/chat/hold-answer.js'
+import { prepareChat } from '../../src/chat/prepare-chat.js'
 import { strictCalls } from '../../src/chat/strict-calls.js'
 
 const tools = [
@@ -245,6 +246,34 @@ t.test('JSON beside tools is an answer of that form, or a call', async (t) => {
       message: /expected nothing beside/,
     })
   }
+})
+
+t.test('strict calls are held to behind thoughts that were ended', async (t) => {
+  const info = {
+    model: { details: { chatTemplate: 'strict <think></think>' } },
+    capabilities: { grammar: true },
+  } as unknown as EngineInfo
+  const client = overriding(clientWith(), {
+    info: async () => info,
+    async applyTemplate(messages, { addGenerationPrompt = true } = {}) {
+      const turns = messages.map(({ role, content }) => `<|${role}|>${content}<|end|>`)
+      const text = turns.join('') + (addGenerationPrompt ? '<|assistant|><think>\n' : '')
+      return { text, tokens: [] }
+    },
+  })
+  const prepared = await prepareChat(client, {
+    messages: [{ role: 'user', content: 'a' }],
+    tools,
+    strict: ['add'],
+    template: {},
+  })
+  t.ok(prepared.form.thinkingIsOpen)
+  const { constraint, afterThinking } = await holdAnswer(client, prepared, [])
+  const begins = (held: unknown, text: string) =>
+    new RegExp((held as { trigger: string }).trigger).test(text)
+  t.notOk(begins(constraint, json))
+  t.ok(begins(constraint, `So.</think>${json}`))
+  t.ok(begins(afterThinking, json))
 })
 
 t.test('JSON comes behind thoughts that the prompt has opened', async (t) => {
