@@ -242,9 +242,9 @@ t.test(
       const { body } = await other.get(`/v1/batches/${many}`)
       return body
     }
-    while (((await done()).request_counts?.completed ?? 0) === 0) continue
+    await until(async () => ((await done()).request_counts?.completed ?? 0) > 0)
     lose()
-    while (asked === '') await new Promise(setImmediate)
+    await until(() => asked !== '')
     const left = await done()
     t.equal(left.status, 'in_progress')
     const { id: late } = await other.create(file)
