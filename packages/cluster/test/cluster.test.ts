@@ -6,6 +6,7 @@ import {
   LocalEngineClient,
   PluginRegistry,
   silentLogger,
+  SimulatedClock,
   systemClock,
   systemRandom,
 } from '@cllm/core'
@@ -333,6 +334,12 @@ function selfSigned(folder: string) {
   return status === 0 ? { cert, key } : undefined
 }
 
+async function groups<T>(of: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = []
+  for await (const one of of) all.push(one)
+  return all
+}
+
 /** What batches of a cluster are made of, as this user of the server. */
 async function testShared(t: Test, bus: RedisBus): Promise<void> {
   const blobs = new SharedBlobs(bus, 'batch:content')
@@ -353,8 +360,17 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
   t.equal(await results.state('one'), 'open')
   t.equal(await results.add('one', 7, 'failed', 'x'), 'whole')
   t.same(await results.counts('one'), { total: 2, completed: 1, failed: 1 })
-  t.same(await results.read('one', [1, 2, 7]), ['first', undefined, 'x'])
+  t.same(await groups(results.read('one', [1, 2, 7])), [['first', undefined, 'x']])
   t.same([await results.has('one', 7), await results.has('one', 2)], [true, false])
+  const long = 'y'.repeat(600_000)
+  for (const number of [2, 3, 4]) await results.add('one', number, 'completed', long)
+  const read = await groups(results.read('one', [1, 2, 3, 7, 4]))
+  t.same(
+    read.map((texts) => texts.length),
+    [2, 2, 1],
+    'a megabyte at a time',
+  )
+  t.same(await groups(results.read('one', [])), [])
   await results.remove('one')
   t.equal(await results.counts('one'), undefined)
 
@@ -638,7 +654,34 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     while ((await members()) !== 'worker') continue
     const left = await ask(old, 'CLIENT', 'LIST', 'TYPE', 'normal')
     t.equal(left.trim().split('\n').length, 1, 'nobody but this question is there')
+    await old.kill()
+    await old.restart()
+    t.equal(await ask(old, 'KEYS', '*'), '', 'a new one loads nothing')
     t.same(await stream(), undisturbed)
+  })
+
+  await t.test('one whose long answer is on its way is no silent one', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const relay = await TcpRelay.start(server.port)
+    t.teardown(() => relay.close())
+    const clock = new SimulatedClock()
+    const said: string[] = []
+    const warn = (_: object, text: string): void => void said.push(text)
+    const logger = { ...silentLogger, warn }
+    const bus = await RedisBus.connect({ url: relay.url, clock, logger })
+    t.teardown(async () => await bus.close())
+    await bus.command('PING')
+    relay.freeze()
+    const answer = t.rejects(bus.long(10_000_000, 'GET', 'x'), { code: 'cluster_unavailable' })
+    const pass = (ms: number): void => {
+      for (let at = 0; at < ms; at += 500) clock.advance(500)
+    }
+    pass(15_000)
+    t.same(said, [])
+    pass(1000)
+    t.match(said[0], /is silent/)
+    await answer
   })
 
   await t.test('one whose clock is behind is read from its beginning', async (t) => {

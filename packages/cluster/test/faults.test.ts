@@ -870,6 +870,21 @@ t.test('a worker that stands still or is gone takes no figures with it', async (
   )
   t.match(left, { generatedTokens: 120, requests: { done: 4 }, running: 0 })
   t.equal(left.slots.length, all.slots.length / 2)
+
+  const three = await startOne(clock, server, 'three')
+  await later(clock, 600)
+  await drive(clock, client.statistics())
+  await drive(clock, Promise.all([1, 2, 3, 4].map(async () => await said(client, asked))))
+  const own = two.client.statistics.bind(two.client)
+  two.client.statistics = async () => await new Promise(() => {})
+  const open = client.statistics()
+  await later(clock, 100)
+  await drive(clock, three.worker.close())
+  const between = await drive(clock, open)
+  t.ok(between.generatedTokens > 120, 'it has an answer of the one that is gone')
+  two.client.statistics = own
+  const last = await drive(clock, client.statistics())
+  t.equal(last.generatedTokens, 240, 'it answered before it went')
   void two.worker.drain()
   await front.close()
 })
@@ -889,11 +904,44 @@ t.test('a worker that comes back counts once', (t) => {
     book.lose(`w${index}`)
   }
   t.equal(book.gone.length, 101)
-  t.equal(
-    book.gone.reduce((sum, one) => sum + one.generatedTokens, 0),
-    200,
-  )
+  const sum = (of: StatisticsBook) => of.gone.reduce((all, one) => all + one.generatedTokens, 0)
+  t.equal(sum(book), 200)
+
+  const many = new StatisticsBook()
+  const ids = Array.from({ length: 150 }, (_, index) => `w${index}`)
+  for (const id of ids) many.set(id, statistics(1))
+  for (const id of ids) many.lose(id)
+  t.equal(sum(many), 150)
+  for (const id of ids) many.set(id, statistics(1))
+  t.same(many.gone, [], 'all come back')
   t.end()
+})
+
+t.test('what is too large for a letter is no load of the worker it was meant for', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  for (const id of ['one', 'two']) await startOne(clock, server, id)
+  let loads: number[][] = []
+  const router = (): RouterPolicy => ({
+    place: (_, views) => {
+      loads = views.map(({ open, openTokens, backlogTokens }) => [open, openTokens, backlogTokens])
+      return { worker: views[0]!.id }
+    },
+  })
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, router })
+  await front.start()
+  const client = front.client('fake')
+  await later(clock, 600)
+  const large = { prompt: { text: 'x'.repeat(65 * 2 ** 20) } }
+  await t.rejects(drive(clock, said(client, large)), { code: 'body_too_large' })
+  t.equal(client.workers.counts.placed, 0)
+  await later(clock, 2000)
+  await drive(clock, said(client, { prompt: { text: 'x' }, maxTokens: 1 }))
+  t.same(loads, [
+    [0, 0, 0],
+    [0, 0, 0],
+  ])
+  await front.close()
 })
 
 t.test('what is too large for a letter fails alone', async (t) => {

@@ -6,7 +6,7 @@ import type { SharedBatchStore } from './shared-batch-store.js'
 /** How a batch ends. */
 export type BatchEnd = 'completed' | 'expired' | 'cancelled'
 
-/** Results that are read at a time. */
+/** Results that are asked for at a time. */
 const resultsAtOnce = 100
 
 /**
@@ -64,15 +64,16 @@ async function* answers(
   isIt: (status: number) => boolean,
 ): AsyncGenerator<Buffer> {
   let numbers: number[] = []
-  const read = async () => {
-    const texts = await results.read(id, numbers.splice(0))
-    const own = texts.filter((text) => text !== undefined && isIt(statusOf(text)))
-    return Buffer.from(own.map((text) => `${text}\n`).join(''))
+  async function* read(): AsyncGenerator<Buffer> {
+    for await (const texts of results.read(id, numbers.splice(0))) {
+      const own = texts.filter((text) => text !== undefined && isIt(statusOf(text)))
+      yield Buffer.from(own.map((text) => `${text}\n`).join(''))
+    }
   }
   for await (const { line } of store.lines(input)) {
-    if (numbers.push(line) === resultsAtOnce) yield await read()
+    if (numbers.push(line) === resultsAtOnce) yield* read()
   }
-  yield await read()
+  yield* read()
 }
 
 function statusOf(text: string): number {

@@ -12,7 +12,7 @@ const silentMs = 5000
 export interface ConnectionWatchParts {
   readonly client: RedisClient
   readonly clock: Clock
-  /** Characters on their way: answers to what is asked behind them take longer. */
+  /** Characters on their way, there or back: answers to what is asked behind them take longer. */
   readonly characters: () => number
   /** It has been silent for 5 s, and a millisecond more for each 1,000 characters. */
   readonly onSilent: () => void

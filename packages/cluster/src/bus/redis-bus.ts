@@ -37,6 +37,8 @@ export class RedisBus implements ClusterBus {
   readonly #mailboxes = new Map<string, MailboxReader>()
   readonly #poster: Poster
   readonly #watch: ConnectionWatch
+  /** Bytes of long answers that are on their way. */
+  #expected = 0
 
   private constructor(
     private readonly connections: Connections,
@@ -53,7 +55,7 @@ export class RedisBus implements ClusterBus {
     this.#watch = new ConnectionWatch({
       client: writer,
       clock,
-      characters: () => poster.characters,
+      characters: () => poster.characters + this.#expected,
       onSilent: () => {
         logger.warn({}, 'the server of the cluster is silent: it is connected to anew')
         void connections.renew()
@@ -98,6 +100,21 @@ export class RedisBus implements ClusterBus {
    */
   async command(...words: readonly (string | Buffer)[]): Promise<unknown> {
     return await this.#call(words)
+  }
+
+  /**
+   * @internal Sends a command whose answer is long: for its time, the server does not count as silent.
+   *
+   * @param bytes of the answer
+   * @throws `cluster_unavailable`
+   */
+  async long(bytes: number, ...words: readonly string[]): Promise<unknown> {
+    this.#expected += bytes
+    try {
+      return await this.#call(words)
+    } finally {
+      this.#expected -= bytes
+    }
   }
 
   /**

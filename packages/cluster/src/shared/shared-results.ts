@@ -13,6 +13,9 @@ export interface ResultCounts {
 /** Whether a result was taken: the last one makes them `whole`; `closed`: nobody wants any. */
 export type Added = 'open' | 'whole' | 'closed'
 
+/** Bytes of results that are read at a time, more only where one result is longer. */
+const bytesAtOnce = 2 ** 20
+
 const openOnce = `if redis.call('exists', KEYS[1]) == 0 then
   redis.call('hset', KEYS[1], 'total', ARGV[1], 'completed', '0', 'failed', '0')
 end`
@@ -76,15 +79,39 @@ export class SharedResults {
     return { total: Number(total), completed: Number(completed), failed: Number(failed) }
   }
 
-  /** The results of these numbers; undefined for one that has none. */
-  async read(id: string, numbers: readonly number[]): Promise<(string | undefined)[]> {
-    if (numbers.length === 0) return []
-    const texts = await this.bus.command('HMGET', this.keyOf(id), ...numbers.map(String))
-    return (texts as (string | null)[]).map((text) => text ?? undefined)
+  /**
+   * The results of these numbers in their order, some at a time: nothing else comes through the connection
+   * meanwhile. Undefined for one that has none.
+   */
+  async *read(
+    id: string,
+    numbers: readonly number[],
+  ): AsyncGenerator<readonly (string | undefined)[], void, undefined> {
+    const lengths = await Promise.all(
+      numbers.map(async (number) => await this.bus.command('HSTRLEN', this.keyOf(id), `${number}`)),
+    )
+    let [from, bytes] = [0, 0]
+    for (const [index, length] of (lengths as number[]).entries()) {
+      if (index > from && bytes + length > bytesAtOnce) {
+        yield await this.#texts(id, numbers.slice(from, index), bytes)
+        ;[from, bytes] = [index, 0]
+      }
+      bytes += length
+    }
+    if (from < numbers.length) yield await this.#texts(id, numbers.slice(from), bytes)
   }
 
   /** Removes the results; none are taken any more. */
   async remove(id: string): Promise<void> {
     await this.bus.command('DEL', this.keyOf(id))
+  }
+
+  async #texts(
+    id: string,
+    numbers: readonly number[],
+    bytes: number,
+  ): Promise<(string | undefined)[]> {
+    const texts = await this.bus.long(bytes, 'HMGET', this.keyOf(id), ...numbers.map(String))
+    return (texts as (string | null)[]).map((text) => text ?? undefined)
   }
 }

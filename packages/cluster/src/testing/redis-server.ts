@@ -1,5 +1,8 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 
 /** Why there is no Redis to test with; undefined where there is one. */
 export function whyNoRedis(): string | undefined {
@@ -68,6 +71,8 @@ export class RedisServer {
 
   /** Starts it, after it was killed, at the same port and empty. */
   async restart(): Promise<void> {
+    // A replica writes what it was sent into its folder, and a server loads what it finds there.
+    const folder = mkdtempSync(join(tmpdir(), 'cllm-redis-'))
     const args = [
       ...this.#listening(),
       '--bind',
@@ -76,20 +81,25 @@ export class RedisServer {
       '',
       '--appendonly',
       'no',
+      '--dir',
+      folder,
       ...this.settings,
     ]
     const child = spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] })
     this.#process = child
+    child.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+    let onEarlyExit: (code: number | null) => void = () => {}
     await new Promise<void>((resolve, reject) => {
       let output = ''
       child.once('error', reject)
-      child.once('exit', (code) => reject(new Error(`redis-server ended with ${code}: ${output}`)))
+      onEarlyExit = (code) => reject(new Error(`redis-server ended with ${code}: ${output}`))
+      child.once('exit', onEarlyExit)
       child.stdout.on('data', (data: Buffer) => {
         output += data.toString()
         if (output.includes('Ready to accept connections')) resolve()
       })
     })
-    child.removeAllListeners('exit')
+    child.off('exit', onEarlyExit)
   }
 
   /** Its process, once it has started. */

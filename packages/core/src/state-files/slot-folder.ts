@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { SlotFiles } from '../contracts/engine/slot-files.js'
 import type { StateHead } from '../contracts/engine/state-files.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { writeThread } from './thread/state-thread.js'
+import { slotThread, writeThread } from './thread/state-thread.js'
 import { readStateFile, readStateHead, secretOf, writeStateFile } from './state-file.js'
 
 /** Letters, digits and `_ . -` only, so that no name leads out of the folder. */
@@ -38,25 +38,31 @@ export class SlotFolder implements SlotFiles {
     }
   }
 
-  async read(filename: string) {
+  async read(filename: string, check: (head: StateHead) => void) {
     const path = this.#path(filename)
-    try {
-      const { size: bytes } = await stat(path)
-      const { bytes: length, ...head } = await readStateHead(path, this.#secret)
-      const data = new Uint8Array(new SharedArrayBuffer(length))
-      await readStateFile(path, data, this.#secret)
-      return { head, data, bytes }
-    } catch (cause) {
-      const isMissing = (cause as NodeJS.ErrnoException).code === 'ENOENT'
-      throw refused(
-        `${filename} ${isMissing ? 'does not exist' : `cannot be used: ${reasonOf(cause)}`}`,
-      )
-    }
+    const { size: bytes } = await usable(filename, stat(path))
+    const { bytes: length, ...head } = await usable(filename, readStateHead(path, this.#secret))
+    check(head)
+    const data = new Uint8Array(new SharedArrayBuffer(length))
+    await usable(filename, readStateFile(path, data, this.#secret, slotThread))
+    return { head, data, bytes }
   }
 
   #path(filename: string): string {
     if (allowed.test(filename)) return join(this.folder, filename)
     throw refused('filename: expected up to 200 letters, digits, _ . and -, with no . in front')
+  }
+}
+
+/** What comes of work with a file; says why it cannot be used. */
+async function usable<T>(filename: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work
+  } catch (cause) {
+    const isMissing = (cause as NodeJS.ErrnoException).code === 'ENOENT'
+    throw refused(
+      `${filename} ${isMissing ? 'does not exist' : `cannot be used: ${reasonOf(cause)}`}`,
+    )
   }
 }
 

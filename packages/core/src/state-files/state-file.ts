@@ -2,7 +2,7 @@ import { createHash, createHmac, scryptSync } from 'node:crypto'
 import type { StateHead } from '../contracts/engine/state-files.js'
 import { sizeOf } from './thread/state-bytes.js'
 import { type ReadHead, writeHead } from './thread/state-format.js'
-import { readThread, writeThread } from './thread/state-thread.js'
+import { readThread, slotThread, writeThread } from './thread/state-thread.js'
 
 /** The bytes that files are encrypted with, from words: 32. */
 export function secretOf(words: string | undefined): Uint8Array | undefined {
@@ -29,25 +29,28 @@ export async function writeStateFile(
 }
 
 /**
- * Reads all but the state.
+ * Reads all but the state of a file that a client names.
  * @throws Error that says why it is no whole state
  */
 export async function readStateHead(path: string, secret?: Uint8Array): Promise<ReadHead> {
-  return await readThread.run({ type: 'read', path, secret })
+  return await slotThread.run({ type: 'read', path, secret })
 }
 
 /**
  * Reads a whole file into this memory and checks it.
+ *
+ * @param thread - what reads it; default: that which requests wait for
  * @throws Error that says why it is no whole state of this length
  */
 export async function readStateFile(
   path: string,
   data: Uint8Array,
   secret?: Uint8Array,
+  thread = readThread,
 ): Promise<ReadHead> {
   const isShared = data.buffer instanceof SharedArrayBuffer
   const shared = isShared ? data : new Uint8Array(new SharedArrayBuffer(data.byteLength))
-  const head = await readThread.run({ type: 'read', path, data: shared, secret })
+  const head = await thread.run({ type: 'read', path, data: shared, secret })
   if (!isShared) data.set(shared)
   return head
 }

@@ -46,7 +46,7 @@ export class StateFolder implements StateFiles {
   readonly limitBytes: number
   readonly #secret: Uint8Array | undefined
   /** Calls that took too long, and still do. */
-  #late = 0
+  readonly #late = new Set<Promise<unknown>>()
   /** When what was said last. */
   readonly #said = new Map<string, number>()
 
@@ -60,34 +60,39 @@ export class StateFolder implements StateFiles {
     this.#secret = secretOf(options.key)
   }
 
-  async list(key: string): Promise<StateFile[]> {
-    const listed = await this.#attempt('cannot be read', async () => {
-      const task = { type: 'list', key, secret: this.#secret, ...this.#limits(0) } as const
-      return await this.#inTime(() => readThread.run(task), listMs)
+  async list(key: string, onLate?: (files: readonly StateFile[]) => void): Promise<StateFile[]> {
+    let listing: Promise<StateFile[]> | undefined
+    const begin = () => (listing = this.#list(key))
+    const files = await this.#attempt('cannot be read', async () => {
+      try {
+        return await this.#inTime(begin, listMs)
+      } catch (error) {
+        if (error instanceof Silence) {
+          void (listing ?? this.#back().then(begin)).then(onLate).catch(() => {})
+        }
+        throw error
+      }
     })
-    for (const problem of listed?.problems ?? []) this.#warn(whatOf(problem), problem.reason)
-    return [...(listed?.files ?? [])]
+    return files ?? []
   }
 
   async read(
     file: StateFile,
     allocate: (bytes: number) => Uint8Array | undefined,
+    onLate?: (back: Promise<void>) => void,
   ): Promise<Uint8Array | undefined> {
     const { name, bytes } = file
-    const data = allocate(bytes)?.subarray(0, bytes)
-    if (data === undefined) return undefined
     return await this.#attempt(`${name} is ignored`, async () => {
       try {
-        const reading = () => readStateFile(this.#path(name), data, this.#secret)
-        const head = await this.#inTime(reading, leastReadMs + bytes / leastReadRate)
-        if (this.#nameOf(head) !== name) throw new Error(misnamed)
-        return data
+        const limit = leastReadMs + bytes / leastReadRate
+        return await this.#inTime(() => this.#read(file, allocate), limit)
       } catch (error) {
         const code = codeOf(error)
         // Another process has removed it.
         if (code === 'ENOENT') return undefined
-        // It is damaged, and would be read in vain after each start.
-        if (code === undefined) await this.remove(file)
+        if (error instanceof Silence) onLate?.(this.#back())
+        // It is damaged, and would be read in vain after each start. Nobody waits for files being written.
+        else if (code === undefined) void this.remove(file)
         throw error
       }
     })
@@ -123,6 +128,24 @@ export class StateFolder implements StateFiles {
     await writeThread.run({ type: 'remove', path: this.#path(name) }).catch(() => {})
   }
 
+  async #list(key: string): Promise<StateFile[]> {
+    const task = { type: 'list', key, secret: this.#secret, ...this.#limits(0) } as const
+    const { files, problems } = await readThread.run(task)
+    for (const problem of problems) this.#warn(whatOf(problem), problem.reason)
+    return [...files]
+  }
+
+  async #read(
+    { name, bytes }: StateFile,
+    allocate: (bytes: number) => Uint8Array | undefined,
+  ): Promise<Uint8Array | undefined> {
+    const data = allocate(bytes)?.subarray(0, bytes)
+    if (data === undefined) return undefined
+    const head = await readStateFile(this.#path(name), data, this.#secret)
+    if (this.#nameOf(head) !== name) throw new Error(misnamed)
+    return data
+  }
+
   async #write(name: string, head: StateHead, data: Uint8Array): Promise<void> {
     const temporary = this.#path(`${name}.${randomBytes(6).toString('hex')}${unfinished}`)
     await writeStateFile(this.#path(name), temporary, head, data, this.#secret)
@@ -146,16 +169,16 @@ export class StateFolder implements StateFiles {
    * not asked again until it does.
    */
   async #inTime<T>(begin: () => Promise<T>, ms: number): Promise<T> {
-    if (this.#late > 0) throw silent(0)
+    if (this.#late.size > 0) throw new Silence(0)
     let cancel = () => {}
     const work = begin()
     const limit = Math.min(ms, mostReadMs)
     const late = new Promise<never>((_, reject) => {
       const giveUp = () => {
-        this.#late++
-        const isBack = () => void this.#late--
+        this.#late.add(work)
+        const isBack = () => void this.#late.delete(work)
         work.then(isBack, isBack)
-        reject(silent(limit))
+        reject(new Silence(limit))
       }
       cancel = this.clock.at(this.clock.now() + limit, giveUp)
     })
@@ -164,6 +187,11 @@ export class StateFolder implements StateFiles {
     } finally {
       cancel()
     }
+  }
+
+  /** Resolves when what is late has ended. */
+  async #back(): Promise<void> {
+    await Promise.allSettled(this.#late)
   }
 
   async #attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
@@ -194,7 +222,11 @@ const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoExc
 const whatOf = ({ count, name }: ListProblem): string =>
   count === 1 ? `${name} is ignored` : `${count} files are ignored, such as ${name}`
 
-const silent = (ms: number): Error =>
-  Object.assign(new Error(`no answer ${ms > 0 ? `for ${ms / 1000} s` : 'yet'}`), {
-    code: 'ETIMEDOUT',
-  })
+/** There was no answer in time. */
+class Silence extends Error {
+  readonly code = 'ETIMEDOUT'
+
+  constructor(ms: number) {
+    super(`no answer ${ms > 0 ? `for ${ms / 1000} s` : 'yet'}`)
+  }
+}

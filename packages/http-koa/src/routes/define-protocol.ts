@@ -11,8 +11,11 @@ export interface LogLevelControl {
   level: string
 }
 
-/** Keeps other processes from running what is in a folder; resolves when none does. */
-export type HoldFolder = (folder: string) => Promise<void>
+/**
+ * Keeps other processes from running what is in a folder; resolves when none does, with a signal that fires when one
+ * has taken it over all the same.
+ */
+export type HoldFolder = (folder: string) => Promise<AbortSignal>
 
 /** What a server hands to each protocol it makes. */
 export interface ProtocolContext {

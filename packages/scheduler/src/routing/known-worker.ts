@@ -195,6 +195,12 @@ export class KnownWorker implements WorkerView {
     this.placedAt = now
   }
 
+  /** This placement has not come about: no report will show it. */
+  unplace(number: number): void {
+    this.#pending = this.#pending.filter((one) => one.number !== number)
+    this.#known = undefined
+  }
+
   /** A request on it ended, which its last report does not show. */
   end(promptTokens: number): void {
     this.#ended++

@@ -114,6 +114,12 @@ export class WorkerTable {
     return number
   }
 
+  /** Takes a placement back that the worker was never told of. */
+  unplace(id: string, number: number): void {
+    this.#workers.get(id)?.unplace(number)
+    this.#isAnswered = false
+  }
+
   /**
    * Notes that a request on this worker has ended, before any report that shows it: its slot is free for the next one
    * at once.

@@ -180,7 +180,7 @@ void configure() {
     at('s'),
   ]
   const compiled = await new Promise((resolve) => {
-    execFile('g++', args, (error) => resolve(error === null))
+    execFile('gcc', args, (error) => resolve(error === null))
   })
   if (compiled !== true) {
     t.pass('skipped: there is no GCC here that knows AMX')

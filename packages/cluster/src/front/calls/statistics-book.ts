@@ -1,13 +1,15 @@
 import type { CacheStatistics, EngineStatistics, TierStatistics } from '@cllm/core'
 import { merge } from './merge-statistics.js'
 
-/** Workers that are gone and are remembered one by one, as they may come back. */
+/** Workers that are gone and are remembered one by one, as they may come back; more where more are there at once. */
 const mostGone = 100
 
 /** What each worker said last of itself, and what those that are gone have counted: no sum goes back. */
 export class StatisticsBook {
   readonly #last = new Map<string, EngineStatistics>()
   readonly #gone = new Map<string, EngineStatistics>()
+  /** The most workers that were there at once: all of them may be gone at once, and come back. */
+  #mostThere = 0
   /** Of those that are gone for longest. */
   #sum: EngineStatistics | undefined
 
@@ -15,6 +17,7 @@ export class StatisticsBook {
   set(worker: string, statistics: EngineStatistics): void {
     this.#gone.delete(worker)
     this.#last.set(worker, statistics)
+    this.#mostThere = Math.max(this.#mostThere, this.#last.size)
   }
 
   /** What a worker said last; undefined: nothing since it came. */
@@ -29,7 +32,8 @@ export class StatisticsBook {
     this.#last.delete(worker)
     this.#gone.set(worker, countsOf(last))
     const [oldest] = this.#gone
-    if (this.#gone.size <= mostGone || oldest === undefined) return
+    const limit = Math.max(mostGone, this.#mostThere)
+    if (this.#gone.size <= limit || oldest === undefined) return
     this.#gone.delete(oldest[0])
     this.#sum = merge(this.#sum, oldest[1]) as EngineStatistics
   }

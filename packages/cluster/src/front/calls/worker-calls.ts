@@ -102,8 +102,13 @@ export class WorkerCalls {
   onAnswer({ record: { id } }: Member, answer: Answer): void {
     const open = this.#open.get(answer.call)
     if (open === undefined || !open.waitsFor.delete(id)) return
-    if (answer.type === 'result') open.answers.set(id, answer.value)
-    else if (!partial.has(open.message.name) || open.answers.size + open.waitsFor.size === 0) {
+    if (answer.type === 'result') {
+      open.answers.set(id, answer.value)
+      // At once: it may be lost before the others have answered.
+      if (open.message.name === 'statistics') {
+        this.#statistics.set(id, answer.value as EngineStatistics)
+      }
+    } else if (!partial.has(open.message.name) || open.answers.size + open.waitsFor.size === 0) {
       this.#open.delete(answer.call)
       return this.front.answer(answer)
     }
@@ -154,13 +159,11 @@ export class WorkerCalls {
   #statisticsOfAll(message: Call['message']): void {
     const known = this.#known()
     const { placed, movedExactly, movedInexactly } = this.placing.counts
-    this.#send(message, known, (_, answers) => {
+    this.#send(message, known, () => {
       const ids = this.placing.idsByPlacement()
       const waits: number[] = []
       const all = known.flatMap(({ record, link, state }) => {
-        const own = answers.get(record.id) as EngineStatistics | undefined
-        if (own !== undefined) this.#statistics.set(record.id, own)
-        const last = own ?? this.#statistics.get(record.id)
+        const last = this.#statistics.get(record.id)
         if (state === 'up' && last?.waitMs !== undefined) waits.push(last.waitMs)
         return last === undefined ? [] : [ownStatistics(last, `${link.id}/`, ids)]
       })

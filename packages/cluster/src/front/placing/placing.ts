@@ -234,7 +234,6 @@ export class Placing {
     const placement = table.place(member.record.id, routed, now)
     this.#requests.place(placed, member.record.id, placement)
     placed.entry.isProven = false
-    this.counts.placed++
     const continuedTokens = placed.entry.tokens.length
     const isSent = member.link.send({
       type: 'place',
@@ -242,8 +241,11 @@ export class Placing {
       routed: { promptTokens, blocks, blockTokens, continuedTokens },
       request: placed.request(now),
     })
-    if (isSent) return
-    table.end(member.record.id, promptTokens)
+    if (isSent) {
+      this.counts.placed++
+      return
+    }
+    table.unplace(member.record.id, placement)
     const message = 'The request is too large for a message of the cluster'
     this.#fail(placed, new CllmError('body_too_large', message))
   }

@@ -20,8 +20,13 @@ export interface SlotActionResult {
 export interface SlotFiles {
   /** Writes a file whole or not at all, and returns its bytes. Throws `invalid_request`. */
   write(filename: string, head: StateHead, data: Uint8Array): Promise<number>
-  /** Reads one. Throws `invalid_request` where it is none of these files, or damaged. */
+  /**
+   * Reads one. Throws `invalid_request` where it is none of these files, or damaged.
+   *
+   * @param check - called before the state is read, which may be large; what it throws is thrown
+   */
   read(
     filename: string,
+    check: (head: StateHead) => void,
   ): Promise<{ readonly head: StateHead; readonly data: Uint8Array; readonly bytes: number }>
 }

@@ -30,15 +30,23 @@ export interface WrittenState extends StateFile {
 export interface StateFiles {
   /** Most bytes of all files. */
   readonly limitBytes: number
-  /** The states with this key, the latest used last. */
-  list(key: string): Promise<StateFile[]>
+  /**
+   * The states with this key, the latest used last.
+   *
+   * @param onLate - gets them later where they do not come in time, and none are returned
+   */
+  list(key: string, onLate?: (files: readonly StateFile[]) => void): Promise<StateFile[]>
   /**
    * The bytes of a state as they were written, in memory that `allocate` gives; or undefined. Where that
    * gives none, nothing is wrong with the file.
+   *
+   * @param onLate - called where nothing comes in time, and nothing may be wrong with the file, with what
+   * resolves when the files answer again
    */
   read(
     file: StateFile,
     allocate: (bytes: number) => Uint8Array | undefined,
+    onLate?: (back: Promise<void>) => void,
   ): Promise<Uint8Array | undefined>
   /** Writes a state whole or not at all; returns undefined where it could not. */
   write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined>

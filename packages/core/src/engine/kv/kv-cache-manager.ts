@@ -47,7 +47,7 @@ export class SlotCacheManager implements KVCacheManager {
       usedAt: 0,
     }))
     this.#free = length
-    this.#pins = new Pins(states)
+    this.#pins = new Pins(states, clock)
     this.#ahead = new SaveAhead(states, clock, costs)
     this.#filler = new SlotFiller(backend, clock, costs, states)
   }

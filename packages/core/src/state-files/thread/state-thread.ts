@@ -56,3 +56,5 @@ export class StateThread {
 export const writeThread = new StateThread(10)
 /** That for reading them, which a request waits for. */
 export const readThread = new StateThread(0)
+/** That for reading those which clients name: they may be large, and no request waits for them. */
+export const slotThread = new StateThread(0)

@@ -4,7 +4,7 @@ import type { SimulatedClock } from '../../clock/simulated-clock.js'
 /** Turns of the event loop in which everything that can happen without time passing has happened. */
 const turnsUntilQuiet = 4
 /** Turns without a timer after which nothing in this process will happen any more. */
-const turnsUntilStuck = 100_000
+const turnsUntilStuck = 500_000
 
 async function letEverythingRun(): Promise<void> {
   for (let turn = 0; turn < turnsUntilQuiet; turn++) await turnOfTheEventLoop()
@@ -22,7 +22,7 @@ function advanceToNextTimer(clock: SimulatedClock, until: number): boolean {
  * can run runs, then the clock moves to its next timer. Wall time plays no part.
  *
  * @param patience turns of the event loop to wait for what does not come from a timer, such as an
- *   answer over a socket; default 100,000
+ *   answer over a socket; default 500,000
  * @throws Error when the promise is pending and nothing is left that could settle it
  */
 export async function drive<T>(
@@ -60,7 +60,7 @@ export async function runUntilIdle(clock: SimulatedClock, until = Infinity): Pro
 /**
  * Lets the event loop turn until something is so.
  *
- * @param patience turns to wait at most; default 100,000
+ * @param patience turns to wait at most; default 500,000
  * @param what - describes in the error what did not happen
  */
 export async function until(

@@ -17,6 +17,7 @@ import {
   type SlotFiles,
   SlotFolder,
   StateFolder,
+  type StateFile,
   type StateFiles,
   type StateFolderOptions,
   SimulatedClock,
@@ -152,6 +153,28 @@ t.test('what is kept is saved when there is time, or nothing decodes', async (t)
     'it is saved as it is now',
   )
   await runUntilIdle(made.clock)
+})
+
+t.test('of the turns of a conversation that is kept, the last is saved, in its time', async (t) => {
+  for (const [keepMs, skips] of [
+    [600_000, 1],
+    [1, 0],
+  ] as const) {
+    const made = caching({ slots: 2, stateMs: (bytes) => bytes })
+    // What a save costs is learned from the first ones.
+    for (const family of [1, 2, 3, 4]) await ask(t, made, promptOf(200, family))
+    const steady = collect(made.client.submit(greedy(promptOf(20, 9), 900)))
+    await runUntilIdle(made.clock, made.clock.now() + 100)
+    let { said } = await ask(t, made, promptOf(100, 5), { keepMs })
+    for (let turn = 0; turn < 9; turn++) said = (await ask(t, made, [...said, 5], { keepMs })).said
+    await runUntilIdle(made.clock, made.clock.now() + 50)
+    const { skipped, saved } = ramOf(made)
+    await ask(t, made, promptOf(200, 6))
+    t.match(ramOf(made), { skipped: skipped + skips, saved }, `${keepMs} ms`)
+    made.engine.cancel('steady')
+    await made.run(steady)
+    await runUntilIdle(made.clock)
+  }
 })
 
 t.test('what is kept goes on in the longer state that takes its place', async (t) => {
@@ -379,8 +402,8 @@ function folderOf(folder: string, options: Partial<StateFolderOptions> = {}, clo
 /** The same as plain functions. */
 const bound = (files: StateFiles): StateFiles => ({
   limitBytes: files.limitBytes,
-  list: (key) => files.list(key),
-  read: (file, allocate) => files.read(file, allocate),
+  list: (key, onLate) => files.list(key, onLate),
+  read: (file, allocate, onLate) => files.read(file, allocate, onLate),
   write: (head, data) => files.write(head, data),
   touch: (file) => files.touch(file),
   remove: (file) => files.remove(file),
@@ -616,14 +639,105 @@ t.test('nobody but its request waits for a file, and that not for ever', async (
   const clock = new SimulatedClock(1e6)
   const slow = folderOf(folder, {}, clock)
   const head = { key: 'k', scope: '', partial: false, tokens: [1], name, bytes: 10 }
-  const reading = slow.files.read(head, (bytes) => new Uint8Array(bytes))
+  let back: Promise<void> | undefined
+  const reading = slow.files.read(
+    head,
+    (bytes) => new Uint8Array(bytes),
+    (end) => void (back = end),
+  )
   clock.advance(6000)
   t.equal(await reading, undefined)
   t.match(slow.warnings, [/is ignored: no answer for 5.* s/])
-  t.same(await slow.files.list('k'), [], 'it is not asked again')
-  closeSync(openSync(join(folder, name), 'w'))
-  await until(() => slow.warnings.length > 1)
+  const listed: StateFile[] = []
+  const key = await next.backend.states.key()
+  const found = await slow.files.list(key, (files) => listed.push(...files))
+  t.same(found, [], 'it is not asked again')
+  t.equal(listed.length, 0)
+  const writer = openSync(join(folder, name), 'w')
   rmSync(join(folder, name))
+  closeSync(writer)
+  await back
+  await until(() => listed.length > 0)
+  t.ok(
+    listed.some(({ tokens }) => tokens.length >= 103),
+    'until it answers',
+  )
+})
+
+t.test('what a folder holds that answers late is found once it does', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, made, promptOf(200, 1))
+  await made.run(made.engine.close())
+  const { files } = folderOf(folder)
+  const gates: (() => void)[] = []
+  const gate = async () => await new Promise<void>((open) => gates.push(open))
+  const late: StateFiles = {
+    ...bound(files),
+    list: async (key, onLate) => {
+      void gate().then(async () => onLate?.(await files.list(key)))
+      return []
+    },
+    read: async (file, allocate, onLate) => {
+      if (gates.length > 1) return await files.read(file, allocate)
+      onLate?.(gate())
+      return undefined
+    },
+  }
+  const next = caching({ slots: 1, stateFiles: late })
+  const states = () => next.engine.statistics().cache?.disk?.states
+  t.equal((await ask(t, next, [...said.slice(0, 40), 5])).cached, 0)
+  t.equal(states(), 0)
+  gates[0]!()
+  await until(() => states() === 1)
+  const shorter = await ask(t, next, [...said.slice(0, 120), 5])
+  t.equal(shorter.cached, 40, 'what the slot holds')
+  t.equal(states(), 1)
+  gates[1]!()
+  await runUntilIdle(next.clock, next.clock.now() + 1)
+  t.equal((await ask(t, next, [...said, 5])).cached, 203)
+  t.match(next.engine.statistics().cache?.disk, { hits: 1, failed: 1 })
+  await next.run(next.engine.close())
+})
+
+t.test('no request that decodes waits for files behind others', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const made = caching({ slots: 4, stateFiles: folderOf(folder).files })
+  const said: TokenId[][] = []
+  for (const family of [1, 2, 3]) said.push((await ask(t, made, promptOf(100, family))).said)
+  await made.run(made.engine.close())
+  const { files } = folderOf(folder)
+  let open = () => {}
+  const gate = new Promise<void>((resolve) => (open = resolve))
+  const slow: StateFiles = {
+    ...bound(files),
+    read: async (file, allocate) => {
+      await gate
+      return await files.read(file, allocate)
+    },
+  }
+  const next = caching({ slots: 2, stateFiles: slow })
+  await ask(t, next, promptOf(300, 8))
+  const steady = collect(next.client.submit(greedy(promptOf(20, 9), 600)))
+  await runUntilIdle(next.clock, next.clock.now() + 100)
+  // As many files as there are slots are read ahead: that of the third is not among them.
+  const left = said.slice(1).map((tokens, index) => {
+    return collect(next.client.submit({ ...greedy([...tokens, 5], 4), id: `leaves ${index}` }))
+  })
+  await runUntilIdle(next.clock, next.clock.now() + 20)
+  for (const index of left.keys()) next.engine.cancel(`leaves ${index}`)
+  await next.run(Promise.all(left))
+  const late = collect(next.client.submit(greedy([...said[0]!, 5], 4)))
+  await runUntilIdle(next.clock, next.clock.now() + 20)
+  const steps = next.backend.steps.length
+  await runUntilIdle(next.clock, next.clock.now() + 1000)
+  t.ok(next.backend.steps.length > steps + 20, 'its tokens come meanwhile')
+  t.match(next.engine.statistics(), { waiting: 1, running: 1 })
+  open()
+  t.equal((await next.run(late)).end?.usage.cachedTokens, 103)
+  await next.run(steady)
+  await next.run(next.engine.close())
+  t.match(leftovers(next), nothingLeft)
 })
 
 t.test('what is read ahead stays within the memory, and is read in turn', async (t) => {
@@ -676,7 +790,7 @@ t.test('what is wrong with the folder is said once, and nobody fails of it', asy
   await next.run(next.engine.close())
   t.ok(readdirSync(folder).length > 0, 'the folder is made again')
   t.same(warnings, [])
-  const past = { ...systemClock, now: () => 1000 }
+  const past = { ...systemClock, now: () => 1000, at: () => () => {} }
   const key = await next.backend.states.key()
   t.ok((await folderOf(folder, { maxAgeMs: 1000 }, past).files.list(key)).length > 0)
   const [name] = readdirSync(folder)
@@ -740,7 +854,10 @@ t.test('two engines share a folder, within its size and age', async (t) => {
 })
 
 t.test('clients save, restore and erase slots', async (t) => {
-  const folder = join(t.testdir(), 'slots')
+  const folder = join(t.testdir({ 'none.bin': 'none' }), 'slots')
+  // The thread that reads is there from here on.
+  const none = new SlotFolder(join(folder, '..')).read('none.bin', () => {})
+  await t.rejects(none, { code: 'invalid_request' })
   const made = caching({ slots: 2, slotFiles: new SlotFolder(folder) }, 0)
   const { said } = await ask(t, made, promptOf(50, 1))
   const save = { action: 'save', filename: 'one.bin' } as const
@@ -778,9 +895,9 @@ t.test('nobody waits while the file of a slot is written or read', async (t) => 
       await gate
       return await files.write(...given)
     },
-    read: async (filename) => {
+    read: async (...given) => {
       await gate
-      return await files.read(filename)
+      return await files.read(...given)
     },
   }
   const made = caching({ slots: 2, slotFiles: slow }, 0)
@@ -801,6 +918,49 @@ t.test('nobody waits while the file of a slot is written or read', async (t) => 
   await made.run(restored)
   await made.run(made.engine.close())
   t.equal(said.length, 54)
+})
+
+t.test('of the files that are to be restored, one at a time is read', async (t) => {
+  const asked: string[] = []
+  let content: Awaited<ReturnType<SlotFiles['read']>> | undefined
+  let open = () => {}
+  const gate = new Promise<void>((resolve) => (open = resolve))
+  const slow: SlotFiles = {
+    write: async (_, head, data) => {
+      content = { head, data, bytes: 9 }
+      return 9
+    },
+    read: async (filename, check) => {
+      asked.push(filename)
+      if (filename === 'slow.bin') await gate
+      check(content!.head)
+      return content!
+    },
+  }
+  const made = caching({ slots: 2, slotFiles: slow }, 0)
+  await ask(t, made, promptOf(50, 1))
+  await made.run(made.client.slotAction(0, { action: 'save', filename: 'one.bin' }))
+  const restore = (slot: number, filename: string) =>
+    made.client.slotAction(slot, { action: 'restore', filename })
+  const busy = collect(made.client.submit(greedy([...promptOf(50, 1), 5], 200)))
+  await runUntilIdle(made.clock, made.clock.now() + 100)
+  const own = made.engine.statistics().slots.find(({ request }) => request !== undefined)!.slot
+  const many = [1, 2, 3, 4].map((name) => restore(own, `${name}.bin`))
+  await runUntilIdle(made.clock, made.clock.now() + 100)
+  t.same(asked, [], 'none while its slot is in use')
+  const other = restore(1 - own, 'slow.bin')
+  await runUntilIdle(made.clock, made.clock.now() + 100)
+  // The slot is given away while it is read.
+  const taker = collect(made.client.submit(greedy(promptOf(90, 3), 300)))
+  await made.run(busy)
+  await runUntilIdle(made.clock, made.clock.now() + 10)
+  t.same(asked, ['slow.bin'])
+  open()
+  for (const one of await made.run(Promise.all(many))) t.match(one, { slot: own, tokens: 53 })
+  await made.run(taker)
+  t.match(await made.run(other), { slot: 1 - own, tokens: 53 })
+  t.same(asked, ['slow.bin', '1.bin', '2.bin', '3.bin', '4.bin', 'slow.bin'])
+  t.match(leftovers(made), nothingLeft)
 })
 
 t.test('slots that cannot be cut are cut back to checkpoints', async (t) => {

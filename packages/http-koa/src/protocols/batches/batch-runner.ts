@@ -18,8 +18,8 @@ export interface BatchRunnerParts {
   readonly logger: Logger
   /** Lines that are computed at a time. */
   readonly concurrency: number
-  /** Resolves when no other process runs the folder's batches. */
-  readonly hold: () => Promise<void>
+  /** Resolves when no other process runs the folder's batches, with a signal for when one does. */
+  readonly hold: () => Promise<AbortSignal>
 }
 
 /**
@@ -36,6 +36,8 @@ export class BatchRunner implements BatchJobs {
   readonly #places: Places
   /** Batches that were made before this process may run any. */
   #early: string[] | undefined = []
+  /** Fires when another process runs them. */
+  #lost = new AbortController().signal
 
   constructor(private readonly parts: BatchRunnerParts) {
     this.#places = new Places(parts.concurrency)
@@ -43,8 +45,11 @@ export class BatchRunner implements BatchJobs {
 
   /** Goes on with what an earlier process has left, once that one has ended. */
   async resume(): Promise<void> {
-    await this.parts.hold()
+    const lost = await this.parts.hold()
+    this.#lost = lost
+    lost.addEventListener('abort', () => void this.#holdAnew(), { once: true })
     const all = await this.parts.folder.list('batches')
+    if (lost.aborted) return
     const left = all.toReversed().filter(({ object }) => isUnderWay(object))
     const ids = new Set([...left.map(({ object }) => object.id), ...(this.#early ?? [])])
     this.#early = undefined
@@ -57,13 +62,14 @@ export class BatchRunner implements BatchJobs {
       this.#early.push(id)
       return
     }
+    const lost = this.#lost
     this.#stops.set(id, new AbortController())
     const { owner } = (await this.parts.folder.get('batches', id)) ?? {}
     const hash = owner?.hash ?? ''
     const before = this.#last.get(hash) ?? Promise.resolve()
     const ended = before.then(async () => {
       try {
-        await this.#run(id)
+        await this.#run(id, lost)
       } catch (error) {
         this.parts.logger.error({ err: error, batch: id }, 'a batch stopped')
       } finally {
@@ -88,17 +94,27 @@ export class BatchRunner implements BatchJobs {
       : { ...batch, request_counts: { ...batch.request_counts, ...output.counts } }
   }
 
-  async #run(id: string): Promise<void> {
+  /** Another process has the batches: they end here as they are, until that one ends. */
+  async #holdAnew(): Promise<void> {
+    this.#early = []
+    await Promise.all(this.#last.values())
+    await this.resume().catch((error: unknown) => {
+      this.parts.logger.error({ err: error }, 'batches of before cannot be read')
+    })
+  }
+
+  async #run(id: string, lost: AbortSignal): Promise<void> {
+    if (lost.aborted) return
     const stopped = this.#stops.get(id)!.signal
     const checked = await this.#check(id)
-    if (checked === undefined) return
+    if (checked === undefined || lost.aborted) return
     const { folder, random, clock } = this.parts
     const output = await openOutput(folder, checked, random)
     this.#outputs.set(id, output)
     const { object } = checked
     const lines = this.#left(object, output)
     const expired = new AbortController()
-    const signal = AbortSignal.any([stopped, expired.signal])
+    const signal = AbortSignal.any([stopped, expired.signal, lost])
     const worker = async () => {
       for await (const line of lines) {
         if (signal.aborted || this.#seconds() >= object.expires_at) return
@@ -110,6 +126,7 @@ export class BatchRunner implements BatchJobs {
       const stopClock = clock.at(1000 * object.expires_at, () => expired.abort())
       await Promise.all(Array.from({ length: this.parts.concurrency }, worker)).finally(stopClock)
     }
+    if (lost.aborted) return
     await this.#finish(id, output, stopped.aborted || isCancelled)
   }
 

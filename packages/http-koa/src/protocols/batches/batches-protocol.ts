@@ -74,7 +74,7 @@ export function batchesProtocol({
   share = defaultShare,
   fileLimitBytes = 100 * 1024 * 1024,
   lines = openAiProtocol(),
-  holdFolder = async () => {},
+  holdFolder = async () => new AbortController().signal,
 }: BatchesProtocolOptions): KoaProtocol {
   let gate: Gate = openGate
   let context: KoaTransportContext | undefined
@@ -128,7 +128,7 @@ function inFolder(
   }
   ownFolder(path, 'batches')
   const store = new BatchFolder(path)
-  const hold = async (): Promise<void> => await holdFolder(path)
+  const hold = async () => await holdFolder(path)
   return { store, jobs: new BatchRunner({ folder: store, hold, ...parts }) }
 }
 

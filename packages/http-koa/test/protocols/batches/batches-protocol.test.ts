@@ -211,10 +211,13 @@ t.test(
     const underWay = { status: 'in_progress', output_file_id: undefined }
     await writeFile(head, JSON.stringify({ ...kept, object: { ...kept.object, ...underWay } }))
 
-    let [asked, free] = ['', () => {}]
+    let [asked, free, lose] = ['', () => {}, () => {}]
     const holdFolder = async (path: string) => {
       asked = path
       await new Promise<void>((resolve) => (free = resolve))
+      const lost = new AbortController()
+      lose = () => lost.abort()
+      return lost.signal
     }
     const second = await batching(t, folder, {
       protocols: [batchesProtocol({ folder, holdFolder }), openAiProtocol()],
@@ -231,6 +234,28 @@ t.test(
       t.equal(status, 'completed')
       t.equal((await other.content(output)).length, 4, 'each line once')
     }
+
+    asked = ''
+    const { id: sixty } = (await (await other.upload(linesOf(60))).json()) as { id: string }
+    const { id: many } = await other.create(sixty)
+    const done = async () => {
+      const { body } = await other.get(`/v1/batches/${many}`)
+      return body
+    }
+    await until(async () => ((await done()).request_counts?.completed ?? 0) > 0)
+    lose()
+    await until(() => asked !== '')
+    const left = await done()
+    t.equal(left.status, 'in_progress')
+    const { id: late } = await other.create(file)
+    t.equal((await other.get(`/v1/batches/${late}`)).body.status, 'validating')
+    t.same(await done(), left, 'no line is answered')
+    free()
+    const { output_file_id: whole } = await other.ended(many)
+    const lines = await other.content(whole)
+    t.equal(new Set(lines.map(({ custom_id }) => custom_id)).size, 60)
+    t.equal(lines.length, 60, 'each line once')
+    t.match(await other.ended(late), { status: 'completed' })
   },
 )
 

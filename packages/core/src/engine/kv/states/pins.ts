@@ -1,3 +1,4 @@
+import type { Clock } from '../../../contracts/clock.js'
 import type { Slot } from '../../engine-parts.js'
 import type { SequenceRequest } from '../../requests/sequence.js'
 import type { BlockChain } from '../block-chain.js'
@@ -23,7 +24,10 @@ interface Pin {
 export class Pins {
   readonly #all = new Set<Pin>()
 
-  constructor(private readonly states: StateCache) {}
+  constructor(
+    private readonly states: StateCache,
+    private readonly clock: Clock,
+  ) {}
 
   /** Whether something may be saved now. */
   get isDue(): boolean {
@@ -39,16 +43,29 @@ export class Pins {
   ): void {
     const { chain, length } = slot
     if (chain === undefined || !this.states.isOn) return
-    if (pin) this.#all.add({ slot, chain, length })
+    if (pin) this.#add({ slot, chain, length })
     else if (keepMs !== undefined) {
-      this.#all.add({ slot, chain, length, kept: { until: now + keepMs, tenant } })
+      this.#add({ slot, chain, length, kept: { until: now + keepMs, tenant } })
     }
+  }
+
+  /** What a slot holds is saved as it is then: the last turn of a conversation stands for all. */
+  #add(pin: Pin): void {
+    let { kept } = pin
+    for (const older of this.#all) {
+      if (older.slot !== pin.slot) continue
+      this.#all.delete(older)
+      if (isThere(older)) kept = longer(kept, older.kept)
+    }
+    const { slot, chain, length } = pin
+    this.#all.add({ slot, chain, length, ...(kept === undefined ? {} : { kept }) })
   }
 
   /** Saves what there is time for. */
   async settle(othersDecode: boolean): Promise<void> {
     for (const pin of this.#all) {
       const { slot } = pin
+      if (this.#isOver(pin)) continue
       if (!isFree(slot) || (othersDecode && !this.states.hasTimeToSave(slot.length))) continue
       this.#all.delete(pin)
       if (isThere(pin)) await this.states.pin(slot, pin.kept)
@@ -58,7 +75,7 @@ export class Pins {
   /** An idle slot is about to lose what is behind its first `kept` tokens. */
   async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
     for (const pin of this.#all) {
-      if (pin.slot !== slot || kept >= pin.length) continue
+      if (pin.slot !== slot || kept >= pin.length || this.#isOver(pin)) continue
       this.#all.delete(pin)
       // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
       const mayWait = pin.kept !== undefined && othersDecode
@@ -66,6 +83,19 @@ export class Pins {
       else if (isThere(pin)) await this.states.pin(slot, pin.kept)
     }
   }
+
+  /** Drops what was to be kept until now. */
+  #isOver(pin: Pin): boolean {
+    const isOver = pin.kept !== undefined && pin.kept.until <= this.clock.now()
+    if (isOver) this.#all.delete(pin)
+    return isOver
+  }
+}
+
+/** Of none, which is for good, and times the longest. */
+function longer(one: KeptState | undefined, other: KeptState | undefined): KeptState | undefined {
+  if (one === undefined || other === undefined) return undefined
+  return other.until > one.until ? other : one
 }
 
 /** Whether the slot holds it still, and maybe more: a request may have gone on with it. */

@@ -18,15 +18,20 @@ import { StateCache } from './state-cache.js'
 interface Job {
   readonly slot: Slot
   readonly action: SlotAction
-  /** What a file holds that is to be restored. */
-  readonly content: SlotContent | undefined
-  /** Milliseconds that reading it took. */
-  readonly readMs: number
   readonly resolve: (result: SlotActionResult) => void
   readonly reject: (error: CllmError) => void
 }
 
 type SlotContent = Awaited<ReturnType<SlotFiles['read']>>
+
+/** A job that restores, and has its turn to be read. */
+interface Reading {
+  readonly job: Job
+  /** What its file holds; undefined while it is read. */
+  content?: SlotContent
+  /** Milliseconds that reading it took. */
+  ms: number
+}
 
 /** What was done with a slot; the bytes of a file may be on their way yet. */
 interface Moved {
@@ -36,12 +41,14 @@ interface Moved {
 
 /**
  * Saves, restores and erases slots for clients: between two steps, once the slot is idle. Files are read
- * before that and written after it, one after the other, beside the steps.
+ * then and written after it, one after the other, beside the steps: each may be as large as all memory that
+ * is left.
  */
 @injectable()
 export class SlotActions {
   readonly #jobs: Job[] = []
   #writing: Promise<void> | undefined
+  #reading: Reading | undefined
   #closed: CllmError | undefined
 
   /** @internal */
@@ -67,12 +74,9 @@ export class SlotActions {
       const message = `expected a slot from 0 to ${this.kv.slots.length - 1}, got ${id}`
       throw new CllmError('invalid_request', message, { details: { field: 'id' } })
     }
-    const began = this.clock.now()
-    const content = action.action === 'restore' ? await this.#read(action.filename) : undefined
-    const readMs = this.clock.now() - began
     return await new Promise((resolve, reject) => {
       if (this.#closed !== undefined) throw this.#closed
-      this.#jobs.push({ slot, action, content, readMs, resolve, reject })
+      this.#jobs.push({ slot, action, resolve, reject })
       this.wake.notify()
     })
   }
@@ -95,12 +99,17 @@ export class SlotActions {
   /** Does what can be done now. */
   async settle(): Promise<void> {
     for (;;) {
-      const next = this.#jobs.findIndex(this.#isDue)
-      const [job] = next < 0 ? [] : this.#jobs.splice(next, 1)
+      const job = this.#jobs.find(this.#isDue)
       if (job === undefined) return
-      const began = this.clock.now() - job.readMs
+      const { content, ms } = this.#reading?.job === job ? this.#reading : { ms: 0 }
+      if (job.action.action === 'restore' && content === undefined) {
+        void this.#read(job, job.action.filename)
+        continue
+      }
+      this.#leave(job)
+      const began = this.clock.now() - ms
       try {
-        const { tokens, bytes } = await this.#do(job)
+        const { tokens, bytes } = await this.#do(job, content)
         if (typeof bytes === 'number') this.#resolve(job, tokens, bytes, began)
         else this.#writing = this.#finish(job, tokens, bytes, began)
       } catch (error) {
@@ -117,12 +126,41 @@ export class SlotActions {
   /** Ends what waits with this error. */
   close(error: CllmError): void {
     this.#closed = error
+    this.#reading = undefined
     for (const { reject } of this.#jobs.splice(0)) reject(error)
   }
 
-  /** One state at a time waits to be written: it may be as large as all memory that is left. */
-  readonly #isDue = ({ slot, action }: Job): boolean =>
-    slot.owner === undefined && (action.action !== 'save' || this.#writing === undefined)
+  /** One state at a time waits to be written, and one is read or waits to be restored. */
+  readonly #isDue = (job: Job): boolean => {
+    const { slot, action } = job
+    if (slot.owner !== undefined) return false
+    if (action.action === 'save') return this.#writing === undefined
+    const other = action.action === 'restore' ? this.#reading : undefined
+    if (other === undefined) return true
+    if (other.content === undefined) return false
+    // Where the slot of another was given away meanwhile, that is read again once it is idle.
+    return other.job === job || other.job.slot.owner !== undefined
+  }
+
+  #leave(job: Job): void {
+    const place = this.#jobs.indexOf(job)
+    if (place >= 0) this.#jobs.splice(place, 1)
+    if (this.#reading?.job === job) this.#reading = undefined
+  }
+
+  async #read(job: Job, filename: string): Promise<void> {
+    const reading: Reading = { job, ms: 0 }
+    this.#reading = reading
+    const began = this.clock.now()
+    try {
+      reading.content = await this.#content(filename)
+      reading.ms = this.clock.now() - began
+    } catch (error) {
+      this.#leave(job)
+      job.reject(CllmError.from(error, 'backend_failed'))
+    }
+    this.wake.notify()
+  }
 
   #resolve({ slot, resolve }: Job, tokens: number, bytes: number, began: number): void {
     resolve({ slot: slot.id, tokens, bytes, ms: this.clock.now() - began })
@@ -138,7 +176,7 @@ export class SlotActions {
     this.wake.notify()
   }
 
-  async #do({ slot, action, content }: Job): Promise<Moved> {
+  async #do({ slot, action }: Job, content: SlotContent | undefined): Promise<Moved> {
     if (content !== undefined) return await this.#restore(slot, content)
     if (action.action === 'save') return await this.#save(slot, action.filename)
     const { length } = slot
@@ -164,17 +202,16 @@ export class SlotActions {
     return { tokens: length, bytes: write() }
   }
 
-  /** Reads what is to be restored, and checks whether it can be. */
-  async #read(filename: string): Promise<SlotContent> {
+  /** Reads what is to be restored, where it can be. */
+  async #content(filename: string): Promise<SlotContent> {
     const { states, files } = this.#means()
-    const content = await files.read(filename)
-    const { head } = content
-    const isOurs = head.key === (await states.key()) && !head.partial
-    if (!isOurs || head.tokens.length > this.backend.limits.contextSize) {
+    const key = await states.key()
+    const { contextSize } = this.backend.limits
+    return await files.read(filename, (head) => {
+      if (head.key === key && !head.partial && head.tokens.length <= contextSize) return
       const message = `${filename} is of another model, other settings or a larger slot`
       throw new CllmError('invalid_request', message, { details: { field: 'filename' } })
-    }
-    return content
+    })
   }
 
   async #restore(slot: Slot, { head, data, bytes }: SlotContent): Promise<Moved> {

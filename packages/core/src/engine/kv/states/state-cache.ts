@@ -109,9 +109,7 @@ export class StateCache {
   /** Whether what was found for a request can be restored now; otherwise it is being read. */
   isAtHand(sequence: Sequence, found: FoundState | undefined): boolean {
     if (!this.#isListed) return false
-    if (found === undefined) return true
-    if (this.reader.isBeingRead(found)) return false
-    return this.costs.pauses.canLoad(this.loadMs(found), 0) || this.reader.isAtHand(sequence, found)
+    return found === undefined || this.reader.isAtHand(sequence, found)
   }
 
   /**
@@ -211,7 +209,7 @@ export class StateCache {
   }
 
   async #restore(slot: Slot, found: FoundState['state']): Promise<boolean> {
-    const state = 'file' in found ? await this.reader.read(found) : found
+    const state = 'file' in found ? await this.reader.readNow(found) : found
     return state !== undefined && (await this.transfer.restore(slot.id, state))
   }
 

@@ -1,4 +1,4 @@
-import type { StateFiles } from '../../../contracts/engine/state-files.js'
+import type { StateFile, StateFiles } from '../../../contracts/engine/state-files.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import { BlockChain } from '../block-chain.js'
 import type { FiledState, SavedState } from './saved-state.js'
@@ -84,23 +84,41 @@ export class StateDisk {
     await this.#writing
   }
 
-  /** Its bytes, or undefined where the file is gone or damaged, or there is no memory for it. */
+  /**
+   * Its bytes, or undefined where the file is gone or damaged, there is no memory for it, or it does not
+   * come in time: then it cannot be found until the files answer again.
+   */
   async read(
     state: FiledState,
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined> {
     let hasRoom = true
-    const data = await this.files.read(state.file, (bytes) => {
+    let back: Promise<void> | undefined
+    const allocated = (bytes: number) => {
       const room = allocate(bytes)
       hasRoom = room !== undefined
       return room
-    })
+    }
+    const onLate = (end: Promise<void>) => void (back = end)
+    const data = await this.files.read(state.file, allocated, onLate)
     if (data !== undefined) void this.files.touch(state.file)
     else if (hasRoom) {
       this.failed++
-      this.#forget(state)
+      if (back === undefined) this.#forget(state)
+      else void this.#hide(state, back)
     }
     return data
+  }
+
+  /** Has nobody find it until then. */
+  async #hide(state: FiledState, end: Promise<void>): Promise<void> {
+    if (!this.#all.has(state)) return
+    this.index.remove(state)
+    this.version++
+    await end
+    if (!this.#all.has(state)) return
+    this.index.add(state)
+    this.version++
   }
 
   async remove(state: FiledState): Promise<void> {
@@ -116,9 +134,19 @@ export class StateDisk {
 
   async #begin(): Promise<void> {
     const key = await this.#key()
-    for (const file of key === undefined ? [] : await this.files.list(key)) {
-      this.#add({ ...file, chain: new BlockChain(file.tokens, file.scope), file })
+    if (key === undefined) return
+    const drops = this.#drops
+    const onListed = (files: readonly StateFile[]) => {
+      const known = new Set([...this.#all].map(({ file }) => file.name))
+      for (const file of files) {
+        // One that comes late may have been written meanwhile.
+        if (known.has(file.name)) continue
+        // All was dropped meanwhile.
+        if (drops !== this.#drops) void this.files.remove(file)
+        else this.#add({ ...file, chain: new BlockChain(file.tokens, file.scope), file })
+      }
     }
+    onListed(await this.files.list(key, onListed))
   }
 
   /** Undefined where it cannot be had, as when the model's file is gone. */
@@ -139,7 +167,8 @@ export class StateDisk {
     }
     if (drops !== this.#drops) return await this.files.remove(file)
     this.saved++
-    this.#forgetFiles(file.removed ?? [])
+    // One of its name may be hidden.
+    this.#forgetFiles([...(file.removed ?? []), file.name])
     const older = replaces && !partial ? [...this.index.within(chain)] : []
     this.#add({ chain, partial, bytes: file.bytes, file })
     for (const one of older) await this.remove(one)
@@ -147,7 +176,6 @@ export class StateDisk {
 
   /** Those that another process dropped are forgotten when they are read. */
   #forgetFiles(names: readonly string[]): void {
-    if (names.length === 0) return
     const gone = new Set(names)
     for (const state of this.#all) if (gone.has(state.file.name)) this.#forget(state)
   }

@@ -72,6 +72,14 @@ export class StateReader {
     for (const file of filesOf(found)) void this.read(file).catch(() => undefined)
   }
 
+  /**
+   * Reads a state for which the loop waits, and so all that decode: not behind others. Undefined where
+   * others are on their way, too.
+   */
+  async readNow(file: FiledState): Promise<SavedState | undefined> {
+    return this.#reading.size === 0 ? await this.read(file) : undefined
+  }
+
   /** Reads a state from its file into RAM, or waits for who does. */
   async read(file: FiledState): Promise<SavedState | undefined> {
     const begun = this.#reading.get(file)
