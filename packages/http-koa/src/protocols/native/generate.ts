@@ -32,7 +32,7 @@ async function readGenerateRequest(ctx: KoaContext, native: NativeContext): Prom
   const body = await readJsonBody(ctx)
   native.unknownFields.warn(body, generateSchema.shape, ctx.state.transport.logger)
   const { request, ...rest } = parseGenerateRequest(body, (model) =>
-    withModelDefaults(native.directory.open(model, { peek: true }), native.defaults),
+    withModelDefaults(native.directory.open(model), native.defaults),
   )
   return { ...rest, request: { ...request, id, ...(tenant === undefined ? {} : { tenant }) } }
 }
