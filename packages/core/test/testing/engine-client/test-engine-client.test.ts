@@ -292,7 +292,7 @@ const broken: [string, RegExp, (client: EngineClient) => Methods][] = [
   ],
   [
     'closes once only',
-    /closed, it ends what is under way.*: closed already/s,
+    /closed, it ends that.*: closed already/s,
     ({ close }) => {
       let isClosed = false
       return {
