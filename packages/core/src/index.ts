@@ -50,6 +50,7 @@ export * from './client/local-engine-client.js'
 export * from './clock/simulated-clock.js'
 export * from './clock/system-clock.js'
 export * from './clock/system-random.js'
+export * from './clock/within.js'
 
 // Several models.
 export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
@@ -65,6 +66,7 @@ export { assertEngineCall, type CallForwarder, type EngineCallName } from './rem
 export * from './remote/engine-host.js'
 export type { EngineTelemetry, QueuedRequest } from './remote/engine-telemetry.js'
 export * from './remote/remote-engine-client.js'
+export { pastOf } from './recorder/past-statistics.js'
 export * from './recorder/recorder-options.js'
 export * from './recorder/write-recording.js'
 export { InFlightRequest, type Phase } from './supervisor/in-flight-request.js'

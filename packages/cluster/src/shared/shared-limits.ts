@@ -1,3 +1,4 @@
+import { within } from '@cllm/core'
 import { RateLimiterMemory, RateLimiterRedis } from 'rate-limiter-flexible'
 import type { RedisBus } from '../bus/redis-bus.js'
 
@@ -28,11 +29,7 @@ export function sharedCounter(bus: RedisBus, unit: string, windowSeconds: number
   })
   async function count<T>(ask: (counter: SharedCounter) => Promise<T>): Promise<T> {
     if (!bus.isReachable) return await ask(own)
-    let cancel = () => {}
-    const late = new Promise<T>((resolve, reject) => {
-      cancel = clock.at(clock.now() + patienceMs, () => void ask(own).then(resolve, reject))
-    })
-    return await Promise.race([ask(shared), late]).finally(cancel)
+    return await within(clock, patienceMs, ask(shared), async () => await ask(own))
   }
   return {
     get: async (...given) => await count(async (counter) => await counter.get(...given)),

@@ -1,4 +1,5 @@
 import { overriding } from '../client/overriding.js'
+import { within } from '../clock/within.js'
 import type { Clock } from '../contracts/clock.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import { goingOn, pastOf } from '../recorder/past-statistics.js'
@@ -13,17 +14,14 @@ export async function keepLastWords(
   { client }: LoadedModel,
   clock: Clock,
 ): Promise<void> {
-  let cancel = (): void => {}
-  const tooLate = new Promise<undefined>((resolve) => {
-    cancel = clock.at(clock.now() + patienceMs, () => resolve(undefined))
-  })
   const inTime = async <T>(ask: () => Promise<T> | undefined): Promise<T | undefined> =>
-    await Promise.race([Promise.resolve().then(ask), tooLate]).catch(() => undefined)
+    await within(clock, patienceMs, Promise.resolve().then(ask), () => undefined).catch(
+      () => undefined,
+    )
   const [recording, statistics] = await Promise.all([
     inTime(() => client.recording?.()),
     inTime(() => client.statistics()),
   ])
-  cancel()
   model.recording = recording ?? model.recording
   model.past = statistics === undefined ? model.past : pastOf(statistics)
 }

@@ -41,6 +41,16 @@ export function cacheGoingOn(
   }
 }
 
+/** The tiers of an engine that is gone: what they had counted, and nothing in them. */
+export function emptied({ ram, disk, longestPauseMs }: CacheStatistics): CacheStatistics {
+  const held = { states: 0, bytes: 0, limitBytes: 0 }
+  return {
+    ram: { ...ram, ...held },
+    ...(disk !== undefined && { disk: { ...disk, ...held } }),
+    longestPauseMs,
+  }
+}
+
 function sumOf(now: TierStatistics, before: TierStatistics | undefined): TierStatistics {
   if (before === undefined) return now
   const sums = counters.map((name) => [name, now[name] + before[name]] as const)

@@ -4,7 +4,7 @@ import type {
   WorkersStatistics,
 } from '../contracts/engine/engine-statistics.js'
 import { defined } from '../defined.js'
-import { cacheGoingOn } from './lasting-cache-counters.js'
+import { cacheGoingOn, emptied } from './lasting-cache-counters.js'
 
 const counters = [
   'promptTokens',
@@ -24,9 +24,14 @@ const distributions = ['stepMs', 'stepTokens', 'stepSequences'] as const
 
 /** What an engine that has left memory had counted; nothing goes on in it any more. */
 export function pastOf(statistics: EngineStatistics): EngineStatistics {
-  const { waitMs: _, kvPool: __, recorder: ___, workers, ...counted } = statistics
-  const past = { ...counted, waiting: 0, running: 0, slots: [] }
-  return workers === undefined ? past : { ...past, workers: { ...workers, list: [] } }
+  const { waitMs: _, kvPool: __, recorder: ___, workers, cache, ...counted } = statistics
+  return {
+    ...counted,
+    waiting: 0,
+    running: 0,
+    slots: [],
+    ...defined({ cache: cache && emptied(cache), workers: workers && { ...workers, list: [] } }),
+  }
 }
 
 /** What an engine says, with its counters going on from those of the one before it. */

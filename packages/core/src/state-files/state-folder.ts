@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { within } from '../clock/within.js'
 import type { Clock } from '../contracts/clock.js'
 import type {
   StateFile,
@@ -170,23 +171,14 @@ export class StateFolder implements StateFiles {
    */
   async #inTime<T>(begin: () => Promise<T>, ms: number): Promise<T> {
     if (this.#late.size > 0) throw new Silence(0)
-    let cancel = () => {}
     const work = begin()
     const limit = Math.min(ms, mostReadMs)
-    const late = new Promise<never>((_, reject) => {
-      const giveUp = () => {
-        this.#late.add(work)
-        const isBack = () => void this.#late.delete(work)
-        work.then(isBack, isBack)
-        reject(new Silence(limit))
-      }
-      cancel = this.clock.at(this.clock.now() + limit, giveUp)
+    return await within(this.clock, limit, work, () => {
+      this.#late.add(work)
+      const isBack = () => void this.#late.delete(work)
+      work.then(isBack, isBack)
+      throw new Silence(limit)
     })
-    try {
-      return await Promise.race([work, late])
-    } finally {
-      cancel()
-    }
   }
 
   /** Resolves when what is late has ended. */

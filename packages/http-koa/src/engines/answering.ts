@@ -1,4 +1,4 @@
-import { CllmError, type Clock, type EngineDirectory } from '@cllm/core'
+import { CllmError, type Clock, type EngineDirectory, within } from '@cllm/core'
 import { loadedModels } from './model-queries.js'
 
 /** An engine without an answer for this long is unhealthy. */
@@ -11,13 +11,9 @@ const patienceMs = 5_000
  * @throws `engine_unavailable` when it takes longer
  */
 export async function answered<T>(clock: Clock, answer: Promise<T>, ms = patienceMs): Promise<T> {
-  let cancel: (() => void) | undefined
-  const tooLate = new Promise<never>((_resolve, reject) => {
-    cancel = clock.at(clock.now() + ms, () =>
-      reject(new CllmError('engine_unavailable', 'The engine does not answer')),
-    )
+  return await within(clock, ms, answer, () => {
+    throw new CllmError('engine_unavailable', 'The engine does not answer')
   })
-  return await Promise.race([answer, tooLate]).finally(cancel)
 }
 
 /** What was asked for; undefined when it fails or takes longer than this many milliseconds. */

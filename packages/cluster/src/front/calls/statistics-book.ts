@@ -1,4 +1,4 @@
-import type { CacheStatistics, EngineStatistics, TierStatistics } from '@cllm/core'
+import { type EngineStatistics, pastOf } from '@cllm/core'
 import { merge } from './merge-statistics.js'
 
 /** Workers that are gone and are remembered one by one, as they may come back; more where more are there at once. */
@@ -44,17 +44,8 @@ export class StatisticsBook {
   }
 }
 
-/** What only grows: nothing of how it is now. */
+/** What a worker had counted; its longest pause is not added to those of the others. */
 function countsOf(statistics: EngineStatistics): EngineStatistics {
-  const { waitMs: _, kvPool: __, recorder: ___, workers: ____, cache, ...rest } = statistics
-  const counts = { ...rest, waiting: 0, running: 0, slots: [] }
-  return cache === undefined ? counts : { ...counts, cache: countsOfCache(cache) }
-}
-
-function countsOfCache(cache: CacheStatistics): CacheStatistics {
-  const { longestPauseMs: _, ...tiers } = cache
-  const counted = Object.entries<TierStatistics>(tiers).map(([name, tier]) => {
-    return [name, { ...tier, states: 0, bytes: 0, limitBytes: 0 }]
-  })
-  return { longestPauseMs: 0, ...Object.fromEntries(counted) } as CacheStatistics
+  const past = pastOf(statistics)
+  return past.cache === undefined ? past : { ...past, cache: { ...past.cache, longestPauseMs: 0 } }
 }

@@ -1,10 +1,11 @@
-import type {
-  EngineInfo,
-  EngineStatistics,
-  RecorderStatistics,
-  SchedulerInfo,
-  TierStatistics,
-  WorkersStatistics,
+import {
+  type EngineInfo,
+  type EngineStatistics,
+  pastOf,
+  type RecorderStatistics,
+  type SchedulerInfo,
+  type TierStatistics,
+  type WorkersStatistics,
 } from '@cllm/core'
 import { Counter, Gauge, type Registry } from './prometheus.js'
 import { ImportedHistogram } from './imported-histogram.js'
@@ -60,7 +61,7 @@ export class EngineMetrics {
     // What was said last, where that is more: while it is unloaded, and where its engine has died.
     const last = this.#last.get(model_name)
     const isMore = last !== undefined && last.steps > (past?.steps ?? -1)
-    const counted = isMore ? { ...last, running: 0, waiting: 0, slots: [] } : past
+    const counted = isMore ? pastOf(last) : past
     if (counted !== undefined) this.#setTotals({ model_name }, counted)
     return counted
   }
