@@ -33,7 +33,6 @@ export class MailboxReader {
   #last = '0-0'
   #isTrimDue = false
   #isClosed = false
-  #isRefused = false
   #answeredAt: number
 
   constructor(private readonly parts: MailboxReaderParts) {
@@ -54,20 +53,21 @@ export class MailboxReader {
   async run(): Promise<void> {
     const { key, reader, logger, blockMs, retryMs, onMoved, clock } = this.parts
     const command = ['XREAD', 'COUNT', String(mostRead), 'BLOCK', String(blockMs), 'STREAMS', key]
+    let isRefused = false
     while (!this.#isClosed) {
       try {
         const streams = await reader.sendCommand<Streams>([...command, this.#last])
         this.#answeredAt = clock.now()
-        this.#isRefused = false
+        isRefused = false
         this.#take(streams?.[0]?.[1] ?? [])
       } catch (error) {
         if (this.#isClosed) return
         const refusal = refusalOf(error)
         if (isOfOldPrimary(error)) onMoved()
-        if (refusal !== undefined && !this.#isRefused) {
+        if (refusal !== undefined && !isRefused) {
           logger.error({ refusal }, 'the cluster does not let this process read')
         }
-        this.#isRefused = refusal !== undefined
+        isRefused = refusal !== undefined
         logger.debug({ err: error }, 'the cluster cannot be read')
         await new Promise<void>((resolve) => void clock.at(clock.now() + retryMs, resolve))
       }

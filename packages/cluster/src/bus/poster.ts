@@ -21,7 +21,8 @@ export class Poster {
   #refusedMs: number | undefined
   /** When it refused one last, on a connection that was not lost since. */
   #refusedAt: number | undefined
-  #characters = 0
+  /** Letters that are being written now. */
+  #sending: readonly Letter[] = []
   /** Whether the refusals of now were logged. */
   #isTold = false
 
@@ -43,7 +44,7 @@ export class Poster {
 
   /** Characters that are being written now. */
   get characters(): number {
-    return this.#characters
+    return this.#sending.reduce((sum, { text }) => sum + text.length, 0)
   }
 
   /** Writes all of them, or rejects: then all are to be written again. */
@@ -57,9 +58,9 @@ export class Poster {
     // One after the other on one connection; the client sends them in one piece.
     const sent = [...words.values()].map(async (command) => await this.#post(command))
     for (const key of words.keys()) if (this.#isEndNear(key)) sent.push(this.#putOffEnd(key))
-    this.#characters = batch.reduce((sum, { text }) => sum + text.length, 0)
+    this.#sending = batch
     const results = await Promise.allSettled(sent)
-    this.#characters = 0
+    this.#sending = []
     const failed = results.find(({ status }) => status === 'rejected')
     if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
   }

@@ -115,6 +115,12 @@ export function noWorker(): CllmError {
   return new CllmError('engine_unavailable', 'No worker of the cluster serves this model now')
 }
 
+/** The failure of what no letter can carry. */
+export function requestTooLarge(): CllmError {
+  const message = 'The request is too large for a message of the cluster'
+  return new CllmError('body_too_large', message)
+}
+
 /** Whether two workers' models differ in precision at most: then tokens of one mean the same to the other. */
 export function isSameModel(one: ModelInfo, other: ModelInfo): boolean {
   return (

@@ -100,8 +100,8 @@ export class JobQueue<Data> {
     const { bus, logger } = this.parts
     const { signal } = this.#closing
     const { DelayedError, Worker } = await import('bullmq')
-    const make = () =>
-      new Worker(
+    this.#start = () => {
+      const worker = new Worker(
         this.name,
         async (job, token) => {
           try {
@@ -121,8 +121,6 @@ export class JobQueue<Data> {
           maxStalledCount: mostTries,
         },
       )
-    this.#start = () => {
-      const worker = make()
       worker.on('error', (error) => this.#onError(error))
       worker.on('failed', (job, error) => logger.warn({ err: error, job: job?.id }, 'a job failed'))
       this.#worker = worker
@@ -167,11 +165,12 @@ export class JobQueue<Data> {
     this.#isMoving = true
     try {
       await this.#disconnect()
-      await new Promise<void>((resolve) => void systemClock.at(systemClock.now() + moveMs, resolve))
+      const { clock } = this.parts.bus.store
+      await new Promise<void>((resolve) => void clock.at(clock.now() + moveMs, resolve))
       if (signal.aborted) return
       await this.#connect()
-      this.#start()
       if (signal.aborted) await this.#disconnect()
+      else this.#start()
     } catch (error) {
       this.parts.logger.debug({ err: error }, 'the queue cannot follow the server')
     } finally {

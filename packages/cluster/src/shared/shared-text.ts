@@ -64,14 +64,14 @@ export class SharedText {
     const look = async (): Promise<void> => {
       const [known, own] = [this.#version, this.#text]
       const version = await this.#ask(async ({ client }) => await client.get(this.#versionKey))
-      if (version === null && own !== null) return void (await this.#restore(null, own))
+      if (version === null && own !== null) return await this.#restore(null, own)
       if (version === known) return
       // Read behind its version, so that a change in between is seen next time.
       const text = await this.read()
       if (own !== null && countOf(version) < countOf(known)) {
         // A server that lagged behind the one before: what was revoked since must not be valid again.
         logger.warn({}, 'the cluster has older keys than this front: they are written again')
-        return void (await this.#restore(text, own))
+        return await this.#restore(text, own)
       }
       this.#version = version
       this.#text = text
@@ -97,8 +97,8 @@ export class SharedText {
   }
 
   /** Writes it again as the version that is known, so that who knows a later one does the same with that. */
-  async #restore(before: string | null, text: string): Promise<boolean> {
-    return await this.#replace(before, text, countOf(this.#version) - 1)
+  async #restore(before: string | null, text: string): Promise<void> {
+    await this.#replace(before, text, countOf(this.#version) - 1)
   }
 
   /**

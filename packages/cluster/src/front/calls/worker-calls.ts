@@ -6,7 +6,7 @@ import {
   type ToEngine,
 } from '@cllm/core'
 import type { EngineActivity, EngineStatistics, RecordingParts, RequestReport } from '@cllm/core'
-import { type Member, type Members, noWorker } from '../members.js'
+import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
 import { Looks } from './looks.js'
 import { mergeActivities } from './merge-activity.js'
 import { mergeRecordings } from './merge-recordings.js'
@@ -24,15 +24,15 @@ interface Call {
   readonly waitsFor: Set<string>
   readonly merge: (values: readonly unknown[], byWorker: ReadonlyMap<string, unknown>) => unknown
   deaths: number
-  /** Whether one answer is enough by now. */
-  isDue: boolean
+  /** From when on one answer is enough. */
+  readonly dueAt: number
 }
 
 type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
 
 /**
  * Calls whose answer does without a worker that cannot give any: one whose engine stands still must not take the others
- * out of the service. Milliseconds for which it is waited for once another one has answered.
+ * out of the service. Milliseconds from the call on, after which one answer is enough.
  */
 const partial: ReadonlyMap<EngineCallName, number> = new Map([
   ['statistics', 1000],
@@ -262,24 +262,23 @@ export class WorkerCalls {
   ): void {
     const waitsFor = new Set(to.map(({ record }) => record.id))
     const answers = new Map<string, unknown>()
-    const open: Call = { message, answers, waitsFor, merge, deaths: 0, isDue: false }
-    this.#open.set(message.call, open)
+    const { clock } = this.front
+    const limitMs = to.length === 1 ? Infinity : (partial.get(message.name) ?? Infinity)
+    const dueAt = clock.now() + limitMs
+    this.#open.set(message.call, { message, answers, waitsFor, merge, deaths: 0, dueAt })
     const isSent = to.map((member) => member.link.send(messageTo(member)))
     if (isSent.includes(false)) {
-      const why = 'The request is too large for a message of the cluster'
-      return this.#fail(message.call, new CllmError('body_too_large', why))
+      return this.#fail(message.call, requestTooLarge())
     }
-    const limitMs = partial.get(message.name)
-    if (limitMs === undefined || to.length === 1) return
-    const { clock } = this.front
-    clock.at(clock.now() + limitMs, () => {
-      open.isDue = true
-      if (this.#open.get(message.call) === open) this.#finish(open)
+    if (dueAt === Infinity) return
+    clock.at(dueAt, () => {
+      const open = this.#open.get(message.call)
+      if (open !== undefined) this.#finish(open)
     })
   }
 
   #finish(open: Call): void {
-    const isEnough = open.isDue && open.answers.size > 0
+    const isEnough = open.answers.size > 0 && this.front.clock.now() >= open.dueAt
     if (open.waitsFor.size > 0 && !isEnough) return
     const { call } = open.message
     this.#open.delete(call)

@@ -10,7 +10,7 @@ import {
 } from '@cllm/core'
 import { chooseWorker, isExactOn, isOfBatch } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
-import type { Member, Members } from '../members.js'
+import { type Member, type Members, requestTooLarge } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
 import { type EndedRequest, RequestBook } from './request-book.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
@@ -246,8 +246,7 @@ export class Placing {
       return
     }
     table.unplace(member.record.id, placement)
-    const message = 'The request is too large for a message of the cluster'
-    this.#fail(placed, new CllmError('body_too_large', message))
+    this.#fail(placed, requestTooLarge())
   }
 
   #learn(placed: PlacedRequest, promptTokens: number): void {
