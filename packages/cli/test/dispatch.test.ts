@@ -200,9 +200,7 @@ t.test('nobody is killed while requests may finish', async (t) => {
   const { stop_grace_period: grace, environment } = compose.services.cllm
   t.ok(seconds(grace) > seconds(environment['CLLM_DRAIN_TIMEOUT']) + 2)
 
-  const [deployment] = parseAllDocuments(read('kubernetes/cllm.yaml')).map(
-    (document) => document.toJS() as Deployment,
-  )
+  const [deployment] = documentsOf<Deployment>('kubernetes/cllm.yaml')
   const { terminationGracePeriodSeconds, containers, securityContext } =
     deployment!.spec.template.spec
   const [container] = containers
@@ -217,8 +215,8 @@ t.test('nobody is killed while requests may finish', async (t) => {
   t.equal(container.startupProbe.httpGet.path, '/health/ready')
   t.equal(container.livenessProbe.httpGet.path, '/health/live')
   for (const file of ['front.yaml', 'worker.yaml']) {
-    const [process] = parseAllDocuments(read(`${cluster}/${file}`))
-    const { spec } = (process!.toJS() as Deployment).spec.template
+    const [process] = documentsOf<Deployment>(`${cluster}/${file}`)
+    const { spec } = process!.spec.template
     const [{ env, lifecycle }] = spec.containers
     const limit = env.find(({ name }) => name === 'CLLM_DRAIN_TIMEOUT')?.value
     const pause = lifecycle?.preStop.exec.command[1] ?? '0'
@@ -237,8 +235,7 @@ t.test('nobody is killed while requests may finish', async (t) => {
   t.match(ofPicker, { securityContext: { runAsNonRoot: true } })
   t.match(ofPicker.containers[0].securityContext, shutTight)
   for (const file of ['front.yaml', 'worker.yaml', 'valkey.yaml']) {
-    const documents = parseAllDocuments(read(`${cluster}/${file}`))
-    const [process, ...others] = documents.map((document) => document.toJS() as Deployment)
+    const [process, ...others] = documentsOf<Deployment>(`${cluster}/${file}`)
     const { spec, metadata } = process!.spec.template
     const [container] = spec.containers
     t.match(spec, { securityContext: { runAsNonRoot: true }, automountServiceAccountToken: false })
@@ -248,21 +245,17 @@ t.test('nobody is killed while requests may finish', async (t) => {
     t.ok(container.livenessProbe, file)
     const budget = others.find(({ kind }) => kind === 'PodDisruptionBudget')
     t.equal(budget === undefined, file === 'valkey.yaml', `${file}: a single one has no budget`)
-    const policies = parseAllDocuments(read(`${cluster}/network.yaml`))
-    const own = policies.filter((policy) => {
-      const { matchLabels } = (policy.toJS() as Policy).spec.podSelector
+    const own = documentsOf<Policy>(`${cluster}/network.yaml`).filter((policy) => {
+      const { matchLabels } = policy.spec.podSelector
       return (
         matchLabels['app.kubernetes.io/component'] ===
         metadata.labels['app.kubernetes.io/component']
       )
     })
-    t.match(
-      own.map((policy) => policy.toJS() as object),
-      [{ spec: { policyTypes: ['Ingress', 'Egress'] } }],
-    )
+    t.match(own, [{ spec: { policyTypes: ['Ingress', 'Egress'] } }])
   }
   const { resources } = parse(read(`${cluster}/kustomization.yaml`)) as { resources: string[] }
-  for (const file of resources) t.ok(parseAllDocuments(read(`${cluster}/${file}`)).length > 0, file)
+  for (const file of resources) t.ok(documentsOf(`${cluster}/${file}`).length > 0, file)
   for (const image of [read('Dockerfile'), read('Dockerfile.cuda')]) {
     t.match(image, /^USER node$/m)
     for (const [, base] of image.matchAll(/^FROM (\S+)/gm)) {

@@ -243,6 +243,10 @@ t.test('a running server is looked at, and its model is unloaded', async (t) => 
   t.match(JSON.parse((await inside(['ps', '--json'])).stdout), [])
   t.match(await inside(['stop', 'nothing']), { code: 1, stderr: /nothing/ })
   t.match(await inside(['ps'], nowhere), { code: 1, stderr: /no server answers at .*:1: / })
+  t.match(await inside(['ps'], { CLLM_HOST: 'http://127.0.0.1' }), {
+    code: 2,
+    stderr: /server\.host: expected an address, got "http:/,
+  })
   t.match(await inside(['run', 'stories', 'One day', ...greedy]), { code: 0 }, 'it is loaded again')
 })
 

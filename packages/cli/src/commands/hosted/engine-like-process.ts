@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { threadPool } from '../../engine/thread-pool.js'
+import { killAtExit } from '../../kill-at-exit.js'
 import type { RunCommand } from '../command-io.js'
 import { asksForHelp } from '../flags/flags.js'
 
@@ -31,11 +32,10 @@ export function engineLikeProcess(
     })
     // Not a signal: the terminal may have sent the child one, and a second would end it at once.
     const stop = (): void => child.disconnect()
-    const kill = (): void => void child.kill('SIGKILL')
     io.signal.addEventListener('abort', stop, { once: true })
-    process.once('exit', kill)
+    const hasEnded = killAtExit(() => void child.kill('SIGKILL'))
     const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null]
-    process.off('exit', kill)
+    hasEnded()
     io.signal.removeEventListener('abort', stop)
     if (code !== null) return code
     io.stderr.write(`error: ${signal} ended the process that computes\n`)

@@ -81,7 +81,6 @@ function backendOptions(settings: ModelSettings, modelPath: string) {
     slots,
     batchSize,
     gpu,
-    ...(contextSize === undefined ? {} : { contextSize }),
-    ...defined({ kvTokens, threads }),
+    ...defined({ contextSize, kvTokens, threads }),
   }
 }

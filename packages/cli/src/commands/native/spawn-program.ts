@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { constants, setPriority } from 'node:os'
 import { createInterface } from 'node:readline'
 import type { ProgramResult, RunProgram } from '@cllm/backend-llamacpp/native-build'
+import { killAtExit } from '../../kill-at-exit.js'
 
 /** Characters of the output that are kept. */
 const keptOutput = 65_536
@@ -36,7 +37,7 @@ export function programRunner(env: NodeJS.ProcessEnv): RunProgram {
       else killGroup(child.pid)
     }
     signal.addEventListener('abort', stop, { once: true })
-    process.once('exit', stop)
+    const hasEnded = killAtExit(stop)
     try {
       if (child.pid !== undefined) lowerPriority(child.pid)
       const [exitCode] = (await once(child, 'close')) as [number | null]
@@ -44,7 +45,7 @@ export function programRunner(env: NodeJS.ProcessEnv): RunProgram {
       return { exitCode, output }
     } finally {
       signal.removeEventListener('abort', stop)
-      process.off('exit', stop)
+      hasEnded()
     }
   }
 }

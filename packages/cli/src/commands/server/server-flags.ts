@@ -1,3 +1,4 @@
+import { CllmError } from '@cllm/core'
 import { loadConfig } from '../../config/load-config.js'
 import type { CommandIo } from '../command-io.js'
 import { one, type Values } from '../flags/flags.js'
@@ -20,6 +21,10 @@ export function serverAddress(
   const host = ['0.0.0.0', '::'].includes(server.host) ? '127.0.0.1' : server.host
   const scheme = security.tls_cert === null ? 'http' : 'https'
   const own = `${scheme}://${host.includes(':') ? `[${host}]` : host}:${server.port}`
+  if (url === undefined && !URL.canParse(own)) {
+    const message = `server.host: expected an address, got "${server.host}"; --url URL names a server`
+    throw new CllmError('invalid_configuration', message)
+  }
   return { url: url ?? new URL(own), apiKey: key ?? security.api_key ?? undefined }
 }
 
