@@ -1,7 +1,7 @@
 import { canonicalJson } from './canonical-json.js'
 import { type Facts, factsOf, typeOf } from './facts.js'
 import { formatPattern } from '../rules/formats.js'
-import { isMultiple } from '../rules/multiple-rule.js'
+import { isMultiple, multipleSteps } from '../rules/multiple-rule.js'
 import { isEachOnce, isValid } from './is-valid.js'
 import { alternativesOf } from './ways/schema-alternatives.js'
 import { type Conjunction, type SchemaDocument, whereOf } from './schema-document.js'
@@ -35,7 +35,7 @@ export function keepsTo(document: SchemaDocument, facts: Facts, value: unknown):
   if (types !== undefined && !types.includes(typeOf(value))) return false
   if (values !== undefined && !values.has(text)) return false
   if (typeof value === 'number') {
-    spend(10 * facts.multiples.length)
+    spend(multipleSteps * facts.multiples.length)
     return isInRange(facts, value)
   }
   if (typeof value === 'string') return isLikeStrings(document, facts, value)

@@ -1,13 +1,10 @@
 import { formatPattern } from '../rules/formats.js'
-import { isMultiple } from '../rules/multiple-rule.js'
+import { isMultiple, multipleSteps } from '../rules/multiple-rule.js'
 import { canonicalJson } from './canonical-json.js'
 import { typeOf } from './facts.js'
 import type { Spend } from './schema-budget.js'
 import type { Place, SchemaDocument } from './schema-document.js'
 import { heldProperties, type SchemaObject } from './schema-keywords.js'
-
-/** To divide decimal numbers of up to 600 digits. */
-const multipleSteps = 10
 
 /**
  * Whether a value is valid by a schema; false, too, for few that `unevaluatedProperties` allows. It knows
