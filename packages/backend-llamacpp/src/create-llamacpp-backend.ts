@@ -200,8 +200,8 @@ function assemble(
   const { slidingWindow, isRecurrent } = shape
   const kvUnified = settings.kvUnified === 'on'
   const { stateful } = opened
-  // Slots that share their cells share their positions, too.
   const generates = !shape.looksAhead && stateful?.hasMemory() !== false
+  // Slots that share their cells share their positions, too.
   const canShift =
     !kvUnified && slidingWindow === undefined && !isRecurrent && stateful?.canShift() === true
   const shifting = canShift ? stateful : undefined
