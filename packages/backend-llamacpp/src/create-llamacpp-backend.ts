@@ -18,6 +18,7 @@ import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { memoryKind } from './model/memory-kind.js'
 import { modelInfo } from './model/model-info.js'
 import { type ModelShape, readModelShape } from './model/model-shape.js'
+import type { ChosenFunctions } from './native/ffi/choose-functions.js'
 import type { LlamaRuntime, LoadedModel } from './native/native.js'
 import { PlainTextGuard } from './text/plain-text-guard.js'
 import {
@@ -86,24 +87,28 @@ export async function createLlamaCppBackend(
   const llama = await openLlama(checked.gpu, dependencies.logger)
   const { logger, cores = { cores: availableParallelism(), engines: 1 } } = dependencies
   const threads = chooseThreads(checked.threads, llama.mathCores, cores, logger)
-  return await load(llama, shape, { ...checked, contextSize, threads }, dependencies)
+  const { native } = checked
+  const library = native === 'ffi' ? dependencies.library : undefined
+  const functions = native === 'addon' ? undefined : await llama.chooseFunctions(library)
+  // Before anything is planned: the addon does not have all that the C API has, such as one pool of cells.
+  const usable = functions === undefined ? forAddon(checked) : checked
+  return await load(llama, functions, shape, { ...usable, contextSize, threads }, dependencies)
 }
 
 type Settings = ContextSettings
 
 async function load(
   llama: LlamaRuntime,
+  functions: ChosenFunctions | undefined,
   shape: ModelShape,
   wanted: Settings,
   dependencies: LlamaCppDependencies,
 ): Promise<MeasurableBackend> {
   const settings = await shareCells(llama, shape, wanted, dependencies)
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
-  const { modelPath, gpuLayers, mmap, mlock, native } = settings
+  const { modelPath, gpuLayers, mmap, mlock } = settings
   const { ignoreMemoryCheck: ignoreMemory, placement = {} } = settings
   const cells = cellsOf(settings)
-  const path = native === 'addon' ? native : 'ffi'
-  const library = native === 'ffi' ? dependencies.library : undefined
   const loaded = await llama
     .loadModel({
       modelPath,
@@ -112,18 +117,13 @@ async function load(
       mlock,
       ignoreMemory,
       contextSize: cells,
-      path,
+      path: functions === undefined ? 'addon' : 'ffi',
       placement,
-      library,
+      functions,
     })
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
-  if (loaded.path === 'addon' && native !== 'addon') {
-    // Planned anew: what was planned for the C API, such as one pool of cells, the addon does not have.
-    await loaded.dispose()
-    return await load(llama, shape, forAddon(wanted), dependencies)
-  }
   let opened: OpenContext | undefined
   try {
     opened = await openContext(loaded, settings, cells, dependencies.clock)
@@ -200,8 +200,8 @@ function assemble(
   const { slidingWindow, isRecurrent } = shape
   const kvUnified = settings.kvUnified === 'on'
   const { stateful } = opened
-  // Slots that share their cells share their positions, too.
   const generates = !shape.looksAhead && stateful?.hasMemory() !== false
+  // Slots that share their cells share their positions, too.
   const canShift =
     !kvUnified && slidingWindow === undefined && !isRecurrent && stateful?.canShift() === true
   const shifting = canShift ? stateful : undefined

@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+import { truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   type Clock,
@@ -15,6 +17,7 @@ import { firstComeFirstServed } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t, { type Test } from 'tap'
 import type { LlamaCppOptions } from '../src/llamacpp-options.js'
+import { sampleFile } from '../src/model/sample-file.js'
 import { stateKey } from '../src/model/state-key.js'
 import { openTiny } from './open-tiny.js'
 
@@ -190,4 +193,29 @@ t.test('models that differ in their second file have other states', async (t) =>
   const one = await keyOf('a', 'weights')
   t.equal(await keyOf('b', 'weights'), one)
   t.not(await keyOf('c', 'WEIGHTS'), one)
+})
+
+t.test('of a model in many files hardly more is read than of one in a single file', async (t) => {
+  const size = 16 * 2 ** 20
+  const files = [...Array(46).keys()].map(
+    (index) => `m-${String(index + 1).padStart(5, '0')}-of-00046.gguf`,
+  )
+  const all = ['m.gguf', ...files]
+  const folder = t.testdir(Object.fromEntries(all.map((name) => [name, ''])))
+  await Promise.all(all.map((name) => truncate(join(folder, name), size)))
+  const readOf = async (name: string): Promise<number> => {
+    const hash = createHash('sha256')
+    let read = 0
+    t.intercept(hash, 'update', {
+      value: (data: string | Uint8Array) => {
+        read += typeof data === 'string' ? 0 : data.length
+        return hash
+      },
+    })
+    await sampleFile(join(folder, name), hash)
+    return read
+  }
+  const [head, sample] = [4 * 2 ** 20, 65_536]
+  t.equal(await readOf('m.gguf'), head + 64 * sample)
+  t.equal(await readOf(files[0]!), head + 2 * 46 * sample)
 })

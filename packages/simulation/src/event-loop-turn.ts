@@ -6,13 +6,15 @@ interface Host {
   readonly setTimeout?: (run: () => void) => void
 }
 
-/** After this many turns the event loop does what else is due, such as telling of a signal. */
-const turnsAtOnce = 256
+/** After this many calls the event loop does what else is due, such as telling of a signal. */
+const callsPerTurn = 256
 
 /**
- * Makes the function that ends one turn of the event loop later, when every promise that could settle
- * without a timer has: with `process.nextTick` and now and then `setImmediate` where there are these, else with a
- * message to itself (a browser's timers of 0 ms take 4), else with a timer.
+ * Makes the function that ends when every promise has settled that waits for promises alone. Where there
+ * is `process.nextTick`, it takes that, and a turn of the event loop once in 256 calls: what is queued with
+ * `setImmediate` or comes from outside has not happened after the others. Elsewhere each call takes a turn
+ * of the event loop. A turn is `setImmediate` where there is one, else a message to itself (a browser's
+ * timers of 0 ms take 4), else a timer.
  *
  * @param host where these are looked up; default: the global object
  */
@@ -21,8 +23,8 @@ export function eventLoopTurns(host: Host = globalThis): () => Promise<void> {
   const start = setImmediate ?? (MessageChannel && messagesOf(MessageChannel)) ?? setTimeout
   if (start === undefined) throw new Error('a simulation needs an event loop')
   const { nextTick = start } = process ?? {}
-  let turns = 0
-  return () => new Promise((resolve) => (++turns % turnsAtOnce === 0 ? start : nextTick)(resolve))
+  let calls = 0
+  return () => new Promise((resolve) => (++calls % callsPerTurn === 0 ? start : nextTick)(resolve))
 }
 
 function messagesOf(Channel: typeof MessageChannel): (run: () => void) => void {

@@ -72,7 +72,7 @@ export interface SimulationOptions extends FleetOptions {
   readonly draftShare?: number
   /** Policies that take over, each at its time. */
   readonly successors?: readonly { readonly at: number; readonly policy: SchedulerPolicy }[]
-  /** Makes each machine's backend; default: a {@link SimulatedBackend}. */
+  /** Makes each machine's backend, which waits for its clock alone; default: a {@link SimulatedBackend}. */
   readonly createBackend?: (clock: Clock) => Backend
   /** Called for every token that is drawn. */
   readonly onToken?: (request: string, token: TokenId) => void
@@ -144,7 +144,8 @@ class SimulatedService {
       })
     }
     for (const request of requests) this.#schedule(request)
-    // All that happens between two timers are promises: a turn of the event loop settles them.
+    // All that happens between two timers are promises, which are settled here. Nothing of it may wait for a
+    // turn of the event loop, as texts that are tokenized in parts do: prompts are tokens.
     for (;;) {
       await this.#turn()
       if (this.#failure !== undefined) throw this.#failure.error

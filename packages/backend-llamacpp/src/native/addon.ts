@@ -39,15 +39,17 @@ export async function openLlama(
   return {
     ...llama,
     compileJinja: (source) => new llama.bindings.AddonJinjaRenderer(source),
+    // A library that was built here computes on the CPU alone.
+    chooseFunctions: (library) =>
+      chooseFunctions(logger, llama.gpu === false ? library : undefined),
     loadModel: (async (options) => await loadModel(llama, options)) as LlamaRuntime['loadModel'],
   }
 }
 
 async function loadModel(runtime: OpenedLlama, options: LoadModelOptions): Promise<LoadedModel> {
-  const { path = 'ffi', library } = options
+  const { path = 'ffi', functions } = options
   if (path === 'addon') return await loadAddonModel(runtime, options)
-  // A library that was built here computes on the CPU alone.
-  const chosen = await chooseFunctions(logger, runtime.gpu === false ? library : undefined)
+  const chosen = functions ?? (await chooseFunctions(logger, undefined))
   if (chosen === undefined) return await loadAddonModel(runtime, options)
   const { loadFfiModel } = await import('./ffi/load-ffi-model.js')
   const gpuLayers = await gpuLayersOf(runtime, options)

@@ -1,3 +1,4 @@
+import type { ChosenFunctions } from './ffi/choose-functions.js'
 import type { PoolingType } from './pooling-types.js'
 import type { JinjaTemplate } from './jinja-template.js'
 import type { LogitsContext, NativeAdapter } from './logits-context.js'
@@ -249,11 +250,8 @@ export interface LoadModelOptions {
   readonly placement?: PlacementOptions
   /** Default `ffi`, which becomes `addon`, with a warning, where it cannot be had. */
   readonly path?: NativePath
-  /**
-   * A library that was built on this machine, for `ffi` without a GPU; default: node-llama-cpp's, also
-   * where this one cannot be used, with a warning.
-   */
-  readonly library?: string | undefined
+  /** Through which `ffi` goes, as {@link LlamaRuntime.chooseFunctions} gave them; default: node-llama-cpp's. */
+  readonly functions?: ChosenFunctions | undefined
 }
 
 /** llama.cpp, opened for one kind of GPU or none. */
@@ -266,6 +264,13 @@ export interface LlamaRuntime {
   gpuNames(): Promise<readonly string[]>
   /** Compiles a template with llama.cpp's own Jinja. Throws when it is none. */
   compileJinja(source: string): JinjaTemplate
+  /**
+   * Binds the C API; undefined where it cannot be used, with a warning.
+   *
+   * @param library - one that was built on this machine, for where there is no GPU; default:
+   * node-llama-cpp's, also where this one cannot be used, with a warning
+   */
+  chooseFunctions(library?: string): Promise<ChosenFunctions | undefined>
   loadModel(options: LoadModelOptions & { readonly path: 'addon' }): Promise<AddonLoadedModel>
   loadModel(options: LoadModelOptions): Promise<LoadedModel>
 }

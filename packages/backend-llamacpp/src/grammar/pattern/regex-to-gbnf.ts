@@ -19,12 +19,11 @@ export function regexGbnf(pattern: string): string {
  * @throws CllmError `invalid_constraint` for what no automaton can follow
  */
 export function regexRule(writer: GbnfWriter, pattern: string): string {
-  const budget = new SchemaBudget()
   try {
     const rule = automatonRule(writer, [`^(?:${pattern})$`], {
       lengths: { min: 0, max: Infinity },
       write: (set) => (set.length === 0 ? undefined : oneOf(set)),
-      spend: (steps) => budget.spend(steps, '#'),
+      spend: new SchemaBudget().at('#'),
     })
     if (rule === undefined) throw new PatternProblem('no text matches it')
     return rule

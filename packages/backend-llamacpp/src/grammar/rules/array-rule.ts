@@ -26,7 +26,7 @@ export function arrayRule(compiler: SchemaCompiler, facts: Facts): string | unde
   if (listed !== undefined) {
     jsonRule(writer, 'ws')
     const pointer = pointerOf(facts, 'uniqueItems')
-    const spend = (steps: number) => compiler.document.budget.spend(steps, pointer)
+    const spend = compiler.document.budget.at(pointer)
     const members = listed.map((value) => ({ rule: literal(value), isRequired: false }))
     return writeMembers(writer, ['[', ']'], members, undefined, { min, max: facts.maxItems }, spend)
   }

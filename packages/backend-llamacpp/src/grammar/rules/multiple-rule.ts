@@ -7,6 +7,9 @@ import { memberOfRule } from './multiple-digits.js'
 /** This many multiples are listed one by one. */
 const mostListed = 1000
 
+/** Steps to divide decimal numbers of up to 600 digits. */
+export const multipleSteps = 10
+
 /** Whether a number is a multiple of another one, as its decimal digits say. */
 export function isMultiple(value: number, step: number): boolean {
   const [number, by] = [toDecimal(value), toDecimal(step)]
@@ -21,7 +24,7 @@ export function multipleRule(
   steps: readonly number[],
   spend: Spend,
 ): string | undefined {
-  spend(10 * steps.length)
+  spend(multipleSteps * steps.length)
   const step = commonStep(steps.map(toDecimal), facts.isInteger)
   const { digits: size, decimals } = step
   const { low, high } = digitsWithin(facts, decimals)

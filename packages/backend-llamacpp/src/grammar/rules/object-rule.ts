@@ -8,7 +8,7 @@ import { PatternProblem } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
 import type { SchemaCompiler } from '../schema/schema-compiler.js'
-import type { Conjunction } from '../schema/schema-document.js'
+import { type Conjunction, whereOf } from '../schema/schema-document.js'
 import { pointerOf } from './string-rule.js'
 import { type Member, writeMembers } from './write-members.js'
 
@@ -41,7 +41,7 @@ export function objectRule(compiler: SchemaCompiler, facts: Facts): string | und
     members.push(...furtherMembers(compiler, facts, missing, other))
   }
   const count = { min: facts.minProperties, max: facts.maxProperties }
-  const spend = (steps: number) => document.budget.spend(steps, facts.places[0]?.pointer ?? '#')
+  const spend = document.budget.at(whereOf(facts.places))
   return writeMembers(writer, ['{', '}'], members, other, count, spend)
 }
 
@@ -102,9 +102,7 @@ function commonRule(compiler: SchemaCompiler, facts: Facts): string | undefined 
   if (value === undefined || free.length === 0 || facts.names.length > 0) return undefined
   try {
     const keys = free.map((pattern) =>
-      patternRule(writer, pattern, { min: 0, max: Infinity }, (steps) =>
-        document.budget.spend(steps, pointer),
-      ),
+      patternRule(writer, pattern, { min: 0, max: Infinity }, document.budget.at(pointer)),
     )
     return writer.rule(`"\\"" (${keys.join(' | ')}) "\\"" ":" ws ${value}`)
   } catch (error) {

@@ -54,7 +54,7 @@ function untrimmed(writer: GbnfWriter, min: number, max: number): string {
 
 /** Strings of a format whose texts match patterns that are more than an automaton can follow. */
 function byFormat(compiler: SchemaCompiler, facts: Facts, pointer: string): string | undefined {
-  const spend = (steps: number) => compiler.document.budget.spend(steps, pointer)
+  const spend = compiler.document.budget.at(pointer)
   for (const format of facts.formats) {
     const pattern = formatPattern(format)
     if (pattern === undefined || !facts.patterns.every((one) => formatMatches(format, one, spend)))
@@ -76,7 +76,7 @@ function insideOf(
   pointer: string,
 ): string | undefined {
   const { writer, document } = compiler
-  const spend = (steps: number) => document.budget.spend(steps, pointer)
+  const spend = document.budget.at(pointer)
   const [only] = patterns
   return compiler.once(JSON.stringify([patterns, min, max]), pointer, () => {
     if (patterns.length === 1) {

@@ -1,10 +1,10 @@
 import { canonicalJson } from './canonical-json.js'
 import { type Facts, factsOf, typeOf } from './facts.js'
 import { formatPattern } from '../rules/formats.js'
-import { isMultiple } from '../rules/multiple-rule.js'
-import { isUnique as areUnique, isValid } from './is-valid.js'
+import { isMultiple, multipleSteps } from '../rules/multiple-rule.js'
+import { isEachOnce, isValid } from './is-valid.js'
 import { alternativesOf } from './ways/schema-alternatives.js'
-import type { Conjunction, SchemaDocument } from './schema-document.js'
+import { type Conjunction, type SchemaDocument, whereOf } from './schema-document.js'
 import { pointerOf } from '../rules/string-rule.js'
 
 /** Whether a value is valid by all of these schemas. */
@@ -30,28 +30,28 @@ export function acceptsName(document: SchemaDocument, names: Conjunction, name: 
 export function keepsTo(document: SchemaDocument, facts: Facts, value: unknown): boolean {
   const { types, values } = facts
   const text = values === undefined ? '' : canonicalJson(value)
-  const pointer = facts.places[0]?.pointer ?? '#'
-  document.budget.spend(1 + (text.length >> 3), pointer)
+  const spend = document.budget.at(whereOf(facts.places))
+  spend(1 + (text.length >> 3))
   if (types !== undefined && !types.includes(typeOf(value))) return false
   if (values !== undefined && !values.has(text)) return false
   if (typeof value === 'number') {
-    document.budget.spend(10 * facts.multiples.length, pointer)
+    spend(multipleSteps * facts.multiples.length)
     return isInRange(facts, value)
   }
   if (typeof value === 'string') return isLikeStrings(document, facts, value)
   if (Array.isArray(value)) {
     const { minItems, maxItems, prefix, items, isUnique } = facts
     if (value.length < minItems || value.length > maxItems) return false
-    document.budget.spend(value.length >> 2, pointer)
-    if (isUnique && !areUnique(document, { pointer }, value)) return false
+    spend(value.length >> 2)
+    if (isUnique && !isEachOnce(value, spend)) return false
     return value.every((item, index) => accepts(document, prefix[index] ?? items, item))
   }
   if (typeof value !== 'object' || value === null) return true
-  document.budget.spend(facts.required.size >> 3, pointer)
+  spend(facts.required.size >> 3)
   if ([...facts.required].some((name) => !Object.hasOwn(value, name))) return false
   const { minProperties, maxProperties, names } = facts
   const members = Object.entries(value)
-  document.budget.spend(members.length, pointer)
+  spend(members.length)
   if (members.length < minProperties || members.length > maxProperties) return false
   return members.every(
     ([name, member]) =>
@@ -82,7 +82,7 @@ function isInRange({ isInteger, minimum, maximum, multiples }: Facts, value: num
 
 function isLikeStrings(document: SchemaDocument, facts: Facts, value: string): boolean {
   const { minLength, maxLength, patterns, formats: named } = facts
-  document.budget.spend(value.length >> 3, facts.places[0]?.pointer ?? '#')
+  document.budget.spend(value.length >> 3, whereOf(facts.places))
   const { length } = Array.from(value)
   if (length < minLength || length > maxLength) return false
   const known = named.flatMap((format) => formatPattern(format) ?? [])

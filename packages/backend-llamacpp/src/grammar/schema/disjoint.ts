@@ -1,7 +1,7 @@
 import { keepsTo } from './accepts.js'
 import { type Facts, factsOf, type ValueType, valueTypes } from './facts.js'
 import { alternativesOf } from './ways/schema-alternatives.js'
-import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
+import { type Conjunction, type Place, type SchemaDocument, whereOf } from './schema-document.js'
 
 const deepest = 4
 
@@ -24,7 +24,7 @@ const known = new WeakMap<Place, readonly Facts[]>()
 
 function waysOf(document: SchemaDocument, all: Conjunction): readonly Facts[] {
   const [only] = all
-  document.budget.spend(1, only?.pointer ?? '#')
+  document.budget.spend(1, whereOf(all))
   const before = all.length === 1 && only !== undefined ? known.get(only) : undefined
   if (before !== undefined) return before
   const ways = alternativesOf(document, all).map((way) => factsOf(document, way))
@@ -33,7 +33,7 @@ function waysOf(document: SchemaDocument, all: Conjunction): readonly Facts[] {
 }
 
 function exclude(document: SchemaDocument, left: Facts, right: Facts, depth: number): boolean {
-  document.budget.spend(1, left.places[0]?.pointer ?? '#')
+  document.budget.spend(1, whereOf(left.places))
   const listed = left.values === undefined ? [right, left] : [left, right]
   const [{ values } = left, other = right] = listed
   if (values !== undefined) {
@@ -83,7 +83,7 @@ export function areTold(document: SchemaDocument, all: readonly Conjunction[]): 
       const lists = some.map((facts) => valuesOf(document, facts, name))
       const own = lists.flatMap((list) => list ?? [])
       if (lists.includes(undefined) || own.some((text) => seen.has(text))) return false
-      document.budget.spend(own.length >> 1, some[0]?.places[0]?.pointer ?? '#')
+      document.budget.spend(own.length >> 1, whereOf(some[0]?.places ?? []))
       for (const text of own) seen.add(text)
       return true
     })

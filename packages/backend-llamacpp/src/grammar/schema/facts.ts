@@ -1,6 +1,6 @@
 import { canonicalJson } from './canonical-json.js'
 import type { Bound } from '../rules/number-rule.js'
-import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
+import { type Conjunction, type Place, type SchemaDocument, whereOf } from './schema-document.js'
 import { heldProperties, type SchemaObject, type TypeName } from './schema-keywords.js'
 
 /** The types that values have; integers are numbers. */
@@ -64,7 +64,7 @@ export interface Facts {
 export function factsOf(document: SchemaDocument, places: Conjunction): Facts {
   const schemas = places.map(({ schema }) => schema as SchemaObject)
   const size = places.reduce((sum, place) => sum + 1 + (place.size >> 3), 0)
-  document.budget.spend(50 + size, places[0]?.pointer ?? '#')
+  document.budget.spend(50 + size, whereOf(places))
   const present = <Key extends keyof SchemaObject>(key: Key) =>
     schemas.map((schema) => schema[key]).filter((value) => value !== undefined) as NonNullable<
       SchemaObject[Key]
@@ -180,7 +180,7 @@ function elementsOf(
   }
   const least = places.map(first).filter((count) => count < Infinity)
   const length = Math.max(0, ...least, ...places.map((place) => prefixOf(place).length))
-  document.budget.spend(length * places.length, places[0]?.pointer ?? '#')
+  document.budget.spend(length * places.length, whereOf(places))
   const others = (place: Place, index: number): Conjunction => [
     ...(keywordOf(place, 'items') ? [document.child(place, 'items')] : []),
     ...(index < first(place) ? [document.child(place, 'contains')] : []),
@@ -208,7 +208,7 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
   let characters = 0
   for (const name of names) characters += name.length
   const steps = names.size * places.length + stepsPerCharacter * characters
-  document.budget.spend(steps, places[0]?.pointer ?? '#')
+  document.budget.spend(steps, whereOf(places))
   // zod closes both sides of an intersection: together they have the properties of both
   const naming = schemas.filter(({ properties }) => properties !== undefined)
   const areMerged =

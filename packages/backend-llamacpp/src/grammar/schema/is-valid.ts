@@ -1,13 +1,10 @@
 import { formatPattern } from '../rules/formats.js'
-import { isMultiple } from '../rules/multiple-rule.js'
+import { isMultiple, multipleSteps } from '../rules/multiple-rule.js'
 import { canonicalJson } from './canonical-json.js'
 import { typeOf } from './facts.js'
 import type { Spend } from './schema-budget.js'
 import type { Place, SchemaDocument } from './schema-document.js'
 import { heldProperties, type SchemaObject } from './schema-keywords.js'
-
-/** To divide decimal numbers of up to 600 digits. */
-const multipleSteps = 10
 
 /**
  * Whether a value is valid by a schema; false, too, for few that `unevaluatedProperties` allows. It knows
@@ -35,7 +32,7 @@ const isListed: Check = ({ budget }, { pointer }, schema, value) => {
     if (list === undefined) return true
     const text = canonicalJson(value)
     budget.spend(1 + (text.length >> 3), pointer)
-    return textsOf(list, (steps) => budget.spend(steps, pointer)).has(text)
+    return textsOf(list, budget.at(pointer)).has(text)
   })
 }
 
@@ -56,15 +53,11 @@ function textsOf(list: readonly unknown[], spend: Spend): ReadonlySet<string> {
 }
 
 /** Whether each element is there once. */
-export function isUnique(
-  { budget }: SchemaDocument,
-  { pointer }: Pick<Place, 'pointer'>,
-  value: readonly unknown[],
-): boolean {
+export function isEachOnce(values: readonly unknown[], spend: Spend): boolean {
   const texts = new Set<string>()
-  for (const one of value) {
+  for (const one of values) {
     const text = canonicalJson(one)
-    budget.spend(1 + (text.length >> 3), pointer)
+    spend(1 + (text.length >> 3))
     if (texts.has(text)) return false
     texts.add(text)
   }
@@ -125,8 +118,9 @@ const isList: Check = (document, place, schema, value) => {
   if (!Array.isArray(value)) return true
   const { minItems = 0, maxItems = Infinity, prefixItems = [], contains } = schema
   if (value.length < minItems || value.length > maxItems) return false
-  document.budget.spend(value.length >> 2, place.pointer)
-  if (schema.uniqueItems === true && !isUnique(document, place, value)) return false
+  const spend = document.budget.at(place.pointer)
+  spend(value.length >> 2)
+  if (schema.uniqueItems === true && !isEachOnce(value, spend)) return false
   const others = (['items', 'unevaluatedItems'] as const).filter((one) => schema[one] !== undefined)
   const isEach = value.every((item, index) =>
     index < prefixItems.length

@@ -23,4 +23,9 @@ export class SchemaBudget {
     const shown = pointer.length > 200 ? `${pointer.slice(0, 200)}…` : pointer
     throw refusedSchema(shown, `the schema takes more than ${mostSteps} steps to compile`)
   }
+
+  /** Spends for one part of the schema. */
+  at(pointer: string): Spend {
+    return (steps) => this.spend(steps, pointer)
+  }
 }

@@ -10,7 +10,7 @@ import { numberRule } from '../rules/number-rule.js'
 import { objectRule } from '../rules/object-rule.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
 import { alternativesOf } from './ways/schema-alternatives.js'
-import type { Conjunction, SchemaDocument } from './schema-document.js'
+import { type Conjunction, type SchemaDocument, whereOf } from './schema-document.js'
 import { heldProperties, type SchemaObject } from './schema-keywords.js'
 import { stringRule } from '../rules/string-rule.js'
 
@@ -122,9 +122,8 @@ export class SchemaCompiler {
   quoted(all: Conjunction): string | undefined {
     const inner = new GbnfWriter()
     const value = new SchemaCompiler(this.document, inner).compile(all)
-    const [first] = all
     for (const body of inner.rules().values()) {
-      this.document.budget.spend(1 + (body.length >> 2), first?.pointer ?? '#')
+      this.document.budget.spend(1 + (body.length >> 2), whereOf(all))
     }
     return value && `"\\"" ${quoteGrammar(this.writer, inner, value)} "\\""`
   }
@@ -166,8 +165,8 @@ export class SchemaCompiler {
 
   #number(facts: Facts): string | undefined {
     const { isInteger, minimum, maximum, multiples, places } = facts
-    const pointer = places[0]?.pointer ?? '#'
-    const spend = (steps: number) => this.document.budget.spend(steps, pointer)
+    const pointer = whereOf(places)
+    const spend = this.document.budget.at(pointer)
     const key = JSON.stringify([isInteger, minimum, maximum, multiples])
     return this.once(key, pointer, () => {
       spend(numberSteps)

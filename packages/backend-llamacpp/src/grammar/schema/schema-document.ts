@@ -18,6 +18,11 @@ export interface Place {
 /** Schemas that all hold at once. */
 export type Conjunction = readonly Place[]
 
+/** Where the first of some schemas is, to say where a problem is; the whole where there is none. */
+export function whereOf([first]: Conjunction): string {
+  return first?.pointer ?? '#'
+}
+
 /** What is known of schemas and values. */
 export interface Judgement {
   /** Says whether no value can be valid by both; false where that is not known. */
@@ -97,7 +102,7 @@ export class SchemaDocument {
 
   #resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
     this.budget.spend(1 + (reference.length >> 3), place.pointer)
-    this.#references ??= new SchemaReferences(this.#root, (steps) => this.budget.spend(steps, '#'))
+    this.#references ??= new SchemaReferences(this.#root, this.budget.at('#'))
     let value: unknown = this.#root
     let pointer = '#'
     for (const step of this.#references.resolve(place.pointer, reference, keyword)) {
@@ -118,7 +123,7 @@ export class SchemaDocument {
   #pattern(text: string, pointer: string): LinearPattern {
     const known = this.#patterns.get(text)
     if (known !== undefined) return known
-    const test = new LinearPattern(text, (steps) => this.budget.spend(steps, pointer))
+    const test = new LinearPattern(text, this.budget.at(pointer))
     this.#patterns.set(text, test)
     return test
   }

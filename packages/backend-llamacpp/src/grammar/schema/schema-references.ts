@@ -1,5 +1,6 @@
 import type { JsonSchema } from '@cllm/core'
 import { refusedSchema } from '../refuse.js'
+import type { Spend } from './schema-budget.js'
 
 type Path = readonly string[]
 
@@ -51,10 +52,9 @@ export class SchemaReferences {
   /** How many resources have a dynamic anchor of that name. */
   readonly #dynamic = new Map<string, number>()
 
-  /** @param spend - called with the number of steps before they are done */
   constructor(
     root: JsonSchema,
-    private readonly spend: (steps: number) => void,
+    private readonly spend: Spend,
   ) {
     this.#root = root
     this.#resources.push({ uri: nowhere, path: [], pointer: '#' })

@@ -74,7 +74,8 @@ async function measureOnce(
   const llama = await openLlama('off', logger)
   const contextSize = widest * cellsPerSequence
   const place = { gpuLayers: 0, contextSize, mmap: true, mlock: false, ignoreMemory: true }
-  const loaded = await llama.loadModel({ ...place, modelPath, library })
+  const functions = await llama.chooseFunctions(library)
+  const loaded = await llama.loadModel({ ...place, modelPath, functions })
   try {
     if (loaded.path !== 'ffi' || loaded.library !== library) {
       throw buildFailure(`${library ?? 'the prebuilt library'} cannot be used here`)

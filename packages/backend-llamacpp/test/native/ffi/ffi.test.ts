@@ -179,8 +179,16 @@ t.test('libraries that are not what they should be', async (t) => {
       openBuiltFfi: undefined,
     },
   })
+  let loads = 0
+  const countingLoads = {
+    ...openedLlama,
+    bindingsOf(...args: Parameters<typeof openedLlama.bindingsOf>) {
+      loads++
+      return openedLlama.bindingsOf(...args)
+    },
+  }
   const addon = await t.mockImport<typeof Addon>('../../../src/native/addon.js', {
-    '../../../src/native/open/opened-llama.js': openedLlama,
+    '../../../src/native/open/opened-llama.js': countingLoads,
     '../../../src/native/ffi/choose-functions.js': choose,
   })
   const modelPath = join(t.testdir(), 'tiny.gguf')
@@ -201,8 +209,11 @@ t.test('libraries that are not what they should be', async (t) => {
       { modelPath, slots: 8, threads: 1, gpu: 'off', ...options },
       { clock: systemClock, logger, availableMemory },
     )
+  logger.lines.length = loads = 0
   const backend = await open({})
   t.match(backend, { limits: { slots: 8, outputs: 512 }, capabilities: { samplers: false } })
+  t.equal(loads, 1, 'the weights are read once')
+  t.equal(logger.lines.filter(({ level }) => level === 'warn').length, 1)
   await backend.dispose()
   await t.rejects(open({ kvTokens: 512, rope: { freqScale: 0.5 } }), {
     code: 'invalid_configuration',
@@ -249,7 +260,8 @@ t.test('a built library that cannot be used', async (t) => {
   const none = `${modelPath}-none.so`
   for (const library of [none, loadedLibraries().ggml]) {
     logger.lines.length = 0
-    const loaded = await llama.loadModel({ ...options, modelPath, library })
+    const functions = await llama.chooseFunctions(library)
+    const loaded = await llama.loadModel({ ...options, modelPath, functions })
     t.match(loaded, { path: 'ffi', library: undefined })
     t.equal(logger.lines.length, 1)
     t.match(logger.lines, [{ level: 'warn', message: /(none\.so|llama_version).*prebuilt/ }])
