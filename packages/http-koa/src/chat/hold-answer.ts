@@ -2,17 +2,12 @@ import type { EngineClient, OutputConstraint, Prompt, SurroundedJson } from '@cl
 import { type FieldConstraint, onlyConstraint } from '../request/constraint.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import type { ForcedCalls } from './forced-calls.js'
+import type { PreparedChat } from './prepare-chat.js'
 import { shownTools, thoughtsEnd } from './strict-calls.js'
 import { writtenCalls } from './written-calls.js'
 
 /** A conversation for the engine, as `prepareChat` makes it. */
-interface Prepared {
-  readonly prompt: Prompt
-  readonly form: AnswerForm
-  readonly calls?: OutputConstraint
-  readonly callsAfterThinking?: OutputConstraint
-  readonly strict?: readonly string[]
-}
+type Prepared = Omit<PreparedChat, 'prompt'> & { readonly prompt: Prompt }
 
 /** What an answer is held to, and what it may hold then. */
 export interface HeldAnswer {
@@ -53,7 +48,7 @@ export async function holdAnswer(
   }
   const schema = wanted.type === 'json' ? { type: 'object' } : wanted.schema
   const beside = await besideJson(client, form, strict)
-  const held = { type: 'json-schema', schema, ...beside.or } as const
+  const held = { type: 'json-schema', schema, ...(beside.or && { or: beside.or }) } as const
   const trigger = thoughtsEnd(form)
   if (trigger === undefined) {
     const constraint = beside.or === undefined ? wanted : held
@@ -68,11 +63,11 @@ async function besideJson(
   client: EngineClient,
   form: AnswerForm,
   strict: readonly string[],
-): Promise<{ readonly form: AnswerForm; readonly or?: { readonly or: SurroundedJson } }> {
+): Promise<{ readonly form: AnswerForm; readonly or?: SurroundedJson }> {
   if (form.tools.length === 0) return { form }
   const several = form.mostCalls === 1 ? false : undefined
   const written = await writtenCalls(client, form, shownTools(form.tools, strict), several)
-  return { form: written.form, or: { or: written.json } }
+  return { form: written.form, or: written.json }
 }
 
 /** The prompt with its thoughts closed, if it opens any. */

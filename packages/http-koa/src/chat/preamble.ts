@@ -7,19 +7,6 @@ export interface Preamble {
   readonly messages: readonly ChatMessage[]
 }
 
-/** A preamble as a detail of a model's, which are texts and numbers. */
-export const preambleDetail = ({ system, messages }: Preamble): { readonly preamble: string } => ({
-  preamble: JSON.stringify({ system, messages }),
-})
-
-/** The preamble that a model's details hold, if any. */
-export function preambleOf(
-  details: Readonly<Record<string, unknown>> | undefined,
-): Preamble | undefined {
-  const { preamble } = details ?? {}
-  return typeof preamble === 'string' ? (JSON.parse(preamble) as Preamble) : undefined
-}
-
 /** A conversation with what comes before it. */
 export function withPreamble(
   preamble: Preamble | undefined,

@@ -7,7 +7,8 @@ import type {
 } from '@cllm/core'
 import { chatFormatOf } from './format/chat-format-of.js'
 import { type AnswerForm, promptEnd } from './answer/create-answer-parser.js'
-import { preambleOf, withPreamble } from './preamble.js'
+import { preambleOf } from '../request/model-defaults.js'
+import { withPreamble } from './preamble.js'
 import { thinkingVariables } from './thinking-variables.js'
 import { strictCalls } from './strict-calls.js'
 import { promptWithTools, type ToolDefinition } from './tool-prompt.js'
@@ -41,7 +42,7 @@ export interface PreparedChat {
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
   const { tools, template, mostCalls, strict = [], preamble = true } = chat
   const [format, { model }] = await Promise.all([chatFormatOf(client), client.info()])
-  const before = preamble ? preambleOf(model.details) : undefined
+  const before = preamble ? preambleOf(client) : undefined
   const messages = withPreamble(before, chat.messages)
   const rendered = promptWithTools(messages, tools, format)
   // what the operator has set, where the client does not say

@@ -48,7 +48,12 @@ export class BatchRunner implements BatchJobs {
     const lost = await this.parts.hold()
     this.#lost = lost
     lost.addEventListener('abort', () => void this.#holdAnew(), { once: true })
-    const all = await this.parts.folder.list('batches')
+    const { folder, logger } = this.parts
+    // those of before may be lost, those of now are not
+    const all = await folder.list('batches').catch((error: unknown) => {
+      logger.error({ err: error }, 'batches of before cannot be read')
+      return []
+    })
     if (lost.aborted) return
     const left = all.toReversed().filter(({ object }) => isUnderWay(object))
     const ids = new Set([...left.map(({ object }) => object.id), ...(this.#early ?? [])])
@@ -99,7 +104,7 @@ export class BatchRunner implements BatchJobs {
     this.#early = []
     await Promise.all(this.#last.values())
     await this.resume().catch((error: unknown) => {
-      this.parts.logger.error({ err: error }, 'batches of before cannot be read')
+      this.parts.logger.error({ err: error }, 'batches cannot be run')
     })
   }
 

@@ -112,7 +112,7 @@ export function batchesProtocol({
       const unknownFields = new UnknownFields()
       mountRoutes(router, routes, { store, jobs, fileLimitBytes, unknownFields })
       void jobs.resume().catch((error: unknown) => {
-        logger.error({ err: error }, 'batches of before cannot be read')
+        logger.error({ err: error }, 'batches cannot be run')
       })
     },
   }

@@ -1,7 +1,5 @@
 import type { GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import { parseFields } from '../../fields/parse-fields.js'
-import type { JsonObject } from '../../body/read-json-body.js'
 import { buildRequest } from '../../request/build-request.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
 import {
@@ -50,8 +48,6 @@ export const generateSchema = z.object({
 
 /** A checked request. */
 export interface NativeRequest {
-  /** Default: the server's first. */
-  readonly model: string | undefined
   readonly stream: boolean
   /** Whether the answer includes timings. */
   readonly timings: boolean
@@ -59,18 +55,11 @@ export interface NativeRequest {
   readonly request: GenerateRequest
 }
 
-/**
- * Checks a body.
- *
- * @param defaultsOf - the defaults of a model, by the name that the body has
- * @throws `invalid_request`
- */
-export function parseGenerateRequest(
-  body: JsonObject,
-  defaultsOf: (model: string | undefined) => ProtocolDefaults,
+/** A request with a model's defaults where its fields say nothing. */
+export function toNativeRequest(
+  fields: z.output<typeof generateSchema>,
+  defaults: ProtocolDefaults,
 ): NativeRequest {
-  const fields = parseFields(generateSchema, body)
-  const defaults = defaultsOf(fields.model)
   const { stop, cache } = fields
   const request = buildRequest(
     { text: fields.prompt },
@@ -87,7 +76,6 @@ export function parseGenerateRequest(
     defaults,
   )
   return {
-    model: fields.model,
     stream: fields.stream ?? false,
     timings: fields.timings ?? false,
     maxTokens: fields.max_tokens ?? defaults.maxTokens,

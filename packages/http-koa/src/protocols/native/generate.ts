@@ -4,7 +4,8 @@ import { identify, tenantOf } from '../../request/request-headers.js'
 import { withModelDefaults } from '../../request/model-defaults.js'
 import { readJsonBody } from '../../body/read-json-body.js'
 import { type EndEvent, startGeneration } from '../../request/generation.js'
-import { generateSchema, parseGenerateRequest, type NativeRequest } from './generate-request.js'
+import { parseFields } from '../../fields/parse-fields.js'
+import { generateSchema, type NativeRequest, toNativeRequest } from './generate-request.js'
 import { streamGeneration } from './generate-stream.js'
 import type { NativeContext } from './native-context.js'
 import { expectStream } from '../../stream/start-event-stream.js'
@@ -12,29 +13,32 @@ import { describeTimings } from './request-report.js'
 
 /** `POST /generate`: the whole text at once, or with `stream: true` as `/generate_stream`. */
 export async function generate(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const request = await readGenerateRequest(ctx, native)
+  const { client, request } = await readGenerateRequest(ctx, native)
   expectStream(ctx, request.stream)
-  const client = native.directory.open(request.model)
   if (request.stream) await streamGeneration(ctx, native, client, request)
   else await answerWhole(ctx, native, client, request)
 }
 
 /** `POST /generate_stream`. */
 export async function generateStream(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const request = await readGenerateRequest(ctx, native)
+  const { client, request } = await readGenerateRequest(ctx, native)
   expectStream(ctx, true)
-  await streamGeneration(ctx, native, native.directory.open(request.model), request)
+  await streamGeneration(ctx, native, client, request)
 }
 
-async function readGenerateRequest(ctx: KoaContext, native: NativeContext): Promise<NativeRequest> {
+async function readGenerateRequest(
+  ctx: KoaContext,
+  native: NativeContext,
+): Promise<{ readonly client: EngineClient; readonly request: NativeRequest }> {
   const id = identify(ctx)
   const tenant = tenantOf(ctx)
   const body = await readJsonBody(ctx)
   native.unknownFields.warn(body, generateSchema.shape, ctx.state.transport.logger)
-  const { request, ...rest } = parseGenerateRequest(body, (model) =>
-    withModelDefaults(native.directory.open(model), native.defaults),
-  )
-  return { ...rest, request: { ...request, id, ...(tenant === undefined ? {} : { tenant }) } }
+  const fields = parseFields(generateSchema, body)
+  const client = native.directory.open(fields.model)
+  const read = toNativeRequest(fields, withModelDefaults(client, native.defaults))
+  const request = { ...read.request, id, ...(tenant === undefined ? {} : { tenant }) }
+  return { client, request: { ...read, request } }
 }
 
 async function answerWhole(

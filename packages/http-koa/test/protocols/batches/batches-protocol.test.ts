@@ -196,6 +196,22 @@ t.test('a batch goes on where a crash has left it', async (t) => {
   )
 })
 
+t.test('a batch of before that cannot be read holds up no new one', async (t) => {
+  const batches = { [`batch_${'0'.repeat(32)}.json`]: '{' }
+  const folder = t.testdir({ batches, files: {} })
+  const { own, log } = await batching(t, folder)
+  const mine = own()
+  const said = { level: 'error', message: 'batches of before cannot be read' }
+  await until(() => log.some(({ level }) => level === 'error'))
+  t.match(
+    log.filter(({ level }) => level === 'error'),
+    [said],
+  )
+  const { id: file } = (await (await mine.upload(linesOf(2))).json()) as { id: string }
+  const { id } = await mine.create(file)
+  t.match(await mine.ended(id), { status: 'completed', request_counts: { completed: 2 } })
+})
+
 t.test(
   'of two servers with a folder one computes its batches, the other when that one has ended',
   async (t) => {

@@ -1,9 +1,8 @@
-import { type EngineClient, type EngineDirectory, type Logger, overriding } from '@cllm/core'
+import { type EngineDirectory, type Logger, overriding } from '@cllm/core'
 import type { z } from 'zod'
-import { preambleDetail } from '../../../chat/preamble.js'
 import { UnknownFields } from '../../../fields/unknown-fields.js'
 import { buildRequest } from '../../../request/build-request.js'
-import { havingDefaults } from '../../../request/model-defaults.js'
+import { havingDefaults, type ModelDefaults } from '../../../request/model-defaults.js'
 import { type optionsSchema, toSettings } from '../ollama-fields.js'
 import type { DerivedModel, DerivedModels } from './derived-models.js'
 
@@ -19,6 +18,12 @@ export function withDerived(
   const find = (id: string | undefined) =>
     id === undefined ? undefined : derived.find(id, directory)
   const baseOf = (id: string | undefined) => find(id)?.from ?? id
+  const known = new WeakMap<DerivedModel, ModelDefaults>()
+  const ownOf = (model: DerivedModel): ModelDefaults => {
+    const own = known.get(model) ?? defaultsOf(model, logger)
+    known.set(model, own)
+    return own
+  }
   return overriding<EngineDirectory>(directory, {
     adapted: () => [
       ...(directory.adapted?.() ?? []),
@@ -36,25 +41,18 @@ export function withDerived(
     open(id, options) {
       const model = find(id)
       const client = directory.open(baseOf(id), options)
-      return model === undefined ? client : derivedClient(client, model, logger)
+      return model === undefined ? client : havingDefaults(client, ownOf(model))
     },
     unload: async (id) => await directory.unload(baseOf(id) ?? id),
     defaultAdapters: (id) => directory.defaultAdapters?.(baseOf(id)) ?? [],
   })
 }
 
-function derivedClient(client: EngineClient, model: DerivedModel, logger: Logger): EngineClient {
+function defaultsOf(model: DerivedModel, logger: Logger): ModelDefaults {
   // `create` has checked them
   const options = model.parameters as z.output<typeof optionsSchema>
   const settings = toSettings({ options }, Infinity, new UnknownFields(), logger)
   const own = buildRequest({ text: '' }, settings, { maxTokens: Infinity, sampling: {} })
-  const described = overriding(client, {
-    async info() {
-      const info = await client.info()
-      const details = { ...info.model.details, ...preambleDetail(model) }
-      return { ...info, model: { ...info.model, details } }
-    },
-  })
   const { maxTokens } = settings
-  return havingDefaults(described, { maxTokens, sampling: own.sampling ?? {}, stop: own.stop })
+  return { maxTokens, sampling: own.sampling ?? {}, stop: own.stop, preamble: model }
 }

@@ -29,15 +29,17 @@ export class DerivedModels {
 
   /** Those that can be asked now: what they are made of is there, and no model of the server has their name. */
   list(directory: EngineDirectory): readonly DerivedModel[] {
+    const served = servedNames(directory)
     return [...this.#models.values()].filter(
-      (model) => !isHidden(model, directory) && isThere(model.from, directory),
+      (model) => !isHidden(model, served) && isThere(model.from, directory),
     )
   }
 
   /** The model of a name, unless the server has one of that name now. */
   find(name: string, directory: EngineDirectory): DerivedModel | undefined {
     const model = this.#models.get(untagged(name))
-    return model === undefined || isHidden(model, directory) ? undefined : model
+    if (model === undefined || model.name === model.from) return model
+    return isHidden(model, servedNames(directory)) ? undefined : model
   }
 
   /**
@@ -62,18 +64,18 @@ export class DerivedModels {
    */
   check(model: DerivedModel, directory: EngineDirectory): void {
     const name = untagged(model.name)
-    if (name === '' || name.length > longestName || isServed(name, directory)) {
+    if (name === '' || name.length > longestName || servedNames(directory).has(name)) {
       throw refused('model', 'a name that no model of this server has')
     }
     this.#sizeWith(model)
   }
 
-  /** Whether there was such a model. */
-  remove(name: string): boolean {
+  /** Removes a model, if there is one of this name. */
+  remove(name: string): void {
     const known = untagged(name)
     this.#size -= this.#sizes.get(known) ?? 0
     this.#sizes.delete(known)
-    return this.#models.delete(known)
+    this.#models.delete(known)
   }
 
   /** The size of a model that there is room for. */
@@ -91,8 +93,8 @@ export class DerivedModels {
 }
 
 /** Whether the server has got a model of this name since; one that is made of a file has the file's name. */
-const isHidden = ({ name, from }: DerivedModel, directory: EngineDirectory): boolean =>
-  name !== from && isServed(name, directory)
+const isHidden = ({ name, from }: DerivedModel, served: ReadonlySet<string>): boolean =>
+  name !== from && served.has(name)
 
 function isThere(name: string, directory: EngineDirectory): boolean {
   try {
@@ -103,14 +105,14 @@ function isThere(name: string, directory: EngineDirectory): boolean {
   }
 }
 
-/** Whether the server itself has a model of this name, also as an alias or with an adapter. */
-const isServed = (name: string, directory: EngineDirectory): boolean =>
-  directory
-    .list()
-    .some((id) => id === name || (directory.status(id).aliases ?? []).includes(name)) ||
-  (directory.adapted?.() ?? []).some(
-    (one) => one.adapter !== undefined && (one.name === name || one.adapter === name),
-  )
+/** The names of the models that the server itself has, with their aliases and their adapters. */
+const servedNames = (directory: EngineDirectory): ReadonlySet<string> =>
+  new Set([
+    ...directory.list().flatMap((id) => [id, ...(directory.status(id).aliases ?? [])]),
+    ...(directory.adapted?.() ?? []).flatMap(({ name, adapter }) =>
+      adapter === undefined ? [] : [name, adapter],
+    ),
+  ])
 
 /** A name without Ollama's `:latest`. */
 export const untagged = (name: string): string => name.replace(/:latest$/, '')
