@@ -1,4 +1,4 @@
-import type { EngineInfo } from '@cllm/core'
+import { type AdaptedModel, defined, type EngineInfo } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { peekInfo } from '../../engines/model-queries.js'
 import type { OpenAiContext } from './openai-context.js'
@@ -6,9 +6,9 @@ import type { OpenAiContext } from './openai-context.js'
 /** `GET /v1/models`, in Anthropic's form for its clients. */
 export async function listModels(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
   const { directory } = openAi
-  const adapted = (directory.adapted?.() ?? []).map(({ name }) => name)
-  const names = [...directory.list(), ...adapted]
-  const data = await Promise.all(names.map(async (id) => await describe(id, openAi)))
+  const adapted = directory.adapted?.() ?? []
+  const names = [...directory.list(), ...adapted.map(({ name }) => name)]
+  const data = await Promise.all(names.map(async (id) => await describe(id, openAi, adapted)))
   ctx.body = isAnthropic(ctx)
     ? {
         data: data.map(anthropicForm),
@@ -21,7 +21,8 @@ export async function listModels(ctx: KoaContext, openAi: OpenAiContext): Promis
 
 /** `GET /v1/models/{id}`; ids with slashes too. */
 export async function showModel(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const model = await describe(ctx.params['id'] ?? '', openAi)
+  const adapted = openAi.directory.adapted?.() ?? []
+  const model = await describe(ctx.params['id'] ?? '', openAi, adapted)
   ctx.body = isAnthropic(ctx) ? anthropicForm(model) : model
 }
 
@@ -35,10 +36,14 @@ const anthropicForm = ({ id, created }: { readonly id: string; readonly created:
   created_at: new Date(created * 1000).toISOString(),
 })
 
-async function describe(id: string, { directory, started }: OpenAiContext) {
+async function describe(
+  id: string,
+  { directory, started }: OpenAiContext,
+  adapted: readonly AdaptedModel[],
+) {
   const { name, state, aliases = [], tags = [] } = directory.status(id)
   const info = await peekInfo(directory, name)
-  const adapted = directory.adapted?.().find((one) => one.name === name)
+  const parent = adapted.find((one) => one.name === name)?.model
   return {
     id: name,
     object: 'model',
@@ -47,7 +52,7 @@ async function describe(id: string, { directory, started }: OpenAiContext) {
     // with its own name, as llama-server has it
     aliases: [name, ...aliases],
     tags,
-    ...(adapted !== undefined && { parent: adapted.model }),
+    ...defined({ parent }),
     status: { value: state },
     ...(info === undefined ? {} : { meta: metaOf(info) }),
   }
