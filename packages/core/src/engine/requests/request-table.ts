@@ -113,19 +113,14 @@ export class RequestTable {
     insists: boolean,
   ): Promise<Map<Sequence, CllmError>> {
     const failed = new Map<Sequence, CllmError>()
-    let held = 0
     for (const id of admit) {
       const sequence = this.waiting.get(id)
       if (sequence === undefined || leaving.has(sequence)) continue
       if (!insists && this.sharing.defer(sequence, now)) continue
       // No other is admitted before it, however small: a large one would wait for ever.
       if (!(await this.pool.admits(sequence))) break
-      if (this.kv.prepare?.(sequence, insists) === false) {
-        // Others go first, as long as there is a slot for each of those that were before them.
-        if (++held >= this.kv.freeCount) break
-        continue
-      }
-      if (held >= this.kv.freeCount) break
+      // Others go first: a plan admits no more than there are slots, so those that are held keep theirs.
+      if (this.kv.prepare?.(sequence, insists) === false) continue
       const error = await this.admit(sequence, now)
       if (error !== undefined) failed.set(sequence, error)
     }

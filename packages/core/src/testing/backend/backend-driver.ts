@@ -73,7 +73,8 @@ export class BackendDriver {
     { from = 0, chunk = Infinity } = {},
   ): Promise<TokenId> {
     return await this.#withSampler(params, tokens, async (sampler) => {
-      return await this.#advance(slot, tokens, sampler, from, chunk)
+      const { token } = await this.#advance(slot, tokens, sampler, from, chunk)
+      return token
     })
   }
 
@@ -89,16 +90,8 @@ export class BackendDriver {
     more: Pick<BatchItem, 'logprobs'> = {},
   ): Promise<StepOutput> {
     this.backend.release(0)
-    const { batchSize } = this.backend.limits
     try {
-      for (let position = 0; ; position += batchSize) {
-        const part = tokens.slice(position, position + batchSize)
-        const isLast = position + part.length === tokens.length
-        const outputs = isLast ? [tokens.length - 1] : []
-        const item = { slot: 0, position, tokens: part, outputs, sampler, ...more }
-        const [drawn] = await this.step([item])
-        if (drawn?.[0] !== undefined) return drawn[0]
-      }
+      return await this.#advance(0, tokens, sampler, 0, Infinity, more)
     } finally {
       sampler.dispose()
     }
@@ -115,7 +108,7 @@ export class BackendDriver {
     const all = [...tokens]
     await this.#withSampler(params, tokens, async (sampler) => {
       for (let computed = from; all.length < tokens.length + count;) {
-        const token = await this.#advance(slot, all, sampler, computed, Infinity)
+        const { token } = await this.#advance(slot, all, sampler, computed, Infinity)
         computed = all.length
         all.push(token)
       }
@@ -165,20 +158,22 @@ export class BackendDriver {
     for (let slot = 0; slot < this.backend.limits.slots; slot++) this.backend.release(slot)
   }
 
+  /** Computes `tokens` from index `from` on, `chunk` at a time, and draws the next one. */
   async #advance(
     slot: SlotId,
     tokens: readonly TokenId[],
     sampler: Sampler,
     from: number,
     chunk: number,
-  ): Promise<TokenId> {
+    more: Pick<BatchItem, 'logprobs'> = {},
+  ): Promise<StepOutput> {
     const share = Math.min(chunk, this.backend.limits.batchSize)
     for (let position = from; ; position += share) {
       const part = tokens.slice(position, position + share)
       const end = position + part.length
       const outputs = end === tokens.length ? [end - 1] : []
-      const [drawn] = await this.step([{ slot, position, tokens: part, outputs, sampler }])
-      if (drawn?.[0] !== undefined) return drawn[0].token
+      const [drawn] = await this.step([{ slot, position, tokens: part, outputs, sampler, ...more }])
+      if (drawn?.[0] !== undefined) return drawn[0]
     }
   }
 

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict'
-import type { StepOutput } from '../../contracts/model/backend.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { check, type TestContext } from '../test-context.js'
 import { type BackendDriver, greedy } from './backend-driver.js'
@@ -45,26 +44,14 @@ export async function checkScores(
 
 /** The log probability that is reported for a token which a bias makes the drawn one. */
 async function forcedLogprob(
-  { backend }: BackendDriver,
+  driver: BackendDriver,
   tokens: readonly TokenId[],
   token: TokenId,
 ): Promise<number> {
-  backend.release(0)
   const params = { ...greedy, logitBias: [[token, enough] as const] }
-  const sampler = backend.createSampler(params, tokens)
-  const { batchSize } = backend.limits
-  let drawn: StepOutput | undefined
-  try {
-    for (let position = 0; position < tokens.length; position += batchSize) {
-      const part = tokens.slice(position, position + batchSize)
-      const outputs = position + batchSize < tokens.length ? [] : [tokens.length - 1]
-      const item = { slot: 0, position, tokens: part, outputs, sampler, logprobs: 0 }
-      drawn = (await backend.step([item])).outputs[0]?.[0]
-    }
-    assert.equal(drawn?.token, token, `token ${token} has a bias of ${enough}`)
-    assert(drawn.logprobs !== undefined, 'log probabilities come with the token when asked for')
-    return drawn.logprobs.logprob
-  } finally {
-    sampler.dispose()
-  }
+  const sampler = driver.backend.createSampler(params, tokens)
+  const drawn = await driver.drawWith(sampler, tokens, { logprobs: 0 })
+  assert.equal(drawn.token, token, `token ${token} has a bias of ${enough}`)
+  assert(drawn.logprobs !== undefined, 'log probabilities come with the token when asked for')
+  return drawn.logprobs.logprob
 }

@@ -13,8 +13,8 @@ interface Pin {
   /** What it held then. */
   readonly chain: BlockChain
   readonly length: number
-  /** Until when; absent: for good. */
-  readonly kept?: KeptState
+  /** Until when; undefined: for good. */
+  readonly kept: KeptState | undefined
 }
 
 /**
@@ -22,7 +22,8 @@ interface Pin {
  * slot is about to lose it. Until then the slot keeps it.
  */
 export class Pins {
-  readonly #all = new Set<Pin>()
+  /** The one that was asked for last comes last. */
+  readonly #bySlot = new Map<Slot, Pin>()
 
   constructor(
     private readonly states: StateCache,
@@ -31,11 +32,14 @@ export class Pins {
 
   /** Whether something may be saved now. */
   get isDue(): boolean {
-    for (const { slot } of this.#all) if (isFree(slot)) return true
+    for (const slot of this.#bySlot.keys()) if (isFree(slot)) return true
     return false
   }
 
-  /** A request has ended, and its slot is idle. */
+  /**
+   * A request has ended, and its slot is idle. What a slot holds is saved as it is then: the last turn of a
+   * conversation stands for all.
+   */
   add(
     slot: Slot,
     { pin, keepMs, tenant }: Pick<SequenceRequest, 'pin' | 'keepMs' | 'tenant'>,
@@ -43,51 +47,40 @@ export class Pins {
   ): void {
     const { chain, length } = slot
     if (chain === undefined || !this.states.isOn) return
-    if (pin) this.#add({ slot, chain, length })
-    else if (keepMs !== undefined) {
-      this.#add({ slot, chain, length, kept: { until: now + keepMs, tenant } })
-    }
-  }
-
-  /** What a slot holds is saved as it is then: the last turn of a conversation stands for all. */
-  #add(pin: Pin): void {
-    let { kept } = pin
-    for (const older of this.#all) {
-      if (older.slot !== pin.slot) continue
-      this.#all.delete(older)
-      if (isThere(older)) kept = longer(kept, older.kept)
-    }
-    const { slot, chain, length } = pin
-    this.#all.add({ slot, chain, length, ...(kept === undefined ? {} : { kept }) })
+    let kept = pin || keepMs === undefined ? undefined : { until: now + keepMs, tenant }
+    if (!pin && kept === undefined) return
+    const older = this.#bySlot.get(slot)
+    if (older !== undefined && isThere(older)) kept = longer(kept, older.kept)
+    this.#bySlot.delete(slot)
+    this.#bySlot.set(slot, { slot, chain, length, kept })
   }
 
   /** Saves what there is time for. */
   async settle(othersDecode: boolean): Promise<void> {
-    for (const pin of this.#all) {
+    for (const pin of this.#bySlot.values()) {
       const { slot } = pin
       if (this.#isOver(pin)) continue
       if (!isFree(slot) || (othersDecode && !this.states.hasTimeToSave(slot.length))) continue
-      this.#all.delete(pin)
+      this.#bySlot.delete(slot)
       if (isThere(pin)) await this.states.pin(slot, pin.kept)
     }
   }
 
   /** An idle slot is about to lose what is behind its first `kept` tokens. */
   async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
-    for (const pin of this.#all) {
-      if (pin.slot !== slot || kept >= pin.length || this.#isOver(pin)) continue
-      this.#all.delete(pin)
-      // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
-      const mayWait = pin.kept !== undefined && othersDecode
-      if (mayWait && !this.states.hasTimeToSave(slot.length)) this.states.transfer.counts.skipped++
-      else if (isThere(pin)) await this.states.pin(slot, pin.kept)
-    }
+    const pin = this.#bySlot.get(slot)
+    if (pin === undefined || kept >= pin.length || this.#isOver(pin)) return
+    this.#bySlot.delete(slot)
+    // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
+    const mayWait = pin.kept !== undefined && othersDecode
+    if (mayWait && !this.states.hasTimeToSave(slot.length)) this.states.transfer.counts.skipped++
+    else if (isThere(pin)) await this.states.pin(slot, pin.kept)
   }
 
   /** Drops what was to be kept until now. */
   #isOver(pin: Pin): boolean {
     const isOver = pin.kept !== undefined && pin.kept.until <= this.clock.now()
-    if (isOver) this.#all.delete(pin)
+    if (isOver) this.#bySlot.delete(pin.slot)
     return isOver
   }
 }

@@ -14,9 +14,7 @@ export class StateDisk {
   /** Resolves when what earlier engines have left can be found. */
   readonly ready: Promise<void>
   #writing: Promise<void> = Promise.resolve()
-  /** What is being written. */
-  #current: SavedState | undefined
-  /** Those that are to be written, in their order; the first one may be under way. */
+  /** Those that are still to be written, in their order. */
   readonly #waiting = new Set<SavedState>()
   /** How often all was dropped: what waited then is not written. */
   #drops = 0
@@ -58,11 +56,10 @@ export class StateDisk {
     this.#waiting.add(state)
     const drops = this.#drops
     this.#writing = this.#writing.then(async () => {
-      if (!this.#waiting.has(state)) return
-      this.#current = state
+      // A longer one came behind it.
+      if (!this.#waiting.delete(state)) return
       await this.#write(state, replaces, drops).catch(() => void this.failed++)
-      this.#current = undefined
-      this.#leave(state)
+      state.holds--
     })
   }
 
@@ -70,13 +67,11 @@ export class StateDisk {
   #skipOlder({ chain }: SavedState): void {
     for (const state of this.#waiting) {
       const length = lengthOf(state)
-      const isOlder = !state.partial && length < chain.tokens.length && state !== this.#current
-      if (isOlder && commonLength(state.chain, chain, length) === length) this.#leave(state)
+      if (state.partial || length >= chain.tokens.length) continue
+      if (commonLength(state.chain, chain, length) < length) continue
+      this.#waiting.delete(state)
+      state.holds--
     }
-  }
-
-  #leave(state: SavedState): void {
-    if (this.#waiting.delete(state)) state.holds--
   }
 
   /** Resolves when all is written. */

@@ -53,12 +53,7 @@ export class StateStore {
 
   /** Of the states, of the memory for those to come, and of what is still read. */
   get bytes(): number {
-    for (const state of this.#leaving) {
-      if (state.holds > 0) continue
-      this.#leaving.delete(state)
-      this.#bytes -= memoryOf(state)
-      this.memory.give(state.data)
-    }
+    this.#giveBack()
     return this.#bytes
   }
 
@@ -120,6 +115,7 @@ export class StateStore {
 
   /** Has memory for one more state of this many bytes made ready, where it fits beside the others. */
   expect(bytes: number): void {
+    this.#giveBack()
     if (this.hasRoom(bytes + this.memory.freeBytes)) this.memory.isReady(bytes)
   }
 
@@ -209,6 +205,17 @@ export class StateStore {
     this.index.remove(state)
     this.version++
     this.#leaving.add(state)
+    this.#giveBack()
+  }
+
+  /** Gives back the memory of what was removed and is read no more. */
+  #giveBack(): void {
+    for (const state of this.#leaving) {
+      if (state.holds > 0) continue
+      this.#leaving.delete(state)
+      this.#bytes -= memoryOf(state)
+      this.memory.give(state.data)
+    }
   }
 
   /** Of equals the one that was not used for the longest time. */
