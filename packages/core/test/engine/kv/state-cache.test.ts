@@ -400,6 +400,13 @@ function folderOf(folder: string, options: Partial<StateFolderOptions> = {}, clo
 }
 
 /** The same as plain functions. */
+/** What waits until it is let go. */
+function gate() {
+  let open = () => {}
+  const opened = new Promise<void>((resolve) => (open = resolve))
+  return { opened, open }
+}
+
 const bound = (files: StateFiles): StateFiles => ({
   limitBytes: files.limitBytes,
   list: (key, onLate) => files.list(key, onLate),
@@ -447,13 +454,12 @@ t.test('conversations survive a restart', async (t) => {
 t.test('of a conversation that is saved faster than it is written, the last is', async (t) => {
   const { files } = folderOf(join(t.testdir(), 'states'))
   let writes = 0
-  let open = () => {}
-  const gate = new Promise<void>((resolve) => (open = resolve))
+  const { opened, open } = gate()
   const slow: StateFiles = {
     ...bound(files),
     write: async (head, data) => {
       writes++
-      await gate
+      await opened
       return await files.write(head, data)
     },
   }
@@ -489,12 +495,11 @@ t.test('the next turn does not wait until the last one is saved', async (t) => {
 
 t.test('what is dropped while it waits to be written is written no more', async (t) => {
   const { files } = folderOf(join(t.testdir(), 'states'))
-  let open = () => {}
-  const gate = new Promise<void>((resolve) => (open = resolve))
+  const { opened, open } = gate()
   const slow: StateFiles = {
     ...bound(files),
     write: async (head, data) => {
-      await gate
+      await opened
       return await files.write(head, data)
     },
   }
@@ -614,13 +619,12 @@ t.test('nobody but its request waits for a file, and that not for ever', async (
   const { said } = await ask(t, made, promptOf(100, 1))
   await made.run(made.engine.close())
   const { files } = folderOf(folder)
-  let fail = () => {}
-  const gate = new Promise<void>((resolve) => (fail = resolve))
+  const { opened, open: fail } = gate()
   const stale: StateFiles = {
     ...bound(files),
     read: async (_, allocate) => {
       allocate(500)
-      await gate
+      await opened
       return undefined
     },
   }
@@ -707,12 +711,11 @@ t.test('no request that decodes waits for files behind others', async (t) => {
   for (const family of [1, 2, 3]) said.push((await ask(t, made, promptOf(100, family))).said)
   await made.run(made.engine.close())
   const { files } = folderOf(folder)
-  let open = () => {}
-  const gate = new Promise<void>((resolve) => (open = resolve))
+  const { opened, open } = gate()
   const slow: StateFiles = {
     ...bound(files),
     read: async (file, allocate) => {
-      await gate
+      await opened
       return await files.read(file, allocate)
     },
   }
@@ -888,15 +891,14 @@ t.test('nobody waits while the file of a slot is written or read', async (t) => 
   const folder = t.testdir({ 'a.bin.0123456789ab.tmp': 'half', 'b.bin': 'another' })
   utimesSync(join(folder, 'a.bin.0123456789ab.tmp'), 1, 1)
   const files = new SlotFolder(folder)
-  let open = () => {}
-  const gate = new Promise<void>((resolve) => (open = resolve))
+  const { opened, open } = gate()
   const slow: SlotFiles = {
     write: async (...given) => {
-      await gate
+      await opened
       return await files.write(...given)
     },
     read: async (...given) => {
-      await gate
+      await opened
       return await files.read(...given)
     },
   }
@@ -923,8 +925,7 @@ t.test('nobody waits while the file of a slot is written or read', async (t) => 
 t.test('of the files that are to be restored, one at a time is read', async (t) => {
   const asked: string[] = []
   let content: Awaited<ReturnType<SlotFiles['read']>> | undefined
-  let open = () => {}
-  const gate = new Promise<void>((resolve) => (open = resolve))
+  const { opened, open } = gate()
   const slow: SlotFiles = {
     write: async (_, head, data) => {
       content = { head, data, bytes: 9 }
@@ -932,7 +933,7 @@ t.test('of the files that are to be restored, one at a time is read', async (t) 
     },
     read: async (filename, check) => {
       asked.push(filename)
-      if (filename === 'slow.bin') await gate
+      if (filename === 'slow.bin') await opened
       check(content!.head)
       return content!
     },
