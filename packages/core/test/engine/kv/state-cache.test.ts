@@ -399,7 +399,6 @@ function folderOf(folder: string, options: Partial<StateFolderOptions> = {}, clo
   return { files, warnings }
 }
 
-/** The same as plain functions. */
 /** What waits until it is let go. */
 function gate() {
   let open = () => {}
@@ -407,6 +406,7 @@ function gate() {
   return { opened, open }
 }
 
+/** The same as plain functions. */
 const bound = (files: StateFiles): StateFiles => ({
   limitBytes: files.limitBytes,
   list: (key, onLate) => files.list(key, onLate),
