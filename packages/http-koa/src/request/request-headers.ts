@@ -1,20 +1,12 @@
-import { CllmError, type Forecast, requestId } from '@cllm/core'
+import { CllmError, type Forecast } from '@cllm/core'
 import type { KoaContext } from '../routes/koa-context.js'
 
 const tenantHeader = 'x-cllm-tenant'
 const longestTenant = 256
 const forecastHeader = 'x-cllm-forecast'
 
-/**
- * The id of a request: the client's `x-request-id` if it is 1 to 128 letters, digits and `.:_-`, else a
- * new one. The answer's `X-Request-Id` has it, even when the request is refused.
- */
-export function identify(ctx: KoaContext): string {
-  const given = ctx.get('x-request-id')
-  const id = /^[\w.:-]{1,128}$/.test(given) ? given : requestId(ctx.state.transport.random)
-  ctx.set('X-Request-Id', id)
-  return id
-}
+/** The id of a request, which the transport has given it: that of its log lines and of `X-Request-Id`. */
+export const requestIdOf = (ctx: KoaContext): string => ctx.response.get('X-Request-Id')
 
 /**
  * The tenant that a proxy or client names in `x-cllm-tenant`, if any. Throws `invalid_request`.

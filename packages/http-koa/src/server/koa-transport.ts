@@ -143,7 +143,7 @@ export class KoaTransport implements Transport {
     app.use(async (ctx, next) => {
       // a base URL that ends with a slash, with a path behind it
       if (ctx.path.includes('//')) ctx.path = ctx.path.replaceAll(/\/{2,}/g, '/')
-      ctx.set('X-Request-Id', requestIdOf(ctx.get('X-Request-Id'), this.#services.random))
+      ctx.set('X-Request-Id', identify(ctx.get('X-Request-Id'), this.#services.random))
       this.#connections.begin(ctx.req.socket, ctx.res)
       await next()
       // A whole answer is sent from now on; a stream may have nothing to send for as long.
@@ -169,7 +169,7 @@ export class KoaTransport implements Transport {
 }
 
 /** The client's own id if it is well-formed, else a new one. */
-const requestIdOf = (given: string, random: Random): string =>
+const identify = (given: string, random: Random): string =>
   /^[\w.:-]{1,128}$/.test(given) ? given : requestId(random)
 
 /**

@@ -273,6 +273,14 @@ t.test('a line per request: no body, no query, no key', async (t) => {
     'X-Request-Id': 'mine',
   }
   const body = { prompt: 'a private matter', max_tokens: 1 }
+  const { 'X-Request-Id': _, ...unnamed } = headers
+  const own = await server.post('/generate', body, { headers: unnamed })
+  await own.text()
+  const id = own.headers.get('x-request-id')
+  const isDone = () => server.log.some(({ message }) => message === 'request')
+  await until(isDone)
+  const [done] = server.log.splice(0).filter(({ message }) => message === 'request')
+  t.equal(done?.fields['requestId'], id, 'the id of the log is that of the answer')
   await (await server.post('/generate?q=private', body, { headers })).text()
   await (await server.post('/generate', { prompt: 7, temperature: 'private' }, { headers })).text()
   await (await server.get('/health')).text()

@@ -1,6 +1,6 @@
 import type { EngineClient } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
-import { identify, tenantOf } from '../../request/request-headers.js'
+import { requestIdOf, tenantOf } from '../../request/request-headers.js'
 import { withModelDefaults } from '../../request/model-defaults.js'
 import { readJsonBody } from '../../body/read-json-body.js'
 import { type EndEvent, startGeneration } from '../../request/generation.js'
@@ -30,7 +30,7 @@ async function readGenerateRequest(
   ctx: KoaContext,
   native: NativeContext,
 ): Promise<{ readonly client: EngineClient; readonly request: NativeRequest }> {
-  const id = identify(ctx)
+  const id = requestIdOf(ctx)
   const tenant = tenantOf(ctx)
   const body = await readJsonBody(ctx)
   native.unknownFields.warn(body, generateSchema.shape, ctx.state.transport.logger)
