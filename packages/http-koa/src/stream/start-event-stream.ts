@@ -16,7 +16,7 @@ export function expectStream(ctx: KoaContext, isStreamed: boolean | null | undef
 /** Begins a stream of server-sent events. */
 export function startEventStream(ctx: KoaContext): ClientStream {
   if (ctx.state.session === undefined) expectStream(ctx, true)
-  ctx.state.session?.open(ctx.state.transport.clock.now())
+  ctx.state.transport.streams.accept(ctx)
   return new ClientStream(ctx, {
     'Content-Type': 'text/event-stream; charset=utf-8',
     'Cache-Control': 'no-cache',

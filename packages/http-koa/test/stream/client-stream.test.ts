@@ -289,18 +289,35 @@ t.test('a stream can be stopped, and left, before it begins', async (t) => {
 })
 
 t.test('a stream goes on until another one of its id is accepted', (t) => {
-  const running = new StreamSession(0)
-  running.open(0)
-  const refused = new StreamSession(1, running)
-  const next = new StreamSession(2, refused)
-  refused.cancel(3)
-  t.equal(next.former, running)
-  t.equal(running.endedAt, undefined)
-  const last = new StreamSession(4, next)
-  last.open(5)
-  t.ok(running.isCancelled)
-  t.ok(next.isCancelled, 'and that one has not begun')
-  t.equal(last.former, undefined)
+  const streams = new StreamSessions(new SimulatedClock(0))
+  const ask = () => {
+    const state: { session?: StreamSession } = {}
+    const ctx = { method: 'POST', get: () => 'c', state } as never
+    state.session = streams.begin(ctx)!
+    return { ctx, session: state.session }
+  }
+  const running = ask()
+  streams.accept(running.ctx)
+  const [refused, next] = [ask(), ask()]
+  streams.fail(refused.ctx, new Error('refused'))
+  t.equal(running.session.endedAt, undefined)
+  t.equal(streams.find(running.ctx, 'c'), next.session)
+  streams.fail(next.ctx, new Error('refused'))
+  t.equal(streams.find(running.ctx, 'c'), running.session, 'what was refused leaves the one before')
+  const [waiting, last] = [ask(), ask()]
+  streams.accept(last.ctx)
+  t.ok(running.session.isCancelled)
+  t.ok(waiting.session.isCancelled, 'and that one has not begun')
+  t.notOk(last.session.isCancelled)
+  streams.fail(waiting.ctx, new Error('stopped'))
+  t.equal(streams.find(last.ctx, 'c'), last.session)
+  const [first, second] = [ask(), ask()]
+  streams.accept(first.ctx)
+  t.ok(last.session.isCancelled)
+  t.notOk(second.session.isCancelled, 'that of two which came later waits on')
+  streams.stop(first.ctx, 'c')
+  t.ok(first.session.isCancelled && second.session.isCancelled, 'to stop an id stops all of it')
+  t.equal(streams.find(first.ctx, 'c'), undefined)
   t.end()
 })
 

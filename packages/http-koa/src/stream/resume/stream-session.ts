@@ -43,27 +43,8 @@ export class StreamSession {
   #isCancelled = false
   #isOpen = false
 
-  #former: StreamSession | undefined
-
-  /**
-   * @param startedAt - milliseconds since the epoch
-   * @param former - the stream whose place it takes when it begins
-   */
-  constructor(
-    readonly startedAt: number,
-    former?: StreamSession,
-  ) {
-    this.#former = former
-  }
-
-  /** The stream that is still there while this one has not begun. */
-  get former(): StreamSession | undefined {
-    // one that was refused meanwhile is none
-    while (this.#former?.isCancelled === true && !this.#former.isOpen) {
-      this.#former = this.#former.former
-    }
-    return this.#former
-  }
+  /** @param startedAt - milliseconds since the epoch */
+  constructor(readonly startedAt: number) {}
 
   /** When it ended, in milliseconds since the epoch; undefined while it is written. */
   get endedAt(): number | undefined {
@@ -80,18 +61,9 @@ export class StreamSession {
     return this.#isOpen
   }
 
-  /** Its answer begins: the request was accepted. The stream before is stopped. */
-  open(now: number): void {
+  /** Its answer begins: the request was accepted. */
+  open(): void {
     this.#isOpen = true
-    this.stopFormer(now)
-  }
-
-  /** Stops the streams whose place it takes. */
-  stopFormer(now: number): void {
-    const former = this.#former
-    this.#former = undefined
-    former?.stopFormer(now)
-    former?.cancel(now)
   }
 
   /** Bytes of the whole stream so far. */

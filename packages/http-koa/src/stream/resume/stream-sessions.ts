@@ -16,7 +16,8 @@ export type StreamAsker = Pick<KoaContext, 'get' | 'method' | 'state'>
  * another key are not found.
  */
 export class StreamSessions {
-  readonly #sessions = new Map<string, StreamSession>()
+  /** The streams of an id, oldest first: a new one waits behind the others until it is accepted. */
+  readonly #sessions = new Map<string, readonly StreamSession[]>()
 
   /** @param clock - by which streams grow old */
   constructor(private readonly clock: Clock) {}
@@ -31,16 +32,30 @@ export class StreamSessions {
     const id = ctx.get('X-Conversation-Id')
     if (id === '' || ctx.method !== 'POST') return undefined
     const key = keyOf(ctx, id)
-    const session = new StreamSession(this.clock.now(), this.#sessions.get(key))
+    const session = new StreamSession(this.clock.now())
+    const before = this.#of(key)
+    // the id is the latest one now
     this.#sessions.delete(key)
-    this.#sessions.set(key, session)
+    this.#sessions.set(key, [...before, session])
     this.#drop()
     return session
   }
 
+  /** The request is accepted: its stream begins, and those before it are stopped and forgotten. */
+  accept(ctx: StreamAsker): void {
+    const { session } = ctx.state
+    if (session === undefined) return
+    session.open()
+    const key = keyOf(ctx, ctx.get('X-Conversation-Id'))
+    const all = this.#of(key)
+    const place = Math.max(0, all.indexOf(session))
+    for (const former of all.slice(0, place)) former.cancel(this.clock.now())
+    this.#keep(key, all.slice(place))
+  }
+
   /**
-   * The request failed: its stream ends, and is forgotten unless there was something to read; the one before
-   * it stays.
+   * The request failed: its stream ends, and is forgotten unless there was something to read; the others
+   * stay.
    *
    * @returns the error to answer with: as with llama-server, who stops a stream that has not begun is told
    *   that the request was wrong
@@ -50,54 +65,73 @@ export class StreamSessions {
     if (session === undefined) return error
     const wasStopped = session.isCancelled && !session.isOpen
     session.cancel(this.clock.now())
-    const key = keyOf(ctx, ctx.get('X-Conversation-Id'))
-    if (!session.isOpen && this.#sessions.get(key) === session) {
-      const { former } = session
-      if (former === undefined) this.#sessions.delete(key)
-      else this.#sessions.set(key, former)
+    if (!session.isOpen) {
+      const key = keyOf(ctx, ctx.get('X-Conversation-Id'))
+      this.#keep(
+        key,
+        this.#of(key).filter((one) => one !== session),
+      )
     }
     return wasStopped ? new CllmError('invalid_request', stopped, { cause: error }) : error
   }
 
-  /** The stream of an id, if there is one. */
+  /** The latest stream of an id, if there is one. */
   find(ctx: StreamAsker, id: string): StreamSession | undefined {
     this.#drop()
-    return this.#sessions.get(keyOf(ctx, id))
+    return this.#of(keyOf(ctx, id)).at(-1)
   }
 
-  /** The streams of an id, and of this id with `::` and more behind it. */
+  /** The latest streams of an id, and of this id with `::` and more behind it. */
   findAll(ctx: StreamAsker, id: string): (readonly [id: string, session: StreamSession])[] {
     this.#drop()
     const key = keyOf(ctx, id)
     const own = keyOf(ctx, '').length
     return [...this.#sessions]
       .filter(([name]) => name === key || name.startsWith(`${key}::`))
-      .map(([name, session]) => [name.slice(own), session] as const)
+      .map(([name, sessions]) => [name.slice(own), sessions.at(-1)!] as const)
   }
 
-  /** Stops and forgets a stream, if there is one. */
+  /** Stops and forgets the streams of an id, if there are any. */
   stop(ctx: StreamAsker, id: string): void {
     const key = keyOf(ctx, id)
-    const session = this.#sessions.get(key)
-    session?.stopFormer(this.clock.now())
-    session?.cancel(this.clock.now())
+    for (const session of this.#of(key)) session.cancel(this.clock.now())
     this.#sessions.delete(key)
+  }
+
+  #of(key: string): readonly StreamSession[] {
+    return this.#sessions.get(key) ?? []
+  }
+
+  /** Leaves an id these streams, in its place; none: forgets it. */
+  #keep(key: string, sessions: readonly StreamSession[]): void {
+    if (sessions.length === 0) this.#sessions.delete(key)
+    else this.#sessions.set(key, sessions)
   }
 
   /** Forgets what has ended long ago, and the oldest ones where there are too many. */
   #drop(): void {
     const now = this.clock.now()
     let bytes = 0
-    for (const [key, session] of this.#sessions) {
-      if (session.endedAt !== undefined && session.endedAt + keptMs <= now) {
-        this.#sessions.delete(key)
-      } else bytes += session.keptBytes + (session.former?.keptBytes ?? 0)
-    }
-    for (const [key, session] of this.#sessions) {
-      if (bytes <= mostBytes && this.#sessions.size <= mostSessions) return
-      if (session.endedAt === undefined) continue
-      bytes -= session.keptBytes
-      this.#sessions.delete(key)
+    let count = 0
+    this.#filter(({ endedAt, keptBytes }) => {
+      if (endedAt !== undefined && endedAt + keptMs <= now) return false
+      bytes += keptBytes
+      count++
+      return true
+    })
+    if (bytes <= mostBytes && count <= mostSessions) return
+    this.#filter(({ endedAt, keptBytes }) => {
+      if (endedAt === undefined || (bytes <= mostBytes && count <= mostSessions)) return true
+      bytes -= keptBytes
+      count--
+      return false
+    })
+  }
+
+  #filter(stays: (session: StreamSession) => boolean): void {
+    for (const [key, sessions] of this.#sessions) {
+      const kept = sessions.filter(stays)
+      if (kept.length < sessions.length) this.#keep(key, kept)
     }
   }
 }
