@@ -7,7 +7,7 @@ import { shownTools, thoughtsEnd } from './strict-calls.js'
 import { writtenCalls } from './written-calls.js'
 
 /** A conversation for the engine, as `prepareChat` makes it. */
-type Prepared = Omit<PreparedChat, 'prompt'> & { readonly prompt: Prompt }
+type Prepared = Omit<PreparedChat, 'prompt' | 'messages'> & { readonly prompt: Prompt }
 
 /** What an answer is held to, and what it may hold then. */
 export interface HeldAnswer {

@@ -8,7 +8,7 @@ import type {
 import { chatFormatOf } from './format/chat-format-of.js'
 import { type AnswerForm, promptEnd } from './answer/create-answer-parser.js'
 import { preambleOf } from '../request/model-defaults.js'
-import { withPreamble } from './preamble.js'
+import { type Preamble, withPreamble } from './preamble.js'
 import { thinkingVariables } from './thinking-variables.js'
 import { strictCalls } from './strict-calls.js'
 import { promptWithTools, type ToolDefinition } from './tool-prompt.js'
@@ -22,13 +22,15 @@ export interface Chat {
   readonly template: ChatRenderOptions
   /** Most tool calls in an answer; default: any number. */
   readonly mostCalls?: number | undefined
-  /** false: the messages have the model's preamble already, or want none; default true. */
-  readonly preamble?: boolean
+  /** What comes before the messages; default: what the model has of its own. */
+  readonly preamble?: Preamble
 }
 
 /** A conversation for the engine, and what its answer may hold. */
 export interface PreparedChat {
   readonly prompt: Extract<Prompt, { messages: unknown }>
+  /** The conversation with what comes before it, before the tools are put into it. */
+  readonly messages: readonly ChatMessage[]
   readonly form: AnswerForm
   /** The constraint that strict tools need. */
   readonly calls?: OutputConstraint
@@ -40,10 +42,9 @@ export interface PreparedChat {
 
 /** Puts the tools into the prompt as the model's template wants them. */
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
-  const { tools, template, mostCalls, strict = [], preamble = true } = chat
+  const { tools, template, mostCalls, strict = [], preamble = preambleOf(client) } = chat
   const [format, { model }] = await Promise.all([chatFormatOf(client), client.info()])
-  const before = preamble ? preambleOf(client) : undefined
-  const messages = withPreamble(before, chat.messages)
+  const messages = withPreamble(preamble, chat.messages)
   const rendered = promptWithTools(messages, tools, format)
   // what the operator has set, where the client does not say
   const thinks = thinkingVariables(toBoolean(model.details?.['reasoning']))
@@ -63,12 +64,12 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
     messages: rendered.messages,
     template: { ...template, variables, ...(suffix === undefined ? {} : { suffix }) },
   }
-  if (strict.length === 0) return { prompt, form }
+  if (strict.length === 0) return { prompt, messages, form }
   const { constraint, call } = strictCalls(tools, strict, form)
   // what the model writes its own way counts as well where no mark of it can be held to a schema
   const own = call.head === '' && format.own !== undefined ? [format.own] : []
   const kept = { ...form, format: { ...format, calls: [...own, call] } }
-  const prepared = { prompt, form: kept, calls: constraint, strict }
+  const prepared = { prompt, messages, form: kept, calls: constraint, strict }
   if (!thinkingIsOpen) return prepared
   const after = strictCalls(tools, strict, { ...form, thinkingIsOpen: false })
   return { ...prepared, callsAfterThinking: after.constraint }

@@ -1,13 +1,21 @@
 import type { AnswerPart } from '../../chat/answer/answer-part.js'
 import { collectAnswer, type CollectedAnswer } from '../../chat/answer/collect-answer.js'
 import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
-import type { EngineClient, LikelyToken, Prompt, TokenId, TokenLogprobs } from '@cllm/core'
+import {
+  defined,
+  type EngineClient,
+  type LikelyToken,
+  type Prompt,
+  type TokenId,
+  type TokenLogprobs,
+} from '@cllm/core'
 import { holdAnswer } from '../../chat/hold-answer.js'
 import { marksOf } from '../../chat/format/marks-of.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { publicError } from '../../errors/public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
 import { buildRequest } from '../../request/build-request.js'
+import { withModelDefaults } from '../../request/model-defaults.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { ollamaDefaults } from './ollama-defaults.js'
 import { chunkHead, type OllamaContext } from './ollama-context.js'
@@ -58,9 +66,7 @@ export async function answer(
   const { limits } = await client.info()
   const { logger, clock } = ctx.state.transport
   const loadMs = clock.now() - started
-  const made = ollama.derived.find(model, ollama.directory)
-  const options = { ...made?.parameters, ...fields.options }
-  const asked = { ...fields, options: optionsSchema.parse(options) }
+  const asked = { ...fields, options: { ...slotOptions(ollama, model), ...fields.options } }
   const settings = {
     ...toSettings(asked, limits.contextSize, ollama.unknownOptions, logger),
     logprobs: fields.logprobs === true ? (fields.top_logprobs ?? 0) : undefined,
@@ -68,7 +74,8 @@ export async function answer(
   const warning = optionsWarning(asked, limits.contextSize)
   if (warning !== undefined) ctx.set('X-Cllm-Warning', warning)
   const defaults = withOverrides(ollamaDefaults[route], ollama.overrides)
-  const request = buildRequest(prompt, { ...settings, constraint, marks }, defaults)
+  const own = withModelDefaults(client, defaults)
+  const request = buildRequest(prompt, { ...settings, constraint, marks }, own)
   const generation = await startGeneration(ctx, client, request)
   const before = hasContext ? await promptTokens(client, prompt) : undefined
   const tokens: TokenId[] = []
@@ -83,6 +90,12 @@ export async function answer(
   const likely = whole.logprobs.length === 0 ? '' : `,${logprobsOf(whole.logprobs)}`
   ctx.type = 'application/json'
   ctx.body = `${chunkHead(ctx, model)}${words.whole(whole)}${likely},${end(whole.end)}`
+}
+
+/** What a made model says of the slot, which is read with the request: the engine has no defaults for it. */
+function slotOptions({ visible }: OllamaContext, model: string): SharedFields['options'] {
+  const { num_ctx, num_keep } = optionsSchema.parse(visible.find(model)?.parameters ?? {})
+  return defined({ num_ctx, num_keep })
 }
 
 async function promptTokens(client: EngineClient, prompt: Prompt): Promise<readonly TokenId[]> {

@@ -3,7 +3,6 @@ import { z } from 'zod'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
-import { withPreamble } from '../../chat/preamble.js'
 import { type Chat, prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { object, text } from '../../fields/fields.js'
@@ -83,12 +82,10 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
     answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
     return
   }
-  const derived = ollama.derived.find(fields.model, ollama.directory)
   const given = withNames(messages.map(toChatMessage))
   const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
   const chat = {
-    messages: withPreamble(derived, given),
-    preamble: false,
+    messages: given,
     tools: tools.map(({ function: { name, description, parameters } }) => ({
       type: 'function' as const,
       function: {
@@ -101,9 +98,10 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
   }
   const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
   const prepared = await prepareChat(client, fits)
-  const { prompt, form } = await byTemplate(ctx, client, derived?.template, {
+  const own = ollama.visible.find(fields.model)?.template
+  const { prompt, form } = await byTemplate(ctx, client, own, {
     fields,
-    fits,
+    tools: chat.tools,
     prepared,
   })
   await answer(ctx, client, ollama, { route: '/api/chat', fields, prompt, form, words, started })
@@ -116,14 +114,14 @@ async function byTemplate(
   template: string | undefined,
   {
     fields,
-    fits,
+    tools,
     prepared,
-  }: { readonly fields: SharedFields; readonly fits: Chat; readonly prepared: PreparedChat },
+  }: { readonly fields: SharedFields; readonly prepared: PreparedChat } & Pick<Chat, 'tools'>,
 ): Promise<{ readonly prompt: Prompt; readonly form: AnswerForm }> {
   if (template === undefined || template === '') return prepared
   const { think } = fields
   const { bodyLimitBytes: limit, clock } = ctx.state.transport
-  const said = { ...fits, think, now: clock.now() }
+  const said = { messages: prepared.messages, tools, think, now: clock.now() }
   const { tokens, text } = await promptOfTemplate(client, template, said, limit)
   const { form } = prepared
   const open = form.format.thinking?.open ?? ''

@@ -1,14 +1,15 @@
 import type { EngineClient, Prompt, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
+import { withPreamble } from '../../chat/preamble.js'
 import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { boolean, isTokenList, text } from '../../fields/fields.js'
 import { readFields } from '../../fields/read-fields.js'
 import { gapPrompt } from '../../request/gap-prompt.js'
+import { preambleOf } from '../../request/model-defaults.js'
 import { noImages } from '../../request/no-images.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
-import type { DerivedModel } from './models/derived-models.js'
 import { promptOfTemplate } from './template/prompt-of-template.js'
 import { loadOrUnload } from './models/load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
@@ -56,8 +57,8 @@ export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<
   }
   // a template makes no more of a prompt than a body can say
   const limit = ctx.state.transport.bodyLimitBytes
-  const derived = ollama.derived.find(fields.model, ollama.directory)
-  const { prompt, form } = await prepare(client, fields, { limit, derived, now: started })
+  const own = ollama.visible.find(fields.model)?.template
+  const { prompt, form } = await prepare(client, fields, { limit, own, now: started })
   await answer(ctx, client, ollama, {
     route: '/api/generate',
     fields,
@@ -82,39 +83,36 @@ async function prepare(
   fields: GenerateFields,
   {
     limit,
-    derived,
+    own = '',
     now,
   }: {
     readonly limit: number
-    readonly derived: DerivedModel | undefined
+    /** The template of a model that was made of another one. */
+    readonly own: string | undefined
     readonly now: number
   },
 ): Promise<{ prompt: Prompt; form: AnswerForm }> {
   const text = fields.prompt ?? ''
   if (fields.raw === true) return { prompt: { text }, form: plain }
   const suffix = fields.suffix ?? ''
-  const system = fields.system ?? derived?.system ?? ''
-  const template = fields.template ?? derived?.template ?? ''
+  const template = fields.template ?? own
+  const made = preambleOf(client)
+  // a system of the request's goes before the model's
+  const before = { messages: [], ...made, system: fields.system ?? made?.system }
+  const user = { role: 'user', content: text }
   if (suffix !== '' && !template.includes('.Suffix')) {
     return { prompt: await gapPrompt(client, { text }, suffix), form: plain }
   }
   if (template !== '') {
-    const messages = [
-      ...(system === '' ? [] : [{ role: 'system', content: system }]),
-      { role: 'user', content: text },
-    ]
+    const messages = withPreamble({ ...before, messages: [] }, [user])
     const said = { messages, tools: [], think: fields.think, suffix, now }
     const { tokens } = await promptOfTemplate(client, template, said, limit)
     return { prompt: { tokens }, form: plain }
   }
   const isFollowing = (fields.context ?? []).length > 0
   const chat = {
-    messages: [
-      ...(system === '' || isFollowing ? [] : [{ role: 'system', content: system }]),
-      ...(isFollowing ? [] : (derived?.messages ?? [])),
-      { role: 'user', content: text },
-    ],
-    preamble: false,
+    messages: [user],
+    preamble: isFollowing ? { messages: [] } : before,
     tools: [],
     template: { variables: thinkVariables(fields) },
   }

@@ -3,8 +3,10 @@ import type { KoaContext } from '../../routes/koa-context.js'
 import { mayChangeServer } from '../../security/request-scope.js'
 import type { ModelStore } from '../../engines/model-store.js'
 import type { UnknownFields } from '../../fields/unknown-fields.js'
-import type { DerivedModels } from './models/derived-models.js'
+import type { MadeModels } from './models/made-models.js'
+import type { VisibleModels } from './models/visible-models.js'
 import type { DefaultOverrides } from '../../request/protocol-defaults.js'
+import { untagged } from './untagged.js'
 
 /** What the handlers of Ollama's API share. */
 export interface OllamaContext {
@@ -17,7 +19,9 @@ export interface OllamaContext {
   readonly started: number
   readonly store: ModelStore | undefined
   /** Models that clients have made. */
-  readonly derived: DerivedModels
+  readonly made: MadeModels
+  /** Those of them that can be asked. */
+  readonly visible: VisibleModels
 }
 
 /**
@@ -26,11 +30,13 @@ export interface OllamaContext {
  * @param keepAliveMs - counts where the request may change the server, since it is for all requests
  */
 export function openOllamaModel(
-  { directory, derived }: Pick<OllamaContext, 'directory' | 'derived'>,
+  { directory }: Pick<OllamaContext, 'directory'>,
   name: string,
   keepAliveMs?: number,
 ): EngineClient {
-  const known = nameOfOllamaModel(directory, derived.find(name, directory)?.from ?? name)
+  // an unknown one is refused in Ollama's words
+  nameOfOllamaModel(directory, name)
+  const known = directory.list().includes(name) ? name : untagged(name)
   const isKept = keepAliveMs !== undefined && mayChangeServer()
   return directory.open(known, isKept ? { keepAliveMs } : {})
 }
@@ -44,7 +50,7 @@ export function nameOfOllamaModel(directory: EngineDirectory, name: string): str
   const names = directory.list()
   if (names.includes(name)) return name
   try {
-    return directory.nameOf(name.replace(/:latest$/, ''))
+    return directory.nameOf(untagged(name))
   } catch (cause) {
     if (!(cause instanceof CllmError) || cause.code !== 'model_not_found') throw cause
     throw new CllmError(

@@ -13,8 +13,9 @@ import {
 } from '../../request/protocol-defaults.js'
 import { addBlob, hasBlob, push, pushSchema } from './models/blobs.js'
 import { copy, copySchema, create, createSchema } from './models/create.js'
-import { withDerived } from './models/derived-directory.js'
-import { DerivedModels } from './models/derived-models.js'
+import { withMadeModels } from './models/made-directory.js'
+import { MadeModels } from './models/made-models.js'
+import { VisibleModels } from './models/visible-models.js'
 import { ollamaDefaults } from './ollama-defaults.js'
 import { chat, chatSchema } from './chat.js'
 import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
@@ -138,11 +139,11 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */
 export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol {
-  const derived = new DerivedModels()
+  const made = new MadeModels()
   return {
     name: 'ollama',
     routes,
-    around: (directory, { logger }) => withDerived(directory, derived, logger),
+    around: (directory, { logger }) => withMadeModels(directory, made, logger),
     errors: {
       covers: (path) => /^\/api(\/|$)/.test(path),
       status: statusElsewhere,
@@ -158,7 +159,8 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
         unknownOptions: new UnknownFields(),
         started: options.started ?? 0,
         store: options.store,
-        derived,
+        made,
+        visible: new VisibleModels(made, directory),
       })
     },
   }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import { CllmError, overriding } from '@cllm/core'
+import { CllmError, type GenerateRequest, overriding } from '@cllm/core'
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
 import {
   type BlobStore,
@@ -32,21 +32,6 @@ const script = scriptAnswers(new FakeTokenizer(), {
   [turn('system', toolSystem) + turn('user', 'euro') + answers]:
     '{"name": "weather", "arguments": {"city": "Paris"}}',
   euro: 'raw',
-})
-
-/** The protocol, with further names for the one model. */
-const listing = (protocol: KoaProtocol, names: readonly string[]): KoaProtocol => ({
-  ...protocol,
-  mount: (router, directory) =>
-    protocol.mount(
-      router,
-      overriding(directory, {
-        list: () => [...directory.list(), ...names],
-        nameOf: (id) => (names.includes(id ?? '') ? id! : directory.nameOf(id)),
-        open: (id, options) => directory.open(names.includes(id ?? '') ? undefined : id, options),
-        status: (id) => directory.status(names.includes(id ?? '') ? undefined : id),
-      }),
-    ),
 })
 
 async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
@@ -365,6 +350,91 @@ testEach('a model of a file is asked alike in every API', async (t) => {
   t.same(backend.violations, [])
 })
 
+/** The protocol, and what its requests ask of the engine. */
+function noting(protocol: KoaProtocol) {
+  const asked: GenerateRequest[] = []
+  const noted: KoaProtocol = {
+    ...protocol,
+    mount: (router, directory) =>
+      protocol.mount(
+        router,
+        overriding(directory, {
+          open(id, options) {
+            const client = directory.open(id, options)
+            const submit: typeof client.submit = (request, more) => {
+              asked.push(request)
+              return client.submit(request, more)
+            }
+            return overriding(client, { submit })
+          },
+        }),
+      ),
+  }
+  return { asked, noted }
+}
+
+testEach('what a model says of its own counts in full, and gives way to the request', async (t) => {
+  const { asked, noted } = noting(ollamaProtocol())
+  const { ask, id, backend } = await start(t, { protocols: [noted] })
+  const own = {
+    from: id,
+    system: 'Be brief.',
+    messages: [{ role: 'user', content: 'mine' }],
+    parameters: { num_ctx: 5000, num_keep: 7, num_predict: 1, temperature: 0.1, stop: ['x'] },
+    stream: false,
+  }
+  await ask('/api/create', { model: 'own', ...own })
+  const template = '{{ range .Messages }}{{ .Role }}:{{ .Content }};{{ end }}'
+  await ask('/api/create', { model: 'templated', ...own, template })
+  const say = async (path: string, body: object) => {
+    // the engine of this test refuses to shift a context
+    const { warning } = await ask(path, { model: 'own', stream: false, ...body })
+    return { warning, ...asked.pop()! }
+  }
+  const messages = [{ role: 'user', content: 'euro' }]
+  const system = { role: 'system', content: 'Be brief.' }
+  const before = [system, ...own.messages]
+
+  const plain = await say('/api/chat', { messages, shift: true })
+  t.match(plain.prompt, { messages: [...before, ...messages] })
+  t.match(plain, {
+    warning: /num_ctx 5000/,
+    contextShift: { keep: 7 },
+    maxTokens: 1,
+    sampling: { temperature: 0.1 },
+    stop: ['x'],
+  })
+  const options = { num_ctx: 5, num_keep: 2, num_predict: 2, temperature: 0.2, stop: ['y'] }
+  t.match(await say('/api/chat', { messages, shift: true, options }), {
+    warning: null,
+    contextShift: { keep: 2 },
+    maxTokens: 2,
+    sampling: { temperature: 0.2 },
+    stop: ['y'],
+  })
+
+  const { prompt } = await say('/api/chat', { model: 'templated', messages })
+  const written = 'system:Be brief.;user:mine\n\neuro;'
+  t.same('tokens' in prompt && new FakeTokenizer().decode(prompt.tokens.slice(1)), written)
+
+  const long = Array.from({ length: 200 }, (_, index) => ({
+    role: index % 2 === 0 ? 'user' : 'assistant',
+    content: `message ${index}`,
+  }))
+  const fits = (await say('/api/chat', { messages: [...long, ...messages] })).prompt
+  t.match(fits, { messages: [...before, { content: /message/ }] }, 'what is its own stays')
+  t.ok('messages' in fits && fits.messages.length < 200)
+
+  const given = { role: 'system', content: 'No.' }
+  const generated = async (body: object) =>
+    (await say('/api/generate', { prompt: 'euro', ...body })).prompt
+  t.match(await generated({}), { messages: [...before, ...messages] })
+  const others = [...own.messages, ...messages]
+  t.match(await generated({ system: 'No.' }), { messages: [given, ...others] })
+  t.match(await generated({ system: '' }), { messages: others })
+  t.same(backend.violations, [])
+})
+
 testEach('what a model may be made of, and called', async (t) => {
   const ollama = ollamaProtocol()
   let hasModels = true
@@ -451,7 +521,7 @@ testEach('a model is made of a file that a client sends', async (t) => {
     remove: async (name: string) => void served.splice(served.indexOf(name), 1),
   }
   const { url, post, ask } = await start(t, {
-    protocols: [listing(ollamaProtocol({ store }), served)],
+    protocols: [serving(ollamaProtocol({ store }), served)],
   })
   const content = Buffer.from('GGUF, says it')
   const digest = createHash('sha256').update(content).digest('hex')

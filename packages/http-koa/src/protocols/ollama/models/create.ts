@@ -7,11 +7,12 @@ import type { KoaContext } from '../../../routes/koa-context.js'
 import { startNdjson } from '../../../stream/start-ndjson.js'
 import { parseFields } from '../../../fields/parse-fields.js'
 import { blobsOf, ggufIn } from './blobs.js'
-import { type DerivedModel, untagged } from './derived-models.js'
+import type { MadeModel } from './made-models.js'
 import { readModelfile } from './modelfile.js'
 import { checkTemplate } from '../template/check-template.js'
 import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
 import { optionsSchema } from '../ollama-fields.js'
+import { untagged } from '../untagged.js'
 
 const messageSchema = z.object({ role: text, content: text }, 'a message')
 
@@ -51,12 +52,12 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
     fields.modelfile === undefined
       ? { from: fields.from ?? '', parameters: {}, messages: [] }
       : readModelfile(fields.modelfile)
-  const base = digest === undefined ? ollama.derived.find(file.from, ollama.directory) : undefined
+  const base = digest === undefined ? ollama.visible.find(file.from) : undefined
   const from =
     digest === undefined ? (base?.from ?? nameOfOllamaModel(ollama.directory, file.from)) : name
   const given = { ...file.parameters, ...fields.parameters }
   const { parameters } = parseFields(parametersSchema, { parameters: given })
-  const model: DerivedModel = {
+  const model: MadeModel = {
     ...base,
     ...file,
     from,
@@ -67,11 +68,11 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
     messages:
       fields.messages ?? (file.messages.length > 0 ? file.messages : (base?.messages ?? [])),
   }
-  ollama.derived.check(model, ollama.directory)
+  ollama.visible.check(model)
   checkTemplate(model.template ?? '')
   if (digest !== undefined) await blobsOf(ollama).serve(name, digest)
   if (fields.quantize !== undefined) await ensureQuantized(ollama, from, fields.quantize)
-  ollama.derived.add(model)
+  ollama.made.add(model)
   if (fields.stream === false) {
     ctx.body = { status: 'success' }
     return
@@ -114,18 +115,18 @@ function refuse({ adapters, path }: z.output<typeof createSchema>): void {
 /** `POST /api/copy`: another name for a model. */
 export async function copy(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const { source, destination } = await readFields(ctx, copySchema, ollama.unknownFields)
-  const { derived, directory } = ollama
-  const known = derived.find(source, directory)
+  const { made, visible, directory } = ollama
+  const known = visible.find(source)
   const from = known?.from ?? nameOfOllamaModel(directory, source)
   const copied = { parameters: {}, messages: [], ...known, from, name: destination }
-  derived.check(copied, directory)
-  derived.add(copied)
+  visible.check(copied)
+  made.add(copied)
   ctx.status = 200
   ctx.body = ''
 }
 
 /** What a Modelfile of a model would say. */
-export function modelfileOf(name: string, model: DerivedModel | undefined): string {
+export function modelfileOf(name: string, model: MadeModel | undefined): string {
   const quoted = (text: string) => (text.includes('\n') ? `"""${text}"""` : text)
   return [
     `FROM ${model?.from ?? untagged(name)}`,

@@ -8,7 +8,7 @@ import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
  * @throws `forbidden` when a user's key asks to unload what others may use
  */
 export async function loadOrUnload(
-  { directory, derived }: Pick<OllamaContext, 'directory' | 'derived'>,
+  { directory }: Pick<OllamaContext, 'directory'>,
   client: EngineClient,
   {
     model,
@@ -20,9 +20,7 @@ export async function loadOrUnload(
       throw new CllmError('forbidden', 'keep_alive: unloading a model needs the key of an admin')
     }
     // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
-    void directory.unload(
-      nameOfOllamaModel(directory, derived.find(model, directory)?.from ?? model),
-    )
+    void directory.unload(nameOfOllamaModel(directory, model))
     return 'unload'
   }
   await client.info()

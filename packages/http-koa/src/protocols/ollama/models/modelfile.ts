@@ -1,8 +1,8 @@
 import { CllmError } from '@cllm/core'
-import type { DerivedModel } from './derived-models.js'
+import type { MadeModel } from './made-models.js'
 
 /** What a Modelfile says; the name is said elsewhere. */
-export type Modelfile = Omit<DerivedModel, 'name'>
+export type Modelfile = Omit<MadeModel, 'name'>
 
 const quotes = '"""'
 /** Parameters that may be given several times, each a text. */

@@ -22,8 +22,8 @@ export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void
       ...(ollama.directory.adapted?.() ?? [])
         .filter(({ adapter }) => adapter !== undefined)
         .map(({ name }) => describe(name, ollama)),
-      ...ollama.derived
-        .list(ollama.directory)
+      ...ollama.visible
+        .list()
         .filter(isAnother)
         .map(async ({ name, from }) => ({
           ...(await describe(from, ollama)),
@@ -108,8 +108,8 @@ export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const fields = await readFields(ctx, showSchema, ollama.unknownFields)
   const { directory } = ollama
   const asked = fields.model ?? fields.name ?? ''
-  const derived = ollama.derived.find(asked, directory)
-  const name = nameOfOllamaModel(directory, derived?.from ?? asked)
+  const made = ollama.visible.find(asked)
+  const name = nameOfOllamaModel(directory, made?.from ?? asked)
   const info = await peekInfo(directory, name)
   const template = String(info?.model.details?.['chatTemplate'] ?? '')
   const thinks = thinkingInSource(template) !== undefined
@@ -117,12 +117,12 @@ export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void
     info?.capabilities.generates === false || /bert|embed/i.test(info?.model.architecture ?? '')
   ctx.body = {
     license: '',
-    modelfile: modelfileOf(asked, derived),
-    parameters: Object.entries(derived?.parameters ?? {})
+    modelfile: modelfileOf(asked, made),
+    parameters: Object.entries(made?.parameters ?? {})
       .map(([key, value]) => `${key.padEnd(30)} ${JSON.stringify(value)}`)
       .join('\n'),
-    template: derived?.template ?? info?.model.details?.['chatTemplate'] ?? '',
-    ...(derived?.system === undefined ? {} : { system: derived.system }),
+    template: made?.template ?? info?.model.details?.['chatTemplate'] ?? '',
+    ...(made?.system === undefined ? {} : { system: made.system }),
     details: info === undefined ? unknownDetails : detailsOf(info.model),
     model_info: info === undefined ? {} : shapeOf(info),
     capabilities: isEmbedding

@@ -9,6 +9,7 @@ import { readFields } from '../../../fields/read-fields.js'
 import type { OllamaContext } from '../ollama-context.js'
 import { ollamaErrorBody } from '../ollama-error.js'
 import { startNdjson } from '../../../stream/start-ndjson.js'
+import { untagged } from '../untagged.js'
 
 /** The body of `POST /api/pull`. */
 export const pullSchema = z.object({
@@ -51,8 +52,8 @@ export async function pull(ctx: KoaContext, ollama: OllamaContext): Promise<void
 export async function remove(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, deleteSchema, ollama.unknownFields)
   const name = nameIn(fields)
-  const made = ollama.derived.find(name, ollama.directory)
-  ollama.derived.remove(name)
+  const made = ollama.visible.find(name)
+  ollama.made.remove(name)
   if (made === undefined || made.from === name) await ensure(ollama.store).remove(name)
   ctx.status = 200
   ctx.body = ''
@@ -60,7 +61,7 @@ export async function remove(ctx: KoaContext, ollama: OllamaContext): Promise<vo
 
 function nameIn({ model, name }: z.output<typeof deleteSchema>): string {
   const given = model ?? name ?? ''
-  if (given !== '') return given.replace(/:latest$/, '')
+  if (given !== '') return untagged(given)
   const message = 'model: expected the name of a model, instead got nothing'
   throw new CllmError('invalid_request', message, { details: { field: 'model' } })
 }

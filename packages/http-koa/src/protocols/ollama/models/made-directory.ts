@@ -4,22 +4,23 @@ import { UnknownFields } from '../../../fields/unknown-fields.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { havingDefaults, type ModelDefaults } from '../../../request/model-defaults.js'
 import { type optionsSchema, toSettings } from '../ollama-fields.js'
-import type { DerivedModel, DerivedModels } from './derived-models.js'
+import type { MadeModel, MadeModels } from './made-models.js'
+import { VisibleModels } from './visible-models.js'
 
 /**
  * The same engines, whose models can also be named as clients have copied and made them, in every
  * protocol: what such a model has of its own counts where a request leaves it out.
  */
-export function withDerived(
+export function withMadeModels(
   directory: EngineDirectory,
-  derived: DerivedModels,
+  made: MadeModels,
   logger: Logger,
 ): EngineDirectory {
-  const find = (id: string | undefined) =>
-    id === undefined ? undefined : derived.find(id, directory)
+  const visible = new VisibleModels(made, directory)
+  const find = (id: string | undefined) => (id === undefined ? undefined : visible.find(id))
   const baseOf = (id: string | undefined) => find(id)?.from ?? id
-  const known = new WeakMap<DerivedModel, ModelDefaults>()
-  const ownOf = (model: DerivedModel): ModelDefaults => {
+  const known = new WeakMap<MadeModel, ModelDefaults>()
+  const ownOf = (model: MadeModel): ModelDefaults => {
     const own = known.get(model) ?? defaultsOf(model, logger)
     known.set(model, own)
     return own
@@ -27,8 +28,8 @@ export function withDerived(
   return overriding<EngineDirectory>(directory, {
     adapted: () => [
       ...(directory.adapted?.() ?? []),
-      ...derived
-        .list(directory)
+      ...visible
+        .list()
         .filter(({ name, from }) => name !== from)
         .map(({ name, from }) => ({ name, model: from })),
     ],
@@ -48,7 +49,7 @@ export function withDerived(
   })
 }
 
-function defaultsOf(model: DerivedModel, logger: Logger): ModelDefaults {
+function defaultsOf(model: MadeModel, logger: Logger): ModelDefaults {
   // `create` has checked them
   const options = model.parameters as z.output<typeof optionsSchema>
   const settings = toSettings({ options }, Infinity, new UnknownFields(), logger)

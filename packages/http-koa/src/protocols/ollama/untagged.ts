@@ -1,0 +1,2 @@
+/** A name without Ollama's `:latest`. */
+export const untagged = (name: string): string => name.replace(/:latest$/, '')
