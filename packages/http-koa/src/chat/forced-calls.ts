@@ -1,13 +1,13 @@
-import type { EngineClient, OutputConstraint } from '@cllm/core'
+import type { EngineClient, OutputConstraint, Prompt } from '@cllm/core'
+import type { AnswerForm } from './answer/create-answer-parser.js'
 import { escaped, fewSpaces, thoughtsEnd } from './strict-calls.js'
-import type { PreparedChat } from './prepare-chat.js'
 import type { ToolDefinition } from './tool-prompt.js'
 import { areText, writtenCalls } from './written-calls.js'
 
 /** What a forced call needs. */
 export interface ForcedCalls {
-  readonly prompt: PreparedChat['prompt']
-  readonly form: PreparedChat['form']
+  readonly prompt: Prompt
+  readonly form: AnswerForm
   readonly constraint: OutputConstraint
   /** The same where the thoughts have ended. */
   readonly afterThinking: OutputConstraint
@@ -23,7 +23,7 @@ export interface ForcedCalls {
  */
 export async function forcedCalls(
   client: EngineClient,
-  { prompt, form }: Pick<PreparedChat, 'prompt' | 'form'>,
+  { prompt, form }: Pick<ForcedCalls, 'prompt' | 'form'>,
   tools: readonly ToolDefinition[],
   several?: boolean,
 ): Promise<ForcedCalls> {
@@ -34,7 +34,8 @@ export async function forcedCalls(
     const constraint = { ...held, type: 'triggered-json', trigger: end } as const
     return { prompt, form: called, constraint, afterThinking: held }
   }
-  const { enable_thinking: wish = true } = prompt.template?.variables ?? {}
+  const template = 'messages' in prompt ? prompt.template : undefined
+  const { enable_thinking: wish = true } = template?.variables ?? {}
   const { thinking } = form.format
   const mayThink =
     isOwn && form.thinks && thinking !== undefined && thinking.open !== '' && wish !== false

@@ -6,8 +6,8 @@ import type { PreparedChat } from './prepare-chat.js'
 import { shownTools, thoughtsEnd } from './strict-calls.js'
 import { writtenCalls } from './written-calls.js'
 
-/** A conversation for the engine, as `prepareChat` makes it. */
-type Prepared = Omit<PreparedChat, 'prompt' | 'messages'> & { readonly prompt: Prompt }
+/** A conversation for the engine, as `prepareChat` makes it or with another prompt. */
+export type PreparedPrompt = Omit<PreparedChat, 'prompt' | 'messages'> & { readonly prompt: Prompt }
 
 /** What an answer is held to, and what it may hold then. */
 export interface HeldAnswer {
@@ -28,7 +28,7 @@ export interface HeldAnswer {
  */
 export async function holdAnswer(
   client: EngineClient,
-  { prompt, form, calls, callsAfterThinking: afterThinking, strict = [] }: Prepared,
+  { prompt, form, calls, callsAfterThinking: afterThinking, strict = [] }: PreparedPrompt,
   asked: readonly (FieldConstraint | undefined)[],
   forced?: ForcedCalls,
 ): Promise<HeldAnswer> {

@@ -12,6 +12,20 @@ export interface ToolDefinition {
   }
 }
 
+/** A tool of a client, whose description and parameters may be left out. */
+export const toTool = (tool: {
+  readonly name: string
+  readonly description?: string | null | undefined
+  readonly parameters?: Readonly<Record<string, unknown>> | null | undefined
+}): ToolDefinition => ({
+  type: 'function',
+  function: {
+    name: tool.name,
+    ...(typeof tool.description === 'string' ? { description: tool.description } : {}),
+    ...(tool.parameters ? { parameters: tool.parameters } : {}),
+  },
+})
+
 /** The input of a template. */
 export interface ToolPrompt {
   readonly messages: readonly ChatMessage[]

@@ -1,12 +1,10 @@
 import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
-import { forcedCalls } from '../../chat/forced-calls.js'
-import { holdAnswer } from '../../chat/hold-answer.js'
-import { marksOf } from '../../chat/format/marks-of.js'
+import { answerChat, type ForcedTools } from '../../chat/answer-chat.js'
 import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
 import { thinkingVariables } from '../../chat/thinking-variables.js'
-import type { ToolDefinition } from '../../chat/tool-prompt.js'
+import { toTool, type ToolDefinition } from '../../chat/tool-prompt.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
 import { boolean, integer, largest, number, object, text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
@@ -111,7 +109,7 @@ export async function toPrompt(fields: PromptFields, client: EngineClient): Prom
   const isAuto = choice === undefined || choice.type === 'auto'
   return await prepareChat(client, {
     messages: toChatMessages(fields.system, fields.messages),
-    tools: offered.map(toTool),
+    tools: offered.map(toolOf),
     strict: isAuto ? offered.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : [],
     template: {
       addGenerationPrompt: true,
@@ -130,11 +128,9 @@ export async function toMessageRequest(
   defaults: ProtocolDefaults,
 ): Promise<MessageRequest> {
   const prepared = await toPrompt(fields, client)
-  const required = requiredTools(fields)
-  const several = mayBeSeveral(fields)
-  const forced = required && (await forcedCalls(client, prepared, required, several))
-  const held = await holdAnswer(client, prepared, [outputConstraint(fields)], forced)
-  const { prompt, form, constraint, afterThinking } = held
+  const wanted = { forced: forcedTools(fields), asked: [outputConstraint(fields)] }
+  const answer = await answerChat(client, prepared, wanted)
+  const { prompt, form, constraint, afterThinking, marks } = answer
   const budget = fields.thinking?.budget_tokens
   const mark = await keptBy(fields, client)
   const settings = {
@@ -142,7 +138,7 @@ export async function toMessageRequest(
     maxTokens: fields.max_tokens,
     stop: fields.stop_sequences,
     constraint,
-    marks: marksOf(prepared.form.format),
+    marks,
     keepMs: mark?.keepMs,
   }
   return {
@@ -177,42 +173,26 @@ async function countKept(
   return await tokensUpTo(client, prepared, await toPrompt(marked, client))
 }
 
-/**
- * Whether forced calls may be several: as the client says, and never of a named tool; undefined: it says
- * nothing.
- */
-function mayBeSeveral({ tool_choice: choice }: PromptFields): boolean | undefined {
-  if (choice?.type !== 'any') return false
-  const isOne = choice.disable_parallel_tool_use
-  return isOne === undefined ? undefined : !isOne
-}
-
 /** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
-function requiredTools({
-  tool_choice: choice,
-  tools = [],
-}: PromptFields): readonly ToolDefinition[] | undefined {
+function forcedTools({ tool_choice: choice, tools = [] }: PromptFields): ForcedTools | undefined {
   if (choice?.type !== 'any' && choice?.type !== 'tool') return undefined
   const field = 'tool_choice'
-  const chosen = choice.type === 'any' ? tools : tools.filter(({ name }) => name === choice.name)
+  const isNamed = choice.type === 'tool'
+  const chosen = isNamed ? tools.filter(({ name }) => name === choice.name) : tools
   if (chosen.length === 0) {
     const message = `${field}: expected the name of one of the tools`
     throw new CllmError('invalid_request', message, { details: { field } })
   }
-  return chosen.map(toTool)
+  const { disable_parallel_tool_use: isOne } = choice
+  // a named tool is called once
+  const several = isNamed ? false : isOne === undefined ? undefined : !isOne
+  return { tools: chosen.map(toolOf), several }
 }
 
-function toTool(tool: z.output<typeof toolSchema>, index = 0): ToolDefinition {
+function toolOf(tool: z.output<typeof toolSchema>, index = 0): ToolDefinition {
   const { type, name, description, input_schema: parameters } = tool
   if (type !== undefined && type !== null && type !== 'custom') {
     throw unsupported(`tools.${index}`, `${type.slice(0, 40)} is run by Anthropic's servers only`)
   }
-  return {
-    type: 'function',
-    function: {
-      name,
-      ...(typeof description === 'string' ? { description } : {}),
-      ...(parameters === undefined ? {} : { parameters }),
-    },
-  }
+  return toTool({ name, description, parameters })
 }

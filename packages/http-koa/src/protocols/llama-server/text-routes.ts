@@ -2,10 +2,11 @@ import type { EngineClient, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../../chat/chat-messages.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
+import { toTool } from '../../chat/tool-prompt.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { boolean, name, object, text, tokenIds } from '../../fields/fields.js'
 import { readFields } from '../../fields/read-fields.js'
-import { functionsOf, toolsSchema, toTool } from '../openai/tools/openai-tools.js'
+import { functionsOfChat, toolsSchema } from '../openai/tools/openai-tools.js'
 import { efforts, thinkingVariables } from '../../chat/thinking-variables.js'
 import { turnOptions } from '../../chat/turn-options.js'
 import { abortOnClose } from '../../stream/abort-on-close.js'
@@ -97,7 +98,7 @@ export async function applyTemplate(ctx: KoaContext, llama: LlamaServerContext):
     tools:
       fields.tool_choice === 'none'
         ? []
-        : functionsOf(fields.tools ?? [], ctx.state.transport.logger).map(toTool),
+        : functionsOfChat(fields.tools ?? [], ctx.state.transport.logger).map(toTool),
     template: {
       ...turnOptions(fields),
       variables: { ...thinkingVariables(fields.reasoning_effort), ...fields.chat_template_kwargs },

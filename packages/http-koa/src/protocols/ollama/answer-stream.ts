@@ -9,8 +9,7 @@ import {
   type TokenId,
   type TokenLogprobs,
 } from '@cllm/core'
-import { holdAnswer } from '../../chat/hold-answer.js'
-import { marksOf } from '../../chat/format/marks-of.js'
+import { answerChat } from '../../chat/answer-chat.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { publicError } from '../../errors/public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
@@ -60,18 +59,17 @@ export async function answer(
   { route, fields, words, started, hasContext = false, ...prepared }: OllamaQuestion,
 ): Promise<void> {
   const { model } = fields
-  const held = await holdAnswer(client, prepared, [ollamaConstraint(fields)])
-  const { prompt, form, constraint } = held
-  const marks = marksOf(prepared.form.format)
+  const asked = [ollamaConstraint(fields)]
+  const { prompt, form, constraint, marks } = await answerChat(client, prepared, { asked })
   const { limits } = await client.info()
   const { logger, clock } = ctx.state.transport
   const loadMs = clock.now() - started
-  const asked = { ...fields, options: { ...slotOptions(ollama, model), ...fields.options } }
+  const said = { ...fields, options: { ...slotOptions(ollama, model), ...fields.options } }
   const settings = {
-    ...toSettings(asked, limits.contextSize, ollama.unknownOptions, logger),
+    ...toSettings(said, limits.contextSize, ollama.unknownOptions, logger),
     logprobs: fields.logprobs === true ? (fields.top_logprobs ?? 0) : undefined,
   }
-  const warning = optionsWarning(asked, limits.contextSize)
+  const warning = optionsWarning(said, limits.contextSize)
   if (warning !== undefined) ctx.set('X-Cllm-Warning', warning)
   const defaults = withOverrides(ollamaDefaults[route], ollama.overrides)
   const own = withModelDefaults(client, defaults)

@@ -4,6 +4,7 @@ import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
 import { type Chat, prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
+import { toTool } from '../../chat/tool-prompt.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { object, text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
@@ -86,14 +87,7 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
   const chat = {
     messages: given,
-    tools: tools.map(({ function: { name, description, parameters } }) => ({
-      type: 'function' as const,
-      function: {
-        name,
-        ...(typeof description === 'string' ? { description } : {}),
-        ...(parameters ? { parameters } : {}),
-      },
-    })),
+    tools: tools.map((tool) => toTool(tool.function)),
     template: { continueFinalMessage: isContinued, variables: thinkVariables(fields) },
   }
   const fits = fields.truncate === false ? chat : await fitConversation(client, chat)

@@ -8,13 +8,12 @@ import {
 } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../../../chat/chat-messages.js'
+import { answerChat } from '../../../chat/answer-chat.js'
 import { turnOptions } from '../../../chat/turn-options.js'
 import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
-import { marksOf } from '../../../chat/format/marks-of.js'
 import { efforts, thinkingVariables } from '../../../chat/thinking-variables.js'
-import { forcedCalls } from '../../../chat/forced-calls.js'
-import { holdAnswer } from '../../../chat/hold-answer.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'
+import { toTool } from '../../../chat/tool-prompt.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { withModelDefaults } from '../../../request/model-defaults.js'
 import { boolean, integer, largest, object } from '../../../fields/fields.js'
@@ -28,13 +27,11 @@ import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../op
 import {
   allowedTools,
   customNames,
-  functionsOf,
+  functionsOfChat,
   forcedTools,
-  mayBeSeveral,
   strictNames,
   toolChoiceSchema,
   toolsSchema,
-  toTool,
 } from '../tools/openai-tools.js'
 
 /** The body of `POST /v1/chat/completions`. */
@@ -81,7 +78,7 @@ export async function toChatRequest(
   if ((fields.functions ?? []).length > 0) {
     throw unsupported('functions', 'OpenAI has replaced them: use tools and tool_choice')
   }
-  const functions = functionsOf(fields.tools ?? [], logger)
+  const functions = functionsOfChat(fields.tools ?? [], logger)
   const { offered, choice } = allowedTools(fields.tool_choice, functions)
   const tools = choice === 'none' ? [] : offered.map(toTool)
   const prepared = await prepareChat(client, {
@@ -91,19 +88,16 @@ export async function toChatRequest(
     template: renderOptions(fields),
     mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
   })
-  const required = forcedTools(choice, tools)
-  const several = mayBeSeveral(choice, fields.parallel_tool_calls)
-  const forced = required && (await forcedCalls(client, prepared, required, several))
+  const forced = forcedTools(choice, tools, fields.parallel_tool_calls)
   const asked = [
     formatConstraint(fields.response_format),
     grammarConstraint(fields.grammar),
     schemaConstraint(fields.json_schema),
     ...guidedConstraints(fields),
   ]
-  const held = await holdAnswer(client, prepared, asked, forced)
-  const { prompt, form, constraint, afterThinking } = held
+  const answer = await answerChat(client, prepared, { asked, forced })
+  const { prompt, form, constraint, afterThinking, marks } = answer
   const settings = await sharedSettings(fields, client)
-  const marks = marksOf(prepared.form.format)
   const maxTokens = toMaxTokens(fields.max_completion_tokens) ?? settings.maxTokens
   return {
     request: buildRequest(

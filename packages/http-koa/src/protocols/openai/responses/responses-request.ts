@@ -1,11 +1,10 @@
 import { CllmError, type EngineClient, type Logger } from '@cllm/core'
 import { z } from 'zod'
-import { marksOf } from '../../../chat/format/marks-of.js'
 import { efforts, thinkingVariables } from '../../../chat/thinking-variables.js'
+import { answerChat } from '../../../chat/answer-chat.js'
 import { fitConversation } from '../../../chat/fit-conversation.js'
-import { forcedCalls } from '../../../chat/forced-calls.js'
-import { holdAnswer } from '../../../chat/hold-answer.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'
+import { toTool } from '../../../chat/tool-prompt.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { withModelDefaults } from '../../../request/model-defaults.js'
 import { boolean, integer, object } from '../../../fields/fields.js'
@@ -21,12 +20,10 @@ import {
   type ClientFunction,
   customNames,
   functionFields,
+  functionsOf,
   forcedTools,
-  mayBeSeveral,
-  passedOver,
   strictNames,
   toolChoiceSchema,
-  toTool,
 } from '../tools/openai-tools.js'
 import { customAsFunction, customSchema } from '../tools/custom-tools.js'
 import { inputSchema, toMessages } from './responses-input.js'
@@ -94,18 +91,15 @@ export async function toResponsesRequest(
   }
   const fits = fields.truncation === 'auto' ? await fitConversation(client, chat) : chat
   const prepared = await prepareChat(client, fits)
-  const required = forcedTools(choice, tools)
-  const several = mayBeSeveral(choice, fields.parallel_tool_calls)
-  const forced = required && (await forcedCalls(client, prepared, required, several))
+  const forced = forcedTools(choice, tools, fields.parallel_tool_calls)
   const asked = [
     textConstraint(fields.text?.format),
     schemaConstraint(fields.json_schema),
     ...guidedConstraints(fields),
   ]
-  const held = await holdAnswer(client, prepared, asked, forced)
-  const { prompt, form, constraint, afterThinking } = held
+  const answer = await answerChat(client, prepared, { asked, forced })
+  const { prompt, form, constraint, afterThinking, marks } = answer
   const maxTokens = toMaxTokens(fields.max_output_tokens)
-  const marks = marksOf(prepared.form.format)
   const settings = { ...(await sharedSettings(fields, client)), maxTokens, constraint, marks }
   return {
     request: buildRequest(prompt, settings, withModelDefaults(client, defaults)),
@@ -115,18 +109,11 @@ export async function toResponsesRequest(
   }
 }
 
-/**
- * The functions and free-form tools. What this server cannot call (searches, namespaces) is passed over,
- * so that the model answers without it.
- */
+/** The functions and free-form tools, whose members stand beside the type. */
 function functionsIn({ tools = [] }: ResponsesFields, logger: Logger): readonly ClientFunction[] {
-  return tools.flatMap((tool, index) => {
-    if (tool.type !== 'function' && tool.type !== 'custom') {
-      passedOver(logger, index, tool.type)
-      return []
-    }
+  return functionsOf(tools, logger, (tool, index) => {
     const read = tool.type === 'custom' ? readCustom(tool, logger) : functionSchema.safeParse(tool)
-    if (read.success) return [read.data]
+    if (read.success) return read.data
     const [issue] = read.error.issues
     const field = ['tools', index, ...(issue?.path ?? [])].join('.')
     const message = `${field}: expected ${issue?.message ?? 'a function'}`

@@ -1,5 +1,6 @@
 import { CllmError, type Logger } from '@cllm/core'
 import { z } from 'zod'
+import type { ForcedTools } from '../../../chat/answer-chat.js'
 import type { ToolDefinition } from '../../../chat/tool-prompt.js'
 import { asSchema } from '../../../request/constraint.js'
 import { object } from '../../../fields/fields.js'
@@ -36,37 +37,41 @@ export const toolsSchema = list(
   { most: [1024, 'at most 1024 tools'] },
 )
 
+type ToolsOfChat = z.output<typeof toolsSchema>
+
 /**
- * The functions and free-form tools among the tools of a chat.
+ * The functions and free-form tools among the tools of a client. What this server cannot call (searches,
+ * namespaces) is passed over, so that the model answers without it; the log says so.
+ */
+export function functionsOf<Tool extends { readonly type: string }>(
+  tools: readonly Tool[],
+  logger: Logger,
+  read: (tool: Tool, index: number) => ClientFunction,
+): readonly ClientFunction[] {
+  return tools.flatMap((tool, index) => {
+    if (tool.type === 'function' || tool.type === 'custom') return [read(tool, index)]
+    logger.warn(
+      { tool: index, type: tool.type.slice(0, 40) },
+      'a tool that this server cannot call is passed over',
+    )
+    return []
+  })
+}
+
+/**
+ * The functions and free-form tools of a chat, each in a member of its own.
  *
  * @throws `invalid_request` for one without a name
  */
-export function functionsOf(
-  tools: z.output<typeof toolsSchema>,
-  logger: Logger,
-): readonly ClientFunction[] {
-  return tools.flatMap((tool, index) => {
-    if (tool.type !== 'function' && tool.type !== 'custom') {
-      passedOver(logger, index, tool.type)
-      return []
-    }
-    if (tool.type === 'function' && tool.function !== undefined) return [tool.function]
-    if (tool.type === 'custom' && tool.custom !== undefined) {
-      return [customAsFunction(tool.custom, logger)]
-    }
-    const field = `tools.${index}.${tool.type}`
+export const functionsOfChat = (tools: ToolsOfChat, logger: Logger): readonly ClientFunction[] =>
+  functionsOf(tools, logger, ({ type, function: called, custom }, index) => {
+    if (type === 'function' && called !== undefined) return called
+    if (type === 'custom' && custom !== undefined) return customAsFunction(custom, logger)
+    const field = `tools.${index}.${type}`
     throw new CllmError('invalid_request', `${field}: expected an object with a name`, {
       details: { field },
     })
   })
-}
-
-/** Says in the log that the model does not learn of a tool. */
-export const passedOver = (logger: Logger, tool: number, type: string): void =>
-  logger.warn(
-    { tool, type: type.slice(0, 40) },
-    'a tool that this server cannot call is passed over',
-  )
 
 /** The names of free-form tools: their calls have a text in place of arguments. */
 export const customNames = (tools: readonly ClientFunction[]): ReadonlySet<string> =>
@@ -106,16 +111,6 @@ export const toolChoiceSchema = z
 /** `none`, `auto`, `required` (or `any`) or a tool. */
 export type ToolChoice = string | Readonly<Record<string, unknown>>
 
-/** A function as chat templates know it. */
-export const toTool = ({ name, description, parameters }: ClientFunction): ToolDefinition => ({
-  type: 'function',
-  function: {
-    name,
-    ...(typeof description === 'string' ? { description } : {}),
-    ...(parameters ? { parameters } : {}),
-  },
-})
-
 /** The names of strict tools, without forced ones: `tool_choice` constrains these already. */
 export const strictNames = (
   choice: ToolChoice = 'auto',
@@ -132,7 +127,8 @@ export const strictNames = (
 export function forcedTools(
   choice: ToolChoice | undefined,
   tools: readonly ToolDefinition[],
-): readonly ToolDefinition[] | undefined {
+  isParallel: boolean | undefined,
+): ForcedTools | undefined {
   const field = 'tool_choice'
   if (choice === undefined || choice === 'none' || choice === 'auto') return undefined
   const chosen =
@@ -143,17 +139,9 @@ export function forcedTools(
     const message = `${field}: expected none, auto, required or one of the tools`
     throw new CllmError('invalid_request', message, { details: { field } })
   }
-  return chosen
+  // a named tool is called once
+  return { tools: chosen, several: typeof choice === 'string' ? isParallel : false }
 }
-
-/**
- * Whether forced calls may be several: as the client says, and never of a named tool; undefined: it says
- * nothing.
- */
-export const mayBeSeveral = (
-  choice: ToolChoice | undefined,
-  isParallel: boolean | undefined,
-): boolean | undefined => (typeof choice === 'string' ? isParallel : false)
 
 /** Chats name a tool inside `function` or `custom`, responses beside `type`. */
 function nameOf(choice: Readonly<Record<string, unknown>>): unknown {
