@@ -1,6 +1,7 @@
 import type { EngineClient, GenerateRequest, OutputConstraint, TokenId, Usage } from '@cllm/core'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
 import type { KoaContext } from '../routes/koa-context.js'
+import { promptTokens } from './prompt-tokens.js'
 import {
   type EndEvent,
   type Generation,
@@ -78,7 +79,7 @@ async function* limited(
   const ending = `\n${close}\n\n`
   const closing = await client.tokenize(ending, { addBos: false })
   yield { type: 'token', token: closing[0] ?? 0, text: ending }
-  const before = await promptTokens(client, request)
+  const before = await promptTokens(client, request.prompt)
   const elapsedMs = clock.now() - began
   const written = tokens.length + closing.length
   const { constraint, ...sampling } = request.sampling ?? {}
@@ -105,13 +106,4 @@ function together({ usage }: EndEvent, promptTokens: number, written: number): U
     cachedTokens: 0,
     generatedTokens: usage.generatedTokens + written,
   }
-}
-
-async function promptTokens(
-  client: EngineClient,
-  { prompt }: GenerateRequest,
-): Promise<readonly TokenId[]> {
-  if ('tokens' in prompt) return prompt.tokens
-  if ('text' in prompt) return await client.tokenize(prompt.text)
-  return (await client.applyTemplate(prompt.messages, prompt.template)).tokens
 }

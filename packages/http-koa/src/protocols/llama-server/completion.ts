@@ -28,7 +28,7 @@ import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
 import { pickFields } from './pick-fields.js'
 import { promptOnly } from './prompt-only.js'
-import { promptText } from './prompt-text.js'
+import { promptTextWithBos } from '../../request/prompt-text.js'
 import { promptProgress } from '../../request/prompt-progress.js'
 import { StreamTimings } from '../../request/stream-timings.js'
 
@@ -58,7 +58,7 @@ export async function complete(
   const model = fields.model ?? llama.directory.list()[0] ?? ''
   const about = await Promise.all(
     requests.map(async (request) => {
-      const prompt = await promptText(client, info, request.prompt)
+      const prompt = await promptTextWithBos(client, info, request.prompt)
       const asked = isPromptOnly ? { ...request, maxTokens: 0 } : request
       const returnTokens = fields.return_tokens ?? false
       return { model, prompt, request: asked, info, returnTokens }

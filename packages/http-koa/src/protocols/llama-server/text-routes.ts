@@ -11,7 +11,7 @@ import { efforts, thinkingVariables } from '../../chat/thinking-variables.js'
 import { turnOptions } from '../../chat/turn-options.js'
 import { abortOnClose } from '../../stream/abort-on-close.js'
 import type { LlamaServerContext } from './llama-server-context.js'
-import { bosText } from './prompt-text.js'
+import { bosText } from '../../request/prompt-text.js'
 
 /** The body of `POST /tokenize`. */
 export const tokenizeSchema = z.object({

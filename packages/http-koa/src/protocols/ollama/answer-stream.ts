@@ -14,6 +14,7 @@ import type { KoaContext } from '../../routes/koa-context.js'
 import { publicError } from '../../errors/public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
 import { buildRequest } from '../../request/build-request.js'
+import { promptTokens } from '../../request/prompt-tokens.js'
 import { withModelDefaults } from '../../request/model-defaults.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { ollamaDefaults } from './ollama-defaults.js'
@@ -94,12 +95,6 @@ export async function answer(
 function slotOptions({ visible }: OllamaContext, model: string): SharedFields['options'] {
   const { num_ctx, num_keep } = optionsSchema.parse(visible.find(model)?.parameters ?? {})
   return defined({ num_ctx, num_keep })
-}
-
-async function promptTokens(client: EngineClient, prompt: Prompt): Promise<readonly TokenId[]> {
-  if ('tokens' in prompt) return prompt.tokens
-  if ('text' in prompt) return await client.tokenize(prompt.text)
-  return (await client.applyTemplate(prompt.messages, prompt.template)).tokens
 }
 
 /** The same generation, with its tokens noted. */

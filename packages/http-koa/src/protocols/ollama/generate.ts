@@ -6,6 +6,7 @@ import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { boolean, isTokenList, text } from '../../fields/fields.js'
 import { readFields } from '../../fields/read-fields.js'
+import { beginsWith } from '../../request/prompt-text.js'
 import { gapPrompt } from '../../request/gap-prompt.js'
 import { preambleOf } from '../../request/model-defaults.js'
 import { noImages } from '../../request/no-images.js'
@@ -128,6 +129,6 @@ async function behind(
 ): Promise<{ prompt: Prompt; form: AnswerForm }> {
   const { tokens } = await client.applyTemplate(prompt.messages, prompt.template)
   const start = await client.tokenize('')
-  const isBegun = start.length > 0 && start.every((token, index) => tokens[index] === token)
-  return { prompt: { tokens: [...context, ...tokens.slice(isBegun ? start.length : 0)] }, form }
+  const more = beginsWith(tokens, start) ? tokens.slice(start.length) : tokens
+  return { prompt: { tokens: [...context, ...more] }, form }
 }

@@ -1,5 +1,6 @@
 import type { ChatMessage, EngineClient, TokenId } from '@cllm/core'
 import type { ToolDefinition } from '../../../chat/tool-prompt.js'
+import { beginsWith } from '../../../request/prompt-text.js'
 import { renderGoTemplate, renderTurns, type TemplatePiece } from './render-go-template.js'
 import { TemplateObject } from './template-values.js'
 
@@ -35,9 +36,8 @@ export async function promptOfTemplate(
   ])
   const tokens = parts.flat()
   // a template may say itself how a prompt begins
-  const isBegun = start.every((token, index) => tokens[index] === token)
   return {
-    tokens: isBegun ? tokens : [...start, ...tokens],
+    tokens: beginsWith(tokens, start) ? tokens : [...start, ...tokens],
     text: pieces.map(({ text }) => text).join(''),
   }
 }

@@ -2,8 +2,8 @@ import { type EngineClient, type GenerateRequest, requestId } from '@cllm/core'
 import { collectAnswer, type CollectedAnswer } from '../../../chat/answer/collect-answer.js'
 import type { KoaContext } from '../../../routes/koa-context.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
-import { promptText } from '../../llama-server/prompt-text.js'
-import { countPrompt } from '../../../request/count-prompt.js'
+import { promptTextWithBos } from '../../../request/prompt-text.js'
+import { countPrompt } from '../../../request/prompt-tokens.js'
 import { repeatRequest } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
@@ -64,7 +64,7 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
 async function verboseOf(client: EngineClient, request: GenerateRequest): Promise<object> {
   const info = await client.info()
   return {
-    prompt: await promptText(client, info, request.prompt),
+    prompt: await promptTextWithBos(client, info, request.prompt),
     generation_settings: generationSettings(request, info),
   }
 }

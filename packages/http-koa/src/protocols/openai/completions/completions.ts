@@ -1,6 +1,4 @@
 import {
-  type EngineClient,
-  type GenerateRequest,
   type PromptTokenLogprobs,
   requestId,
   type TokenLogprobs,
@@ -25,6 +23,7 @@ import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-co
 import { openAiErrorBody } from '../openai-error.js'
 import { textLogprobs } from '../openai-logprobs.js'
 import { promptProgress } from '../../../request/prompt-progress.js'
+import { promptText } from '../../../request/prompt-text.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
 
 /** `POST /v1/completions`, whole or streamed. */
@@ -36,7 +35,7 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
   const requests = await toCompletionRequests(fields, client, defaults)
   const echoes = await Promise.all(
     requests.map(async (request) =>
-      fields.echo === true ? await promptText(client, request) : '',
+      fields.echo === true ? await promptText(client, request.prompt) : '',
     ),
   )
   const generations = await startGenerations(ctx, client, requests)
@@ -99,11 +98,6 @@ function usageOfAll(ends: readonly EndEvent[], times: number) {
     total_tokens: tokens + usage.completion_tokens,
     prompt_tokens_details: { cached_tokens: cached },
   }
-}
-
-async function promptText(client: EngineClient, { prompt }: GenerateRequest): Promise<string> {
-  if ('text' in prompt) return prompt.text
-  return 'tokens' in prompt ? await client.detokenize(prompt.tokens) : ''
 }
 
 interface Answer {

@@ -1,6 +1,6 @@
 import { collectAnswer } from '../../../chat/answer/collect-answer.js'
 import type { KoaContext } from '../../../routes/koa-context.js'
-import { countPrompt } from '../../../request/count-prompt.js'
+import { countPrompt } from '../../../request/prompt-tokens.js'
 import { startGeneration } from '../../../request/generation.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'

@@ -1,0 +1,54 @@
+import type { EngineClient, EngineInfo, Prompt, TokenId } from '@cllm/core'
+
+/** The text of a prompt, in whichever form it came. */
+export async function promptText(client: EngineClient, prompt: Prompt): Promise<string> {
+  return (await textAndTokens(client, prompt)).text
+}
+
+/** The same as the model sees it: with the text of the token that begins it. */
+export async function promptTextWithBos(
+  client: EngineClient,
+  info: EngineInfo,
+  prompt: Prompt,
+): Promise<string> {
+  const { text, tokens } = await textAndTokens(client, prompt)
+  const bosToken = textOfBosToken(info)
+  if (bosToken === '' || text.startsWith(bosToken)) return text
+  if (!(await isBos(client, bosToken, (tokens ?? (await client.tokenize('')))[0]))) return text
+  return `${bosToken}${text.startsWith(' ') ? '' : ' '}${text}`
+}
+
+/** The text of the token that each prompt begins with; empty where the model wants none. */
+export async function bosText(client: EngineClient): Promise<string> {
+  const text = textOfBosToken(await client.info())
+  if (text === '') return ''
+  const [first] = await client.tokenize('')
+  return (await isBos(client, text, first)) ? text : ''
+}
+
+/** Whether the tokens of a prompt begin with those that a model puts in front of each. */
+export const beginsWith = (tokens: readonly TokenId[], start: readonly TokenId[]): boolean =>
+  start.every((token, index) => tokens[index] === token)
+
+interface TextAndTokens {
+  readonly text: string
+  /** undefined: the engine tokenizes the text. */
+  readonly tokens?: readonly TokenId[]
+}
+
+async function textAndTokens(client: EngineClient, prompt: Prompt): Promise<TextAndTokens> {
+  if ('messages' in prompt) return await client.applyTemplate(prompt.messages, prompt.template)
+  if ('text' in prompt) return prompt
+  return { text: await client.detokenize(prompt.tokens), tokens: prompt.tokens }
+}
+
+const textOfBosToken = ({ model }: EngineInfo): string => String(model.details?.['bosToken'] ?? '')
+
+async function isBos(
+  client: EngineClient,
+  text: string,
+  token: TokenId | undefined,
+): Promise<boolean> {
+  const [bos] = await client.tokenize(text, { addBos: false })
+  return bos !== undefined && bos === token
+}
