@@ -6,6 +6,7 @@ import { isDeeperThan } from './json-depth.js'
 import { jsonErrorPosition } from './json-error-position.js'
 import { readWithin } from './read-within.js'
 import type { KoaContext } from '../routes/koa-context.js'
+import { isObject } from '../fields/is-object.js'
 
 /** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
@@ -22,9 +23,7 @@ export type JsonObject = Readonly<Record<string, unknown>>
  */
 export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
   const value = await readJson(ctx, 'object')
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-    return value as JsonObject
-  }
+  if (isObject(value)) return value
   throw wrongKind('object', value)
 }
 

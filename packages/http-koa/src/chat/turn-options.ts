@@ -1,5 +1,6 @@
-import { type ChatRenderOptions, CllmError } from '@cllm/core'
+import type { ChatRenderOptions } from '@cllm/core'
 import type { ClientMessage } from './chat-messages.js'
+import { expectedField } from '../request/expected-field.js'
 
 /** What a client says of the end of its conversation. */
 export interface TurnFields {
@@ -22,20 +23,16 @@ export function turnOptions({
   const [before, last] = [messages.at(-2), messages.at(-1)]
   const isAnswer = last?.role === 'assistant'
   if (asked === true && !isAnswer) {
-    throw invalid('continue_final_message', "expected the last message to be the assistant's")
+    throw expectedField('continue_final_message', "the last message to be the assistant's")
   }
   if (asked === true && isNew === true) {
-    throw invalid('continue_final_message', 'expected add_generation_prompt to be false')
+    throw expectedField('continue_final_message', 'add_generation_prompt to be false')
   }
   const hasText = last?.content !== undefined && last.content !== null && last.content !== ''
   const hasCalls = (last?.tool_calls ?? []).length > 0
   const goesOn = asked ?? (isAnswer && hasText && !hasCalls && isNew === undefined)
   if (goesOn && before?.role === 'assistant' && (before.tool_calls ?? []).length === 0) {
-    throw invalid('messages', 'expected one message of the assistant at the end, instead got two')
+    throw expectedField('messages', 'one message of the assistant at the end, instead got two')
   }
   return { addGenerationPrompt: isNew ?? true, continueFinalMessage: goesOn }
-}
-
-function invalid(field: string, what: string): CllmError {
-  return new CllmError('invalid_request', `${field}: ${what}`, { details: { field } })
 }

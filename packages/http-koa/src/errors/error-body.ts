@@ -1,6 +1,7 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { ErrorShape } from '../routes/koa-context.js'
+import { snakeCase } from '../fields/snake-case.js'
 
 /** Seconds to wait before a retry when no estimate is known. */
 const someSeconds = 5
@@ -93,5 +94,5 @@ export function errorMessage(error: CllmError): string {
 /** The field at fault in snake_case: the engine's `logitBias` is `logit_bias` here. */
 export function errorField({ details: { field } }: CllmError): string | undefined {
   if (typeof field !== 'string') return undefined
-  return field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+  return snakeCase(field)
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isObject } from './is-object.js'
 
 /** A number within bounds, with the bounds in its message. */
 export const number = (least: number, most: number) => {
@@ -29,10 +30,7 @@ export const seed = z.int('an integer')
 
 /** Any object. */
 export const object = z
-  .custom<Readonly<Record<string, unknown>>>(
-    (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-    'an object',
-  )
+  .custom<Readonly<Record<string, unknown>>>(isObject, 'an object')
   .meta({ type: 'object' })
 
 // zod would check, and report, every element of a list of a million before its length

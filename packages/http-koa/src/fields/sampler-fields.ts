@@ -3,6 +3,7 @@ import type { z } from 'zod'
 import type { RequestSettings } from '../request/build-request.js'
 import { integer, largest, number, text } from './fields.js'
 import { list } from './list.js'
+import { expectedField } from '../request/expected-field.js'
 
 const fewBreakers = 'an array of up to 32 strings of 1 to 40 characters'
 const breaker = text.min(1, fewBreakers).max(40, fewBreakers)
@@ -59,8 +60,7 @@ const names: Readonly<Record<keyof typeof samplerFields, keyof SamplingParams>> 
 export function samplerSettings(fields: SamplerFields): RequestSettings {
   const { top_n_sigma: sigma, dry_base: base, dry_penalty_last_n: lastN, mirostat } = fields
   if (mirostat === 1) {
-    const message = 'mirostat: expected 0 or 2, instead got 1'
-    throw new CllmError('invalid_request', message, { details: { field: 'mirostat' } })
+    throw expectedField('mirostat', '0 or 2, instead got 1')
   }
   return {
     typicalP: fields.typical_p,

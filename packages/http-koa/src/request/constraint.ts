@@ -1,5 +1,7 @@
-import { CllmError, type EngineClient, type JsonSchema, type OutputConstraint } from '@cllm/core'
+import type { CllmError, EngineClient, JsonSchema, OutputConstraint } from '@cllm/core'
 import { unsupported } from './unsupported.js'
+import { expectedField } from './expected-field.js'
+import { isObject } from '../fields/is-object.js'
 
 /** A constraint on the output, and the field that asks for it. */
 export interface FieldConstraint {
@@ -10,8 +12,7 @@ export interface FieldConstraint {
 /** Any JSON schema; the backend checks it. */
 export const asSchema = (value: unknown): JsonSchema | undefined => {
   if (typeof value === 'boolean') return value
-  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
-  return isObject ? (value as Readonly<Record<string, unknown>>) : undefined
+  return isObject(value) ? value : undefined
 }
 
 /** The constraint of a field `grammar` in GBNF; an empty text is none. */
@@ -21,8 +22,7 @@ export const grammarConstraint = (grammar: string | undefined): FieldConstraint 
     : { field: 'grammar', constraint: { type: 'gbnf', grammar } }
 
 /** The error for a value that is not a schema. */
-export const expectedSchema = (field: string): CllmError =>
-  new CllmError('invalid_request', `${field}: expected a JSON schema`, { details: { field } })
+export const expectedSchema = (field: string): CllmError => expectedField(field, 'a JSON schema')
 
 /**
  * The one constraint of a request. A constraint is never ignored.
@@ -36,8 +36,7 @@ export async function onlyConstraint(
   const [first, second] = constraints.filter((constraint) => constraint !== undefined)
   if (first === undefined) return undefined
   if (second !== undefined) {
-    const message = `${second.field}: expected nothing beside ${first.field}`
-    throw new CllmError('invalid_request', message, { details: { field: second.field } })
+    throw expectedField(second.field, `nothing beside ${first.field}`)
   }
   const { capabilities } = await client.info()
   if (capabilities.grammar) return first.constraint

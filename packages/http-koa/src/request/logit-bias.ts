@@ -1,5 +1,6 @@
-import { CllmError, type EngineClient } from '@cllm/core'
+import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
+import { expectedField } from './expected-field.js'
 
 /** Entries of one request. */
 const most = 1024
@@ -53,6 +54,5 @@ export async function readLogitBias(
 
 async function tokensOf(client: EngineClient, text: string): Promise<readonly number[]> {
   if (text.length <= 1000) return await client.tokenize(text, { addBos: false })
-  const message = 'logit_bias: expected a text of at most 1000 characters'
-  throw new CllmError('invalid_request', message, { details: { field: 'logit_bias' } })
+  throw expectedField('logit_bias', 'a text of at most 1000 characters')
 }

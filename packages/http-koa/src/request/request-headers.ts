@@ -1,5 +1,6 @@
-import { CllmError, type Forecast } from '@cllm/core'
+import type { Forecast } from '@cllm/core'
 import type { KoaContext } from '../routes/koa-context.js'
+import { expectedField } from './expected-field.js'
 
 const tenantHeader = 'x-cllm-tenant'
 const longestTenant = 256
@@ -15,8 +16,7 @@ export function tenantOf(ctx: KoaContext): string | undefined {
   const tenant = ctx.get(tenantHeader)
   if (tenant.length <= longestTenant) return tenant === '' ? undefined : tenant
   const expected = `a name of at most ${longestTenant} characters`
-  const message = `${tenantHeader}: expected ${expected}, instead got ${tenant.length} characters`
-  throw new CllmError('invalid_request', message, { details: { field: tenantHeader } })
+  throw expectedField(tenantHeader, `${expected}, instead got ${tenant.length} characters`)
 }
 
 /** Whether the client asks for a queue forecast: `x-cllm-forecast: true`. */

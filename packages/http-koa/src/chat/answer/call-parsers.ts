@@ -1,6 +1,7 @@
 import type { AnswerParser, AnswerPart, ToolCall } from './answer-part.js'
 import type { AnswerReader } from './answer-reader.js'
 import type { ReadPart } from './read-part.js'
+import { isObject } from '../../fields/is-object.js'
 
 /** Gives arguments as they come: then what breaks off, or is no JSON, shows as such. */
 export class StreamedCalls implements AnswerParser {
@@ -75,8 +76,7 @@ export class WholeCalls implements AnswerParser {
 function objectText(text: string): string | undefined {
   try {
     const value: unknown = JSON.parse(text)
-    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
-    return isObject ? JSON.stringify(value) : undefined
+    return isObject(value) ? JSON.stringify(value) : undefined
   } catch {
     return undefined
   }

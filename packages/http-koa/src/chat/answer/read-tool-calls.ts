@@ -1,9 +1,5 @@
 import type { ToolCall } from './answer-part.js'
-
-type JsonObject = Readonly<Record<string, unknown>>
-
-const isObject = (value: unknown): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
+import { isObject } from '../../fields/is-object.js'
 
 /**
  * The calls in a piece of JSON: one `{"name", "arguments"}` or a list of them, in the spellings of

@@ -9,6 +9,7 @@ import { tenantOf } from '../../request/request-headers.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { engineInMemory, modelOf, neverLoaded } from '../../engines/model-queries.js'
 import type { AdminContext } from './admin-context.js'
+import { expectedField } from '../../request/expected-field.js'
 
 /** `GET /admin/cache`: what is kept of slots in RAM and in files, without any text. */
 export async function getCache(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
@@ -39,8 +40,7 @@ export async function warmCache(ctx: KoaContext, { directory }: AdminContext): P
   const { prompt: text, messages, pin = true, ...more } = parseFields(warmSchema, body)
   const tenant = more.tenant ?? tenantOf(ctx)
   if ((text === undefined) === (messages === undefined)) {
-    const message = 'prompt: expected either a prompt or messages'
-    throw new CllmError('invalid_request', message, { details: { field: 'prompt' } })
+    throw expectedField('prompt', 'either a prompt or messages')
   }
   const client = directory.open(modelOf(ctx))
   const { cache } = await client.statistics()

@@ -1,8 +1,8 @@
-import { CllmError } from '@cllm/core'
 import type { z } from 'zod'
 import { readJsonBody } from '../../body/read-json-body.js'
 import { parseFields } from '../../fields/parse-fields.js'
 import type { KoaContext } from '../../routes/koa-context.js'
+import { expectedField } from '../../request/expected-field.js'
 
 /**
  * The checked body of a request that changes the server: a field that is not known may be a limit that
@@ -19,8 +19,7 @@ export async function readStrictBody<Schema extends z.ZodObject>(
   if (unknown !== undefined) {
     const field = unknown.slice(0, 100)
     const fields = Object.keys(schema.shape).join(' and ')
-    const message = `${field}: expected the fields ${fields} only`
-    throw new CllmError('invalid_request', message, { details: { field } })
+    throw expectedField(field, `the fields ${fields} only`)
   }
   return parseFields(schema, body)
 }

@@ -1,11 +1,11 @@
 import type { AnswerPart } from '../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
-import { publicError } from '../../errors/public-error.js'
 import type { Generation } from '../../request/generation.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { startEventStream } from '../../stream/start-event-stream.js'
 import { anthropicErrorBody } from './anthropic-error.js'
 import { type MessageHead, newBlock, stopOf, usageOf } from './message-body.js'
+import { failStream } from '../../stream/fail-stream.js'
 
 type Send = (type: string, members?: object) => void
 type BlockKind = 'text' | 'thinking' | 'tool_use'
@@ -106,9 +106,9 @@ export async function streamMessage(
       send('message_stop')
     }
   } catch (error) {
-    if (response.destroyed) return
-    const body = anthropicErrorBody(publicError(error, ctx.state.transport.logger))
-    response.write(`event: error\ndata: ${JSON.stringify(body)}\n\n`)
+    failStream(ctx, response, error, (shown) =>
+      response.write(`event: error\ndata: ${JSON.stringify(anthropicErrorBody(shown))}\n\n`),
+    )
   }
   response.end()
 }

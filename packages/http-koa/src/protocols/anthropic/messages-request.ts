@@ -1,4 +1,4 @@
-import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
+import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { answerChat, type ForcedTools } from '../../chat/answer-chat.js'
@@ -23,6 +23,7 @@ import {
 import { blocksSchema, messagesSchema } from './content-blocks.js'
 import { outputConstraint, outputFields } from './output-format.js'
 import { toChatMessages } from './to-chat-messages.js'
+import { expectedField } from '../../request/expected-field.js'
 
 const toolSchema = z.object(
   {
@@ -176,12 +177,10 @@ async function countKept(
 /** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
 function forcedTools({ tool_choice: choice, tools = [] }: PromptFields): ForcedTools | undefined {
   if (choice?.type !== 'any' && choice?.type !== 'tool') return undefined
-  const field = 'tool_choice'
   const isNamed = choice.type === 'tool'
   const chosen = isNamed ? tools.filter(({ name }) => name === choice.name) : tools
   if (chosen.length === 0) {
-    const message = `${field}: expected the name of one of the tools`
-    throw new CllmError('invalid_request', message, { details: { field } })
+    throw expectedField('tool_choice', 'the name of one of the tools')
   }
   const { disable_parallel_tool_use: isOne } = choice
   // a named tool is called once

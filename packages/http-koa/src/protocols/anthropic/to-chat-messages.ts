@@ -1,4 +1,4 @@
-import { type ChatMessage, type ChatToolCall, CllmError } from '@cllm/core'
+import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import type { z } from 'zod'
 import { noImages } from '../../request/no-images.js'
 import {
@@ -7,6 +7,7 @@ import {
   type ContentBlock,
   type messagesSchema,
 } from './content-blocks.js'
+import { expectedField } from '../../request/expected-field.js'
 
 /**
  * Claude Code begins its system prompt with a line that is another one in each request. Left in, it
@@ -106,7 +107,7 @@ function userTurns(
 function textsOf(content: string | readonly unknown[], field: string, isPast = false): string[] {
   return blocksOf(content, field, isPast).map((block, index) => {
     if (block.type === 'text') return block.text
-    throw invalid(`${field}.${index}`, `a block of the type text, instead got ${block.type}`)
+    throw expectedField(`${field}.${index}`, `a block of the type text, instead got ${block.type}`)
   })
 }
 
@@ -135,9 +136,8 @@ function blockOf(block: unknown, field: string, isPast: boolean): ContentBlock {
   if (checked.success) return checked.data
   const [issue] = checked.error.issues
   const path = [field, ...(issue?.path ?? [])].join('.')
-  throw invalid(path, issue?.path.length === 0 ? 'a content block' : (issue?.message ?? 'a block'))
-}
-
-function invalid(field: string, expected: string): CllmError {
-  return new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })
+  throw expectedField(
+    path,
+    issue?.path.length === 0 ? 'a content block' : (issue?.message ?? 'a block'),
+  )
 }

@@ -1,5 +1,4 @@
 import {
-  CllmError,
   type EngineClient,
   type EngineInfo,
   type GenerateRequest,
@@ -7,7 +6,6 @@ import {
   type TokenLogprobs,
 } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
-import { publicError } from '../../errors/public-error.js'
 import { type EndEvent, type Generation, startGenerations } from '../../request/generation.js'
 import { mergeGenerations } from '../../request/merge-generations.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
@@ -31,6 +29,8 @@ import { promptOnly } from './prompt-only.js'
 import { promptTextWithBos } from '../../request/prompt-text.js'
 import { promptProgress } from '../../request/prompt-progress.js'
 import { StreamTimings } from '../../request/stream-timings.js'
+import { expectedField } from '../../request/expected-field.js'
+import { failStream } from '../../stream/fail-stream.js'
 
 /** `POST /completion`, whole or streamed. */
 export async function completion(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
@@ -50,8 +50,7 @@ export async function complete(
   const requests = await toCompletionRequests(fields, client, defaults)
   const isList = isListed(fields)
   if (requests.length > 128) {
-    const message = 'prompt: expected at most 128 answers to all prompts together'
-    throw new CllmError('invalid_request', message, { details: { field: 'prompt' } })
+    throw expectedField('prompt', 'at most 128 answers to all prompts together')
   }
   const isPromptOnly = mostTokens(fields) === 0
   const info = await client.info()
@@ -174,9 +173,9 @@ async function stream(
     }
     response.end()
   } catch (error) {
-    if (response.destroyed) return
-    const body = llamaServerErrorBody(publicError(error, ctx.state.transport.logger))
-    response.end(`data: ${JSON.stringify(body)}\n\n`)
+    failStream(ctx, response, error, (shown) =>
+      response.end(`data: ${JSON.stringify(llamaServerErrorBody(shown))}\n\n`),
+    )
   }
 }
 

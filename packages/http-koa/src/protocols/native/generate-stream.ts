@@ -1,12 +1,12 @@
 import type { EngineClient } from '@cllm/core'
 import { errorBody } from '../../errors/error-body.js'
 import type { KoaContext } from '../../routes/koa-context.js'
-import { publicError } from '../../errors/public-error.js'
 import { startGeneration } from '../../request/generation.js'
 import { startEventStream } from '../../stream/start-event-stream.js'
 import type { NativeRequest } from './generate-request.js'
 import type { NativeContext } from './native-context.js'
 import { describeTimings } from './request-report.js'
+import { failStream } from '../../stream/fail-stream.js'
 
 /**
  * Streams a generation as server-sent events, one per token. A refused request gets a plain
@@ -36,9 +36,10 @@ export async function streamGeneration(
       }
     }
   } catch (error) {
-    if (response.destroyed) return
-    const { error: message } = errorBody(publicError(error, ctx.state.transport.logger))
-    response.write(`${opening}"error":${JSON.stringify(message)},"done":true}\n\n`)
+    failStream(ctx, response, error, (shown) => {
+      const message = JSON.stringify(errorBody(shown).error)
+      response.write(`${opening}"error":${message},"done":true}\n\n`)
+    })
   }
   response.end()
 }

@@ -2,6 +2,7 @@ import type { EngineInfo } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { infoOf, modelOf } from '../../engines/model-queries.js'
 import type { NativeContext } from './native-context.js'
+import { snakeCase } from '../../fields/snake-case.js'
 
 const families = [
   'qwen',
@@ -61,10 +62,7 @@ function describeModel({ model, limits }: EngineInfo) {
 /** What its file, or the catalog, recommends for what requests leave out. */
 function inSnakeCase(sampling: EngineInfo['model']['sampling'] = {}): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(sampling).map(([name, value]) => [
-      name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-      value,
-    ]),
+    Object.entries(sampling).map(([name, value]) => [snakeCase(name), value]),
   )
 }
 

@@ -11,7 +11,6 @@ import {
 } from '@cllm/core'
 import { answerChat } from '../../chat/answer-chat.js'
 import type { KoaContext } from '../../routes/koa-context.js'
-import { publicError } from '../../errors/public-error.js'
 import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
 import { buildRequest } from '../../request/build-request.js'
 import { promptTokens } from '../../request/prompt-tokens.js'
@@ -28,6 +27,7 @@ import {
   toSettings,
 } from './ollama-fields.js'
 import { startNdjson } from '../../stream/start-ndjson.js'
+import { failStream } from '../../stream/fail-stream.js'
 
 /** How a route puts an answer into JSON. */
 export interface AnswerWords {
@@ -157,9 +157,9 @@ async function streamAnswer(
       response.end(`${chunkHead(ctx, model)}${words.empty},${end(event)}\n`)
     }
   } catch (error) {
-    if (response.destroyed) return
-    const shown = publicError(error, ctx.state.transport.logger)
-    response.end(`${JSON.stringify(ollamaErrorBody(shown))}\n`)
+    failStream(ctx, response, error, (shown) =>
+      response.end(`${JSON.stringify(ollamaErrorBody(shown))}\n`),
+    )
   }
 }
 

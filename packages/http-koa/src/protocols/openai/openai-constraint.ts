@@ -1,5 +1,5 @@
-import { CllmError } from '@cllm/core'
 import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
+import { expectedField } from '../../request/expected-field.js'
 
 /** What `response_format` asks for. llama-server's clients put the schema beside `json_object`. */
 export function formatConstraint(
@@ -22,8 +22,7 @@ export function formatConstraint(
     }
     default:
   }
-  const message = `${field}.type: expected text, json_object or json_schema`
-  throw new CllmError('invalid_request', message, { details: { field: `${field}.type` } })
+  throw expectedField(`${field}.type`, 'text, json_object or json_schema')
 }
 
 /** A schema at llama-server's top-level `json_schema`. */

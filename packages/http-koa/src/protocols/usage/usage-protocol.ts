@@ -1,4 +1,4 @@
-import { CllmError, type EngineDirectory, type TransportContext } from '@cllm/core'
+import type { EngineDirectory, TransportContext } from '@cllm/core'
 import { z } from 'zod'
 import { observeEngines } from '../../engines/observe-engines.js'
 import { readQuery } from '../../fields/read-query.js'
@@ -9,6 +9,8 @@ import { mountRoutes } from '../../routes/mount-routes.js'
 import { UsageJournal } from './usage-journal.js'
 import { dayOf, UsageLedger } from './usage-ledger.js'
 import { type UsageGroup, usageCounts, UsageSums } from './usage-sum.js'
+import { expectedField } from '../../request/expected-field.js'
+import { snakeCase } from '../../fields/snake-case.js'
 
 const day = z.string().regex(/^\d{4}-\d\d-\d\d$/, 'expected a day such as 2026-11-22')
 
@@ -50,11 +52,11 @@ function show(ctx: KoaContext, { journal }: UsageContext): void {
   const rows = sums.all().map((sum) => names.map((name) => sum[name]))
   if (query.format === 'csv') {
     ctx.type = 'text/csv'
-    ctx.body = [names.map(snake), ...rows].map((row) => `${row.map(cell).join(',')}\n`).join('')
+    ctx.body = [names.map(snakeCase), ...rows].map((row) => `${row.map(cell).join(',')}\n`).join('')
     return
   }
   const usage = rows.map((row) =>
-    Object.fromEntries(names.map((name, index) => [snake(name), row[index]])),
+    Object.fromEntries(names.map((name, index) => [snakeCase(name), row[index]])),
   )
   ctx.body = { from, to, usage }
 }
@@ -62,12 +64,8 @@ function show(ctx: KoaContext, { journal }: UsageContext): void {
 function groupOf(name: string): UsageGroup {
   const group = groups.find((known) => known === name.trim())
   if (group !== undefined) return group
-  const message = `by: expected ${groups.join(', ')}, got ${name.slice(0, 64)}`
-  throw new CllmError('invalid_request', message, { details: { field: 'by' } })
+  throw expectedField('by', `${groups.join(', ')}, got ${name.slice(0, 64)}`)
 }
-
-const snake = (name: string): string =>
-  name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 /** A cell of CSV. What a spreadsheet would take for a formula is made a text. */
 function cell(value: string | number | null): string {

@@ -1,6 +1,7 @@
 import { type Clock, CllmError } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { StreamSession } from './stream-session.js'
+import { expectedField } from '../../request/expected-field.js'
 
 /** Milliseconds for which a complete stream is kept. */
 const keptMs = 5 * 60_000
@@ -142,6 +143,5 @@ const longestId = 512
 
 function keyOf(ctx: StreamAsker, id: string): string {
   if (id.length <= longestId) return `${ctx.state.keyName ?? ''}\n${id}`
-  const message = `X-Conversation-Id: expected at most ${longestId} characters`
-  throw new CllmError('invalid_request', message, { details: { field: 'X-Conversation-Id' } })
+  throw expectedField('X-Conversation-Id', `at most ${longestId} characters`)
 }

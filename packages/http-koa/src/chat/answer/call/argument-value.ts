@@ -1,7 +1,6 @@
-type Schema = Readonly<Record<string, unknown>>
+import { isObject } from '../../../fields/is-object.js'
 
-const isObject = (value: unknown): value is Schema =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
+type Schema = Readonly<Record<string, unknown>>
 
 /** Whether a schema allows texts and nothing else. */
 export function takesOnlyText(schema: unknown): boolean {

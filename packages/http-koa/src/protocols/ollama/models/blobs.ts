@@ -10,6 +10,7 @@ import { abortOnClose } from '../../../stream/abort-on-close.js'
 import { startNdjson } from '../../../stream/start-ndjson.js'
 import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
 import { ollamaErrorBody } from '../ollama-error.js'
+import { expectedField } from '../../../request/expected-field.js'
 
 /** `HEAD /api/blobs/{digest}`: whether a client has sent this file. */
 export async function hasBlob(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
@@ -59,8 +60,7 @@ export function ggufIn(files: Readonly<Record<string, unknown>>): string {
 function digestOf(given: string, field: string): string {
   const [, digest] = /^(?:sha256[:-])?([0-9a-f]{64})$/i.exec(given) ?? []
   if (digest !== undefined) return digest.toLowerCase()
-  const message = `${field}: expected sha256: and 64 hex digits, instead got ${given.slice(0, 80)}`
-  throw new CllmError('invalid_request', message, { details: { field } })
+  throw expectedField(field, `sha256: and 64 hex digits, instead got ${given.slice(0, 80)}`)
 }
 
 /** The body of `POST /api/push`. */

@@ -1,5 +1,5 @@
-import { CllmError } from '@cllm/core'
 import { untagged } from '../untagged.js'
+import { expectedField } from '../../../request/expected-field.js'
 
 /** A model that is made of another one, as Ollama's Modelfiles describe it. */
 export interface MadeModel {
@@ -66,17 +66,12 @@ export class MadeModels {
   sizeOf(model: MadeModel): number {
     const name = untagged(model.name)
     if (!this.#models.has(name) && this.#models.size >= most) {
-      throw noRoom(`at most ${most} models`)
+      throw expectedField('model', `at most ${most} models`)
     }
     const size = JSON.stringify(model).length
     if (this.#size - (this.#sizes.get(name) ?? 0) + size > mostText) {
-      throw noRoom(`models that have ${mostText} characters together`)
+      throw expectedField('model', `models that have ${mostText} characters together`)
     }
     return size
   }
 }
-
-const field = 'model'
-
-const noRoom = (expected: string): CllmError =>
-  new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })

@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import type { MadeModel } from './made-models.js'
+import { expectedField } from '../../../request/expected-field.js'
 
 /** What a Modelfile says; the name is said elsewhere. */
 export type Modelfile = Omit<MadeModel, 'name'>
@@ -55,9 +56,7 @@ export function readModelfile(text: string): Modelfile {
     }
   }
   if (file.from === undefined) {
-    throw new CllmError('invalid_request', 'modelfile: expected FROM and the name of a model', {
-      details: { field: 'modelfile' },
-    })
+    throw expectedField('modelfile', 'FROM and the name of a model')
   }
   return { from: file.from, system: file.system, template: file.template, parameters, messages }
 }

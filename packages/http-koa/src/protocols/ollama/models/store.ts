@@ -3,13 +3,14 @@ import { z } from 'zod'
 import { abortOnClose } from '../../../stream/abort-on-close.js'
 import type { KoaContext } from '../../../routes/koa-context.js'
 import type { ModelStore, PullProgress } from '../../../engines/model-store.js'
-import { publicError } from '../../../errors/public-error.js'
 import { boolean, text } from '../../../fields/fields.js'
 import { readFields } from '../../../fields/read-fields.js'
 import type { OllamaContext } from '../ollama-context.js'
 import { ollamaErrorBody } from '../ollama-error.js'
 import { startNdjson } from '../../../stream/start-ndjson.js'
 import { untagged } from '../untagged.js'
+import { expectedField } from '../../../request/expected-field.js'
+import { failStream } from '../../../stream/fail-stream.js'
 
 /** The body of `POST /api/pull`. */
 export const pullSchema = z.object({
@@ -42,9 +43,9 @@ export async function pull(ctx: KoaContext, ollama: OllamaContext): Promise<void
     await pulling
     response.end('{"status":"success"}\n')
   } catch (error) {
-    if (response.destroyed) return
-    const shown = publicError(error, ctx.state.transport.logger)
-    response.end(`${JSON.stringify(ollamaErrorBody(shown))}\n`)
+    failStream(ctx, response, error, (shown) =>
+      response.end(`${JSON.stringify(ollamaErrorBody(shown))}\n`),
+    )
   }
 }
 
@@ -62,8 +63,7 @@ export async function remove(ctx: KoaContext, ollama: OllamaContext): Promise<vo
 function nameIn({ model, name }: z.output<typeof deleteSchema>): string {
   const given = model ?? name ?? ''
   if (given !== '') return untagged(given)
-  const message = 'model: expected the name of a model, instead got nothing'
-  throw new CllmError('invalid_request', message, { details: { field: 'model' } })
+  throw expectedField('model', 'the name of a model, instead got nothing')
 }
 
 function ensure(store: ModelStore | undefined): ModelStore {

@@ -1,6 +1,7 @@
-import { CllmError, type EngineDirectory } from '@cllm/core'
+import type { EngineDirectory } from '@cllm/core'
 import { untagged } from '../untagged.js'
 import type { MadeModel, MadeModels } from './made-models.js'
+import { expectedField } from '../../../request/expected-field.js'
 
 /** Characters of a name. */
 const longestName = 256
@@ -35,8 +36,7 @@ export class VisibleModels {
   check(model: MadeModel): void {
     const name = untagged(model.name)
     if (name === '' || name.length > longestName || this.#servedNames().has(name)) {
-      const message = 'model: expected a name that no model of this server has'
-      throw new CllmError('invalid_request', message, { details: { field: 'model' } })
+      throw expectedField('model', 'a name that no model of this server has')
     }
     this.made.sizeOf(model)
   }

@@ -1,6 +1,5 @@
 import {
   type ChatRenderOptions,
-  CllmError,
   type EngineClient,
   type GenerateRequest,
   type Logger,
@@ -33,6 +32,7 @@ import {
   toolChoiceSchema,
   toolsSchema,
 } from '../tools/openai-tools.js'
+import { expectedField } from '../../../request/expected-field.js'
 
 /** The body of `POST /v1/chat/completions`. */
 export const chatSchema = z.object({
@@ -141,7 +141,5 @@ const budgetOf = ({
 function logprobsOf({ logprobs, top_logprobs: top }: ChatFields): number | undefined {
   if (logprobs === true) return top ?? 0
   if (top === undefined || top === 0) return undefined
-  const field = 'top_logprobs'
-  const message = `${field}: expected logprobs to be true`
-  throw new CllmError('invalid_request', message, { details: { field } })
+  throw expectedField('top_logprobs', 'logprobs to be true')
 }

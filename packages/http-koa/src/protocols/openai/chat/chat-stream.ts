@@ -2,7 +2,6 @@ import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import type { KoaContext } from '../../../routes/koa-context.js'
-import { publicError } from '../../../errors/public-error.js'
 import type { EndEvent, Generation } from '../../../request/generation.js'
 import { mergeGenerations } from '../../../request/merge-generations.js'
 import { startEventStream } from '../../../stream/start-event-stream.js'
@@ -13,6 +12,7 @@ import { chatLogprobs } from '../openai-logprobs.js'
 import { promptProgress } from '../../../request/prompt-progress.js'
 import { StreamTimings } from '../../../request/stream-timings.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
+import { failStream } from '../../../stream/fail-stream.js'
 
 /** What all chunks of a stream have in common. */
 export interface StreamHead {
@@ -120,8 +120,8 @@ export async function streamChat(
     }
     response.end('data: [DONE]\n\n')
   } catch (error) {
-    if (response.destroyed) return
-    const body = openAiErrorBody(publicError(error, ctx.state.transport.logger))
-    response.end(`data: ${JSON.stringify(body)}\n\n`)
+    failStream(ctx, response, error, (shown) =>
+      response.end(`data: ${JSON.stringify(openAiErrorBody(shown))}\n\n`),
+    )
   }
 }

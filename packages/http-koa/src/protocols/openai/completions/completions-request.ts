@@ -1,4 +1,4 @@
-import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
+import type { EngineClient, GenerateRequest, Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../../../request/build-request.js'
 import { withModelDefaults } from '../../../request/model-defaults.js'
@@ -12,6 +12,7 @@ import { unsupported } from '../../../request/unsupported.js'
 import { guidedConstraints } from '../guided-output.js'
 import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
 import { sharedFields, sharedSettings } from '../openai-fields.js'
+import { expectedField } from '../../../request/expected-field.js'
 
 /** The body of `POST /v1/completions`. */
 export const completionsSchema = z.object({
@@ -58,7 +59,7 @@ export async function toCompletionRequests(
   }
   const prompts = await promptsOf(fields, client)
   if (prompts.length * times > 128) {
-    throw invalid(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
+    throw expectedField(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
   }
   const own = withModelDefaults(client, defaults)
   return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, own), times))
@@ -80,10 +81,10 @@ function scoringSettings({ max_tokens: maxTokens }: CompletionsFields) {
 
 function refuse(fields: CompletionsFields): void {
   if (fields.max_tokens === 0 && !isScored(fields)) {
-    throw invalid('max_tokens', '1 or more; 0 only together with echo and logprobs')
+    throw expectedField('max_tokens', '1 or more; 0 only together with echo and logprobs')
   }
   const { n = 1, best_of: bestOf = n } = fields
-  if (bestOf < n) throw invalid('best_of', `at least n, which is ${n}`)
+  if (bestOf < n) throw expectedField('best_of', `at least n, which is ${n}`)
   if (bestOf > n && fields.stream === true) {
     throw unsupported(
       'best_of',
@@ -98,8 +99,4 @@ async function promptsOf(fields: CompletionsFields, client: EngineClient): Promi
   const prompts = await readPrompts(client, fields.prompt)
   if (suffix === '') return prompts
   return await Promise.all(prompts.map((prompt) => gapPrompt(client, prompt, suffix)))
-}
-
-function invalid(field: string, expected: string): CllmError {
-  return new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })
 }

@@ -1,10 +1,5 @@
-import {
-  type PromptTokenLogprobs,
-  requestId,
-  type TokenLogprobs,
-} from '@cllm/core'
+import { type PromptTokenLogprobs, requestId, type TokenLogprobs } from '@cllm/core'
 import type { KoaContext } from '../../../routes/koa-context.js'
-import { publicError } from '../../../errors/public-error.js'
 import { type EndEvent, type Generation, startGenerations } from '../../../request/generation.js'
 import { mergeGenerations } from '../../../request/merge-generations.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
@@ -25,6 +20,7 @@ import { textLogprobs } from '../openai-logprobs.js'
 import { promptProgress } from '../../../request/prompt-progress.js'
 import { promptText } from '../../../request/prompt-text.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
+import { failStream } from '../../../stream/fail-stream.js'
 
 /** `POST /v1/completions`, whole or streamed. */
 export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
@@ -185,8 +181,8 @@ async function stream(
     }
     response.end('data: [DONE]\n\n')
   } catch (error) {
-    if (response.destroyed) return
-    const body = openAiErrorBody(publicError(error, ctx.state.transport.logger))
-    response.end(`data: ${JSON.stringify(body)}\n\n`)
+    failStream(ctx, response, error, (shown) =>
+      response.end(`data: ${JSON.stringify(openAiErrorBody(shown))}\n\n`),
+    )
   }
 }

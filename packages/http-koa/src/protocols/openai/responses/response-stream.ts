@@ -1,7 +1,6 @@
 import type { AnswerPart, ToolCall } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import type { KoaContext } from '../../../routes/koa-context.js'
-import { publicError } from '../../../errors/public-error.js'
 import type { Generation } from '../../../request/generation.js'
 import { promptProgress } from '../../../request/prompt-progress.js'
 import { StreamTimings } from '../../../request/stream-timings.js'
@@ -19,6 +18,7 @@ import {
   textEvents,
 } from './response-object.js'
 import type { ItemKind } from './response-object.js'
+import { failStream } from '../../../stream/fail-stream.js'
 
 type Send = (type: string, members: object) => void
 
@@ -182,9 +182,12 @@ export async function streamResponse(
       })
     }
   } catch (error) {
-    if (response.destroyed) return
-    const { message, code } = openAiErrorBody(publicError(error, ctx.state.transport.logger)).error
-    send('response.failed', { response: { ...begun, status: 'failed', error: { code, message } } })
+    failStream(ctx, response, error, (shown) => {
+      const { message, code } = openAiErrorBody(shown).error
+      send('response.failed', {
+        response: { ...begun, status: 'failed', error: { code, message } },
+      })
+    })
   }
   response.end()
 }

@@ -1,8 +1,9 @@
-import { type ChatMessage, type ChatToolCall, CllmError, type Logger } from '@cllm/core'
+import type { ChatMessage, ChatToolCall, Logger } from '@cllm/core'
 import { z } from 'zod'
 import { argumentsOf, contentSchema, textOf } from '../../../chat/chat-messages.js'
 import { list } from '../../../fields/list.js'
 import { customArguments } from '../tools/custom-tools.js'
+import { expectedField } from '../../../request/expected-field.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
 
@@ -72,13 +73,13 @@ export function toMessages(
 }
 
 function messageOf({ role, content }: Item, field: string): ChatMessage {
-  if (role === undefined) throw expected(`${field}.role`, `one of ${roles.join(', ')}`)
+  if (role === undefined) throw expectedField(`${field}.role`, `one of ${roles.join(', ')}`)
   const text = textOf(content ?? '', `${field}.content`, role)
   return { role: role === 'developer' ? 'system' : role, content: text }
 }
 
 function callOf({ name, call_id: id, arguments: given }: Item, field: string): ChatToolCall {
-  if (name === undefined) throw expected(`${field}.name`, 'a name')
+  if (name === undefined) throw expectedField(`${field}.name`, 'a name')
   return {
     ...(id === undefined ? {} : { id }),
     type: 'function',
@@ -104,7 +105,7 @@ function resultOf(
   names: ReadonlyMap<string, string>,
   field: string,
 ): ChatMessage {
-  if (id === undefined) throw expected(`${field}.call_id`, 'the id of a call')
+  if (id === undefined) throw expectedField(`${field}.call_id`, 'the id of a call')
   const name = names.get(id)
   return {
     role: 'tool',
@@ -112,8 +113,4 @@ function resultOf(
     tool_call_id: id,
     ...(name === undefined ? {} : { name }),
   }
-}
-
-function expected(field: string, what: string): CllmError {
-  return new CllmError('invalid_request', `${field}: expected ${what}`, { details: { field } })
 }

@@ -1,4 +1,4 @@
-import { CllmError, type EngineClient, type Logger } from '@cllm/core'
+import type { EngineClient, Logger } from '@cllm/core'
 import { z } from 'zod'
 import { efforts, thinkingVariables } from '../../../chat/thinking-variables.js'
 import { answerChat } from '../../../chat/answer-chat.js'
@@ -27,6 +27,7 @@ import {
 } from '../tools/openai-tools.js'
 import { customAsFunction, customSchema } from '../tools/custom-tools.js'
 import { inputSchema, toMessages } from './responses-input.js'
+import { expectedField } from '../../../request/expected-field.js'
 
 const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')
 const functionSchema = z.object(functionFields)
@@ -116,8 +117,7 @@ function functionsIn({ tools = [] }: ResponsesFields, logger: Logger): readonly 
     if (read.success) return read.data
     const [issue] = read.error.issues
     const field = ['tools', index, ...(issue?.path ?? [])].join('.')
-    const message = `${field}: expected ${issue?.message ?? 'a function'}`
-    throw new CllmError('invalid_request', message, { details: { field } })
+    throw expectedField(field, issue?.message ?? 'a function')
   })
 }
 

@@ -1,4 +1,4 @@
-import { CllmError, type Logger } from '@cllm/core'
+import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import type { ForcedTools } from '../../../chat/answer-chat.js'
 import type { ToolDefinition } from '../../../chat/tool-prompt.js'
@@ -6,6 +6,7 @@ import { asSchema } from '../../../request/constraint.js'
 import { object } from '../../../fields/fields.js'
 import { list } from '../../../fields/list.js'
 import { customAsFunction, customSchema } from './custom-tools.js'
+import { expectedField } from '../../../request/expected-field.js'
 
 /** What a function is, the same in chats and responses. */
 export const functionFields = {
@@ -67,10 +68,7 @@ export const functionsOfChat = (tools: ToolsOfChat, logger: Logger): readonly Cl
   functionsOf(tools, logger, ({ type, function: called, custom }, index) => {
     if (type === 'function' && called !== undefined) return called
     if (type === 'custom' && custom !== undefined) return customAsFunction(custom, logger)
-    const field = `tools.${index}.${type}`
-    throw new CllmError('invalid_request', `${field}: expected an object with a name`, {
-      details: { field },
-    })
+    throw expectedField(`tools.${index}.${type}`, 'an object with a name')
   })
 
 /** The names of free-form tools: their calls have a text in place of arguments. */
@@ -129,15 +127,13 @@ export function forcedTools(
   tools: readonly ToolDefinition[],
   isParallel: boolean | undefined,
 ): ForcedTools | undefined {
-  const field = 'tool_choice'
   if (choice === undefined || choice === 'none' || choice === 'auto') return undefined
   const chosen =
     typeof choice === 'string'
       ? tools
       : tools.filter((tool) => tool.function.name === nameOf(choice))
   if (chosen.length === 0) {
-    const message = `${field}: expected none, auto, required or one of the tools`
-    throw new CllmError('invalid_request', message, { details: { field } })
+    throw expectedField('tool_choice', 'none, auto, required or one of the tools')
   }
   // a named tool is called once
   return { tools: chosen, several: typeof choice === 'string' ? isParallel : false }
