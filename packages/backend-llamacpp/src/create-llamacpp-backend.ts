@@ -206,7 +206,15 @@ function assemble(
     !kvUnified && slidingWindow === undefined && !isRecurrent && stateful?.canShift() === true
   const shifting = canShift ? stateful : undefined
   const pool = kvTokens === undefined ? {} : { pool: new CellPool(cellsOf(settings), slots) }
-  const memory = { slidingWindow, isRecurrent, copiesLate: !kvUnified, shifting, ...pool }
+  const copiesLate = !kvUnified
+  const memory = {
+    slotSize: contextSize,
+    slidingWindow,
+    isRecurrent,
+    copiesLate,
+    shifting,
+    ...pool,
+  }
   const cells = new SlotCells(opened.context, slots, memory)
   const base = { modelPath: settings.modelPath, architecture: shape.architecture }
   const adapters =
