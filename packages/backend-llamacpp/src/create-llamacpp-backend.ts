@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { type Backend, CellPool, type Clock, CllmError, type Logger } from '@cllm/core'
-import { openLlama } from './native/addon.js'
+import { openLlama } from './native/open-llama.js'
 import { ChatTemplate } from './text/chat-template.js'
 import { compileTemplate } from './text/compile-template.js'
 import { LlamaCppBackend } from './llamacpp-backend.js'
