@@ -3,7 +3,8 @@ import { loadedModels, peekInfo } from '../../engines/model-queries.js'
 import { inTime } from '../../engines/answering.js'
 import { type Load, loadOf } from './load.js'
 import { engineMetrics, loadMetrics } from './metric-table.js'
-import { Gauge, Registry } from './prometheus.js'
+import { createMetrics } from './create-metrics.js'
+import { Registry } from './prometheus.js'
 
 /** Milliseconds for which an engine's answer is good. Pickers ask every 50 ms, and there may be several. */
 const freshMs = 20
@@ -15,6 +16,10 @@ const patienceMs = 50
 const firstPatienceMs = 500
 /** Milliseconds after which an engine that has not answered is asked again. */
 const againMs = 2_000
+
+const tableOfLoad = Object.fromEntries(
+  loadMetrics.map((name) => [name, engineMetrics[name]]),
+) as Pick<typeof engineMetrics, (typeof loadMetrics)[number]>
 
 /** What is known of a model's load. */
 interface Known {
@@ -32,15 +37,7 @@ interface Known {
 export class LoadWatch {
   readonly #models = new Map<string, Known>()
   readonly #registry = new Registry()
-  readonly #gauges = new Map(
-    loadMetrics.map((name) => {
-      const entry: { readonly help: string; readonly labels?: readonly string[] } =
-        engineMetrics[name]
-      const { help, labels = [] } = entry
-      const labelNames = ['model_name', ...labels]
-      return [name, new Gauge({ name, help, labelNames, registers: [this.#registry] })] as const
-    }),
-  )
+  readonly #gauges = createMetrics(this.#registry, tableOfLoad)
   /** As told last; undefined once that is no longer true. */
   #text: Promise<string> | undefined
 
@@ -104,7 +101,7 @@ export class LoadWatch {
     this.#registry.resetMetrics()
     for (const [model_name, { load }] of this.#models) {
       for (const { name, value, more } of load?.series ?? []) {
-        this.#gauges.get(name)?.set({ model_name, ...more }, value)
+        this.#gauges[name].set({ model_name, ...more }, value)
       }
     }
     return await this.#registry.metrics()

@@ -8,6 +8,9 @@ export interface MetricEntry {
   readonly buckets?: readonly number[]
 }
 
+type EntryOf<Type extends MetricEntry['type']> = MetricEntry & { readonly type: Type }
+type KeptHistogram = EntryOf<'histogram'> & { readonly buckets: readonly number[] }
+
 // vLLM's buckets, so that figures can be laid beside each other (vllm/v1/metrics/loggers.py).
 const firstTokenBuckets = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
@@ -23,23 +26,23 @@ const lengthBuckets = [
   1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000,
 ]
 
-const gauge = (help: string, labels: readonly string[] = []): MetricEntry => ({
+const gauge = (help: string, labels: readonly string[] = []): EntryOf<'gauge'> => ({
   type: 'gauge',
   help,
   labels,
 })
-const counter = (help: string, labels: readonly string[] = []): MetricEntry => ({
+const counter = (help: string, labels: readonly string[] = []): EntryOf<'counter'> => ({
   type: 'counter',
   help,
   labels,
 })
-const histogram = (help: string, buckets: readonly number[]): MetricEntry => ({
+const histogram = (help: string, buckets: readonly number[]): KeptHistogram => ({
   type: 'histogram',
   help,
   labels: ['policy'],
   buckets,
 })
-const fromEngine = (help: string): MetricEntry => ({ type: 'histogram', help })
+const fromEngine = (help: string): EntryOf<'histogram'> => ({ type: 'histogram', help })
 
 /** What the front sees of each request. */
 export const requestMetrics = {

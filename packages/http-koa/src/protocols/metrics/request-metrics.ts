@@ -1,13 +1,16 @@
 import type { CllmError, GenerateEvent } from '@cllm/core'
-import { Counter, Histogram, type Registry } from './prometheus.js'
+import { createMetrics, type Metrics } from './create-metrics.js'
 import type {
   ObservedRequest,
   RequestObserver,
   RequestWatch,
 } from '../../engines/request-observer.js'
-import { requestMetrics, type MetricEntry } from './metric-table.js'
+import { requestMetrics } from './metric-table.js'
+import type { Registry } from './prometheus.js'
 
-type Name = keyof typeof requestMetrics
+type Counted = 'cllm_requests_total' | 'cllm_request_success_total'
+/** Those of which each request has a value. */
+type Name = Exclude<keyof typeof requestMetrics, Counted>
 type Labels = Readonly<Record<'model_name' | 'policy', string>>
 
 /** The policy in force for a model; rejects while it is not in memory. */
@@ -18,19 +21,12 @@ const defaultMaxTokens = 100
 
 /** Counts what the requests of all protocols go through, in this process and not in the engine's. */
 export class RequestMetrics {
-  readonly #counters = new Map<string, Counter>()
-  readonly #histograms = new Map<string, Histogram>()
+  readonly #metrics: Metrics<typeof requestMetrics>
   /** What is in force for a model, as far as is known. */
   readonly #policies = new Map<string, string>()
 
   constructor(registry: Registry) {
-    for (const [name, entry] of Object.entries<MetricEntry>(requestMetrics)) {
-      const { type, help, labels = [], buckets = [] } = entry
-      const labelNames = ['model_name', ...labels]
-      const options = { name, help, labelNames, registers: [registry] }
-      if (type === 'counter') this.#counters.set(name, new Counter(options))
-      else this.#histograms.set(name, new Histogram({ ...options, buckets: [...buckets] }))
-    }
+    this.#metrics = createMetrics(registry, requestMetrics)
   }
 
   /** Observes requests; `lookUpPolicy` asks the engine of a model that is in memory. */
@@ -76,7 +72,7 @@ export class RequestMetrics {
       onEnd: (_now, error) => {
         const outcome = outcomeOf(error, hasStarted)
         const counted = { model_name: model, outcome, code: error?.code ?? '' }
-        this.#counters.get('cllm_requests_total' satisfies Name)?.inc(counted)
+        this.#metrics.cllm_requests_total.inc(counted)
       },
     }
   }
@@ -90,7 +86,7 @@ export class RequestMetrics {
     const { queueMs, prefillMs, decodeMs, totalMs } = timings
     const { promptTokens, cachedTokens, generatedTokens } = usage
     const reasons = { model_name: model, finished_reason: reason }
-    this.#counters.get('cllm_request_success_total' satisfies Name)?.inc(reasons)
+    this.#metrics.cllm_request_success_total.inc(reasons)
     observe('cllm_e2e_request_latency_seconds', totalMs / 1000)
     observe('cllm_request_queue_time_seconds', queueMs / 1000)
     observe('cllm_request_prefill_time_seconds', prefillMs / 1000)
@@ -117,7 +113,7 @@ export class RequestMetrics {
   }
 
   #observe(name: Name, labels: Labels, value: number): void {
-    this.#histograms.get(name)?.observe(labels, value)
+    this.#metrics[name].observe(labels, value)
   }
 }
 
