@@ -25,7 +25,7 @@ interface Setting {
 /** Runs batches of a folder, some methods of which fail. */
 async function running(t: Test, { path = t.testdir({}), now = 1000, send, before }: Setting = {}) {
   const folder = new BatchFolder(path)
-  const checked = <K extends 'append' | 'update' | 'sizeOf' | 'get'>(method: K) => ({
+  const checked = (method: 'append' | 'update' | 'sizeOf' | 'get') => ({
     [method]: async (...given: unknown[]) => {
       before?.(method)
       return await (folder[method] as (...given: unknown[]) => Promise<unknown>)(...given)
@@ -130,10 +130,19 @@ t.test('a line that fails is one line that fails', async (t) => {
   const done = await ended(await create([lineOf(0), lineOf(1), lineOf(2, deep)]))
   t.match(done, { status: 'completed', request_counts: { completed: 1, failed: 2 } })
   const errors = (await readFile(folder.contentOf(done.error_file_id!), 'utf8')).trim().split('\n')
-  t.match(errors.map((line) => JSON.parse(line) as object).toSorted(), [
-    { custom_id: 'line-1', response: { status_code: 500, body: { error: { code: 'internal' } } } },
-    { custom_id: 'line-2', response: { status_code: 400, body: { error: { message: /levels/ } } } },
-  ])
+  t.match(
+    errors.toSorted((a, b) => a.localeCompare(b)).map((line) => JSON.parse(line) as object),
+    [
+      {
+        custom_id: 'line-1',
+        response: { status_code: 500, body: { error: { code: 'internal' } } },
+      },
+      {
+        custom_id: 'line-2',
+        response: { status_code: 400, body: { error: { message: /levels/ } } },
+      },
+    ],
+  )
 })
 
 t.test('a line that is no JSON does not stop a batch from going on', async (t) => {
