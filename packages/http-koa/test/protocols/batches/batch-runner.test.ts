@@ -129,20 +129,15 @@ t.test('a line that fails is one line that fails', async (t) => {
   const deep = `{"x":${'['.repeat(100_000)}${']'.repeat(100_000)}}`
   const done = await ended(await create([lineOf(0), lineOf(1), lineOf(2, deep)]))
   t.match(done, { status: 'completed', request_counts: { completed: 1, failed: 2 } })
-  const errors = (await readFile(folder.contentOf(done.error_file_id!), 'utf8')).trim().split('\n')
-  t.match(
-    errors.toSorted((a, b) => a.localeCompare(b)).map((line) => JSON.parse(line) as object),
-    [
-      {
-        custom_id: 'line-1',
-        response: { status_code: 500, body: { error: { code: 'internal' } } },
-      },
-      {
-        custom_id: 'line-2',
-        response: { status_code: 400, body: { error: { message: /levels/ } } },
-      },
-    ],
-  )
+  const answers: Record<string, object> = {}
+  for await (const { text } of folder.lines(done.error_file_id!)) {
+    const { custom_id: id, response } = JSON.parse(text) as { custom_id: string; response: object }
+    answers[id] = response
+  }
+  t.match(answers, {
+    'line-1': { status_code: 500, body: { error: { code: 'internal' } } },
+    'line-2': { status_code: 400, body: { error: { message: /levels/ } } },
+  })
 })
 
 t.test('a line that is no JSON does not stop a batch from going on', async (t) => {
