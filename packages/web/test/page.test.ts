@@ -11,11 +11,12 @@ import {
   branchesOf,
   emptyConversation,
   shownTurns,
-  toMarkdown,
   type Turn,
   withBranch,
   withTurn,
 } from '../src/page/chat/conversation.js'
+import { toMarkdown } from '../src/page/chat/to-markdown.js'
+import { united } from '../src/page/chat/united.js'
 import { madeRequests, usualLoad } from '../src/page/lab/load/made-load.js'
 import { policyNames as namesOfPage } from '../src/page/lab/policy-names.js'
 import { toLoadFile } from '../src/page/lab/lab-job.js'
@@ -127,6 +128,48 @@ t.test('a conversation: branches, and what is shown of them', (t) => {
   t.equal(shown(), 'abc', 'a branch is shown to its end')
   t.equal(chat.title, 'text of a')
   t.match(toMarkdown(chat), /^# text of a\n\n## You\n\ntext of a\n\n## Answer\n\ntext of b/)
+  const cut = { ...chat, turns: chat.turns.map((each) => ({ ...each, finish: 'length' })) }
+  t.match(toMarkdown(cut), /text of b\n\n\*Cut off: the most tokens/)
+  t.end()
+})
+
+t.test('a conversation that two tabs go on with has the turns of both', (t) => {
+  const turn = (id: string, content: string): Turn => {
+    return { id, parent: null, role: 'assistant', content }
+  }
+  const chat = emptyConversation('chat', 0)
+  const kept = { ...chat, leaf: 'b', turns: [turn('a', 'whole'), turn('b', 'other'), turn('c', '')] }
+  const shown = { ...chat, leaf: 'd', turns: [turn('a', ''), turn('c', 'mine'), turn('d', 'new')] }
+  const both = united(kept, shown, 'c')
+  t.equal(both.leaf, 'd')
+  t.same(
+    both.turns.map(({ id, content }) => [id, content]),
+    [
+      ['a', 'whole'], // which was still coming when this tab read it
+      ['b', 'other'],
+      ['c', 'mine'],
+      ['d', 'new'],
+    ],
+  )
+  t.equal(united(undefined, shown, 'c'), shown)
+  t.end()
+})
+
+t.test('a question that got no answer does not stay in what models read', (t) => {
+  const said = (...roles: readonly (readonly [Turn['role'], string])[]): unknown => {
+    const turns = roles.map(([role, content], index): Turn => {
+      return { id: String(index), parent: null, role, content }
+    })
+    const { messages } = chatBody(turns, readSettings()) as {
+      readonly messages: readonly { readonly content: string }[]
+    }
+    return messages.map(({ content }) => content)
+  }
+  t.same(said(['user', 'a'], ['assistant', ''], ['user', 'b']), ['b'])
+  t.same(
+    said(['user', 'a'], ['assistant', 'Hi'], ['user', 'b'], ['assistant', ''], ['user', 'c']),
+    ['a', 'Hi', 'c'],
+  )
   t.end()
 })
 
@@ -195,6 +238,8 @@ t.test('an answer is put together from its chunks', (t) => {
     },
   ]
   const none = { content: '', reasoning: '', calls: [], figures: { predictedMs: 5 } }
+  const cut = { choices: [{ delta: {}, finish_reason: 'length' }] }
+  t.match(added(added(none, cut), chunk({})), { finish: 'length' })
   t.same(chunks.reduce<typeof none>(added as never, none), {
     content: 'ab',
     reasoning: 'hm',

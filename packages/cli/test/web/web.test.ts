@@ -10,7 +10,7 @@ import { createKey } from '../../src/keys/key-file.js'
 import { loadRegistry } from '../../src/plugins/load-registry.js'
 import { serve } from '../serve-process.js'
 import { findBrowser, startBrowser, type Visit, watchPage } from './browser.js'
-import { chatsAndBranches, richAnswers, stops, toolsByHand } from './chat.js'
+import { chatsAndBranches, keepsAll, richAnswers, stops, toolsByHand } from './chat.js'
 import { asksForKey, keysPage, usage } from './keys.js'
 import { lab } from './lab.js'
 import { keyboard, models } from './models.js'
@@ -85,6 +85,7 @@ t.test('the page, used as a person would', { skip }, async (t) => {
   const step = await visit(t, browser, plain.url)
   await step('a newcomer: a chat, a shared prefix, another policy under load', newcomer)
   await step('chat: settings, figures, edit, regenerate, branches', chatsAndBranches)
+  await step('chat: a reload and a second tab lose nothing', keepsAll)
   await step('chat: tools, whose results are typed in', toolsByHand)
   await step('chat: stopped', stops)
   await step('lab: a made load, files and the last minutes, and one policy applied', lab)
