@@ -25,6 +25,8 @@ import { runCandidate } from '../src/page/lab/run-lab.js'
 import { highlight } from '../src/page/markdown/highlight.js'
 import { Markdown } from '../src/page/markdown/markdown.js'
 import { placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
+import { followLive } from '../src/page/scheduler/follow-live.js'
+import { ServerError } from '../src/page/server/server.js'
 import { cachedText, cacheText } from '../src/page/scheduler/cache-words.js'
 import {
   figuresOf,
@@ -294,11 +296,43 @@ t.test('the live view keeps a bounded while, with spans that go on in one', (t) 
       ['decode', 100_000, 10],
     ],
   )
-  t.equal(state?.lost, 1000)
+  t.equal(state?.lost, 600, 'of that minute')
   t.same(Object.keys(state?.frames[0] ?? {}).includes('spans'), false)
   const quiet = withActivity(state, activity(200_000, []))
-  t.same([quiet.frames, quiet.spans], [[], []], 'what is older goes')
+  t.same([quiet.frames, quiet.spans, quiet.lost], [[], [], 0], 'what is older goes')
+  const again = withActivity(state, activity(100_000, [frame(1000), frame(1001)]))
+  t.equal(again.frames.at(-2)?.number, 1000)
+  t.equal(again.frames.at(-3)?.number, 999, 'a frame that was told twice counts once')
+  const restarted = withActivity(again, activity(100_001, [frame(1, { untilMs: 100_001 })]))
+  t.equal(restarted.frames.at(-1)?.number, 1, 'an engine that starts again counts from 1')
   t.end()
+})
+
+t.test('the live view asks again ever more slowly, and not at all where it is refused', async (t) => {
+  const ask = async (status: number): Promise<{ calls: number; pauses: number[] }> => {
+    const leaving = new AbortController()
+    const pauses: number[] = []
+    let calls = 0
+    await followLive({
+      server: {
+        call: async () => {
+          calls++
+          throw await Promise.resolve(new ServerError('no', status, ''))
+        },
+      },
+      model: '',
+      signal: leaving.signal,
+      tell: ({ problem }) => t.equal(problem, 'no'),
+      pause: async (ms) => {
+        pauses.push(ms)
+        if (pauses.length === 6) leaving.abort()
+        await Promise.resolve()
+      },
+    })
+    return { calls, pauses }
+  }
+  t.same(await ask(403), { calls: 1, pauses: [] })
+  t.same((await ask(503)).pauses, [2000, 4000, 8000, 16_000, 30_000, 30_000])
 })
 
 t.test('figures of the live view', (t) => {

@@ -47,6 +47,7 @@ export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> 
   t.equal((await saved).suggestedFilename(), 'Once upon a time.md')
   await page.reload()
   await page.getByRole('button', { name: 'Once upon a time', exact: true }).click()
+  await page.locator('.turn').nth(1).waitFor()
   t.equal(await page.locator('.turn').count(), 2, 'the browser keeps it')
   t.equal(await page.getByLabel('Most tokens').inputValue(), '30', 'and the settings')
 }

@@ -8,6 +8,11 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   await page.getByText('stories15m is unloaded').waitFor()
   await page.getByRole('button', { name: 'Load stories15m', exact: true }).click()
   await page.getByText('stories15m is loaded').waitFor()
+  const away = '**/models'
+  await page.route(away, async (route) => await route.fulfill({ status: 503, body: 'away' }))
+  await page.getByRole('alert').getByText('away').waitFor()
+  await page.unroute(away)
+  await page.getByRole('alert').waitFor({ state: 'detached' })
   await page.getByLabel('Model, of this server').fill('stories15m')
   await page.getByRole('button', { name: 'Compute' }).click()
   await page.getByText(/MB, of which .* are weights; .* free: it fits/).waitFor()

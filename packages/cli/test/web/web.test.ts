@@ -31,11 +31,12 @@ async function shoot(page: Page, name: string, once?: Locator): Promise<void> {
 
 /** Uses a page as a person does, in steps that tell each for itself whether all was well. */
 async function visit(t: Test, browser: Browser, url: string) {
-  const page = await browser.newPage({
+  const context = await browser.newContext({
     colorScheme: 'light',
     acceptDownloads: true,
     viewport: { width: 1100, height: 760 },
   })
+  const page = await context.newPage()
   page.setDefaultTimeout(20_000)
   const wrong = watchPage(page, url)
   const all: Visit = { page, url, shoot: async (name, once) => await shoot(page, name, once) }
