@@ -65,6 +65,13 @@ export async function auditAll(t: Test, page: Page): Promise<void> {
   await page.setViewportSize(size)
 }
 
+/** Something to wait for until the test says so. */
+export function gate(): { readonly isOpen: Promise<void>; readonly open: () => void } {
+  let open = (): void => {}
+  const isOpen = new Promise<void>((resolve) => (open = resolve))
+  return { isOpen, open: () => open() }
+}
+
 /** Goes to a link, button or field as somebody without a mouse does. */
 export async function tabTo(page: Page, name: string): Promise<void> {
   const focused = '((each) => each?.ariaLabel ?? each?.textContent)(document.activeElement)'

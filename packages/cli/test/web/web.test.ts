@@ -11,7 +11,7 @@ import { loadRegistry } from '../../src/plugins/load-registry.js'
 import { serve } from '../serve-process.js'
 import { findBrowser, startBrowser, type Visit, watchPage } from './browser.js'
 import { chatsAndBranches, keepsAll, richAnswers, stops, toolsByHand } from './chat.js'
-import { asksForKey, keysPage, usage } from './keys.js'
+import { asksForKey, keepsChat, keysPage, usage } from './keys.js'
 import { lab } from './lab.js'
 import { keyboard, models } from './models.js'
 import { newcomer } from './newcomer.js'
@@ -71,7 +71,9 @@ const letters = fileURLToPath(
 
 t.test('the page, used as a person would', { skip }, async (t) => {
   const { secret, key } = createKey({ name: 'ops', tenant: 'ops', role: 'admin' })
-  const folder = t.testdir({ 'answers.md': answers, 'keys.json': JSON.stringify({ keys: [key] }) })
+  const user = createKey({ name: 'eve', tenant: 'eve', role: 'user' })
+  const keys = JSON.stringify({ keys: [key, user.key] })
+  const folder = t.testdir({ 'answers.md': answers, 'keys.json': keys })
   const of = (name: string): string => join(folder, name)
   const withLetters =
     `--plugin ${letters} --backend ngram --backend-options {"order":16} --ctx-size 1024 --model`
@@ -98,6 +100,9 @@ t.test('the page, used as a person would', { skip }, async (t) => {
   await keyedStep('usage: sums, and a file', async (t, visit) => await usage(t, visit, secret))
   await keyedStep('keys: made, shown once, revoked', keysPage)
   await keyedStep('chat: code, formulas, tables', richAnswers)
+  await keyedStep('a user chats, whatever else is refused', async (t, visit) => {
+    await keepsChat(t, visit, { user: user.secret, admin: secret })
+  })
   await step('keys: a server that has none', async (t, { page }) => {
     await page.getByRole('link', { name: 'Keys' }).click()
     await page.getByText(/asks for no keys/).waitFor()
