@@ -140,7 +140,11 @@ t.test('a conversation that two tabs go on with has the turns of both', (t) => {
     return { id, parent: null, role: 'assistant', content }
   }
   const chat = emptyConversation('chat', 0)
-  const kept = { ...chat, leaf: 'b', turns: [turn('a', 'whole'), turn('b', 'other'), turn('c', '')] }
+  const kept = {
+    ...chat,
+    leaf: 'b',
+    turns: [turn('a', 'whole'), turn('b', 'other'), turn('c', '')],
+  }
   const shown = { ...chat, leaf: 'd', turns: [turn('a', ''), turn('c', 'mine'), turn('d', 'new')] }
   const both = united(kept, shown, 'c')
   t.equal(both.leaf, 'd')
@@ -308,32 +312,35 @@ t.test('the live view keeps a bounded while, with spans that go on in one', (t) 
   t.end()
 })
 
-t.test('the live view asks again ever more slowly, and not at all where it is refused', async (t) => {
-  const ask = async (status: number): Promise<{ calls: number; pauses: number[] }> => {
-    const leaving = new AbortController()
-    const pauses: number[] = []
-    let calls = 0
-    await followLive({
-      server: {
-        call: async () => {
-          calls++
-          throw await Promise.resolve(new ServerError('no', status, ''))
+t.test(
+  'the live view asks again ever more slowly, and not at all where it is refused',
+  async (t) => {
+    const ask = async (status: number): Promise<{ calls: number; pauses: number[] }> => {
+      const leaving = new AbortController()
+      const pauses: number[] = []
+      let calls = 0
+      await followLive({
+        server: {
+          call: async () => {
+            calls++
+            throw await Promise.resolve(new ServerError('no', status, ''))
+          },
         },
-      },
-      model: '',
-      signal: leaving.signal,
-      tell: ({ problem }) => t.equal(problem, 'no'),
-      pause: async (ms) => {
-        pauses.push(ms)
-        if (pauses.length === 6) leaving.abort()
-        await Promise.resolve()
-      },
-    })
-    return { calls, pauses }
-  }
-  t.same(await ask(403), { calls: 1, pauses: [] })
-  t.same((await ask(503)).pauses, [2000, 4000, 8000, 16_000, 30_000, 30_000])
-})
+        model: '',
+        signal: leaving.signal,
+        tell: ({ problem }) => t.equal(problem, 'no'),
+        pause: async (ms) => {
+          pauses.push(ms)
+          if (pauses.length === 6) leaving.abort()
+          await Promise.resolve()
+        },
+      })
+      return { calls, pauses }
+    }
+    t.same(await ask(403), { calls: 1, pauses: [] })
+    t.same((await ask(503)).pauses, [2000, 4000, 8000, 16_000, 30_000, 30_000])
+  },
+)
 
 t.test('figures of the live view', (t) => {
   t.equal(percentilesOf([]), undefined)

@@ -43,7 +43,10 @@ export async function keepsChat(
     await page.getByLabel('Message').fill('How is a mean computed?')
     await page.getByLabel('Message').press('Enter')
   }
-  const answered = page.locator('.turn').last().getByText(/TTFT .* tokens/)
+  const answered = page
+    .locator('.turn')
+    .last()
+    .getByText(/TTFT .* tokens/)
 
   await page.evaluate('sessionStorage.clear()')
   await page.reload()

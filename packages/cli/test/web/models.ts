@@ -50,8 +50,8 @@ async function fetches(t: Test, page: Page): Promise<void> {
   held.open()
   await page.getByText('success').waitFor()
   await page.getByRole('link', { name: 'Chat' }).click()
-  await page.getByLabel('Model', { exact: true }).selectOption('fetched')
-  await page.getByLabel('Model', { exact: true }).selectOption('')
+  await page.getByRole('combobox', { name: 'Model' }).selectOption('fetched')
+  await page.getByRole('combobox', { name: 'Model' }).selectOption('')
   await page.unrouteAll()
 }
 

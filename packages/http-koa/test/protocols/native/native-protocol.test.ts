@@ -382,7 +382,14 @@ testEach('several engines: what one of them still does, the server does', async 
   })
   type Engine = ReturnType<typeof parts>
   const gone = (engine: Engine): Engine => {
-    return { ...engine, info: away, statistics: away, getScheduler: away, tokenize: away, explain: away }
+    return {
+      ...engine,
+      info: away,
+      statistics: away,
+      getScheduler: away,
+      tokenize: away,
+      explain: away,
+    }
   }
   const one = parts(2, unknown)
   const other = parts(3, async () => report)
