@@ -75,6 +75,7 @@ export async function keepsAll(t: Test, { page, url }: Visit): Promise<void> {
   for (const [of, text] of [
     [page, 'from one tab'],
     [other, 'from the other'],
+    [page, 'without having read it'],
   ] as const) {
     if (of === other) await history(other).click()
     await ask(of, text)
@@ -83,12 +84,14 @@ export async function keepsAll(t: Test, { page, url }: Visit): Promise<void> {
   await other.close()
   await page.reload()
   await history(page).click()
-  await page.locator('.question').getByText('from the other').waitFor()
+  await page.getByText('2 of 2').waitFor()
   t.same(await page.locator('.question').allInnerTexts(), [
     'In two tabs',
     'from one tab',
-    'from the other',
+    'without having read it',
   ])
+  await page.getByRole('button', { name: 'Branch before' }).click()
+  await page.locator('.question').getByText('from the other').waitFor()
 }
 
 /** A model calls a tool, its user says what that gave, and the model answers. */
