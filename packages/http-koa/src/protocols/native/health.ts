@@ -102,7 +102,10 @@ function together(all: readonly Findings[]): Findings {
       request_queue: works('request_queue'),
     },
     waiting: all.reduce((sum, { waiting }) => sum + waiting, 0),
-    workers: all.flatMap(({ workers }) => workers),
+    // A front's models may list the same ones.
+    workers: [
+      ...new Map(all.flatMap(({ workers }) => workers.map((each) => [each.id, each]))).values(),
+    ],
   }
 }
 

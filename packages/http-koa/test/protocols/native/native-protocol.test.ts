@@ -373,7 +373,7 @@ testEach('several engines: what one of them still does, the server does', async 
   const report = { id: 'known', state: 'done', timeline: [], timings: {}, usage: {} }
   const parts = (waiting: number, explain: () => Promise<unknown>) => ({
     info: async () => ({}),
-    statistics: async () => ({ waiting }),
+    statistics: async () => ({ waiting, workers: { list: [{ id: 'worker-1' }] } }),
     getScheduler: async () => ({}),
     tokenize: async () => [1],
     close: async () => {},
@@ -403,6 +403,7 @@ testEach('several engines: what one of them still does, the server does', async 
     const all = await Promise.all(answers)
     const full = await json(all[2]!)
     await server.close()
+    if (full.success) t.same(full.data['workers'], [{ id: 'worker-1' }])
     return {
       statuses: all.map(({ status }) => status),
       waiting: (full.data['metrics'] as Record<string, string>)['scheduler_queue_size'],
