@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { overriding, PluginRegistry } from '@cllm/core'
+import { type BatchItem, overriding, PluginRegistry } from '@cllm/core'
 import {
   type KoaProtocol,
   loadMetrics,
@@ -144,23 +144,39 @@ testEach('every metric of the table is served, described, and no other', async (
   }
 })
 
+async function whileTimePasses<T>({ clock }: Served, work: Promise<T>): Promise<T> {
+  let isDone = false
+  void work.finally(() => (isDone = true)).catch(() => {})
+  await until(() => {
+    const next = clock.nextTimer()
+    if (next !== undefined && next < clock.now() + 1000) clock.advance(next - clock.now())
+    return isDone
+  })
+  return await work
+}
+
+testEach("prompts and answers have their own speeds under llama-server's names", async (t) => {
+  const stepMs = (batch: readonly BatchItem[]) =>
+    batch.some(({ tokens }) => tokens.length > 1) ? 10 : 100
+  const server = await serve({ protocols: protocols(), backend: { stepMs } })
+  t.teardown(server.close)
+  const prompt = 'Once upon a time '.repeat(5)
+  const body = { prompt, max_tokens: 11, ignore_eos: true }
+  await whileTimePasses(server, server.post('/generate', body))
+  const samples = await whileTimePasses(server, scrape(server))
+  const speed = (name: string) => samples.get(`llamacpp:${name}_tokens_seconds`)
+  t.equal(samples.get('llamacpp:prompt_seconds_total'), 0.01)
+  t.equal(speed('prompt'), samples.get('llamacpp:prompt_tokens_total')! / 0.01)
+  t.equal(speed('predicted'), 11)
+})
+
 testEach('time by the simulated clock, outcomes, and the policy in force', async (t) => {
   const registry = new PluginRegistry()
   const create = () => ({ ...runAll, name: 'other' })
   registry.registerPolicy({ name: 'other', doc: 'Another one.', create })
   const server = await serve({ protocols: protocols(), backend: { stepMs: () => 10 }, registry })
   t.teardown(server.close)
-  const { clock } = server
-  const under = async <T>(work: Promise<T>): Promise<T> => {
-    let isDone = false
-    void work.finally(() => (isDone = true)).catch(() => {})
-    await until(() => {
-      const next = clock.nextTimer()
-      if (next !== undefined && next < clock.now() + 1000) clock.advance(next - clock.now())
-      return isDone
-    })
-    return await work
-  }
+  const under = <T>(work: Promise<T>) => whileTimePasses(server, work)
   const body = { prompt: 'Once', max_tokens: 4, ignore_eos: true }
   await under(server.post('/generate', body))
   const first = await under(scrape(server))
