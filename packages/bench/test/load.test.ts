@@ -101,6 +101,15 @@ t.test('every API: texts, counts and usage', async (t) => {
   }
 })
 
+t.test('reasoning is text, also beside an empty content', (t) => {
+  for (const delta of [{ content: '', reasoning: 'a' }, { reasoning_content: 'a' }]) {
+    t.match(apis.get('openai-chat')!.read({ choices: [{ delta }] }), { text: 'a', tokens: 1 })
+  }
+  const role = { choices: [{ delta: { role: 'assistant', content: '' } }] }
+  t.same(apis.get('openai-chat')!.read(role), {})
+  t.end()
+})
+
 t.test('a conversation goes on with the answers that came', async (t) => {
   const next = { prompt: 'And then?', inputTokens: 2, outputTokens: 3 }
   const item = { prompt: 'Begin.', inputTokens: 1, outputTokens: 2, next }
@@ -498,6 +507,8 @@ t.test('policies that keep limits get those of the goodput', (t) => {
     slo: { ttft: 300, itl: 30 },
   })
   t.same(limited('adaptive+fcfs', {}, { tpot: 40 }), { slo: { itl: 40 } })
+  t.same(limited('adaptive+fcfs', {}, { itl: 500, tpot: 100 }), { slo: { itl: 100 } })
+  t.same(limited('adaptive+fcfs', {}, { itl: 50, tpot: 100 }), { slo: { itl: 50 } })
   t.same(limited('adaptive+fcfs', { slo: { itl: 5 } }, { itl: 30 }), { slo: { itl: 5 } })
   t.same(limited('adaptive+fcfs', {}, { e2e: 9000 }), {})
   t.same(limited('chunked+fcfs', {}, { itl: 30 }), {})
