@@ -102,7 +102,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
 }
 
 function recordOf(result: SimulatedAnswer, items: readonly WorkItem[]): RunRecord {
-  const { request, tokenTimes, endedAt, error, message = '', usage } = result
+  const { request, tokenTimes, endedAt, usage } = result
   const index = Number(request.id)
   const { inputTokens = 0, outputTokens = 0 } = items[index] ?? {}
   return {
@@ -112,13 +112,19 @@ function recordOf(result: SimulatedAnswer, items: readonly WorkItem[]): RunRecor
     sentMs: request.arrival,
     arrivalsMs: tokenTimes,
     endMs: endedAt ?? tokenTimes.at(-1) ?? request.arrival,
-    outcome: error !== undefined ? 'failed' : endedAt === undefined ? 'interrupted' : 'ok',
-    ...(error === undefined ? {} : { failure: { kind: error, message } }),
+    ...endOf(result),
     arrivedTokens: tokenTimes.length,
     ...(usage === undefined ? {} : { usage }),
     asked: { inputTokens, outputTokens },
     slowReader: false,
   }
+}
+
+/** Only clients cancel here. */
+function endOf({ endedAt, error, message = '' }: SimulatedAnswer) {
+  if (error === 'cancelled') return { outcome: 'cancelled' } as const
+  if (error !== undefined) return { outcome: 'failed', failure: { kind: error, message } } as const
+  return { outcome: endedAt === undefined ? 'interrupted' : 'ok' } as const
 }
 
 function warnings(records: readonly RunRecord[], laps: number): readonly string[] {
