@@ -1,5 +1,11 @@
 import { readFile } from 'node:fs/promises'
-import { type BatchItem, overriding, PluginRegistry } from '@cllm/core'
+import {
+  type BatchItem,
+  type EngineInfo,
+  type EngineStatistics,
+  overriding,
+  PluginRegistry,
+} from '@cllm/core'
 import {
   type KoaProtocol,
   loadMetrics,
@@ -9,6 +15,7 @@ import {
   openAiProtocol,
 } from '@cllm/http-koa'
 import t from 'tap'
+import { loadOf } from '../../../src/protocols/metrics/load.js'
 import { testEach } from '../../each-client.js'
 import { rawPost, rawRequest, runAll, serve, type Served, until } from '../../serve.js'
 
@@ -224,6 +231,18 @@ testEach('an engine that does not answer is down, and the scrape is not', async 
     [...samples.keys()].some((series) => series.startsWith('cllm_slots')),
     'nothing stale',
   )
+})
+
+t.test('slots of a pool that share a prefix take its cells once', (t) => {
+  const slots = [0, 1, 2].map((slot) => ({ slot, request: 'a', state: 'decoding', tokens: 40 }))
+  const of = (kvPool: object) => {
+    const statistics = { running: 3, waiting: 0, slots, ...kvPool } as unknown as EngineStatistics
+    const { series } = loadOf({ limits: { contextSize: 100 } } as EngineInfo, statistics)
+    return series.find(({ name }) => name === 'cllm_kv_cache_usage_perc')?.value
+  }
+  t.equal(of({ kvPool: { tokens: 100, free: 70 } }), 0.3)
+  t.equal(of({}), 0.4)
+  t.end()
 })
 
 testEach('the load is told without anything else of the server', async (t) => {
