@@ -23,6 +23,8 @@ export interface SimulateOptions extends Omit<SimulatedSetup, 'cost'> {
   readonly machine: MachineModel
   readonly load: SimulatedLoadOptions
   readonly slo?: Slo
+  /** What to know of the setup: warnings of every result. */
+  readonly warnings?: readonly string[]
   readonly signal?: AbortSignal
 }
 
@@ -95,7 +97,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       acceptedTokens,
       utilization,
       failures,
-      warnings: warnings(records, laps),
+      warnings: [...(options.warnings ?? []), ...warnings(records, laps)],
       wall_ms: Math.round(performance.now() - began),
     },
   }
