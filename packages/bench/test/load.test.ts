@@ -101,6 +101,17 @@ t.test('every API: texts, counts and usage', async (t) => {
   }
 })
 
+t.test('a dataset that is too short begins anew, with other prompts', async (t) => {
+  const items = ['One.', 'Two.'].map((prompt) => ({ prompt, inputTokens: 1, outputTokens: 2 }))
+  const item = (index: number) => items[index % 2]!
+  const dataset = { name: 'text', timed: false, size: 2, item }
+  const { server, records, laps, summary } = await measure(t, {}, { dataset })
+  const prompts = server.received.map(({ prompt }) => prompt)
+  t.equal(new Set(prompts).size, 6)
+  t.equal(prompts.filter((prompt) => prompt.endsWith('Two.')).length, 3)
+  t.match(warningsOf(records, summary, 0, laps).at(-1), /began anew 2 times/)
+})
+
 t.test('reasoning is text, also beside an empty content', (t) => {
   for (const delta of [{ content: '', reasoning: 'a' }, { reasoning_content: 'a' }]) {
     t.match(apis.get('openai-chat')!.read({ choices: [{ delta }] }), { text: 'a', tokens: 1 })
@@ -133,7 +144,7 @@ t.test('a conversation goes on with the answers that came', async (t) => {
   }
   const { server } = await measure(t, { breakAfter: 1 }, { dataset, shape, requests: 2 })
   t.same(
-    server.received.map(({ prompt }) => prompt),
+    server.received.map(({ prompt }) => prompt.slice(-6)),
     ['Begin.', 'Begin.'],
     'nothing follows an answer that broke off',
   )
@@ -349,11 +360,14 @@ t.test('traces are replayed at their times', async (t) => {
     outputTokens: 2,
     atMs,
   }))
-  const dataset = { name: 'list', size: 3, timed: true, item: (index: number) => items[index]! }
-  const { records } = await measure(t, {}, { shape: { kind: 'trace' }, dataset, requests: 10 })
+  const item = (index: number) => items[index % 3]!
+  const dataset = { name: 'list', size: 3, timed: true, item }
+  const shape = { kind: 'trace' } as const
+  const { records } = await measure(t, {}, { shape, dataset, requests: 4 })
   t.same(
     records.map(({ intendedMs }) => intendedMs),
-    [0, 30, 120],
+    [0, 30, 120, 180],
+    'and begin anew where there are more requests',
   )
 })
 

@@ -5,6 +5,7 @@ import { type SimulatedAnswer, type MachineModel, simulateLoad, slower } from '@
 import type { RunRecord } from '../metrics/run-record.js'
 import type { Slo } from '../metrics/slo.js'
 import { summarize } from '../metrics/summarize.js'
+import { lapWarnings } from '../metrics/warnings.js'
 import { schemaVersion } from '../report/run-result.js'
 import { StepHistory } from '../report/step-history.js'
 import type { WorkItem } from '../workload/work-item.js'
@@ -139,6 +140,6 @@ function warnings(records: readonly RunRecord[], laps: number): readonly string[
       ? [`${tooLong.length} prompts are longer than a slot: see --ctx-size and --max-input`]
       : []),
     ...(cut.length > 0 ? [`${cut.length} answers were cut at the end of their slot`] : []),
-    ...(laps > 0 ? [`the dataset began anew ${laps} times, with other prompts each time`] : []),
+    ...lapWarnings(laps),
   ]
 }
