@@ -205,7 +205,8 @@ t.test('failures are counted by kind', async (t) => {
   for (const [script, more, kind] of kinds) {
     const { summary, records } = await measure(t, script, more)
     t.match(summary.requests, { total: 6, ok: 0, failed: 6, errors: { [kind]: 6 } }, kind)
-    t.same(warningsOf(records, summary, 0), ['no request succeeded'], kind)
+    // How late this process sends is the machine's business.
+    t.equal(warningsOf(records, summary, 0)[0], 'no request succeeded', kind)
     t.equal(summary.ttftMs, undefined)
   }
   const wrong = await measure(t, {}, {}, 'ollama')
@@ -315,6 +316,16 @@ t.test('an open loop sends by intended time and reports its lag', async (t) => {
     'none too early',
   )
   t.equal(summary.sendLagMs?.count, 40)
+})
+
+t.test('an open loop sends what its rate says: first turns alone', async (t) => {
+  const turn = { inputTokens: 1, outputTokens: 2 }
+  const item = { ...turn, prompt: 'Begin.', next: { ...turn, prompt: 'And then?' } }
+  const dataset = { name: 'talk', timed: false, size: 1, item: () => item }
+  const shape = { kind: 'open', rate: 200, burstiness: 1, rampMs: 0 } as const
+  const { server, records } = await measure(t, {}, { dataset, shape, requests: 5 })
+  t.equal(records.length, 5)
+  t.ok(server.received.every(({ prompt }) => prompt.endsWith('Begin.')))
 })
 
 t.test('durations end a load, ramps begin it slowly', async (t) => {

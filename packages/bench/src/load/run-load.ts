@@ -111,13 +111,14 @@ class LoadRun {
   }
 
   async #timed(times: Iterable<number>): Promise<void> {
-    const sent: Promise<void>[] = []
+    const sent: Promise<unknown>[] = []
     for (const time of times) {
       if (time > (this.load.durationMs ?? Infinity)) break
       await this.#until(time)
       const job = this.#take()
       if (job === undefined) break
-      sent.push(this.#converse(job, time))
+      // a further turn would come whenever its answer does, and not at the load's times
+      sent.push(this.#send(job, [], time))
     }
     await Promise.all(sent)
   }
