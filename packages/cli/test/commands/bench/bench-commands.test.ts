@@ -17,6 +17,9 @@ import { benchCompare } from '../../../src/commands/bench/bench-compare.js'
 import { benchEngine } from '../../../src/commands/bench/bench-engine.js'
 import { benchServe } from '../../../src/commands/bench/bench-serve.js'
 import { benchCalibrate } from '../../../src/commands/bench/calibrate.js'
+import { hostedSettings } from '../../../src/commands/hosted/hosted-settings.js'
+import { loadConfig } from '../../../src/config/load-config.js'
+import { toEngineSettings } from '../../../src/engine/to-engine-settings.js'
 import { exitCodeOf } from '../../../src/commands/bench/output/exit-code.js'
 import { tune } from '../../../src/commands/bench/tune.js'
 import { commandIo } from './command-io.js'
@@ -452,3 +455,23 @@ t.test("engine: llama-bench's and llama-batched-bench's formats", async (t) => {
   )
   t.same(steps, [20, 1, 1, 20, 1, 1], 'as many passes as tokens, as llama-bench has')
 })
+
+t.test(
+  'policies are measured with the engine of a server, all else with as little as can be',
+  (t) => {
+    const model = { name: 'tiny', path: '/tiny.gguf', spec: '/tiny.gguf' }
+    const sizes = { slots: 3, contextSize: undefined, batchSize: 64, threads: 2 }
+    const asked = { model: model.spec, ...sizes, gpu: 'off', policy: 'adaptive+fcfs' } as const
+    const served = toEngineSettings(loadConfig({ argv: ['--model', model.spec], env: {} }), {
+      ...model,
+      settings: {},
+    })
+    const { options, cache, backend } = hostedSettings({ ...asked, asServed: true }, model, [])
+    t.same([options, cache], [served.options, served.cache])
+    t.match(options, { speculative: 'auto' })
+    t.same(backend, { ...served.backend, slots: 3, batchSize: 64, threads: 2, gpu: 'off' })
+    const bare = hostedSettings(asked, model, [])
+    t.same([bare.options, bare.cache], [{}, undefined])
+    t.end()
+  },
+)
