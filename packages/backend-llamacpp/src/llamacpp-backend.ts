@@ -58,6 +58,8 @@ export interface LlamaCppBackendParts {
 
 const noOutputs: readonly StepOutput[] = []
 const noScores: readonly OutputLogprobs[] = []
+/** What an idle slot computes: its logits are not wanted, so any token will do. */
+const filler: readonly TokenId[] = [0]
 
 /**
  * llama.cpp behind the {@link Backend} contract: one native forward pass per step for all sequences.
@@ -73,12 +75,13 @@ export class LlamaCppBackend implements Backend {
 
   readonly #parts: LlamaCppBackendParts
   readonly #draws: PassDraws
-  readonly #layout = new SlotLayout()
+  readonly #layout: SlotLayout
   #disposed = false
 
   constructor(parts: LlamaCppBackendParts) {
     this.#parts = parts
     this.#draws = new PassDraws(parts.samplers)
+    this.#layout = new SlotLayout(parts.cells)
     this.model = parts.model
     this.limits = parts.limits
     this.capabilities = parts.capabilities
@@ -118,28 +121,30 @@ export class LlamaCppBackend implements Backend {
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs = Array.from(batch, () => noOutputs)
     const scores = Array.from(batch, () => noScores)
+    const fillers = this.#fillers(batch)
+    const items = [...batch, ...fillers]
     let [decodeMs, sampleMs] = [0, 0]
     try {
       this.adapters?.prepare(batch)
-      for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
+      for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.#parts)) {
         threads?.before(pass)
         const started = clock.now()
-        await this.#decode(batch, pass)
+        await this.#decode(items, pass)
         const decoded = clock.now()
         threads?.after(pass, decoded - started)
         if (pass.isDecode) {
-          const slots = pass.order.map((index) => batch[index]!.slot)
+          const slots = pass.order.map((index) => items[index]!.slot)
           this.#layout.decoded(slots, decoded - started)
         }
-        await this.#draws.sample(batch, pass.order, { outputs, scores })
+        await this.#draws.sample(items, pass.order, { outputs, scores })
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
       }
     } catch (error) {
-      for (const { slot } of batch) cells.rollBack(slot)
+      for (const { slot } of items) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')
     }
-    for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
+    this.#noteFilled(batch, fillers)
     return { outputs, scores, decodeMs, sampleMs }
   }
 
@@ -152,9 +157,11 @@ export class LlamaCppBackend implements Backend {
     this.#checkOpen()
     this.#checkGenerates()
     this.adapters?.prepare(batch)
+    const fillers = this.#fillers(batch)
+    const items = [...batch, ...fillers]
     let decodeMs = 0
-    for (const pass of orderBatch(batch, cells, vocabulary, this.limits, this.#parts)) {
-      this.#fill(batch, pass)
+    for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.#parts)) {
+      this.#fill(items, pass)
       threads?.before(pass)
       const started = clock.now()
       await context.decodeBatch()
@@ -162,7 +169,7 @@ export class LlamaCppBackend implements Backend {
       threads?.after(pass, ms)
       decodeMs += ms
     }
-    for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
+    this.#noteFilled(batch, fillers)
     const outputs = batch.map(({ outputs: positions, tokens }) =>
       positions.map((position) => ({ position, token: tokens.at(-1)! })),
     )
@@ -215,6 +222,30 @@ export class LlamaCppBackend implements Backend {
   #checkGenerates(): void {
     if (this.capabilities.generates !== false) return
     throw new CllmError('unsupported', `${this.model.id} writes no text: it has embeddings only`)
+  }
+
+  /** A token for each idle slot whose gap is cheaper to compute along than to leave, to be taken off again. */
+  #fillers(batch: readonly BatchItem[]): BatchItem[] {
+    const { cells, kvUnified } = this.#parts
+    const { slots, batchSize } = this.limits
+    const decodes = batch.filter(({ tokens, slot }) => tokens.length === 1 && slot < slots)
+    if (kvUnified || decodes.length < 2) return []
+    const used = batch.map(({ slot }) => slot)
+    const fillers = this.#layout.fillers(
+      decodes.map(({ slot }) => slot),
+      used,
+    )
+    const tokens = batch.reduce((sum, item) => sum + item.tokens.length, 0)
+    if (tokens + fillers.length > batchSize) return []
+    return fillers.map((slot) => {
+      return { slot, position: cells.length(slot), tokens: filler, outputs: [] }
+    })
+  }
+
+  #noteFilled(batch: readonly BatchItem[], fillers: readonly BatchItem[]): void {
+    const { cells } = this.#parts
+    for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
+    for (const { slot } of fillers) cells.rollBack(slot)
   }
 
   #fill(batch: readonly BatchItem[], { order, tokens }: StepPass): void {

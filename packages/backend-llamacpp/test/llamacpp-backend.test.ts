@@ -26,6 +26,8 @@ import { generate, openTiny, sampling } from './open-tiny.js'
 import { writeTinyModel } from './tiny-models.js'
 
 const greedy = { temperature: 0 }
+/** Whether two are within a tenth of each other. */
+const isAbout = (found: number, value: number) => Math.abs(found - value) < value / 10
 
 t.test('the contract', async (t) => {
   for (const kind of ['tiny', 'llama', 'gemma3', 'mamba'] as const) {
@@ -426,19 +428,61 @@ t.test('embeddings as the tokens are made into one', async (t) => {
 })
 
 t.test('what gaps between slots cost', async (t) => {
-  const layout = new SlotLayout()
-  t.equal(layout.lostMs([0, 2, 4]), 0, 'nothing is known')
-  layout.decoded([], 100)
-  layout.decoded([0, 1, 2], 40)
-  t.equal(layout.lostMs([2, 0, 1]), 0)
-  t.equal(layout.lostMs([5]), 0)
-  t.equal(layout.lostMs([]), 0)
-  t.equal(layout.lostMs([0, 1, 3]), 11, 'one more pass, and a hole')
-  t.equal(layout.lostMs([6, 4, 2, 0]), 33)
-  t.ok(layout.lostMs([0, 1, 4]) > layout.lostMs([0, 1, 3]), 'narrow gaps are better')
-  // two passes of four sequences: what was measured is weighed in slowly
-  layout.decoded([0, 1, 5, 6], 108)
-  t.equal(layout.lostMs([0, 2]), 1.1 * 11)
+  const rigid = new SlotLayout({ length: () => 10, canSpare: () => false })
+  t.equal(rigid.lostMs([0, 2, 4]), 0, 'nothing is known')
+  rigid.decoded([], 100)
+  // 20 ms for a pass and 2 for each sequence in it
+  for (let nth = 0; nth < 40; nth++) {
+    rigid.decoded([0, 1, 2], 26)
+    rigid.decoded([0, 1, 5, 6], 48)
+    rigid.decoded([0, 1, 2, 3, 4, 5, 6, 7], 36)
+  }
+  t.equal(rigid.lostMs([2, 0, 1]), 0)
+  t.equal(rigid.lostMs([5]), 0)
+  t.equal(rigid.lostMs([]), 0)
+  t.ok(isAbout(rigid.lostMs([0, 1, 3]), 22), 'one more pass, and a hole')
+  t.ok(isAbout(rigid.lostMs([6, 4, 2, 0]), 66))
+  t.ok(rigid.lostMs([0, 1, 4]) > rigid.lostMs([0, 1, 3]), 'narrow gaps are better')
+  t.strictSame(rigid.fillers([0, 2], [0, 2]), [], 'nothing can be computed there')
+
+  const lengths = [0, 0, 0, 0, 0, 0, 0, 50_000]
+  const layout = new SlotLayout({ length: (slot) => lengths[slot] ?? 0, canSpare: () => true })
+  for (let nth = 0; nth < 40; nth++) {
+    layout.decoded([0, 1, 2], 26)
+    layout.decoded([7], 72)
+    layout.decoded([0, 1, 5, 6], 48)
+  }
+  t.ok(isAbout(layout.lostMs([0, 2]), 2), 'an idle slot is computed along')
+  t.strictSame(layout.fillers([0, 3, 4], [0, 3, 4]), [1, 2])
+  t.strictSame(layout.fillers([0, 3, 4], [0, 2, 3, 4]), [], 'one of them computes its prompt')
+  t.strictSame(layout.fillers([6, 8], [6, 8]), [], 'it holds so much that a pass is cheaper')
+  t.strictSame(layout.fillers([0, 15], [0, 15]), [], 'so many that a pass is cheaper')
+})
+
+t.test('idle slots that are computed along hold what they held', async (t) => {
+  const tokens = (count: number, from = 0): number[] =>
+    Array.from({ length: count }, (_, index) => 262 + ((from + index) % 20))
+  const serve = async (slots: readonly number[], full: readonly number[] = []) => {
+    const backend = await openTiny(t, { slots: 4, contextSize: 64 })
+    const sampler = backend.createSampler(sampling(greedy), [])
+    for (const slot of [0, 1, 2, 3]) {
+      const filled = tokens(full.includes(slot) ? 64 : 8, slot)
+      await backend.step([{ slot, position: 0, tokens: filled, outputs: [] }])
+    }
+    const drawn: number[] = []
+    for (let position = 8; position < 20; position++) {
+      const item = { position, tokens: tokens(1, position), outputs: [position], sampler }
+      const { outputs } = await backend.step(slots.map((slot) => ({ ...item, slot })))
+      t.equal(outputs.length, slots.length)
+      drawn.push(outputs[0]![0]!.token)
+    }
+    const goesOn = { slot: 1, position: 8, tokens: tokens(1), outputs: [8], sampler }
+    const { outputs } = await backend.step([goesOn])
+    return { drawn, idle: outputs[0]![0]!.token }
+  }
+  const alone = await serve([0])
+  t.strictSame(await serve([0, 2]), alone)
+  t.strictSame(await serve([0, 3], [2]), alone, 'not where a slot between has no room')
 })
 
 t.test('an engine goes on when a slot is full, also where another one left off', async (t) => {

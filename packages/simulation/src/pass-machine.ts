@@ -1,3 +1,4 @@
+import { slotGaps } from '@cllm/core/portable'
 import { passesOf, type Share } from './machine.js'
 import type { MachineModel } from './machine-model.js'
 
@@ -32,7 +33,7 @@ export interface PassCosts {
   readonly loop: { readonly base: number; readonly each: number }
 }
 
-/** A free slot between two that are used counts as this much of a pass. */
+/** A free slot between two that are used counts as this much of a pass where it is not computed along. */
 const holeShare = 0.1
 
 /** A machine with fitted costs. */
@@ -45,7 +46,7 @@ export function passMachine(
   return {
     ...about,
     stepMs(shares) {
-      const features = passFeatures(shares, about.chunkMultiple)
+      const features = passFeatures([...shares, ...fillers(shares, decode)], about.chunkMultiple)
       let milliseconds = loop.base + loop.each * shares.length
       for (let index = 0; index < features.length; index++) {
         milliseconds += (features[index] ?? 0) * (coefficients[index] ?? 0)
@@ -53,14 +54,20 @@ export function passMachine(
       return milliseconds
     },
     copyMs: (tokens) => copy.base + copy.each * tokens,
-    layoutMs(slots) {
-      if (slots.length === 0) return 0
-      const holes = Math.max(...slots) - Math.min(...slots) + 1 - slots.length
-      const all = new Set(slots)
-      const runs = slots.filter((slot) => !all.has(slot - 1)).length
-      return (runs - 1 + holeShare * holes) * decode.base
-    },
+    layoutMs: (slots) =>
+      slotGaps(slots).reduce((sum, { length }) => {
+        return sum + Math.min((1 + holeShare * length) * decode.base, length * decode.each)
+      }, 0),
   }
+}
+
+/** The idle slots that llama.cpp's backend computes along, where that is cheaper than another pass. */
+function fillers(shares: readonly Share[], { base, each }: PassCosts['decode']): Share[] {
+  const used = new Set(shares.map(({ slot }) => slot))
+  const decoding = shares.filter(({ tokens }) => tokens === 1).map(({ slot }) => slot)
+  const idle = slotGaps(decoding).filter((gap) => !gap.some((slot) => used.has(slot)))
+  const cheap = idle.filter(({ length }) => length * each < base)
+  return cheap.flat().map((slot) => ({ slot, tokens: 1, context: 0 }))
 }
 
 /** The costs of passes in the order of {@link passFeatures}. */

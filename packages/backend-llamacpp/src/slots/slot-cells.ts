@@ -10,6 +10,8 @@ export interface CellOptions {
   readonly isRecurrent?: boolean
   /** Whether a copy's data is there only after the next forward pass; default false. */
   readonly copiesLate?: boolean
+  /** Cells of each slot. */
+  readonly slotSize: number
   /** The cells that all slots share; default: each has its own. */
   readonly pool?: CellPool
   /** The context, where tokens can be taken out of its sequences; default: they cannot. */
@@ -24,6 +26,7 @@ export class SlotCells {
   readonly #context: NativeContext
   readonly #lengths: number[]
   readonly #pool: CellPool | undefined
+  readonly #slotSize: number
   readonly #slidingWindow: number
   readonly #isRecurrent: boolean
   readonly #copiesLate: boolean
@@ -31,10 +34,11 @@ export class SlotCells {
   /** Copies whose data the next forward pass moves. */
   readonly #copies: { readonly from: SlotId; readonly to: SlotId }[] = []
 
-  constructor(context: NativeContext, slots: number, options: CellOptions = {}) {
-    const { slidingWindow, isRecurrent = false, copiesLate = false } = options
+  constructor(context: NativeContext, slots: number, options: CellOptions) {
+    const { slotSize, slidingWindow, isRecurrent = false, copiesLate = false } = options
     this.#context = context
     this.#lengths = Array.from({ length: slots }, () => 0)
+    this.#slotSize = slotSize
     this.#slidingWindow = slidingWindow ?? 0
     this.#isRecurrent = isRecurrent
     this.#copiesLate = copiesLate
@@ -132,6 +136,15 @@ export class SlotCells {
   /** Whether no copy reads the data of the slot, or writes it, when the next forward pass begins. */
   canWrite(slot: SlotId): boolean {
     return this.#copies.every(({ from, to }) => from !== slot && to !== slot)
+  }
+
+  /**
+   * Whether a token can be computed behind those of the slot and be taken off again, with all as it was.
+   * A recurrent state would change, and behind a window older cells would be lost.
+   */
+  canSpare(slot: SlotId): boolean {
+    if (this.#isRecurrent || this.#slidingWindow > 0 || this.#pool !== undefined) return false
+    return this.length(slot) < this.#slotSize && this.canWrite(slot)
   }
 
   /**
