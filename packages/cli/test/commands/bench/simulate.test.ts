@@ -377,8 +377,14 @@ t.test(
       limits: { ...original.limits, kvTokens: 256 },
       steps: [first!, { ...second!, drafts }, ...more],
       arrivals: ['a', 'b'].map((id) => ({
-        ...{ ...one!, id, atMs: 0, blocks: [], promptTokens: 150 },
-        ...{ tokens: 60, endMs: 2000, end: 'done' },
+        ...one!,
+        id,
+        atMs: 0,
+        blocks: [],
+        promptTokens: 150,
+        tokens: 60,
+        endMs: 2000,
+        end: 'done',
       })),
     }
     const { limits: _, ...rest } = pooled

@@ -373,8 +373,15 @@ t.test(
       prefillTokens: number,
       decodeSequences: number,
     ): StepTotals => ({
-      ...{ decodeMs, prefillTokens, decodeSequences, durationMs: decodeMs, sampleMs: 0 },
-      ...{ prefillSequences: 1, draftSequences: 0, draftTokens: 0, acceptedTokens: 0 },
+      decodeMs,
+      durationMs: decodeMs,
+      sampleMs: 0,
+      prefillTokens,
+      prefillSequences: 1,
+      decodeSequences,
+      draftSequences: 0,
+      draftTokens: 0,
+      acceptedTokens: 0,
     })
     const counters = new Counters()
     const told: number[] = []
