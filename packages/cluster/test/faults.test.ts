@@ -21,9 +21,9 @@ import {
   ClusterDirectory,
   ClusterFront,
   Link,
-  type LinkLetter,
+  type Envelope,
   protocol,
-  readLetter,
+  readEnvelope,
   whyIncompatible,
   WorkerHost,
 } from '@cllm/cluster'
@@ -37,7 +37,7 @@ import { RequestBook } from '../src/front/placing/request-book.js'
 /** After this time nothing goes wrong any more, so that everything can end. */
 const calmMs = 20_000
 
-/** How often letters are lost, come twice, and come late, which is how they overtake each other. */
+/** How often envelopes are lost, come twice, and come late, which is how they overtake each other. */
 const troubles = fc.record({
   lost: fc.constantFrom(0, 0.002, 0.02),
   twice: fc.constantFrom(0, 0.05),
@@ -72,11 +72,11 @@ t.test('a link hands over each message once and in order, or closes', async (t) 
           id: 'link',
           clock,
           times: { heartbeatMs: 500, silenceMs: 2000 },
-          post: (letter) => bus.post(String(1 - index), letter),
+          send: (envelope) => bus.send(String(1 - index), envelope),
           isReachable: () => true,
         })
-        bus.listen(String(index), (letter) =>
-          link.receive(readLetter(letter) as LinkLetter<number>),
+        bus.listen(String(index), (envelope) =>
+          link.receive(readEnvelope(envelope) as Envelope<number>),
         )
         return link
       })
@@ -369,8 +369,8 @@ t.test('a call waits for a worker, as a request does', async (t) => {
 })
 
 t.test('a front that was stopped reads first what came meanwhile', async (t) => {
-  // What it does first when it goes on: its timers, its letters, or what its clients ask.
-  for (const first of ['timers', 'letters', 'requests']) {
+  // What it does first when it goes on: its timers, its envelopes, or what its clients ask.
+  for (const first of ['timers', 'envelopes', 'requests']) {
     const clock = new SimulatedClock()
     const server = new FakeServer(clock, () => [1])
     // More workers than a request or a call may lose.
@@ -408,7 +408,7 @@ t.test('a front that was stopped reads first what came meanwhile', async (t) => 
     const calls: Promise<unknown>[] = []
     const parts = new Map([
       ['timers', () => own.goOn()],
-      ['letters', () => bus.goOn()],
+      ['envelopes', () => bus.goOn()],
       [
         'requests',
         () => {
@@ -684,7 +684,7 @@ t.test('what no process of the cluster can have written is refused', async (t) =
       '{"type":"__proto__"}',
     ].map((message) => `${link}99,${message}]`),
   ]
-  for (const letter of toFront) stranger.post('front:front', letter)
+  for (const envelope of toFront) stranger.send('front:front', envelope)
   const toWorker = [
     `[${protocol},"front/9",1,{"type":"hello"}]`,
     `[${protocol},"front/9",1,{"type":"cancel","placement":1}]`,
@@ -697,11 +697,11 @@ t.test('what no process of the cluster can have written is refused', async (t) =
       '{"type":"call","call":1,"name":7,"arguments":[]}',
     ].map((message) => `${link}99,${message}]`),
   ]
-  for (const letter of toWorker) stranger.post('worker:one', letter)
+  for (const envelope of toWorker) stranger.send('worker:one', envelope)
   await later(clock, 10)
   await drive(clock, stream)
-  t.equal(front.refusedLetters, toFront.length)
-  t.equal(worker.refusedLetters, toWorker.length)
+  t.equal(front.refusedMessages, toFront.length)
+  t.equal(worker.refusedMessages, toWorker.length)
   const expected: string[] = []
   const undisturbed = alone.submit({ ...asked, id: 'again' })
   await drive(
@@ -715,10 +715,10 @@ t.test('what no process of the cluster can have written is refused', async (t) =
   const members = client.workers.members.map(({ record }) => record.id)
   t.same(members, ['one'], 'nor is a list of members believed')
 
-  // A front of another program may know how to write letters, and not what a worker does.
+  // A front of another program may know how to write envelopes, and not what a worker does.
   const other = server.connect()
   const heard: string[] = []
-  other.listen('front:other', (letter) => heard.push(letter))
+  other.listen('front:other', (envelope) => heard.push(envelope))
   for (const [index, message] of [
     { type: 'hello', front: 'other' },
     { type: 'call', call: 1, name: 'onState', arguments: [7] },
@@ -730,7 +730,7 @@ t.test('what no process of the cluster can have written is refused', async (t) =
       request: { prompt: { text: 7 } },
     },
   ].entries()) {
-    other.post('worker:one', JSON.stringify([protocol, 'other/1', index + 1, message]))
+    other.send('worker:one', JSON.stringify([protocol, 'other/1', index + 1, message]))
   }
   await later(clock, 100)
   t.match(heard.join(), /"call":1.*"call":2/s)
@@ -744,7 +744,7 @@ t.test('fronts and workers of other versions leave each other alone', async (t) 
   const server = new FakeServer(clock, () => [1])
   const old = server.connect()
   const early: string[] = []
-  old.listen('worker:old', (letter) => early.push(letter))
+  old.listen('worker:old', (envelope) => early.push(envelope))
   const info = engineOn(clock).engine.info()
   const record = { kind: 'worker', id: 'old', state: 'up', info, host: 'h' }
   await old.announce('old', JSON.stringify(record), 600_000)
@@ -754,7 +754,7 @@ t.test('fronts and workers of other versions leave each other alone', async (t) 
   const directory = new ClusterDirectory(front)
   t.throws(() => directory.open(), { code: 'engine_unavailable', message: /no worker yet/ })
   await front.start()
-  t.match(front.strangers, [
+  t.match(front.incompatible, [
     { id: 'old', protocol: 1, model: 'fake' },
     { id: 'next', protocol: protocol + 1, model: '' },
   ])
@@ -766,7 +766,7 @@ t.test('fronts and workers of other versions leave each other alone', async (t) 
   t.match(directory.status('fake').error, refused)
   t.throws(() => directory.open('fake'), refused)
   t.match(
-    whyIncompatible(front.strangers),
+    whyIncompatible(front.incompatible),
     `2 workers speak the cluster protocol 1, ${protocol + 1}`,
   )
 
@@ -782,14 +782,14 @@ t.test('fronts and workers of other versions leave each other alone', async (t) 
     { id: 'old', state: 'incompatible', slots: 0, open: 0 },
   ])
   t.same(early, [], 'nothing is sent to what would not understand it')
-  old.post('worker:one', '{"l":"old/1","n":1,"b":{"type":"hello","front":"old"}}')
-  old.post('worker:one', `[${protocol + 1},"next/1",1,{"type":"hello","front":"next"}]`)
+  old.send('worker:one', '{"l":"old/1","n":1,"b":{"type":"hello","front":"old"}}')
+  old.send('worker:one', `[${protocol + 1},"next/1",1,{"type":"hello","front":"next"}]`)
   await later(clock, 10)
-  t.equal(worker.refusedLetters, 2)
+  t.equal(worker.refusedMessages, 2)
   await old.withdraw('old')
   await later(clock, 1000)
   t.same(
-    front.strangers.map(({ id }) => id),
+    front.incompatible.map(({ id }) => id),
     ['next'],
   )
   await front.close()
@@ -917,7 +917,7 @@ t.test('a worker that comes back counts once', (t) => {
   t.end()
 })
 
-t.test('what is too large for a letter is no load of the worker it was meant for', async (t) => {
+t.test('what is too large for an envelope is no load of the worker it was meant for', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])
   for (const id of ['one', 'two']) await startOne(clock, server, id)
@@ -944,7 +944,7 @@ t.test('what is too large for a letter is no load of the worker it was meant for
   await front.close()
 })
 
-t.test('what is too large for a letter fails alone', async (t) => {
+t.test('what is too large for an envelope fails alone', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])
   const { client: own } = await startOne(clock, server, 'one')
@@ -973,6 +973,6 @@ t.test('what is too large for a letter fails alone', async (t) => {
   })
   t.same(await drive(clock, stream), undisturbed)
   t.equal(client.workers.counts.movedExactly, 0)
-  t.equal(front.refusedLetters, 0)
+  t.equal(front.refusedMessages, 0)
   await front.close()
 })

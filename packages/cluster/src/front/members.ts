@@ -3,7 +3,7 @@ import type { WorkerReport } from '@cllm/scheduler'
 import { WorkerTable } from '@cllm/scheduler'
 import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerNews, WorkerRecord, WorkerState } from '../messages.js'
-import type { StrangeWorker } from './read-record.js'
+import type { IncompatibleWorker } from './read-record.js'
 
 /** A worker that this front has a link to. */
 export interface Member {
@@ -31,7 +31,7 @@ export class Members {
   constructor(
     front: string,
     private readonly clock: Clock,
-    private readonly strangers: () => readonly StrangeWorker[] = () => [],
+    private readonly incompatible: () => readonly IncompatibleWorker[] = () => [],
   ) {
     this.table = new WorkerTable(front)
   }
@@ -92,7 +92,7 @@ export class Members {
       return { id, state, slots, open }
     })
     const state = 'incompatible' as const
-    return [...own, ...this.strangers().map(({ id }) => ({ id, state, slots: 0, open: 0 }))]
+    return [...own, ...this.incompatible().map(({ id }) => ({ id, state, slots: 0, open: 0 }))]
   }
 
   /**
@@ -115,7 +115,7 @@ export function noWorker(): CllmError {
   return new CllmError('engine_unavailable', 'No worker of the cluster serves this model now')
 }
 
-/** The failure of what no letter can carry. */
+/** The failure of what no envelope can carry. */
 export function requestTooLarge(): CllmError {
   const message = 'The request is too large for a message of the cluster'
   return new CllmError('body_too_large', message)

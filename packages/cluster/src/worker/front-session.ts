@@ -108,7 +108,7 @@ export class FrontSession {
     if (!this.link.send(events)) forEachEvent(events, (...one) => this.#sendOne(...one))
   }
 
-  /** What is too large for a letter ends its request, and nothing else. */
+  /** What is too large for an envelope ends its request, and nothing else. */
   #sendOne(placement: number, event: RequestEvent): void {
     const one: StepEvents[number][] = []
     addEvent(one, placement, event)

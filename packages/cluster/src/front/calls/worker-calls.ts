@@ -43,8 +43,8 @@ const partial: ReadonlyMap<EngineCallName, number> = new Map([
 /** What the calls need of their front. */
 export interface CallingFront {
   readonly answer: (answer: Answer) => void
-  /** Letters that it has refused so far. */
-  readonly refusedLetters: () => number
+  /** Messages that it has refused so far. */
+  readonly refusedMessages: () => number
   readonly clock: Clock
   /** Milliseconds for which a call waits for a worker while there is none. */
   readonly patienceMs: number
@@ -169,7 +169,7 @@ export class WorkerCalls {
       })
       const list = this.members.statistics
       const counts = { placed, movedExactly, movedInexactly }
-      const workers = { list, ...counts, refusedLetters: this.front.refusedLetters() }
+      const workers = { list, ...counts, refusedMessages: this.front.refusedMessages() }
       return { ...mergeStatistics([...all, ...this.#statistics.gone], waits), workers }
     })
   }

@@ -111,8 +111,8 @@ export class EngineMetrics {
   }
 
   #countWorkers(labels: ModelLabel, counts: WorkersStatistics): void {
-    const { placed, movedExactly, movedInexactly, refusedLetters } = counts
-    this.#count('cllm_cluster_refused_letters_total', refusedLetters, labels)
+    const { placed, movedExactly, movedInexactly, refusedMessages } = counts
+    this.#count('cllm_cluster_refused_messages_total', refusedMessages, labels)
     this.#count('cllm_requests_placed_total', placed, labels)
     this.#count('cllm_requests_moved_total', movedExactly, { ...labels, exact: 'true' })
     this.#count('cllm_requests_moved_total', movedInexactly, { ...labels, exact: 'false' })
