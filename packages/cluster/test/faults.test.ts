@@ -32,7 +32,7 @@ import * as fc from 'fast-check'
 import t from 'tap'
 import { StatisticsBook } from '../src/front/calls/statistics-book.js'
 import { PlacedRequest } from '../src/front/placing/placed-request.js'
-import { RequestBook } from '../src/front/placing/request-book.js'
+import { PlacedRequests } from '../src/front/placing/placed-requests.js'
 
 /** After this time nothing goes wrong any more, so that everything can end. */
 const calmMs = 20_000
@@ -818,20 +818,20 @@ t.test('a stream goes on nowhere where its tokens mean something else', async (t
 })
 
 t.test('of a request that has ended a front keeps no prompt', (t) => {
-  const book = new RequestBook()
+  const requests = new PlacedRequests()
   const placed = new PlacedRequest('one', { prompt: { text: 'long' } }, 1, new SimulatedClock())
-  book.add(placed)
-  book.place(placed, 'worker', 7)
-  t.equal(book.find('one'), placed)
-  book.end(placed)
-  t.same(book.find('one'), {
+  requests.add(placed)
+  requests.place(placed, 'worker', 7)
+  t.equal(requests.find('one'), placed)
+  requests.end(placed)
+  t.same(requests.find('one'), {
     id: 'one',
     worker: 'worker',
     placement: 7,
     placements: [7],
     moves: 0,
   })
-  t.same([...book.idsByPlacement()], [['7', 'one']])
+  t.same([...requests.idsByPlacement()], [['7', 'one']])
   t.end()
 })
 

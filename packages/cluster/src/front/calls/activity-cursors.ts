@@ -1,20 +1,20 @@
-/** Looks that can be gone on from; older ones begin anew. */
+/** Cursors that can be continued from; who has an older one begins anew. */
 const most = 64
 
-/** What several engines were asked last, by one number for all of them. */
-export class Looks {
-  readonly #looks = new Map<number, ReadonlyMap<string, number>>()
+/** How far a client has seen the activity of several engines: one number for the cursors of all of them. */
+export class ActivityCursors {
+  readonly #cursors = new Map<number, ReadonlyMap<string, number>>()
   #last = 0
 
-  /** What each engine was at then; undefined for a look that is not known any more. */
-  get(look: number | undefined): ReadonlyMap<string, number> | undefined {
-    return look === undefined ? undefined : this.#looks.get(look)
+  /** The cursor of each engine; undefined for a number that is not known any more. */
+  get(cursor: number | undefined): ReadonlyMap<string, number> | undefined {
+    return cursor === undefined ? undefined : this.#cursors.get(cursor)
   }
 
-  /** Notes where each engine is; returns the number for that. */
+  /** Notes the cursor of each engine; returns the number for all of them. */
   add(cursors: ReadonlyMap<string, number>): number {
-    this.#looks.set(++this.#last, cursors)
-    this.#looks.delete(this.#last - most)
+    this.#cursors.set(++this.#last, cursors)
+    this.#cursors.delete(this.#last - most)
     return this.#last
   }
 }

@@ -7,7 +7,7 @@ import {
 } from '@cllm/core'
 import type { EngineActivity, EngineStatistics, RecordingParts, RequestReport } from '@cllm/core'
 import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
-import { Looks } from './looks.js'
+import { ActivityCursors } from './activity-cursors.js'
 import { mergeActivities } from './merge-activity.js'
 import { mergeRecordings } from './merge-recordings.js'
 import { mergeStatistics, ownStatistics } from './merge-statistics.js'
@@ -55,7 +55,7 @@ export interface CallingFront {
 export class WorkerCalls {
   readonly #open = new Map<number, Call>()
   readonly #waiting: PatientCalls
-  readonly #looks = new Looks()
+  readonly #cursors = new ActivityCursors()
   readonly #statistics = new StatisticsBook()
 
   constructor(
@@ -214,24 +214,24 @@ export class WorkerCalls {
   #activity(message: ToEngine & { readonly type: 'call' }): void {
     const members = this.#known()
     const [cursor] = message.arguments as [number | undefined]
-    const since = this.#looks.get(cursor)
+    const since = this.#cursors.get(cursor)
     this.#send(
       message,
       members,
       (_, answers) => {
         const ids = this.placing.idsByPlacement()
-        const look = new Map<string, number>()
+        const cursors = new Map<string, number>()
         const all = members.flatMap(({ record, link }) => {
           const activity = answers.get(record.id) as EngineActivity | undefined
           if (activity === undefined) {
             const seen = since?.get(record.id)
-            if (seen !== undefined) look.set(record.id, seen)
+            if (seen !== undefined) cursors.set(record.id, seen)
             return []
           }
-          look.set(record.id, activity.cursor)
+          cursors.set(record.id, activity.cursor)
           return [ownActivity(activity, ownId(link.id, ids))]
         })
-        return mergeActivities(all, this.#looks.add(look))
+        return mergeActivities(all, this.#cursors.add(cursors))
       },
       ({ record }) => ({ ...message, arguments: [since?.get(record.id)] }),
     )

@@ -12,7 +12,7 @@ import { chooseWorker, isExactOn, isOfBatch } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
 import { type Member, type Members, requestTooLarge } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
-import { type EndedRequest, RequestBook } from './request-book.js'
+import { type EndedRequest, PlacedRequests } from './placed-requests.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { forEachEvent, type StepEvents } from '../../link/step-events.js'
 import { SharedService } from '../shared-service.js'
@@ -37,7 +37,7 @@ export interface PlacingParts {
  */
 export class Placing {
   readonly counts: PlacingCounts = { placed: 0, movedExactly: 0, movedInexactly: 0 }
-  readonly #requests = new RequestBook()
+  readonly #requests = new PlacedRequests()
   readonly #held: HeldRequests
   readonly #service: SharedService
   #tokensPerCharacter = 0.3
