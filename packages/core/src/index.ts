@@ -56,7 +56,7 @@ export * from './clock/within.js'
 export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
 export * from './models/model-pool.js'
 export * from './models/resolve-model-name.js'
-export * from './models/adapters/adapter-book.js'
+export * from './models/adapters/adapter-set.js'
 export * from './models/adapters/adapter-directory.js'
 export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-model.js'
 
