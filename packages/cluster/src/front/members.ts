@@ -101,12 +101,22 @@ export class Members {
    * @throws `engine_unavailable` where there is none
    */
   forCall(): Member {
-    const known = this.all.filter(({ report }) => report !== undefined)
+    const known = this.allForCall()
     const up = known.filter(({ state }) => state === 'up')
-    const [first, ...others] = up.length > 0 ? up : known
-    if (first === undefined) throw noWorker()
+    const [first, ...others] = (up.length > 0 ? up : known) as [Member, ...Member[]]
     const openOf = ({ report }: Member) => report?.open ?? 0
     return others.reduce((best, one) => (openOf(one) < openOf(best) ? one : best), first)
+  }
+
+  /**
+   * The workers that get a call to all of them.
+   *
+   * @throws `engine_unavailable` where there is none
+   */
+  allForCall(): Member[] {
+    const known = this.all.filter(({ report }) => report !== undefined)
+    if (known.length === 0) throw noWorker()
+    return known
   }
 }
 
