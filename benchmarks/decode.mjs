@@ -5,7 +5,7 @@ import { parseArgs, promisify } from 'node:util'
 import { startEngine } from './lib/engine.mjs'
 import { randomOf } from './lib/prompts.mjs'
 import { pause } from './lib/servers.mjs'
-import { median, table } from './lib/statistics.mjs'
+import { median, sum, table } from './lib/statistics.mjs'
 
 const { values } = parseArgs({
   options: {
@@ -26,9 +26,11 @@ const promptTokens = Number(values.prompt)
 const random = randomOf(Date.now())
 const run = promisify(execFile)
 
-async function native(sequences) {
+/** Decodes behind prompts such that its sequences are as long as the engine's in the mean. */
+async function native(sequences, meanContext) {
   const context = Number(values['ctx-size']) * sequences
-  const args = ['-m', values.model, '-c', context, '-npp', promptTokens, '-ntg', tokens]
+  const prompt = Math.max(1, Math.round(meanContext - tokens / 2))
+  const args = ['-m', values.model, '-c', context, '-npp', prompt, '-ntg', tokens]
   const { stdout } = await run(
     values['llama-batched-bench'],
     [...args, '-npl', sequences, '--output-format', 'jsonl'].map(String),
@@ -65,22 +67,29 @@ async function engine(sequences) {
   // All decode between the last first token and the first last one.
   const from = Math.max(...streams.map((times) => times[0]))
   const to = Math.min(...streams.map((times) => times.at(-1)))
-  const drawn = streams.flat().filter((time) => time > from && time <= to).length
+  const contexts = streams.flatMap((times) =>
+    times.flatMap((time, nth) => (time > from && time <= to ? [promptTokens + nth] : [])),
+  )
   const { busyMs, decodeMs, sampleMs } = await client.statistics()
   kill()
   await ended
-  return { speed: (drawn * 1000) / (to - from), overhead: 1 - (decodeMs + sampleMs) / busyMs }
+  return {
+    speed: (contexts.length * 1000) / (to - from),
+    overhead: 1 - (decodeMs + sampleMs) / busyMs,
+    meanContext: sum(contexts) / contexts.length,
+  }
 }
 
 const rows = [['sequences', 'llama-batched-bench tok/s', 'engine tok/s', 'ratio', 'loop overhead']]
 for (const sequences of values.sequences.split(',').map(Number)) {
   const results = []
   for (let round = 0; round < Number(values.rounds); round++) {
-    const first = round % 2 === 0 ? await native(sequences) : undefined
+    const before = results.at(-1)?.ours.meanContext
+    const first = round % 2 === 1 ? await native(sequences, before) : undefined
     await pause(500)
     const ours = await engine(sequences)
     await pause(500)
-    results.push({ native: first ?? (await native(sequences)), ours })
+    results.push({ native: first ?? (await native(sequences, ours.meanContext)), ours })
   }
   const middle = (pick) => median(results.map(pick))
   rows.push([

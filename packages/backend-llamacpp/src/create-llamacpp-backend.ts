@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { type Backend, CellPool, type Clock, CllmError, type Logger } from '@cllm/core'
-import { openLlama } from './native/addon.js'
+import { openLlama } from './native/open-llama.js'
 import { ChatTemplate } from './text/chat-template.js'
 import { compileTemplate } from './text/compile-template.js'
 import { LlamaCppBackend } from './llamacpp-backend.js'
@@ -11,9 +11,11 @@ import {
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { checkPlan, shareCells } from './model/fit-memory.js'
-import { cellsOf, paddedContext } from './model/memory-plan.js'
+import { capabilitiesOf, limitsOf } from './model/capabilities-of.js'
+import { cellsOf } from './model/memory-plan.js'
 import { LlamaCppAdapters } from './model/llamacpp-adapters.js'
-import { type EmbeddingContext, Embedder } from './model/embedder.js'
+import { Embedder } from './model/embedder.js'
+import { embeddingTokens, inputsPerPass, openEmbeddings } from './model/open-embeddings.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { memoryKind } from './model/memory-kind.js'
 import { modelInfo } from './model/model-info.js'
@@ -21,27 +23,13 @@ import { type ModelShape, readModelShape } from './model/model-shape.js'
 import type { ChosenFunctions } from './native/ffi/choose-functions.js'
 import type { LlamaRuntime, LoadedModel } from './native/native.js'
 import { PlainTextGuard } from './text/plain-text-guard.js'
-import {
-  type ContextSettings,
-  type OpenContext,
-  openContext,
-  outputsPerPass,
-} from './model/open-context.js'
+import { type ContextSettings, type OpenContext, openContext } from './model/open-context.js'
 import { openStates } from './model/open-states.js'
 import { SlotCells } from './slots/slot-cells.js'
 import { TextParts } from './text/text-parts.js'
 import { chooseThreads, type CoreShare } from './threads/threads-for.js'
 import { LlamaCppTokenizer } from './text/tokenizer.js'
 import { Vocabulary } from './text/vocabulary.js'
-
-/** Queries in one tile of flash attention (`GGML_FA_TILE_Q`). */
-const chunkMultiple = 64
-
-/** The largest number of tokens in an embedding input. */
-const longestEmbedding = 2048
-
-/** Inputs that one pass of embeddings takes through the C API. */
-const embeddingInputs = 16
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
@@ -135,44 +123,6 @@ async function load(
   }
 }
 
-/**
- * The context of embeddings: each input is a sequence, and all share the cells. Its memory is checked
- * like that of the slots.
- */
-async function openEmbeddings(
-  llama: LlamaRuntime,
-  loaded: LoadedModel,
-  shape: ModelShape,
-  settings: Settings,
-  dependencies: LlamaCppDependencies,
-): Promise<EmbeddingContext> {
-  const size = embeddingTokens(settings)
-  const single = { ...settings, slots: 1, contextSize: size, kvTokens: size, batchSize: size }
-  await checkPlan(llama, { ...shape, sizeBytes: 0 }, single, dependencies)
-  const context = await loaded.createContext({
-    contextSize: paddedContext(size),
-    sequences: inputsPerPass(loaded),
-    kvUnified: true,
-    batchSize: size,
-    threads: settings.threads.start,
-    flashAttention: settings.flashAttention,
-    kvCacheType: 'f16',
-    embeddings: true,
-    pooling: settings.pooling,
-  })
-  if (context !== undefined) return context
-  const message = `llama.cpp could not allocate a context for embeddings of ${size} tokens`
-  throw new CllmError('insufficient_memory', message, { details: { contextSize: size } })
-}
-
-/** How long an input may be: it is computed in one pass, whose buffers grow with it. */
-function embeddingTokens({ contextSize }: Settings): number {
-  return Math.min(contextSize, longestEmbedding)
-}
-
-/** The addon gives out the embedding of one sequence only. */
-const inputsPerPass = ({ path }: LoadedModel): number => (path === 'ffi' ? embeddingInputs : 1)
-
 function assemble(
   llama: LlamaRuntime,
   loaded: LoadedModel,
@@ -194,28 +144,20 @@ function assemble(
     compile: (source) => compileTemplate(source, (text) => llama.compileJinja(text)),
     now: () => clock.now(),
   })
-  const { slots, contextSize, kvTokens, batchSize, flashAttention } = settings
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
   const samplers = opened.samplers(vocabulary, tokenizer)
-  const { slidingWindow, isRecurrent } = shape
+  const capabilities = capabilitiesOf(llama, loaded, shape, opened, samplers, settings)
+  const { stateful, context } = opened
+  const { slots, contextSize: slotSize, kvTokens } = settings
   const kvUnified = settings.kvUnified === 'on'
-  const { stateful } = opened
-  const generates = !shape.looksAhead && stateful?.hasMemory() !== false
-  // Slots that share their cells share their positions, too.
-  const canShift =
-    !kvUnified && slidingWindow === undefined && !isRecurrent && stateful?.canShift() === true
-  const shifting = canShift ? stateful : undefined
-  const pool = kvTokens === undefined ? {} : { pool: new CellPool(cellsOf(settings), slots) }
-  const copiesLate = !kvUnified
-  const memory = {
-    slotSize: contextSize,
-    slidingWindow,
-    isRecurrent,
-    copiesLate,
-    shifting,
-    ...pool,
-  }
-  const cells = new SlotCells(opened.context, slots, memory)
+  const cells = new SlotCells(context, slots, {
+    slotSize,
+    slidingWindow: shape.slidingWindow,
+    isRecurrent: shape.isRecurrent,
+    copiesLate: !kvUnified,
+    shifting: capabilities.contextShift === true ? stateful : undefined,
+    ...(kvTokens !== undefined && { pool: new CellPool(cellsOf(settings), slots) }),
+  })
   const base = { modelPath: settings.modelPath, architecture: shape.architecture }
   const adapters =
     loaded.path === 'ffi' && stateful !== undefined
@@ -223,33 +165,11 @@ function assemble(
       : undefined
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary, template),
-    limits: {
-      slots,
-      contextSize,
-      ...(kvTokens !== undefined && { kvTokens: cellsOf(settings) }),
-      batchSize,
-      embeddingTokens: embeddingTokens(settings),
-      embeddingInputs: inputsPerPass(loaded),
-      outputs: outputsPerPass(settings),
-      ...(flashAttention !== false && { chunkMultiple }),
-    },
-    capabilities: {
-      generates,
-      grammar: true,
-      logprobs: true,
-      drawLogprobs: samplers.seesLogits,
-      promptLogprobs: true,
-      embeddings: true,
-      lora: adapters !== undefined,
-      samplers: samplers.seesLogits,
-      // Others cannot take a few tokens off a slot.
-      drafts: generates && slidingWindow === undefined && !isRecurrent,
-      contextShift: canShift,
-      gpu: llama.gpu,
-    },
+    limits: limitsOf(loaded, settings),
+    capabilities,
     tokenizer,
     vocabulary,
-    context: opened.context,
+    context,
     cells,
     adapters,
     states: openStates(opened, cells, shape, settings, loaded),

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { CllmError } from '@cllm/core'
 import type { CreateLimitCounter, KeyRing, KoaTransportOptions } from '@cllm/http-koa'
+import { splitAtCommas } from './config/options/value-format.js'
 import type { CllmConfig } from './config/options/schema.js'
 
 /**
@@ -17,7 +18,7 @@ export function toTransportOptions(
   const { requests_per_minute: requests, tokens_per_minute: tokens } = security
   const { tls_cert: cert, tls_key: key } = security
   return {
-    host: server.host,
+    host: splitAtCommas(server.host),
     port: server.port,
     bodyLimitBytes: server.body_limit,
     bodiesLimitBytes: server.bodies_limit,

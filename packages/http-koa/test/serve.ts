@@ -47,7 +47,7 @@ export interface ServeOptions {
   readonly protocols?: readonly KoaProtocol[]
   readonly bodyLimitBytes?: number
   readonly port?: number
-  readonly host?: string
+  readonly host?: string | readonly string[]
   readonly engine?: Partial<EngineOptions>
   readonly registry?: PluginRegistry
   readonly fallbackPolicy?: () => SchedulerPolicy

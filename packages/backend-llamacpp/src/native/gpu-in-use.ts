@@ -1,5 +1,5 @@
 import type { Logger } from '@cllm/core'
-import { openLlama } from './addon.js'
+import { openLlama } from './open-llama.js'
 import type { FreeMemory, GpuKind } from './native.js'
 
 /**

@@ -1,5 +1,5 @@
 import type { Logger } from '@cllm/core'
-import { openLlama } from '../native/addon.js'
+import { openLlama } from '../native/open-llama.js'
 import type { JinjaTemplate } from '../native/jinja-template.js'
 import { compileTemplate } from './compile-template.js'
 

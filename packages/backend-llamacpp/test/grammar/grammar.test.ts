@@ -9,7 +9,7 @@ import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
 import { LinearPattern } from '../../src/grammar/pattern/linear-pattern.js'
 import { jsonGbnf, schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 import { TriggerSearch } from '../../src/grammar/trigger-search.js'
-import { openLlama } from '../../src/native/addon.js'
+import { openLlama } from '../../src/native/open-llama.js'
 import { Vocabulary } from '../../src/text/vocabulary.js'
 import { recordingLogger, tinyModel } from '../open-tiny.js'
 

@@ -1,7 +1,7 @@
 import type { SamplingParams } from '@cllm/core'
 import { assert, asyncProperty, constantFrom, integer, property, record } from 'fast-check'
 import t from 'tap'
-import { openLlama } from '../../src/native/addon.js'
+import { openLlama } from '../../src/native/open-llama.js'
 import type { NativeSampler, NativeSamplerConfig } from '../../src/native/native.js'
 import { nucleusCandidates } from '../../src/sampling/nucleus-candidates.js'
 import { SamplerPool } from '../../src/sampling/sampler-pool.js'

@@ -227,6 +227,9 @@ t.test('who listens for others needs keys, or says that it does not', (t) => {
     /^WARNING! .*0\.0\.0\.0/,
   )
   t.throws(() => yaml('server: { host: 0.0.0.0 }'), { message: /--api-keys FILE/ })
+  const several = { message: /127\.0\.0\.1,0\.0\.0\.0 can be reached by other machines/ }
+  t.throws(() => yaml('server: { host: "127.0.0.1,0.0.0.0" }'), several, 'one of them')
+  t.doesNotThrow(() => yaml('server: { host: "127.0.0.1,::1" }'))
   t.throws(() => load('--tls-cert', 'c.pem'), { message: /--tls-cert: expected --tls-key/ })
   t.throws(() => load('--requests-per-minute', '5'), { message: /needs --api-keys/ })
   t.end()

@@ -50,19 +50,19 @@ export interface Security {
 /**
  * Sets up what {@link SecurityOptions} ask for.
  *
- * @param host - what the server listens on: a name, or an address
+ * @param hosts - what the server listens on: names and addresses
  */
 export function secure(
   { keys, limits, limitCounters, corsOrigins = [] }: SecurityOptions,
   { directory, clock }: Pick<TransportContext, 'directory' | 'clock'>,
-  host: string,
+  hosts: readonly string[],
 ): Security {
   const middleware: Middleware<KoaState>[] = [securityHeaders]
   if (corsOrigins.length > 0) middleware.push(allowOrigins(corsOrigins))
-  middleware.push(refuseOtherOrigins(corsOrigins, [host]))
+  middleware.push(refuseOtherOrigins(corsOrigins, hosts))
   // With keys, a page that has none cannot read anything.
   if (keys === undefined) {
-    middleware.push(refuseReboundNames(corsOrigins, [host]))
+    middleware.push(refuseReboundNames(corsOrigins, hosts))
     return { middleware, directory }
   }
   const rates = new RateLimits(limits ?? {}, clock, limitCounters)

@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import type { Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import {
   CllmError,
@@ -21,13 +20,13 @@ import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-con
 import { OpenConnections } from './open-connections.js'
 import { refuseBadHttp } from './refuse-bad-http.js'
 import { logRequests } from './log-requests.js'
-import { listenError } from './listen-error.js'
+import { listenAt, type Listening } from './listen-at.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 
 /** Settings of {@link koaTransport}. */
 export interface KoaTransportOptions extends ConnectionOptions {
-  /** A name or address; default `127.0.0.1`. */
-  readonly host?: string
+  /** A name or address, or several; default `127.0.0.1`. */
+  readonly host?: string | readonly string[]
   /** Default 8080; 0 takes any free one. */
   readonly port?: number
   /** The protocols to serve. Where two have a route at the same path, the first one gets it. */
@@ -59,16 +58,18 @@ export interface KoaTransportOptions extends ConnectionOptions {
 /** One HTTP server for any number of protocols. */
 export class KoaTransport implements Transport {
   readonly name = 'http-koa'
-  readonly #host: string
+  readonly #hosts: readonly string[]
   readonly #port: number
   readonly #services: TransportServices
   readonly #scheme: string
   readonly #server: Server
   readonly #connections: OpenConnections
+  #listening: Listening | undefined
   #closing = false
 
   constructor(options: KoaTransportOptions, context: TransportContext) {
-    this.#host = options.host ?? '127.0.0.1'
+    const hosts = [options.host ?? []].flat()
+    this.#hosts = hosts.length === 0 ? ['127.0.0.1'] : hosts
     this.#port = options.port ?? 8080
     this.#services = {
       clock: context.clock,
@@ -82,7 +83,7 @@ export class KoaTransport implements Transport {
       streams: new StreamSessions(context.clock),
     }
     const router = new Router<KoaState>()
-    const security = secure(options.security ?? {}, context, this.#host)
+    const security = secure(options.security ?? {}, context, this.#hosts)
     const { access } = security
     const surroundings = { ...context, ...(access && { access }) }
     const directory = options.protocols.reduce(
@@ -102,16 +103,11 @@ export class KoaTransport implements Transport {
   /** Throws `address_in_use` when it cannot listen there. */
   async listen(): Promise<TransportAddress> {
     const server = this.#server
-    try {
-      server.listen(this.#port, this.#host)
-      await once(server, 'listening')
-    } catch (error) {
-      throw listenError(error as Error, this.#host, this.#port)
-    }
+    this.#listening = await listenAt(server, this.#hosts, this.#port)
     server.on('error', (error) => this.#services.logger.error({ err: error }, 'HTTP server failed'))
-    const { port } = server.address() as AddressInfo
-    const host = this.#host.includes(':') ? `[${this.#host}]` : this.#host
-    return { url: `${this.#scheme}://${host}:${port}` }
+    const [first = ''] = this.#hosts
+    const host = first.includes(':') ? `[${first}]` : first
+    return { url: `${this.#scheme}://${host}:${this.#listening.port}` }
   }
 
   drain(): void {
@@ -121,8 +117,9 @@ export class KoaTransport implements Transport {
   async close(deadline: number): Promise<void> {
     this.#closing = true
     const server = this.#server
-    if (!server.listening) return
-    const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+    if (this.#listening === undefined || !server.listening) return
+    const closed = once(server, 'close')
+    this.#listening.close()
     this.#connections.close()
     const cancel = this.#services.clock.at(deadline, () => server.closeAllConnections())
     await closed

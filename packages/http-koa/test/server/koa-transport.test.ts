@@ -57,6 +57,18 @@ t.test('listens where it is told, or says what to do', async (t) => {
     code: 'address_in_use',
     message: /host 203\.0\.113\.1, port 0: this machine has no such address/,
   })
+  const both = await serve({ host: ['127.0.0.1', '127.0.0.2'] })
+  t.equal((await both.get('/health')).status, 200)
+  const other = both.url.replace('127.0.0.1', '127.0.0.2')
+  t.equal((await fetch(`${other}/health`)).status, 200)
+  await t.rejects(serve({ host: ['127.0.0.3', '127.0.0.2'], port: both.port }), {
+    code: 'address_in_use',
+    message: `Cannot listen on host 127.0.0.2, port ${both.port}: another program listens there. Stop it, or choose another port (0 takes any free one)`,
+  })
+  const again = await serve({ host: '127.0.0.3', port: both.port })
+  await again.close()
+  await both.close()
+  await t.rejects(fetch(`${other}/health`), 'nothing listens on the other one any more')
   const six = await serve({ host: '::1' }).catch(() => undefined)
   if (six !== undefined) {
     t.match(six.url, /^http:\/\/\[::1\]:\d+$/)

@@ -1,6 +1,6 @@
 import type { Clock, Logger } from '@cllm/core'
 import { chooseThreads, type CoreShare } from '../../threads/threads-for.js'
-import { openLlama } from '../addon.js'
+import { openLlama } from '../open-llama.js'
 import type { LogitsContext } from '../logits-context.js'
 import { buildFailure } from './build-failure.js'
 import { type Candidate, type Figures, measuredWidths } from './build-info.js'

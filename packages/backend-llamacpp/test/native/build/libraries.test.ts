@@ -2,7 +2,7 @@ import { mkdir, readFile, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { silentLogger, systemClock } from '@cllm/core'
 import t from 'tap'
-import { openLlama } from '../../../src/native/addon.js'
+import { openLlama } from '../../../src/native/open-llama.js'
 import {
   type BuildInfo,
   type Candidate,

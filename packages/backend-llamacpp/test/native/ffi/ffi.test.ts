@@ -5,7 +5,8 @@ import t, { type Test } from 'tap'
 import type * as Create from '../../../src/create-llamacpp-backend.js'
 import type { LlamaCppOptions } from '../../../src/llamacpp-options.js'
 import type * as Addon from '../../../src/native/addon.js'
-import { openLlama } from '../../../src/native/addon.js'
+import type * as OpenLlama from '../../../src/native/open-llama.js'
+import { openLlama } from '../../../src/native/open-llama.js'
 import * as openedLlama from '../../../src/native/open/opened-llama.js'
 import type * as Choose from '../../../src/native/ffi/choose-functions.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
@@ -187,13 +188,18 @@ t.test('libraries that are not what they should be', async (t) => {
       return openedLlama.bindingsOf(...args)
     },
   }
+  const opened = '../../../src/native/open/opened-llama.js'
   const addon = await t.mockImport<typeof Addon>('../../../src/native/addon.js', {
-    '../../../src/native/open/opened-llama.js': countingLoads,
+    [opened]: countingLoads,
+  })
+  const module = await t.mockImport<typeof OpenLlama>('../../../src/native/open-llama.js', {
+    [opened]: countingLoads,
+    '../../../src/native/addon.js': addon,
     '../../../src/native/ffi/choose-functions.js': choose,
   })
   const modelPath = join(t.testdir(), 'tiny.gguf')
   await writeSyntheticModel({ like: 'tiny', out: modelPath, seed: 1 })
-  const llama = await addon.openLlama('off', logger)
+  const llama = await module.openLlama('off', logger)
   const options = { gpuLayers: 0, contextSize: 512, mmap: true, mlock: false } as const
   const loaded = await llama.loadModel({ ...options, modelPath })
   t.equal(loaded.path, 'addon')
@@ -202,7 +208,7 @@ t.test('libraries that are not what they should be', async (t) => {
 
   const { createLlamaCppBackend } = await t.mockImport<typeof Create>(
     '../../../src/create-llamacpp-backend.js',
-    { '../../../src/native/addon.js': addon },
+    { '../../../src/native/open-llama.js': module },
   )
   const open = (options: Partial<LlamaCppOptions>, availableMemory = () => Infinity) =>
     createLlamaCppBackend(
@@ -237,12 +243,12 @@ t.test("without koffi's binary the addon is used", async (t) => {
     },
   })
   t.equal(imports, 0, 'not before it is needed')
-  const addon = await t.mockImport<typeof Addon>('../../../src/native/addon.js', {
+  const { openLlama } = await t.mockImport<typeof OpenLlama>('../../../src/native/open-llama.js', {
     '../../../src/native/open/opened-llama.js': openedLlama,
     '../../../src/native/ffi/choose-functions.js': choose,
   })
   const logger = recordingLogger()
-  const llama = await addon.openLlama('off', logger)
+  const llama = await openLlama('off', logger)
   const modelPath = await tinyModel(t)
   const options = { gpuLayers: 0, contextSize: 512, mmap: true, mlock: false } as const
   for (const path of ['ffi', 'addon'] as const) {

@@ -1,7 +1,7 @@
 import type { SamplingParams } from '@cllm/core'
 import { array, assert, constantFrom, integer, property, record } from 'fast-check'
 import t, { type Test } from 'tap'
-import { openLlama } from '../../../src/native/addon.js'
+import { openLlama } from '../../../src/native/open-llama.js'
 import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
 import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
 import { LogprobReader } from '../../../src/sampling/logprobs.js'

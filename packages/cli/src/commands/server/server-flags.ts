@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { loadConfig } from '../../config/load-config.js'
+import { splitAtCommas } from '../../config/options/value-format.js'
 import type { CommandIo } from '../command-io.js'
 import { one, type Values } from '../flags/flags.js'
 import type { ServerAddress } from './server-client.js'
@@ -18,7 +19,8 @@ export function serverAddress(
 ): ServerAddress {
   const argv = file === undefined ? [] : ['--config', file]
   const { server, security } = loadConfig({ argv, env, listens: false }).config
-  const host = ['0.0.0.0', '::'].includes(server.host) ? '127.0.0.1' : server.host
+  const [first = ''] = splitAtCommas(server.host)
+  const host = ['0.0.0.0', '::'].includes(first) ? '127.0.0.1' : first
   const scheme = security.tls_cert === null ? 'http' : 'https'
   const own = `${scheme}://${host.includes(':') ? `[${host}]` : host}:${server.port}`
   if (url === undefined && !URL.canParse(own)) {

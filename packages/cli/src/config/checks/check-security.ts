@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net'
+import { splitAtCommas } from '../options/value-format.js'
 import type { Setting } from '../layers/setting.js'
 
 const loopback = new BlockList()
@@ -28,12 +29,13 @@ export const checkSecurity = (
 ): SecurityFindings => {
   const find = (name: string) => settings.get(`security.${name}`)!
   const host = settings.get('server.host')!
+  const hosts = splitAtCommas(String(host.value))
   const [shared, url] = [settings.get('cluster.keys')!, settings.get('cluster.url')!]
   const isShared = shared.value === true && url.value !== null
   const isOpen = find('api_key').value === null && find('api_keys').value === null && !isShared
   const problems: string[] = []
   const warnings: string[] = []
-  if (isOpen && find('allow_unauthenticated').value !== true && !isLoopback(String(host.value))) {
+  if (isOpen && find('allow_unauthenticated').value !== true && !hosts.every(isLoopback)) {
     const what = `${host.label}: ${String(host.value)} can be reached by other machines, and without API keys any client may use the server`
     if (isOriginalLayout) warnings.push(`WARNING! ${what}. Set --api-keys FILE or --api-key KEY`)
     else problems.push(`${what}: set --api-keys FILE, --api-key KEY or --allow-unauthenticated`)

@@ -1,14 +1,21 @@
 import { folderOption } from './folder-option.js'
 import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
 import { option } from './option.js'
-import { decimal, integer, record, text, toggle } from './value-format.js'
+import { decimal, format, integer, record, splitAtCommas, toggle } from './value-format.js'
+
+const addresses = format<string>(
+  'an address',
+  (value) => typeof value === 'string' && splitAtCommas(value).length > 0,
+)
 
 /** The options of the HTTP server: the branch `server` of the schema. */
 export const serverOptions = {
   host: option({
-    doc: 'Address to listen on; `0.0.0.0` is all addresses of the machine.',
+    doc:
+      'Address to listen on, or several between commas, such as `127.0.0.1,::1`; `0.0.0.0` is all ' +
+      'addresses of the machine.',
     default: '127.0.0.1',
-    format: text('an address'),
+    format: addresses,
     arg: 'host',
     placeholder: 'ADDRESS',
   }),

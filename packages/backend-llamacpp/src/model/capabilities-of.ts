@@ -1,0 +1,54 @@
+import type { BackendCapabilities, BackendLimits } from '@cllm/core'
+import type { LlamaRuntime, LoadedModel } from '../native/native.js'
+import type { SamplerFactory } from '../sampling/token-sampler.js'
+import { cellsOf } from './memory-plan.js'
+import type { ModelShape } from './model-shape.js'
+import { type ContextSettings, type OpenContext, outputsPerPass } from './open-context.js'
+import { embeddingTokens, inputsPerPass } from './open-embeddings.js'
+
+/** Queries in one tile of flash attention (`GGML_FA_TILE_Q`). */
+const chunkMultiple = 64
+
+/** How much a loaded model takes at once. */
+export function limitsOf(loaded: LoadedModel, settings: ContextSettings): BackendLimits {
+  const { slots, contextSize, kvTokens, batchSize, flashAttention } = settings
+  return {
+    slots,
+    contextSize,
+    ...(kvTokens !== undefined && { kvTokens: cellsOf(settings) }),
+    batchSize,
+    embeddingTokens: embeddingTokens(settings),
+    embeddingInputs: inputsPerPass(loaded),
+    outputs: outputsPerPass(settings),
+    ...(flashAttention !== false && { chunkMultiple }),
+  }
+}
+
+/** What a loaded model can do. */
+export function capabilitiesOf(
+  { gpu }: LlamaRuntime,
+  { path }: LoadedModel,
+  { looksAhead, slidingWindow, isRecurrent }: ModelShape,
+  { stateful }: OpenContext,
+  samplers: SamplerFactory,
+  { kvUnified }: ContextSettings,
+): BackendCapabilities {
+  const generates = !looksAhead && stateful?.hasMemory() !== false
+  // From other memories a few tokens cannot be taken off.
+  const isPlain = slidingWindow === undefined && !isRecurrent
+  // Slots that share their cells share their positions, too.
+  const canShift = kvUnified !== 'on' && isPlain && stateful?.canShift() === true
+  return {
+    generates,
+    grammar: true,
+    logprobs: true,
+    drawLogprobs: samplers.seesLogits,
+    promptLogprobs: true,
+    embeddings: true,
+    lora: path === 'ffi' && stateful !== undefined,
+    samplers: samplers.seesLogits,
+    drafts: generates && isPlain,
+    contextShift: canShift,
+    gpu,
+  }
+}
