@@ -36,6 +36,7 @@ export * from './contracts/logger.js'
 export * from './contracts/model/sampling.js'
 export * from './errors/cllm-error.js'
 export * from './errors/error-table.js'
+export * from './errors/failure-of.js'
 
 // A server, or an engine alone.
 export * from './server/create-engine.js'

@@ -2,6 +2,7 @@ import {
   type Channel,
   CllmError,
   type Clock,
+  failureOf,
   type FromEngine,
   type Logger,
   type Random,
@@ -156,8 +157,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   #submit({ id, request }: ToEngine & { readonly type: 'submit' }): void {
     if (this.#drains === undefined && !this.#isClosed) return this.#placing.submit(id, request)
     const error = new CllmError('shutting_down', 'The server takes no new requests')
-    const event = { type: 'error', error: error.serialize() } as const
-    this.#onMessage({ type: 'events', events: [{ id, event }] })
+    this.#onMessage({ type: 'events', events: [{ id, event: failureOf(error) }] })
   }
 
   /** The front's end: the workers go on for others. */

@@ -4,6 +4,7 @@ import {
   type EngineCallName,
   type EngineCalls,
   type EngineClient,
+  failureOf,
   noRecorder,
   type RequestEvent,
   type ToEngine,
@@ -84,7 +85,7 @@ export class FrontSession {
       }
     } catch (error) {
       this.#requests.delete(placement)
-      this.#publish(own, placement, { type: 'error', error: CllmError.from(error).serialize() })
+      this.#publish(own, placement, failureOf(error))
     }
   }
 
@@ -114,7 +115,7 @@ export class FrontSession {
     addEvent(one, placement, event)
     if (this.link.send(one)) return
     const error = tooLarge()
-    this.link.send([placement, { type: 'error', error: error.serialize() }])
+    this.link.send([placement, failureOf(error)])
     this.#requests.get(placement)?.abort(error)
   }
 
