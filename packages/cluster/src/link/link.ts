@@ -99,7 +99,13 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
   }
 
   #sendEnvelope(message?: Out): boolean {
-    const envelope = writeEnvelope(this.id, this.#sent + 1, message)
+    let envelope: string
+    try {
+      envelope = writeEnvelope(this.id, this.#sent + 1, message)
+    } catch {
+      // It is nested too deep, or longer than texts may be.
+      return false
+    }
     if (envelope.length > mostCharacters) return false
     this.#sent++
     this.#sentAt = this.parts.clock.now()
