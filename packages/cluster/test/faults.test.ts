@@ -33,7 +33,7 @@ import * as fc from 'fast-check'
 import t from 'tap'
 import { mergeActivities } from '../src/front/calls/merge-activity.js'
 import { mergeStatistics } from '../src/front/calls/merge-statistics.js'
-import { StatisticsBook } from '../src/front/calls/statistics-book.js'
+import { LastStatistics } from '../src/front/calls/last-statistics.js'
 import { PlacedRequest } from '../src/front/placing/placed-request.js'
 import { PlacedRequests } from '../src/front/placing/placed-requests.js'
 
@@ -893,24 +893,24 @@ t.test('a worker that stands still or is gone takes no figures with it', async (
 })
 
 t.test('a worker that comes back counts once', (t) => {
-  const book = new StatisticsBook()
+  const last = new LastStatistics()
   const statistics = (generatedTokens: number) =>
     ({ generatedTokens, running: 1, slots: [{}] }) as unknown as EngineStatistics
-  book.set('a', statistics(5))
-  book.lose('a')
-  book.lose('unknown')
-  t.match(book.gone, [{ generatedTokens: 5, running: 0, slots: [] }])
-  book.set('a', statistics(6))
-  t.same(book.gone, [])
+  last.set('a', statistics(5))
+  last.lose('a')
+  last.lose('unknown')
+  t.match(last.gone, [{ generatedTokens: 5, running: 0, slots: [] }])
+  last.set('a', statistics(6))
+  t.same(last.gone, [])
   for (let index = 0; index < 200; index++) {
-    book.set(`w${index}`, statistics(1))
-    book.lose(`w${index}`)
+    last.set(`w${index}`, statistics(1))
+    last.lose(`w${index}`)
   }
-  t.equal(book.gone.length, 101)
-  const sum = (of: StatisticsBook) => of.gone.reduce((all, one) => all + one.generatedTokens, 0)
-  t.equal(sum(book), 200)
+  t.equal(last.gone.length, 101)
+  const sum = (of: LastStatistics) => of.gone.reduce((all, one) => all + one.generatedTokens, 0)
+  t.equal(sum(last), 200)
 
-  const many = new StatisticsBook()
+  const many = new LastStatistics()
   const ids = Array.from({ length: 150 }, (_, index) => `w${index}`)
   for (const id of ids) many.set(id, statistics(1))
   for (const id of ids) many.lose(id)
@@ -927,12 +927,12 @@ t.test(
       ({ slots: [], cache: { ram: {}, longestPauseMs } }) as unknown as EngineStatistics
     const [one, two] = [statistics(300), statistics(500)]
     t.equal(mergeStatistics([one, two], []).cache?.longestPauseMs, 500)
-    const book = new StatisticsBook()
-    book.set('two', two)
-    book.lose('two')
-    t.equal(mergeStatistics([one, ...book.gone], []).cache?.longestPauseMs, 500)
-    const looks = [one, two].map((each) => ({ ...each, now: 1, queue: [], frames: [] }))
-    const { cache } = mergeActivities(looks as unknown as EngineActivity[], 1)
+    const last = new LastStatistics()
+    last.set('two', two)
+    last.lose('two')
+    t.equal(mergeStatistics([one, ...last.gone], []).cache?.longestPauseMs, 500)
+    const activities = [one, two].map((each) => ({ ...each, now: 1, queue: [], frames: [] }))
+    const { cache } = mergeActivities(activities as unknown as EngineActivity[], 1)
     t.equal(cache?.longestPauseMs, 500)
     t.end()
   },

@@ -2,7 +2,7 @@ import type { ToEngine } from '@cllm/core'
 import type { Member, Members } from '../members.js'
 import type { Placing } from '../placing/placing.js'
 import type { ActivityCursors } from './activity-cursors.js'
-import type { StatisticsBook } from './statistics-book.js'
+import type { LastStatistics } from './last-statistics.js'
 
 /** A call of a client. */
 export type CallMessage = ToEngine & { readonly type: 'call' }
@@ -11,7 +11,7 @@ export type CallMessage = ToEngine & { readonly type: 'call' }
 export interface CallContext {
   readonly members: Members
   readonly placing: Placing
-  readonly statistics: StatisticsBook
+  readonly statistics: LastStatistics
   readonly cursors: ActivityCursors
   /** Messages that the front has refused so far. */
   readonly refusedMessages: () => number

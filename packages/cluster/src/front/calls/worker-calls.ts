@@ -6,7 +6,7 @@ import { ActivityCursors } from './activity-cursors.js'
 import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
 import { kindOf } from './call-table.js'
 import { PatientCalls } from './patient-calls.js'
-import { StatisticsBook } from './statistics-book.js'
+import { LastStatistics } from './last-statistics.js'
 
 /** A call of a client, as it goes to one or several workers. */
 interface Call extends Pick<CallPlan, 'merge'> {
@@ -36,7 +36,7 @@ export interface CallingFront {
 export class WorkerCalls {
   readonly #open = new Map<number, Call>()
   readonly #waiting: PatientCalls
-  readonly #statistics = new StatisticsBook()
+  readonly #statistics = new LastStatistics()
   readonly #context: CallContext
 
   constructor(
