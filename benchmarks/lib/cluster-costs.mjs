@@ -69,7 +69,7 @@ async function cpuOf(child) {
 }
 
 /**
- * CPU microseconds for each letter and token between a worker and a front, on an engine that computes nothing;
+ * CPU microseconds for each message and token between a worker and a front, on an engine that computes nothing;
  * what the same engine takes without a cluster is taken off.
  */
 export async function messages(streams, { stepMs = 20, seconds = 10 } = {}) {
@@ -87,10 +87,10 @@ export async function messages(streams, { stepMs = 20, seconds = 10 } = {}) {
   const per = (micros, count) => (micros / count).toFixed(1)
   return {
     streams,
-    letters: here.letters,
+    messages: here.messages,
     tokens: here.tokens,
-    'CPU µs a letter: front': per(here.micros, here.letters),
-    worker: per(own, here.letters),
+    'CPU µs a message: front': per(here.micros, here.messages),
+    worker: per(own, here.messages),
     'a token: front': per(here.micros, here.tokens),
     'worker ': per(own, here.tokens),
     'engine alone': per(alone.micros, alone.tokens),

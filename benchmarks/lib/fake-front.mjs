@@ -1,20 +1,20 @@
 // A front without HTTP: it keeps so many streams going at the workers of a cluster, or at an engine of its own
-// (`alone`), and says what each letter and token took of this process's CPU.
+// (`alone`), and says what each message and token took of this process's CPU.
 import process from 'node:process'
 import { ClusterFront, RedisBus } from '../../packages/cluster/dist/index.js'
 import { fakeEngine } from './fake-engine.mjs'
 import { pause } from './servers.mjs'
 
 const [url, streams, stepMs, seconds] = process.argv.slice(2)
-const counts = { letters: 0, tokens: 0 }
+const counts = { messages: 0, tokens: 0 }
 
 async function clusterClient() {
   const bus = await RedisBus.connect({ url })
   const listen = bus.listen.bind(bus)
-  bus.listen = (mailbox, onLetter) =>
-    listen(mailbox, (letter) => {
-      counts.letters++
-      onLetter(letter)
+  bus.listen = (mailbox, onMessage) =>
+    listen(mailbox, (message) => {
+      counts.messages++
+      onMessage(message)
     })
   const front = new ClusterFront({ id: 'front', bus })
   await front.start()
@@ -42,7 +42,7 @@ const after = look()
 const { user, system } = process.cpuUsage(before.cpu)
 process.send({
   micros: user + system,
-  letters: after.letters - before.letters,
+  messages: after.messages - before.messages,
   tokens: after.tokens - before.tokens,
 })
 over.abort()

@@ -27,8 +27,8 @@ export interface WorkerRecord {
    */
   readonly fingerprint: string
   readonly host: string
-  /** Letters that it has refused so far: no front of its cluster can have sent them. */
-  readonly refusedLetters: number
+  /** Messages that it has refused so far: no front of its cluster can have sent them. */
+  readonly refusedMessages: number
   /** Its load, when it was listed last. */
   readonly load: Pick<WorkerReport, 'slots' | 'open' | 'openTokens' | 'backlogTokens' | 'tokenMs'>
 }
@@ -67,7 +67,7 @@ export type FromWorker =
 /** What a worker says of itself to a front. */
 export type WorkerNews = Extract<FromWorker, { readonly type: 'report' }>
 
-/** A letter to a worker that belongs to no link. */
+/** An envelope to a worker that belongs to no link. */
 export interface WorkerOrder {
   readonly order: 'drain'
   /** Whether what it has goes on elsewhere at once, instead of ending there. */

@@ -25,8 +25,8 @@ import {
   JobQueue,
   joinLocalWorkers,
   Link,
-  type LinkLetter,
-  readLetter,
+  type Envelope,
+  readEnvelope,
   RedisBus,
   SharedBlobs,
   sharedCounter,
@@ -54,11 +54,11 @@ async function channel(connect: Connect) {
       id,
       clock: systemClock,
       times: { heartbeatMs: 1000, silenceMs: 10_000 },
-      post: (letter) => bus.post(`${id}-${1 - index}`, letter),
+      send: (envelope) => bus.send(`${id}-${1 - index}`, envelope),
       isReachable: () => bus.isReachable,
     })
-    bus.listen(`${id}-${index}`, (letter) =>
-      link.receive(readLetter(letter) as LinkLetter<TestMessage>),
+    bus.listen(`${id}-${index}`, (envelope) =>
+      link.receive(readEnvelope(envelope) as Envelope<TestMessage>),
     )
     return link
   })
@@ -179,7 +179,7 @@ t.test('over Redis', { skip: missing ?? false }, async (t) => {
   await bus.close()
 
   await t.test(
-    'a letter takes one command to post, and what was read leaves the server',
+    'an envelope takes one command to send, and what was read leaves the server',
     async (t) => {
       const [there, here] = [await connect(), await connect()]
       const calls = async (name: string) => {
@@ -189,20 +189,20 @@ t.test('over Redis', { skip: missing ?? false }, async (t) => {
       const observer = await connectTo({ url: server.url }).connect()
       const got: string[] = []
       let heard = () => {}
-      here.listen('reader', (letter) => {
-        got.push(letter)
+      here.listen('reader', (envelope) => {
+        got.push(envelope)
         heard()
       })
       const before = [await calls('xadd'), await calls('pexpire')] as const
       for (let index = 0; index < 40; index++) {
         const next = new Promise<void>((resolve) => (heard = resolve))
-        there.post('reader', String(index))
+        there.send('reader', String(index))
         await next
       }
       const all = new Promise<void>((resolve) => {
         heard = () => got.length === 140 && resolve()
       })
-      for (let index = 40; index < 140; index++) there.post('reader', String(index))
+      for (let index = 40; index < 140; index++) there.send('reader', String(index))
       await all
       t.same(
         got,
@@ -214,7 +214,7 @@ t.test('over Redis', { skip: missing ?? false }, async (t) => {
       t.ok(Number(await observer.sendCommand(['PTTL', 'cllm:reader'])) > 30_000, 'it ends some day')
       await here.withdraw('nobody')
       await here.close()
-      there.post('reader', 'late')
+      there.send('reader', 'late')
       while (Number(await observer.sendCommand(['XLEN', 'cllm:reader'])) === 0) continue
       t.ok(
         Number(await observer.sendCommand(['PTTL', 'cllm:reader'])) > 30_000,
@@ -439,7 +439,7 @@ async function tlsAndUsers(t: Test): Promise<void> {
   const remote = front.client(engine.info().model.id)
   await remote.ready()
 
-  for (const letter of [
+  for (const envelope of [
     'no JSON',
     '{"l":"front-of-test/1","n":2,"b":{"type":"hello","front":"x"}}',
     '[2,1]',
@@ -454,7 +454,7 @@ async function tlsAndUsers(t: Test): Promise<void> {
     '[]',
     'null',
   ]) {
-    await admin.deliver(`worker:${id}`, letter)
+    await admin.deliver(`worker:${id}`, envelope)
   }
   // Nor does a stranger's guess of a link reach anything.
   await admin.deliver(`worker:${id}`, '[2,"other/1",1,{"type":"cancel","placement":1}]')
@@ -462,7 +462,7 @@ async function tlsAndUsers(t: Test): Promise<void> {
   for await (const { type } of remote.submit({ prompt: { text: 'a' }, maxTokens: 3 }))
     types.push(type)
   t.same(types, ['start', 'token', 'token', 'token', 'end'], 'what is good passes')
-  t.equal(worker.refusedLetters, 14, 'the rest is counted')
+  t.equal(worker.refusedMessages, 14, 'the rest is counted')
 
   await sharedCounter(here, 'requests', 60).penalty('key', 1)
   await new SharedText(admin, 'keys').update(() => 'secret')
@@ -691,7 +691,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     const undisturbed = await stream()
     const mailbox = 'cllm:worker:worker'
     await ask(server, 'XADD', mailbox, '99999999999999-0', 'l', 'of a clock that is ahead')
-    while (worker.refusedLetters === 0) await new Promise(setImmediate)
+    while (worker.refusedMessages === 0) await new Promise(setImmediate)
     await ask(server, 'DEL', mailbox)
     await ask(server, 'CLIENT', 'KILL', 'TYPE', 'normal')
     t.same(await stream(), undisturbed)
@@ -699,7 +699,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
 })
 
 t.test('a server for strangers', { skip: missing ?? false }, async (t) => {
-  await t.test('a full one takes letters again when it has room', fullServer)
+  await t.test('a full one takes envelopes again when it has room', fullServer)
   await t.test('one that can be no cluster is told at the start', async (t) => {
     await testRefusing(t, /OOM .*no memory left/, '--maxmemory', '1')
     await testRefusing(t, /unknown command.*Redis 6.2 or later/s, '--rename-command', 'XADD', '')

@@ -22,9 +22,9 @@ import {
   ClusterDirectory,
   ClusterFront,
   Link,
-  type LinkLetter,
+  type Envelope,
   protocol,
-  readLetter,
+  readEnvelope,
   whyIncompatible,
   WorkerHost,
 } from '@cllm/cluster'
@@ -33,14 +33,14 @@ import * as fc from 'fast-check'
 import t from 'tap'
 import { mergeActivities } from '../src/front/calls/merge-activity.js'
 import { mergeStatistics } from '../src/front/calls/merge-statistics.js'
-import { StatisticsBook } from '../src/front/calls/statistics-book.js'
+import { LastStatistics } from '../src/front/calls/last-statistics.js'
 import { PlacedRequest } from '../src/front/placing/placed-request.js'
-import { RequestBook } from '../src/front/placing/request-book.js'
+import { PlacedRequests } from '../src/front/placing/placed-requests.js'
 
 /** After this time nothing goes wrong any more, so that everything can end. */
 const calmMs = 20_000
 
-/** How often letters are lost, come twice, and come late, which is how they overtake each other. */
+/** How often envelopes are lost, come twice, and come late, which is how they overtake each other. */
 const troubles = fc.record({
   lost: fc.constantFrom(0, 0.002, 0.02),
   twice: fc.constantFrom(0, 0.05),
@@ -75,11 +75,11 @@ t.test('a link hands over each message once and in order, or closes', async (t) 
           id: 'link',
           clock,
           times: { heartbeatMs: 500, silenceMs: 2000 },
-          post: (letter) => bus.post(String(1 - index), letter),
+          send: (envelope) => bus.send(String(1 - index), envelope),
           isReachable: () => true,
         })
-        bus.listen(String(index), (letter) =>
-          link.receive(readLetter(letter) as LinkLetter<number>),
+        bus.listen(String(index), (envelope) =>
+          link.receive(readEnvelope(envelope) as Envelope<number>),
         )
         return link
       })
@@ -372,8 +372,8 @@ t.test('a call waits for a worker, as a request does', async (t) => {
 })
 
 t.test('a front that was stopped reads first what came meanwhile', async (t) => {
-  // What it does first when it goes on: its timers, its letters, or what its clients ask.
-  for (const first of ['timers', 'letters', 'requests']) {
+  // What it does first when it goes on: its timers, its envelopes, or what its clients ask.
+  for (const first of ['timers', 'envelopes', 'requests']) {
     const clock = new SimulatedClock()
     const server = new FakeServer(clock, () => [1])
     // More workers than a request or a call may lose.
@@ -411,7 +411,7 @@ t.test('a front that was stopped reads first what came meanwhile', async (t) => 
     const calls: Promise<unknown>[] = []
     const parts = new Map([
       ['timers', () => own.goOn()],
-      ['letters', () => bus.goOn()],
+      ['envelopes', () => bus.goOn()],
       [
         'requests',
         () => {
@@ -687,7 +687,7 @@ t.test('what no process of the cluster can have written is refused', async (t) =
       '{"type":"__proto__"}',
     ].map((message) => `${link}99,${message}]`),
   ]
-  for (const letter of toFront) stranger.post('front:front', letter)
+  for (const envelope of toFront) stranger.send('front:front', envelope)
   const toWorker = [
     `[${protocol},"front/9",1,{"type":"hello"}]`,
     `[${protocol},"front/9",1,{"type":"cancel","placement":1}]`,
@@ -700,11 +700,11 @@ t.test('what no process of the cluster can have written is refused', async (t) =
       '{"type":"call","call":1,"name":7,"arguments":[]}',
     ].map((message) => `${link}99,${message}]`),
   ]
-  for (const letter of toWorker) stranger.post('worker:one', letter)
+  for (const envelope of toWorker) stranger.send('worker:one', envelope)
   await later(clock, 10)
   await drive(clock, stream)
-  t.equal(front.refusedLetters, toFront.length)
-  t.equal(worker.refusedLetters, toWorker.length)
+  t.equal(front.refusedMessages, toFront.length)
+  t.equal(worker.refusedMessages, toWorker.length)
   const expected: string[] = []
   const undisturbed = alone.submit({ ...asked, id: 'again' })
   await drive(
@@ -718,10 +718,10 @@ t.test('what no process of the cluster can have written is refused', async (t) =
   const members = client.workers.members.map(({ record }) => record.id)
   t.same(members, ['one'], 'nor is a list of members believed')
 
-  // A front of another program may know how to write letters, and not what a worker does.
+  // A front of another program may know how to write envelopes, and not what a worker does.
   const other = server.connect()
   const heard: string[] = []
-  other.listen('front:other', (letter) => heard.push(letter))
+  other.listen('front:other', (envelope) => heard.push(envelope))
   for (const [index, message] of [
     { type: 'hello', front: 'other' },
     { type: 'call', call: 1, name: 'onState', arguments: [7] },
@@ -733,7 +733,7 @@ t.test('what no process of the cluster can have written is refused', async (t) =
       request: { prompt: { text: 7 } },
     },
   ].entries()) {
-    other.post('worker:one', JSON.stringify([protocol, 'other/1', index + 1, message]))
+    other.send('worker:one', JSON.stringify([protocol, 'other/1', index + 1, message]))
   }
   await later(clock, 100)
   t.match(heard.join(), /"call":1.*"call":2/s)
@@ -747,7 +747,7 @@ t.test('fronts and workers of other versions leave each other alone', async (t) 
   const server = new FakeServer(clock, () => [1])
   const old = server.connect()
   const early: string[] = []
-  old.listen('worker:old', (letter) => early.push(letter))
+  old.listen('worker:old', (envelope) => early.push(envelope))
   const info = engineOn(clock).engine.info()
   const record = { kind: 'worker', id: 'old', state: 'up', info, host: 'h' }
   await old.announce('old', JSON.stringify(record), 600_000)
@@ -757,7 +757,7 @@ t.test('fronts and workers of other versions leave each other alone', async (t) 
   const directory = new ClusterDirectory(front)
   t.throws(() => directory.open(), { code: 'engine_unavailable', message: /no worker yet/ })
   await front.start()
-  t.match(front.strangers, [
+  t.match(front.incompatible, [
     { id: 'old', protocol: 1, model: 'fake' },
     { id: 'next', protocol: protocol + 1, model: '' },
   ])
@@ -769,7 +769,7 @@ t.test('fronts and workers of other versions leave each other alone', async (t) 
   t.match(directory.status('fake').error, refused)
   t.throws(() => directory.open('fake'), refused)
   t.match(
-    whyIncompatible(front.strangers),
+    whyIncompatible(front.incompatible),
     `2 workers speak the cluster protocol 1, ${protocol + 1}`,
   )
 
@@ -785,14 +785,14 @@ t.test('fronts and workers of other versions leave each other alone', async (t) 
     { id: 'old', state: 'incompatible', slots: 0, open: 0 },
   ])
   t.same(early, [], 'nothing is sent to what would not understand it')
-  old.post('worker:one', '{"l":"old/1","n":1,"b":{"type":"hello","front":"old"}}')
-  old.post('worker:one', `[${protocol + 1},"next/1",1,{"type":"hello","front":"next"}]`)
+  old.send('worker:one', '{"l":"old/1","n":1,"b":{"type":"hello","front":"old"}}')
+  old.send('worker:one', `[${protocol + 1},"next/1",1,{"type":"hello","front":"next"}]`)
   await later(clock, 10)
-  t.equal(worker.refusedLetters, 2)
+  t.equal(worker.refusedMessages, 2)
   await old.withdraw('old')
   await later(clock, 1000)
   t.same(
-    front.strangers.map(({ id }) => id),
+    front.incompatible.map(({ id }) => id),
     ['next'],
   )
   await front.close()
@@ -821,20 +821,20 @@ t.test('a stream goes on nowhere where its tokens mean something else', async (t
 })
 
 t.test('of a request that has ended a front keeps no prompt', (t) => {
-  const book = new RequestBook()
+  const requests = new PlacedRequests()
   const placed = new PlacedRequest('one', { prompt: { text: 'long' } }, 1, new SimulatedClock())
-  book.add(placed)
-  book.place(placed, 'worker', 7)
-  t.equal(book.find('one'), placed)
-  book.end(placed)
-  t.same(book.find('one'), {
+  requests.add(placed)
+  requests.place(placed, 'worker', 7)
+  t.equal(requests.find('one'), placed)
+  requests.end(placed)
+  t.same(requests.find('one'), {
     id: 'one',
     worker: 'worker',
     placement: 7,
     placements: [7],
     moves: 0,
   })
-  t.same([...book.idsByPlacement()], [['7', 'one']])
+  t.same([...requests.idsByPlacement()], [['7', 'one']])
   t.end()
 })
 
@@ -893,24 +893,24 @@ t.test('a worker that stands still or is gone takes no figures with it', async (
 })
 
 t.test('a worker that comes back counts once', (t) => {
-  const book = new StatisticsBook()
+  const last = new LastStatistics()
   const statistics = (generatedTokens: number) =>
     ({ generatedTokens, running: 1, slots: [{}] }) as unknown as EngineStatistics
-  book.set('a', statistics(5))
-  book.lose('a')
-  book.lose('unknown')
-  t.match(book.gone, [{ generatedTokens: 5, running: 0, slots: [] }])
-  book.set('a', statistics(6))
-  t.same(book.gone, [])
+  last.set('a', statistics(5))
+  last.lose('a')
+  last.lose('unknown')
+  t.match(last.gone, [{ generatedTokens: 5, running: 0, slots: [] }])
+  last.set('a', statistics(6))
+  t.same(last.gone, [])
   for (let index = 0; index < 200; index++) {
-    book.set(`w${index}`, statistics(1))
-    book.lose(`w${index}`)
+    last.set(`w${index}`, statistics(1))
+    last.lose(`w${index}`)
   }
-  t.equal(book.gone.length, 101)
-  const sum = (of: StatisticsBook) => of.gone.reduce((all, one) => all + one.generatedTokens, 0)
-  t.equal(sum(book), 200)
+  t.equal(last.gone.length, 101)
+  const sum = (of: LastStatistics) => of.gone.reduce((all, one) => all + one.generatedTokens, 0)
+  t.equal(sum(last), 200)
 
-  const many = new StatisticsBook()
+  const many = new LastStatistics()
   const ids = Array.from({ length: 150 }, (_, index) => `w${index}`)
   for (const id of ids) many.set(id, statistics(1))
   for (const id of ids) many.lose(id)
@@ -927,12 +927,12 @@ t.test(
       ({ slots: [], cache: { ram: {}, longestPauseMs } }) as unknown as EngineStatistics
     const [one, two] = [statistics(300), statistics(500)]
     t.equal(mergeStatistics([one, two], []).cache?.longestPauseMs, 500)
-    const book = new StatisticsBook()
-    book.set('two', two)
-    book.lose('two')
-    t.equal(mergeStatistics([one, ...book.gone], []).cache?.longestPauseMs, 500)
-    const looks = [one, two].map((each) => ({ ...each, now: 1, queue: [], frames: [] }))
-    const { cache } = mergeActivities(looks as unknown as EngineActivity[], 1)
+    const last = new LastStatistics()
+    last.set('two', two)
+    last.lose('two')
+    t.equal(mergeStatistics([one, ...last.gone], []).cache?.longestPauseMs, 500)
+    const activities = [one, two].map((each) => ({ ...each, now: 1, queue: [], frames: [] }))
+    const { cache } = mergeActivities(activities as unknown as EngineActivity[], 1)
     t.equal(cache?.longestPauseMs, 500)
     t.end()
   },
@@ -955,7 +955,7 @@ t.test('tenants may have any names', (t) => {
   t.end()
 })
 
-t.test('what is too large for a letter is no load of the worker it was meant for', async (t) => {
+t.test('what is too large for an envelope is no load of the worker it was meant for', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])
   for (const id of ['one', 'two']) await startOne(clock, server, id)
@@ -982,7 +982,7 @@ t.test('what is too large for a letter is no load of the worker it was meant for
   await front.close()
 })
 
-t.test('what is too large for a letter fails alone', async (t) => {
+t.test('what is too large for an envelope fails alone', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])
   const { client: own } = await startOne(clock, server, 'one')
@@ -1017,6 +1017,6 @@ t.test('what is too large for a letter fails alone', async (t) => {
   })
   t.same(await drive(clock, stream), undisturbed)
   t.equal(client.workers.counts.movedExactly, 0)
-  t.equal(front.refusedLetters, 0)
+  t.equal(front.refusedMessages, 0)
   await front.close()
 })

@@ -36,6 +36,7 @@ export * from './contracts/logger.js'
 export * from './contracts/model/sampling.js'
 export * from './errors/cllm-error.js'
 export * from './errors/error-table.js'
+export * from './errors/failure-of.js'
 
 // A server, or an engine alone.
 export * from './server/create-engine.js'
@@ -56,7 +57,7 @@ export * from './clock/within.js'
 export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
 export * from './models/model-pool.js'
 export * from './models/resolve-model-name.js'
-export * from './models/adapters/adapter-book.js'
+export * from './models/adapters/adapter-set.js'
 export * from './models/adapters/adapter-directory.js'
 export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-model.js'
 

@@ -1,12 +1,12 @@
 /**
- * What a cluster runs on: mailboxes, and a list of who is there. Letters of one sender to one mailbox
+ * What a cluster runs on: mailboxes, and a list of who is there. Envelopes of one sender to one mailbox
  * arrive in their order, but one may come twice or not at all; `Link` makes a channel of that.
  */
 export interface ClusterBus {
   /** Whether it answers now: while it does not, silence of others says nothing. */
   readonly isReachable: boolean
-  /** Puts a letter into a mailbox, now or as soon as it can. */
-  post(mailbox: string, letter: string): void
+  /** Puts an envelope into a mailbox, now or as soon as it can. */
+  send(mailbox: string, envelope: string): void
   /**
    * Does once what a process needs for its mailbox, before it is opened, so that a server that refuses any of it is
    * known at the start. Buses need not have this.
@@ -14,8 +14,8 @@ export interface ClusterBus {
    * @throws `cluster_unavailable` with what the server says
    */
   check?(mailbox: string): Promise<void>
-  /** Opens the mailbox of this process, whose letters are handed over from the first one on. */
-  listen(mailbox: string, onLetter: (letter: string) => void): void
+  /** Opens the mailbox of this process, whose envelopes are handed over from the first one on. */
+  listen(mailbox: string, onEnvelope: (envelope: string) => void): void
   /**
    * Lists a member with its record, for this many milliseconds.
    *
@@ -44,7 +44,7 @@ export interface ClusterBus {
   appear?(id: string): Promise<void>
   /** Those that appeared and live; undefined where that is not known now. */
   present?(ids: readonly string[]): Promise<ReadonlySet<string> | undefined>
-  /** Closes its connections; letters that were not sent are lost. */
+  /** Closes its connections; envelopes that were not sent are lost. */
   close(): Promise<void>
 }
 

@@ -12,18 +12,18 @@ export interface MailboxReaderParts {
   readonly writer: RedisClient
   readonly clock: Clock
   readonly logger: Logger
-  /** A read waits so long for a letter, in milliseconds. */
+  /** A read waits so long for an envelope, in milliseconds. */
   readonly blockMs: number
   /** Milliseconds until a read that failed is tried again. */
   readonly retryMs: number
   /** The server is no primary any more. */
   readonly onMoved: () => void
-  readonly onLetter: (letter: string) => void
+  readonly onEnvelope: (envelope: string) => void
 }
 
-/** Letters that one read returns at most. */
+/** Envelopes that one read returns at most. */
 const mostRead = 1024
-/** Letters that were read leave the server this many milliseconds later. */
+/** Envelopes that were read leave the server this many milliseconds later. */
 const trimMs = 250
 
 type Streams = [key: string, entries: [id: string, fields: string[]][]][] | null
@@ -37,7 +37,7 @@ export class MailboxReader {
 
   constructor(private readonly parts: MailboxReaderParts) {
     this.#answeredAt = parts.clock.now()
-    // Ids are the time of a server, and another one's clock may be behind. Who gets a letter twice drops it.
+    // Ids are the time of a server, and another one's clock may be behind. Who gets an envelope twice drops it.
     parts.reader.on('ready', () => (this.#last = '0-0'))
   }
 
@@ -78,8 +78,8 @@ export class MailboxReader {
     if (entries.length === 0) return
     for (const [id, fields] of entries) {
       this.#last = id
-      // What was posted at once is one entry: names and letters in turns.
-      for (let index = 1; index < fields.length; index += 2) this.parts.onLetter(fields[index]!)
+      // What was sent at once is one entry: names and envelopes in turns.
+      for (let index = 1; index < fields.length; index += 2) this.parts.onEnvelope(fields[index]!)
     }
     const { clock } = this.parts
     if (this.#isTrimDue) return
@@ -87,7 +87,7 @@ export class MailboxReader {
     clock.at(clock.now() + trimMs, () => void this.#trim())
   }
 
-  /** Letters that were read leave the server, those of a while at once. */
+  /** Envelopes that were read leave the server, those of a while at once. */
   async #trim(): Promise<void> {
     this.#isTrimDue = false
     if (this.#isClosed) return

@@ -1,18 +1,18 @@
-/** Letters sent at once. */
+/** Envelopes sent at once. */
 const batchSize = 256
 
-/** A letter on its way. */
-export interface Letter {
+/** An envelope on its way. */
+export interface OutgoingEnvelope {
   readonly mailbox: string
   readonly text: string
 }
 
 /**
- * Sends letters in their order, a batch at a time. A batch that fails is sent again as a whole, so that
+ * Sends envelopes in their order, a batch at a time. A batch that fails is sent again as a whole, so that
  * none overtakes another; the receiver drops those that came twice.
  */
 export class Outbox {
-  readonly #letters: Letter[] = []
+  readonly #envelopes: OutgoingEnvelope[] = []
   #characters = 0
   #isSending = false
   #isClosed = false
@@ -23,19 +23,19 @@ export class Outbox {
    * @param limit characters that may wait; beyond them all are dropped, and receivers miss them
    */
   constructor(
-    private readonly send: (batch: readonly Letter[]) => Promise<void>,
+    private readonly send: (batch: readonly OutgoingEnvelope[]) => Promise<void>,
     private readonly pause: () => Promise<void>,
     private readonly limit: number,
   ) {}
 
-  post(letter: Letter): void {
+  add(envelope: OutgoingEnvelope): void {
     if (this.#isClosed) return
     if (this.#characters > this.limit) {
-      this.#letters.length = 0
+      this.#envelopes.length = 0
       this.#characters = 0
     }
-    this.#letters.push(letter)
-    this.#characters += letter.text.length
+    this.#envelopes.push(envelope)
+    this.#characters += envelope.text.length
     if (!this.#isSending) void this.#pump()
   }
 
@@ -45,17 +45,17 @@ export class Outbox {
 
   async #pump(): Promise<void> {
     this.#isSending = true
-    // Letters that are posted in the same turn are sent together.
+    // Envelopes that come in the same turn are sent together.
     await Promise.resolve()
-    while (this.#letters.length > 0 && !this.#isClosed) {
-      const batch = this.#letters.splice(0, batchSize)
+    while (this.#envelopes.length > 0 && !this.#isClosed) {
+      const batch = this.#envelopes.splice(0, batchSize)
       for (const { text } of batch) this.#characters -= text.length
       await this.#deliver(batch)
     }
     this.#isSending = false
   }
 
-  async #deliver(batch: readonly Letter[]): Promise<void> {
+  async #deliver(batch: readonly OutgoingEnvelope[]): Promise<void> {
     while (!this.#isClosed) {
       try {
         return await this.send(batch)

@@ -5,15 +5,15 @@ import { ConnectionWatch } from './connection-watch.js'
 import { Connections, type RedisBusOptions } from './connections.js'
 import { after, MailboxReader } from './mailbox-reader.js'
 import { Outbox } from './outbox.js'
-import { mailboxMs, mostRefusedMs, Poster } from './poster.js'
+import { mailboxMs, MailboxWriter, mostRefusedMs } from './mailbox-writer.js'
 import { type RedisClient as Client, unanswered } from './redis-client.js'
 import { RedisPresence } from './redis-presence.js'
 import { isOfOldPrimary } from './refusals.js'
 
-/** A read waits so long for a letter. */
+/** A read waits so long for an envelope. */
 const blockMs = 500
 const retryMs = 100
-/** Characters of letters that wait for the server, at most. */
+/** Characters of envelopes that wait for the server, at most. */
 const outboxLimit = 64 * 2 ** 20
 
 /** @internal A connection to the server, and what all keys begin with. */
@@ -35,7 +35,7 @@ export class RedisBus implements ClusterBus {
   readonly #outbox: Outbox
   readonly #presence: RedisPresence
   readonly #mailboxes = new Map<string, MailboxReader>()
-  readonly #poster: Poster
+  readonly #mailboxWriter: MailboxWriter
   readonly #watch: ConnectionWatch
   /** Bytes of long answers that are on their way. */
   #expected = 0
@@ -50,19 +50,19 @@ export class RedisBus implements ClusterBus {
     const { writer } = connections
     const connect = async () => await this.connections.another({ follows: true })
     this.#presence = new RedisPresence(prefix, writer, connect)
-    const poster = new Poster(writer, clock, logger, () => void connections.renew())
-    this.#poster = poster
+    const mailboxWriter = new MailboxWriter(writer, clock, logger, () => void connections.renew())
+    this.#mailboxWriter = mailboxWriter
     this.#watch = new ConnectionWatch({
       client: writer,
       clock,
-      characters: () => poster.characters + this.#expected,
+      characters: () => mailboxWriter.characters + this.#expected,
       onSilent: () => {
         logger.warn({}, 'the server of the cluster is silent: it is connected to anew')
         void connections.renew()
       },
     })
     const pause = async () => await this.#wait(retryMs)
-    this.#outbox = new Outbox(async (batch) => await poster.send(batch), pause, outboxLimit)
+    this.#outbox = new Outbox(async (batch) => await mailboxWriter.send(batch), pause, outboxLimit)
   }
 
   /**
@@ -86,11 +86,11 @@ export class RedisBus implements ClusterBus {
 
   get isReachable(): boolean {
     const isRead = [...this.#mailboxes.values()].every((mailbox) => mailbox.isRead)
-    return this.#watch.isAnswering && !this.#poster.isRefused && isRead
+    return this.#watch.isAnswering && !this.#mailboxWriter.isRefused && isRead
   }
 
-  post(mailbox: string, text: string): void {
-    this.#outbox.post({ mailbox: this.#prefix + mailbox, text })
+  send(mailbox: string, text: string): void {
+    this.#outbox.add({ mailbox: this.#prefix + mailbox, text })
   }
 
   /**
@@ -128,7 +128,7 @@ export class RedisBus implements ClusterBus {
   }
 
   /**
-   * Puts a letter into a mailbox, and resolves when it is there.
+   * Puts an envelope into a mailbox, and resolves when it is there.
    *
    * @throws `cluster_unavailable`
    */
@@ -148,7 +148,7 @@ export class RedisBus implements ClusterBus {
     await this.#call(['PEXPIRE', key, String(mailboxMs)], now)
   }
 
-  listen(mailbox: string, onLetter: (letter: string) => void): void {
+  listen(mailbox: string, onEnvelope: (envelope: string) => void): void {
     const key = this.#prefix + mailbox
     const reader = new MailboxReader({
       key,
@@ -159,7 +159,7 @@ export class RedisBus implements ClusterBus {
       blockMs,
       retryMs,
       onMoved: () => void this.connections.renew(),
-      onLetter,
+      onEnvelope,
     })
     this.#mailboxes.set(key, reader)
     void reader.run()

@@ -31,9 +31,9 @@ export function connectTo(
   return createClient({
     url,
     RESP: 2,
-    // Letters wait for the next connection in the outbox, where they keep their order.
+    // Envelopes wait for the next connection in the outbox, where they keep their order.
     disableOfflineQueue: !isPatient,
-    // By default each command arms a signal that goes off 5 s later, answered or not: half of what a letter costs.
+    // By default each command arms a signal that goes off 5 s later, answered or not: half of what an envelope costs.
     commandOptions: { timeout: 0 },
     socket: {
       ...tls,

@@ -2,6 +2,7 @@ import {
   type Channel,
   CllmError,
   type Clock,
+  failureOf,
   type FromEngine,
   type Logger,
   type Random,
@@ -14,7 +15,7 @@ import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { isSameModel, type Member, Members } from './members.js'
 import { Placing } from './placing/placing.js'
 import type { PlacingCounts, PlacingOptions } from './placing/placing-options.js'
-import type { StrangeWorker } from './read-record.js'
+import type { IncompatibleWorker } from './read-record.js'
 import { type Sleep, sleepless } from './sleep-watch.js'
 import { WorkerCalls } from './calls/worker-calls.js'
 
@@ -27,10 +28,10 @@ export interface ClusterChannelParts {
   readonly random: Random
   readonly logger: Logger
   readonly options: PlacingOptions
-  /** Letters that the front has refused so far; default: it gets none. */
-  readonly refusedLetters?: () => number
+  /** Messages that the front has refused so far; default: it gets none. */
+  readonly refusedMessages?: () => number
   /** Workers of the model whose version does not go with this front's; default: there are none. */
-  readonly strangers?: () => readonly StrangeWorker[]
+  readonly incompatible?: () => readonly IncompatibleWorker[]
   /** Default: the front is never stopped. */
   readonly sleep?: Sleep
 }
@@ -48,7 +49,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
 
   constructor(private readonly parts: ClusterChannelParts) {
     const { sleep = sleepless } = parts
-    this.#members = new Members(parts.front, parts.clock, parts.strangers)
+    this.#members = new Members(parts.front, parts.clock, parts.incompatible)
     this.#placing = new Placing({
       ...parts,
       sleep,
@@ -60,7 +61,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     })
     this.#calls = new WorkerCalls(this.#members, this.#placing, {
       answer: (answer) => this.#onMessage(answer),
-      refusedLetters: parts.refusedLetters ?? (() => 0),
+      refusedMessages: parts.refusedMessages ?? (() => 0),
       clock: parts.clock,
       patienceMs: parts.options.patienceMs,
       sleep,
@@ -156,8 +157,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   #submit({ id, request }: ToEngine & { readonly type: 'submit' }): void {
     if (this.#drains === undefined && !this.#isClosed) return this.#placing.submit(id, request)
     const error = new CllmError('shutting_down', 'The server takes no new requests')
-    const event = { type: 'error', error: error.serialize() } as const
-    this.#onMessage({ type: 'events', events: [{ id, event }] })
+    this.#onMessage({ type: 'events', events: [{ id, event: failureOf(error) }] })
   }
 
   /** The front's end: the workers go on for others. */

@@ -24,7 +24,7 @@ export class ClusterDirectory implements ClosableDirectory {
 
   /** Models whose workers are all of other versions are among them. */
   list(): readonly string[] {
-    const others = this.front.strangers.flatMap(({ model }) => (model === '' ? [] : [model]))
+    const others = this.front.incompatible.flatMap(({ model }) => (model === '' ? [] : [model]))
     return [...new Set([...this.front.models, ...others])]
   }
 
@@ -63,11 +63,11 @@ export class ClusterDirectory implements ClosableDirectory {
   /** Why waiting for a worker is of no use. */
   #whyNone(name: string): CllmError | undefined {
     if (this.front.client(name).workers.members.length > 0) return undefined
-    const strangers = this.front.strangers.filter(({ model }) => model === name)
-    if (strangers.length === 0) return undefined
+    const incompatible = this.front.incompatible.filter(({ model }) => model === name)
+    if (incompatible.length === 0) return undefined
     return new CllmError(
       'cluster_unavailable',
-      `No worker can be used: ${whyIncompatible(strangers)}`,
+      `No worker can be used: ${whyIncompatible(incompatible)}`,
     )
   }
 

@@ -10,11 +10,11 @@ import {
 import { createRouter } from '@cllm/scheduler'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
 import { wrongFromWorker } from '../link/check-messages.js'
-import { readLetter, writeLetter } from '../link/letter.js'
+import { readEnvelope, writeEnvelope } from '../link/envelope.js'
 import { defaultLinkTimes, Link, type LinkTimes } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { PresenceWatch } from './presence-watch.js'
-import { readRecord, type StrangeWorker, whyIncompatible } from './read-record.js'
+import { type IncompatibleWorker, readRecord, whyIncompatible } from './read-record.js'
 import { SleepWatch } from './sleep-watch.js'
 import { ClusterEngineClient } from './cluster-engine-client.js'
 import { defaultPlacingOptions, type PlacingOptions } from './placing/placing-options.js'
@@ -34,7 +34,7 @@ export interface ClusterFrontParts {
   readonly logger?: Logger
 }
 
-/** What the letters that it sends itself have in place of a link. */
+/** What the envelopes that it sends itself have in place of a link. */
 const echo = 'echo'
 
 /** Milliseconds between two looks at the list of members. */
@@ -42,8 +42,8 @@ const watchMs = 500
 
 /** A front of a cluster: it finds the workers and has a client for each of their models. */
 export class ClusterFront {
-  /** Letters that no worker of this cluster can have sent, and those of links that have ended. */
-  refusedLetters = 0
+  /** Messages that no worker of this cluster can have sent, and those of links that have ended. */
+  refusedMessages = 0
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #times: LinkTimes
@@ -53,7 +53,7 @@ export class ClusterFront {
   readonly #linked = new Map<string, Link<ToWorker, FromWorker>>()
   readonly #presence: PresenceWatch
   readonly #sleep: SleepWatch
-  #strangers: readonly StrangeWorker[] = []
+  #incompatible: readonly IncompatibleWorker[] = []
   #count = 0
   #isClosed = false
   #cancelWatch: () => void = () => {}
@@ -72,7 +72,7 @@ export class ClusterFront {
       leastMs: this.#times.silenceMs,
       // Workers may have given this front up meanwhile, and say so in its mailbox.
       onWake: (ms) => this.#logger.warn({ ms: Math.round(ms) }, 'this process was stopped'),
-      post: (n) => parts.bus.post(own, writeLetter(echo, n)),
+      send: (n) => parts.bus.send(own, writeEnvelope(echo, n)),
       onCaughtUp: () => this.#onCaughtUp(),
     })
   }
@@ -99,8 +99,8 @@ export class ClusterFront {
   }
 
   /** Workers that are listed and whose version does not go with this front's. */
-  get strangers(): readonly StrangeWorker[] {
-    return this.#strangers
+  get incompatible(): readonly IncompatibleWorker[] {
+    return this.#incompatible
   }
 
   /** The client of a model, which need not have a worker yet. */
@@ -113,8 +113,8 @@ export class ClusterFront {
       router: router(),
       clock: this.#clock,
       random,
-      refusedLetters: () => this.refusedLetters,
-      strangers: () => this.#strangers.filter((one) => one.model === model),
+      refusedMessages: () => this.refusedMessages,
+      incompatible: () => this.#incompatible.filter((one) => one.model === model),
       logger: this.#logger,
       options: { ...defaultPlacingOptions, ...this.parts.options },
       sleep: this.#sleep,
@@ -154,37 +154,37 @@ export class ClusterFront {
   async #look(): Promise<void> {
     const members = await this.parts.bus.members((id) => this.#linked.has(id))
     if (this.#isClosed) return
-    const strangers: StrangeWorker[] = []
+    const incompatible: IncompatibleWorker[] = []
     for (const [id, text] of members) {
       if (this.#linked.has(id)) continue
       const record = readRecord(id, text)
       if (record?.kind === 'worker') this.#link(record)
-      else if (record !== undefined) strangers.push(record)
+      else if (record !== undefined) incompatible.push(record)
     }
-    this.#meet(strangers)
+    this.#tellOf(incompatible)
   }
 
   /** Workers of other versions are told of once. */
-  #meet(strangers: readonly StrangeWorker[]): void {
-    const known = new Set(this.#strangers.map(({ id }) => id))
-    const fresh = strangers.filter(({ id }) => !known.has(id))
-    this.#strangers = strangers
+  #tellOf(incompatible: readonly IncompatibleWorker[]): void {
+    const known = new Set(this.#incompatible.map(({ id }) => id))
+    const fresh = incompatible.filter(({ id }) => !known.has(id))
+    this.#incompatible = incompatible
     if (fresh.length > 0) this.#logger.error({ workers: fresh }, whyIncompatible(fresh))
   }
 
   #receive(text: string): void {
-    const letter = readLetter<FromWorker>(text, wrongFromWorker)
-    if ('refused' in letter) return this.#refuse(letter.refused)
-    if ('order' in letter) return this.#refuse('it is an order to a worker')
-    if (letter.link === echo) return this.#sleep.hear(letter.number)
-    const link = this.#links.get(letter.link)
+    const envelope = readEnvelope<FromWorker>(text, wrongFromWorker)
+    if ('refused' in envelope) return this.#refuse(envelope.refused)
+    if ('order' in envelope) return this.#refuse('it is an order to a worker')
+    if (envelope.link === echo) return this.#sleep.hear(envelope.number)
+    const link = this.#links.get(envelope.link)
     if (link === undefined) this.#refuse('it belongs to no link')
-    else link.receive(letter)
+    else link.receive(envelope)
   }
 
   #refuse(reason: string): void {
-    this.refusedLetters++
-    this.#logger.debug({ reason }, 'a letter is refused')
+    this.refusedMessages++
+    this.#logger.debug({ reason }, 'a message is refused')
   }
 
   #link(record: WorkerRecord): void {
@@ -195,7 +195,7 @@ export class ClusterFront {
       id,
       clock: this.#clock,
       times: this.#times,
-      post: (letter) => bus.post(mailbox, letter),
+      send: (envelope) => bus.send(mailbox, envelope),
       isReachable: () => bus.isReachable,
       onEnd: () => {
         this.#links.delete(id)

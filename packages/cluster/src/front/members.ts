@@ -3,7 +3,7 @@ import type { WorkerReport } from '@cllm/scheduler'
 import { WorkerTable } from '@cllm/scheduler'
 import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerNews, WorkerRecord, WorkerState } from '../messages.js'
-import type { StrangeWorker } from './read-record.js'
+import type { IncompatibleWorker } from './read-record.js'
 
 /** A worker that this front has a link to. */
 export interface Member {
@@ -31,7 +31,7 @@ export class Members {
   constructor(
     front: string,
     private readonly clock: Clock,
-    private readonly strangers: () => readonly StrangeWorker[] = () => [],
+    private readonly incompatible: () => readonly IncompatibleWorker[] = () => [],
   ) {
     this.table = new WorkerTable(front)
   }
@@ -92,7 +92,7 @@ export class Members {
       return { id, state, slots, open }
     })
     const state = 'incompatible' as const
-    return [...own, ...this.strangers().map(({ id }) => ({ id, state, slots: 0, open: 0 }))]
+    return [...own, ...this.incompatible().map(({ id }) => ({ id, state, slots: 0, open: 0 }))]
   }
 
   /**
@@ -101,12 +101,22 @@ export class Members {
    * @throws `engine_unavailable` where there is none
    */
   forCall(): Member {
-    const known = this.all.filter(({ report }) => report !== undefined)
+    const known = this.allForCall()
     const up = known.filter(({ state }) => state === 'up')
-    const [first, ...others] = up.length > 0 ? up : known
-    if (first === undefined) throw noWorker()
+    const [first, ...others] = (up.length > 0 ? up : known) as [Member, ...Member[]]
     const openOf = ({ report }: Member) => report?.open ?? 0
     return others.reduce((best, one) => (openOf(one) < openOf(best) ? one : best), first)
+  }
+
+  /**
+   * The workers that get a call to all of them.
+   *
+   * @throws `engine_unavailable` where there is none
+   */
+  allForCall(): Member[] {
+    const known = this.all.filter(({ report }) => report !== undefined)
+    if (known.length === 0) throw noWorker()
+    return known
   }
 }
 
@@ -115,7 +125,7 @@ export function noWorker(): CllmError {
   return new CllmError('engine_unavailable', 'No worker of the cluster serves this model now')
 }
 
-/** The failure of what no letter can carry. */
+/** The failure of what no envelope can carry. */
 export function requestTooLarge(): CllmError {
   const message = 'The request is too large for a message of the cluster'
   return new CllmError('body_too_large', message)

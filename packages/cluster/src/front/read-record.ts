@@ -1,9 +1,9 @@
-import { protocol } from '../link/letter.js'
+import { protocol } from '../link/envelope.js'
 import type { WorkerRecord } from '../messages.js'
 import { isObject } from '../link/is-object.js'
 
 /** A worker whose version does not go with this one's: nothing can be said to it. */
-export interface StrangeWorker {
+export interface IncompatibleWorker {
   readonly kind: 'incompatible'
   readonly id: string
   /** What it speaks. */
@@ -14,7 +14,10 @@ export interface StrangeWorker {
 }
 
 /** What the list of members has of a worker; undefined for what no worker of any version has written. */
-export function readRecord(id: string, text: string): WorkerRecord | StrangeWorker | undefined {
+export function readRecord(
+  id: string,
+  text: string,
+): WorkerRecord | IncompatibleWorker | undefined {
   let value: unknown
   try {
     value = JSON.parse(text)
@@ -22,7 +25,7 @@ export function readRecord(id: string, text: string): WorkerRecord | StrangeWork
     return undefined
   }
   if (!isObject(value) || value['kind'] !== 'worker' || value['id'] !== id) return undefined
-  const { protocol: its = 1, state, info, fingerprint, host, load, refusedLetters } = value
+  const { protocol: its = 1, state, info, fingerprint, host, load, refusedMessages } = value
   if (typeof its !== 'number') return undefined
   const model = isObject(info) && isObject(info['model']) ? info['model']['id'] : undefined
   if (its !== protocol) {
@@ -33,14 +36,14 @@ export function readRecord(id: string, text: string): WorkerRecord | StrangeWork
     isObject(info) &&
     isObject(info['limits']) &&
     isObject(load) &&
-    [load['slots'], load['open'], load['backlogTokens'], refusedLetters].every(
+    [load['slots'], load['open'], load['backlogTokens'], refusedMessages].every(
       (one) => typeof one === 'number',
     )
   return isWhole ? (value as unknown as WorkerRecord) : undefined
 }
 
 /** What is wrong with workers of other versions, for people. */
-export function whyIncompatible(workers: readonly StrangeWorker[]): string {
+export function whyIncompatible(workers: readonly IncompatibleWorker[]): string {
   const theirs = [...new Set(workers.map((worker) => worker.protocol))].join(', ')
   const [one] = workers
   const who =

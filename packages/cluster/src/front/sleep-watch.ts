@@ -16,8 +16,8 @@ export interface SleepWatchParts {
   readonly clock: Clock
   /** What is no stop but a busy process, in milliseconds; the process catches up for as long at most. */
   readonly leastMs: number
-  /** Posts a letter with this number to the own mailbox, behind all that came meanwhile. */
-  readonly post: (echo: number) => void
+  /** Sends an envelope with this number to the own mailbox, behind all that came meanwhile. */
+  readonly send: (echo: number) => void
   /** It was stopped for so long. */
   readonly onWake: (sleptMs: number) => void
   readonly onCaughtUp: () => void
@@ -28,7 +28,7 @@ const lookMs = 500
 
 /**
  * Notices that this process was stopped (SIGSTOP, a suspended machine), as its own timer goes off far too late.
- * From then on it catches up, until a letter that it has sent itself comes back.
+ * From then on it catches up, until an envelope that it has sent itself comes back.
  */
 export class SleepWatch implements Sleep {
   #sleptMs = 0
@@ -64,14 +64,14 @@ export class SleepWatch implements Sleep {
     this.#cancelCatchingUp()
   }
 
-  /** A letter to itself came back: with the last one, all that came before is read. */
+  /** An envelope to itself came back: with the last one, all that came before is read. */
   hear(echo: number): void {
     if (echo === this.#echo) this.#caughtUp()
   }
 
   /** Whoever asks after a stop may be ahead of the timer. */
   #look(): void {
-    const { clock, leastMs, post, onWake } = this.parts
+    const { clock, leastMs, send, onWake } = this.parts
     const now = clock.now()
     const late = now - this.#due
     if (late < leastMs) return
@@ -81,7 +81,7 @@ export class SleepWatch implements Sleep {
     this.#cancelCatchingUp()
     this.#cancelCatchingUp = clock.at(now + leastMs, () => this.#caughtUp())
     onWake(late)
-    post(++this.#echo)
+    send(++this.#echo)
   }
 
   #caughtUp(): void {

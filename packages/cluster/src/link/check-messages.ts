@@ -1,7 +1,7 @@
 import { wrongWithEvents } from './step-events.js'
 import { isObject } from './is-object.js'
 
-// Every letter is checked, so these are plain comparisons. What a request or an answer has inside is the
+// Every envelope is checked, so these are plain comparisons. What a request or an answer has inside is the
 // engine's and the caller's business.
 
 type Fields = Readonly<Record<string, unknown>>

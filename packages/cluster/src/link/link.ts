@@ -1,5 +1,5 @@
 import type { Channel, Clock } from '@cllm/core'
-import { type LinkLetter, mostCharacters, writeLetter } from './letter.js'
+import { type Envelope, mostCharacters, writeEnvelope } from './envelope.js'
 
 /** A channel between a front and a worker, with a name that no other one of the two has. */
 export interface NamedChannel<Out, In> extends Channel<Out, In> {
@@ -26,16 +26,16 @@ export interface LinkParts {
   readonly id: string
   readonly clock: Clock
   readonly times: LinkTimes
-  /** Sends a letter to the other side. */
-  readonly post: (letter: string) => void
+  /** Sends an envelope to the other side. */
+  readonly send: (envelope: string) => void
   /** Whether the bus answers: while it does not, the other side may be silent. */
   readonly isReachable: () => boolean
-  /** It is closed, by either side: no letter is for it any more. */
+  /** It is closed, by either side: no envelope is for it any more. */
   readonly onEnd?: () => void
 }
 
 /**
- * A channel between a front and a worker over a bus that may lose, repeat or swap letters: each message is
+ * A channel between a front and a worker over a bus that may lose, repeat or swap envelopes: each message is
  * handed over once and in order, or the channel closes. Both ends notice when the other one is silent.
  */
 export class Link<Out, In> implements NamedChannel<Out, In> {
@@ -62,7 +62,7 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
   }
 
   send(message: Out): boolean {
-    return this.#closed !== undefined || this.#post(message)
+    return this.#closed !== undefined || this.#sendEnvelope(message)
   }
 
   onMessage(listener: (message: In) => void): void {
@@ -74,8 +74,8 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
     if (this.#closed !== undefined) listener(this.#closed)
   }
 
-  /** A letter of this link came. */
-  receive({ number, message }: LinkLetter<In>): void {
+  /** An envelope of this link came. */
+  receive({ number, message }: Envelope<In>): void {
     if (this.#closed !== undefined || (number !== 0 && number <= this.#received)) return
     this.#heardAt = this.parts.clock.now()
     if (number === 0) return this.#end('the other side closed it')
@@ -87,7 +87,7 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
   /** Closes it on both sides. */
   close(reason: string): void {
     if (this.#closed !== undefined) return
-    this.parts.post(writeLetter(this.id, 0))
+    this.parts.send(writeEnvelope(this.id, 0))
     this.#end(reason)
   }
 
@@ -98,18 +98,18 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
     this.#onClose(reason)
   }
 
-  #post(message?: Out): boolean {
-    let letter: string
+  #sendEnvelope(message?: Out): boolean {
+    let envelope: string
     try {
-      letter = writeLetter(this.id, this.#sent + 1, message)
+      envelope = writeEnvelope(this.id, this.#sent + 1, message)
     } catch {
       // It is nested too deep, or longer than texts may be.
       return false
     }
-    if (letter.length > mostCharacters) return false
+    if (envelope.length > mostCharacters) return false
     this.#sent++
     this.#sentAt = this.parts.clock.now()
-    this.parts.post(letter)
+    this.parts.send(envelope)
     return true
   }
 
@@ -120,11 +120,11 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
     const due = clock.now() + everyMs
     this.#cancelTimer = clock.at(due, () => {
       const now = clock.now()
-      // If this check ran late, this process was busy and letters may still be unread.
+      // If this check ran late, this process was busy and envelopes may still be unread.
       const isLate = now - due > silenceMs / 4
       if (isLate || !this.parts.isReachable()) this.#heardAt = now
       if (now - this.#heardAt >= silenceMs) return this.close(`it was silent for ${silenceMs} ms`)
-      if (now - this.#sentAt >= heartbeatMs) this.#post()
+      if (now - this.#sentAt >= heartbeatMs) this.#sendEnvelope()
       this.#watch()
     })
   }

@@ -14,7 +14,7 @@ import { createRouter } from '@cllm/scheduler'
 import { ClusterEngineClient } from '../front/cluster-engine-client.js'
 import { defaultPlacingOptions } from '../front/placing/placing-options.js'
 import { directLinks } from '../link/direct-link.js'
-import { protocol } from '../link/letter.js'
+import { protocol } from '../link/envelope.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { WorkerSessions } from '../worker/worker-sessions.js'
 
@@ -108,7 +108,7 @@ function recordOf({ id, info }: LocalWorker, slots: number, workers: number): Wo
     info: { ...info, limits: { ...info.limits, slots, ...pools } },
     fingerprint: info.fingerprint ?? 'one machine',
     host: front,
-    refusedLetters: 0,
+    refusedMessages: 0,
     load,
   }
 }

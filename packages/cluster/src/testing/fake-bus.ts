@@ -1,7 +1,7 @@
 import type { Clock } from '@cllm/core'
 import type { ClusterBus } from '../bus/cluster-bus.js'
 
-/** What happens to a letter: milliseconds after which copies of it arrive; none: it is lost. */
+/** What happens to an envelope: milliseconds after which copies of it arrive; none: it is lost. */
 export type Fate = (text: string) => readonly number[]
 
 /** A connection to a {@link FakeServer}. */
@@ -18,9 +18,9 @@ export interface FakeBus extends ClusterBus {
 export class FakeServer {
   /** Records of members that were handed over so far. */
   recordsRead = 0
-  readonly #mailboxes = new Map<string, (letter: string) => void>()
+  readonly #mailboxes = new Map<string, (envelope: string) => void>()
   readonly #members = new Map<string, { record: string; until: number }>()
-  /** Letters that came too early. */
+  /** Envelopes that came too early. */
   readonly #early = new Map<string, string[]>()
 
   constructor(
@@ -39,20 +39,20 @@ export class FakeServer {
     }
     return {
       isReachable: true,
-      post: (mailbox, letter) => {
+      send: (mailbox, envelope) => {
         if (isDead) return
-        for (const delay of this.fate(letter)) {
-          this.clock.at(this.clock.now() + delay, () => this.#deliver(mailbox, letter))
+        for (const delay of this.fate(envelope)) {
+          this.clock.at(this.clock.now() + delay, () => this.#deliver(mailbox, envelope))
         }
       },
-      listen: (mailbox, onLetter) => {
+      listen: (mailbox, onEnvelope) => {
         own.push(mailbox)
-        const hear = (letter: string): void => {
-          if (unread === undefined) onLetter(letter)
-          else unread.push(() => onLetter(letter))
+        const hear = (envelope: string): void => {
+          if (unread === undefined) onEnvelope(envelope)
+          else unread.push(() => onEnvelope(envelope))
         }
         this.#mailboxes.set(mailbox, hear)
-        for (const letter of this.#early.get(mailbox) ?? []) hear(letter)
+        for (const envelope of this.#early.get(mailbox) ?? []) hear(envelope)
         this.#early.delete(mailbox)
       },
       announce: async (id, record, ttlMs) => {
@@ -76,9 +76,9 @@ export class FakeServer {
     }
   }
 
-  #deliver(mailbox: string, letter: string): void {
-    const onLetter = this.#mailboxes.get(mailbox)
-    if (onLetter !== undefined) onLetter(letter)
-    else this.#early.set(mailbox, [...(this.#early.get(mailbox) ?? []), letter].slice(-100))
+  #deliver(mailbox: string, envelope: string): void {
+    const onEnvelope = this.#mailboxes.get(mailbox)
+    if (onEnvelope !== undefined) onEnvelope(envelope)
+    else this.#early.set(mailbox, [...(this.#early.get(mailbox) ?? []), envelope].slice(-100))
   }
 }

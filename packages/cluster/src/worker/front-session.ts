@@ -4,6 +4,7 @@ import {
   type EngineCallName,
   type EngineCalls,
   type EngineClient,
+  failureOf,
   noRecorder,
   type RequestEvent,
   type ToEngine,
@@ -84,7 +85,7 @@ export class FrontSession {
       }
     } catch (error) {
       this.#requests.delete(placement)
-      this.#publish(own, placement, { type: 'error', error: CllmError.from(error).serialize() })
+      this.#publish(own, placement, failureOf(error))
     }
   }
 
@@ -108,13 +109,13 @@ export class FrontSession {
     if (!this.link.send(events)) forEachEvent(events, (...one) => this.#sendOne(...one))
   }
 
-  /** What is too large for a letter ends its request, and nothing else. */
+  /** What is too large for an envelope ends its request, and nothing else. */
   #sendOne(placement: number, event: RequestEvent): void {
     const one: StepEvents[number][] = []
     addEvent(one, placement, event)
     if (this.link.send(one)) return
     const error = tooLarge()
-    this.link.send([placement, { type: 'error', error: error.serialize() }])
+    this.link.send([placement, failureOf(error)])
     this.#requests.get(placement)?.abort(error)
   }
 

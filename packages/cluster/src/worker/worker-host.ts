@@ -9,7 +9,7 @@ import {
 } from '@cllm/core'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
 import { wrongToWorker } from '../link/check-messages.js'
-import { type LinkLetter, protocol, readLetter } from '../link/letter.js'
+import { type Envelope, protocol, readEnvelope } from '../link/envelope.js'
 import { defaultLinkTimes, Link, type LinkTimes } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { WorkerSessions } from './worker-sessions.js'
@@ -41,8 +41,8 @@ const mostEnded = 1000
 export class WorkerHost {
   /** Resolves when it was told to drain, by whomever. */
   readonly drained: Promise<void>
-  /** Letters that no front of this cluster can have sent, and those of links that have ended. */
-  refusedLetters = 0
+  /** Messages that no front of this cluster can have sent, and those of links that have ended. */
+  refusedMessages = 0
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #times: LinkTimes
@@ -81,7 +81,7 @@ export class WorkerHost {
       throw new CllmError('cluster_unavailable', `There is a worker with the id ${id} already`)
     }
     await bus.check?.(mailbox)
-    bus.listen(mailbox, (letter) => this.#receive(letter))
+    bus.listen(mailbox, (envelope) => this.#receive(envelope))
     await bus.appear?.(id).catch((error: unknown) => {
       this.#logger.warn(
         { err: error },
@@ -124,26 +124,26 @@ export class WorkerHost {
   }
 
   #receive(text: string): void {
-    const letter = readLetter<ToWorker>(text, wrongToWorker)
-    if ('refused' in letter) return this.#refuse(letter.refused)
-    if ('order' in letter) return void this.drain(letter)
-    const link = this.#linkOf(letter)
+    const envelope = readEnvelope<ToWorker>(text, wrongToWorker)
+    if ('refused' in envelope) return this.#refuse(envelope.refused)
+    if ('order' in envelope) return void this.drain(envelope)
+    const link = this.#linkOf(envelope)
     if (link === undefined) this.#refuse('it belongs to no link')
-    else link.receive(letter)
+    else link.receive(envelope)
   }
 
   /** What links that have ended still say is refused, too. */
   #refuse(reason: string): void {
-    this.refusedLetters++
-    this.#logger.debug({ reason }, 'a letter is refused')
+    this.refusedMessages++
+    this.#logger.debug({ reason }, 'a message is refused')
   }
 
-  /** The link of a letter; it begins with its first one. */
+  /** The link of an envelope; it begins with its first one. */
   #linkOf({
     link: id,
     number,
     message: hello,
-  }: LinkLetter<ToWorker>): Link<FromWorker, ToWorker> | undefined {
+  }: Envelope<ToWorker>): Link<FromWorker, ToWorker> | undefined {
     const known = this.#links.get(id)
     if (known !== undefined) return known
     if (number !== 1 || hello?.type !== 'hello' || this.#ended.has(id)) return undefined
@@ -154,7 +154,7 @@ export class WorkerHost {
       id,
       clock: this.#clock,
       times: this.#times,
-      post: (letter) => bus.post(mailbox, letter),
+      send: (envelope) => bus.send(mailbox, envelope),
       isReachable: () => bus.isReachable,
       onEnd: () => {
         this.#links.delete(id)
@@ -188,8 +188,8 @@ export class WorkerHost {
     const { slots, open, openTokens, backlogTokens, tokenMs } = this.#sessions.load
     const load = { slots, open, openTokens, backlogTokens, ...(tokenMs && { tokenMs }) }
     const { state } = this.#sessions
-    const { refusedLetters } = this
-    const about = { state, info, fingerprint, host, refusedLetters, load }
+    const { refusedMessages } = this
+    const about = { state, info, fingerprint, host, refusedMessages, load }
     const record: WorkerRecord = { kind: 'worker', protocol, id, ...about }
     return JSON.stringify(record)
   }

@@ -32,7 +32,7 @@ export class EngineControl implements EngineCalls {
   #closing: Promise<void> | undefined
 
   constructor(
-    private readonly engine: Engine,
+    protected readonly engine: Engine,
     private readonly registry: PluginRegistry,
   ) {}
 

@@ -12,12 +12,12 @@ export class LocalEngineClient extends EngineControl implements EngineClient {
   readonly #streams = new EventStreams()
 
   constructor(
-    private readonly local: Engine,
+    engine: Engine,
     registry: PluginRegistry,
     private readonly random: Random,
   ) {
-    super(local, registry)
-    local.observe({ onEvents: (events) => this.#streams.dispatch(events) })
+    super(engine, registry)
+    engine.observe({ onEvents: (events) => this.#streams.dispatch(events) })
   }
 
   submit(
@@ -26,12 +26,12 @@ export class LocalEngineClient extends EngineControl implements EngineClient {
   ): AsyncIterableIterator<GenerateEvent> {
     const id = request.id ?? requestId(this.random)
     return this.#streams.open(id, options.signal, {
-      submit: () => this.local.submit(id, request),
-      cancel: (reason) => this.local.cancel(id, reason),
+      submit: () => this.engine.submit(id, request),
+      cancel: (reason) => this.engine.cancel(id, reason),
     })
   }
 
   cancel(id: string, reason?: string): void {
-    this.local.cancel(id, reason)
+    this.engine.cancel(id, reason)
   }
 }

@@ -9,6 +9,7 @@ import type { RequestReport } from '../contracts/engine/request-report.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { failureOf } from '../errors/failure-of.js'
 import * as tokens from '../tokens.js'
 import { BetweenSteps } from './loop/between-steps.js'
 import type { EngineCosts } from './costs/engine-costs.js'
@@ -212,7 +213,7 @@ export class Engine {
     const now = this.clock.now()
     if (CllmError.isInstance(processed)) {
       this.observers.onRefused(id, processed, now)
-      this.observers.onEvents([{ id, event: { type: 'error', error: processed.serialize() } }])
+      this.observers.onEvents([{ id, event: failureOf(processed) }])
     } else {
       const { promptTokens, request, forecast } = processed
       this.table.add(processed, now)

@@ -1,7 +1,7 @@
 import type { Clock } from '../contracts/clock.js'
 import type { Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { continuing, keepLastWords } from './last-words.js'
+import { continuing, keepFinalStatistics } from './final-statistics.js'
 import { explainMemory, mayFit } from './memory-failure.js'
 import type { Lease, LoadedModel, PooledModel, Waiter } from './pooled-model.js'
 import type { ModelPoolOptions } from './model-pool-options.js'
@@ -251,7 +251,7 @@ export class ModelLoader {
     model.error = new CllmError('engine_unavailable', message)
     this.logger.error({ model: model.name, reason }, 'the engine is gone; its next use loads it')
     model.stay()
-    if (this.#isOpen) void keepLastWords(model, loaded, this.clock)
+    if (this.#isOpen) void keepFinalStatistics(model, loaded, this.clock)
     this.#forget(model)
     this.onLost(model.name, reason)
     this.#advance()
@@ -262,7 +262,7 @@ export class ModelLoader {
     if (loaded === undefined || model.state !== 'loaded') return
     model.stay()
     model.state = 'unloading'
-    if (this.#isOpen) await keepLastWords(model, loaded, this.clock)
+    if (this.#isOpen) await keepFinalStatistics(model, loaded, this.clock)
     try {
       await loaded.close()
     } catch (error) {

@@ -2,6 +2,7 @@ import type { Clock, Random } from '../contracts/clock.js'
 import type { EngineInfo } from '../contracts/engine/engine-client.js'
 import type { Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { failureOf } from '../errors/failure-of.js'
 import { isAnswer, PendingCalls } from './pending-calls.js'
 import type { Call, Channel, FromEngine, Submission, ToEngine } from '../remote/channel.js'
 import type { EngineLink, StartEngine } from './engine-link.js'
@@ -291,8 +292,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   }
 
   #fail(id: string, error: CllmError): void {
-    const event = { type: 'error', error: error.serialize() } as const
-    this.#onMessage({ type: 'events', events: [{ id, event }] })
+    this.#onMessage({ type: 'events', events: [{ id, event: failureOf(error) }] })
   }
 }
 

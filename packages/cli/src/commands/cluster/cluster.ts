@@ -2,7 +2,7 @@ import {
   protocol,
   readRecord,
   type RedisBus,
-  type StrangeWorker,
+  type IncompatibleWorker,
   workerMailbox,
   type WorkerRecord,
   writeOrder,
@@ -86,7 +86,7 @@ async function withBus<T>(
   }
 }
 
-type Listed = WorkerRecord | StrangeWorker
+type Listed = WorkerRecord | IncompatibleWorker
 
 async function workersOn(bus: RedisBus): Promise<Listed[]> {
   const members = await bus.members()
@@ -99,19 +99,19 @@ function summaryOf(worker: Listed) {
   if (worker.kind === 'incompatible') {
     return { id, state: worker.kind, model: worker.model, host, protocol }
   }
-  const { state, info, load, fingerprint, refusedLetters } = worker
-  return { id, state, model: info.model.id, host, protocol, fingerprint, refusedLetters, ...load }
+  const { state, info, load, fingerprint, refusedMessages } = worker
+  return { id, state, model: info.model.id, host, protocol, fingerprint, refusedMessages, ...load }
 }
 
 function table(workers: readonly Listed[]): string {
   if (workers.length === 0) return 'There are no workers.\n'
   const head = ['worker', 'state', 'model', 'open', 'slots', 'prompt tokens ahead', 'ms/token']
   const rows = textTable([...head, 'fingerprint'])
-  const strangers = new Set<number>()
+  const protocols = new Set<number>()
   for (const worker of workers) {
     const { id } = worker
     if (worker.kind === 'incompatible') {
-      strangers.add(worker.protocol)
+      protocols.add(worker.protocol)
       rows.push([id, worker.kind, worker.model, '', '', '', '', ''])
       continue
     }
@@ -120,7 +120,7 @@ function table(workers: readonly Listed[]): string {
     const cost = typeof tokenMs === 'number' ? tokenMs.toPrecision(3) : ''
     rows.push([id, state, info.model.id, open, slots, backlogTokens, cost, fingerprint])
   }
-  const others = [...strangers].join(', ')
+  const others = [...protocols].join(', ')
   const note =
     others === ''
       ? ''

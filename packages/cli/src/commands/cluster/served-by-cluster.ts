@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { ClusterDirectory, ClusterFront, sharedCounter } from '@cllm/cluster'
 import {
-  AdapterBook,
+  AdapterSet,
   AdapterDirectory,
   CllmError,
   type Logger,
@@ -42,7 +42,7 @@ export async function servedByCluster(
   )
   const models = new ClusterDirectory(front, aliases)
   const directory = new AdapterDirectory(models, {
-    bookOf: (name) => new AdapterBook(models.status(name).info?.adapters),
+    adapterSetOf: (name) => new AdapterSet(models.status(name).info?.adapters),
     fixed: 'the workers of a cluster have the adapters that each is started with: --lora',
   })
   return {

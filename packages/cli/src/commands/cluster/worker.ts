@@ -127,7 +127,7 @@ async function expired(ms: number): Promise<void> {
   await new Promise((resolve) => void setTimeout(resolve, ms).unref())
 }
 
-/** The last letters leave in a turn of their own. */
+/** The last messages leave in a turn of their own. */
 async function flushed(): Promise<void> {
   await new Promise((resolve) => void setTimeout(resolve, 100))
 }

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import {
-  AdapterBook,
+  AdapterSet,
   type LoadedModel,
   type Logger,
   type LoadableModel,
@@ -39,7 +39,7 @@ export class LoadableModels {
   /** The spec of every model, by its name. */
   readonly specs = new Map<string, string>()
   /** The adapters of every model, by its name. */
-  readonly #books = new Map<string, AdapterBook>()
+  readonly #adapterSets = new Map<string, AdapterSet>()
   readonly #engines = new Set<EngineProcess>()
   readonly #sources: ModelSources
   #logLevel: string | undefined
@@ -89,15 +89,15 @@ export class LoadableModels {
   }
 
   /** The adapters of a model; those of one that is not served are none. */
-  bookOf(name: string): AdapterBook {
-    return this.#books.get(name) ?? new AdapterBook()
+  adapterSetOf(name: string): AdapterSet {
+    return this.#adapterSets.get(name) ?? new AdapterSet()
   }
 
   /** Makes a model loadable under this name. */
   of(name: string, { spec, ...settings }: ServedModel): LoadableModel {
     this.specs.set(name, spec)
     const { lora = this.loaded.config.engine.lora } = settings
-    this.#books.set(name, new AdapterBook(adaptersOf(lora as readonly string[])))
+    this.#adapterSets.set(name, new AdapterSet(adaptersOf(lora as readonly string[])))
     const { keep_alive: keepAlive } = settings
     const keepAliveMs = keepAlive === undefined ? undefined : parseKeepAlive(keepAlive)
     return {
@@ -188,7 +188,7 @@ export class LoadableModels {
         env: io.env,
         signal: closing,
         logger,
-        adapters: () => this.bookOf(model.name).sources,
+        adapters: () => this.adapterSetOf(model.name).sources,
         supervisor: toSupervisorOptions(loaded.config),
         recorder: {
           windowMs: recorderConfig.minutes * 60_000,

@@ -1,17 +1,6 @@
-import type { Clock, EngineCallName, ToEngine } from '@cllm/core'
+import type { Clock } from '@cllm/core'
 import type { Sleep } from '../sleep-watch.js'
-
-/** A call of a client. */
-export type CallMessage = ToEngine & { readonly type: 'call' }
-
-/** Calls with the same answer from any worker: they can wait for one, and are made again where one is lost. */
-export const patient: ReadonlySet<EngineCallName> = new Set([
-  'tokenize',
-  'detokenize',
-  'applyTemplate',
-  'embed',
-  'getScheduler',
-])
+import type { CallMessage } from './call-kind.js'
 
 /** Calls that wait for a worker while there is none. */
 export class PatientCalls {

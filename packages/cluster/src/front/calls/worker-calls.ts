@@ -1,28 +1,19 @@
-import {
-  CllmError,
-  type Clock,
-  type EngineCallName,
-  type FromEngine,
-  type ToEngine,
-} from '@cllm/core'
-import type { EngineActivity, EngineStatistics, RecordingParts, RequestReport } from '@cllm/core'
+import { CllmError, type Clock, type FromEngine } from '@cllm/core'
 import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
-import { Looks } from './looks.js'
-import { mergeActivities } from './merge-activity.js'
-import { mergeRecordings } from './merge-recordings.js'
-import { mergeStatistics, ownStatistics } from './merge-statistics.js'
-import { ownActivity, ownId } from './own-activity.js'
-import { patient, PatientCalls } from './patient-calls.js'
-import { StatisticsBook } from './statistics-book.js'
 import type { Placing } from '../placing/placing.js'
 import type { Sleep } from '../sleep-watch.js'
+import { ActivityCursors } from './activity-cursors.js'
+import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
+import { kindOf } from './call-table.js'
+import { PatientCalls } from './patient-calls.js'
+import { LastStatistics } from './last-statistics.js'
 
 /** A call of a client, as it goes to one or several workers. */
-interface Call {
-  readonly message: ToEngine & { readonly type: 'call' }
+interface Call extends Pick<CallPlan, 'merge'> {
+  readonly message: CallMessage
+  readonly kind: CallKind
   readonly answers: Map<string, unknown>
   readonly waitsFor: Set<string>
-  readonly merge: (values: readonly unknown[], byWorker: ReadonlyMap<string, unknown>) => unknown
   deaths: number
   /** From when on one answer is enough. */
   readonly dueAt: number
@@ -30,21 +21,11 @@ interface Call {
 
 type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
 
-/**
- * Calls whose answer does without a worker that cannot give any: one whose engine stands still must not take the others
- * out of the service. Milliseconds from the call on, after which one answer is enough.
- */
-const partial: ReadonlyMap<EngineCallName, number> = new Map([
-  ['statistics', 1000],
-  ['activity', 1000],
-  ['recordingParts', 10_000],
-])
-
 /** What the calls need of their front. */
 export interface CallingFront {
   readonly answer: (answer: Answer) => void
-  /** Letters that it has refused so far. */
-  readonly refusedLetters: () => number
+  /** Messages that it has refused so far. */
+  readonly refusedMessages: () => number
   readonly clock: Clock
   /** Milliseconds for which a call waits for a worker while there is none. */
   readonly patienceMs: number
@@ -55,16 +36,18 @@ export interface CallingFront {
 export class WorkerCalls {
   readonly #open = new Map<number, Call>()
   readonly #waiting: PatientCalls
-  readonly #looks = new Looks()
-  readonly #statistics = new StatisticsBook()
+  readonly #statistics = new LastStatistics()
+  readonly #context: CallContext
 
   constructor(
     private readonly members: Members,
-    private readonly placing: Placing,
+    placing: Placing,
     private readonly front: CallingFront,
   ) {
-    const { clock, sleep, patienceMs } = front
-    const onExpired = ({ call }: Call['message']) => this.#fail(call, noWorker())
+    const { clock, sleep, patienceMs, refusedMessages } = front
+    const [statistics, cursors] = [this.#statistics, new ActivityCursors()]
+    this.#context = { members, placing, statistics, cursors, refusedMessages }
+    const onExpired = ({ call }: CallMessage) => this.#fail(call, noWorker())
     this.#waiting = new PatientCalls(clock, sleep, patienceMs, onExpired)
   }
 
@@ -74,18 +57,11 @@ export class WorkerCalls {
     for (const message of this.#waiting.take()) this.make(message)
   }
 
-  make(message: ToEngine & { readonly type: 'call' }): void {
-    if (!this.#isAnyThere && patient.has(message.name)) return this.#waiting.add(message)
+  make(message: CallMessage): void {
+    const kind = kindOf(message.name)
+    if (!this.#isAnyThere && kind.isPatient) return this.#waiting.add(message)
     try {
-      if (message.name === 'explain') this.#explain(message)
-      else if (message.name === 'activity') this.#activity(message)
-      else if (message.name === 'recordingParts') this.#recordings(message)
-      else if (message.name === 'slotAction') this.#slotAction(message)
-      else if (message.name === 'statistics') this.#statisticsOfAll(message)
-      else if (message.name === 'cache') this.#send(message, this.#known(), (lists) => lists.flat())
-      else if (message.name === 'setScheduler')
-        this.#send(message, this.#known(), ([first]) => first)
-      else this.#send(message, [this.members.forCall()], ([first]) => first)
+      this.#send(message, kind, kind.plan(message, this.#context))
     } catch (error) {
       this.#fail(message.call, error)
     }
@@ -104,11 +80,8 @@ export class WorkerCalls {
     if (open === undefined || !open.waitsFor.delete(id)) return
     if (answer.type === 'result') {
       open.answers.set(id, answer.value)
-      // At once: it may be lost before the others have answered.
-      if (open.message.name === 'statistics') {
-        this.#statistics.set(id, answer.value as EngineStatistics)
-      }
-    } else if (!partial.has(open.message.name) || open.answers.size + open.waitsFor.size === 0) {
+      open.kind.onAnswer?.(id, answer.value, this.#context)
+    } else if (open.kind.partialMs === undefined || open.answers.size + open.waitsFor.size === 0) {
       this.#open.delete(answer.call)
       return this.front.answer(answer)
     }
@@ -122,12 +95,12 @@ export class WorkerCalls {
     const all = [...this.#open.values()]
     for (const open of all) {
       if (!open.waitsFor.delete(worker)) continue
-      const { message } = open
+      const { message, kind } = open
       this.#open.delete(message.call)
       if (open.answers.size + open.waitsFor.size > 0) {
         this.#open.set(message.call, open)
         this.#finish(open)
-      } else if (patient.has(message.name) && open.deaths < 3) {
+      } else if (kind.isPatient && open.deaths < 3) {
         this.make(message)
         const again = this.#open.get(message.call)
         if (again !== undefined) again.deaths = open.deaths + 1
@@ -148,128 +121,15 @@ export class WorkerCalls {
     return this.members.all.some(({ report }) => report !== undefined)
   }
 
-  /** @throws `engine_unavailable` */
-  #known(): Member[] {
-    const known = this.members.all.filter(({ report }) => report !== undefined)
-    if (known.length === 0) throw noWorker()
-    return known
-  }
-
-  /** Those of a worker that cannot answer now are as they were, so that no counter goes back. */
-  #statisticsOfAll(message: Call['message']): void {
-    const known = this.#known()
-    const { placed, movedExactly, movedInexactly } = this.placing.counts
-    this.#send(message, known, () => {
-      const ids = this.placing.idsByPlacement()
-      const waits: number[] = []
-      const all = known.flatMap(({ record, link, state }) => {
-        const last = this.#statistics.get(record.id)
-        if (state === 'up' && last?.waitMs !== undefined) waits.push(last.waitMs)
-        return last === undefined ? [] : [ownStatistics(last, `${link.id}/`, ids)]
-      })
-      const list = this.members.statistics
-      const counts = { placed, movedExactly, movedInexactly }
-      const workers = { list, ...counts, refusedLetters: this.front.refusedLetters() }
-      return { ...mergeStatistics([...all, ...this.#statistics.gone], waits), workers }
-    })
-  }
-
-  /** Slots are counted through, in the order of the workers. */
-  #slotAction(message: Call['message']): void {
-    const [slot, ...more] = message.arguments as [number, ...unknown[]]
-    let own = slot
-    for (const member of this.#known()) {
-      const slots = member.report?.slots ?? 0
-      if (own < slots) {
-        const there = { ...message, arguments: [own, ...more] }
-        return this.#send(there, [member], ([result]) => ({ ...(result as object), slot }))
-      }
-      own -= slots
-    }
-    throw new CllmError('invalid_request', `There is no slot ${slot}`)
-  }
-
-  /** The worker that has or had a request knows what happened to it, under the id that it has there. */
-  #explain(message: ToEngine & { readonly type: 'call' }): void {
-    const [id] = message.arguments as [string]
-    const placed = this.placing.find(id)
-    const member = this.members.get(placed?.worker)
-    const link = member?.link.id
-    if (placed === undefined || member === undefined) {
-      const message = `No request with the id "${id}" is known here`
-      throw new CllmError('request_not_found', message, { details: { id } })
-    }
-    const there = { ...message, arguments: [`${link}/${placed.placement}`] }
-    const { worker = '', moves } = placed
-    const toOwn = ([report]: readonly unknown[]) => ({
-      ...(report as RequestReport),
-      id,
-      worker,
-      moves,
-    })
-    this.#send(there, [member], toOwn)
-  }
-
-  /** All workers together. Requests of other fronts keep the ids that their worker gave them. */
-  #activity(message: ToEngine & { readonly type: 'call' }): void {
-    const members = this.#known()
-    const [cursor] = message.arguments as [number | undefined]
-    const since = this.#looks.get(cursor)
-    this.#send(
-      message,
-      members,
-      (_, answers) => {
-        const ids = this.placing.idsByPlacement()
-        const look = new Map<string, number>()
-        const all = members.flatMap(({ record, link }) => {
-          const activity = answers.get(record.id) as EngineActivity | undefined
-          if (activity === undefined) {
-            const seen = since?.get(record.id)
-            if (seen !== undefined) look.set(record.id, seen)
-            return []
-          }
-          look.set(record.id, activity.cursor)
-          return [ownActivity(activity, ownId(link.id, ids))]
-        })
-        return mergeActivities(all, this.#looks.add(look))
-      },
-      ({ record }) => ({ ...message, arguments: [since?.get(record.id)] }),
-    )
-  }
-
-  /** All workers together, as {@link #activity}. */
-  #recordings(message: Call['message']): void {
-    const members = this.#known()
-    this.#send(message, members, (_, answers) => {
-      const ids = this.placing.idsByPlacement()
-      const all = members.flatMap(({ record, link }) => {
-        const parts = answers.get(record.id) as RecordingParts | undefined
-        if (parts === undefined) return []
-        const toOwn = ownId(link.id, ids)
-        return [
-          { ...parts, arrivals: parts.arrivals.map((one) => ({ ...one, id: toOwn(one.id) })) },
-        ]
-      })
-      return mergeRecordings(all)
-    })
-  }
-
-  #send(
-    message: Call['message'],
-    to: readonly Member[],
-    merge: Call['merge'],
-    messageTo: (member: Member) => Call['message'] = () => message,
-  ): void {
+  #send(message: CallMessage, kind: CallKind, { to, messageTo, merge }: CallPlan): void {
     const waitsFor = new Set(to.map(({ record }) => record.id))
     const answers = new Map<string, unknown>()
     const { clock } = this.front
-    const limitMs = to.length === 1 ? Infinity : (partial.get(message.name) ?? Infinity)
+    const limitMs = to.length === 1 ? Infinity : (kind.partialMs ?? Infinity)
     const dueAt = clock.now() + limitMs
-    this.#open.set(message.call, { message, answers, waitsFor, merge, deaths: 0, dueAt })
-    const isSent = to.map((member) => member.link.send(messageTo(member)))
-    if (isSent.includes(false)) {
-      return this.#fail(message.call, requestTooLarge())
-    }
+    this.#open.set(message.call, { message, kind, answers, waitsFor, merge, deaths: 0, dueAt })
+    const isSent = to.map((member) => member.link.send(messageTo?.(member) ?? message))
+    if (isSent.includes(false)) return this.#fail(message.call, requestTooLarge())
     if (dueAt === Infinity) return
     clock.at(dueAt, () => {
       const open = this.#open.get(message.call)
@@ -282,11 +142,7 @@ export class WorkerCalls {
     if (open.waitsFor.size > 0 && !isEnough) return
     const { call } = open.message
     this.#open.delete(call)
-    this.front.answer({
-      type: 'result',
-      call,
-      value: open.merge([...open.answers.values()], open.answers),
-    })
+    this.front.answer({ type: 'result', call, value: open.merge(open.answers) })
   }
 
   #fail(call: number, error: unknown): void {

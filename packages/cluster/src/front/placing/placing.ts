@@ -2,6 +2,7 @@ import {
   type AddressedEvent,
   CllmError,
   type Clock,
+  failureOf,
   type GenerateRequest,
   type Logger,
   type Random,
@@ -12,7 +13,7 @@ import { chooseWorker, isExactOn, isOfBatch } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
 import { type Member, type Members, requestTooLarge } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
-import { type EndedRequest, RequestBook } from './request-book.js'
+import { type EndedRequest, PlacedRequests } from './placed-requests.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { forEachEvent, type StepEvents } from '../../link/step-events.js'
 import { SharedService } from '../shared-service.js'
@@ -37,7 +38,7 @@ export interface PlacingParts {
  */
 export class Placing {
   readonly counts: PlacingCounts = { placed: 0, movedExactly: 0, movedInexactly: 0 }
-  readonly #requests = new RequestBook()
+  readonly #requests = new PlacedRequests()
   readonly #held: HeldRequests
   readonly #service: SharedService
   #tokensPerCharacter = 0.3
@@ -72,7 +73,7 @@ export class Placing {
     const { sampling } = request
     if (this.#requests.get(id) !== undefined) {
       const message = `A request with the id "${id}" is under way`
-      return this.#tell(id, failure(new CllmError('duplicate_request', message)))
+      return this.#tell(id, failureOf(new CllmError('duplicate_request', message)))
     }
     // The next worker would choose another one.
     const seed = sampling?.seed ?? this.parts.random.uint32()
@@ -271,7 +272,7 @@ export class Placing {
 
   #fail(placed: PlacedRequest, error: CllmError): void {
     this.#remove(placed)
-    this.#tell(placed.id, failure(error))
+    this.#tell(placed.id, failureOf(error))
   }
 
   #tell(id: string, event: RequestEvent): void {
@@ -282,8 +283,4 @@ export class Placing {
 /** Failures that say nothing of the request: another worker can have it. */
 function isOfWorker(code: string): boolean {
   return code === 'engine_unavailable' || code === 'shutting_down'
-}
-
-function failure(error: CllmError): RequestEvent {
-  return { type: 'error', error: error.serialize() }
 }

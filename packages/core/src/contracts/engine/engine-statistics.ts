@@ -78,8 +78,8 @@ export interface WorkersStatistics {
   readonly movedExactly: number
   /** … or may differ in rounding. */
   readonly movedInexactly: number
-  /** Letters that no worker can have sent; what links that have ended still say is among them. */
-  readonly refusedLetters: number
+  /** Messages that no worker can have sent; what links that have ended still say is among them. */
+  readonly refusedMessages: number
 }
 
 /** Counters since the start, and what is going on. Times are milliseconds. */

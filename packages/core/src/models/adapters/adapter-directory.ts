@@ -9,12 +9,12 @@ import type {
 import { CllmError } from '../../errors/cllm-error.js'
 import { overriding } from '../../client/overriding.js'
 import type { ClosableDirectory } from '../../server/closable-directory.js'
-import { AdapterBook } from './adapter-book.js'
+import { AdapterSet } from './adapter-set.js'
 
 /** Options of an {@link AdapterDirectory}. */
 export interface AdapterDirectoryOptions {
-  /** The book of a model. Default: one that is empty at first. */
-  readonly bookOf?: (model: string) => AdapterBook
+  /** The adapters of a model. Default: none at first. */
+  readonly adapterSetOf?: (model: string) => AdapterSet
   /** Why adapters can be neither loaded, unloaded nor applied to all requests; default: they can. */
   readonly fixed?: string
 }
@@ -27,19 +27,19 @@ interface Named {
 
 /**
  * A directory whose models can be named with an adapter, as `model:adapter`, or by the adapter's name
- * alone where only one model has it. What is loaded and unloaded through it is written into the books.
+ * alone where only one model has it. What is loaded and unloaded through it is noted in the sets of adapters.
  */
 export class AdapterDirectory implements ClosableDirectory {
   readonly #models: ClosableDirectory
-  readonly #bookOf: (model: string) => AdapterBook
+  readonly #adapterSetOf: (model: string) => AdapterSet
   readonly #fixed: string | undefined
 
   constructor(
     models: ClosableDirectory,
-    { bookOf = booksByName(), fixed }: AdapterDirectoryOptions = {},
+    { adapterSetOf = adapterSetsByName(), fixed }: AdapterDirectoryOptions = {},
   ) {
     this.#models = models
-    this.#bookOf = bookOf
+    this.#adapterSetOf = adapterSetOf
     this.#fixed = fixed
   }
 
@@ -49,7 +49,7 @@ export class AdapterDirectory implements ClosableDirectory {
 
   adapted(): readonly AdaptedModel[] {
     return this.list().flatMap((model) =>
-      this.#bookOf(model).sources.map(({ name }) => ({
+      this.#adapterSetOf(model).sources.map(({ name }) => ({
         name: `${model}:${name}`,
         model,
         adapter: name,
@@ -66,23 +66,23 @@ export class AdapterDirectory implements ClosableDirectory {
   open(id?: string, options?: OpenOptions): EngineClient {
     const { model, adapter } = this.#find(id)
     const client = this.#models.open(model, options)
-    const book = this.#bookOf(this.#models.nameOf(model))
+    const adapters = this.#adapterSetOf(this.#models.nameOf(model))
     const submit = client.submit.bind(client)
     const chosen = adapter === undefined ? undefined : [{ adapter }]
     return overriding<EngineClient>(client, {
-      submit: (request, more) => submit(withAdapters(request, book, chosen), more),
+      submit: (request, more) => submit(withAdapters(request, adapters, chosen), more),
       loadAdapter: async (source) => {
         this.#ensureLoads()
         const info = await client.loadAdapter(source)
-        book.add(info)
+        adapters.add(info)
         return info
       },
       unloadAdapter: async (name) => {
         this.#ensureLoads()
         await client.unloadAdapter(name)
-        book.delete(name)
+        adapters.delete(name)
       },
-      embed: (input, options) => client.embed(input, withAdapters(options ?? {}, book, chosen)),
+      embed: (input, options) => client.embed(input, withAdapters(options ?? {}, adapters, chosen)),
     })
   }
 
@@ -93,20 +93,20 @@ export class AdapterDirectory implements ClosableDirectory {
   }
 
   defaultAdapters(id?: string): readonly AdapterChoice[] {
-    return this.#bookOf(this.#models.nameOf(this.#find(id).model)).defaults
+    return this.#adapterSetOf(this.#models.nameOf(this.#find(id).model)).defaults
   }
 
   setDefaultAdapters(choices: readonly AdapterChoice[], id?: string): void {
     this.#ensureLoads()
     const model = this.#models.nameOf(this.#find(id).model)
-    const book = this.#bookOf(model)
+    const adapters = this.#adapterSetOf(model)
     const named = choices.map(({ adapter, scale }) => {
-      const source = book.sources.find((one) => one.id === adapter || one.name === adapter)
+      const source = adapters.sources.find((one) => one.id === adapter || one.name === adapter)
       if (source !== undefined) return { adapter: source.name, scale: scale ?? source.scale }
       const message = `adapters: ${model} has no adapter ${JSON.stringify(adapter)}`
       throw new CllmError('model_not_found', message, { details: { field: 'adapters' } })
     })
-    book.setDefaults(named.filter(({ scale }) => scale !== 0))
+    adapters.setDefaults(named.filter(({ scale }) => scale !== 0))
   }
 
   async unload(id: string): Promise<void> {
@@ -127,8 +127,8 @@ export class AdapterDirectory implements ClosableDirectory {
     const at = id.lastIndexOf(':')
     const adapter = id.slice(at + 1)
     const model = at > 0 ? this.#modelOf(id.slice(0, at)) : undefined
-    if (model !== undefined && this.#bookOf(model).has(adapter)) return { model, adapter }
-    const [only, ...others] = models.filter((one) => this.#bookOf(one).has(id))
+    if (model !== undefined && this.#adapterSetOf(model).has(adapter)) return { model, adapter }
+    const [only, ...others] = models.filter((one) => this.#adapterSetOf(one).has(id))
     return only !== undefined && others.length === 0 ? { model: only, adapter: id } : { model: id }
   }
 
@@ -145,20 +145,20 @@ export class AdapterDirectory implements ClosableDirectory {
   }
 }
 
-function booksByName(): (model: string) => AdapterBook {
-  const books = new Map<string, AdapterBook>()
+function adapterSetsByName(): (model: string) => AdapterSet {
+  const sets = new Map<string, AdapterSet>()
   return (model) => {
-    const book = books.get(model) ?? new AdapterBook()
-    books.set(model, book)
-    return book
+    const adapters = sets.get(model) ?? new AdapterSet()
+    sets.set(model, adapters)
+    return adapters
   }
 }
 
 function withAdapters<Request extends Pick<GenerateRequest, 'adapters'>>(
   request: Request,
-  book: AdapterBook,
+  known: AdapterSet,
   chosen: readonly AdapterChoice[] | undefined,
 ): Request {
-  const adapters = request.adapters ?? chosen ?? book.defaults
+  const adapters = request.adapters ?? chosen ?? known.defaults
   return request.adapters === undefined && adapters.length > 0 ? { ...request, adapters } : request
 }

@@ -16,7 +16,7 @@ import { batchRoutes } from './batch-routes.js'
 import { fileRoutes } from './file-routes.js'
 import { lineSender } from './lines/line-sender.js'
 import type { BatchJobsParts, OpenBatches, SharedBatches } from './shared-batches.js'
-import { type Gate, openGate, SlackGate } from './lines/slack-gate.js'
+import { BatchThrottle, type Throttle, unthrottled } from './lines/batch-throttle.js'
 import { yieldingEngines } from './lines/yielding-engines.js'
 import { StreamSessions } from '../../stream/resume/stream-sessions.js'
 
@@ -77,7 +77,7 @@ export function batchesProtocol({
   lines = openAiProtocol(),
   holdFolder = async () => new AbortController().signal,
 }: BatchesProtocolOptions): KoaProtocol {
-  let gate: Gate = openGate
+  let throttle: Throttle = unthrottled
   let context: KoaTransportContext | undefined
   return {
     name: 'batches',
@@ -87,9 +87,9 @@ export function batchesProtocol({
       context = given
       // Clients of other servers count as well: the engines themselves make room for them.
       if (shared !== undefined) return directory
-      const slack = new SlackGate({ clock: given.clock, share })
-      gate = slack
-      return observeEngines(directory, slack, given.clock)
+      const own = new BatchThrottle({ clock: given.clock, share })
+      throttle = own
+      return observeEngines(directory, own, given.clock)
     },
     mount(router: KoaRouter, directory: EngineDirectory) {
       if (context === undefined) throw new Error('batches: mounted before it saw the engines')
@@ -106,7 +106,7 @@ export function batchesProtocol({
         stallMs: 0,
         streams: new StreamSessions(clock),
       }
-      const engines = yieldingEngines(directory, gate, context)
+      const engines = yieldingEngines(directory, throttle, context)
       const send = lineSender(lines, engines, services, context.access)
       const parts = { send, clock, random, logger, concurrency }
       const { store, jobs } = shared?.open(parts) ?? inFolder(path, holdFolder, parts)

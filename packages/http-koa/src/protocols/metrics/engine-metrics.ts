@@ -95,8 +95,8 @@ export class EngineMetrics {
   }
 
   #countWorkers(labels: ModelLabel, counts: WorkersStatistics): void {
-    const { placed, movedExactly, movedInexactly, refusedLetters } = counts
-    this.#metrics.cllm_cluster_refused_letters_total.inc(labels, refusedLetters)
+    const { placed, movedExactly, movedInexactly, refusedMessages } = counts
+    this.#metrics.cllm_cluster_refused_messages_total.inc(labels, refusedMessages)
     this.#metrics.cllm_requests_placed_total.inc(labels, placed)
     this.#metrics.cllm_requests_moved_total.inc({ ...labels, exact: 'true' }, movedExactly)
     this.#metrics.cllm_requests_moved_total.inc({ ...labels, exact: 'false' }, movedInexactly)

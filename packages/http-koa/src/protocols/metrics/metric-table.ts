@@ -116,8 +116,8 @@ export const engineMetrics = {
     'Requests that went on at another worker; `exact` is whether it computes the same numbers.',
     ['exact'],
   ),
-  cllm_cluster_refused_letters_total: counter(
-    'Letters in the mailbox of this front that no worker can have sent, or of links that have ended.',
+  cllm_cluster_refused_messages_total: counter(
+    'Messages in the mailbox of this front that no worker can have sent, or of links that have ended.',
   ),
   cllm_slots: gauge('Slots by what they do.', ['state']),
   cllm_kv_cache_tokens: gauge('Tokens in slots: of requests that run, or kept for reuse.', ['use']),

@@ -22,7 +22,7 @@ import {
 } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
-import { SlackGate } from '../../../src/protocols/batches/lines/slack-gate.js'
+import { BatchThrottle } from '../../../src/protocols/batches/lines/batch-throttle.js'
 import { yieldingEngines } from '../../../src/protocols/batches/lines/yielding-engines.js'
 import { observeEngines } from '../../../src/engines/observe-engines.js'
 import { testEach } from '../../each-client.js'
@@ -407,51 +407,51 @@ t.test('where clients never stop, a batch gets its share of the time', async (t)
   const clock = new SimulatedClock(1000)
   const pass = async (ms: number) =>
     await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
-  const gate = new SlackGate({ clock, share: 0.1 })
+  const throttle = new BatchThrottle({ clock, share: 0.1 })
   const token = { type: 'token' } as GenerateEvent
-  const first = gate.onSubmit()
-  t.notOk(gate.isOpen)
+  const first = throttle.onSubmit()
+  t.notOk(throttle.isReleased)
   await pass(950)
-  t.notOk(gate.isOpen, 'the window is due, and a client waits for its first token')
+  t.notOk(throttle.isReleased, 'the window is due, and a client waits for its first token')
   first.onEvent(token, clock.now())
-  t.ok(gate.isOpen)
+  t.ok(throttle.isReleased)
   await pass(40)
   const closed: number[] = []
-  gate.onClosed(() => closed.push(clock.now()))
-  const second = gate.onSubmit()
-  t.notOk(gate.isOpen, 'a new client closes it')
+  throttle.onThrottled(() => closed.push(clock.now()))
+  const second = throttle.onSubmit()
+  t.notOk(throttle.isReleased, 'a new client closes it')
   t.equal(closed.length, 1)
   await pass(10)
   second.onEvent(token, clock.now())
   await pass(50)
-  t.ok(gate.isOpen, 'then it goes on')
+  t.ok(throttle.isReleased, 'then it goes on')
   await pass(20)
-  t.notOk(gate.isOpen, 'for what was left')
+  t.notOk(throttle.isReleased, 'for what was left')
 
   let open = 0
   for (let at = 0; at < 20_000; at += 10) {
     await pass(10)
-    if (gate.isOpen) open += 10
+    if (throttle.isReleased) open += 10
   }
   t.ok(open > 1500 && open < 2500, `${open} of 20,000 ms`)
 
-  const late = gate.onSubmit()
+  const late = throttle.onSubmit()
   let isForced = false
   for (let at = 0; at < 3000 && !isForced; at += 10) {
     await pass(10)
-    isForced = gate.isOpen
+    isForced = throttle.isReleased
   }
   t.ok(isForced, 'a client that never gets its first token does not close it for ever')
   for (const watch of [late, second]) watch.onEnd(clock.now())
   await pass(200)
-  t.notOk(gate.isOpen)
+  t.notOk(throttle.isReleased)
   first.onEnd(clock.now())
-  t.ok(gate.isOpen, 'nobody waits')
+  t.ok(throttle.isReleased, 'nobody waits')
 
-  const never = new SlackGate({ clock, share: 0 })
+  const never = new BatchThrottle({ clock, share: 0 })
   never.onSubmit().onEvent(token, clock.now())
   await pass(50_000)
-  t.notOk(never.isOpen)
+  t.notOk(never.isReleased)
 })
 
 t.test('a batch leaves the engine when a client comes, and goes on the same', async (t) => {
@@ -459,10 +459,10 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   const backend = new FakeBackend({ clock, stepMs: () => 10, slots: 4 })
   const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
   const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
-  const gate = new SlackGate()
+  const throttle = new BatchThrottle()
   const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
-  const watched = observeEngines(directory, gate, clock)
-  const lane = yieldingEngines(watched, gate, { clock, random: systemRandom }).open()
+  const watched = observeEngines(directory, throttle, clock)
+  const lines = yieldingEngines(watched, throttle, { clock, random: systemRandom }).open()
   const request: GenerateRequest = {
     prompt: { tokens: [5, 6, 7] },
     maxTokens: 60,
@@ -482,7 +482,7 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
           : 0,
     )
   const alone = await drive(clock, collect(client.submit(request)))
-  const batch = collect(lane.submit(request))
+  const batch = collect(lines.submit(request))
   const besides: number[] = []
   const other = { prompt: { tokens: [9, 9] }, maxTokens: 4, sampling: { ignoreEos: true } }
   const visit = async () => {

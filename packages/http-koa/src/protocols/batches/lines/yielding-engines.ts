@@ -12,7 +12,7 @@ import {
 } from '@cllm/core'
 import { wrapEngines } from '../../../engines/wrap-engines.js'
 import { seedOfLine } from './line-seed.js'
-import { type Gate, inLane } from './slack-gate.js'
+import { batchScope, type Throttle } from './batch-throttle.js'
 
 interface Services {
   readonly clock: Clock
@@ -20,13 +20,13 @@ interface Services {
 }
 
 /**
- * The same engines for batches: a request is computed while the gate is open. When it closes, the
+ * The same engines for batches: a request is computed while the throttle lets it. When it does not any more, the
  * request leaves the engine within a step, and goes on later after its last token: with the same seed
  * it draws the same as if it had not been interrupted.
  */
 export function yieldingEngines(
   directory: EngineDirectory,
-  gate: Gate,
+  throttle: Throttle,
   services: Services,
 ): EngineDirectory {
   return wrapEngines(directory, (client) =>
@@ -36,7 +36,7 @@ export function yieldingEngines(
         const seed = sampling.seed ?? seedOfLine() ?? services.random.uint32()
         const fixed = { ...request, sampling: { ...sampling, seed }, priority: batchPriority }
         const signal = options?.signal ?? new AbortController().signal
-        return yielding(client, fixed, { gate, clock: services.clock, signal })
+        return yielding(client, fixed, { throttle, clock: services.clock, signal })
       },
     }),
   )
@@ -45,19 +45,19 @@ export function yieldingEngines(
 async function* yielding(
   client: EngineClient,
   request: GenerateRequest,
-  { gate, clock, signal }: { gate: Gate; clock: Clock; signal: AbortSignal },
+  { throttle, clock, signal }: { throttle: Throttle; clock: Clock; signal: AbortSignal },
 ): AsyncGenerator<GenerateEvent, undefined, undefined> {
-  // What is submitted later is still this request's: its key, and the lane.
+  // What is submitted later is still this request's: its key, and that it is of a batch.
   const submit = AsyncResource.bind((continued: Partial<GenerateRequest>, left: AbortSignal) =>
-    inLane(() => client.submit({ ...request, ...continued }, { signal: left })),
+    batchScope.run(true, () => client.submit({ ...request, ...continued }, { signal: left })),
   )
   const tokens: TokenId[] = []
   let hasStarted = false
   let elapsedMs = 0
   for (;;) {
-    await gate.opened(signal)
+    await throttle.released(signal)
     const leaving = new AbortController()
-    const stopWatching = gate.onClosed(() => leaving.abort())
+    const stopWatching = throttle.onThrottled(() => leaving.abort())
     const began = clock.now()
     const continued = hasStarted ? { continued: { tokens: [...tokens], elapsedMs } } : {}
     try {

@@ -4,28 +4,25 @@ import type { Clock } from '@cllm/core'
 import type { RequestObserver, RequestWatch } from '../../../engines/request-observer.js'
 
 /** Set while a batch's line submits its request. */
-const lane = new AsyncLocalStorage<true>()
-
-/** Submits something for a batch. */
-export const inLane = <T>(submit: () => T): T => lane.run(true, submit)
+export const batchScope = new AsyncLocalStorage<true>()
 
 const unwatched: RequestWatch = { onEvent() {}, onEnd() {} }
 
-/** Lets lines through while it is open. */
-export interface Gate {
-  /** Resolves when it is open; rejects when the signal fires. */
-  opened(signal: AbortSignal): Promise<void>
-  /** Calls back when it closes, until the returned function is called. */
-  onClosed(callback: () => void): () => void
+/** Says when lines of batches may be computed. */
+export interface Throttle {
+  /** Resolves when lines may be computed; rejects when the signal fires. */
+  released(signal: AbortSignal): Promise<void>
+  /** Calls back when they may not any more, until the returned function is called. */
+  onThrottled(callback: () => void): () => void
 }
 
-/** Always open: whoever computes a line makes room for clients. */
-export const openGate: Gate = Object.freeze({
-  opened: async (signal: AbortSignal) => signal.throwIfAborted(),
-  onClosed: () => () => {},
+/** Never holds lines back: whoever computes one makes room for clients. */
+export const unthrottled: Throttle = Object.freeze({
+  released: async (signal: AbortSignal) => signal.throwIfAborted(),
+  onThrottled: () => () => {},
 })
 
-/** How long the gate is open at a time while clients wait. */
+/** How long lines are computed at a time while clients wait. */
 const windowMs = 100
 /** A window that comes due waits this many pauses at most for clients to have their first tokens. */
 const patience = 2
@@ -38,11 +35,11 @@ export interface BatchShare {
 }
 
 /**
- * Open while no client waits for anything but batches: then whatever a batch computes delays nobody.
- * Where clients never stop, it opens for a share of the time, when all of them have their first tokens;
- * a new one closes it at once. It watches the requests of all protocols.
+ * Holds lines back while a client waits for anything but batches: otherwise whatever a batch computes delays
+ * nobody. Where clients never stop, it opens a window for a share of the time, when all of them have their
+ * first tokens; a new one ends it at once. It watches the requests of all protocols.
  */
-export class SlackGate implements RequestObserver, Gate {
+export class BatchThrottle implements RequestObserver, Throttle {
   #others = 0
   /** Requests without a first token. */
   #awaiting = 0
@@ -62,10 +59,10 @@ export class SlackGate implements RequestObserver, Gate {
   }
 
   onSubmit(): RequestWatch {
-    if (lane.getStore() === true) return unwatched
+    if (batchScope.getStore() === true) return unwatched
     this.#awaiting++
     if (this.#others++ === 0) {
-      this.#tell('closed')
+      this.#tell('throttled')
       this.#pause()
     } else if (!this.#insists) this.#interrupt()
     let isAnswered = false
@@ -82,25 +79,24 @@ export class SlackGate implements RequestObserver, Gate {
         isAnswered = true
         this.#awaiting = 0
         this.#end()
-        this.#tell('opened')
+        this.#tell('released')
       },
     }
   }
 
-  get isOpen(): boolean {
+  /** Whether lines may be computed now. */
+  get isReleased(): boolean {
     return this.#others === 0 || this.#openedAt !== undefined
   }
 
-  /** Resolves when it is open; rejects when the signal fires. */
-  async opened(signal: AbortSignal): Promise<void> {
-    while (!this.isOpen) await once(this.#changes, 'opened', { signal })
+  async released(signal: AbortSignal): Promise<void> {
+    while (!this.isReleased) await once(this.#changes, 'released', { signal })
     signal.throwIfAborted()
   }
 
-  /** Calls back when it closes, until the returned function is called. */
-  onClosed(callback: () => void): () => void {
-    this.#changes.addEventListener('closed', callback, { once: true })
-    return () => this.#changes.removeEventListener('closed', callback)
+  onThrottled(callback: () => void): () => void {
+    this.#changes.addEventListener('throttled', callback, { once: true })
+    return () => this.#changes.removeEventListener('throttled', callback)
   }
 
   #pause(): void {
@@ -124,10 +120,10 @@ export class SlackGate implements RequestObserver, Gate {
     if (this.#awaiting > 0 && !this.#insists) return
     this.#openedAt = this.#clock.now()
     this.#timer(this.#leftMs, () => {
-      this.#tell('closed')
+      this.#tell('throttled')
       this.#pause()
     })
-    this.#tell('opened')
+    this.#tell('released')
   }
 
   /** A window that a client interrupts goes on when that one has its first token. */
@@ -136,7 +132,7 @@ export class SlackGate implements RequestObserver, Gate {
     this.#leftMs -= this.#clock.now() - this.#openedAt
     this.#openedAt = undefined
     this.#cancelTimer()
-    this.#tell('closed')
+    this.#tell('throttled')
     if (this.#leftMs <= 0) this.#pause()
     else this.#insistLater()
   }
@@ -154,7 +150,7 @@ export class SlackGate implements RequestObserver, Gate {
     this.#cancelTimer = this.#clock.at(this.#clock.now() + ms, callback)
   }
 
-  #tell(what: 'opened' | 'closed'): void {
+  #tell(what: 'released' | 'throttled'): void {
     this.#changes.dispatchEvent(new Event(what))
   }
 }

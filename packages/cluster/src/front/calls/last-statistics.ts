@@ -4,7 +4,7 @@ import { type EngineStatistics, pastOf, sumStatistics } from '@cllm/core'
 const mostGone = 100
 
 /** What each worker said last of itself, and what those that are gone have counted: no sum goes back. */
-export class StatisticsBook {
+export class LastStatistics {
   readonly #last = new Map<string, EngineStatistics>()
   readonly #gone = new Map<string, EngineStatistics>()
   /** The most workers that were there at once: all of them may be gone at once, and come back. */

@@ -4,7 +4,7 @@ import type { AdapterChoice, AdapterInfo, AdapterSource } from '../../contracts/
  * The adapters that every engine of a model is to have, one after the other: those that it is
  * configured with, and those that were loaded and not unloaded since.
  */
-export class AdapterBook {
+export class AdapterSet {
   readonly #sources = new Map<string, AdapterInfo>()
   #defaults: readonly AdapterChoice[] = []
 

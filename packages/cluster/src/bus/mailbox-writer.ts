@@ -1,6 +1,6 @@
 import type { Clock, Logger } from '@cllm/core'
 import { ErrorReply } from '@redis/client'
-import type { Letter } from './outbox.js'
+import type { OutgoingEnvelope } from './outbox.js'
 import type { RedisClient } from './redis-client.js'
 import { isOfOldPrimary, isTemporary, refusalOf } from './refusals.js'
 
@@ -8,21 +8,21 @@ import { isOfOldPrimary, isTemporary, refusalOf } from './refusals.js'
 export const mailboxMs = 60_000
 const putOffMs = 15_000
 /**
- * A server that refuses letters for want of memory and the like has so long, the time without a connection not
+ * A server that refuses envelopes for want of memory and the like has so long, the time without a connection not
  * counted; then they are lost, and links break.
  */
 export const mostRefusedMs = 10_000
 
-/** Writes letters into the mailboxes on the server. */
-export class Poster {
+/** Writes envelopes into the mailboxes on the server. */
+export class MailboxWriter {
   /** When the end of each mailbox was put off last. */
   readonly #putOff = new Map<string, number>()
-  /** For how long the server has refused letters for now; undefined: it takes them. */
+  /** For how long the server has refused envelopes for now; undefined: it takes them. */
   #refusedMs: number | undefined
   /** When it refused one last, on a connection that was not lost since. */
   #refusedAt: number | undefined
-  /** Letters that are being written now. */
-  #sending: readonly Letter[] = []
+  /** Envelopes that are being written now. */
+  #sending: readonly OutgoingEnvelope[] = []
   /** Whether the refusals of now were logged. */
   #isTold = false
 
@@ -37,7 +37,7 @@ export class Poster {
     writer.on('ready', () => this.#putOff.clear())
   }
 
-  /** Whether letters wait until the server takes any again. */
+  /** Whether envelopes wait until the server takes any again. */
   get isRefused(): boolean {
     return this.#refusedMs !== undefined && this.#refusedMs < mostRefusedMs
   }
@@ -48,7 +48,7 @@ export class Poster {
   }
 
   /** Writes all of them, or rejects: then all are to be written again. */
-  async send(batch: readonly Letter[]): Promise<void> {
+  async send(batch: readonly OutgoingEnvelope[]): Promise<void> {
     const words = new Map<string, string[]>()
     for (const { mailbox, text } of batch) {
       const known = words.get(mailbox)
@@ -56,7 +56,7 @@ export class Poster {
       else known.push('l', text)
     }
     // One after the other on one connection; the client sends them in one piece.
-    const sent = [...words.values()].map(async (command) => await this.#post(command))
+    const sent = [...words.values()].map(async (command) => await this.#append(command))
     for (const key of words.keys()) if (this.#isEndNear(key)) sent.push(this.#putOffEnd(key))
     this.#sending = batch
     const results = await Promise.allSettled(sent)
@@ -65,7 +65,7 @@ export class Poster {
     if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
   }
 
-  async #post(command: readonly string[]): Promise<void> {
+  async #append(command: readonly string[]): Promise<void> {
     try {
       await this.writer.sendCommand(command)
       if (this.#refusedMs !== undefined) this.logger.info({}, 'the cluster takes messages again')
@@ -85,7 +85,7 @@ export class Poster {
     }
   }
 
-  /** For how long it refuses letters by now, in milliseconds. */
+  /** For how long it refuses envelopes by now, in milliseconds. */
   #refusedFor(): number {
     const now = this.clock.now()
     this.#refusedMs = (this.#refusedMs ?? 0) + (now - (this.#refusedAt ?? now))

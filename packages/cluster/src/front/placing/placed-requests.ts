@@ -8,7 +8,7 @@ export type EndedRequest = Readonly<
 >
 
 /** The requests of a front: those under way, by their ids and by their placements, and the last that ended. */
-export class RequestBook {
+export class PlacedRequests {
   readonly #requests = new Map<string, PlacedRequest>()
   /** By their placements. */
   readonly #placed = new Map<number, PlacedRequest>()

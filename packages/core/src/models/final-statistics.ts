@@ -10,7 +10,7 @@ import type { LoadedModel, PooledModel } from './pooled-model.js'
 const patienceMs = 1000
 
 /** Notes what outlives an engine: its recording and counters. One that does not answer in time leaves none. */
-export async function keepLastWords(
+export async function keepFinalStatistics(
   model: PooledModel,
   { client }: LoadedModel,
   clock: Clock,

@@ -4,13 +4,13 @@ import type { WorkerOrder } from '../messages.js'
  * The number of what fronts and workers say to each other. Processes with another one do not work together: it
  * goes up with every change that an older one would misread.
  */
-export const protocol = 2
+export const protocol = 3
 
-/** Characters of a letter at most; longer ones are not read, and not sent. */
+/** Characters of an envelope at most; longer ones are not read, and not sent. */
 export const mostCharacters = 64 * 2 ** 20
 
-/** A letter of a link. */
-export interface LinkLetter<Message = unknown> {
+/** An envelope of a link. */
+export interface Envelope<Message = unknown> {
   readonly link: string
   /** The number of the message on it, from 1, for each direction; 0: the other side has closed it. */
   readonly number: number
@@ -18,31 +18,31 @@ export interface LinkLetter<Message = unknown> {
   readonly message?: Message | undefined
 }
 
-/** A letter that no process of this cluster and protocol has written. */
-export interface RefusedLetter {
+/** An envelope that no process of this cluster and protocol has written. */
+export interface RefusedEnvelope {
   readonly refused: string
 }
 
 /** Says what is wrong with a message; undefined: nothing. */
 export type CheckMessage = (message: unknown) => string | undefined
 
-/** A letter of a link as text: `[protocol, link, number, message]`. */
-export function writeLetter(link: string, number: number, message?: unknown): string {
+/** An envelope of a link as text: `[protocol, link, number, message]`. */
+export function writeEnvelope(link: string, number: number, message?: unknown): string {
   return JSON.stringify(
     message === undefined ? [protocol, link, number] : [protocol, link, number, message],
   )
 }
 
-/** A letter to a worker that belongs to no link, as text. */
+/** An envelope to a worker that belongs to no link, as text. */
 export function writeOrder({ order, migrate = false }: WorkerOrder): string {
   return JSON.stringify([protocol, { order, migrate }])
 }
 
 /** Reads what a mailbox holds: anybody who can use the server may have written it. */
-export function readLetter<Message>(
+export function readEnvelope<Message>(
   text: string,
   check: CheckMessage = () => undefined,
-): LinkLetter<Message> | WorkerOrder | RefusedLetter {
+): Envelope<Message> | WorkerOrder | RefusedEnvelope {
   if (text.length > mostCharacters) return { refused: `it has ${text.length} characters` }
   let value: unknown
   try {
@@ -64,7 +64,7 @@ export function readLetter<Message>(
   return { link, number: number as number, message: message as Message }
 }
 
-function readOrder(value: object | null): WorkerOrder | RefusedLetter {
+function readOrder(value: object | null): WorkerOrder | RefusedEnvelope {
   const { order, migrate } = (value ?? {}) as Record<string, unknown>
   if (order !== 'drain') return { refused: 'it is an unknown order' }
   return { order, migrate: migrate === true }
