@@ -91,7 +91,7 @@ export class SlotCacheManager implements KVCacheManager {
     if (!states.isOn || (isAlone && !states.hasFiles)) return true
     const choice = this.#choose(sequence)
     if (!states.isAtHand(sequence, choice.found)) return false
-    if (insists || !this.#isAnyDecoding) return true
+    if (insists || !this.costs.pauses.isAnyDecoding()) return true
     return states.isReady(choice.slot, keptBy(choice))
   }
 
@@ -109,7 +109,7 @@ export class SlotCacheManager implements KVCacheManager {
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
     const { costs, states } = this
-    const pauseBegan = this.#isAnyDecoding ? this.clock.now() : undefined
+    const pauseBegan = costs.pauses.isAnyDecoding() ? this.clock.now() : undefined
     const choice = this.#choose(sequence)
     const { slot } = choice
     noteCosts(choice, costs)
@@ -122,7 +122,7 @@ export class SlotCacheManager implements KVCacheManager {
       slot.owner = sequence
       this.#free--
       sequence.slot = slot.id
-      await this.#filler.fill(choice, sequence, this.#isAnyDecoding)
+      await this.#filler.fill(choice, sequence)
     })
     if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
     if (states.isOn) sequence.origin = originOf(choice, sequence, known, states)
@@ -138,8 +138,8 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   async settle(): Promise<void> {
-    await this.checkpoints.settle(this.#isAnyDecoding)
-    await this.#pins.settle(this.#isAnyDecoding)
+    await this.checkpoints.settle()
+    await this.#pins.settle()
   }
 
   /** The sequence has computed more of its tokens. */
@@ -250,12 +250,7 @@ export class SlotCacheManager implements KVCacheManager {
   /** What an idle slot is about to lose is saved, where that is wanted; false where there was no time. */
   async #beforeLoss(slot: Slot, kept: number): Promise<boolean> {
     if (!this.states.isOn) return true
-    const othersDecode = this.#isAnyDecoding
-    await this.#pins.beforeLoss(slot, kept, othersDecode)
-    return await this.states.beforeLoss(slot, kept, othersDecode)
-  }
-
-  get #isAnyDecoding(): boolean {
-    return this.slots.some(({ owner }) => owner?.state === 'decoding')
+    await this.#pins.beforeLoss(slot, kept)
+    return await this.states.beforeLoss(slot, kept)
   }
 }

@@ -149,11 +149,11 @@ export class StateCache {
    * An idle slot is about to lose what is behind its first `kept` tokens, which is saved where that is
    * worth it; false where it was, and there was no time.
    */
-  async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<boolean> {
+  async beforeLoss(slot: Slot, kept: number): Promise<boolean> {
     if (!this.worth.savesBeforeLoss(slot, kept)) return true
     const { states } = this.costs
     const ms = states.saveMs(states.bytesOf(slot.length))
-    if (othersDecode && !this.costs.pauses.canSave(ms)) {
+    if (!this.costs.pauses.canSave(ms)) {
       this.transfer.counts.skipped++
       return false
     }
@@ -245,15 +245,9 @@ export class StateCache {
   }
 
   /** Saves the checkpoint of a slot that holds `length` tokens. */
-  async saveCheckpoint(
-    id: SlotId,
-    chain: BlockChain,
-    length: number,
-    othersDecode: boolean,
-  ): Promise<void> {
+  async saveCheckpoint(id: SlotId, chain: BlockChain, length: number): Promise<void> {
     const ms = this.costs.states.saveMs(this.transfer.checkpointBytes)
-    if (!othersDecode || this.costs.pauses.canSave(ms))
-      await this.transfer.save({ id, chain, length }, true)
+    if (this.costs.pauses.canSave(ms)) await this.transfer.save({ id, chain, length }, true)
     else this.transfer.counts.skipped++
   }
 
