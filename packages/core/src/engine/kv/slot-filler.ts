@@ -3,7 +3,7 @@ import type { Clock } from '../../contracts/clock.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
-import type { SlotChoice } from './choose-slot.js'
+import type { SlotChoice } from './slot-choice.js'
 import { heldTokens } from './prefix-index.js'
 import type { StateCache } from './states/state-cache.js'
 
