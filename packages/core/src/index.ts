@@ -34,6 +34,7 @@ export type * from './contracts/scheduling/scheduler-policy.js'
 export type * from './contracts/transport.js'
 export * from './contracts/logger.js'
 export * from './contracts/model/sampling.js'
+export * from './errors/cancel-reason.js'
 export * from './errors/cllm-error.js'
 export * from './errors/error-table.js'
 

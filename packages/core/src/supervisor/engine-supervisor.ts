@@ -1,6 +1,7 @@
 import type { Clock, Random } from '../contracts/clock.js'
 import type { EngineInfo } from '../contracts/engine/engine-client.js'
 import type { Logger } from '../contracts/logger.js'
+import { cancelReason } from '../errors/cancel-reason.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { isAnswer, PendingCalls } from './pending-calls.js'
 import type { Channel, FromEngine, ToEngine } from '../remote/channel.js'
@@ -177,7 +178,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   }
 
   #cancel(message: ToEngine & { readonly type: 'cancel' }): void {
-    const { id, reason = 'The request was cancelled' } = message
+    const { id, reason = cancelReason } = message
     const entry = this.#requests.get(id)
     if (entry === undefined) return
     if (entry.phase === 'held') return this.#drop(entry, new CllmError('cancelled', reason))
