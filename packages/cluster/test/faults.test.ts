@@ -971,6 +971,12 @@ t.test('what is too large for a letter fails alone', async (t) => {
   await t.rejects(drive(clock, said(client, { prompt: { text: tooMuch } })), {
     code: 'body_too_large',
   })
+  const tooDeep: object[] = []
+  for (let depth = 0, inner = tooDeep; depth < 100_000; depth++) inner.push((inner = []))
+  const constraint = { type: 'json-schema', schema: { x: tooDeep } } as const
+  await t.rejects(drive(clock, said(client, { ...asked, sampling: { constraint } })), {
+    code: 'body_too_large',
+  })
   t.same(await drive(clock, stream), undisturbed)
   t.equal(client.workers.counts.movedExactly, 0)
   t.equal(front.refusedLetters, 0)

@@ -1,5 +1,5 @@
 import type { Channel, FromEngine, ToEngine } from '../remote/channel.js'
-import type { StartEngine } from '../supervisor/engine-supervisor.js'
+import type { StartEngine } from '../supervisor/engine-link.js'
 import type { AddressedEvent, Usage } from '../contracts/engine/engine-client.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
