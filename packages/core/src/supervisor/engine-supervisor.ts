@@ -176,9 +176,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       return new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
     }
     const limit = this.options.maxQueuedRequests
-    if (this.#info === undefined || (this.state === 'up' && !this.#requests.isHolding)) {
-      return undefined
-    }
+    if (this.#info === undefined) return undefined
+    if (this.state === 'up' && !this.#requests.isHolding) return undefined
     if (this.#requests.size < limit + this.#info.limits.slots) return undefined
     return new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
   }
