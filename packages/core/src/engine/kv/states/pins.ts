@@ -73,7 +73,7 @@ export class Pins {
     this.#bySlot.delete(slot)
     // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
     const mayBeSkipped = pin.kept !== undefined && !this.states.hasTimeToSave(slot.length)
-    if (mayBeSkipped) this.states.transfer.counts.skipped++
+    if (mayBeSkipped) this.states.transfer.onSkipped()
     else if (isThere(pin)) await this.states.pin(slot, pin.kept)
   }
 

@@ -154,7 +154,7 @@ export class StateCache {
     const { states } = this.costs
     const ms = states.saveMs(states.bytesOf(slot.length))
     if (!this.costs.pauses.canSave(ms)) {
-      this.transfer.counts.skipped++
+      this.transfer.onSkipped()
       return false
     }
     await this.transfer.save(slot)
@@ -202,9 +202,7 @@ export class StateCache {
       (checkpoint === undefined || (await this.#restore(slot, checkpoint)))
     this.costs.pauses.onPause(this.clock.now() - began)
     if (!isThere) return 0
-    const counts = reader.isFromFile(found, sequence) ? transfer.diskCounts : transfer.counts
-    counts.hits++
-    counts.hitTokens += shared
+    transfer.onHit(shared, reader.isFromFile(found, sequence) ? 'disk' : 'ram')
     return lengthOf(checkpoint ?? state)
   }
 
@@ -248,7 +246,7 @@ export class StateCache {
   async saveCheckpoint(id: SlotId, chain: BlockChain, length: number): Promise<void> {
     const ms = this.costs.states.saveMs(this.transfer.checkpointBytes)
     if (this.costs.pauses.canSave(ms)) await this.transfer.save({ id, chain, length }, true)
-    else this.transfer.counts.skipped++
+    else this.transfer.onSkipped()
   }
 
   /** Saves the idle slots that others may want again and waits until all is in files. */
@@ -262,7 +260,7 @@ export class StateCache {
 
   /** A request was admitted whose tokens were found nowhere. */
   onMiss(): void {
-    if (this.isOn) this.transfer.counts.misses++
+    if (this.isOn) this.transfer.onMiss()
   }
 
   /** What it holds and did; undefined while it is off. */
