@@ -484,7 +484,7 @@ t.test('the lab reads files: recordings, and traces of both forms', async (t) =>
     beginsAt: 0,
     durationMs: 900,
     model: 'm',
-    limits: { slots: 3, contextSize: 512, batchSize: 128 },
+    limits: { slots: 3, contextSize: 512, batchSize: 128, kvTokens: 1024 },
     policy: 'adaptive+fcfs',
     policyOptions: {},
     blockTokens: 16,
@@ -494,7 +494,11 @@ t.test('the lab reads files: recordings, and traces of both forms', async (t) =>
   }
   const file = toLoadFile('r.json', JSON.stringify(recording))
   t.match(file, { isRecording: true, slots: 3 })
-  t.match(open('r.json', file.text), { requests: [{ maxTokens: 4 }], contextSize: 512 })
+  t.match(open('r.json', file.text), {
+    requests: [{ maxTokens: 4 }],
+    contextSize: 512,
+    kvTokens: 1024,
+  })
   t.throws(() => open('r.json', file.text, 'recorded'), /0 steps, too few/)
   t.throws(() => open('r.json', '{"kind":"recording","schema":2}'), /^r\.json: schema/)
   t.throws(() => open('r.json', JSON.stringify({ ...recording, arrivals: [] })), /no requests/)
