@@ -5,12 +5,6 @@ import type { LogitsContext, NativeAdapter } from './logits-context.js'
 import type { NativeModel } from './native-model.js'
 import type { KvCacheType } from '../model/kv-cache-type.js'
 
-/** Bytes that llama.cpp allocated. */
-export interface NativeMemory {
-  readonly cpuRam: number
-  readonly gpuVram: number
-}
-
 /** A complete configuration: omitted settings are off. */
 export interface NativeSamplerConfig {
   temperature: number
@@ -131,7 +125,6 @@ export interface AddonContext extends NativeContext {
     ],
     weight: boolean,
   ): Promise<NativeLogits>
-  getMemoryBreakdown(): NativeMemory
 }
 
 /** How a context is made. */

@@ -57,7 +57,6 @@ t.test('every native call that is used', async (t) => {
   })
   if (context === undefined) throw new Error('there is no context')
   t.equal(context.getThreads(), 1)
-  t.ok(context.getMemoryBreakdown().cpuRam > 0)
 
   const tokens = native.tokenize('Once upon a time', false)
   const last = tokens.length - 1
@@ -121,7 +120,7 @@ t.test('every native call that is used', async (t) => {
   const without = await loaded.createContext({ ...quantized, flashAttention: false })
   t.equal(without, undefined, 'q8_0 values need flash attention')
   const q8 = await loaded.createContext({ ...quantized, flashAttention: true })
-  t.ok((q8?.getMemoryBreakdown().cpuRam ?? 0) > 0)
+  t.ok(q8)
   await q8?.dispose()
 
   sampler.dispose()

@@ -1,21 +1,19 @@
-import { createServer, type Logger, type PluginRegistry, systemClock } from '@cllm/core'
-import { koaTransport, protocolsPlugin, type LogLevelControl } from '@cllm/http-koa'
+import { createServer, systemClock } from '@cllm/core'
+import { koaTransport, type LogLevelControl } from '@cllm/http-koa'
 import { holdFolders } from '../batches/hold-folder.js'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
 import { createProtocols } from '../create-protocols.js'
-import { checkFiles } from '../engine/check-files.js'
-import { CrashFiles, crashFolder } from '../engine/crash-files.js'
 import { openKeyRing, type OpenKeyRing } from '../keys/open-key-ring.js'
-import { createLogger, type LevelledLogger } from '../logger.js'
+import type { LevelledLogger } from '../logger.js'
 import type { Served } from '../models/served/served.js'
 import type { LoadingParts } from '../models/served/loadable-models.js'
 import { withChosenModel } from '../models/served/with-chosen-model.js'
 import { servedPool } from '../models/served/served-pool.js'
-import { checkChoices } from '../plugins/check-choices.js'
-import { loadRegistry } from '../plugins/load-registry.js'
 import type { Tracing } from '../tracing/start-tracing.js'
 import { toTransportOptions } from '../to-transport-options.js'
 import type { CommandIo } from './command-io.js'
+import { prepareServing, type ServingParts } from './prepare-serving.js'
+import { stopped } from './stopped.js'
 
 /**
  * `cllm serve`: runs until the signal is aborted, or the engine of a single model dies and cannot be
@@ -26,19 +24,11 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
   // The front of a cluster serves what the workers have.
   const loaded = given.config.cluster.url === null ? await withChosenModel(given, io) : given
   const { config } = loaded
-  const registry = await loadRegistry(
-    { ...loaded, plugins: config.plugins },
-    { builtIns: [protocolsPlugin] },
-  )
-  checkChoices(registry, loaded)
-  if (config.cluster.url === null) checkFiles(loaded)
-  const level = createLogger(config.logging)
-  const logger = registry.createLogger(config.use, level)
-  for (const warning of loaded.warnings) logger.warn({}, warning)
+  const parts = await prepareServing(loaded, io, config.cluster.url === null)
+  const { logger } = parts
 
   const { api_key: apiKey, api_keys: file } = config.security
-  const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
-  const models = await servedBy(loaded, io, { registry, logger, crashes })
+  const models = await servedBy(loaded, io, parts)
   let keys: OpenKeyRing | undefined
   let tracing: Tracing | undefined
   try {
@@ -48,23 +38,19 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
         ? await models.shared.openKeys(sources, logger)
         : openKeyRing(sources, logger)
     tracing = await tracingOf(loaded)
-    return await serveModels(models, loaded, { keys, tracing, registry, logger, level }, io)
+    return await serveModels(models, loaded, { ...parts, keys, tracing }, io)
   } finally {
     keys?.close()
     await models.close()
     // However it ended: what failed last is what is looked for.
     await tracing?.shutdown()
-    await crashes.written()
+    await parts.crashes.written()
   }
 }
 
-interface ServeParts {
+interface ServeParts extends ServingParts {
   readonly keys: OpenKeyRing | undefined
   readonly tracing: Tracing | undefined
-  readonly registry: PluginRegistry
-  readonly logger: Logger
-  /** The logger with a level that can change at run time. */
-  readonly level: LevelledLogger
 }
 
 /**
@@ -109,7 +95,7 @@ async function serveModels(
   isReady = true
   for (const { url } of addresses) io.stdout.write(`listening on ${url}\n`)
 
-  const reason = await Promise.race([models.death, aborted(io.signal)])
+  const reason = await Promise.race([models.death, stopped(io.signal)])
   if (reason !== undefined) {
     logger.error({ reason }, 'the engine died and cannot be restarted')
     io.stderr.write(`error: The engine died and cannot be restarted: ${reason}\n`)
@@ -159,9 +145,4 @@ function everyLevel(logger: LevelledLogger, { setLogLevel }: Served): LogLevelCo
       setLogLevel(level)
     },
   }
-}
-
-async function aborted(signal: AbortSignal): Promise<undefined> {
-  if (signal.aborted) return
-  await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
 }

@@ -1,5 +1,6 @@
 import {
   assertEngineCall,
+  cancelReason,
   CllmError,
   type EngineCallName,
   type EngineCalls,
@@ -62,7 +63,7 @@ export class FrontSession {
   #receive(message: ToWorker): void {
     if (message.type === 'place') void this.#serve(message)
     else if (message.type === 'cancel') {
-      const reason = message.reason ?? 'The request was cancelled'
+      const reason = message.reason ?? cancelReason
       this.#requests.get(message.placement)?.abort(new CllmError('cancelled', reason))
     } else if (message.type === 'leave') this.#calls.get(message.call)?.abort()
     else if (message.type === 'call') void this.#answer(message)

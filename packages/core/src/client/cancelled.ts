@@ -1,3 +1,4 @@
+import { cancelReason } from '../errors/cancel-reason.js'
 import { CllmError } from '../errors/cllm-error.js'
 
 /** Why a signal was aborted: the message of the {@link CllmError} that it was aborted with. */
@@ -7,5 +8,5 @@ export function reasonOf(signal: AbortSignal | undefined): string | undefined {
 }
 
 /** The error of a request or call whose signal aborted. */
-export const cancelled = (signal: AbortSignal | undefined): CllmError =>
-  new CllmError('cancelled', reasonOf(signal) ?? 'The request was cancelled')
+export const cancelled = (signal?: AbortSignal): CllmError =>
+  new CllmError('cancelled', reasonOf(signal) ?? cancelReason)

@@ -3,6 +3,7 @@ import type { Backend } from '../contracts/model/backend.js'
 import type { EmbedOptions, Embedding } from '../contracts/engine/engine-client.js'
 import type { Prompt } from '../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../contracts/model/tokenizer.js'
+import { cancelled } from '../client/cancelled.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
 import { AdapterTable } from './adapters/adapter-table.js'
@@ -184,5 +185,3 @@ export class Embeddings {
     return true
   }
 }
-
-const cancelled = (): CllmError => new CllmError('cancelled', 'The request was cancelled')

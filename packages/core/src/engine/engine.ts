@@ -8,6 +8,7 @@ import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
+import { cancelReason } from '../errors/cancel-reason.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { failureOf } from '../errors/failure-of.js'
 import * as tokens from '../tokens.js'
@@ -92,7 +93,7 @@ export class Engine {
   }
 
   /** Ends a request; its slot is free before the next step. Unknown ids are ignored. */
-  cancel(id: string, reason = 'The request was cancelled'): void {
+  cancel(id: string, reason = cancelReason): void {
     const error = new CllmError('cancelled', reason)
     if (this.input.cancel(id, error)) return
     const sequence = this.table.find(id)

@@ -19,10 +19,7 @@ import type { PolicyInfo } from '../contracts/scheduling/scheduler-info.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
-import type { ErrorCode } from '../errors/error-table.js'
-import { checkDefinition, checkFree } from './check-definition.js'
-import { didYouMean } from '../errors/did-you-mean.js'
-import { optionProblems } from './option-problems.js'
+import { Definitions } from './definitions.js'
 import { PartCatalog } from './part-catalog.js'
 import type { PartChoice } from './replaceable-parts.js'
 import { PolicyCatalog } from './policy-catalog.js'
@@ -35,7 +32,7 @@ import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
 /** What plugins registered, by name. */
 export class PluginRegistry implements PluginHost {
   readonly #policies = new PolicyCatalog()
-  readonly #backends = new Map<string, BackendDefinition>()
+  readonly #backends = new Definitions<BackendDefinition>('backend')
   readonly #protocols = new ProtocolCatalog()
   /** The samplers that requests can name. */
   readonly samplers = new SamplerCatalog()
@@ -69,9 +66,7 @@ export class PluginRegistry implements PluginHost {
 
   /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
   registerBackend(backend: BackendDefinition): void {
-    checkDefinition('backend', backend)
-    checkFree(this.#backends, 'backend', backend.name)
-    this.#backends.set(backend.name, backend)
+    this.#backends.add(backend)
   }
 
   /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
@@ -164,11 +159,11 @@ export class PluginRegistry implements PluginHost {
    * @throws `invalid_configuration` with the valid names or what is wrong with which option
    */
   checkBackend(name: string, options: Readonly<Record<string, unknown>>): unknown {
-    const { options: schema } = find(this.#backends, 'backend', name, 'invalid_configuration')
+    const { options: schema } = this.#backends.find(name, this.#backends.names.toSorted())
     try {
       return schema === undefined ? options : schema.parse(options)
     } catch (error) {
-      throw explained('backend', name, 'invalid_configuration', error)
+      throw this.#backends.explained(name, error)
     }
   }
 
@@ -188,7 +183,7 @@ export class PluginRegistry implements PluginHost {
       return await this.#backends.get(name)!.create(checked, context)
     } catch (error) {
       if (CllmError.isInstance(error)) throw error
-      throw explained('backend', name, 'invalid_configuration', error)
+      throw this.#backends.explained(name, error)
     }
   }
 
@@ -218,25 +213,4 @@ function getClock<T>(token: PartToken<T>): T {
     'plugin_invalid',
     'This part is made outside of an engine: it can get CLOCK only',
   )
-}
-
-function find<T>(
-  factories: ReadonlyMap<string, T>,
-  kind: string,
-  name: string,
-  code: ErrorCode,
-): T {
-  const create = factories.get(name)
-  if (create !== undefined) return create
-  const names = [...factories.keys()].toSorted()
-  const expected = names.length === 0 ? 'none is registered' : `expected one of ${names.join(', ')}`
-  const message = `${kind}: ${expected}, instead got "${name}"${didYouMean(name, names)}`
-  throw new CllmError(code, message, { details: { field: kind, valid: names } })
-}
-
-/** An error of a factory that says what was to be made. */
-function explained(kind: string, name: string, code: ErrorCode, error: unknown): CllmError {
-  const problems = optionProblems(error)
-  const message = `${kind} "${name}": ${problems.join('; ')}`
-  return new CllmError(code, message, { details: { [kind]: name, problems }, cause: error })
 }

@@ -4,7 +4,7 @@ import type { SamplerChoice } from '../contracts/model/sampling.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { issuesOf } from '../errors/issues-of.js'
 import { invalidField } from '../engine/input/check-fields.js'
-import { checkDefinition } from '../plugin/check-definition.js'
+import { Definitions } from '../plugin/definitions.js'
 import { didYouMean } from '../errors/did-you-mean.js'
 
 /** A request names no more than this many: each is run for every token. */
@@ -12,22 +12,16 @@ const mostSamplers = 8
 
 /** The samplers of plug-ins by name. */
 export class SamplerCatalog {
-  readonly #definitions = new Map<string, SamplerDefinition>()
+  readonly #definitions = new Definitions<SamplerDefinition>('sampler')
 
   /** The names, sorted. */
   get names(): string[] {
-    return [...this.#definitions.keys()].toSorted()
+    return this.#definitions.names.toSorted()
   }
 
   /** @throws `plugin_invalid`, or `plugin_conflict` when there is one of this name */
   add(definition: SamplerDefinition): void {
-    checkDefinition('sampler', definition)
-    const { name } = definition
-    if (this.#definitions.has(name)) {
-      const message = `A sampler named "${name}" is registered already`
-      throw new CllmError('plugin_conflict', message, { details: { sampler: name } })
-    }
-    this.#definitions.set(name, definition)
+    this.#definitions.add(definition)
   }
 
   /**
@@ -57,8 +51,7 @@ export class SamplerCatalog {
     }
     const processor = definition.create(parse(definition, options, field), context)
     if (typeof processor?.apply === 'function') return processor
-    const message = `sampler "${name}": create made no sampler, which has an apply method`
-    throw new CllmError('plugin_invalid', message, { details: { sampler: name } })
+    throw this.#definitions.madeNone(name, 'an apply method')
   }
 
   #find(name: unknown, field: string): SamplerDefinition {

@@ -1,6 +1,7 @@
 import type { Clock, Random } from '../contracts/clock.js'
 import type { EngineInfo } from '../contracts/engine/engine-client.js'
 import type { Logger } from '../contracts/logger.js'
+import { cancelReason } from '../errors/cancel-reason.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { failureOf } from '../errors/failure-of.js'
 import { isAnswer, PendingCalls } from './pending-calls.js'
@@ -176,15 +177,14 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       return new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
     }
     const limit = this.options.maxQueuedRequests
-    if (this.#info === undefined || (this.state === 'up' && !this.#requests.isHolding)) {
-      return undefined
-    }
+    if (this.#info === undefined) return undefined
+    if (this.state === 'up' && !this.#requests.isHolding) return undefined
     if (this.#requests.size < limit + this.#info.limits.slots) return undefined
     return new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
   }
 
   #cancel(message: ToEngine & { readonly type: 'cancel' }): void {
-    const { id, reason = 'The request was cancelled' } = message
+    const { id, reason = cancelReason } = message
     const entry = this.#requests.get(id)
     if (entry === undefined) return
     if (entry.phase === 'held') return this.#drop(entry, new CllmError('cancelled', reason))

@@ -6,7 +6,7 @@ import type {
   RequestEvent,
   RouterPolicy,
 } from '@cllm/core'
-import { nextNumber } from '@cllm/core/portable'
+import { cancelReason, nextNumber } from '@cllm/core/portable'
 import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler'
 import type { FleetOptions } from './fleet-options.js'
 import { SimulatedFront } from './simulated-front.js'
@@ -110,7 +110,7 @@ export class SimulatedFleet {
     // Its machine may be dead, though nobody has noticed.
     const isServed = machine !== undefined && this.#byId.get(machine.id) === machine
     if (isServed) machine.engine.cancel(id)
-    else this.#fail(placed, 'cancelled', 'The request was cancelled')
+    else this.#fail(placed, 'cancelled', cancelReason)
   }
 
   #start(index: number): void {

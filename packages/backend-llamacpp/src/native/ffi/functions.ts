@@ -46,7 +46,6 @@ export const llamaFunctions = {
   llama_n_threads: ['int32', 'pointer'],
   llama_set_n_threads: ['void', 'pointer', 'int32', 'int32'],
   llama_attach_threadpool: ['void', 'pointer', 'pointer', 'pointer'],
-  llama_detach_threadpool: ['void', 'pointer'],
   llama_pooling_type: ['int32', 'pointer'],
 
   llama_adapter_lora_init: ['pointer', 'pointer', 'string'],

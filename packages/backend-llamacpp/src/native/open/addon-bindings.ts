@@ -34,7 +34,6 @@ const contextMethods = [
   'copySequenceStateFromOtherSequence',
   'getSequenceKvCacheMinPosition',
   'getSequenceKvCacheMaxPosition',
-  'getMemoryBreakdown',
   'getEmbedding',
   'getThreads',
   'dispose',

@@ -1,17 +1,14 @@
 import { hostname } from 'node:os'
 import { type RedisBus, WorkerHost } from '@cllm/cluster'
-import { CllmError, type LoadedModel, type Logger, SupervisedEngineClient } from '@cllm/core'
-import { protocolsPlugin } from '@cllm/http-koa'
+import { type LoadedModel, type Logger, SupervisedEngineClient } from '@cllm/core'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
-import { checkFiles } from '../../engine/check-files.js'
-import { CrashFiles, crashFolder } from '../../engine/crash-files.js'
-import { createLogger } from '../../logger.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
-import { checkChoices } from '../../plugins/check-choices.js'
-import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command-io.js'
-import { connectBus } from './connect-bus.js'
+import { wrong } from '../flags/flags.js'
 import { configHelp } from '../help/config-help.js'
+import { prepareServing } from '../prepare-serving.js'
+import { stopped } from '../stopped.js'
+import { connectBus } from './connect-bus.js'
 import { keepReadyFile, removeStale } from './ready-file.js'
 import { processName } from './served-by-cluster.js'
 
@@ -36,19 +33,12 @@ export async function worker(argv: readonly string[], io: CommandIo): Promise<nu
     throw wrong('models.served: a worker serves one model, which --model names')
   }
   if (readyFile !== null) removeStale(readyFile)
-  const registry = await loadRegistry(
-    { ...loaded, plugins: config.plugins },
-    { builtIns: [protocolsPlugin] },
-  )
-  checkChoices(registry, loaded)
-  checkFiles(loaded)
-  const logger = registry.createLogger(config.use, createLogger(config.logging))
-  for (const warning of loaded.warnings) logger.warn({}, warning)
-  const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
+  const parts = await prepareServing(loaded, io, true)
+  const { logger } = parts
   // A cluster that is not there is told before a model is fetched.
   const bus = await connectBus(config.cluster, logger)
   try {
-    const models = new LoadableModels(loaded, io, { registry, logger, crashes })
+    const models = new LoadableModels(loaded, io, parts)
     const model = await loadUnlessStopped(models, io)
     if (model === undefined) return 0
     try {
@@ -58,7 +48,7 @@ export async function worker(argv: readonly string[], io: CommandIo): Promise<nu
     }
   } finally {
     await bus.close()
-    await crashes.written()
+    await parts.crashes.written()
   }
 }
 
@@ -118,11 +108,6 @@ async function makeReadyFile(file: string | null, served: WorkerHost): Promise<(
   }
 }
 
-async function stopped(signal: AbortSignal): Promise<undefined> {
-  if (signal.aborted) return
-  await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
-}
-
 async function expired(ms: number): Promise<void> {
   await new Promise((resolve) => void setTimeout(resolve, ms).unref())
 }
@@ -130,8 +115,4 @@ async function expired(ms: number): Promise<void> {
 /** The last messages leave in a turn of their own. */
 async function flushed(): Promise<void> {
   await new Promise((resolve) => void setTimeout(resolve, 100))
-}
-
-function wrong(message: string): CllmError {
-  return new CllmError('invalid_configuration', message)
 }

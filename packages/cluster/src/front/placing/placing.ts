@@ -1,5 +1,6 @@
 import {
   type AddressedEvent,
+  cancelReason,
   CllmError,
   type Clock,
   failureOf,
@@ -83,7 +84,7 @@ export class Placing {
     this.#place(placed)
   }
 
-  cancel(id: string, reason = 'The request was cancelled'): void {
+  cancel(id: string, reason = cancelReason): void {
     const placed = this.#requests.get(id)
     if (placed === undefined) return
     const member = this.parts.members.get(placed.worker)

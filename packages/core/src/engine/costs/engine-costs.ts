@@ -1,5 +1,6 @@
-import { injectable } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
+import { RunningSet } from '../requests/running-set.js'
 import { PauseBudget } from './pause-budget.js'
 import { StateCosts } from './state-costs.js'
 import { StepCostModel } from './step-cost-model.js'
@@ -18,13 +19,17 @@ export class EngineCosts implements EngineObserver {
   /** What steps cost. */
   readonly steps = new StepCostModel()
   /** How long saving and restoring may take beside requests that decode. */
-  readonly pauses = new PauseBudget()
+  readonly pauses: PauseBudget
   /** What saving and restoring slots costs. */
   readonly states = new StateCosts()
   #copies = 0
   #copyMs = 0
   #trust = 1
   #reuse = 0.5
+
+  constructor(@inject(RunningSet) running: RunningSet) {
+    this.pauses = new PauseBudget(() => running.isAnyDecoding)
+  }
 
   /** What copying a slot adds to the next step. */
   get copyMs(): number {

@@ -15,6 +15,9 @@ export class PauseBudget {
   #longestMs = 0
   #spentMs = 0
 
+  /** @param isAnyDecoding - without a request that decodes nobody waits, and all may take its time */
+  constructor(readonly isAnyDecoding: () => boolean) {}
+
   /** A step took this long. */
   onStep(durationMs: number): void {
     this.#longestMs = Math.max(durationMs, this.#longestMs * memory)
@@ -28,11 +31,13 @@ export class PauseBudget {
 
   /** Whether there is time to save something. */
   canSave(ms: number): boolean {
+    if (!this.isAnyDecoding()) return true
     return this.#spentMs + ms <= saveShare * this.#longestMs
   }
 
   /** Whether there is time to restore something, instead of computing it for so long. */
   canLoad(ms: number, insteadMs: number): boolean {
+    if (!this.isAnyDecoding()) return true
     const longest = Math.max(loadShare * this.#longestMs, insteadShare * insteadMs)
     return this.#spentMs + ms <= longest
   }

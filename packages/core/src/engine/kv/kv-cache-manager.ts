@@ -3,12 +3,12 @@ import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
 import type { SlotStatistics } from '../../contracts/engine/engine-statistics.js'
-import { chooseSlot, keptBy, noteCosts, type SlotChoice } from './choose-slot.js'
-import { knownTokens, lookUp } from './look-up.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import { isFree, minimumWait } from './prefix-index.js'
+import { keptBy } from './slot-choice.js'
+import { SlotChooser } from './slot-chooser.js'
 import { SlotFiller } from './slot-filler.js'
 import { Checkpoints } from './states/checkpoints.js'
 import { Pins } from './states/pins.js'
@@ -24,6 +24,7 @@ export class SlotCacheManager implements KVCacheManager {
   readonly slots: readonly Slot[]
   /** What the last look-up of a waiting sequence found, and in which version of the index. */
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
+  readonly #chooser: SlotChooser
   readonly #filler: SlotFiller
   #free: number
   readonly #pins: Pins
@@ -49,6 +50,7 @@ export class SlotCacheManager implements KVCacheManager {
     this.#free = length
     this.#pins = new Pins(states, clock)
     this.#ahead = new SaveAhead(states, clock, costs)
+    this.#chooser = new SlotChooser(this.slots, index, costs, backend, states)
     this.#filler = new SlotFiller(backend, clock, costs, states)
   }
 
@@ -61,7 +63,7 @@ export class SlotCacheManager implements KVCacheManager {
     const version = this.index.version + this.states.version
     const known = this.#found.get(sequence)
     if (known?.version === version) return known.tokens
-    const tokens = lookUp(sequence, this.index, this.costs, this.states)
+    const tokens = this.#chooser.lookUp(sequence)
     this.#found.set(sequence, { version, tokens })
     return tokens
   }
@@ -89,9 +91,9 @@ export class SlotCacheManager implements KVCacheManager {
     const { states } = this
     const isAlone = this.#free === this.slots.length
     if (!states.isOn || (isAlone && !states.hasFiles)) return true
-    const choice = this.#choose(sequence)
+    const choice = this.#chooser.choose(sequence)
     if (!states.isAtHand(sequence, choice.found)) return false
-    if (insists || !this.#isAnyDecoding) return true
+    if (insists || !this.costs.pauses.isAnyDecoding()) return true
     return states.isReady(choice.slot, keptBy(choice))
   }
 
@@ -109,11 +111,11 @@ export class SlotCacheManager implements KVCacheManager {
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
     const { costs, states } = this
-    const pauseBegan = this.#isAnyDecoding ? this.clock.now() : undefined
-    const choice = this.#choose(sequence)
+    const pauseBegan = costs.pauses.isAnyDecoding() ? this.clock.now() : undefined
+    const choice = this.#chooser.choose(sequence)
     const { slot } = choice
-    noteCosts(choice, costs)
-    const known = states.isOn ? knownTokens(sequence, this.index, states) : 0
+    this.#chooser.onChosen(choice)
+    const known = states.isOn ? this.#chooser.known(sequence) : 0
     // Saving and reading states make room, and not among these.
     const needed = [choice.found?.state, choice.found?.checkpoint, choice.checkpoint]
     await whileHeld(needed, async () => {
@@ -122,7 +124,7 @@ export class SlotCacheManager implements KVCacheManager {
       slot.owner = sequence
       this.#free--
       sequence.slot = slot.id
-      await this.#filler.fill(choice, sequence, this.#isAnyDecoding)
+      await this.#filler.fill(choice, sequence)
     })
     if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
     if (states.isOn) sequence.origin = originOf(choice, sequence, known, states)
@@ -138,8 +140,8 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   async settle(): Promise<void> {
-    await this.checkpoints.settle(this.#isAnyDecoding)
-    await this.#pins.settle(this.#isAnyDecoding)
+    await this.checkpoints.settle()
+    await this.#pins.settle()
   }
 
   /** The sequence has computed more of its tokens. */
@@ -242,20 +244,10 @@ export class SlotCacheManager implements KVCacheManager {
     })
   }
 
-  #choose(sequence: Sequence): SlotChoice {
-    const { slots, index, costs, backend, states } = this
-    return chooseSlot(sequence, slots, index, costs, backend, states)
-  }
-
   /** What an idle slot is about to lose is saved, where that is wanted; false where there was no time. */
   async #beforeLoss(slot: Slot, kept: number): Promise<boolean> {
     if (!this.states.isOn) return true
-    const othersDecode = this.#isAnyDecoding
-    await this.#pins.beforeLoss(slot, kept, othersDecode)
-    return await this.states.beforeLoss(slot, kept, othersDecode)
-  }
-
-  get #isAnyDecoding(): boolean {
-    return this.slots.some(({ owner }) => owner?.state === 'decoding')
+    await this.#pins.beforeLoss(slot, kept)
+    return await this.states.beforeLoss(slot, kept)
   }
 }

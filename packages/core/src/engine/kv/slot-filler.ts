@@ -3,7 +3,7 @@ import type { Clock } from '../../contracts/clock.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
-import type { SlotChoice } from './choose-slot.js'
+import type { SlotChoice } from './slot-choice.js'
 import { heldTokens } from './prefix-index.js'
 import type { StateCache } from './states/state-cache.js'
 
@@ -17,11 +17,11 @@ export class SlotFiller {
   ) {}
 
   /** Fills the slot of a sequence as chosen; what cannot be had is computed. */
-  async fill(choice: SlotChoice, sequence: Sequence, othersDecode: boolean): Promise<void> {
+  async fill(choice: SlotChoice, sequence: Sequence): Promise<void> {
     const { backend } = this
     const { id } = choice.slot
     try {
-      const filled = await this.#fill(choice, sequence, othersDecode)
+      const filled = await this.#fill(choice, sequence)
       // What is copied into a full slot may be on its way yet, and is not to be moved.
       const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
       sequence.computedTokens = isFull ? backend.truncate(id, filled - 1) : filled
@@ -53,12 +53,11 @@ export class SlotFiller {
     }
   }
 
-  async #fill(choice: SlotChoice, sequence: Sequence, othersDecode: boolean): Promise<number> {
+  async #fill(choice: SlotChoice, sequence: Sequence): Promise<number> {
     const { slot, source, shared, found, checkpoint } = choice
     const { transfer } = this.states
     if (found !== undefined) {
-      const isInTime = !othersDecode || this.states.canLoad(found)
-      const length = isInTime ? await this.states.load(slot, sequence, found) : 0
+      const length = this.states.canLoad(found) ? await this.states.load(slot, sequence, found) : 0
       if (length > 0) return this.backend.truncate(slot.id, found.shared)
     } else if (checkpoint !== undefined) {
       const held = heldTokens(source)

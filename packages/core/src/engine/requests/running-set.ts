@@ -12,6 +12,11 @@ export class RunningSet {
     return this.list.length
   }
 
+  /** Whether one of them waits for its next token. */
+  get isAnyDecoding(): boolean {
+    return this.list.some(({ state }) => state === 'decoding')
+  }
+
   get(id: string): Sequence | undefined {
     return this.#byId.get(id)
   }

@@ -1,9 +1,7 @@
 import type { ProposerDefinition } from '../../contracts/definition.js'
 import type { Proposer } from '../../contracts/model/proposer.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { didYouMean } from '../../errors/did-you-mean.js'
-import { checkDefinition, checkFree } from '../../plugin/check-definition.js'
-import { definitionOptions } from '../../plugin/definition-options.js'
+import { Definitions } from '../../plugin/definitions.js'
 import { draftModelName } from './draft-backend.js'
 import { ngramProposer } from './ngram-proposer.js'
 
@@ -12,7 +10,7 @@ const automatic = 'ngram'
 
 /** The proposers by name: the built-in `ngram`, and those of plug-ins. */
 export class ProposerCatalog {
-  readonly #definitions = new Map<string, ProposerDefinition>()
+  readonly #definitions = new Definitions<ProposerDefinition>('proposer', 'speculative')
 
   constructor() {
     this.add(ngramProposer)
@@ -20,18 +18,16 @@ export class ProposerCatalog {
 
   /** What `--speculative` takes, beside a model. */
   get names(): string[] {
-    return ['auto', 'off', ...[...this.#definitions.keys()].toSorted()]
+    return ['auto', 'off', ...this.#definitions.names.toSorted()]
   }
 
   /** @throws `plugin_invalid`, or `plugin_conflict` when there is one of this name */
   add(definition: ProposerDefinition): void {
-    checkDefinition('proposer', definition)
-    checkFree(this.#definitions, 'proposer', definition.name)
-    if (['auto', 'off', draftModelName].includes(definition.name)) {
+    if (['auto', 'off', draftModelName].includes(definition?.name)) {
       const message = `A proposer cannot be named "${definition.name}", which means something else`
       throw new CllmError('plugin_invalid', message)
     }
-    this.#definitions.set(definition.name, definition)
+    this.#definitions.add(definition)
   }
 
   /**
@@ -41,7 +37,7 @@ export class ProposerCatalog {
    */
   create(name: string, options: Readonly<Record<string, unknown>> = {}): Proposer | undefined {
     const definition = this.#find(name)
-    return definition?.create(definitionOptions('proposer', definition, options))
+    return definition?.create(this.#definitions.options(definition, options))
   }
 
   /**
@@ -51,17 +47,11 @@ export class ProposerCatalog {
    */
   check(name: string, options: Readonly<Record<string, unknown>> = {}): void {
     const definition = this.#find(name)
-    if (definition !== undefined) definitionOptions('proposer', definition, options)
+    if (definition !== undefined) this.#definitions.options(definition, options)
   }
 
   #find(name: string): ProposerDefinition | undefined {
     if (name === 'off') return undefined
-    const definition = this.#definitions.get(name === 'auto' ? automatic : name)
-    if (definition !== undefined) return definition
-    const { names } = this
-    const message = `speculative: expected one of ${names.join(', ')} or a model, instead got "${name}"${didYouMean(name, names)}`
-    throw new CllmError('invalid_configuration', message, {
-      details: { field: 'speculative', valid: names },
-    })
+    return this.#definitions.find(name === 'auto' ? automatic : name, this.names, ' or a model')
   }
 }

@@ -61,9 +61,9 @@ export class Checkpoints {
   }
 
   /** Saves those that are due. */
-  async settle(othersDecode: boolean): Promise<void> {
+  async settle(): Promise<void> {
     for (const { slot, chain, length } of this.#due.splice(0)) {
-      await this.cache.saveCheckpoint(slot, chain, length, othersDecode)
+      await this.cache.saveCheckpoint(slot, chain, length)
     }
   }
 }

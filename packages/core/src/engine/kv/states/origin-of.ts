@@ -1,6 +1,6 @@
 import type { CacheOrigin } from '../../../contracts/engine/request-report.js'
 import type { Sequence } from '../../requests/sequence.js'
-import type { SlotChoice } from '../choose-slot.js'
+import type { SlotChoice } from '../slot-choice.js'
 import type { StateCache } from './state-cache.js'
 
 /**

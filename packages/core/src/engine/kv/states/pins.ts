@@ -56,24 +56,24 @@ export class Pins {
   }
 
   /** Saves what there is time for. */
-  async settle(othersDecode: boolean): Promise<void> {
+  async settle(): Promise<void> {
     for (const pin of this.#bySlot.values()) {
       const { slot } = pin
       if (this.#isOver(pin)) continue
-      if (!isFree(slot) || (othersDecode && !this.states.hasTimeToSave(slot.length))) continue
+      if (!isFree(slot) || !this.states.hasTimeToSave(slot.length)) continue
       this.#bySlot.delete(slot)
       if (isThere(pin)) await this.states.pin(slot, pin.kept)
     }
   }
 
   /** An idle slot is about to lose what is behind its first `kept` tokens. */
-  async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<void> {
+  async beforeLoss(slot: Slot, kept: number): Promise<void> {
     const pin = this.#bySlot.get(slot)
     if (pin === undefined || kept >= pin.length || this.#isOver(pin)) return
     this.#bySlot.delete(slot)
     // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
-    const mayWait = pin.kept !== undefined && othersDecode
-    if (mayWait && !this.states.hasTimeToSave(slot.length)) this.states.transfer.counts.skipped++
+    const mayBeSkipped = pin.kept !== undefined && !this.states.hasTimeToSave(slot.length)
+    if (mayBeSkipped) this.states.transfer.onSkipped()
     else if (isThere(pin)) await this.states.pin(slot, pin.kept)
   }
 

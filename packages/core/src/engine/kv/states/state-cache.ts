@@ -149,12 +149,12 @@ export class StateCache {
    * An idle slot is about to lose what is behind its first `kept` tokens, which is saved where that is
    * worth it; false where it was, and there was no time.
    */
-  async beforeLoss(slot: Slot, kept: number, othersDecode: boolean): Promise<boolean> {
+  async beforeLoss(slot: Slot, kept: number): Promise<boolean> {
     if (!this.worth.savesBeforeLoss(slot, kept)) return true
     const { states } = this.costs
     const ms = states.saveMs(states.bytesOf(slot.length))
-    if (othersDecode && !this.costs.pauses.canSave(ms)) {
-      this.transfer.counts.skipped++
+    if (!this.costs.pauses.canSave(ms)) {
+      this.transfer.onSkipped()
       return false
     }
     await this.transfer.save(slot)
@@ -202,9 +202,7 @@ export class StateCache {
       (checkpoint === undefined || (await this.#restore(slot, checkpoint)))
     this.costs.pauses.onPause(this.clock.now() - began)
     if (!isThere) return 0
-    const counts = reader.isFromFile(found, sequence) ? transfer.diskCounts : transfer.counts
-    counts.hits++
-    counts.hitTokens += shared
+    transfer.onHit(shared, reader.isFromFile(found, sequence) ? 'disk' : 'ram')
     return lengthOf(checkpoint ?? state)
   }
 
@@ -245,16 +243,10 @@ export class StateCache {
   }
 
   /** Saves the checkpoint of a slot that holds `length` tokens. */
-  async saveCheckpoint(
-    id: SlotId,
-    chain: BlockChain,
-    length: number,
-    othersDecode: boolean,
-  ): Promise<void> {
+  async saveCheckpoint(id: SlotId, chain: BlockChain, length: number): Promise<void> {
     const ms = this.costs.states.saveMs(this.transfer.checkpointBytes)
-    if (!othersDecode || this.costs.pauses.canSave(ms))
-      await this.transfer.save({ id, chain, length }, true)
-    else this.transfer.counts.skipped++
+    if (this.costs.pauses.canSave(ms)) await this.transfer.save({ id, chain, length }, true)
+    else this.transfer.onSkipped()
   }
 
   /** Saves the idle slots that others may want again and waits until all is in files. */
@@ -268,7 +260,7 @@ export class StateCache {
 
   /** A request was admitted whose tokens were found nowhere. */
   onMiss(): void {
-    if (this.isOn) this.transfer.counts.misses++
+    if (this.isOn) this.transfer.onMiss()
   }
 
   /** What it holds and did; undefined while it is off. */

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 import { CllmError, type SchedulerState, type TokenId } from '@cllm/core'
 import { runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
 import t from 'tap'
-import { greedy, leftovers, nothingLeft, PartsBackend, policyOf, promptOf, rig } from '../rig.js'
+import { greedy, leftovers, nothingLeft, PartsBackend, policyOf, promptOf, rig } from './rig.js'
 
 class SlowBackend extends PartsBackend {
   embedded: number[] = []

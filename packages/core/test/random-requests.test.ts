@@ -20,7 +20,7 @@ import {
 import { FakeBackend, fakeTokenIds, runUntilIdle } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { counting, leftovers, nothingLeft, promptOf, summarize } from '../rig.js'
+import { counting, leftovers, nothingLeft, promptOf, summarize } from './rig.js'
 
 /** A prompt with this token cannot be computed; no answer has it. */
 const poison = fakeTokenIds.messageStart

@@ -39,7 +39,7 @@ import {
   type Rig,
   rig,
   type RigOptions,
-} from '../../rig.js'
+} from '../../../rig.js'
 
 /** Time goes with tokens, so that the engine learns what computing costs. */
 const stepMs: RigOptions['stepMs'] = (batch) =>
