@@ -20,6 +20,7 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { ErrorCode } from '../errors/error-table.js'
+import { checkMade } from './check-made.js'
 import { checkDefinition, checkFree } from './check-definition.js'
 import { didYouMean } from '../errors/did-you-mean.js'
 import { optionProblems } from './option-problems.js'
@@ -185,7 +186,8 @@ export class PluginRegistry implements PluginHost {
   ): Promise<Backend> {
     const checked = this.checkBackend(name, options)
     try {
-      return await this.#backends.get(name)!.create(checked, context)
+      const made = await this.#backends.get(name)!.create(checked, context)
+      return checkMade('backend', name, made, 'step')
     } catch (error) {
       if (CllmError.isInstance(error)) throw error
       throw explained('backend', name, 'invalid_configuration', error)

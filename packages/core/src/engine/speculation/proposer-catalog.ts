@@ -3,6 +3,7 @@ import type { Proposer } from '../../contracts/model/proposer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { didYouMean } from '../../errors/did-you-mean.js'
 import { checkDefinition, checkFree } from '../../plugin/check-definition.js'
+import { checkMade } from '../../plugin/check-made.js'
 import { definitionOptions } from '../../plugin/definition-options.js'
 import { draftModelName } from './draft-backend.js'
 import { ngramProposer } from './ngram-proposer.js'
@@ -41,7 +42,9 @@ export class ProposerCatalog {
    */
   create(name: string, options: Readonly<Record<string, unknown>> = {}): Proposer | undefined {
     const definition = this.#find(name)
-    return definition?.create(definitionOptions('proposer', definition, options))
+    if (definition === undefined) return undefined
+    const made = definition.create(definitionOptions('proposer', definition, options))
+    return checkMade('proposer', definition.name, made, 'begin')
   }
 
   /**
