@@ -113,7 +113,12 @@ export class PolicySimulation {
     assertPlan(plan, state, requests)
     const { now, freeSlots, limits } = state
     // What the engine takes no plan without.
-    checkPlan(this.#policies[0]!, plan, { ...requests, now, freeSlots, batchSize: limits.batchSize })
+    checkPlan(this.#policies[0]!, plan, {
+      ...requests,
+      now,
+      freeSlots,
+      batchSize: limits.batchSize,
+    })
     return plan
   }
 

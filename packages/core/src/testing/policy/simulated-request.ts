@@ -1,4 +1,8 @@
-import type { DraftView, RequestState, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
+import type {
+  DraftView,
+  RequestState,
+  SequenceView,
+} from '../../contracts/scheduling/scheduler-policy.js'
 import type { WorkloadRequest } from './policy-workload.js'
 
 const guess: DraftView = Object.freeze({ tokens: 2, acceptance: 0.5 })
