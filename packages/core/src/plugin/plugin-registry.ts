@@ -20,6 +20,7 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { ErrorCode } from '../errors/error-table.js'
+import { droppedOption } from './dropped-option.js'
 import { checkMade } from './check-made.js'
 import { checkDefinition, checkFree } from './check-definition.js'
 import { didYouMean } from '../errors/did-you-mean.js'
@@ -161,13 +162,22 @@ export class PluginRegistry implements PluginHost {
   /**
    * Checks the options of the backend of this name without loading anything.
    *
+   * @param own - those that are meant for this backend: it has to know each
    * @returns the options with their defaults
    * @throws `invalid_configuration` with the valid names or what is wrong with which option
    */
-  checkBackend(name: string, options: Readonly<Record<string, unknown>>): unknown {
+  checkBackend(
+    name: string,
+    options: Readonly<Record<string, unknown>>,
+    own: Readonly<Record<string, unknown>> = {},
+  ): unknown {
     const { options: schema } = find(this.#backends, 'backend', name, 'invalid_configuration')
+    if (schema === undefined) return options
     try {
-      return schema === undefined ? options : schema.parse(options)
+      const parsed = schema.parse(options)
+      const dropped = droppedOption(schema, own, parsed)
+      if (dropped !== undefined) throw new TypeError(dropped)
+      return parsed
     } catch (error) {
       throw explained('backend', name, 'invalid_configuration', error)
     }

@@ -1,4 +1,8 @@
-import type { Plan, SchedulerPolicy, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
+import type {
+  Plan,
+  SchedulerPolicy,
+  SequenceView,
+} from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 
 /** The requests that a plan may name. */

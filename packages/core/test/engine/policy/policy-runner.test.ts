@@ -331,7 +331,10 @@ t.test('a policy that is async after all is replaced, and ends nothing else', as
   }
   const wrong: [RegExp, SchedulerPolicy][] = [
     [/plan returned a promise/, policyOf(broken as unknown as SchedulerPolicy['plan'])],
-    [/on the event "queued": Error: late/, policyOf((state) => firstComeFirstServed.plan(state), broken)],
+    [
+      /on the event "queued": Error: late/,
+      policyOf((state) => firstComeFirstServed.plan(state), broken),
+    ],
   ]
   for (const [message, policy] of wrong) {
     const { errors, logger } = loggerOf()
