@@ -14,6 +14,11 @@ export interface ModelSettings {
   readonly threads: number | undefined
   readonly policy: string
   readonly policyOptions?: Readonly<Record<string, unknown>>
+  /**
+   * Whether its server has what `cllm serve` has by default beside these settings, such as speculation, saved states and
+   * limits of the queue. Default: false, so that as little as possible is in what is measured.
+   */
+  readonly asServed?: boolean
 }
 
 /** A model that is served over HTTP. */

@@ -101,6 +101,26 @@ t.test('every API: texts, counts and usage', async (t) => {
   }
 })
 
+t.test('a dataset that is too short begins anew, with other prompts', async (t) => {
+  const items = ['One.', 'Two.'].map((prompt) => ({ prompt, inputTokens: 1, outputTokens: 2 }))
+  const item = (index: number) => items[index % 2]!
+  const dataset = { name: 'text', timed: false, size: 2, item }
+  const { server, records, laps, summary } = await measure(t, {}, { dataset })
+  const prompts = server.received.map(({ prompt }) => prompt)
+  t.equal(new Set(prompts).size, 6)
+  t.equal(prompts.filter((prompt) => prompt.endsWith('Two.')).length, 3)
+  t.match(warningsOf(records, summary, 0, laps).at(-1), /began anew 2 times/)
+})
+
+t.test('reasoning is text, also beside an empty content', (t) => {
+  for (const delta of [{ content: '', reasoning: 'a' }, { reasoning_content: 'a' }]) {
+    t.match(apis.get('openai-chat')!.read({ choices: [{ delta }] }), { text: 'a', tokens: 1 })
+  }
+  const role = { choices: [{ delta: { role: 'assistant', content: '' } }] }
+  t.same(apis.get('openai-chat')!.read(role), {})
+  t.end()
+})
+
 t.test('a conversation goes on with the answers that came', async (t) => {
   const next = { prompt: 'And then?', inputTokens: 2, outputTokens: 3 }
   const item = { prompt: 'Begin.', inputTokens: 1, outputTokens: 2, next }
@@ -124,7 +144,7 @@ t.test('a conversation goes on with the answers that came', async (t) => {
   }
   const { server } = await measure(t, { breakAfter: 1 }, { dataset, shape, requests: 2 })
   t.same(
-    server.received.map(({ prompt }) => prompt),
+    server.received.map(({ prompt }) => prompt.slice(-6)),
     ['Begin.', 'Begin.'],
     'nothing follows an answer that broke off',
   )
@@ -185,7 +205,8 @@ t.test('failures are counted by kind', async (t) => {
   for (const [script, more, kind] of kinds) {
     const { summary, records } = await measure(t, script, more)
     t.match(summary.requests, { total: 6, ok: 0, failed: 6, errors: { [kind]: 6 } }, kind)
-    t.same(warningsOf(records, summary, 0), ['no request succeeded'], kind)
+    // How late this process sends is the machine's business.
+    t.equal(warningsOf(records, summary, 0)[0], 'no request succeeded', kind)
     t.equal(summary.ttftMs, undefined)
   }
   const wrong = await measure(t, {}, {}, 'ollama')
@@ -297,6 +318,16 @@ t.test('an open loop sends by intended time and reports its lag', async (t) => {
   t.equal(summary.sendLagMs?.count, 40)
 })
 
+t.test('an open loop sends what its rate says: first turns alone', async (t) => {
+  const turn = { inputTokens: 1, outputTokens: 2 }
+  const item = { ...turn, prompt: 'Begin.', next: { ...turn, prompt: 'And then?' } }
+  const dataset = { name: 'talk', timed: false, size: 1, item: () => item }
+  const shape = { kind: 'open', rate: 200, burstiness: 1, rampMs: 0 } as const
+  const { server, records } = await measure(t, {}, { dataset, shape, requests: 5 })
+  t.equal(records.length, 5)
+  t.ok(server.received.every(({ prompt }) => prompt.endsWith('Begin.')))
+})
+
 t.test('durations end a load, ramps begin it slowly', async (t) => {
   // Time passes with the requests only: 10 ms with the end of each.
   const clock = new SimulatedClock()
@@ -340,11 +371,14 @@ t.test('traces are replayed at their times', async (t) => {
     outputTokens: 2,
     atMs,
   }))
-  const dataset = { name: 'list', size: 3, timed: true, item: (index: number) => items[index]! }
-  const { records } = await measure(t, {}, { shape: { kind: 'trace' }, dataset, requests: 10 })
+  const item = (index: number) => items[index % 3]!
+  const dataset = { name: 'list', size: 3, timed: true, item }
+  const shape = { kind: 'trace' } as const
+  const { records } = await measure(t, {}, { shape, dataset, requests: 4 })
   t.same(
     records.map(({ intendedMs }) => intendedMs),
-    [0, 30, 120],
+    [0, 30, 120, 180],
+    'and begin anew where there are more requests',
   )
 })
 
@@ -498,6 +532,8 @@ t.test('policies that keep limits get those of the goodput', (t) => {
     slo: { ttft: 300, itl: 30 },
   })
   t.same(limited('adaptive+fcfs', {}, { tpot: 40 }), { slo: { itl: 40 } })
+  t.same(limited('adaptive+fcfs', {}, { itl: 500, tpot: 100 }), { slo: { itl: 100 } })
+  t.same(limited('adaptive+fcfs', {}, { itl: 50, tpot: 100 }), { slo: { itl: 50 } })
   t.same(limited('adaptive+fcfs', { slo: { itl: 5 } }, { itl: 30 }), { slo: { itl: 5 } })
   t.same(limited('adaptive+fcfs', {}, { e2e: 9000 }), {})
   t.same(limited('chunked+fcfs', {}, { itl: 30 }), {})

@@ -106,6 +106,13 @@ t.test('service levels', async (t) => {
   near(t, goodput!.requestsPerSecond, 1000 / 140)
 })
 
+t.test("a tenant's latencies are of requests that succeeded, as those of all", (t) => {
+  const { ttftMs, tenants } = summarize([record(), record({ outcome: 'failed', sentMs: 50 })])
+  t.same(tenants[0]?.ttftMs, ttftMs)
+  t.equal(ttftMs?.count, 1)
+  t.end()
+})
+
 t.test("Jain's index", async (t) => {
   const of = (tenant: string, arrivalsMs: number[], sentMs = 0) =>
     record({ tenant, arrivalsMs, sentMs, endMs: arrivalsMs.at(-1) ?? 40 })

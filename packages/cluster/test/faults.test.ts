@@ -1,6 +1,7 @@
 import {
   batchPriority,
   createEngine,
+  type EngineActivity,
   type EngineStatistics,
   type FromEngine,
   type GenerateRequest,
@@ -30,6 +31,8 @@ import {
 import { FakeServer, type Fate, StoppableClock } from '@cllm/cluster/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
+import { mergeActivities } from '../src/front/calls/merge-activity.js'
+import { mergeStatistics } from '../src/front/calls/merge-statistics.js'
 import { StatisticsBook } from '../src/front/calls/statistics-book.js'
 import { PlacedRequest } from '../src/front/placing/placed-request.js'
 import { RequestBook } from '../src/front/placing/request-book.js'
@@ -955,6 +958,41 @@ t.test('a worker that comes back counts once', (t) => {
   t.end()
 })
 
+t.test(
+  'the longest pause of several workers is the longest of them, also when one is lost',
+  (t) => {
+    const statistics = (longestPauseMs: number) =>
+      ({ slots: [], cache: { ram: {}, longestPauseMs } }) as unknown as EngineStatistics
+    const [one, two] = [statistics(300), statistics(500)]
+    t.equal(mergeStatistics([one, two], []).cache?.longestPauseMs, 500)
+    const book = new StatisticsBook()
+    book.set('two', two)
+    book.lose('two')
+    t.equal(mergeStatistics([one, ...book.gone], []).cache?.longestPauseMs, 500)
+    const looks = [one, two].map((each) => ({ ...each, now: 1, queue: [], frames: [] }))
+    const { cache } = mergeActivities(looks as unknown as EngineActivity[], 1)
+    t.equal(cache?.longestPauseMs, 500)
+    t.end()
+  },
+)
+
+t.test('tenants may have any names', (t) => {
+  const activity = (tenants: Record<string, number>) => {
+    const steps = { count: 1, ms: 1 }
+    const lists = { spans: [], itl: [[1, 1]], firstTokensMs: [], ended: [] }
+    const frame = { atMs: 1, untilMs: 2, steps, tenants, ...lists }
+    return { now: 1, slots: [], queue: [], frames: [frame] } as unknown as EngineActivity
+  }
+  const all = [
+    activity({ bounds: 1, counts: 2, constructor: 3 }),
+    activity({ bounds: 4, counts: 5 }),
+  ]
+  const [frame] = mergeActivities(all, 1).frames
+  t.strictSame(frame?.tenants, { bounds: 5, counts: 7, constructor: 3 })
+  t.match(frame, { steps: { count: 2, ms: 2 }, itl: [[1, 2]] })
+  t.end()
+})
+
 t.test('what is too large for a letter is no load of the worker it was meant for', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])
@@ -1007,6 +1045,12 @@ t.test('what is too large for a letter fails alone', async (t) => {
   const large = drive(clock, said(client, { ...asked, tenant: 'large' }))
   await t.rejects(large, { code: 'unsupported' })
   await t.rejects(drive(clock, said(client, { prompt: { text: tooMuch } })), {
+    code: 'body_too_large',
+  })
+  const tooDeep: object[] = []
+  for (let depth = 0, inner = tooDeep; depth < 100_000; depth++) inner.push((inner = []))
+  const constraint = { type: 'json-schema', schema: { x: tooDeep } } as const
+  await t.rejects(drive(clock, said(client, { ...asked, sampling: { constraint } })), {
     code: 'body_too_large',
   })
   t.same(await drive(clock, stream), undisturbed)

@@ -120,6 +120,39 @@ t.test('bad bodies', async (t) => {
   await checkUnharmed(t, server)
 })
 
+t.test('JSON in texts is as deep as a body may be', async (t) => {
+  const server = await serveEverything()
+  t.teardown(server.close)
+  const messages = [{ role: 'user', content: 'a' }]
+  const called = (text: string) => ({ name: 'f', arguments: text })
+  const calling = (text: string) => [{ type: 'function', function: called(text) }]
+  const fields: [name: string, path: string, body: (text: string) => object][] = [
+    ['guided_json', '/v1/chat/completions', (guided_json) => ({ messages, guided_json })],
+    [
+      'messages.0.tool_calls.0.function.arguments',
+      '/apply-template',
+      (text) => ({ messages: [{ role: 'assistant', tool_calls: calling(text) }, ...messages] }),
+    ],
+    [
+      'input.0.arguments',
+      '/v1/responses/input_tokens',
+      (text) => ({ input: [{ type: 'function_call', call_id: 'a', ...called(text) }] }),
+    ],
+  ]
+  for (const [name, path, body] of fields) {
+    for (const depth of [100, 101, 100_000]) {
+      const nested = `{"x":${'['.repeat(depth - 1)}${']'.repeat(depth - 1)}}`
+      const answer = await server.post(path, body(nested))
+      const isRefused = (await answer.text()).includes(
+        `${name}: expected JSON of at most 100 levels`,
+      )
+      t.equal(isRefused, depth > 100, `${name}: ${depth} levels`)
+      if (isRefused) t.equal(answer.status, 400)
+    }
+  }
+  await checkUnharmed(t, server)
+})
+
 t.test('what curl -d sends, and what pages of other origins send', async (t) => {
   const server = await serveEverything()
   t.teardown(server.close)

@@ -249,7 +249,12 @@ class SimulatedService {
     const all = this.#fleet.statistics()
     const sum = (of: (one: (typeof all)[number]) => number) =>
       all.reduce((total, one) => total + of(one), 0)
-    const duration = this.#clock.now() - (this.options.requests[0]?.arrival ?? 0)
+    // deaths and drains that are still ahead do not make it longer
+    const end = this.#results.reduce(
+      (latest, { endedAt = this.#clock.now() }) => Math.max(latest, endedAt),
+      0,
+    )
+    const duration = end - (this.options.requests[0]?.arrival ?? 0)
     return {
       results: this.#results,
       steps: sum(({ steps }) => steps),

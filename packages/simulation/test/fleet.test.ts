@@ -74,3 +74,10 @@ t.test('a client cancels while its machine is dead and nobody has noticed', asyn
   t.ok(least < 0.8 * most, 'some were on a machine that died')
   t.ok(steps >= least + most, 'whose steps count, too')
 })
+
+t.test('what is still ahead when all have ended does not make the machines idle', async (t) => {
+  const { utilization } = await serve(20, {})
+  t.ok(utilization > 0.4, String(utilization))
+  const drained = await serve(20, { drains: [{ machine: 0, at: 1e6 }] })
+  t.equal(drained.utilization, utilization)
+})

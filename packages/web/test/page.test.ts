@@ -11,11 +11,12 @@ import {
   branchesOf,
   emptyConversation,
   shownTurns,
-  toMarkdown,
   type Turn,
   withBranch,
   withTurn,
 } from '../src/page/chat/conversation.js'
+import { toMarkdown } from '../src/page/chat/to-markdown.js'
+import { united } from '../src/page/chat/united.js'
 import { madeRequests, usualLoad } from '../src/page/lab/load/made-load.js'
 import { policyNames as namesOfPage } from '../src/page/lab/policy-names.js'
 import { toLoadFile } from '../src/page/lab/lab-job.js'
@@ -24,6 +25,8 @@ import { runCandidate } from '../src/page/lab/run-lab.js'
 import { highlight } from '../src/page/markdown/highlight.js'
 import { Markdown } from '../src/page/markdown/markdown.js'
 import { placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
+import { followLive } from '../src/page/scheduler/follow-live.js'
+import { ServerError } from '../src/page/server/server.js'
 import { cachedText, cacheText } from '../src/page/scheduler/cache-words.js'
 import {
   figuresOf,
@@ -127,6 +130,52 @@ t.test('a conversation: branches, and what is shown of them', (t) => {
   t.equal(shown(), 'abc', 'a branch is shown to its end')
   t.equal(chat.title, 'text of a')
   t.match(toMarkdown(chat), /^# text of a\n\n## You\n\ntext of a\n\n## Answer\n\ntext of b/)
+  const cut = { ...chat, turns: chat.turns.map((each) => ({ ...each, finish: 'length' })) }
+  t.match(toMarkdown(cut), /text of b\n\n\*Cut off: the most tokens/)
+  t.end()
+})
+
+t.test('a conversation that two tabs go on with has the turns of both', (t) => {
+  const turn = (id: string, content: string): Turn => {
+    return { id, parent: null, role: 'assistant', content }
+  }
+  const chat = emptyConversation('chat', 0)
+  const kept = {
+    ...chat,
+    leaf: 'b',
+    turns: [turn('a', 'whole'), turn('b', 'other'), turn('c', '')],
+  }
+  const shown = { ...chat, leaf: 'd', turns: [turn('a', ''), turn('c', 'mine'), turn('d', 'new')] }
+  const both = united(kept, shown, 'c')
+  t.equal(both.leaf, 'd')
+  t.same(
+    both.turns.map(({ id, content }) => [id, content]),
+    [
+      ['a', 'whole'], // which was still coming when this tab read it
+      ['b', 'other'],
+      ['c', 'mine'],
+      ['d', 'new'],
+    ],
+  )
+  t.equal(united(undefined, shown, 'c'), shown)
+  t.end()
+})
+
+t.test('a question that got no answer does not stay in what models read', (t) => {
+  const said = (...roles: readonly (readonly [Turn['role'], string])[]): unknown => {
+    const turns = roles.map(([role, content], index): Turn => {
+      return { id: String(index), parent: null, role, content }
+    })
+    const { messages } = chatBody(turns, readSettings()) as {
+      readonly messages: readonly { readonly content: string }[]
+    }
+    return messages.map(({ content }) => content)
+  }
+  t.same(said(['user', 'a'], ['assistant', ''], ['user', 'b']), ['b'])
+  t.same(
+    said(['user', 'a'], ['assistant', 'Hi'], ['user', 'b'], ['assistant', ''], ['user', 'c']),
+    ['a', 'Hi', 'c'],
+  )
   t.end()
 })
 
@@ -195,6 +244,8 @@ t.test('an answer is put together from its chunks', (t) => {
     },
   ]
   const none = { content: '', reasoning: '', calls: [], figures: { predictedMs: 5 } }
+  const cut = { choices: [{ delta: {}, finish_reason: 'length' }] }
+  t.match(added(added(none, cut), chunk({})), { finish: 'length' })
   t.same(chunks.reduce<typeof none>(added as never, none), {
     content: 'ab',
     reasoning: 'hm',
@@ -249,12 +300,47 @@ t.test('the live view keeps a bounded while, with spans that go on in one', (t) 
       ['decode', 100_000, 10],
     ],
   )
-  t.equal(state?.lost, 1000)
+  t.equal(state?.lost, 600, 'of that minute')
   t.same(Object.keys(state?.frames[0] ?? {}).includes('spans'), false)
   const quiet = withActivity(state, activity(200_000, []))
-  t.same([quiet.frames, quiet.spans], [[], []], 'what is older goes')
+  t.same([quiet.frames, quiet.spans, quiet.lost], [[], [], 0], 'what is older goes')
+  const again = withActivity(state, activity(100_000, [frame(1000), frame(1001)]))
+  t.equal(again.frames.at(-2)?.number, 1000)
+  t.equal(again.frames.at(-3)?.number, 999, 'a frame that was told twice counts once')
+  const restarted = withActivity(again, activity(100_001, [frame(1, { untilMs: 100_001 })]))
+  t.equal(restarted.frames.at(-1)?.number, 1, 'an engine that starts again counts from 1')
   t.end()
 })
+
+t.test(
+  'the live view asks again ever more slowly, and not at all where it is refused',
+  async (t) => {
+    const ask = async (status: number): Promise<{ calls: number; pauses: number[] }> => {
+      const leaving = new AbortController()
+      const pauses: number[] = []
+      let calls = 0
+      await followLive({
+        server: {
+          call: async () => {
+            calls++
+            throw await Promise.resolve(new ServerError('no', status, ''))
+          },
+        },
+        model: '',
+        signal: leaving.signal,
+        tell: ({ problem }) => t.equal(problem, 'no'),
+        pause: async (ms) => {
+          pauses.push(ms)
+          if (pauses.length === 6) leaving.abort()
+          await Promise.resolve()
+        },
+      })
+      return { calls, pauses }
+    }
+    t.same(await ask(403), { calls: 1, pauses: [] })
+    t.same((await ask(503)).pauses, [2000, 4000, 8000, 16_000, 30_000, 30_000])
+  },
+)
 
 t.test('figures of the live view', (t) => {
   t.equal(percentilesOf([]), undefined)
@@ -398,7 +484,7 @@ t.test('the lab reads files: recordings, and traces of both forms', async (t) =>
     beginsAt: 0,
     durationMs: 900,
     model: 'm',
-    limits: { slots: 3, contextSize: 512, batchSize: 128 },
+    limits: { slots: 3, contextSize: 512, batchSize: 128, kvTokens: 1024 },
     policy: 'adaptive+fcfs',
     policyOptions: {},
     blockTokens: 16,
@@ -408,7 +494,11 @@ t.test('the lab reads files: recordings, and traces of both forms', async (t) =>
   }
   const file = toLoadFile('r.json', JSON.stringify(recording))
   t.match(file, { isRecording: true, slots: 3 })
-  t.match(open('r.json', file.text), { requests: [{ maxTokens: 4 }], contextSize: 512 })
+  t.match(open('r.json', file.text), {
+    requests: [{ maxTokens: 4 }],
+    contextSize: 512,
+    kvTokens: 1024,
+  })
   t.throws(() => open('r.json', file.text, 'recorded'), /0 steps, too few/)
   t.throws(() => open('r.json', '{"kind":"recording","schema":2}'), /^r\.json: schema/)
   t.throws(() => open('r.json', JSON.stringify({ ...recording, arrivals: [] })), /no requests/)

@@ -36,8 +36,9 @@ export const openaiChatApi: Api = {
   framing: 'sse',
   needsModel: true,
   body: (ask) => ({ messages: messagesOf(ask), ...common(ask) }),
+  // Ollama has an empty `content` beside its reasoning.
   read: (event) =>
-    readChunk(event, ({ delta }) => delta?.content ?? delta?.reasoning_content ?? delta?.reasoning),
+    readChunk(event, ({ delta }) => delta?.content || delta?.reasoning_content || delta?.reasoning),
 }
 
 function messagesOf({ prompt, history = [] }: Ask) {

@@ -11,9 +11,9 @@ export interface PlannedStep {
 export const longContext = 1024
 
 /**
- * The steps that tell a machine's costs apart: few and many sequences, with and without gaps between
- * their slots, short and long contexts, one and several lengths of chunks. Mixed ones are not fitted:
- * they check the fit. The longest contexts come first, since a slot is shortened for nothing.
+ * The steps that tell a machine's costs apart: few and many sequences, short and long contexts, one and
+ * several lengths of chunks, all in slots that follow each other. Mixed ones are not fitted: they check the
+ * fit. The longest contexts come first, since a slot is shortened for nothing.
  */
 export function planSteps({ slots, contextSize, batchSize }: BackendLimits): PlannedStep[] {
   const room = Math.max(0, contextSize - 64) / 2
@@ -27,9 +27,6 @@ export function planSteps({ slots, contextSize, batchSize }: BackendLimits): Pla
     )
     return [
       ...counts.map((count) => step('decode', equal(count, 1, context + 8))),
-      ...several
-        .filter((count) => 2 * count - 1 <= slots)
-        .map((count) => step('decode', apart(equal(count, 1, context + 8)))),
       ...sizes.map((size) => step('prefill', equal(1, size, context))),
       ...fewAndMany.flatMap((count) =>
         [16, 64]
@@ -58,9 +55,6 @@ const equal = (count: number, tokens: number, context: number) =>
     Array.from({ length: count }, () => tokens),
     context,
   )
-
-/** The same in every second slot. */
-const apart = (all: readonly Share[]) => all.map((share) => ({ ...share, slot: 2 * share.slot }))
 
 const chunk = (tokens: number, context: number): Share => ({ slot: 0, tokens, context })
 

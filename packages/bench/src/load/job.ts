@@ -7,6 +7,8 @@ import type { LoadOptions, TenantShare } from './load-options.js'
 export interface Job {
   readonly item: WorkItem
   readonly prompt: string
+  /** Sets its prompts apart from those of other runs, and of the same item before. */
+  readonly salt: string
   readonly tenant: string
   readonly cancelAfter?: number
   readonly slowReadMs: number
@@ -16,10 +18,12 @@ export interface Job {
 export function makeJob(
   index: number,
   load: LoadOptions,
-  { salt, firstItem }: { readonly salt: string; readonly firstItem: number },
+  run: { readonly salt: string; readonly firstItem: number },
 ): Job {
   const { seed, cancelRate = 0, slowReaders = 0, slowReadMs = 0, tenants = [] } = load
-  const item = load.dataset.item(firstItem + index)
+  const item = load.dataset.item(run.firstItem + index)
+  const lap = lapOf(index, load)
+  const salt = lap === 0 ? run.salt : `${run.salt}/lap ${lap}`
   const random = randomSource(seed, 'job', index)
   const tenant = pickTenant(tenants, random())
   const isCancelled = random() < cancelRate
@@ -27,11 +31,16 @@ export function makeJob(
   return {
     item,
     prompt: promptText(item, seed, salt),
+    salt,
     tenant,
     ...(isCancelled ? { cancelAfter } : {}),
     slowReadMs: random() < slowReaders ? slowReadMs : 0,
   }
 }
+
+/** How often the dataset has begun anew before a run's job at this index. */
+export const lapOf = (index: number, { dataset }: Pick<LoadOptions, 'dataset'>): number =>
+  Math.floor(index / (dataset.size ?? Infinity))
 
 /** The tenant at a place from 0 to 1, by weight. */
 export function pickTenant(tenants: readonly TenantShare[], share: number): string {

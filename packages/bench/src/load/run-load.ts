@@ -6,10 +6,11 @@ import type { RunRecord } from '../metrics/run-record.js'
 import { randomSource } from '../statistics/random-source.js'
 import { promptText } from '../workload/prompt-text.js'
 import { arrivals } from './arrivals.js'
-import { makeJob, type Job } from './job.js'
+import { lapOf, makeJob, type Job } from './job.js'
 import type { LoadClock, LoadOptions, RunOptions } from './load-options.js'
 import { sendRequest } from './send-request.js'
 import type { Target } from './target.js'
+import { traceTimes } from './trace-times.js'
 
 /** Why a run ended before its load was complete. */
 export type Stopped = 'interrupted' | 'target-gone'
@@ -19,6 +20,8 @@ export interface LoadResult {
   /** Every request that was sent, ordered by index. */
   readonly records: readonly RunRecord[]
   readonly stopped?: Stopped
+  /** How often the dataset began anew. */
+  readonly laps: number
   /** Event loop delay of this process, 99th percentile in milliseconds. */
   readonly eventLoopP99Ms: number
 }
@@ -49,6 +52,7 @@ export async function runLoad(
   return {
     records: loadRun.records.sort((a, b) => a.index - b.index),
     ...(stopped === undefined ? {} : { stopped }),
+    laps: loadRun.laps,
     eventLoopP99Ms: Math.max(0, delay.percentile(99) / 1e6 - 1),
   }
 }
@@ -77,6 +81,10 @@ class LoadRun {
     setMaxListeners(0, this.#interrupt.signal, this.#end.signal)
   }
 
+  get laps(): number {
+    return lapOf(Math.max(0, this.#next - 1), this.load)
+  }
+
   async done(): Promise<void> {
     const { signal } = this.run
     const interrupt = () => {
@@ -103,26 +111,26 @@ class LoadRun {
   }
 
   async #timed(times: Iterable<number>): Promise<void> {
-    const sent: Promise<void>[] = []
+    const sent: Promise<unknown>[] = []
     for (const time of times) {
       if (time > (this.load.durationMs ?? Infinity)) break
       await this.#until(time)
       const job = this.#take()
       if (job === undefined) break
-      sent.push(this.#converse(job, time))
+      // a further turn would come whenever its answer does, and not at the load's times
+      sent.push(this.#send(job, [], time))
     }
     await Promise.all(sent)
   }
 
   #times(): Iterable<number> {
-    const { shape, dataset, seed } = this.load
+    const { shape, dataset, seed, requests = 0 } = this.load
     const { firstItem } = this.run
     if (shape.kind === 'open') return arrivals({ ...shape, random: randomSource(seed, 'arrivals') })
-    const begin = dataset.item(firstItem).atMs ?? 0
-    return Array.from(
-      { length: (dataset.size ?? 0) - firstItem },
-      (_, index) => (dataset.item(firstItem + index).atMs ?? 0) - begin,
-    )
+    const count = Math.max(requests, (dataset.size ?? 0) - firstItem)
+    const timeOf = traceTimes(dataset, count)
+    const begin = timeOf(firstItem)
+    return Array.from({ length: count }, (_, index) => timeOf(firstItem + index) - begin)
   }
 
   #stop(reason: Stopped): void {
@@ -156,7 +164,7 @@ class LoadRun {
       history.push({ question: job.prompt, answer })
       const { next, inputTokens, outputTokens } = job.item
       const item = { ...next, inputTokens: inputTokens + outputTokens + next.inputTokens }
-      job = { ...job, item, prompt: promptText(item, this.load.seed, this.run.salt) }
+      job = { ...job, item, prompt: promptText(item, this.load.seed, job.salt) }
       answer = await this.#send(job, history, this.#now())
     }
   }

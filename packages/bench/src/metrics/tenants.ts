@@ -7,13 +7,15 @@ export interface TenantSummary {
   readonly requests: number
   readonly failed: number
   readonly generatedTokens: number
+  /** Of the requests that succeeded. */
   readonly ttftMs?: Distribution
 }
 
 /** The tenants of a run, by name. */
 export function summarizeTenants(records: readonly RunRecord[]): TenantSummary[] {
   return [...byTenant(records)].map(([tenant, own]) => {
-    const ttftMs = distributionOf(own.flatMap((record) => ttftOf(record) ?? []))
+    const ok = own.filter(({ outcome }) => outcome === 'ok')
+    const ttftMs = distributionOf(ok.flatMap((record) => ttftOf(record) ?? []))
     return {
       tenant,
       requests: own.length,

@@ -6,6 +6,7 @@ export function warningsOf(
   records: readonly RunRecord[],
   summary: Summary,
   eventLoopP99Ms: number,
+  laps = 0,
 ): string[] {
   const ok = records.filter(({ outcome }) => outcome === 'ok')
   return [
@@ -13,8 +14,13 @@ export function warningsOf(
     ...countWarnings(ok),
     ...lengthWarnings(ok),
     ...lagWarnings(summary, eventLoopP99Ms),
+    ...lapWarnings(laps),
   ]
 }
+
+/** Of a dataset that was shorter than the load. */
+export const lapWarnings = (laps: number): readonly string[] =>
+  laps === 0 ? [] : [`the dataset began anew ${laps} times, with other prompts each time`]
 
 function countWarnings(ok: readonly RunRecord[]): string[] {
   const counted = ok.filter(({ usage }) => usage?.generatedTokens !== undefined)

@@ -66,7 +66,7 @@ export function runResult({
   slo,
   measured,
 }: RunParts): MeasuredRun {
-  const { records, stopped = null, eventLoopP99Ms } = measured
+  const { records, stopped = null, laps, eventLoopP99Ms } = measured
   const summary = summarize(records, slo)
   const failures: Record<string, string> = {}
   for (const { failure } of records) {
@@ -89,7 +89,7 @@ export function runResult({
       eventLoopP99Ms,
       summary,
       failures,
-      warnings: warningsOf(records, summary, eventLoopP99Ms),
+      warnings: warningsOf(records, summary, eventLoopP99Ms, laps),
     },
   }
 }

@@ -4,7 +4,7 @@ import type { PolicyFactory } from '../model-host.js'
 /**
  * The options of a policy with the limits of the goodput, where it keeps limits and none were given:
  * a server that is asked for a goodput knows its limits as well. A limit on the TPOT counts as one on
- * the ITL.
+ * the ITL: no pause may be longer than the shorter of the two.
  */
 export function withLimits(
   policy: string,
@@ -12,8 +12,8 @@ export function withLimits(
   { ttft, itl, tpot }: Slo,
   { batchings, orders }: Pick<PolicyFactory, 'batchings' | 'orders'>,
 ): Readonly<Record<string, unknown>> {
-  const gap = itl ?? tpot
-  const slo = { ...(ttft !== undefined && { ttft }), ...(gap !== undefined && { itl: gap }) }
+  const gap = Math.min(itl ?? Infinity, tpot ?? Infinity)
+  const slo = { ...(ttft !== undefined && { ttft }), ...(gap < Infinity && { itl: gap }) }
   const [batching, order] = policy.split('+')
   const halves = [
     batchings.find(({ name }) => name === batching),

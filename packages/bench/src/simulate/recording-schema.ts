@@ -68,6 +68,11 @@ export const recordingSchema = z.object({
     contextSize: z.int().min(1).describe('Tokens per slot.'),
     batchSize: z.int().min(1).describe('Tokens per step.'),
     chunkMultiple: z.int().min(1).optional(),
+    kvTokens: z
+      .int()
+      .min(1)
+      .optional()
+      .describe('Tokens of all slots together; absent where each has a context of its own.'),
   }),
   policy: z.string().describe('In force at the end.'),
   policyOptions: z.record(z.string(), z.unknown()),

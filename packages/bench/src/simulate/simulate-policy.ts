@@ -5,6 +5,7 @@ import { type SimulatedAnswer, type MachineModel, simulateLoad, slower } from '@
 import type { RunRecord } from '../metrics/run-record.js'
 import type { Slo } from '../metrics/slo.js'
 import { summarize } from '../metrics/summarize.js'
+import { lapWarnings } from '../metrics/warnings.js'
 import { schemaVersion } from '../report/run-result.js'
 import { StepHistory } from '../report/step-history.js'
 import type { WorkItem } from '../workload/work-item.js'
@@ -23,6 +24,8 @@ export interface SimulateOptions extends Omit<SimulatedSetup, 'cost'> {
   readonly machine: MachineModel
   readonly load: SimulatedLoadOptions
   readonly slo?: Slo
+  /** What to know of the setup: warnings of every result. */
+  readonly warnings?: readonly string[]
   readonly signal?: AbortSignal
 }
 
@@ -95,14 +98,14 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       acceptedTokens,
       utilization,
       failures,
-      warnings: warnings(records, laps),
+      warnings: [...(options.warnings ?? []), ...warnings(records, laps)],
       wall_ms: Math.round(performance.now() - began),
     },
   }
 }
 
 function recordOf(result: SimulatedAnswer, items: readonly WorkItem[]): RunRecord {
-  const { request, tokenTimes, endedAt, error, message = '', usage } = result
+  const { request, tokenTimes, endedAt, usage } = result
   const index = Number(request.id)
   const { inputTokens = 0, outputTokens = 0 } = items[index] ?? {}
   return {
@@ -112,13 +115,19 @@ function recordOf(result: SimulatedAnswer, items: readonly WorkItem[]): RunRecor
     sentMs: request.arrival,
     arrivalsMs: tokenTimes,
     endMs: endedAt ?? tokenTimes.at(-1) ?? request.arrival,
-    outcome: error !== undefined ? 'failed' : endedAt === undefined ? 'interrupted' : 'ok',
-    ...(error === undefined ? {} : { failure: { kind: error, message } }),
+    ...endOf(result),
     arrivedTokens: tokenTimes.length,
     ...(usage === undefined ? {} : { usage }),
     asked: { inputTokens, outputTokens },
     slowReader: false,
   }
+}
+
+/** Only clients cancel here. */
+function endOf({ endedAt, error, message = '' }: SimulatedAnswer) {
+  if (error === 'cancelled') return { outcome: 'cancelled' } as const
+  if (error !== undefined) return { outcome: 'failed', failure: { kind: error, message } } as const
+  return { outcome: endedAt === undefined ? 'interrupted' : 'ok' } as const
 }
 
 function warnings(records: readonly RunRecord[], laps: number): readonly string[] {
@@ -131,6 +140,6 @@ function warnings(records: readonly RunRecord[], laps: number): readonly string[
       ? [`${tooLong.length} prompts are longer than a slot: see --ctx-size and --max-input`]
       : []),
     ...(cut.length > 0 ? [`${cut.length} answers were cut at the end of their slot`] : []),
-    ...(laps > 0 ? [`the dataset began anew ${laps} times, with other prompts each time`] : []),
+    ...lapWarnings(laps),
   ]
 }

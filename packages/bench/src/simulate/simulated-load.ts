@@ -2,6 +2,7 @@ import type { SimulatedRequest, SimulatedAnswer } from '@cllm/simulation'
 import { arrivals } from '../load/arrivals.js'
 import { pickTenant } from '../load/job.js'
 import type { LoadOptions } from '../load/load-options.js'
+import { traceTimes } from '../load/trace-times.js'
 import { randomSource } from '../statistics/random-source.js'
 import type { WorkItem } from '../workload/work-item.js'
 import { tokenIds } from './token-ids.js'
@@ -39,8 +40,9 @@ export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
       after: (_, now) => (next < count ? requestAt(next++, now, items, options) : undefined),
     }
   }
-  const times = shape.kind === 'open' ? arrivalTimes(options, shape) : traceTimes(items, options)
-  const requests = items.map((_, index) => requestAt(index, times[index] ?? 0, items, options))
+  const timeOf =
+    shape.kind === 'open' ? arrivalTimes(options, shape) : traceTimes(options.dataset, count)
+  const requests = items.map((_, index) => requestAt(index, timeOf(index), items, options))
   return { items, laps, requests }
 }
 
@@ -62,15 +64,8 @@ function requestAt(
 function arrivalTimes(
   { requests, seed }: SimulatedLoadOptions,
   shape: Extract<LoadOptions['shape'], { kind: 'open' }>,
-): number[] {
-  const times = arrivals({ ...shape, random: randomSource(seed, 'arrivals') })
-  return Array.from({ length: requests }, () => times.next().value)
-}
-
-/** A trace that begins anew goes on after its last request, at its mean distance. */
-function traceTimes(items: readonly WorkItem[], { dataset }: SimulatedLoadOptions): number[] {
-  const { size = items.length } = dataset
-  const last = dataset.item(size - 1).atMs ?? 0
-  const lapMs = (last * size) / Math.max(1, size - 1)
-  return items.map(({ atMs = 0 }, index) => atMs + lapMs * Math.floor(index / size))
+): (index: number) => number {
+  const next = arrivals({ ...shape, random: randomSource(seed, 'arrivals') })
+  const times = Array.from({ length: requests }, () => next.next().value)
+  return (index) => times[index] ?? 0
 }

@@ -8,7 +8,7 @@ export interface EngineTimes {
   readonly parallel: number
   /** From the first request to the last one's first token. */
   readonly prefill: readonly number[]
-  /** From there to the last token. */
+  /** From there to the last token: as many passes as output tokens. */
   readonly decode: readonly number[]
 }
 
@@ -28,15 +28,24 @@ export function llamaBenchRows(all: readonly EngineTimes[], context: RowContext)
   return all.flatMap((times) => {
     const { promptTokens, outputTokens, parallel } = times
     return [
-      llamaBenchRow(promptTokens, 0, parallel, times.prefill, context),
-      llamaBenchRow(0, outputTokens, parallel, times.decode, context),
+      llamaBenchRow(
+        { prompt: promptTokens, output: 0, depth: 0 },
+        parallel,
+        times.prefill,
+        context,
+      ),
+      llamaBenchRow(
+        { prompt: 0, output: outputTokens, depth: promptTokens },
+        parallel,
+        times.decode,
+        context,
+      ),
     ]
   })
 }
 
 function llamaBenchRow(
-  prompt: number,
-  output: number,
+  { prompt, output, depth }: { readonly [of in 'prompt' | 'output' | 'depth']: number },
   parallel: number,
   seconds: readonly number[],
   { model, batchSize, threads, backend }: RowContext,
@@ -53,6 +62,7 @@ function llamaBenchRow(
     n_threads: threads ?? '',
     n_prompt: prompt,
     n_gen: output,
+    n_depth: depth,
     n_parallel: parallel,
     avg_ns: Math.round(mean(nanoseconds)),
     stddev_ns: Math.round(deviation(nanoseconds)),
@@ -104,7 +114,10 @@ export function writeRows(rows: readonly Row[], format: 'json' | 'jsonl' | 'csv'
 export function llamaBenchTable(all: readonly EngineTimes[], context: RowContext): string {
   const { model, backend } = context
   const lines = llamaBenchRows(all, context).map((row) => {
-    const test = Number(row.n_prompt) > 0 ? `pp${String(row.n_prompt)}` : `tg${String(row.n_gen)}`
+    const test =
+      Number(row.n_prompt) > 0
+        ? `pp${String(row.n_prompt)}`
+        : `tg${String(row.n_gen)} @ d${String(row.n_depth)}`
     const times = Number(row.n_parallel) > 1 ? ` × ${String(row.n_parallel)}` : ''
     const speed = `${Number(row.avg_ts).toFixed(2)} ± ${Number(row.stddev_ts).toFixed(2)}`
     const size = `${(model.sizeBytes / 2 ** 20).toFixed(2)} MiB`

@@ -23,7 +23,7 @@ export interface WorkItem {
   readonly atMs?: number
   /** Further data from a recording; used only by simulations. */
   readonly request?: RecordedRequest
-  /** Follow-up prompts of the same client after the answer; simulations ignore them. */
+  /** Follow-up prompts of the same client after the answer; only closed loops have them, and no simulation. */
   readonly next?: WorkItem
 }
 

@@ -12,10 +12,11 @@ import {
   keyIsGone,
   type Kept,
   parseLine,
+  type PlacedLine,
   withSeed,
 } from '@cllm/http-koa'
 import { closeBatch, type BatchEnd } from './close-batch.js'
-import type { PlacedLine, SharedBatchStore } from './shared-batch-store.js'
+import type { SharedBatchStore } from './shared-batch-store.js'
 
 /** What fronts do for each other. */
 export type BatchJob = { readonly batch: string } & (
@@ -142,14 +143,14 @@ export class SharedBatchJobs implements BatchJobs {
     job: BatchJob & { readonly what: 'line' },
     closed: AbortSignal,
   ) {
-    const { store, results, random, send, clock } = this.parts
+    const { store, results, random, send, clock, logger } = this.parts
     const { id, input_file_id: input, endpoint } = object
     const line = parseLine(await store.textOf(input, job), endpoint)
     const cancelled = this.#begin(id)
     const signal = AbortSignal.any([closed, cancelled.signal])
     try {
       const answer = await withSeed(seedOf(id, job.line), async () =>
-        answerLine(line, owner, { send, clock, signal, wait: leavePlace }),
+        answerLine(line, owner, { send, clock, logger, signal, wait: leavePlace }),
       )
       // Another front does it, where this one ends.
       closed.throwIfAborted()

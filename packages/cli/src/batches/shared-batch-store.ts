@@ -1,22 +1,15 @@
 import { Readable } from 'node:stream'
 import { type RedisBus, SharedBlobs, SharedRecords } from '@cllm/cluster'
-import type {
-  BatchKind,
-  BatchObject,
-  BatchStore,
-  FileObject,
-  Kept,
-  NumberedLine,
-  Stored,
+import {
+  type BatchKind,
+  type BatchObject,
+  type BatchStore,
+  type FileObject,
+  type Kept,
+  type PlacedLine,
+  splitLines,
+  type Stored,
 } from '@cllm/http-koa'
-
-/** A line of a file, and where its bytes are. */
-export interface PlacedLine extends NumberedLine {
-  readonly at: number
-  readonly bytes: number
-}
-
-const newline = '\n'.charCodeAt(0)
 
 /** Files and batches of a cluster, on its server. */
 export class SharedBatchStore implements BatchStore {
@@ -78,25 +71,8 @@ export class SharedBatchStore implements BatchStore {
     return await this.blobs.size(id)
   }
 
-  async *lines(id: string): AsyncGenerator<PlacedLine> {
-    let [line, at] = [0, 0]
-    let rest: Buffer = Buffer.alloc(0)
-    const placed = (bytes: Buffer): PlacedLine => {
-      const text = bytes.toString('utf8').replace(/\r$/, '')
-      return { line: ++line, text, at, bytes: bytes.length }
-    }
-    for await (const piece of this.blobs.read(id)) {
-      rest = Buffer.concat([rest, piece])
-      let from = 0
-      for (let end: number; (end = rest.indexOf(newline, from)) >= 0; from = end + 1) {
-        const next = placed(rest.subarray(from, end))
-        at += end + 1 - from
-        if (next.text.trim() !== '') yield next
-      }
-      rest = rest.subarray(from)
-    }
-    const last = placed(rest)
-    if (last.text.trim() !== '') yield last
+  lines(id: string): AsyncGenerator<PlacedLine> {
+    return splitLines(this.blobs.read(id))
   }
 
   /** The text of a line. */

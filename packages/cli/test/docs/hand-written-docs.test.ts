@@ -145,6 +145,22 @@ t.test('the README: names, figures and the plug-in', (t) => {
   t.end()
 })
 
+t.test('the versions of Node to begin with are those that the build runs on', (t) => {
+  const { engines } = JSON.parse(read('package.json')) as { engines: { node: string } }
+  const [, first, second] = /^\^(\d+\.\d+)\.0 \|\| >=(\d+\.\d+)\.0$/.exec(engines.node) ?? []
+  const text = `Node ${first} or later, or ${second} or later`
+  for (const page of ['README.md', 'docs/start.md', 'CONTRIBUTING.md']) {
+    t.ok(read(page).includes(text), `${page}: ${text}`)
+  }
+  const lock = read('pnpm-lock.yaml')
+  for (const tool of ['vite', 'knip']) {
+    const version = new RegExp(`^  ${tool}: (\\S+)`, 'm').exec(read('pnpm-workspace.yaml'))?.[1]
+    const [, own = ''] = lock.split(`\n  ${tool}@${version}:\n`)
+    t.equal(/engines: \{node: (.*)\}/.exec(own)?.[1], engines.node, `${tool} ${version}`)
+  }
+  t.end()
+})
+
 /** What the README says, and the test that runs it. */
 const claims: readonly (readonly [claim: string, file: string, test: string])[] = [
   [

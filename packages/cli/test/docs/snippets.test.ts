@@ -1,11 +1,17 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { PluginRegistry, registerPlugin } from '@cllm/core'
-import { createKoaProtocols, protocolsPlugin, type ApiRoute } from '@cllm/http-koa'
+import {
+  builtInProtocols,
+  createKoaProtocols,
+  protocolsPlugin,
+  type ApiRoute,
+} from '@cllm/http-koa'
 import { schedulerPlugin } from '@cllm/scheduler'
 import t from 'tap'
 import { loadConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/option-list.js'
 import { commands } from '../../src/commands/help/command-table.js'
+import { serve } from '../serve-process.js'
 
 const root = new URL('../../../../', import.meta.url)
 const read = (path: string): string => readFileSync(new URL(path, root), 'utf8')
@@ -38,14 +44,25 @@ const routeFor = (method: string, path: string): ApiRoute | undefined =>
     return route.method === method.toLowerCase() && new RegExp(`^${pattern}$`).test(path)
   })
 
+/** What a call of curl sends, and where. */
+const readCall = (call: string) => {
+  const [, path = '', query = ''] = /http:\/\/127\.0\.0\.1:\d+([^\s?']*)([^\s']*)/.exec(call) ?? []
+  const data = /-d '([^']*)'/.exec(call)?.[1]
+  const sends = data !== undefined || / -F /.test(call)
+  const method = /-X (\w+)/.exec(call)?.[1] ?? (sends ? 'POST' : 'GET')
+  return { call, path, query, data, method }
+}
+
+/** The calls of curl in a block. */
+const callsIn = (text: string) =>
+  [...text.replaceAll('\\\n', ' ').matchAll(/^curl .*?(?= [|>] |$)/gm)].map(([call]) =>
+    readCall(call),
+  )
+
 t.test('what curl asks for is there, and what it sends is accepted', (t) => {
   let bodies = 0
   for (const { page, text } of blocksIn('sh')) {
-    for (const [call] of text.replaceAll('\\\n', ' ').matchAll(/^curl .*?(?= [|>] |$)/gm)) {
-      const path = /http:\/\/127\.0\.0\.1:\d+([^\s?']*)/.exec(call)?.[1] ?? ''
-      const data = /-d '([^']*)'/.exec(call)?.[1]
-      const sends = data !== undefined || / -F /.test(call)
-      const method = /-X (\w+)/.exec(call)?.[1] ?? (sends ? 'POST' : 'GET')
+    for (const { call, path, data, method } of callsIn(text)) {
       const route = routeFor(method, path)
       t.ok(route, `${page}: ${method} ${path}`)
       if (data === undefined || route?.body === undefined) continue
@@ -61,6 +78,72 @@ t.test('what curl asks for is there, and what it sends is accepted', (t) => {
     }
   }
   t.ok(bodies >= 8, `${bodies} bodies`)
+  t.end()
+})
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Where an answer has other fields than its sample. A list has something like all that the sample's has. */
+function differences(sample: unknown, answer: unknown, at = ''): string[] {
+  if (Array.isArray(sample) && Array.isArray(answer)) {
+    return sample.flatMap((each: unknown) => {
+      // Whether a request had to wait is up to the moment.
+      if (isObject(each) && each['type'] === 'waited') return []
+      const all = answer.map((one: unknown) => differences(each, one, `${at}[]`))
+      return all.some((one) => one.length === 0) ? [] : (all[0] ?? [`${at}[]`])
+    })
+  }
+  if (!isObject(sample) || !isObject(answer))
+    return isObject(sample) === isObject(answer) ? [] : [at]
+  if ('…' in sample) return []
+  return [...new Set([...Object.keys(sample), ...Object.keys(answer)])].flatMap((key) => {
+    const path = `${at}.${key}`
+    return key in sample && key in answer ? differences(sample[key], answer[key], path) : [path]
+  })
+}
+
+const endpointsOf = (overview: unknown): unknown =>
+  (overview as { readonly data: { readonly endpoints: unknown } }).data.endpoints
+
+t.test('what the native API answers has the fields that its page shows', async (t) => {
+  t.same(differences({ a: [{ b: 1 }], c: 1 }, { a: [{ c: 1 }], d: 1 }), [
+    '.a[].b',
+    '.a[].c',
+    '.c',
+    '.d',
+  ])
+  const { url } = await serve(t, '--model', 'stories15m', '--slots', '8')
+  const samples = read('docs/api.md').matchAll(/```sh\n(curl [^`]*)```\n\n```json\n([^`]*)```/g)
+  let count = 0
+  for (const [, text = '', sample = ''] of samples) {
+    const { call, path, query, data, method } = callsIn(text)[0]!
+    const id = /^\/requests\/(.*)/.exec(path)?.[1]
+    const send = async (to: string, body?: string, headers?: Record<string, string>) => {
+      const sent =
+        body === undefined ? { method } : { method: 'POST', body, headers: headers ?? {} }
+      return await (await fetch(url + to, sent)).json()
+    }
+    if (id !== undefined) {
+      const own = { 'x-request-id': id }
+      await send('/generate', '{"prompt": "Once upon a time", "max_tokens": 12}', own)
+    }
+    const answer: unknown = await send(path + query, data)
+    const shown: unknown = JSON.parse(sample)
+    t.same(differences(shown, answer), [], call)
+    if (path === '/') t.same(endpointsOf(shown), endpointsOf(answer))
+    count++
+  }
+  t.ok(count >= 12, `${count} samples`)
+})
+
+t.test('the README of the protocols lists them all', (t) => {
+  const [, list = ''] = /the protocols ([^.]*)\./.exec(read('packages/http-koa/README.md')) ?? []
+  const names = [...list.matchAll(/`([^`]+)`/g)].map(([, name]) => name)
+  t.same(
+    names,
+    builtInProtocols.map(({ name }) => name),
+  )
   t.end()
 })
 

@@ -29,7 +29,7 @@ export function watchPage(page: Page, url: string): string[] {
   })
   page.on('pageerror', (error) => wrong.push(`threw ${error.stack ?? error.message}`))
   page.on('console', (message) => {
-    if (message.type() === 'error' && !/status of 40[0134]/.test(message.text())) {
+    if (message.type() === 'error' && !/status of (40[0134]|503)/.test(message.text())) {
       wrong.push(`logged ${message.text()}`)
     }
   })
@@ -63,6 +63,13 @@ export async function auditAll(t: Test, page: Page): Promise<void> {
   await page.setViewportSize({ width: 360, height: 740 })
   t.same(await page.evaluate<string[]>(tooWide), [], 'it fits a phone')
   await page.setViewportSize(size)
+}
+
+/** Something to wait for until the test says so. */
+export function gate(): { readonly isOpen: Promise<void>; readonly open: () => void } {
+  let open = (): void => {}
+  const isOpen = new Promise<void>((resolve) => (open = resolve))
+  return { isOpen, open: () => open() }
 }
 
 /** Goes to a link, button or field as somebody without a mouse does. */

@@ -1,3 +1,4 @@
+import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { auditAll, type Visit } from './browser.js'
 
@@ -26,6 +27,7 @@ export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> 
   await page.getByLabel('Message').fill('Once upon a time')
   await page.getByLabel('Message').press('Enter')
   await page.getByText(/· 30 tokens ·/).waitFor()
+  await page.getByText('Cut off: the most tokens were reached').waitFor()
   await auditAll(t, page)
 
   await page.getByRole('button', { name: 'Regenerate' }).click()
@@ -45,8 +47,51 @@ export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> 
   t.equal((await saved).suggestedFilename(), 'Once upon a time.md')
   await page.reload()
   await page.getByRole('button', { name: 'Once upon a time', exact: true }).click()
+  await page.locator('.turn').nth(1).waitFor()
   t.equal(await page.locator('.turn').count(), 2, 'the browser keeps it')
   t.equal(await page.getByLabel('Most tokens').inputValue(), '30', 'and the settings')
+}
+
+/** What is asked is kept before it is answered, and two tabs that go on with one conversation lose nothing. */
+export async function keepsAll(t: Test, { page, url }: Visit): Promise<void> {
+  const history = (of: Page) => of.getByRole('button', { name: 'In two tabs', exact: true })
+  const ask = async (of: Page, text: string): Promise<void> => {
+    await of.getByLabel('Message').fill(text)
+    await of.getByLabel('Message').press('Enter')
+  }
+  await page.getByRole('button', { name: 'New chat' }).click()
+  await page.route('**/v1/chat/completions', () => {}) // never answers
+  await ask(page, 'In two tabs')
+  await page.getByText('Waiting').waitFor()
+  await page.reload()
+  await page.unroute('**/v1/chat/completions')
+  await history(page).click()
+  await page.locator('.question').getByText('In two tabs').waitFor()
+  await page.getByText('Interrupted').waitFor()
+
+  const other = await page.context().newPage()
+  await other.goto(`${url}/ui/`)
+  await history(other).waitFor()
+  for (const [of, text] of [
+    [page, 'from one tab'],
+    [other, 'from the other'],
+    [page, 'without having read it'],
+  ] as const) {
+    if (of === other) await history(other).click()
+    await ask(of, text)
+    await of.locator('.turn').last().getByText(figures).waitFor()
+  }
+  await other.close()
+  await page.reload()
+  await history(page).click()
+  await page.getByText('2 of 2').waitFor()
+  t.same(await page.locator('.question').allInnerTexts(), [
+    'In two tabs',
+    'from one tab',
+    'without having read it',
+  ])
+  await page.getByRole('button', { name: 'Branch before' }).click()
+  await page.locator('.question').getByText('from the other').waitFor()
 }
 
 /** A model calls a tool, its user says what that gave, and the model answers. */

@@ -1,11 +1,14 @@
 import type { Test } from 'tap'
-import { auditAll, auditPage, type Visit } from './browser.js'
+import { auditAll, auditPage, gate, type Visit } from './browser.js'
 
 /** The page asks for a key, and keeps it until its tab is closed. */
 export async function asksForKey(t: Test, { page, url }: Visit, key: string): Promise<void> {
   await page.goto(`${url}/ui/#scheduler`)
   await page.getByRole('alert').first().waitFor()
   t.same(await auditPage(page), [])
+  await page.locator('input[type=password]').fill(`${key.slice(0, 9)}\u200b${key.slice(9)}`)
+  await page.getByRole('button', { name: 'Use it' }).click()
+  await page.getByText(/this one has other characters/).waitFor()
   await page.locator('input[type=password]').fill('another')
   await page.getByRole('button', { name: 'Use it' }).click()
   await page
@@ -18,6 +21,63 @@ export async function asksForKey(t: Test, { page, url }: Visit, key: string): Pr
   await page.reload()
   await page.getByText('In force: adaptive+fcfs').waitFor()
   t.equal(await page.evaluate('localStorage.getItem("cllm-key")'), null, 'until the tab is closed')
+}
+
+/** A user's key is enough for the chat; what is refused elsewhere, or typed wrong, does not end that. */
+export async function keepsChat(
+  t: Test,
+  { page }: Visit,
+  keys: { readonly user: string; readonly admin: string },
+): Promise<void> {
+  const give = async (key: string): Promise<void> => {
+    await page.locator('input[type=password]').fill(key)
+    await page.getByRole('button', { name: 'Use it' }).click()
+  }
+  const form = page.getByRole('form', { name: 'API key' })
+  const later = async (): Promise<void> => {
+    await page.getByRole('button', { name: 'Not now' }).click()
+    await form.waitFor({ state: 'detached' })
+  }
+  const ask = async (): Promise<void> => {
+    await page.getByRole('link', { name: 'Chat' }).click()
+    await page.getByLabel('Message').fill('How is a mean computed?')
+    await page.getByLabel('Message').press('Enter')
+  }
+  const answered = page
+    .locator('.turn')
+    .last()
+    .getByText(/TTFT .* tokens/)
+
+  await page.evaluate('sessionStorage.clear()')
+  await page.reload()
+  await page.getByRole('link', { name: 'Chat' }).click()
+  await give(keys.user)
+  await form.waitFor({ state: 'detached' })
+  await page.getByText('Settings').click()
+  await page.getByLabel('Most tokens').fill('9')
+  await page.getByRole('link', { name: 'Scheduler' }).click()
+  await form.getByText(/needs the key of an admin/).waitFor()
+  await later()
+  await ask()
+  await answered.waitFor()
+  await page.getByRole('link', { name: 'Scheduler' }).click()
+  await give('another')
+  await form.getByText(/valid here/).waitFor()
+  await later()
+  const held = gate()
+  await page.route('**/v1/chat/completions', async (route) => {
+    await held.isOpen
+    await route.continue()
+  })
+  await ask()
+  t.equal(await page.locator('.turn').count(), 4, 'the conversation is still there')
+  await page.getByRole('link', { name: 'Scheduler' }).click()
+  await give(keys.admin)
+  await page.getByText('In force: adaptive+fcfs').waitFor()
+  held.open()
+  await page.getByRole('link', { name: 'Chat' }).click()
+  await answered.waitFor()
+  t.equal(await page.locator('.problem').count(), 0, 'the answer came to its end')
 }
 
 /** A key is made, shown once, used, and revoked; what is wrong is told. */

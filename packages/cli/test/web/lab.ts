@@ -6,6 +6,11 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   await page.getByRole('link', { name: 'Lab' }).click()
   await page.getByLabel('Requests', { exact: true }).fill('40')
   const run = page.getByRole('button', { name: 'Run' })
+  const worker = '**/lab-worker-*'
+  await page.route(worker, async (route) => await route.fulfill({ status: 404 }))
+  await run.click()
+  await page.getByText(/^The lab could not be loaded: .*Reload the page/).waitFor()
+  await page.unroute(worker)
   await run.click()
   const results = page.getByRole('region', { name: 'Results' })
   await results.getByRole('columnheader', { name: 'adaptive+sjf' }).waitFor()

@@ -1,5 +1,6 @@
+import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
-import { auditAll, tabTo, type Visit } from './browser.js'
+import { auditAll, gate, tabTo, type Visit } from './browser.js'
 
 /** A model is unloaded and loaded; one that no source has is told so. */
 export async function models(t: Test, { page }: Visit): Promise<void> {
@@ -8,6 +9,11 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   await page.getByText('stories15m is unloaded').waitFor()
   await page.getByRole('button', { name: 'Load stories15m', exact: true }).click()
   await page.getByText('stories15m is loaded').waitFor()
+  const away = '**/models'
+  await page.route(away, async (route) => await route.fulfill({ status: 503, body: 'away' }))
+  await page.getByRole('alert').getByText('away').waitFor()
+  await page.unroute(away)
+  await page.getByRole('alert').waitFor({ state: 'detached' })
   await page.getByLabel('Model, of this server').fill('stories15m')
   await page.getByRole('button', { name: 'Compute' }).click()
   await page.getByText(/MB, of which .* are weights; .* free: it fits/).waitFor()
@@ -21,6 +27,32 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   await page.getByRole('button', { name: 'Fetch' }).click()
   await page.getByText(/no-such-model/).waitFor()
   await auditAll(t, page)
+  await fetches(t, page)
+}
+
+/** A fetch goes on while another page is shown, and what it fetched can be chosen there. */
+async function fetches(t: Test, page: Page): Promise<void> {
+  const ids = ['stories15m', 'fetched']
+  const json = { data: ids.map((id) => ({ id })) }
+  await page.route('**/v1/models', async (route) => await route.fulfill({ json }))
+  const held = gate()
+  await page.route('**/api/pull', async (route) => {
+    await held.isOpen
+    await route.fulfill({ body: '{"status":"success"}\n' })
+  })
+  await page.getByLabel('A name of the catalog').fill('fetched')
+  await page.getByRole('button', { name: 'Fetch' }).click()
+  await page.getByText('asking').waitFor()
+  await page.getByRole('link', { name: 'Lab' }).click()
+  await page.getByRole('link', { name: 'Models' }).click()
+  await page.getByText('asking').waitFor()
+  t.ok(await page.getByRole('button', { name: 'Fetch' }).isDisabled(), 'one at a time')
+  held.open()
+  await page.getByText('success').waitFor()
+  await page.getByRole('link', { name: 'Chat' }).click()
+  await page.getByRole('combobox', { name: 'Model' }).selectOption('fetched')
+  await page.getByRole('combobox', { name: 'Model' }).selectOption('')
+  await page.unrouteAll()
 }
 
 /** All of it without a mouse. */

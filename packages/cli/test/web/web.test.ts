@@ -10,8 +10,8 @@ import { createKey } from '../../src/keys/key-file.js'
 import { loadRegistry } from '../../src/plugins/load-registry.js'
 import { serve } from '../serve-process.js'
 import { findBrowser, startBrowser, type Visit, watchPage } from './browser.js'
-import { chatsAndBranches, richAnswers, stops, toolsByHand } from './chat.js'
-import { asksForKey, keysPage, usage } from './keys.js'
+import { chatsAndBranches, keepsAll, richAnswers, stops, toolsByHand } from './chat.js'
+import { asksForKey, keepsChat, keysPage, usage } from './keys.js'
 import { lab } from './lab.js'
 import { keyboard, models } from './models.js'
 import { newcomer } from './newcomer.js'
@@ -31,11 +31,12 @@ async function shoot(page: Page, name: string, once?: Locator): Promise<void> {
 
 /** Uses a page as a person does, in steps that tell each for itself whether all was well. */
 async function visit(t: Test, browser: Browser, url: string) {
-  const page = await browser.newPage({
+  const context = await browser.newContext({
     colorScheme: 'light',
     acceptDownloads: true,
     viewport: { width: 1100, height: 760 },
   })
+  const page = await context.newPage()
   page.setDefaultTimeout(20_000)
   const wrong = watchPage(page, url)
   const all: Visit = { page, url, shoot: async (name, once) => await shoot(page, name, once) }
@@ -70,7 +71,9 @@ const letters = fileURLToPath(
 
 t.test('the page, used as a person would', { skip }, async (t) => {
   const { secret, key } = createKey({ name: 'ops', tenant: 'ops', role: 'admin' })
-  const folder = t.testdir({ 'answers.md': answers, 'keys.json': JSON.stringify({ keys: [key] }) })
+  const user = createKey({ name: 'eve', tenant: 'eve', role: 'user' })
+  const keys = JSON.stringify({ keys: [key, user.key] })
+  const folder = t.testdir({ 'answers.md': answers, 'keys.json': keys })
   const of = (name: string): string => join(folder, name)
   const withLetters =
     `--plugin ${letters} --backend ngram --backend-options {"order":16} --ctx-size 1024 --model`
@@ -85,6 +88,7 @@ t.test('the page, used as a person would', { skip }, async (t) => {
   const step = await visit(t, browser, plain.url)
   await step('a newcomer: a chat, a shared prefix, another policy under load', newcomer)
   await step('chat: settings, figures, edit, regenerate, branches', chatsAndBranches)
+  await step('chat: a reload and a second tab lose nothing', keepsAll)
   await step('chat: tools, whose results are typed in', toolsByHand)
   await step('chat: stopped', stops)
   await step('lab: a made load, files and the last minutes, and one policy applied', lab)
@@ -96,6 +100,9 @@ t.test('the page, used as a person would', { skip }, async (t) => {
   await keyedStep('usage: sums, and a file', async (t, visit) => await usage(t, visit, secret))
   await keyedStep('keys: made, shown once, revoked', keysPage)
   await keyedStep('chat: code, formulas, tables', richAnswers)
+  await keyedStep('a user chats, whatever else is refused', async (t, visit) => {
+    await keepsChat(t, visit, { user: user.secret, admin: secret })
+  })
   await step('keys: a server that has none', async (t, { page }) => {
     await page.getByRole('link', { name: 'Keys' }).click()
     await page.getByText(/asks for no keys/).waitFor()

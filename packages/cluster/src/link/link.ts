@@ -99,7 +99,13 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
   }
 
   #post(message?: Out): boolean {
-    const letter = writeLetter(this.id, this.#sent + 1, message)
+    let letter: string
+    try {
+      letter = writeLetter(this.id, this.#sent + 1, message)
+    } catch {
+      // It is nested too deep, or longer than texts may be.
+      return false
+    }
     if (letter.length > mostCharacters) return false
     this.#sent++
     this.#sentAt = this.parts.clock.now()

@@ -2,7 +2,8 @@ import { overriding } from '../client/overriding.js'
 import { within } from '../clock/within.js'
 import type { Clock } from '../contracts/clock.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
-import { goingOn, pastOf } from '../recorder/past-statistics.js'
+import { pastOf } from '../statistics/past-of.js'
+import { sumStatistics } from '../statistics/sum-statistics.js'
 import type { LoadedModel, PooledModel } from './pooled-model.js'
 
 /** Milliseconds that an engine may take to say what is kept of it before it is ended. */
@@ -30,6 +31,7 @@ export async function keepLastWords(
 export function continuing(loaded: LoadedModel, past: EngineStatistics | undefined): LoadedModel {
   if (past === undefined) return loaded
   const { client } = loaded
-  const statistics = async (): Promise<EngineStatistics> => goingOn(await client.statistics(), past)
+  const statistics = async (): Promise<EngineStatistics> =>
+    sumStatistics(await client.statistics(), past)
   return overriding(loaded, { client: overriding(client, { statistics }) })
 }

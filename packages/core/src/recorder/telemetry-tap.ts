@@ -1,12 +1,17 @@
 import type { Channel, FromEngine, ToEngine } from '../remote/channel.js'
-import type { StartEngine } from '../supervisor/engine-supervisor.js'
+import type { StartEngine } from '../supervisor/engine-link.js'
 import type { AddressedEvent, Usage } from '../contracts/engine/engine-client.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
+import { defined } from '../defined.js'
 import { Counters, endState } from '../engine/report/counters.js'
 import { totalsOf } from '../remote/recorded-step.js'
+import { emptied } from '../statistics/past-of.js'
+import { sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'
-import { LastingCacheCounters } from './lasting-cache-counters.js'
+
+/** What the engines' own statistics are asked for: their steps do not tell it. */
+type Asked = Pick<EngineStatistics, 'policyFaults' | 'cache'>
 
 /**
  * Taps the channels on both sides of a supervisor: its counters survive the replacement of an engine,
@@ -14,10 +19,11 @@ import { LastingCacheCounters } from './lasting-cache-counters.js'
  */
 export class TelemetryTap {
   readonly #counters = new Counters()
-  readonly #cache = new LastingCacheCounters()
   /** Of the engines that have exited. */
-  #before = { busyMs: 0, policyFaults: 0 }
-  #policyFaults = 0
+  #busyMsBefore = 0
+  #before: Asked = { policyFaults: 0 }
+  /** Of all of them, when they were asked last. */
+  #last = this.#before
   #isClosing = false
   /** Calls whose answers are of interest. */
   readonly #calls = new Map<number, string>()
@@ -71,12 +77,13 @@ export class TelemetryTap {
       this.#counters.onStep(totalsOf(step))
       this.recorder.onStep(step)
     }
-    this.#counters.busyMs = this.#before.busyMs + busyMs
+    this.#counters.busyMs = this.#busyMsBefore + busyMs
   }
 
   #onExit(reason: string): void {
-    this.#before = { busyMs: this.#counters.busyMs, policyFaults: this.#policyFaults }
-    this.#cache.onExit()
+    const { policyFaults, cache } = this.#last
+    this.#busyMsBefore = this.#counters.busyMs
+    this.#before = { policyFaults, ...defined({ cache: cache && emptied(cache) }) }
     if (!this.#isClosing) this.recorder.onExit(reason)
   }
 
@@ -118,12 +125,12 @@ export class TelemetryTap {
   }
 
   #statistics(statistics: EngineStatistics): EngineStatistics {
-    this.#policyFaults = this.#before.policyFaults + statistics.policyFaults
+    const { policyFaults, cache } = statistics
+    this.#last = sumStatistics<Asked>({ policyFaults, ...defined({ cache }) }, this.#before)
     return {
       ...statistics,
       ...this.#counters.snapshot(),
-      policyFaults: this.#policyFaults,
-      ...(statistics.cache && { cache: this.#cache.onStatistics(statistics.cache) }),
+      ...this.#last,
       ...(this.recorder.isOn ? { recorder: this.recorder.statistics() } : {}),
     }
   }

@@ -7,16 +7,26 @@ import type { EngineCallName } from './engine-calls.js'
 
 /** A message to an engine. */
 export type ToEngine =
-  | { readonly type: 'submit'; readonly id: string; readonly request: GenerateRequest }
+  | Submission
   | { readonly type: 'cancel'; readonly id: string; readonly reason?: string }
   /** The client abandoned this call. */
   | { readonly type: 'leave'; readonly call: number }
-  | {
-      readonly type: 'call'
-      readonly call: number
-      readonly name: EngineCallName
-      readonly arguments: readonly unknown[]
-    }
+  | Call
+
+/** Submits a request. */
+export interface Submission {
+  readonly type: 'submit'
+  readonly id: string
+  readonly request: GenerateRequest
+}
+
+/** Calls a method of the engine. */
+export interface Call {
+  readonly type: 'call'
+  readonly call: number
+  readonly name: EngineCallName
+  readonly arguments: readonly unknown[]
+}
 
 /** A message of an engine, with telemetry if there is any. */
 export type FromEngine = EngineMessage & { readonly telemetry?: EngineTelemetry }

@@ -3,28 +3,16 @@ import type { EngineInfo } from '../contracts/engine/engine-client.js'
 import type { Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { isAnswer, PendingCalls } from './pending-calls.js'
-import type { Channel, FromEngine, ToEngine } from '../remote/channel.js'
+import type { Call, Channel, FromEngine, Submission, ToEngine } from '../remote/channel.js'
+import type { EngineLink, StartEngine } from './engine-link.js'
 import { HangDetector } from './hang-detector.js'
 import type { InFlightRequest } from './in-flight-request.js'
 import { InFlightRequests } from './in-flight-requests.js'
+import { RestartDelays } from './restart-delays.js'
 import type { SupervisorOptions } from './supervisor-options.js'
-
-/** A running engine process. */
-export interface EngineLink {
-  /** To the engine, which sends `ready` or `failed`, or closes it. */
-  readonly channel: Channel<ToEngine, FromEngine>
-  /** Ends it at once; its channel closes. */
-  readonly kill: () => void
-}
-
-/** Starts a process with an engine. */
-export type StartEngine = () => EngineLink
 
 /** The state of the engine. */
 export type SupervisorState = 'starting' | 'up' | 'restarting' | 'gone'
-
-/** Uptime in milliseconds after which the restart backoff is reset. */
-const stableMs = 60_000
 
 /**
  * A channel to an engine that is restarted when it crashes, hangs or cannot be reached: waiting requests
@@ -38,10 +26,9 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   readonly #requests: InFlightRequests
   readonly #hangs: HangDetector
   readonly #calls = new PendingCalls()
+  readonly #delays: RestartDelays
   #link: EngineLink | undefined
   #info: EngineInfo | undefined
-  #upSince = 0
-  #deaths = 0
   #failedStarts = 0
   #failure: string | undefined
   #drains: number[] | undefined
@@ -60,6 +47,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     private readonly logger: Logger,
   ) {
     this.#requests = new InFlightRequests(clock)
+    this.#delays = new RestartDelays(clock, options.restartDelaysMs)
     const debts = { isUp: () => this.state === 'up', requests: this.#requests, calls: this.#calls }
     this.#hangs = new HangDetector(clock, options, debts, (what) => this.#kill(what))
     this.#start()
@@ -124,14 +112,14 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   #ready(info: EngineInfo): void {
     this.#cancelTimer?.()
     this.state = 'up'
-    this.#upSince = this.clock.now()
+    this.#delays.onUp()
     this.#failedStarts = 0
     this.#failure = undefined
     const { size } = this.#requests
     if (this.#info !== undefined) this.logger.warn({ requests: size }, 'the engine is back')
     this.#onMessage({ type: 'ready', info })
     this.#info = info
-    for (const call of this.#calls.resume()) this.#link?.channel.send(call)
+    for (const call of this.#calls.resume()) this.#pass(call)
     this.#moveOn()
   }
 
@@ -142,16 +130,34 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
 
   /** Submits what the engine may have now. */
   #moveOn(): void {
-    const requests = this.#requests
-    if (this.state === 'up') {
-      for (const message of requests.take()) this.#link?.channel.send(message)
+    let isMore = this.state === 'up'
+    // In place of one that cannot be sent, others may have their turn.
+    while (isMore) {
+      isMore = false
+      for (const message of this.#requests.take()) isMore = !this.#pass(message) || isMore
     }
     this.#watchHeld()
-    if (requests.size > 0 || this.#calls.isEmbedding) return
+    if (this.#requests.size > 0 || this.#calls.isEmbedding) return
     for (const call of this.#drains?.splice(0) ?? []) this.#resolve(call)
   }
 
-  #submit({ id, request }: ToEngine & { readonly type: 'submit' }): void {
+  /** Sends what may be too deep or too large for a message: then that one ends, and no other. */
+  #pass(message: Submission | Call): boolean {
+    try {
+      this.#link?.channel.send(message)
+      return true
+    } catch (cause) {
+      const error = CllmError.from(cause)
+      if (message.type === 'submit') this.#drop(this.#requests.get(message.id)!, error)
+      else {
+        this.#calls.onLeave(message.call)
+        this.#onMessage({ type: 'error', call: message.call, error: error.serialize() })
+      }
+      return false
+    }
+  }
+
+  #submit({ id, request }: Submission): void {
     const error = this.#refusal(id)
     if (error !== undefined) return this.#fail(id, error)
     const { sampling } = request
@@ -191,7 +197,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (this.state === 'up') this.#link?.channel.send(message)
   }
 
-  #call(message: ToEngine & { readonly type: 'call' }): void {
+  #call(message: Call): void {
     const { call, name } = message
     if (name === 'drain') {
       this.#drains ??= []
@@ -206,7 +212,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     }
     const answer = this.#calls.take(message, this.state === 'up' || this.#info === undefined)
     if (answer !== undefined) this.#onMessage(answer)
-    else if (this.state === 'up') this.#link?.channel.send(message)
+    else if (this.state === 'up' && !this.#pass(message)) this.#moveOn()
   }
 
   #resolve(call: number): void {
@@ -230,7 +236,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.state = 'restarting'
     this.#hangs.update()
     this.restarts++
-    const delay = this.#delay()
+    const delay = this.#delays.next()
     const fields = { reason: why, delayMs: delay, requests: this.#requests.size }
     this.logger.error(fields, 'the engine is gone and is started again')
     this.#cancelTimer = this.clock.at(this.clock.now() + delay, () => this.#start())
@@ -251,12 +257,6 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     for (const entry of requests.all()) {
       if (entry.cancelReason !== undefined) this.#drop(entry, cancelled(entry.cancelReason))
     }
-  }
-
-  #delay(): number {
-    if (this.clock.now() - this.#upSince >= stableMs) this.#deaths = 0
-    const { restartDelaysMs } = this.options
-    return restartDelaysMs[this.#deaths++] ?? restartDelaysMs.at(-1) ?? 0
   }
 
   #end(reason: string): void {

@@ -1,4 +1,4 @@
-import type { ToEngine } from '../remote/channel.js'
+import type { Submission } from '../remote/channel.js'
 import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { TokenId } from '../contracts/model/tokenizer.js'
 
@@ -45,7 +45,7 @@ export class InFlightRequest {
   }
 
   /** The message that submits it. A request that another engine had accepted is continued. */
-  message(now: number): ToEngine {
+  message(now: number): Submission {
     const { id, request, arrival, tokens } = this
     const elapsedMs = now - arrival
     if (this.isAccepted) {

@@ -1,7 +1,7 @@
 import type { Clock } from '../contracts/clock.js'
 import type { AddressedEvent } from '../contracts/engine/engine-client.js'
 import type { GenerateRequest } from '../contracts/engine/generate-request.js'
-import type { ToEngine } from '../remote/channel.js'
+import type { Submission } from '../remote/channel.js'
 import { InFlightRequest, type Phase } from './in-flight-request.js'
 
 /**
@@ -91,7 +91,7 @@ export class InFlightRequests {
   }
 
   /** Takes the requests to submit to the engine now, in order. */
-  *take(): Iterable<ToEngine> {
+  *take(): Iterable<Submission> {
     if (this.#counts.held === 0 || this.#alone !== undefined) return
     const now = this.clock.now()
     for (const entry of this.#requests.values()) {

@@ -1,8 +1,7 @@
 import { CllmError } from '../errors/cllm-error.js'
-import type { FromEngine, ToEngine } from '../remote/channel.js'
+import type { Call, FromEngine } from '../remote/channel.js'
 import type { EngineCallName } from '../remote/engine-calls.js'
 
-type Call = ToEngine & { readonly type: 'call' }
 type Answer = FromEngine & { readonly type: 'result' | 'error' }
 
 /** Calls with the same answer from any engine: they wait for the next one. */

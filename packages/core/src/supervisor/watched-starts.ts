@@ -1,4 +1,4 @@
-import type { StartEngine } from './engine-supervisor.js'
+import type { StartEngine } from './engine-link.js'
 
 /** The same engines; `onChange` is called after each one is ready, and after each one is gone. */
 export function watchedStarts(start: StartEngine, onChange: () => void): StartEngine {

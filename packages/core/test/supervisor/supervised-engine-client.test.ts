@@ -305,6 +305,40 @@ t.test('a hang outside a forward pass costs seconds, not minutes', async (t) => 
   t.equal(clock.now(), 4000, 'the time can be set')
 })
 
+t.test('what cannot be sent fails, and nothing else', async (t) => {
+  const { clock, client, run, submit, kill, processes } = supervised({ loadMs: 50, slots: 1 })
+  // As JSON.stringify does with values that are nested too deep.
+  const tooDeep: object[] = []
+  for (let index = 0, inner = tooDeep; index < 100_000; index++) inner.push((inner = []))
+  const schema = { x: tooDeep }
+  const bad = (): GenerateRequest => ({
+    ...greedy(promptOf(9), 5),
+    sampling: { constraint: { type: 'json-schema', schema } },
+  })
+  const message = [{ role: 'user', content: 'a', tool_calls: tooDeep }] as never
+  const early = { bad: submit(bad()), good: submit(greedy(promptOf(9), 60)) }
+  const earlyCall = t.rejects(client.applyTemplate(message), { code: 'internal' })
+  await run(client.ready())
+  t.match((await run(early.bad)).error, { code: 'internal', message: /call stack/ })
+  await run(earlyCall)
+  t.match((await run(submit(bad()))).error, { code: 'internal', message: /call stack/ })
+  await run(t.rejects(client.applyTemplate(message), { code: 'internal' }))
+  await client.tokenize('abc')
+  await runUntilIdle(clock, clock.now() + 300_000)
+  t.equal(client.restarts, 0, 'no answer is owed')
+  t.equal((await early.good).tokens.length, 60)
+
+  const other = submit(greedy(promptOf(9, 1), 20))
+  kill()
+  const between = { bad: submit(bad()), good: submit(greedy(promptOf(9, 2), 20)) }
+  t.equal((await run(other)).tokens.length, 20)
+  t.match((await run(between.bad)).error, { code: 'internal' })
+  t.equal((await run(between.good)).tokens.length, 20, 'a restart sends the others')
+  t.equal(processes.length, 2)
+  await run(client.drain())
+  await run(client.close())
+})
+
 t.test('an engine that tokenizes for minutes does not count as hanging', async (t) => {
   const tokenizing = async (count: number, partMs: number) => {
     const made = supervised({

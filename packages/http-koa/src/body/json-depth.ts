@@ -2,6 +2,9 @@ const [quote, backslash] = ['"'.charCodeAt(0), '\\'.charCodeAt(0)]
 const openings = new Set(['{', '['].map((bracket) => bracket.charCodeAt(0)))
 const closings = new Set(['}', ']'].map((bracket) => bracket.charCodeAt(0)))
 
+/** Levels of a request's JSON at most, where no other limit is set. */
+export const defaultJsonDepth = 100
+
 /**
  * Whether JSON is nested deeper than a limit. Reads the text, since code that works on the parsed
  * value may recurse.

@@ -1,5 +1,6 @@
 import { CllmError, type ChatMessage, type ChatToolCall } from '@cllm/core'
 import { z } from 'zod'
+import { parseNested } from '../body/parse-nested.js'
 import { list } from '../fields/list.js'
 import { noImages } from '../request/no-images.js'
 
@@ -155,18 +156,12 @@ export function argumentsOf(
   given: string | Readonly<Record<string, unknown>>,
   field: string,
 ): Readonly<Record<string, unknown>> {
-  const value = typeof given === 'string' ? parsed(given === '' ? '{}' : given) : given
+  const what = 'a JSON object as a string'
+  const value =
+    typeof given === 'string' ? parseNested(given === '' ? '{}' : given, field, what) : given
   if (isObject(value)) return value
-  const message = `${field}: expected a JSON object as a string`
+  const message = `${field}: expected ${what}`
   throw new CllmError('invalid_request', message, { details: { field } })
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

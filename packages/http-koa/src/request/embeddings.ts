@@ -1,6 +1,9 @@
 import { CllmError, type Embedding, type EngineClient, type Prompt } from '@cllm/core'
 import { unsupported } from './unsupported.js'
 
+/** A prompt, or what makes it when its turn has come. */
+export type EmbeddingInput = Prompt | (() => Promise<Prompt>)
+
 /** Inputs of one body that the engine has at a time: enough for a pass. */
 const inputsAtOnce = 16
 
@@ -13,7 +16,7 @@ const inputsAtOnce = 16
  */
 export async function embedAll(
   client: EngineClient,
-  inputs: readonly Prompt[],
+  inputs: readonly EmbeddingInput[],
   signal: AbortSignal,
   { eachToken = false }: { readonly eachToken?: boolean } = {},
 ): Promise<Embedding[]> {
@@ -22,15 +25,15 @@ export async function embedAll(
   if (!eachToken && (await isUnpooled(client))) {
     throw unsupported('input', 'with --pooling none only /embedding and /embeddings give vectors')
   }
-  const given = inputs.map(orBlank)
   const failed = new AbortController()
   const embeddings: Embedding[] = []
-  const waiting = given.entries()
+  const waiting = inputs.entries()
   // Each takes the next input when it has its embedding.
   const embedNext = async (): Promise<void> => {
     const either = AbortSignal.any([signal, failed.signal])
     for (const [index, input] of waiting) {
-      embeddings[index] = await client.embed(input, { signal: either }).catch(tellSize)
+      const prompt = typeof input === 'function' ? await input() : orBlank(input)
+      embeddings[index] = await client.embed(prompt, { signal: either }).catch(tellSize)
     }
   }
   const all = Array.from({ length: Math.min(inputsAtOnce, inputs.length) }, embedNext)

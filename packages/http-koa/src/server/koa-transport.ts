@@ -13,6 +13,7 @@ import {
 import { Router } from '@koa/router'
 import Koa, { type Middleware } from 'koa'
 import { BodyBudget } from '../body/body-budget.js'
+import { defaultJsonDepth } from '../body/json-depth.js'
 import { StreamSessions } from '../stream/resume/stream-sessions.js'
 import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
 import { handleErrors, isClientGone } from '../errors/error-handler.js'
@@ -77,7 +78,7 @@ export class KoaTransport implements Transport {
       random: context.random,
       bodyLimitBytes: options.bodyLimitBytes ?? 1024 * 1024,
       bodies: new BodyBudget(options.bodiesLimitBytes ?? 256 * 1024 * 1024),
-      jsonDepthLimit: options.jsonDepthLimit ?? 100,
+      jsonDepthLimit: options.jsonDepthLimit ?? defaultJsonDepth,
       streamLimitBytes: options.streamLimitBytes ?? 1024 * 1024,
       stallMs: options.stallMs ?? 60_000,
       streams: new StreamSessions(context.clock),

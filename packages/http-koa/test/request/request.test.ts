@@ -1,9 +1,11 @@
+import type { EngineClient, Prompt } from '@cllm/core'
 import { FakeTokenizer, drive } from '@cllm/core/testing'
 import { llamaServerProtocol, nativeProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
 import { buildRequest, type Generation, mergeGenerations } from '@cllm/http-koa/protocol'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
+import { scorePairs } from '../../src/protocols/rerank/score-pairs.js'
 import { testEach } from '../each-client.js'
 import { serve, until } from '../serve.js'
 
@@ -320,6 +322,44 @@ testEach('a backend without embeddings', async (t) => {
   const answer = await server.post('/v1/embeddings', { input: 'a' })
   t.equal(answer.status, 400)
   t.match(await answer.json(), { error: { code: 'unsupported', param: 'input' } })
+})
+
+t.test('many pairs of texts are compared a few at a time, until the client has left', async (t) => {
+  const query = 'q'.repeat(1000)
+  const pairs = Array.from({ length: 2048 }, (_, index) => [query, String(index)] as const)
+  for (const details of [
+    { pooling: 'rank' },
+    { pooling: 'rank', pairTemplate: '{query}{document}' },
+  ]) {
+    const leaving = new AbortController()
+    let [open, most, queries, embedded, afterwards] = [0, 0, 0, 0, 0]
+    const call = async <T>(answer: T): Promise<T> => {
+      if (leaving.signal.aborted) afterwards++
+      most = Math.max(most, ++open)
+      await new Promise(setImmediate)
+      open--
+      return answer
+    }
+    const client = {
+      info: async () => ({ model: { details }, capabilities: { embeddings: true } }),
+      async tokenize(text: string) {
+        if (text === query) queries++
+        return await call([5])
+      },
+      async embed(_: Prompt, { signal }: { signal: AbortSignal }) {
+        if (++embedded === 100) leaving.abort()
+        signal.throwIfAborted()
+        await call({})
+        signal.throwIfAborted()
+        return { vector: [1], promptTokens: 1 }
+      },
+    } as unknown as EngineClient
+    await t.rejects(scorePairs(client, pairs, leaving.signal))
+    t.equal(queries, 'pairTemplate' in details ? 0 : 1, 'the query is tokenized once')
+    t.ok(most <= 18, `${most} calls at a time`)
+    t.ok(embedded < 120)
+    t.equal(afterwards, 0)
+  }
 })
 
 t.test('a negative seed is a random one, whatever the operator has set', (t) => {

@@ -1,10 +1,11 @@
 import type { JSX } from 'preact'
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
 import { LabPage } from './lab/lab-page.js'
 import { KeyForm } from './key-form.js'
 import { KeysPage } from './keys/keys-page.js'
 import { ModelsPage } from './models/models-page.js'
+import { usePull } from './models/use-pull.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
 import { Server, type ServerError } from './server/server.js'
 import { ServerContext } from './server/server-context.js'
@@ -38,10 +39,11 @@ function useAddress(): { readonly page: Page; readonly detail: string | undefine
 /** The whole page. */
 export function App(): JSX.Element {
   const [refusal, setRefusal] = useState<ServerError>()
-  const [round, setRound] = useState(0)
-  const server = useMemo(() => new Server(setRefusal), [])
-  const models = useModels(server, round)
+  /** Another one with each key: what was refused with the old one asks again. */
+  const [server, setServer] = useState(() => new Server(setRefusal))
   const { page, detail } = useAddress()
+  const models = useModels(server, page)
+  const pull = usePull(server)
   return (
     <ServerContext.Provider value={server}>
       <header>
@@ -58,19 +60,20 @@ export function App(): JSX.Element {
       {refusal !== undefined && (
         <KeyForm
           refusal={refusal}
-          onKey={(key) => {
-            server.key = key
+          onKey={async (key) => {
+            await server.takeKey(key)
             setRefusal(undefined)
-            setRound(round + 1)
+            setServer(new Server(setRefusal))
           }}
+          onLater={() => setRefusal(undefined)}
         />
       )}
-      <main key={round}>
+      <main>
         {/* An answer goes on coming while another page is shown. */}
         <div hidden={page !== 'chat'}>
           <ChatPage models={models} />
         </div>
-        {page === 'models' && <ModelsPage />}
+        {page === 'models' && <ModelsPage pull={pull} />}
         {page === 'keys' && <KeysPage />}
         {page === 'usage' && <UsagePage />}
         {page === 'lab' && <LabPage />}
@@ -80,13 +83,14 @@ export function App(): JSX.Element {
   )
 }
 
-function useModels(server: Server, round: number): readonly string[] {
+/** The names of the models, asked for with each page: one may have been fetched meanwhile. */
+function useModels(server: Server, page: Page): readonly string[] {
   const [models, setModels] = useState<readonly string[]>([])
   useEffect(() => {
     void server
       .json<{ readonly data: readonly { readonly id: string }[] }>('v1/models')
       .then(({ data }) => setModels(data.map(({ id }) => id)))
-      .catch(() => {}) // a missing key is asked for
-  }, [round])
+      .catch(() => {}) // a missing key is asked for, and the list before may still be right
+  }, [server, page])
   return models
 }

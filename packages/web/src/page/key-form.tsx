@@ -2,35 +2,55 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { ServerError } from './server/server.js'
 
+/** What a header may hold, and every key does: a space or a quote that was pasted with it does not show. */
+const keyText = /^[\x21-\x7e]+$/
+
 /** Asks for an API key. */
 export function KeyForm({
   refusal,
   onKey,
+  onLater,
 }: {
   readonly refusal: ServerError
-  readonly onKey: (key: string) => void
+  /** Tries a key; rejects where it is not taken. */
+  readonly onKey: (key: string) => Promise<void>
+  readonly onLater: () => void
 }): JSX.Element {
   const [key, setKey] = useState('')
+  const [problem, setProblem] = useState<string>()
+  const send = async (): Promise<void> => {
+    const text = key.trim()
+    if (!keyText.test(text)) {
+      setProblem('A key is of plain letters, digits and signs; this one has other characters.')
+      return
+    }
+    setProblem(undefined)
+    await onKey(text).catch((error: Error) => setProblem(error.message))
+  }
   return (
     <form
       class="key"
       aria-label="API key"
       onSubmit={(event) => {
         event.preventDefault()
-        onKey(key.trim())
+        void send()
       }}
     >
-      <p role="alert">{refusal.message}</p>
+      <p role="alert">{problem ?? refusal.message}</p>
       <label>
         API key, kept until this tab is closed
         <input
           type="password"
           autocomplete="off"
+          required
           value={key}
           onInput={(event) => setKey(event.currentTarget.value)}
         />
       </label>
       <button type="submit">Use it</button>
+      <button type="button" class="quiet" onClick={onLater}>
+        Not now
+      </button>
     </form>
   )
 }

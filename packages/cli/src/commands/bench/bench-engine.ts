@@ -23,7 +23,7 @@ const { slots: _, 'ctx-size': _unused, policy: _policy, ...shared } = modelFlags
 const flagTable = {
   ...shared,
   'n-prompt': one('N', 'Prompt tokens; -p (default 512)', integer(1), 512),
-  'n-gen': one('N', 'Generated tokens; -n (default 128)', integer(2), 128),
+  'n-gen': one('N', 'Generated tokens; -n (default 128)', integer(1), 128),
   parallel: one('N,…', 'Concurrent requests (default 1)', list(integer(1, 256)), [1]),
   repetitions: one('N', 'Measured runs; -r (default 5)', integer(1, 1000), 5),
   style: one(
@@ -70,7 +70,7 @@ export async function benchEngine(argv: string[], io: CommandIo, host: ModelHost
   )
   const { 'n-prompt': promptTokens, 'n-gen': outputTokens, parallel, style, output } = flags
   const slots = Math.max(...parallel)
-  const contextSize = promptTokens + outputTokens + 1
+  const contextSize = promptTokens + outputTokens + 2
   const settings = readModel({ ...flags, slots, 'ctx-size': contextSize })
   const backend = await host.openBackend(settings)
   const policy = host.policies.createPolicy(flags.policy, {})
@@ -121,10 +121,12 @@ export async function benchEngine(argv: string[], io: CommandIo, host: ModelHost
 /** Seconds until the last request has its first token, and from then until the last token. */
 async function runOnce(
   client: LocalEngineClient,
-  { outputTokens: maxTokens }: TokenWork,
+  { outputTokens }: TokenWork,
   prompts: readonly (readonly number[])[],
 ): Promise<{ prefill: number; decode: number }> {
   const sampling = { ...workSampling, ignoreEos: true }
+  // the prompt's pass draws the first token: as many passes as tokens are left, as in llama-bench
+  const maxTokens = outputTokens + 1
   const began = performance.now()
   let first = began
   await Promise.all(

@@ -26,9 +26,9 @@ const flagTable = {
 
 const usage = `Usage: cllm bench policies --model SPEC --policy A --policy B … [flags]
 
-Serves a model like \`cllm serve\` and measures each policy over HTTP under the same load, one after
-another; the engine switches to a policy before its run. Ratios are relative to the first policy.
-The report shows the composition of the engine's steps.
+Serves a model like \`cllm serve\`, with speculation and saved states, and measures each policy over
+HTTP under the same load, one after another; the engine switches to a policy before its run. Ratios
+are relative to the first policy. The report shows the composition of the engine's steps.
 
 ${flagsHelp(flagTable)}
 Exit codes: the same as \`cllm bench serve\`.
@@ -45,7 +45,7 @@ export const benchPolicies: HostCommand = async (argv, io, hostWith) => {
   if (new Set(flags.policy).size < policies.length) throw wrong('--policy: a policy is given twice')
   const all = readLoads({ ...flags, api: [], 'api-key': undefined, connections: undefined })
   const watch = new MachineWatch()
-  const settings = readModel({ ...flags, policy: first.policy })
+  const settings = { ...readModel({ ...flags, policy: first.policy }), asServed: true }
   const { url, client, close } = await host.serve(settings)
   try {
     const targets = policies.map(({ name }) => ({

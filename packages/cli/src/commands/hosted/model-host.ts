@@ -1,6 +1,6 @@
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import type { ModelHost, ModelSettings } from '@cllm/bench'
-import { createServer, defined, PluginRegistry, registerPlugin, systemClock } from '@cllm/core'
+import { createServer, PluginRegistry, registerPlugin, systemClock } from '@cllm/core'
 import { koaTransport, protocolsPlugin } from '@cllm/http-koa'
 import { loadConfig } from '../../config/load-config.js'
 import { createProtocols } from '../../create-protocols.js'
@@ -8,13 +8,11 @@ import { availableCores } from '../../engine/available-cores.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { findNativeLibrary } from '../../engine/native-library.js'
 import { spawnEngine } from '../../engine/spawn-engine.js'
-import { llamaCpp } from '../../engine/to-engine-settings.js'
 import { createLogger } from '../../logger.js'
 import { resolveModel } from '../../models/resolve-model.js'
 import type { CommandIo } from '../command-io.js'
+import { hostedBackend, hostedLog, hostedSettings } from './hosted-settings.js'
 import { policiesOf } from './simulate.js'
-
-const log = { level: 'error', file: null } as const
 
 /** Loads models for the commands that measure them, with the same components as `cllm serve`. */
 export async function modelHost(
@@ -25,26 +23,13 @@ export async function modelHost(
   const resolve = async ({ model }: ModelSettings) => await resolveModel(model, { env, signal })
   const spawn = async (settings: ModelSettings) => {
     const model = await resolve(settings)
-    return await spawnEngine(
-      {
-        backendName: llamaCpp,
-        backend: backendOptions(settings, model.path),
-        policy: settings.policy,
-        policyOptions: settings.policyOptions ?? {},
-        options: {},
-        plugins: plugins.map((use) => ({ use })),
-        pluginsFolder: process.cwd(),
-        use: {},
-        log,
-      },
-      { env, signal },
-    )
+    return await spawnEngine(hostedSettings(settings, model, plugins), { env, signal })
   }
   return {
     policies: await policiesOf(plugins),
     async openBackend(settings) {
       const { path } = await resolve(settings)
-      const logger = createLogger(log)
+      const logger = createLogger(hostedLog)
       const surroundings = {
         clock: systemClock,
         logger,
@@ -52,7 +37,7 @@ export async function modelHost(
         availableMemory: () => availableMemory(),
         cores: { cores: availableCores(), engines: 1 },
       }
-      return await createLlamaCppBackend(backendOptions(settings, path), surroundings)
+      return await createLlamaCppBackend(hostedBackend(settings, path), surroundings)
     },
     async serve(settings) {
       const { client, info, kill, ended } = await spawn(settings)
@@ -71,16 +56,5 @@ export async function modelHost(
       }
       return { url: new URL(listening?.url ?? 'http://127.0.0.1'), client, close }
     },
-  }
-}
-
-function backendOptions(settings: ModelSettings, modelPath: string) {
-  const { slots, contextSize, kvTokens, batchSize, gpu, threads } = settings
-  return {
-    modelPath,
-    slots,
-    batchSize,
-    gpu,
-    ...defined({ contextSize, kvTokens, threads }),
   }
 }

@@ -17,6 +17,9 @@ import { benchCompare } from '../../../src/commands/bench/bench-compare.js'
 import { benchEngine } from '../../../src/commands/bench/bench-engine.js'
 import { benchServe } from '../../../src/commands/bench/bench-serve.js'
 import { benchCalibrate } from '../../../src/commands/bench/calibrate.js'
+import { hostedSettings } from '../../../src/commands/hosted/hosted-settings.js'
+import { loadConfig } from '../../../src/config/load-config.js'
+import { toEngineSettings } from '../../../src/engine/to-engine-settings.js'
 import { exitCodeOf } from '../../../src/commands/bench/output/exit-code.js'
 import { tune } from '../../../src/commands/bench/tune.js'
 import { commandIo } from './command-io.js'
@@ -414,10 +417,10 @@ t.test("engine: llama-bench's and llama-batched-bench's formats", async (t) => {
   const table = await run()
   t.match(table, '| model | size | params | backend | test | t/s |')
   t.match(table, /pp20 \| \d+\.\d\d ± \d+\.\d\d \|/)
-  t.match(table, /tg5 × 3 \|/)
+  t.match(table, /tg5 @ d20 × 3 \|/)
   t.match(JSON.parse(await run('-o', 'json')), [
-    { n_prompt: 20, n_gen: 0, n_parallel: 1, samples_ns: { length: 2 } },
-    { n_prompt: 0, n_gen: 5, n_parallel: 1 },
+    { n_prompt: 20, n_gen: 0, n_depth: 0, n_parallel: 1, samples_ns: { length: 2 } },
+    { n_prompt: 0, n_gen: 5, n_depth: 20, n_parallel: 1 },
     { n_prompt: 20, n_gen: 0, n_parallel: 3 },
     { n_prompt: 0, n_gen: 5, n_parallel: 3 },
   ])
@@ -433,4 +436,42 @@ t.test("engine: llama-bench's and llama-batched-bench's formats", async (t) => {
   t.match(csv[0], 'backends,model_filename')
   t.equal(csv.length, 6)
   t.match(await run('--style', 'batched-bench'), '|PP|TG|B|N_KV|T_PP s|')
+
+  const backend = fake()
+  const steps: number[] = []
+  const step = backend.step.bind(backend)
+  backend.step = async (items, ...more) => {
+    steps.push(items.reduce((sum, { tokens }) => sum + tokens.length, 0))
+    return await step(items, ...more)
+  }
+  const argv = ['-m', 'fake', '-p', '20', '-n', '2', '-r', '1']
+  t.equal(
+    await benchEngine(
+      argv,
+      commandIo(),
+      calibrationHost(() => backend),
+    ),
+    0,
+  )
+  t.same(steps, [20, 1, 1, 20, 1, 1], 'as many passes as tokens, as llama-bench has')
 })
+
+t.test(
+  'policies are measured with the engine of a server, all else with as little as can be',
+  (t) => {
+    const model = { name: 'tiny', path: '/tiny.gguf', spec: '/tiny.gguf' }
+    const sizes = { slots: 3, contextSize: undefined, batchSize: 64, threads: 2 }
+    const asked = { model: model.spec, ...sizes, gpu: 'off', policy: 'adaptive+fcfs' } as const
+    const served = toEngineSettings(loadConfig({ argv: ['--model', model.spec], env: {} }), {
+      ...model,
+      settings: {},
+    })
+    const { options, cache, backend } = hostedSettings({ ...asked, asServed: true }, model, [])
+    t.same([options, cache], [served.options, served.cache])
+    t.match(options, { speculative: 'auto' })
+    t.same(backend, { ...served.backend, slots: 3, batchSize: 64, threads: 2, gpu: 'off' })
+    const bare = hostedSettings(asked, model, [])
+    t.same([bare.options, bare.cache], [{}, undefined])
+    t.end()
+  },
+)

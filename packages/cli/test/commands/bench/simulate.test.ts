@@ -302,10 +302,11 @@ t.test('a recording is replayed, the same to the byte', async (t) => {
     contextSize: 256,
     batchSize: 64,
     cost: { name: 'recorded', about: /60 steps of tiny/ },
-    failures: { cancelled: /./, timeout: /./ },
+    failures: { timeout: /./ },
   })
   t.notOk('wall_ms' in result!)
-  t.match(result?.summary.requests, { ok: 3, failed: 2 })
+  t.match(result?.summary.requests, { ok: 3, failed: 1, cancelled: 1 })
+  t.notOk('cancelled' in result!.failures, 'its client left')
   t.equal(result?.summary.cachedTokens, 32, 'two blocks were shared')
   t.same(
     result?.summary.tenants.map(({ tenant }) => tenant),
@@ -363,3 +364,41 @@ t.test('a recording is replayed, the same to the byte', async (t) => {
   const both = run(['--replay', file, '--dataset', 'synthetic'])
   await t.rejects(both, { code: 'invalid_configuration' })
 })
+
+t.test(
+  "a replay has the server's pool of cells, and warns of drafts that it leaves out",
+  async (t) => {
+    const original = recording()
+    const [first, second, ...more] = original.steps
+    const drafts = { sequences: 1, tokens: 8, accepted: 6 }
+    const [, one] = original.arrivals
+    const pooled = {
+      ...original,
+      limits: { ...original.limits, kvTokens: 256 },
+      steps: [first!, { ...second!, drafts }, ...more],
+      arrivals: ['a', 'b'].map((id) => ({
+        ...one!,
+        id,
+        atMs: 0,
+        blocks: [],
+        promptTokens: 150,
+        tokens: 60,
+        endMs: 2000,
+        end: 'done',
+      })),
+    }
+    const { limits: _, ...rest } = pooled
+    const folder = t.testdir({
+      'pooled.json': JSON.stringify(pooled),
+      'apart.json': JSON.stringify({ ...rest, limits: original.limits }),
+    })
+    const of = async (name: string, ...flags: string[]) =>
+      results(await run(['--replay', join(folder, name), '--json', ...flags]))[0]!
+    const [pool, apart] = [await of('pooled.json'), await of('apart.json')]
+    t.match(pool, { kvTokens: 256, warnings: [/try --speculative 0\.75$/] })
+    t.notOk('kvTokens' in apart)
+    t.ok(pool.summary.durationMs > 1.3 * apart.summary.durationMs, 'one waits for the other')
+    t.same((await of('pooled.json', '--speculative', '0.75')).warnings, [])
+    t.match(await of('pooled.json', '--kv-tokens', '400'), { kvTokens: 400 })
+  },
+)

@@ -1,5 +1,4 @@
-import type { ActivityFrame, ActivitySteps, EngineActivity } from '@cllm/core'
-import { merge } from './merge-statistics.js'
+import { type ActivityFrame, type EngineActivity, sumStatistics } from '@cllm/core'
 
 /** Waiting requests that are told, as of one engine. */
 const mostQueued = 32
@@ -24,7 +23,7 @@ export function mergeActivities(all: readonly EngineActivity[], cursor: number):
   const frames = aligned.flatMap((one) => one.frames)
   const pools = all
     .map(({ kvPool, cache }) => ({ ...(kvPool && { kvPool }), ...(cache && { cache }) }))
-    .reduce((total, one) => merge(total, one) as typeof one)
+    .reduce((total, one) => sumStatistics(total, one))
   return {
     ...first,
     ...pools,
@@ -61,21 +60,24 @@ function moved(activity: EngineActivity, ms: number, slots: number): EngineActiv
 }
 
 function frameOf(frames: readonly ActivityFrame[], number: number): ActivityFrame {
-  const itl = new Map<number, number>()
-  for (const [exponent, count] of frames.flatMap((frame) => frame.itl)) {
-    itl.set(exponent, (itl.get(exponent) ?? 0) + count)
-  }
-  const total = <T>(of: (frame: ActivityFrame) => T): T =>
-    frames.map(of).reduce((sum, one) => merge(sum, one) as T)
+  const itl = sumsOf(frames.flatMap((frame) => frame.itl))
+  const tenants = sumsOf(frames.flatMap((frame) => Object.entries(frame.tenants)))
   return {
     number,
     atMs: Math.min(...frames.map(({ atMs }) => atMs)),
     untilMs: Math.max(...frames.map(({ untilMs }) => untilMs)),
     spans: frames.flatMap(({ spans }) => spans),
-    steps: total<ActivitySteps>(({ steps }) => steps),
+    steps: frames.map(({ steps }) => steps).reduce((sum, one) => sumStatistics(sum, one)),
     firstTokensMs: frames.flatMap(({ firstTokensMs }) => firstTokensMs),
     itl: [...itl].sort(([one], [other]) => one - other),
-    tenants: total<Readonly<Record<string, number>>>(({ tenants }) => tenants),
+    tenants: Object.fromEntries(tenants),
     ended: frames.flatMap(({ ended }) => ended),
   }
+}
+
+/** The counts of each key together; the names of tenants may be any words. */
+function sumsOf<Key>(counts: readonly (readonly [Key, number])[]): Map<Key, number> {
+  const sums = new Map<Key, number>()
+  for (const [key, count] of counts) sums.set(key, (sums.get(key) ?? 0) + count)
+  return sums
 }

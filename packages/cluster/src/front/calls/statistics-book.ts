@@ -1,5 +1,4 @@
-import { type EngineStatistics, pastOf } from '@cllm/core'
-import { merge } from './merge-statistics.js'
+import { type EngineStatistics, pastOf, sumStatistics } from '@cllm/core'
 
 /** Workers that are gone and are remembered one by one, as they may come back; more where more are there at once. */
 const mostGone = 100
@@ -30,22 +29,16 @@ export class StatisticsBook {
     const last = this.#last.get(worker)
     if (last === undefined) return
     this.#last.delete(worker)
-    this.#gone.set(worker, countsOf(last))
+    this.#gone.set(worker, pastOf(last))
     const [oldest] = this.#gone
     const limit = Math.max(mostGone, this.#mostThere)
     if (this.#gone.size <= limit || oldest === undefined) return
     this.#gone.delete(oldest[0])
-    this.#sum = merge(this.#sum, oldest[1]) as EngineStatistics
+    this.#sum = this.#sum === undefined ? oldest[1] : sumStatistics(this.#sum, oldest[1])
   }
 
   /** What was counted by those that are gone, and by those that came back and have said nothing yet. */
   get gone(): readonly EngineStatistics[] {
     return [...this.#gone.values(), ...(this.#sum === undefined ? [] : [this.#sum])]
   }
-}
-
-/** What a worker had counted; its longest pause is not added to those of the others. */
-function countsOf(statistics: EngineStatistics): EngineStatistics {
-  const past = pastOf(statistics)
-  return past.cache === undefined ? past : { ...past, cache: { ...past.cache, longestPauseMs: 0 } }
 }

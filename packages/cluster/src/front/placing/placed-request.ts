@@ -1,4 +1,4 @@
-import { type Clock, type GenerateRequest, InFlightRequest, type ToEngine } from '@cllm/core'
+import { type Clock, type GenerateRequest, InFlightRequest } from '@cllm/core'
 import {
   blocksOfText,
   blocksOfTokens,
@@ -58,8 +58,7 @@ export class PlacedRequest {
 
   /** The request as another worker goes on with it. */
   request(now: number): GenerateRequest {
-    const message = this.entry.message(now) as ToEngine & { readonly type: 'submit' }
-    return message.request
+    return this.entry.message(now).request
   }
 }
 

@@ -102,6 +102,8 @@ export interface EngineStatistics extends StepStatistics {
   readonly steps: number
   /** In the backend's forward passes. */
   readonly decodeMs: number
+  /** The prompts' part of that; where a pass computed a prompt and answers at once, an estimate. */
+  readonly prefillMs: number
   /** In the backend's sampling. */
   readonly sampleMs: number
   /** In steps and between a step and the next one that follows at once: all of the loop's work. */

@@ -9,6 +9,7 @@ import type { EngineStatistics } from '../../contracts/engine/engine-statistics.
 import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { CllmError } from '../../errors/cllm-error.js'
 import { defined } from '../../defined.js'
+import { PrefillTime } from './prefill-time.js'
 import { StepCounters } from './step-counters.js'
 
 /** How a request can end. */
@@ -47,6 +48,7 @@ export class Counters implements EngineObserver {
   readonly requests: Record<EndState, number> = { done: 0, cancelled: 0, failed: 0, timed_out: 0 }
   busyMs = 0
   readonly #composition = new StepCounters()
+  readonly #prefill = new PrefillTime()
   readonly #totals = {
     promptTokens: 0,
     cachedTokens: 0,
@@ -61,6 +63,7 @@ export class Counters implements EngineObserver {
   onStep(step: StepTotals): void {
     const totals = this.#totals
     this.#composition.count(step)
+    this.#prefill.count(step)
     totals.steps++
     totals.decodeMs += step.decodeMs
     totals.sampleMs += step.sampleMs
@@ -95,7 +98,8 @@ export class Counters implements EngineObserver {
     const { requests, busyMs } = this
     const composition = this.#composition.snapshot()
     const speculation = this.#speculation.drafts > 0 ? { ...this.#speculation } : undefined
-    const all = { ...this.#totals, ...composition, requests: { ...requests }, busyMs }
+    const { ms: prefillMs } = this.#prefill
+    const all = { ...this.#totals, ...composition, prefillMs, requests: { ...requests }, busyMs }
     return { ...all, ...defined({ speculation }) }
   }
 }

@@ -14,6 +14,7 @@ import {
 import { FakeBackend, drive, firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
+import { Counters, type StepTotals } from '../../../src/engine/report/counters.js'
 import { type CommonReason, WaitAttribution } from '../../../src/engine/report/wait-attribution.js'
 import { collect, counting, greedy, policyOf, promptOf, rig } from '../../rig.js'
 
@@ -363,3 +364,32 @@ t.test('a live view: what each request did, in frames, while somebody asks', asy
   const { frames: kept, lost } = watch.look(late.cursor)
   t.same([kept.length, lost > 0], [20, true], 'a bounded number is kept')
 })
+
+t.test(
+  'the time of a pass with prompts and answers is shared out by what each takes alone',
+  (t) => {
+    const step = (
+      decodeMs: number,
+      prefillTokens: number,
+      decodeSequences: number,
+    ): StepTotals => ({
+      decodeMs,
+      durationMs: decodeMs,
+      sampleMs: 0,
+      prefillTokens,
+      prefillSequences: 1,
+      decodeSequences,
+      draftSequences: 0,
+      draftTokens: 0,
+      acceptedTokens: 0,
+    })
+    const counters = new Counters()
+    const told: number[] = []
+    for (const pass of [step(110, 10, 1), step(100, 100, 0), step(50, 0, 1), step(150, 50, 2)]) {
+      counters.onStep(pass)
+      told.push(counters.snapshot().prefillMs)
+    }
+    t.same(told, [100, 200, 200, 250], 'by tokens as long as neither has been alone')
+    t.end()
+  },
+)

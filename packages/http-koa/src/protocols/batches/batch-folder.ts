@@ -11,10 +11,10 @@ import {
   writeFile,
 } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { CllmError } from '@cllm/core'
 import type { BatchObject, FileObject, Kept } from './batch-objects.js'
 import type { BatchKind as Kind, BatchStore, NumberedLine, Stored } from './batch-store.js'
+import { splitLines } from './lines/split-lines.js'
 
 const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
 
@@ -26,19 +26,33 @@ export class BatchFolder implements BatchStore {
   #isMade = false
   /** What is written last of each id. */
   readonly #writing = new Map<string, Promise<void>>()
+  /** Files that may end with the half of a line. */
+  readonly #torn = new Set<string>()
 
   constructor(private readonly folder: string) {}
 
   /** Stores a new file. */
   async create(kept: Kept<FileObject>, content: Uint8Array): Promise<void> {
     await this.#make()
-    await writeFile(this.contentOf(kept.object.id), content, { mode: 0o600 })
-    await this.put('files', kept)
+    const { id } = kept.object
+    try {
+      await writeFile(this.contentOf(id), content, { mode: 0o600 })
+      await this.put('files', kept)
+    } catch (error) {
+      // Nobody knows its id: what is written of it would stay.
+      await this.remove(id).catch(() => {})
+      throw error
+    }
   }
 
   /** Adds a line to a file, whole or not at all once it is read again with {@link lines}. */
   async append(file: string, line: object): Promise<void> {
-    await appendFile(this.contentOf(file), `${JSON.stringify(line)}\n`, { mode: 0o600 })
+    await this.#inTurn(file, async () => {
+      if (this.#torn.has(file)) await this.mend(file)
+      this.#torn.add(file)
+      await appendFile(this.contentOf(file), `${JSON.stringify(line)}\n`, { mode: 0o600 })
+      this.#torn.delete(file)
+    })
   }
 
   async put<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
@@ -49,9 +63,9 @@ export class BatchFolder implements BatchStore {
   async get<K extends Kind>(kind: K, id: string): Promise<Stored<K> | undefined> {
     if (!wellFormed.test(id)) return undefined
     try {
-      return JSON.parse(await readFile(this.#headOf(kind, id), 'utf8')) as Stored<K>
+      const text = await readFile(this.#headOf(kind, id), 'utf8').catch(ifMissing(undefined))
+      return text === undefined ? undefined : (JSON.parse(text) as Stored<K>)
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
       throw new CllmError('internal', `${this.#headOf(kind, id)} cannot be read`, { cause: error })
     }
   }
@@ -88,6 +102,23 @@ export class BatchFolder implements BatchStore {
     await rm(this.contentOf(id), { force: true })
   }
 
+  /**
+   * Removes contents without a record, which a crash has left of uploads.
+   *
+   * @param used - ids of files that have no record yet
+   * @param before - a time in milliseconds: what is newer may be on its way
+   */
+  async sweep(used: ReadonlySet<string>, before: number): Promise<void> {
+    const names = new Set(await readdir(join(this.folder, 'files')))
+    for (const name of names) {
+      const id = name.slice(0, -'.jsonl'.length)
+      const hasRecord = names.has(`${id}.json`)
+      if (!name.endsWith('.jsonl') || !wellFormed.test(id) || hasRecord || used.has(id)) continue
+      const { mtimeMs } = await stat(this.contentOf(id))
+      if (mtimeMs < before) await rm(this.contentOf(id), { force: true })
+    }
+  }
+
   /** The path of a file's content. */
   contentOf(id: string): string {
     return join(this.folder, 'files', `${id}.jsonl`)
@@ -104,21 +135,12 @@ export class BatchFolder implements BatchStore {
 
   /** The lines of a file, with their numbers from 1; empty ones are left out. */
   async *lines(id: string): AsyncGenerator<NumberedLine> {
-    const input = createReadStream(this.contentOf(id), 'utf8')
-    let line = 0
-    try {
-      for await (const text of createInterface({ input, crlfDelay: Infinity })) {
-        line++
-        if (text.trim() !== '') yield { line, text }
-      }
-    } finally {
-      input.destroy()
-    }
+    yield* splitLines(this.content(id))
   }
 
-  /** Cuts off a last line without an end, which a crash has left. */
+  /** Cuts off a last line without an end, which a crash or a full disk has left. */
   async mend(id: string): Promise<void> {
-    const content = await readFile(this.contentOf(id))
+    const content = await readFile(this.contentOf(id)).catch(ifMissing(Buffer.alloc(0)))
     const end = content.lastIndexOf('\n') + 1
     if (end < content.length) await truncate(this.contentOf(id), end)
   }
@@ -126,8 +148,13 @@ export class BatchFolder implements BatchStore {
   async #write<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
     await this.#make()
     const path = this.#headOf(kind, kept.object.id)
-    await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
-    await rename(`${path}.new`, path)
+    try {
+      await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
+      await rename(`${path}.new`, path)
+    } catch (error) {
+      await rm(`${path}.new`, { force: true })
+      throw error
+    }
   }
 
   /** One after the other for an id, so that no change is lost. */
@@ -154,3 +181,11 @@ export class BatchFolder implements BatchStore {
     this.#isMade = true
   }
 }
+
+/** Handles the error of a file that is not there; others are thrown. */
+const ifMissing =
+  <T>(value: T) =>
+  (error: NodeJS.ErrnoException): T => {
+    if (error.code === 'ENOENT') return value
+    throw error
+  }

@@ -16,15 +16,19 @@ export interface BatchOutput {
   close(now: number): Promise<Pick<BatchObject, 'output_file_id' | 'error_file_id'>>
 }
 
+/** The ids of a batch's files, whose digits are its own, so that they are found again after a crash. */
+export function outputIds(batch: string): { readonly good: string; readonly bad: string } {
+  const digits = batch.slice('batch_'.length)
+  return { good: `file-${flipped(digits, 0)}`, bad: `file-${flipped(digits, 1)}` }
+}
+
 /** Opens a batch's answers, those of an earlier process included. */
 export async function openOutput(
   folder: BatchFolder,
   { owner, object }: Kept<BatchObject>,
   random: Random,
 ): Promise<BatchOutput> {
-  // The batch's own digits, so that they are found again after a crash.
-  const digits = object.id.slice('batch_'.length)
-  const ids = { good: `file-${flipped(digits, 0)}`, bad: `file-${flipped(digits, 1)}` }
+  const ids = outputIds(object.id)
   const done = { good: await readIds(folder, ids.good), bad: await readIds(folder, ids.bad) }
 
   async function fileOf(kind: 'good' | 'bad', now: number): Promise<string | null> {
@@ -73,12 +77,22 @@ function flipped(digits: string, nth: number): string {
   return digits.slice(0, -1) + ((parseInt(digits.slice(-1), 16) ^ (nth + 1)) & 15).toString(16)
 }
 
+/** Undefined for the half of a line that a full disk has left. */
+function idIn(text: string): string | undefined {
+  try {
+    return (JSON.parse(text) as { custom_id: string }).custom_id
+  } catch {
+    return undefined
+  }
+}
+
 async function readIds(folder: BatchFolder, file: string): Promise<Set<string>> {
   const ids = new Set<string>()
   try {
     await folder.mend(file)
     for await (const { text } of folder.lines(file)) {
-      ids.add((JSON.parse(text) as { custom_id: string }).custom_id)
+      const id = idIn(text)
+      if (id !== undefined) ids.add(id)
     }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error

@@ -7,7 +7,8 @@ import { checkLines, parseLine } from './lines/check-lines.js'
 import { answerLine } from './lines/answer-line.js'
 import type { BatchLine, SendLine } from './lines/line-sender.js'
 import type { BatchJobs } from './batch-store.js'
-import { type BatchOutput, openOutput } from './batch-output.js'
+import { type BatchOutput, openOutput, outputIds } from './batch-output.js'
+import { tryUntilDone } from './try-until-done.js'
 
 /** What a {@link BatchRunner} needs. */
 export interface BatchRunnerParts {
@@ -21,6 +22,9 @@ export interface BatchRunnerParts {
   /** Resolves when no other process runs the folder's batches, with a signal for when one does. */
   readonly hold: () => Promise<AbortSignal>
 }
+
+/** An upload takes no longer than these milliseconds. */
+const uploadMs = 3_600_000
 
 /**
  * Runs batches, those of a key one after the other: one that waits for its key's limits holds up no
@@ -52,13 +56,24 @@ export class BatchRunner implements BatchJobs {
     // those of before may be lost, those of now are not
     const all = await folder.list('batches').catch((error: unknown) => {
       logger.error({ err: error }, 'batches of before cannot be read')
-      return []
     })
+    const left = (all ?? []).toReversed().filter(({ object }) => isUnderWay(object))
+    if (all !== undefined && !lost.aborted) await this.#sweep(left)
     if (lost.aborted) return
-    const left = all.toReversed().filter(({ object }) => isUnderWay(object))
     const ids = new Set([...left.map(({ object }) => object.id), ...(this.#early ?? [])])
     this.#early = undefined
     for (const id of ids) await this.start(id)
+  }
+
+  /** Removes what a crash has left of uploads, which takes place on the disk. */
+  async #sweep(left: readonly Kept<BatchObject>[]): Promise<void> {
+    const { folder, clock, logger } = this.parts
+    const used = left.flatMap(({ object }) => Object.values(outputIds(object.id)))
+    try {
+      await folder.sweep(new Set(used), clock.now() - uploadMs)
+    } catch (error) {
+      logger.warn({ err: error }, 'what is left of uploads cannot be removed')
+    }
   }
 
   /** Runs a batch when those of its key before it have ended. */
@@ -69,19 +84,18 @@ export class BatchRunner implements BatchJobs {
     }
     const lost = this.#lost
     this.#stops.set(id, new AbortController())
-    const { owner } = (await this.parts.folder.get('batches', id)) ?? {}
-    const hash = owner?.hash ?? ''
+    const { folder, clock, logger } = this.parts
+    // one whose key cannot be read now is run all the same
+    const kept = await folder.get('batches', id).catch(() => {})
+    const hash = kept?.owner?.hash ?? ''
     const before = this.#last.get(hash) ?? Promise.resolve()
     const ended = before.then(async () => {
-      try {
-        await this.#run(id, lost)
-      } catch (error) {
-        this.parts.logger.error({ err: error, batch: id }, 'a batch stopped')
-      } finally {
-        this.#stops.delete(id)
-        this.#outputs.delete(id)
-        if (this.#last.get(hash) === ended) this.#last.delete(hash)
-      }
+      const onError = (error: unknown) =>
+        logger.error({ err: error, batch: id }, 'a batch stopped and is tried again')
+      await tryUntilDone(() => this.#run(id, lost), { clock, signal: lost, onError })
+      this.#stops.delete(id)
+      this.#outputs.delete(id)
+      if (this.#last.get(hash) === ended) this.#last.delete(hash)
     })
     this.#last.set(hash, ended)
   }
@@ -118,8 +132,8 @@ export class BatchRunner implements BatchJobs {
     this.#outputs.set(id, output)
     const { object } = checked
     const lines = this.#left(object, output)
-    const expired = new AbortController()
-    const signal = AbortSignal.any([stopped, expired.signal, lost])
+    const over = new AbortController()
+    const signal = AbortSignal.any([stopped, over.signal, lost])
     const worker = async () => {
       for await (const line of lines) {
         if (signal.aborted || this.#seconds() >= object.expires_at) return
@@ -128,8 +142,16 @@ export class BatchRunner implements BatchJobs {
     }
     const isCancelled = object.status === 'cancelling'
     if (!isCancelled) {
-      const stopClock = clock.at(1000 * object.expires_at, () => expired.abort())
-      await Promise.all(Array.from({ length: this.parts.concurrency }, worker)).finally(stopClock)
+      const stopClock = clock.at(1000 * object.expires_at, () => over.abort())
+      const workers = Array.from({ length: this.parts.concurrency }, worker)
+      try {
+        await Promise.all(workers)
+      } finally {
+        stopClock()
+        over.abort()
+        // None still computes a line when the batch is tried again.
+        await Promise.allSettled(workers)
+      }
     }
     if (lost.aborted) return
     await this.#finish(id, output, stopped.aborted || isCancelled)
@@ -167,14 +189,18 @@ export class BatchRunner implements BatchJobs {
     output: BatchOutput,
     signal: AbortSignal,
   ): Promise<void> {
-    const { folder: store, clock } = this.parts
+    const { folder: store, clock, logger } = this.parts
     // A line that waits for its key's limits leaves its place to others.
     const send: SendLine = async (...asked) =>
       await this.#places.take(async () => await this.parts.send(...asked))
-    const answer = await answerLine(line, owner, { send, clock, signal })
+    const answer = await answerLine(line, owner, { send, clock, logger, signal })
     if (answer?.status === 401)
       await cancelBatch(object.id, { store, jobs: this, clock }, keyIsGone)
-    else if (answer !== undefined) await output.add(line, answer)
+    else if (answer !== undefined) {
+      const onError = (error: unknown) =>
+        logger.error({ err: error, batch: object.id }, 'an answer cannot be written')
+      await tryUntilDone(() => output.add(line, answer), { clock, signal, onError })
+    }
   }
 
   async #finish(id: string, output: BatchOutput, isCancelled: boolean): Promise<void> {

@@ -1,6 +1,7 @@
 import { CllmError, defined, type EngineDirectory } from '@cllm/core'
 import { z } from 'zod'
 import { BodyBudget } from '../../body/body-budget.js'
+import { defaultJsonDepth } from '../../body/json-depth.js'
 import { UnknownFields } from '../../fields/unknown-fields.js'
 import { observeEngines } from '../../engines/observe-engines.js'
 import { openAiProtocol } from '../openai/openai-protocol.js'
@@ -100,7 +101,7 @@ export function batchesProtocol({
         logger,
         bodyLimitBytes,
         bodies: new BodyBudget(Infinity),
-        jsonDepthLimit: 100,
+        jsonDepthLimit: defaultJsonDepth,
         streamLimitBytes: bodyLimitBytes,
         stallMs: 0,
         streams: new StreamSessions(clock),

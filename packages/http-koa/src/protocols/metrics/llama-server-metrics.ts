@@ -78,15 +78,11 @@ export function llamaServerMetrics(
 function sumOf(models: readonly EngineStatistics[]): Sums {
   const sum = (of: (model: EngineStatistics) => number) =>
     models.reduce((total, model) => total + of(model), 0)
-  // a pass computes prompts and generates at once: its time is shared out by tokens
-  const share = ({ prefillTokens, decodeTokens }: EngineStatistics) =>
-    prefillTokens / Math.max(1, prefillTokens + decodeTokens)
-  const seconds = ({ decodeMs }: EngineStatistics) => decodeMs / 1000
   const steps = sum((model) => model.steps)
-  const computed = sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens)
   return {
-    prompt: computed,
-    computed,
+    prompt: sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
+    // prompts that run still, or were computed twice, have taken time, too
+    computed: sum((model) => model.prefillTokens),
     cached: sum((model) => model.cachedTokens),
     predicted: sum((model) => model.generatedTokens),
     steps,
@@ -95,8 +91,8 @@ function sumOf(models: readonly EngineStatistics[]): Sums {
       sum((model) => model.stepSequences.sum),
       steps,
     ),
-    promptSeconds: sum((model) => seconds(model) * share(model)),
-    predictedSeconds: sum((model) => seconds(model) * (1 - share(model))),
+    promptSeconds: sum(({ prefillMs }) => prefillMs / 1000),
+    predictedSeconds: sum(({ decodeMs, prefillMs }) => (decodeMs - prefillMs) / 1000),
     running: sum((model) => model.running),
     waiting: sum((model) => model.waiting),
     drafts: sum((model) => model.speculation?.drafts ?? 0),

@@ -10,7 +10,7 @@ export interface LoadSample {
 
 /** How busy an engine is, or the workers of a model together. */
 export interface Load {
-  /** Tokens in slots of requests that run. */
+  /** Tokens in slots of requests that run; in a pool at most those that are in its cells. */
   readonly runningTokens: number
   /** Tokens in idle slots. */
   readonly keptTokens: number
@@ -29,6 +29,8 @@ export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics): Lo
     if (state === 'idle') keptTokens += tokens
     else runningTokens += tokens
   }
+  // slots of a pool that share a prefix have it in the same cells
+  if (kvPool !== undefined) runningTokens = Math.min(runningTokens, kvPool.tokens - kvPool.free)
   const blocks = {
     block_size: String(blockSize),
     num_gpu_blocks: String(Math.floor(capacity / blockSize)),

@@ -25,12 +25,14 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
     // `status` is for clients of llama-server
     ctx.body = { status: 'ok', success: true, data }
   } else {
-    const engine = first === undefined ? undefined : native.directory.open(first, { peek: true })
-    const { components, statistics } =
-      engine === undefined ? idle(unusable(native.directory)) : await probe(clock, engine)
+    const engines = models.map((name) => native.directory.open(name, { peek: true }))
+    const { components, waiting, workers } =
+      first === undefined
+        ? idle(unusable(native.directory))
+        : together(await Promise.all(engines.map(async (engine) => await probe(clock, engine))))
     const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
     const healthy = broken.length === 0
-    const cause = engine === undefined ? unusable(native.directory)?.message : undefined
+    const cause = first === undefined ? unusable(native.directory)?.message : undefined
     const message = cause ?? `Not working: ${broken.join(', ')}`
     const error = { error: message, code: 'engine_unavailable' }
     ctx.status = healthy ? 200 : 503
@@ -41,8 +43,8 @@ export async function health(ctx: KoaContext, native: NativeContext): Promise<vo
         healthy,
         status: healthy ? 'ok' : 'degraded',
         components,
-        ...(statistics?.workers && { workers: statistics.workers.list }),
-        ...(level === 'full' ? inFull(native, components, statistics) : {}),
+        ...(workers.length > 0 && { workers }),
+        ...(level === 'full' ? inFull(native, components, waiting) : {}),
       },
     }
   }
@@ -74,7 +76,9 @@ interface Components {
 
 interface Findings {
   readonly components: Components
-  readonly statistics: EngineStatistics | undefined
+  /** Requests that wait. */
+  readonly waiting: number
+  readonly workers: NonNullable<EngineStatistics['workers']>['list']
 }
 
 /** No model is in memory, so nothing can have failed but what would load one. */
@@ -82,7 +86,26 @@ function idle(error: CllmError | undefined): Findings {
   const model_executor = error === undefined
   return {
     components: { scheduler: true, model_executor, tokenizer: true, request_queue: true },
-    statistics: undefined,
+    waiting: 0,
+    workers: [],
+  }
+}
+
+/** The server's, of its engines': a part works where that of any engine does, as one of them serves. */
+function together(all: readonly Findings[]): Findings {
+  const works = (part: keyof Components): boolean => all.some(({ components }) => components[part])
+  return {
+    components: {
+      scheduler: works('scheduler'),
+      model_executor: works('model_executor'),
+      tokenizer: works('tokenizer'),
+      request_queue: works('request_queue'),
+    },
+    waiting: all.reduce((sum, { waiting }) => sum + waiting, 0),
+    // A front's models may list the same ones.
+    workers: [
+      ...new Map(all.flatMap(({ workers }) => workers.map((each) => [each.id, each]))).values(),
+    ],
   }
 }
 
@@ -101,21 +124,18 @@ async function probe(clock: Clock, client: EngineClient): Promise<Findings> {
       tokenizer: tokenizer.status === 'fulfilled',
       request_queue: queue.status === 'fulfilled',
     },
-    statistics: queue.status === 'fulfilled' ? queue.value : undefined,
+    ...(queue.status === 'fulfilled'
+      ? { waiting: queue.value.waiting, workers: queue.value.workers?.list ?? [] }
+      : { waiting: 0, workers: [] }),
   }
 }
 
 /** The original had an HTTP queue and a scheduler queue; the one queue here is shown as both. */
-function inFull(
-  native: NativeContext,
-  components: Components,
-  statistics: EngineStatistics | undefined,
-) {
-  const waiting = String(statistics?.waiting ?? 0)
+function inFull(native: NativeContext, components: Components, waiting: number) {
   return {
     metrics: {
-      scheduler_queue_size: waiting,
-      http_queue_size: waiting,
+      scheduler_queue_size: String(waiting),
+      http_queue_size: String(waiting),
       http_queue_max_size: String(native.maxQueuedRequests),
       http_average_wait_time: String(Math.round(native.waitTimes.average * 1000) / 1000),
     },

@@ -33,8 +33,8 @@ async function find(directory: EngineDirectory, id: string): Promise<RequestRepo
     try {
       return await directory.open(model, { peek: true }).explain(id)
     } catch (error) {
-      if (!CllmError.isInstance(error) || error.code !== 'request_not_found') throw error
-      failure = error
+      // An engine that is away must not hide what another one knows.
+      if (!CllmError.isInstance(error) || error.code !== 'request_not_found') failure = error
     }
   }
   throw failure

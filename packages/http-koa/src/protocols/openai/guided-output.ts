@@ -1,5 +1,6 @@
-import { CllmError, type OutputConstraint } from '@cllm/core'
+import type { OutputConstraint } from '@cllm/core'
 import { z } from 'zod'
+import { parseNested } from '../../body/parse-nested.js'
 import { object } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
 import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
@@ -77,18 +78,11 @@ export function guidedConstraints(fields: GuidedFields): readonly (FieldConstrai
 
 /** vLLM takes a schema as text, too. */
 function ofJson(field: string, given: unknown): FieldConstraint {
-  const schema = asSchema(typeof given === 'string' ? parsed(field, given) : given)
+  const schema = asSchema(
+    typeof given === 'string' ? parseNested(given, field, 'a JSON schema') : given,
+  )
   if (schema === undefined) throw expectedSchema(field)
   return { field, constraint: { type: 'json-schema', schema } }
-}
-
-function parsed(field: string, text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch (cause) {
-    const message = `${field}: expected a JSON schema`
-    throw new CllmError('invalid_request', message, { details: { field }, cause })
-  }
 }
 
 const ofRegex = (pattern: string): OutputConstraint => ({ type: 'regex', pattern })

@@ -7,6 +7,8 @@ import {
 } from '@cllm/core'
 import { embedAll } from '../../request/embeddings.js'
 
+type Pair = readonly [query: string, document: string]
+
 /** How well two texts fit. */
 export interface PairScore {
   /** The higher the better; its range is the model's. */
@@ -21,7 +23,7 @@ export interface PairScore {
  */
 export async function scorePairs(
   client: EngineClient,
-  pairs: readonly (readonly [query: string, document: string])[],
+  pairs: readonly Pair[],
   signal: AbortSignal,
 ): Promise<PairScore[]> {
   const { model } = await client.info()
@@ -32,33 +34,36 @@ export async function scorePairs(
         'such as bge-reranker-v2-m3 or qwen3-reranker, whose GGUF has the pooling type rank',
     )
   }
-  const prompts = await Promise.all(pairs.map((pair) => promptOf(client, model, pair)))
+  const promptOf = pairPrompts(client, model)
+  const prompts = pairs.map((pair) => async () => await promptOf(pair))
   const made = await embedAll(client, prompts, signal)
   return made.map(({ vector, promptTokens }) => ({ score: vector[0] ?? 0, tokens: promptTokens }))
 }
 
-/** Both texts in one prompt, as llama.cpp puts them together. */
-async function promptOf(
-  client: EngineClient,
-  { details = {} }: EngineInfo['model'],
-  [query, document]: readonly [string, string],
-): Promise<Prompt> {
+/** Makes one prompt of both texts, as llama.cpp puts them together. A query of many pairs is tokenized once. */
+function pairPrompts(client: EngineClient, { details = {} }: EngineInfo['model']) {
   const template = details['pairTemplate']
-  if (typeof template === 'string') {
-    const text = template
-      .split(/(\{query\}|\{document\})/)
-      .map((part) => (part === '{query}' ? query : part === '{document}' ? document : part))
-      .join('')
-    return { tokens: await client.tokenize(text, { addBos: false }) }
+  const [between, after] = [idsIn(details['pairBetween']), idsIn(details['pairAfter'])]
+  const begins = new Map<string, Promise<readonly TokenId[]>>()
+  const encode = async (text: string) =>
+    await client.tokenize(text, { addBos: false, special: false })
+  const beginWith = async (query: string): Promise<readonly TokenId[]> => {
+    const [start, first] = await Promise.all([client.tokenize(''), encode(query)])
+    return [...start, ...first, ...between]
   }
-  const encode = (text: string) => client.tokenize(text, { addBos: false, special: false })
-  const [start, first, second] = await Promise.all([
-    client.tokenize(''),
-    encode(query),
-    encode(document),
-  ])
-  const between = idsIn(details['pairBetween'])
-  return { tokens: [...start, ...first, ...between, ...second, ...idsIn(details['pairAfter'])] }
+  return async ([query, document]: Pair): Promise<Prompt> => {
+    if (typeof template === 'string') {
+      const text = template
+        .split(/(\{query\}|\{document\})/)
+        .map((part) => (part === '{query}' ? query : part === '{document}' ? document : part))
+        .join('')
+      return { tokens: await client.tokenize(text, { addBos: false }) }
+    }
+    const begin = begins.get(query) ?? beginWith(query)
+    begins.set(query, begin)
+    const [first, second] = await Promise.all([begin, encode(document)])
+    return { tokens: [...first, ...second, ...after] }
+  }
 }
 
 const idsIn = (text: unknown): readonly TokenId[] =>

@@ -1,13 +1,7 @@
-import {
-  appendFileSync,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  writeFileSync,
-} from 'node:fs'
+import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ownFolder } from '../own-folder.js'
+import { fileLines } from './file-lines.js'
 import { type UsageSum, UsageSums } from './usage-sum.js'
 
 const monthOf = (day: string): string => day.slice(0, 7)
@@ -19,6 +13,8 @@ const fileName = /^(\d{4}-\d\d)\.jsonl$/
  */
 export class UsageJournal {
   readonly #months = new Map<string, UsageSums>()
+  /** Months whose files end with a whole line. */
+  readonly #whole = new Set<string>()
 
   /** @throws `invalid_configuration` where the folder cannot be used */
   constructor(private readonly folder: string) {
@@ -27,8 +23,19 @@ export class UsageJournal {
 
   add(one: UsageSum): void {
     const month = monthOf(one.day)
-    this.#sumsOf(month).add(one)
-    appendFileSync(this.#fileOf(month), `${JSON.stringify(one)}\n`, { mode: 0o600 })
+    try {
+      this.#sumsOf(month).add(one)
+    } finally {
+      // What cannot be read now is read with this line later.
+      this.#append(month, one)
+    }
+  }
+
+  #append(month: string, one: UsageSum): void {
+    const begin = this.#whole.has(month) ? '' : '\n'
+    this.#whole.delete(month)
+    appendFileSync(this.#fileOf(month), `${begin}${JSON.stringify(one)}\n`, { mode: 0o600 })
+    this.#whole.add(month)
   }
 
   /** The sums of a month. */
@@ -45,21 +52,44 @@ export class UsageJournal {
       .filter(({ day }) => day >= from && day <= to)
   }
 
+  /** A month that cannot be read is read again at the next question. */
   #sumsOf(month: string): UsageSums {
     const known = this.#months.get(month)
     if (known !== undefined) return known
     const sums = new UsageSums()
+    const exists = this.#read(month, sums)
     this.#months.set(month, sums)
-    const file = this.#fileOf(month)
-    if (!existsSync(file)) return sums
-    for (const line of readFileSync(file, 'utf8').split('\n')) {
-      const one = parsed(line)
-      if (one !== undefined) sums.add(one)
-    }
-    const lines = sums.all().map((sum) => `${JSON.stringify(sum)}\n`)
-    writeFileSync(`${file}.new`, lines.join(''), { mode: 0o600 })
-    renameSync(`${file}.new`, file)
+    if (exists) this.#shorten(month, sums)
+    else this.#whole.add(month)
     return sums
+  }
+
+  /** Adds what is in a month's file to sums; false where there is none. */
+  #read(month: string, sums: UsageSums): boolean {
+    try {
+      for (const line of fileLines(this.#fileOf(month))) {
+        const one = parsed(line)
+        if (one !== undefined) sums.add(one)
+      }
+      return true
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
+      throw error
+    }
+  }
+
+  /** Replaces a month's lines by their sums, where there is space for them. */
+  #shorten(month: string, sums: UsageSums): void {
+    const file = this.#fileOf(month)
+    try {
+      const lines = sums.all().map((sum) => `${JSON.stringify(sum)}\n`)
+      writeFileSync(`${file}.new`, lines.join(''), { mode: 0o600 })
+      renameSync(`${file}.new`, file)
+      this.#whole.add(month)
+    } catch {
+      // The longer file says the same.
+      rmSync(`${file}.new`, { recursive: true, force: true })
+    }
   }
 
   #fileOf(month: string): string {

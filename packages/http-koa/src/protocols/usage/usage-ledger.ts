@@ -40,14 +40,17 @@ export class UsageLedger implements RequestObserver {
       },
       onEnd: (now, error) => {
         const used = promptTokens + generatedTokens
-        this.#count(key, used)
+        this.#safely(() => this.#count(key, used))
         const tenant = key?.tenant ?? this.#tenantOf(request)
         const who = { key: key?.name ?? null, tenant }
         // What goes on was noted as unfinished when it stopped.
         const unfinished = (error === undefined ? 0 : 1) - (isNew ? 0 : 1)
         const counts = { promptTokens, cachedTokens, generatedTokens }
         const day = dayOf(now)
-        this.#note({ day, ...who, model, requests: isNew ? 1 : 0, unfinished, ...counts })
+        const requests = isNew ? 1 : 0
+        this.#safely(() =>
+          this.journal.add({ day, ...who, model, requests, unfinished, ...counts }),
+        )
       },
     }
   }
@@ -92,11 +95,11 @@ export class UsageLedger implements RequestObserver {
   }
 
   /** A full disk must not fail answers. */
-  #note(...one: Parameters<UsageJournal['add']>): void {
+  #safely(note: () => void): void {
     try {
-      this.journal.add(...one)
+      note()
     } catch (error) {
-      this.logger.error({ err: error }, 'usage cannot be written')
+      this.logger.error({ err: error }, 'usage cannot be noted')
     }
   }
 }

@@ -1,5 +1,11 @@
 import { readFile } from 'node:fs/promises'
-import { overriding, PluginRegistry } from '@cllm/core'
+import {
+  type BatchItem,
+  type EngineInfo,
+  type EngineStatistics,
+  overriding,
+  PluginRegistry,
+} from '@cllm/core'
 import {
   type KoaProtocol,
   loadMetrics,
@@ -9,6 +15,7 @@ import {
   openAiProtocol,
 } from '@cllm/http-koa'
 import t from 'tap'
+import { loadOf } from '../../../src/protocols/metrics/load.js'
 import { testEach } from '../../each-client.js'
 import { rawPost, rawRequest, runAll, serve, type Served, until } from '../../serve.js'
 
@@ -144,23 +151,39 @@ testEach('every metric of the table is served, described, and no other', async (
   }
 })
 
+async function whileTimePasses<T>({ clock }: Served, work: Promise<T>): Promise<T> {
+  let isDone = false
+  void work.finally(() => (isDone = true)).catch(() => {})
+  await until(() => {
+    const next = clock.nextTimer()
+    if (next !== undefined && next < clock.now() + 1000) clock.advance(next - clock.now())
+    return isDone
+  })
+  return await work
+}
+
+testEach("prompts and answers have their own speeds under llama-server's names", async (t) => {
+  const stepMs = (batch: readonly BatchItem[]) =>
+    batch.some(({ tokens }) => tokens.length > 1) ? 10 : 100
+  const server = await serve({ protocols: protocols(), backend: { stepMs } })
+  t.teardown(server.close)
+  const prompt = 'Once upon a time '.repeat(5)
+  const body = { prompt, max_tokens: 11, ignore_eos: true }
+  await whileTimePasses(server, server.post('/generate', body))
+  const samples = await whileTimePasses(server, scrape(server))
+  const speed = (name: string) => samples.get(`llamacpp:${name}_tokens_seconds`)
+  t.equal(samples.get('llamacpp:prompt_seconds_total'), 0.01)
+  t.equal(speed('prompt'), samples.get('llamacpp:prompt_tokens_total')! / 0.01)
+  t.equal(speed('predicted'), 11)
+})
+
 testEach('time by the simulated clock, outcomes, and the policy in force', async (t) => {
   const registry = new PluginRegistry()
   const create = () => ({ ...runAll, name: 'other' })
   registry.registerPolicy({ name: 'other', doc: 'Another one.', create })
   const server = await serve({ protocols: protocols(), backend: { stepMs: () => 10 }, registry })
   t.teardown(server.close)
-  const { clock } = server
-  const under = async <T>(work: Promise<T>): Promise<T> => {
-    let isDone = false
-    void work.finally(() => (isDone = true)).catch(() => {})
-    await until(() => {
-      const next = clock.nextTimer()
-      if (next !== undefined && next < clock.now() + 1000) clock.advance(next - clock.now())
-      return isDone
-    })
-    return await work
-  }
+  const under = <T>(work: Promise<T>) => whileTimePasses(server, work)
   const body = { prompt: 'Once', max_tokens: 4, ignore_eos: true }
   await under(server.post('/generate', body))
   const first = await under(scrape(server))
@@ -208,6 +231,18 @@ testEach('an engine that does not answer is down, and the scrape is not', async 
     [...samples.keys()].some((series) => series.startsWith('cllm_slots')),
     'nothing stale',
   )
+})
+
+t.test('slots of a pool that share a prefix take its cells once', (t) => {
+  const slots = [0, 1, 2].map((slot) => ({ slot, request: 'a', state: 'decoding', tokens: 40 }))
+  const of = (kvPool: object) => {
+    const statistics = { running: 3, waiting: 0, slots, ...kvPool } as unknown as EngineStatistics
+    const { series } = loadOf({ limits: { contextSize: 100 } } as EngineInfo, statistics)
+    return series.find(({ name }) => name === 'cllm_kv_cache_usage_perc')?.value
+  }
+  t.equal(of({ kvPool: { tokens: 100, free: 70 } }), 0.3)
+  t.equal(of({}), 0.4)
+  t.end()
 })
 
 testEach('the load is told without anything else of the server', async (t) => {

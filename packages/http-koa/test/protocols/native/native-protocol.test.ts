@@ -1,4 +1,10 @@
-import { type EngineClient, type EngineInfo, SimulatedClock, createServer } from '@cllm/core'
+import {
+  CllmError,
+  type EngineClient,
+  type EngineInfo,
+  SimulatedClock,
+  createServer,
+} from '@cllm/core'
 import { FakeTokenizer, drive, testProtocol } from '@cllm/core/testing'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { clientKind, testEach } from '../../each-client.js'
@@ -355,6 +361,58 @@ testEach('GET /, /health and /model/info', async (t) => {
   clock.advance(5000)
   t.match(await unready, [503, { success: false, data: { status: 'degraded' } }])
   t.match(await get('/health/live'), [200, { data: { status: 'alive' } }])
+})
+
+testEach('several engines: what one of them still does, the server does', async (t) => {
+  const away = async (): Promise<never> => {
+    throw await Promise.resolve(new CllmError('engine_unavailable', 'is restarting'))
+  }
+  const unknown = async (): Promise<never> => {
+    throw await Promise.resolve(new CllmError('request_not_found', 'no such request'))
+  }
+  const report = { id: 'known', state: 'done', timeline: [], timings: {}, usage: {} }
+  const parts = (waiting: number, explain: () => Promise<unknown>) => ({
+    info: async () => ({}),
+    statistics: async () => ({ waiting, workers: { list: [{ id: 'worker-1' }] } }),
+    getScheduler: async () => ({}),
+    tokenize: async () => [1],
+    close: async () => {},
+    drain: async () => {},
+    explain,
+  })
+  type Engine = ReturnType<typeof parts>
+  const gone = (engine: Engine): Engine => {
+    return {
+      ...engine,
+      info: away,
+      statistics: away,
+      getScheduler: away,
+      tokenize: away,
+      explain: away,
+    }
+  }
+  const one = parts(2, unknown)
+  const other = parts(3, async () => report)
+  const ask = async (first: Engine, second: Engine) => {
+    const engines = { first, second } as unknown as Record<string, EngineClient>
+    const transports = [koaTransport({ port: 0, protocols: [nativeProtocol()] })]
+    const server = createServer({ engines, transports })
+    const url = (await server.listen())[0]?.url ?? ''
+    const levels = ['basic', 'detailed', 'full'].map((level) => `/health?level=${level}`)
+    const answers = [...levels, '/requests/known'].map(async (path) => await fetch(url + path))
+    const all = await Promise.all(answers)
+    const full = await json(all[2]!)
+    await server.close()
+    if (full.success) t.same(full.data['workers'], [{ id: 'worker-1' }])
+    return {
+      statuses: all.map(({ status }) => status),
+      waiting: (full.data['metrics'] as Record<string, string>)['scheduler_queue_size'],
+    }
+  }
+  t.same(await ask(one, other), { statuses: [200, 200, 200, 200], waiting: '5' })
+  t.same(await ask(gone(one), other), { statuses: [200, 200, 200, 200], waiting: '3' })
+  t.same(await ask(one, gone(other)), { statuses: [200, 200, 200, 503], waiting: '2' })
+  t.same(await ask(gone(one), gone(other)), { statuses: [503, 503, 503, 503], waiting: '0' })
 })
 
 testEach('the average wait is measured', async (t) => {

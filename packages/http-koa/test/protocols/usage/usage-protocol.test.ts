@@ -1,10 +1,18 @@
+import { mkdirSync, readdirSync, renameSync, rmdirSync, writeFileSync } from 'node:fs'
 import { appendFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ApiKey, hashKey, keyRing, openAiProtocol, usageProtocol } from '@cllm/http-koa'
-import { CllmError, type GenerateRequest, silentLogger, SimulatedClock } from '@cllm/core'
+import {
+  CllmError,
+  type GenerateRequest,
+  type Logger,
+  silentLogger,
+  SimulatedClock,
+} from '@cllm/core'
 import t, { type Test } from 'tap'
 import { UsageJournal } from '../../../src/protocols/usage/usage-journal.js'
 import { UsageLedger } from '../../../src/protocols/usage/usage-ledger.js'
+import { requestScope } from '../../../src/security/request-scope.js'
 import { serve } from '../../serve.js'
 
 const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({
@@ -115,5 +123,45 @@ t.test('a request that pauses is one, and tenants without keys are bounded', (t)
     sums.find(({ tenant }) => tenant === null),
     { requests: 101 },
   )
+  t.end()
+})
+
+t.test('a month that cannot be read or summed up once is known later', (t) => {
+  const folder = t.testdir({})
+  const file = join(folder, '1970-01.jsonl')
+  const counts = { requests: 1, unfinished: 0, promptTokens: 1, cachedTokens: 0 }
+  const one = { day: '1970-01-01', tenant: 'ünï', model: 'fake', ...counts, generatedTokens: 1 }
+  const line = (key: string | null) => `${JSON.stringify({ ...one, key })}\n`
+  // More than a block, with letters of two bytes at its end.
+  writeFileSync(file, line('ann').repeat(10_000) + line('bob').slice(0, -9))
+  const messages: string[] = []
+  const error: Logger['error'] = (_, message) => messages.push(message)
+  const logger = { ...silentLogger, error }
+  const ledger = new UsageLedger(new UsageJournal(folder), new SimulatedClock(0), logger)
+  const ask = (name: string, tokensPerMonth?: number) =>
+    requestScope.run(
+      { key: key(name, tokensPerMonth === undefined ? {} : { tokensPerMonth }) },
+      () => ledger.onSubmit({ model: 'fake', request: { prompt: { text: '' } }, at: 0 }),
+    )
+
+  // A directory in its place: it can be neither read nor written.
+  renameSync(file, `${file}.away`)
+  mkdirSync(file)
+  ask('bob').onEnd(0)
+  t.same(messages, ['usage cannot be noted', 'usage cannot be noted'], 'the answer ends as usual')
+  t.throws(() => ask('ann', 20_000), { code: 'EISDIR' })
+  rmdirSync(file)
+  renameSync(`${file}.away`, file)
+  mkdirSync(`${file}.new`)
+  t.throws(() => ask('ann', 20_000), { code: 'rate_limited' })
+  ask('cat').onEnd(0)
+  const sums = new UsageJournal(folder).month('1970-01')
+  t.match(sums, [
+    { key: 'ann', requests: 10_000, tenant: 'ünï' },
+    { key: 'cat', requests: 1 },
+  ])
+  t.equal(sums.length, 2)
+  t.same(readdirSync(folder), ['1970-01.jsonl'])
+  t.equal(messages.length, 2)
   t.end()
 })

@@ -4,10 +4,11 @@ import type { AnswerFigures, ToolCall, Turn } from './conversation.js'
 
 /** The parts of a turn that an answer fills in while it comes. */
 export type AnswerSoFar = Required<Pick<Turn, 'content' | 'reasoning' | 'calls' | 'figures'>> &
-  Pick<Turn, 'request'>
+  Pick<Turn, 'request' | 'finish'>
 
 interface Chunk {
   readonly choices?: readonly {
+    readonly finish_reason?: string | null
     readonly delta: {
       readonly content?: string
       readonly reasoning_content?: string
@@ -79,9 +80,10 @@ function forecastOf({ headers }: Response): AnswerFigures {
 /** An answer with what a chunk adds to it. */
 export function added(answer: AnswerSoFar, chunk: Chunk): AnswerSoFar {
   if (chunk.error !== undefined) throw new Error(chunk.error.message ?? 'The answer failed')
-  let { content, reasoning, calls, figures } = answer
-  for (const { delta } of chunk.choices ?? []) {
+  let { content, reasoning, calls, figures, finish } = answer
+  for (const { delta, finish_reason: reason } of chunk.choices ?? []) {
     content += delta.content ?? ''
+    finish = reason ?? finish
     reasoning += delta.reasoning_content ?? ''
     for (const call of delta.tool_calls ?? []) calls = withCall(calls, call)
   }
@@ -102,8 +104,11 @@ export function added(answer: AnswerSoFar, chunk: Chunk): AnswerSoFar {
     content === answer.content &&
     reasoning === answer.reasoning &&
     calls === answer.calls &&
-    figures === answer.figures
-  return isSame ? answer : { ...answer, content, reasoning, calls, figures }
+    figures === answer.figures &&
+    finish === answer.finish
+  if (isSame) return answer
+  const ended = finish === undefined ? {} : { finish }
+  return { ...answer, content, reasoning, calls, figures, ...ended }
 }
 
 type CallDelta = NonNullable<NonNullable<Chunk['choices']>[number]['delta']['tool_calls']>[number]

@@ -6,7 +6,8 @@ export function chatBody(turns: readonly Turn[], settings: ChatSettings): object
   const { model, system, temperature, topP, maxTokens, seed, effort } = settings
   const number = (field: string, text: string): object =>
     text.trim() === '' ? {} : { [field]: Number(text) }
-  const messages = turns.flatMap((turn, index) => messagesOf(turn, turns[index + 1]))
+  const sent = withoutUnanswered(turns)
+  const messages = sent.flatMap((turn, index) => messagesOf(turn, sent[index + 1]))
   return {
     ...(model === '' ? {} : { model }),
     messages: system.trim() === '' ? messages : [{ role: 'system', content: system }, ...messages],
@@ -25,6 +26,21 @@ function toolsOf({ tools, toolChoice }: ChatSettings): object {
   if (tools.trim() === '') return {}
   const choice = toolChoice === '' ? {} : { tool_choice: toolChoice }
   return { tools: JSON.parse(tools) as unknown, ...choice }
+}
+
+/**
+ * The turns without the earlier questions that got no text for an answer, and what came of them: models
+ * whose templates want users and assistants in turns refuse two questions in a row.
+ */
+function withoutUnanswered(turns: readonly Turn[]): readonly Turn[] {
+  const begins = turns.flatMap(({ role }, index) => (role === 'user' ? [index] : []))
+  return begins.flatMap((begin, nth) => {
+    const end = begins[nth + 1]
+    const round = turns.slice(begin, end)
+    const last = round.at(-1)
+    const isAnswered = last?.role === 'assistant' && last.content !== ''
+    return isAnswered || end === undefined ? round : []
+  })
 }
 
 /** A turn as messages. Calls that nobody gave a result for are left out: models wait for one. */

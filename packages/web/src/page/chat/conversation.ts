@@ -44,6 +44,8 @@ export interface Turn {
   readonly figures?: AnswerFigures
   /** The id that the server explains the request by. */
   readonly request?: string
+  /** Why the model ended it, in OpenAI's words: `length` is a text that was cut off. */
+  readonly finish?: string
   /** Why it is not whole. */
   readonly problem?: string
 }
@@ -115,23 +117,6 @@ export function withBranch(conversation: Conversation, id: string): Conversation
     leaf = next.id
   }
 }
-
-/** A conversation as Markdown: the branch that is shown. */
-export function toMarkdown(conversation: Conversation): string {
-  const parts = shownTurns(conversation).map((turn) => {
-    const { role, model, content, calls = [], results = [] } = turn
-    const name = { user: 'You', tool: 'Results', assistant: model ?? 'Answer' }[role]
-    const texts = [
-      ...(content === '' ? [] : [content]),
-      ...calls.map((call) => block(`Calls ${call.name}`, call.arguments)),
-      ...results.map((result) => block(result.name, result.content)),
-    ]
-    return `## ${name}\n\n${texts.join('\n\n')}\n`
-  })
-  return [`# ${conversation.title}\n`, ...parts].join('\n')
-}
-
-const block = (name: string, text: string): string => `${name}:\n\n\`\`\`\`\n${text}\n\`\`\`\``
 
 function titleOf(question: string): string {
   const line = question.trim().split('\n')[0] ?? ''

@@ -1,5 +1,6 @@
-import { createStore, del, entries, set } from 'idb-keyval'
+import { createStore, del, entries, get, update } from 'idb-keyval'
 import type { Conversation } from './conversation.js'
+import { united } from './united.js'
 
 const store = createStore('cllm-chat', 'conversations')
 
@@ -13,9 +14,24 @@ export async function readHistory(): Promise<Conversation[]> {
   }
 }
 
-/** Keeps a conversation in this browser. */
-export async function keep(conversation: Conversation): Promise<void> {
-  await set(conversation.id, conversation, store).catch(() => {})
+/** A conversation as it is kept now: another tab may have gone on with it. */
+export async function readConversation(id: string): Promise<Conversation | undefined> {
+  const kept = await get<Conversation>(id, store).catch(() => undefined)
+  return kept && { ...kept, turns: kept.turns.map(asRead) }
+}
+
+/** An answer that was kept when it was asked for, and never after: the page was closed before its end. */
+function asRead(turn: Conversation['turns'][number]): Conversation['turns'][number] {
+  const isOpen = turn.role === 'assistant' && turn.figures === undefined
+  return isOpen && turn.problem === undefined ? { ...turn, problem: 'Interrupted' } : turn
+}
+
+/** Keeps a conversation in this browser, whose turn `answer` is this tab's. */
+export async function keep(conversation: Conversation, answer: string): Promise<void> {
+  const { id } = conversation
+  await update<Conversation>(id, (kept) => united(kept, conversation, answer), store).catch(
+    () => {},
+  )
 }
 
 /** Forgets a conversation. */

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { Markdown } from '../markdown/markdown.js'
 import { type Conversation, branchesOf, type ToolResult, type Turn } from './conversation.js'
 import { Figures } from './figures.js'
+import { cutOffText } from './to-markdown.js'
 import { Call, Results, ResultsForm } from './tool-calls.js'
 
 /** What can be done with a turn. */
@@ -26,7 +27,7 @@ interface TurnProps extends TurnActions {
 export function TurnView(props: TurnProps): JSX.Element {
   const { turn, conversation, isComing, isBusy, regenerate, show } = props
   const [isEdited, setEdited] = useState(false)
-  const { role, calls = [], problem } = turn
+  const { role, calls = [], finish, problem } = turn
   const branches = branchesOf(conversation, turn)
   const isAnswer = role === 'assistant'
   const isOpen = conversation.leaf === turn.id && calls.length > 0 && !isComing
@@ -45,6 +46,7 @@ export function TurnView(props: TurnProps): JSX.Element {
           onSend={(results) => props.giveResults(turn.id, results)}
         />
       )}
+      {finish === 'length' && <p class="hint">{cutOffText}</p>}
       {problem !== undefined && (
         <p class="problem" role="alert">
           {problem}

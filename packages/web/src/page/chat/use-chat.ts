@@ -12,7 +12,7 @@ import {
   withChange,
   withTurn,
 } from './conversation.js'
-import { forget, keep, readHistory } from './history.js'
+import { forget, keep, readConversation, readHistory } from './history.js'
 import type { ChatSettings } from './settings.js'
 
 const newId = (): string => {
@@ -57,8 +57,8 @@ export function useChat(server: Server, settings: ChatSettings): Chat {
     current.current = next
     setShown(next)
   }
-  const store = async (changed: Conversation): Promise<void> => {
-    await keep(changed)
+  const store = async (changed: Conversation, answered: string): Promise<void> => {
+    await keep(changed, answered)
     setOthers(await readHistory())
   }
 
@@ -78,6 +78,8 @@ export function useChat(server: Server, settings: ChatSettings): Chat {
     running.current = controller
     setComing(id)
     let shown = current.current
+    // The page may be closed before the answer ends.
+    void store(shown, id)
     let frame = 0
     const update = (part: Partial<Turn>): void => {
       shown = withChange(shown, id, part)
@@ -97,7 +99,7 @@ export function useChat(server: Server, settings: ChatSettings): Chat {
     const isShown = current.current.id === shown.id
     if (isShown) change({ ...shown, leaf: current.current.leaf })
     setComing(undefined)
-    await store(isShown ? current.current : shown)
+    await store(isShown ? current.current : shown, id)
   }
 
   const tell = (turn: Omit<Turn, 'id'>): void => {
@@ -124,7 +126,13 @@ export function useChat(server: Server, settings: ChatSettings): Chat {
     show: (turn) => change(withBranch(current.current, turn.id)),
     open(other) {
       running.current?.abort()
-      change(other ?? emptyConversation(newId(), Date.now()))
+      const before = current.current
+      if (other === undefined) change(emptyConversation(newId(), Date.now()))
+      else {
+        void readConversation(other.id).then((kept) => {
+          if (current.current === before) change(kept ?? other)
+        })
+      }
     },
     remove(other) {
       void forget(other.id).then(async () => setOthers(await readHistory()))

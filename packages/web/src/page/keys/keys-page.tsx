@@ -19,7 +19,7 @@ export function KeysPage(): JSX.Element {
     setKeys(data)
   }
   const tellFailure = (error: unknown): void => setTold((error as Error).message)
-  useEffect(() => void look().catch(tellFailure), [])
+  useEffect(() => void look().then(() => setTold(''), tellFailure), [server])
 
   /** Whether it was changed. */
   const change = async (path: string, call: Call, done: string): Promise<boolean> => {

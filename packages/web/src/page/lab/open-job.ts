@@ -18,6 +18,8 @@ export interface OpenJob {
   readonly machines: number
   /** Tokens that a slot has room for. */
   readonly contextSize: number
+  /** Tokens that all slots hold together; absent: `contextSize` for each. */
+  readonly kvTokens?: number
   /** Tokens of a step. */
   readonly batchSize: number
 }
@@ -29,12 +31,14 @@ export function openJob(job: LabJob): OpenJob {
   const recording = recordingOf(job)
   const requests = requestsOf(job, recording)
   if (requests.length === 0) throw new Error('There are no requests in it yet')
+  const { kvTokens } = recording?.limits ?? {}
   const limits = recording?.limits ?? { ...usual, contextSize: roomFor(requests) }
   return {
     requests,
     machine: machineOf(job, recording),
     machines: recording?.engines ?? 1,
     contextSize: limits.contextSize,
+    ...(kvTokens !== undefined && { kvTokens }),
     batchSize: Math.max(limits.batchSize, job.slots),
   }
 }

@@ -12,6 +12,9 @@ export interface Lab {
   readonly stop: () => void
 }
 
+const notLoaded =
+  'The lab could not be loaded: the server is away, or is another version. Reload the page.'
+
 /** Runs jobs in a worker, so that the page goes on meanwhile. */
 export function useLab(): Lab {
   const [results, setResults] = useState<readonly LabResult[]>([])
@@ -38,7 +41,9 @@ export function useLab(): Lab {
       } else stop()
     })
     started.addEventListener('error', (event) => {
-      setProblems((known) => [...known, event.message])
+      // The event of a worker that could not be loaded says nothing.
+      const { message = notLoaded } = event as Partial<ErrorEvent>
+      setProblems((known) => [...known, message])
       stop()
     })
     // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is for windows

@@ -2,9 +2,12 @@ import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { ColumnHeads } from '../parts/column-heads.js'
 import { formatBytes } from '../parts/format.js'
+import { keepLooking } from '../server/keep-looking.js'
+import { isRefusal } from '../server/server.js'
 import { useServer } from '../server/server-context.js'
 import { MemoryForm } from './memory-form.js'
 import { PullForm } from './pull-form.js'
+import type { Pull } from './use-pull.js'
 
 interface Model {
   readonly id: string
@@ -19,20 +22,32 @@ interface Model {
 const lookMs = 2000
 
 /** The models: what is in memory, and loading, unloading and fetching them. */
-export function ModelsPage(): JSX.Element {
+export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
   const server = useServer()
   const [models, setModels] = useState<readonly Model[]>([])
   const [told, setTold] = useState('')
+  /** Why the table may not be right any more. */
+  const [problem, setProblem] = useState<string>()
 
-  const look = async (): Promise<void> => {
-    const { data } = await server.json<{ readonly data: readonly Model[] }>('models')
+  const look = async (signal?: AbortSignal): Promise<boolean> => {
+    const call = signal && { signal }
+    const { data } = await server.json<{ readonly data: readonly Model[] }>('models', call)
     setModels(data)
+    setProblem(undefined)
+    return true
   }
-  useEffect(() => {
-    void look().catch((error: Error) => setTold(error.message))
-    const timer = setInterval(() => void look().catch(() => {}), lookMs)
-    return () => clearInterval(timer)
-  }, [])
+  useEffect(
+    () =>
+      keepLooking({
+        look,
+        everyMs: lookMs,
+        onFailure(error) {
+          setProblem(error.message)
+          return !isRefusal(error)
+        },
+      }),
+    [server],
+  )
 
   const change = async (what: 'load' | 'unload', model: string): Promise<void> => {
     try {
@@ -52,6 +67,11 @@ export function ModelsPage(): JSX.Element {
   return (
     <>
       <h1>Models</h1>
+      {problem !== undefined && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
       <div class="scroll" tabIndex={0} role="region" aria-label="Models">
         <table>
           <thead>
@@ -69,7 +89,7 @@ export function ModelsPage(): JSX.Element {
         </table>
       </div>
       <p role="status">{told}</p>
-      <PullForm onDone={() => void look().catch(() => {})} />
+      <PullForm pull={pull} />
       <MemoryForm models={models.map(({ id }) => id)} />
     </>
   )

@@ -1,45 +1,19 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { formatBytes } from '../parts/format.js'
-import { readLines } from '../server/read-lines.js'
 import { TextField } from '../parts/text-field.js'
-import { useServer } from '../server/server-context.js'
-
-interface Progress {
-  readonly status?: string
-  readonly total?: number
-  readonly completed?: number
-  readonly error?: string
-}
+import type { Pull } from './use-pull.js'
 
 /** Fetches a model by its name, and shows how far that is. */
-export function PullForm({ onDone }: { readonly onDone: () => void }): JSX.Element {
-  const server = useServer()
-  const [name, setName] = useState('')
-  const [progress, setProgress] = useState<Progress>()
-  const [isPulling, setPulling] = useState(false)
-
-  const pull = async (): Promise<void> => {
-    setPulling(true)
-    setProgress({ status: 'asking' })
-    try {
-      const body = { model: name.trim(), stream: true }
-      const response = await server.call('api/pull', { method: 'POST', body })
-      for await (const line of readLines(response)) setProgress(JSON.parse(line) as Progress)
-    } catch (error) {
-      setProgress({ error: (error as Error).message })
-    }
-    setPulling(false)
-    onDone()
-  }
-
-  const { status = '', total, completed = 0, error } = progress ?? {}
+export function PullForm({ pull }: { readonly pull: Pull }): JSX.Element {
+  const [name, setName] = useState(pull.name)
+  const { status = '', total, completed = 0, error } = pull.progress
   return (
     <form
       class="card narrow"
       onSubmit={(event) => {
         event.preventDefault()
-        void pull()
+        pull.start(name.trim())
       }}
     >
       <h2>Fetch a model</h2>
@@ -49,7 +23,7 @@ export function PullForm({ onDone }: { readonly onDone: () => void }): JSX.Eleme
         onText={setName}
       />
       <div class="buttons">
-        <button type="submit" disabled={isPulling || name.trim() === ''}>
+        <button type="submit" disabled={pull.isRunning || name.trim() === ''}>
           Fetch
         </button>
       </div>

@@ -9,26 +9,37 @@ const mostSpans = 4000
 const itlBase = 1.15
 
 /** What the page knows of an engine: what goes on now, and the last while. */
-export interface LiveState extends Omit<EngineActivity, 'frames' | 'cursor'> {
+export interface LiveState extends Omit<EngineActivity, 'frames'> {
   /** Of the last 20 seconds, by their ends. */
   readonly spans: readonly ActivitySpan[]
   /** Of the last minute. */
   readonly frames: readonly Omit<ActivityFrame, 'spans'>[]
+  /** What `lost` sums up: how many went when, in the last minute. */
+  readonly losses: readonly { readonly atMs: number; readonly count: number }[]
 }
 
 /** Takes in a message. */
 export function withActivity(state: LiveState | undefined, activity: EngineActivity): LiveState {
-  const { frames, cursor: _, ...now } = activity
+  const { frames: told, ...now } = activity
+  // A server that was asked by another page meanwhile tells the newest frame twice. A smaller cursor is
+  // that of an engine that has started again.
+  const known = state === undefined || now.cursor < state.cursor ? 0 : state.cursor
+  const frames = told.filter(({ number }) => number > known)
   const since = now.now - shownMs
   const old = (state?.spans ?? []).filter(({ untilMs }) => untilMs > since)
   const spans = joined([...old, ...frames.flatMap((frame) => frame.spans)])
   const sums = frames.map(withoutSpans)
   const all = [...(state?.frames ?? []), ...sums]
+  const isRecent = (atMs: number): boolean => atMs > now.now - figuresMs
+  const losses = [...(state?.losses ?? []), { atMs: now.now, count: now.lost }].filter(
+    ({ atMs, count }) => count > 0 && isRecent(atMs),
+  )
   return {
     ...now,
-    lost: now.lost + (state?.lost ?? 0),
+    lost: losses.reduce((sum, { count }) => sum + count, 0),
+    losses,
     spans: spans.slice(-mostSpans),
-    frames: all.filter(({ untilMs }) => untilMs > now.now - figuresMs),
+    frames: all.filter(({ untilMs }) => isRecent(untilMs)),
   }
 }
 

@@ -32,7 +32,7 @@ export function PolicyForm({
       .json<Answer>(path)
       .then(take)
       .catch((error: Error) => setTold(error.message))
-  }, [path, inForce])
+  }, [server, path, inForce])
   const set = async (): Promise<void> => {
     try {
       const body = { policy: chosen, options: JSON.parse(options || '{}') as unknown }

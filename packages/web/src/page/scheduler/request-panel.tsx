@@ -1,6 +1,8 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { formatMs } from '../parts/format.js'
+import { keepLooking } from '../server/keep-looking.js'
+import { isRefusal, ServerError } from '../server/server.js'
 import { useServer } from '../server/server-context.js'
 import { cacheText, type Origin } from './cache-words.js'
 import { reasonText } from './reasons.js'
@@ -36,29 +38,26 @@ export function RequestPanel({ id }: { readonly id: string }): JSX.Element {
   const server = useServer()
   const [report, setReport] = useState<Report>()
   const [problem, setProblem] = useState<string>()
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout> | undefined
-    let isOpen = true
-    const look = async (): Promise<void> => {
-      try {
-        const { data } = await server.json<{ readonly data: Report }>(
-          `requests/${encodeURIComponent(id)}`,
-        )
-        if (!isOpen) return
-        setReport(data)
-        setProblem(undefined)
-        if (!ended.includes(data.state)) timer = setTimeout(() => void look(), 1000)
-      } catch (error) {
-        if (isOpen) setProblem((error as Error).message)
-      }
-    }
-    setReport(undefined)
-    void look()
-    return () => {
-      isOpen = false
-      clearTimeout(timer)
-    }
-  }, [id])
+  useEffect(() => setReport(undefined), [id])
+  useEffect(
+    () =>
+      keepLooking({
+        async look(signal) {
+          const path = `requests/${encodeURIComponent(id)}`
+          const { data } = await server.json<{ readonly data: Report }>(path, { signal })
+          setReport(data)
+          setProblem(undefined)
+          return !ended.includes(data.state)
+        },
+        everyMs: 1000,
+        // An engine that starts again comes back; what it knows no more does not.
+        onFailure(error) {
+          setProblem(error.message)
+          return !isRefusal(error) && !(error instanceof ServerError && error.status === 404)
+        },
+      }),
+    [server, id],
+  )
   return (
     <section class="card" aria-label="A request">
       <div class="card-head">

@@ -10,6 +10,10 @@ export class ServerError extends Error {
   }
 }
 
+/** Whether the server wants another key: asking again with this one changes nothing. */
+export const isRefusal = (error: unknown): boolean =>
+  error instanceof ServerError && (error.status === 401 || error.status === 403)
+
 const keyName = 'cllm-key'
 
 /** What is sent to a route besides its path. */
@@ -32,9 +36,14 @@ export class Server {
     return sessionStorage.getItem(keyName) ?? ''
   }
 
-  set key(key: string) {
-    if (key === '') sessionStorage.removeItem(keyName)
-    else sessionStorage.setItem(keyName, key)
+  /** Takes another key, unless the server does not know it: the one before may be a good one. */
+  async takeKey(key: string): Promise<void> {
+    try {
+      await this.call('v1/models', { headers: { authorization: `Bearer ${key}` } })
+    } catch (error) {
+      if (!(error instanceof ServerError) || error.status === 401) throw error
+    }
+    sessionStorage.setItem(keyName, key)
   }
 
   /** Calls a route. Throws {@link ServerError} unless the answer is a success. */

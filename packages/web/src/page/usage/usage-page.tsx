@@ -39,7 +39,7 @@ export function UsagePage(): JSX.Element {
       })
       .catch((error: unknown) => gone.signal.aborted || setTold(reasonOf(error)))
     return () => gone.abort()
-  }, [query])
+  }, [server, query])
 
   const save = async (): Promise<void> => {
     try {

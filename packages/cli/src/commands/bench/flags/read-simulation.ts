@@ -1,6 +1,7 @@
 import { builtInMachines } from '@cllm/simulation'
 import {
   type Dataset,
+  draftWarnings,
   fitDataset,
   type LoadShape,
   openDataset,
@@ -48,7 +49,8 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
   const limits = replayed?.limits
   const machines = flags.machines ?? replayed?.engines ?? 1
   const contextSize = flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests)
-  const { 'kv-tokens': kvTokens, speculative: acceptance, draft: draftShare } = flags
+  const { 'kv-tokens': kvTokens = limits?.kvTokens, draft: draftShare } = flags
+  const { speculative: acceptance } = flags
   if (draftShare !== undefined && acceptance === undefined) {
     throw wrong('--draft: expected --speculative SHARE with it, how often drafts are right')
   }
@@ -63,6 +65,7 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     contextSize,
     batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
     ...defined({ acceptance, draftShare, kvTokens }),
+    ...(acceptance === undefined && defined({ warnings: replayed?.draftWarnings })),
     machines,
     ...readFleet(flags, machines, factory),
     router,
@@ -129,6 +132,7 @@ function readReplay({ replay, trace, dataset }: Flags) {
   return {
     limits: recording.limits,
     engines: recording.engines,
+    draftWarnings: draftWarnings(recording),
     dataset: recordedLoad(recording, replay),
     machine: () => recordedMachine(recording, replay),
   }

@@ -1,4 +1,4 @@
-import type { EngineDirectory } from '@cllm/core'
+import { CllmError, type EngineDirectory } from '@cllm/core'
 import { Router } from '@koa/router'
 import Koa from 'koa'
 import { handleErrors } from '../../../errors/error-handler.js'
@@ -57,12 +57,14 @@ export function lineSender(
   return async ({ url, body }, owner, signal) => {
     const key = owner && (access === undefined ? owner : access.keys.withHash(owner.hash))
     if (owner !== undefined && key === undefined) return keyIsGone
+    const text = asJson(body)
     const { default: inject } = await import('light-my-request')
     const ask = async () =>
       await inject((req, res) => void answer(req, res), {
         method: 'POST',
         url,
-        payload: body,
+        headers: { 'content-type': 'application/json' },
+        payload: text,
         signal,
       })
     const { statusCode, payload, headers } = await (key === undefined
@@ -74,6 +76,15 @@ export function lineSender(
       body: parsed(payload),
       retryAfter: Number.isFinite(seconds) ? seconds : undefined,
     }
+  }
+}
+
+/** @throws `invalid_json` where it is too deep to be written */
+function asJson(body: BatchLine['body']): string {
+  try {
+    return JSON.stringify(body)
+  } catch (cause) {
+    throw new CllmError('invalid_json', 'body: expected JSON of fewer levels', { cause })
   }
 }
 

@@ -1,0 +1,235 @@
+import { mkdir, readdir, readFile, rename, rmdir, utimes, writeFile } from 'node:fs/promises'
+import { type Logger, overriding, SimulatedClock, systemRandom } from '@cllm/core'
+import { type BatchObject, cancelBatch, isUnderWay, openAiProtocol } from '@cllm/http-koa'
+import t, { type Test } from 'tap'
+import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
+import { BatchRunner, newId } from '../../../src/protocols/batches/batch-runner.js'
+import { lineSender, type SendLine } from '../../../src/protocols/batches/lines/line-sender.js'
+import { until } from '../../serve.js'
+
+const endpoint = '/v1/chat/completions'
+const lineOf = (index: number, body = '{}') =>
+  `{"custom_id":"line-${index}","method":"POST","url":"${endpoint}","body":${body}}`
+const linesOf = (count: number) => Array.from({ length: count }, (_, index) => lineOf(index))
+const fileOf = (id: string) =>
+  ({ id, object: 'file', bytes: 0, created_at: 1, filename: 'a', purpose: 'batch' }) as const
+
+interface Setting {
+  readonly path?: string
+  readonly now?: number
+  readonly send?: SendLine
+  /** Throws where a method of the folder fails. */
+  readonly before?: (method: string) => void
+}
+
+/** Runs batches of a folder, some methods of which fail. */
+async function running(t: Test, { path = t.testdir({}), now = 1000, send, before }: Setting = {}) {
+  const folder = new BatchFolder(path)
+  const checked = (method: 'append' | 'update' | 'sizeOf' | 'get') => ({
+    [method]: async (...given: unknown[]) => {
+      before?.(method)
+      return await (folder[method] as (...given: unknown[]) => Promise<unknown>)(...given)
+    },
+  })
+  const failing: Partial<BatchFolder> = Object.assign(
+    {},
+    ...(['append', 'update', 'sizeOf', 'get'] as const).map(checked),
+  )
+  const clock = new SimulatedClock(now)
+  const asked: string[] = []
+  const log: string[] = []
+  const note = (_: object, message: string) => log.push(message)
+  const logger: Logger = { debug: note, info: note, warn: note, error: note }
+  const runner = new BatchRunner({
+    folder: overriding(folder, failing),
+    clock,
+    random: systemRandom,
+    logger,
+    concurrency: 3,
+    hold: async () => new AbortController().signal,
+    send: async (line, ...more) => {
+      asked.push(line.custom_id)
+      return (await send?.(line, ...more)) ?? { status: 200, body: 'fine', retryAfter: undefined }
+    },
+  })
+  await runner.resume()
+  const create = async (lines: readonly string[]): Promise<string> => {
+    const [input, id] = [newId('file-', systemRandom), newId('batch_', systemRandom)]
+    await folder.create({ object: fileOf(input) }, Buffer.from(lines.join('\n')))
+    const object = { id, object: 'batch', endpoint, input_file_id: input, status: 'validating' }
+    const times = { created_at: 1, expires_at: 86_401, request_counts: {} }
+    await folder.put('batches', { object: { ...object, ...times } as unknown as BatchObject })
+    await runner.start(id)
+    return id
+  }
+  const batch = async (id: string) => (await folder.get('batches', id))!.object
+  /** The batch when it has ended, in no more than some seconds. */
+  const ended = async (id: string, seconds = 60): Promise<BatchObject> => {
+    await until(async () => {
+      if (!isUnderWay(await batch(id))) return true
+      if (clock.now() < 1000 * seconds) clock.advance(100)
+      return false
+    })
+    return await batch(id)
+  }
+  const answers = async (file: string | null) => {
+    const ids: string[] = []
+    for await (const { text } of folder.lines(file ?? '')) {
+      ids.push((JSON.parse(text) as { custom_id: string }).custom_id)
+    }
+    return ids.sort()
+  }
+  return { folder, clock, runner, asked, log, create, batch, ended, answers }
+}
+
+const full = () => {
+  throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' })
+}
+
+t.test('a batch outlives a moment without space on the disk', async (t) => {
+  for (const method of ['append', 'update', 'sizeOf', 'get']) {
+    let calls = 0
+    const before = (called: string) => void (called === method && calls++ < 3 && full())
+    const { create, ended, answers, asked, log } = await running(t, { before })
+    const done = await ended(await create(linesOf(6)))
+    t.match(done, { status: 'completed', request_counts: { total: 6, completed: 6 } }, method)
+    t.same(
+      await answers(done.output_file_id),
+      linesOf(6).map((_, index) => `line-${index}`),
+    )
+    t.equal(asked.length, 6, 'no line is computed twice')
+    t.ok(log.length > 0 && log.length <= 3, log.join())
+  }
+})
+
+t.test('where nothing can be written, a batch can be cancelled, and expires', async (t) => {
+  const before = (method: string) => void (method === 'append' && full())
+  const { folder: store, runner: jobs, clock, ...others } = await running(t, { before })
+  const { create, ended, log } = others
+  const id = await create(linesOf(6))
+  await until(() => log.length > 0)
+  await cancelBatch(id, { store, jobs, clock })
+  t.match(await ended(id), { status: 'cancelled', request_counts: { completed: 0 } })
+  const left = await create(linesOf(6))
+  await until(async () => (await others.batch(left)).status === 'in_progress')
+  clock.advance(86_400_000)
+  t.match(await ended(left), { status: 'expired' })
+})
+
+t.test('a line that fails is one line that fails', async (t) => {
+  const services = {} as Parameters<typeof lineSender>[2]
+  const directory = {} as Parameters<typeof lineSender>[1]
+  const real = lineSender(openAiProtocol(), directory, services, undefined)
+  const send: SendLine = async (line, ...more) => {
+    if (line.custom_id === 'line-1') throw new Error('a defect')
+    if (line.custom_id === 'line-2') return await real(line, ...more)
+    return { status: 200, body: 'fine', retryAfter: undefined }
+  }
+  const { create, ended, folder } = await running(t, { send })
+  const deep = `{"x":${'['.repeat(100_000)}${']'.repeat(100_000)}}`
+  const done = await ended(await create([lineOf(0), lineOf(1), lineOf(2, deep)]))
+  t.match(done, { status: 'completed', request_counts: { completed: 1, failed: 2 } })
+  const answers: Record<string, object> = {}
+  for await (const { text } of folder.lines(done.error_file_id!)) {
+    const { custom_id: id, response } = JSON.parse(text) as { custom_id: string; response: object }
+    answers[id] = response
+  }
+  t.match(answers, {
+    'line-1': { status_code: 500, body: { error: { code: 'internal' } } },
+    'line-2': { status_code: 400, body: { error: { message: /levels/ } } },
+  })
+})
+
+t.test('a line that is no JSON does not stop a batch from going on', async (t) => {
+  const path = t.testdir({})
+  const first = await running(t, { path })
+  const id = await first.create(linesOf(4))
+  const { output_file_id: output } = await first.ended(id)
+  const file = first.folder.contentOf(output!)
+  const [one, ...more] = (await readFile(file, 'utf8')).split('\n')
+  await writeFile(file, [one, one?.slice(0, 20) + more[0]!, ...more.slice(1)].join('\n'))
+  await first.folder.update(id, () => ({ status: 'in_progress', output_file_id: null }))
+  const second = await running(t, { path })
+  t.match(await second.ended(id), { status: 'completed', request_counts: { completed: 4 } })
+  t.equal(second.asked.length, 1)
+})
+
+t.test('other ends of lines may stand within a line', async (t) => {
+  const path = t.testdir({})
+  const body = { messages: 'a\u2028b\u2029c\u0085d' }
+  const send: SendLine = async () => ({ status: 200, body, retryAfter: undefined })
+  const first = await running(t, { path, send })
+  const lines = [0, 1].map((index) => lineOf(index, JSON.stringify(body)))
+  const id = await first.create([`${lines[0]}\r`, '', `${lines[1]}`])
+  const done = await first.ended(id)
+  t.match(done, { status: 'completed', request_counts: { completed: 2 } })
+  const read: object[] = []
+  for await (const line of first.folder.lines(done.input_file_id)) read.push(line)
+  const bytes = Buffer.byteLength(lines[0]!)
+  t.same(read, [
+    { line: 1, text: lines[0], at: 0, bytes: bytes + 1 },
+    { line: 3, text: lines[1], at: bytes + 3, bytes },
+  ])
+  await first.folder.update(id, () => ({ status: 'in_progress', output_file_id: null }))
+  const second = await running(t, { path })
+  t.match(await second.ended(id), { status: 'completed' }, 'it is gone on with')
+  t.same(second.asked, [])
+})
+
+t.test('half a line that a full disk has left is cut off before the next', async (t) => {
+  const folder = new BatchFolder(t.testdir({ files: {}, batches: {} }))
+  const id = newId('file-', systemRandom)
+  const path = folder.contentOf(id)
+  await folder.append(id, { n: 1 })
+  await rename(path, `${path}.away`)
+  await mkdir(path)
+  await t.rejects(folder.append(id, { n: 2 }))
+  await rmdir(path)
+  await writeFile(path, '{"n":1}\n{"n"')
+  await Promise.all([3, 4].map((n) => folder.append(id, { n })))
+  t.equal(await readFile(path, 'utf8'), '{"n":1}\n{"n":3}\n{"n":4}\n')
+})
+
+t.test('an upload that fails leaves nothing on the disk', async (t) => {
+  const path = t.testdir({})
+  const id = newId('file-', systemRandom)
+  const half = (async function* () {
+    yield 'half'
+    full()
+  })() as unknown as Uint8Array
+  await t.rejects(new BatchFolder(path).create({ object: fileOf(id) }, half), /ENOSPC/)
+  t.same(await readdir(`${path}/files`), [])
+  class WithoutRecords extends BatchFolder {
+    override put = async () => full()
+  }
+  const created = new WithoutRecords(path).create({ object: fileOf(id) }, Buffer.from('a'))
+  await t.rejects(created, /ENOSPC/)
+  t.same(await readdir(`${path}/files`), [])
+  // A directory in its place: it is written, and cannot be moved there.
+  await mkdir(`${path}/files/${id}.json`)
+  await t.rejects(new BatchFolder(path).put('files', { object: fileOf(id) }))
+  t.same(await readdir(`${path}/files`), [`${id}.json`])
+})
+
+t.test('what a crash has left of uploads is removed, and nothing else', async (t) => {
+  const path = t.testdir({})
+  const first = await running(t, { path })
+  const id = await first.create(linesOf(3))
+  const { output_file_id: output } = await first.ended(id)
+  await first.folder.update(id, () => ({ status: 'in_progress', output_file_id: null }))
+  const { folder } = first
+  await rename(`${path}/files/${output}.json`, `${path}/batches/${output}.away`)
+  const [old, fresh] = [newId('file-', systemRandom), newId('file-', systemRandom)]
+  await writeFile(folder.contentOf(old), 'half')
+  await writeFile(folder.contentOf(fresh), 'half')
+  const names = await readdir(`${path}/files`)
+  for (const name of names) await utimes(`${path}/files/${name}`, 0, 0)
+  await utimes(folder.contentOf(fresh), 0, 1000)
+  const second = await running(t, { path, now: 4_000_000 })
+  t.match(await second.ended(id), { status: 'completed' })
+  t.same(second.asked, [], 'its answers are still there')
+  t.same(
+    await readdir(`${path}/files`),
+    [...names.filter((name) => name !== `${old}.jsonl`), `${output}.json`].sort(),
+  )
+})

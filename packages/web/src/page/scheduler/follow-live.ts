@@ -1,0 +1,59 @@
+import type { EngineActivity } from '@cllm/core'
+import { readEvents } from '../server/read-events.js'
+import { isRefusal, type Server } from '../server/server.js'
+import { type LiveState, withActivity } from './live-state.js'
+
+/** Milliseconds after which a stream that broke is asked for again; twice as long each time, up to the most. */
+const retryMs = 2000
+const mostRetryMs = 30_000
+
+/** The live view of an engine, and why there is none. */
+export interface Live {
+  readonly state: LiveState | undefined
+  readonly problem: string | undefined
+}
+
+/** What is followed, and who is told. */
+export interface Following {
+  readonly server: Pick<Server, 'call'>
+  /** Empty: the server's default. */
+  readonly model: string
+  readonly signal: AbortSignal
+  readonly tell: (live: Live) => void
+  readonly pause?: (ms: number) => Promise<void>
+}
+
+/** Follows an engine until the signal aborts, or the server wants another key. */
+export async function followLive(following: Following): Promise<void> {
+  const { server, model, signal, tell, pause = usualPause } = following
+  const query = model === '' ? '' : `?model=${encodeURIComponent(model)}`
+  let state: LiveState | undefined
+  let waitMs = retryMs
+  while (!signal.aborted) {
+    let problem = 'The server closed the live view'
+    let isRefused = false
+    try {
+      const headers = { accept: 'text/event-stream' }
+      const response = await server.call(`admin/live${query}`, { headers, signal })
+      for await (const { event, data } of readEvents(response)) {
+        if (event === 'error') problem = (JSON.parse(data) as { readonly error: string }).error
+        else {
+          state = withActivity(state, JSON.parse(data) as EngineActivity)
+          waitMs = retryMs
+          tell({ state, problem: undefined })
+        }
+      }
+    } catch (error) {
+      problem = (error as Error).message
+      isRefused = isRefusal(error)
+    }
+    if (signal.aborted) return
+    tell({ state, problem })
+    if (isRefused) return
+    await pause(waitMs)
+    waitMs = Math.min(2 * waitMs, mostRetryMs)
+  }
+}
+
+const usualPause = async (ms: number): Promise<void> =>
+  await new Promise((resolve) => setTimeout(resolve, ms))
