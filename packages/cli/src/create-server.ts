@@ -82,7 +82,7 @@ async function loadable(parts: ServerByName): Promise<LoadableModel> {
   }
   registry.createPolicy(policy, policyOptions)
   registry.checkParts(use)
-  registry.checkBackend(backendName, { ...backend, modelPath: 'model' })
+  registry.checkBackend(backendName, { ...backend, modelPath: 'model' }, parts.backendOptions)
   const log = { level: 'warn', file: null }
   const own = { sampling: catalogSampling(parts.model), ...options }
   const common = { backendName, policy, policyOptions, plugins, pluginsFolder, use, log }

@@ -639,6 +639,44 @@ t.test(
   },
 )
 
+t.test(
+  'a router that answers what cannot be done is logged, and the first worker is taken',
+  async (t) => {
+    const answers: [string, RegExp, () => unknown][] = [
+      ['nothing', /instead got undefined/, () => undefined],
+      ['no field', /instead got {}/, () => ({})],
+      ['a worker that is not there', /{ worker: no }/, () => ({ worker: 'no' })],
+      ['no number', /{ holdMs: NaN }/, () => ({ holdMs: NaN })],
+      ['no reason', /{ refuse: {2}}/, () => ({ refuse: '' })],
+      ['a promise', /a promise/, () => Promise.reject(new Error('late'))],
+    ]
+    for (const [what, message, place] of answers) {
+      const clock = new SimulatedClock()
+      const server = new FakeServer(clock, () => [1])
+      await startOne(clock, server, 'one')
+      const failures: { err: Error }[] = []
+      const error = (fields: object) => void failures.push(fields as { err: Error })
+      const front = new ClusterFront({
+        id: 'front',
+        bus: server.connect(),
+        clock,
+        router: () => ({ place }) as RouterPolicy,
+        logger: { ...silentLogger, error },
+      })
+      await front.start()
+      await later(clock, 600)
+      const events = await drive(
+        clock,
+        said(front.client('fake'), { prompt: { text: 'x' }, maxTokens: 2 }),
+      )
+      t.match(events.at(-1), ['length', '', 2], what)
+      t.match(failures, [{ err: { message } }])
+      t.equal(failures.length, 1)
+      await front.close()
+    }
+  },
+)
+
 t.test('what no process of the cluster can have written is refused', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])

@@ -1,5 +1,5 @@
 import type { RouterDefinition } from '@cllm/core'
-import { defineRouter, nextNumber } from '@cllm/core'
+import { defineRouter, type Placement, nextNumber } from '@cllm/core'
 import { testRouter, type TestContext } from '@cllm/core/testing'
 import {
   blocksOfText,
@@ -37,6 +37,10 @@ t.test('the suite finds what is wrong with a router', async (t) => {
     broken('moody', (_, workers) => ({ worker: workers[(turn++ % 7) % workers.length]!.id })),
     broken('never', () => ({ holdMs: 10 })),
     broken('silent', () => ({ refuse: '' })),
+    broken('without a word', (_, workers) => {
+      const idle = workers.find(({ open }) => open === 0)
+      return idle === undefined ? ({} as Placement) : { worker: idle.id }
+    }),
     broken('sorting', (_, workers) => {
       const [one] = (workers as unknown as { open: number; id: string }[]).sort(
         (a, b) => a.open - b.open,

@@ -91,15 +91,22 @@ function ownEngine({ engine }: CllmConfig, settings: OwnSettings): CllmConfig['e
   return { ...engine, ...own }
 }
 
+/** The options that are given for the backend of a model alone. */
+export function ownBackendOptions(
+  config: CllmConfig,
+  settings: OwnSettings,
+): Readonly<Record<string, unknown>> {
+  const engine = ownEngine(config, settings)
+  const isOther = engine.backend !== config.engine.backend
+  return isOther ? (settings.backend_options ?? {}) : engine.backend_options
+}
+
 function toBackendOptions(
   config: CllmConfig,
   { name, path, draftPath, settings }: ModelToServe,
 ): EngineSettings['backend'] {
-  const { engine: common } = config
   const { chat_template: template } = settings
   const engine = ownEngine(config, settings)
-  const isOther = engine.backend !== common.backend
-  const further = isOther ? (settings.backend_options ?? {}) : engine.backend_options
   return {
     slots: engine.slots,
     batchSize: engine.batch_size,
@@ -108,7 +115,7 @@ function toBackendOptions(
     ...(template === undefined ? {} : { chatTemplate: readChatTemplate(template) }),
     ...(engine.backend === llamaCpp ? toLlamaCppOptions(engine) : {}),
     ...(sleepsBetweenPasses(engine, draftPath) ? { poll: 0 } : {}),
-    ...further,
+    ...ownBackendOptions(config, settings),
     modelPath: path,
     modelId: name,
   }

@@ -3,7 +3,7 @@ import { policyOptionsOf } from '../config/policy-options.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { OwnSettings } from '../config/served-models.js'
 import { isDraftModel } from './is-draft-model.js'
-import { toEngineSettings } from '../engine/to-engine-settings.js'
+import { ownBackendOptions, toEngineSettings } from '../engine/to-engine-settings.js'
 
 /**
  * Checks, before a model is fetched, that the configured policy, proposer, backends and parts exist
@@ -29,6 +29,6 @@ export function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): vo
       path: 'model',
       settings,
     })
-    registry.checkBackend(backendName, backend)
+    registry.checkBackend(backendName, backend, ownBackendOptions(loaded.config, settings))
   }
 }

@@ -78,6 +78,7 @@ t.test('what does not exist is refused before a model is loaded', async (t) => {
   writeFileSync(config, yaml)
   const wrong: readonly (readonly [readonly string[], RegExp, number])[] = [
     [['--backend', 'ngramm'], /expected one of llamacpp, ngram, .*did you mean "ngram"/, 2],
+    [['--backend-options', '{"ordr":4}'], /no option "ordr".*did you mean "order"/, 2],
     [['--backend-options', '{"order":99}'], /backend "ngram": option "order".*32/, 2],
     [['--backend', 'llamacpp', '--backend-options', '{"order":9}'], /llamacpp.*order/, 2],
     [['--use', 'tokeniser=lower-case'], /use: .*did you mean "tokenizer"/, 2],

@@ -176,12 +176,25 @@ export class Embeddings {
     try {
       const { applied = [] } = jobs[0]?.adapters ?? {}
       const inputs = jobs.map(({ tokens }) => tokens)
-      const vectors = (await this.backend.embed?.(inputs, applied)) ?? []
-      for (const [index, { resolve }] of jobs.entries()) resolve(vectors[index] ?? [])
+      const vectors = await this.backend.embed?.(inputs, applied)
+      checkVectors(vectors, jobs.length)
+      for (const [index, { resolve }] of jobs.entries()) resolve(vectors[index]!)
     } catch (error) {
       if (jobs.length > 1) return false
       for (const { reject } of jobs) reject(CllmError.from(error, 'backend_failed'))
     }
     return true
   }
+}
+
+/** @throws `backend_failed` when there is not a vector for each input */
+function checkVectors(
+  vectors: readonly (readonly number[])[] | undefined,
+  inputs: number,
+): asserts vectors is readonly (readonly number[])[] {
+  const count = vectors?.length ?? 0
+  const isWhole = count === inputs && vectors?.every((one) => typeof one?.[0] === 'number')
+  if (isWhole === true) return
+  const message = `The backend embedded ${inputs} inputs: expected a vector of numbers for each, instead got ${count} vectors, or an empty one`
+  throw new CllmError('backend_failed', message)
 }

@@ -256,6 +256,8 @@ export class Engine {
       const { request: sequence } = part
       const outputs = outcome.outputs[index] ?? []
       if (CllmError.isInstance(outputs)) {
+        // A backend that fails, or makes wrong outputs, may have left anything in the slot.
+        sequence.isInDoubt = true
         this.finisher.mark(sequence, outputs)
         continue
       }

@@ -1,5 +1,6 @@
 import type { Plugin, PluginHost } from '../contracts/plugin.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { droppedOption } from './dropped-option.js'
 import { importPlugin } from './import-plugin.js'
 import { optionProblems } from './option-problems.js'
 
@@ -64,12 +65,18 @@ function parseOptions(
     const message = `${name}: option "${first}": the plugin takes no options`
     throw new CllmError('invalid_configuration', message, { details: { plugin: plugin.name } })
   }
-  try {
-    return plugin.options.parse(options)
-  } catch (error) {
-    const problems = optionProblems(error)
+  const invalid = (problems: readonly string[], cause?: unknown) => {
     const message = `${name}: ${problems.join('; ')}`
     const details = { plugin: plugin.name, problems }
-    throw new CllmError('invalid_configuration', message, { details, cause: error })
+    return new CllmError('invalid_configuration', message, { details, cause })
   }
+  let parsed: unknown
+  try {
+    parsed = plugin.options.parse(options)
+  } catch (error) {
+    throw invalid(optionProblems(error), error)
+  }
+  const dropped = droppedOption(plugin.options, options, parsed)
+  if (dropped !== undefined) throw invalid([dropped])
+  return parsed
 }

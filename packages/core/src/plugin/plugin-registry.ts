@@ -19,7 +19,9 @@ import type { PolicyInfo } from '../contracts/scheduling/scheduler-info.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { checkMade } from './check-made.js'
 import { Definitions } from './definitions.js'
+import { droppedOption } from './dropped-option.js'
 import { PartCatalog } from './part-catalog.js'
 import type { PartChoice } from './replaceable-parts.js'
 import { PolicyCatalog } from './policy-catalog.js'
@@ -155,13 +157,22 @@ export class PluginRegistry implements PluginHost {
   /**
    * Checks the options of the backend of this name without loading anything.
    *
+   * @param own - those that are meant for this backend: it has to know each
    * @returns the options with their defaults
    * @throws `invalid_configuration` with the valid names or what is wrong with which option
    */
-  checkBackend(name: string, options: Readonly<Record<string, unknown>>): unknown {
+  checkBackend(
+    name: string,
+    options: Readonly<Record<string, unknown>>,
+    own: Readonly<Record<string, unknown>> = {},
+  ): unknown {
     const { options: schema } = this.#backends.find(name, this.#backends.names.toSorted())
+    if (schema === undefined) return options
     try {
-      return schema === undefined ? options : schema.parse(options)
+      const parsed = schema.parse(options)
+      const dropped = droppedOption(schema, own, parsed)
+      if (dropped !== undefined) throw new TypeError(dropped)
+      return parsed
     } catch (error) {
       throw this.#backends.explained(name, error)
     }
@@ -180,7 +191,8 @@ export class PluginRegistry implements PluginHost {
   ): Promise<Backend> {
     const checked = this.checkBackend(name, options)
     try {
-      return await this.#backends.get(name)!.create(checked, context)
+      const made = await this.#backends.get(name)!.create(checked, context)
+      return checkMade('backend', name, made, 'step')
     } catch (error) {
       if (CllmError.isInstance(error)) throw error
       throw this.#backends.explained(name, error)

@@ -84,7 +84,8 @@ export class PolicyCatalog {
     try {
       policy = create(options)
     } catch (error) {
-      if (CllmError.isInstance(error) && error.code === 'invalid_policy') throw error
+      const isTold = CllmError.isInstance(error) && told.includes(error.code)
+      if (isTold) throw error
       const problems = optionProblems(error)
       const message = `policy "${name}": ${problems.join('; ')}`
       const details = { policy: name, problems }
@@ -144,6 +145,9 @@ export class PolicyCatalog {
     return info
   }
 }
+
+/** Errors that say by themselves which policy is wrong, and how. */
+const told: readonly string[] = ['invalid_policy', 'plugin_invalid']
 
 function listed(
   batchings: readonly Definition<unknown>[],

@@ -6,8 +6,10 @@ import type {
   SchedulerState,
   SequenceView,
 } from '../contracts/scheduling/scheduler-policy.js'
+import { checkMade } from '../plugin/check-made.js'
 import { parseOptions } from './parse-options.js'
 import { StepGroups } from './step-groups.js'
+import { synchronous } from './synchronous.js'
 
 /**
  * A policy that is the product of two independent decisions: what a step computes and which request
@@ -25,7 +27,10 @@ export function composePolicy(
   return {
     name,
     options: { ...ofBatching, ...ofOrder },
-    ...joined(batching.create(ofBatching), order.create(ofOrder)),
+    ...joined(
+      checkMade('batching', batching.name, batching.create(ofBatching), 'plan'),
+      checkMade('order', order.name, order.create(ofOrder), 'next'),
+    ),
   }
 }
 
@@ -33,18 +38,21 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
   const groups = new StepGroups()
   return {
     plan(given) {
-      const reject = order.reject?.(given) ?? []
+      const reject = synchronous(order.reject?.(given), 'reject') ?? []
       const canPreempt = given.freeSlots === 0 && batching.inGroups !== true
-      const victims = canPreempt ? (order.preempt?.(given) ?? []) : []
+      const victims = canPreempt ? (synchronous(order.preempt?.(given), 'preempt') ?? []) : []
       const state = withoutVictims(given, victims)
-      const next = except(order.next(state), reject)
+      const next = except(synchronous(order.next(state), 'next'), reject)
       const preempt = victims.map(({ id }) => id)
       return { preempt, reject, ...stepOf(batching, groups, state, next) }
     },
-    victim: (state) => order.victim?.(state)?.id,
+    victim: (state) => synchronous(order.victim?.(state), 'victim')?.id,
     observe(event) {
-      batching.observe?.(event)
-      order.observe?.(event)
+      const told: unknown = batching.observe?.(event)
+      const toldToo: unknown = order.observe?.(event)
+      // One that is async after all: who asked this policy takes care of its rejection.
+      const isAsync = told instanceof Promise || toldToo instanceof Promise
+      return isAsync ? (Promise.all([told, toldToo]) as unknown as void) : undefined
     },
     onServedElsewhere: (services) => order.onServedElsewhere?.(services),
   }
@@ -59,7 +67,7 @@ function stepOf(
 ): Step {
   let first: Step | undefined
   for (const view of groups.views(state, next, batching.inGroups === true)) {
-    const planned = batching.plan(view.state, view.next)
+    const planned = synchronous(batching.plan(view.state, view.next), 'plan')
     const step = { ...planned, admit: view.withOthers(planned.admit) }
     if (step.run.length > 0) {
       groups.ran(

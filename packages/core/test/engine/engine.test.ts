@@ -339,6 +339,32 @@ t.test('statistics', async (t) => {
   await isDone(t, made)
 })
 
+t.test('a backend that embeds one of several inputs is asked for each alone', async (t) => {
+  class First extends WatchedBackend {
+    override readonly limits = { ...new WatchedBackend().limits, embeddingInputs: 4 }
+
+    override async embed(inputs: readonly (readonly TokenId[])[]) {
+      return await super.embed(inputs.slice(0, 1))
+    }
+  }
+  const { client, run } = rig({ embeddingSize: 4, backend: (given) => new First(given) })
+  const inputs = [1, 2, 3].map((family) => ({ tokens: promptOf(3, family) }))
+  const all = await run(Promise.all(inputs.map((input) => client.embed(input))))
+  const alone = [await run(client.embed(inputs[1]!)), await run(client.embed(inputs[2]!))]
+  t.same(
+    all.slice(1).map(({ vector }) => vector),
+    alone.map(({ vector }) => vector),
+  )
+  const none = rig({
+    embeddingSize: 4,
+    backend: (given) => Object.assign(new WatchedBackend(given), { embed: async () => [[]] }),
+  })
+  await t.rejects(none.run(none.client.embed({ tokens: [5] })), {
+    code: 'backend_failed',
+    message: /expected a vector of numbers for each/,
+  })
+})
+
 t.test('a backend without embeddings says so', async (t) => {
   const { client } = rig()
   await t.rejects(client.embed({ text: 'x' }), {

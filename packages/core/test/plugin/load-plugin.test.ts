@@ -346,3 +346,15 @@ t.test('what is made outside of an engine', async (t) => {
     })
   }
 })
+
+t.test('a misspelt option is told, though the schema would drop it', async (t) => {
+  const options = z.object({ limitMs: z.number().default(1000) })
+  const plugin = definePlugin({ name: 'slow', apiVersion: 1, options, register() {} })
+  await t.rejects(registerPlugin(plugin, new PluginRegistry(), { limitMS: 500 }), {
+    code: 'invalid_configuration',
+    message:
+      'slow: there is no option "limitMS" (its options are limitMs); did you mean "limitMs"?',
+  })
+  const loose = definePlugin({ ...plugin, options: z.looseObject(options.shape) })
+  await registerPlugin(loose, new PluginRegistry(), { limitMS: 500 })
+})

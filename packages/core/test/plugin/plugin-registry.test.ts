@@ -301,3 +301,32 @@ t.test('protocols by name, with options and a context', async (t) => {
     t.throws(() => registry.registerProtocol(wrong), { code: 'plugin_invalid' })
   }
 })
+
+t.test('a create that returns nothing is told by its kind and name', async (t) => {
+  const registry = new PluginRegistry()
+  const empty = (name: string) => ({ name, doc: 'Made of nothing.', create: () => ({}) as never })
+  const fcfs = { name: 'mine', doc: 'A half.', create: () => ({ plan() {}, next() {} }) as never }
+  registry.registerBatching(fcfs)
+  registry.registerOrder(empty('nothing'))
+  registry.registerOrder({ ...fcfs, name: 'order' })
+  registry.registerBatching({ ...empty('none'), create: () => undefined as never })
+  registry.registerProposer(empty('silent'))
+  registry.registerBackend({ ...empty('void'), create: () => undefined as never })
+  const told = (message: string) => ({ code: 'plugin_invalid', message })
+  t.throws(
+    () => registry.createPolicy('mine+nothing'),
+    told('order "nothing": create made no order, which has a next method'),
+  )
+  t.throws(
+    () => registry.createPolicy('none+order'),
+    told('batching "none": create made no batching, which has a plan method'),
+  )
+  t.throws(
+    () => registry.proposers.create('silent'),
+    told('proposer "silent": create made no proposer, which has a begin method'),
+  )
+  await t.rejects(
+    registry.createBackend('void'),
+    told('backend "void": create made no backend, which has a step method'),
+  )
+})

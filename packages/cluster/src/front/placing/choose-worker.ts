@@ -1,14 +1,9 @@
-import {
-  batchPriority,
-  CllmError,
-  type Logger,
-  type Placement,
-  type RouterPolicy,
-} from '@cllm/core'
+import { batchPriority, CllmError, type Logger, type RouterPolicy } from '@cllm/core'
 import { leastHoldMs } from '@cllm/scheduler'
 import { isSameModel, type Member, type Members } from '../members.js'
 import type { WorkerRecord } from '../../messages.js'
 import type { Sleep } from '../sleep-watch.js'
+import { askRouter } from './ask-router.js'
 import type { PlacedRequest } from './placed-request.js'
 
 /** How long it waits at a time for workers that are about to come. */
@@ -62,16 +57,9 @@ export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number
   if (!isExact && placed.drawnBy !== undefined) {
     found = views((one) => idle(one) && isPossibleOn(placed, one.record))
   }
-  const [first] = found
-  if (first === undefined) return { holdUntil: Infinity }
+  if (found.length === 0) return { holdUntil: Infinity }
   if (members.isGathering) return { holdUntil: now + gatherMs }
-  let answer: Placement
-  try {
-    answer = router.place(request, found, now)
-  } catch (error) {
-    logger.error({ err: error }, 'the router failed: the first worker is taken')
-    answer = { worker: first.id }
-  }
+  const answer = askRouter(router, request, found, now, logger)
   if ('holdMs' in answer) return { holdUntil: now + Math.max(leastHoldMs, answer.holdMs) }
   if ('refuse' in answer) {
     const details = answer.retryMs === undefined ? {} : { retryAfterMs: answer.retryMs }

@@ -11,6 +11,7 @@ import type { ComputedPart, Plan } from '../../contracts/scheduling/scheduler-po
 import { CllmError } from '../../errors/cllm-error.js'
 import type { RunningSet } from '../requests/running-set.js'
 import type { Sequence } from '../requests/sequence.js'
+import { type CheckedOutputs, checkOutputs } from './check-outputs.js'
 
 /** A sequence's share of a step. */
 export interface StepPart extends ComputedPart {
@@ -21,7 +22,7 @@ export interface StepPart extends ComputedPart {
 
 /** A step's result; a part that failed has its error in place of outputs. */
 export interface StepOutcome extends Omit<StepResult, 'outputs'> {
-  readonly outputs: readonly (readonly StepOutput[] | CllmError)[]
+  readonly outputs: CheckedOutputs
   /** Whether it went well at the first try. */
   readonly isWhole: boolean
 }
@@ -79,7 +80,10 @@ export function withoutDrafts({
  */
 export async function runStep(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {
   try {
-    return { ...(await backend.step(parts.map(toItem))), isWhole: true }
+    const items = parts.map(toItem)
+    const result: Partial<StepResult> | undefined = await backend.step(items)
+    const outputs = checkOutputs(items, result, backend.model.vocabularySize)
+    return { decodeMs: 0, sampleMs: 0, ...result, outputs, isWhole: result !== undefined }
   } catch (error) {
     const isPlain = parts.every(({ draft }) => draft === undefined)
     if (parts.length > 1 || !isPlain) return await runAlone(backend, parts.map(withoutDrafts))

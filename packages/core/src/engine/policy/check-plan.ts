@@ -1,12 +1,20 @@
-import type { Plan, SchedulerPolicy } from '../../contracts/scheduling/scheduler-policy.js'
+import type {
+  Plan,
+  SchedulerPolicy,
+  SequenceView,
+} from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import type { RunningSet } from '../requests/running-set.js'
-import type { WaitingQueue } from '../requests/waiting-queue.js'
+
+/** The requests that a plan may name. */
+interface Known {
+  readonly size: number
+  get(id: string): Pick<SequenceView, 'remainingTokens' | 'stepGroup'> | undefined
+}
 
 /** What a plan is checked against. */
 export interface PlanContext {
-  readonly waiting: WaitingQueue
-  readonly running: RunningSet
+  readonly waiting: Known
+  readonly running: Known
   readonly freeSlots: number
   readonly batchSize: number
   readonly now: number
@@ -37,7 +45,7 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
   }
   const preempted = new Set(plan.preempt)
   for (const id of preempted) {
-    if (!context.running.has(id)) {
+    if (context.running.get(id) === undefined) {
       throw wrong(`preempt expects running requests, instead got "${id}"`)
     }
   }

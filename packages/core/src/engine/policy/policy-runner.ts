@@ -18,6 +18,7 @@ import type { RunningSet } from '../requests/running-set.js'
 import type { Sequence } from '../requests/sequence.js'
 import type { WaitingQueue } from '../requests/waiting-queue.js'
 import { defined } from '../../defined.js'
+import { synchronous } from '../../policy/synchronous.js'
 
 /** The policy that takes over from one that fails. */
 export interface FallbackPolicy {
@@ -92,7 +93,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     const { policy } = this
     let chosen: string | undefined
     try {
-      chosen = policy.victim?.({ ...state, running: running.list })
+      chosen = synchronous(policy.victim?.({ ...state, running: [...running.list] }), 'victim')
     } catch (error) {
       this.#onThrown('victim', 'when asked for a victim', error)
     }
@@ -133,10 +134,17 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
    */
   #tell(event: SchedulerEvent): void {
     if (this.#fault !== undefined) return
+    const when = `on the event "${event.type}"`
     try {
-      this.policy.observe?.(event)
+      const { policy } = this
+      const result: unknown = policy.observe?.(event)
+      if (!(result instanceof Promise)) return
+      // A method that is async after all: its rejection would end the process.
+      result.catch((error: unknown) => {
+        if (this.policy === policy) this.#onThrown(event.type, when, error)
+      })
     } catch (error) {
-      this.#onThrown(event.type, `on the event "${event.type}"`, error)
+      this.#onThrown(event.type, when, error)
     }
   }
 
@@ -155,7 +163,9 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     let plan: Plan
     try {
       const { now, freeSlots, limits } = state
-      plan = policy.plan({ now, waiting: state.waiting, running: running.list, freeSlots, limits })
+      // A copy: what a policy in plain JavaScript takes out of it is not lost to the engine.
+      const given = { now, waiting: state.waiting, running: [...running.list], freeSlots, limits }
+      plan = synchronous(policy.plan(given), 'plan')
       checkPlan(policy, plan, { now, freeSlots, waiting, running, batchSize })
     } catch (error) {
       if (CllmError.isInstance(error) && error.details.policy === policy.name) throw error

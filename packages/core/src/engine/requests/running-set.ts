@@ -31,6 +31,9 @@ export class RunningSet {
   }
 
   remove(sequence: Sequence): void {
-    if (this.#byId.delete(sequence.id)) this.list.splice(this.list.indexOf(sequence), 1)
+    if (!this.#byId.delete(sequence.id)) return
+    const index = this.list.indexOf(sequence)
+    // -1 would take out the last one.
+    if (index !== -1) this.list.splice(index, 1)
   }
 }

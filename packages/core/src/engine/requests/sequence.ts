@@ -85,6 +85,8 @@ export class Sequence implements SequenceView {
   /** Tokens of its prompt that were reported; undefined: nothing yet. */
   reportedTokens: number | undefined
   slot: SlotId | undefined
+  /** Whether its slot may hold something else: a step failed on it. */
+  isInDoubt = false
   sampler: Sampler | undefined
   /** Where its first tokens were, as far as that is known. */
   origin: CacheOrigin | undefined
@@ -166,7 +168,7 @@ export class Sequence implements SequenceView {
 
   /** Whether another request may use what its slot holds. */
   get isShared(): boolean {
-    return this.request.cache && this.discarded === 0
+    return this.request.cache && this.discarded === 0 && !this.isInDoubt
   }
 
   /** Whether it goes on only when its slot has room again. */

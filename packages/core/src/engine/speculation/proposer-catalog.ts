@@ -1,6 +1,7 @@
 import type { ProposerDefinition } from '../../contracts/definition.js'
 import type { Proposer } from '../../contracts/model/proposer.js'
 import { CllmError } from '../../errors/cllm-error.js'
+import { checkMade } from '../../plugin/check-made.js'
 import { Definitions } from '../../plugin/definitions.js'
 import { draftModelName } from './draft-backend.js'
 import { ngramProposer } from './ngram-proposer.js'
@@ -37,7 +38,9 @@ export class ProposerCatalog {
    */
   create(name: string, options: Readonly<Record<string, unknown>> = {}): Proposer | undefined {
     const definition = this.#find(name)
-    return definition?.create(this.#definitions.options(definition, options))
+    if (definition === undefined) return undefined
+    const made = definition.create(this.#definitions.options(definition, options))
+    return checkMade('proposer', definition.name, made, 'begin')
   }
 
   /**

@@ -23,6 +23,8 @@ export class SequenceDrafts {
   /** The number of tokens that the guess is for. */
   #at = -1
   #most = fewDrafts
+  /** The tokens so far, for its drafter. */
+  #copied: TokenId[] | undefined
 
   /**
    * @param drafter - undefined where guesses take time: they are given when some are wanted
@@ -79,7 +81,15 @@ export class SequenceDrafts {
   #propose(tokens: readonly TokenId[], drafter: Drafter): void {
     this.#at = tokens.length
     this.#guess = undefined
-    this.#take(drafter.propose(tokens, this.#most))
+    this.#take(drafter.propose(this.#copy(tokens), this.#most))
+  }
+
+  /** Adds what is new: a drafter that changes what it is given spoils its own guesses only. */
+  #copy(tokens: readonly TokenId[]): readonly TokenId[] {
+    const copied = (this.#copied ??= tokens.slice())
+    copied.length = Math.min(copied.length, tokens.length)
+    for (let index = copied.length; index < tokens.length; index++) copied.push(tokens[index]!)
+    return copied
   }
 
   #take({ tokens, kind = 0 }: Proposal): void {

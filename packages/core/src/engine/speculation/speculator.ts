@@ -6,6 +6,7 @@ import type { Logger } from '../../contracts/logger.js'
 import type { Drafter, Proposer } from '../../contracts/model/proposer.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
+import { synchronous } from '../../policy/synchronous.js'
 import * as tokens from '../../tokens.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { EngineOptions } from '../engine-options.js'
@@ -160,12 +161,12 @@ export class Speculator implements EngineObserver {
         return otherwise
       }
     }
-    drafter = attempt(() => proposer.begin(), undefined)
+    drafter = attempt(() => synchronous(proposer.begin(), 'begin'), undefined)
     const nothing = { tokens: [] }
     return {
       propose: (tokens, most) =>
         attempt(() => {
-          const proposal = drafter?.propose(tokens, most) ?? nothing
+          const proposal = synchronous(drafter?.propose(tokens, most), 'propose') ?? nothing
           return Array.isArray(proposal.tokens) ? proposal : nothing
         }, nothing),
     }

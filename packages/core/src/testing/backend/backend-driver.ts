@@ -87,7 +87,7 @@ export class BackendDriver {
   async drawWith(
     sampler: Sampler,
     tokens: readonly TokenId[],
-    more: Pick<BatchItem, 'logprobs'> = {},
+    more: Pick<BatchItem, 'logprobs' | 'drawLogprobs'> = {},
   ): Promise<StepOutput> {
     this.backend.release(0)
     try {
@@ -165,7 +165,7 @@ export class BackendDriver {
     sampler: Sampler,
     from: number,
     chunk: number,
-    more: Pick<BatchItem, 'logprobs'> = {},
+    more: Pick<BatchItem, 'logprobs' | 'drawLogprobs'> = {},
   ): Promise<StepOutput> {
     const share = Math.min(chunk, this.backend.limits.batchSize)
     for (let position = from; ; position += share) {

@@ -17,6 +17,15 @@ export async function checkLogprobs(
   exact: boolean,
 ): Promise<void> {
   const { backend, prompt } = driver
+  await check(t, 'log probabilities of a draw are those it was drawn with', async () => {
+    if (backend.capabilities.drawLogprobs !== true) return
+    const sampler = backend.createSampler(greedy, prompt)
+    const { token, logprobs } = await driver.drawWith(sampler, prompt, { drawLogprobs: 3 })
+    assert(logprobs !== undefined, 'they come with the token when asked for')
+    assert.equal(logprobs.top[0]?.token, token, 'the greedy choice is listed first')
+    assert(logprobs.top.length <= 3, 'no more are listed than were asked for')
+    assert(logprobs.logprob <= tolerance, 'logarithms are 0 or less')
+  })
   if (!backend.capabilities.logprobs) return
   const ask = async (params: SamplingParams, logprobs?: number) => {
     const more = logprobs === undefined ? {} : { logprobs }

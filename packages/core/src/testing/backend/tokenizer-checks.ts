@@ -44,6 +44,21 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
     }
   })
 
+  await check(t, 'the bytes of tokens are those of their text', () => {
+    const bytesOf = (token: TokenId) => [...(tokenizer.bytesOf?.(token) ?? [])]
+    if (tokenizer.bytesOf === undefined) return
+    const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+    for (const text of texts) {
+      const tokens = tokenizer.encode(text, plain)
+      const bytes = tokens.flatMap(bytesOf)
+      const said = decoder.decode(new Uint8Array(bytes))
+      const decoded = tokenizer.decode(tokens)
+      // The first token may have a space in front that a text's beginning has not.
+      const isSame = said === decoded || said === ` ${decoded}`
+      assert(isSame, `expected ${JSON.stringify(decoded)}, instead got ${JSON.stringify(said)}`)
+    }
+  })
+
   await check(t, 'what marks gaps is no text and no end', () => {
     const marks = Object.values(tokenizer.infill ?? {}) as readonly TokenId[]
     assert.equal(new Set(marks).size, marks.length)
@@ -116,5 +131,16 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
     assert(chat.text.includes('What is the capital of France?'), 'the text has the message')
     assert(tokenizer.decode(chat.tokens).includes('What is the capital of France?'))
     assert.deepEqual(tokenizer.renderChat(messages), chat, 'the same each time')
+    if (tokenizer.renderChatInParts === undefined) return
+    // What the engine has rendered in parts is long.
+    const [content, role] = [texts.join(' and then ').repeat(50), 'user']
+    for (const long of [
+      messages,
+      [...messages, { role: 'assistant', content }, { role, content }],
+    ]) {
+      const parts: readonly (readonly TokenId[])[] = [...tokenizer.renderChatInParts(long)]
+      const { tokens } = tokenizer.renderChat(long)
+      assert.deepEqual(parts.flat(), tokens, 'a conversation in parts has the tokens of the whole')
+    }
   })
 }

@@ -7,6 +7,8 @@ export interface WatchedClient {
   readonly client: EngineClient
   /** What the last request generated so far. */
   text(): string
+  /** The same, a piece for each event. */
+  pieces(): readonly string[]
   /** Whether the last request was cancelled in one of the three ways that there are. */
   isCancelled(): boolean
   /** Makes the next requests fail with this, or with undefined succeed. */
@@ -15,19 +17,19 @@ export interface WatchedClient {
 
 /** Watches an engine's client. */
 export function watchClient(inner: EngineClient): WatchedClient {
-  let text = ''
+  let pieces: string[] = []
   let failure: unknown
   let left = false
   let signal: AbortSignal | undefined
 
   const client = overriding(inner, {
     submit(request, options) {
-      text = ''
+      pieces = []
       left = false
       signal = options?.signal
       if (failure !== undefined) return failing(failure)
       return watchStream(inner.submit(request, options), {
-        onEvent: (event) => void (event.type !== 'start' && (text += event.text)),
+        onEvent: (event) => void (event.type !== 'start' && pieces.push(event.text)),
         onEnd: (error) => void (left ||= error?.code === 'cancelled'),
       })
     },
@@ -38,7 +40,8 @@ export function watchClient(inner: EngineClient): WatchedClient {
   })
   return {
     client,
-    text: () => text,
+    text: () => pieces.join(''),
+    pieces: () => pieces,
     isCancelled: () => left || signal?.aborted === true,
     failWith(error) {
       failure = error

@@ -6,6 +6,7 @@ import type {
   SchedulerPolicy,
   SchedulerState,
 } from '../../contracts/scheduling/scheduler-policy.js'
+import { checkPlan } from '../../engine/policy/check-plan.js'
 import { assertPlan } from './assert-plan.js'
 import type { WorkloadRequest } from './policy-workload.js'
 import { SimulatedRequest } from './simulated-request.js'
@@ -29,6 +30,8 @@ export class PolicySimulation {
   readonly done: SimulatedRequest[] = []
   /** Receives every event of the policies, except those replayed to new ones. */
   watch: ((event: SchedulerEvent) => void) | undefined
+  /** Whether an admission is not carried out, as where the request waits for what another one computes. */
+  defers: (id: string) => boolean = () => false
   /** Since when nothing was computed. */
   #idleSince = 0
   readonly #machine: SimulatedMachine
@@ -106,7 +109,16 @@ export class PolicySimulation {
     for (const id of victims) {
       assert(id === undefined || this.#running.has(id), `victim names a running request: "${id}"`)
     }
-    assertPlan(plan, state, { waiting: this.#waiting, running: this.#running })
+    const requests = { waiting: this.#waiting, running: this.#running }
+    assertPlan(plan, state, requests)
+    const { now, freeSlots, limits } = state
+    // What the engine takes no plan without.
+    checkPlan(this.#policies[0]!, plan, {
+      ...requests,
+      now,
+      freeSlots,
+      batchSize: limits.batchSize,
+    })
     return plan
   }
 
@@ -141,7 +153,7 @@ export class PolicySimulation {
     }
     for (const id of plan.admit) {
       const request = this.#waiting.get(id)
-      if (request === undefined) continue
+      if (request === undefined || this.defers(id)) continue
       this.#waiting.delete(id)
       this.#running.set(id, request)
       request.admit()
@@ -157,6 +169,10 @@ export class PolicySimulation {
       const part = { request, context, isDecode: state === 'decoding' }
       return [{ ...part, tokens: Math.min(tokens, request.remainingTokens) }]
     })
+    if (parts.length === 0) {
+      this.now += this.#machine.msPerStep
+      return
+    }
     const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
     const decoding = parts.filter(({ isDecode }) => isDecode)
     const tokens = sum(parts.map((part) => part.tokens))

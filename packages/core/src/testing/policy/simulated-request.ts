@@ -1,5 +1,11 @@
-import type { RequestState, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
+import type {
+  DraftView,
+  RequestState,
+  SequenceView,
+} from '../../contracts/scheduling/scheduler-policy.js'
 import type { WorkloadRequest } from './policy-workload.js'
+
+const guess: DraftView = Object.freeze({ tokens: 2, acceptance: 0.5 })
 
 /**
  * A request in a simulation. It is frozen: a policy that writes to it gets a TypeError. Its fields
@@ -52,6 +58,10 @@ export class SimulatedRequest implements SequenceView {
   }
   get isWaiting(): boolean {
     return this.#state === 'queued' || this.#state === 'preempted'
+  }
+  get draft(): DraftView | undefined {
+    // Now and then, as where the engine guesses.
+    return this.#state === 'decoding' && this.#generated % 3 === 1 ? guess : undefined
   }
   get remainingTokens(): number {
     const done = this.isWaiting ? this.#cached : this.#computed

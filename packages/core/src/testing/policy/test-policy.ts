@@ -72,6 +72,7 @@ export async function testPolicy(
       )
     })
     await check(t, 'starves no request', () => assertNoStarvation(make, bound))
+    await check(t, 'admits again what was not given its slot', () => assertReadmits(make))
     await check(t, 'looks at no more than it can admit', () => assertBoundedLooks(make))
     await check(t, 'admits quickly when thousands wait', () => assertQuick(make, maxPlanMs))
   })
@@ -157,6 +158,29 @@ function assertNoStarvation(make: () => SchedulerPolicy, bound: Bound): void {
   while (!hasEnded()) {
     goOn()
     assert(simulation.plans <= enough, `a disliked request does not end in ${enough} plans`)
+  }
+}
+
+/** The engine may let an admitted request wait on: no event tells of it, the next plan has it again. */
+function assertReadmits(make: () => SchedulerPolicy): void {
+  const limits = { slots: 2, batchSize: 32, contextSize: 230 }
+  const simulation = new PolicySimulation({ limits, msPerStep: 20, msPerToken: 1 }, [make()])
+  const deferred = new Set<string>()
+  // Every other one, at its first admission.
+  simulation.defers = (id) => {
+    if (deferred.has(id) || deferred.size > simulation.done.length) return false
+    deferred.add(id)
+    return true
+  }
+  const requests = 12
+  for (let index = 0; index < requests; index++) {
+    const deadline = simulation.now + 10_000
+    simulation.arrive({ ...favourite, id: `request-${index}`, arrival: 0, deadline })
+  }
+  while (simulation.size > 0) {
+    simulation.step()
+    const waits = [...deferred].join(', ')
+    assert(simulation.plans <= freePlans, `${waits}: admitted once in vain and not again`)
   }
 }
 

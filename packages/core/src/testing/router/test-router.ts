@@ -119,8 +119,8 @@ function ask(router: RouterPolicy, request: RoutedRequest, workers: SimulatedWor
   } else if ('holdMs' in placement) {
     assert(placement.holdMs > 0 && placement.holdMs < Infinity, `held for ${placement.holdMs} ms`)
   } else {
-    assert(placement.refuse !== '', 'a refusal says why')
-    const { retryMs = 0 } = placement
+    const { refuse, retryMs = 0 } = placement
+    assert(typeof refuse === 'string' && refuse !== '', 'a refusal says why')
     assert(retryMs >= 0 && retryMs < Infinity, `to come again in ${retryMs} ms`)
   }
   return placement

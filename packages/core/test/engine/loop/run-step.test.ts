@@ -1,4 +1,11 @@
-import { type AddressedEvent, createEngine, type SamplingParams, type TokenId } from '@cllm/core'
+import {
+  type AddressedEvent,
+  type BatchItem,
+  createEngine,
+  type SamplingParams,
+  type StepResult,
+  type TokenId,
+} from '@cllm/core'
 import { FakeTokenizer, fakeTokenIds, runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
 import t from 'tap'
 import {
@@ -44,6 +51,50 @@ t.test('one request can never fail another', async (t) => {
     t.same([...new Set(told)], [10], 'steps that were tried twice teach nothing')
     t.match(engine.statistics(), { requests: { done: 3, failed: 1 }, generatedTokens: 15 })
     await isDone(t, made)
+  })
+
+  t.test('a backend makes wrong outputs', async (t) => {
+    const [mine, others] = [promptOf(9), promptOf(9, 1)]
+    const wrong: [string, RegExp, (result: StepResult, mine: number) => unknown][] = [
+      ['nothing', /outputs \}, a list for each item, instead got undefined/, () => undefined],
+      ['no outputs', /instead got undefined/, () => ({ decodeMs: 1, sampleMs: 1 })],
+      ['none', /expected 1 for an item that wants 1, instead got 0/, withOutputs([])],
+      [
+        'two',
+        /instead got 2/,
+        withOutputs([
+          { position: 9, token: 5 },
+          { position: 10, token: 5 },
+        ]),
+      ],
+      ['no token', /expected a token from 0 to \d+, instead got undefined/, withOutputs([{}])],
+      ['a token of no vocabulary', /instead got 99999/, withOutputs([{ token: 99_999 }])],
+    ]
+    for (const [what, message, change] of wrong) {
+      class Wrong extends WatchedBackend {
+        override async step(batch: readonly BatchItem[]): Promise<StepResult> {
+          const result = await super.step(batch)
+          const culprit = batch.findIndex(({ tokens }) => tokens[0] === mine[0])
+          return culprit === -1 ? result : (change(result, culprit) as StepResult)
+        }
+      }
+      const made = rig({
+        backend: (given) => new Wrong(given),
+        fallbackPolicy: () => firstComeFirstServed,
+      })
+      const { client, run, engine, backend } = made
+      const [one, other] = await run(
+        Promise.all([mine, others].map((prompt) => collect(client.submit(greedy(prompt, 3))))),
+      )
+      const error = { code: 'backend_failed', message }
+      t.match(one?.error, error, what)
+      if (what === 'nothing' || what === 'no outputs') t.match(other, { error })
+      else t.same(other?.tokens, expectedTokens(backend, others, 3))
+      t.equal(engine.statistics().policyFaults, 0)
+      const after = await run(collect(client.submit(greedy(promptOf(9, 2), 3))))
+      t.same(after.tokens, expectedTokens(backend, promptOf(9, 2), 3), 'the next one is well')
+      await isDone(t, made)
+    }
   })
 
   t.test('samplers, copies and slots fail', async (t) => {
@@ -140,3 +191,11 @@ t.test('one request can never fail another', async (t) => {
     await isDone(t, { ...made, engine })
   })
 })
+
+/** Puts these in the place of one item's outputs. */
+const withOutputs =
+  (outputs: readonly object[]) =>
+  (result: StepResult, index: number): object => ({
+    ...result,
+    outputs: result.outputs.with(index, outputs as never),
+  })

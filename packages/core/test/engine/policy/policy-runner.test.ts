@@ -1,4 +1,11 @@
-import { CllmError, type Plan, type SchedulerEvent, type SchedulerState } from '@cllm/core'
+import {
+  CllmError,
+  type Plan,
+  type SchedulerEvent,
+  type SchedulerPolicy,
+  type SchedulerState,
+  type SequenceView,
+} from '@cllm/core'
 import { runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
 import t from 'tap'
 import {
@@ -316,6 +323,47 @@ t.test('a policy that throws on events can still plan', async (t) => {
       error: `Error: ${event}?`,
     })),
   )
+})
+
+t.test('a policy that is async after all is replaced, and ends nothing else', async (t) => {
+  const broken = () => Promise.reject(new Error('late')) as never
+  const wrong: [RegExp, SchedulerPolicy][] = [
+    [/plan returned a promise/, policyOf(broken)],
+    [
+      /on the event "queued": Error: late/,
+      policyOf((state) => firstComeFirstServed.plan(state), broken),
+    ],
+  ]
+  for (const [message, policy] of wrong) {
+    const { errors, logger } = loggerOf()
+    const made = rig({ policy, logger, fallbackPolicy: () => firstComeFirstServed })
+    t.equal((await made.ask(greedy([5], 2))).tokens.length, 2)
+    t.equal((await made.ask(greedy([6], 2))).tokens.length, 2)
+    t.match(errors, [{ message }])
+    t.equal(errors.length, 1)
+    t.equal(made.engine.statistics().policyFaults, 1)
+    await isDone(t, made)
+  }
+})
+
+t.test('what a policy takes out of its list of those that run is not lost', async (t) => {
+  const policy = policyOf((state) => {
+    const plan = firstComeFirstServed.plan(state)
+    const running = state.running as SequenceView[]
+    running.reverse()
+    running.pop()
+    return plan
+  })
+  const made = rig({ policy })
+  const { client, run, backend } = made
+  const prompts = [1, 2, 3].map((family) => promptOf(8, family))
+  const answers = await run(
+    Promise.all(prompts.map((prompt, index) => collect(client.submit(greedy(prompt, 3 + index))))),
+  )
+  for (const [index, { tokens }] of answers.entries()) {
+    t.same(tokens, expectedTokens(backend, prompts[index]!, 3 + index))
+  }
+  await isDone(t, made)
 })
 
 t.test('what a policy is told of a step', async (t) => {

@@ -77,6 +77,21 @@ t.test('text that does not repeat costs little, beside text that does', async (t
   t.ok(on.random < 1.004 * off.random, `${on.random / off.random}`)
 })
 
+t.test('a proposer that changes the tokens it is given harms nobody', async (t) => {
+  const registry = new PluginRegistry()
+  const propose = (tokens: readonly number[]) => {
+    ;(tokens as number[]).reverse().pop()
+    return { tokens: [20, 21, 22] }
+  }
+  registry.registerProposer({
+    name: 'reversing',
+    doc: 'Writes to what it is to read.',
+    create: () => ({ begin: () => ({ propose }) }),
+  })
+  const [plain, drafted] = [repeating('off'), repeating('reversing', registry)]
+  t.same((await drafted.ask()).tokens, (await plain.ask()).tokens)
+})
+
 t.test('a proposer that fails guesses nothing and harms nobody', async (t) => {
   const registry = new PluginRegistry()
   const propose = () => {

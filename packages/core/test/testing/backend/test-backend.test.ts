@@ -2,9 +2,11 @@ import {
   CllmError,
   type Backend,
   type BatchItem,
+  type ChatMessage,
   type OutputConstraint,
   type SamplingParams,
   type TokenId,
+  type Tokenizer,
 } from '@cllm/core'
 import {
   testBackend,
@@ -44,7 +46,55 @@ class Broken extends FakeBackend {
   }
 }
 
+function withoutDrawLogprobs({ drawLogprobs, ...item }: BatchItem): BatchItem {
+  return drawLogprobs === undefined ? item : { ...item }
+}
+
 const broken: [string, RegExp, () => Backend][] = [
+  [
+    'says that it has embeddings and has none',
+    /embeds an input beside.*has embed/s,
+    () => Object.assign(new Broken({ embeddingSize: 4, slots: 1 }), { embed: undefined }),
+  ],
+  [
+    'embeds one of several inputs',
+    /embeds several inputs at once.*one vector per input/s,
+    () =>
+      new (class extends Broken {
+        override readonly limits = { ...new Broken().limits, embeddingInputs: 2 }
+        override async embed(inputs: readonly (readonly TokenId[])[]) {
+          return await super.embed(inputs.slice(0, 1))
+        }
+      })({ embeddingSize: 4 }),
+  ],
+  [
+    'forgets the probabilities of draws',
+    /log probabilities of a draw.*when asked for/s,
+    () =>
+      new (class extends Broken {
+        override async step(batch: readonly BatchItem[]) {
+          return await super.step(batch.map(withoutDrawLogprobs))
+        }
+      })(),
+  ],
+  [
+    'renders long chats otherwise',
+    /a conversation is rendered.*in parts has the tokens of the whole/s,
+    () =>
+      withTokenizer((tokenizer) => ({
+        renderChatInParts: (messages: readonly ChatMessage[]) => [
+          tokenizer.renderChat(messages.slice(0, 1)).tokens,
+        ],
+      })),
+  ],
+  [
+    'has other bytes than text',
+    /the bytes of tokens are those of their text/,
+    () =>
+      withTokenizer((tokenizer) => ({
+        bytesOf: (token: TokenId) => tokenizer.bytesOf(token).map((byte) => byte ^ 1),
+      })),
+  ],
   [
     'computes embeddings in a slot',
     /embeds an input beside/,
@@ -386,7 +436,7 @@ function withParams(
   })()
 }
 
-function withTokenizer(change: (tokenizer: FakeTokenizer) => Partial<FakeTokenizer>): Backend {
+function withTokenizer(change: (tokenizer: FakeTokenizer) => Partial<Tokenizer>): Backend {
   const tokenizer = new FakeTokenizer()
   return new (class extends Broken {
     override readonly tokenizer = Object.assign(new FakeTokenizer(), change(tokenizer))

@@ -48,6 +48,27 @@ await testPolicy(t, () => {
   })
 })
 
+/** Takes requests off a list of its own when it names them: one that is not given its slot is lost. */
+function forgetful(): SchedulerPolicy {
+  const queue: SequenceView[] = []
+  return {
+    name: 'forgetful',
+    plan(state) {
+      const named: SequenceView[] = []
+      while (named.length < state.freeSlots && queue.length > 0) {
+        const next = queue.shift()!
+        if (state.waiting.has(next.id)) named.push(next)
+      }
+      const { size } = state.waiting
+      const waiting = { size, has: () => true, [Symbol.iterator]: () => named.values() }
+      return firstComeFirstServed.plan({ ...state, waiting })
+    },
+    observe(event) {
+      if (event.type === 'queued' || event.type === 'preempted') queue.push(event.request)
+    },
+  }
+}
+
 const broken: [string, RegExp, () => SchedulerPolicy][] = [
   [
     'an unknown id',
@@ -197,6 +218,27 @@ const broken: [string, RegExp, () => SchedulerPolicy][] = [
       },
     }),
   ],
+  [
+    'a time to wake that is none, beside what runs',
+    /wakeAt expects a time in milliseconds, instead got Infinity/,
+    () => simple((plan) => ({ ...plan, wakeAt: Infinity })),
+  ],
+  [
+    'half a draft',
+    /a whole number of drafts from 0, instead got 0.5/,
+    () => simple((plan) => ({ ...plan, run: plan.run.map((one) => ({ ...one, drafts: 0.5 })) })),
+  ],
+  [
+    'more with its drafts than a step takes',
+    /it runs \d+ tokens, a step takes/,
+    () =>
+      simple((plan, { running, limits }) => {
+        const drafts = (id: string) =>
+          running.find((one) => one.id === id)?.draft === undefined ? 0 : limits.batchSize
+        return { ...plan, run: plan.run.map((one) => ({ ...one, drafts: drafts(one.id) })) }
+      }),
+  ],
+  ['forgetting what it has named once', /admits again/, forgetful],
   [
     'looking at all that waits',
     /1\d{3} of 1\d{3} waiting requests were looked at/,

@@ -11,6 +11,7 @@ interface Defects {
   readonly forgetsOthers?: boolean
   readonly ignoresLeaving?: boolean
   readonly losesText?: boolean
+  readonly losesStream?: boolean
   readonly answersItself?: boolean
   readonly hidesStatus?: boolean
   readonly plainErrors?: boolean
@@ -67,12 +68,18 @@ async function answer(
     for await (const event of events) {
       if (event.type === 'start') continue
       text += event.text
-      if (stream) response.write(event.text)
+      if (stream && defects.losesStream !== true) response.write(event.text)
     }
   }
   const type = { 'content-type': 'application/json' }
   if (!stream) response.writeHead(200, type)
-  response.end(stream ? '' : JSON.stringify({ text: defects.losesText ? '' : text }))
+  response.end(
+    stream
+      ? defects.losesStream
+        ? 'data: [DONE]\n\n'
+        : ''
+      : JSON.stringify({ text: defects.losesText ? '' : text }),
+  )
 }
 
 async function readJson(
@@ -113,6 +120,11 @@ await testProtocol(t, serveWith({}), {
 const broken: [string, RegExp, Defects][] = [
   ['does not mount the others', /mounted beside another.*times that/s, { forgetsOthers: true }],
   ['loses text', /is answered with the text: .* is not in/s, { losesText: true }],
+  [
+    'loses the text of streams',
+    /is answered with the text: .* is not in\s+data: \[DONE\]/s,
+    { losesStream: true },
+  ],
   ['does not ask the engine', /the engine was not asked/, { answersItself: true }],
   [
     'answers 200 to failures',
