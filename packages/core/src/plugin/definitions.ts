@@ -85,13 +85,6 @@ export class Definitions<One extends AnyDefinition> {
     return this.#invalid(name, optionProblems(cause), cause)
   }
 
-  /** What was made is not of this kind. */
-  madeNone(name: string, expected: string): CllmError {
-    const { kind } = this
-    const message = `${kind} "${name}": create made no ${kind}, which has ${expected}`
-    return new CllmError('plugin_invalid', message, { details: { [kind]: name } })
-  }
-
   #invalid(name: string, problems: readonly string[], cause?: unknown): CllmError {
     const { kind } = this
     const message = `${kind} "${name}": ${problems.join('; ')}`

@@ -1,5 +1,6 @@
 import type { RouterDefinition } from '../contracts/definition.js'
 import type { RouterPolicy } from '../contracts/routing/router-policy.js'
+import { checkMade } from './check-made.js'
 import { Definitions } from './definitions.js'
 
 /** The routers by name. */
@@ -25,7 +26,6 @@ export class RouterCatalog {
   create(name: string, options: Readonly<Record<string, unknown>> = {}): RouterPolicy {
     const definition = this.#definitions.find(name)
     const router = definition.create(this.#definitions.options(definition, options))
-    if (typeof router?.place === 'function') return router
-    throw this.#definitions.madeNone(name, 'a place method')
+    return checkMade('router', name, router, 'place')
   }
 }
