@@ -11,6 +11,7 @@ import { composePolicy } from '../policy/compose-policy.js'
 import { parseOptions } from '../policy/parse-options.js'
 import { checkDefinition, checkFree, checkHalf } from './check-definition.js'
 import { didYouMean } from '../errors/did-you-mean.js'
+import { checkMade } from './check-made.js'
 import { optionProblems } from './option-problems.js'
 
 type Create = (options: Readonly<Record<string, unknown>>) => SchedulerPolicy
@@ -91,9 +92,7 @@ export class PolicyCatalog {
       const details = { policy: name, problems }
       throw new CllmError('invalid_policy', message, { details, cause: error })
     }
-    if (typeof policy?.name === 'string' && typeof policy.plan === 'function') return policy
-    const message = `policy "${name}": create made no policy, which has a name and a plan method`
-    throw new CllmError('plugin_invalid', message, { details: { policy: name } })
+    return checkMade('policy', name, policy, 'plan', true)
   }
 
   #addPairs(

@@ -2,6 +2,7 @@ import type { ProtocolDefinition } from '../contracts/definition.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { checkDefinition } from './check-definition.js'
+import { checkMade } from './check-made.js'
 import { Definitions } from './definitions.js'
 
 type Options = Readonly<Record<string, unknown>>
@@ -36,7 +37,6 @@ export class ProtocolCatalog {
   create(name: string, given: Options, context: unknown): Protocol {
     const definition = this.#definitions.find(name)
     const protocol = definition.create(this.#definitions.options(definition, given), context)
-    if (typeof protocol?.name === 'string' && typeof protocol.mount === 'function') return protocol
-    throw this.#definitions.madeNone(name, 'a name and a mount method')
+    return checkMade('protocol', name, protocol, 'mount', true)
   }
 }

@@ -4,6 +4,7 @@ import type { SamplerChoice } from '../contracts/model/sampling.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { issuesOf } from '../errors/issues-of.js'
 import { invalidField } from '../engine/input/check-fields.js'
+import { checkMade } from '../plugin/check-made.js'
 import { Definitions } from '../plugin/definitions.js'
 import { didYouMean } from '../errors/did-you-mean.js'
 
@@ -50,8 +51,7 @@ export class SamplerCatalog {
       throw invalidField(`${field}.options`, expected, unknown)
     }
     const processor = definition.create(parse(definition, options, field), context)
-    if (typeof processor?.apply === 'function') return processor
-    throw this.#definitions.madeNone(name, 'an apply method')
+    return checkMade('sampler', definition.name, processor, 'apply')
   }
 
   #find(name: unknown, field: string): SamplerDefinition {
