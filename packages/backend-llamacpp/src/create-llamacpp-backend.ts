@@ -11,7 +11,7 @@ import {
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { checkPlan, shareCells } from './model/fit-memory.js'
-import { capabilitiesOf, limitsOf } from './model/capabilities-of.js'
+import { capabilitiesOf, limitsOf, tileOf } from './model/capabilities-of.js'
 import { cellsOf } from './model/memory-plan.js'
 import { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import { Embedder } from './model/embedder.js'
@@ -176,6 +176,7 @@ function assemble(
     samplers,
     threads: opened.threads,
     kvUnified,
+    tile: tileOf(llama, settings),
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,

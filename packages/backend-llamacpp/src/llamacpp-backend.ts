@@ -23,6 +23,7 @@ import { nativeAdapters } from './model/llamacpp-adapters.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native/native.js'
 import type { AdaptiveThreads } from './threads/adaptive-threads.js'
+import type { ChunkTile } from './slots/chunk-tile.js'
 import { preferSlot } from './slots/prefer-slot.js'
 import { PassDraws } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
@@ -49,6 +50,8 @@ export interface LlamaCppBackendParts {
   readonly adapters?: LlamaCppAdapters | undefined
   /** Whether all slots share their cells. */
   readonly kvUnified: boolean
+  /** How short chunks are computed, where attention has tiles; default: as they are. */
+  readonly tile?: ChunkTile | undefined
   /** What chooses the threads of each pass; default: their number stays. */
   readonly threads?: AdaptiveThreads | undefined
   readonly clock: Clock
@@ -58,8 +61,8 @@ export interface LlamaCppBackendParts {
 
 const noOutputs: readonly StepOutput[] = []
 const noScores: readonly OutputLogprobs[] = []
-/** What an idle slot computes: its logits are not wanted, so any token will do. */
-const filler: readonly TokenId[] = [0]
+/** What is computed along: its logits are not wanted, so any token will do. */
+const filler: TokenId = 0
 
 /**
  * llama.cpp behind the {@link Backend} contract: one native forward pass per step for all sequences.
@@ -121,8 +124,7 @@ export class LlamaCppBackend implements Backend {
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs = Array.from(batch, () => noOutputs)
     const scores = Array.from(batch, () => noScores)
-    const fillers = this.#fillers(batch)
-    const items = [...batch, ...fillers]
+    const items = [...this.#inTiles(batch), ...this.#fillers(batch)]
     let [decodeMs, sampleMs] = [0, 0]
     try {
       this.adapters?.prepare(batch)
@@ -135,7 +137,7 @@ export class LlamaCppBackend implements Backend {
         if (pass.isDecode) {
           const slots = pass.order.map((index) => items[index]!.slot)
           this.#layout.decoded(slots, decoded - started)
-        }
+        } else this.#learnTile(items, pass, decoded - started)
         await this.#draws.sample(items, pass.order, { outputs, scores })
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
@@ -144,7 +146,7 @@ export class LlamaCppBackend implements Backend {
       for (const { slot } of items) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')
     }
-    this.#noteFilled(batch, fillers)
+    this.#noteFilled(batch, items)
     return { outputs, scores, decodeMs, sampleMs }
   }
 
@@ -157,8 +159,7 @@ export class LlamaCppBackend implements Backend {
     this.#checkOpen()
     this.#checkGenerates()
     this.adapters?.prepare(batch)
-    const fillers = this.#fillers(batch)
-    const items = [...batch, ...fillers]
+    const items = [...this.#inTiles(batch), ...this.#fillers(batch)]
     let decodeMs = 0
     for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.#parts)) {
       this.#fill(items, pass)
@@ -169,7 +170,7 @@ export class LlamaCppBackend implements Backend {
       threads?.after(pass, ms)
       decodeMs += ms
     }
-    this.#noteFilled(batch, fillers)
+    this.#noteFilled(batch, items)
     const outputs = batch.map(({ outputs: positions, tokens }) =>
       positions.map((position) => ({ position, token: tokens.at(-1)! })),
     )
@@ -238,14 +239,39 @@ export class LlamaCppBackend implements Backend {
     const tokens = batch.reduce((sum, item) => sum + item.tokens.length, 0)
     if (tokens + fillers.length > batchSize) return []
     return fillers.map((slot) => {
-      return { slot, position: cells.length(slot), tokens: filler, outputs: [] }
+      return { slot, position: cells.length(slot), tokens: [filler], outputs: [] }
     })
   }
 
-  #noteFilled(batch: readonly BatchItem[], fillers: readonly BatchItem[]): void {
+  /** The batch, its short chunks filled up to a tile with tokens to be taken off again, where that is sooner. */
+  #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
+    const { cells, tile } = this.#parts
+    if (tile === undefined) return batch
+    let room = this.limits.batchSize - batch.reduce((sum, { tokens }) => sum + tokens.length, 0)
+    return batch.map((item) => {
+      const { slot, position, tokens, drafts } = item
+      const missing = tile.size - tokens.length
+      const isShort = tokens.length > 1 && missing > 0 && drafts === undefined
+      if (!isShort || missing > room || !tile.pays(tokens.length, position)) return item
+      if (slot >= this.limits.slots || !cells.canSpare(slot, tile.size)) return item
+      room -= missing
+      return { ...item, tokens: [...tokens, ...Array.from({ length: missing }, () => filler)] }
+    })
+  }
+
+  #learnTile(items: readonly BatchItem[], { order }: StepPass, milliseconds: number): void {
+    const [first, second] = order.map((index) => items[index]!)
+    if (first === undefined || second !== undefined) return
+    this.#parts.tile?.computed(first.tokens.length, first.position, milliseconds)
+  }
+
+  /** Takes off again what was computed along. */
+  #noteFilled(batch: readonly BatchItem[], items: readonly BatchItem[]): void {
     const { cells } = this.#parts
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
-    for (const { slot } of fillers) cells.rollBack(slot)
+    for (const [index, { slot, tokens }] of items.entries()) {
+      if (tokens.length !== batch[index]?.tokens.length) cells.rollBack(slot)
+    }
   }
 
   #fill(batch: readonly BatchItem[], { order, tokens }: StepPass): void {

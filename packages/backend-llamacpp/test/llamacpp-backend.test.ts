@@ -20,6 +20,7 @@ import {
 import { join } from 'node:path'
 import { uint32 } from '@cllm/gguf'
 import t from 'tap'
+import { ChunkTile } from '../src/slots/chunk-tile.js'
 import { preferSlot } from '../src/slots/prefer-slot.js'
 import { SlotLayout } from '../src/slots/slot-layout.js'
 import { generate, openTiny, sampling } from './open-tiny.js'
@@ -457,6 +458,59 @@ t.test('what gaps between slots cost', async (t) => {
   t.strictSame(layout.fillers([0, 3, 4], [0, 2, 3, 4]), [], 'one of them computes its prompt')
   t.strictSame(layout.fillers([6, 8], [6, 8]), [], 'it holds so much that a pass is cheaper')
   t.strictSame(layout.fillers([0, 15], [0, 15]), [], 'so many that a pass is cheaper')
+})
+
+t.test('when a short chunk is computed as a whole tile', (t) => {
+  const tile = new ChunkTile(64)
+  // twice as fast as the costs to begin with
+  for (const [tokens, context] of [
+    [64, 0],
+    [128, 600],
+    [48, 200],
+    [32, 600],
+  ] as const) {
+    const [whole, alone] = tokens < 64 ? [0, tokens] : [tokens, 0]
+    const keys = context + tokens / 2
+    const ms = 10 + 1.1 * tokens + (0.00125 * whole + 0.0073 * alone) * keys
+    for (let nth = 0; nth < 5; nth++) tile.computed(tokens, context, ms)
+  }
+  t.notOk(tile.pays(60, 255), 'short conversations are computed the same each time')
+  t.ok(tile.pays(53, 630))
+  t.notOk(tile.pays(8, 630), 'so few that the rest of the tile costs more')
+  t.notOk(tile.pays(64, 630), 'it is one')
+  // a machine on which tiles are no faster
+  for (let nth = 0; nth < 200; nth++) {
+    tile.computed(64, 1000, 800)
+    tile.computed(32, 1000, 400)
+    tile.computed(64, 10, 70)
+    tile.computed(32, 10, 40)
+  }
+  t.notOk(tile.pays(53, 630))
+  t.end()
+})
+
+t.test('a chunk that fills its tile leaves what it would alone', async (t) => {
+  const tokens = (count: number): number[] =>
+    Array.from({ length: count }, (_, index) => 262 + (index % 20))
+  const serve = async (contextSize: number, others: readonly number[]) => {
+    const backend = await openTiny(t, { slots: 3, contextSize, batchSize: 256 })
+    const sampler = backend.createSampler(sampling(greedy), [])
+    const slots = [0, ...others]
+    const fill = slots.map((slot) => ({ slot, position: 0, tokens: tokens(256), outputs: [] }))
+    for (const item of fill) await backend.step([item])
+    const chunks = slots.map((slot) => {
+      const short = { slot, position: 256, tokens: tokens(50 + slot), outputs: [305 + slot] }
+      return { ...short, sampler }
+    })
+    const first = await backend.step(chunks)
+    t.equal(backend.truncate(0, 1000), 306, 'nothing is left of what filled it')
+    const next = [{ slot: 0, position: 306, tokens: tokens(1), outputs: [306], sampler }]
+    const second = await backend.step(next)
+    return [first.outputs[0]![0], second.outputs[0]![0]]
+  }
+  const alone = await serve(512, [])
+  t.strictSame(await serve(310, []), alone, 'where a tile does not fit')
+  t.strictSame(await serve(512, [1, 2]), alone, 'beside others')
 })
 
 t.test('idle slots that are computed along hold what they held', async (t) => {

@@ -1,6 +1,7 @@
 import type { BackendCapabilities, BackendLimits } from '@cllm/core'
 import type { LlamaRuntime, LoadedModel } from '../native/native.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
+import { ChunkTile } from '../slots/chunk-tile.js'
 import { cellsOf } from './memory-plan.js'
 import type { ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, outputsPerPass } from './open-context.js'
@@ -8,6 +9,15 @@ import { embeddingTokens, inputsPerPass } from './open-embeddings.js'
 
 /** Queries in one tile of flash attention (`GGML_FA_TILE_Q`). */
 const chunkMultiple = 64
+
+/** What computes short chunks in whole tiles of attention, where there are such: on the CPU alone. */
+export function tileOf(
+  { gpu }: LlamaRuntime,
+  { flashAttention, kvCacheType, kvUnified }: ContextSettings,
+): ChunkTile | undefined {
+  const isTiled = flashAttention !== false && ['f16', 'f32'].includes(kvCacheType)
+  return gpu === false && isTiled && kvUnified !== 'on' ? new ChunkTile(chunkMultiple) : undefined
+}
 
 /** How much a loaded model takes at once. */
 export function limitsOf(loaded: LoadedModel, settings: ContextSettings): BackendLimits {

@@ -139,12 +139,12 @@ export class SlotCells {
   }
 
   /**
-   * Whether a token can be computed behind those of the slot and be taken off again, with all as it was.
+   * Whether `tokens` can be computed behind those of the slot and be taken off again, with all as it was.
    * A recurrent state would change, and behind a window older cells would be lost.
    */
-  canSpare(slot: SlotId): boolean {
+  canSpare(slot: SlotId, tokens = 1): boolean {
     if (this.#isRecurrent || this.#slidingWindow > 0 || this.#pool !== undefined) return false
-    return this.length(slot) < this.#slotSize && this.canWrite(slot)
+    return this.length(slot) + tokens <= this.#slotSize && this.canWrite(slot)
   }
 
   /**

@@ -8,8 +8,10 @@ export interface MetricEntry {
   readonly buckets?: readonly number[]
 }
 
-type EntryOf<Type extends MetricEntry['type']> = MetricEntry & { readonly type: Type }
-type KeptHistogram = EntryOf<'histogram'> & { readonly buckets: readonly number[] }
+/** A metric of this type. */
+export type EntryOf<Type extends MetricEntry['type']> = MetricEntry & { readonly type: Type }
+/** A histogram that this process fills itself, with the bounds of its buckets. */
+export type KeptHistogram = EntryOf<'histogram'> & { readonly buckets: readonly number[] }
 
 // vLLM's buckets, so that figures can be laid beside each other (vllm/v1/metrics/loggers.py).
 const firstTokenBuckets = [
