@@ -2,6 +2,7 @@ import type { Definition } from '../contracts/definition.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { didYouMean } from '../errors/did-you-mean.js'
 import { checkDefinition, checkFree } from './check-definition.js'
+import { noSuchOption } from './dropped-option.js'
 import { optionProblems } from './option-problems.js'
 
 type AnyDefinition = Omit<Definition<unknown>, 'create'> & { readonly create: unknown }
@@ -68,11 +69,7 @@ export class Definitions<One extends AnyDefinition> {
   ): unknown {
     const valid = Object.keys(schema?.shape ?? {})
     const unknown = Object.keys(given).find((option) => !valid.includes(option))
-    if (unknown !== undefined) {
-      const known = valid.length === 0 ? 'it has no options' : `its options are ${valid.join(', ')}`
-      const problem = `there is no option "${unknown}" (${known})${didYouMean(unknown, valid)}`
-      throw this.#invalid(name, [problem])
-    }
+    if (unknown !== undefined) throw this.#invalid(name, [noSuchOption(unknown, valid)])
     try {
       return schema?.parse(given) ?? {}
     } catch (error) {

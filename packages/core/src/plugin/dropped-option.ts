@@ -18,6 +18,11 @@ export function droppedOption(
   const known = new Set([...valid, ...Object.keys(parsed ?? {})])
   const dropped = Object.keys(given).find((option) => !known.has(option))
   if (dropped === undefined) return undefined
-  const meant = didYouMean(dropped, valid)
-  return `there is no option "${dropped}" (its options are ${valid.join(', ')})${meant}`
+  return noSuchOption(dropped, valid)
+}
+
+/** Says that an option is none of the valid ones. */
+export function noSuchOption(option: string, valid: readonly string[]): string {
+  const known = valid.length === 0 ? 'it has no options' : `its options are ${valid.join(', ')}`
+  return `there is no option "${option}" (${known})${didYouMean(option, valid)}`
 }
