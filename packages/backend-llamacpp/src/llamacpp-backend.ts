@@ -24,11 +24,11 @@ import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native/native.js'
 import type { AdaptiveThreads } from './threads/adaptive-threads.js'
 import type { ChunkTile } from './slots/chunk-tile.js'
+import { BatchFiller } from './slots/batch-filler.js'
 import { preferSlot } from './slots/prefer-slot.js'
 import { PassDraws } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import type { SlotCells } from './slots/slot-cells.js'
-import { SlotLayout } from './slots/slot-layout.js'
 import { orderBatch, type StepPass, wantedPositions } from './slots/step-batch.js'
 import type { Vocabulary } from './text/vocabulary.js'
 
@@ -61,8 +61,6 @@ export interface LlamaCppBackendParts {
 
 const noOutputs: readonly StepOutput[] = []
 const noScores: readonly OutputLogprobs[] = []
-/** What is computed along: its logits are not wanted, so any token will do. */
-const filler: TokenId = 0
 
 /**
  * llama.cpp behind the {@link Backend} contract: one native forward pass per step for all sequences.
@@ -78,13 +76,13 @@ export class LlamaCppBackend implements Backend {
 
   readonly #parts: LlamaCppBackendParts
   readonly #draws: PassDraws
-  readonly #layout: SlotLayout
+  readonly #filler: BatchFiller
   #disposed = false
 
   constructor(parts: LlamaCppBackendParts) {
     this.#parts = parts
     this.#draws = new PassDraws(parts.samplers)
-    this.#layout = new SlotLayout(parts.cells)
+    this.#filler = new BatchFiller(parts)
     this.model = parts.model
     this.limits = parts.limits
     this.capabilities = parts.capabilities
@@ -124,7 +122,7 @@ export class LlamaCppBackend implements Backend {
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs = Array.from(batch, () => noOutputs)
     const scores = Array.from(batch, () => noScores)
-    const items = [...this.#inTiles(batch), ...this.#fillers(batch)]
+    const items = this.#filler.filled(batch)
     let [decodeMs, sampleMs] = [0, 0]
     try {
       this.adapters?.prepare(batch)
@@ -134,10 +132,7 @@ export class LlamaCppBackend implements Backend {
         await this.#decode(items, pass)
         const decoded = clock.now()
         threads?.after(pass, decoded - started)
-        if (pass.isDecode) {
-          const slots = pass.order.map((index) => items[index]!.slot)
-          this.#layout.decoded(slots, decoded - started)
-        } else this.#learnTile(items, pass, decoded - started)
+        this.#filler.took(items, pass, decoded - started)
         await this.#draws.sample(items, pass.order, { outputs, scores })
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
@@ -146,7 +141,8 @@ export class LlamaCppBackend implements Backend {
       for (const { slot } of items) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')
     }
-    this.#noteFilled(batch, items)
+    for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
+    this.#filler.takeOff(batch, items)
     return { outputs, scores, decodeMs, sampleMs }
   }
 
@@ -159,7 +155,7 @@ export class LlamaCppBackend implements Backend {
     this.#checkOpen()
     this.#checkGenerates()
     this.adapters?.prepare(batch)
-    const items = [...this.#inTiles(batch), ...this.#fillers(batch)]
+    const items = this.#filler.filled(batch)
     let decodeMs = 0
     for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.#parts)) {
       this.#fill(items, pass)
@@ -170,7 +166,8 @@ export class LlamaCppBackend implements Backend {
       threads?.after(pass, ms)
       decodeMs += ms
     }
-    this.#noteFilled(batch, items)
+    for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
+    this.#filler.takeOff(batch, items)
     const outputs = batch.map(({ outputs: positions, tokens }) =>
       positions.map((position) => ({ position, token: tokens.at(-1)! })),
     )
@@ -203,7 +200,7 @@ export class LlamaCppBackend implements Backend {
   }
 
   layoutMs(used: readonly SlotId[]): number {
-    return this.#parts.kvUnified ? 0 : this.#layout.lostMs(used)
+    return this.#filler.lostMs(used)
   }
 
   async dispose(): Promise<void> {
@@ -223,55 +220,6 @@ export class LlamaCppBackend implements Backend {
   #checkGenerates(): void {
     if (this.capabilities.generates !== false) return
     throw new CllmError('unsupported', `${this.model.id} writes no text: it has embeddings only`)
-  }
-
-  /** A token for each idle slot whose gap is cheaper to compute along than to leave, to be taken off again. */
-  #fillers(batch: readonly BatchItem[]): BatchItem[] {
-    const { cells, kvUnified } = this.#parts
-    const { slots, batchSize } = this.limits
-    const decodes = batch.filter(({ tokens, slot }) => tokens.length === 1 && slot < slots)
-    if (kvUnified || decodes.length < 2) return []
-    const used = batch.map(({ slot }) => slot)
-    const fillers = this.#layout.fillers(
-      decodes.map(({ slot }) => slot),
-      used,
-    )
-    const tokens = batch.reduce((sum, item) => sum + item.tokens.length, 0)
-    if (tokens + fillers.length > batchSize) return []
-    return fillers.map((slot) => {
-      return { slot, position: cells.length(slot), tokens: [filler], outputs: [] }
-    })
-  }
-
-  /** The batch, its short chunks filled up to a tile with tokens to be taken off again, where that is sooner. */
-  #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
-    const { cells, tile } = this.#parts
-    if (tile === undefined) return batch
-    let room = this.limits.batchSize - batch.reduce((sum, { tokens }) => sum + tokens.length, 0)
-    return batch.map((item) => {
-      const { slot, position, tokens, drafts } = item
-      const missing = tile.size - tokens.length
-      const isShort = tokens.length > 1 && missing > 0 && drafts === undefined
-      if (!isShort || missing > room || !tile.pays(tokens.length, position)) return item
-      if (slot >= this.limits.slots || !cells.canSpare(slot, tile.size)) return item
-      room -= missing
-      return { ...item, tokens: [...tokens, ...Array.from({ length: missing }, () => filler)] }
-    })
-  }
-
-  #learnTile(items: readonly BatchItem[], { order }: StepPass, milliseconds: number): void {
-    const [first, second] = order.map((index) => items[index]!)
-    if (first === undefined || second !== undefined) return
-    this.#parts.tile?.computed(first.tokens.length, first.position, milliseconds)
-  }
-
-  /** Takes off again what was computed along. */
-  #noteFilled(batch: readonly BatchItem[], items: readonly BatchItem[]): void {
-    const { cells } = this.#parts
-    for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
-    for (const [index, { slot, tokens }] of items.entries()) {
-      if (tokens.length !== batch[index]?.tokens.length) cells.rollBack(slot)
-    }
   }
 
   #fill(batch: readonly BatchItem[], { order, tokens }: StepPass): void {

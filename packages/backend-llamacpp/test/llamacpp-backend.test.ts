@@ -20,6 +20,7 @@ import {
 import { join } from 'node:path'
 import { uint32 } from '@cllm/gguf'
 import t from 'tap'
+import { BatchFiller } from '../src/slots/batch-filler.js'
 import { ChunkTile } from '../src/slots/chunk-tile.js'
 import { preferSlot } from '../src/slots/prefer-slot.js'
 import { SlotLayout } from '../src/slots/slot-layout.js'
@@ -511,6 +512,49 @@ t.test('a chunk that fills its tile leaves what it would alone', async (t) => {
   const alone = await serve(512, [])
   t.strictSame(await serve(310, []), alone, 'where a tile does not fit')
   t.strictSame(await serve(512, [1, 2]), alone, 'beside others')
+})
+
+t.test('what is computed along stays within the batch', (t) => {
+  const cells = { length: () => 300, canSpare: () => true, rollBack: () => {} }
+  const decode = (slot: number) => ({ slot, position: 300, tokens: [1], outputs: [300] })
+  const chunk = { slot: 3, position: 300, tokens: Array.from({ length: 50 }, () => 1), outputs: [] }
+  const batch = [decode(0), decode(2), chunk]
+  const lengths = (batchSize: number) => {
+    const parts = { cells, limits: { slots: 4, batchSize }, kvUnified: false }
+    const items = new BatchFiller({ ...parts, tile: new ChunkTile(64) }).filled(batch)
+    return items.map(({ slot, tokens }) => [slot, tokens.length])
+  }
+  t.strictSame(lengths(67), [
+    [0, 1],
+    [2, 1],
+    [3, 64],
+    [1, 1],
+  ])
+  t.strictSame(
+    lengths(66),
+    [
+      [0, 1],
+      [2, 1],
+      [3, 64],
+    ],
+    'the tile leaves no room for the gap',
+  )
+  t.strictSame(
+    lengths(65),
+    [
+      [0, 1],
+      [2, 1],
+      [3, 50],
+      [1, 1],
+    ],
+    'no room for the tile',
+  )
+  t.strictSame(lengths(52), [
+    [0, 1],
+    [2, 1],
+    [3, 50],
+  ])
+  t.end()
 })
 
 t.test('idle slots that are computed along hold what they held', async (t) => {
