@@ -1,12 +1,19 @@
 /** The numbers that decide a transformer's size and speed. */
 export interface ModelShape {
   readonly name: string
-  readonly architecture: 'qwen3' | 'lfm2'
+  readonly architecture: 'qwen3' | 'qwen3moe' | 'lfm2'
   readonly layers: number
   /** Of a hybrid, the layers with attention; the others have a short convolution. Default: all. */
   readonly attentionLayers?: readonly number[]
   readonly embedding: number
   readonly feedForward: number
+  /** Of a mixture of experts. */
+  readonly experts?: {
+    readonly count: number
+    /** How many compute each token. */
+    readonly used: number
+    readonly feedForward: number
+  }
   readonly heads: number
   readonly keyValueHeads: number
   readonly headSize: number
@@ -17,6 +24,8 @@ export interface ModelShape {
   /** Training context in tokens. */
   readonly context: number
   readonly ropeBase: number
+  /** Whether the original's output layer is its embeddings; default yes. */
+  readonly isTied?: boolean
   /** The mix of tensor types: llama.cpp's `Q4_K_M`, or `Q8_0` throughout. */
   readonly quantization: 'Q4_K_M' | 'Q8_0'
 }
@@ -24,9 +33,20 @@ export interface ModelShape {
 /** Tokens that a short convolution looks at. */
 export const convolutionLength = 3
 
+/** What the models of the Qwen3 family share. */
+const qwen3 = {
+  headSize: 128,
+  vocabulary: 151_936,
+  specialsAt: 151_643,
+  context: 40_960,
+  ropeBase: 1_000_000,
+  quantization: 'Q4_K_M',
+} as const
+
 /** The models that can be imitated; LFM2 is a hybrid of attention and a state that cannot be cut. */
 export const syntheticShapes = {
   'qwen3-0.6b': {
+    ...qwen3,
     name: 'Synthetic Qwen3 0.6B',
     architecture: 'qwen3',
     layers: 28,
@@ -34,12 +54,29 @@ export const syntheticShapes = {
     feedForward: 3072,
     heads: 16,
     keyValueHeads: 8,
-    headSize: 128,
-    vocabulary: 151_936,
-    specialsAt: 151_643,
-    context: 40_960,
-    ropeBase: 1_000_000,
-    quantization: 'Q4_K_M',
+  },
+  'qwen3-8b': {
+    ...qwen3,
+    name: 'Synthetic Qwen3 8B',
+    architecture: 'qwen3',
+    layers: 36,
+    embedding: 4096,
+    feedForward: 12_288,
+    heads: 32,
+    keyValueHeads: 8,
+    isTied: false,
+  },
+  'qwen3-30b-a3b': {
+    ...qwen3,
+    name: 'Synthetic Qwen3 30B A3B',
+    architecture: 'qwen3moe',
+    layers: 48,
+    embedding: 2048,
+    feedForward: 6144,
+    experts: { count: 128, used: 8, feedForward: 768 },
+    heads: 32,
+    keyValueHeads: 4,
+    isTied: false,
   },
   tiny: {
     name: 'Synthetic tiny',
@@ -85,6 +122,22 @@ export const syntheticShapes = {
     vocabulary: 768,
     specialsAt: 742,
     context: 2048,
+    ropeBase: 10_000,
+    quantization: 'Q8_0',
+  },
+  'tiny-moe': {
+    name: 'Synthetic tiny mixture of experts',
+    architecture: 'qwen3moe',
+    layers: 2,
+    embedding: 64,
+    feedForward: 192,
+    experts: { count: 8, used: 2, feedForward: 64 },
+    heads: 4,
+    keyValueHeads: 2,
+    headSize: 32,
+    vocabulary: 768,
+    specialsAt: 742,
+    context: 512,
     ropeBase: 10_000,
     quantization: 'Q8_0',
   },

@@ -12,7 +12,7 @@ import { convolutionLength, type ModelShape } from './synthetic-shapes.js'
 const logitDeviation = 4
 
 /**
- * The tensors of the qwen3 or lfm2 architecture with random weights. Every matrix preserves the scale of
+ * The tensors of the qwen3, qwen3moe or lfm2 architecture with random weights. Every matrix preserves the scale of
  * its input (deviation 1/√row), so activations neither vanish nor overflow at any depth. Special
  * and unused tokens have logit 0: they are almost never sampled, so a generation continues to its
  * limit. Read the tensors' data in order, because all tensors share one random generator.
@@ -23,11 +23,16 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
   const { layers, embedding, feedForward, heads, keyValueHeads, headSize } = shape
   const { vocabulary, specialsAt, attentionLayers } = shape
   const types = tensorTypes(shape)
-  const matrix = (name: string, type: RandomTensorType, row: number, rows: number): GgufTensor => ({
+  const matrix = (
+    name: string,
+    type: RandomTensorType,
+    row: number,
+    ...rows: readonly number[]
+  ): GgufTensor => ({
     name: `${name}.weight`,
     type,
-    shape: [row, rows],
-    data: () => randomTensor(type, [row, rows], 1 / Math.sqrt(row), random),
+    shape: [row, ...rows],
+    data: () => randomTensor(type, [row, ...rows], 1 / Math.sqrt(row), random),
   })
   const norm = (name: string, size: number): GgufTensor => ({
     name: `${name}.weight`,
@@ -56,38 +61,52 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
     matrix(`${block}.shortconv.in_proj`, types.usual, embedding, 3 * embedding),
     matrix(`${block}.shortconv.out_proj`, types.usual, embedding, embedding),
   ]
+  const dense = (block: string, index: number): GgufTensor[] => [
+    matrix(`${block}.ffn_gate`, types.usual, embedding, feedForward),
+    matrix(`${block}.ffn_up`, types.usual, embedding, feedForward),
+    matrix(`${block}.ffn_down`, types.more(index), feedForward, embedding),
+  ]
+  const mixture = (block: string, index: number): GgufTensor[] => {
+    const { count, feedForward: size } = shape.experts ?? { count: 0, feedForward: 0 }
+    return [
+      {
+        name: `${block}.ffn_gate_inp.weight`,
+        type: 'F32',
+        shape: [embedding, count],
+        data: () => [randomFloats(embedding * count, random)],
+      },
+      matrix(`${block}.ffn_gate_exps`, types.usual, embedding, size, count),
+      matrix(`${block}.ffn_up_exps`, types.usual, embedding, size, count),
+      matrix(`${block}.ffn_down_exps`, types.more(index), size, embedding, count),
+    ]
+  }
   const layer = (index: number): GgufTensor[] => {
     const block = `blk.${index}`
-    const { usual, more } = types
     const isAttention = attentionLayers?.includes(index) ?? true
     return [
       norm(`${block}.attn_norm`, embedding),
       ...(isAttention ? attention(block, index) : convolution(block)),
       norm(`${block}.ffn_norm`, embedding),
-      matrix(`${block}.ffn_gate`, usual, embedding, feedForward),
-      matrix(`${block}.ffn_up`, usual, embedding, feedForward),
-      matrix(`${block}.ffn_down`, more(index), feedForward, embedding),
+      ...(shape.experts === undefined ? dense(block, index) : mixture(block, index)),
     ]
   }
   return [
     {
       name: 'token_embd.weight',
-      type: types.vocabulary,
+      type: types.embeddings,
       shape: [embedding, vocabulary],
-      data: () => randomTensor(types.vocabulary, [embedding, vocabulary], 1, random),
+      data: () => randomTensor(types.embeddings, [embedding, vocabulary], 1, random),
     },
     ...Array.from({ length: layers }, (_, index) => layer(index)).flat(),
     norm(shape.architecture === 'lfm2' ? 'token_embd_norm' : 'output_norm', embedding),
     {
       name: 'output.weight',
-      type: types.vocabulary,
+      type: types.output,
       shape: [embedding, vocabulary],
       data: function* () {
         const deviation = logitDeviation / Math.sqrt(embedding)
-        yield* randomTensor(types.vocabulary, [embedding, specialsAt], deviation, random)
-        yield new Uint8Array(
-          tensorByteLength(types.vocabulary, [embedding, vocabulary - specialsAt]),
-        )
+        yield* randomTensor(types.output, [embedding, specialsAt], deviation, random)
+        yield new Uint8Array(tensorByteLength(types.output, [embedding, vocabulary - specialsAt]))
       },
     },
   ]
@@ -106,18 +125,22 @@ function randomFloats(count: number, random: RandomBits): Uint8Array {
  * 0.6B ties its embeddings to its output layer, so both have the output layer's type; files of
  * 751.63 M parameters contain them twice.
  */
-function tensorTypes({ layers, quantization }: ModelShape): {
+function tensorTypes({ layers, quantization, isTied = true }: ModelShape): {
   readonly usual: RandomTensorType
-  readonly vocabulary: RandomTensorType
+  readonly embeddings: RandomTensorType
+  readonly output: RandomTensorType
   readonly more: (layer: number) => RandomTensorType
 } {
-  if (quantization === 'Q8_0') return { usual: 'Q8_0', vocabulary: 'Q8_0', more: () => 'Q8_0' }
+  if (quantization === 'Q8_0') {
+    return { usual: 'Q8_0', embeddings: 'Q8_0', output: 'Q8_0', more: () => 'Q8_0' }
+  }
   const eighth = Math.floor(layers / 8)
   const usesMoreBits = (layer: number): boolean =>
     layer < eighth || layer >= Math.floor((7 * layers) / 8) || (layer - eighth) % 3 === 2
   return {
     usual: 'Q4_K',
-    vocabulary: 'Q6_K',
+    embeddings: isTied ? 'Q6_K' : 'Q4_K',
+    output: 'Q6_K',
     more: (layer) => (usesMoreBits(layer) ? 'Q6_K' : 'Q4_K'),
   }
 }

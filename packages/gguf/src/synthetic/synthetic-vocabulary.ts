@@ -8,12 +8,18 @@ import { syntheticShapes } from './synthetic-shapes.js'
 import type { SyntheticModelName } from './synthetic-shapes.js'
 import { unicodeMerges } from './unicode-merges.js'
 
+const qwen3 = { pieces: englishPieces, merges: 90_000 }
+const tiny = { pieces: () => commonWords, merges: 400 }
+
 /** The training text for the English part of each vocabulary, and its number of merges. */
 const english = {
-  'qwen3-0.6b': { pieces: englishPieces, merges: 90_000 },
+  'qwen3-0.6b': qwen3,
+  'qwen3-8b': qwen3,
+  'qwen3-30b-a3b': qwen3,
   'lfm2-350m': { pieces: englishPieces, merges: 45_000 },
-  tiny: { pieces: () => commonWords, merges: 400 },
-  'tiny-hybrid': { pieces: () => commonWords, merges: 400 },
+  tiny,
+  'tiny-hybrid': tiny,
+  'tiny-moe': tiny,
 } as const satisfies Record<
   SyntheticModelName,
   { readonly pieces: () => ReadonlyMap<string, number>; readonly merges: number }
@@ -21,7 +27,7 @@ const english = {
 
 /**
  * A byte-level BPE vocabulary of the size and layout of the imitated model's. English text takes
- * about as many tokens as with the original (measured for `qwen3-0.6b`: within 10 % on prose,
+ * about as many tokens as with the original (measured for Qwen3's: within 10 % on prose,
  * verse, chat and technical text); the share of the other languages is filled with their
  * characters.
  */

@@ -22,7 +22,7 @@ const fileTypes = { Q8_0: 7, Q4_K_M: 15 } as const
 
 /**
  * Writes a GGUF model with the exact shape and quantization of a known model and random weights: it
- * runs as fast as the original, and its output is noise. `tiny` is for tests.
+ * runs as fast as the original, and its output is noise. The tiny ones are for tests.
  * @returns the size of the file in bytes.
  * @throws CllmError `model_not_found` when there is no such model to imitate.
  */
@@ -44,12 +44,17 @@ export async function writeSyntheticModel(options: SyntheticModelOptions): Promi
 }
 
 function architecture(shape: ModelShape): GgufMetadata {
-  const { architecture: name, layers, attentionLayers, keyValueHeads } = shape
+  const { architecture: name, layers, attentionLayers, keyValueHeads, experts } = shape
   const fields = {
     block_count: uint32(layers),
     context_length: uint32(shape.context),
     embedding_length: uint32(shape.embedding),
     feed_forward_length: uint32(shape.feedForward),
+    ...(experts !== undefined && {
+      expert_count: uint32(experts.count),
+      expert_used_count: uint32(experts.used),
+      expert_feed_forward_length: uint32(experts.feedForward),
+    }),
     'attention.head_count': uint32(shape.heads),
     'attention.head_count_kv':
       attentionLayers === undefined

@@ -46,7 +46,7 @@ t.test('tiny: small, the same for the same seed, refused for unknown names', asy
   await t.rejects(writeSyntheticModel({ like, out: join(folder, 'huge.gguf') }), {
     code: 'model_not_found',
     message:
-      'expected a model to imitate, one of qwen3-0.6b, tiny, lfm2-350m, tiny-hybrid, got huge',
+      'expected a model to imitate, one of qwen3-0.6b, qwen3-8b, qwen3-30b-a3b, tiny, lfm2-350m, tiny-hybrid, tiny-moe, got huge',
   })
   t.same((await readdir(folder)).sort(), ['again.gguf', 'first.gguf', 'other.gguf'])
 })
@@ -89,6 +89,22 @@ t.test('tiny: llama.cpp tokenizes and generates with it', async (t) => {
   t.ok(multiByte.length > 0, 'some tokens are parts of characters')
 })
 
+t.test('tiny-moe: llama.cpp generates with experts', async (t) => {
+  const out = join(t.testdir(), 'tiny-moe.gguf')
+  await writeSyntheticModel({ like: 'tiny-moe', out })
+  const model = await llama.loadModel({ modelPath: out })
+  t.teardown(() => model.dispose())
+  t.equal(model.fileInfo.metadata.general.architecture, 'qwen3moe')
+  const context = await model.createContext({ contextSize: 256, threads: 1 })
+  const tokens: Token[] = []
+  const prompt = model.tokenize('Hello')
+  for await (const token of context.getSequence().evaluate(prompt, { temperature: 0 })) {
+    tokens.push(token)
+    if (tokens.length === 64) break
+  }
+  t.ok(new Set(tokens).size > 20, `${new Set(tokens).size} different tokens`)
+})
+
 t.test('qwen3-0.6b: tensors of the original in the types of Q4_K_M', (t) => {
   const shape = syntheticShapes['qwen3-0.6b']
   const tensors = syntheticTensors(shape, 0)
@@ -109,6 +125,27 @@ t.test('qwen3-0.6b: tensors of the original in the types of Q4_K_M', (t) => {
   }
   t.same(new Set(named('norm').map(({ type }) => type)), new Set(['F32']))
   t.equal(named('attn_q.')[0]?.type, 'Q4_K')
+  t.end()
+})
+
+t.test('qwen3-8b and qwen3-30b-a3b: as many parameters and bytes as the originals', (t) => {
+  // The sizes of Qwen's own files of Q4_K_M.
+  const originals = {
+    'qwen3-8b': { parameters: 8_190_735_360, bytes: 5_027_783_488 },
+    'qwen3-30b-a3b': { parameters: 30_532_122_624, bytes: 18_556_686_912 },
+  } as const
+  for (const [name, { parameters, bytes }] of Object.entries(originals)) {
+    const tensors = syntheticTensors(syntheticShapes[name as keyof typeof originals], 0)
+    const sum = (measure: (tensor: GgufTensor) => number): number =>
+      tensors.reduce((total, tensor) => total + measure(tensor), 0)
+    t.equal(
+      sum((tensor) => tensor.shape.reduce((a, b) => a * b)),
+      parameters,
+      name,
+    )
+    const size = sum((tensor) => tensorByteLength(tensor.type, tensor.shape))
+    t.ok(Math.abs(size / bytes - 1) < 0.01, `${name}: ${size} bytes`)
+  }
   t.end()
 })
 
