@@ -2,10 +2,11 @@ import process from 'node:process'
 import { llamaVersion } from '../versions.js'
 import { bindFunctions, type FfiLibraries, type NativeFunctions } from './bind-functions.js'
 
+/** Of a build for GPUs, the names say which: `libllama.cuda.v0.5.0.so`. */
 const patterns = {
-  llama: /[\\/](?:lib)?llama(?:\.v[\d.]+)?\.(?:so|dylib|dll)$/,
+  llama: /[\\/](?:lib)?llama(?:\.[a-z]+)?(?:\.v[\d.]+)?\.(?:so|dylib|dll)$/,
   ggml: /[\\/](?:lib)?ggml-base\.(?:so|dylib|dll)$/,
-  registry: /[\\/](?:lib)?ggml(?:\.v[\d.]+)?\.(?:so|dylib|dll)$/,
+  registry: /[\\/](?:lib)?ggml(?:\.[a-z]+)?(?:\.v[\d.]+)?\.(?:so|dylib|dll)$/,
 }
 
 /**
@@ -38,16 +39,21 @@ export function openBuiltFfi(file: string): NativeFunctions {
 }
 
 /** The libraries that node-llama-cpp's addon has brought into this process. */
-export function loadedLibraries(): FfiLibraries {
-  const report: NodeJS.ProcessReport & { excludeNetwork?: boolean } = process.report
-  report.excludeNetwork = true // else it looks up the names of peers
-  const { sharedObjects } = report.getReport() as unknown as { sharedObjects: readonly string[] }
+export function loadedLibraries(paths: readonly string[] = sharedObjects()): FfiLibraries {
   const find = (name: keyof typeof patterns) => {
-    const path = sharedObjects.find((path) => patterns[name].test(path))
+    const path = paths.find((path) => patterns[name].test(path))
     if (path === undefined) throw new Error(`llama.cpp's library ${name} is not in this process`)
     return path
   }
   return { llama: find('llama'), ggml: find('ggml'), registry: find('registry') }
+}
+
+/** The files of all libraries in this process. */
+function sharedObjects(): readonly string[] {
+  const report: NodeJS.ProcessReport & { excludeNetwork?: boolean } = process.report
+  report.excludeNetwork = true // else it looks up the names of peers
+  const { sharedObjects } = report.getReport() as unknown as { sharedObjects: readonly string[] }
+  return sharedObjects
 }
 
 /** Room for one address. */

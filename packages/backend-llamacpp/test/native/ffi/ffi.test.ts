@@ -164,6 +164,24 @@ t.test('what would end the process is refused', async (t) => {
   await t.rejects(llama.loadModel({ ...options, modelPath: 'missing.gguf' }), /could not load/)
 })
 
+t.test('the libraries of builds for GPUs are found by the names that they have', (t) => {
+  for (const gpu of ['', '.cuda', '.vulkan']) {
+    const others = [
+      'libllama-common.so',
+      'libggml-cuda.so',
+      'llama-addon.node',
+      'libggml-cpu-x64.so',
+    ]
+    const folder = `/bins/linux-x64${gpu.replace('.', '-')}`
+    const files = [`libllama${gpu}.v0.5.0.so`, 'libggml-base.so', `libggml${gpu}.v0.5.0.so`]
+    const [llamaFile, ggml, registry] = files.map((file) => `${folder}/${file}`)
+    const paths = [...others, ...files].map((file) => `${folder}/${file}`)
+    t.same(loadedLibraries(paths), { llama: llamaFile, ggml, registry })
+    t.throws(() => loadedLibraries(others.map((file) => `${folder}/${file}`)), /library llama/)
+  }
+  t.end()
+})
+
 t.test('libraries that are not what they should be', async (t) => {
   await openLlama('off', silentLogger)
   const libraries = loadedLibraries()
