@@ -145,7 +145,7 @@ function assemble(
     now: () => clock.now(),
   })
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
-  const samplers = opened.samplers(vocabulary, tokenizer)
+  const samplers = opened.samplers(vocabulary, tokenizer, logger)
   const capabilities = capabilitiesOf(llama, loaded, shape, opened, samplers, settings)
   const { stateful, context } = opened
   const { slots, contextSize: slotSize, kvTokens } = settings
@@ -165,7 +165,7 @@ function assemble(
       : undefined
   return new LlamaCppBackend({
     model: modelInfo(loaded, shape, settings, vocabulary, template),
-    limits: limitsOf(loaded, settings),
+    limits: limitsOf(llama, loaded, settings),
     capabilities,
     tokenizer,
     vocabulary,

@@ -7,7 +7,7 @@ import type { ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, outputsPerPass } from './open-context.js'
 import { embeddingTokens, inputsPerPass } from './open-embeddings.js'
 
-/** Queries in one tile of flash attention (`GGML_FA_TILE_Q`). */
+/** Queries in one tile of flash attention on the CPU (`GGML_FA_TILE_Q`). */
 const chunkMultiple = 64
 
 /** What computes short chunks in whole tiles of attention, where there are such: on the CPU alone. */
@@ -20,8 +20,14 @@ export function tileOf(
 }
 
 /** How much a loaded model takes at once. */
-export function limitsOf(loaded: LoadedModel, settings: ContextSettings): BackendLimits {
-  const { slots, contextSize, kvTokens, batchSize, flashAttention } = settings
+export function limitsOf(
+  { gpu }: LlamaRuntime,
+  loaded: LoadedModel,
+  settings: ContextSettings,
+): BackendLimits {
+  const { slots, contextSize, kvTokens, kvUnified, batchSize, flashAttention } = settings
+  // A GPU with one pool of cells computes prompts and decodes in one pass, in chunks of any size.
+  const isTiled = flashAttention !== false && (gpu === false || kvUnified !== 'on')
   return {
     slots,
     contextSize,
@@ -30,7 +36,7 @@ export function limitsOf(loaded: LoadedModel, settings: ContextSettings): Backen
     embeddingTokens: embeddingTokens(settings),
     embeddingInputs: inputsPerPass(loaded),
     outputs: outputsPerPass(settings),
-    ...(flashAttention !== false && { chunkMultiple }),
+    ...(isTiled && { chunkMultiple }),
   }
 }
 

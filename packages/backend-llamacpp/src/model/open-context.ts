@@ -1,4 +1,4 @@
-import { type Clock, CllmError, type Tokenizer } from '@cllm/core'
+import { type Clock, CllmError, type Logger, type Tokenizer } from '@cllm/core'
 import type { CheckedLlamaCppOptions } from '../llamacpp-options.js'
 import type { LogitsContext } from '../native/logits-context.js'
 import type { LoadedModel, NativeContext } from '../native/native.js'
@@ -14,6 +14,11 @@ import type { Vocabulary } from '../text/vocabulary.js'
 /** Logits that a forward pass gives out at least, if it has as many tokens. */
 const leastOutputs = 64
 
+/** Threads that draw beside the main one, at most: each keeps 30 bytes per entry of the vocabulary. */
+const mostDrawThreads = 7
+
+const lookUpThreads = 2
+
 /** What decides on the context. */
 export type ContextSettings = Omit<CheckedLlamaCppOptions, 'threads'> & {
   readonly contextSize: number
@@ -27,7 +32,7 @@ export interface OpenContext {
   readonly stateful?: LogitsContext
   /** What chooses the threads of its passes, where they can be changed. */
   readonly threads?: AdaptiveThreads
-  samplers(vocabulary: Vocabulary, tokenizer: Tokenizer): SamplerFactory
+  samplers(vocabulary: Vocabulary, tokenizer: Tokenizer, logger: Logger): SamplerFactory
 }
 
 /**
@@ -41,10 +46,11 @@ export async function openContext(
   contextSize: number,
   clock: Clock,
 ): Promise<OpenContext> {
-  const { slots: sequences, batchSize, threads, flashAttention, kvCacheType } = settings
+  const { slots: sequences, batchSize, flashAttention, kvCacheType } = settings
   const options = { contextSize, sequences, batchSize, flashAttention, kvCacheType }
   if (loaded.path === 'ffi') {
     const { ubatchSize, kvUnified, rope, poll } = settings
+    const threads = loaded.onGpu === 'all' ? fewThreads(settings.threads) : settings.threads
     const context = await loaded.createContext({
       ...options,
       threads: threads.most,
@@ -55,8 +61,9 @@ export async function openContext(
       ...(rope !== undefined && { rope }),
     })
     if (context !== undefined) {
-      const samplers = (vocabulary: Vocabulary, tokenizer: Tokenizer) =>
-        new ChainSamplers(context, vocabulary, tokenizer)
+      const drawing = drawThreads(loaded, settings)
+      const samplers = (vocabulary: Vocabulary, tokenizer: Tokenizer, logger: Logger) =>
+        new ChainSamplers(context, vocabulary, tokenizer, { threads: drawing, logger })
       return {
         context,
         stateful: context,
@@ -65,7 +72,7 @@ export async function openContext(
       }
     }
   } else {
-    const context = await loaded.createContext({ ...options, threads: threads.start })
+    const context = await loaded.createContext({ ...options, threads: settings.threads.start })
     if (context !== undefined) {
       const create = () => loaded.createSampler()
       const samplers = (vocabulary: Vocabulary) => new AddonSamplers(create, context, vocabulary)
@@ -95,6 +102,16 @@ export function outputsPerPass({
   native,
 }: Pick<ContextSettings, 'slots' | 'batchSize' | 'native'>): number {
   return native === 'addon' ? batchSize : Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
+}
+
+/** Where a GPU has all layers, the CPU looks up tokens: waking more threads takes longer than that. */
+function fewThreads({ start, most }: ThreadRange): ThreadRange {
+  return { start: Math.min(start, lookUpThreads), most: Math.min(most, lookUpThreads) }
+}
+
+/** Beside a GPU most cores are idle, and its passes are short. */
+function drawThreads({ gpuLayers }: LoadedModel, { threads }: ContextSettings): number {
+  return gpuLayers === 0 ? 0 : Math.min(mostDrawThreads, Math.floor(threads.most / 2))
 }
 
 /** A model that is on the GPU has nothing to gain from the cores. */

@@ -18,6 +18,8 @@ export interface LogitsContext extends NativeContext {
    * next forward pass. Undefined when they were not asked for.
    */
   logits(batchIndex: number): Float32Array | undefined
+  /** Where these logits are in the memory of this process. */
+  logitsAddress(batchIndex: number): bigint | undefined
   /** Whether it keeps what it has computed; one that does not has embeddings only. */
   hasMemory(): boolean
   /** Threads of the forward passes from now on, up to as many as the context was made with. */

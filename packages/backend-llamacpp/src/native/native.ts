@@ -201,9 +201,13 @@ interface ModelInMemory {
   dispose(): Promise<void>
 }
 
+/** How much of a model GPUs compute. */
+export type GpuShare = 'none' | 'some' | 'all'
+
 /** A model that was loaded through the C API. */
 export interface FfiLoadedModel extends ModelInMemory {
   readonly path: 'ffi'
+  readonly onGpu: GpuShare
   /** The library that was built on this machine; undefined: node-llama-cpp's. */
   readonly library: string | undefined
   /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */

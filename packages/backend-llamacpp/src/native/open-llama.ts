@@ -25,6 +25,13 @@ export async function openLlama(
   const opening = opened.get(key) ?? (isOff ? openForCpu(log) : openWhole(gpu, log))
   opened.set(key, opening)
   const llama = await opening
+  if (gpu === 'auto' && !isOff && llama.gpu === false) {
+    logger.warn(
+      {},
+      'this machine seems to have a GPU, and none of the builds of llama.cpp here can use it: the CPU ' +
+        "computes. gpu 'cuda' or 'vulkan' says what is missing",
+    )
+  }
   return {
     ...llama,
     compileJinja: (source) => new llama.bindings.AddonJinjaRenderer(source),

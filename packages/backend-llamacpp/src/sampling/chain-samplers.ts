@@ -1,13 +1,28 @@
-import type { OutputLogprobs, Sampler, SamplingParams, TokenId, Tokenizer } from '@cllm/core'
+import type {
+  Logger,
+  OutputLogprobs,
+  Sampler,
+  SamplingParams,
+  TokenId,
+  Tokenizer,
+} from '@cllm/core'
 import type { LogitsContext } from '../native/logits-context.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 import type { GrammarFilter } from './chain/constraint-filter.js'
 import { ChainSampler } from './chain/chain-sampler.js'
 import { SamplerWorkspace } from './chain/sampler-workspace.js'
-import type { SamplerFactory, SamplerParts, TokenSampler } from './token-sampler.js'
+import { type SharedDraw, DrawThreads } from './ahead/draw-threads.js'
+import type { PreparedDraw, SamplerFactory, SamplerParts, TokenSampler } from './token-sampler.js'
 
 const filter: GrammarFilter = {
   forbid: (state, ids, logits, size) => state.forbid?.(ids, logits, size),
+}
+
+/** How {@link ChainSamplers} draw. */
+export interface ChainSamplersOptions {
+  /** Threads that draw beside this one. */
+  readonly threads: number
+  readonly logger: Logger
 }
 
 /** Samplers that draw in JavaScript, on the logits where llama.cpp has them. */
@@ -15,14 +30,18 @@ export class ChainSamplers implements SamplerFactory {
   readonly seesLogits = true
   readonly #context: LogitsContext
   readonly #workspace: SamplerWorkspace
+  readonly #threads: DrawThreads | undefined
 
   constructor(
     context: LogitsContext,
     vocabulary: Vocabulary,
     tokenizer: Pick<Tokenizer, 'encode'>,
+    { threads, logger }: ChainSamplersOptions,
   ) {
     this.#context = context
     this.#workspace = new SamplerWorkspace(vocabulary, tokenizer)
+    const { size: vocabularySize } = vocabulary
+    if (threads > 0) this.#threads = new DrawThreads({ threads, vocabularySize, logger })
   }
 
   create(
@@ -35,38 +54,79 @@ export class ChainSamplers implements SamplerFactory {
     return new ContextSampler(
       this.#context,
       new ChainSampler(this.#workspace, params, tokens, options),
+      this.#threads,
     )
+  }
+
+  drawAhead(prepared: readonly PreparedDraw[]): void {
+    if (this.#threads === undefined) return
+    const samplers: ContextSampler[] = []
+    const draws: SharedDraw[] = []
+    for (const { sampler, index } of prepared) {
+      const draw = sampler instanceof ContextSampler ? sampler.shared(index) : undefined
+      if (draw === undefined) continue
+      samplers.push(sampler as ContextSampler)
+      draws.push(draw)
+    }
+    for (const [nth, token] of (this.#threads.draw(draws) ?? []).entries()) {
+      samplers[nth]!.drew(token)
+    }
   }
 
   made(sampler: Sampler | undefined): sampler is TokenSampler {
     return sampler instanceof ContextSampler
   }
 
-  dispose(): void {}
+  dispose(): void {
+    this.#threads?.dispose()
+  }
 }
 
 /** Draws with a chain from the logits of a context. */
 class ContextSampler implements TokenSampler {
   readonly #context: LogitsContext
   readonly #sampler: ChainSampler
+  readonly #threads: DrawThreads | undefined
+  /** Its number among the threads. */
+  readonly #shared: number | undefined
+  /** What has been drawn ahead. */
+  #ahead: TokenId | undefined
   #position = 0
   #start = 0
   #tokens: readonly TokenId[] = []
   /** By the index that was drawn from. */
   readonly #drawn = new Map<number, OutputLogprobs>()
 
-  constructor(context: LogitsContext, sampler: ChainSampler) {
+  constructor(context: LogitsContext, sampler: ChainSampler, threads?: DrawThreads) {
     this.#context = context
     this.#sampler = sampler
+    this.#threads = threads
+    this.#shared = sampler.plain && threads?.add(sampler.plain)
+  }
+
+  /** The prepared draw for several threads; undefined where only this sampler can make it. */
+  shared(index: number): SharedDraw | undefined {
+    if (this.#shared === undefined) return undefined
+    const address = this.#context.logitsAddress(index)
+    if (address === undefined) return undefined
+    const draw = () => this.draw(index)
+    return { sampler: this.#shared, position: this.#position, address, draw }
+  }
+
+  /** Takes a token that was drawn for it: {@link draw} gives it out. */
+  drew(token: TokenId): void {
+    this.#ahead = token
   }
 
   prepare(position: number, start: number, tokens: readonly TokenId[]): void {
+    this.#ahead = undefined
     this.#position = position
     this.#start = start
     this.#tokens = tokens
   }
 
   draw(index: number, listed?: number): TokenId {
+    if (this.#ahead !== undefined) return this.#ahead
     const logits = this.#context.logits(index)
     if (logits === undefined) return -1
     const token = this.#sampler.draw(logits, this.#position, this.#start, this.#tokens)
@@ -86,5 +146,6 @@ class ContextSampler implements TokenSampler {
 
   dispose(): void {
     this.#sampler.dispose()
+    if (this.#shared !== undefined) this.#threads?.remove(this.#shared)
   }
 }

@@ -1,13 +1,13 @@
 import { type BatchItem, CllmError, type StepOutput, type TokenId } from '@cllm/core'
 import { isRefuted, outputOf } from '../slots/step-output.js'
 import { hasLogprobs, type PassResults, readLogprobs } from './read-logprobs.js'
-import type { SamplerFactory, TokenSampler } from './token-sampler.js'
+import type { PreparedDraw, SamplerFactory, TokenSampler } from './token-sampler.js'
 
 /** Draws what the items of a forward pass want, each with its own sampler. */
 export class PassDraws {
-  readonly #samplers: Pick<SamplerFactory, 'made'>
+  readonly #samplers: Pick<SamplerFactory, 'made' | 'drawAhead'>
 
-  constructor(samplers: Pick<SamplerFactory, 'made'>) {
+  constructor(samplers: Pick<SamplerFactory, 'made' | 'drawAhead'>) {
     this.#samplers = samplers
   }
 
@@ -33,6 +33,7 @@ export class PassDraws {
   ): Promise<void> {
     const { outputs } = results
     const drawing: Promise<void>[] = []
+    this.#samplers.drawAhead?.(this.#firstDraws(batch, order))
     try {
       let first = 0
       for (const index of order) {
@@ -52,6 +53,21 @@ export class PassDraws {
     if (order.some((index) => hasLogprobs(batch[index]!))) {
       await readLogprobs(batch, order, results, (item) => this.#samplerOf(item))
     }
+  }
+
+  /** The first draw of each item; where the likeliest tokens are wanted, each draw lists its own. */
+  #firstDraws(batch: readonly BatchItem[], order: readonly number[]): readonly PreparedDraw[] {
+    const draws: PreparedDraw[] = []
+    let first = 0
+    for (const at of order) {
+      const item = batch[at]!
+      const position = item.outputs[0]
+      if (position !== undefined && item.drawLogprobs === undefined) {
+        draws.push({ sampler: this.#samplerOf(item), index: first + position - item.position })
+      }
+      first += item.tokens.length
+    }
+    return draws
   }
 
   /** Draws for one item whose first token has the batch's index `first`. */

@@ -33,6 +33,13 @@ export interface SamplerParts {
   readonly processors?: readonly LogitProcessor[]
 }
 
+/** A draw that a sampler has been prepared for. */
+export interface PreparedDraw {
+  readonly sampler: TokenSampler
+  /** Of the token in the batch whose logits it draws from. */
+  readonly index: number
+}
+
 /** Makes the samplers of one context. */
 export interface SamplerFactory {
   /** Whether its samplers see all logits, as the capability `samplers` says. */
@@ -40,5 +47,7 @@ export interface SamplerFactory {
   create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): TokenSampler
   /** Whether the sampler is one of this factory's. */
   made(sampler: Sampler | undefined): sampler is TokenSampler
+  /** Makes draws of a pass together, for the samplers to give out, where this is quicker than one by one. */
+  drawAhead?(draws: readonly PreparedDraw[]): void
   dispose(): void
 }

@@ -2,7 +2,7 @@ import { poolingNumber } from '../pooling-types.js'
 import { CllmError } from '@cllm/core'
 import type { KvCacheType } from '../../model/kv-cache-type.js'
 import type { AppliedNativeAdapter, LogitsContext } from '../logits-context.js'
-import type { NativeContextOptions, RopeOptions } from '../native.js'
+import type { GpuShare, NativeContextOptions, RopeOptions } from '../native.js'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
 import { FfiAdapter } from './ffi-adapter.js'
 import type { Pointer } from './structs.js'
@@ -31,6 +31,12 @@ const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
 /** `LLAMA_POOLING_TYPE_RANK`. */
 const rankPooling = 4
 
+/** How a {@link FfiContext} is made. */
+type FfiContextOptions = NativeContextOptions & {
+  /** How much of the model GPUs compute. */
+  readonly onGpu: GpuShare
+}
+
 /** What a {@link FfiContext} is made of. */
 interface FfiContextParts {
   readonly context: Pointer
@@ -38,6 +44,7 @@ interface FfiContextParts {
   readonly embeddingSize: number
   readonly batchSize: number
   readonly pool: ThreadPool
+  readonly onGpu: GpuShare
 }
 
 /**
@@ -64,7 +71,7 @@ export class FfiContext implements LogitsContext {
   static async create(
     functions: NativeFunctions,
     model: Pointer,
-    { contextSize, sequences, batchSize, threads, ...options }: NativeContextOptions,
+    { contextSize, sequences, batchSize, threads, onGpu, ...options }: FfiContextOptions,
   ): Promise<FfiContext | undefined> {
     const { flashAttention, kvCacheType, embeddings = false, outputs = batchSize } = options
     const { ubatchSize = batchSize, kvUnified = false, rope = {}, poll = 50, pooling } = options
@@ -93,7 +100,14 @@ export class FfiContext implements LogitsContext {
     const vocabulary = functions.llama_model_get_vocab(model)
     const vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
     const embeddingSize = functions.llama_model_n_embd_out(model)
-    return new FfiContext(functions, { context, vocabularySize, embeddingSize, batchSize, pool })
+    return new FfiContext(functions, {
+      context,
+      vocabularySize,
+      embeddingSize,
+      batchSize,
+      pool,
+      onGpu,
+    })
   }
 
   initBatch(tokens: number): void {
@@ -118,10 +132,13 @@ export class FfiContext implements LogitsContext {
   async decodeBatch(): Promise<void> {
     this.#check()
     const { llama_decode: decode, llama_synchronize: synchronize } = this.#functions
-    const { context } = this.#parts
-    const result = await runAsync(decode, context, this.#batch.native)
+    const { context, onGpu } = this.#parts
+    const batch = this.#batch.native
+    // Where the GPU has all layers, the call only hands the work over, sooner than a thread would have woken.
+    const result = onGpu === 'all' ? decode(context, batch) : await runAsync(decode, context, batch)
     if (result === 0) {
-      synchronize(context)
+      if (onGpu === 'none') synchronize(context)
+      else await runAsync(synchronize, context)
       return
     }
     throw failed(
@@ -132,15 +149,19 @@ export class FfiContext implements LogitsContext {
   }
 
   logits(index: number): Float32Array | undefined {
-    this.#check()
-    if (!this.#batch.hasOutput(index)) return undefined
-    const pointer = this.#functions.llama_get_logits_ith(this.#parts.context, index)
-    if (pointer === null) return undefined
+    const pointer = this.logitsAddress(index)
+    if (pointer === undefined) return undefined
     const known = this.#logits.get(pointer)
     if (known !== undefined) return known
     const view = new Float32Array(viewMemory(pointer, 4 * this.#parts.vocabularySize))
     this.#logits.set(pointer, view)
     return view
+  }
+
+  logitsAddress(index: number): bigint | undefined {
+    this.#check()
+    if (!this.#batch.hasOutput(index)) return undefined
+    return this.#functions.llama_get_logits_ith(this.#parts.context, index) ?? undefined
   }
 
   disposeSequence(sequence: number): void {

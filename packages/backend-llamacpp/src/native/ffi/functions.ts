@@ -16,6 +16,7 @@ export const llamaFunctions = {
   llama_model_free: ['void', 'pointer'],
   llama_model_get_vocab: ['pointer', 'pointer'],
   llama_model_n_ctx_train: ['int32', 'pointer'],
+  llama_model_n_layer: ['int32', 'pointer'],
   llama_model_n_embd_out: ['int32', 'pointer'],
   llama_model_n_swa: ['int32', 'pointer'],
   llama_model_is_recurrent: ['bool', 'pointer'],

@@ -1,4 +1,4 @@
-import type { FfiLoadedModel, LoadModelOptions } from '../native.js'
+import type { FfiLoadedModel, GpuShare, LoadModelOptions, PlacementOptions } from '../native.js'
 import { runAsync } from './bind-functions.js'
 import type { ChosenFunctions } from './choose-functions.js'
 import { FfiAdapter } from './ffi-adapter.js'
@@ -39,16 +39,26 @@ export async function loadFfiModel(
   void memory.length
   if (pointer === null) throw new Error('llama.cpp could not load it; its log says why')
   const model = new FfiModel(functions, pointer)
+  const onGpu = shareOf(gpuLayers, functions.llama_model_n_layer(pointer), placement)
   return {
     path: 'ffi',
     native: model,
     tokenTexts: model.tokenTexts(),
     chatTemplate: model.chatTemplate(),
     gpuLayers,
+    onGpu,
     library,
     parseGrammar: (gbnf, root) => parseFfiGrammar(functions, model.vocabulary, gbnf, root),
-    createContext: (options) => FfiContext.create(functions, model.native, options),
+    createContext: (options) => FfiContext.create(functions, model.native, { ...options, onGpu }),
     loadAdapter: (path) => FfiAdapter.load(functions, model.native, path),
     dispose: async () => model.dispose(),
   }
+}
+
+/** The layer behind the last one gives the logits. */
+function shareOf(gpuLayers: number, layers: number, placement: PlacementOptions): GpuShare {
+  if (gpuLayers === 0) return 'none'
+  const { devices = [], overrideTensors = [] } = placement
+  const isWhole = gpuLayers < 0 || gpuLayers > layers
+  return isWhole && overrideTensors.length === 0 && !devices.includes('CPU') ? 'all' : 'some'
 }

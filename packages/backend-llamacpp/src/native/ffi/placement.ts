@@ -26,8 +26,17 @@ export function placementOf(
     memory.push(array)
     return addressOf(array)
   }
-  const pointers = (list: readonly Pointer[]) =>
-    keep(BigUint64Array.from([...list, 0n], (pointer) => pointer ?? 0n))
+  const pointers = (list: readonly Pointer[]) => {
+    const array = new BigUint64Array(new ArrayBuffer(8 * (list.length + 1)))
+    for (const [index, pointer] of list.entries()) array[index] = pointer ?? 0n
+    return keep(array)
+  }
+  const text = (value: string) => {
+    const bytes = Buffer.from(`${value}\0`)
+    const array = new Uint8Array(new ArrayBuffer(bytes.length))
+    array.set(bytes)
+    return keep(array)
+  }
   const known = namedDevices(functions)
   const find = (name: string, field: string): Pointer => {
     const device = known.get(name)
@@ -52,7 +61,7 @@ export function placementOf(
   if (overrideTensors.length > 0) {
     // Pairs of a text and a buffer type; a pair of nulls is the end.
     const pairs = overrideTensors.flatMap(({ pattern, device }) => [
-      keep(Uint8Array.from(Buffer.from(`${pattern}\0`))),
+      text(pattern),
       functions.ggml_backend_dev_buffer_type(find(device, 'overrideTensors')),
     ])
     params.tensor_buft_overrides = pointers([...pairs, null])

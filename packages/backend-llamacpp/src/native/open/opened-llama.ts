@@ -109,7 +109,8 @@ function noGpu(gpu: string, cause?: unknown): CllmError {
   return new CllmError(
     'invalid_configuration',
     `llama.cpp has no working binary here for gpu '${gpu}'; install the package ` +
-      `@node-llama-cpp/… of this platform, or choose gpu 'off' or 'auto'`,
+      `@node-llama-cpp/… of this platform and the libraries that it needs (CUDA's runtime and cuBLAS), ` +
+      `or choose gpu 'off' or 'auto'`,
     { cause, details: { field: 'gpu', received: gpu } },
   )
 }

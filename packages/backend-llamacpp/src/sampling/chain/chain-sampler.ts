@@ -16,6 +16,7 @@ import { drawnLogprobs } from './drawn-logprobs.js'
 import { History } from './history.js'
 import { rawLogprobs } from './raw-logprobs.js'
 import type { SamplerWorkspace } from './sampler-workspace.js'
+import type { PlainDrawSettings } from './plain-draw.js'
 import { SamplingChain } from './sampling-chain.js'
 import { LogitBias } from './steps/logit-bias.js'
 
@@ -51,6 +52,8 @@ export class ChainSampler implements Sampler {
   readonly #filter: GrammarFilter | undefined
   /** Biases, and the state of the grammar, as the constraint last left them. */
   readonly #config: NativeSamplerConfig
+  /** What its draws depend on, where neither earlier tokens nor a grammar nor processors count. */
+  readonly plain: PlainDrawSettings | undefined
   #bias: LogitBias | undefined
   #disposed = false
 
@@ -81,6 +84,11 @@ export class ChainSampler implements Sampler {
             tokenBiasKeys: Uint32Array.from(biases.keys()),
             tokenBiasValues: Float32Array.from(biases.values()),
           }),
+    }
+    if (constraint === undefined && !needsHistory) {
+      const { tokenBiasKeys: keys, tokenBiasValues: values } = this.#config
+      const biases = keys && values && { tokens: keys, values }
+      this.plain = { params: { ...params, logitBias: [] }, ...(biases && { biases }) }
     }
     if (constraint !== undefined) {
       const { grammar, promptTokens, filter } = constraint

@@ -2,16 +2,15 @@ import type { TokenId, Tokenizer } from '@cllm/core'
 import type { Vocabulary } from '../../text/vocabulary.js'
 import { Candidates } from './candidates/candidates.js'
 import { DrawRandom } from './random/draw-random.js'
-import type { ChainVocabulary } from './sampling-chain.js'
-import { PlainScan } from './scan/plain-scan.js'
-import { SimdScan } from './scan/simd/simd-scan.js'
+import type { DrawWorkspace } from './plain-draw.js'
+import { scanFor } from './scan/scan-for.js'
 import type { VocabularyScan } from './scan/vocabulary-scan.js'
 
 /**
  * What the draws of a model work on, one after the other: about 30 bytes for each entry of the
  * vocabulary, shared by all of its samplers.
  */
-export class SamplerWorkspace implements ChainVocabulary {
+export class SamplerWorkspace implements DrawWorkspace {
   readonly vocabulary: Vocabulary
   readonly scan: VocabularyScan
   readonly candidates: Candidates
@@ -23,11 +22,11 @@ export class SamplerWorkspace implements ChainVocabulary {
   constructor(
     vocabulary: Vocabulary,
     tokenizer: Pick<Tokenizer, 'encode'>,
-    { simd = SimdScan.isSupported() } = {},
+    { simd }: { readonly simd?: boolean } = {},
   ) {
     this.vocabulary = vocabulary
     this.#tokenizer = tokenizer
-    this.scan = simd ? new SimdScan(vocabulary.size) : new PlainScan(vocabulary.size)
+    this.scan = scanFor(vocabulary.size, simd)
     this.candidates = new Candidates(this.scan)
   }
 

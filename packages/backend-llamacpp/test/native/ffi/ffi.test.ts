@@ -9,6 +9,7 @@ import type * as OpenLlama from '../../../src/native/open-llama.js'
 import { openLlama } from '../../../src/native/open-llama.js'
 import * as openedLlama from '../../../src/native/open/opened-llama.js'
 import type * as Choose from '../../../src/native/ffi/choose-functions.js'
+import { loadFfiModel } from '../../../src/native/ffi/load-ffi-model.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
 import type { LogitsContext } from '../../../src/native/logits-context.js'
 import type { NativeModel } from '../../../src/native/native-model.js'
@@ -120,6 +121,38 @@ t.test('a context', async (t) => {
   await context.dispose()
   t.throws(() => context.logits(last), { code: 'backend_failed', message: /disposed/ })
   await t.rejects(context.decodeBatch(), { code: 'backend_failed', message: /disposed/ })
+})
+
+t.test('however much of a model a GPU has, its passes are waited for', async (t) => {
+  const { llama, modelPath, options } = await loadTiny(t)
+  const chosen = (await llama.chooseFunctions())!
+  const overrideTensors = [{ pattern: 'ffn_.*', device: 'CPU' }]
+  const shares = [
+    { onGpu: 'none', gpuLayers: 0 },
+    { onGpu: 'some', gpuLayers: 1 },
+    { onGpu: 'some', gpuLayers: -1, placement: { overrideTensors } },
+    { onGpu: 'some', gpuLayers: -1, placement: { devices: ['CPU'] } },
+    { onGpu: 'all', gpuLayers: -1 },
+    { onGpu: 'all', gpuLayers: 3 },
+  ] as const
+  const read: (readonly number[])[] = []
+  for (const { onGpu, ...share } of shares) {
+    const loaded = await loadFfiModel(chosen, { ...options, modelPath, ...share })
+    t.equal(loaded.onGpu, onGpu)
+    const context = (await loaded.createContext({ ...settings, outputs: 4 }))!
+    await decode(context, Uint32Array.of(5, 6, 7), [2])
+    read.push([...context.logits(2)!])
+    t.equal(context.logitsAddress(1), undefined)
+    context.initBatch(1)
+    context.addToBatch(0, 9, [5], [])
+    await t.rejects(context.decodeBatch(), { code: 'backend_failed' })
+    await context.dispose()
+    await loaded.dispose()
+  }
+  for (const logits of read) {
+    // Another buffer type has other kernels: the last bits may differ.
+    t.ok(logits.every((logit, id) => Math.abs(logit - read[0]![id]!) < 1e-4))
+  }
 })
 
 t.test('a grammar', async (t) => {

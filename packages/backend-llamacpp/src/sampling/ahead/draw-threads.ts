@@ -1,0 +1,120 @@
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
+import type { Logger, TokenId } from '@cllm/core'
+import type { PlainDrawSettings } from '../chain/plain-draw.js'
+import { type BoardDraw, DrawBoard, notDrawn } from './draw-board.js'
+import type { DrawWorkerData, SamplerMessage } from './draw-worker.js'
+
+/** Fewer draws are made sooner than another thread has woken. */
+const leastDraws = 3
+/** A draw takes a fraction of a millisecond. */
+const patienceMs = 5000
+
+/** A draw, and how this thread makes it. */
+export interface SharedDraw extends BoardDraw {
+  /** Not called where another thread has drawn. */
+  draw(): TokenId
+}
+
+/** How {@link DrawThreads} are made. */
+export interface DrawThreadsOptions {
+  /** Threads beside this one. */
+  readonly threads: number
+  readonly vocabularySize: number
+  readonly logger: Logger
+}
+
+/**
+ * Threads that draw together with this one, while nothing else computes: where a GPU makes a forward
+ * pass in a few milliseconds, drawing 32 tokens one after the other takes as long. They start with the
+ * first draws that are worth it.
+ */
+export class DrawThreads {
+  readonly #options: DrawThreadsOptions
+  #board = new DrawBoard()
+  #workers: readonly { readonly worker: Worker; readonly samplers: MessagePort }[] | undefined
+  #isBroken = false
+  readonly #settings = new Map<number, PlainDrawSettings>()
+  #samplers = 0
+
+  constructor(options: DrawThreadsOptions) {
+    this.#options = options
+  }
+
+  /** Makes a sampler known to all threads; returns its number. */
+  add(settings: PlainDrawSettings): number {
+    const sampler = ++this.#samplers
+    this.#settings.set(sampler, settings)
+    this.#tell({ sampler, settings })
+    return sampler
+  }
+
+  remove(sampler: number): void {
+    this.#settings.delete(sampler)
+    this.#tell({ sampler })
+  }
+
+  /** Draws all; undefined where they are too few to be worth it. */
+  draw(draws: readonly SharedDraw[]): TokenId[] | undefined {
+    const { mostDraws } = DrawBoard
+    if (draws.length < leastDraws || draws.length > mostDraws || this.#isBroken) return undefined
+    this.#workers ??= this.#start()
+    const board = this.#board
+    board.begin(draws, Math.floor(draws.length / 2))
+    board.drawAll((_, nth) => tryDraw(draws[nth]!))
+    if (!board.waitForAll(patienceMs)) {
+      this.#break(new Error(`a thread has not drawn after ${patienceMs} ms`))
+      return undefined
+    }
+    return draws.map((one, nth) => {
+      const token = board.token(nth)
+      return token === notDrawn ? one.draw() : token
+    })
+  }
+
+  dispose(): void {
+    this.#isBroken = true
+    for (const { worker } of this.#workers ?? []) void worker.terminate()
+    this.#workers = []
+  }
+
+  #start() {
+    const { threads, vocabularySize } = this.#options
+    const entry = new URL('./draw-worker.js', import.meta.url)
+    return Array.from({ length: threads }, () => {
+      const { port1: samplers, port2 } = new MessageChannel()
+      const workerData: DrawWorkerData = {
+        board: this.#board.memory,
+        vocabularySize,
+        samplers: port2,
+      }
+      const worker = new Worker(entry, { workerData, transferList: [port2] })
+      worker.unref()
+      samplers.unref()
+      worker.once('error', (error) => this.#break(error))
+      for (const [sampler, settings] of this.#settings) {
+        samplers.postMessage({ sampler, settings } satisfies SamplerMessage)
+      }
+      return { worker, samplers }
+    })
+  }
+
+  #tell(message: SamplerMessage): void {
+    for (const { samplers } of this.#workers ?? []) samplers.postMessage(message)
+  }
+
+  /** From here on this thread draws alone. */
+  #break(error: unknown): void {
+    if (this.#isBroken) return
+    this.dispose()
+    this.#options.logger.warn({ err: error }, 'drawing in several threads failed: one draws now')
+  }
+}
+
+/** What cannot be drawn is drawn again at last, to say why. */
+function tryDraw(one: SharedDraw): number {
+  try {
+    return one.draw()
+  } catch {
+    return notDrawn
+  }
+}

@@ -1,0 +1,145 @@
+import t, { type Test } from 'tap'
+import type { SamplingParams, TokenId } from '@cllm/core'
+import { addressOf } from '../../../src/native/ffi/bind-functions.js'
+import { DrawBoard } from '../../../src/sampling/ahead/draw-board.js'
+import { DrawThreads } from '../../../src/sampling/ahead/draw-threads.js'
+import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
+import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
+import { ChainSamplers } from '../../../src/sampling/chain-samplers.js'
+import type { LogitsContext } from '../../../src/native/logits-context.js'
+import type { Vocabulary } from '../../../src/text/vocabulary.js'
+import { recordingLogger, sampling } from '../../open-tiny.js'
+import { noise } from '../chain/logits.js'
+
+const size = 60_000
+const vocabulary = { size, endOfGeneration: new Set([3]), check() {} } as unknown as Vocabulary
+const tokenizer = { encode: () => [] }
+
+/** Rows of logits, as a context has them in its memory. */
+function contextOf(rows: readonly Float32Array[]) {
+  const reads: number[] = []
+  const context = {
+    logits(index: number) {
+      reads.push(index)
+      return rows[index]
+    },
+    logitsAddress: (index: number) => addressOf(rows[index]!) ?? undefined,
+  } as unknown as LogitsContext
+  return { context, reads }
+}
+
+function rowsOf(count: number): readonly Float32Array[] {
+  return Array.from({ length: count }, (_, row) => {
+    const logits = new Float32Array(new ArrayBuffer(4 * size))
+    logits.set(noise(size, row, 3))
+    return logits
+  })
+}
+
+function openSamplers(t: Test, context: LogitsContext, threads: number) {
+  const logger = recordingLogger()
+  const samplers = new ChainSamplers(context, vocabulary, tokenizer, { threads, logger })
+  t.teardown(() => samplers.dispose())
+  return { samplers, logger }
+}
+
+const kinds: readonly Partial<SamplingParams>[] = [
+  { temperature: 0.7, topK: 40, topP: 0.9, ignoreEos: true },
+  { temperature: 0 },
+  { temperature: 1, topK: 0, minP: 0.05, logitBias: [[7, 12]] },
+  { temperature: 0.9, xtcProbability: 0.5, xtcThreshold: 0.1 },
+  { temperature: 0.9, mirostat: 2 },
+  { repetitionPenalty: 1.3 }, // needs the tokens before: only its own thread can draw
+]
+
+t.test('several threads draw what one draws', async (t) => {
+  const rows = rowsOf(12)
+  const { context, reads } = contextOf(rows)
+  const { samplers, logger } = openSamplers(t, context, 2)
+  const workspace = new SamplerWorkspace(vocabulary, tokenizer)
+  const params = rows.map((_, row) => sampling({ ...kinds[row % kinds.length], seed: row }))
+  const made = params.map((one) => samplers.create(one, [1]))
+  let drawnElsewhere = 0
+  // The threads start while the rounds go on.
+  for (let round = 0; round < 10 || drawnElsewhere === 0; round++) {
+    const tokens = Array.from({ length: round + 1 }, () => 5)
+    const count = 1 + (round % rows.length)
+    reads.length = 0
+    const expected = rows.slice(0, count).map((logits, row): TokenId => {
+      return new ChainSampler(workspace, params[row]!, [1]).draw(logits, round, 0, tokens)
+    })
+    for (const sampler of made.slice(0, count)) sampler.prepare(round, 0, tokens)
+    samplers.drawAhead(made.slice(0, count).map((sampler, index) => ({ sampler, index })))
+    t.same(
+      made.slice(0, count).map((sampler, index) => sampler.draw(index)),
+      expected,
+    )
+    drawnElsewhere += count - reads.length
+    if (drawnElsewhere === 0) await new Promise((resolve) => setImmediate(resolve))
+  }
+  for (const sampler of made) sampler.dispose()
+  const again = samplers.create(params[0]!, [1])
+  again.prepare(0, 0, [1])
+  t.equal(again.draw(0), new ChainSampler(workspace, params[0]!, [1]).draw(rows[0]!, 0, 0, [1]))
+  t.same(logger.lines, [])
+})
+
+t.test('what cannot be drawn fails where it is drawn, and no other', (t) => {
+  const rows = rowsOf(6)
+  rows[2]!.fill(-Infinity)
+  const { context } = contextOf(rows)
+  const { samplers } = openSamplers(t, context, 2)
+  const made = rows.map((_, row) => samplers.create(sampling({ temperature: 0, seed: row }), [1]))
+  for (const sampler of made) sampler.prepare(0, 0, [1])
+  t.throws(
+    () => samplers.drawAhead(made.map((sampler, index) => ({ sampler, index }))),
+    /no token can be drawn/,
+  )
+  t.equal(made[0]!.draw(0), rows[0]!.indexOf(Math.max(...rows[0]!)))
+  t.end()
+})
+
+t.test('a thread that comes late takes nothing of a later round', (t) => {
+  const board = new DrawBoard()
+  const late = new DrawBoard(board.memory)
+  const one = (sampler: number) => ({ sampler, position: 0, address: 0n })
+  const nothing = () => {
+    t.fail('nothing is left')
+    return 0
+  }
+  board.begin([one(1), one(2)], 1)
+  const drawn: number[] = []
+  const draw = ({ sampler }: { readonly sampler: number }) => {
+    drawn.push(sampler)
+    return 10 + sampler
+  }
+  board.drawAll(draw)
+  t.ok(board.waitForAll(0))
+  late.drawAll(nothing)
+  board.begin([one(3), one(4), one(5)], 1)
+  late.drawAll(draw)
+  board.drawAll(nothing)
+  t.ok(board.waitForAll(0))
+  t.same(
+    [0, 1, 2].map((nth) => board.token(nth)),
+    [13, 14, 15],
+  )
+  t.same(drawn, [1, 2, 3, 4, 5])
+  board.begin([one(6)], 1)
+  t.notOk(board.waitForAll(1), 'nobody has drawn')
+  t.end()
+})
+
+t.test('few draws are made alone, and none after the end', (t) => {
+  const logger = recordingLogger()
+  const threads = new DrawThreads({ threads: 1, vocabularySize: size, logger })
+  const draws = Array.from({ length: 4 }, () => ({
+    ...{ sampler: 1, position: 0, address: 0n },
+    draw: () => 5,
+  }))
+  t.equal(threads.draw(draws.slice(0, 2)), undefined)
+  t.same(threads.draw(draws), [5, 5, 5, 5], 'an unknown sampler is drawn here')
+  threads.dispose()
+  t.equal(threads.draw(draws), undefined)
+  t.end()
+})
