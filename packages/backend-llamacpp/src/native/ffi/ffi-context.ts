@@ -2,9 +2,10 @@ import { poolingNumber } from '../pooling-types.js'
 import { CllmError } from '@cllm/core'
 import type { KvCacheType } from '../../model/kv-cache-type.js'
 import type { AppliedNativeAdapter, LogitsContext } from '../logits-context.js'
-import type { GpuShare, NativeContextOptions, RopeOptions } from '../native.js'
+import type { GpuShare, NativeContextOptions } from '../native.js'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
 import { FfiAdapter } from './ffi-adapter.js'
+import { ropeParams } from './rope-params.js'
 import type { Pointer } from './structs.js'
 import { ThreadPool } from './thread-pool.js'
 import { TokenBatch } from './token-batch.js'
@@ -21,8 +22,6 @@ const cellTypes: Readonly<Record<KvCacheType, number>> = {
   iq4_nl: 20,
   bf16: 30,
 }
-/** `llama_rope_scaling_type`. */
-const ropeScalings = { none: 0, linear: 1, yarn: 2 } as const
 /** `LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`. */
 const partialOnly = 1
 /** `llama_flash_attn_type`. */
@@ -290,15 +289,6 @@ export class FfiContext implements LogitsContext {
 
   #check(): void {
     if (this.#isFreed) throw failed('the context was disposed of')
-  }
-}
-
-function ropeParams({ scaling, freqBase, freqScale, yarnOriginalContext }: RopeOptions) {
-  return {
-    ...(scaling !== undefined && { rope_scaling_type: ropeScalings[scaling] }),
-    ...(freqBase !== undefined && { rope_freq_base: freqBase }),
-    ...(freqScale !== undefined && { rope_freq_scale: freqScale }),
-    ...(yarnOriginalContext !== undefined && { yarn_orig_ctx: yarnOriginalContext }),
   }
 }
 

@@ -92,6 +92,7 @@ export class DrawThreads {
       samplers.unref()
       worker.once('error', (error) => this.#break(error))
       for (const [sampler, settings] of this.#settings) {
+        // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is for windows
         samplers.postMessage({ sampler, settings } satisfies SamplerMessage)
       }
       return { worker, samplers }
@@ -99,7 +100,10 @@ export class DrawThreads {
   }
 
   #tell(message: SamplerMessage): void {
-    for (const { samplers } of this.#workers ?? []) samplers.postMessage(message)
+    for (const { samplers } of this.#workers ?? []) {
+      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is for windows
+      samplers.postMessage(message)
+    }
   }
 
   /** From here on this thread draws alone. */

@@ -134,7 +134,9 @@ t.test('few draws are made alone, and none after the end', (t) => {
   const logger = recordingLogger()
   const threads = new DrawThreads({ threads: 1, vocabularySize: size, logger })
   const draws = Array.from({ length: 4 }, () => ({
-    ...{ sampler: 1, position: 0, address: 0n },
+    sampler: 1,
+    position: 0,
+    address: 0n,
     draw: () => 5,
   }))
   t.equal(threads.draw(draws.slice(0, 2)), undefined)

@@ -5,7 +5,7 @@ import { one, wrong } from '../flags/flags.js'
 import { integer } from '../flags/values.js'
 
 const flags = {
-  like: one('NAME', syntheticNames.join(' or '), String),
+  like: one('NAME', `One of ${syntheticNames.join(', ')}`, String),
   out: one('FILE', 'The file to write', String),
   seed: one('N', 'The same seed gives the same file (default 0)', integer(0, 999_999_999), 0),
 }
@@ -20,7 +20,7 @@ without a download: it runs as fast as the real model, and its output is noise. 
   flags,
   async run({ flags: { like, out, seed } }, io) {
     if (like === undefined) {
-      throw wrong(`--like is missing: expected ${syntheticNames.join(' or ')}`)
+      throw wrong(`--like is missing: expected one of ${syntheticNames.join(', ')}`)
     }
     if (out === undefined) throw wrong('--out is missing: expected the path of a file')
     const bytes = await synthModel({ like, out, seed })
