@@ -445,6 +445,15 @@ t.test('the lab knows the policies, and the same load gives the same figures', a
   ]
   t.same(one, again)
   t.equal(one.ttfts.length, 30)
+  t.equal(one.failed, 0)
+  const opened = openJob(job)
+  const impatient = opened.requests.map((one) => ({ ...one, cancelAfterMs: 1 }))
+  const left = await runCandidate(
+    job,
+    { policy: 'chunked+fcfs', options: {} },
+    { ...opened, requests: impatient },
+  )
+  t.match(left, { failed: 0, ttfts: { length: 0 } }, 'a client that leaves is no failure')
   t.ok(one.ttfts.at(-1)! < other.ttfts.at(-1)!, 'waiting for a whole group takes longer')
   t.notSame((await of('chunked+own')).ttfts, one.ttfts, 'an order that was typed in')
   const typed = async (ownOrder: string) =>

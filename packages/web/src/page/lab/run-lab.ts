@@ -15,6 +15,7 @@ export interface LabResult extends Candidate {
   readonly durationMs: number
   readonly utilization: number
   readonly preemptions: number
+  /** Requests that ended with an error; those whose client left are none of them. */
   readonly failed: number
   /** The longest mean TTFT of a tenant over the shortest: 1 is even. */
   readonly unevenness: number | undefined
@@ -61,7 +62,7 @@ function summarize(results: readonly SimulatedAnswer[]) {
     itls: rising(pauses.flat()),
     tokensPerSecond: durationMs === 0 ? 0 : (tokens / durationMs) * 1000,
     durationMs,
-    failed: results.length - good.length,
+    failed: results.filter(({ error }) => error !== undefined && error !== 'cancelled').length,
     unevenness: unevenness(good, ttftOf),
   }
 }
