@@ -133,12 +133,12 @@ function assemble(
 ): LlamaCppBackend {
   const shape = { ...inFile, ...memoryKind(loaded.native, inFile) }
   const { clock, logger } = dependencies
-  const { native, tokenTexts, chatTemplate: own } = loaded
-  if (tokenTexts.length === 0) {
+  const { native, vocabularySize, chatTemplate: own } = loaded
+  if (vocabularySize === 0) {
     throw new CllmError('model_invalid', `${settings.modelPath} holds no vocabulary`)
   }
-  const vocabulary = new Vocabulary(native, tokenTexts)
-  const parts = new TextParts(native, vocabulary, tokenTexts)
+  const vocabulary = new Vocabulary(native, vocabularySize)
+  const parts = new TextParts(native, vocabulary)
   const guard = new PlainTextGuard(parts, vocabulary)
   const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger, {
     compile: (source) => compileTemplate(source, (text) => llama.compileJinja(text)),

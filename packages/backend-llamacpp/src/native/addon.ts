@@ -30,7 +30,7 @@ export async function loadAddonModel(
   return {
     path: 'addon',
     native,
-    tokenTexts: tokenizer?.ggml?.tokens ?? [],
+    vocabularySize: tokenizer?.ggml?.tokens?.length ?? 0,
     chatTemplate: tokenizer?.chat_template,
     gpuLayers: model.gpuLayers,
     createSampler: () => new bindings.AddonSampler(native),

@@ -191,8 +191,8 @@ export interface FreeMemory {
 /** What both paths have. */
 interface ModelInMemory {
   readonly native: NativeModel
-  /** The texts of all tokens, as the file has them. */
-  readonly tokenTexts: readonly string[]
+  /** How many tokens the file has. */
+  readonly vocabularySize: number
   readonly chatTemplate: string | undefined
   /** Layers on the GPU. */
   readonly gpuLayers: number

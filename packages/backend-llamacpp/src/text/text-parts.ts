@@ -6,8 +6,6 @@ import type { Vocabulary } from './vocabulary.js'
 const usualLength = 2048
 /** Behind a letter and before a space with a letter: no pre-tokenizer joins these. */
 const gap = /(?<=\p{L}) (?=\p{L})/gu
-/** In a vocabulary, whose spaces and line ends may be spelled by letters (\u0120, \u010a …). */
-const acrossGap = /[^\P{L}\u0109\u010a\u010d\u0120][ \u2581\u0120][^\P{L}\u0109\u010a\u010d\u0120]/u
 const probe = 'The quick brown fox jumps over the lazy dog'
 
 /**
@@ -20,11 +18,10 @@ export class TextParts {
   readonly #addsSpace: boolean
   readonly #cuts: boolean
 
-  /** @param texts - the GGUF file's `tokenizer.ggml.tokens` */
-  constructor(model: NativeModel, vocabulary: Vocabulary, texts: readonly string[]) {
+  constructor(model: NativeModel, vocabulary: Vocabulary) {
     this.#model = model
     this.#addsSpace = vocabulary.addsSpace
-    this.#cuts = !texts.some((text) => acrossGap.test(text)) && this.#holds()
+    this.#cuts = !vocabulary.joinsWords && this.#holds()
   }
 
   /** The tokens of a text, a part at a time. */

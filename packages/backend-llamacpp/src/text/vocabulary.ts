@@ -10,6 +10,8 @@ const silent = TokenAttribute.Control | TokenAttribute.Unknown
 const textual = TokenAttribute.Normal | TokenAttribute.UserDefined | TokenAttribute.Byte
 /** How byte-pair vocabularies spell a space. */
 const spelledSpace = '\u0120'
+/** A space between letters (\u0109, \u010a, \u010d and \u0120 spell white space). */
+const acrossGap = /[^\P{L}\u0109\u010a\u010d\u0120][ \u2581\u0120][^\P{L}\u0109\u010a\u010d\u0120]/u
 
 /** A token that only special parsing makes of text, such as `<|im_end|>`. */
 export interface ControlToken {
@@ -20,7 +22,8 @@ export interface ControlToken {
 
 /**
  * The tokens of a model. The bytes of a token are looked up in llama.cpp when they are first needed
- * and kept; every id is checked before it gets there, as an unknown one would end the process.
+ * and kept; every id is checked before it gets there, as an unknown one would end the process. Their
+ * texts are read one by one: a list of them would take some ten megabytes.
  */
 export class Vocabulary {
   readonly size: number
@@ -40,6 +43,8 @@ export class Vocabulary {
   readonly eosText: string
   /** Whether the tokenizer adds a space in front of each text. */
   readonly addsSpace: boolean
+  /** Whether a token has the end of one word and the beginning of the next. */
+  readonly joinsWords: boolean
 
   readonly #controlTexts: ReadonlyMap<TokenId, string>
   readonly #model: NativeModel
@@ -48,20 +53,21 @@ export class Vocabulary {
   readonly #spellsBytes: boolean
   readonly #bytes: (Uint8Array | undefined)[]
 
-  /** @param texts - the GGUF file's `tokenizer.ggml.tokens` */
-  constructor(model: NativeModel, texts: readonly string[]) {
+  constructor(model: NativeModel, size: number) {
     this.#model = model
     this.#type = model.getVocabularyType()
-    this.size = texts.length
+    this.size = size
     this.#bytes = Array.from({ length: this.size })
-    this.#spellsBytes = this.#findSpelling(texts)
+    this.#spellsBytes = this.#findSpelling()
     const controlTokens: ControlToken[] = []
     const endOfGeneration = new Set<TokenId>()
     const byInnerByte = new Map<number, TokenId[]>()
     let maxTokenBytes = 1
+    let joinsWords = false
     for (let id = 0; id < this.size; id++) {
       const attributes = model.getTokenAttributes(id)
-      const text = texts[id] ?? ''
+      const text = model.getTokenString(id)
+      joinsWords ||= acrossGap.test(text)
       const isControl = (attributes & silent) !== 0
       if (isControl) controlTokens.push({ id, text, attributes })
       if (model.isEogToken(id)) endOfGeneration.add(id)
@@ -73,6 +79,7 @@ export class Vocabulary {
       else others.push(id)
     }
     this.maxTokenBytes = this.#collapses() ? Infinity : maxTokenBytes
+    this.joinsWords = joinsWords
     this.controlTokens = controlTokens
     this.#controlTexts = new Map(controlTokens.map(({ id, text }) => [id, text]))
     this.infill = findInfillTokens(model, controlTokens)
@@ -83,7 +90,7 @@ export class Vocabulary {
     this.bos = bos >= 0 && model.shouldPrependBosToken() ? bos : undefined
     this.bosText = bos >= 0 ? model.getTokenString(bos) : ''
     this.eosText = eos >= 0 ? model.getTokenString(eos) : ''
-    this.addsSpace = this.#addsSpace(texts)
+    this.addsSpace = this.#addsSpace()
   }
 
   /** @throws CllmError `invalid_token` */
@@ -148,21 +155,28 @@ export class Vocabulary {
   }
 
   /** Some byte-pair vocabularies (Gemma 4's) are written in plain text all the same. */
-  #findSpelling(texts: readonly string[]): boolean {
+  #findSpelling(): boolean {
     if (this.#type !== VocabularyType.BytePair) return false
-    const spaced = texts.findIndex(
+    const spaced = this.#find(
       (text, id) =>
         text.startsWith(spelledSpace) &&
         (this.#model.getTokenAttributes(id) & TokenAttribute.Normal) !== 0,
     )
-    if (spaced < 0) return true
+    if (spaced === undefined) return true
     return !this.#model.detokenize(Uint32Array.of(spaced), false).includes(spelledSpace)
   }
 
-  #addsSpace(texts: readonly string[]): boolean {
-    const spaced = texts.findIndex((text) => /^\u2581[a-z]/.test(text))
-    if (spaced < 0 || this.#type === VocabularyType.BytePair) return false
+  #addsSpace(): boolean {
+    if (this.#type === VocabularyType.BytePair) return false
+    const spaced = this.#find((text) => /^\u2581[a-z]/.test(text))
+    if (spaced === undefined) return false
     return !this.#model.detokenize(Uint32Array.of(spaced), false).startsWith(' ')
+  }
+
+  /** The first token for which this is so. */
+  #find(isIt: (text: string, id: TokenId) => boolean): TokenId | undefined {
+    for (let id = 0; id < this.size; id++) if (isIt(this.#model.getTokenString(id), id)) return id
+    return undefined
   }
 }
 

@@ -70,7 +70,7 @@ t.test('readings are those of llama.cpp', async (t) => {
   // The C API's states refuse the first bytes of a character that cannot follow, llama.cpp the last.
   const loaded = await llama.loadModel({ ...model, path: 'addon' })
   t.teardown(() => loaded.dispose())
-  const vocabulary = new Vocabulary(loaded.native, loaded.tokenTexts)
+  const vocabulary = new Vocabulary(loaded.native, loaded.vocabularySize)
   const grammars = [
     'root ::= "a"{2,4} ("b" | "c"*)? [^a-c] .',
     'root ::= ( "a" | # a comment\n "ab" )+ "c"{0} [\\x61-\\x63\\]\\-] | <[97]> !<[98]> "z" \r\n',

@@ -58,8 +58,8 @@ t.test('decoders give what llama.cpp gives, and go on anywhere', async (t) => {
     const modelPath = await tinyModel(t, kind)
     const settings = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
     const loaded = await llama.loadModel({ ...settings, modelPath })
-    const { native, tokenTexts } = loaded
-    const vocabulary = new Vocabulary(native, tokenTexts)
+    const { native, vocabularySize } = loaded
+    const vocabulary = new Vocabulary(native, vocabularySize)
     const decode = (tokens: readonly TokenId[], before?: readonly TokenId[]): string => {
       const decoder = new Decoder(vocabulary, before)
       return tokens.map((token) => decoder.push(token)).join('') + decoder.end()
@@ -253,8 +253,8 @@ t.test('long texts in parts give the tokens of the whole', async (t) => {
   for (const kind of ['tiny', 'llama'] as const) {
     const modelPath = await tinyModel(t, kind)
     const settings = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
-    const { native, tokenTexts } = await llama.loadModel({ ...settings, modelPath })
-    const parts = new TextParts(native, new Vocabulary(native, tokenTexts), tokenTexts)
+    const { native, vocabularySize } = await llama.loadModel({ ...settings, modelPath })
+    const parts = new TextParts(native, new Vocabulary(native, vocabularySize))
     assert(
       property(words, integer({ min: 1, max: 900 }), (words, times) => {
         const sample = Array.from({ length: times }, () => `${words.join(' ')} of  hers\n`).join('')

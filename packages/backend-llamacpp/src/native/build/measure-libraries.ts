@@ -91,7 +91,7 @@ async function measureOnce(
     })
     if (context === undefined) throw buildFailure(`${modelPath} does not fit into memory`)
     try {
-      const timed = new TimedContext(context, stopwatch, signal, loaded.tokenTexts.length)
+      const timed = new TimedContext(context, stopwatch, signal, loaded.vocabularySize)
       const prefill = await timed.prefill()
       const decode: number[] = []
       for (const width of measuredWidths) decode.push(await timed.decode(width))

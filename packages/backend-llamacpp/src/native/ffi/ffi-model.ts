@@ -144,11 +144,6 @@ export class FfiModel implements NativeModel {
     return { between: [...ends, ...separates], after: ends, template }
   }
 
-  /** The texts of all tokens, as the file has them. */
-  tokenTexts(): string[] {
-    return Array.from({ length: this.vocabularySize }, (_, token) => this.getTokenString(token))
-  }
-
   dispose(): void {
     if (this.#isFreed) return
     this.#isFreed = true

@@ -43,7 +43,7 @@ export async function loadFfiModel(
   return {
     path: 'ffi',
     native: model,
-    tokenTexts: model.tokenTexts(),
+    vocabularySize: model.vocabularySize,
     chatTemplate: model.chatTemplate(),
     gpuLayers,
     onGpu,

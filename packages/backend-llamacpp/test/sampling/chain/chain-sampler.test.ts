@@ -203,7 +203,7 @@ async function decodeTiny(t: Test) {
   context.addToBatch(0, 0, [5], [0])
   await context.decodeBatch()
   const pool = new SamplerPool(() => loaded.createSampler())
-  const vocabulary = new Vocabulary(loaded.native, loaded.tokenTexts)
+  const vocabulary = new Vocabulary(loaded.native, loaded.vocabularySize)
   const { size } = vocabulary
   const all = pool.take()
   all.apply({ temperature: 1, topK: size, seed: 0 })
