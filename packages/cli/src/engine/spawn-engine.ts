@@ -127,12 +127,19 @@ function limitsOf({ options }: EngineSettings): Partial<SupervisorOptions> {
 const threadPoolOf = ({ backendName, backend }: EngineSettings): NodeJS.ProcessEnv =>
   backendName === llamaCpp ? { UV_THREADPOOL_SIZE: threadPool(backend['gpu']) } : {}
 
+/**
+ * Instead of the parent's Node flags, such as a debugger's port. What a step leaves behind is little: V8's
+ * own limit of 16 MiB for it only keeps more memory, and one thread is enough for what V8 does beside it.
+ */
+const smallHeap = ['--max-semi-space-size=1', '--v8-pool-size=1']
+
+/** glibc otherwise keeps memory for each thread; those that compute ask for none. */
+const oneArena: NodeJS.ProcessEnv = { MALLOC_ARENA_MAX: '1' }
+
 function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProcess {
   const child = fork(entry, {
-    env: { ...threadPoolOf(settings), ...env },
-    // Not the parent's Node flags, such as a debugger's port. What a step leaves behind is little: V8's
-    // own limit of 16 MiB for it only keeps more memory.
-    execArgv: ['--max-semi-space-size=4'],
+    env: { ...oneArena, ...threadPoolOf(settings), ...env },
+    execArgv: smallHeap,
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
   // Without a process there is no `exit`; the closed channel tells the supervisor.

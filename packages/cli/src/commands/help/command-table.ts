@@ -1,3 +1,4 @@
+import { keepHeapSmall } from '../../small-heap.js'
 import type { RunCommand } from '../command-io.js'
 
 /** A command of `cllm`. */
@@ -12,7 +13,10 @@ export interface Command {
 const table: Readonly<Record<string, Command>> = {
   serve: {
     summary: 'Serve a model over HTTP',
-    load: async () => (await import('../serve.js')).serve,
+    load: async () => {
+      keepHeapSmall()
+      return (await import('../serve.js')).serve
+    },
     help: async () => (await import('./serve-help.js')).help(),
   },
   worker: {

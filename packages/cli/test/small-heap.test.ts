@@ -1,0 +1,25 @@
+import { execFileSync } from 'node:child_process'
+import { plainEnvironment } from '@cllm/core/testing'
+import t from 'tap'
+
+const module = new URL('../dist/small-heap.js', import.meta.url)
+
+/** The size of V8's space for new objects after many of them stayed. */
+function newSpace(first: string): number {
+  const code = `
+    import { getHeapSpaceStatistics } from 'node:v8'
+    ${first}
+    const kept = Array.from({ length: 400_000 }, (_, index) => ({ index: [index] }))
+    const spaces = getHeapSpaceStatistics()
+    console.log(kept.length && spaces.find((space) => space.space_name === 'new_space').space_size)`
+  const args = ['--input-type=module', '--eval', code]
+  const env = plainEnvironment(process.env)
+  return Number(execFileSync(process.execPath, args, { env, encoding: 'utf8' }))
+}
+
+t.test('new objects get no more memory than at the start', async (t) => {
+  const small = newSpace(`(await import('${module.href}')).keepHeapSmall()`)
+  const usual = newSpace('')
+  t.ok(small > 0)
+  t.ok(small * 4 < usual, `${small} bytes instead of ${usual}`)
+})
