@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { resolveModuleURL } from 'exsolve'
 import type { Plugin } from '../contracts/plugin.js'
 import { CllmError } from '../errors/cllm-error.js'
 
@@ -13,6 +12,8 @@ import { CllmError } from '../errors/cllm-error.js'
  * @throws `plugin_not_found` or `plugin_invalid`
  */
 export async function importPlugin(use: string, from: string, name: string): Promise<Plugin> {
+  // Most processes load no plugin.
+  const { resolveModuleURL } = await import('exsolve')
   const url = resolveModuleURL(isAbsolute(use) ? pathToFileURL(use).href : use, {
     from: pathToFileURL(join(from, 'package.json')),
     extensions: ['.js', '.mjs', '.cjs'],

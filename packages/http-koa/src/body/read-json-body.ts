@@ -3,7 +3,6 @@ import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import { CllmError } from '@cllm/core'
 import { refuseGone } from './body-budget.js'
 import { isDeeperThan } from './json-depth.js'
-import { jsonErrorPosition } from './json-error-position.js'
 import { readWithin } from './read-within.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { isObject } from '../fields/is-object.js'
@@ -47,7 +46,7 @@ async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
   const text = decodeUtf8(body)
   if (text.trim() === '')
     throw new CllmError('invalid_json', `Expected a JSON ${kind}, instead got no body`)
-  const value = parseJson(text, ctx)
+  const value = await parseJson(text, ctx)
   const { jsonDepthLimit } = ctx.state.transport
   if (isDeeperThan(text, jsonDepthLimit)) {
     const message = `Expected JSON of at most ${jsonDepthLimit} levels, instead got more`
@@ -102,10 +101,12 @@ function decodeUtf8(body: Buffer): string {
   }
 }
 
-function parseJson(text: string, ctx: KoaContext): unknown {
+async function parseJson(text: string, ctx: KoaContext): Promise<unknown> {
   try {
     return JSON.parse(text)
   } catch (error) {
+    // Its parser is loaded by the first body that is no JSON.
+    const { jsonErrorPosition } = await import('./json-error-position.js')
     const position = jsonErrorPosition(text)
     const where =
       position === undefined ? '' : ` at line ${position.line}, column ${position.column}`
