@@ -9,7 +9,8 @@ function mappings(pid) {
   const parts = readFileSync(`/proc/${pid}/smaps`, 'utf8').split(/^(?=[\da-f]+-[\da-f]+ )/m)
   return parts.map((part) => {
     const [, name = ''] = /^\S+ \S+ \S+ \S+ \S+[ \t]*(.*)$/m.exec(part)
-    const bytes = (field) => kib * Number(new RegExp(`^${field}: +(\\d+)`, 'm').exec(part)?.[1] ?? 0)
+    const bytes = (field) =>
+      kib * Number(new RegExp(`^${field}: +(\\d+)`, 'm').exec(part)?.[1] ?? 0)
     const own = bytes('Anonymous')
     return { name, own, file: bytes('Rss') - own }
   })
