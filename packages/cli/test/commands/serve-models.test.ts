@@ -71,6 +71,19 @@ t.test('the memory of models, before any is loaded', async (t) => {
   t.same(await states(), { a: 'unloaded', b: 'unloaded' })
 })
 
+t.test('a model that is asked to leave while it is loaded leaves at once', async (t) => {
+  const post = async (path: string): Promise<number> => {
+    const headers = { 'content-type': 'application/json' }
+    const body = JSON.stringify({ model: 'a' })
+    return (await fetch(url + path, { method: 'POST', headers, body })).status
+  }
+  const loading = post('/models/load')
+  while ((await states())['a'] !== 'loading');
+  t.equal(await post('/models/unload'), 200)
+  t.equal(await loading, 503, 'it was not loaded')
+  t.same(await states(), { a: 'unloaded', b: 'unloaded' })
+})
+
 t.test('two models, each loaded at its first use', async (t) => {
   t.same(await states(), { a: 'unloaded', b: 'unloaded' })
   const texts = await Promise.all([tell('a'), tell('a'), tell('gpt'), tell('b')])

@@ -75,14 +75,15 @@ export class ModelLoader {
   }
 
   /**
-   * Unloads the model as soon as those who use it now are done; resolves when its memory is free.
-   * Later requests load it again.
+   * Unloads the model as soon as those who use it now are done; resolves when its memory is free. A
+   * load that nobody waits for any more is ended. Later requests load it again.
    */
   async unload(model: PooledModel): Promise<void> {
     if (model.state === 'unloaded') return
     await new Promise<void>((resolve) => {
       model.onUnloaded.push(resolve)
       model.isUnwanted = true
+      if (model.waiters.size === 0) model.loading?.abort()
       this.#settle(model)
     })
   }
@@ -201,7 +202,9 @@ export class ModelLoader {
   async #load(model: PooledModel): Promise<void> {
     const { source, name } = model
     const since = this.clock.now()
-    const signal = AbortSignal.any([this.#closing.signal, model.removal.signal])
+    const loading = new AbortController()
+    const signal = AbortSignal.any([this.#closing.signal, model.removal.signal, loading.signal])
+    model.loading = loading
     this.#present.add(model)
     model.state = 'loading'
     model.isShortOfMemory = false
@@ -223,12 +226,18 @@ export class ModelLoader {
     this.logger.info({ model: name, ms: model.lastUsed - since }, 'the model is loaded')
     const { loaded } = model
     void loaded.gone?.then((reason) => this.#lost(model, loaded, reason))
-    if (signal.aborted) void this.#evict(model)
+    if (signal.aborted) {
+      // Who came after that waits for the next load.
+      void this.#evict(model)
+      return
+    }
+    model.loading = undefined
     this.#admit(model)
     this.#settle(model)
   }
 
   #failed(model: PooledModel, error: CllmError): void {
+    const isEnded = model.loading?.signal.aborted === true
     this.#forget(model)
     const others = [...this.#present]
     const isShort = error.code === 'insufficient_memory' && others.length > 0
@@ -236,7 +245,8 @@ export class ModelLoader {
     else if (this.#closing.signal.aborted) {
       this.logger.info({ model: model.name }, 'the model is not loaded: the server ends')
       refuseWaiters(model, shuttingDown())
-    } else if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
+    } else if (isEnded) this.logger.info({ model: model.name }, 'the load was ended')
+    else if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
     else {
       model.error = isShort ? explainMemory(error, others) : error
       this.logger.error({ model: model.name, err: model.error }, 'the model cannot be loaded')

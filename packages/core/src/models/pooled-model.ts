@@ -69,6 +69,8 @@ export class PooledModel {
   isUnwanted = false
   /** Aborted when the pool removes it: it is never loaded again. */
   readonly removal = new AbortController()
+  /** Ends the load that is under way. */
+  loading: AbortController | undefined
   cancelExpiry: (() => void) | undefined
   readonly waiters = new Set<Waiter>()
   /** Called when it is out of memory. */
@@ -98,6 +100,7 @@ export class PooledModel {
     this.loaded = undefined
     this.users = 0
     this.isUnwanted = false
+    this.loading = undefined
     for (const call of this.onUnloaded.splice(0)) call()
   }
 

@@ -240,7 +240,7 @@ t.test('keep_alive', async (t) => {
 })
 
 t.test('asked to unload', async (t) => {
-  const { pool, run, ask, models, settle } = pooled({}, { a: {} })
+  const { pool, run, ask, models, settle, inMemory } = pooled({}, { a: {} })
   await run(pool.unload('a'))
   const answer = ask('a', 50)
   await settle(loadMs + 100)
@@ -255,6 +255,23 @@ t.test('asked to unload', async (t) => {
   await run(during)
   t.equal(models['a']?.loads, 2)
   await t.rejects(pool.unload('b'), { code: 'model_not_found' })
+
+  for (const heeds of [false, true]) {
+    const waiting = new AbortController()
+    const opened = pool.open('a', { until: waiting.signal }).info()
+    if (heeds) models['a']?.failures.push(new CllmError('cancelled', 'The load was ended'))
+    await settle(1)
+    waiting.abort(new CllmError('engine_unavailable', 'nobody waits any more'))
+    const ended = pool.unload('a')
+    t.equal(models['a']?.signal?.aborted, true, 'a load that nobody waits for is ended')
+    await t.rejects(opened, { code: 'engine_unavailable' })
+    const later = ask('a')
+    await run(ended)
+    t.equal(pool.status('a').error, undefined)
+    t.equal((await run(later)).tokens.length, 3, 'who comes then waits for the next load')
+    await run(pool.unload('a'))
+  }
+  t.same([models['a']?.loads, models['a']?.closes, inMemory()], [6, 5, []])
 })
 
 t.test('a model that cannot be loaded', async (t) => {

@@ -7,4 +7,13 @@ export interface ModelsContext {
   readonly directory: EngineDirectory
   readonly unknownFields: UnknownFields
   readonly store: ModelStore | undefined
+  /** The calls of `POST /models/load` that wait. */
+  readonly loads: Set<WaitingLoad>
+}
+
+/** A call that waits until a model is loaded. */
+export interface WaitingLoad {
+  /** The model's name. */
+  readonly name: string
+  readonly ending: AbortController
 }

@@ -1,4 +1,4 @@
-import type { EngineDirectory, ModelStatus } from '@cllm/core'
+import { CllmError, type EngineDirectory, type ModelStatus } from '@cllm/core'
 import { z } from 'zod'
 import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
 import { UnknownFields } from '../../fields/unknown-fields.js'
@@ -14,7 +14,7 @@ import {
   unloadAdapterSchema,
 } from './lora-adapters.js'
 import { memory, memoryQuery } from './model-memory.js'
-import type { ModelsContext } from './models-context.js'
+import type { ModelsContext, WaitingLoad } from './models-context.js'
 import type { ModelStore } from '../../engines/model-store.js'
 
 const model = z.string('the name of a model').min(1, 'the name of a model')
@@ -46,15 +46,35 @@ function describe(status: ModelStatus) {
 }
 
 /** `POST /models/load`: answers once the model is in memory. */
-async function load(ctx: KoaContext, { directory, unknownFields }: ModelsContext): Promise<void> {
+async function load(ctx: KoaContext, models: ModelsContext): Promise<void> {
+  const { directory, unknownFields, loads } = models
   const { model, keep_alive: keepAliveMs } = await readFields(ctx, loadSchema, unknownFields)
-  await directory.open(model, keepAliveMs === undefined ? {} : { keepAliveMs }).info()
+  const name = directory.nameOf(model)
+  const ending = new AbortController()
+  const waiting = { name, ending }
+  loads.add(waiting)
+  const until = ending.signal
+  try {
+    await directory.open(model, { until, ...(keepAliveMs !== undefined && { keepAliveMs }) }).info()
+  } finally {
+    loads.delete(waiting)
+    ending.abort()
+  }
   ctx.body = { success: true, data: describe(directory.status(model)) }
 }
 
-/** `POST /models/unload`: answers once the model is out of memory; its requests finish first. */
-async function unload(ctx: KoaContext, { directory, unknownFields }: ModelsContext): Promise<void> {
+/**
+ * `POST /models/unload`: answers once the model is out of memory; its requests finish first. A load
+ * that no request waits for is ended.
+ */
+async function unload(ctx: KoaContext, models: ModelsContext): Promise<void> {
+  const { directory, unknownFields, loads } = models
   const { model } = await readFields(ctx, unloadSchema, unknownFields)
+  const name = directory.nameOf(model)
+  const message = `The model ${name} was asked to leave memory while it was loaded`
+  for (const { name: loading, ending } of loads) {
+    if (loading === name) ending.abort(new CllmError('engine_unavailable', message))
+  }
   await directory.unload(model)
   ctx.body = { success: true, data: describe(directory.status(model)) }
 }
@@ -112,7 +132,12 @@ export function modelsProtocol({ store }: ModelsProtocolOptions = {}): KoaProtoc
     name: 'models',
     routes,
     mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, { directory, unknownFields: new UnknownFields(), store })
+      mountRoutes(router, routes, {
+        directory,
+        unknownFields: new UnknownFields(),
+        store,
+        loads: new Set<WaitingLoad>(),
+      })
     },
   }
 }
