@@ -9,6 +9,7 @@ import { resolveModel } from 'cllm'
 import { Ollama } from 'ollama'
 import OpenAI, { NotFoundError } from 'openai'
 import t from 'tap'
+import { serve } from '../serve-process.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 const { path: model } = await resolveModel('stories15m')
@@ -139,6 +140,21 @@ t.test('what was counted stays when a model leaves memory, and goes on', async (
     await counted(),
     before.map((count) => count + 20),
   )
+})
+
+t.test('with --no-models-autoload a request loads no model', async (t) => {
+  const { url } = await serve(t, ...args, '--no-models-autoload')
+  const post = async (path: string, more: object = {}): Promise<unknown[]> => {
+    const headers = { 'content-type': 'application/json' }
+    const body = JSON.stringify({ model: 'a', ...more })
+    const answer = await fetch(url + path, { method: 'POST', headers, body })
+    return [answer.status, await answer.text()]
+  }
+  t.match(await (await fetch(`${url}/props`)).json(), { models_autoload: false, max_instances: 2 })
+  const asking = { prompt: 'Once', max_tokens: 4 }
+  t.match(await post('/v1/completions', asking), [400, /a is not in memory/])
+  t.match(await post('/models/load'), [200])
+  t.match(await post('/v1/completions', asking), [200, /"text"/])
 })
 
 t.test('pull and delete', async (t) => {

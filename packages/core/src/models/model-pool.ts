@@ -1,7 +1,11 @@
 import { systemClock } from '../clock/system-clock.js'
 import type { Clock } from '../contracts/clock.js'
 import type { EngineClient } from '../contracts/engine/engine-client.js'
-import type { ModelStatus, OpenOptions } from '../contracts/engine/engine-directory.js'
+import type {
+  ModelLoading,
+  ModelStatus,
+  OpenOptions,
+} from '../contracts/engine/engine-directory.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { ModelLoader } from './model-loader.js'
@@ -40,11 +44,13 @@ export class ModelPool implements ClosableDirectory {
   readonly #tags: readonly string[]
   readonly #loader: ModelLoader
   readonly #clock: Clock
+  readonly loading: ModelLoading
 
   constructor({ models, aliases = {}, tags = [], options, onLost, ...parts }: ModelPoolParts) {
     const { clock = systemClock, logger = silentLogger } = parts
     const all = { ...defaultModelPoolOptions, ...options }
     this.#clock = clock
+    this.loading = { autoload: all.autoload, maxLoaded: all.maxLoaded }
     this.#aliases = new Map(Object.entries(aliases))
     this.#tags = tags
     this.#loader = new ModelLoader(all, clock, logger, onLost)
@@ -62,6 +68,7 @@ export class ModelPool implements ClosableDirectory {
   open(id?: string, options: OpenOptions = {}): EngineClient {
     const model = this.#find(id)
     if (options.peek === true) return peek(model)
+    if (!this.loading.autoload && options.load !== true) ensurePresent(model)
     return new PooledEngineClient(this.#loader, model, options, this.#clock)
   }
 
@@ -107,6 +114,12 @@ export class ModelPool implements ClosableDirectory {
   #find(id?: string): PooledModel {
     return this.#models.get(this.nameOf(id))!
   }
+}
+
+function ensurePresent({ name, state }: PooledModel): void {
+  if (state === 'loaded' || state === 'loading') return
+  const message = `model: ${name} is not in memory, and requests do not load models here`
+  throw new CllmError('invalid_request', message, { details: { field: 'model' } })
 }
 
 function peek({ name, loaded, state }: PooledModel): EngineClient {

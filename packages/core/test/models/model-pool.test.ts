@@ -274,6 +274,22 @@ t.test('asked to unload', async (t) => {
   t.same([models['a']?.loads, models['a']?.closes, inMemory()], [6, 5, []])
 })
 
+t.test('without autoload a request loads nothing', async (t) => {
+  const { pool, run, ask, models, settle } = pooled({ autoload: false, maxLoaded: 2 }, { a: {} })
+  t.same(pool.loading, { autoload: false, maxLoaded: 2 })
+  t.throws(() => pool.open('a'), { code: 'invalid_request', message: /a is not in memory/ })
+  const loading = pool.open('a', { load: true }).info()
+  await settle(1)
+  const answer = ask('a')
+  await run(loading)
+  t.equal((await run(answer)).tokens.length, 3, 'while it is loaded, requests wait')
+  await run(pool.unload('a'))
+  t.throws(() => pool.open('a'), { code: 'invalid_request' })
+  await run(pool.load('a'))
+  t.equal((await run(ask('a'))).tokens.length, 3)
+  t.equal(models['a']?.loads, 2)
+})
+
 t.test('a model that cannot be loaded', async (t) => {
   const { pool, run, ask, models } = pooled({}, { a: {}, b: {} })
   models['a']!.failures.push(new CllmError('model_invalid', 'not a model'))

@@ -75,7 +75,11 @@ t.test('looking never loads a model', async (t) => {
     t.equal(status, 503, path)
     t.match(text, /The model a is not in memory.*no engine is loaded/)
   }
-  t.match((await ask('/props')).json(), { role: 'router', models_autoload: true }, 'of all models')
+  t.match(
+    (await ask('/props')).json(),
+    { role: 'router', models_autoload: true, max_instances: 1 },
+    'of all models',
+  )
   const recorded = async (model: string) => (await ask(`/admin/recorder?model=${model}`)).json()
 
   await directory.load('b')

@@ -8,7 +8,7 @@ import {
   resolveServed,
   servedModels,
 } from '../served-models.js'
-import { emptyToNone, integer, orAuto, orNone, someTexts, text } from './value-format.js'
+import { emptyToNone, integer, orAuto, orNone, someTexts, text, toggle } from './value-format.js'
 
 /** The options for several models: the branch `models` of the schema. */
 export const modelOptions = {
@@ -59,6 +59,14 @@ export const modelOptions = {
     format: orAuto(integer({ minimum: 1 })),
     arg: 'max-loaded-models',
     placeholder: 'COUNT',
+  }),
+  autoload: option({
+    doc:
+      'Whether a request loads its model. Otherwise it is refused with 400 while the model is not in ' +
+      'memory, and only `POST /models/load` and `--preload` load models.',
+    default: true,
+    format: toggle(),
+    arg: 'models-autoload',
   }),
   keep_alive: option({
     doc:

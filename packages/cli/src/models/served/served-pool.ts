@@ -52,10 +52,11 @@ function aliasesOf({ models }: CllmConfig, [first = '']: readonly string[]) {
 }
 
 function optionsOf({ models, scheduler, engine }: CllmConfig, isSingle: boolean) {
-  const { max_loaded: most, keep_alive: keepAlive } = models
+  const { max_loaded: most, keep_alive: keepAlive, autoload } = models
   const byDefault = isSingle ? Infinity : severalMs
   return {
     maxLoaded: most === 'auto' ? Infinity : most,
+    autoload,
     keepAliveMs: (keepAlive === 'auto' ? undefined : parseKeepAlive(keepAlive)) ?? byDefault,
     maxWaiting: scheduler.max_queued_requests + engine.slots,
   }

@@ -51,6 +51,16 @@ export interface OpenOptions {
    * one that is not. Default false.
    */
   readonly peek?: boolean
+  /** Asks for the load itself, which a directory may do where it does not load for requests. Default false. */
+  readonly load?: boolean
+}
+
+/** How models come into memory. */
+export interface ModelLoading {
+  /** Whether a request loads its model. */
+  readonly autoload: boolean
+  /** Models in memory at a time. */
+  readonly maxLoaded: number
 }
 
 /** A model with something of its own, which requests can name like a model. */
@@ -65,6 +75,8 @@ export interface AdaptedModel {
 
 /** The engines that transports can reach. */
 export interface EngineDirectory {
+  /** How models come into memory. Default: as many as there are, by the requests for them. */
+  readonly loading?: ModelLoading | undefined
   /** Names of the models, the default one first. */
   list(): readonly string[]
   /** Models with adapters, or made of others, which are not in `list`: `open` takes their names. Default: none. */
@@ -73,7 +85,8 @@ export interface EngineDirectory {
   nameOf(id?: string): string
   /**
    * The engine of a model, or of the default one. A model that is not in memory is loaded by the
-   * first call. Throws `model_not_found`, and `engine_unavailable` where a peek finds none.
+   * first call. Throws `model_not_found`, `engine_unavailable` where a peek finds none, and
+   * `invalid_request` for one that is not in memory where requests load none.
    */
   open(id?: string, options?: OpenOptions): EngineClient
   /** The adapters of requests to a model that name none. Default: none. */

@@ -3,6 +3,7 @@ import type { EngineClient } from '../../contracts/engine/engine-client.js'
 import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type {
   AdaptedModel,
+  ModelLoading,
   ModelStatus,
   OpenOptions,
 } from '../../contracts/engine/engine-directory.js'
@@ -41,6 +42,10 @@ export class AdapterDirectory implements ClosableDirectory {
     this.#models = models
     this.#adapterSetOf = adapterSetOf
     this.#fixed = fixed
+  }
+
+  get loading(): ModelLoading | undefined {
+    return this.#models.loading
   }
 
   list(): readonly string[] {

@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, type EngineDirectory } from '@cllm/core'
 import { z } from 'zod'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { failureOf } from '../../engines/answering.js'
@@ -28,7 +28,7 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
   if (asked === undefined && directory.list().length > 1) {
     const known = await peekInfo(directory)
     if (known === undefined) {
-      ctx.body = manyModels
+      ctx.body = manyModels(directory)
       return
     }
   }
@@ -63,13 +63,18 @@ export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise
 }
 
 /** Of several models, before the first one was in memory, as llama-server's router says it. */
-const manyModels = {
-  role: 'router',
-  models_autoload: true,
-  model_alias: 'cllm',
-  model_path: 'none',
-  default_generation_settings: { params: {}, n_ctx: 0 },
-  build_info: unknownBuild,
+function manyModels(directory: EngineDirectory) {
+  const count = directory.list().length
+  const { autoload = true, maxLoaded = count } = directory.loading ?? {}
+  return {
+    role: 'router',
+    max_instances: Math.min(maxLoaded, count),
+    models_autoload: autoload,
+    model_alias: 'cllm',
+    model_path: 'none',
+    default_generation_settings: { params: {}, n_ctx: 0 },
+    build_info: unknownBuild,
+  }
 }
 
 /** The query of `POST /slots/{id}`. */

@@ -55,7 +55,8 @@ async function load(ctx: KoaContext, models: ModelsContext): Promise<void> {
   loads.add(waiting)
   const until = ending.signal
   try {
-    await directory.open(model, { until, ...(keepAliveMs !== undefined && { keepAliveMs }) }).info()
+    const options = { until, load: true, ...(keepAliveMs !== undefined && { keepAliveMs }) }
+    await directory.open(model, options).info()
   } finally {
     loads.delete(waiting)
     ending.abort()
