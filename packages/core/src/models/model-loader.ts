@@ -226,11 +226,8 @@ export class ModelLoader {
     this.logger.info({ model: name, ms: model.lastUsed - since }, 'the model is loaded')
     const { loaded } = model
     void loaded.gone?.then((reason) => this.#lost(model, loaded, reason))
-    if (signal.aborted) {
-      // Who came after that waits for the next load.
-      void this.#evict(model)
-      return
-    }
+    // Who came after the end was asked for waits for the next load.
+    if (signal.aborted) return await this.#evict(model)
     model.loading = undefined
     this.#admit(model)
     this.#settle(model)
