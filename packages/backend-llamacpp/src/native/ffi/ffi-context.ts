@@ -4,6 +4,7 @@ import type { KvCacheType } from '../../model/kv-cache-type.js'
 import type { AppliedNativeAdapter, LogitsContext } from '../logits-context.js'
 import type { GpuShare, NativeContextOptions } from '../native.js'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
+import { AbortFlag } from './abort-flag.js'
 import { FfiAdapter } from './ffi-adapter.js'
 import { ropeParams } from './rope-params.js'
 import type { Pointer } from './structs.js'
@@ -24,6 +25,8 @@ const cellTypes: Readonly<Record<KvCacheType, number>> = {
 }
 /** `LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`. */
 const partialOnly = 1
+/** What `llama_decode` returns where the callback ended it. */
+const aborted = 2
 /** `llama_flash_attn_type`. */
 const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
 
@@ -43,6 +46,7 @@ interface FfiContextParts {
   readonly embeddingSize: number
   readonly batchSize: number
   readonly pool: ThreadPool
+  readonly abort: AbortFlag
   readonly onGpu: GpuShare
 }
 
@@ -75,6 +79,7 @@ export class FfiContext implements LogitsContext {
     const { flashAttention, kvCacheType, embeddings = false, outputs = batchSize } = options
     const { ubatchSize = batchSize, kvUnified = false, rope = {}, poll = 50, pooling } = options
     const attention = flashAttention === 'auto' ? 'auto' : flashAttention ? 'on' : 'off'
+    const abort = new AbortFlag(functions)
     const context = await runAsync(functions.llama_init_from_model, model, {
       ...functions.llama_context_default_params(),
       n_ctx: contextSize,
@@ -90,6 +95,8 @@ export class FfiContext implements LogitsContext {
       embeddings,
       swa_full: false,
       kv_unified: kvUnified,
+      abort_callback: abort.callback,
+      abort_callback_data: abort.data,
       ...ropeParams(rope),
       ...(pooling !== undefined && { pooling_type: poolingNumber(pooling) }),
     })
@@ -105,6 +112,7 @@ export class FfiContext implements LogitsContext {
       embeddingSize,
       batchSize,
       pool,
+      abort,
       onGpu,
     })
   }
@@ -128,7 +136,7 @@ export class FfiContext implements LogitsContext {
     this.#batch.add(sequence, position, tokens, outputs)
   }
 
-  async decodeBatch(): Promise<void> {
+  async decodeBatch(): Promise<boolean> {
     this.#check()
     const { llama_decode: decode, llama_synchronize: synchronize } = this.#functions
     const { context, onGpu } = this.#parts
@@ -138,8 +146,9 @@ export class FfiContext implements LogitsContext {
     if (result === 0) {
       if (onGpu === 'none') synchronize(context)
       else await runAsync(synchronize, context)
-      return
+      return true
     }
+    if (result === aborted) return false
     throw failed(
       result === 1
         ? 'llama.cpp found no room for the batch in the KV cache'
@@ -263,6 +272,10 @@ export class FfiContext implements LogitsContext {
     const { llama_set_adapters_lora: set } = this.#functions
     const result = set(this.#parts.context, pointers, adapters.length, scales)
     if (result !== 0) throw failed(`llama.cpp could not apply the adapters (${result})`)
+  }
+
+  setAborting(isAborting: boolean): void {
+    this.#parts.abort.set(isAborting)
   }
 
   hasMemory(): boolean {

@@ -197,6 +197,8 @@ export interface StepResult {
   readonly decodeMs: number
   /** Milliseconds in sampling. */
   readonly sampleMs: number
+  /** Whether {@link Backend.interrupt} ended it: no slot has changed, and there are no outputs. Default: false. */
+  readonly isInterrupted?: boolean
 }
 
 /**
@@ -236,10 +238,17 @@ export interface Backend {
   checkConstraint?(constraint: OutputConstraint): void
 
   /**
-   * One forward pass over the whole batch, then the sampling. Not abortable, never re-entrant. When
-   * it rejects, no slot has changed.
+   * One forward pass over the whole batch, then the sampling. Never re-entrant. When it rejects, no slot
+   * has changed.
    */
   step(batch: readonly BatchItem[]): Promise<StepResult>
+
+  /**
+   * Asks the step under way to end as soon as it can, since something more urgent came. It resolves with
+   * `isInterrupted`, or as ever where it was almost done or is better not left. Returns at once; does nothing
+   * without a step under way. Leave it out where no step can be left.
+   */
+  interrupt?(): void
 
   /**
    * The embeddings of one or several texts' tokens, in their order: pooled as the model requires, of

@@ -1,4 +1,5 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import type { Clock } from '../../contracts/clock.js'
 import type { AppliedAdapter } from '../../contracts/model/adapter.js'
 import type {
   Backend,
@@ -51,6 +52,8 @@ export class FakeBackend implements Backend {
   readonly operations: FakeOperation[] = []
   /** What was done wrong so far; a test of an engine expects none. */
   readonly violations: string[] = []
+  /** Steps that were interrupted. */
+  interrupts = 0
   /** Samplers that are not disposed. */
   readonly samplers: ReadonlySet<Sampler>
 
@@ -59,6 +62,9 @@ export class FakeBackend implements Backend {
   readonly #slots: readonly FakeSlot[]
   readonly #samplers = new Set<FakeSampler>()
   #busy: LongCall | undefined
+  #isInterrupted = false
+  /** Ends the waiting of the step under way. */
+  #endStep = () => {}
   #isEmbedding = false
   #disposed = false
 
@@ -179,13 +185,23 @@ export class FakeBackend implements Backend {
       startedAt: this.#options.clock?.now() ?? 0,
     })
     const milliseconds = this.#options.stepMs?.(items) ?? 0
+    this.#isInterrupted = false
     return this.#after('step', milliseconds, () => {
+      if (this.#isInterrupted) return { outputs: [], decodeMs: 0, sampleMs: 0, isInterrupted: true }
       const failure = this.#options.failWhen?.(items, this.steps.length)
       if (failure !== undefined) throw failure
       const outputs = items.map((item) => computeItem(item, this.#slot(item.slot), this.#model))
       const scores = items.map((item) => this.#model.score(this.#slot(item.slot), item.scores))
       return { outputs, scores, decodeMs: milliseconds, sampleMs: 0 }
     })
+  }
+
+  /** The step under way ends in the next turn of the event loop. */
+  interrupt(): void {
+    if (!this.isStepping) return
+    this.interrupts++
+    this.#isInterrupted = true
+    this.#endStep()
   }
 
   async embed(
@@ -265,11 +281,21 @@ export class FakeBackend implements Backend {
     try {
       const { clock } = this.#options
       if (clock === undefined || milliseconds <= 0) await turnOfTheEventLoop()
-      else await new Promise<void>((resolve) => void clock.at(clock.now() + milliseconds, resolve))
+      else await this.#pause(clock, milliseconds)
       return work()
     } finally {
       this.#busy = undefined
     }
+  }
+
+  async #pause(clock: Clock, milliseconds: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const cancel = clock.at(clock.now() + milliseconds, resolve)
+      this.#endStep = () => {
+        cancel()
+        resolve()
+      }
+    })
   }
 
   #kept(call: string, slot: SlotId, length: number): number {
