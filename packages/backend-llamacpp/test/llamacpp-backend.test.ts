@@ -3,6 +3,7 @@ import {
   type GenerateRequest,
   LocalEngineClient,
   PluginRegistry,
+  silentLogger,
   systemRandom,
 } from '@cllm/core'
 import { firstComeFirstServed, testBackend } from '@cllm/core/testing'
@@ -74,8 +75,10 @@ t.test('both ways to llama.cpp draw the same tokens', async (t) => {
 
 t.test('a step is left in the middle of its forward pass, and all is as before', async (t) => {
   const size = { contextSize: 512, batchSize: 512 }
+  const errors: string[] = []
+  const logger = { ...silentLogger, error: (_: unknown, text: string) => void errors.push(text) }
   for (const options of [{}, { ubatchSize: 64 }, { kvUnified: 'on' as const, flashAttention: false }]) {
-    const backend = await openTiny(t, { kind: 'llama', ...size, ...options })
+    const backend = await openTiny(t, { kind: 'llama', ...size, ...options }, logger)
     const prompt = Array.from({ length: 400 }, (_, index) => 5 + (index % 200))
     const chunk = (from: number, to: number) =>
       backend.step([{ slot: 0, position: from, tokens: prompt.slice(from, to), outputs: [] }])
@@ -100,6 +103,7 @@ t.test('a step is left in the middle of its forward pass, and all is as before',
     await chunk(100, 399)
     t.same(await draw(), expected)
   }
+  t.same(errors, [])
   for (const options of [{ kind: 'mamba' }, { kind: 'gemma3' }] as const) {
     const backend = await openTiny(t, { ...size, ...options })
     const tokens = Array.from({ length: 300 }, (_, index) => 5 + (index % 200))
