@@ -77,7 +77,11 @@ t.test('a step is left in the middle of its forward pass, and all is as before',
   const size = { contextSize: 512, batchSize: 512 }
   const errors: string[] = []
   const logger = { ...silentLogger, error: (_: unknown, text: string) => void errors.push(text) }
-  for (const options of [{}, { ubatchSize: 64 }, { kvUnified: 'on' as const, flashAttention: false }]) {
+  for (const options of [
+    {},
+    { ubatchSize: 64 },
+    { kvUnified: 'on' as const, flashAttention: false },
+  ]) {
     const backend = await openTiny(t, { kind: 'llama', ...size, ...options }, logger)
     const prompt = Array.from({ length: 400 }, (_, index) => 5 + (index % 200))
     const chunk = (from: number, to: number) =>

@@ -33,7 +33,8 @@ export class MakeWay implements EngineObserver {
   }
 
   onQueued(request: SequenceView): void {
-    const isForBatches = this.#parts.length > 0 && this.#parts.every((part) => isOfBatch(part.request))
+    const isForBatches =
+      this.#parts.length > 0 && this.#parts.every((part) => isOfBatch(part.request))
     if (isOfBatch(request) || !isForBatches || !this.#hasRoom) return
     this.backend.interrupt?.()
     // Once is enough: what it was for is not asked again of a step that goes on.

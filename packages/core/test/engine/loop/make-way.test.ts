@@ -31,22 +31,25 @@ t.test('a client does not wait for the end of a step of a batch', async (t) => {
   await isDone(t, made)
 })
 
-t.test('all slots are the batch’s: one that leaves makes way, those that stay are let', async (t) => {
-  for (const leaves of [true, false]) {
-    const made = slow(1)
-    const { backend, clock, client, run } = made
-    const leaving = new AbortController()
-    const batch = collect(client.submit(ofBatch(long), leaving))
-    await runUntilIdle(clock, clock.now() + 300)
-    if (leaves) leaving.abort()
-    const asked = await run(collect(client.submit(greedy(short, 5))))
-    t.equal(backend.interrupts, leaves ? 1 : 0)
-    t.same(asked.tokens, expectedTokens(backend, short, 5))
-    if (leaves) t.equal(asked.end!.timings.firstTokenMs, 90)
-    else t.same((await run(batch)).tokens, expectedTokens(backend, long, 5))
-    await isDone(t, made)
-  }
-})
+t.test(
+  'all slots are the batch’s: one that leaves makes way, those that stay are let',
+  async (t) => {
+    for (const leaves of [true, false]) {
+      const made = slow(1)
+      const { backend, clock, client, run } = made
+      const leaving = new AbortController()
+      const batch = collect(client.submit(ofBatch(long), leaving))
+      await runUntilIdle(clock, clock.now() + 300)
+      if (leaves) leaving.abort()
+      const asked = await run(collect(client.submit(greedy(short, 5))))
+      t.equal(backend.interrupts, leaves ? 1 : 0)
+      t.same(asked.tokens, expectedTokens(backend, short, 5))
+      if (leaves) t.equal(asked.end!.timings.firstTokenMs, 90)
+      else t.same((await run(batch)).tokens, expectedTokens(backend, long, 5))
+      await isDone(t, made)
+    }
+  },
+)
 
 t.test('what clients wait for is not interrupted, nor for a batch', async (t) => {
   for (const [running, comes] of [
