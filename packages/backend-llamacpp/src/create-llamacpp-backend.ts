@@ -175,6 +175,7 @@ function assemble(
     states: openStates(opened, cells, shape, settings, loaded),
     samplers,
     threads: opened.threads,
+    setAborting: opened.setAborting,
     kvUnified,
     tile: tileOf(llama, settings),
     embedder: new Embedder(

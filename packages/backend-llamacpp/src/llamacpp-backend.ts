@@ -54,6 +54,8 @@ export interface LlamaCppBackendParts {
   readonly tile?: ChunkTile | undefined
   /** What chooses the threads of each pass; default: their number stays. */
   readonly threads?: AdaptiveThreads | undefined
+  /** Ends forward passes while it is true; default: no step can be left. */
+  readonly setAborting?: ((isAborting: boolean) => void) | undefined
   readonly clock: Clock
   /** Frees the model. */
   readonly close: () => Promise<void>
@@ -73,10 +75,13 @@ export class LlamaCppBackend implements Backend {
   readonly tokenizer: Tokenizer
   readonly states?: SlotStates
   readonly adapters?: LlamaCppAdapters
+  readonly interrupt?: () => void
 
   readonly #parts: LlamaCppBackendParts
   readonly #draws: PassDraws
   readonly #filler: BatchFiller
+  /** Whether a step is under way that can be left. */
+  #canLeave = false
   #disposed = false
 
   constructor(parts: LlamaCppBackendParts) {
@@ -89,6 +94,12 @@ export class LlamaCppBackend implements Backend {
     this.tokenizer = parts.tokenizer
     if (parts.states !== undefined) this.states = parts.states
     if (parts.adapters !== undefined) this.adapters = parts.adapters
+    const { setAborting } = parts
+    if (setAborting !== undefined) {
+      this.interrupt = () => {
+        if (this.#canLeave) setAborting(true)
+      }
+    }
   }
 
   get freeTokens(): number | undefined {
@@ -124,12 +135,16 @@ export class LlamaCppBackend implements Backend {
     const scores = Array.from(batch, () => noScores)
     const items = this.#filler.filled(batch)
     let [decodeMs, sampleMs] = [0, 0]
+    this.#canLeave = cells.canLeavePass
     try {
       this.adapters?.prepare(batch)
       for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.#parts)) {
         threads?.before(pass)
         const started = clock.now()
-        await this.#decode(items, pass)
+        if (!(await this.#decode(items, pass))) {
+          for (const { slot } of items) cells.rollBack(slot)
+          return { outputs: [], decodeMs, sampleMs, isInterrupted: true }
+        }
         const decoded = clock.now()
         threads?.after(pass, decoded - started)
         this.#filler.took(items, pass, decoded - started)
@@ -140,6 +155,9 @@ export class LlamaCppBackend implements Backend {
     } catch (error) {
       for (const { slot } of items) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')
+    } finally {
+      if (this.#canLeave) this.#parts.setAborting?.(false)
+      this.#canLeave = false
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
     this.#filler.takeOff(batch, items)
@@ -231,14 +249,17 @@ export class LlamaCppBackend implements Backend {
     }
   }
 
-  async #decode(batch: readonly BatchItem[], pass: StepPass): Promise<void> {
+  /** False: it was left. */
+  async #decode(batch: readonly BatchItem[], pass: StepPass): Promise<boolean> {
     this.#fill(batch, pass)
     const decoding = this.#parts.context.decodeBatch()
     try {
       // while the threads compute
       for (const index of pass.order) this.#draws.prepare(batch[index]!)
-    } finally {
+    } catch (error) {
       await decoding
+      throw error
     }
+    return (await decoding) !== false
   }
 }

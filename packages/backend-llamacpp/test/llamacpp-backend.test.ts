@@ -3,6 +3,7 @@ import {
   type GenerateRequest,
   LocalEngineClient,
   PluginRegistry,
+  silentLogger,
   systemRandom,
 } from '@cllm/core'
 import { firstComeFirstServed, testBackend } from '@cllm/core/testing'
@@ -70,6 +71,52 @@ t.test('both ways to llama.cpp draw the same tokens', async (t) => {
     }),
     { numRuns: 40 },
   )
+})
+
+t.test('a step is left in the middle of its forward pass, and all is as before', async (t) => {
+  const size = { contextSize: 512, batchSize: 512 }
+  const errors: string[] = []
+  const logger = { ...silentLogger, error: (_: unknown, text: string) => void errors.push(text) }
+  for (const options of [
+    {},
+    { ubatchSize: 64 },
+    { kvUnified: 'on' as const, flashAttention: false },
+  ]) {
+    const backend = await openTiny(t, { kind: 'llama', ...size, ...options }, logger)
+    const prompt = Array.from({ length: 400 }, (_, index) => 5 + (index % 200))
+    const chunk = (from: number, to: number) =>
+      backend.step([{ slot: 0, position: from, tokens: prompt.slice(from, to), outputs: [] }])
+    const params = { temperature: 0.8, seed: 3 }
+    const draw = async () =>
+      await generate(backend, [{ slot: 0, tokens: prompt, computed: 399, params, count: 8 }])
+    await chunk(0, 100)
+    await chunk(100, 399)
+    const expected = await draw()
+    backend.truncate(0, 100)
+    let left = 0
+    // One that has ended before it is asked to is repeated.
+    for (let tries = 0; left < 3 && tries < 100; tries++) {
+      const step = chunk(100, 399)
+      backend.interrupt?.()
+      const { isInterrupted = false, outputs } = await step
+      if (isInterrupted) t.same([++left, outputs], [left, []])
+      else t.equal(backend.truncate(0, 100), 100)
+    }
+    t.equal(left, 3)
+    backend.interrupt?.()
+    await chunk(100, 399)
+    t.same(await draw(), expected)
+  }
+  t.same(errors, [])
+  for (const options of [{ kind: 'mamba' }, { kind: 'gemma3' }] as const) {
+    const backend = await openTiny(t, { ...size, ...options })
+    const tokens = Array.from({ length: 300 }, (_, index) => 5 + (index % 200))
+    const step = backend.step([{ slot: 0, position: 0, tokens, outputs: [] }])
+    backend.interrupt?.()
+    t.not((await step).isInterrupted, true, `${options.kind} cannot take back what it has computed`)
+  }
+  const addon = await openTiny(t, { native: 'addon' })
+  t.equal(typeof addon.interrupt, 'undefined')
 })
 
 t.test('forward computes what step does, and draws nothing', async (t) => {

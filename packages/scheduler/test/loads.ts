@@ -8,6 +8,7 @@ export interface Job {
   readonly promptTokens: number
   readonly maxTokens: number
   readonly stepGroup?: string
+  readonly priority?: number
 }
 
 /** What became of a request; times in milliseconds. */

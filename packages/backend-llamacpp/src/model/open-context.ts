@@ -30,6 +30,8 @@ export interface OpenContext {
   readonly context: NativeContext
   /** The same where it gives its states out. */
   readonly stateful?: LogitsContext
+  /** Ends its forward passes while it is true, where that can be done. */
+  readonly setAborting?: (isAborting: boolean) => void
   /** What chooses the threads of its passes, where they can be changed. */
   readonly threads?: AdaptiveThreads
   samplers(vocabulary: Vocabulary, tokenizer: Tokenizer, logger: Logger): SamplerFactory
@@ -68,6 +70,9 @@ export async function openContext(
         context,
         stateful: context,
         samplers,
+        ...(loaded.onGpu === 'none' && {
+          setAborting: (isAborting: boolean) => context.setAborting(isAborting),
+        }),
         ...adaptThreads(context, loaded, threads, clock),
       }
     }

@@ -24,6 +24,11 @@ export interface LogitsContext extends NativeContext {
   hasMemory(): boolean
   /** Threads of the forward passes from now on, up to as many as the context was made with. */
   setThreads(threads: number): void
+  /**
+   * Whether the forward pass under way is to end, and any other one while this holds: as far as the CPU
+   * computes it.
+   */
+  setAborting(isAborting: boolean): void
   /** The adapters of the forward passes from now on; freed ones must not be among them. */
   setAdapters(adapters: readonly AppliedNativeAdapter[]): void
   /** Whether positions can be changed: see `shiftSequence`. */

@@ -81,7 +81,8 @@ export interface NativeContext {
     tokens: readonly number[],
     outputs: readonly number[],
   ): void
-  decodeBatch(): Promise<void>
+  /** Resolves to false when the pass was aborted: what it has left in its sequences is to be removed. */
+  decodeBatch(): Promise<unknown>
   disposeSequence(sequence: number): void
   /** False when the model's memory cannot forget a part. */
   removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean

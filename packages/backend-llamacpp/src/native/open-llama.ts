@@ -7,6 +7,9 @@ import { openForCpu, type OpenedLlama, openWhole } from './open/opened-llama.js'
 
 /** llama.cpp is opened once per process. */
 const opened = new Map<string, Promise<OpenedLlama>>()
+/** What llama.cpp calls errors when it was asked to end a forward pass: status 1, result 2. */
+const ofAborted = /compute.* failed with error 1$|compute status: 1$|failed to decode, ret = 2$/
+
 let logger: Logger = silentLogger
 
 /**
@@ -73,5 +76,6 @@ async function gpuLayersOf(
 
 function log(isError: boolean, message: string): void {
   const text = message.trimEnd()
-  if (text !== '') logger[isError ? 'error' : 'debug']({ component: 'llama.cpp' }, text)
+  const isFault = isError && !ofAborted.test(text)
+  if (text !== '') logger[isFault ? 'error' : 'debug']({ component: 'llama.cpp' }, text)
 }

@@ -31,6 +31,8 @@ export class SlotCells {
   readonly #isRecurrent: boolean
   readonly #copiesLate: boolean
   readonly #shifting: LogitsContext | undefined
+  /** Whether the next forward pass moves tokens. */
+  #isShifting = false
   /** Copies whose data the next forward pass moves. */
   readonly #copies: { readonly from: SlotId; readonly to: SlotId }[] = []
 
@@ -65,6 +67,7 @@ export class SlotCells {
   /** Notes that a forward pass has filled the slot up to `length`. */
   filled(slot: SlotId, length: number): void {
     this.#copies.length = 0
+    this.#isShifting = false
     this.#resize(slot, length)
   }
 
@@ -103,7 +106,16 @@ export class SlotCells {
       throw new CllmError('backend_failed', message)
     }
     context.shiftSequence(slot, keep + discard, -discard)
+    this.#isShifting = true
     this.#resize(slot, held - discard)
+  }
+
+  /**
+   * Whether a forward pass can be left and undone. A recurrent state would have changed, behind a window
+   * older cells would be lost, and tokens would be moved by half.
+   */
+  get canLeavePass(): boolean {
+    return !this.#isRecurrent && this.#slidingWindow === 0 && !this.#isShifting
   }
 
   /** Undoes what a failed forward pass may have left in the slot. */

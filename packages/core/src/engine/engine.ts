@@ -19,6 +19,7 @@ import { InputProcessor, type Processed } from './input/input-processor.js'
 import { PartQueue } from './input/part-queue.js'
 import { KvPool } from './kv/kv-pool.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
+import { MakeWay } from './loop/make-way.js'
 import { OutputProcessor } from './output/output-processor.js'
 import type { KVCacheManager, WaitPredictor } from './engine-parts.js'
 import { type PolicyInForce, PolicyRunner } from './policy/policy-runner.js'
@@ -71,11 +72,13 @@ export class Engine {
     @inject(tokens.ENGINE_COSTS) costs: EngineCosts,
     @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(Speculator) private readonly speculator: Speculator,
+    @inject(MakeWay) makeWay: MakeWay,
     @inject(EngineObservers) private readonly observers: EngineObservers,
     @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
     @inject(WakeSignal) private readonly wake: WakeSignal,
   ) {
-    observers.add(policy, tracker, counters, costs, predictor, input, speculator, pool, ...more)
+    observers.add(policy, tracker, counters, costs, predictor, input, speculator, pool)
+    observers.add(makeWay, ...more)
     this.#done = this.#run()
     this.#done.catch(() => {}) // `failed` tells of it
   }
@@ -247,8 +250,9 @@ export class Engine {
     return undefined
   }
 
-  /** Takes in a step's tokens and frees what ended with them, so that the next plan can use it. */
-  #append(step: Step, outcome: StepOutcome): StepRecord {
+  /** Takes in the tokens of a step that was not interrupted, and frees what ended with them, so that the next plan can use it. */
+  #append(step: Step, outcome: StepOutcome): StepRecord | undefined {
+    if (outcome.isInterrupted === true) return undefined
     const now = this.clock.now()
     const record = recordStep(step, outcome, now)
     this.observers.onStep(record)

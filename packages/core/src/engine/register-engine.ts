@@ -20,6 +20,7 @@ import { PolicyRunner } from './policy/policy-runner.js'
 import { ActivityWatch } from './report/activity-watch.js'
 import { Counters } from './report/counters.js'
 import { EngineObservers } from './report/engine-observers.js'
+import { MakeWay } from './loop/make-way.js'
 import { RequestTracker } from './report/request-tracker.js'
 import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
@@ -60,6 +61,7 @@ const fixed = [
   InFlightPrefixSharing,
   InputProcessor,
   KvPool,
+  MakeWay,
   OutputProcessor,
   PartQueue,
   PolicyRunner,

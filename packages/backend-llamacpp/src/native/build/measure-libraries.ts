@@ -165,7 +165,7 @@ class Stopwatch {
   }
 
   /** Milliseconds that a pass takes. */
-  async time(run: () => Promise<void>): Promise<number> {
+  async time(run: () => Promise<unknown>): Promise<number> {
     const [beganAt, cpuAt] = [this.clock.now(), this.cpuTime()]
     await run()
     const [wall, cpu] = [this.clock.now() - beganAt, this.cpuTime() - cpuAt]

@@ -26,7 +26,10 @@ export interface FfiLibraries {
 /** llama.cpp's C functions and some of ggml's. */
 export type NativeFunctions = Bound<
   typeof llamaFunctions & typeof ggmlFunctions & typeof registryFunctions & typeof deviceFunctions
->
+> & {
+  /** The address of `ggml_is_empty`. */
+  readonly emptinessOfTensors: Pointer
+}
 
 /**
  * Binds every function.
@@ -38,7 +41,8 @@ export function bindFunctions({ llama, ggml, registry }: FfiLibraries): NativeFu
     ...bindLibrary(ggml, ggmlFunctions),
     ...bindLibrary(registry, registryFunctions),
   }
-  return { ...functions, ...bindDevice(functions) }
+  const emptinessOfTensors: Pointer = load(ggml).symbol('ggml_is_empty')
+  return { ...functions, ...bindDevice(functions), emptinessOfTensors }
 }
 
 /** Native memory as an `ArrayBuffer`: it must not be touched once llama.cpp has freed it. */

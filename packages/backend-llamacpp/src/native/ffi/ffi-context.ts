@@ -1,32 +1,18 @@
-import { poolingNumber } from '../pooling-types.js'
 import { CllmError } from '@cllm/core'
-import type { KvCacheType } from '../../model/kv-cache-type.js'
 import type { AppliedNativeAdapter, LogitsContext } from '../logits-context.js'
 import type { GpuShare, NativeContextOptions } from '../native.js'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
+import { AbortFlag } from './abort-flag.js'
+import { contextParams } from './context-params.js'
 import { FfiAdapter } from './ffi-adapter.js'
-import { ropeParams } from './rope-params.js'
 import type { Pointer } from './structs.js'
 import { ThreadPool } from './thread-pool.js'
 import { TokenBatch } from './token-batch.js'
 
-/** `ggml_type` of the numbers in KV cells. */
-const cellTypes: Readonly<Record<KvCacheType, number>> = {
-  f32: 0,
-  f16: 1,
-  q4_0: 2,
-  q4_1: 3,
-  q5_0: 6,
-  q5_1: 7,
-  q8_0: 8,
-  iq4_nl: 20,
-  bf16: 30,
-}
 /** `LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`. */
 const partialOnly = 1
-/** `llama_flash_attn_type`. */
-const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
-
+/** What `llama_decode` returns where the callback ended it. */
+const aborted = 2
 /** `LLAMA_POOLING_TYPE_RANK`. */
 const rankPooling = 4
 
@@ -43,6 +29,7 @@ interface FfiContextParts {
   readonly embeddingSize: number
   readonly batchSize: number
   readonly pool: ThreadPool
+  readonly abort: AbortFlag
   readonly onGpu: GpuShare
 }
 
@@ -70,30 +57,13 @@ export class FfiContext implements LogitsContext {
   static async create(
     functions: NativeFunctions,
     model: Pointer,
-    { contextSize, sequences, batchSize, threads, onGpu, ...options }: FfiContextOptions,
+    { onGpu, ...options }: FfiContextOptions,
   ): Promise<FfiContext | undefined> {
-    const { flashAttention, kvCacheType, embeddings = false, outputs = batchSize } = options
-    const { ubatchSize = batchSize, kvUnified = false, rope = {}, poll = 50, pooling } = options
-    const attention = flashAttention === 'auto' ? 'auto' : flashAttention ? 'on' : 'off'
-    const context = await runAsync(functions.llama_init_from_model, model, {
-      ...functions.llama_context_default_params(),
-      n_ctx: contextSize,
-      n_batch: batchSize,
-      n_ubatch: Math.min(ubatchSize, batchSize),
-      n_seq_max: sequences,
-      n_outputs_max: Math.min(outputs, batchSize),
-      n_threads: threads,
-      n_threads_batch: threads,
-      flash_attn_type: flashAttentionTypes[attention],
-      type_k: cellTypes[kvCacheType],
-      type_v: cellTypes[kvCacheType],
-      embeddings,
-      swa_full: false,
-      kv_unified: kvUnified,
-      ...ropeParams(rope),
-      ...(pooling !== undefined && { pooling_type: poolingNumber(pooling) }),
-    })
+    const abort = new AbortFlag(functions)
+    const params = contextParams(functions, abort, options)
+    const context = await runAsync(functions.llama_init_from_model, model, params)
     if (context === null) return undefined
+    const { threads, poll = 50, batchSize } = options
     const pool = new ThreadPool(functions, threads, poll)
     functions.llama_attach_threadpool(context, pool.native, pool.native)
     const vocabulary = functions.llama_model_get_vocab(model)
@@ -105,6 +75,7 @@ export class FfiContext implements LogitsContext {
       embeddingSize,
       batchSize,
       pool,
+      abort,
       onGpu,
     })
   }
@@ -128,7 +99,7 @@ export class FfiContext implements LogitsContext {
     this.#batch.add(sequence, position, tokens, outputs)
   }
 
-  async decodeBatch(): Promise<void> {
+  async decodeBatch(): Promise<boolean> {
     this.#check()
     const { llama_decode: decode, llama_synchronize: synchronize } = this.#functions
     const { context, onGpu } = this.#parts
@@ -138,8 +109,9 @@ export class FfiContext implements LogitsContext {
     if (result === 0) {
       if (onGpu === 'none') synchronize(context)
       else await runAsync(synchronize, context)
-      return
+      return true
     }
+    if (result === aborted) return false
     throw failed(
       result === 1
         ? 'llama.cpp found no room for the batch in the KV cache'
@@ -263,6 +235,10 @@ export class FfiContext implements LogitsContext {
     const { llama_set_adapters_lora: set } = this.#functions
     const result = set(this.#parts.context, pointers, adapters.length, scales)
     if (result !== 0) throw failed(`llama.cpp could not apply the adapters (${result})`)
+  }
+
+  setAborting(isAborting: boolean): void {
+    this.#parts.abort.set(isAborting)
   }
 
   hasMemory(): boolean {

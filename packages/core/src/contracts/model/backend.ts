@@ -1,38 +1,15 @@
 import type { AppliedAdapter, BackendAdapters } from './adapter.js'
 import type { OutputConstraint } from './output-constraint.js'
+import type { ModelInfo } from './model-info.js'
 import type { LogitProcessor } from './sampler.js'
 import type { SlotStates } from './slot-states.js'
 import type { SamplingParams } from './sampling.js'
 import type { TokenId, Tokenizer } from './tokenizer.js'
 
+export type { ModelInfo } from './model-info.js'
+
 /** The number of a KV slot, 0 to `limits.slots − 1`. */
 export type SlotId = number
-
-/** What is known of the loaded model. */
-export interface ModelInfo {
-  /** The name that clients see, such as `tinyllama-1.1b-chat`. */
-  readonly id: string
-  /** `llama`, `qwen3`, … */
-  readonly architecture: string
-  /** Count of weights. */
-  readonly parameters: number
-  readonly vocabularySize: number
-  /** The context the model was trained with, in tokens. */
-  readonly trainingContext: number
-  /** Such as `Q4_K_M`. */
-  readonly quantization: string
-  /** Weights, in bytes. */
-  readonly sizeBytes: number
-  /** File the model was read from, where there is one. */
-  readonly path?: string
-  /**
-   * Shape and the like: `hiddenSize`, `layers`, `attentionHeads`, `keyValueHeads`, `ropeTheta`,
-   * `chatTemplate` (in Jinja), …
-   */
-  readonly details?: Readonly<Record<string, string | number | boolean>>
-  /** The sampling that its file recommends, for what a request leaves out. Default: none. */
-  readonly sampling?: Partial<SamplingParams>
-}
 
 /** What fits. */
 export interface BackendLimits {
@@ -197,6 +174,8 @@ export interface StepResult {
   readonly decodeMs: number
   /** Milliseconds in sampling. */
   readonly sampleMs: number
+  /** Whether {@link Backend.interrupt} ended it: no slot has changed, and there are no outputs. Default: false. */
+  readonly isInterrupted?: boolean
 }
 
 /**
@@ -236,10 +215,17 @@ export interface Backend {
   checkConstraint?(constraint: OutputConstraint): void
 
   /**
-   * One forward pass over the whole batch, then the sampling. Not abortable, never re-entrant. When
-   * it rejects, no slot has changed.
+   * One forward pass over the whole batch, then the sampling. Never re-entrant. When it rejects, no slot
+   * has changed.
    */
   step(batch: readonly BatchItem[]): Promise<StepResult>
+
+  /**
+   * Asks the step under way to end as soon as it can, since something more urgent came. It resolves with
+   * `isInterrupted`, or as ever where it was almost done or is better not left. Returns at once; does nothing
+   * without a step under way. Leave it out where no step can be left.
+   */
+  interrupt?(): void
 
   /**
    * The embeddings of one or several texts' tokens, in their order: pooled as the model requires, of

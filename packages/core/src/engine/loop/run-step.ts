@@ -82,6 +82,7 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
   try {
     const items = parts.map(toItem)
     const result: Partial<StepResult> | undefined = await backend.step(items)
+    if (result?.isInterrupted === true) return interrupted
     const outputs = checkOutputs(items, result, backend.model.vocabularySize)
     return { decodeMs: 0, sampleMs: 0, ...result, outputs, isWhole: result !== undefined }
   } catch (error) {
@@ -91,13 +92,24 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
   }
 }
 
+/** Nothing was computed. */
+const interrupted: StepOutcome = Object.freeze({
+  outputs: [],
+  decodeMs: 0,
+  sampleMs: 0,
+  isWhole: false,
+  isInterrupted: true,
+})
+
 async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {
   const outputs: (readonly StepOutput[] | CllmError)[] = []
   const scores: (readonly OutputLogprobs[])[] = []
   let decodeMs = 0
   let sampleMs = 0
   for (const part of parts) {
-    const outcome = await runStep(backend, [part])
+    let outcome = await runStep(backend, [part])
+    // Those before it are computed already.
+    while (outcome.isInterrupted === true) outcome = await runStep(backend, [part])
     outputs.push(...outcome.outputs)
     scores.push(outcome.scores?.[0] ?? [])
     decodeMs += outcome.decodeMs

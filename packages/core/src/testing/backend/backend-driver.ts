@@ -23,6 +23,9 @@ export class BackendDriver {
   /** The start of a story: 24 tokens, or less where less fit into a quarter of a slot. */
   readonly prompt: readonly TokenId[]
 
+  /** Resolves when the step that has just begun is interrupted; it is computed again. Default: none is. */
+  interruptsWhen: (() => Promise<void>) | undefined
+
   constructor(readonly backend: Backend) {
     const length = Math.min(24, Math.floor(backend.limits.contextSize / 4))
     this.prompt = backend.tokenizer.encode(story).slice(0, length)
@@ -51,7 +54,12 @@ export class BackendDriver {
   }
 
   async #run(items: readonly BatchItem[]): Promise<StepResult> {
-    const result = await this.backend.step(items)
+    let result = await this.#attempt(items)
+    if (result.isInterrupted === true) {
+      assert.deepEqual(result.outputs, [], 'a step that was interrupted has no outputs')
+      result = await this.backend.step(items)
+    }
+    assert(result.isInterrupted !== true, 'a step that nobody interrupts is not interrupted')
     for (const milliseconds of [result.decodeMs, result.sampleMs]) {
       assert(milliseconds >= 0, `a step's times are milliseconds, instead got ${milliseconds}`)
     }
@@ -63,6 +71,15 @@ export class BackendDriver {
       for (const { token } of outputs) assertInVocabulary(this.backend, token)
     }
     return result
+  }
+
+  async #attempt(items: readonly BatchItem[]): Promise<StepResult> {
+    const step = this.backend.step(items)
+    if (this.interruptsWhen === undefined) return await step
+    // Also of a step that has ended already: that changes nothing.
+    await this.interruptsWhen()
+    this.backend.interrupt?.()
+    return await step
   }
 
   /** Computes `tokens` from index `from` on, `chunk` at a time, and draws the next token. */

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { CllmError } from '../../errors/cllm-error.js'
 import { type BackendDriver, greedy } from './backend-driver.js'
 import { checkDrafts } from './draft-checks.js'
@@ -6,6 +7,8 @@ import { checkPool } from './pool-checks.js'
 import { checkStates } from './state-checks.js'
 import { check, type TestContext } from '../test-context.js'
 
+/** Draws at random, the same ones each time. */
+const random = { ...greedy, temperature: 1, seed: 7 }
 /** Slots above this size are not filled to the brim: that would take minutes on a real model. */
 const fillableContext = 512
 
@@ -175,6 +178,25 @@ export async function checkSlots(
 
   await inTurn('slots that share their cells hold kvTokens together', async () => {
     if (backend.limits.kvTokens !== undefined) await checkPool(driver)
+  })
+
+  await inTurn('a step that is interrupted has changed nothing', async () => {
+    if (backend.interrupt === undefined) return
+    backend.interrupt()
+    const count = Math.min(slots, batchSize, 3)
+    const prompts = Array.from({ length: count }, (_, index) => prompt.slice(index))
+    const expected = await driver.generateTogether(prompts, random, 6)
+    try {
+      for (const turns of [0, 1, 2, 5]) {
+        driver.interruptsWhen = async () => {
+          for (let turn = 0; turn < turns; turn++) await turnOfTheEventLoop()
+        }
+        driver.releaseAll()
+        same(await driver.generateTogether(prompts, random, 6), expected, `after ${turns} turns`)
+      }
+    } finally {
+      driver.interruptsWhen = undefined
+    }
   })
 
   await inTurn('a slot takes contextSize tokens; a step that fails changes nothing', async () => {

@@ -16,6 +16,7 @@ import { CllmError } from '../../errors/cllm-error.js'
 import { checkBatch } from '../backend/check-batch.js'
 import type { FakeBackendOptions } from './fake-backend-options.js'
 import type { FakeOperation, FakeStep } from './fake-calls.js'
+import { LongCalls } from './long-calls.js'
 import { computeItem } from './compute-item.js'
 import { fakeEmbedding } from './fake-embedding.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
@@ -26,9 +27,6 @@ import { adapterProblem, FakeAdapters, saltOf } from './fake-adapters.js'
 import { FakeStates } from './fake-states.js'
 import { defined } from '../../defined.js'
 import { hashTokens } from '../../hash.js'
-
-/** A call during which no other may be made. */
-type LongCall = 'step' | 'copyPrefix' | 'save' | 'restore'
 
 /**
  * A backend without a model, for tests and simulations. Its next token depends on every token in the
@@ -51,6 +49,8 @@ export class FakeBackend implements Backend {
   readonly operations: FakeOperation[] = []
   /** What was done wrong so far; a test of an engine expects none. */
   readonly violations: string[] = []
+  /** Steps that were interrupted. */
+  interrupts = 0
   /** Samplers that are not disposed. */
   readonly samplers: ReadonlySet<Sampler>
 
@@ -58,7 +58,7 @@ export class FakeBackend implements Backend {
   readonly #model: FakeModel
   readonly #slots: readonly FakeSlot[]
   readonly #samplers = new Set<FakeSampler>()
-  #busy: LongCall | undefined
+  readonly #calls: LongCalls
   #isEmbedding = false
   #disposed = false
 
@@ -68,6 +68,7 @@ export class FakeBackend implements Backend {
       throw new CllmError('invalid_configuration', 'FakeBackend: stepMs and copyMs need a clock')
     }
     this.#options = options
+    this.#calls = new LongCalls(options.clock)
     this.#model = new FakeModel({
       id,
       endProbability: options.endProbability ?? 0,
@@ -102,7 +103,7 @@ export class FakeBackend implements Backend {
       freeTokens: () => this.freeTokens ?? Infinity,
       during: async (call, bytes, work) => {
         this.#check(call, { betweenSteps: true })
-        return await this.#after(call, this.#options.stateMs?.(bytes) ?? 0, work)
+        return await this.#calls.during(call, this.#options.stateMs?.(bytes) ?? 0, work)
       },
       violation: (problem) => this.#violation(problem),
     })
@@ -127,7 +128,7 @@ export class FakeBackend implements Backend {
 
   /** Whether a step is under way. */
   get isStepping(): boolean {
-    return this.#busy === 'step'
+    return this.#calls.busy === 'step'
   }
 
   /** The output of the model after `content`: up to `count` tokens. */
@@ -149,7 +150,7 @@ export class FakeBackend implements Backend {
     this.#check('createSampler', { betweenSteps: false })
     const sampler = new FakeSampler(params, tokens, this.#model.emptyHash, (disposed) => {
       if (disposed.disposed) this.#violation('Sampler.dispose: called twice')
-      if (this.#busy === 'step') this.#violation('Sampler.dispose: called during a step')
+      if (this.#calls.busy === 'step') this.#violation('Sampler.dispose: called during a step')
       this.#samplers.delete(disposed)
     })
     this.#samplers.add(sampler)
@@ -179,13 +180,22 @@ export class FakeBackend implements Backend {
       startedAt: this.#options.clock?.now() ?? 0,
     })
     const milliseconds = this.#options.stepMs?.(items) ?? 0
-    return this.#after('step', milliseconds, () => {
+    return this.#calls.during('step', milliseconds, () => {
+      if (this.#calls.isInterrupted)
+        return { outputs: [], decodeMs: 0, sampleMs: 0, isInterrupted: true }
       const failure = this.#options.failWhen?.(items, this.steps.length)
       if (failure !== undefined) throw failure
       const outputs = items.map((item) => computeItem(item, this.#slot(item.slot), this.#model))
       const scores = items.map((item) => this.#model.score(this.#slot(item.slot), item.scores))
       return { outputs, scores, decodeMs: milliseconds, sampleMs: 0 }
     })
+  }
+
+  /** The step under way ends in the next turn of the event loop. */
+  interrupt(): void {
+    if (!this.isStepping) return
+    this.interrupts++
+    this.#calls.interrupt()
   }
 
   async embed(
@@ -219,7 +229,7 @@ export class FakeBackend implements Backend {
     if (from === to) this.#violation(`copyPrefix: from slot ${from} to itself`)
     const target = this.#slot(to)
     this.operations.push({ type: 'copyPrefix', from, to, length })
-    return this.#after('copyPrefix', this.#options.copyMs?.(length) ?? 0, () => {
+    return this.#calls.during('copyPrefix', this.#options.copyMs?.(length) ?? 0, () => {
       target.truncate(0)
       const { tokens, cells } = this.#slot(from)
       target.append(tokens.slice(0, kept), cells)
@@ -260,18 +270,6 @@ export class FakeBackend implements Backend {
     this.#disposed = true
   }
 
-  async #after<T>(call: LongCall, milliseconds: number, work: () => T): Promise<T> {
-    this.#busy = call
-    try {
-      const { clock } = this.#options
-      if (clock === undefined || milliseconds <= 0) await turnOfTheEventLoop()
-      else await new Promise<void>((resolve) => void clock.at(clock.now() + milliseconds, resolve))
-      return work()
-    } finally {
-      this.#busy = undefined
-    }
-  }
-
   #kept(call: string, slot: SlotId, length: number): number {
     const held = this.#slot(slot).tokens.length
     if (!Number.isInteger(length) || length < 0 || length > held) {
@@ -288,8 +286,8 @@ export class FakeBackend implements Backend {
 
   #check(call: string, when: { readonly betweenSteps: boolean; readonly isApart?: true }): void {
     if (this.#disposed) this.#violation(`${call}: the backend is disposed`)
-    if (when.betweenSteps && this.#busy !== undefined)
-      this.#violation(`${call}: called during a ${this.#busy}`)
+    if (when.betweenSteps && this.#calls.busy !== undefined)
+      this.#violation(`${call}: called during a ${this.#calls.busy}`)
     if (when.isApart && this.#isEmbedding) this.#violation(`${call}: called during an embed`)
   }
 

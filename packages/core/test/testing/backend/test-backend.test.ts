@@ -68,6 +68,23 @@ const broken: [string, RegExp, () => Backend][] = [
       })({ embeddingSize: 4 }),
   ],
   [
+    'keeps what an interrupted step has computed',
+    /a step that is interrupted has changed nothing.*position/s,
+    () => {
+      let isAsked = false
+      return new (class extends Broken {
+        override interrupt() {
+          isAsked = true
+        }
+        override async step(batch: readonly BatchItem[]) {
+          isAsked = false
+          const result = await super.step(batch)
+          return isAsked ? { outputs: [], decodeMs: 0, sampleMs: 0, isInterrupted: true } : result
+        }
+      })()
+    },
+  ],
+  [
     'forgets the probabilities of draws',
     /log probabilities of a draw.*when asked for/s,
     () =>

@@ -9,7 +9,12 @@ import {
   SimulatedClock,
   systemRandom,
 } from '@cllm/core'
-import { drive, FakeBackend, firstComeFirstServed } from '@cllm/core/testing'
+import {
+  drive,
+  FakeBackend,
+  type FakeBackendOptions,
+  firstComeFirstServed,
+} from '@cllm/core/testing'
 import {
   type ApiKey,
   type BatchObject,
@@ -498,4 +503,59 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   t.same(shown(resumed), shown(alone), 'the same tokens, one start and one end')
   t.equal(besides.length, 12)
   t.ok(Math.max(...besides) <= 1, 'nothing ran beside the others')
+})
+
+t.test('clients have their first tokens as soon beside a batch as without one', async (t) => {
+  /** 60 clients that come at any time, with 40 tokens of prompt; the times to their first tokens. */
+  const side = async (workers: number) => {
+    const clock = new SimulatedClock(1000)
+    // A batch's prompt takes 200 ms.
+    const stepMs: FakeBackendOptions['stepMs'] = (batch) =>
+      10 + batch.reduce((sum, { tokens }) => sum + tokens.length, 0)
+    const backend = new FakeBackend({ clock, stepMs, slots: 2, batchSize: 256 })
+    const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
+    const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+    const throttle = new BatchThrottle()
+    const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
+    const watched = observeEngines(directory, throttle, clock)
+    const lines = yieldingEngines(watched, throttle, { clock, random: systemRandom }).open()
+    let made = 0
+    const ask = (length: number, maxTokens: number): GenerateRequest => {
+      const family = 1 + (made++ % 240)
+      const tokens = Array.from({ length }, (_, index) => 4 + ((family * (index + 7)) % 250))
+      return { prompt: { tokens }, maxTokens, cache: false, sampling: { ignoreEos: true, seed: 1 } }
+    }
+    const over = new AbortController()
+    const firsts: number[] = []
+    let answered = 0
+    const visit = async (at: number) => {
+      await new Promise<void>((resolve) => void clock.at(at, resolve))
+      const heard = []
+      for await (const { type } of watched.open().submit(ask(40, 4))) {
+        if (type === 'token') heard.push(clock.now() - at)
+      }
+      firsts.push(heard[0]!)
+    }
+    const work = async () => {
+      while (!over.signal.aborted) {
+        for await (const event of lines.submit(ask(190, 20), over)) {
+          if (event.type === 'end') answered++
+        }
+      }
+    }
+    const working = Array.from({ length: workers }, async () => await work().catch(() => {}))
+    const visits = Array.from({ length: 60 }, (_, nth) => visit(2000 + 997 * nth + 13 * (nth % 7)))
+    await drive(clock, Promise.all(visits))
+    over.abort()
+    await drive(clock, Promise.all(working))
+    t.same(backend.violations, [])
+    return { firsts: firsts.sort((a, b) => a - b), answered, interrupts: backend.interrupts }
+  }
+  const [alone, beside] = [await side(0), await side(2)]
+  for (const nth of [30, 59]) {
+    const ratio = beside.firsts[nth]! / alone.firsts[nth]!
+    t.ok(ratio <= 1.1, `${ratio.toFixed(2)} of ${alone.firsts[nth]} ms`)
+  }
+  t.ok(beside.answered > 60, `${beside.answered} lines meanwhile`)
+  t.ok(beside.interrupts > 30, `${beside.interrupts} steps were left`)
 })

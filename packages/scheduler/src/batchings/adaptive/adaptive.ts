@@ -1,5 +1,5 @@
 import type { SequenceView, Step } from '@cllm/core'
-import { defineBatching, StepCostModel, workOf } from '@cllm/core/portable'
+import { batchPriority, defineBatching, StepCostModel, workOf } from '@cllm/core/portable'
 import { z } from 'zod'
 import { Anticipation } from '../../kit/anticipation.js'
 import { chooseChunks, type PromptChunk } from '../../kit/choose-chunks.js'
@@ -16,6 +16,8 @@ const decodeShare = 2 / 9
 const limitShare = 0.8
 /** Without decoding requests to stall, a step only has to end soon enough for arrivals and cancels. */
 const idleTargetMs = 1000
+/** A client that comes while only batches are computed waits no longer than this for their step. */
+const batchTargetMs = 100
 /** A decode step waits at most this share of its own time for requests that are due. */
 const waitShare = 1 / 5
 /** Decodes and prompts share a step where that saves this share of the decode. */
@@ -98,8 +100,10 @@ export const adaptive = defineBatching({
           return stepOf([], decoding.slice(0, batchSize))
         }
 
-        const ms = targetOf(delayed, prompts)
         const list = remembered(inTurn(prefilling, next, slots))
+        const [first] = list
+        const isForBatches = running.every(isOfBatch) && (first === undefined || isOfBatch(first))
+        const ms = Math.min(targetOf(delayed, prompts), isForBatches ? batchTargetMs : Infinity)
         const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
         if (canJoin && leftOutSince === undefined) {
           const decodes = { count: decoding.length, ms: decodeMs }
@@ -151,6 +155,8 @@ export const adaptive = defineBatching({
     }
   },
 })
+
+const isOfBatch = ({ priority }: SequenceView): boolean => priority <= batchPriority
 
 function stepOf(chunks: readonly PromptChunk[], decoding: readonly SequenceView[]): Step {
   const admitted = chunks.filter(({ request }) => isWaiting(request))

@@ -1,4 +1,4 @@
-import { composePolicy, defineBatching, type Plan } from '@cllm/core'
+import { batchPriority, composePolicy, defineBatching, type Plan } from '@cllm/core'
 import { adaptive, fcfs } from '@cllm/scheduler'
 import t from 'tap'
 import {
@@ -132,6 +132,27 @@ t.test('a step now and then takes six times as long', async (t) => {
   const stalls = gaps.filter((gap) => gap > 650).length / gaps.length
   t.ok(stalls < 0.03, `${(100 * stalls).toFixed(1)} % of the gaps are stalls`)
   t.ok(intruder.firstTokenMs < 14_000, `${intruder.firstTokenMs.toFixed(0)} ms to the first token`)
+})
+
+t.test('steps of batches alone are short: a client may come meanwhile', async (t) => {
+  const fast: Machine = (shares) => machine(shares) / 8
+  const longest = async (priority: number) => {
+    const stepsMs: number[] = []
+    const timed: Machine = (shares) => {
+      const ms = fast(shares)
+      stepsMs.push(ms)
+      return ms
+    }
+    const jobs = [0, 1, 2, 3].map((index) => {
+      const job = { id: `${index}`, arrival: 0, promptTokens: 1500, maxTokens: 20 }
+      return { ...job, priority }
+    })
+    await serve({ ...ours(), machine: timed }, { slots: 4, jobs })
+    return Math.max(...stepsMs.slice(5))
+  }
+  const [batch, clients] = [await longest(batchPriority), await longest(0)]
+  t.ok(batch <= 110, `${batch} ms`)
+  t.ok(clients > 200, `${clients} ms`)
 })
 
 t.test('a target of its own', async (t) => {

@@ -1,0 +1,50 @@
+import { inject, injectable } from 'tsyringe'
+import type { Backend } from '../../contracts/model/backend.js'
+import { batchPriority } from '../../contracts/engine/generate-request.js'
+import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
+import type { ComputedPart, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
+import * as tokens from '../../tokens.js'
+import { KvPool } from '../kv/kv-pool.js'
+import { RequestFinisher } from '../requests/request-finisher.js'
+import { RequestTable } from '../requests/request-table.js'
+
+/**
+ * Interrupts a step of batches when a client's request comes that could have a slot: nobody waits for what
+ * the step computes, and a chunk of a prompt may take long.
+ */
+@injectable()
+export class MakeWay implements EngineObserver {
+  /** Of the step under way; none: between steps. */
+  #parts: readonly ComputedPart[] = []
+
+  constructor(
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(KvPool) private readonly pool: KvPool,
+    @inject(RequestTable) private readonly table: RequestTable,
+    @inject(RequestFinisher) private readonly finisher: RequestFinisher,
+  ) {}
+
+  onStepStart(parts: readonly ComputedPart[]): void {
+    this.#parts = parts
+  }
+
+  onTurn(): void {
+    this.#parts = []
+  }
+
+  onQueued(request: SequenceView): void {
+    const isForBatches =
+      this.#parts.length > 0 && this.#parts.every((part) => isOfBatch(part.request))
+    if (isOfBatch(request) || !isForBatches || !this.#hasRoom) return
+    this.backend.interrupt?.()
+    // Once is enough: what it was for is not asked again of a step that goes on.
+    this.#parts = []
+  }
+
+  get #hasRoom(): boolean {
+    const { running } = this.table
+    return this.pool.freeSlots > 0 || running.list.some((sequence) => this.finisher.has(sequence))
+  }
+}
+
+const isOfBatch = ({ priority }: SequenceView): boolean => priority <= batchPriority
