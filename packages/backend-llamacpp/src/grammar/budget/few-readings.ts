@@ -153,7 +153,8 @@ class Analysis {
   /** The stacks that can read the same characters, and how many characters in a row. */
   #overlaps(groups: ReadonlyMap<CodePointSet, readonly Stack[]>): readonly Overlap[] {
     const [only] = groups
-    if (groups.size < 2) return only === undefined ? [] : [{ open: only[1], width: widest(only[0]) }]
+    if (groups.size < 2)
+      return only === undefined ? [] : [{ open: only[1], width: widest(only[0]) }]
     const edges: { readonly code: number; readonly group: number; readonly isEnd: boolean }[] = []
     const all = [...groups]
     for (const [group, [set]] of all.entries()) {

@@ -69,7 +69,8 @@ export class FirstSets {
   *behindRules(start: number): Generator<readonly [rule: number, after: Beginning], void> {
     const { kinds, values } = this.rules
     const parts: number[] = []
-    for (let at = start; !endsAlternative(kinds[at]!); at = afterElement(this.rules, at)) parts.push(at)
+    for (let at = start; !endsAlternative(kinds[at]!); at = afterElement(this.rules, at))
+      parts.push(at)
     let behind: number | Beginning = ended
     for (const at of parts.toReversed()) {
       if (kinds[at] !== ElementKind.Rule) {

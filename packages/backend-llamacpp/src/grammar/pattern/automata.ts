@@ -155,7 +155,7 @@ export class Automata {
       if (set !== undefined || (assertion !== undefined && !passes(assertion))) continue
       for (const one of next) reached.add(one)
     }
-    this.spend(1 + reached.size)
+    this.spend(1 + (reached.size >> 1))
     return [...reached]
       .filter((at) => {
         const { set, assertion } = states[at]!
