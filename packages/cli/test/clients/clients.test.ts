@@ -150,6 +150,65 @@ t.test('ollama', async (t) => {
   t.match(parts, wanted, 'streamed')
 })
 
+t.test("what Mistral's client sends", async (t) => {
+  // recorded with @mistralai/mistralai 2.7.0, which is too large to install for this
+  const parameters = {
+    type: 'object',
+    properties: { name: { enum: ['Lily'] } },
+    required: ['name'],
+    additionalProperties: false,
+  }
+  const greet = { name: 'greet', description: 'Greets', parameters }
+  const forced = { tools: [{ type: 'function', function: greet }], tool_choice: 'any' }
+  const called = {
+    id: 'abcdefghi',
+    type: 'function',
+    function: { name: 'greet', arguments: { name: 'Lily' } },
+    index: 0,
+  }
+  const path = '/v1/chat/completions'
+  const ask = async (more: object) => await post(path, { model, messages, stream: false, ...more })
+  const plain = { temperature: 0, max_tokens: 40, random_seed: 1, safe_prompt: true }
+  const content = await chatByOpenAi()
+  t.match(await ask(plain), { choices: [{ message: { content }, finish_reason: 'length' }] })
+  const calls = [{ type: 'function', function: { name: 'greet', arguments: String } }]
+  for (const tool_choice of ['any', { type: 'function', function: { name: 'greet' } }]) {
+    const answer = await ask({
+      ...forced,
+      tool_choice,
+      max_tokens: 150,
+      parallel_tool_calls: false,
+    })
+    t.match(answer, { choices: [{ message: { tool_calls: calls } }] })
+  }
+  const history = [
+    ...messages,
+    { role: 'assistant', content: '', tool_calls: [called], prefix: false },
+    { role: 'tool', content: 'ok', tool_call_id: called.id, name: 'greet' },
+  ]
+  t.match(await ask({ messages: history, max_tokens: 5 }), { usage: { completion_tokens: 5 } })
+  const begun = [...messages, { role: 'assistant', content: 'Once upon', prefix: true }]
+  t.match(await ask({ messages: begun, max_tokens: 5 }), { usage: { completion_tokens: 5 } })
+  const response_format = {
+    type: 'json_schema',
+    json_schema: { name: 'p', schema: parameters, strict: true },
+  }
+  const json = await ask({ response_format, max_tokens: 60 })
+  t.match(json, { choices: [{ message: { content: /^\{\s*"name":\s?"Lily"\s*\}$/ } }] })
+  const embedded = await post('/v1/embeddings', { model, input: ['a', 'b'] })
+  t.match(embedded, { data: [{ embedding: Array }, { embedding: Array }] })
+
+  const headers = {
+    'content-type': 'application/json',
+    'user-agent': 'mistral-client-typescript/2.7.0',
+    accept: 'text/event-stream',
+  }
+  const body = { model, messages, stream: true, max_tokens: 150, ...forced }
+  const streamed = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) })
+  const pieces = (await streamed.text()).match(/"tool_calls":\[\{[^\n]*/g) ?? []
+  t.match(pieces[0], /"name":"greet","arguments":"\{/, 'a call comes in one piece')
+})
+
 t.test('log probabilities', async (t) => {
   const body = { model, messages, ...greedy, logprobs: true, top_logprobs: 2 }
   const answer = await openai.chat.completions.create(body)
