@@ -1,3 +1,4 @@
+/* oxlint-disable unicorn/no-thenable -- it is a keyword of JSON schema's */
 import type { JsonSchema } from '@cllm/core'
 import * as fc from 'fast-check'
 
@@ -264,7 +265,6 @@ const repeated = (schema: Schema, count: number): fc.Arbitrary<JsonSchema> =>
     { type: 'object', propertyNames: schema, minProperties: 3 },
     { type: 'object', patternProperties: named(count >> 4, () => schema) },
     { not: schema },
-    // oxlint-disable-next-line unicorn/no-thenable -- it is a keyword of JSON schema's
     { if: schema, then: { maxLength: 9 }, else: { not: { allOf: [schema, schema] } } },
   )
 
